@@ -1,0 +1,325 @@
+//! A source: a declared origin of tools, and the id that prefixes them.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::time::Duration;
+
+use serde::{Deserialize, Deserializer, Serialize};
+
+use crate::error::{Code, Error, Result};
+use crate::policy::Rules;
+
+/// A declaration, as a config or a command states it. References to secrets stay references here.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Source {
+    pub id: SourceId,
+    pub kind: Kind,
+    #[serde(default)]
+    pub settings: Settings,
+}
+
+/// Where the tools come from and how it is reached.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Kind {
+    Stdio(Stdio),
+    Http(Remote),
+    Sse(Remote),
+    Builtin(Builtin),
+}
+
+/// An MCP server that we start.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct Stdio {
+    pub command: String,
+    #[serde(default)]
+    pub args: Vec<String>,
+    #[serde(default)]
+    pub env: BTreeMap<String, String>,
+    #[serde(default)]
+    pub cwd: Option<String>,
+    /// Names of our own variables that the server gets too.
+    #[serde(default)]
+    pub inherit_env: Vec<String>,
+}
+
+/// An MCP server that runs elsewhere.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct Remote {
+    pub url: String,
+    #[serde(default)]
+    pub headers: BTreeMap<String, String>,
+    #[serde(default)]
+    pub auth: Option<Auth>,
+}
+
+/// How we present ourselves to a remote source. Values may be references.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Auth {
+    Bearer(String),
+    Basic { user: String, password: String },
+    ApiKey { name: String, place: KeyPlace, value: String },
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum KeyPlace {
+    Header,
+    Query,
+    Cookie,
+}
+
+/// The tools that Toolcrib brings along.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct Builtin {
+    /// `all`, or names of built-in tools.
+    pub tools: Vec<String>,
+    /// The directories that file tools may touch.
+    #[serde(default)]
+    pub roots: Vec<String>,
+    /// Whether `url_fetch` may reach private and loopback addresses.
+    #[serde(default)]
+    pub allow_private: bool,
+}
+
+/// What may stand on a source and, for the first group, under `defaults` too.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Settings {
+    #[serde(with = "millis", skip_serializing_if = "Option::is_none")]
+    pub ttl: Option<Duration>,
+    #[serde(with = "millis", skip_serializing_if = "Option::is_none")]
+    pub connect_timeout: Option<Duration>,
+    #[serde(with = "millis", skip_serializing_if = "Option::is_none")]
+    pub discovery_timeout: Option<Duration>,
+    #[serde(with = "millis", skip_serializing_if = "Option::is_none")]
+    pub call_timeout: Option<Duration>,
+    #[serde(with = "millis", skip_serializing_if = "Option::is_none")]
+    pub idle: Option<Duration>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub result_limit: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub on_conflict: Option<OnConflict>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lifecycle: Option<Lifecycle>,
+
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub enabled: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub title: Option<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub tags: Vec<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub essential: Vec<String>,
+    #[serde(skip_serializing_if = "Rules::is_empty")]
+    pub tools: Rules,
+}
+
+/// What happens to a tool whose own name equals a built-in's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum OnConflict {
+    Exclude,
+    Keep,
+}
+
+/// How long a started server lives.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Lifecycle {
+    /// One for all callers, until it has been idle.
+    Shared,
+    /// One for each call.
+    Transient,
+    /// One for each client connection.
+    PerClient,
+}
+
+impl Kind {
+    /// `mcp` or `builtin`, as surfaces show it.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Kind::Stdio(_) | Kind::Http(_) | Kind::Sse(_) => "mcp",
+            Kind::Builtin(_) => "builtin",
+        }
+    }
+
+    pub fn transport(&self) -> &'static str {
+        match self {
+            Kind::Stdio(_) => "stdio",
+            Kind::Http(_) => "http",
+            Kind::Sse(_) => "sse",
+            Kind::Builtin(_) => "builtin",
+        }
+    }
+
+    pub fn is_builtin(&self) -> bool {
+        matches!(self, Kind::Builtin(_))
+    }
+}
+
+impl Settings {
+    /// These settings, with what they leave open taken from `defaults`.
+    pub fn over(&self, defaults: &Settings) -> Settings {
+        Settings {
+            ttl: self.ttl.or(defaults.ttl),
+            connect_timeout: self.connect_timeout.or(defaults.connect_timeout),
+            discovery_timeout: self.discovery_timeout.or(defaults.discovery_timeout),
+            call_timeout: self.call_timeout.or(defaults.call_timeout),
+            idle: self.idle.or(defaults.idle),
+            result_limit: self.result_limit.or(defaults.result_limit),
+            on_conflict: self.on_conflict.or(defaults.on_conflict),
+            lifecycle: self.lifecycle.or(defaults.lifecycle),
+            ..self.clone()
+        }
+    }
+
+    pub fn ttl(&self) -> Duration {
+        self.ttl.unwrap_or(Duration::from_secs(300))
+    }
+
+    pub fn connect_timeout(&self) -> Duration {
+        self.connect_timeout.unwrap_or(Duration::from_secs(5))
+    }
+
+    pub fn discovery_timeout(&self) -> Duration {
+        self.discovery_timeout.unwrap_or(Duration::from_secs(30))
+    }
+
+    pub fn call_timeout(&self) -> Duration {
+        self.call_timeout.unwrap_or(Duration::from_secs(60))
+    }
+
+    pub fn idle(&self) -> Duration {
+        self.idle.unwrap_or(Duration::from_secs(300))
+    }
+
+    pub fn result_limit(&self) -> u64 {
+        self.result_limit.unwrap_or(256 * 1024)
+    }
+
+    pub fn on_conflict(&self) -> OnConflict {
+        self.on_conflict.unwrap_or(OnConflict::Exclude)
+    }
+
+    pub fn lifecycle(&self) -> Lifecycle {
+        self.lifecycle.unwrap_or(Lifecycle::Shared)
+    }
+}
+
+/// `[a-z0-9]+(_[a-z0-9]+)*`, at most 32 characters, and none of the reserved names.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(transparent)]
+pub struct SourceId(String);
+
+const LONGEST: usize = 32;
+const RESERVED: [&str; 3] = ["search_tools", "describe_tools", "call_tool"];
+
+impl SourceId {
+    /// Takes an id that already obeys the rules.
+    pub fn parse(id: &str) -> Result<SourceId> {
+        let canonical = SourceId::from_name(id)?;
+        if canonical.0 == id {
+            return Ok(canonical);
+        }
+        Err(Error::new(Code::ConfigInvalid, format!("`{}` is not a source id; did you mean `{canonical}`?", shown(id))))
+    }
+
+    /// Makes an id of any name: lower case, and other runs of characters become `_`.
+    pub fn from_name(name: &str) -> Result<SourceId> {
+        let mut id = String::new();
+        for character in name.chars().flat_map(char::to_lowercase) {
+            if character.is_ascii_alphanumeric() {
+                id.push(character);
+            } else if !id.is_empty() && !id.ends_with('_') {
+                id.push('_');
+            }
+        }
+        let id = id.trim_end_matches('_');
+        let refuse = |reason: &str| {
+            Err(Error::new(Code::ConfigInvalid, format!("`{}` cannot name a source: {reason}", shown(name))))
+        };
+        match id {
+            "" => refuse("it has no letter or digit of a-z, 0-9"),
+            _ if id.len() > LONGEST => refuse("its id would be longer than 32 characters"),
+            _ if RESERVED.contains(&id) => refuse("that name is reserved"),
+            _ => Ok(SourceId(id.to_owned())),
+        }
+    }
+
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+fn shown(name: &str) -> String {
+    crate::text::shown_short(name, 60)
+}
+
+impl fmt::Display for SourceId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl AsRef<str> for SourceId {
+    fn as_ref(&self) -> &str {
+        &self.0
+    }
+}
+
+impl<'de> Deserialize<'de> for SourceId {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        SourceId::parse(&String::deserialize(deserializer)?).map_err(serde::de::Error::custom)
+    }
+}
+
+/// Durations in a stored definition are whole milliseconds.
+mod millis {
+    use std::time::Duration;
+
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    pub(super) fn serialize<S: Serializer>(duration: &Option<Duration>, serializer: S) -> Result<S::Ok, S::Error> {
+        duration.map(|duration| duration.as_millis() as u64).serialize(serializer)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
+        Ok(Option::<u64>::deserialize(deserializer)?.map(Duration::from_millis))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_becomes_an_id() {
+        for (name, id) in [("My-Server", "my_server"), ("github", "github"), ("a  b..c", "a_b_c"), ("_x__y_", "x_y")] {
+            assert_eq!(SourceId::from_name(name).unwrap().as_str(), id);
+        }
+    }
+
+    #[test]
+    fn an_id_that_breaks_the_rules_is_refused() {
+        for name in ["", "---", "日本", "call_tool", "Search-Tools", &"x".repeat(33)] {
+            assert_eq!(SourceId::from_name(name).unwrap_err().code, Code::ConfigInvalid, "{name}");
+        }
+        assert_eq!(
+            SourceId::parse("My-Server").unwrap_err().message,
+            "`My-Server` is not a source id; did you mean `my_server`?"
+        );
+    }
+
+    #[test]
+    fn a_definition_survives_its_storage() {
+        let source = Source {
+            id: SourceId::parse("files").unwrap(),
+            kind: Kind::Stdio(Stdio { command: "npx".into(), args: vec!["-y".into()], ..Stdio::default() }),
+            settings: Settings { ttl: Some(Duration::from_secs(60)), ..Settings::default() },
+        };
+        let text = serde_json::to_string(&source).unwrap();
+        assert_eq!(serde_json::from_str::<Source>(&text).unwrap(), source);
+    }
+}
