@@ -1,8 +1,76 @@
-//! JSON as text: canonical form, depth, and equality without turning numbers into floats or losing key order.
+//! JSON as text: fields in their order, canonical form and depth, without turning numbers into floats.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
+use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
+use serde::ser::{Serialize, Serializer};
 use serde_json::value::RawValue;
+
+/// An object's fields as text, in their order. Of a name given twice, the last counts.
+#[derive(Debug, Clone, Default)]
+pub struct Fields(Vec<(String, Box<RawValue>)>);
+
+impl Fields {
+    pub fn parse(raw: &RawValue) -> Option<Fields> {
+        serde_json::from_str(raw.get()).ok()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub fn get(&self, name: &str) -> Option<&RawValue> {
+        self.0.iter().find(|(key, _)| key == name).map(|(_, value)| &**value)
+    }
+
+    pub fn take(&mut self, name: &str) -> Option<Box<RawValue>> {
+        let index = self.0.iter().position(|(key, _)| key == name)?;
+        Some(self.0.remove(index).1)
+    }
+
+    pub fn put(&mut self, name: &str, value: Box<RawValue>) {
+        match self.0.iter_mut().find(|(key, _)| key == name) {
+            Some((_, old)) => *old = value,
+            None => self.0.push((name.to_owned(), value)),
+        }
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &RawValue)> {
+        self.0.iter().map(|(key, value)| (key.as_str(), &**value))
+    }
+}
+
+impl Serialize for Fields {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(self.iter())
+    }
+}
+
+impl<'de> Deserialize<'de> for Fields {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct FieldsVisitor;
+        impl<'de> Visitor<'de> for FieldsVisitor {
+            type Value = Fields;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object")
+            }
+            fn visit_map<M: MapAccess<'de>>(self, mut map: M) -> Result<Fields, M::Error> {
+                let mut fields = Fields::default();
+                while let Some((key, value)) = map.next_entry::<String, Box<RawValue>>()? {
+                    fields.put(&key, value);
+                }
+                Ok(fields)
+            }
+        }
+        deserializer.deserialize_map(FieldsVisitor)
+    }
+}
+
+/// Text as a JSON string.
+pub fn string(text: &str) -> Box<RawValue> {
+    serde_json::value::to_raw_value(text).unwrap_or_default()
+}
 
 /// Appends the canonical form: keys sorted by their bytes, no white space, strings in one spelling, numbers as written.
 /// Expects text no deeper than a schema may be (64), for it recurses.

@@ -4,15 +4,20 @@
 //! Nothing here reads a clock, a file or a socket: every function depends on its arguments alone.
 
 pub mod error;
+pub mod fingerprint;
 pub mod freshness;
+pub mod inventory;
+pub mod manifest;
 pub mod policy;
 pub mod reference;
 pub mod source;
 pub mod time;
+pub mod tool;
 
-mod json;
+pub mod json;
 mod text;
 
 pub use error::{Code, Error, Result, ResultExt};
 pub use source::{Source, SourceId};
 pub use time::Timestamp;
+pub use tool::{Tool, ToolId, ToolName};

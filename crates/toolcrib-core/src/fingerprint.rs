@@ -1,0 +1,97 @@
+//! SHA-256 of canonical JSON: the name of content.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use sha2::{Digest, Sha256};
+
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Fingerprint([u8; 32]);
+
+impl Fingerprint {
+    pub fn of(bytes: impl AsRef<[u8]>) -> Fingerprint {
+        Fingerprint(Sha256::digest(bytes).into())
+    }
+
+    pub fn from_bytes(bytes: [u8; 32]) -> Fingerprint {
+        Fingerprint(bytes)
+    }
+
+    /// The first `digits` hexadecimal digits, for names and for people.
+    pub fn short(&self, digits: usize) -> String {
+        let mut hex = self.to_string();
+        hex.truncate(digits);
+        hex
+    }
+}
+
+impl fmt::Display for Fingerprint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const DIGITS: &[u8; 16] = b"0123456789abcdef";
+        let mut hex = [0u8; 64];
+        for (pair, byte) in hex.chunks_exact_mut(2).zip(self.0) {
+            pair[0] = DIGITS[usize::from(byte >> 4)];
+            pair[1] = DIGITS[usize::from(byte & 15)];
+        }
+        f.write_str(std::str::from_utf8(&hex).unwrap_or_default())
+    }
+}
+
+impl fmt::Debug for Fingerprint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Fingerprint({})", self.short(12))
+    }
+}
+
+#[derive(Debug)]
+pub struct NotAFingerprint;
+
+impl fmt::Display for NotAFingerprint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a fingerprint is 64 hexadecimal digits")
+    }
+}
+
+impl std::error::Error for NotAFingerprint {}
+
+impl FromStr for Fingerprint {
+    type Err = NotAFingerprint;
+
+    fn from_str(hex: &str) -> Result<Self, Self::Err> {
+        let digit = |byte: u8| char::from(byte).to_digit(16).map(|digit| digit as u8).ok_or(NotAFingerprint);
+        if hex.len() != 64 {
+            return Err(NotAFingerprint);
+        }
+        let mut bytes = [0u8; 32];
+        for (byte, pair) in bytes.iter_mut().zip(hex.as_bytes().chunks_exact(2)) {
+            *byte = digit(pair[0])? << 4 | digit(pair[1])?;
+        }
+        Ok(Fingerprint(bytes))
+    }
+}
+
+impl Serialize for Fingerprint {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Fingerprint {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_fingerprint_is_written_and_read_as_hex() {
+        let fingerprint = Fingerprint::of("abc");
+        assert!(fingerprint.to_string().starts_with("ba7816bf8f01cfea414140de5dae2223"));
+        assert_eq!(fingerprint.to_string().parse::<Fingerprint>().unwrap(), fingerprint);
+        assert!("xyz".parse::<Fingerprint>().is_err());
+    }
+}

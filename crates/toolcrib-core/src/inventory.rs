@@ -1,0 +1,225 @@
+//! The folded truth: which sources there are, whether they are enabled, what each offers, and what became of each tool.
+//! `decide` turns a wish into facts or refuses; `apply` takes facts in and never refuses.
+
+mod command;
+mod event;
+mod reconcile;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crate::error::{Code, Error, Result};
+use crate::fingerprint::Fingerprint;
+use crate::manifest::Delta;
+use crate::source::SourceId;
+use crate::time::Timestamp;
+use crate::tool::ToolId;
+
+pub use command::{Command, Declaration, Recording};
+pub use event::{Actor, Event, Origin, Record};
+pub use reconcile::reconcile;
+
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Inventory {
+    /// The sequence number of the last record taken in.
+    pub version: u64,
+    sources: BTreeMap<SourceId, Arc<SourceState>>,
+    /// Records of a kind this build does not know; it serves on without them.
+    pub unknown_events: u64,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SourceState {
+    pub kind: String,
+    pub origin: Origin,
+    /// Which stored definition is meant.
+    pub definition: Fingerprint,
+    /// What its declaration last said about being enabled.
+    pub declared_enabled: bool,
+    pub enabled: bool,
+    /// A removed source stays for its history; it is listed nowhere.
+    pub removed: bool,
+    pub manifest: Option<Fingerprint>,
+    /// Every tool it ever had.
+    pub tools: BTreeMap<String, ToolState>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ToolState {
+    pub created_at: Timestamp,
+    pub updated_at: Timestamp,
+    pub disabled: bool,
+    /// No longer offered; remembered in case it returns.
+    pub deprecated: bool,
+}
+
+impl Inventory {
+    /// The sources that exist, removed ones excepted.
+    pub fn sources(&self) -> impl Iterator<Item = (&SourceId, &Arc<SourceState>)> {
+        self.sources.iter().filter(|(_, state)| !state.removed)
+    }
+
+    pub fn source(&self, id: &SourceId) -> Option<&Arc<SourceState>> {
+        self.sources.get(id).filter(|state| !state.removed)
+    }
+
+    /// The facts that make a wish come true. None means it is so already.
+    pub fn decide(&self, command: &Command) -> Result<Vec<Event>> {
+        match command {
+            Command::Declare(declaration) => Ok(self.declare(declaration)),
+            Command::Enable(id) => {
+                let state = self.known(id)?;
+                Ok(only_if(!state.enabled, Event::SourceEnabled { source: id.clone() }))
+            }
+            Command::Disable(id) => {
+                let state = self.known(id)?;
+                Ok(only_if(state.enabled, Event::SourceDisabled { source: id.clone() }))
+            }
+            Command::Remove(id) => {
+                let exists = self.source(id).is_some();
+                Ok(only_if(exists, Event::SourceRemoved { source: id.clone() }))
+            }
+            Command::Record(recording) => self.record(recording),
+            Command::EnableTool(tool) => {
+                let state = self.known_tool(tool)?;
+                let event = Event::ToolEnabled { source: tool.source.clone(), tool: tool.name.clone() };
+                Ok(only_if(state.disabled, event))
+            }
+            Command::DisableTool(tool) => {
+                let state = self.known_tool(tool)?;
+                let event = Event::ToolDisabled { source: tool.source.clone(), tool: tool.name.clone() };
+                Ok(only_if(!state.disabled, event))
+            }
+        }
+    }
+
+    /// Takes a fact in. Only the source it speaks of is copied.
+    pub fn apply(&mut self, record: &Record) {
+        self.version = record.seq;
+        let at = record.at;
+        match &record.event {
+            Event::SourceDeclared { source, kind, origin, definition, enabled } => {
+                let tools = self.sources.get(source).map(|old| old.tools.clone()).unwrap_or_default();
+                let state = SourceState {
+                    kind: kind.clone(),
+                    origin: *origin,
+                    definition: *definition,
+                    declared_enabled: *enabled,
+                    enabled: *enabled,
+                    removed: false,
+                    manifest: None,
+                    tools,
+                };
+                self.sources.insert(source.clone(), Arc::new(state));
+            }
+            Event::SourceChanged { source, kind, origin, definition, enabled } => self.change(source, |state| {
+                state.kind.clone_from(kind);
+                state.origin = *origin;
+                state.definition = *definition;
+                state.declared_enabled = *enabled;
+            }),
+            Event::SourceEnabled { source } => self.change(source, |state| state.enabled = true),
+            Event::SourceDisabled { source } => self.change(source, |state| state.enabled = false),
+            Event::SourceRemoved { source } => self.change(source, |state| {
+                state.removed = true;
+                state.manifest = None;
+                state.tools.values_mut().for_each(|tool| tool.deprecated = true);
+            }),
+            Event::InventoryRecorded { source, fingerprint, added, changed, removed } => {
+                self.change(source, |state| {
+                    state.manifest = Some(*fingerprint);
+                    for name in added {
+                        let new = ToolState { created_at: at, updated_at: at, disabled: false, deprecated: false };
+                        let tool = state.tools.entry(name.clone()).or_insert(new);
+                        tool.deprecated = false;
+                        tool.updated_at = at;
+                    }
+                    for name in changed.iter().map(|change| &change.name) {
+                        if let Some(tool) = state.tools.get_mut(name) {
+                            tool.updated_at = at;
+                        }
+                    }
+                    for name in removed {
+                        if let Some(tool) = state.tools.get_mut(name) {
+                            tool.deprecated = true;
+                            tool.updated_at = at;
+                        }
+                    }
+                });
+            }
+            Event::ToolEnabled { source, tool } => self.change_tool(source, tool, |state| state.disabled = false),
+            Event::ToolDisabled { source, tool } => self.change_tool(source, tool, |state| state.disabled = true),
+            Event::Unknown => self.unknown_events += 1,
+        }
+    }
+
+    fn declare(&self, declaration: &Declaration) -> Vec<Event> {
+        let Declaration { source, kind, origin, definition, enabled } = declaration.clone();
+        let Some(state) = self.source(&source) else {
+            return vec![Event::SourceDeclared { source, kind, origin, definition, enabled }];
+        };
+        let changed = state.definition != definition || state.origin != origin || state.declared_enabled != enabled;
+        let mut events = Vec::new();
+        if changed {
+            events.push(Event::SourceChanged { source: source.clone(), kind, origin, definition, enabled });
+        }
+        // Declaring again does not enable again; an edited `enabled` is a wish like any other.
+        if state.declared_enabled != enabled && state.enabled != enabled {
+            events.push(match enabled {
+                true => Event::SourceEnabled { source },
+                false => Event::SourceDisabled { source },
+            });
+        }
+        events
+    }
+
+    fn record(&self, recording: &Recording) -> Result<Vec<Event>> {
+        let Recording { before, after } = recording;
+        let state = self.known(&after.source)?;
+        if state.manifest == Some(after.fingerprint) {
+            return Ok(Vec::new());
+        }
+        if state.manifest != before.as_ref().map(|before| before.fingerprint) {
+            let message = format!("`{}` was discovered by somebody else meanwhile", after.source);
+            return Err(Error::new(Code::Conflict, message));
+        }
+        let Delta { added, changed, removed, unchanged: _ } = Delta::between(before.as_deref(), after)?;
+        Ok(vec![Event::InventoryRecorded {
+            source: after.source.clone(),
+            fingerprint: after.fingerprint,
+            added,
+            changed,
+            removed,
+        }])
+    }
+
+    fn known(&self, id: &SourceId) -> Result<&Arc<SourceState>> {
+        self.source(id).ok_or_else(|| Error::new(Code::NotFound, format!("no source named `{id}`")))
+    }
+
+    fn known_tool(&self, tool: &ToolId) -> Result<&ToolState> {
+        let unknown = || Error::new(Code::ToolNotImplemented, format!("no tool named `{tool}`"));
+        self.known(&tool.source)?.tools.get(&tool.name).ok_or_else(unknown)
+    }
+
+    fn change(&mut self, source: &SourceId, change: impl FnOnce(&mut SourceState)) {
+        if let Some(state) = self.sources.get_mut(source) {
+            change(Arc::make_mut(state));
+        }
+    }
+
+    fn change_tool(&mut self, source: &SourceId, tool: &str, change: impl FnOnce(&mut ToolState)) {
+        self.change(source, |state| {
+            if let Some(tool) = state.tools.get_mut(tool) {
+                change(tool);
+            }
+        });
+    }
+}
+
+fn only_if(needed: bool, event: Event) -> Vec<Event> {
+    if needed { vec![event] } else { Vec::new() }
+}
+
+#[cfg(test)]
+mod tests;

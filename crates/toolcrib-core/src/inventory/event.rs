@@ -1,0 +1,127 @@
+//! Facts, kept for ever. Their JSON is held by a golden file: variants and defaulted fields are added, nothing is renamed.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::fingerprint::Fingerprint;
+use crate::manifest::Change;
+use crate::source::SourceId;
+use crate::time::Timestamp;
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "type")]
+pub enum Event {
+    SourceDeclared {
+        source: SourceId,
+        kind: String,
+        origin: Origin,
+        definition: Fingerprint,
+        enabled: bool,
+    },
+    SourceChanged {
+        source: SourceId,
+        kind: String,
+        origin: Origin,
+        definition: Fingerprint,
+        enabled: bool,
+    },
+    SourceEnabled {
+        source: SourceId,
+    },
+    SourceDisabled {
+        source: SourceId,
+    },
+    SourceRemoved {
+        source: SourceId,
+    },
+    InventoryRecorded {
+        source: SourceId,
+        fingerprint: Fingerprint,
+        added: Vec<String>,
+        changed: Vec<Change>,
+        removed: Vec<String>,
+    },
+    ToolEnabled {
+        source: SourceId,
+        tool: String,
+    },
+    ToolDisabled {
+        source: SourceId,
+        tool: String,
+    },
+    /// Written by a newer Toolcrib.
+    #[serde(other)]
+    Unknown,
+}
+
+/// A fact with its place in the journal, its time and who caused it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Record {
+    pub seq: u64,
+    pub at: Timestamp,
+    pub actor: Actor,
+    pub event: Event,
+}
+
+/// Who caused a fact: `cli`, `config`, `refresh`, or a name an embedder gives.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Actor(String);
+
+/// Who declared a source.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Origin {
+    Config,
+    Runtime,
+}
+
+impl Actor {
+    pub fn new(name: impl Into<String>) -> Actor {
+        Actor(name.into())
+    }
+
+    pub fn config() -> Actor {
+        Actor("config".into())
+    }
+
+    pub fn refresh() -> Actor {
+        Actor("refresh".into())
+    }
+
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for Actor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl Origin {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Origin::Config => "config",
+            Origin::Runtime => "runtime",
+        }
+    }
+}
+
+impl Event {
+    pub fn source(&self) -> Option<&SourceId> {
+        match self {
+            Event::SourceDeclared { source, .. }
+            | Event::SourceChanged { source, .. }
+            | Event::SourceEnabled { source }
+            | Event::SourceDisabled { source }
+            | Event::SourceRemoved { source }
+            | Event::InventoryRecorded { source, .. }
+            | Event::ToolEnabled { source, .. }
+            | Event::ToolDisabled { source, .. } => Some(source),
+            Event::Unknown => None,
+        }
+    }
+}

@@ -1,0 +1,217 @@
+use proptest::prelude::*;
+use serde_json::value::RawValue;
+
+use super::*;
+use crate::manifest::{Bounds, Change, Manifest, Packed};
+
+fn id(name: &str) -> SourceId {
+    SourceId::parse(name).unwrap()
+}
+
+fn declaration(definition: &str, enabled: bool) -> Declaration {
+    let definition = Fingerprint::of(definition);
+    Declaration { source: id("git"), kind: "mcp".into(), origin: Origin::Config, definition, enabled }
+}
+
+fn declare(definition: &str, enabled: bool) -> Command {
+    Command::Declare(declaration(definition, enabled))
+}
+
+fn declared() -> Event {
+    let Declaration { source, kind, origin, definition, enabled } = declaration("one", true);
+    Event::SourceDeclared { source, kind, origin, definition, enabled }
+}
+
+fn disabled() -> Event {
+    Event::SourceDisabled { source: id("git") }
+}
+
+fn packed(tools: &[(&str, &str)]) -> Arc<Packed> {
+    let raw = |(name, description): &(&str, &str)| {
+        RawValue::from_string(serde_json::json!({"name": name, "description": description}).to_string()).unwrap()
+    };
+    let offered: Vec<_> = tools.iter().map(raw).collect();
+    Arc::new(Packed::new(&Manifest::new(&id("git"), &offered, Vec::new(), &Bounds::default())).unwrap())
+}
+
+fn record(before: Option<&Arc<Packed>>, after: &Arc<Packed>) -> Command {
+    Command::Record(Recording { before: before.cloned(), after: after.clone() })
+}
+
+fn recorded(after: &Packed, added: &[&str], changed: Vec<Change>, removed: &[&str]) -> Event {
+    Event::InventoryRecorded {
+        source: id("git"),
+        fingerprint: after.fingerprint,
+        added: added.iter().map(|name| name.to_string()).collect(),
+        changed,
+        removed: removed.iter().map(|name| name.to_string()).collect(),
+    }
+}
+
+fn given(events: &[Event]) -> Inventory {
+    let mut inventory = Inventory::default();
+    for event in events {
+        let seq = inventory.version + 1;
+        let at = Timestamp(seq as i64 * 1000);
+        inventory.apply(&Record { seq, at, actor: Actor::new("test"), event: event.clone() });
+    }
+    inventory
+}
+
+#[track_caller]
+fn check(facts: &[Event], wish: Command, expected: &[Event]) {
+    assert_eq!(given(facts).decide(&wish).unwrap(), expected);
+}
+
+#[test]
+fn a_source_is_declared_once_and_changed_when_its_definition_changes() {
+    check(&[], declare("one", true), &[declared()]);
+    check(&[declared()], declare("one", true), &[]);
+    let Declaration { source, kind, origin, definition, enabled } = declaration("two", true);
+    check(&[declared()], declare("two", true), &[Event::SourceChanged { source, kind, origin, definition, enabled }]);
+}
+
+#[test]
+fn disabling_a_source_is_a_fact_once() {
+    check(&[declared()], Command::Disable(id("git")), &[disabled()]);
+    check(&[declared(), disabled()], Command::Disable(id("git")), &[]);
+    check(&[declared(), disabled()], Command::Enable(id("git")), &[Event::SourceEnabled { source: id("git") }]);
+    assert_eq!(given(&[]).decide(&Command::Disable(id("git"))).unwrap_err().code, Code::NotFound);
+}
+
+#[test]
+fn declaring_again_does_not_enable_again_but_an_edit_of_enabled_does() {
+    check(&[declared(), disabled()], declare("one", true), &[]);
+    let events = given(&[declared()]).decide(&declare("one", false)).unwrap();
+    assert!(matches!(events[..], [Event::SourceChanged { enabled: false, .. }, Event::SourceDisabled { .. }]));
+    let mut facts = vec![declared()];
+    facts.extend(events);
+    facts.push(Event::SourceEnabled { source: id("git") });
+    check(&facts, declare("one", false), &[]);
+}
+
+#[test]
+fn an_unchanged_inventory_writes_no_event_and_a_changed_one_writes_its_delta() {
+    let (one, two) = (packed(&[("push", "x"), ("pull", "x")]), packed(&[("push", "y"), ("log", "x")]));
+    let first = recorded(&one, &["pull", "push"], vec![], &[]);
+    check(&[declared()], record(None, &one), &[first.clone()]);
+    check(&[declared(), first.clone()], record(Some(&one), &one), &[]);
+    let change = Change { name: "push".into(), fields: vec!["description".into()] };
+    check(&[declared(), first], record(Some(&one), &two), &[recorded(&two, &["log"], vec![change], &["pull"])]);
+}
+
+#[test]
+fn a_recording_against_another_manifest_is_a_conflict() {
+    let (one, two) = (packed(&[("push", "x")]), packed(&[("push", "y")]));
+    let inventory = given(&[declared(), recorded(&one, &["push"], vec![], &[])]);
+    assert_eq!(inventory.decide(&record(None, &two)).unwrap_err().code, Code::Conflict);
+}
+
+#[test]
+fn a_tool_that_vanishes_is_deprecated_and_keeps_its_dates_when_it_returns() {
+    let one = packed(&[("push", "x")]);
+    let none = packed(&[]);
+    let inventory = given(&[
+        declared(),
+        recorded(&one, &["push"], vec![], &[]),
+        Event::ToolDisabled { source: id("git"), tool: "push".into() },
+        recorded(&none, &[], vec![], &["push"]),
+        recorded(&one, &["push"], vec![], &[]),
+    ]);
+    let tool = inventory.source(&id("git")).unwrap().tools["push"];
+    let expected =
+        ToolState { created_at: Timestamp(2000), updated_at: Timestamp(5000), disabled: true, deprecated: false };
+    assert_eq!(tool, expected);
+}
+
+#[test]
+fn a_removed_source_is_gone_and_its_past_stays() {
+    let removed = Event::SourceRemoved { source: id("git") };
+    check(&[declared()], Command::Remove(id("git")), &[removed.clone()]);
+    check(&[declared(), removed.clone()], Command::Remove(id("git")), &[]);
+    let one = packed(&[("push", "x")]);
+    let inventory = given(&[declared(), recorded(&one, &["push"], vec![], &[]), removed, declared()]);
+    let state = inventory.source(&id("git")).unwrap();
+    assert_eq!((state.manifest, state.tools["push"].deprecated), (None, true));
+}
+
+#[test]
+fn reconciling_removes_only_what_came_from_a_config_and_is_gone_from_it() {
+    let runtime = Event::SourceDeclared {
+        source: id("mine"),
+        kind: "mcp".into(),
+        origin: Origin::Runtime,
+        definition: Fingerprint::of("x"),
+        enabled: true,
+    };
+    let inventory = given(&[declared(), runtime]);
+    assert!(matches!(&reconcile(&inventory, vec![], &[])[..], [Command::Remove(gone)] if *gone == id("git")));
+    assert!(reconcile(&inventory, vec![], &[id("git")]).is_empty());
+}
+
+#[test]
+fn an_unknown_event_is_counted_and_skipped() {
+    let event: Event = serde_json::from_str(r#"{"type":"ToolPainted","source":"git","colour":"red"}"#).unwrap();
+    let inventory = given(&[declared(), event]);
+    assert_eq!((inventory.unknown_events, inventory.version), (1, 2));
+    assert!(inventory.source(&id("git")).is_some());
+}
+
+/// The journal is read for ever: this file may grow, its lines may not change.
+#[test]
+fn events_are_written_as_they_always_were() {
+    let golden = include_str!("golden_events.jsonl");
+    for line in golden.lines() {
+        let event: Event = serde_json::from_str(line).unwrap();
+        assert_ne!(event, Event::Unknown, "{line}");
+        assert_eq!(serde_json::to_string(&event).unwrap(), line);
+    }
+    assert_eq!(golden.lines().count(), 8, "one line for each kind of event");
+}
+
+fn wish() -> impl Strategy<Value = Command> {
+    let name = prop_oneof![Just("git"), Just("mail")];
+    let tool = prop_oneof![Just("push"), Just("pull"), Just("log")];
+    let tool_id =
+        (name.clone(), tool.clone()).prop_map(|(source, tool)| ToolId { source: id(source), name: tool.into() });
+    prop_oneof![
+        (name.clone(), "[ab]", any::<bool>(), any::<bool>()).prop_map(|(source, definition, enabled, config)| {
+            let origin = if config { Origin::Config } else { Origin::Runtime };
+            Command::Declare(Declaration { source: id(source), origin, ..declaration(&definition, enabled) })
+        }),
+        name.clone().prop_map(|source| Command::Enable(id(source))),
+        name.clone().prop_map(|source| Command::Disable(id(source))),
+        name.prop_map(|source| Command::Remove(id(source))),
+        tool_id.clone().prop_map(Command::EnableTool),
+        tool_id.prop_map(Command::DisableTool),
+        prop::collection::btree_map(tool, "[xy]", 0..3).prop_map(|tools| {
+            let tools: Vec<(&str, &str)> = tools.iter().map(|(name, text)| (*name, text.as_str())).collect();
+            record(None, &packed(&tools))
+        }),
+    ]
+}
+
+proptest! {
+    /// After its own events are taken in, a wish finds nothing left to do.
+    #[test]
+    fn deciding_again_after_applying_is_empty(wishes in prop::collection::vec(wish(), 1..30)) {
+        let mut inventory = Inventory::default();
+        let mut current: Option<Arc<Packed>> = None;
+        for mut wish in wishes {
+            if let Command::Record(recording) = &mut wish {
+                let manifest = inventory.source(&id("git")).and_then(|state| state.manifest);
+                recording.before = current.clone().filter(|packed| Some(packed.fingerprint) == manifest);
+            }
+            let Ok(events) = inventory.decide(&wish) else { continue };
+            for event in events {
+                let (seq, at) = (inventory.version + 1, Timestamp(0));
+                inventory.apply(&Record { seq, at, actor: Actor::new("test"), event });
+            }
+            if let Command::Record(recording) = &wish {
+                current = Some(recording.after.clone());
+            }
+            // Removing twice, and all else, is the same as once.
+            prop_assert_eq!(inventory.decide(&wish).unwrap_or_default(), vec![]);
+        }
+    }
+}

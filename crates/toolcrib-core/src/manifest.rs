@@ -1,0 +1,95 @@
+//! A manifest: everything a source offered at one moment, normalised, bounded, sorted and named by its fingerprint.
+//! One bad tool is set aside with its reason; its siblings stay.
+
+mod delta;
+mod normalise;
+mod packed;
+
+use std::collections::BTreeSet;
+
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+
+use crate::fingerprint::Fingerprint;
+use crate::json;
+use crate::source::SourceId;
+use crate::tool::Tool;
+
+pub use delta::{Change, Delta};
+pub use packed::{Packed, PackedTool};
+
+#[derive(Debug, Clone)]
+pub struct Manifest {
+    pub source: SourceId,
+    pub fingerprint: Fingerprint,
+    /// In byte order of their own names.
+    pub tools: Vec<(Tool, Fingerprint)>,
+    pub set_aside: Vec<SetAside>,
+}
+
+/// A tool that a source offers and agents do not get, and why.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct SetAside {
+    pub name: String,
+    pub reason: String,
+}
+
+/// How large a tool may be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Bounds {
+    pub schema_bytes: usize,
+    pub schema_depth: usize,
+    pub tool_bytes: usize,
+}
+
+impl Default for Bounds {
+    fn default() -> Self {
+        Bounds { schema_bytes: 256 * 1024, schema_depth: 64, tool_bytes: 1024 * 1024 }
+    }
+}
+
+impl Manifest {
+    /// Takes what a source offered, tool by tool, as it came. `excluded` were refused before they got here.
+    pub fn new(source: &SourceId, offered: &[Box<RawValue>], excluded: Vec<SetAside>, bounds: &Bounds) -> Manifest {
+        let (mut tools, mut set_aside) = (Vec::new(), excluded);
+        let mut seen = BTreeSet::new();
+        for (position, raw) in offered.iter().enumerate() {
+            match normalise::tool(source, raw, position, bounds) {
+                Ok((tool, _)) if !seen.insert(tool.name.clone()) => {
+                    let reason = "the source offers this name twice; the first one is kept".into();
+                    set_aside.push(SetAside { name: tool.name, reason });
+                }
+                Ok(tool) => tools.push(tool),
+                Err(refused) => set_aside.push(refused),
+            }
+        }
+        tools.sort_by(|(one, _), (other, _)| one.name.cmp(&other.name));
+        set_aside.sort();
+        let fingerprint = fingerprint(source, &tools, &set_aside);
+        Manifest { source: source.clone(), fingerprint, tools, set_aside }
+    }
+}
+
+fn fingerprint(source: &SourceId, tools: &[(Tool, Fingerprint)], set_aside: &[SetAside]) -> Fingerprint {
+    let mut canonical = String::from("{\"set_aside\":[");
+    for (index, refused) in set_aside.iter().enumerate() {
+        canonical.push_str(if index > 0 { ",[" } else { "[" });
+        json::push_string(&refused.name, &mut canonical);
+        canonical.push(',');
+        json::push_string(&refused.reason, &mut canonical);
+        canonical.push(']');
+    }
+    canonical.push_str("],\"source\":");
+    json::push_string(source.as_str(), &mut canonical);
+    canonical.push_str(",\"tools\":[");
+    for (index, (tool, fingerprint)) in tools.iter().enumerate() {
+        canonical.push_str(if index > 0 { ",[" } else { "[" });
+        json::push_string(&tool.name, &mut canonical);
+        canonical.push_str(&format!(",\"{fingerprint}\"]"));
+    }
+    canonical.push_str("]}");
+    Fingerprint::of(canonical)
+}
+
+#[cfg(test)]
+mod tests;

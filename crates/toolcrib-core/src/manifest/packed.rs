@@ -1,0 +1,98 @@
+//! A manifest as it is stored and served: one body of text, and an index of where each tool lies in it.
+//! A start reads the index and parses no tool that nobody asks for.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use super::{Manifest, SetAside};
+use crate::error::{Code, Result, ResultExt};
+use crate::fingerprint::Fingerprint;
+use crate::source::SourceId;
+use crate::tool::Tool;
+
+#[derive(Debug, Clone)]
+pub struct Packed {
+    pub source: SourceId,
+    pub fingerprint: Fingerprint,
+    /// In byte order of their own names.
+    pub tools: Vec<PackedTool>,
+    pub set_aside: Vec<SetAside>,
+    /// Each tool's JSON, one after the other.
+    pub body: Arc<String>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct PackedTool {
+    pub name: String,
+    pub fingerprint: Fingerprint,
+    start: usize,
+    /// From here on stands what lists show.
+    face_start: usize,
+    end: usize,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Index {
+    source: SourceId,
+    tools: Vec<PackedTool>,
+    set_aside: Vec<SetAside>,
+}
+
+impl Packed {
+    pub fn new(manifest: &Manifest) -> Result<Packed> {
+        let mut body = String::new();
+        let mut tools = Vec::with_capacity(manifest.tools.len());
+        for (tool, fingerprint) in &manifest.tools {
+            let start = body.len();
+            body.push_str(&serde_json::to_string(tool).context(Code::Internal, "write a tool as JSON")?);
+            let face = serde_json::to_string(&tool.face).context(Code::Internal, "write a tool as JSON")?;
+            // The face stands last: `…,"face":{…}}`.
+            let face_start = body.len() - 1 - face.len();
+            let (name, fingerprint) = (tool.name.clone(), *fingerprint);
+            tools.push(PackedTool { name, fingerprint, start, face_start, end: body.len() });
+        }
+        Ok(Packed {
+            source: manifest.source.clone(),
+            fingerprint: manifest.fingerprint,
+            tools,
+            set_aside: manifest.set_aside.clone(),
+            body: Arc::new(body),
+        })
+    }
+
+    /// The index as it is stored, beside the body.
+    pub fn index(&self) -> Result<String> {
+        let index = Index { source: self.source.clone(), tools: self.tools.clone(), set_aside: self.set_aside.clone() };
+        serde_json::to_string(&index).context(Code::Internal, "write a manifest's index")
+    }
+
+    pub fn read(fingerprint: Fingerprint, index: &str, body: String) -> Result<Packed> {
+        let index: Index = serde_json::from_str(index).context(Code::Internal, "read a manifest's index")?;
+        let whole = index.tools.iter().all(|tool| {
+            tool.start < tool.face_start && tool.face_start + 2 < tool.end && body.get(tool.start..tool.end).is_some()
+        });
+        if !whole {
+            let message = format!("the stored manifest `{}` is damaged", fingerprint.short(12));
+            return Err(crate::Error::new(Code::Internal, message));
+        }
+        let Index { source, tools, set_aside } = index;
+        Ok(Packed { source, fingerprint, tools, set_aside, body: Arc::new(body) })
+    }
+
+    /// The tool, parsed.
+    pub fn tool(&self, packed: &PackedTool) -> Result<Tool> {
+        let text = self.slice(packed.start..packed.end);
+        serde_json::from_str(text).context(Code::Internal, format!("read the stored tool `{}`", packed.name))
+    }
+
+    /// `"title":…,"description":…,"input_schema":…,"annotations":…`, as lists show it.
+    pub fn listed(&self, packed: &PackedTool) -> &str {
+        self.slice(packed.face_start + 1..packed.end - 2)
+    }
+
+    fn slice(&self, range: Range<usize>) -> &str {
+        self.body.get(range).unwrap_or_default()
+    }
+}

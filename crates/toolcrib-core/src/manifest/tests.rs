@@ -1,0 +1,115 @@
+use serde_json::Value;
+
+use super::*;
+use crate::tool::Note;
+
+fn source() -> SourceId {
+    SourceId::parse("git").unwrap()
+}
+
+fn manifest(tools: &[&str]) -> Manifest {
+    let offered: Vec<Box<RawValue>> = tools.iter().map(|text| RawValue::from_string((*text).into()).unwrap()).collect();
+    Manifest::new(&source(), &offered, Vec::new(), &Bounds::default())
+}
+
+fn names(manifest: &Manifest) -> Vec<&str> {
+    manifest.tools.iter().map(|(tool, _)| tool.name.as_str()).collect()
+}
+
+fn set_aside(tool: &str) -> String {
+    let manifest = manifest(&[r#"{"name":"good","description":"x","inputSchema":{}}"#, tool]);
+    assert_eq!(names(&manifest), ["good"]);
+    let refused = &manifest.set_aside[0];
+    format!("{}: {}", refused.name, refused.reason)
+}
+
+#[test]
+fn a_bad_tool_is_set_aside_and_its_siblings_stay() {
+    for (tool, reason) in [
+        ("1", "#2: it is not a JSON object"),
+        ("{}", "#2: it has no name"),
+        (r#"{"name":7}"#, "#2: it has no name"),
+        (r#"{"name":" "}"#, "#2: its name is empty"),
+        (r#"{"name":"b","inputSchema":true}"#, "b: its input schema is not a JSON object"),
+        (r#"{"name":"b","inputSchema":[1]}"#, "b: its input schema is not a JSON object"),
+        (
+            r#"{"name":"b","inputSchema":{"properties":{"a":{"$ref":"https://x.y/z"}}}}"#,
+            "b: its input schema refers to `https://x.y/z`, outside of itself",
+        ),
+        (r#"{"name":"good"}"#, "good: the source offers this name twice; the first one is kept"),
+    ] {
+        assert_eq!(set_aside(tool), reason);
+    }
+    let deep = format!(r#"{{"name":"b","inputSchema":{}1{}}}"#, r#"{"a":"#.repeat(10_000), "}".repeat(10_000));
+    assert_eq!(set_aside(&deep), "b: its input schema is nested deeper than 64 levels");
+    let large = format!(r#"{{"name":"b","inputSchema":{{"title":"{}"}}}}"#, "x".repeat(256 * 1024));
+    assert_eq!(set_aside(&large), "b: its input schema is larger than 262144 bytes");
+}
+
+#[test]
+fn what_is_missing_is_supplied_and_noted() {
+    let manifest = manifest(&[r#"{"name":"push","description":"  "}"#]);
+    let (tool, _) = &manifest.tools[0];
+    assert_eq!(tool.face.description, "git tool: push");
+    assert_eq!(tool.face.input_schema.get(), r#"{"type":"object"}"#);
+    assert_eq!(tool.notes, [Note::NoSchema, Note::NoDescription]);
+}
+
+#[test]
+fn shown_text_is_clean_and_the_raw_text_is_kept() {
+    let manifest = manifest(&[r#"{"name":"push","title":"P","description":"a\u001b[31mb\u202e","inputSchema":{}}"#]);
+    let (tool, _) = &manifest.tools[0];
+    assert_eq!(tool.face.description, "ab");
+    assert_eq!(tool.original.get("description").unwrap().get(), r#""a\u001b[31mb\u202e""#);
+    assert_eq!(tool.notes, [Note::TextCleaned]);
+}
+
+#[test]
+fn the_fingerprint_depends_on_content_alone() {
+    let one = manifest(&[r#"{"name":"a","inputSchema":{"x":1,"y":2}}"#, r#"{"name":"b"}"#]);
+    let other = manifest(&[r#"{"name":"b"}"#, r#"{ "inputSchema":{"y":2, "x":1}, "name":"a"}"#]);
+    assert_eq!(one.fingerprint, other.fingerprint);
+    let changed = manifest(&[r#"{"name":"a","inputSchema":{"x":1,"y":3}}"#, r#"{"name":"b"}"#]);
+    assert_ne!(one.fingerprint, changed.fingerprint);
+    // Schemas keep the order of their keys for output.
+    assert_eq!(other.tools[0].0.face.input_schema.get(), r#"{"y":2,"x":1}"#);
+}
+
+#[test]
+fn a_packed_manifest_is_read_back_whole() {
+    let raw = r#"{"name":"a","title":"A","description":"d","inputSchema":{"n":123456789012345678901234567890},"outputSchema":{},"annotations":{"readOnlyHint":true},"execution":{"x":1},"_meta":{"k":"}"}}"#;
+    let packed = Packed::new(&manifest(&[raw, r#"{"name":"b"}"#])).unwrap();
+    let read = Packed::read(packed.fingerprint, &packed.index().unwrap(), packed.body.to_string()).unwrap();
+    let tool = read.tool(&read.tools[0]).unwrap();
+    assert_eq!(tool.face.input_schema.get(), r#"{"n":123456789012345678901234567890}"#);
+    assert_eq!(tool.extra.get("execution").unwrap().get(), r#"{"x":1}"#);
+    let listed: Value = serde_json::from_str(&format!("{{{}}}", read.listed(&read.tools[0]))).unwrap();
+    let keys: Vec<&str> = listed.as_object().unwrap().keys().map(String::as_str).collect();
+    assert_eq!(keys, ["title", "description", "input_schema", "annotations"]);
+    assert!(Packed::read(packed.fingerprint, &packed.index().unwrap(), "short".into()).is_err());
+}
+
+#[test]
+fn a_delta_names_what_was_added_changed_and_removed() {
+    let pack = |tools: &[&str]| Packed::new(&manifest(tools)).unwrap();
+    let before = pack(&[
+        r#"{"name":"a","description":"x","inputSchema":{}}"#,
+        r#"{"name":"b","description":"x","inputSchema":{},"icons":[]}"#,
+        r#"{"name":"c"}"#,
+    ]);
+    let after = pack(&[
+        r#"{"name":"b","description":"y","inputSchema":{"type":"object"}}"#,
+        r#"{"name":"c"}"#,
+        r#"{"name":"d"}"#,
+    ]);
+    let fields = ["description", "inputSchema", "icons"].map(String::from).to_vec();
+    let delta = Delta {
+        added: vec!["d".into()],
+        changed: vec![Change { name: "b".into(), fields }],
+        removed: vec!["a".into()],
+        unchanged: 1,
+    };
+    assert_eq!(Delta::between(Some(&before), &after).unwrap(), delta);
+    assert_eq!(Delta::between(None, &before).unwrap().added, ["a", "b", "c"]);
+    assert!(Delta::between(Some(&after), &after).unwrap().is_empty());
+}
