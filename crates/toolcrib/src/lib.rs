@@ -1,1 +1,5 @@
-//! placeholder
+//! One catalogue of every tool an AI agent may use.
+
+pub mod store;
+
+pub use toolcrib_core as core;

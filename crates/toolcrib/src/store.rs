@@ -1,0 +1,143 @@
+//! What survives a restart: the journal, manifests and definitions by their fingerprints, and measurements.
+//! A store decides nothing; it keeps what it is given, whole or not at all.
+
+use std::collections::BTreeMap;
+
+use async_trait::async_trait;
+use serde::{Deserialize, Serialize};
+use toolcrib_core::fingerprint::Fingerprint;
+use toolcrib_core::inventory::{Actor, Event};
+use toolcrib_core::manifest::Packed;
+use toolcrib_core::{Code, Result, Source, SourceId, Timestamp};
+
+/// An implementation returns `STORE_UNAVAILABLE` when it cannot keep its word, and never acknowledges before
+/// what it was given is durable. It must not interpret events, retry, or hold a lock across calls.
+#[async_trait]
+pub trait Store: Send + Sync + std::fmt::Debug {
+    /// The records after `seq`, in order, at most `limit` of them.
+    async fn records(&self, after: u64, limit: usize) -> Result<Vec<StoredRecord>>;
+
+    /// Appends facts and a measurement in one transaction, if nobody else was faster.
+    async fn commit(&self, commit: Commit<'_>) -> Result<Committed>;
+
+    async fn put_manifest(&self, manifest: &Packed) -> Result<()>;
+    /// Those of the wanted manifests that there are.
+    async fn manifests(&self, wanted: &[Fingerprint]) -> Result<Vec<Packed>>;
+
+    async fn put_definition(&self, name: Fingerprint, definition: &Source) -> Result<()>;
+    async fn definitions(&self, wanted: &[Fingerprint]) -> Result<Vec<(Fingerprint, Source)>>;
+
+    async fn standings(&self) -> Result<BTreeMap<SourceId, Standing>>;
+    /// The last checks of a source, newest first; at most a hundred are kept.
+    async fn checks(&self, source: &SourceId) -> Result<Vec<Check>>;
+    /// Marks what is known of a source as due, whatever its age.
+    async fn invalidate(&self, source: &SourceId) -> Result<()>;
+    /// Drops the standing of a source that was removed; its checks stay.
+    async fn forget(&self, source: &SourceId) -> Result<()>;
+
+    /// Takes the right to discover a source until `until`, unless another holder has it at `now`.
+    async fn lease(&self, source: &SourceId, holder: &str, now: Timestamp, until: Timestamp) -> Result<Lease>;
+    async fn release(&self, source: &SourceId, holder: &str) -> Result<()>;
+
+    /// Adds to the counters; every entry is an increment.
+    async fn count(&self, calls: &[CallCount], needs: &[NeedCount]) -> Result<()>;
+    async fn call_counts(&self) -> Result<Vec<CallCount>>;
+    async fn need_counts(&self) -> Result<Vec<NeedCount>>;
+
+    /// A secret of this store, made when it was: the key for hashes that must not be guessed.
+    async fn key(&self) -> Result<[u8; 32]>;
+    /// A number that changes when another process or this one wrote anything. Cheap: it is polled.
+    async fn pulse(&self) -> Result<u64>;
+    async fn close(&self);
+}
+
+/// A journal entry as it lies in the store; its body may be of a kind this build does not know.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StoredRecord {
+    pub seq: u64,
+    pub at: Timestamp,
+    pub actor: Actor,
+    pub body: String,
+}
+
+#[derive(Debug)]
+pub struct Commit<'a> {
+    /// The head of the journal as the writer knows it.
+    pub expected: u64,
+    pub at: Timestamp,
+    pub actor: &'a Actor,
+    pub events: &'a [Event],
+    pub check: Option<(&'a Check, &'a Standing)>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Committed {
+    Done,
+    /// The journal has grown since: catch up and decide again.
+    Conflict,
+    /// A discovery that started later has already been recorded: this answer is old.
+    Superseded,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Lease {
+    Granted,
+    HeldUntil(Timestamp),
+}
+
+/// How a source stands: the sum of its checks. A row, last write wins.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Standing {
+    /// When the newest finished discovery began.
+    pub started_at: Timestamp,
+    /// When the source itself last answered with its tools.
+    pub checked_at: Option<Timestamp>,
+    /// What it connected to then.
+    pub connects_to: Option<Fingerprint>,
+    /// Failures in a row, and the last of them.
+    pub failures: u32,
+    pub last_error: Option<Failure>,
+    /// Not to be bothered before, unless somebody insists.
+    pub not_before: Option<Timestamp>,
+    pub invalidated: bool,
+    /// The protocol version it was found to speak.
+    pub era: Option<String>,
+    /// While somebody is discovering it. Kept by `lease` and `release`, ignored by `commit`.
+    #[serde(skip)]
+    pub discovering_until: Option<Timestamp>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Failure {
+    pub code: Code,
+    pub message: String,
+}
+
+/// One attempt to discover a source.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Check {
+    pub source: SourceId,
+    pub at: Timestamp,
+    pub duration_ms: u64,
+    pub tool_count: Option<usize>,
+    pub error: Option<Failure>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CallCount {
+    pub source: SourceId,
+    pub tool: String,
+    pub calls: u64,
+    pub errors: u64,
+    pub last_called: Option<Timestamp>,
+    pub last_error: Option<Failure>,
+}
+
+/// How often a source was needed and found fresh, or not.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NeedCount {
+    pub source: SourceId,
+    pub hits: u64,
+    pub misses: u64,
+}
