@@ -44,7 +44,7 @@ pub struct SourceState {
     pub tools: BTreeMap<String, ToolState>,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ToolState {
     pub created_at: Timestamp,
     pub updated_at: Timestamp,

@@ -3,6 +3,7 @@
 //!
 //! Nothing here reads a clock, a file or a socket: every function depends on its arguments alone.
 
+pub mod catalog;
 pub mod error;
 pub mod fingerprint;
 pub mod freshness;
@@ -10,6 +11,8 @@ pub mod inventory;
 pub mod manifest;
 pub mod policy;
 pub mod reference;
+pub mod render;
+pub mod schema;
 pub mod source;
 pub mod time;
 pub mod tool;

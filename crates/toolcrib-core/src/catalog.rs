@@ -1,0 +1,154 @@
+//! The read model: an immutable list of segments, one per source, replaced whole and read without a lock.
+//! Building one costs by the number of sources, not of tools: a segment is built once per manifest and shared.
+
+mod find;
+mod segment;
+mod view;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use crate::fingerprint::Fingerprint;
+use crate::inventory::{SourceState, ToolState};
+use crate::manifest::SetAside;
+use crate::policy::{Rules, Verdict};
+use crate::source::{OnConflict, Source, SourceId};
+
+pub use segment::{Entry, Segment};
+pub use view::{Caller, State, ToolRef, View};
+
+#[derive(Debug, Default)]
+pub struct Catalog {
+    pub version: u64,
+    /// Sources with a prefix, in the order of `source__`.
+    prefixed: Vec<Placed>,
+    /// Built-in sources, whose names stand among the others.
+    builtin: Vec<Placed>,
+    hash: Option<Fingerprint>,
+}
+
+/// One enabled source's share of the catalogue.
+#[derive(Debug)]
+pub struct Part {
+    pub segment: Arc<Segment>,
+    pub state: Arc<SourceState>,
+    pub manner: Manner,
+    digest: Fingerprint,
+}
+
+/// What a source's declaration says about its tools, beyond what the source itself offers.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Manner {
+    pub kind: String,
+    pub builtin: bool,
+    pub rules: Rules,
+    pub tags: Vec<String>,
+    pub keep_conflicts: bool,
+    /// What built-in tools are unless a rule says otherwise.
+    pub verdicts: BTreeMap<String, Verdict>,
+    /// Built-in tools that no list shows.
+    pub internal: BTreeSet<String>,
+}
+
+/// A part in its catalogue: what depends on other parts is a mask here, never in the segment.
+#[derive(Debug)]
+struct Placed {
+    part: Arc<Part>,
+    /// Entries left out because a built-in has their name, in order.
+    masked: Vec<usize>,
+}
+
+impl Manner {
+    pub fn of(source: &Source) -> Manner {
+        Manner {
+            kind: source.kind.name().to_owned(),
+            builtin: source.kind.is_builtin(),
+            rules: source.settings.tools.clone(),
+            tags: source.settings.tags.clone(),
+            keep_conflicts: source.settings.on_conflict() == OnConflict::Keep,
+            ..Manner::default()
+        }
+    }
+
+    pub fn verdict(&self, tool: &str) -> Verdict {
+        self.rules.verdict(tool).or_else(|| self.verdicts.get(tool).copied()).unwrap_or_default()
+    }
+}
+
+impl Part {
+    pub fn new(segment: Arc<Segment>, state: Arc<SourceState>, manner: Manner) -> Part {
+        let mut text = format!("{} {}", segment.source(), segment.fingerprint());
+        for (name, _) in state.tools.iter().filter(|(_, tool)| tool.disabled) {
+            text.push_str(&format!("\0-{name}"));
+        }
+        for rule in manner.rules.iter() {
+            text.push_str(&format!("\0{} {}", rule.glob, rule.verdict.as_str()));
+        }
+        text.push_str(&format!("\0{:?}{}", manner.tags, manner.keep_conflicts));
+        Part { digest: Fingerprint::of(text), segment, state, manner }
+    }
+
+    fn tool_state(&self, tool: &str) -> ToolState {
+        self.state.tools.get(tool).copied().unwrap_or_default()
+    }
+}
+
+impl Catalog {
+    /// Puts the parts in order and masks what a built-in shadows.
+    pub fn build(version: u64, parts: Vec<Arc<Part>>) -> Catalog {
+        let (builtin, mut prefixed): (Vec<_>, Vec<_>) = parts.into_iter().partition(|part| part.manner.builtin);
+        prefixed.sort_by(|one, other| one.segment.prefix().cmp(other.segment.prefix()));
+        let reserved: BTreeSet<&str> =
+            builtin.iter().flat_map(|part| part.segment.entries()).map(|entry| entry.name.as_str()).collect();
+        let place = |part: Arc<Part>| {
+            let mut masked = Vec::new();
+            if !part.manner.keep_conflicts {
+                masked.extend(reserved.iter().filter_map(|name| part.segment.position_of_original(name)));
+                masked.sort_unstable();
+            }
+            Placed { part, masked }
+        };
+        let prefixed: Vec<Placed> = prefixed.into_iter().map(place).collect();
+        let builtin: Vec<Placed> =
+            builtin.iter().map(|part| Placed { part: part.clone(), masked: Vec::new() }).collect();
+        let digests: String =
+            builtin.iter().chain(&prefixed).map(|placed| placed.part.digest.to_string()).collect::<Vec<_>>().join(" ");
+        Catalog { version, prefixed, builtin, hash: Some(Fingerprint::of(digests)) }
+    }
+
+    /// Changes when, and only when, what lists show changes.
+    pub fn hash(&self) -> Fingerprint {
+        self.hash.unwrap_or_else(|| Fingerprint::of(""))
+    }
+
+    pub fn part(&self, id: &SourceId) -> Option<&Arc<Part>> {
+        self.placed(id).map(|placed| &placed.part)
+    }
+
+    /// How many tools of a source are in the catalogue.
+    pub fn tool_count(&self, id: &SourceId) -> usize {
+        self.placed(id).map_or(0, |placed| placed.part.segment.entries().len() - placed.masked.len())
+    }
+
+    /// What a source offers and agents do not get, and why.
+    pub fn set_aside(&self, id: &SourceId) -> Vec<SetAside> {
+        let Some(placed) = self.placed(id) else { return Vec::new() };
+        let segment = &placed.part.segment;
+        let shadowed = placed.masked.iter().filter_map(|&index| segment.entries().get(index)).map(|entry| SetAside {
+            name: segment.original(entry).to_owned(),
+            reason: "a built-in tool has this name; `on_conflict: keep` on the source keeps both".into(),
+        });
+        segment.set_aside().iter().cloned().chain(shadowed).collect()
+    }
+
+    fn placed(&self, id: &SourceId) -> Option<&Placed> {
+        self.all().find(|placed| placed.part.segment.source() == id)
+    }
+
+    fn all(&self) -> impl Iterator<Item = &Placed> {
+        self.builtin.iter().chain(&self.prefixed)
+    }
+}
+
+#[cfg(test)]
+mod tests;

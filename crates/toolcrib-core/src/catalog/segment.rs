@@ -1,0 +1,134 @@
+//! One source's tools with their names, built once per manifest and shared by every catalogue after it.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, OnceLock};
+
+use crate::error::Result;
+use crate::fingerprint::Fingerprint;
+use crate::manifest::{Packed, PackedTool, SetAside};
+use crate::schema::Validator;
+use crate::source::SourceId;
+use crate::tool::{SEPARATOR, Tool, ToolName};
+
+#[derive(Debug)]
+pub struct Segment {
+    packed: Arc<Packed>,
+    prefix: String,
+    /// In byte order of the names agents see.
+    entries: Vec<Entry>,
+    /// Positions in `entries`, in the order of the manifest.
+    by_original: Vec<usize>,
+}
+
+#[derive(Debug)]
+pub struct Entry {
+    pub name: ToolName,
+    packed: usize,
+    /// Made when the first call needs it.
+    validator: OnceLock<Validator>,
+}
+
+impl Segment {
+    /// Tools of a prefixed source are `source__tool`.
+    pub fn prefixed(packed: Arc<Packed>) -> Segment {
+        let prefix = format!("{}{SEPARATOR}", packed.source);
+        Segment::build(packed, prefix)
+    }
+
+    /// Built-in tools stand under their own names.
+    pub fn bare(packed: Arc<Packed>) -> Segment {
+        Segment::build(packed, String::new())
+    }
+
+    fn build(packed: Arc<Packed>, prefix: String) -> Segment {
+        let plain: Vec<ToolName> = packed.tools.iter().map(|tool| ToolName::plain(&prefix, &tool.name)).collect();
+        let is_own = |name: &ToolName, tool: &PackedTool| name.as_str().strip_prefix(&prefix) == Some(&tool.name);
+        // A tool whose name needed no change keeps it, whatever the others are made into.
+        let mut taken: BTreeSet<ToolName> = BTreeSet::new();
+        let all_own = plain.iter().zip(&packed.tools).all(|(name, tool)| is_own(name, tool));
+        if !all_own {
+            taken = plain
+                .iter()
+                .zip(&packed.tools)
+                .filter(|(name, tool)| is_own(name, tool))
+                .map(|(n, _)| n.clone())
+                .collect();
+        }
+        let mut entries: Vec<Entry> = plain
+            .into_iter()
+            .zip(&packed.tools)
+            .enumerate()
+            .map(|(index, (name, tool))| {
+                let free = is_own(&name, tool) || taken.insert(name.clone());
+                let name = if free { name } else { ToolName::hashed(&prefix, &tool.name) };
+                Entry { name, packed: index, validator: OnceLock::new() }
+            })
+            .collect();
+        if !all_own {
+            entries.sort_by(|one, other| one.name.cmp(&other.name));
+        }
+        let mut by_original: Vec<usize> = (0..entries.len()).collect();
+        if !all_own {
+            by_original.sort_by_key(|&position| entries[position].packed);
+        }
+        Segment { packed, prefix, entries, by_original }
+    }
+
+    pub fn source(&self) -> &SourceId {
+        &self.packed.source
+    }
+
+    pub fn fingerprint(&self) -> Fingerprint {
+        self.packed.fingerprint
+    }
+
+    pub fn packed(&self) -> &Arc<Packed> {
+        &self.packed
+    }
+
+    pub fn prefix(&self) -> &str {
+        &self.prefix
+    }
+
+    pub fn entries(&self) -> &[Entry] {
+        &self.entries
+    }
+
+    pub fn set_aside(&self) -> &[SetAside] {
+        &self.packed.set_aside
+    }
+
+    pub fn position_of_name(&self, name: &str) -> Option<usize> {
+        self.entries.binary_search_by(|entry| entry.name.as_str().cmp(name)).ok()
+    }
+
+    pub fn position_of_original(&self, original: &str) -> Option<usize> {
+        let found = self.packed.tools.binary_search_by(|tool| tool.name.as_str().cmp(original)).ok()?;
+        self.by_original.get(found).copied()
+    }
+
+    /// The source's own name for a tool.
+    pub fn original(&self, entry: &Entry) -> &str {
+        &self.stored(entry).name
+    }
+
+    pub fn stored(&self, entry: &Entry) -> &PackedTool {
+        &self.packed.tools[entry.packed]
+    }
+
+    pub fn listed(&self, entry: &Entry) -> &str {
+        self.packed.listed(self.stored(entry))
+    }
+
+    pub fn tool(&self, entry: &Entry) -> Result<Tool> {
+        self.packed.tool(self.stored(entry))
+    }
+
+    pub fn validator<'a>(&'a self, entry: &'a Entry) -> Result<&'a Validator> {
+        if let Some(validator) = entry.validator.get() {
+            return Ok(validator);
+        }
+        let tool = self.tool(entry)?;
+        Ok(entry.validator.get_or_init(|| Validator::compile(&tool.face.input_schema)))
+    }
+}

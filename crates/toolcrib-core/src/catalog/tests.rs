@@ -1,0 +1,167 @@
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
+
+use super::*;
+use crate::Code;
+use crate::inventory::{Actor, Event, Inventory, Origin, Record};
+use crate::manifest::{Bounds, Manifest, Packed};
+use crate::policy::Rule;
+use crate::render::Format;
+use crate::time::Timestamp;
+
+fn part(source: &str, builtin: bool, tools: &[&str], rules: &[(&str, Verdict)]) -> Arc<Part> {
+    let id = SourceId::parse(source).unwrap();
+    let offered: Vec<_> =
+        tools.iter().map(|name| RawValue::from_string(json!({"name": name}).to_string()).unwrap()).collect();
+    let manifest = Manifest::new(&id, &offered, Vec::new(), &Bounds::default());
+    let packed = Arc::new(Packed::new(&manifest).unwrap());
+    let segment = Arc::new(if builtin { Segment::bare(packed) } else { Segment::prefixed(packed) });
+    let mut inventory = Inventory::default();
+    let (definition, fingerprint) = (Fingerprint::of("x"), manifest.fingerprint);
+    let added = manifest.tools.iter().map(|(tool, _)| tool.name.clone()).collect();
+    let facts = [
+        Event::SourceDeclared {
+            source: id.clone(),
+            kind: "mcp".into(),
+            origin: Origin::Config,
+            definition,
+            enabled: true,
+        },
+        Event::InventoryRecorded { source: id.clone(), fingerprint, added, changed: vec![], removed: vec![] },
+    ];
+    for (index, event) in facts.into_iter().enumerate() {
+        inventory.apply(&Record { seq: index as u64 + 1, at: Timestamp(0), actor: Actor::new("test"), event });
+    }
+    let rules = rules.iter().map(|(glob, verdict)| Rule { glob: (*glob).into(), verdict: *verdict }).collect();
+    let manner = Manner { kind: "mcp".into(), builtin, rules: Rules::new(rules), ..Manner::default() };
+    Arc::new(Part::new(segment, inventory.source(&id).unwrap().clone(), manner))
+}
+
+fn view(parts: Vec<Arc<Part>>) -> View {
+    View { catalog: Arc::new(Catalog::build(1, parts)), caller: Caller { name: "test".into() } }
+}
+
+fn names(view: &View) -> Vec<&str> {
+    view.offered().map(|tool| tool.name().as_str()).collect()
+}
+
+#[test]
+fn the_list_is_in_byte_order_of_names_with_builtins_among_them() {
+    let view = view(vec![
+        part("a", false, &["z", "y"], &[]),
+        part("a1", false, &["x"], &[]),
+        part("a_b", false, &["x"], &[]),
+        part("core", true, &["a_tool", "zeta", "a"], &[]),
+    ]);
+    let listed = names(&view);
+    let mut sorted = listed.clone();
+    sorted.sort_unstable();
+    assert_eq!(listed, sorted);
+    assert_eq!(listed, ["a", "a1__x", "a__y", "a__z", "a_b__x", "a_tool", "zeta"]);
+}
+
+#[test]
+fn a_tool_named_like_a_builtin_is_left_out_and_reported() {
+    let view = view(vec![part("git", false, &["push", "file_read"], &[]), part("core", true, &["file_read"], &[])]);
+    assert_eq!(names(&view), ["file_read", "git__push"]);
+    let git = SourceId::parse("git").unwrap();
+    assert_eq!(view.catalog.set_aside(&git)[0].name, "file_read");
+    assert_eq!(view.catalog.tool_count(&git), 1);
+    assert_eq!(view.catalog.find("git__file_read").unwrap_err().code, Code::ToolNotImplemented);
+    assert_eq!(view.catalog.find("file_read").unwrap().source().as_str(), "core");
+}
+
+#[test]
+fn a_tool_is_found_by_every_spelling_of_its_name() {
+    let view =
+        view(vec![part("git", false, &["push", "a.b", "x__y"], &[]), part("hub", false, &["push", "pull"], &[])]);
+    for (asked, name) in [
+        ("git__push", "git__push"),
+        ("git/push", "git__push"),
+        ("Git:push", "git__push"),
+        ("pull", "hub__pull"),
+        ("git:a.b", "git__a_b"),
+        ("git__a_b", "git__a_b"),
+        ("a.b", "git__a_b"),
+        ("git__x__y", "git__x__y"),
+        ("x__y", "git__x__y"),
+    ] {
+        assert_eq!(view.catalog.find(asked).unwrap().name().as_str(), name, "{asked}");
+    }
+    let ambiguous = view.catalog.find("push").unwrap_err();
+    assert_eq!(ambiguous.message, "`push` is offered by several sources: git__push, hub__push");
+    let unknown = view.catalog.find("git__psuh").unwrap_err();
+    assert_eq!(
+        (unknown.code, unknown.message.as_str()),
+        (Code::ToolNotImplemented, "no tool named `git__psuh`; did you mean `git__push`?")
+    );
+}
+
+#[test]
+fn names_that_collide_after_cleaning_stay_apart() {
+    let view = view(vec![part("git", false, &["a_b", "a.b", "a b"], &[])]);
+    let listed = names(&view);
+    assert_eq!(listed.len(), 3);
+    assert!(listed.contains(&"git__a_b"));
+    assert_eq!(view.catalog.find("git/a_b").unwrap().original(), "a_b");
+    assert_eq!(view.catalog.find("git/a.b").unwrap().original(), "a.b");
+}
+
+#[test]
+fn hidden_tools_are_not_listed_and_denied_ones_are() {
+    let view = view(vec![part("git", false, &["push", "pull"], &[("push", Verdict::Hide), ("pull", Verdict::Deny)])]);
+    assert_eq!(names(&view), ["git__pull"]);
+}
+
+#[test]
+fn lists_are_rendered_for_each_taker() {
+    let view = view(vec![part("git", false, &["push"], &[])]);
+    let parsed = |format| serde_json::from_str::<Value>(&view.render(format).unwrap()).unwrap();
+    let list = parsed(Format::Json);
+    let tool = &list["tools"][0];
+    assert_eq!(list["inventory_hash"], view.catalog.hash().to_string());
+    for (key, value) in [
+        ("id", json!("git:push")),
+        ("name", json!("git__push")),
+        ("source", json!("git")),
+        ("original_name", json!("push")),
+        ("kind", json!("mcp")),
+        ("title", json!(null)),
+        ("description", json!("git tool: push")),
+        ("input_schema", json!({"type": "object"})),
+        ("annotations", json!(null)),
+        ("tags", json!([])),
+        ("policy", json!("allow")),
+        ("enabled", json!(true)),
+        ("state", json!("active")),
+        ("created_at", json!("1970-01-01T00:00:00.000Z")),
+    ] {
+        assert_eq!(tool[key], value, "{key}");
+    }
+    let schema = json!({"type": "object"});
+    assert_eq!(
+        parsed(Format::Mcp),
+        json!([{"name": "git__push", "description": "git tool: push", "inputSchema": schema}])
+    );
+    assert_eq!(
+        parsed(Format::Anthropic),
+        json!([{"name": "git__push", "description": "git tool: push", "input_schema": schema}])
+    );
+    assert_eq!(
+        parsed(Format::Openai),
+        json!([{"type": "function", "function": {"name": "git__push", "description": "git tool: push", "parameters": schema}}])
+    );
+}
+
+#[test]
+fn the_hash_changes_with_what_is_listed_and_with_nothing_else() {
+    let hash = |parts| Catalog::build(1, parts).hash();
+    let base = || vec![part("git", false, &["push"], &[]), part("hub", false, &["pull"], &[])];
+    let mut reversed = base();
+    reversed.reverse();
+    assert_eq!(hash(base()), hash(reversed));
+    assert_ne!(
+        hash(base()),
+        hash(vec![part("git", false, &["push"], &[("push", Verdict::Hide)]), part("hub", false, &["pull"], &[])])
+    );
+}

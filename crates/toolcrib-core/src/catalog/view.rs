@@ -1,0 +1,127 @@
+//! A catalogue as one caller may see it.
+
+use std::sync::Arc;
+
+use serde::Serialize;
+
+use super::{Catalog, Entry, Part, Placed};
+use crate::error::Result;
+use crate::inventory::ToolState;
+use crate::policy::Verdict;
+use crate::schema::Validator;
+use crate::source::SourceId;
+use crate::tool::{Tool, ToolId, ToolName};
+
+/// Who asks.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Caller {
+    pub name: String,
+}
+
+#[derive(Debug, Clone)]
+pub struct View {
+    pub catalog: Arc<Catalog>,
+    pub caller: Caller,
+}
+
+/// One tool in its catalogue.
+#[derive(Debug, Clone, Copy)]
+pub struct ToolRef<'a> {
+    pub part: &'a Part,
+    pub entry: &'a Entry,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum State {
+    Active,
+    Disabled,
+}
+
+impl State {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            State::Active => "active",
+            State::Disabled => "disabled",
+        }
+    }
+}
+
+impl View {
+    /// What somebody who manages tools sees: disabled ones too, hidden ones not.
+    pub fn listed(&self) -> impl Iterator<Item = ToolRef<'_>> {
+        self.catalog.tools().filter(|tool| tool.verdict() != Verdict::Hide && !tool.internal())
+    }
+
+    /// What an agent may be offered.
+    pub fn offered(&self) -> impl Iterator<Item = ToolRef<'_>> {
+        self.listed().filter(|tool| tool.state() == State::Active)
+    }
+}
+
+impl Catalog {
+    /// Every tool, in byte order of the names, built-ins among the others.
+    pub fn tools(&self) -> impl Iterator<Item = ToolRef<'_>> {
+        let mut builtin: Vec<ToolRef<'_>> = self.builtin.iter().flat_map(Placed::tools).collect();
+        builtin.sort_by(|one, other| one.name().cmp(other.name()));
+        let mut builtin = builtin.into_iter().peekable();
+        let mut prefixed = self.prefixed.iter().flat_map(Placed::tools).peekable();
+        std::iter::from_fn(move || match (builtin.peek(), prefixed.peek()) {
+            (Some(one), Some(other)) if one.name() < other.name() => builtin.next(),
+            (_, Some(_)) => prefixed.next(),
+            (_, None) => builtin.next(),
+        })
+    }
+}
+
+impl Placed {
+    pub(super) fn tools(&self) -> impl Iterator<Item = ToolRef<'_>> {
+        let part = &*self.part;
+        let entries = part.segment.entries().iter().enumerate();
+        entries.filter(|(index, _)| self.masked.binary_search(index).is_err()).map(|(_, entry)| ToolRef { part, entry })
+    }
+}
+
+impl<'a> ToolRef<'a> {
+    pub fn name(&self) -> &'a ToolName {
+        &self.entry.name
+    }
+
+    pub fn source(&self) -> &'a SourceId {
+        self.part.segment.source()
+    }
+
+    /// The source's own name for it.
+    pub fn original(&self) -> &'a str {
+        self.part.segment.original(self.entry)
+    }
+
+    pub fn id(&self) -> ToolId {
+        ToolId { source: self.source().clone(), name: self.original().to_owned() }
+    }
+
+    pub fn verdict(&self) -> Verdict {
+        self.part.manner.verdict(self.original())
+    }
+
+    pub fn internal(&self) -> bool {
+        self.part.manner.internal.contains(self.original())
+    }
+
+    pub fn state(&self) -> State {
+        if self.dates().disabled { State::Disabled } else { State::Active }
+    }
+
+    pub fn dates(&self) -> ToolState {
+        self.part.tool_state(self.original())
+    }
+
+    /// The tool's content, parsed.
+    pub fn tool(&self) -> Result<Tool> {
+        self.part.segment.tool(self.entry)
+    }
+
+    pub fn validator(&self) -> Result<&'a Validator> {
+        self.part.segment.validator(self.entry)
+    }
+}
