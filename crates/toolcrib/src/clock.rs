@@ -1,0 +1,53 @@
+//! The only place that knows what time it is; everything else is handed `now`.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use toolcrib_core::Timestamp;
+
+#[derive(Clone)]
+pub struct Clock(Arc<dyn Fn() -> Timestamp + Send + Sync>);
+
+impl Clock {
+    pub fn system() -> Clock {
+        Clock(Arc::new(|| {
+            let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+            Timestamp(i64::try_from(since.as_millis()).unwrap_or(i64::MAX))
+        }))
+    }
+
+    /// A clock that stands still until its hand is moved, for tests of ages and deadlines.
+    pub fn manual(start: Timestamp) -> (Clock, Hand) {
+        let hand = Hand(Arc::new(AtomicI64::new(start.0)));
+        let time = hand.clone();
+        (Clock(Arc::new(move || Timestamp(time.0.load(Ordering::SeqCst)))), hand)
+    }
+
+    pub fn now(&self) -> Timestamp {
+        (self.0)()
+    }
+}
+
+/// The hand of a manual clock.
+#[derive(Debug, Clone)]
+pub struct Hand(Arc<AtomicI64>);
+
+impl Hand {
+    pub fn advance(&self, by: Duration) {
+        self.0.fetch_add(i64::try_from(by.as_millis()).unwrap_or(i64::MAX), Ordering::SeqCst);
+    }
+}
+
+impl Default for Clock {
+    fn default() -> Self {
+        Clock::system()
+    }
+}
+
+impl fmt::Debug for Clock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Clock({})", self.now())
+    }
+}
