@@ -19,12 +19,14 @@ struct Component {
     name: &'static str,
     /// The pins: when they change, it is fetched anew.
     pins: &'static [&'static str],
+    /// Without this file it is not there, whatever the stamp says.
+    proof: &'static str,
     fetch: fn(&Place) -> Result<(), String>,
 }
 
 const COMPONENTS: [Component; 2] = [
-    Component { name: "npm packages", pins: &npm::PINS, fetch: npm::fetch },
-    Component { name: "python packages", pins: &python::PINS, fetch: python::fetch },
+    Component { name: "npm packages", pins: &npm::PINS, proof: npm::PROOF, fetch: npm::fetch },
+    Component { name: "python packages", pins: &python::PINS, proof: python::PROOF, fetch: python::fetch },
 ];
 
 /// Long enough for a slow network, short enough for an evening.
@@ -59,7 +61,8 @@ impl Component {
         // A virtual environment holds absolute paths, so a folder that moved counts as new.
         let wanted = format!("{}\n{}", place.deps.display(), self.pins.join("\n"));
         let stamp = place.deps.join(format!("{}.stamp", self.name.replace(' ', "-")));
-        if fs::read_to_string(&stamp).is_ok_and(|found| found == wanted) {
+        let is_there = place.deps.join(self.proof).exists();
+        if is_there && fs::read_to_string(&stamp).is_ok_and(|found| found == wanted) {
             return Ok("there already");
         }
         (self.fetch)(place)?;

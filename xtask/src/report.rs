@@ -51,7 +51,8 @@ impl Report {
     pub(crate) fn close(&self) -> bool {
         println!("==> summary");
         for step in &self.steps {
-            println!("{}", step.line());
+            // The rest of a long reason was shown when it happened.
+            println!("{}", step.line().lines().next().unwrap_or_default());
         }
         for test in &self.skipped_tests {
             println!("  skipped test  {test}");

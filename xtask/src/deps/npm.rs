@@ -10,6 +10,7 @@ const PACKAGE: &str = include_str!("../../deps/package.json");
 const LOCK: &str = include_str!("../../deps/package-lock.json");
 
 pub(super) const PINS: [&str; 2] = [PACKAGE, LOCK];
+pub(super) const PROOF: &str = "node_modules/@modelcontextprotocol/conformance/dist/index.js";
 
 pub(super) fn fetch(place: &Place) -> Result<(), String> {
     let log = place.deps.join("npm.log");

@@ -10,6 +10,7 @@ use crate::process::quiet_success;
 const REQUIREMENTS: &str = include_str!("../../deps/requirements.txt");
 
 pub(super) const PINS: [&str; 1] = [REQUIREMENTS];
+pub(super) const PROOF: &str = "venv/bin/mcp-server-git";
 
 pub(super) fn fetch(place: &Place) -> Result<(), String> {
     let log = place.deps.join("python.log");

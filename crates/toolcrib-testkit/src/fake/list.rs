@@ -49,7 +49,7 @@ pub(super) fn page<'a>(flags: &Flags, list: &'a [Listed], cursor: Option<&str>) 
     let Some(pages) = flags.pages else { return (list, None) };
     let size = list.len().div_ceil(pages.max(1)).max(1);
     let number: usize = cursor.and_then(|cursor| cursor.strip_prefix("page-")?.parse().ok()).unwrap_or(1);
-    let start = (size * (number - 1)).min(list.len());
+    let start = (size * number.saturating_sub(1)).min(list.len());
     let end = (start + size).min(list.len());
     let next = (number < pages).then(|| format!("page-{}", number + 1));
     (&list[start..end], next)

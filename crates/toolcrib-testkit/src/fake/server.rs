@@ -23,6 +23,10 @@ pub struct Fake {
 pub enum Reply {
     Result(Vec<u8>),
     Error(i64, String),
+    /// A server of 2026-07-28 was asked to initialize.
+    WrongVersion {
+        requested: String,
+    },
     /// The process ends without an answer.
     Crash,
     /// No answer ever comes.
@@ -62,10 +66,10 @@ impl Fake {
         if self.flags.hang == Some(Hang::Start) {
             return Reply::Hang;
         }
-        if self.is_modern() {
-            return Reply::Error(-32022, format!("Unsupported protocol version; supported: {MODERN}"));
-        }
         let asked = params["protocolVersion"].as_str().unwrap_or_default();
+        if self.is_modern() {
+            return Reply::WrongVersion { requested: asked.to_owned() };
+        }
         let known = LEGACY.iter().copied().find(|version| *version == asked);
         let version = self.flags.version.as_deref().or(known).unwrap_or("2025-11-25");
         Reply::value(&json!({
@@ -148,13 +152,18 @@ impl Reply {
                 bytes.push(b'}');
                 Some(bytes)
             }
-            Reply::Error(code, text) => {
-                let error = json!({"jsonrpc": "2.0", "id": id, "error": {"code": code, "message": text}});
-                Some(error.to_string().into_bytes())
+            Reply::Error(code, text) => Some(error(id, &json!({"code": code, "message": text}))),
+            Reply::WrongVersion { requested } => {
+                let data = json!({"supported": [MODERN], "requested": requested});
+                Some(error(id, &json!({"code": -32022, "message": "Unsupported protocol version", "data": data})))
             }
             Reply::Crash | Reply::Hang => None,
         }
     }
+}
+
+fn error(id: &Value, error: &Value) -> Vec<u8> {
+    json!({"jsonrpc": "2.0", "id": id, "error": error}).to_string().into_bytes()
 }
 
 /// One write with `O_APPEND`, so that lines of several processes do not mingle.

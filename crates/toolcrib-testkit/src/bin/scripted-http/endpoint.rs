@@ -81,7 +81,7 @@ impl Endpoint {
         let response = if self.own.sse_answers { Response::event(&body) } else { Response::json("200 OK", body) };
         match reply {
             Reply::Result(_) if rpc == "initialize" => response.with("Mcp-Session-Id", self.new_session()),
-            Reply::Result(_) | Reply::Error(..) | Reply::Crash | Reply::Hang => response,
+            Reply::Result(_) | Reply::Error(..) | Reply::WrongVersion { .. } | Reply::Crash | Reply::Hang => response,
         }
     }
 

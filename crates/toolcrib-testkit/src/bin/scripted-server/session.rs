@@ -80,7 +80,7 @@ impl Session {
         match reply {
             Reply::Crash => process::exit(1),
             Reply::Hang => self.hanging.push(id.clone()),
-            Reply::Result(_) | Reply::Error(..) => {
+            Reply::Result(_) | Reply::Error(..) | Reply::WrongVersion { .. } => {
                 if let Some(message) = reply.message(id) {
                     self.output.send(&message);
                 }
