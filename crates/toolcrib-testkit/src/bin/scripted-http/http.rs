@@ -1,0 +1,85 @@
+//! As much of HTTP/1.1 as a test needs: requests with a length, connections that stay open.
+
+use std::collections::BTreeMap;
+use std::io::{self, BufRead, Read, Write};
+
+/// A request read to its end.
+#[derive(Debug)]
+pub(crate) struct Request {
+    pub(crate) method: String,
+    pub(crate) path: String,
+    /// Names in lower case.
+    headers: BTreeMap<String, String>,
+    pub(crate) body: Vec<u8>,
+}
+
+/// A response with its body.
+#[derive(Debug)]
+pub(crate) struct Response {
+    pub(crate) status: &'static str,
+    pub(crate) headers: Vec<(&'static str, String)>,
+    pub(crate) body: Vec<u8>,
+}
+
+impl Request {
+    /// The next request of a connection; `None` when the other side closed it.
+    pub(crate) fn read(stream: &mut impl BufRead) -> io::Result<Option<Request>> {
+        let mut first = String::new();
+        if stream.read_line(&mut first)? == 0 {
+            return Ok(None);
+        }
+        let mut words = first.split_whitespace().map(str::to_owned);
+        let (method, path) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
+        let headers = read_headers(stream)?;
+        let length = headers.get("content-length").and_then(|text| text.parse().ok()).unwrap_or(0);
+        let mut body = Vec::new();
+        stream.take(length).read_to_end(&mut body)?;
+        Ok(Some(Request { method, path, headers, body }))
+    }
+
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
+        self.headers.get(name).map(String::as_str)
+    }
+}
+
+fn read_headers(stream: &mut impl BufRead) -> io::Result<BTreeMap<String, String>> {
+    let mut headers = BTreeMap::new();
+    loop {
+        let mut line = String::new();
+        stream.read_line(&mut line)?;
+        let Some((name, value)) = line.split_once(':') else { return Ok(headers) };
+        headers.insert(name.trim().to_ascii_lowercase(), value.trim().to_owned());
+    }
+}
+
+impl Response {
+    pub(crate) fn empty(status: &'static str) -> Response {
+        Response { status, headers: Vec::new(), body: Vec::new() }
+    }
+
+    pub(crate) fn json(status: &'static str, body: Vec<u8>) -> Response {
+        Response { status, headers: vec![("Content-Type", "application/json".to_owned())], body }
+    }
+
+    /// One message as an event stream that then ends.
+    pub(crate) fn event(message: &[u8]) -> Response {
+        let body = [b"event: message\ndata: ", message, b"\n\n"].concat();
+        Response { status: "200 OK", headers: vec![("Content-Type", "text/event-stream".to_owned())], body }
+    }
+
+    pub(crate) fn with(mut self, name: &'static str, value: String) -> Response {
+        self.headers.push((name, value));
+        self
+    }
+
+    /// In one write, so that no half of it waits for an acknowledgement.
+    pub(crate) fn write(&self, stream: &mut impl Write) -> io::Result<()> {
+        let mut bytes = format!("HTTP/1.1 {}\r\nContent-Length: {}\r\n", self.status, self.body.len()).into_bytes();
+        for (name, value) in &self.headers {
+            bytes.extend(format!("{name}: {value}\r\n").bytes());
+        }
+        bytes.extend(b"\r\n");
+        bytes.extend(&self.body);
+        stream.write_all(&bytes)
+    }
+}

@@ -1,0 +1,54 @@
+//! A scripted MCP server over Streamable HTTP, on loopback, a thread a connection. docs/testing.md lists its flags.
+
+#![expect(clippy::expect_used, reason = "a test fixture may fail loudly")]
+
+use std::io::{self, Write};
+use std::net::TcpListener;
+use std::sync::Arc;
+use std::thread;
+
+use toolcrib_testkit::fake::{Fake, Flags, Words};
+
+mod endpoint;
+
+mod http;
+
+/// The flags that only make sense over HTTP.
+#[derive(Debug, Default)]
+struct Own {
+    port: u16,
+    /// A session is unknown after so many requests.
+    forget_session_after: Option<u64>,
+    require_bearer: Option<String>,
+    /// Answers come as an event stream.
+    sse_answers: bool,
+}
+
+fn main() {
+    let mut own = Own::default();
+    let flags = Flags::read(|flag, words| own.take(flag, words));
+    let listener = TcpListener::bind(("127.0.0.1", own.port)).expect("listen on loopback");
+    let address = listener.local_addr().expect("know the own address");
+    let endpoint = Arc::new(endpoint::Endpoint::new(Fake { flags }, own));
+
+    let mut out = io::stdout();
+    writeln!(out, "listening on http://{address}/mcp").and_then(|()| out.flush()).expect("say where");
+    for stream in listener.incoming() {
+        let stream = stream.expect("accept a connection");
+        let endpoint = Arc::clone(&endpoint);
+        thread::spawn(move || endpoint.serve(&stream));
+    }
+}
+
+impl Own {
+    fn take(&mut self, flag: &str, words: &mut Words) -> bool {
+        match flag {
+            "--port" => self.port = words.value(flag),
+            "--forget-session-after" => self.forget_session_after = Some(words.value(flag)),
+            "--require-bearer" => self.require_bearer = Some(words.value(flag)),
+            "--sse-answers" => self.sse_answers = true,
+            _ => return false,
+        }
+        true
+    }
+}

@@ -1,0 +1,11 @@
+//! What the scripted servers have in common: their flags, their list of tools, what their tools do, and the
+//! answers to the methods of MCP. How messages travel, and the faults of that, is up to each binary.
+
+mod flags;
+mod list;
+mod server;
+mod tools;
+
+pub use flags::{Flags, Hang, Words};
+pub use server::{Fake, Reply, append};
+pub use tools::{CallEnd, call, said};

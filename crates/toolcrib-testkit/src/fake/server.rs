@@ -1,0 +1,172 @@
+//! The methods of MCP as a fake server answers them, whatever carries the messages.
+
+use std::fs::OpenOptions;
+use std::io::{self, Write};
+use std::path::Path;
+
+use serde_json::{Value, json};
+
+use super::tools::{CallEnd, call};
+use super::{Flags, Hang, list};
+
+const LEGACY: [&str; 4] = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"];
+const MODERN: &str = "2026-07-28";
+
+/// A server in the making: flags in, answers out.
+#[derive(Debug)]
+pub struct Fake {
+    pub flags: Flags,
+}
+
+/// The answer to a request. Results are bytes: one of the faults is not text.
+#[derive(Debug)]
+pub enum Reply {
+    Result(Vec<u8>),
+    Error(i64, String),
+    /// A server of 2026-07-28 was asked to initialize.
+    WrongVersion {
+        requested: String,
+    },
+    /// The process ends without an answer.
+    Crash,
+    /// No answer ever comes.
+    Hang,
+}
+
+impl Fake {
+    pub fn answer(&self, method: &str, params: &Value) -> Reply {
+        match method {
+            "initialize" => self.initialize(params),
+            "server/discover" => self.discover(),
+            "ping" => Reply::value(&json!({})),
+            "tools/list" => self.tools_list(params),
+            "tools/call" => self.tools_call(params),
+            _ => Reply::Error(-32601, format!("Method not found: {method}")),
+        }
+    }
+
+    /// Whether the server speaks 2026-07-28, and only that.
+    pub fn is_modern(&self) -> bool {
+        self.flags.version.as_deref() == Some(MODERN)
+    }
+
+    /// Takes the time it was told to take.
+    pub fn delay(&self) {
+        if let Some(delay) = self.flags.delay {
+            std::thread::sleep(delay);
+        }
+    }
+
+    /// Appends a line to the file that counts, if one was asked for.
+    pub fn count(&self, line: &str) -> io::Result<()> {
+        self.flags.count_file.as_deref().map_or(Ok(()), |path| append(path, line))
+    }
+
+    fn initialize(&self, params: &Value) -> Reply {
+        if self.flags.hang == Some(Hang::Start) {
+            return Reply::Hang;
+        }
+        let asked = params["protocolVersion"].as_str().unwrap_or_default();
+        if self.is_modern() {
+            return Reply::WrongVersion { requested: asked.to_owned() };
+        }
+        let known = LEGACY.iter().copied().find(|version| *version == asked);
+        let version = self.flags.version.as_deref().or(known).unwrap_or("2025-11-25");
+        Reply::value(&json!({
+            "protocolVersion": version,
+            "capabilities": {"tools": {"listChanged": true}},
+            "serverInfo": {"name": "scripted", "version": "1.0.0"},
+        }))
+    }
+
+    fn discover(&self) -> Reply {
+        if self.flags.hang == Some(Hang::Start) {
+            return Reply::Hang;
+        }
+        if !self.is_modern() {
+            return Reply::Error(-32601, "Method not found: server/discover".to_owned());
+        }
+        Reply::value(&json!({
+            "resultType": "complete",
+            "supportedVersions": [MODERN],
+            "capabilities": {"tools": {"listChanged": true}},
+            "ttlMs": 0,
+            "cacheScope": "private",
+            "_meta": {"io.modelcontextprotocol/serverInfo": {"name": "scripted", "version": "1.0.0"}},
+        }))
+    }
+
+    fn tools_list(&self, params: &Value) -> Reply {
+        if self.flags.hang == Some(Hang::List) {
+            return Reply::Hang;
+        }
+        let tools = match list::read(&self.flags) {
+            Ok(tools) => tools,
+            Err(error) => return Reply::Error(-32603, format!("read the list of tools: {error}")),
+        };
+        let (page, next) = list::page(&self.flags, &tools, params["cursor"].as_str());
+        let mut result = br#"{"tools":["#.to_vec();
+        result.extend(page.join(&b','));
+        result.push(b']');
+        if let Some(next) = next {
+            result.extend(format!(r#","nextCursor":"{next}""#).bytes());
+        }
+        if self.is_modern() {
+            result.extend(br#","resultType":"complete","ttlMs":0,"cacheScope":"private""#);
+        }
+        result.push(b'}');
+        Reply::Result(result)
+    }
+
+    fn tools_call(&self, params: &Value) -> Reply {
+        if self.flags.hang == Some(Hang::Call) {
+            return Reply::Hang;
+        }
+        let name = params["name"].as_str().unwrap_or_default();
+        let listed = || list::read(&self.flags).is_ok_and(|tools| list::names(&tools).contains(name));
+        match call(name, &params["arguments"], listed) {
+            CallEnd::Result(mut result) => {
+                if self.is_modern() {
+                    result["resultType"] = json!("complete");
+                }
+                Reply::value(&result)
+            }
+            CallEnd::Error(code, text) => Reply::Error(code, text),
+            CallEnd::Crash => Reply::Crash,
+            CallEnd::Hang => Reply::Hang,
+        }
+    }
+}
+
+impl Reply {
+    pub fn value(value: &Value) -> Reply {
+        Reply::Result(value.to_string().into_bytes())
+    }
+
+    /// The message on the wire; nothing when no answer comes.
+    pub fn message(&self, id: &Value) -> Option<Vec<u8>> {
+        match self {
+            Reply::Result(result) => {
+                let mut bytes = format!(r#"{{"jsonrpc":"2.0","id":{id},"result":"#).into_bytes();
+                bytes.extend(result);
+                bytes.push(b'}');
+                Some(bytes)
+            }
+            Reply::Error(code, text) => Some(error(id, &json!({"code": code, "message": text}))),
+            Reply::WrongVersion { requested } => {
+                let data = json!({"supported": [MODERN], "requested": requested});
+                Some(error(id, &json!({"code": -32022, "message": "Unsupported protocol version", "data": data})))
+            }
+            Reply::Crash | Reply::Hang => None,
+        }
+    }
+}
+
+fn error(id: &Value, error: &Value) -> Vec<u8> {
+    json!({"jsonrpc": "2.0", "id": id, "error": error}).to_string().into_bytes()
+}
+
+/// One write with `O_APPEND`, so that lines of several processes do not mingle.
+pub fn append(path: &Path, line: &str) -> io::Result<()> {
+    OpenOptions::new().create(true).append(true).open(path)?.write_all(format!("{line}\n").as_bytes())
+}

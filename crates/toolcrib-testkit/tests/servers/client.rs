@@ -1,0 +1,67 @@
+//! A client that knows nothing but JSON lines.
+
+use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+
+use serde_json::{Value, json};
+
+/// Ends its server when it is dropped.
+pub(crate) struct Client {
+    child: Child,
+    to: ChildStdin,
+    from: BufReader<ChildStdout>,
+}
+
+impl Client {
+    /// Starts a server and shakes hands.
+    pub(crate) fn start(program: &Path, arguments: &[String]) -> Client {
+        let mut command = Command::new(program);
+        command.args(arguments);
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        let (to, from) = (child.stdin.take().unwrap(), BufReader::new(child.stdout.take().unwrap()));
+        let mut client = Client { child, to, from };
+        let who = json!({"name": "rig", "version": "1"});
+        client.ask("initialize", json!({"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": who}));
+        client.say(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"}));
+        client
+    }
+
+    fn say(&mut self, message: &Value) {
+        self.to.write_all(format!("{message}\n").as_bytes()).unwrap();
+    }
+
+    /// The result of a request.
+    pub(crate) fn ask(&mut self, method: &str, params: Value) -> Value {
+        let message =
+            self.send(method, params).unwrap_or_else(|| panic!("the server ended before it answered `{method}`"));
+        serde_json::from_str::<Value>(&message).unwrap()["result"].clone()
+    }
+
+    /// The names on a page of the list.
+    pub(crate) fn names(&mut self, params: Value) -> Vec<String> {
+        let list = self.ask("tools/list", params);
+        list["tools"].as_array().unwrap().iter().map(|tool| tool["name"].as_str().unwrap().to_owned()).collect()
+    }
+
+    /// The line that answers a request; none when the server ended instead.
+    pub(crate) fn send(&mut self, method: &str, params: Value) -> Option<String> {
+        self.say(&json!({"jsonrpc": "2.0", "id": method, "method": method, "params": params}));
+        loop {
+            let mut line = String::new();
+            if self.from.read_line(&mut line).unwrap() == 0 {
+                return None;
+            }
+            let message: Value = serde_json::from_str(&line).unwrap();
+            if message["id"] == method {
+                return Some(line);
+            }
+        }
+    }
+}
+
+impl Drop for Client {
+    fn drop(&mut self) {
+        let _ = self.child.kill().and_then(|()| self.child.wait());
+    }
+}

@@ -1,0 +1,66 @@
+//! The scripted server, flag by flag.
+
+use std::env;
+use std::fs;
+use std::path::PathBuf;
+use std::process;
+
+use serde_json::json;
+use toolcrib_testkit::rig;
+
+use crate::check;
+use crate::client::Client;
+
+#[test]
+fn three_tools_by_default() {
+    check(Some((rig::scripted(), vec![])), &["echo", "add", "fail"]);
+}
+
+#[test]
+fn faults_stand_amid_good_tools() {
+    let names = start(&["--no-schema", "--deep", "50"]).names(json!({}));
+    assert_eq!(names, ["echo", "no_schema", "deep", "add", "fail"]);
+}
+
+#[test]
+fn a_list_in_pages_is_the_whole_list() {
+    let mut server = start(&["--tools", "5", "--pages", "2"]);
+    assert_eq!(server.names(json!({})), ["echo", "add", "fail"]);
+    assert_eq!(server.names(json!({"cursor": "page-2"})), ["tool_0001", "tool_0002"]);
+}
+
+#[test]
+fn a_list_from_a_file_is_served_byte_for_byte() {
+    let odd = r#"{ "name":"odd" , "z":1e2, "a":123456789012345678901234567890, "a":"\u00e9" }"#;
+    let file = temporary("verbatim");
+    fs::write(&file, format!("{{\"server\":\"x\",\n\"tools\":[{odd}]}}")).unwrap();
+    let line = start(&["--tools-file", file.to_str().unwrap()]).send("tools/list", json!({})).unwrap();
+    fs::remove_file(file).unwrap();
+    assert!(line.contains(odd), "{line}");
+}
+
+#[test]
+fn a_list_is_as_big_as_asked() {
+    let line = start(&["--big", "1000000"]).send("tools/list", json!({})).unwrap();
+    assert!((1_000_000..1_000_200).contains(&line.len()), "{}", line.len());
+}
+
+#[test]
+fn it_dies_once_and_counts_its_starts() {
+    let (grave, starts) = (temporary("grave"), temporary("starts"));
+    let flags = ["--die-once", grave.to_str().unwrap(), "--count-file", starts.to_str().unwrap()];
+    let call = json!({"name": "add", "arguments": {"a": 2, "b": 3}});
+    assert_eq!(start(&flags).send("tools/call", call.clone()), None);
+    assert_eq!(start(&flags).ask("tools/call", call)["content"][0]["text"], "5");
+    assert_eq!(fs::read_to_string(&starts).unwrap().lines().count(), 2);
+    fs::remove_file(grave).and_then(|()| fs::remove_file(starts)).unwrap();
+}
+
+fn start(flags: &[&str]) -> Client {
+    let flags: Vec<String> = flags.iter().map(|flag| (*flag).to_owned()).collect();
+    Client::start(&rig::scripted(), &flags)
+}
+
+fn temporary(name: &str) -> PathBuf {
+    env::temp_dir().join(format!("toolcrib-rig-{name}-{}", process::id()))
+}
