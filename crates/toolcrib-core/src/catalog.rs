@@ -121,6 +121,10 @@ impl Catalog {
         self.hash.unwrap_or_else(|| Fingerprint::of(""))
     }
 
+    pub fn parts(&self) -> impl Iterator<Item = &Arc<Part>> {
+        self.all().map(|placed| &placed.part)
+    }
+
     pub fn part(&self, id: &SourceId) -> Option<&Arc<Part>> {
         self.placed(id).map(|placed| &placed.part)
     }

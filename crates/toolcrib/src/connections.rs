@@ -1,0 +1,132 @@
+//! One connector per source, made when first needed, with its breaker; and the table of built-in tools.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::mpsc;
+use toolcrib_core::source::Kind;
+use toolcrib_core::{Source, SourceId, Timestamp};
+
+use crate::breaker::Breaker;
+use crate::connector::Connector;
+use crate::connector::builtin::{BuiltinConnector, Builtins};
+use crate::connector::mcp::McpConnector;
+use crate::registry::Options;
+
+/// Announced changes that wait to be looked at; more are the same as these.
+const ANNOUNCED: usize = 256;
+
+#[derive(Debug)]
+pub(crate) struct Connections {
+    slots: Mutex<BTreeMap<SourceId, Arc<Slot>>>,
+    builtins: Arc<Builtins>,
+    options: Options,
+    announce: mpsc::Sender<SourceId>,
+    announced: Mutex<Option<mpsc::Receiver<SourceId>>>,
+}
+
+/// A source's connector and how its calls fare.
+#[derive(Debug)]
+pub(crate) struct Slot {
+    source: Source,
+    pub(crate) connector: Arc<dyn Connector>,
+    breaker: Mutex<Breaker>,
+}
+
+/// Makes a connector for a source, instead of the usual one; for tests.
+#[derive(Clone)]
+pub struct Connect(pub Arc<dyn Fn(&Source) -> Option<Arc<dyn Connector>> + Send + Sync>);
+
+impl Connections {
+    pub(crate) fn new(options: &Options) -> Connections {
+        let (announce, announced) = mpsc::channel(ANNOUNCED);
+        Connections {
+            slots: Mutex::default(),
+            builtins: Arc::new(Builtins::new(options)),
+            options: options.clone(),
+            announce,
+            announced: Mutex::new(Some(announced)),
+        }
+    }
+
+    pub(crate) fn builtins(&self) -> &Arc<Builtins> {
+        &self.builtins
+    }
+
+    /// Sources that say their tools changed. Taken once, by the registry's own task.
+    pub(crate) fn changes(&self) -> mpsc::Receiver<SourceId> {
+        let taken = self.announced.lock().unwrap_or_else(PoisonError::into_inner).take();
+        taken.unwrap_or_else(|| mpsc::channel(1).1)
+    }
+
+    /// The slot of a source as it is declared now.
+    pub(crate) fn slot(&self, source: &Source) -> Arc<Slot> {
+        let mut slots = self.slots();
+        match slots.get(&source.id) {
+            Some(slot) if slot.source == *source => slot.clone(),
+            _ => {
+                let connector = self.connector(source);
+                let slot = Arc::new(Slot { source: source.clone(), connector, breaker: Mutex::default() });
+                slots.insert(source.id.clone(), slot.clone());
+                slot
+            }
+        }
+    }
+
+    fn connector(&self, source: &Source) -> Arc<dyn Connector> {
+        if let Some(connector) = self.options.connect.as_ref().and_then(|connect| (connect.0)(source)) {
+            return connector;
+        }
+        match &source.kind {
+            Kind::Builtin(builtin) => {
+                Arc::new(BuiltinConnector::new(source.id.clone(), builtin.clone(), self.builtins.clone()))
+            }
+            Kind::Stdio(_) | Kind::Http(_) | Kind::Sse(_) => {
+                Arc::new(McpConnector::new(source.clone(), &self.options, self.announce.clone()))
+            }
+        }
+    }
+
+    /// Ends the connections of sources that are gone or declared otherwise now. Calls in flight finish.
+    pub(crate) async fn forget_changed(&self, sources: &BTreeMap<SourceId, Arc<Source>>, enabled: impl Fn(&SourceId) -> bool) {
+        let gone: Vec<Arc<Slot>> = {
+            let mut slots = self.slots();
+            let same = |id: &SourceId, slot: &Slot| enabled(id) && sources.get(id).is_some_and(|source| **source == slot.source);
+            let ids: Vec<SourceId> = slots.iter().filter(|(id, slot)| !same(id, slot)).map(|(id, _)| id.clone()).collect();
+            ids.iter().filter_map(|id| slots.remove(id)).collect()
+        };
+        for slot in gone {
+            slot.connector.close().await;
+        }
+    }
+
+    pub(crate) fn connected(&self, id: &SourceId) -> bool {
+        self.slots().get(id).is_some_and(|slot| slot.connector.connected())
+    }
+
+    pub(crate) fn resting(&self, id: &SourceId, now: Timestamp) -> bool {
+        self.slots().get(id).is_some_and(|slot| slot.breaker().is_open(now))
+    }
+
+    pub(crate) async fn close_all(&self) {
+        let slots = std::mem::take(&mut *self.slots());
+        futures_util::future::join_all(slots.values().map(|slot| slot.connector.close())).await;
+    }
+
+    fn slots(&self) -> MutexGuard<'_, BTreeMap<SourceId, Arc<Slot>>> {
+        self.slots.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Slot {
+    pub(crate) fn breaker(&self) -> MutexGuard<'_, Breaker> {
+        self.breaker.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl fmt::Debug for Connect {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Connect")
+    }
+}

@@ -1,0 +1,205 @@
+//! Built-in tools as a source: the table of definitions and handlers, and the connector that lists and runs them.
+
+use std::collections::BTreeMap;
+use std::panic::AssertUnwindSafe;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use async_trait::async_trait;
+use futures_util::FutureExt;
+use serde_json::Value;
+use serde_json::value::{RawValue, to_raw_value};
+use toolcrib_core::catalog::{Manner, Part, Segment};
+use toolcrib_core::inventory::{Actor, Event, Inventory, Origin, Record};
+use toolcrib_core::manifest::{Bounds, Manifest, Packed};
+use toolcrib_core::source::Builtin;
+use toolcrib_core::{Code, Error, Result, ResultExt, SourceId, Timestamp};
+
+use super::{Answer, Call, Connector, Discovery, Offer};
+use crate::builtin::{self, Definition, Handler, Host};
+use crate::registry::Options;
+
+/// Every built-in tool of this process, by name.
+#[derive(Debug)]
+pub(crate) struct Builtins {
+    tools: Mutex<BTreeMap<String, Registered>>,
+    host: Host,
+    embedded: SourceId,
+}
+
+struct Registered {
+    /// The configured source it belongs to; none for a tool of the embedding host.
+    owner: Option<SourceId>,
+    definition: Definition,
+    handler: Option<Handler>,
+    since: Timestamp,
+}
+
+impl Builtins {
+    pub(crate) fn new(options: &Options) -> Builtins {
+        let clock = options.clock.clone();
+        let host = Host { now: Arc::new(move || clock.now()), guard: options.guard.clone() };
+        let embedded = SourceId::parse("embedded").unwrap_or_else(|_| unreachable_id());
+        Builtins { tools: Mutex::default(), host, embedded }
+    }
+
+    /// The source that tools of the embedding host are listed under.
+    pub(crate) fn embedded_id(&self) -> &SourceId {
+        &self.embedded
+    }
+
+    pub(crate) fn register(&self, owner: Option<&SourceId>, definition: Definition, handler: Option<Handler>) -> Result<()> {
+        let mut tools = self.tools();
+        if let Some(taken) = tools.get(&definition.name).filter(|taken| taken.owner.as_ref() != owner || owner.is_none()) {
+            let by = taken.owner.as_ref().unwrap_or(&self.embedded);
+            let message = format!("a built-in tool named `{}` exists already, from `{by}`", definition.name);
+            return Err(Error::new(Code::Conflict, message));
+        }
+        let since = (self.host.now)();
+        let registered = Registered { owner: owner.cloned(), definition, handler, since };
+        tools.insert(registered.definition.name.clone(), registered);
+        Ok(())
+    }
+
+    /// What the definitions of a source add to how its tools are treated.
+    pub(crate) fn add_manner(&self, owner: &SourceId, manner: &mut Manner) {
+        let tools = self.tools();
+        for registered in tools.values().filter(|registered| registered.owner.as_ref() == Some(owner)) {
+            let definition = &registered.definition;
+            manner.verdicts.insert(definition.name.clone(), definition.verdict);
+            if definition.internal {
+                manner.internal.insert(definition.name.clone());
+            }
+        }
+    }
+
+    /// The embedding host's tools as a part of the catalogue. They live for the process and are in no journal.
+    pub(crate) fn embedded_part(&self) -> Option<Arc<Part>> {
+        let tools = self.tools();
+        let own: Vec<&Registered> = tools.values().filter(|registered| registered.owner.is_none()).collect();
+        if own.is_empty() {
+            return None;
+        }
+        let offered: Vec<Box<RawValue>> = own.iter().filter_map(|registered| offered(&registered.definition).ok()).collect();
+        let packed = Packed::new(&Manifest::new(&self.embedded, &offered, Vec::new(), &Bounds::default())).ok()?;
+        let mut inventory = Inventory::default();
+        let mut manner = Manner { kind: "builtin".into(), builtin: true, ..Manner::default() };
+        for registered in &own {
+            manner.verdicts.insert(registered.definition.name.clone(), registered.definition.verdict);
+            if registered.definition.internal {
+                manner.internal.insert(registered.definition.name.clone());
+            }
+        }
+        let facts = [
+            Event::SourceDeclared {
+                source: self.embedded.clone(),
+                kind: "builtin".into(),
+                origin: Origin::Runtime,
+                definition: packed.fingerprint,
+                enabled: true,
+            },
+            Event::InventoryRecorded {
+                source: self.embedded.clone(),
+                fingerprint: packed.fingerprint,
+                added: own.iter().map(|registered| registered.definition.name.clone()).collect(),
+                changed: Vec::new(),
+                removed: Vec::new(),
+            },
+        ];
+        let at = own.iter().map(|registered| registered.since).min().unwrap_or_default();
+        for event in facts {
+            let seq = inventory.version + 1;
+            inventory.apply(&Record { seq, at, actor: Actor::new("embedder"), event });
+        }
+        let state = inventory.source(&self.embedded)?.clone();
+        Some(Arc::new(Part::new(Arc::new(Segment::bare(Arc::new(packed))), state, manner)))
+    }
+
+    pub(crate) async fn call(&self, tool: &str, arguments: &RawValue) -> Result<Answer> {
+        let handler = self.tools().get(tool).map(|registered| registered.handler.clone());
+        let handler = handler.ok_or_else(|| Error::new(Code::ToolNotImplemented, format!("no tool named `{tool}`")))?;
+        let handler = handler.ok_or_else(|| {
+            Error::new(Code::ToolNotImplemented, format!("`{tool}` has no handler here; its host executes it"))
+        })?;
+        let input: Value = serde_json::from_str(arguments.get()).context(Code::ToolInvalidInput, "read the arguments")?;
+        // A panic in somebody's handler ends this call and nothing else.
+        let answer = AssertUnwindSafe(async move { handler(input).await }).catch_unwind().await;
+        let answer = answer.map_err(|_| Error::new(Code::ToolExecutionFailed, format!("`{tool}` panicked")))??;
+        Ok(Answer {
+            content: to_raw_value(&answer.content).context(Code::Internal, "write an answer")?,
+            structured: answer.structured.map(|value| to_raw_value(&value)).transpose().context(Code::Internal, "write an answer")?,
+            meta: None,
+            is_error: answer.is_error,
+        })
+    }
+
+    fn tools(&self) -> MutexGuard<'_, BTreeMap<String, Registered>> {
+        self.tools.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A definition as a source would offer it.
+fn offered(definition: &Definition) -> Result<Box<RawValue>> {
+    let mut tool = serde_json::Map::new();
+    tool.insert("name".into(), definition.name.clone().into());
+    if let Some(title) = &definition.title {
+        tool.insert("title".into(), title.clone().into());
+    }
+    tool.insert("description".into(), definition.description.clone().into());
+    tool.insert("inputSchema".into(), definition.input_schema.clone());
+    if let Some(schema) = &definition.output_schema {
+        tool.insert("outputSchema".into(), schema.clone());
+    }
+    if definition.annotations.as_object().is_some_and(|annotations| !annotations.is_empty()) {
+        tool.insert("annotations".into(), definition.annotations.clone());
+    }
+    to_raw_value(&tool).context(Code::Internal, "write a definition")
+}
+
+/// A configured `builtin:` source.
+#[derive(Debug)]
+pub(crate) struct BuiltinConnector {
+    id: SourceId,
+    config: Builtin,
+    builtins: Arc<Builtins>,
+}
+
+impl BuiltinConnector {
+    pub(crate) fn new(id: SourceId, config: Builtin, builtins: Arc<Builtins>) -> BuiltinConnector {
+        BuiltinConnector { id, config, builtins }
+    }
+}
+
+#[async_trait]
+impl Connector for BuiltinConnector {
+    async fn discover(&self, _: Discovery) -> Result<Offer> {
+        let standard = builtin::standard(&self.config, &self.builtins.host)?;
+        let mut offer = Offer::default();
+        for (definition, handler) in standard {
+            offer.tools.push(offered(&definition)?);
+            self.builtins.register(Some(&self.id), definition, Some(handler))?;
+        }
+        Ok(offer)
+    }
+
+    async fn call(&self, call: Call) -> Result<Answer> {
+        tokio::select! {
+            answer = self.builtins.call(&call.tool, &call.arguments) => answer,
+            () = call.cancel.cancelled() => Err(Error::new(Code::ToolExecutionFailed, "the call was cancelled")),
+            () = tokio::time::sleep(call.timeout) => {
+                Err(Error::new(Code::ToolExecutionFailed, format!("`{}` did not finish in time", call.tool)))
+            }
+        }
+    }
+
+    fn connected(&self) -> bool {
+        true
+    }
+
+    async fn close(&self) {}
+}
+
+impl std::fmt::Debug for Registered {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Registered").field("name", &self.definition.name).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,252 @@
+//! The front door: the one type an embedder must learn. It holds the inventory, publishes the catalogue, and sends each
+//! call to its source. Opening one contacts nobody.
+
+mod open;
+mod publish;
+mod source_view;
+mod stats;
+mod verify;
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use tokio::sync::broadcast;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use toolcrib_core::catalog::{Caller, Catalog, View};
+use toolcrib_core::fingerprint::Fingerprint;
+use toolcrib_core::inventory::{Actor, Command, Declaration, Inventory, Origin};
+use toolcrib_core::manifest::Bounds;
+use toolcrib_core::source::Settings;
+use toolcrib_core::text::nearest;
+use toolcrib_core::{Code, Error, Result, Source, SourceId};
+
+use crate::builtin::{Definition, Handler};
+use crate::clock::Clock;
+use crate::connections::Connections;
+use crate::counters::Counters;
+use crate::guard::GuardExe;
+use crate::refresh::{Outcome, Refresh, Runs};
+use crate::store::{Commit, Committed, Failure, Standing, Store};
+
+pub use publish::Notice;
+pub use source_view::{Health, SourceView, Status};
+pub use stats::{SourceStats, Stats, ToolStats};
+pub use verify::Verification;
+
+/// Cheap to clone; all clones are one registry.
+#[derive(Debug, Clone)]
+pub struct Registry {
+    pub(crate) shared: Arc<Shared>,
+}
+
+/// How a registry runs. The default suits an embedder: in memory, changes of others followed, stale lists revalidated.
+#[derive(Debug, Clone)]
+pub struct Options {
+    pub store: Option<Arc<dyn Store>>,
+    /// Where servers' last words are kept; nowhere when there is none.
+    pub logs: Option<PathBuf>,
+    pub clock: Clock,
+    pub guard: GuardExe,
+    /// How many sources are discovered at once.
+    pub parallel: usize,
+    pub bounds: Bounds,
+    /// Whether to notice, within two seconds, what other processes write to the same store.
+    pub follow: bool,
+    /// Whether a stale list, served at once, is refreshed behind the scenes.
+    pub revalidate: bool,
+    /// Variables named `TOOLCRIB_SOURCE_…`, which override single sources for this process.
+    pub environment: Vec<(String, String)>,
+    /// Connectors to use instead of real ones, for tests.
+    pub connect: Option<crate::connections::Connect>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options {
+            store: None,
+            logs: None,
+            clock: Clock::system(),
+            guard: GuardExe::detect(),
+            parallel: 8,
+            bounds: Bounds::default(),
+            follow: true,
+            revalidate: true,
+            environment: std::env::vars().filter(|(name, _)| name.starts_with("TOOLCRIB_SOURCE_")).collect(),
+            connect: None,
+        }
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) options: Options,
+    pub(crate) defaults: Settings,
+    /// The store's secret, for hashes that must not be guessed.
+    pub(crate) key: [u8; 32],
+    /// The one lock, for writers. Readers take `now`.
+    pub(crate) writer: tokio::sync::Mutex<publish::Writer>,
+    pub(crate) now: ArcSwap<Snapshot>,
+    pub(crate) notices: broadcast::Sender<Notice>,
+    pub(crate) connections: Connections,
+    pub(crate) counters: Counters,
+    pub(crate) runs: Runs,
+    pub(crate) tasks: TaskTracker,
+    pub(crate) ended: CancellationToken,
+}
+
+/// Everything readers see, replaced whole.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Snapshot {
+    pub(crate) catalog: Arc<Catalog>,
+    pub(crate) inventory: Arc<Inventory>,
+    /// Each source as it is used here: with the defaults and this process's overrides.
+    pub(crate) sources: Arc<BTreeMap<SourceId, Arc<Source>>>,
+    pub(crate) standings: Arc<BTreeMap<SourceId, Standing>>,
+    /// Sources that a configuration states wrongly.
+    pub(crate) invalid: Arc<BTreeMap<SourceId, Failure>>,
+}
+
+impl Registry {
+    pub fn catalog(&self) -> Arc<Catalog> {
+        self.shared.now.load().catalog.clone()
+    }
+
+    pub fn view(&self, caller: &Caller) -> View {
+        View { catalog: self.catalog(), caller: caller.clone() }
+    }
+
+    /// Makes a wish come true, or says why not. The version is that of the journal afterwards.
+    pub async fn execute(&self, command: Command, actor: Actor) -> Result<u64> {
+        self.shared.execute(command, actor).await
+    }
+
+    /// Declares a source at run time and discovers it at once. When discovery fails the source is kept, marked failed.
+    pub async fn declare(&self, source: Source, actor: Actor) -> Result<Outcome> {
+        let id = source.id.clone();
+        if self.shared.now.load().inventory.source(&id).is_some_and(|state| state.origin == Origin::Config) {
+            let message = format!("`{id}` is declared in the configuration, which wins; change it there");
+            return Err(Error::new(Code::Conflict, message));
+        }
+        self.shared.declare(&source, Origin::Runtime, actor).await?;
+        let refresh = Refresh { sources: Some(vec![id.clone()]), force: true, ..Refresh::default() };
+        let failed = || Error::new(Code::Internal, format!("the discovery of `{id}` gave no outcome"));
+        self.refresh(refresh).await.pop().ok_or_else(failed)
+    }
+
+    /// Removes a source that was declared at run time. One of the configuration must go there.
+    pub async fn remove(&self, id: &SourceId, actor: Actor) -> Result<()> {
+        let now = self.shared.now.load_full();
+        let state = now.inventory.source(id).ok_or_else(|| self.shared.unknown_source(id.as_str()))?;
+        if state.origin == Origin::Config {
+            let message = format!("`{id}` is declared in the configuration; remove it there, or `disable` it");
+            return Err(Error::new(Code::Conflict, message));
+        }
+        self.execute(Command::Remove(id.clone()), actor).await?;
+        self.shared.store.forget(id).await
+    }
+
+    /// Makes sources due: they are discovered again at the next need, and their tools stay meanwhile.
+    pub async fn invalidate(&self, source: Option<&SourceId>) -> Result<()> {
+        let now = self.shared.now.load_full();
+        let ids: Vec<SourceId> = match source {
+            Some(id) if now.inventory.source(id).is_none() => return Err(self.shared.unknown_source(id.as_str())),
+            Some(id) => vec![id.clone()],
+            None => now.inventory.sources().map(|(id, _)| id.clone()).collect(),
+        };
+        for id in &ids {
+            self.shared.store.invalidate(id).await?;
+        }
+        self.shared.catch_up().await
+    }
+
+    /// Adds a tool of the host's own. It needs no configuration and lives as long as this process;
+    /// without a handler it is listed, and the host executes it.
+    pub fn register_builtin(&self, definition: Definition, handler: Option<Handler>) -> Result<()> {
+        self.shared.connections.builtins().register(None, definition, handler)?;
+        self.shared.publish_embedded();
+        Ok(())
+    }
+
+    pub fn subscribe(&self) -> broadcast::Receiver<Notice> {
+        self.shared.notices.subscribe()
+    }
+
+    /// Writes what is counted, ends every connection and every process behind it, and closes the store.
+    pub async fn close(self) {
+        self.shared.ended.cancel();
+        self.shared.connections.close_all().await;
+        self.shared.tasks.close();
+        self.shared.tasks.wait().await;
+        self.shared.counters.flush(&*self.shared.store).await;
+        self.shared.store.close().await;
+    }
+}
+
+impl Shared {
+    pub(crate) async fn declare(&self, source: &Source, origin: Origin, actor: Actor) -> Result<u64> {
+        let declaration = self.declaration(source, origin)?;
+        // First the content, then the fact that refers to it.
+        self.store.put_definition(declaration.definition, source).await?;
+        self.execute(Command::Declare(declaration), actor).await
+    }
+
+    pub(crate) fn declaration(&self, source: &Source, origin: Origin) -> Result<Declaration> {
+        Ok(Declaration {
+            source: source.id.clone(),
+            kind: source.kind.name().to_owned(),
+            origin,
+            definition: self.definition_name(source)?,
+            enabled: source.settings.enabled.unwrap_or(true),
+        })
+    }
+
+    fn definition_name(&self, source: &Source) -> Result<Fingerprint> {
+        let failed = || Error::new(Code::Internal, format!("the definition of `{}` cannot be hashed", source.id));
+        let text = serde_json::to_string(source).map_err(|error| failed().with_cause(error))?;
+        crate::secret::keyed_hash(&self.key, &text).ok_or_else(failed)
+    }
+
+    /// Catch up, decide, append, catch up; again when somebody else was faster.
+    pub(crate) async fn execute(&self, command: Command, actor: Actor) -> Result<u64> {
+        const TRIES: usize = 20;
+        let mut writer = self.writer.lock().await;
+        for _ in 0..TRIES {
+            self.take_news(&mut writer).await?;
+            let events = writer.inventory.decide(&command)?;
+            if events.is_empty() {
+                return Ok(writer.inventory.version);
+            }
+            let expected = writer.inventory.version;
+            let commit = Commit { expected, at: self.options.clock.now(), actor: &actor, events: &events, check: None };
+            match self.store.commit(commit).await? {
+                Committed::Done => {
+                    self.take_news(&mut writer).await?;
+                    return Ok(writer.inventory.version);
+                }
+                Committed::Conflict | Committed::Superseded => {}
+            }
+        }
+        Err(Error::new(Code::Conflict, "others keep writing to the store; try again"))
+    }
+
+    /// Takes in what was written since, by whomever.
+    pub(crate) async fn catch_up(&self) -> Result<()> {
+        let mut writer = self.writer.lock().await;
+        writer.standings_due = true;
+        self.take_news(&mut writer).await
+    }
+
+    pub(crate) fn unknown_source(&self, name: &str) -> Error {
+        let now = self.now.load();
+        let near = nearest(name, now.inventory.sources().map(|(id, _)| id.as_str()));
+        let hint = match near {
+            Some(near) => format!("; did you mean `{near}`?"),
+            None => "; `toolcrib sources` lists them".to_owned(),
+        };
+        Error::new(Code::NotFound, format!("no source named `{name}`{hint}"))
+    }
+}

@@ -1,0 +1,170 @@
+//! Opening: configuration, store, journal, catalogue. Nothing is contacted.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use tokio::sync::broadcast;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use toolcrib_core::config::{Config, overrides};
+use toolcrib_core::inventory::{Actor, Command, Inventory, Origin, reconcile};
+use toolcrib_core::{Code, Result, Source, SourceId};
+
+use super::{Options, Registry, Shared, Snapshot};
+use crate::connections::Connections;
+use crate::counters::Counters;
+use crate::refresh::{Refresh, Runs};
+use crate::store::Failure;
+use crate::store::memory::MemoryStore;
+
+/// How often other processes' writes are looked for, and counters written.
+const FOLLOW: Duration = Duration::from_millis(500);
+
+impl Registry {
+    /// Reads what is known and lays the configuration over it. Contacts no source.
+    pub async fn open(config: Config, options: Options) -> Result<Registry> {
+        let store = options.store.clone().unwrap_or_else(|| Arc::new(MemoryStore::new()));
+        let key = store.key().await?;
+        let (notices, _) = broadcast::channel(1024);
+        let shared = Arc::new(Shared {
+            key,
+            defaults: config.defaults.clone(),
+            writer: tokio::sync::Mutex::new(super::publish::Writer::default()),
+            now: ArcSwap::from_pointee(Snapshot::default()),
+            notices,
+            connections: Connections::new(&options),
+            counters: Counters::default(),
+            runs: Runs::default(),
+            tasks: TaskTracker::new(),
+            ended: CancellationToken::new(),
+            store,
+            options,
+        });
+        shared.catch_up().await?;
+        shared.reconcile(&config).await?;
+        shared.warn_of_environment();
+        shared.clone().tend();
+        let registry = Registry { shared };
+        registry.record_builtins().await;
+        Ok(registry)
+    }
+
+    /// Lays a configuration, read again, over what is known. Only sources of the configuration are touched.
+    pub async fn reconfigure(&self, config: &Config) -> Result<()> {
+        self.shared.reconcile(config).await?;
+        self.record_builtins().await;
+        Ok(())
+    }
+
+    /// Built-in tools are at hand: listing them contacts nobody, so they are never missing.
+    async fn record_builtins(&self) {
+        let now = self.shared.now.load_full();
+        let sources: Vec<SourceId> =
+            now.sources.values().filter(|source| source.kind.is_builtin()).map(|source| source.id.clone()).collect();
+        if !sources.is_empty() {
+            self.refresh(Refresh { sources: Some(sources), force: true, quiet: true, ..Refresh::default() }).await;
+        }
+    }
+}
+
+impl Shared {
+    async fn reconcile(&self, config: &Config) -> Result<()> {
+        let (mut declared, mut invalid) = (Vec::new(), BTreeMap::new());
+        for declaration in &config.sources {
+            match &declaration.source {
+                Ok(source) => declared.push(source),
+                Err(faults) => {
+                    let message = faults.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ");
+                    invalid.insert(declaration.id.clone(), Failure { code: Code::ConfigInvalid, message });
+                }
+            }
+        }
+        let inventory = self.now.load().inventory.clone();
+        let declarations =
+            declared.iter().map(|source| self.declaration(source, Origin::Config)).collect::<Result<Vec<_>>>()?;
+        let invalid_ids: Vec<SourceId> = invalid.keys().cloned().collect();
+        let wishes = reconcile(&inventory, declarations, &invalid_ids);
+        for wish in wishes.into_iter().filter(|wish| !already_so(&inventory, wish)) {
+            match &wish {
+                Command::Declare(declaration) => {
+                    let source: Option<&&Source> = declared.iter().find(|source| source.id == declaration.source);
+                    if let Some(source) = source {
+                        self.store.put_definition(declaration.definition, source).await?;
+                    }
+                    if inventory.source(&declaration.source).is_some_and(|state| state.origin == Origin::Runtime) {
+                        tracing::warn!(source = %declaration.source, "the configuration's declaration wins over the one made at run time");
+                    }
+                }
+                Command::Remove(id) => self.store.forget(id).await?,
+                Command::Enable(_)
+                | Command::Disable(_)
+                | Command::Record(_)
+                | Command::EnableTool(_)
+                | Command::DisableTool(_) => {}
+            }
+            self.execute(wish, Actor::config()).await?;
+        }
+        self.publish_invalid(invalid);
+        Ok(())
+    }
+
+    /// A variable that overrides nothing is most likely a slip.
+    fn warn_of_environment(&self) {
+        let now = self.now.load();
+        for fault in overrides(self.options.environment.iter().cloned(), now.sources.keys()).faults {
+            tracing::warn!("{fault}");
+        }
+    }
+
+    /// The registry's own upkeep, until it ends: others' writes, counters, announced changes.
+    fn tend(self: Arc<Self>) {
+        let shared = self.clone();
+        let mut changed = shared.connections.changes();
+        self.tasks.spawn(async move {
+            let mut pulse = None;
+            let mut ticks = tokio::time::interval(FOLLOW);
+            ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+            loop {
+                tokio::select! {
+                    () = shared.ended.cancelled() => return,
+                    _ = ticks.tick() => shared.tick(&mut pulse).await,
+                    Some(source) = changed.recv() => {
+                        // Everything announced up to now leads to one refresh.
+                        let mut sources = vec![source];
+                        while let Ok(source) = changed.try_recv() {
+                            if !sources.contains(&source) {
+                                sources.push(source);
+                            }
+                        }
+                        let registry = Registry { shared: shared.clone() };
+                        shared.tasks.spawn(async move {
+                            registry.refresh(Refresh { sources: Some(sources), force: true, ..Refresh::default() }).await;
+                        });
+                    }
+                }
+            }
+        });
+    }
+
+    async fn tick(&self, pulse: &mut Option<u64>) {
+        self.counters.flush(&*self.store).await;
+        if !self.options.follow {
+            return;
+        }
+        match self.store.pulse().await {
+            Ok(now) if *pulse == Some(now) => {}
+            Ok(now) => match self.catch_up().await {
+                Ok(()) => *pulse = Some(now),
+                Err(error) => tracing::warn!(%error, "cannot take in what others wrote; reads go on"),
+            },
+            Err(error) => tracing::warn!(%error, "cannot look for what others wrote; reads go on"),
+        }
+    }
+}
+
+/// Whether a wish needs no writing; decided on what is at hand, so that an unchanged start takes no lock in the store.
+fn already_so(inventory: &Inventory, wish: &Command) -> bool {
+    inventory.decide(wish).is_ok_and(|events| events.is_empty())
+}

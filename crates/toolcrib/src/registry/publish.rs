@@ -1,0 +1,261 @@
+//! From the journal to what readers see: the only place where state changes.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use toolcrib_core::catalog::{Catalog, Manner, Part, Segment};
+use toolcrib_core::config::{Override, overrides};
+use toolcrib_core::fingerprint::Fingerprint;
+use toolcrib_core::inventory::{Event, Inventory, Record};
+use toolcrib_core::manifest::Packed;
+use toolcrib_core::{Result, Source, SourceId};
+
+use super::{Shared, Snapshot};
+use crate::store::{Failure, Standing, StoredRecord};
+
+/// What is told to those who subscribed.
+#[derive(Debug, Clone)]
+pub enum Notice {
+    Recorded(Arc<Record>),
+    /// A measurement: a source was checked, or is being checked.
+    Checked(SourceId),
+    /// What lists show has changed.
+    CatalogChanged,
+}
+
+/// The writers' copy of everything, behind the one lock.
+#[derive(Debug, Default)]
+pub(crate) struct Writer {
+    pub(crate) inventory: Inventory,
+    definitions: BTreeMap<SourceId, (Fingerprint, Arc<Source>)>,
+    segments: BTreeMap<SourceId, Arc<Segment>>,
+    parts: BTreeMap<SourceId, Arc<Part>>,
+    /// Whether measurements may have changed too.
+    pub(crate) standings_due: bool,
+}
+
+const BATCH: usize = 5_000;
+
+impl Shared {
+    /// Reads the journal from where we are, changes a copy, and swaps it in last: an error on the way changes nothing.
+    pub(crate) async fn take_news(&self, writer: &mut Writer) -> Result<()> {
+        let mut inventory = writer.inventory.clone();
+        let mut news: Vec<Record> = Vec::new();
+        loop {
+            let stored = self.store.records(inventory.version, BATCH).await?;
+            let last = stored.len() < BATCH;
+            for record in stored {
+                let record = read(record);
+                inventory.apply(&record);
+                news.push(record);
+            }
+            if last {
+                break;
+            }
+        }
+        let standings = match writer.standings_due || !news.is_empty() {
+            true => Arc::new(self.store.standings().await?),
+            false => self.now.load().standings.clone(),
+        };
+        if news.is_empty() {
+            self.swap(|now| now.standings = standings.clone());
+            writer.standings_due = false;
+            return Ok(());
+        }
+        let touched: BTreeSet<SourceId> = news.iter().filter_map(|record| record.event.source().cloned()).collect();
+        let definitions = self.definitions(writer, &inventory, &touched).await?;
+        let segments = self.segments(writer, &inventory, &definitions, &touched).await?;
+        let gone: Vec<(SourceId, usize)> = touched
+            .iter()
+            .filter(|id| self.usable(&inventory, id).is_none())
+            .filter_map(|id| writer.parts.get(id).map(|part| (id.clone(), part.segment.entries().len())))
+            .collect();
+        writer.inventory = inventory;
+        writer.definitions = definitions;
+        writer.segments = segments;
+        writer.standings_due = false;
+        for id in &touched {
+            match self.part(writer, id) {
+                Some(part) => writer.parts.insert(id.clone(), part),
+                None => writer.parts.remove(id),
+            };
+        }
+        self.publish(writer, standings);
+        self.connections.forget_changed(&self.now.load().sources).await;
+        for (id, removed_count) in gone {
+            tracing::info!(server_name = %id, removed_count, "tools.registry.server.removed");
+        }
+        if writer.inventory.unknown_events > 0 {
+            tracing::warn!(
+                events = writer.inventory.unknown_events,
+                "the journal holds events of a newer Toolcrib; they are passed over"
+            );
+        }
+        for record in news {
+            let _nobody_listens = self.notices.send(Notice::Recorded(Arc::new(record)));
+        }
+        Ok(())
+    }
+
+    fn publish(&self, writer: &Writer, standings: Arc<BTreeMap<SourceId, Standing>>) {
+        let before = self.now.load().catalog.hash();
+        let sources = self.effective_sources(writer);
+        let mut parts: Vec<Arc<Part>> = writer.parts.values().cloned().collect();
+        parts.extend(self.connections.builtins().embedded_part());
+        let catalog = Arc::new(Catalog::build(writer.inventory.version, parts));
+        let after = catalog.hash();
+        let inventory = Arc::new(writer.inventory.clone());
+        self.swap(|now| {
+            now.catalog = catalog.clone();
+            now.inventory = inventory.clone();
+            now.sources = sources.clone();
+            now.standings = standings.clone();
+        });
+        if before != after {
+            self.tell_updated(&catalog);
+        }
+    }
+
+    /// The embedded tools changed; nothing else did.
+    pub(crate) fn publish_embedded(&self) {
+        let builtins = self.connections.builtins();
+        self.swap(|now| {
+            let known = now.catalog.parts().filter(|part| *part.segment.source() != builtins.embedded_id()).cloned();
+            let parts = known.chain(builtins.embedded_part()).collect();
+            now.catalog = Arc::new(Catalog::build(now.catalog.version, parts));
+        });
+        self.tell_updated(&self.now.load().catalog);
+    }
+
+    pub(crate) fn publish_invalid(&self, invalid: BTreeMap<SourceId, Failure>) {
+        let invalid = Arc::new(invalid);
+        self.swap(|now| now.invalid = invalid.clone());
+    }
+
+    pub(crate) fn publish_standing(&self, id: &SourceId, standing: &Standing) {
+        self.swap(|now| {
+            Arc::make_mut(&mut now.standings).insert(id.clone(), standing.clone());
+        });
+        let _nobody_listens = self.notices.send(Notice::Checked(id.clone()));
+    }
+
+    fn tell_updated(&self, catalog: &Catalog) {
+        let count = |kind: &str| catalog.parts().filter(|part| part.manner.kind == kind).map(|part| part.segment.entries().len()).sum::<usize>();
+        tracing::info!(
+            static_count = count("builtin"),
+            mcp_count = count("mcp"),
+            openapi_count = count("openapi"),
+            workflow_count = count("workflow"),
+            "tools.registry.updated"
+        );
+        let _nobody_listens = self.notices.send(Notice::CatalogChanged);
+    }
+
+    fn swap(&self, change: impl Fn(&mut Snapshot)) {
+        self.now.rcu(|now| {
+            let mut next = Snapshot::clone(now);
+            change(&mut next);
+            next
+        });
+    }
+
+    /// Definitions for the sources that need one they do not have yet.
+    async fn definitions(
+        &self,
+        writer: &Writer,
+        inventory: &Inventory,
+        touched: &BTreeSet<SourceId>,
+    ) -> Result<BTreeMap<SourceId, (Fingerprint, Arc<Source>)>> {
+        let mut definitions = writer.definitions.clone();
+        definitions.retain(|id, _| inventory.source(id).is_some());
+        let wanted: BTreeMap<Fingerprint, SourceId> = touched
+            .iter()
+            .filter_map(|id| inventory.source(id).map(|state| (state.definition, id.clone())))
+            .filter(|(name, id)| definitions.get(id).is_none_or(|(known, _)| known != name))
+            .collect();
+        if wanted.is_empty() {
+            return Ok(definitions);
+        }
+        let names: Vec<Fingerprint> = wanted.keys().copied().collect();
+        for (name, source) in self.store.definitions(&names).await? {
+            definitions.insert(source.id.clone(), (name, Arc::new(source)));
+        }
+        Ok(definitions)
+    }
+
+    /// Segments for the manifests that are new; one manifest, one segment.
+    async fn segments(
+        &self,
+        writer: &Writer,
+        inventory: &Inventory,
+        definitions: &BTreeMap<SourceId, (Fingerprint, Arc<Source>)>,
+        touched: &BTreeSet<SourceId>,
+    ) -> Result<BTreeMap<SourceId, Arc<Segment>>> {
+        let mut segments = writer.segments.clone();
+        segments.retain(|id, segment| {
+            inventory.source(id).is_some_and(|state| state.manifest == Some(segment.fingerprint()))
+        });
+        let wanted: Vec<Fingerprint> = touched
+            .iter()
+            .filter(|id| !segments.contains_key(*id))
+            .filter_map(|id| inventory.source(id).and_then(|state| state.manifest))
+            .collect();
+        if wanted.is_empty() {
+            return Ok(segments);
+        }
+        for packed in self.store.manifests(&wanted).await? {
+            let builtin = definitions.get(&packed.source).is_some_and(|(_, source)| source.kind.is_builtin());
+            let (id, packed): (SourceId, Arc<Packed>) = (packed.source.clone(), Arc::new(packed));
+            let segment = if builtin { Segment::bare(packed) } else { Segment::prefixed(packed) };
+            segments.insert(id, Arc::new(segment));
+        }
+        Ok(segments)
+    }
+
+    /// A source's share of the catalogue, if it is enabled here and has been discovered.
+    fn part(&self, writer: &Writer, id: &SourceId) -> Option<Arc<Part>> {
+        let state = self.usable(&writer.inventory, id)?;
+        let segment = writer.segments.get(id)?;
+        let (_, definition) = writer.definitions.get(id)?;
+        let source = self.effective(definition);
+        let mut manner = Manner::of(&source);
+        if manner.builtin {
+            self.connections.builtins().add_manner(id, &mut manner);
+        }
+        Some(Arc::new(Part::new(segment.clone(), state.clone(), manner)))
+    }
+
+    fn usable<'a>(
+        &self,
+        inventory: &'a Inventory,
+        id: &SourceId,
+    ) -> Option<&'a Arc<toolcrib_core::inventory::SourceState>> {
+        inventory.source(id).filter(|state| self.enabled_here(id, state.enabled))
+    }
+
+    pub(crate) fn enabled_here(&self, id: &SourceId, enabled: bool) -> bool {
+        self.overriding(id).and_then(|overriding| overriding.enabled).unwrap_or(enabled)
+    }
+
+    fn effective_sources(&self, writer: &Writer) -> Arc<BTreeMap<SourceId, Arc<Source>>> {
+        let sources = writer.definitions.iter().map(|(id, (_, source))| (id.clone(), Arc::new(self.effective(source))));
+        Arc::new(sources.collect())
+    }
+
+    /// What the environment says of a source, for this process alone.
+    fn overriding(&self, id: &SourceId) -> Option<Override> {
+        overrides(self.options.environment.iter().cloned(), [id]).by_source.remove(id)
+    }
+
+    fn effective(&self, source: &Source) -> Source {
+        let overridden = self.overriding(&source.id).map(|overriding| overriding.apply(source));
+        let source = overridden.unwrap_or_else(|| source.clone());
+        Source { settings: source.settings.over(&self.defaults), ..source }
+    }
+}
+
+fn read(stored: StoredRecord) -> Record {
+    // What cannot be read is of a kind we do not know; it keeps its place.
+    let event = serde_json::from_str(&stored.body).unwrap_or(Event::Unknown);
+    Record { seq: stored.seq, at: stored.at, actor: stored.actor, event }
+}

@@ -1,0 +1,201 @@
+//! A source as people and programs see it: what it is, how it stands, what it offers. Secrets are shown as references.
+
+use serde::Serialize;
+use toolcrib_core::config::shown_url;
+use toolcrib_core::fingerprint::Fingerprint;
+use toolcrib_core::freshness::Freshness;
+use toolcrib_core::inventory::Origin;
+use toolcrib_core::manifest::SetAside;
+use toolcrib_core::source::Kind;
+use toolcrib_core::{Source, SourceId, Timestamp};
+
+use super::{Registry, Shared, Snapshot};
+use crate::store::{Failure, Standing};
+
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct SourceView {
+    pub id: SourceId,
+    pub title: Option<String>,
+    pub kind: String,
+    pub origin: Origin,
+    pub transport: Option<&'static str>,
+    pub command: Option<String>,
+    pub args: Option<Vec<String>>,
+    pub url: Option<String>,
+    pub enabled: bool,
+    pub status: Status,
+    pub freshness: Freshness,
+    pub health: Health,
+    pub tool_count: usize,
+    pub inventory_hash: Option<Fingerprint>,
+    pub config_hash: Option<Fingerprint>,
+    pub last_checked: Option<Timestamp>,
+    pub last_error: Option<Failure>,
+    pub ttl_ms: u64,
+    pub discovery_timeout_ms: u64,
+    pub connection: Connection,
+    pub set_aside: Vec<SetAside>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Status {
+    Never,
+    Discovering,
+    Success,
+    Failed,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Health {
+    Ok,
+    Degraded,
+    Down,
+    Unknown,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Connection {
+    None,
+    Connected,
+    /// Too many calls failed; it is left alone for a while.
+    Resting,
+}
+
+impl Registry {
+    /// Every source, in the order of their ids. Contacts nobody.
+    pub fn sources(&self) -> Vec<SourceView> {
+        let now = self.shared.now.load_full();
+        let mut views: Vec<SourceView> = now.inventory.sources().filter_map(|(id, _)| self.shared.view(&now, id)).collect();
+        let undeclared = now.invalid.iter().filter(|(id, _)| now.inventory.source(id).is_none());
+        views.extend(undeclared.map(|(id, failure)| invalid(id, failure)));
+        views.sort_by(|one, other| one.id.cmp(&other.id));
+        views
+    }
+
+    pub fn source(&self, id: &SourceId) -> Option<SourceView> {
+        let now = self.shared.now.load_full();
+        self.shared.view(&now, id).or_else(|| now.invalid.get(id).map(|failure| invalid(id, failure)))
+    }
+
+    /// The declaration of a source as it is used here, with defaults and overrides.
+    pub fn definition(&self, id: &SourceId) -> Option<std::sync::Arc<Source>> {
+        self.shared.now.load().sources.get(id).cloned()
+    }
+}
+
+impl Shared {
+    fn view(&self, now: &Snapshot, id: &SourceId) -> Option<SourceView> {
+        let (state, source) = (now.inventory.source(id)?, now.sources.get(id)?);
+        let standing = now.standings.get(id).cloned().unwrap_or_default();
+        let wrong = now.invalid.get(id).cloned();
+        let enabled = self.enabled_here(id, state.enabled);
+        let resting = self.connections.resting(id, self.options.clock.now());
+        let (command, args, url) = match &source.kind {
+            Kind::Stdio(stdio) => (Some(stdio.command.clone()), Some(stdio.args.clone()), None),
+            Kind::Http(remote) | Kind::Sse(remote) => (None, None, Some(shown_url(&remote.url))),
+            Kind::Builtin(_) => (None, None, None),
+        };
+        Some(SourceView {
+            id: id.clone(),
+            title: source.settings.title.clone(),
+            kind: state.kind.clone(),
+            origin: state.origin,
+            transport: Some(source.kind.transport()),
+            command,
+            args,
+            url,
+            enabled,
+            status: if wrong.is_some() { Status::Failed } else { self.status(&standing) },
+            freshness: self.freshness(now, id),
+            health: health(&standing, state.manifest.is_some(), resting),
+            tool_count: now.catalog.tool_count(id),
+            inventory_hash: state.manifest,
+            config_hash: self.connects_to(source).or(standing.connects_to),
+            last_checked: standing.checked_at,
+            last_error: wrong.or(standing.last_error),
+            ttl_ms: source.settings.ttl().as_millis() as u64,
+            discovery_timeout_ms: source.settings.discovery_timeout().as_millis() as u64,
+            connection: match (resting, self.connections.connected(id)) {
+                (true, _) => Connection::Resting,
+                (false, true) => Connection::Connected,
+                (false, false) => Connection::None,
+            },
+            set_aside: now.catalog.set_aside(id),
+        })
+    }
+
+    fn status(&self, standing: &Standing) -> Status {
+        let now = self.options.clock.now();
+        if standing.discovering_until.is_some_and(|until| until > now) {
+            return Status::Discovering;
+        }
+        match (&standing.last_error, standing.checked_at) {
+            (Some(_), _) => Status::Failed,
+            (None, Some(_)) => Status::Success,
+            (None, None) => Status::Never,
+        }
+    }
+
+    /// By age alone; a source that connects to something else now, or was invalidated, is stale whatever its age.
+    pub(crate) fn freshness(&self, now: &Snapshot, id: &SourceId) -> Freshness {
+        let (Some(source), Some(state)) = (now.sources.get(id), now.inventory.source(id)) else {
+            return Freshness::Missing;
+        };
+        let standing = now.standings.get(id).cloned().unwrap_or_default();
+        let checked_at = standing.checked_at.filter(|_| state.manifest.is_some());
+        let freshness = Freshness::of(checked_at, source.settings.ttl(), self.options.clock.now());
+        match freshness {
+            Freshness::Fresh if standing.invalidated || self.moved(source, &standing) => Freshness::Stale,
+            Freshness::Fresh | Freshness::Stale | Freshness::Missing => freshness,
+        }
+    }
+
+    /// Whether what a source connects to is known to have changed since it was discovered.
+    pub(crate) fn moved(&self, source: &Source, standing: &Standing) -> bool {
+        self.connects_to(source).is_some_and(|connects_to| standing.connects_to != Some(connects_to))
+    }
+
+    pub(crate) fn connects_to(&self, source: &Source) -> Option<Fingerprint> {
+        crate::secret::connects_to(&self.key, &source.kind)
+    }
+}
+
+fn health(standing: &Standing, has_list: bool, resting: bool) -> Health {
+    match (standing.failures, has_list) {
+        _ if resting => Health::Down,
+        (0, true) => Health::Ok,
+        (0, false) => Health::Unknown,
+        (1 | 2, true) => Health::Degraded,
+        _ => Health::Down,
+    }
+}
+
+/// A source whose declaration cannot be used: listed, with its reason.
+fn invalid(id: &SourceId, failure: &Failure) -> SourceView {
+    SourceView {
+        id: id.clone(),
+        title: None,
+        kind: "unknown".into(),
+        origin: Origin::Config,
+        transport: None,
+        command: None,
+        args: None,
+        url: None,
+        enabled: true,
+        status: Status::Failed,
+        freshness: Freshness::Missing,
+        health: Health::Down,
+        tool_count: 0,
+        inventory_hash: None,
+        config_hash: None,
+        last_checked: None,
+        last_error: Some(failure.clone()),
+        ttl_ms: 0,
+        discovery_timeout_ms: 0,
+        connection: Connection::None,
+        set_aside: Vec::new(),
+    }
+}
