@@ -8,8 +8,10 @@ pub mod show;
 pub mod size;
 
 mod auth;
+mod declare;
 mod definition;
 mod export;
+mod mask;
 mod node;
 mod path;
 mod reader;
@@ -22,6 +24,7 @@ use std::fmt;
 use std::path::Path;
 
 pub use client::Client;
+pub use declare::declare;
 pub use export::export;
 pub use fault::Fault;
 pub use overrides::{Override, Overrides, overrides};

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value, json};
 
 use super::auth::place_name;
+use super::mask::{shown_args, shown_url};
 use super::settings::{lifecycle_name, on_conflict_name};
 use super::size::format_size;
 use crate::reference::masked;
@@ -24,7 +25,11 @@ pub(super) fn definition(source: &Source, secrets: Secrets) -> Map<String, Value
     match &source.kind {
         Kind::Stdio(stdio) => {
             keys.insert("command".into(), json!(stdio.command));
-            put(&mut keys, "args", !stdio.args.is_empty(), json!(stdio.args));
+            let args = match secrets {
+                Secrets::Masked => shown_args(&stdio.args),
+                Secrets::Plain => stdio.args.clone(),
+            };
+            put(&mut keys, "args", !args.is_empty(), json!(args));
             put(&mut keys, "env", !stdio.env.is_empty(), pairs(&stdio.env, secrets));
             put(&mut keys, "cwd", stdio.cwd.is_some(), json!(stdio.cwd));
             put(&mut keys, "inherit_env", !stdio.inherit_env.is_empty(), json!(stdio.inherit_env));
@@ -104,51 +109,8 @@ fn shown(text: &str, secrets: Secrets) -> String {
     }
 }
 
-/// An address without what people hide in it: the user's name and password, and the values of its query.
-pub fn shown_url(url: &str) -> String {
-    let (address, query) = match url.split_once('?') {
-        Some((address, query)) => (address, Some(query)),
-        None => (url, None),
-    };
-    let mut shown = match address.split_once("://") {
-        Some((scheme, rest)) => {
-            let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
-            match authority.rsplit_once('@') {
-                Some((_, host)) => format!("{scheme}://***@{host}{path}"),
-                None => address.to_owned(),
-            }
-        }
-        None => address.to_owned(),
-    };
-    for (index, pair) in query.iter().flat_map(|query| query.split('&')).enumerate() {
-        shown.push(if index == 0 { '?' } else { '&' });
-        match pair.split_once('=') {
-            Some((name, value)) => shown.push_str(&format!("{name}={}", masked(value))),
-            None => shown.push_str(pair),
-        }
-    }
-    shown
-}
-
 fn put(keys: &mut Map<String, Value>, key: &str, is_set: bool, value: Value) {
     if is_set {
         keys.insert(key.to_owned(), value);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_address_hides_its_secrets() {
-        for (url, expected) in [
-            ("https://a.example/mcp", "https://a.example/mcp"),
-            ("https://me:pw@a.example:8/mcp?x", "https://***@a.example:8/mcp?x"),
-            ("https://a/mcp?key=abc&t=${env:T}", "https://a/mcp?key=***&t=${env:T}"),
-            ("${env:URL}", "${env:URL}"),
-        ] {
-            assert_eq!(shown_url(url), expected);
-        }
     }
 }

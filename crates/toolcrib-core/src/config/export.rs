@@ -10,7 +10,8 @@ use crate::source::Source;
 pub fn export(sources: &[&Source]) -> String {
     let mut sources = sources.to_vec();
     sources.sort_by(|one, other| one.id.cmp(&other.id));
-    let mut text = String::from("# Written by `toolcrib export`. It may hold secrets: keep it as safe as its sources.\n");
+    let mut text =
+        String::from("# Written by `toolcrib export`. It may hold secrets: keep it as safe as its sources.\n");
     if sources.is_empty() {
         text.push_str("sources: {}\n");
         return text;

@@ -105,9 +105,9 @@ impl Node {
     /// How many nodes it is made of and how deep they are nested, for what a YAML alias would copy.
     fn size_and_depth(&self) -> (usize, usize) {
         let of_all = |nodes: &mut dyn Iterator<Item = &Node>| {
-            let (size, depth) = nodes.map(Node::size_and_depth).fold((0, 0), |(size, depth), (more, deep)| {
-                (size + more, depth.max(deep))
-            });
+            let (size, depth) = nodes
+                .map(Node::size_and_depth)
+                .fold((0, 0), |(size, depth), (more, deep)| (size + more, depth.max(deep)));
             (size + 1, depth + 1)
         };
         match &self.value {

@@ -127,11 +127,7 @@ impl<'a> Reader<'a> {
             self.expected("a list", node, &path);
             return Vec::new();
         };
-        items
-            .iter()
-            .enumerate()
-            .filter_map(|(index, item)| self.spelling(item, &format!("{path}[{index}]")))
-            .collect()
+        items.iter().enumerate().filter_map(|(index, item)| self.spelling(item, &format!("{path}[{index}]"))).collect()
     }
 
     /// Names and their texts. A name without a value is left out, as in other clients.
@@ -143,9 +139,7 @@ impl<'a> Reader<'a> {
             .entries
             .iter()
             .filter(|entry| !entry.node.is_null())
-            .filter_map(|entry| {
-                Some((entry.key.clone(), self.spelling(&entry.node, &joined(&path, &entry.key))?))
-            })
+            .filter_map(|entry| Some((entry.key.clone(), self.spelling(&entry.node, &joined(&path, &entry.key))?)))
             .collect()
     }
 

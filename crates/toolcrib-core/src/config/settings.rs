@@ -8,28 +8,16 @@ use crate::policy::{Rule, Rules, Verdict};
 use crate::source::{Lifecycle, OnConflict, Settings};
 
 /// What may stand under `defaults` and on a source.
-const DEFAULTS: [&str; 8] = [
-    "ttl",
-    "connect_timeout",
-    "discovery_timeout",
-    "call_timeout",
-    "idle",
-    "result_limit",
-    "on_conflict",
-    "lifecycle",
-];
+const DEFAULTS: [&str; 8] =
+    ["ttl", "connect_timeout", "discovery_timeout", "call_timeout", "idle", "result_limit", "on_conflict", "lifecycle"];
 const EXPOSE: [&str; 4] = ["mode", "full_below_tokens", "essential", "prefix"];
 
 const ON_CONFLICT: [(&str, OnConflict); 2] = [("exclude", OnConflict::Exclude), ("keep", OnConflict::Keep)];
 const LIFECYCLE: [(&str, Lifecycle); 3] =
     [("shared", Lifecycle::Shared), ("transient", Lifecycle::Transient), ("per_client", Lifecycle::PerClient)];
 const MODE: [(&str, Mode); 3] = [("auto", Mode::Auto), ("search", Mode::Search), ("full", Mode::Full)];
-const VERDICTS: [(&str, Verdict); 4] = [
-    ("allow", Verdict::Allow),
-    ("ask", Verdict::Ask),
-    ("deny", Verdict::Deny),
-    ("hide", Verdict::Hide),
-];
+const VERDICTS: [(&str, Verdict); 4] =
+    [("allow", Verdict::Allow), ("ask", Verdict::Ask), ("deny", Verdict::Deny), ("hide", Verdict::Hide)];
 
 pub(super) fn read(reader: &mut Reader<'_>, section: &Section<'_>) -> Settings {
     Settings {
@@ -75,9 +63,7 @@ fn shared(reader: &mut Reader<'_>, section: &Section<'_>) -> Settings {
         call_timeout: reader.duration(section, "call_timeout", Zero::Refused),
         idle: reader.duration(section, "idle", Zero::Allowed),
         result_limit: reader.size(section, "result_limit"),
-        on_conflict: section
-            .get("on_conflict")
-            .and_then(|node| reader.choice(node, &at("on_conflict"), &ON_CONFLICT)),
+        on_conflict: section.get("on_conflict").and_then(|node| reader.choice(node, &at("on_conflict"), &ON_CONFLICT)),
         lifecycle: section.get("lifecycle").and_then(|node| reader.choice(node, &at("lifecycle"), &LIFECYCLE)),
         ..Settings::default()
     }

@@ -3,12 +3,13 @@
 
 use serde_json::{Map, Value, json};
 
-pub use super::definition::shown_url;
+pub use super::mask::{shown_args, shown_url};
 
 use super::definition::{Secrets, definition};
 use super::settings::{lifecycle_name, on_conflict_name};
 use super::size::format_size;
 use super::{Config, Declaration, Fault};
+use crate::source::Source;
 use crate::time::format_duration;
 
 pub fn show(config: &Config) -> Value {
@@ -22,6 +23,11 @@ pub fn show(config: &Config) -> Value {
         "expose": show_expose(config),
         "warnings": config.warnings.iter().map(Fault::to_string).collect::<Vec<_>>(),
     })
+}
+
+/// One source in the words of a file, nothing secret.
+pub fn show_keys(source: &Source) -> Value {
+    definition(source, Secrets::Masked).into()
 }
 
 fn show_source(declaration: &Declaration) -> Value {

@@ -131,7 +131,8 @@ fn misplaced_keys(reader: &mut Reader<'_>, section: &Section<'_>, origin: &str) 
         let homes: Vec<&str> =
             ORIGINS.iter().filter(|(_, keys)| keys.contains(&entry.key.as_str())).map(|(name, _)| *name).collect();
         if !homes.is_empty() {
-            let message = format!("`{}` belongs to a source with {}, not {}", entry.key, one_of(&homes), one_of(&[origin]));
+            let message =
+                format!("`{}` belongs to a source with {}, not {}", entry.key, one_of(&homes), one_of(&[origin]));
             reader.complain(entry.line, &section.path, message);
         }
     }

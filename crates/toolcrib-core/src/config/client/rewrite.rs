@@ -165,7 +165,8 @@ impl Server {
         let Node { value: Value::List(items), line } = self.get(key)?.clone() else { return None };
         self.take(key);
         // Gemini may narrow a name to arguments, `name(first)`: the name is what counts here.
-        let names = items.iter().filter_map(Node::as_text).map(|name| name.split('(').next().unwrap_or(name).to_owned());
+        let names =
+            items.iter().filter_map(Node::as_text).map(|name| name.split('(').next().unwrap_or(name).to_owned());
         Some((names.collect(), line))
     }
 

@@ -23,9 +23,7 @@ pub(super) fn parse(text: &str, file: &str) -> Result<Node, Fault> {
     let parsed = parse_to_ast(text, &CollectOptions::default(), &options)
         .map_err(|error| lines.fault(file, error.range().start, &error.kind().to_string()))?;
     match parsed.value {
-        Some(value) => {
-            node(&value, &lines, 0).ok_or_else(|| lines.fault(file, value.range().start, "nested too deep"))
-        }
+        Some(value) => node(&value, &lines, 0).ok_or_else(|| lines.fault(file, value.range().start, "nested too deep")),
         None => Ok(Node::null(1)),
     }
 }
