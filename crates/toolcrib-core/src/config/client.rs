@@ -109,10 +109,10 @@ impl Client {
     /// Reads a file of unknown origin: ours, or any client's.
     pub fn read_any(text: &str, file: &str, base_dir: &Path, project: &Path) -> Result<Config, Vec<Fault>> {
         let root = node::parse(text, file, Syntax::of(file))?;
-        match Client::of(file, &root) {
-            _ if root.get("sources").is_some() => Config::of_node(&root, file, base_dir, Dialect::Own),
-            client => client.read_node(&root, file, base_dir, project),
+        if root.get("sources").is_some() {
+            return Config::of_node(&root, file, base_dir, Dialect::Own);
         }
+        Client::of(file, &root).read_node(&root, file, base_dir, project)
     }
 
     /// Whose file it most likely is, by its name and its keys.

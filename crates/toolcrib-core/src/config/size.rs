@@ -22,9 +22,9 @@ pub fn parse_size(text: &str) -> Option<u64> {
 pub fn format_size(bytes: u64) -> String {
     match bytes {
         0 => "0B".to_owned(),
-        _ if bytes % (1 << 30) == 0 => format!("{}GiB", bytes >> 30),
-        _ if bytes % (1 << 20) == 0 => format!("{}MiB", bytes >> 20),
-        _ if bytes % (1 << 10) == 0 => format!("{}KiB", bytes >> 10),
+        _ if bytes.is_multiple_of(1 << 30) => format!("{}GiB", bytes >> 30),
+        _ if bytes.is_multiple_of(1 << 20) => format!("{}MiB", bytes >> 20),
+        _ if bytes.is_multiple_of(1 << 10) => format!("{}KiB", bytes >> 10),
         _ => format!("{bytes}B"),
     }
 }

@@ -44,7 +44,7 @@ fn yaml_aliases_and_merges_are_resolved_and_bounded() {
     let yaml = |text: &str, expected| check(Syntax::Yaml, text, expected);
     yaml(
         "a: &x {b: 1}\nc: *x\nd: {<<: *x, b: 2, e: 3}\nf:\n  <<: [*x]",
-        concat!("{a@1={b@1=#1@1}@1 c@2={b@1=#1@1}@1 d@3={b@3=#2@3 e@3=#3@3}@3 f@4={b@1=#1@1}@5}@1"),
+        "{a@1={b@1=#1@1}@1 c@2={b@1=#1@1}@1 d@3={b@3=#2@3 e@3=#3@3}@3 f@4={b@1=#1@1}@5}@1",
     );
     yaml("a: *x", "f:1:4: while parsing node, found unknown anchor");
     yaml("a: &x [*x]", "f:1: an alias cannot stand inside what it names");

@@ -39,7 +39,7 @@ fn wrong_types_name_what_was_expected_and_found() {
     check("sources: { a: npx }", "toolcrib.yaml:1: sources.a: expected a map of keys, found text");
     check(
         "expose: { full_below_tokens: many }",
-        concat!("toolcrib.yaml:1: expose.full_below_tokens: expected a whole number such as `4000`, found `many`"),
+        "toolcrib.yaml:1: expose.full_below_tokens: expected a whole number such as `4000`, found `many`",
     );
     source("{ command: x, args: -y }", "sources.files.args: expected a list, found text");
     source("{ command: x, args: [a, [b]] }", "sources.files.args[1]: expected text, found a list");
@@ -50,9 +50,7 @@ fn wrong_types_name_what_was_expected_and_found() {
     source("{ command: '' }", "sources.files.command: expected text, found none between the quotes");
     source(
         "{ command: [npx, -y] }",
-        concat!(
-            "sources.files.command: expected text, found a list; the program goes into `command` and the rest into `args`"
-        ),
+        "sources.files.command: expected text, found a list; the program goes into `command` and the rest into `args`",
     );
     source("{ builtin: true }", "sources.files.builtin: expected `all` or a list of names, found true or false");
 }
@@ -83,7 +81,7 @@ fn addresses_and_transports_are_checked() {
     source("{ command: x, type: sse }", "sources.files.type: does not fit: `command` starts a server on stdio");
     source(
         "{ url: http://x, type: sse, transport: http }",
-        concat!("sources.files: `transport` and `type` contradict each other; keep one"),
+        "sources.files: `transport` and `type` contradict each other; keep one",
     );
 }
 
@@ -94,16 +92,16 @@ fn authentication_is_checked_without_repeating_a_value() {
     auth("{ basic: { user: me } }", "sources.files.auth.basic: needs `password`");
     auth(
         "{ api_key: { name: k, value: v, in: body } }",
-        concat!("sources.files.auth.api_key.in: expected `header`, `query` or `cookie`, found `body`"),
+        "sources.files.auth.api_key.in: expected `header`, `query` or `cookie`, found `body`",
     );
     auth(
         "{ oauth2: { token_url: x } }",
-        concat!("sources.files.auth.oauth2: is not supported by this version; use `bearer` with a token"),
+        "sources.files.auth.oauth2: is not supported by this version; use `bearer` with a token",
     );
     auth("hunter2", "sources.files.auth: expected a map of keys, found text");
     source(
         "{ url: http://x, headers: { authorization: x }, auth: { bearer: hunter2 } }",
-        concat!("sources.files: `auth` and the header `Authorization` say the same twice; keep one"),
+        "sources.files: `auth` and the header `Authorization` say the same twice; keep one",
     );
 }
 
@@ -116,26 +114,22 @@ fn settings_are_checked() {
     setting("call_timeout: 0s", "sources.files.call_timeout: must be more than nothing; write `30s`, say");
     setting(
         "result_limit: 1 TiB",
-        concat!("sources.files.result_limit: expected a size such as `256KiB` or `1MiB`, found `1 TiB`"),
+        "sources.files.result_limit: expected a size such as `256KiB` or `1MiB`, found `1 TiB`",
     );
     setting("result_limit: 0", "sources.files.result_limit: expected a size such as `256KiB` or `1MiB`, found `0`");
     setting(
         "tools: { 'rm_*': denny }",
-        concat!(
-            "sources.files.tools.rm_*: expected `allow`, `ask`, `deny` or `hide`, found `denny`; did you mean `deny`?"
-        ),
+        "sources.files.tools.rm_*: expected `allow`, `ask`, `deny` or `hide`, found `denny`; did you mean `deny`?",
     );
     setting("tools: { x: no }", "sources.files.tools.x: expected `allow`, `ask`, `deny` or `hide`, found `no`");
     setting(
         "lifecycle: share",
-        concat!(
-            "sources.files.lifecycle: expected `shared`, `transient` or `per_client`, found `share`; did you mean `shared`?"
-        ),
+        "sources.files.lifecycle: expected `shared`, `transient` or `per_client`, found `share`; did you mean `shared`?",
     );
     setting("on_conflict: drop", "sources.files.on_conflict: expected `exclude` or `keep`, found `drop`");
     check(
         "expose: { mode: ful }",
-        concat!("toolcrib.yaml:1: expose.mode: expected `auto`, `search` or `full`, found `ful`; did you mean `full`?"),
+        "toolcrib.yaml:1: expose.mode: expected `auto`, `search` or `full`, found `ful`; did you mean `full`?",
     );
 }
 
@@ -179,7 +173,7 @@ fn all_mistakes_are_named_at_once_and_one_source_takes_no_other_down() {
 fn a_command_with_its_arguments_in_it_is_warned_of() {
     source(
         "{ command: npx -y server }",
-        concat!("sources.files.command: is one program, spaces included; its arguments belong in `args`"),
+        "sources.files.command: is one program, spaces included; its arguments belong in `args`",
     );
 }
 
