@@ -4,6 +4,7 @@
 //! Nothing here reads a clock, a file or a socket: every function depends on its arguments alone.
 
 pub mod catalog;
+pub mod config;
 pub mod error;
 pub mod fingerprint;
 pub mod freshness;
@@ -18,7 +19,7 @@ pub mod time;
 pub mod tool;
 
 pub mod json;
-mod text;
+pub mod text;
 
 pub use error::{Code, Error, Result, ResultExt};
 pub use source::{Source, SourceId};

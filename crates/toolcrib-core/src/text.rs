@@ -1,8 +1,9 @@
-//! Making text from outside fit to be seen: no control characters, no terminal codes, nothing invisible that steers.
+//! Making text from outside fit to be seen (no control characters, no terminal codes, nothing invisible that steers),
+//! and guessing what a mistyped word meant.
 
 /// Text as an agent or a terminal may see it. Line breaks and tabs stay; ANSI sequences, other control characters,
 /// bidirectional marks, zero-width characters and Unicode tags go.
-pub(crate) fn shown(text: &str) -> String {
+pub fn shown(text: &str) -> String {
     let mut clean = String::with_capacity(text.len());
     let mut characters = text.chars().peekable();
     while let Some(character) = characters.next() {
@@ -20,7 +21,7 @@ pub(crate) fn shown(text: &str) -> String {
 }
 
 /// One line, at most `limit` characters, fit for a message.
-pub(crate) fn shown_short(text: &str, limit: usize) -> String {
+pub fn shown_short(text: &str, limit: usize) -> String {
     let line: String = shown(text).split_whitespace().collect::<Vec<_>>().join(" ");
     if line.chars().count() <= limit {
         return line;
@@ -28,6 +29,26 @@ pub(crate) fn shown_short(text: &str, limit: usize) -> String {
     let mut short: String = line.chars().take(limit.saturating_sub(1)).collect();
     short.push('…');
     short
+}
+
+/// The candidate that somebody who wrote `word` most likely meant.
+pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    let word = word.to_lowercase();
+    // A long word is far from everything here, and measuring it costs its length squared.
+    if word.len() > 64 {
+        return None;
+    }
+    candidates
+        .into_iter()
+        .map(|candidate| (strsim::damerau_levenshtein(&word, &candidate.to_lowercase()), candidate))
+        .filter(|(distance, candidate)| *distance <= 1.max(candidate.len().max(word.len()) / 3))
+        .min()
+        .map(|(_, candidate)| candidate)
+}
+
+/// `; did you mean …?`, or nothing when no candidate is near.
+pub fn did_you_mean<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> String {
+    nearest(word, candidates).map(|near| format!("; did you mean `{near}`?")).unwrap_or_default()
 }
 
 type Characters<'a> = std::iter::Peekable<std::str::Chars<'a>>;
@@ -102,5 +123,18 @@ mod tests {
     fn a_long_text_is_cut_with_a_mark() {
         assert_eq!(shown_short("a\nb  c", 10), "a b c");
         assert_eq!(shown_short("abcdef", 4), "abc…");
+    }
+
+    #[test]
+    fn only_a_near_word_is_suggested() {
+        for (word, expected) in [
+            ("comand", Some("command")),
+            ("URL", Some("url")),
+            ("agrs", Some("args")),
+            ("conect_timeout", Some("connect_timeout")),
+            ("banana", None),
+        ] {
+            assert_eq!(nearest(word, ["command", "url", "args", "connect_timeout"]), expected, "{word}");
+        }
     }
 }

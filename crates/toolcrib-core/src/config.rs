@@ -1,0 +1,278 @@
+//! Configuration: a file's text becomes sources, defaults and what is exposed, with the line of everything, and with
+//! every mistake named at once. Finding and reading files, and resolving references, is left to others.
+
+pub mod client;
+pub mod fault;
+pub mod overrides;
+pub mod show;
+pub mod size;
+
+mod auth;
+mod declare;
+mod definition;
+mod export;
+mod mask;
+mod node;
+mod path;
+mod reader;
+mod settings;
+mod source;
+mod trust;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::Path;
+
+pub use client::Client;
+pub use declare::declare;
+pub use export::export;
+pub use fault::Fault;
+pub use overrides::{Override, Overrides, overrides};
+pub use trust::command_hash_input;
+
+use crate::source::{Settings, Source, SourceId};
+use node::{Node, joined};
+use reader::Reader;
+
+/// What one file says, or several laid over each other.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Config {
+    pub sources: Vec<Declaration>,
+    pub defaults: Settings,
+    pub expose: Expose,
+    /// Advice that stops nothing.
+    pub warnings: Vec<Fault>,
+    /// Where each key of `defaults` and `expose` was set, by its path such as `defaults.ttl`.
+    pub origins: BTreeMap<String, Origin>,
+}
+
+/// A source as a file declares it. One that is invalid is kept with its faults and takes no other down.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Declaration {
+    pub id: SourceId,
+    pub name_given: String,
+    pub source: Result<Source, Vec<Fault>>,
+    pub file: String,
+    pub line: usize,
+}
+
+/// What agents are shown.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Expose {
+    pub mode: Mode,
+    /// In `Auto`, a catalogue below this many tokens is listed in full.
+    pub full_below_tokens: u32,
+    /// Globs on tool names that are always listed.
+    pub essential: Vec<String>,
+    /// Whether names carry their source: `source__tool`.
+    pub prefix: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mode {
+    Auto,
+    Search,
+    Full,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Origin {
+    pub file: String,
+    pub line: usize,
+}
+
+/// Whose file it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Dialect {
+    Own,
+    /// Another client's: keys that we do not know only warn; `disabled` and `${workspaceFolder}` are understood.
+    Client,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Syntax {
+    Yaml,
+    Toml,
+    Json,
+}
+
+/// The names of the map of sources: ours, most clients', and VS Code's.
+const SOURCES: [&str; 3] = ["sources", "mcpServers", "servers"];
+const TOP_LEVEL: [&str; 6] = ["sources", "mcpServers", "servers", "defaults", "expose", "$schema"];
+
+impl Config {
+    /// Parses a file, taking syntax and dialect from its name and its keys.
+    pub fn read(text: &str, file: &str, base_dir: &Path) -> Result<Config, Vec<Fault>> {
+        let syntax = Syntax::of(file);
+        let root = node::parse(text, file, syntax)?;
+        Config::of_node(&root, file, base_dir, Dialect::of(file, &root))
+    }
+
+    /// `file` is the name that messages show; relative paths are taken against `base_dir`. All mistakes at top level,
+    /// in `defaults` and in `expose` are returned at once; those of a source are kept in its declaration.
+    pub fn parse(
+        text: &str,
+        file: &str,
+        base_dir: &Path,
+        syntax: Syntax,
+        dialect: Dialect,
+    ) -> Result<Config, Vec<Fault>> {
+        Config::of_node(&node::parse(text, file, syntax)?, file, base_dir, dialect)
+    }
+
+    fn of_node(root: &Node, file: &str, base_dir: &Path, dialect: Dialect) -> Result<Config, Vec<Fault>> {
+        let mut reader = Reader::new(file, base_dir, dialect);
+        let mut config = Config::default();
+        let Some(top) = reader.section(root, "") else { return Err(reader.faults) };
+        for entry in top.entries {
+            match entry.key.as_str() {
+                key if SOURCES.contains(&key) => {
+                    config.sources.extend(declarations(&mut reader, &entry.node, key, None));
+                }
+                "defaults" => {
+                    let Some(section) = reader.section(&entry.node, "defaults") else { continue };
+                    config.defaults = settings::read_defaults(&mut reader, &section);
+                    config.origins.extend(origins(file, &entry.node, "defaults"));
+                }
+                "expose" => {
+                    let Some(section) = reader.section(&entry.node, "expose") else { continue };
+                    config.expose = settings::read_expose(&mut reader, &section);
+                    config.origins.extend(origins(file, &entry.node, "expose"));
+                }
+                "inputs" if dialect == Dialect::Client => {
+                    reader.warn(entry.line, "inputs", "are not asked for; use `${env:NAME}` where one is needed");
+                }
+                key if TOP_LEVEL.contains(&key) => {}
+                key => {
+                    let near = crate::text::did_you_mean(key, TOP_LEVEL);
+                    reader.complain(entry.line, "", format!("unknown key `{key}`{near}"));
+                }
+            }
+        }
+        forbid_equal_ids(&mut reader, &config.sources);
+        config.warnings = reader.warnings;
+        if reader.faults.is_empty() { Ok(config) } else { Err(reader.faults) }
+    }
+
+    /// This configuration laid over a lower one: a source wins whole, `defaults` and `expose` win key by key.
+    pub fn over(self, lower: Config) -> Config {
+        let mut sources = self.sources;
+        let kept = lower.sources.into_iter().filter(|below| !sources.iter().any(|above| above.id == below.id));
+        let kept: Vec<Declaration> = kept.collect();
+        sources.extend(kept);
+        let set = |key: &str| self.origins.contains_key(&format!("expose.{key}"));
+        let expose = Expose {
+            mode: if set("mode") { self.expose.mode } else { lower.expose.mode },
+            full_below_tokens: if set("full_below_tokens") {
+                self.expose.full_below_tokens
+            } else {
+                lower.expose.full_below_tokens
+            },
+            essential: if set("essential") { self.expose.essential } else { lower.expose.essential },
+            prefix: if set("prefix") { self.expose.prefix } else { lower.expose.prefix },
+        };
+        let mut origins = lower.origins;
+        origins.extend(self.origins);
+        let mut warnings = self.warnings;
+        warnings.extend(lower.warnings);
+        Config { sources, defaults: self.defaults.over(&lower.defaults), expose, warnings, origins }
+    }
+
+    /// The sources that are valid.
+    pub fn valid_sources(&self) -> impl Iterator<Item = &Source> {
+        self.sources.iter().filter_map(|declaration| declaration.source.as_ref().ok())
+    }
+}
+
+/// Reads a map of sources. A name that cannot be an id is a fault of the file; any other fault stays with its source.
+fn declarations(reader: &mut Reader<'_>, node: &Node, path: &str, client: Option<Client>) -> Vec<Declaration> {
+    let Some(section) = reader.section(node, path) else { return Vec::new() };
+    let mut declarations = Vec::new();
+    for entry in section.entries {
+        let path = joined(path, &entry.key);
+        let id = match SourceId::from_name(&entry.key) {
+            Ok(id) => id,
+            Err(error) => {
+                reader.fault(entry.line, &section.path, &error.message);
+                continue;
+            }
+        };
+        let mut one = Reader::new(reader.file, reader.base, reader.dialect);
+        let source = match reader.dialect {
+            Dialect::Own => source::read(&mut one, &id, &entry.node, &path),
+            Dialect::Client => {
+                let node = client::rewrite(&mut one, client, &entry.node, &path);
+                source::read(&mut one, &id, &node, &path)
+            }
+        };
+        reader.warnings.append(&mut one.warnings);
+        let source = source.filter(|_| one.faults.is_empty()).ok_or(one.faults);
+        let (name_given, file) = (entry.key.clone(), reader.file.to_owned());
+        declarations.push(Declaration { id, name_given, source, file, line: entry.line });
+    }
+    declarations
+}
+
+fn forbid_equal_ids(reader: &mut Reader<'_>, declarations: &[Declaration]) {
+    let mut seen: BTreeMap<&SourceId, &Declaration> = BTreeMap::new();
+    for declaration in declarations {
+        let Some(first) = seen.insert(&declaration.id, declaration) else { continue };
+        let message = format!(
+            "`{}` and `{}` (line {}) both become the source `{}`; rename one",
+            declaration.name_given, first.name_given, first.line, declaration.id
+        );
+        reader.fault(declaration.line, "sources", message);
+    }
+}
+
+fn origins(file: &str, node: &Node, path: &str) -> Vec<(String, Origin)> {
+    let set = node.entries().iter().filter(|entry| !entry.node.is_null());
+    set.map(|entry| (joined(path, &entry.key), Origin { file: file.to_owned(), line: entry.line })).collect()
+}
+
+impl Default for Expose {
+    fn default() -> Expose {
+        Expose { mode: Mode::Auto, full_below_tokens: 4000, essential: Vec::new(), prefix: true }
+    }
+}
+
+impl Mode {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Mode::Auto => "auto",
+            Mode::Search => "search",
+            Mode::Full => "full",
+        }
+    }
+}
+
+impl Syntax {
+    /// By the ending of a file's name; YAML, which JSON is a part of, when it says nothing.
+    pub fn of(file: &str) -> Syntax {
+        let ending = file.rsplit('.').next().unwrap_or_default().to_ascii_lowercase();
+        match ending.as_str() {
+            "json" | "jsonc" | "json5" => Syntax::Json,
+            "toml" => Syntax::Toml,
+            _ => Syntax::Yaml,
+        }
+    }
+}
+
+impl Dialect {
+    /// A file called `toolcrib.…` is ours; another is a client's if it has their keys and none of ours.
+    fn of(file: &str, root: &Node) -> Dialect {
+        let name = file.rsplit(['/', '\\']).next().unwrap_or_default();
+        let has = |keys: &[&str]| keys.iter().any(|key| root.entries().iter().any(|entry| entry.key == *key));
+        let clients = has(&["mcpServers", "servers"]) && !has(&["sources", "defaults", "expose"]);
+        if name == ".mcp.json" || (clients && !name.starts_with("toolcrib.")) { Dialect::Client } else { Dialect::Own }
+    }
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.file, self.line)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,116 @@
+//! A source in the words of a configuration file: the way back from what `source` and `settings` read.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value, json};
+
+use super::auth::place_name;
+use super::mask::{shown_args, shown_url};
+use super::settings::{lifecycle_name, on_conflict_name};
+use super::size::format_size;
+use crate::reference::masked;
+use crate::source::{Auth, Kind, Remote, Settings, Source};
+use crate::time::format_duration;
+
+/// Whether values that may be secret are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Secrets {
+    /// References stay, anything literal becomes `***`.
+    Masked,
+    Plain,
+}
+
+pub(super) fn definition(source: &Source, secrets: Secrets) -> Map<String, Value> {
+    let mut keys = Map::new();
+    match &source.kind {
+        Kind::Stdio(stdio) => {
+            keys.insert("command".into(), json!(stdio.command));
+            let args = match secrets {
+                Secrets::Masked => shown_args(&stdio.args),
+                Secrets::Plain => stdio.args.clone(),
+            };
+            put(&mut keys, "args", !args.is_empty(), json!(args));
+            put(&mut keys, "env", !stdio.env.is_empty(), pairs(&stdio.env, secrets));
+            put(&mut keys, "cwd", stdio.cwd.is_some(), json!(stdio.cwd));
+            put(&mut keys, "inherit_env", !stdio.inherit_env.is_empty(), json!(stdio.inherit_env));
+        }
+        Kind::Http(remote) => remote_keys(&mut keys, remote, secrets),
+        Kind::Sse(remote) => {
+            remote_keys(&mut keys, remote, secrets);
+            keys.insert("transport".into(), json!("sse"));
+        }
+        Kind::Builtin(builtin) => {
+            let all = builtin.tools == ["all"];
+            keys.insert("builtin".into(), if all { json!("all") } else { json!(builtin.tools) });
+            put(&mut keys, "roots", !builtin.roots.is_empty(), json!(builtin.roots));
+            put(&mut keys, "allow_private", builtin.allow_private, json!(true));
+        }
+    }
+    settings_keys(&mut keys, &source.settings);
+    keys
+}
+
+fn settings_keys(keys: &mut Map<String, Value>, settings: &Settings) {
+    let durations = [
+        ("ttl", settings.ttl),
+        ("connect_timeout", settings.connect_timeout),
+        ("discovery_timeout", settings.discovery_timeout),
+        ("call_timeout", settings.call_timeout),
+        ("idle", settings.idle),
+    ];
+    for (key, duration) in durations {
+        put(keys, key, duration.is_some(), json!(duration.map(format_duration)));
+    }
+    put(keys, "result_limit", settings.result_limit.is_some(), json!(settings.result_limit.map(format_size)));
+    put(keys, "on_conflict", settings.on_conflict.is_some(), json!(settings.on_conflict.map(on_conflict_name)));
+    put(keys, "lifecycle", settings.lifecycle.is_some(), json!(settings.lifecycle.map(lifecycle_name)));
+    put(keys, "enabled", settings.enabled.is_some(), json!(settings.enabled));
+    put(keys, "title", settings.title.is_some(), json!(settings.title));
+    put(keys, "tags", !settings.tags.is_empty(), json!(settings.tags));
+    put(keys, "essential", !settings.essential.is_empty(), json!(settings.essential));
+    let rules: Map<String, Value> =
+        settings.tools.iter().map(|rule| (rule.glob.clone(), json!(rule.verdict.as_str()))).collect();
+    put(keys, "tools", !rules.is_empty(), Value::Object(rules));
+}
+
+fn remote_keys(keys: &mut Map<String, Value>, remote: &Remote, secrets: Secrets) {
+    let url = match secrets {
+        Secrets::Masked => shown_url(&remote.url),
+        Secrets::Plain => remote.url.clone(),
+    };
+    keys.insert("url".into(), json!(url));
+    put(keys, "headers", !remote.headers.is_empty(), pairs(&remote.headers, secrets));
+    if let Some(auth) = &remote.auth {
+        keys.insert("auth".into(), auth_keys(auth, secrets));
+    }
+}
+
+fn auth_keys(auth: &Auth, secrets: Secrets) -> Value {
+    match auth {
+        Auth::Bearer(token) => json!({ "bearer": shown(token, secrets) }),
+        Auth::Basic { user, password } => {
+            // Some services take their key as the user's name.
+            json!({ "basic": { "user": shown(user, secrets), "password": shown(password, secrets) } })
+        }
+        Auth::ApiKey { name, place, value } => {
+            json!({ "api_key": { "name": name, "in": place_name(*place), "value": shown(value, secrets) } })
+        }
+    }
+}
+
+fn pairs(pairs: &BTreeMap<String, String>, secrets: Secrets) -> Value {
+    pairs.iter().map(|(name, value)| (name.clone(), json!(shown(value, secrets)))).collect::<Map<_, _>>().into()
+}
+
+fn shown(text: &str, secrets: Secrets) -> String {
+    match secrets {
+        Secrets::Masked => masked(text),
+        Secrets::Plain => text.to_owned(),
+    }
+}
+
+fn put(keys: &mut Map<String, Value>, key: &str, is_set: bool, value: Value) {
+    if is_set {
+        keys.insert(key.to_owned(), value);
+    }
+}

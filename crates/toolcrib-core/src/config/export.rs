@@ -1,0 +1,83 @@
+//! Sources as a configuration file that reads back to the same sources. References stay references; literal values are
+//! written as they are, for a file that hides them could not be used.
+
+use serde_json::Value;
+
+use super::definition::{Secrets, definition};
+use crate::source::Source;
+
+/// YAML with one line for each source, in the order of their ids.
+pub fn export(sources: &[&Source]) -> String {
+    let mut sources = sources.to_vec();
+    sources.sort_by(|one, other| one.id.cmp(&other.id));
+    let mut text =
+        String::from("# Written by `toolcrib export`. It may hold secrets: keep it as safe as its sources.\n");
+    if sources.is_empty() {
+        text.push_str("sources: {}\n");
+        return text;
+    }
+    text.push_str("sources:\n");
+    for source in sources {
+        text.push_str(&format!("  {}: ", quoted_if_needed(source.id.as_str())));
+        flow(&Value::Object(definition(source, Secrets::Plain)), &mut text);
+        text.push('\n');
+    }
+    text
+}
+
+/// JSON, which is YAML in flow style, except for characters that YAML wants escaped.
+fn flow(value: &Value, into: &mut String) {
+    match value {
+        Value::Object(object) => {
+            into.push_str("{ ");
+            for (index, (key, value)) in object.iter().enumerate() {
+                into.push_str(if index == 0 { "" } else { ", " });
+                into.push_str(&quoted_if_needed(key));
+                into.push_str(": ");
+                flow(value, into);
+            }
+            into.push_str(" }");
+        }
+        Value::Array(items) => {
+            into.push('[');
+            for (index, item) in items.iter().enumerate() {
+                into.push_str(if index == 0 { "" } else { ", " });
+                flow(item, into);
+            }
+            into.push(']');
+        }
+        Value::String(text) => quote(text, into),
+        Value::Null | Value::Bool(_) | Value::Number(_) => into.push_str(&value.to_string()),
+    }
+}
+
+fn quoted_if_needed(key: &str) -> String {
+    let is_plain = key.starts_with(|first: char| first.is_ascii_alphabetic())
+        && key.chars().all(|character| character.is_ascii_alphanumeric() || character == '_');
+    if is_plain {
+        return key.to_owned();
+    }
+    let mut quoted = String::new();
+    quote(key, &mut quoted);
+    quoted
+}
+
+fn quote(text: &str, into: &mut String) {
+    into.push('"');
+    for character in text.chars() {
+        match character {
+            '"' => into.push_str("\\\""),
+            '\\' => into.push_str("\\\\"),
+            '\n' => into.push_str("\\n"),
+            '\t' => into.push_str("\\t"),
+            '\u{2028}' | '\u{2029}' | '\u{feff}' | '\u{fffe}' | '\u{ffff}' => escape(character, into),
+            _ if character.is_control() => escape(character, into),
+            _ => into.push(character),
+        }
+    }
+    into.push('"');
+}
+
+fn escape(character: char, into: &mut String) {
+    into.push_str(&format!("\\u{:04x}", u32::from(character)));
+}

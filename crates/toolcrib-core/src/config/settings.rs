@@ -1,0 +1,97 @@
+//! The settings of a source, those under `defaults`, and `expose`.
+
+use super::node::joined;
+use super::reader::{Reader, Section, Zero};
+use super::{Expose, Mode, source};
+use crate::policy::{Rule, Rules, Verdict};
+use crate::source::{Lifecycle, OnConflict, Settings};
+use crate::text::did_you_mean;
+
+/// What may stand under `defaults` and on a source.
+const DEFAULTS: [&str; 8] =
+    ["ttl", "connect_timeout", "discovery_timeout", "call_timeout", "idle", "result_limit", "on_conflict", "lifecycle"];
+const EXPOSE: [&str; 4] = ["mode", "full_below_tokens", "essential", "prefix"];
+
+const ON_CONFLICT: [(&str, OnConflict); 2] = [("exclude", OnConflict::Exclude), ("keep", OnConflict::Keep)];
+const LIFECYCLE: [(&str, Lifecycle); 3] =
+    [("shared", Lifecycle::Shared), ("transient", Lifecycle::Transient), ("per_client", Lifecycle::PerClient)];
+const MODE: [(&str, Mode); 3] = [("auto", Mode::Auto), ("search", Mode::Search), ("full", Mode::Full)];
+const VERDICTS: [(&str, Verdict); 4] =
+    [("allow", Verdict::Allow), ("ask", Verdict::Ask), ("deny", Verdict::Deny), ("hide", Verdict::Hide)];
+
+pub(super) fn read(reader: &mut Reader<'_>, section: &Section<'_>) -> Settings {
+    Settings {
+        enabled: reader.flag(section, "enabled"),
+        title: reader.text(section, "title"),
+        tags: reader.texts(section, "tags"),
+        essential: reader.texts(section, "essential"),
+        tools: rules(reader, section),
+        ..shared(reader, section)
+    }
+}
+
+pub(super) fn read_defaults(reader: &mut Reader<'_>, section: &Section<'_>) -> Settings {
+    for entry in section.entries.iter().filter(|entry| !DEFAULTS.contains(&entry.key.as_str())) {
+        let message = if source::KEYS.contains(&entry.key.as_str()) {
+            format!("`{}` stands on a source, not here", entry.key)
+        } else {
+            format!("unknown key `{}`{}", entry.key, did_you_mean(&entry.key, DEFAULTS))
+        };
+        reader.complain(entry.line, &section.path, message);
+    }
+    shared(reader, section)
+}
+
+pub(super) fn read_expose(reader: &mut Reader<'_>, section: &Section<'_>) -> Expose {
+    reader.unknown_keys(section, &EXPOSE);
+    let usual = Expose::default();
+    let mode = section.get("mode").and_then(|node| reader.choice(node, &joined(&section.path, "mode"), &MODE));
+    Expose {
+        mode: mode.unwrap_or(usual.mode),
+        full_below_tokens: reader.count(section, "full_below_tokens").unwrap_or(usual.full_below_tokens),
+        essential: reader.texts(section, "essential"),
+        prefix: reader.flag(section, "prefix").unwrap_or(usual.prefix),
+    }
+}
+
+fn shared(reader: &mut Reader<'_>, section: &Section<'_>) -> Settings {
+    let at = |key: &str| joined(&section.path, key);
+    Settings {
+        ttl: reader.duration(section, "ttl", Zero::Allowed),
+        connect_timeout: reader.duration(section, "connect_timeout", Zero::Refused),
+        discovery_timeout: reader.duration(section, "discovery_timeout", Zero::Refused),
+        call_timeout: reader.duration(section, "call_timeout", Zero::Refused),
+        idle: reader.duration(section, "idle", Zero::Allowed),
+        result_limit: reader.size(section, "result_limit"),
+        on_conflict: section.get("on_conflict").and_then(|node| reader.choice(node, &at("on_conflict"), &ON_CONFLICT)),
+        lifecycle: section.get("lifecycle").and_then(|node| reader.choice(node, &at("lifecycle"), &LIFECYCLE)),
+        ..Settings::default()
+    }
+}
+
+fn rules(reader: &mut Reader<'_>, section: &Section<'_>) -> Rules {
+    let path = joined(&section.path, "tools");
+    let Some(globs) = section.get("tools").and_then(|node| reader.section(node, &path)) else {
+        return Rules::default();
+    };
+    let rules = globs.entries.iter().filter_map(|entry| {
+        let verdict = reader.choice(&entry.node, &joined(&path, &entry.key), &VERDICTS)?;
+        Some(Rule { glob: entry.key.clone(), verdict })
+    });
+    Rules::new(rules.collect())
+}
+
+pub(super) fn lifecycle_name(lifecycle: Lifecycle) -> &'static str {
+    match lifecycle {
+        Lifecycle::Shared => "shared",
+        Lifecycle::Transient => "transient",
+        Lifecycle::PerClient => "per_client",
+    }
+}
+
+pub(super) fn on_conflict_name(on_conflict: OnConflict) -> &'static str {
+    match on_conflict {
+        OnConflict::Exclude => "exclude",
+        OnConflict::Keep => "keep",
+    }
+}

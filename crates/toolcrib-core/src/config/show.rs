@@ -1,0 +1,83 @@
+//! The merged configuration as `toolcrib config --json` and `GET /api/config` show it: every value with its origin,
+//! nothing secret.
+
+use serde_json::{Map, Value, json};
+
+pub use super::mask::{shown_args, shown_url};
+
+use super::definition::{Secrets, definition};
+use super::settings::{lifecycle_name, on_conflict_name};
+use super::size::format_size;
+use super::{Config, Declaration, Fault};
+use crate::source::Source;
+use crate::time::format_duration;
+
+pub fn show(config: &Config) -> Value {
+    let mut sources: Vec<&Declaration> = config.sources.iter().collect();
+    sources.sort_by(|one, other| one.id.cmp(&other.id));
+    let sources: Map<String, Value> =
+        sources.into_iter().map(|declaration| (declaration.id.to_string(), show_source(declaration))).collect();
+    json!({
+        "sources": sources,
+        "defaults": show_defaults(config),
+        "expose": show_expose(config),
+        "warnings": config.warnings.iter().map(Fault::to_string).collect::<Vec<_>>(),
+    })
+}
+
+/// One source in the words of a file, nothing secret.
+pub fn show_keys(source: &Source) -> Value {
+    definition(source, Secrets::Masked).into()
+}
+
+fn show_source(declaration: &Declaration) -> Value {
+    let mut keys = match &declaration.source {
+        Ok(source) => definition(source, Secrets::Masked),
+        Err(faults) => {
+            let faults: Vec<String> = faults.iter().map(Fault::to_string).collect();
+            Map::from_iter([("faults".to_owned(), json!(faults))])
+        }
+    };
+    keys.insert("origin".into(), json!(format!("{}:{}", declaration.file, declaration.line)));
+    keys.into()
+}
+
+fn show_defaults(config: &Config) -> Value {
+    let defaults = &config.defaults;
+    with_origins(
+        config,
+        "defaults",
+        [
+            ("ttl", json!(format_duration(defaults.ttl()))),
+            ("connect_timeout", json!(format_duration(defaults.connect_timeout()))),
+            ("discovery_timeout", json!(format_duration(defaults.discovery_timeout()))),
+            ("call_timeout", json!(format_duration(defaults.call_timeout()))),
+            ("idle", json!(format_duration(defaults.idle()))),
+            ("result_limit", json!(format_size(defaults.result_limit()))),
+            ("on_conflict", json!(on_conflict_name(defaults.on_conflict()))),
+            ("lifecycle", json!(lifecycle_name(defaults.lifecycle()))),
+        ],
+    )
+}
+
+fn show_expose(config: &Config) -> Value {
+    let expose = &config.expose;
+    with_origins(
+        config,
+        "expose",
+        [
+            ("mode", json!(expose.mode.as_str())),
+            ("full_below_tokens", json!(expose.full_below_tokens)),
+            ("essential", json!(expose.essential)),
+            ("prefix", json!(expose.prefix)),
+        ],
+    )
+}
+
+fn with_origins<const N: usize>(config: &Config, section: &str, values: [(&str, Value); N]) -> Value {
+    let keys = values.into_iter().map(|(key, value)| {
+        let origin = config.origins.get(&format!("{section}.{key}")).map(ToString::to_string);
+        (key.to_owned(), json!({ "value": value, "origin": origin.as_deref().unwrap_or("default") }))
+    });
+    keys.collect::<Map<_, _>>().into()
+}

@@ -1,0 +1,54 @@
+//! Numbers of bytes as people write them.
+
+/// `256KiB`, `1MiB`, `1MB`, `512B`, or plain bytes.
+pub fn parse_size(text: &str) -> Option<u64> {
+    let text = text.trim();
+    let split = text.find(|character: char| !character.is_ascii_digit()).unwrap_or(text.len());
+    let (digits, unit) = text.split_at(split);
+    let factor: u64 = match unit.trim_start().to_ascii_lowercase().as_str() {
+        "" | "b" => 1,
+        "kib" => 1 << 10,
+        "mib" => 1 << 20,
+        "gib" => 1 << 30,
+        "kb" => 1_000,
+        "mb" => 1_000_000,
+        "gb" => 1_000_000_000,
+        _ => return None,
+    };
+    digits.parse::<u64>().ok()?.checked_mul(factor)
+}
+
+/// The shortest exact spelling: `256KiB`, `1MiB`, `1000B`.
+pub fn format_size(bytes: u64) -> String {
+    match bytes {
+        0 => "0B".to_owned(),
+        _ if bytes.is_multiple_of(1 << 30) => format!("{}GiB", bytes >> 30),
+        _ if bytes.is_multiple_of(1 << 20) => format!("{}MiB", bytes >> 20),
+        _ if bytes.is_multiple_of(1 << 10) => format!("{}KiB", bytes >> 10),
+        _ => format!("{bytes}B"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_read_as_people_write_them() {
+        for (text, bytes) in
+            [("256KiB", 262_144), ("1MiB", 1_048_576), ("1MB", 1_000_000), ("2 kb", 2_000), ("17", 17), ("5B", 5)]
+        {
+            assert_eq!(parse_size(text), Some(bytes), "{text}");
+        }
+        for text in ["", "KiB", "1.5MiB", "-1", "1TiB", "big", "99999999999999999999", "18446744073709551615KiB"] {
+            assert_eq!(parse_size(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_size_is_written_so_that_it_reads_back() {
+        for text in ["256KiB", "1MiB", "3GiB", "1000B", "0B"] {
+            assert_eq!(format_size(parse_size(text).unwrap()), text);
+        }
+    }
+}

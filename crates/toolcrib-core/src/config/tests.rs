@@ -1,0 +1,279 @@
+use std::time::Duration;
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::policy::{Rule, Rules, Verdict};
+use crate::source::{Auth, Builtin, KeyPlace, Kind, Lifecycle, OnConflict, Remote, Stdio};
+
+mod mistakes;
+mod round_trip;
+
+const SAMPLE: &str = r#"sources:
+  files:   { command: npx, args: [-y, "@modelcontextprotocol/server-filesystem", .], env: { LOG: debug }, cwd: . }
+  docs:    { url: "https://docs.example.com/mcp", headers: { Authorization: "Bearer ${env:DOCS_TOKEN}" } }
+  old:     { url: "https://old.example.com/sse", transport: sse }
+  shop:    { openapi: ./shop.yaml, base_url: "https://shop.example.com", auth: { bearer: "${env:SHOP_TOKEN}" }, include: ["orders*"], exclude: ["*delete*"] }
+  core:    { builtin: all }
+defaults:  { ttl: 5m, connect_timeout: 5s, discovery_timeout: 30s, call_timeout: 60s, idle: 5m, result_limit: 256KiB, on_conflict: exclude }
+expose:    { mode: auto, full_below_tokens: 4000, essential: ["github__create_issue"], prefix: true }
+"#;
+
+fn own(text: &str) -> Result<Config, Vec<Fault>> {
+    Config::parse(text, "toolcrib.yaml", Path::new("/p"), Syntax::Yaml, Dialect::Own)
+}
+
+fn id(id: &str) -> SourceId {
+    SourceId::parse(id).unwrap()
+}
+
+fn text_pairs(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
+    pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
+}
+
+fn texts(texts: &[&str]) -> Vec<String> {
+    texts.iter().map(|text| (*text).to_owned()).collect()
+}
+
+/// Every message of a file: its own faults, or those of its sources and its warnings.
+fn messages(outcome: Result<Config, Vec<Fault>>) -> String {
+    let faults = match outcome {
+        Err(faults) => faults,
+        Ok(config) => {
+            let of_sources = config.sources.into_iter().filter_map(|declaration| declaration.source.err()).flatten();
+            of_sources.chain(config.warnings).collect()
+        }
+    };
+    faults.iter().map(Fault::to_string).collect::<Vec<_>>().join("\n")
+}
+
+#[test]
+fn the_sample_of_the_contract_is_read() {
+    let config = own(SAMPLE).unwrap();
+    let kinds: Vec<_> = config
+        .sources
+        .iter()
+        .map(|declaration| {
+            (declaration.id.as_str(), declaration.line, declaration.source.as_ref().ok().map(|s| &s.kind))
+        })
+        .collect();
+    let files = Kind::Stdio(Stdio {
+        command: "npx".into(),
+        args: texts(&["-y", "@modelcontextprotocol/server-filesystem", "."]),
+        env: text_pairs(&[("LOG", "debug")]),
+        cwd: Some("/p".into()),
+        inherit_env: vec![],
+    });
+    let docs = Kind::Http(Remote {
+        url: "https://docs.example.com/mcp".into(),
+        headers: text_pairs(&[("Authorization", "Bearer ${env:DOCS_TOKEN}")]),
+        auth: None,
+    });
+    let old = Kind::Sse(Remote { url: "https://old.example.com/sse".into(), ..Remote::default() });
+    let core = Kind::Builtin(Builtin { tools: texts(&["all"]), ..Builtin::default() });
+    assert_eq!(
+        kinds,
+        [
+            ("files", 2, Some(&files)),
+            ("docs", 3, Some(&docs)),
+            ("old", 4, Some(&old)),
+            ("shop", 5, None),
+            ("core", 6, Some(&core)),
+        ]
+    );
+    assert_eq!(
+        messages(Ok(config.clone())),
+        "toolcrib.yaml:5: sources.shop: OpenAPI sources are not supported by this version"
+    );
+    let seconds = |seconds| Some(Duration::from_secs(seconds));
+    assert_eq!(
+        config.defaults,
+        Settings {
+            ttl: seconds(300),
+            connect_timeout: seconds(5),
+            discovery_timeout: seconds(30),
+            call_timeout: seconds(60),
+            idle: seconds(300),
+            result_limit: Some(262_144),
+            on_conflict: Some(OnConflict::Exclude),
+            ..Settings::default()
+        }
+    );
+    assert_eq!(config.expose, Expose { essential: texts(&["github__create_issue"]), ..Expose::default() });
+    assert_eq!(config.origins["defaults.ttl"].to_string(), "toolcrib.yaml:7");
+}
+
+#[test]
+fn every_setting_of_a_source_is_read() {
+    let text = r#"
+sources:
+  My-Server:
+    command: ./bin/server
+    args: [--port, 8080, --verbose, yes]
+    env: { N: 1.10, ON: on, NOTHING: , T: "${env:T}" }
+    inherit_env: [AWS_PROFILE]
+    enabled: no
+    title: Mine
+    tags: [a, b]
+    essential: [get_*]
+    tools: { "delete_*": deny, "create_*": ask, x: hide, "*": allow }
+    lifecycle: per_client
+    on_conflict: keep
+    result_limit: 1MB
+    ttl: 0s
+    call_timeout: 1h30m
+  local:
+    builtin: [url_fetch, file_read]
+    roots: [., ../b, /c, ~/d]
+    allow_private: true
+"#;
+    let config = own(text).unwrap();
+    let rule = |glob: &str, verdict| Rule { glob: glob.into(), verdict };
+    let mine = Source {
+        id: id("my_server"),
+        kind: Kind::Stdio(Stdio {
+            command: "/p/bin/server".into(),
+            args: texts(&["--port", "8080", "--verbose", "yes"]),
+            env: text_pairs(&[("N", "1.10"), ("ON", "on"), ("T", "${env:T}")]),
+            cwd: None,
+            inherit_env: texts(&["AWS_PROFILE"]),
+        }),
+        settings: Settings {
+            enabled: Some(false),
+            title: Some("Mine".into()),
+            tags: texts(&["a", "b"]),
+            essential: texts(&["get_*"]),
+            tools: Rules::new(vec![
+                rule("delete_*", Verdict::Deny),
+                rule("create_*", Verdict::Ask),
+                rule("x", Verdict::Hide),
+                rule("*", Verdict::Allow),
+            ]),
+            lifecycle: Some(Lifecycle::PerClient),
+            on_conflict: Some(OnConflict::Keep),
+            result_limit: Some(1_000_000),
+            ttl: Some(Duration::ZERO),
+            call_timeout: Some(Duration::from_secs(5400)),
+            ..Settings::default()
+        },
+    };
+    let local = Kind::Builtin(Builtin {
+        tools: texts(&["url_fetch", "file_read"]),
+        roots: texts(&["/p", "/b", "/c", "${env:HOME}/d"]),
+        allow_private: true,
+    });
+    assert_eq!(config.sources[0].source, Ok(mine));
+    assert_eq!((config.sources[0].name_given.as_str(), config.sources[0].line), ("My-Server", 3));
+    assert_eq!(config.sources[1].source.as_ref().map(|source| &source.kind), Ok(&local));
+    assert_eq!(config.warnings, []);
+}
+
+#[test]
+fn every_way_of_authentication_is_read() {
+    for (auth, expected) in [
+        ("{ bearer: 123 }", Auth::Bearer("123".into())),
+        ("{ basic: { user: me, password: p } }", Auth::Basic { user: "me".into(), password: "p".into() }),
+        (
+            "{ api_key: { name: X-Key, in: query, value: v } }",
+            Auth::ApiKey { name: "X-Key".into(), place: KeyPlace::Query, value: "v".into() },
+        ),
+    ] {
+        let config = own(&format!("sources: {{ a: {{ url: http://x, auth: {auth} }} }}")).unwrap();
+        let kind = Kind::Http(Remote { url: "http://x".into(), auth: Some(expected), ..Remote::default() });
+        assert_eq!(config.sources[0].source.as_ref().unwrap().kind, kind);
+    }
+}
+
+#[test]
+fn the_same_config_may_be_yaml_toml_or_json() {
+    let yaml = own("sources: { a: { command: x, env: { N: 1 } } }\nexpose: { mode: full }").unwrap();
+    let parse = |text, syntax| {
+        let mut config = Config::parse(text, "toolcrib.yaml", Path::new("/p"), syntax, Dialect::Own).unwrap();
+        config.sources[0].line = 1;
+        config.origins = yaml.origins.clone();
+        config
+    };
+    let toml = "[expose]\nmode = 'full'\n[sources.a]\ncommand = 'x'\n[sources.a.env]\nN = 1";
+    let json = "{ \"$schema\": \"x\", \"mcpServers\": { \"a\": { \"command\": \"x\", \"env\": { \"N\": 1 } } }, // c\n \
+                \"expose\": { \"mode\": \"full\" }, }";
+    assert_eq!(parse(toml, Syntax::Toml), yaml);
+    assert_eq!(parse(json, Syntax::Json), yaml);
+}
+
+#[test]
+fn an_empty_file_is_an_empty_config() {
+    for text in ["", "# nothing", "{}", "sources:", "sources: {}\ndefaults:\nexpose: ~"] {
+        assert_eq!(own(text), Ok(Config::default()), "{text}");
+    }
+}
+
+#[test]
+fn a_project_lies_over_the_users_own() {
+    let upper = own("sources: { a: { command: up } }\ndefaults: { ttl: 1m }\nexpose: { prefix: false }").unwrap();
+    let lower = Config::parse(
+        "sources: { A: { url: http://x }, b: { command: low } }\ndefaults: { ttl: 9m, idle: 2m }\n\
+         expose: { prefix: true, mode: search }",
+        "user.yaml",
+        Path::new("/u"),
+        Syntax::Yaml,
+        Dialect::Own,
+    )
+    .unwrap();
+    let merged = upper.over(lower);
+    let places: Vec<_> = merged.sources.iter().map(|d| (d.id.as_str(), d.file.as_str())).collect();
+    assert_eq!(places, [("a", "toolcrib.yaml"), ("b", "user.yaml")]);
+    assert_eq!(merged.defaults.ttl, Some(Duration::from_secs(60)));
+    assert_eq!(merged.defaults.idle, Some(Duration::from_secs(120)));
+    assert_eq!(merged.expose, Expose { mode: Mode::Search, prefix: false, ..Expose::default() });
+    let origins: Vec<_> = merged.origins.iter().map(|(key, origin)| format!("{key} {origin}")).collect();
+    assert_eq!(
+        origins,
+        [
+            "defaults.idle user.yaml:2",
+            "defaults.ttl toolcrib.yaml:2",
+            "expose.mode user.yaml:3",
+            "expose.prefix toolcrib.yaml:3",
+        ]
+    );
+}
+
+#[test]
+fn a_clients_file_works_unchanged() {
+    let text = r#"{
+  "mcpServers": {
+    "a": { "type": "stdio", "command": "npx", "args": [], "disabled": true, "autoApprove": ["x"] },
+    "b": { "type": "streamable-http", "url": "http://x/${NAME}", "env": {"A": "1"} },
+    "c": { "type": "sse", "url": "http://x", "headers": {"K": "${workspaceFolder}"} }
+  },
+  "theme": "dark",
+  "inputs": []
+}"#;
+    let config = Config::read(text, "x/.mcp.json", Path::new("/p")).unwrap();
+    assert_eq!(Config::read(text, "x/servers.json", Path::new("/p")).unwrap().sources.len(), 3);
+    let kinds: Vec<_> =
+        config.valid_sources().map(|source| (source.kind.transport(), source.settings.enabled)).collect();
+    assert_eq!(kinds, [("stdio", Some(false)), ("http", None), ("sse", None)]);
+    assert_eq!(
+        messages(Ok(config)),
+        "x/.mcp.json:3: mcpServers.a: unknown key `autoApprove`; ignored\n\
+         x/.mcp.json:4: mcpServers.b: `env` belongs to a source with `command`, not `url`; ignored\n\
+         x/.mcp.json:7: unknown key `theme`; ignored\n\
+         x/.mcp.json:8: inputs: are not asked for; use `${env:NAME}` where one is needed"
+    );
+}
+
+proptest! {
+    #[test]
+    fn parsing_never_panics(text in "\\PC*", lines in "([a-z:{}\\[\\]\", \\n\\-&*<!|>#=.']|sources|command|url|: ){0,60}") {
+        for syntax in [Syntax::Yaml, Syntax::Toml, Syntax::Json] {
+            for dialect in [Dialect::Own, Dialect::Client] {
+                for text in [&text, &lines, &format!("sources: {lines}")] {
+                    let _ = Config::parse(text, "f", Path::new("/p"), syntax, dialect);
+                }
+            }
+        }
+        for client in Client::ALL {
+            let _ = client.read(&lines, "f", Path::new("/p"), Path::new("/p"));
+        }
+    }
+}

@@ -1,0 +1,183 @@
+//! The exact words of every kind of mistake.
+
+use super::*;
+
+fn check(text: &str, expected: &str) {
+    assert_eq!(messages(own(text)), expected, "{text}");
+}
+
+/// One source with these keys.
+fn source(keys: &str, expected: &str) {
+    check(&format!("sources:\n  files:\n    {keys}"), &format!("toolcrib.yaml:3: {expected}"));
+}
+
+#[test]
+fn unknown_keys_name_the_nearest() {
+    check("sauces: {}", "toolcrib.yaml:1: unknown key `sauces`; did you mean `sources`?");
+    check("\nbanana: 1", "toolcrib.yaml:2: unknown key `banana`");
+    check("defaults: { tll: 5m }", "toolcrib.yaml:1: defaults: unknown key `tll`; did you mean `ttl`?");
+    check("defaults: { enabled: true }", "toolcrib.yaml:1: defaults: `enabled` stands on a source, not here");
+    check("expose: { mod: full }", "toolcrib.yaml:1: expose: unknown key `mod`; did you mean `mode`?");
+    check(
+        "sources:\n  files:\n    command: x\n    comand: npx",
+        "toolcrib.yaml:4: sources.files: unknown key `comand`; did you mean `command`?",
+    );
+    source("{ command: x, disabled: true }", "sources.files: unknown key `disabled`; write `enabled: false`");
+    source(
+        "{ url: http://x, auth: { baerer: t } }",
+        concat!(
+            "sources.files.auth: unknown key `baerer`; did you mean `bearer`?\n",
+            "toolcrib.yaml:3: sources.files.auth: needs one of `bearer`, `basic` or `api_key`"
+        ),
+    );
+}
+
+#[test]
+fn wrong_types_name_what_was_expected_and_found() {
+    check("- a", "toolcrib.yaml:1: expected a map of keys, found a list");
+    check("sources: 5", "toolcrib.yaml:1: sources: expected a map of keys, found a number");
+    check("sources: { a: npx }", "toolcrib.yaml:1: sources.a: expected a map of keys, found text");
+    check(
+        "expose: { full_below_tokens: many }",
+        "toolcrib.yaml:1: expose.full_below_tokens: expected a whole number such as `4000`, found `many`",
+    );
+    source("{ command: x, args: -y }", "sources.files.args: expected a list, found text");
+    source("{ command: x, args: [a, [b]] }", "sources.files.args[1]: expected text, found a list");
+    source("{ command: x, env: [A=b] }", "sources.files.env: expected a map of keys, found a list");
+    source("{ command: x, env: { A: {} } }", "sources.files.env.A: expected text, found a map of keys");
+    source("{ command: x, cwd: 5 }", "sources.files.cwd: expected text, found a number; write it in quotes: \"5\"");
+    source("{ command: x, enabled: maybe }", "sources.files.enabled: expected true or false, found text");
+    source("{ command: '' }", "sources.files.command: expected text, found none between the quotes");
+    source(
+        "{ command: [npx, -y] }",
+        "sources.files.command: expected text, found a list; the program goes into `command` and the rest into `args`",
+    );
+    source("{ builtin: true }", "sources.files.builtin: expected `all` or a list of names, found true or false");
+}
+
+#[test]
+fn exactly_one_origin_is_wanted() {
+    source("{ command: x, url: http://x }", "sources.files: `command` and `url` cannot stand together; keep one");
+    source("{ title: x }", "sources.files: needs one of `command`, `url` or `builtin`");
+    check("sources: { files: }", "toolcrib.yaml:1: sources.files: needs one of `command`, `url` or `builtin`");
+    source("{ url: http://x, args: [] }", "sources.files: `args` belongs to a source with `command`, not `url`");
+    source(
+        "{ command: x, auth: {} }",
+        "sources.files: `auth` belongs to a source with `url` or `openapi`, not `command`",
+    );
+    source("{ openapi: x.yaml }", "sources.files: OpenAPI sources are not supported by this version");
+    source("{ workflow: x.yaml }", "sources.files: workflow sources are not supported by this version");
+}
+
+#[test]
+fn addresses_and_transports_are_checked() {
+    source("{ url: ftp://x }", "sources.files.url: expected an address that begins with `http://` or `https://`");
+    source("{ url: 'http:///x' }", "sources.files.url: expected an address that begins with `http://` or `https://`");
+    source(
+        "{ url: http://x, transport: ws }",
+        "sources.files.transport: expected `http`, `sse` or `stdio`, found `ws`",
+    );
+    source("{ url: http://x, type: stdio }", "sources.files.type: does not fit: `url` is reached by `http` or `sse`");
+    source("{ command: x, type: sse }", "sources.files.type: does not fit: `command` starts a server on stdio");
+    source(
+        "{ url: http://x, type: sse, transport: http }",
+        "sources.files: `transport` and `type` contradict each other; keep one",
+    );
+}
+
+#[test]
+fn authentication_is_checked_without_repeating_a_value() {
+    let auth = |auth: &str, expected: &str| source(&format!("{{ url: http://x, auth: {auth} }}"), expected);
+    auth("{ bearer: a, basic: {} }", "sources.files.auth: `bearer` and `basic` cannot stand together; keep one");
+    auth("{ basic: { user: me } }", "sources.files.auth.basic: needs `password`");
+    auth(
+        "{ api_key: { name: k, value: v, in: body } }",
+        "sources.files.auth.api_key.in: expected `header`, `query` or `cookie`, found `body`",
+    );
+    auth(
+        "{ oauth2: { token_url: x } }",
+        "sources.files.auth.oauth2: is not supported by this version; use `bearer` with a token",
+    );
+    auth("hunter2", "sources.files.auth: expected a map of keys, found text");
+    source(
+        "{ url: http://x, headers: { authorization: x }, auth: { bearer: hunter2 } }",
+        "sources.files: `auth` and the header `Authorization` say the same twice; keep one",
+    );
+}
+
+#[test]
+fn settings_are_checked() {
+    let setting = |setting: &str, expected: &str| source(&format!("{{ command: x, {setting} }}"), expected);
+    setting("ttl: 30", "sources.files.ttl: expected a length of time, found the number 30; write `30s`");
+    setting("ttl: soon", "sources.files.ttl: expected a length of time such as `30s` or `5m`, found `soon`");
+    setting("idle: []", "sources.files.idle: expected a length of time such as `30s` or `5m`, found a list");
+    setting("call_timeout: 0s", "sources.files.call_timeout: must be more than nothing; write `30s`, say");
+    setting(
+        "result_limit: 1 TiB",
+        "sources.files.result_limit: expected a size such as `256KiB` or `1MiB`, found `1 TiB`",
+    );
+    setting("result_limit: 0", "sources.files.result_limit: expected a size such as `256KiB` or `1MiB`, found `0`");
+    setting(
+        "tools: { 'rm_*': denny }",
+        "sources.files.tools.rm_*: expected `allow`, `ask`, `deny` or `hide`, found `denny`; did you mean `deny`?",
+    );
+    setting("tools: { x: no }", "sources.files.tools.x: expected `allow`, `ask`, `deny` or `hide`, found `no`");
+    setting(
+        "lifecycle: share",
+        "sources.files.lifecycle: expected `shared`, `transient` or `per_client`, found `share`; did you mean `shared`?",
+    );
+    setting("on_conflict: drop", "sources.files.on_conflict: expected `exclude` or `keep`, found `drop`");
+    check(
+        "expose: { mode: ful }",
+        "toolcrib.yaml:1: expose.mode: expected `auto`, `search` or `full`, found `ful`; did you mean `full`?",
+    );
+}
+
+#[test]
+fn names_must_become_different_ids() {
+    check(
+        "sources:\n  My-Server: { command: x }\n  my_server: { command: y }",
+        "toolcrib.yaml:3: sources: `my_server` and `My-Server` (line 2) both become the source `my_server`; rename one",
+    );
+    check(
+        "sources: { a: { command: x } }\nmcpServers: { A: { command: y } }",
+        "toolcrib.yaml:2: sources: `A` and `a` (line 1) both become the source `a`; rename one",
+    );
+    check(
+        "sources:\n  call-tool: { command: x }\n  '---': {}",
+        "toolcrib.yaml:2: sources: `call-tool` cannot name a source: that name is reserved\n\
+         toolcrib.yaml:3: sources: `---` cannot name a source: it has no letter or digit of a-z, 0-9",
+    );
+}
+
+#[test]
+fn all_mistakes_are_named_at_once_and_one_source_takes_no_other_down() {
+    check(
+        "defaults: { ttl: 5, idle: x }\nexpose: 1\nwhat: 2",
+        "toolcrib.yaml:1: defaults.ttl: expected a length of time, found the number 5; write `5s`\n\
+         toolcrib.yaml:1: defaults.idle: expected a length of time such as `30s` or `5m`, found `x`\n\
+         toolcrib.yaml:2: expose: expected a map of keys, found a number\n\
+         toolcrib.yaml:3: unknown key `what`",
+    );
+    let config = own("sources:\n  bad: { comand: x, ttl: 5 }\n  good: { command: x }").unwrap();
+    assert_eq!(config.valid_sources().map(|source| source.id.as_str()).collect::<Vec<_>>(), ["good"]);
+    assert_eq!(
+        messages(Ok(config)),
+        "toolcrib.yaml:2: sources.bad: unknown key `comand`; did you mean `command`?\n\
+         toolcrib.yaml:2: sources.bad.ttl: expected a length of time, found the number 5; write `5s`\n\
+         toolcrib.yaml:2: sources.bad: needs one of `command`, `url` or `builtin`"
+    );
+}
+
+#[test]
+fn a_command_with_its_arguments_in_it_is_warned_of() {
+    source(
+        "{ command: npx -y server }",
+        "sources.files.command: is one program, spaces included; its arguments belong in `args`",
+    );
+}
+
+#[test]
+fn a_fault_cannot_steer_a_terminal() {
+    check("\"a\\e[31mb\\nc\": 1", "toolcrib.yaml:1: unknown key `ab c`");
+}

@@ -1,0 +1,151 @@
+//! What is shown, exported and hashed.
+
+use super::*;
+use crate::config::show::show;
+
+fn words() -> impl Strategy<Value = Vec<String>> {
+    prop::collection::vec(".{1,12}", 0..4)
+}
+
+fn map() -> impl Strategy<Value = BTreeMap<String, String>> {
+    prop::collection::btree_map("[A-Za-z][A-Za-z0-9_ #:'\"-]{0,8}", any::<String>(), 0..4)
+}
+
+fn kind() -> impl Strategy<Value = Kind> {
+    let path = prop::option::of("/[a-z .\u{e9}]{0,8}");
+    let stdio = ("[a-z]{1,8}|/[a-z/]{1,8}|\\$\\{env:X\\}", words(), map(), path, words())
+        .prop_map(|(command, args, env, cwd, inherit_env)| Kind::Stdio(Stdio { command, args, env, cwd, inherit_env }));
+    let auth = prop_oneof![
+        any::<String>().prop_map(Auth::Bearer),
+        any::<(String, String)>().prop_map(|(user, password)| Auth::Basic { user, password }),
+        any::<(String, String)>().prop_map(|(name, value)| Auth::ApiKey { name, place: KeyPlace::Cookie, value }),
+    ];
+    let remote = ("https?://[a-z]{1,8}/[a-z?=&]{0,8}", map(), prop::option::of(auth), any::<bool>()).prop_map(
+        |(url, headers, auth, sse)| {
+            let remote = Remote { url, headers, auth };
+            if sse { Kind::Sse(remote) } else { Kind::Http(remote) }
+        },
+    );
+    let roots = prop::collection::vec("/[a-z]{0,5}", 0..3);
+    let builtin = (words(), roots, any::<bool>())
+        .prop_map(|(tools, roots, allow_private)| Kind::Builtin(Builtin { tools, roots, allow_private }));
+    prop_oneof![stdio, remote, builtin]
+}
+
+fn settings() -> impl Strategy<Value = Settings> {
+    let time = || prop::option::of((1u64..10_000_000).prop_map(Duration::from_millis));
+    let verdict = prop::sample::select(Verdict::ALL.to_vec());
+    let rules = prop::collection::btree_map("[a-z_*?\"{},:]{1,8}", verdict, 0..4)
+        .prop_map(|rules| Rules::new(rules.into_iter().map(|(glob, verdict)| Rule { glob, verdict }).collect()));
+    let lifecycle = prop::option::of(prop::sample::select(vec![Lifecycle::Shared, Lifecycle::PerClient]));
+    let title = prop::option::of("[^ \\s].{0,9}");
+    (
+        time(),
+        time(),
+        prop::option::of(1u64..u64::MAX),
+        prop::option::of(any::<bool>()),
+        words(),
+        rules,
+        lifecycle,
+        title,
+    )
+        .prop_map(|(ttl, call_timeout, result_limit, enabled, tags, tools, lifecycle, title)| Settings {
+            ttl,
+            call_timeout,
+            result_limit,
+            enabled,
+            tags,
+            tools,
+            lifecycle,
+            title,
+            ..Settings::default()
+        })
+}
+
+proptest! {
+    #[test]
+    fn an_export_reads_back_to_the_same_sources(kinds in prop::collection::vec((kind(), settings()), 0..4)) {
+        let ids = ["a", "b_1", "null", "9"];
+        let sources: Vec<Source> = kinds
+            .into_iter()
+            .zip(ids)
+            .map(|((kind, settings), name)| Source { id: id(name), kind, settings })
+            .collect();
+        let text = export(&sources.iter().collect::<Vec<_>>());
+        let config = own(&text).unwrap_or_else(|faults| panic!("{faults:?}\n{text}"));
+        let mut sorted = sources;
+        sorted.sort_by(|one, other| one.id.cmp(&other.id));
+        let back: Vec<_> = config.sources.into_iter().map(|declaration| declaration.source).collect();
+        prop_assert_eq!(back, sorted.into_iter().map(Ok).collect::<Vec<_>>(), "{}", text);
+    }
+}
+
+#[test]
+fn an_export_is_a_file_people_can_read() {
+    let config = own(
+        "sources: { b: { url: 'http://x', auth: { bearer: '${env:T}' } }, a: { command: x, args: [-y], ttl: 90s } }",
+    );
+    let config = config.unwrap();
+    assert_eq!(
+        export(&config.valid_sources().collect::<Vec<_>>()),
+        "# Written by `toolcrib export`. It may hold secrets: keep it as safe as its sources.\n\
+         sources:\n  \
+           a: { command: \"x\", args: [\"-y\"], ttl: \"90s\" }\n  \
+           b: { url: \"http://x\", auth: { bearer: \"${env:T}\" } }\n"
+    );
+    assert_eq!(own(&export(&[])).unwrap(), Config::default());
+}
+
+#[test]
+fn what_is_shown_has_origins_and_no_secrets() {
+    let text = r#"sources:
+  a: { command: x, args: [--token, hunter2], env: { KEY: hunter2, REF: "${env:T}" }, ttl: 1m }
+  b: { url: "https://me:hunter2@x/mcp?key=hunter2", headers: { Authorization: "Bearer hunter2" }, auth: { api_key: { name: k, value: hunter2 } } }
+  c: { command: [] }
+  d: { url: "http://x", auth: { basic: { user: "${env:U}", password: hunter2 } } }
+defaults: { ttl: 9m }
+expose:
+  essential: [x]
+"#;
+    let shown = show(&own(text).unwrap());
+    assert!(!shown.to_string().contains("hunter2"));
+    let lines = ["sources", "defaults", "expose"].iter().flat_map(|section| {
+        let keys = shown[section].as_object().unwrap().iter();
+        keys.map(move |(key, value)| format!("{section}.{key} {value}"))
+    });
+    insta::assert_snapshot!(lines.collect::<Vec<_>>().join("\n"), @r#"
+    sources.a {"command":"x","args":["--token","***"],"env":{"KEY":"***","REF":"${env:T}"},"ttl":"1m","origin":"toolcrib.yaml:2"}
+    sources.b {"url":"https://***@x/mcp?key=***","headers":{"Authorization":"***"},"auth":{"api_key":{"name":"k","in":"header","value":"***"}},"origin":"toolcrib.yaml:3"}
+    sources.c {"faults":["toolcrib.yaml:4: sources.c.command: expected text, found a list; the program goes into `command` and the rest into `args`"],"origin":"toolcrib.yaml:4"}
+    sources.d {"url":"http://x","auth":{"basic":{"user":"${env:U}","password":"***"}},"origin":"toolcrib.yaml:5"}
+    defaults.ttl {"value":"9m","origin":"toolcrib.yaml:6"}
+    defaults.connect_timeout {"value":"5s","origin":"default"}
+    defaults.discovery_timeout {"value":"30s","origin":"default"}
+    defaults.call_timeout {"value":"1m","origin":"default"}
+    defaults.idle {"value":"5m","origin":"default"}
+    defaults.result_limit {"value":"256KiB","origin":"default"}
+    defaults.on_conflict {"value":"exclude","origin":"default"}
+    defaults.lifecycle {"value":"shared","origin":"default"}
+    expose.mode {"value":"auto","origin":"default"}
+    expose.full_below_tokens {"value":4000,"origin":"default"}
+    expose.essential {"value":["x"],"origin":"toolcrib.yaml:8"}
+    expose.prefix {"value":true,"origin":"default"}
+    "#);
+}
+
+#[test]
+fn trust_is_in_what_would_be_run() {
+    let hashed = |text| command_hash_input(&own(text).unwrap());
+    let before = "sources:\n  b: { command: ./x, args: [a], env: { K: v }, cwd: . }\n  a: { command: y }\n  c: { url: http://x }";
+    assert_eq!(
+        hashed(before),
+        concat!(
+            r#"{"id":"a","command":"y","args":[],"env":{},"cwd":null,"inherit_env":[]}"#,
+            "\n",
+            r#"{"id":"b","command":"/p/x","args":["a"],"env":{"K":"v"},"cwd":"/p","inherit_env":[]}"#,
+            "\n"
+        )
+    );
+    let same = "sources:\n  a: { command: y, ttl: 5m, enabled: false }\n  b: { cwd: ., env: { K: v }, args: [a], command: ./x }";
+    assert_eq!(hashed(before), hashed(same));
+}
