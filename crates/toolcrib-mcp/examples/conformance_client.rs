@@ -41,6 +41,12 @@ async fn run(client: &Client, scenario: &str) -> Result<(), Box<dyn Error>> {
                 call(client, &list.tools, &name, &arguments).await?;
             }
         }
+        "json-schema-2020-12-preservation" => {
+            let rich = list.tools.first().ok_or("there are no tools")?;
+            let rich: Tool<'_> = serde_json::from_str(rich.get())?;
+            let schema: Value = serde_json::from_str(rich.input_schema.get())?;
+            call(client, &list.tools, "json_schema_echo", &json!({ "schema": schema })).await?;
+        }
         "tools_call" => call_all(client, &list.tools, &json!({ "a": 2, "b": 3 })).await?,
         "http-invalid-tool-headers" => call_all(client, &list.tools, &json!({ "region": "eu" })).await?,
         _ => call_all(client, &list.tools, &json!({})).await?,
@@ -82,12 +88,7 @@ async fn call_all(client: &Client, tools: &[Box<RawValue>], arguments: &Value) -
     Ok(())
 }
 
-async fn call(
-    client: &Client,
-    tools: &[Box<RawValue>],
-    name: &str,
-    arguments: &Value,
-) -> Result<(), Box<dyn Error>> {
+async fn call(client: &Client, tools: &[Box<RawValue>], name: &str, arguments: &Value) -> Result<(), Box<dyn Error>> {
     for tool in tools {
         let tool: Tool<'_> = serde_json::from_str(tool.get())?;
         if tool.name == name {

@@ -17,7 +17,7 @@ use url::Url;
 
 use self::handshake::{First, Greeting};
 use crate::{
-    connection::{Ask, Connection, Notice, Terms, Transport, closed},
+    connection::{Ask, Connection, Notice, Terms, Transport, after, closed},
     era::Era,
     error::WireError,
     http::{Http, legacy::LegacySse},
@@ -49,7 +49,7 @@ struct Owner(Arc<Connection>);
 impl Client {
     /// Connects and finds out how the server wants to be spoken to, all within `options.handshake_timeout`.
     pub async fn connect(target: Target, options: Options) -> Result<Client, WireError> {
-        let deadline = Instant::now() + options.handshake_timeout;
+        let deadline = after(options.handshake_timeout);
         let connecting = async {
             match target {
                 Target::Stream { reader, writer } => {

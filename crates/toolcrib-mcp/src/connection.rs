@@ -156,13 +156,13 @@ impl Connection {
         terms: &Terms,
     ) -> Result<Option<Box<RawValue>>, WireError> {
         let (call, mut answer) = self.register(ask, terms)?;
-        let mail = self.compose(call.id, ask, terms.progress.is_some(), call.ticket.clone())?;
+        let mut mail = self.compose(call.id, ask, terms.progress.is_some(), call.ticket.clone())?;
         let work = async {
             let delivered = tokio::select! {
                 biased;
                 // An answer may overtake its delivery, on another stream.
                 answer = &mut answer => return call.settle(answer).map(Some),
-                delivered = self.transport.deliver(self, &mail) => delivered,
+                delivered = self.transport.deliver(self, &mut mail) => delivered,
             };
             match delivered {
                 Ok(Delivered::Sent) => call.settle((&mut answer).await).map(Some),
@@ -180,8 +180,8 @@ impl Connection {
 
     /// Sends something that needs no answer.
     pub(crate) async fn tell(self: &Arc<Self>, method: &str, text: String) -> Result<(), WireError> {
-        let mail = Mail { id: None, method, text, headers: HeaderMap::new(), ticket: Arc::default() };
-        let sending = timeout(Duration::from_secs(10), self.transport.deliver(self, &mail));
+        let mut mail = Mail { id: None, method, text, headers: HeaderMap::new(), ticket: Arc::default() };
+        let sending = timeout(Duration::from_secs(10), self.transport.deliver(self, &mut mail));
         sending.await.map_err(|_| WireError::Timeout { sent: true })?.map(drop)
     }
 
@@ -347,7 +347,7 @@ impl Drop for Call {
 
 impl Terms {
     pub(crate) fn new(options: &RequestOptions) -> Terms {
-        let deadline = Instant::now() + options.timeout;
+        let deadline = after(options.timeout);
         Terms { deadline, progress: options.progress.clone(), cancel: options.cancel.clone() }
     }
 
@@ -357,7 +357,7 @@ impl Terms {
 }
 
 impl Transport {
-    async fn deliver(&self, connection: &Arc<Connection>, mail: &Mail<'_>) -> Result<Delivered, WireError> {
+    async fn deliver(&self, connection: &Arc<Connection>, mail: &mut Mail<'_>) -> Result<Delivered, WireError> {
         match self {
             Transport::Pipe(pipe) => pipe.deliver(mail).await.map(|()| Delivered::Sent),
             Transport::Http(http) => http.deliver(connection, mail).await,
@@ -371,6 +371,12 @@ impl Transport {
             Transport::Pipe(_) | Transport::Sse(_) => None,
         }
     }
+}
+
+/// A moment from now, however far.
+pub(crate) fn after(duration: Duration) -> Instant {
+    const YEARS: Duration = Duration::from_secs(10 * 365 * 24 * 60 * 60);
+    Instant::now() + duration.min(YEARS)
 }
 
 pub(crate) fn closed(sent: bool, reason: String) -> WireError {

@@ -29,8 +29,7 @@ pub(crate) const MODERN: &str = "2026-07-28";
 
 impl Version {
     pub const LATEST: Version = Version::V2025_11_25;
-    const ALL: [Version; 4] =
-        [Version::V2024_11_05, Version::V2025_03_26, Version::V2025_06_18, Version::V2025_11_25];
+    const ALL: [Version; 4] = [Version::V2024_11_05, Version::V2025_03_26, Version::V2025_06_18, Version::V2025_11_25];
 
     pub fn as_str(self) -> &'static str {
         match self {

@@ -11,19 +11,34 @@ pub enum WireError {
     /// No connection came about; nothing was sent.
     Connect(String),
     /// HTTP 401 or 403: the server wants a token, or another one.
-    Unauthorized { status: u16 },
+    Unauthorized {
+        status: u16,
+    },
     /// Any other refusal by HTTP status, with the beginning of what was said.
-    Status { status: u16, said: String },
+    Status {
+        status: u16,
+        said: String,
+    },
     /// Something answers there, but it does not speak MCP.
     NotMcp(String),
-    Timeout { sent: bool },
-    Closed { sent: bool, reason: String },
-    TooLarge { what: &'static str, limit: usize },
+    Timeout {
+        sent: bool,
+    },
+    Closed {
+        sent: bool,
+        reason: String,
+    },
+    TooLarge {
+        what: &'static str,
+        limit: usize,
+    },
     /// The server's own error, as it is.
     Rpc(RpcError),
     /// The server broke the protocol.
     Protocol(String),
-    Cancelled { sent: bool },
+    Cancelled {
+        sent: bool,
+    },
 }
 
 /// A JSON-RPC error, from a server or from a [`Handler`](crate::Handler).

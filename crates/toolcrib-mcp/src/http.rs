@@ -12,12 +12,12 @@ use std::{
 
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 use reqwest::{Method, Response};
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 use url::Url;
 
 use self::{
     event::Events,
-    wire::{Kind, body, kind, no_connection, refusal},
+    wire::{body, is_event_stream, no_connection, refusal},
 };
 use crate::{
     connection::{Connection, Delivered, Mail, Seen, closed},
@@ -29,6 +29,7 @@ const SESSION: &str = "mcp-session-id";
 /// How often a cut stream is taken up again without any news on it.
 const RESUMPTIONS: u32 = 5;
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+const LONG_LIVED: Duration = Duration::from_secs(10);
 
 pub(crate) struct Http {
     client: reqwest::Client,
@@ -62,7 +63,11 @@ impl Http {
     }
 
     /// Sends a message and takes in all that comes back for it.
-    pub(crate) async fn deliver(&self, connection: &Arc<Connection>, mail: &Mail<'_>) -> Result<Delivered, WireError> {
+    pub(crate) async fn deliver(
+        &self,
+        connection: &Arc<Connection>,
+        mail: &mut Mail<'_>,
+    ) -> Result<Delivered, WireError> {
         mail.ticket.depart();
         let response = self.post(connection.speaking(), mail).await?;
         let status = response.status();
@@ -74,34 +79,30 @@ impl Http {
             *self.session.write().unwrap_or_else(PoisonError::into_inner) = session;
         }
         let Some(id) = mail.id else { return Ok(Delivered::Sent) };
-        match kind(&response) {
-            Kind::Events => self.follow(connection, response, id).await,
-            Kind::Json => {
-                let text = body(response, self.body_bytes).await?;
-                match connection.dispatch(&text) {
-                    Seen::Answer(answered) if answered == id => Ok(Delivered::Sent),
-                    Seen::Refusal(error) => Err(WireError::Rpc(error)),
-                    Seen::Answer(_) | Seen::Other => Err(WireError::Protocol("it answered another request".to_owned())),
-                    Seen::Junk => Err(WireError::NotMcp(format!("it answered `{}`", shortened(&text)))),
-                }
-            }
-            Kind::Other => {
-                let said = body(response, self.body_bytes).await.unwrap_or_default();
-                let what = if said.is_empty() { "nothing".to_owned() } else { format!("`{}`", shortened(&said)) };
-                Err(WireError::NotMcp(format!("it answered a request with HTTP {} and {what}", status.as_u16())))
+        if is_event_stream(&response) {
+            return self.follow(connection, response, id).await;
+        }
+        let text = body(response, self.body_bytes).await?;
+        match connection.dispatch(&text) {
+            Seen::Answer(answered) if answered == id => Ok(Delivered::Sent),
+            Seen::Refusal(error) => Err(WireError::Rpc(error)),
+            Seen::Answer(_) | Seen::Other => Err(WireError::Protocol("it answered another request".to_owned())),
+            Seen::Junk => {
+                let said = shortened(&text);
+                Err(WireError::NotMcp(format!("it answered a request with HTTP {} and `{said}`", status.as_u16())))
             }
         }
     }
 
-    async fn post(&self, era: Era, mail: &Mail<'_>) -> Result<Response, WireError> {
+    async fn post(&self, era: Era, mail: &mut Mail<'_>) -> Result<Response, WireError> {
         let mut headers = self.headers.clone();
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
         headers.insert(header::ACCEPT, HeaderValue::from_static("application/json, text/event-stream"));
-        headers.extend(mail.headers.clone());
+        headers.extend(std::mem::take(&mut mail.headers));
         if mail.method != "initialize" {
             self.identify(era, &mut headers);
         }
-        let request = self.client.post(self.url.clone()).headers(headers).body(mail.text.clone());
+        let request = self.client.post(self.url.clone()).headers(headers).body(std::mem::take(&mut mail.text));
         request.send().await.map_err(|error| no_connection(&error, &self.url))
     }
 
@@ -195,8 +196,9 @@ impl Http {
         let mut place = Place::default();
         while place.fruitless < RESUMPTIONS {
             place.fruitless += 1;
+            let begun = Instant::now();
             match self.listen(connection.speaking(), &place).await {
-                Ok(response) if response.status().is_success() && matches!(kind(&response), Kind::Events) => {
+                Ok(response) if response.status().is_success() && is_event_stream(&response) => {
                     if let Err(error) = self.read(connection, response, &mut place, None).await {
                         tracing::debug!(%error, "the stream of notifications broke");
                     }
@@ -205,7 +207,11 @@ impl Http {
                 Ok(_) => return,
                 Err(error) => tracing::debug!(%error, "the stream of notifications is not to be had"),
             }
-            sleep(place.pause(Duration::from_secs(3))).await;
+            // A stream may live long and say nothing.
+            if begun.elapsed() > LONG_LIVED {
+                place.fruitless = 0;
+            }
+            sleep(place.pause(Duration::from_secs(3 << place.fruitless))).await;
         }
     }
 

@@ -15,11 +15,21 @@ use crate::error::{RpcError, WireError};
 /// What a server sent.
 #[derive(Debug)]
 pub(crate) enum Incoming<'a> {
-    Answer { id: u64, outcome: Result<&'a RawValue, RpcError> },
+    Answer {
+        id: u64,
+        outcome: Result<&'a RawValue, RpcError>,
+    },
     /// An error that names no request: over HTTP it answers the body it came back for.
     Refusal(RpcError),
-    Request { id: &'a RawValue, method: Cow<'a, str>, params: Option<&'a RawValue> },
-    Notification { method: Cow<'a, str>, params: Option<&'a RawValue> },
+    Request {
+        id: &'a RawValue,
+        method: Cow<'a, str>,
+        params: Option<&'a RawValue>,
+    },
+    Notification {
+        method: Cow<'a, str>,
+        params: Option<&'a RawValue>,
+    },
 }
 
 #[derive(Deserialize)]
@@ -94,9 +104,7 @@ pub(crate) fn response(id: &RawValue, outcome: &Result<Box<RawValue>, RpcError>)
     }
     let (result, error) = match outcome {
         Ok(result) => (Some(result.as_ref()), None),
-        Err(error) => {
-            (None, Some(Failure { code: error.code, message: &error.message, data: error.data.as_deref() }))
-        }
+        Err(error) => (None, Some(Failure { code: error.code, message: &error.message, data: error.data.as_deref() })),
     };
     serde_json::to_string(&Response { jsonrpc: "2.0", id, result, error }).map_err(unwritable)
 }

@@ -53,8 +53,8 @@ impl Pipe {
         (pipe, Halves { reader, writer, lines, written_out })
     }
 
-    pub(crate) async fn deliver(&self, mail: &Mail<'_>) -> Result<(), WireError> {
-        let line = Line { text: mail.text.clone(), ticket: mail.ticket.clone() };
+    pub(crate) async fn deliver(&self, mail: &mut Mail<'_>) -> Result<(), WireError> {
+        let line = Line { text: std::mem::take(&mut mail.text), ticket: mail.ticket.clone() };
         let queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let closed = || WireError::Closed { sent: false, reason: "its input is closed".to_owned() };
         queue.ok_or_else(closed)?.send(line).await.map_err(|_| closed())

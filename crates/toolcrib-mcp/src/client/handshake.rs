@@ -108,8 +108,10 @@ async fn discover(connection: &Arc<Connection>, deadline: Instant) -> Result<Opt
     };
     // Some old servers answer any method with an empty success.
     let Some(said) = RawObject::open(&result) else { return Ok(None) };
-    let versions: Vec<String> =
-        said.get("supportedVersions").and_then(|versions| serde_json::from_str(versions.get()).ok()).unwrap_or_default();
+    let versions: Vec<String> = said
+        .get("supportedVersions")
+        .and_then(|versions| serde_json::from_str(versions.get()).ok())
+        .unwrap_or_default();
     if !versions.iter().any(|version| version == MODERN) {
         return Ok(None);
     }
@@ -158,7 +160,7 @@ fn is_modern_code(code: i64) -> bool {
 fn answers_otherwise(error: &WireError) -> bool {
     match error {
         WireError::Rpc(_) | WireError::NotMcp(_) | WireError::Protocol(_) => true,
-        WireError::Status { status, .. } => matches!(status, 400..500 | 500 | 501),
+        WireError::Status { status, .. } => matches!(status, 400..=501),
         WireError::Connect(_)
         | WireError::Unauthorized { .. }
         | WireError::Timeout { .. }

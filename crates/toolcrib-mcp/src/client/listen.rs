@@ -7,15 +7,13 @@ use tokio::time::{Instant, sleep};
 
 use super::ServerSays;
 use crate::{
-    connection::{Ask, Connection, Notice, Terms},
+    connection::{Ask, Connection, Notice, Terms, after},
     error::WireError,
     message::{RawObject, raw},
 };
 
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
-/// As good as for ever.
-const YEARS: Duration = Duration::from_secs(10 * 365 * 24 * 60 * 60);
 
 /// Subscribes to the changes a server says it announces.
 pub(super) fn start(connection: &Arc<Connection>, server: &ServerSays) {
@@ -24,7 +22,8 @@ pub(super) fn start(connection: &Arc<Connection>, server: &ServerSays) {
         let changed = capabilities.get(part).and_then(RawObject::open)?.get("listChanged")?.get() == "true";
         changed.then_some(true)
     };
-    let filter = [("tools", "toolsListChanged"), ("prompts", "promptsListChanged"), ("resources", "resourcesListChanged")];
+    let filter =
+        [("tools", "toolsListChanged"), ("prompts", "promptsListChanged"), ("resources", "resourcesListChanged")];
     let filter: serde_json::Map<_, _> =
         filter.iter().filter_map(|(part, key)| Some(((*key).to_owned(), announces(part)?.into()))).collect();
     if filter.is_empty() {
@@ -42,7 +41,7 @@ async fn listen(connection: &Arc<Connection>, ask: &Ask<'_>) {
     let mut pause = FIRST_PAUSE;
     loop {
         let begun = Instant::now();
-        match connection.request(ask, &Terms::until(begun + YEARS)).await {
+        match connection.request(ask, &Terms::until(after(Duration::MAX))).await {
             Ok(_) | Err(WireError::Closed { .. } | WireError::Connect(_) | WireError::Timeout { .. }) => {}
             Err(WireError::Status { status, .. }) if status >= 500 => {}
             Err(error) => {

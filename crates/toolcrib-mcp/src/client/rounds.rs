@@ -60,6 +60,9 @@ fn wanted<'a>(connection: &Connection, ask: &Ask<'_>, result: &'a RawValue) -> R
         .map_err(|_| WireError::Protocol(format!("the result of `{}` is no object", ask.method)))?;
     match head.result_type.as_deref() {
         None | Some("complete") => Ok(None),
+        Some("input_required") if head.inputs.is_none() && head.state.is_none() => {
+            Err(WireError::Protocol("it asks for input without saying for which".to_owned()))
+        }
         Some("input_required") => Ok(Some(head)),
         Some(other) => Err(WireError::Protocol(format!("`{}` is no known type of result", shortened(other)))),
     }

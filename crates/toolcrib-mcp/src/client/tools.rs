@@ -5,11 +5,10 @@ use std::{collections::HashSet, time::Duration};
 use http::HeaderMap;
 use serde::Deserialize;
 use serde_json::{json, value::RawValue};
-use tokio::time::Instant;
 
 use super::{Client, rounds};
 use crate::{
-    connection::{Ask, Terms, Transport},
+    connection::{Ask, Terms, Transport, after},
     era::Era,
     error::{RpcError, WireError},
     headers,
@@ -45,7 +44,7 @@ struct Page<'a> {
 impl Client {
     /// Lists all tools, page by page, within one deadline. A server that announces no tools has none.
     pub async fn list_tools(&self, timeout: Duration) -> Result<ToolList, WireError> {
-        let terms = Terms::until(Instant::now() + timeout);
+        let terms = Terms::until(after(timeout));
         let limits = *self.owner.0.limits();
         let mut list = ToolList { public: true, ..ToolList::default() };
         if RawObject::open(&self.server.capabilities).is_some_and(|capabilities| capabilities.get("tools").is_none()) {

@@ -16,7 +16,8 @@ pub(crate) struct Event {
 #[derive(Debug)]
 pub(crate) struct Events {
     buffer: Vec<u8>,
-    /// How far the buffer was searched for the end of a line.
+    /// Where the next line begins, and how far its end was looked for.
+    start: usize,
     searched: usize,
     /// A line ended in CR, so that a LF coming next belongs to it.
     after_return: bool,
@@ -28,10 +29,13 @@ pub(crate) struct Events {
 impl Events {
     pub(crate) fn new(limit: usize) -> Events {
         let (buffer, event) = (Vec::new(), Event::default());
-        Events { buffer, searched: 0, after_return: false, event, has_data: false, limit }
+        Events { buffer, start: 0, searched: 0, after_return: false, event, has_data: false, limit }
     }
 
     pub(crate) fn push(&mut self, bytes: &[u8]) {
+        self.buffer.drain(..self.start);
+        self.searched -= self.start;
+        self.start = 0;
         self.buffer.extend_from_slice(bytes);
     }
 
@@ -39,24 +43,23 @@ impl Events {
     pub(crate) fn next(&mut self) -> Result<Option<Event>, WireError> {
         while let Some(line) = self.line() {
             if !line.is_empty() {
-                self.field(&String::from_utf8_lossy(&line));
+                self.field(&line);
             } else if self.has_data || self.event != Event::default() {
                 self.has_data = false;
                 return Ok(Some(std::mem::take(&mut self.event)));
             }
         }
-        if self.buffer.len() + self.event.data.len() > self.limit {
+        if self.buffer.len() - self.start + self.event.data.len() > self.limit {
             return Err(WireError::TooLarge { what: "an event (in bytes) from the server", limit: self.limit });
         }
         Ok(None)
     }
 
-    fn line(&mut self) -> Option<Vec<u8>> {
-        if self.after_return && self.buffer.first() == Some(&b'\n') {
-            self.buffer.remove(0);
-        }
-        if !self.buffer.is_empty() {
+    fn line(&mut self) -> Option<String> {
+        if self.after_return && self.start < self.buffer.len() {
             self.after_return = false;
+            self.start += usize::from(self.buffer[self.start] == b'\n');
+            self.searched = self.start;
         }
         let found = self.buffer[self.searched..].iter().position(|byte| matches!(byte, b'\n' | b'\r'));
         let Some(found) = found else {
@@ -64,11 +67,10 @@ impl Events {
             return None;
         };
         let end = self.searched + found;
+        let line = String::from_utf8_lossy(&self.buffer[self.start..end]).into_owned();
         self.after_return = self.buffer[end] == b'\r';
-        let rest = self.buffer.split_off(end + 1);
-        let mut line = std::mem::replace(&mut self.buffer, rest);
-        line.truncate(end);
-        self.searched = 0;
+        self.start = end + 1;
+        self.searched = self.start;
         Some(line)
     }
 

@@ -8,7 +8,7 @@ use url::Url;
 
 use super::{
     event::Events,
-    wire::{Kind, kind, no_connection, refusal, shown},
+    wire::{is_event_stream, no_connection, refusal, shown},
 };
 use crate::{
     connection::{Connection, Mail, closed},
@@ -42,7 +42,7 @@ impl LegacySse {
         if !response.status().is_success() {
             return Err(refusal(response, body_bytes).await);
         }
-        if !matches!(kind(&response), Kind::Events) {
+        if !is_event_stream(&response) {
             return Err(WireError::NotMcp("it answered with no stream of events".to_owned()));
         }
         let mut stream = Stream { response, events: Events::new(body_bytes) };
@@ -50,11 +50,11 @@ impl LegacySse {
         Ok((LegacySse { client, endpoint, headers, body_bytes }, stream))
     }
 
-    pub(crate) async fn deliver(&self, mail: &Mail<'_>) -> Result<(), WireError> {
+    pub(crate) async fn deliver(&self, mail: &mut Mail<'_>) -> Result<(), WireError> {
         mail.ticket.depart();
         let mut headers = self.headers.clone();
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
-        let request = self.client.post(self.endpoint.clone()).headers(headers).body(mail.text.clone());
+        let request = self.client.post(self.endpoint.clone()).headers(headers).body(std::mem::take(&mut mail.text));
         let response = request.send().await.map_err(|error| no_connection(&error, &self.endpoint))?;
         if response.status().is_success() { Ok(()) } else { Err(refusal(response, self.body_bytes).await) }
     }

@@ -12,12 +12,6 @@ use crate::{
     options::Options,
 };
 
-pub(crate) enum Kind {
-    Json,
-    Events,
-    Other,
-}
-
 impl Options {
     /// The HTTP client used when [`Options::http`] is empty: no Nagle delay, and redirects only within one origin and
     /// only where they keep method and body, so that credentials go nowhere else.
@@ -39,13 +33,10 @@ impl Options {
     }
 }
 
-pub(crate) fn kind(response: &Response) -> Kind {
-    let value = response.headers().get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    match value.split(';').next().unwrap_or_default().trim().to_ascii_lowercase().as_str() {
-        "application/json" => Kind::Json,
-        "text/event-stream" => Kind::Events,
-        _ => Kind::Other,
-    }
+/// Anything else is taken for JSON, whatever it calls itself.
+pub(crate) fn is_event_stream(response: &Response) -> bool {
+    let kind = response.headers().get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+    kind.split(';').next().is_some_and(|kind| kind.trim().eq_ignore_ascii_case("text/event-stream"))
 }
 
 /// A whole body, within its bound.
