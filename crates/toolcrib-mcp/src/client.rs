@@ -1,0 +1,177 @@
+//! The client: connect, ask, list and call tools, hear what changes, close.
+
+pub(crate) mod handshake;
+mod listen;
+mod rounds;
+pub(crate) mod tools;
+
+use std::{sync::Arc, time::Duration};
+
+use http::HeaderMap;
+use serde_json::value::RawValue;
+use tokio::{
+    sync::broadcast,
+    time::{Instant, timeout},
+};
+use url::Url;
+
+use self::handshake::{First, Greeting};
+use crate::{
+    connection::{Ask, Connection, Notice, Terms, Transport, after, closed},
+    era::Era,
+    error::WireError,
+    http::{Http, legacy::LegacySse},
+    options::{Options, RequestOptions, Target},
+    pipe::Pipe,
+};
+
+/// How long a farewell may take.
+const FAREWELL: Duration = Duration::from_secs(2);
+
+/// A connection to one MCP server. Dropping it ends everything it started; [`Client::close`] does so politely.
+pub struct Client {
+    owner: Owner,
+    era: Era,
+    server: ServerSays,
+}
+
+/// What a server says about itself. Do not trust it with more than display.
+#[derive(Debug, Clone)]
+pub struct ServerSays {
+    pub info: Option<Box<RawValue>>,
+    pub capabilities: Box<RawValue>,
+    pub instructions: Option<String>,
+}
+
+/// Holds the connection's tasks to its own lifetime.
+struct Owner(Arc<Connection>);
+
+impl Client {
+    /// Connects and finds out how the server wants to be spoken to, all within `options.handshake_timeout`.
+    pub async fn connect(target: Target, options: Options) -> Result<Client, WireError> {
+        let deadline = after(options.handshake_timeout);
+        let connecting = async {
+            match target {
+                Target::Stream { reader, writer } => {
+                    let (pipe, halves) = Pipe::new(reader, writer);
+                    let owner = Owner(Connection::new(Transport::Pipe(pipe), options));
+                    halves.start(&owner.0);
+                    Client::greet(owner, First::Initialize, deadline).await
+                }
+                Target::Http { url, headers } => Client::connect_http(url, headers, options, deadline).await,
+                Target::Sse { url, headers } => Client::connect_sse(url, headers, options, deadline).await,
+            }
+        };
+        tokio::time::timeout_at(deadline, connecting).await.unwrap_or(Err(WireError::Timeout { sent: true }))
+    }
+
+    async fn connect_http(
+        url: Url,
+        headers: HeaderMap,
+        options: Options,
+        deadline: Instant,
+    ) -> Result<Client, WireError> {
+        let http = Http::new(http_client(&options)?, url.clone(), headers.clone(), options.limits.body_bytes);
+        let owner = Owner(Connection::new(Transport::Http(http), options.clone()));
+        match Client::greet(owner, First::Discover, deadline).await {
+            Err(WireError::Status { status, said }) if matches!(status, 400 | 404 | 405) => {
+                // So answers a server of 2024 that knows POST only at another address.
+                let older = Client::connect_sse(url, headers, options, deadline).await;
+                older.map_err(|_| WireError::Status { status, said })
+            }
+            outcome => outcome,
+        }
+    }
+
+    async fn connect_sse(
+        url: Url,
+        headers: HeaderMap,
+        options: Options,
+        deadline: Instant,
+    ) -> Result<Client, WireError> {
+        let (sse, stream) = LegacySse::open(http_client(&options)?, url, headers, options.limits.body_bytes).await?;
+        let owner = Owner(Connection::new(Transport::Sse(sse), options));
+        stream.start(&owner.0);
+        Client::greet(owner, First::Initialize, deadline).await
+    }
+
+    async fn greet(owner: Owner, usual: First, deadline: Instant) -> Result<Client, WireError> {
+        let first = match owner.0.options.era {
+            Some(Era::Legacy(_)) => First::Initialize,
+            Some(Era::Modern) => First::Discover,
+            None => usual,
+        };
+        let Greeting { era, server } = handshake::greet(&owner.0, first, deadline).await?;
+        if era == Era::Modern {
+            listen::start(&owner.0, &server);
+        }
+        Ok(Client { owner, era, server })
+    }
+
+    pub fn era(&self) -> Era {
+        self.era
+    }
+
+    pub fn server(&self) -> &ServerSays {
+        &self.server
+    }
+
+    /// Makes any request; `params` is an object. When the server asks for input (`input_required`), a handler answers
+    /// and the request is repeated; without a handler that result is returned as it is.
+    pub async fn request(
+        &self,
+        method: &str,
+        params: Option<&RawValue>,
+        options: &RequestOptions,
+    ) -> Result<Box<RawValue>, WireError> {
+        let ask = Ask { method, params, headers: HeaderMap::new() };
+        let handler = options.handler.as_ref().or(self.owner.0.options.handler.as_ref());
+        rounds::request(&self.owner.0, &ask, &Terms::new(options), handler).await
+    }
+
+    /// What the server says from now on. A receiver that lags loses the oldest.
+    pub fn notices(&self) -> broadcast::Receiver<Notice> {
+        self.owner.0.notices()
+    }
+
+    pub fn is_closed(&self) -> bool {
+        self.owner.0.is_ended()
+    }
+
+    pub async fn closed(&self) {
+        self.owner.0.until_ended().await;
+    }
+
+    /// Takes leave of the server, within two seconds.
+    pub async fn close(&self) {
+        let connection = &self.owner.0;
+        if connection.is_ended() {
+            return;
+        }
+        let farewell = async {
+            match &connection.transport {
+                Transport::Pipe(pipe) => pipe.close().await,
+                Transport::Http(http) => http.close(connection.speaking()).await,
+                Transport::Sse(_) => {}
+            }
+        };
+        let _best_effort = timeout(FAREWELL, farewell).await;
+        connection.end(closed(true, "it was closed on our side".to_owned()));
+    }
+}
+
+impl Drop for Owner {
+    fn drop(&mut self) {
+        self.0.end(closed(true, "it was dropped on our side".to_owned()));
+    }
+}
+
+impl std::fmt::Debug for Client {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Client").field("era", &self.era).field("server", &self.server).finish_non_exhaustive()
+    }
+}
+
+fn http_client(options: &Options) -> Result<reqwest::Client, WireError> {
+    options.http.clone().map_or_else(|| Options::http_client(options.connect_timeout), Ok)
+}

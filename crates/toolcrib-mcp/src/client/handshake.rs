@@ -1,0 +1,184 @@
+//! Finds out which era a server lives in, and begins the conversation accordingly.
+//!
+//! A byte stream is asked to `initialize` first: nearly all servers there are legacy, and many start slowly, so that a
+//! probe with a deadline would misjudge them. HTTP is asked `server/discover` first. Either falls over to the other on
+//! an answer, never on a broken network.
+
+use std::sync::Arc;
+
+use serde::Deserialize;
+use serde_json::{json, value::RawValue};
+use tokio::time::Instant;
+
+use super::ServerSays;
+use crate::{
+    connection::{Ask, Connection, Terms, Transport},
+    era::{Era, MODERN, Version},
+    error::{RpcError, WireError, shortened},
+    message::{self, RawObject, raw},
+};
+
+/// What to try first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum First {
+    Initialize,
+    Discover,
+}
+
+pub(crate) struct Greeting {
+    pub(crate) era: Era,
+    pub(crate) server: ServerSays,
+}
+
+pub(crate) async fn greet(
+    connection: &Arc<Connection>,
+    first: First,
+    deadline: Instant,
+) -> Result<Greeting, WireError> {
+    match first {
+        First::Initialize => match initialize(connection, deadline).await {
+            Err(error) if answers_otherwise(&error) => match discover(connection, deadline).await {
+                Ok(Some(greeting)) => Ok(greeting),
+                // The answer to the first question is the one people can act on.
+                Ok(None) | Err(_) => Err(error),
+            },
+            outcome => outcome,
+        },
+        First::Discover => {
+            // A server that swallows what it does not know must leave time for `initialize`.
+            let now = Instant::now();
+            let probing = now + deadline.saturating_duration_since(now) / 2;
+            match discover(connection, probing).await? {
+                Some(greeting) => Ok(greeting),
+                None => initialize(connection, deadline).await,
+            }
+        }
+    }
+}
+
+/// The handshake of the legacy era, also used to begin a new session in the middle.
+pub(crate) async fn initialize(connection: &Arc<Connection>, deadline: Instant) -> Result<Greeting, WireError> {
+    let options = &connection.options;
+    let params = raw(&json!({
+        "protocolVersion": Version::LATEST.as_str(),
+        "capabilities": &options.capabilities,
+        "clientInfo": { "name": options.client_name, "version": options.client_version },
+    }))?;
+    connection.speak(Era::Legacy(Version::LATEST));
+    let result = ask(connection, "initialize", Some(&params), deadline).await?;
+    let said = RawObject::open(&result).ok_or_else(|| unfit("initialize", &result))?;
+    let version = said.text("protocolVersion").ok_or_else(|| unfit("initialize", &result))?;
+    if version == MODERN {
+        let error = RpcError::new(RpcError::UNSUPPORTED_VERSION, format!("`initialize` was answered with `{MODERN}`"));
+        return Err(WireError::Rpc(error));
+    }
+    let era = Era::Legacy(Version::nearest(&version));
+    connection.speak(era);
+    let initialized = message::notification("notifications/initialized", None)?;
+    connection.tell("notifications/initialized", initialized).await?;
+    if let Transport::Http(_) = connection.transport {
+        let listening = connection.clone();
+        connection.spawn(async move {
+            if let Transport::Http(http) = &listening.transport {
+                http.listen_on(&listening).await;
+            }
+        });
+    }
+    Ok(Greeting { era, server: server_says(&said, said.get("serverInfo")) })
+}
+
+/// The modern greeting; `None` when the server turns out to be a legacy one.
+async fn discover(connection: &Arc<Connection>, deadline: Instant) -> Result<Option<Greeting>, WireError> {
+    connection.speak(Era::Modern);
+    let result = match ask(connection, "server/discover", None, deadline).await {
+        // Named once more although it is the version we asked with: a server may have been in between versions.
+        Err(WireError::Rpc(error)) if offers_modern(&error)? => {
+            ask(connection, "server/discover", None, deadline).await
+        }
+        outcome => outcome,
+    };
+    let result = match result {
+        Ok(result) => result,
+        Err(WireError::Rpc(error)) if is_modern_code(error.code) && error.code != RpcError::UNSUPPORTED_VERSION => {
+            return Err(WireError::Rpc(error));
+        }
+        Err(WireError::Timeout { .. }) => return Ok(None),
+        Err(error) if answers_otherwise(&error) => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    // Some old servers answer any method with an empty success.
+    let Some(said) = RawObject::open(&result) else { return Ok(None) };
+    let versions: Vec<String> = said
+        .get("supportedVersions")
+        .and_then(|versions| serde_json::from_str(versions.get()).ok())
+        .unwrap_or_default();
+    if !versions.iter().any(|version| version == MODERN) {
+        return Ok(None);
+    }
+    let meta = said.get("_meta").and_then(RawObject::open).unwrap_or_default();
+    let info = meta.get("io.modelcontextprotocol/serverInfo").or_else(|| said.get("serverInfo"));
+    Ok(Some(Greeting { era: Era::Modern, server: server_says(&said, info) }))
+}
+
+async fn ask(
+    connection: &Arc<Connection>,
+    method: &str,
+    params: Option<&RawValue>,
+    deadline: Instant,
+) -> Result<Box<RawValue>, WireError> {
+    let ask = Ask { method, params, headers: http::HeaderMap::new() };
+    let answer = connection.exchange(&ask, &Terms::until(deadline)).await?;
+    answer.ok_or_else(|| WireError::Protocol(format!("it lost a session before `{method}`")))
+}
+
+/// Whether this refusal of a version offers ours. One that offers nothing we speak is final.
+fn offers_modern(error: &RpcError) -> Result<bool, WireError> {
+    #[derive(Deserialize)]
+    struct Offer {
+        supported: Vec<String>,
+    }
+    if error.code != RpcError::UNSUPPORTED_VERSION {
+        return Ok(false);
+    }
+    let offer = error.data.as_ref().and_then(|data| serde_json::from_str(data.get()).ok());
+    let Some(Offer { supported }) = offer else { return Ok(false) };
+    if supported.iter().any(|version| version == MODERN) {
+        return Ok(true);
+    }
+    if supported.iter().any(|version| version.parse::<Era>().is_ok()) {
+        return Ok(false);
+    }
+    let versions = shortened(&supported.join("`, `"));
+    Err(WireError::Protocol(format!("it speaks only `{versions}`, none of which is known here; update this program")))
+}
+
+fn is_modern_code(code: i64) -> bool {
+    matches!(code, RpcError::HEADER_MISMATCH | RpcError::MISSING_CAPABILITY | RpcError::UNSUPPORTED_VERSION)
+}
+
+/// Whether an error is an answer, from a server that may speak the other way; not a broken network or a missing token.
+fn answers_otherwise(error: &WireError) -> bool {
+    match error {
+        WireError::Rpc(_) | WireError::NotMcp(_) | WireError::Protocol(_) => true,
+        WireError::Status { status, .. } => matches!(status, 400..=501),
+        WireError::Connect(_)
+        | WireError::Unauthorized { .. }
+        | WireError::Timeout { .. }
+        | WireError::Closed { .. }
+        | WireError::TooLarge { .. }
+        | WireError::Cancelled { .. } => false,
+    }
+}
+
+fn server_says(said: &RawObject<'_>, info: Option<&RawValue>) -> ServerSays {
+    let nothing = || RawValue::from_string("{}".to_owned()).unwrap_or_default();
+    ServerSays {
+        info: info.map(ToOwned::to_owned),
+        capabilities: said.get("capabilities").map_or_else(nothing, ToOwned::to_owned),
+        instructions: said.text("instructions"),
+    }
+}
+
+fn unfit(method: &str, result: &RawValue) -> WireError {
+    WireError::NotMcp(format!("it answered `{method}` with `{}`", shortened(result.get())))
+}

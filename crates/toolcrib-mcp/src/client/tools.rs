@@ -1,0 +1,141 @@
+//! Listing and calling tools.
+
+use std::{collections::HashSet, time::Duration};
+
+use http::HeaderMap;
+use serde::Deserialize;
+use serde_json::{json, value::RawValue};
+
+use super::{Client, rounds};
+use crate::{
+    connection::{Ask, Terms, Transport, after},
+    era::Era,
+    error::{RpcError, WireError},
+    headers,
+    message::{RawObject, raw},
+    options::RequestOptions,
+};
+
+/// All tools of a server, each as it sent it.
+#[derive(Debug, Default)]
+pub struct ToolList {
+    pub tools: Vec<Box<RawValue>>,
+    /// How long the server thinks its list holds: the smallest positive of its pages.
+    pub ttl_ms: Option<u64>,
+    /// Whether every page said that its list may be shared between callers.
+    pub public: bool,
+    /// What was left out, by name, and why.
+    pub excluded: Vec<(String, String)>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Page<'a> {
+    #[serde(borrow)]
+    tools: &'a RawValue,
+    #[serde(borrow, default)]
+    next_cursor: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    ttl_ms: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    cache_scope: Option<&'a RawValue>,
+}
+
+impl Client {
+    /// Lists all tools, page by page, within one deadline. A server that announces no tools has none.
+    pub async fn list_tools(&self, timeout: Duration) -> Result<ToolList, WireError> {
+        let terms = Terms::until(after(timeout));
+        let limits = *self.owner.0.limits();
+        let mut list = ToolList { public: true, ..ToolList::default() };
+        if RawObject::open(&self.server.capabilities).is_some_and(|capabilities| capabilities.get("tools").is_none()) {
+            return Ok(list);
+        }
+        let (mut cursor, mut cursors, mut bytes) = (None::<String>, HashSet::new(), 0);
+        for _ in 0..limits.pages {
+            let params = cursor.as_ref().map(|cursor| raw(&json!({ "cursor": cursor }))).transpose()?;
+            let ask = Ask { method: "tools/list", params: params.as_deref(), headers: HeaderMap::new() };
+            let result = match self.owner.0.request(&ask, &terms).await {
+                Err(WireError::Rpc(error)) if error.code == RpcError::METHOD_NOT_FOUND && cursor.is_none() => {
+                    return Ok(list);
+                }
+                outcome => outcome?,
+            };
+            bytes += result.get().len();
+            if bytes > limits.list_bytes {
+                return Err(WireError::TooLarge { what: "the tool list (in bytes)", limit: limits.list_bytes });
+            }
+            let next = self.take_page(&result, &mut list)?;
+            if list.tools.len() > limits.tools {
+                return Err(WireError::TooLarge { what: "the number of tools", limit: limits.tools });
+            }
+            let Some(next) = next else { return Ok(list) };
+            if !cursors.insert(next.clone()) {
+                return Err(WireError::Protocol("its tool list repeats a page and would never end".to_owned()));
+            }
+            cursor = Some(next);
+        }
+        Err(WireError::TooLarge { what: "the number of pages of the tool list", limit: limits.pages })
+    }
+
+    /// Adds one page to the list and returns where the next one is.
+    fn take_page(&self, result: &RawValue, list: &mut ToolList) -> Result<Option<String>, WireError> {
+        let no_list = || WireError::Protocol("its answer to `tools/list` has no list of tools".to_owned());
+        let page: Page<'_> = serde_json::from_str(result.get()).map_err(|_| no_list())?;
+        let tools: Vec<&RawValue> = serde_json::from_str(page.tools.get()).map_err(|_| no_list())?;
+        for tool in tools {
+            let number = list.tools.len() + list.excluded.len() + 1;
+            match self.check_tool(tool) {
+                Ok(()) => list.tools.push(tool.to_owned()),
+                Err((name, reason)) => {
+                    let name = name.unwrap_or_else(|| format!("(tool {number})"));
+                    tracing::warn!(tool = name, reason, "left out a tool");
+                    list.excluded.push((name, reason));
+                }
+            }
+        }
+        let ttl = page.ttl_ms.and_then(|ttl| ttl.get().parse::<u64>().ok()).filter(|ttl| *ttl > 0);
+        list.ttl_ms = [list.ttl_ms, ttl].into_iter().flatten().min();
+        list.public &= page.cache_scope.is_some_and(|scope| scope.get() == "\"public\"");
+        let next: Option<String> = page.next_cursor.and_then(|cursor| serde_json::from_str(cursor.get()).ok());
+        Ok(next.filter(|cursor| !cursor.is_empty()))
+    }
+
+    fn check_tool(&self, tool: &RawValue) -> Result<(), (Option<String>, String)> {
+        let tool = RawObject::open(tool).ok_or_else(|| (None, "it is no object".to_owned()))?;
+        let name = tool.text("name").ok_or_else(|| (None, "it has no name".to_owned()))?;
+        match tool.get("inputSchema") {
+            Some(schema) if self.repeats_arguments() => headers::check(schema).map_err(|reason| (Some(name), reason)),
+            _ => Ok(()),
+        }
+    }
+
+    /// Calls a tool. Over modern HTTP, arguments that `input_schema` marks with `x-mcp-header` are sent as headers
+    /// too, so hand it in there. `meta` passes on, except for the keys that belong to each hop.
+    pub async fn call_tool(
+        &self,
+        name: &str,
+        arguments: &RawValue,
+        input_schema: Option<&RawValue>,
+        meta: Option<&RawValue>,
+        options: &RequestOptions,
+    ) -> Result<Box<RawValue>, WireError> {
+        let mut params = RawObject::default();
+        params.set("name", raw(name)?);
+        params.set("arguments", arguments.to_owned());
+        if let Some(meta) = meta {
+            params.set("_meta", meta.to_owned());
+        }
+        let params = params.close()?;
+        let headers = match input_schema {
+            Some(schema) if self.repeats_arguments() => headers::for_arguments(schema, arguments),
+            _ => HeaderMap::new(),
+        };
+        let ask = Ask { method: "tools/call", params: Some(&params), headers };
+        let handler = options.handler.as_ref().or(self.owner.0.options.handler.as_ref());
+        rounds::request(&self.owner.0, &ask, &Terms::new(options), handler).await
+    }
+
+    fn repeats_arguments(&self) -> bool {
+        self.era == Era::Modern && matches!(self.owner.0.transport, Transport::Http(_))
+    }
+}

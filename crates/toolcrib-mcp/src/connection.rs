@@ -1,0 +1,388 @@
+//! One connection to one server: which requests wait for an answer, what becomes of an incoming message, and which
+//! tasks run on its behalf. How bytes travel is the [`Transport`]'s; what to say is the client's.
+
+pub(crate) mod compose;
+pub(crate) mod serve;
+
+use std::{
+    collections::HashMap,
+    future::Future,
+    sync::{
+        Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use http::HeaderMap;
+use serde_json::value::RawValue;
+use tokio::{
+    runtime::Handle,
+    sync::{broadcast, mpsc, oneshot},
+    task::JoinSet,
+    time::{Instant, timeout},
+};
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    client::handshake,
+    era::{Era, Version},
+    error::WireError,
+    http::{Http, legacy::LegacySse},
+    message::{self, Incoming, RawObject},
+    options::{Limits, Options, RequestOptions},
+    pipe::{Pipe, Ticket},
+};
+
+/// What a server says of its own accord.
+#[derive(Debug, Clone)]
+pub enum Notice {
+    ToolsChanged,
+    Other { method: String, params: Option<Box<RawValue>> },
+    Closed,
+}
+
+pub(crate) struct Connection {
+    pub(crate) transport: Transport,
+    pub(crate) options: Options,
+    speaking: RwLock<Era>,
+    next_id: AtomicU64,
+    pending: Mutex<HashMap<u64, Pending>>,
+    serving: serve::Serving,
+    notices: broadcast::Sender<Notice>,
+    ended: CancellationToken,
+    end_reason: OnceLock<WireError>,
+    tasks: Mutex<JoinSet<()>>,
+    runtime: Handle,
+    renewing: tokio::sync::Mutex<()>,
+}
+
+pub(crate) enum Transport {
+    Pipe(Pipe),
+    Http(Http),
+    Sse(LegacySse),
+}
+
+/// A request to be made, before it has an id.
+#[derive(Clone)]
+pub(crate) struct Ask<'a> {
+    pub(crate) method: &'a str,
+    pub(crate) params: Option<&'a RawValue>,
+    pub(crate) headers: HeaderMap,
+}
+
+/// On which terms somebody waits.
+#[derive(Clone)]
+pub(crate) struct Terms {
+    pub(crate) deadline: Instant,
+    pub(crate) progress: Option<mpsc::Sender<Box<RawValue>>>,
+    pub(crate) cancel: CancellationToken,
+}
+
+/// A written message on its way out. Without an id it expects no answer.
+pub(crate) struct Mail<'a> {
+    pub(crate) id: Option<u64>,
+    pub(crate) method: &'a str,
+    pub(crate) text: String,
+    pub(crate) headers: HeaderMap,
+    pub(crate) ticket: Arc<Ticket>,
+}
+
+/// How far a transport got with a message.
+pub(crate) enum Delivered {
+    Sent,
+    /// The server no longer knows our session and has not looked at the message.
+    SessionLost,
+}
+
+/// What an incoming text was.
+pub(crate) enum Seen {
+    Answer(u64),
+    Refusal(crate::error::RpcError),
+    Other,
+    Junk,
+}
+
+struct Pending {
+    answer: oneshot::Sender<Result<Box<RawValue>, WireError>>,
+    progress: Option<mpsc::Sender<Box<RawValue>>>,
+}
+
+impl Connection {
+    pub(crate) fn new(transport: Transport, options: Options) -> Arc<Connection> {
+        Arc::new(Connection {
+            transport,
+            options,
+            speaking: RwLock::new(Era::Legacy(Version::LATEST)),
+            next_id: AtomicU64::new(1),
+            pending: Mutex::default(),
+            serving: serve::Serving::default(),
+            notices: broadcast::channel(256).0,
+            ended: CancellationToken::new(),
+            end_reason: OnceLock::new(),
+            tasks: Mutex::default(),
+            runtime: Handle::current(),
+            renewing: tokio::sync::Mutex::default(),
+        })
+    }
+
+    pub(crate) fn limits(&self) -> &Limits {
+        &self.options.limits
+    }
+
+    pub(crate) fn speaking(&self) -> Era {
+        *self.speaking.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn speak(&self, era: Era) {
+        *self.speaking.write().unwrap_or_else(PoisonError::into_inner) = era;
+    }
+
+    /// Asks, and when the server lost our session in between, begins a new one and asks again.
+    pub(crate) async fn request(self: &Arc<Self>, ask: &Ask<'_>, terms: &Terms) -> Result<Box<RawValue>, WireError> {
+        let session = self.transport.session();
+        if let Some(answer) = self.exchange(ask, terms).await? {
+            return Ok(answer);
+        }
+        self.renew(session, terms).await?;
+        let again = self.exchange(ask, terms).await?;
+        again.ok_or_else(|| closed(false, "the server forgot its session twice".to_owned()))
+    }
+
+    /// One request and its answer; `None` when the session was lost and the request not looked at.
+    pub(crate) async fn exchange(
+        self: &Arc<Self>,
+        ask: &Ask<'_>,
+        terms: &Terms,
+    ) -> Result<Option<Box<RawValue>>, WireError> {
+        let (call, mut answer) = self.register(ask, terms)?;
+        let mut mail = self.compose(call.id, ask, terms.progress.is_some(), call.ticket.clone())?;
+        let work = async {
+            let delivered = tokio::select! {
+                biased;
+                // An answer may overtake its delivery, on another stream.
+                answer = &mut answer => return call.settle(answer).map(Some),
+                delivered = self.transport.deliver(self, &mut mail) => delivered,
+            };
+            match delivered {
+                Ok(Delivered::Sent) => call.settle((&mut answer).await).map(Some),
+                Ok(Delivered::SessionLost) => call.drop_quietly(Ok(None)),
+                Err(error) => call.drop_quietly(Err(error)),
+            }
+        };
+        tokio::select! {
+            biased;
+            outcome = work => outcome,
+            () = terms.cancel.cancelled() => Err(WireError::Cancelled { sent: call.ticket.departed() }),
+            () = tokio::time::sleep_until(terms.deadline) => Err(WireError::Timeout { sent: call.ticket.departed() }),
+        }
+    }
+
+    /// Sends something that needs no answer.
+    pub(crate) async fn tell(self: &Arc<Self>, method: &str, text: String) -> Result<(), WireError> {
+        let mut mail = Mail { id: None, method, text, headers: HeaderMap::new(), ticket: Arc::default() };
+        let sending = timeout(Duration::from_secs(10), self.transport.deliver(self, &mut mail));
+        sending.await.map_err(|_| WireError::Timeout { sent: true })?.map(drop)
+    }
+
+    /// Takes in what a server sent, whichever stream it came on.
+    pub(crate) fn dispatch(self: &Arc<Self>, text: &str) -> Seen {
+        let mut seen = Seen::Junk;
+        for part in message::parts(text) {
+            match message::read(part) {
+                None => continue,
+                Some(Incoming::Answer { id, outcome }) => {
+                    let outcome = outcome.map(ToOwned::to_owned).map_err(WireError::Rpc);
+                    self.answer(id, outcome);
+                    seen = Seen::Answer(id);
+                }
+                Some(Incoming::Refusal(error)) => {
+                    tracing::debug!(code = error.code, "the server sent an error that names no request");
+                    seen = Seen::Refusal(error);
+                }
+                Some(Incoming::Request { id, method, params }) => {
+                    self.serve(id, &method, params);
+                    seen = Seen::Other;
+                }
+                Some(Incoming::Notification { method, params }) => {
+                    self.hear(&method, params);
+                    seen = Seen::Other;
+                }
+            }
+        }
+        seen
+    }
+
+    fn hear(&self, method: &str, params: Option<&RawValue>) {
+        let field = |name| RawObject::open(params?)?.get(name).map(ToOwned::to_owned);
+        match method {
+            "notifications/progress" => {
+                let id = field("progressToken").and_then(|token| token.get().trim_matches('"').parse::<u64>().ok());
+                let sink = id.and_then(|id| lock(&self.pending).get(&id)?.progress.clone());
+                if let (Some(sink), Some(params)) = (sink, params) {
+                    let _full_or_gone = sink.try_send(params.to_owned());
+                }
+            }
+            "notifications/cancelled" => {
+                let Some(id) = field("requestId") else { return };
+                self.serving.abort(id.get());
+                // Since 2026 a server ends a subscription so.
+                if let Ok(id) = id.get().parse() {
+                    self.answer(id, Err(closed(true, "the server ended the request".to_owned())));
+                }
+            }
+            "notifications/subscriptions/acknowledged" => {}
+            "notifications/tools/list_changed" => self.announce(Notice::ToolsChanged),
+            other => self.announce(Notice::Other { method: other.to_owned(), params: params.map(ToOwned::to_owned) }),
+        }
+    }
+
+    fn answer(&self, id: u64, outcome: Result<Box<RawValue>, WireError>) {
+        if let Some(pending) = lock(&self.pending).remove(&id) {
+            let _gone = pending.answer.send(outcome);
+        }
+    }
+
+    pub(crate) fn announce(&self, notice: Notice) {
+        let _nobody_listens = self.notices.send(notice);
+    }
+
+    pub(crate) fn notices(&self) -> broadcast::Receiver<Notice> {
+        self.notices.subscribe()
+    }
+
+    /// Runs something for as long as the connection lives.
+    pub(crate) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
+        let mut tasks = lock(&self.tasks);
+        while tasks.try_join_next().is_some() {}
+        if !self.is_ended() {
+            tasks.spawn_on(task, &self.runtime);
+        }
+    }
+
+    /// Ends the connection: who waits is told why, and all tasks stop.
+    pub(crate) fn end(&self, reason: WireError) {
+        if self.end_reason.set(reason).is_err() {
+            return;
+        }
+        self.ended.cancel();
+        lock(&self.pending).clear();
+        self.announce(Notice::Closed);
+        lock(&self.tasks).abort_all();
+    }
+
+    pub(crate) fn is_ended(&self) -> bool {
+        self.ended.is_cancelled()
+    }
+
+    pub(crate) async fn until_ended(&self) {
+        self.ended.cancelled().await;
+    }
+
+    fn ended_because(&self, sent: bool) -> WireError {
+        match self.end_reason.get() {
+            Some(WireError::TooLarge { what, limit }) if sent => WireError::TooLarge { what, limit: *limit },
+            Some(WireError::Closed { reason, .. }) => closed(sent, reason.clone()),
+            Some(other) => closed(sent, other.to_string()),
+            None => closed(sent, "the answer was lost".to_owned()),
+        }
+    }
+
+    /// One new session for all who noticed that the old one is gone.
+    async fn renew(self: &Arc<Self>, lost: Option<http::HeaderValue>, terms: &Terms) -> Result<(), WireError> {
+        let turn = tokio::time::timeout_at(terms.deadline, self.renewing.lock());
+        let _one_at_a_time = turn.await.map_err(|_| WireError::Timeout { sent: false })?;
+        if self.transport.session() == lost {
+            tracing::debug!("the server forgot the session; beginning a new one");
+            handshake::initialize(self, terms.deadline).await?;
+        }
+        Ok(())
+    }
+
+    fn register(self: &Arc<Self>, ask: &Ask<'_>, terms: &Terms) -> Result<(Call, Receiver), WireError> {
+        let id = self.next_id.fetch_add(1, Ordering::Relaxed);
+        let (answer, receiver) = oneshot::channel();
+        lock(&self.pending).insert(id, Pending { answer, progress: terms.progress.clone() });
+        // Looked at after inserting: `end` clears what it finds.
+        if self.is_ended() {
+            lock(&self.pending).remove(&id);
+            return Err(self.ended_because(false));
+        }
+        // The specification forbids to cancel `initialize`.
+        let cancellable = ask.method != "initialize";
+        Ok((Call { id, connection: self.clone(), ticket: Arc::default(), cancellable }, receiver))
+    }
+}
+
+type Receiver = oneshot::Receiver<Result<Box<RawValue>, WireError>>;
+
+/// A request in flight. Dropped before its answer, it tells the server that nobody waits any more.
+struct Call {
+    id: u64,
+    connection: Arc<Connection>,
+    ticket: Arc<Ticket>,
+    cancellable: bool,
+}
+
+impl Call {
+    fn settle<T>(&self, answer: Result<Result<T, WireError>, oneshot::error::RecvError>) -> Result<T, WireError> {
+        answer.unwrap_or_else(|_| Err(self.connection.ended_because(self.ticket.departed())))
+    }
+
+    fn drop_quietly<T>(&self, outcome: T) -> T {
+        lock(&self.connection.pending).remove(&self.id);
+        outcome
+    }
+}
+
+impl Drop for Call {
+    fn drop(&mut self) {
+        let unanswered = lock(&self.connection.pending).remove(&self.id).is_some();
+        let withdrawn = self.ticket.withdraw();
+        if unanswered && !withdrawn && self.cancellable {
+            self.connection.tell_cancelled(self.id);
+        }
+    }
+}
+
+impl Terms {
+    pub(crate) fn new(options: &RequestOptions) -> Terms {
+        let deadline = after(options.timeout);
+        Terms { deadline, progress: options.progress.clone(), cancel: options.cancel.clone() }
+    }
+
+    pub(crate) fn until(deadline: Instant) -> Terms {
+        Terms { deadline, progress: None, cancel: CancellationToken::new() }
+    }
+}
+
+impl Transport {
+    async fn deliver(&self, connection: &Arc<Connection>, mail: &mut Mail<'_>) -> Result<Delivered, WireError> {
+        match self {
+            Transport::Pipe(pipe) => pipe.deliver(mail).await.map(|()| Delivered::Sent),
+            Transport::Http(http) => http.deliver(connection, mail).await,
+            Transport::Sse(sse) => sse.deliver(mail).await.map(|()| Delivered::Sent),
+        }
+    }
+
+    fn session(&self) -> Option<http::HeaderValue> {
+        match self {
+            Transport::Http(http) => http.session(),
+            Transport::Pipe(_) | Transport::Sse(_) => None,
+        }
+    }
+}
+
+/// A moment from now, however far.
+pub(crate) fn after(duration: Duration) -> Instant {
+    const YEARS: Duration = Duration::from_secs(10 * 365 * 24 * 60 * 60);
+    Instant::now() + duration.min(YEARS)
+}
+
+pub(crate) fn closed(sent: bool, reason: String) -> WireError {
+    WireError::Closed { sent, reason }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

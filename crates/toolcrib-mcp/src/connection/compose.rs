@@ -1,0 +1,80 @@
+//! Writes a request down: its id, its `_meta`, and for Streamable HTTP the headers that repeat them.
+
+use std::{borrow::Cow, sync::Arc};
+
+use serde_json::{json, value::RawValue};
+
+use super::{Ask, Connection, Mail, Transport};
+use crate::{
+    era::{Era, MODERN},
+    error::WireError,
+    headers,
+    message::{self, RawObject, raw},
+    pipe::Ticket,
+};
+
+/// The keys of `_meta` that belong to one hop. What a caller passes on from elsewhere is made anew; the rest goes
+/// through.
+const OWN_KEYS: [&str; 6] = [
+    "progressToken",
+    "io.modelcontextprotocol/protocolVersion",
+    "io.modelcontextprotocol/clientInfo",
+    "io.modelcontextprotocol/clientCapabilities",
+    "io.modelcontextprotocol/serverInfo",
+    "io.modelcontextprotocol/subscriptionId",
+];
+
+impl Connection {
+    pub(super) fn compose<'a>(
+        &self,
+        id: u64,
+        ask: &Ask<'a>,
+        wants_progress: bool,
+        ticket: Arc<Ticket>,
+    ) -> Result<Mail<'a>, WireError> {
+        let modern = self.speaking() == Era::Modern && ask.method != "initialize";
+        let params = self.params(id, ask, modern, wants_progress)?;
+        let text = message::request(id, ask.method, params.as_deref())?;
+        let mut all = ask.headers.clone();
+        if modern && matches!(self.transport, Transport::Http(_)) {
+            headers::add_standard(&mut all, ask.method, params.as_deref());
+        }
+        Ok(Mail { id: Some(id), method: ask.method, text, headers: all, ticket })
+    }
+
+    fn params<'a>(
+        &self,
+        id: u64,
+        ask: &Ask<'a>,
+        modern: bool,
+        wants_progress: bool,
+    ) -> Result<Option<Cow<'a, RawValue>>, WireError> {
+        let has_meta = ask.params.is_some_and(|params| params.get().contains("\"_meta\""));
+        if !modern && !wants_progress && !has_meta {
+            return Ok(ask.params.map(Cow::Borrowed));
+        }
+        let not_an_object = || WireError::Protocol(format!("the parameters of `{}` are no object", ask.method));
+        let mut params = match ask.params {
+            Some(params) => RawObject::open(params).ok_or_else(not_an_object)?,
+            None => RawObject::default(),
+        };
+        let given = params.get("_meta").map(ToOwned::to_owned);
+        let mut meta = given.as_deref().and_then(RawObject::open).unwrap_or_default();
+        meta.retain(|key| !OWN_KEYS.contains(&key));
+        if wants_progress {
+            meta.set("progressToken", raw(&id)?);
+        }
+        if modern {
+            let client = json!({ "name": self.options.client_name, "version": self.options.client_version });
+            meta.set("io.modelcontextprotocol/protocolVersion", raw(MODERN)?);
+            meta.set("io.modelcontextprotocol/clientInfo", raw(&client)?);
+            meta.set("io.modelcontextprotocol/clientCapabilities", self.options.capabilities.clone());
+        }
+        if meta.is_empty() {
+            params.retain(|key| key != "_meta");
+        } else {
+            params.set("_meta", meta.close()?);
+        }
+        params.close().map(|params| Some(Cow::Owned(params)))
+    }
+}

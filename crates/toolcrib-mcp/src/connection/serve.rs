@@ -1,0 +1,102 @@
+//! The other direction: requests a server makes of us, answered by the caller's handler.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex},
+};
+
+use serde_json::value::RawValue;
+use tokio_util::sync::CancellationToken;
+
+use super::{Connection, Transport, lock};
+use crate::{
+    era::Era,
+    error::RpcError,
+    message,
+    options::{Handler, ServerRequest},
+};
+
+/// How many requests of one server are answered at once.
+const AT_ONCE: usize = 32;
+
+/// The server's requests being answered, by their id.
+#[derive(Default)]
+pub(super) struct Serving(Mutex<HashMap<String, CancellationToken>>);
+
+impl Serving {
+    /// The server takes a request back.
+    pub(super) fn abort(&self, id: &str) {
+        if let Some(cancel) = lock(&self.0).remove(id) {
+            cancel.cancel();
+        }
+    }
+
+    fn begin(&self, id: &str) -> Option<CancellationToken> {
+        let mut serving = lock(&self.0);
+        let cancel = CancellationToken::new();
+        (serving.len() < AT_ONCE && serving.insert(id.to_owned(), cancel.clone()).is_none()).then_some(cancel)
+    }
+}
+
+impl Connection {
+    pub(super) fn serve(self: &Arc<Self>, id: &RawValue, method: &str, params: Option<&RawValue>) {
+        if self.speaking() == Era::Modern {
+            tracing::debug!(method, "ignored a request, which servers of 2026 do not make");
+            return;
+        }
+        let Some(cancel) = self.serving.begin(id.get()) else {
+            tracing::debug!(method, "ignored a request: too many at once, or one id twice");
+            return;
+        };
+        let request = ServerRequest { method: method.to_owned(), params: params.map(ToOwned::to_owned) };
+        let (connection, id) = (self.clone(), id.to_owned());
+        self.spawn(async move {
+            let answering = connection.reply(&id, request);
+            let _taken_back = cancel.run_until_cancelled(answering).await;
+            lock(&connection.serving.0).remove(id.get());
+        });
+    }
+
+    async fn reply(self: &Arc<Self>, id: &RawValue, request: ServerRequest) {
+        let outcome = match (request.method.as_str(), &self.options.handler) {
+            ("ping", _) => Ok(RawValue::from_string("{}".to_owned()).unwrap_or_default()),
+            (_, Some(handler)) => answer(handler, request).await,
+            (other, None) => Err(unknown(other)),
+        };
+        let sent = match message::response(id, &outcome) {
+            Ok(text) => self.tell("", text).await,
+            Err(error) => Err(error),
+        };
+        if let Err(error) = sent {
+            tracing::debug!(%error, "an answer did not reach the server");
+        }
+    }
+
+    /// Tells the server that nobody waits for an answer any more, without waiting for it to hear.
+    pub(super) fn tell_cancelled(self: &Arc<Self>, id: u64) {
+        let Ok(text) = message::cancelled(id) else { return };
+        match &self.transport {
+            Transport::Pipe(pipe) => pipe.deliver_if_room(text),
+            // To the modern era the closed response stream says it all.
+            Transport::Http(_) if self.speaking() == Era::Modern => {}
+            Transport::Http(_) | Transport::Sse(_) => {
+                let connection = self.clone();
+                self.spawn(async move {
+                    let _best_effort = connection.tell("notifications/cancelled", text).await;
+                });
+            }
+        }
+    }
+}
+
+/// Asks a handler, which may panic without taking the connection along.
+pub(crate) async fn answer(handler: &Handler, request: ServerRequest) -> Result<Box<RawValue>, RpcError> {
+    use futures_util::FutureExt;
+    let answering = std::panic::AssertUnwindSafe(async { handler(request).await });
+    let outcome = answering.catch_unwind().await;
+    outcome.unwrap_or_else(|_| Err(RpcError::new(RpcError::INTERNAL, "the client failed to answer")))
+}
+
+pub(crate) fn unknown(method: &str) -> RpcError {
+    RpcError::new(RpcError::METHOD_NOT_FOUND, format!("this client does not answer `{method}`"))
+}

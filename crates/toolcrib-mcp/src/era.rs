@@ -1,0 +1,109 @@
+//! The protocol versions, and the two eras they fall into: the handshake of old and the stateless one of 2026.
+
+use std::{fmt, str::FromStr};
+
+use serde::{Deserialize, Serialize};
+
+/// How a server wants to be spoken to. Found once by [`Client::connect`](crate::Client::connect); worth remembering,
+/// because handing it in at the next connect saves a round trip.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(into = "String", try_from = "String")]
+pub enum Era {
+    /// `initialize`, then a session.
+    Legacy(Version),
+    /// 2026-07-28: no session, every request says all about itself.
+    Modern,
+}
+
+/// A version that begins with `initialize`, oldest first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Version {
+    V2024_11_05,
+    V2025_03_26,
+    V2025_06_18,
+    V2025_11_25,
+}
+
+/// The version of [`Era::Modern`].
+pub(crate) const MODERN: &str = "2026-07-28";
+
+impl Version {
+    pub const LATEST: Version = Version::V2025_11_25;
+    const ALL: [Version; 4] = [Version::V2024_11_05, Version::V2025_03_26, Version::V2025_06_18, Version::V2025_11_25];
+
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Version::V2024_11_05 => "2024-11-05",
+            Version::V2025_03_26 => "2025-03-26",
+            Version::V2025_06_18 => "2025-06-18",
+            Version::V2025_11_25 => "2025-11-25",
+        }
+    }
+
+    /// The version a server answered with. One we have never heard of is taken for the newest that is not newer,
+    /// because a server with a date of its own is still better than none.
+    pub(crate) fn nearest(said: &str) -> Version {
+        Version::ALL.into_iter().rev().find(|version| version.as_str() <= said).unwrap_or(Version::V2024_11_05)
+    }
+}
+
+impl Era {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Era::Legacy(version) => version.as_str(),
+            Era::Modern => MODERN,
+        }
+    }
+}
+
+impl fmt::Display for Era {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl FromStr for Era {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Era, String> {
+        if text == MODERN {
+            return Ok(Era::Modern);
+        }
+        let version = Version::ALL.into_iter().find(|version| version.as_str() == text);
+        version.map(Era::Legacy).ok_or_else(|| format!("`{text}` is no MCP version known here"))
+    }
+}
+
+impl From<Era> for String {
+    fn from(era: Era) -> String {
+        era.as_str().to_owned()
+    }
+}
+
+impl TryFrom<String> for Era {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Era, String> {
+        text.parse()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_era_survives_being_written_down() {
+        for text in ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28"] {
+            assert_eq!(text.parse::<Era>().unwrap().to_string(), text);
+        }
+        assert!("1999-01-01".parse::<Era>().is_err());
+    }
+
+    #[test]
+    fn an_unknown_version_is_taken_for_the_nearest_older_one() {
+        assert_eq!(Version::nearest("2025-05-01"), Version::V2025_03_26);
+        assert_eq!(Version::nearest("2024-10-07"), Version::V2024_11_05);
+        assert_eq!(Version::nearest("2025-12-31"), Version::V2025_11_25);
+    }
+}

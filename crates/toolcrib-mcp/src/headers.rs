@@ -1,0 +1,225 @@
+//! The headers of 2026-07-28 that repeat parts of a request, so that proxies can route without reading bodies:
+//! `Mcp-Method`, `Mcp-Name`, and `Mcp-Param-*` for arguments a tool's schema marks with `x-mcp-header`.
+
+use std::collections::HashSet;
+
+use http::{HeaderMap, HeaderName, HeaderValue};
+use serde_json::{Map, Value, value::RawValue};
+
+use crate::message::RawObject;
+
+const MARK: &str = "x-mcp-header";
+
+/// `Mcp-Method`, and `Mcp-Name` where the method has one.
+pub(crate) fn add_standard(headers: &mut HeaderMap, method: &str, params: Option<&RawValue>) {
+    add(headers, "mcp-method", method);
+    let key = match method {
+        "tools/call" | "prompts/get" => "name",
+        "resources/read" | "resources/subscribe" | "resources/unsubscribe" => "uri",
+        "tasks/get" | "tasks/update" | "tasks/cancel" => "taskId",
+        _ => return,
+    };
+    if let Some(name) = params.and_then(RawObject::open).and_then(|params| params.text(key)) {
+        add(headers, "mcp-name", &name);
+    }
+}
+
+/// The headers a call must carry for the arguments its tool's schema marks.
+pub(crate) fn for_arguments(schema: &RawValue, arguments: &RawValue) -> HeaderMap {
+    let mut headers = HeaderMap::new();
+    for mark in marks(schema).unwrap_or_default() {
+        if let Some(value) = value_at(arguments, &mark.path) {
+            add(&mut headers, &format!("mcp-param-{}", mark.name), &value);
+        }
+    }
+    headers
+}
+
+/// Whether a tool may be offered: its marks must follow the rules, else the specification bids to leave it out.
+pub(crate) fn check(schema: &RawValue) -> Result<(), String> {
+    marks(schema).map(drop)
+}
+
+/// A property to be sent as a header too.
+struct Mark {
+    name: String,
+    path: Vec<String>,
+}
+
+fn marks(schema: &RawValue) -> Result<Vec<Mark>, String> {
+    // Spares nearly all schemas the parsing, and the deep ones a refusal.
+    if !schema.get().contains(MARK) {
+        return Ok(Vec::new());
+    }
+    let schema: Value = serde_json::from_str(schema.get())
+        .map_err(|_| format!("its schema has `{MARK}` but is nested too deeply to be read"))?;
+    let mut found = Vec::new();
+    if let Value::Object(root) = &schema {
+        collect(root, &mut Vec::new(), &mut found)?;
+    }
+    let mut names = HashSet::new();
+    match found.iter().find(|mark| !names.insert(mark.name.to_ascii_lowercase())) {
+        Some(twice) => Err(format!("`{MARK}` names `{}` twice", twice.name)),
+        None => Ok(found),
+    }
+}
+
+/// Walks the properties that can be reached by name alone; a mark anywhere else is an error.
+fn collect(schema: &Map<String, Value>, path: &mut Vec<String>, found: &mut Vec<Mark>) -> Result<(), String> {
+    if let Some(name) = schema.get(MARK) {
+        found.push(read_mark(schema, name, path)?);
+    }
+    for (keyword, value) in schema {
+        match (keyword.as_str(), value) {
+            ("properties", Value::Object(properties)) => {
+                for (name, property) in properties {
+                    let Value::Object(property) = property else { continue };
+                    path.push(name.clone());
+                    collect(property, path, found)?;
+                    path.pop();
+                }
+            }
+            (keyword, value) if marked_out_of_reach(keyword, value) => {
+                return Err(format!("`{MARK}` stands under `{keyword}`, where no argument can be told by name"));
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+fn read_mark(schema: &Map<String, Value>, name: &Value, path: &[String]) -> Result<Mark, String> {
+    let place = path.join(".");
+    if path.is_empty() {
+        return Err(format!("`{MARK}` stands at the root of the schema"));
+    }
+    let Some(name) = name.as_str().filter(|name| is_token(name)) else {
+        return Err(format!("`{MARK}` of `{place}` is no header name"));
+    };
+    match schema.get("type").and_then(Value::as_str) {
+        Some("string" | "integer" | "boolean") => Ok(Mark { name: name.to_owned(), path: path.to_vec() }),
+        _ => Err(format!("`{MARK}` marks `{place}`, which is neither string, integer nor boolean")),
+    }
+}
+
+/// Whether a keyword's value holds a mark in a place where schemas stand (not in examples and the like).
+fn marked_out_of_reach(keyword: &str, value: &Value) -> bool {
+    match (keyword, value) {
+        ("default" | "const" | "enum" | "examples", _) => false,
+        ("properties" | "patternProperties" | "$defs" | "definitions" | "dependentSchemas", Value::Object(named)) => {
+            named.values().any(is_marked)
+        }
+        (_, Value::Array(schemas)) => schemas.iter().any(is_marked),
+        (_, schema) => is_marked(schema),
+    }
+}
+
+fn is_marked(schema: &Value) -> bool {
+    let Value::Object(schema) = schema else { return false };
+    schema.contains_key(MARK) || schema.iter().any(|(keyword, value)| marked_out_of_reach(keyword, value))
+}
+
+/// An argument as header text; none for an absent or null one, or one of the wrong type.
+fn value_at(arguments: &RawValue, path: &[String]) -> Option<String> {
+    let (first, rest) = path.split_first()?;
+    let arguments = RawObject::open(arguments)?;
+    let value = arguments.get(first)?;
+    if !rest.is_empty() {
+        return value_at(value, rest);
+    }
+    match serde_json::from_str(value.get()).ok()? {
+        Value::String(text) => Some(text),
+        Value::Bool(truth) => Some(truth.to_string()),
+        Value::Number(number) => Some(match number.as_f64() {
+            Some(float) if number.is_f64() && float.fract() == 0.0 => format!("{float:.0}"),
+            _ => number.to_string(),
+        }),
+        Value::Null | Value::Array(_) | Value::Object(_) => None,
+    }
+}
+
+fn add(headers: &mut HeaderMap, name: &str, value: &str) {
+    let name = HeaderName::from_bytes(name.as_bytes());
+    if let (Ok(name), Ok(value)) = (name, HeaderValue::from_str(&encode(value))) {
+        headers.insert(name, value);
+    }
+}
+
+/// Text that would not survive as a header travels in base64, between marks.
+fn encode(text: &str) -> String {
+    let plain = text.bytes().all(|byte| matches!(byte, 0x20..=0x7e)) && text.trim_matches(' ') == text;
+    let looks_encoded = text.starts_with("=?base64?") && text.ends_with("?=");
+    if plain && !looks_encoded { text.to_owned() } else { format!("=?base64?{}?=", base64(text.as_bytes())) }
+}
+
+fn base64(bytes: &[u8]) -> String {
+    const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
+    for chunk in bytes.chunks(3) {
+        let group = chunk.iter().fold(0u32, |group, byte| group << 8 | u32::from(*byte)) << (8 * (3 - chunk.len()));
+        for place in 0..4 {
+            let digit = (group >> (18 - 6 * place)) as usize & 63;
+            text.push(if place <= chunk.len() { char::from(ALPHABET[digit]) } else { '=' });
+        }
+    }
+    text
+}
+
+fn is_token(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn raw(value: &Value) -> Box<RawValue> {
+        serde_json::value::to_raw_value(value).unwrap()
+    }
+
+    #[test]
+    fn values_that_would_not_survive_are_encoded() {
+        assert_eq!(encode("us west 1"), "us west 1");
+        assert_eq!(encode(""), "");
+        assert_eq!(encode("Hello, 世界"), "=?base64?SGVsbG8sIOS4lueVjA==?=");
+        assert_eq!(encode(" padded "), "=?base64?IHBhZGRlZCA=?=");
+        assert_eq!(encode("line1\nline2"), "=?base64?bGluZTEKbGluZTI=?=");
+        assert_eq!(encode("=?base64?literal?="), "=?base64?PT9iYXNlNjQ/bGl0ZXJhbD89?=");
+    }
+
+    #[test]
+    fn marked_arguments_become_headers() {
+        let schema = raw(&json!({ "properties": {
+            "region": { "type": "string", "x-mcp-header": "Region" },
+            "deep": { "type": "object", "properties": { "n": { "type": "integer", "x-mcp-header": "N" } } },
+            "gone": { "type": "string", "x-mcp-header": "Gone" },
+            "null": { "type": "boolean", "x-mcp-header": "Null" },
+            "x-mcp-header": { "type": "string" },
+            "sample": { "type": "object", "default": { "x-mcp-header": "no schema" } },
+        } }));
+        let headers = for_arguments(&schema, &raw(&json!({ "region": "eu", "deep": { "n": 42.0 }, "null": null })));
+        assert_eq!(headers.len(), 2);
+        assert_eq!(headers["mcp-param-region"], "eu");
+        assert_eq!(headers["mcp-param-n"], "42");
+    }
+
+    #[test]
+    fn marks_that_break_the_rules_are_refused() {
+        let check = |schema: Value| check(&raw(&schema)).is_err();
+        let property = |schema: Value| json!({ "properties": { "p": schema } });
+        assert!(check(json!({ "x-mcp-header": "Root" })));
+        assert!(check(property(json!({ "type": "string", "x-mcp-header": "" }))));
+        assert!(check(property(json!({ "type": "string", "x-mcp-header": "a b" }))));
+        assert!(check(property(json!({ "type": "string", "x-mcp-header": 1 }))));
+        assert!(check(property(json!({ "type": "number", "x-mcp-header": "A" }))));
+        assert!(check(property(json!({ "type": "array", "items": { "type": "string", "x-mcp-header": "A" } }))));
+        assert!(check(json!({ "allOf": [{ "properties": { "p": { "type": "string", "x-mcp-header": "A" } } }] })));
+        assert!(check(json!({ "$defs": { "p": { "type": "string", "x-mcp-header": "A" } } })));
+        let two = json!({ "type": "string", "x-mcp-header": "A" });
+        let lower = json!({ "type": "string", "x-mcp-header": "a" });
+        assert!(check(json!({ "properties": { "p": two, "q": lower } })));
+        assert!(!check(property(json!({ "type": "string", "description": "see x-mcp-header" }))));
+    }
+}

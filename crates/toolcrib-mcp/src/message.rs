@@ -1,0 +1,265 @@
+//! JSON-RPC messages, read as borrowed raw JSON and written by hand: what lies deeper than one level is never parsed,
+//! so neither depth nor unknown fields nor thirty-digit numbers matter.
+
+use std::{borrow::Cow, fmt};
+
+use serde::{
+    Deserialize, Deserializer, Serialize, Serializer,
+    de::{MapAccess, Visitor},
+    ser::SerializeMap,
+};
+use serde_json::value::{RawValue, to_raw_value};
+
+use crate::error::{RpcError, WireError};
+
+/// What a server sent.
+#[derive(Debug)]
+pub(crate) enum Incoming<'a> {
+    Answer {
+        id: u64,
+        outcome: Result<&'a RawValue, RpcError>,
+    },
+    /// An error that names no request: over HTTP it answers the body it came back for.
+    Refusal(RpcError),
+    Request {
+        id: &'a RawValue,
+        method: Cow<'a, str>,
+        params: Option<&'a RawValue>,
+    },
+    Notification {
+        method: Cow<'a, str>,
+        params: Option<&'a RawValue>,
+    },
+}
+
+#[derive(Deserialize)]
+struct Envelope<'a> {
+    #[serde(borrow, default)]
+    id: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    method: Option<Cow<'a, str>>,
+    #[serde(borrow, default)]
+    params: Option<&'a RawValue>,
+    #[serde(borrow, default, deserialize_with = "even_null")]
+    result: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    error: Option<&'a RawValue>,
+}
+
+/// Reads one message; `None` for anything that is none.
+pub(crate) fn read(text: &str) -> Option<Incoming<'_>> {
+    let envelope: Envelope<'_> = serde_json::from_str(text).ok()?;
+    match envelope {
+        Envelope { method: Some(method), id: Some(id), params, .. } => Some(Incoming::Request { id, method, params }),
+        Envelope { method: Some(method), id: None, params, .. } => Some(Incoming::Notification { method, params }),
+        Envelope { error: Some(error), id, .. } => Some(match id.and_then(number) {
+            Some(id) => Incoming::Answer { id, outcome: Err(read_error(error)) },
+            None => Incoming::Refusal(read_error(error)),
+        }),
+        Envelope { result: Some(result), id, .. } => {
+            Some(Incoming::Answer { id: id.and_then(number)?, outcome: Ok(result) })
+        }
+        Envelope { .. } => None,
+    }
+}
+
+/// The parts of a batch, as servers of 2025-03-26 may send them; a single message is a batch of one.
+pub(crate) fn parts(text: &str) -> Vec<&str> {
+    if !text.trim_start().starts_with('[') {
+        return vec![text];
+    }
+    let batch: Vec<&RawValue> = serde_json::from_str(text).unwrap_or_default();
+    batch.into_iter().map(RawValue::get).collect()
+}
+
+pub(crate) fn request(id: u64, method: &str, params: Option<&RawValue>) -> Result<String, WireError> {
+    write(&Outgoing { jsonrpc: "2.0", id: Some(id), method, params })
+}
+
+pub(crate) fn notification(method: &str, params: Option<&RawValue>) -> Result<String, WireError> {
+    write(&Outgoing { jsonrpc: "2.0", id: None, method, params })
+}
+
+pub(crate) fn cancelled(id: u64) -> Result<String, WireError> {
+    let params = raw(&serde_json::json!({ "requestId": id, "reason": "nobody waits for the answer any more" }))?;
+    notification("notifications/cancelled", Some(&params))
+}
+
+pub(crate) fn response(id: &RawValue, outcome: &Result<Box<RawValue>, RpcError>) -> Result<String, WireError> {
+    #[derive(Serialize)]
+    struct Response<'a> {
+        jsonrpc: &'static str,
+        id: &'a RawValue,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        result: Option<&'a RawValue>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        error: Option<Failure<'a>>,
+    }
+    #[derive(Serialize)]
+    struct Failure<'a> {
+        code: i64,
+        message: &'a str,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        data: Option<&'a RawValue>,
+    }
+    let (result, error) = match outcome {
+        Ok(result) => (Some(result.as_ref()), None),
+        Err(error) => (None, Some(Failure { code: error.code, message: &error.message, data: error.data.as_deref() })),
+    };
+    serde_json::to_string(&Response { jsonrpc: "2.0", id, result, error }).map_err(unwritable)
+}
+
+#[derive(Serialize)]
+struct Outgoing<'a> {
+    jsonrpc: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    id: Option<u64>,
+    method: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    params: Option<&'a RawValue>,
+}
+
+fn write(outgoing: &Outgoing<'_>) -> Result<String, WireError> {
+    serde_json::to_string(outgoing).map_err(unwritable)
+}
+
+/// A JSON object opened one level deep: its keys in their order, its values untouched.
+#[derive(Debug, Default)]
+pub(crate) struct RawObject<'a>(Vec<(String, Cow<'a, RawValue>)>);
+
+impl<'a> RawObject<'a> {
+    /// `None` for anything but an object.
+    pub(crate) fn open(raw: &'a RawValue) -> Option<RawObject<'a>> {
+        serde_json::from_str(raw.get()).ok()
+    }
+
+    pub(crate) fn get(&self, key: &str) -> Option<&RawValue> {
+        self.0.iter().find(|(name, _)| name == key).map(|(_, value)| value.as_ref())
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&str, &RawValue)> {
+        self.0.iter().map(|(name, value)| (name.as_str(), value.as_ref()))
+    }
+
+    pub(crate) fn text(&self, key: &str) -> Option<String> {
+        serde_json::from_str(self.get(key)?.get()).ok()
+    }
+
+    pub(crate) fn set(&mut self, key: &str, value: Box<RawValue>) {
+        match self.0.iter_mut().find(|(name, _)| name == key) {
+            Some((_, old)) => *old = Cow::Owned(value),
+            None => self.0.push((key.to_owned(), Cow::Owned(value))),
+        }
+    }
+
+    pub(crate) fn retain(&mut self, keep: impl Fn(&str) -> bool) {
+        self.0.retain(|(name, _)| keep(name));
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub(crate) fn close(&self) -> Result<Box<RawValue>, WireError> {
+        raw(self)
+    }
+}
+
+impl<'de: 'a, 'a> Deserialize<'de> for RawObject<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Entries;
+        impl<'de> Visitor<'de> for Entries {
+            type Value = Vec<(String, Cow<'de, RawValue>)>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object")
+            }
+
+            fn visit_map<M: MapAccess<'de>>(self, mut map: M) -> Result<Self::Value, M::Error> {
+                let mut entries = Vec::new();
+                while let Some((key, value)) = map.next_entry::<String, &'de RawValue>()? {
+                    entries.push((key, Cow::Borrowed(value)));
+                }
+                Ok(entries)
+            }
+        }
+        deserializer.deserialize_map(Entries).map(RawObject)
+    }
+}
+
+impl Serialize for RawObject<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(Some(self.0.len()))?;
+        for (key, value) in &self.0 {
+            map.serialize_entry(key, value.as_ref())?;
+        }
+        map.end()
+    }
+}
+
+/// Anything as raw JSON.
+pub(crate) fn raw<T: Serialize + ?Sized>(value: &T) -> Result<Box<RawValue>, WireError> {
+    to_raw_value(value).map_err(unwritable)
+}
+
+fn unwritable(error: serde_json::Error) -> WireError {
+    WireError::Protocol(format!("a message cannot be written as JSON: {error}"))
+}
+
+/// Our ids are numbers; some servers send them back as strings.
+fn number(id: &RawValue) -> Option<u64> {
+    id.get().trim_matches('"').parse().ok()
+}
+
+fn read_error(error: &RawValue) -> RpcError {
+    let Some(object) = RawObject::open(error) else {
+        return RpcError::new(RpcError::INTERNAL, error.get());
+    };
+    let code = object.get("code").and_then(|code| code.get().parse().ok()).unwrap_or(RpcError::INTERNAL);
+    let message = object.text("message").unwrap_or_default();
+    RpcError { code, message, data: object.get("data").map(ToOwned::to_owned) }
+}
+
+fn even_null<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<&'de RawValue>, D::Error> {
+    <&RawValue>::deserialize(deserializer).map(Some)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_of_ten_thousand_levels_is_read() {
+        let deep = format!("{}1{}", "[".repeat(10_000), "]".repeat(10_000));
+        let text = format!(r#"{{"jsonrpc":"2.0","id":7,"result":{deep},"extra":{deep}}}"#);
+        let Some(Incoming::Answer { id: 7, outcome: Ok(result) }) = read(&text) else { panic!("not an answer") };
+        assert_eq!(result.get(), deep);
+    }
+
+    #[test]
+    fn answers_come_in_all_shapes() {
+        assert!(matches!(read(r#"{"id":"7","result":null}"#), Some(Incoming::Answer { id: 7, outcome: Ok(_) })));
+        assert!(matches!(read(r#"{"id":null,"error":{"code":-1,"message":"no"}}"#), Some(Incoming::Refusal(_))));
+        assert!(matches!(read(r#"{"id":"x","method":"ping"}"#), Some(Incoming::Request { .. })));
+        assert!(matches!(read(r#"{"method":"a/b"}"#), Some(Incoming::Notification { .. })));
+        assert!(read("Server started").is_none());
+        assert!(read("42").is_none());
+        assert_eq!(parts(r#"[{"id":1},{"id":2}]"#), [r#"{"id":1}"#, r#"{"id":2}"#]);
+    }
+
+    #[test]
+    fn an_object_keeps_order_numbers_and_what_it_does_not_know() {
+        let raw = RawValue::from_string(r#"{"z":1,"a":123456789012345678901234567890,"z2":{"b":[ ]}}"#.into()).unwrap();
+        let mut object = RawObject::open(&raw).unwrap();
+        object.set("a2", RawValue::from_string("true".into()).unwrap());
+        assert_eq!(
+            object.close().unwrap().get(),
+            r#"{"z":1,"a":123456789012345678901234567890,"z2":{"b":[ ]},"a2":true}"#
+        );
+    }
+
+    #[test]
+    fn a_request_is_one_object() {
+        assert_eq!(request(1, "ping", None).unwrap(), r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#);
+    }
+}

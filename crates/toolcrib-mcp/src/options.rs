@@ -1,0 +1,134 @@
+//! What a caller hands in: where to connect, as whom, within which bounds.
+
+use std::{fmt, sync::Arc, time::Duration};
+
+use futures_util::future::BoxFuture;
+use http::HeaderMap;
+use serde_json::value::RawValue;
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    sync::mpsc,
+};
+use tokio_util::sync::CancellationToken;
+use url::Url;
+
+use crate::{era::Era, error::RpcError};
+
+/// Where the server is.
+pub enum Target {
+    /// A byte stream with one message a line, such as a child's stdout and stdin. Whose process it is, is not ours.
+    Stream { reader: Box<dyn AsyncRead + Send + Unpin>, writer: Box<dyn AsyncWrite + Send + Unpin> },
+    /// Streamable HTTP; a server that turns out to speak only HTTP+SSE is found too.
+    Http { url: Url, headers: HeaderMap },
+    /// HTTP+SSE of 2024-11-05.
+    Sse { url: Url, headers: HeaderMap },
+}
+
+#[derive(Clone)]
+pub struct Options {
+    pub client_name: String,
+    pub client_version: String,
+    /// For TCP and TLS; unused when `http` is given.
+    pub connect_timeout: Duration,
+    /// For all of [`Client::connect`](crate::Client::connect).
+    pub handshake_timeout: Duration,
+    pub limits: Limits,
+    /// What this server spoke last time.
+    pub era: Option<Era>,
+    /// The client capabilities to announce, a JSON object. Announce only what `handler` can answer.
+    pub capabilities: Box<RawValue>,
+    /// Answers the server's requests, other than `ping`.
+    pub handler: Option<Handler>,
+    /// A client to share; its redirect policy then counts, and it should be [`Options::http_client`]'s.
+    pub http: Option<reqwest::Client>,
+}
+
+/// Bounds on what a server may send.
+#[derive(Debug, Clone, Copy)]
+pub struct Limits {
+    /// One line of a byte stream.
+    pub line_bytes: usize,
+    /// One HTTP body, or one event of a stream.
+    pub body_bytes: usize,
+    /// Of one tool list: its pages, its tools, its bytes.
+    pub pages: usize,
+    pub tools: usize,
+    pub list_bytes: usize,
+}
+
+/// How one request is to be made.
+#[derive(Clone)]
+pub struct RequestOptions {
+    pub timeout: Duration,
+    /// Gets the parameters of each progress notification. One that does not keep up misses some.
+    pub progress: Option<mpsc::Sender<Box<RawValue>>>,
+    pub cancel: CancellationToken,
+    /// Answers the input this one request asks for (`input_required`), instead of [`Options::handler`].
+    pub handler: Option<Handler>,
+}
+
+/// Answers a request of the server: `elicitation/create`, `sampling/createMessage`, `roots/list`.
+pub type Handler = Arc<dyn Fn(ServerRequest) -> BoxFuture<'static, Result<Box<RawValue>, RpcError>> + Send + Sync>;
+
+#[derive(Debug, Clone)]
+pub struct ServerRequest {
+    pub method: String,
+    pub params: Option<Box<RawValue>>,
+}
+
+impl Options {
+    pub fn new(client_name: impl Into<String>, client_version: impl Into<String>) -> Options {
+        Options {
+            client_name: client_name.into(),
+            client_version: client_version.into(),
+            connect_timeout: Duration::from_secs(5),
+            handshake_timeout: Duration::from_secs(30),
+            limits: Limits::default(),
+            era: None,
+            capabilities: empty_object(),
+            handler: None,
+            http: None,
+        }
+    }
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        const MIB: usize = 1024 * 1024;
+        Limits { line_bytes: 32 * MIB, body_bytes: 32 * MIB, pages: 200, tools: 20_000, list_bytes: 64 * MIB }
+    }
+}
+
+impl RequestOptions {
+    pub fn new(timeout: Duration) -> RequestOptions {
+        RequestOptions { timeout, progress: None, cancel: CancellationToken::new(), handler: None }
+    }
+}
+
+impl fmt::Debug for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Target::Stream { .. } => f.write_str("Stream"),
+            Target::Http { .. } => f.write_str("Http"),
+            Target::Sse { .. } => f.write_str("Sse"),
+        }
+    }
+}
+
+impl fmt::Debug for Options {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut shown = f.debug_struct("Options");
+        shown.field("client_name", &self.client_name).field("limits", &self.limits).field("era", &self.era);
+        shown.finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for RequestOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RequestOptions").field("timeout", &self.timeout).finish_non_exhaustive()
+    }
+}
+
+fn empty_object() -> Box<RawValue> {
+    RawValue::from_string("{}".to_owned()).unwrap_or_default()
+}

@@ -1,0 +1,106 @@
+//! HTTP servers that refuse, fail, flood or are something else altogether.
+
+use http::HeaderMap;
+use serde_json::json;
+use tokio::net::TcpListener;
+use toolcrib_mcp::{Client, Limits, Options, Target, WireError};
+
+use crate::support::{Reply, Server, call, event, options};
+
+#[tokio::test]
+async fn a_missing_token_is_told_apart_and_not_tried_around() {
+    for status in [401, 403] {
+        let server = Server::start(move |_| Reply::text(status, "no")).await;
+        let answer = server.connect().await;
+        assert!(matches!(answer, Err(WireError::Unauthorized { status: told }) if told == status), "{answer:?}");
+        assert_eq!(server.seen().len(), 1);
+    }
+}
+
+#[tokio::test]
+async fn nobody_there_is_no_reason_to_try_the_other_era() {
+    let unused = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
+    let url = format!("http://user:pw@{unused}/mcp?token=secret").parse().unwrap();
+    let error = Client::connect(Target::Http { url, headers: HeaderMap::new() }, options()).await.unwrap_err();
+    assert!(matches!(error, WireError::Connect(_)) && !error.sent(), "{error:?}");
+    let text = format!("{error} {error:?}");
+    assert!(text.contains(&unused.to_string()) && !text.contains("secret") && !text.contains("pw@"), "{text}");
+}
+
+#[tokio::test]
+async fn a_broken_gateway_is_no_legacy_server() {
+    let server = Server::start(|_| Reply::text(503, "come back later")).await;
+    let answer = server.connect().await;
+    assert!(matches!(answer, Err(WireError::Status { status: 503, .. })), "{answer:?}");
+    assert_eq!(server.seen().len(), 1);
+}
+
+#[tokio::test]
+async fn a_web_page_is_no_mcp_server() {
+    let server = Server::start(|_| Reply::text(200, "<html>Welcome to nginx").with("x", "y")).await;
+    let error = server.connect().await.unwrap_err();
+    assert!(matches!(error, WireError::NotMcp(_)), "{error:?}");
+    assert!(error.to_string().contains("Welcome to nginx"), "{error}");
+}
+
+#[tokio::test]
+async fn a_body_or_an_event_too_large_is_refused() {
+    for endless in [false, true] {
+        let server = Server::start(move |request| {
+            request.legacy_handshake("s").unwrap_or_else(|| match endless {
+                false => request.result(&json!({ "text": "x".repeat(10_000) })),
+                true => Reply::events(format!("data: {}", "x".repeat(10_000))).held_open(),
+            })
+        })
+        .await;
+        let limits = Limits { body_bytes: 2000, ..Limits::default() };
+        let client = Client::connect(server.target(), Options { limits, ..options() }).await.unwrap();
+        let answer = call(&client, "t").await;
+        assert!(matches!(answer, Err(WireError::TooLarge { limit: 2000, .. })), "{answer:?}");
+        assert!(!client.is_closed(), "one bad answer costs one request");
+    }
+}
+
+#[tokio::test]
+async fn a_stream_without_an_answer_is_an_error_at_once() {
+    let server = Server::start(|request| {
+        let unrelated = json!({ "jsonrpc": "2.0", "method": "notifications/message", "params": {} });
+        request.legacy_handshake("s").unwrap_or_else(|| Reply::events(event(&unrelated)))
+    })
+    .await;
+    let client = server.connect().await.unwrap();
+    let answer = call(&client, "t").await;
+    assert!(matches!(answer, Err(WireError::Closed { sent: true, .. })), "{answer:?}");
+}
+
+#[tokio::test]
+async fn an_error_without_an_id_answers_its_request() {
+    let server = Server::start(|request| {
+        let error = json!({ "jsonrpc": "2.0", "id": null, "error": { "code": -32700, "message": "cannot parse" } });
+        request.legacy_handshake("s").unwrap_or_else(|| Reply::json(400, &error))
+    })
+    .await;
+    let client = server.connect().await.unwrap();
+    let answer = call(&client, "t").await;
+    assert!(matches!(&answer, Err(WireError::Rpc(error)) if error.code == -32700), "{answer:?}");
+}
+
+#[tokio::test]
+async fn credentials_do_not_follow_a_redirect_to_another_origin() {
+    let elsewhere = Server::start(|_| Reply::empty(200)).await;
+    let there = elsewhere.url.to_string();
+    let server = Server::start(move |_| Reply::empty(307).with("location", &there)).await;
+    let error = server.connect().await.unwrap_err();
+    assert!(error.to_string().contains(elsewhere.url.as_str()), "{error}");
+    assert!(elsewhere.seen().is_empty());
+}
+
+#[tokio::test]
+async fn a_redirect_within_one_origin_is_followed() {
+    let server = Server::start(|request| match request.path.as_str() {
+        "/mcp" => Reply::empty(308).with("location", "/mcp/"),
+        _ => request.legacy_handshake("s").unwrap_or_else(|| request.result(&json!({}))),
+    })
+    .await;
+    call(&server.connect().await.unwrap(), "t").await.unwrap();
+}

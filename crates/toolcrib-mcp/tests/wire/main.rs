@@ -1,0 +1,10 @@
+//! The client against scripted servers that behave, misbehave and fall silent.
+
+#![expect(clippy::unwrap_used, clippy::panic, reason = "the servers here are tests, functions and all")]
+
+mod http;
+mod http_faults;
+mod modern;
+mod stream;
+mod stream_faults;
+mod support;
