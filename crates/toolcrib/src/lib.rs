@@ -1,1 +1,4 @@
 //! placeholder
+
+pub mod builtin;
+pub mod guard;
