@@ -7,6 +7,8 @@ use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde::ser::{Serialize, Serializer};
 use serde_json::value::RawValue;
 
+use crate::fingerprint::Fingerprint;
+
 /// An object's fields as text, in their order. Of a name given twice, the last counts.
 #[derive(Debug, Clone, Default)]
 pub struct Fields(Vec<(String, Box<RawValue>)>);
@@ -34,6 +36,14 @@ impl Fields {
             Some((_, old)) => *old = value,
             None => self.0.push((name.to_owned(), value)),
         }
+    }
+
+    /// Of the canonical form.
+    pub fn fingerprint(&self) -> Fingerprint {
+        let sorted: BTreeMap<&str, &RawValue> = self.iter().collect();
+        let mut text = String::new();
+        push_object(sorted.into_iter(), &mut text);
+        Fingerprint::of(text)
     }
 
     pub fn iter(&self) -> impl Iterator<Item = (&str, &RawValue)> {
@@ -79,16 +89,7 @@ pub(crate) fn canonical(raw: &RawValue, into: &mut String) {
     match text.as_bytes().first() {
         Some(b'{') => {
             let object: BTreeMap<String, &RawValue> = serde_json::from_str(text).unwrap_or_default();
-            into.push('{');
-            for (index, (key, value)) in object.iter().enumerate() {
-                if index > 0 {
-                    into.push(',');
-                }
-                push_string(key, into);
-                into.push(':');
-                canonical(value, into);
-            }
-            into.push('}');
+            push_object(object.iter().map(|(key, value)| (key.as_str(), *value)), into);
         }
         Some(b'[') => {
             let items: Vec<&RawValue> = serde_json::from_str(text).unwrap_or_default();
@@ -108,6 +109,19 @@ pub(crate) fn canonical(raw: &RawValue, into: &mut String) {
         },
         _ => into.push_str(text),
     }
+}
+
+fn push_object<'a>(sorted: impl Iterator<Item = (&'a str, &'a RawValue)>, into: &mut String) {
+    into.push('{');
+    for (index, (key, value)) in sorted.enumerate() {
+        if index > 0 {
+            into.push(',');
+        }
+        push_string(key, into);
+        into.push(':');
+        canonical(value, into);
+    }
+    into.push('}');
 }
 
 pub(crate) fn push_string(text: &str, into: &mut String) {

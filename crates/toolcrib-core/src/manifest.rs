@@ -65,12 +65,17 @@ impl Manifest {
         }
         tools.sort_by(|(one, _), (other, _)| one.name.cmp(&other.name));
         set_aside.sort();
-        let fingerprint = fingerprint(source, &tools, &set_aside);
+        let named = tools.iter().map(|(tool, fingerprint)| (tool.name.as_str(), *fingerprint));
+        let fingerprint = fingerprint(source, named, &set_aside);
         Manifest { source: source.clone(), fingerprint, tools, set_aside }
     }
 }
 
-fn fingerprint(source: &SourceId, tools: &[(Tool, Fingerprint)], set_aside: &[SetAside]) -> Fingerprint {
+fn fingerprint<'a>(
+    source: &SourceId,
+    tools: impl Iterator<Item = (&'a str, Fingerprint)>,
+    set_aside: &[SetAside],
+) -> Fingerprint {
     let mut canonical = String::from("{\"set_aside\":[");
     for (index, refused) in set_aside.iter().enumerate() {
         canonical.push_str(if index > 0 { ",[" } else { "[" });
@@ -82,9 +87,9 @@ fn fingerprint(source: &SourceId, tools: &[(Tool, Fingerprint)], set_aside: &[Se
     canonical.push_str("],\"source\":");
     json::push_string(source.as_str(), &mut canonical);
     canonical.push_str(",\"tools\":[");
-    for (index, (tool, fingerprint)) in tools.iter().enumerate() {
+    for (index, (name, fingerprint)) in tools.enumerate() {
         canonical.push_str(if index > 0 { ",[" } else { "[" });
-        json::push_string(&tool.name, &mut canonical);
+        json::push_string(name, &mut canonical);
         canonical.push_str(&format!(",\"{fingerprint}\"]"));
     }
     canonical.push_str("]}");

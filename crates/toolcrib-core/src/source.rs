@@ -248,6 +248,11 @@ impl SourceId {
         }
     }
 
+    /// The source that tools of an embedding program are listed under.
+    pub fn embedded() -> SourceId {
+        SourceId("embedded".into())
+    }
+
     pub fn as_str(&self) -> &str {
         &self.0
     }

@@ -7,7 +7,7 @@ use serde_json::value::RawValue;
 
 use crate::error::{Code, Error, Result};
 use crate::fingerprint::Fingerprint;
-use crate::json::Fields;
+use crate::json::{self, Fields};
 use crate::source::SourceId;
 use crate::text::shown_short;
 
@@ -72,6 +72,30 @@ fn boolean_or_nothing<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Resu
 }
 
 impl Tool {
+    /// The tool as its source offered it.
+    pub fn as_offered(&self) -> Fields {
+        let mut offered = Fields::default();
+        let absent = |note: Note| self.notes.contains(&note);
+        let Face { title, description, input_schema, annotations } = &self.face;
+        let given = [
+            ("name", Some(json::string(&self.name))),
+            ("title", title.as_deref().map(json::string)),
+            ("description", (!absent(Note::NoDescription)).then(|| json::string(description))),
+            ("inputSchema", (!absent(Note::NoSchema)).then(|| input_schema.clone())),
+            ("outputSchema", self.output_schema.clone()),
+            ("annotations", annotations.clone()),
+        ];
+        for (key, shown) in given {
+            if let Some(value) = self.original.get(key).map(ToOwned::to_owned).or(shown) {
+                offered.put(key, value);
+            }
+        }
+        for (key, value) in self.extra.iter() {
+            offered.put(key, value.to_owned());
+        }
+        offered
+    }
+
     pub fn hints(&self) -> Hints {
         self.face.annotations.as_ref().and_then(|raw| serde_json::from_str(raw.get()).ok()).unwrap_or_default()
     }

@@ -9,14 +9,14 @@ use async_trait::async_trait;
 use serde_json::value::RawValue;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
-use toolcrib_core::Result;
 use toolcrib_core::manifest::SetAside;
+use toolcrib_core::{Code, Error, Result};
 
 /// Speaks one source's protocol. It keeps no catalogue, makes no policy, and ends every wait at the deadline it is given.
 #[async_trait]
 pub trait Connector: Send + Sync + std::fmt::Debug {
     async fn discover(&self, discovery: Discovery) -> Result<Offer>;
-    async fn call(&self, call: Call) -> Result<Answer>;
+    async fn call(&self, call: Call) -> Result<Answer, CallFailure>;
     /// Whether a connection stands now.
     fn connected(&self) -> bool;
     /// Ends the connection and everything behind it.
@@ -51,6 +51,26 @@ pub struct Call {
     pub cancel: CancellationToken,
     /// Whether it does no harm when it happens twice.
     pub repeatable: bool,
+}
+
+/// Why a call has no answer, and what that says about the source.
+#[derive(Debug)]
+pub enum CallFailure {
+    /// The source is alive and refused: an error of its own, or one found before it was asked.
+    Refused(Error),
+    /// No answer came: no connection, a dead one, a deadline.
+    Lost(Error),
+    /// The caller left.
+    Cancelled,
+}
+
+impl CallFailure {
+    pub fn into_error(self) -> Error {
+        match self {
+            CallFailure::Refused(error) | CallFailure::Lost(error) => error,
+            CallFailure::Cancelled => Error::new(Code::ToolExecutionFailed, "the call was cancelled"),
+        }
+    }
 }
 
 /// What a tool answered: `content`, `structuredContent`, `isError` and `_meta`, as raw JSON.

@@ -1,5 +1,24 @@
-//! One catalogue of every tool an AI agent may use.
+//! One catalogue of every tool an AI agent may use: it discovers tools lazily, remembers them durably, and sends each
+//! call to the right source, under policy. [`Registry`] is the front door.
 
+pub mod builtin;
+pub mod call;
+pub mod clock;
+pub mod connections;
+pub mod connector;
+pub mod guard;
+pub mod logs;
+pub mod refresh;
+pub mod registry;
+pub mod secret;
 pub mod store;
 
+mod breaker;
+mod counters;
+
+pub use call::{CallOptions, Output};
+pub use refresh::{Need, Outcome, Refresh};
+pub use registry::{Options, Registry};
 pub use toolcrib_core as core;
+pub use toolcrib_core::catalog::Caller;
+pub use toolcrib_core::{Code, Error, Result, Source, SourceId};

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use toolcrib_core::fingerprint::Fingerprint;
 use toolcrib_core::inventory::{Actor, Event};
 use toolcrib_core::manifest::Packed;
-use toolcrib_core::{Code, Result, Source, SourceId, Timestamp};
+use toolcrib_core::{Code, Error, Result, Source, SourceId, Timestamp};
 
 /// An implementation returns `STORE_UNAVAILABLE` when it cannot keep its word, and never acknowledges before
 /// what it was given is durable. It must not interpret events, retry, or hold a lock across calls.
@@ -112,6 +112,12 @@ pub struct Standing {
 pub struct Failure {
     pub code: Code,
     pub message: String,
+}
+
+impl Failure {
+    pub fn of(error: &Error) -> Failure {
+        Failure { code: error.code, message: error.message.clone() }
+    }
 }
 
 /// One attempt to discover a source.

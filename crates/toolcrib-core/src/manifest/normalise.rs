@@ -33,16 +33,23 @@ pub(super) fn tool(
     }
 
     let mut notes = Vec::new();
-    let given = fields.take("inputSchema").filter(|raw| raw.get() != "null");
-    let input_schema = match given {
-        Some(schema) => schema,
-        None => {
+    let mut original = Fields::default();
+    let input_schema = match fields.take("inputSchema") {
+        Some(schema) if schema.get() != "null" => schema,
+        missing => {
+            keep("inputSchema", missing, &mut original);
             notes.push(Note::NoSchema);
             RawValue::from_string(r#"{"type":"object"}"#.into()).unwrap_or_default()
         }
     };
     usable(&input_schema, "its input schema", bounds).map_err(&refuse)?;
-    let output_schema = fields.take("outputSchema").filter(|raw| raw.get() != "null");
+    let output_schema = match fields.take("outputSchema") {
+        Some(schema) if schema.get() != "null" => Some(schema),
+        missing => {
+            keep("outputSchema", missing, &mut original);
+            None
+        }
+    };
     if json::depth(raw.get()) > bounds.schema_depth + 4 {
         return Err(refuse(format!("it is nested deeper than {} levels", bounds.schema_depth)));
     }
@@ -50,7 +57,6 @@ pub(super) fn tool(
     let mut canonical = String::with_capacity(raw.get().len());
     json::canonical(raw, &mut canonical);
 
-    let mut original = Fields::default();
     let title = fields.take("title").and_then(|raw| shown_text("title", raw, &mut original, &mut notes));
     let described =
         fields.take("description").and_then(|raw| shown_text("description", raw, &mut original, &mut notes));
@@ -61,7 +67,9 @@ pub(super) fn tool(
     let annotations = match fields.take("annotations") {
         Some(raw) if raw.get().starts_with('{') => Some(raw),
         Some(raw) => {
-            notes.push(Note::AnnotationsIgnored);
+            if raw.get() != "null" {
+                notes.push(Note::AnnotationsIgnored);
+            }
             original.put("annotations", raw);
             None
         }
@@ -116,10 +124,16 @@ fn shown_text(key: &str, raw: Box<RawValue>, original: &mut Fields, notes: &mut 
         notes.push(Note::TextCleaned);
     }
     let usable = clean.clone().filter(|clean| !clean.trim().is_empty());
-    if usable != given && raw.get() != "null" {
+    if given.is_none() || usable != given {
         original.put(key, raw);
     }
     usable
+}
+
+fn keep(key: &str, given: Option<Box<RawValue>>, original: &mut Fields) {
+    if let Some(raw) = given {
+        original.put(key, raw);
+    }
 }
 
 /// A JSON string's text; `None` for anything else, and for escapes that are no Unicode.

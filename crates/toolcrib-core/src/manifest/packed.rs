@@ -87,6 +87,22 @@ impl Packed {
         serde_json::from_str(text).context(Code::Internal, format!("read the stored tool `{}`", packed.name))
     }
 
+    /// What is wrong with the stored content, if anything: every fingerprint is made again from the text it names.
+    pub fn fault(&self) -> Option<String> {
+        for stored in &self.tools {
+            let tool = match self.tool(stored) {
+                Ok(tool) => tool,
+                Err(error) => return Some(error.message),
+            };
+            if tool.name != stored.name || tool.as_offered().fingerprint() != stored.fingerprint {
+                return Some(format!("the stored tool `{}` is not what its fingerprint names", stored.name));
+            }
+        }
+        let tools = self.tools.iter().map(|tool| (tool.name.as_str(), tool.fingerprint));
+        let whole = super::fingerprint(&self.source, tools, &self.set_aside) == self.fingerprint;
+        (!whole).then(|| "the stored list is not what its fingerprint names".to_owned())
+    }
+
     /// `"title":…,"description":…,"input_schema":…,"annotations":…`, as lists show it.
     pub fn listed(&self, packed: &PackedTool) -> &str {
         self.slice(packed.face_start + 1..packed.end - 2)

@@ -113,3 +113,17 @@ fn a_delta_names_what_was_added_changed_and_removed() {
     assert_eq!(Delta::between(None, &before).unwrap().added, ["a", "b", "c"]);
     assert!(Delta::between(Some(&after), &after).unwrap().is_empty());
 }
+
+#[test]
+fn a_stored_tool_tells_what_its_source_offered() {
+    let manifest = manifest(&[
+        r#"{"name":"a","title":null,"description":7,"inputSchema":null,"outputSchema":null,"annotations":"x","z":1}"#,
+        r#"{"name":"b","description":"a\u001bb","inputSchema":{"b":1,"a":2}}"#,
+        r#"{"name":"c"}"#,
+    ]);
+    let packed = Packed::new(&manifest).unwrap();
+    assert_eq!(packed.fault(), None);
+    let mut other = packed.clone();
+    other.body = std::sync::Arc::new(packed.body.replace("\"z\":1", "\"z\":2"));
+    assert_eq!(other.fault().unwrap(), "the stored tool `a` is not what its fingerprint names");
+}

@@ -12,9 +12,10 @@ use toolcrib_core::catalog::{Manner, Part, Segment};
 use toolcrib_core::inventory::{Actor, Event, Inventory, Origin, Record};
 use toolcrib_core::manifest::{Bounds, Manifest, Packed};
 use toolcrib_core::source::Builtin;
+use toolcrib_core::time::format_duration;
 use toolcrib_core::{Code, Error, Result, ResultExt, SourceId, Timestamp};
 
-use super::{Answer, Call, Connector, Discovery, Offer};
+use super::{Answer, Call, CallFailure, Connector, Discovery, Offer};
 use crate::builtin::{self, Definition, Handler, Host};
 use crate::registry::Options;
 
@@ -38,8 +39,7 @@ impl Builtins {
     pub(crate) fn new(options: &Options) -> Builtins {
         let clock = options.clock.clone();
         let host = Host { now: Arc::new(move || clock.now()), guard: options.guard.clone() };
-        let embedded = SourceId::parse("embedded").unwrap_or_else(|_| unreachable_id());
-        Builtins { tools: Mutex::default(), host, embedded }
+        Builtins { tools: Mutex::default(), host, embedded: SourceId::embedded() }
     }
 
     /// The source that tools of the embedding host are listed under.
@@ -181,12 +181,13 @@ impl Connector for BuiltinConnector {
         Ok(offer)
     }
 
-    async fn call(&self, call: Call) -> Result<Answer> {
+    async fn call(&self, call: Call) -> Result<Answer, CallFailure> {
         tokio::select! {
-            answer = self.builtins.call(&call.tool, &call.arguments) => answer,
-            () = call.cancel.cancelled() => Err(Error::new(Code::ToolExecutionFailed, "the call was cancelled")),
+            answer = self.builtins.call(&call.tool, &call.arguments) => answer.map_err(CallFailure::Refused),
+            () = call.cancel.cancelled() => Err(CallFailure::Cancelled),
             () = tokio::time::sleep(call.timeout) => {
-                Err(Error::new(Code::ToolExecutionFailed, format!("`{}` did not finish in time", call.tool)))
+                let message = format!("`{}` did not finish within {}", call.tool, format_duration(call.timeout));
+                Err(CallFailure::Refused(Error::new(Code::ToolExecutionFailed, message)))
             }
         }
     }

@@ -34,6 +34,13 @@ pub(crate) struct Writer {
     pub(crate) standings_due: bool,
 }
 
+impl Writer {
+    /// What a source offered when it was last discovered.
+    pub(crate) fn packed(&self, id: &SourceId) -> Option<Arc<Packed>> {
+        self.segments.get(id).map(|segment| segment.packed().clone())
+    }
+}
+
 const BATCH: usize = 5_000;
 
 impl Shared {
@@ -81,7 +88,9 @@ impl Shared {
             };
         }
         self.publish(writer, standings);
-        self.connections.forget_changed(&self.now.load().sources).await;
+        let now = self.now.load_full();
+        let enabled = |id: &SourceId| self.usable(&now.inventory, id).is_some();
+        self.connections.forget_changed(&now.sources, enabled).await;
         for (id, removed_count) in gone {
             tracing::info!(server_name = %id, removed_count, "tools.registry.server.removed");
         }
@@ -120,7 +129,7 @@ impl Shared {
     pub(crate) fn publish_embedded(&self) {
         let builtins = self.connections.builtins();
         self.swap(|now| {
-            let known = now.catalog.parts().filter(|part| *part.segment.source() != builtins.embedded_id()).cloned();
+            let known = now.catalog.parts().filter(|part| part.segment.source() != builtins.embedded_id()).cloned();
             let parts = known.chain(builtins.embedded_part()).collect();
             now.catalog = Arc::new(Catalog::build(now.catalog.version, parts));
         });

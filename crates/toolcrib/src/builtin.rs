@@ -1,0 +1,146 @@
+//! The tools that Toolcrib brings along, and what an embedder needs to add tools of its own.
+//!
+//! A built-in is a [`Definition`] that says what the tool is and a [`Handler`] that does it. Who may call it is decided
+//! elsewhere: the verdict here is only what holds when no rule says otherwise.
+
+mod answer;
+mod definition;
+
+mod bash;
+mod calculate;
+mod current_time;
+mod file_edit;
+mod file_find;
+mod file_list;
+mod file_read;
+mod file_search;
+mod file_write;
+mod files;
+mod url_fetch;
+
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use futures_util::future::BoxFuture;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use toolcrib_core::source::Builtin;
+use toolcrib_core::{Code, Error, Result, Timestamp};
+
+use crate::guard::GuardExe;
+use files::Roots;
+
+pub use answer::Answer;
+pub use definition::Definition;
+
+/// Does the work of a tool. Its argument has passed the tool's input schema.
+pub type Handler = Arc<dyn Fn(Value) -> BoxFuture<'static, Result<Answer>> + Send + Sync>;
+
+/// A handler made of an async function.
+pub fn handler<F, Fut>(function: F) -> Handler
+where
+    F: Fn(Value) -> Fut + Send + Sync + 'static,
+    Fut: Future<Output = Result<Answer>> + Send + 'static,
+{
+    Arc::new(move |input| Box::pin(function(input)))
+}
+
+/// What the built-ins need from the process they live in.
+#[derive(Clone)]
+pub struct Host {
+    /// The time, as `current_time` tells it.
+    pub now: Arc<dyn Fn() -> Timestamp + Send + Sync>,
+    /// Who guards what `bash` starts.
+    pub guard: GuardExe,
+}
+
+/// The tools of `all`: they change nothing.
+pub const SAFE: [&str; 7] =
+    ["calculate", "current_time", "file_find", "file_list", "file_read", "file_search", "url_fetch"];
+
+/// The tools that are there only when named, and ask before each call.
+pub const DANGEROUS: [&str; 3] = ["bash", "file_edit", "file_write"];
+
+/// Every name that a config may give.
+pub fn names() -> impl Iterator<Item = &'static str> {
+    SAFE.into_iter().chain(DANGEROUS)
+}
+
+/// The tools a config asks for, in the order of their names. Its `roots` must be absolute.
+pub fn standard(config: &Builtin, host: &Host) -> Result<Vec<(Definition, Handler)>> {
+    let mut wanted: Vec<&'static str> = Vec::new();
+    for name in &config.tools {
+        if name == "all" {
+            wanted.extend(SAFE);
+        } else {
+            wanted.push(known(name)?);
+        }
+    }
+    wanted.sort_unstable();
+    wanted.dedup();
+    let roots = Arc::new(Roots::new(config.roots.iter().map(PathBuf::from).collect())?);
+    wanted.into_iter().map(|name| make(name, config, &roots, host)).collect()
+}
+
+fn make(name: &str, config: &Builtin, roots: &Arc<Roots>, host: &Host) -> Result<(Definition, Handler)> {
+    match name {
+        "bash" => bash::tool(Arc::clone(roots), host.guard.clone()),
+        "calculate" => calculate::tool(),
+        "current_time" => current_time::tool(Arc::clone(&host.now)),
+        "file_edit" => file_edit::tool(Arc::clone(roots)),
+        "file_find" => file_find::tool(Arc::clone(roots)),
+        "file_list" => file_list::tool(Arc::clone(roots)),
+        "file_read" => file_read::tool(Arc::clone(roots)),
+        "file_search" => file_search::tool(Arc::clone(roots)),
+        "file_write" => file_write::tool(Arc::clone(roots)),
+        "url_fetch" => url_fetch::tool(config.allow_private),
+        _ => Err(Error::new(Code::Internal, format!("`{name}` has a name but no handler"))),
+    }
+}
+
+fn known(name: &str) -> Result<&'static str> {
+    if let Some(known) = names().find(|known| *known == name) {
+        return Ok(known);
+    }
+    let near = names()
+        .map(|known| (strsim::jaro_winkler(name, known), known))
+        .max_by(|one, other| one.0.total_cmp(&other.0))
+        .filter(|(similarity, _)| *similarity > 0.7);
+    let hint = match near {
+        Some((_, near)) => format!("did you mean `{near}`?"),
+        None => format!("there are `all`, {}", names().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")),
+    };
+    Err(Error::new(Code::ConfigInvalid, format!("no built-in tool named `{}`; {hint}", shown(name))))
+}
+
+/// The arguments as a handler wants them. The schema has been checked before, so this fails only for a careless caller.
+fn arguments<T: DeserializeOwned>(input: Value) -> Result<T> {
+    serde_json::from_value(input)
+        .map_err(|error| Error::new(Code::ToolInvalidInput, format!("wrong arguments: {error}")))
+}
+
+fn invalid(message: impl Into<String>) -> Error {
+    Error::new(Code::ToolInvalidInput, message)
+}
+
+fn failed(message: impl Into<String>) -> Error {
+    Error::new(Code::ToolExecutionFailed, message)
+}
+
+/// Something from outside, fit to stand in a message.
+fn shown(text: &str) -> String {
+    const LONGEST: usize = 120;
+    let mut characters = text.chars().filter(|character| !character.is_control());
+    let mut short: String = characters.by_ref().take(LONGEST).collect();
+    if characters.next().is_some() {
+        short.push('…');
+    }
+    short
+}
+
+impl fmt::Debug for Host {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Host").field("guard", &self.guard).finish_non_exhaustive()
+    }
+}

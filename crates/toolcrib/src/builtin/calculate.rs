@@ -1,0 +1,55 @@
+//! `calculate`: arithmetic on an expression, by a small parser of its own.
+
+mod number;
+mod parser;
+
+use serde::Deserialize;
+use serde_json::json;
+use toolcrib_core::Result;
+
+use super::{Answer, Definition, Handler, arguments, handler, invalid};
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Arguments {
+    expression: String,
+}
+
+pub(super) fn tool() -> Result<(Definition, Handler)> {
+    let definition = Definition::new(
+        "calculate",
+        "Evaluates an arithmetic expression. Use it instead of computing in your head. Operators + - * / % ^ and \
+         parentheses (2^3^2 is 2^9, -2^2 is -4, % is the remainder with the sign of its left side); functions sqrt, \
+         abs, min, max, round(x, digits), floor, ceil, sin, cos, tan (radians), ln, log(x, base; default 10), log2, \
+         log10, exp, pow; constants pi, e. Integers are exact up to 38 digits, other results have 15 significant digits.",
+        json!({
+            "type": "object",
+            "properties": {
+                "expression": {
+                    "type": "string",
+                    "minLength": 1,
+                    "maxLength": parser::LONGEST,
+                    "description": "such as `(1 + 2) * sqrt(16) / 3`",
+                },
+            },
+            "required": ["expression"],
+            "additionalProperties": false,
+        }),
+    )?
+    .title("Calculate")
+    .output_schema(json!({
+        "type": "object",
+        "properties": {
+            "result": { "type": ["number", "string"], "description": "a string when too large for a JSON number" },
+        },
+        "required": ["result"],
+        "additionalProperties": false,
+    }))
+    .reads_only();
+    Ok((definition, handler(|input| async { calculate(arguments(input)?) })))
+}
+
+fn calculate(arguments: Arguments) -> Result<Answer> {
+    let result = parser::evaluate(&arguments.expression).map_err(invalid)?.to_json();
+    Ok(Answer::json(json!({ "result": result })))
+}

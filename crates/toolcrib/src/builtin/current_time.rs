@@ -1,0 +1,81 @@
+//! `current_time`: the date and time in a time zone.
+
+use std::sync::Arc;
+
+use jiff::tz::{self, TimeZone};
+use jiff::{Timestamp as Moment, Zoned};
+use serde::Deserialize;
+use serde_json::json;
+use toolcrib_core::{Result, Timestamp};
+
+use super::{Answer, Definition, Handler, arguments, failed, handler, invalid, shown};
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Arguments {
+    timezone: Option<String>,
+}
+
+pub(super) fn tool(now: Arc<dyn Fn() -> Timestamp + Send + Sync>) -> Result<(Definition, Handler)> {
+    let definition = Definition::new(
+        "current_time",
+        "The current date and time. Use it whenever an answer depends on today's date, the time of day, the weekday \
+         or a time zone's offset. Gives RFC 3339, Unix seconds, weekday and UTC offset.",
+        json!({
+            "type": "object",
+            "properties": {
+                "timezone": {
+                    "type": "string",
+                    "maxLength": 64,
+                    "description": "IANA name, such as `Europe/Berlin`; default `UTC`",
+                },
+            },
+            "additionalProperties": false,
+        }),
+    )?
+    .title("Current time")
+    .output_schema(json!({
+        "type": "object",
+        "properties": {
+            "time": { "type": "string", "description": "RFC 3339" },
+            "unix": { "type": "integer" },
+            "weekday": { "type": "string" },
+            "utc_offset": { "type": "string" },
+            "timezone": { "type": "string" },
+        },
+        "required": ["time", "unix", "weekday", "utc_offset", "timezone"],
+        "additionalProperties": false,
+    }))
+    // Not idempotent in the sense of a cache: each call has another answer.
+    .annotations(json!({ "readOnlyHint": true, "openWorldHint": false }));
+    let handler = handler(move |input| {
+        let now = now();
+        async move { tell(arguments(input)?, now) }
+    });
+    Ok((definition, handler))
+}
+
+fn tell(arguments: Arguments, now: Timestamp) -> Result<Answer> {
+    let zone = zone(arguments.timezone.as_deref().unwrap_or("UTC"))?;
+    let moment = Moment::from_millisecond(now.0).map_err(|_| failed("the clock of this machine is out of range"))?;
+    let local = Zoned::new(moment, zone);
+    Ok(Answer::json(json!({
+        "time": local.strftime("%Y-%m-%dT%H:%M:%S%:z").to_string(),
+        "unix": moment.as_second(),
+        "weekday": local.strftime("%A").to_string(),
+        "utc_offset": local.strftime("%:z").to_string(),
+        "timezone": local.time_zone().iana_name().unwrap_or("UTC"),
+    })))
+}
+
+fn zone(name: &str) -> Result<TimeZone> {
+    if name.eq_ignore_ascii_case("UTC") {
+        return Ok(TimeZone::UTC);
+    }
+    if tz::db().is_definitively_empty() {
+        return Err(failed("this machine has no time zone database; install `tzdata`, or ask for `UTC`"));
+    }
+    let unknown =
+        |_| invalid(format!("no time zone named `{}`; give an IANA name such as `Europe/Berlin`", shown(name)));
+    TimeZone::get(name).map_err(unknown)
+}

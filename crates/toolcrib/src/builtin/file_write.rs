@@ -1,0 +1,70 @@
+//! `file_write`: a whole file, new or in the place of another.
+
+use std::sync::Arc;
+
+use serde::Deserialize;
+use serde_json::json;
+use toolcrib_core::Result;
+
+use super::files::{Roots, blocking, cannot, create, replace};
+use super::{Answer, Definition, Handler, arguments, handler, invalid, shown};
+
+const LARGEST: usize = 1024 * 1024;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Arguments {
+    path: String,
+    content: String,
+    #[serde(default)]
+    overwrite: bool,
+}
+
+pub(super) fn tool(roots: Arc<Roots>) -> Result<(Definition, Handler)> {
+    let definition = Definition::new(
+        "file_write",
+        "Writes a text file of at most 1 MiB. The directory must exist; an existing file is replaced only with \
+         `overwrite`. To change a part of a file use `file_edit`. Only in the configured directories; relative paths \
+         start in the first.",
+        json!({
+            "type": "object",
+            "properties": {
+                "path": { "type": "string", "minLength": 1, "maxLength": 4096 },
+                "content": { "type": "string", "maxLength": LARGEST },
+                "overwrite": { "type": "boolean", "description": "replace an existing file; default false" },
+            },
+            "required": ["path", "content"],
+            "additionalProperties": false,
+        }),
+    )?
+    .title("Write a file")
+    .tags(["files"])
+    .changes_things();
+    let handler = handler(move |input| {
+        let roots = Arc::clone(&roots);
+        async move {
+            let arguments = arguments(input)?;
+            blocking(&roots, move |roots| write(roots, &arguments)).await
+        }
+    });
+    Ok((definition, handler))
+}
+
+fn write(roots: &Roots, arguments: &Arguments) -> Result<Answer> {
+    let (path, content) = (&arguments.path, arguments.content.as_bytes());
+    if content.len() > LARGEST {
+        return Err(invalid("`content` is larger than 1 MiB"));
+    }
+    let target = roots.target(path)?;
+    let exists = target.symlink_metadata().is_ok();
+    if exists && !target.is_file() {
+        return Err(invalid(format!("`{}` exists and is not a regular file", shown(path))));
+    }
+    if exists && !arguments.overwrite {
+        return Err(invalid(format!("`{}` exists; set `overwrite`, or use `file_edit`", shown(path))));
+    }
+    let written = if exists { replace(&target, content) } else { create(&target, content) };
+    written.map_err(|error| cannot("write", path, &error))?;
+    let done = if exists { "replaced" } else { "created" };
+    Ok(Answer::text(format!("{done} `{}` ({} bytes)", roots.shown(&target), content.len())))
+}

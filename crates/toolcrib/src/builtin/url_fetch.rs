@@ -1,0 +1,181 @@
+//! `url_fetch`: a page from the web, bounded, and never from inside this network.
+//!
+//! Addresses are checked where they are used: the resolver below gives the connection only addresses that passed, so a
+//! name cannot answer differently the second time. Hosts that are addresses themselves are checked with the URL, for
+//! the first request and for every redirect. No proxy is used, for it would resolve names behind our back.
+
+mod address;
+
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use reqwest::header::CONTENT_TYPE;
+use reqwest::{Client, Method, Response, Url, redirect};
+use serde::Deserialize;
+use serde_json::json;
+use toolcrib_core::{Error, Result};
+
+use super::{Answer, Definition, Handler, arguments, failed, handler, invalid, shown};
+use address::{PublicOnly, Refused, check_url};
+
+const LARGEST: usize = 1024 * 1024;
+const USUAL: usize = 256 * 1024;
+const LONGEST: Duration = Duration::from_secs(20);
+const MOST_REDIRECTS: usize = 5;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Arguments {
+    url: String,
+    #[serde(default)]
+    method: Verb,
+    max_bytes: Option<usize>,
+}
+
+#[derive(Deserialize, Default, Clone, Copy)]
+#[serde(rename_all = "UPPERCASE")]
+enum Verb {
+    #[default]
+    Get,
+    Head,
+}
+
+pub(super) fn tool(allow_private: bool) -> Result<(Definition, Handler)> {
+    let definition = Definition::new(
+        "url_fetch",
+        "Fetches a URL (http or https) and gives its status and its text as it is: HTML stays HTML, binary content is \
+         only described. At most 1 MiB (default 256 KiB), 20 seconds, 5 redirects. No login, no cookies, no scripts \
+         are run; addresses of private networks are refused unless the configuration allows them.",
+        json!({
+            "type": "object",
+            "properties": {
+                "url": { "type": "string", "minLength": 1, "maxLength": 8192 },
+                "method": { "enum": ["GET", "HEAD"], "description": "default GET" },
+                "max_bytes": { "type": "integer", "minimum": 1, "maximum": LARGEST },
+            },
+            "required": ["url"],
+            "additionalProperties": false,
+        }),
+    )?
+    .title("Fetch a URL")
+    .tags(["web"])
+    .annotations(json!({ "readOnlyHint": true, "idempotentHint": true, "openWorldHint": true }));
+    // Made by the first call: reading the machine's certificates takes a while.
+    let client = Arc::new(OnceLock::new());
+    let handler = handler(move |input| {
+        let client = Arc::clone(&client);
+        async move { fetch(&client, allow_private, arguments(input)?).await }
+    });
+    Ok((definition, handler))
+}
+
+async fn fetch(client: &OnceLock<Client>, allow_private: bool, arguments: Arguments) -> Result<Answer> {
+    let url = Url::parse(&arguments.url)
+        .map_err(|error| invalid(format!("`{}` is not a URL: {error}", shown(&arguments.url))))?;
+    check_url(&url, allow_private).map_err(|refused| invalid(refused.to_string()))?;
+    let client = match client.get() {
+        Some(client) => client,
+        None => client.get_or_init({
+            let made = make_client(allow_private)?;
+            || made
+        }),
+    };
+    let method = match arguments.method {
+        Verb::Get => Method::GET,
+        Verb::Head => Method::HEAD,
+    };
+    let response = client.request(method, url.clone()).send().await.map_err(|error| explain(error, &url))?;
+    let limit = arguments.max_bytes.unwrap_or(USUAL).clamp(1, LARGEST);
+    describe(response, limit).await
+}
+
+fn make_client(allow_private: bool) -> Result<Client> {
+    // Somebody in this process may have installed one already, which serves as well.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let redirects = redirect::Policy::custom(move |attempt| {
+        if attempt.previous().len() > MOST_REDIRECTS {
+            return attempt.error(Refused::new(format!("more than {MOST_REDIRECTS} redirects")));
+        }
+        match check_url(attempt.url(), allow_private) {
+            Ok(()) => attempt.follow(),
+            Err(refused) => attempt.error(refused),
+        }
+    });
+    let mut builder = Client::builder()
+        .no_proxy()
+        .redirect(redirects)
+        .referer(false)
+        .timeout(LONGEST)
+        .user_agent(concat!("toolcrib/", env!("CARGO_PKG_VERSION")));
+    if !allow_private {
+        builder = builder.dns_resolver(Arc::new(PublicOnly));
+    }
+    builder.build().map_err(|error| failed("cannot prepare HTTPS on this machine").with_cause(error))
+}
+
+async fn describe(mut response: Response, limit: usize) -> Result<Answer> {
+    let url = response.url().clone();
+    let status = response.status();
+    let kind = response.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
+    let kind = shown(kind.unwrap_or("no content type"));
+    let mut body = Vec::new();
+    let mut cut = false;
+    while let Some(chunk) = response.chunk().await.map_err(|error| explain(error, &url))? {
+        let kept = chunk.len().min(limit - body.len());
+        body.extend_from_slice(&chunk[..kept]);
+        if kept < chunk.len() {
+            cut = true;
+            break;
+        }
+    }
+
+    let heading = format!(
+        "HTTP {status}, {kind}, {} bytes{}, {}",
+        body.len(),
+        if cut { " and more" } else { "" },
+        shown(url.as_str())
+    );
+    let mut answer = Answer { is_error: !status.is_success(), ..Answer::text(heading) };
+    if is_text(&kind, &body) {
+        answer = answer.and(String::from_utf8_lossy(&body));
+    } else if !body.is_empty() {
+        answer = answer.and("(binary content, not shown)");
+    }
+    Ok(if cut { answer.and(format!("(cut after {limit} bytes)")) } else { answer })
+}
+
+fn is_text(kind: &str, body: &[u8]) -> bool {
+    let kind = kind.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+    let binary = ["image/", "audio/", "video/", "font/", "application/pdf", "application/zip", "application/gzip"]
+        .iter()
+        .any(|prefix| kind.starts_with(prefix))
+        && kind != "image/svg+xml";
+    !body.is_empty() && !binary && !super::files::is_binary(body)
+}
+
+fn explain(error: reqwest::Error, url: &Url) -> Error {
+    let host = shown(url.host_str().unwrap_or_default());
+    if let Some(refused) = refusal(&error) {
+        return invalid(refused.to_string());
+    }
+    let message = if error.is_timeout() {
+        format!("`{host}` did not answer within 20 s")
+    } else if error.is_connect() {
+        format!("cannot connect to `{host}`")
+    } else {
+        format!("the answer of `{host}` could not be read")
+    };
+    failed(message).with_cause(error.without_url())
+}
+
+/// Our own refusal, however deep the client has wrapped it.
+fn refusal(error: &reqwest::Error) -> Option<&Refused> {
+    let mut cause = std::error::Error::source(error);
+    while let Some(error) = cause {
+        if let Some(refused) = error.downcast_ref() {
+            return Some(refused);
+        }
+        cause = error.source();
+    }
+    None
+}

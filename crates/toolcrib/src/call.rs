@@ -1,0 +1,239 @@
+//! A call: one straight line from a name to an answer, and one code for each step that can fail.
+
+use std::time::Duration;
+
+use serde::Serialize;
+use serde_json::value::{RawValue, to_raw_value};
+use serde_json::{Value, json};
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+use toolcrib_core::catalog::{Caller, Catalog, State, ToolRef};
+use toolcrib_core::freshness::Freshness;
+use toolcrib_core::policy::Verdict;
+use toolcrib_core::tool::{Asked, parse_name};
+use toolcrib_core::{Code, Error, Result, ResultExt, Source, SourceId, ToolId};
+
+use crate::connections::Slot;
+use crate::connector::{Answer, Call, CallFailure};
+use crate::refresh::Need;
+use crate::registry::{Registry, Shared};
+use crate::store::Failure;
+
+#[derive(Debug, Default)]
+pub struct CallOptions {
+    /// The source's `call_timeout` when there is none.
+    pub timeout: Option<Duration>,
+    /// Gets the parameters of each progress notification.
+    pub progress: Option<mpsc::Sender<Box<RawValue>>>,
+    pub cancel: CancellationToken,
+    /// Somebody said yes to what a policy asks about.
+    pub consent: bool,
+    /// Contact nobody to learn about the tool; the call itself contacts its source.
+    pub cached: bool,
+}
+
+/// What a tool answered, as it answered.
+#[derive(Debug, Clone, Serialize)]
+pub struct Output {
+    pub content: Box<RawValue>,
+    pub structured: Option<Box<RawValue>>,
+    /// The tool's own word that it failed.
+    pub is_error: bool,
+    pub elapsed_ms: u64,
+    pub source: SourceId,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub meta: Option<Box<RawValue>>,
+}
+
+/// A tool that was found and may be called, taken out of its catalogue.
+struct Found {
+    id: ToolId,
+    name: String,
+    verdict: Verdict,
+    input_schema: Box<RawValue>,
+    repeatable: bool,
+}
+
+impl Registry {
+    /// Calls a tool by any spelling of its name.
+    pub async fn call(&self, caller: &Caller, name: &str, input: Value, options: CallOptions) -> Result<Output> {
+        let began = tokio::time::Instant::now();
+        let mut called = None;
+        let result = self.call_inner(name, input, options, &mut called).await;
+        let elapsed_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
+        let failure = match &result {
+            Ok(output) if output.is_error => {
+                let message = first_text(&output.content).unwrap_or_else(|| "the tool reported an error".into());
+                Some(Failure { code: Code::ToolExecutionFailed, message })
+            }
+            Ok(_) => None,
+            Err(error) => Some(Failure::of(error)),
+        };
+        let code = failure.as_ref().map_or("OK", |failure| failure.code.as_str());
+        tracing::info!(tool = name, caller = caller.name, code, duration_ms = elapsed_ms, "tools.call.finished");
+        if let Some(id) = called {
+            self.shared.counters.called(&id, self.shared.options.clock.now(), failure);
+        }
+        result.map(|output| Output { elapsed_ms, ..output })
+    }
+
+    async fn call_inner(
+        &self,
+        name: &str,
+        input: Value,
+        options: CallOptions,
+        called: &mut Option<ToolId>,
+    ) -> Result<Output> {
+        let need = if options.cached { Need::Cached } else { Need::Known };
+        self.discover_for(name, need, true).await?;
+        let catalog = self.catalog();
+        let found = self.shared.usable_tool(&catalog, name)?;
+        permit(&found, options.consent)?;
+        check_arguments(catalog.find(&found.name)?, &input)?;
+
+        *called = Some(found.id.clone());
+        let Some(source) = self.shared.now.load().sources.get(&found.id.source).cloned() else {
+            let arguments = to_raw_value(&input).context(Code::Internal, "write the arguments")?;
+            let answer = self.shared.connections.builtins().call(&found.id.name, &arguments).await?;
+            return Ok(output(found.id.source, answer));
+        };
+        let slot = self.shared.connections.slot(&source);
+        self.shared.admit(&slot, &found.id.source)?;
+        let call = Call {
+            tool: found.id.name.clone(),
+            arguments: to_raw_value(&input).context(Code::Internal, "write the arguments")?,
+            input_schema: found.input_schema,
+            timeout: options.timeout.unwrap_or(source.settings.call_timeout()),
+            progress: options.progress,
+            cancel: options.cancel.clone(),
+            repeatable: found.repeatable,
+        };
+        let answer = slot.connector.call(call).await;
+        self.shared.judge(&slot, &answer);
+        let answer = bounded(answer.map_err(CallFailure::into_error)?, &source, &found.name)?;
+        Ok(output(found.id.source, answer))
+    }
+
+    /// Discovers what must be known before a tool can be looked up: its own source when the name tells, else all.
+    pub async fn discover_for(&self, name: &str, need: Need, keep: bool) -> Result<()> {
+        let catalog = self.catalog();
+        let source = match parse_name(name)? {
+            Asked::Qualified { source, .. } => SourceId::from_name(source).ok(),
+            Asked::Bare(_) => catalog.find(name).ok().map(|tool| tool.source().clone()),
+        };
+        let now = self.shared.now.load_full();
+        let known = source.filter(|id| now.inventory.source(id).is_some());
+        let among = known.as_ref().map(std::slice::from_ref);
+        self.ensure(need, among, keep).await;
+        Ok(())
+    }
+}
+
+impl Shared {
+    /// The tool, or why it cannot be called: unknown, hidden, disabled, or its source has never answered.
+    fn usable_tool(&self, catalog: &Catalog, name: &str) -> Result<Found> {
+        let tool = match catalog.find(name) {
+            Ok(tool) if tool.verdict() == Verdict::Hide => return Err(catalog.unknown(name)),
+            Ok(tool) => tool,
+            Err(error) if error.code == Code::ToolNotImplemented => return Err(self.explain(name).unwrap_or(error)),
+            Err(error) => return Err(error),
+        };
+        if tool.state() == State::Disabled {
+            let message = format!("`{}` is disabled; `toolcrib enable {}` turns it on", tool.name(), tool.name());
+            return Err(Error::new(Code::ToolNotImplemented, message));
+        }
+        let content = tool.tool()?;
+        let hints = content.hints();
+        Ok(Found {
+            id: tool.id(),
+            name: tool.name().to_string(),
+            verdict: tool.verdict(),
+            input_schema: content.face.input_schema,
+            repeatable: hints.read_only_hint || hints.idempotent_hint,
+        })
+    }
+
+    /// A better reason than "unknown" when the name's source is known.
+    fn explain(&self, name: &str) -> Option<Error> {
+        let Ok(Asked::Qualified { source, .. }) = parse_name(name) else { return None };
+        let id = SourceId::from_name(source).ok()?;
+        let now = self.now.load();
+        let state = now.inventory.source(&id)?;
+        if !self.enabled_here(&id, state.enabled) {
+            let message = format!("the source `{id}` is disabled; `toolcrib enable {id}` turns it on");
+            return Some(Error::new(Code::ToolNotImplemented, message));
+        }
+        if self.freshness(&now, &id) != Freshness::Missing {
+            return None;
+        }
+        let reason = now.standings.get(&id).and_then(|standing| standing.last_error.clone());
+        let reason = reason.map_or_else(|| "it was never discovered".to_owned(), |failure| failure.message);
+        let message = format!("the tools of `{id}` are not known: {reason}; `toolcrib refresh {id}` tries again");
+        Some(Error::new(Code::ToolUnavailable, message))
+    }
+
+    fn admit(&self, slot: &Slot, id: &SourceId) -> Result<()> {
+        slot.breaker().admit(self.options.clock.now()).map_err(|wait| {
+            let message = format!("`{id}` failed too often and rests; try again in {} s", wait.as_secs().max(1));
+            Error::new(Code::ToolUnavailable, message).with_details(json!({ "retry_after_ms": wait.as_millis() as u64 }))
+        })
+    }
+
+    /// Only what speaks of the source's own health moves its breaker.
+    fn judge(&self, slot: &Slot, answer: &Result<Answer, CallFailure>) {
+        let mut breaker = slot.breaker();
+        match answer {
+            Ok(_) | Err(CallFailure::Refused(_)) => breaker.succeeded(),
+            Err(CallFailure::Lost(_)) => breaker.failed(self.options.clock.now()),
+            Err(CallFailure::Cancelled) => breaker.undecided(),
+        }
+    }
+}
+
+fn permit(found: &Found, consent: bool) -> Result<()> {
+    match found.verdict {
+        Verdict::Allow => Ok(()),
+        Verdict::Ask if consent => Ok(()),
+        Verdict::Ask => {
+            let message = format!("`{}` needs consent before each call; on the command line, `--yes` gives it", found.name);
+            Err(Error::new(Code::Forbidden, message))
+        }
+        Verdict::Deny => Err(Error::new(Code::Forbidden, format!("a rule of its source denies `{}`", found.name))),
+        Verdict::Hide => Err(Error::new(Code::ToolNotImplemented, format!("no tool named `{}`", found.name))),
+    }
+}
+
+fn check_arguments(tool: ToolRef<'_>, input: &Value) -> Result<()> {
+    let faults = tool.validator()?.faults(input);
+    if faults.is_empty() {
+        return Ok(());
+    }
+    let listed: Vec<String> = faults.iter().map(|fault| format!("{} {}", fault.path, fault.message)).collect();
+    let message = format!("wrong arguments for `{}`: {}", tool.name(), listed.join("; "));
+    Err(Error::new(Code::ToolInvalidInput, message).with_details(json!({ "faults": faults })))
+}
+
+fn bounded(answer: Answer, source: &Source, name: &str) -> Result<Answer> {
+    let limit = source.settings.result_limit();
+    let size = answer.content.get().len() + answer.structured.as_ref().map_or(0, |structured| structured.get().len());
+    if size as u64 <= limit {
+        return Ok(answer);
+    }
+    let message = format!(
+        "the result of `{name}` has {size} bytes, more than the {limit} allowed; ask for less, or raise `result_limit` on `{}`",
+        source.id
+    );
+    Err(Error::new(Code::ToolExecutionFailed, message).with_details(json!({ "bytes": size, "limit": limit })))
+}
+
+fn output(source: SourceId, answer: Answer) -> Output {
+    let Answer { content, structured, meta, is_error } = answer;
+    Output { content, structured, is_error, elapsed_ms: 0, source, meta }
+}
+
+/// The beginning of the first text block, for counters.
+fn first_text(content: &RawValue) -> Option<String> {
+    let blocks: Vec<Value> = serde_json::from_str(content.get()).ok()?;
+    let text = blocks.iter().find_map(|block| block.get("text")?.as_str())?;
+    Some(toolcrib_core::text::shown_short(text, 200))
+}

@@ -1,0 +1,201 @@
+//! MCP sources: one connection per source, made by the first call that needs it, shared by all, and ended when idle.
+
+mod live;
+mod target;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use serde_json::value::RawValue;
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+use toolcrib_core::json::Fields;
+use toolcrib_core::manifest::SetAside;
+use toolcrib_core::source::Lifecycle;
+use toolcrib_core::text::shown_short;
+use toolcrib_core::time::format_duration;
+use toolcrib_core::{Code, Error, Result, Source, SourceId};
+use toolcrib_mcp::{RequestOptions, WireError};
+
+use super::{Answer, Call, CallFailure, Connector, Discovery, Offer};
+use crate::registry::Options;
+use live::Live;
+
+#[derive(Debug)]
+pub(crate) struct McpConnector {
+    source: Source,
+    options: Options,
+    announce: mpsc::Sender<SourceId>,
+    /// The shared connection. Held while one is made, so that one is made for all who wait.
+    live: tokio::sync::Mutex<Option<Arc<Live>>>,
+    /// The protocol version found last, to save the probe next time.
+    era: std::sync::Mutex<Option<String>>,
+}
+
+impl McpConnector {
+    pub(crate) fn new(source: Source, options: &Options, announce: mpsc::Sender<SourceId>) -> McpConnector {
+        let (live, era) = (tokio::sync::Mutex::default(), std::sync::Mutex::default());
+        McpConnector { source, options: options.clone(), announce, live, era }
+    }
+
+    async fn connect(&self, timeout: Duration) -> Result<Arc<Live>> {
+        let era = self.era.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clone();
+        let live = Live::connect(&self.source, &self.options, era, timeout, self.announce.clone()).await?;
+        *self.era.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = Some(live.era());
+        Ok(live)
+    }
+
+    /// The shared connection, or a new one in its place.
+    async fn shared(&self, timeout: Duration) -> Result<Arc<Live>> {
+        let mut live = self.live.lock().await;
+        if let Some(standing) = live.as_ref().filter(|live| live.usable()) {
+            return Ok(standing.clone());
+        }
+        let new = self.connect(timeout).await?;
+        *live = Some(new.clone());
+        Ok(new)
+    }
+
+    /// Calls over a connection of its own, which ends with the call.
+    async fn call_transient(&self, call: &Call) -> Result<Answer, CallFailure> {
+        let deadline = Instant::now() + call.timeout;
+        let live = self.connect(call.timeout).await.map_err(CallFailure::Lost)?;
+        let answer = self.send(&live, call, deadline).await;
+        live.close().await;
+        answer.map_err(|error| self.failure(&error, call))
+    }
+
+    async fn send(&self, live: &Live, call: &Call, deadline: Instant) -> Result<Answer, WireError> {
+        let mut options = RequestOptions::new(deadline.saturating_duration_since(Instant::now()));
+        options.progress = call.progress.clone();
+        options.cancel = call.cancel.clone();
+        let _in_flight = live.begin();
+        let result = live.client.call_tool(&call.tool, &call.arguments, Some(&call.input_schema), None, &options).await?;
+        answer(&result)
+    }
+
+    fn failure(&self, error: &WireError, call: &Call) -> CallFailure {
+        let id = &self.source.id;
+        match error {
+            WireError::Cancelled { .. } => CallFailure::Cancelled,
+            WireError::Rpc(rpc) => {
+                let message = format!("`{}` of `{id}` failed: {}", call.tool, shown_short(&rpc.message, 400));
+                let details = serde_json::json!({ "rpc_code": rpc.code });
+                CallFailure::Refused(Error::new(Code::ToolExecutionFailed, message).with_details(details))
+            }
+            WireError::Timeout { .. } => {
+                let message = format!("`{}` of `{id}` did not answer within {}", call.tool, format_duration(call.timeout));
+                CallFailure::Lost(Error::new(Code::ToolExecutionFailed, message))
+            }
+            WireError::TooLarge { .. } | WireError::Protocol(_) => {
+                CallFailure::Lost(Error::new(Code::ToolExecutionFailed, format!("`{id}`: {error}")))
+            }
+            WireError::Connect(_)
+            | WireError::Unauthorized { .. }
+            | WireError::Status { .. }
+            | WireError::NotMcp(_)
+            | WireError::Closed { .. } => {
+                let code = if error.sent() { Code::ToolExecutionFailed } else { Code::ToolUnavailable };
+                CallFailure::Lost(Error::new(code, format!("`{id}`: {error}")))
+            }
+        }
+    }
+}
+
+#[async_trait]
+impl Connector for McpConnector {
+    /// Over the live connection when there is one, else by a temporary start.
+    async fn discover(&self, discovery: Discovery) -> Result<Offer> {
+        {
+            let mut era = self.era.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+            if era.is_none() {
+                *era = discovery.era.clone();
+            }
+        }
+        let deadline = Instant::now() + discovery.timeout;
+        let standing = self.live.lock().await.clone().filter(|live| live.usable());
+        let keep = discovery.keep && self.source.settings.lifecycle() == Lifecycle::Shared;
+        let (live, ends) = match standing {
+            Some(live) => (live, false),
+            None if keep => (self.shared(discovery.timeout).await?, false),
+            None => (self.connect(discovery.timeout).await?, true),
+        };
+        let remaining = deadline.saturating_duration_since(Instant::now());
+        let listed = {
+            let _in_flight = live.begin();
+            live.client.list_tools(remaining).await
+        };
+        let listed = match listed {
+            Ok(list) => Ok(list),
+            Err(error) => Err(live.explain(&self.source, "listing its tools", discovery.timeout, error).await),
+        };
+        let era = live.era();
+        if ends {
+            live.close().await;
+        }
+        let list = listed?;
+        let excluded = list.excluded.into_iter().map(|(name, reason)| SetAside { name, reason }).collect();
+        Ok(Offer { tools: list.tools, excluded, era: Some(era) })
+    }
+
+    async fn call(&self, call: Call) -> Result<Answer, CallFailure> {
+        match self.source.settings.lifecycle() {
+            // Client connections come with the MCP server side; until then each caller is one.
+            Lifecycle::Shared | Lifecycle::PerClient => {}
+            Lifecycle::Transient => return self.call_transient(&call).await,
+        }
+        let deadline = Instant::now() + call.timeout;
+        let mut tries = 0;
+        loop {
+            tries += 1;
+            let remaining = deadline.saturating_duration_since(Instant::now());
+            let live = tokio::select! {
+                live = tokio::time::timeout(remaining, self.shared(remaining)) => live,
+                () = call.cancel.cancelled() => return Err(CallFailure::Cancelled),
+            };
+            let live = match live {
+                Ok(live) => live.map_err(CallFailure::Lost)?,
+                Err(_) => {
+                    let message = format!("`{}` cannot be reached within {}", self.source.id, format_duration(call.timeout));
+                    return Err(CallFailure::Lost(Error::new(Code::ToolUnavailable, message)));
+                }
+            };
+            match self.send(&live, &call, deadline).await {
+                Ok(answer) => return Ok(answer),
+                // A dead connection found before sending is replaced; after sending only what may happen twice.
+                Err(WireError::Closed { sent, .. }) if tries < 2 && (!sent || call.repeatable) => {
+                    live.close().await;
+                }
+                Err(error) => return Err(self.failure(&error, &call)),
+            }
+        }
+    }
+
+    fn connected(&self) -> bool {
+        // Somebody is connecting when the lock is taken.
+        self.live.try_lock().is_ok_and(|live| live.as_ref().is_some_and(|live| live.usable()))
+    }
+
+    async fn close(&self) {
+        if let Some(live) = self.live.lock().await.take() {
+            live.drain().await;
+        }
+    }
+}
+
+fn answer(result: &RawValue) -> Result<Answer, WireError> {
+    let broken = || WireError::Protocol("the result of the call is not an object".to_owned());
+    let mut fields = Fields::parse(result).ok_or_else(broken)?;
+    let text = |raw: &RawValue| serde_json::from_str::<String>(raw.get()).unwrap_or_default();
+    if fields.get("resultType").is_some_and(|kind| text(kind) == "input_required") {
+        return Err(WireError::Protocol("the tool asks for more input, which nobody here can give".to_owned()));
+    }
+    let content = fields.take("content").filter(|raw| raw.get().starts_with('['));
+    Ok(Answer {
+        content: content.unwrap_or_else(|| RawValue::from_string("[]".into()).unwrap_or_default()),
+        structured: fields.take("structuredContent").filter(|raw| raw.get() != "null"),
+        meta: fields.take("_meta"),
+        is_error: fields.get("isError").is_some_and(|raw| raw.get() == "true"),
+    })
+}

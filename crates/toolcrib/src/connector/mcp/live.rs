@@ -1,0 +1,194 @@
+//! A standing connection, with the process behind it where there is one, and the task that ends it when nobody uses it.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
+use toolcrib_core::time::format_duration;
+use toolcrib_core::{Code, Error, Result, Source, SourceId};
+use toolcrib_mcp::{Client, Notice, WireError};
+
+use super::target::{self, Reached};
+use crate::guard::Server;
+use crate::logs::LastWords;
+use crate::registry::Options;
+
+/// How long a server may take to leave once its stdin has ended.
+const FAREWELL: Duration = Duration::from_secs(2);
+/// How long calls in flight may take when the connection is to end.
+const DRAIN: Duration = Duration::from_secs(10);
+
+#[derive(Debug)]
+pub(super) struct Live {
+    pub(super) client: Client,
+    server: Mutex<Option<Server>>,
+    last_words: LastWords,
+    in_flight: AtomicUsize,
+    used_at: Mutex<Instant>,
+    tasks: Mutex<Vec<JoinHandle<()>>>,
+}
+
+/// A request under way; the connection is not idle while one is.
+pub(super) struct InFlight<'a>(&'a Live);
+
+impl Live {
+    pub(super) async fn connect(
+        source: &Source,
+        options: &Options,
+        era: Option<String>,
+        timeout: Duration,
+        announce: mpsc::Sender<SourceId>,
+    ) -> Result<Arc<Live>> {
+        let Reached { target, mut server, last_words, stderr } = target::reach(source, options).await?;
+        let wire = target::wire_options(source, era, timeout);
+        let client = match Client::connect(target, wire).await {
+            Ok(client) => client,
+            Err(error) => {
+                return Err(explain(source, "connecting", timeout, error, server.as_mut(), &last_words).await);
+            }
+        };
+        let live = Arc::new(Live {
+            client,
+            server: Mutex::new(server),
+            last_words,
+            in_flight: AtomicUsize::new(0),
+            used_at: Mutex::new(Instant::now()),
+            tasks: Mutex::new(stderr.into_iter().collect()),
+        });
+        let watcher = tokio::spawn(watch(Arc::downgrade(&live), source.id.clone(), source.settings.idle(), announce));
+        live.tasks.lock().unwrap_or_else(PoisonError::into_inner).push(watcher);
+        Ok(live)
+    }
+
+    pub(super) fn usable(&self) -> bool {
+        !self.client.is_closed()
+    }
+
+    pub(super) fn era(&self) -> String {
+        self.client.era().to_string()
+    }
+
+    pub(super) fn begin(&self) -> InFlight<'_> {
+        self.in_flight.fetch_add(1, Ordering::SeqCst);
+        InFlight(self)
+    }
+
+    /// Lets calls in flight finish, for a while, then closes.
+    pub(super) async fn drain(&self) {
+        let until = Instant::now() + DRAIN;
+        while self.in_flight.load(Ordering::SeqCst) > 0 && Instant::now() < until && self.usable() {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        self.close().await;
+    }
+
+    /// Takes leave of the server and ends its process with all it started.
+    pub(super) async fn close(&self) {
+        self.client.close().await;
+        let server = self.server.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(server) = server {
+            server.stop(FAREWELL).await;
+        }
+    }
+
+    pub(super) async fn explain(&self, source: &Source, doing: &str, timeout: Duration, error: WireError) -> Error {
+        let mut server = self.server.lock().unwrap_or_else(PoisonError::into_inner).take();
+        explain(source, doing, timeout, error, server.as_mut(), &self.last_words).await
+    }
+}
+
+impl Drop for InFlight<'_> {
+    fn drop(&mut self) {
+        *self.0.used_at.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
+        self.0.in_flight.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+impl Drop for Live {
+    fn drop(&mut self) {
+        for task in self.tasks.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
+            task.abort();
+        }
+    }
+}
+
+/// Passes on that tools changed, and ends a connection that nobody has used for `idle`.
+async fn watch(live: std::sync::Weak<Live>, id: SourceId, idle: Duration, announce: mpsc::Sender<SourceId>) {
+    let Some(mut notices) = live.upgrade().map(|live| live.client.notices()) else { return };
+    loop {
+        let rest = match live.upgrade() {
+            Some(live) => {
+                let used_at = *live.used_at.lock().unwrap_or_else(PoisonError::into_inner);
+                (used_at + idle).saturating_duration_since(Instant::now())
+            }
+            None => return,
+        };
+        tokio::select! {
+            notice = notices.recv() => match notice {
+                Ok(Notice::ToolsChanged) => {
+                    // A full queue holds this source already, or will be looked at anyway.
+                    let _full = announce.try_send(id.clone());
+                }
+                Ok(Notice::Other { .. }) | Err(tokio::sync::broadcast::error::RecvError::Lagged(_)) => {}
+                Ok(Notice::Closed) | Err(tokio::sync::broadcast::error::RecvError::Closed) => return,
+            },
+            () = tokio::time::sleep(rest.max(Duration::from_millis(50))) => {
+                let Some(live) = live.upgrade() else { return };
+                let unused = live.in_flight.load(Ordering::SeqCst) == 0;
+                let rested = live.used_at.lock().unwrap_or_else(PoisonError::into_inner).elapsed() >= idle;
+                if unused && rested {
+                    tracing::debug!(server_name = %id, "idle; its connection ends");
+                    live.close().await;
+                    return;
+                }
+            }
+        }
+    }
+}
+
+/// What went wrong, in words for people: what the wire saw, how the process ended, and its last word.
+async fn explain(
+    source: &Source,
+    doing: &str,
+    timeout: Duration,
+    error: WireError,
+    server: Option<&mut Server>,
+    last_words: &LastWords,
+) -> Error {
+    let id = &source.id;
+    let exit = match (&error, server) {
+        (WireError::Closed { .. }, Some(server)) => {
+            let waited = tokio::time::timeout(Duration::from_millis(500), server.wait()).await;
+            waited.ok().and_then(std::result::Result::ok)
+        }
+        _ => None,
+    };
+    let (code, mut message) = match (&error, exit) {
+        (_, Some(status)) => (Code::ToolExecutionFailed, format!("`{id}` ended while {doing} ({status})")),
+        (WireError::Timeout { .. }, _) => {
+            (Code::ToolUnavailable, format!("`{id}` did not answer within {} while {doing}", format_duration(timeout)))
+        }
+        (WireError::Connect(_), _) => (Code::ToolUnavailable, format!("`{id}`: {error}")),
+        (WireError::Unauthorized { .. }, _) => {
+            let hint = format!("give it a token: `auth: {{ bearer: \"${{env:NAME}}\" }}` or TOOLCRIB_SOURCE_{}_TOKEN", id.as_str().to_uppercase());
+            (Code::ToolExecutionFailed, format!("`{id}`: {error}; {hint}"))
+        }
+        (
+            WireError::Status { .. }
+            | WireError::NotMcp(_)
+            | WireError::Closed { .. }
+            | WireError::TooLarge { .. }
+            | WireError::Rpc(_)
+            | WireError::Protocol(_)
+            | WireError::Cancelled { .. },
+            _,
+        ) => (Code::ToolExecutionFailed, format!("`{id}`: {error}")),
+    };
+    if let Some(words) = last_words.last() {
+        message.push_str(&format!("; it last said: {words}"));
+    }
+    Error::new(code, message)
+}

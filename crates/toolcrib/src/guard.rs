@@ -1,0 +1,42 @@
+//! The guard: a small process between Toolcrib and a server it started, so that the server's whole tree ends when
+//! Toolcrib ends, however it ends.
+//!
+//! It is the same binary under a hidden first argument, so [`run_if_asked`] must be the first line of `main`. On Linux
+//! the guard is a child-subreaper: whatever the server's processes do (double forks, `setsid`), orphans become the
+//! guard's children and are found. The channel between the two is a socket pair: the guard says once whether the
+//! server started, and when its end reads EOF it ends the tree.
+
+mod environment;
+mod server;
+
+#[cfg(unix)]
+mod process;
+#[cfg(unix)]
+mod tree;
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+pub use environment::clean_env;
+pub use server::{GuardExe, Launch, Server};
+
+/// The first argument that makes a binary the guard: `__guard FD -- COMMAND ARGS…`.
+const ASKED: &str = "__guard";
+
+static READY: AtomicBool = AtomicBool::new(false);
+
+/// Becomes the guard and never returns when this process was started as one; otherwise returns at once.
+///
+/// Call it first thing in `main`, before any thread or runtime exists. A binary that never calls it starts its servers
+/// without a guard ([`GuardExe::None`]).
+pub fn run_if_asked() {
+    READY.store(true, Ordering::Relaxed);
+    #[cfg(unix)]
+    if std::env::args_os().nth(1).is_some_and(|argument| argument == ASKED) {
+        std::process::exit(process::run(std::env::args_os().skip(2)));
+    }
+}
+
+/// Whether this binary can be its own guard.
+fn ready() -> bool {
+    READY.load(Ordering::Relaxed)
+}

@@ -1,0 +1,192 @@
+//! The guard's own side: starts the server, reaps, and ends the tree when Toolcrib or the server ends.
+//!
+//! Two threads and no runtime. The main thread reaps until nobody is left; the other waits for the end of the channel
+//! and then kills. The main thread ends the channel itself when the server exits, so there is one way to the end.
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::net::Shutdown;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+use std::sync::{Arc, OnceLock};
+use std::thread;
+use std::time::Duration;
+
+use rustix::io::{Errno, FdFlags};
+use rustix::process::{Pid, Signal, WaitOptions, WaitStatus};
+
+use super::tree;
+
+/// How long a server has between SIGTERM and SIGKILL.
+const GRACE: Duration = Duration::from_millis(500);
+
+/// A process in uninterruptible sleep dies when it wakes; there is no use in waiting longer for it.
+const GIVE_UP: Duration = Duration::from_secs(10);
+
+const USAGE: i32 = 2;
+const NOT_STARTED: i32 = 127;
+
+/// Everything from the arguments after `__guard` to the exit code.
+pub(super) fn run(arguments: impl Iterator<Item = OsString>) -> i32 {
+    let Some(request) = Request::parse(arguments) else {
+        let _ = writeln!(io::stderr(), "`{}` is started by Toolcrib itself, never by hand", super::ASKED);
+        return USAGE;
+    };
+    close_all_but(request.channel);
+    watch_over(adopt(request.channel), &request.program, &request.arguments).unwrap_or(NOT_STARTED)
+}
+
+struct Request {
+    channel: RawFd,
+    program: OsString,
+    arguments: Vec<OsString>,
+}
+
+impl Request {
+    /// `FD -- COMMAND ARGS…`
+    fn parse(mut arguments: impl Iterator<Item = OsString>) -> Option<Request> {
+        let channel = arguments.next()?.to_str()?.parse().ok().filter(|&fd: &RawFd| fd > 2)?;
+        arguments.next().filter(|argument| argument == "--")?;
+        Some(Request { channel, program: arguments.next()?, arguments: arguments.collect() })
+    }
+}
+
+fn watch_over(channel: UnixStream, program: &OsString, arguments: &[OsString]) -> io::Result<i32> {
+    rustix::io::fcntl_setfd(&channel, FdFlags::CLOEXEC)?;
+    outlive_signals();
+    tree::gather()?;
+
+    let server = Arc::new(OnceLock::new());
+    let killer = Killer { channel: channel.try_clone()?, server: Arc::clone(&server) };
+    thread::Builder::new().spawn(move || killer.run())?;
+
+    // In a group of its own: Ctrl-C in a terminal is for Toolcrib, which ends its servers in order.
+    let child = match Command::new(program).args(arguments).process_group(0).spawn() {
+        Ok(child) => child,
+        Err(error) => {
+            say(&channel, format!("failed {}\n", error.raw_os_error().unwrap_or(0)));
+            return Ok(NOT_STARTED);
+        }
+    };
+    let pid = Pid::from_child(&child);
+    let _ = server.set(pid);
+    // Without `/dev/null` the server still runs; only its EOF is seen later.
+    let _ = release_stdio();
+    say(&channel, format!("started {}\n", child.id()));
+
+    let code = reap(pid, &channel);
+    tree::finish(pid);
+    Ok(code)
+}
+
+/// In one piece. When nobody listens any more, the killer knows already.
+fn say(mut channel: &UnixStream, line: String) {
+    let _ = channel.write_all(line.as_bytes());
+}
+
+/// Reaps the server and every orphan of its tree, until there is nobody left.
+fn reap(server: Pid, channel: &UnixStream) -> i32 {
+    let mut code = NOT_STARTED;
+    loop {
+        match rustix::process::wait(WaitOptions::empty()) {
+            Ok(Some((pid, status))) if pid == server => {
+                code = exit_code(status);
+                let _ = channel.shutdown(Shutdown::Read);
+            }
+            Ok(_) | Err(Errno::INTR) => {}
+            // No child, and as every orphan becomes our child: no descendant either.
+            Err(_) => return code,
+        }
+    }
+}
+
+fn exit_code(status: WaitStatus) -> i32 {
+    status.exit_status().or(status.terminating_signal().map(|signal| 128 + signal)).unwrap_or(NOT_STARTED)
+}
+
+/// Waits for the end of the channel, then ends the tree.
+struct Killer {
+    channel: UnixStream,
+    server: Arc<OnceLock<Pid>>,
+}
+
+impl Killer {
+    fn run(mut self) {
+        self.wait_for_the_end();
+        self.signal(Signal::TERM);
+        thread::sleep(GRACE);
+        // Again and again, for a process may fork while we look. The main thread ends us when nobody is left.
+        let pause = Duration::from_millis(5);
+        for _ in 0..GIVE_UP.as_millis() / pause.as_millis() {
+            self.signal(Signal::KILL);
+            thread::sleep(pause);
+        }
+        std::process::exit(NOT_STARTED);
+    }
+
+    fn wait_for_the_end(&mut self) {
+        let mut byte = [0];
+        loop {
+            match self.channel.read(&mut byte) {
+                Ok(0) => return,
+                Ok(_) => {}
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(_) => return,
+            }
+        }
+    }
+
+    fn signal(&self, signal: Signal) {
+        if let Some(&server) = self.server.get() {
+            tree::signal(server, signal);
+        }
+    }
+}
+
+/// The server has them now; kept open here they would hide its EOF from the other side.
+fn release_stdio() -> io::Result<()> {
+    let null = File::options().read(true).write(true).open("/dev/null")?;
+    rustix::stdio::dup2_stdin(&null)?;
+    rustix::stdio::dup2_stdout(&null)?;
+    rustix::stdio::dup2_stderr(&null)?;
+    Ok(())
+}
+
+/// What the process that started Toolcrib, or a neighbour in the moment of our start, left open is not for servers.
+fn close_all_but(channel: RawFd) {
+    let Ok(entries) = std::fs::read_dir("/dev/fd") else { return };
+    let open: Vec<RawFd> = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).collect();
+    for fd in open.into_iter().filter(|&fd| fd > 2 && fd != channel) {
+        #[expect(
+            unsafe_code,
+            reason = "first thing in `main`, nothing owns these yet; one is the listing's, closed by now"
+        )]
+        // SAFETY: no value in this process refers to `fd`.
+        unsafe {
+            libc::close(fd);
+        }
+    }
+}
+
+fn adopt(channel: RawFd) -> UnixStream {
+    #[expect(unsafe_code, reason = "a descriptor that comes as a number cannot be taken over safely")]
+    // SAFETY: whoever starts the guard hands this descriptor over, and nothing else here refers to it.
+    let channel = unsafe { OwnedFd::from_raw_fd(channel) };
+    debug_assert!(channel.as_raw_fd() > 2);
+    UnixStream::from(channel)
+}
+
+/// Only the channel ends the guard. A handler that does nothing, not `SIG_IGN`, which the server would inherit.
+fn outlive_signals() {
+    extern "C" fn nothing(_: libc::c_int) {}
+    for signal in [libc::SIGINT, libc::SIGHUP, libc::SIGTERM, libc::SIGQUIT] {
+        #[expect(unsafe_code, reason = "no safe way to set a signal handler without another dependency")]
+        // SAFETY: the handler does nothing, so it is safe in a signal context.
+        unsafe {
+            libc::signal(signal, nothing as extern "C" fn(libc::c_int) as libc::sighandler_t);
+        }
+    }
+}

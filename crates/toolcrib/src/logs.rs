@@ -1,0 +1,98 @@
+//! The last words of servers: what they write to stderr, bounded, in memory and, where there is a place, in a file.
+
+use std::collections::VecDeque;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWriteExt, BufReader};
+use toolcrib_core::SourceId;
+use toolcrib_core::text::shown_short;
+
+const LINES: usize = 50;
+const LONGEST_LINE: u64 = 4 * 1024;
+const LARGEST_FILE: u64 = 256 * 1024;
+
+/// Where the log of a source lies in a directory of logs.
+pub fn path(logs: &Path, id: &SourceId) -> PathBuf {
+    logs.join(format!("{id}.log"))
+}
+
+/// The most recent lines of one server.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct LastWords(Arc<Mutex<VecDeque<String>>>);
+
+impl LastWords {
+    /// The last line that says something.
+    pub(crate) fn last(&self) -> Option<String> {
+        let lines = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        lines.iter().rev().map(|line| shown_short(line, 300)).find(|line| !line.is_empty())
+    }
+
+    fn push(&self, line: String) {
+        let mut lines = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if lines.len() == LINES {
+            lines.pop_front();
+        }
+        lines.push_back(line);
+    }
+
+    /// Reads until the stream ends. A log that cannot be written is no reason to stop reading: the server would block.
+    pub(crate) async fn follow(self, stderr: impl AsyncRead + Unpin, file: Option<PathBuf>) {
+        let mut log = match &file {
+            Some(path) => open(path).await,
+            None => None,
+        };
+        let mut reader = BufReader::new(stderr);
+        let mut line = Vec::new();
+        loop {
+            line.clear();
+            match (&mut reader).take(LONGEST_LINE).read_until(b'\n', &mut line).await {
+                Ok(0) | Err(_) => return,
+                Ok(_) => {}
+            }
+            let text = String::from_utf8_lossy(&line).trim_end().to_owned();
+            if let Some(open_log) = &mut log
+                && write(open_log, &text).await.is_err()
+            {
+                log = None;
+            }
+            self.push(text);
+        }
+    }
+}
+
+struct Log {
+    file: tokio::fs::File,
+    path: PathBuf,
+    size: u64,
+}
+
+async fn open(path: &Path) -> Option<Log> {
+    if let Some(directory) = path.parent() {
+        tokio::fs::create_dir_all(directory).await.ok()?;
+    }
+    let mut options = tokio::fs::OpenOptions::new();
+    options.create(true).append(true);
+    #[cfg(unix)]
+    options.mode(0o600);
+    let file = options.open(path).await.ok()?;
+    let size = file.metadata().await.ok()?.len();
+    Some(Log { file, path: path.to_owned(), size })
+}
+
+/// When a log has grown too large, its older half goes.
+async fn write(log: &mut Log, line: &str) -> std::io::Result<()> {
+    log.file.write_all(format!("{line}\n").as_bytes()).await?;
+    log.file.flush().await?;
+    log.size += line.len() as u64 + 1;
+    if log.size > LARGEST_FILE {
+        let text = tokio::fs::read(&log.path).await?;
+        let half = &text[text.len() / 2..];
+        let kept = half.iter().position(|byte| *byte == b'\n').map_or(half, |end| &half[end + 1..]);
+        log.file.set_len(0).await?;
+        log.file.write_all(kept).await?;
+        log.file.flush().await?;
+        log.size = kept.len() as u64;
+    }
+    Ok(())
+}

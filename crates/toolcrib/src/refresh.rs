@@ -1,0 +1,250 @@
+//! Discovery: who is due, at most so many at once, each source once at a time, each within its own deadline.
+//! A failure keeps the last good list; an unchanged list writes no event.
+
+mod run;
+
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use futures_util::stream;
+use serde::Serialize;
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+use toolcrib_core::fingerprint::Fingerprint;
+use toolcrib_core::freshness::Freshness;
+use toolcrib_core::manifest::{Change, Delta};
+use toolcrib_core::source::Kind;
+use toolcrib_core::{Source, SourceId};
+
+use crate::registry::{Registry, Shared};
+use crate::store::Failure;
+
+/// Which sources to look at, and how hard.
+#[derive(Debug, Clone, Default)]
+pub struct Refresh {
+    /// All enabled ones when none are named.
+    pub sources: Option<Vec<SourceId>>,
+    /// Contact a source even when it is fresh.
+    pub force: bool,
+    /// A call follows: the connection made for discovery is worth keeping.
+    pub keep: bool,
+    /// Not worth a log event: nobody is contacted.
+    pub(crate) quiet: bool,
+}
+
+/// What came of one source: its delta, or why there is none.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Outcome {
+    pub source: SourceId,
+    pub status: Refreshed,
+    pub contacted: bool,
+    pub added: Vec<String>,
+    pub changed: Vec<Change>,
+    pub removed: Vec<String>,
+    pub unchanged: usize,
+    pub inventory_hash: Option<Fingerprint>,
+    pub elapsed_ms: u64,
+    pub error: Option<Failure>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Refreshed {
+    /// The source answered and its list is new or changed.
+    Success,
+    /// The source answered with the list we had.
+    Unchanged,
+    /// The list is recent enough; nobody was contacted.
+    Fresh,
+    Failed,
+    Disabled,
+}
+
+/// How fresh a reader wants the lists to be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Need {
+    /// As they are: contact nobody.
+    Cached,
+    /// Discover what was never discovered, or connects to something else now; serve what is stale.
+    Known,
+    /// Wait for what is stale too.
+    Fresh,
+}
+
+/// Discoveries under way in this process: whoever wants the same source waits for the same run.
+#[derive(Debug, Default)]
+pub(crate) struct Runs(Mutex<HashMap<SourceId, watch::Receiver<Option<Outcome>>>>);
+
+impl Registry {
+    /// Looks at sources now and says what changed, one outcome for each, in the order of their ids.
+    pub async fn refresh(&self, refresh: Refresh) -> Vec<Outcome> {
+        let now = self.shared.now.load_full();
+        let mut ids = match &refresh.sources {
+            Some(ids) => ids.clone(),
+            None => now.inventory.sources().map(|(id, _)| id.clone()).collect(),
+        };
+        ids.sort();
+        ids.dedup();
+        if !refresh.quiet {
+            tracing::info!(server_count = ids.len(), "tools.discovery.started");
+        }
+        let parallel = self.shared.options.parallel.max(1);
+        let mut outcomes: Vec<Outcome> = stream::iter(ids)
+            .map(|id| self.shared.clone().refresh_one(id, refresh.clone()))
+            .buffer_unordered(parallel)
+            .collect()
+            .await;
+        outcomes.sort_by(|one, other| one.source.cmp(&other.source));
+        outcomes
+    }
+
+    /// The enabled sources that are not fresh.
+    pub fn due(&self) -> Vec<SourceId> {
+        let now = self.shared.now.load_full();
+        let enabled = now.inventory.sources().filter(|(id, state)| self.shared.enabled_here(id, state.enabled));
+        enabled
+            .map(|(id, _)| id.clone())
+            .filter(|id| self.shared.freshness(&now, id) != Freshness::Fresh)
+            .collect()
+    }
+
+    /// Meets a need before reading. `among` narrows it to some sources. Returns what was done about it.
+    pub async fn ensure(&self, need: Need, among: Option<&[SourceId]>, keep: bool) -> Vec<Outcome> {
+        let now = self.shared.now.load_full();
+        let (mut wanted, mut stale) = (Vec::new(), Vec::new());
+        for (id, state) in now.inventory.sources() {
+            let asked = among.is_none_or(|among| among.contains(id));
+            if !asked || !self.shared.enabled_here(id, state.enabled) {
+                continue;
+            }
+            let freshness = self.shared.freshness(&now, id);
+            self.shared.count_need(id, freshness);
+            let moved = now.sources.get(id).is_some_and(|source| {
+                let standing = now.standings.get(id).cloned().unwrap_or_default();
+                state.manifest.is_some() && self.shared.moved(source, &standing)
+            });
+            let due = match (need, freshness) {
+                (Need::Cached, _) | (_, Freshness::Fresh) => false,
+                (Need::Known, Freshness::Stale) => moved,
+                (Need::Known, Freshness::Missing) | (Need::Fresh, _) => true,
+            };
+            match (due, freshness) {
+                (true, _) if self.shared.backing_off(&now, id) => {}
+                (true, _) => wanted.push(id.clone()),
+                (false, Freshness::Stale) => stale.push(id.clone()),
+                (false, Freshness::Fresh | Freshness::Missing) => {}
+            }
+        }
+        if need != Need::Cached && self.shared.options.revalidate {
+            self.revalidate(stale);
+        }
+        if wanted.is_empty() {
+            return Vec::new();
+        }
+        self.refresh(Refresh { sources: Some(wanted), keep, ..Refresh::default() }).await
+    }
+
+    /// Stale lists were served; new ones are fetched behind the scenes.
+    fn revalidate(&self, stale: Vec<SourceId>) {
+        let now = self.shared.now.load_full();
+        let stale: Vec<SourceId> = stale.into_iter().filter(|id| !self.shared.backing_off(&now, id)).collect();
+        if stale.is_empty() || self.shared.ended.is_cancelled() {
+            return;
+        }
+        let registry = self.clone();
+        let ended = self.shared.ended.clone();
+        self.shared.tasks.spawn(async move {
+            let refresh = registry.refresh(Refresh { sources: Some(stale), ..Refresh::default() });
+            ended.run_until_cancelled(refresh).await;
+        });
+    }
+}
+
+impl Shared {
+    fn count_need(&self, id: &SourceId, freshness: Freshness) {
+        let hit = freshness == Freshness::Fresh;
+        self.counters.needed(id, hit);
+        match hit {
+            true => tracing::debug!(server_name = %id, "tools.cache.hit"),
+            false => tracing::debug!(server_name = %id, "tools.cache.miss"),
+        }
+    }
+
+    pub(crate) fn backing_off(&self, now: &crate::registry::Snapshot, id: &SourceId) -> bool {
+        let not_before = now.standings.get(id).and_then(|standing| standing.not_before);
+        not_before.is_some_and(|not_before| not_before > self.options.clock.now())
+    }
+
+    /// Joins the discovery of a source that is under way in this process, or starts one. The run belongs to the
+    /// registry, so that a caller who leaves does not end it for the others.
+    async fn refresh_one(self: std::sync::Arc<Self>, id: SourceId, refresh: Refresh) -> Outcome {
+        let now = self.now.load_full();
+        let Some(source) = now.sources.get(&id).cloned() else {
+            let error = match now.invalid.get(&id) {
+                Some(failure) => failure.clone(),
+                None => Failure::of(&self.unknown_source(id.as_str())),
+            };
+            return Outcome { error: Some(error), ..Outcome::new(id, Refreshed::Failed) };
+        };
+        if !now.inventory.source(&id).is_some_and(|state| self.enabled_here(&id, state.enabled)) {
+            return Outcome::new(id, Refreshed::Disabled);
+        }
+        if !refresh.force && self.freshness(&now, &id) == Freshness::Fresh {
+            let inventory_hash = now.inventory.source(&id).and_then(|state| state.manifest);
+            let unchanged = now.catalog.tool_count(&id);
+            return Outcome { inventory_hash, unchanged, ..Outcome::new(id, Refreshed::Fresh) };
+        }
+        let mut run = self.clone().join_or_start(&id, source, refresh);
+        let outcome = run.wait_for(Option::is_some).await.ok().and_then(|outcome| outcome.clone());
+        outcome.unwrap_or_else(|| {
+            let error = Failure { code: crate::Code::ToolUnavailable, message: "the registry was closed".into() };
+            Outcome { error: Some(error), ..Outcome::new(id, Refreshed::Failed) }
+        })
+    }
+
+    fn join_or_start(
+        self: std::sync::Arc<Self>,
+        id: &SourceId,
+        source: std::sync::Arc<Source>,
+        refresh: Refresh,
+    ) -> watch::Receiver<Option<Outcome>> {
+        let mut runs = self.runs.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(run) = runs.get(id) {
+            return run.clone();
+        }
+        let (done, run) = watch::channel(None);
+        runs.insert(id.clone(), run.clone());
+        let (shared, id) = (self.clone(), id.clone());
+        let ended: CancellationToken = self.ended.clone();
+        let span = tracing::Span::current();
+        let task = async move {
+            // When the registry ends, dropping the run ends its connection and its process.
+            let outcome = ended.run_until_cancelled(shared.discover(&source, &refresh)).await;
+            shared.runs.0.lock().unwrap_or_else(PoisonError::into_inner).remove(&id);
+            let _nobody_waits = done.send(outcome);
+        };
+        self.tasks.spawn(tracing::Instrument::instrument(task, span));
+        run
+    }
+
+    /// A first discovery of a server that we start may have to install it.
+    fn discovery_timeout(&self, source: &Source, known: bool) -> Duration {
+        const FIRST_START: Duration = Duration::from_secs(120);
+        match (&source.kind, known, source.settings.discovery_timeout) {
+            (Kind::Stdio(_), false, None) => FIRST_START,
+            (Kind::Stdio(_) | Kind::Http(_) | Kind::Sse(_) | Kind::Builtin(_), _, _) => {
+                source.settings.discovery_timeout()
+            }
+        }
+    }
+}
+
+impl Outcome {
+    fn new(source: SourceId, status: Refreshed) -> Outcome {
+        let Delta { added, changed, removed, unchanged } = Delta::default();
+        let (inventory_hash, error) = (None, None);
+        Outcome { source, status, contacted: false, added, changed, removed, unchanged, inventory_hash, elapsed_ms: 0, error }
+    }
+}

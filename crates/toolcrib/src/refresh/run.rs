@@ -1,0 +1,239 @@
+//! One discovery from beginning to end: the lease, the contact, the manifest, the fact.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use toolcrib_core::freshness::backoff;
+use toolcrib_core::inventory::{Actor, Command, Recording};
+use toolcrib_core::manifest::{Change, Delta, Manifest, Packed};
+use toolcrib_core::time::format_duration;
+use toolcrib_core::{Code, Error, Result, Source, SourceId, Timestamp, ToolName};
+
+use super::{Outcome, Refresh, Refreshed};
+use crate::connector::{Discovery, Offer};
+use crate::registry::Shared;
+use crate::store::{Check, Commit, Committed, Failure, Lease, Standing};
+
+/// A lease is short and renewed, so that the death of its holder does not hold others up for long.
+const LEASE: Duration = Duration::from_secs(3);
+const RENEW: Duration = Duration::from_secs(1);
+const ASK_AGAIN: Duration = Duration::from_millis(100);
+
+impl Shared {
+    pub(super) async fn discover(&self, source: &Source, refresh: &Refresh) -> Outcome {
+        let began = tokio::time::Instant::now();
+        let mut outcome = match self.discover_leased(source, refresh).await {
+            Ok(outcome) => outcome,
+            Err(error) => {
+                let failure = Failure::of(&error);
+                tracing::warn!(server_name = %source.id, error_message = %failure.message, "tools.discovery.server.failed");
+                Outcome { error: Some(failure), ..Outcome::new(source.id.clone(), Refreshed::Failed) }
+            }
+        };
+        outcome.elapsed_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
+        outcome
+    }
+
+    async fn discover_leased(&self, source: &Source, refresh: &Refresh) -> Result<Outcome> {
+        let asked_at = self.options.clock.now();
+        let holder = format!("{}-{:016x}", std::process::id(), rand::random::<u64>());
+        let mut waited = false;
+        while let Lease::HeldUntil(_) = self.take_lease(&source.id, &holder).await? {
+            waited = true;
+            tokio::time::sleep(ASK_AGAIN).await;
+        }
+        if waited {
+            // Another process has just done it.
+            self.catch_up().await?;
+            if let Some(outcome) = self.done_since(&source.id, asked_at) {
+                self.store.release(&source.id, &holder).await?;
+                return Ok(outcome);
+            }
+        }
+        self.catch_up().await?;
+        let renewing = async {
+            loop {
+                tokio::time::sleep(RENEW).await;
+                if let Err(error) = self.take_lease(&source.id, &holder).await {
+                    tracing::debug!(%error, "a lease cannot be renewed now");
+                }
+            }
+        };
+        let outcome = tokio::select! {
+            outcome = self.contact(source, refresh) => outcome,
+            () = renewing => Err(Error::new(Code::Internal, "a lease is renewed for ever")),
+        };
+        self.store.release(&source.id, &holder).await?;
+        self.catch_up().await?;
+        outcome
+    }
+
+    async fn take_lease(&self, id: &SourceId, holder: &str) -> Result<Lease> {
+        // Leases span processes: they go by the world's clock, not by a test's.
+        let now = crate::clock::Clock::system().now();
+        self.store.lease(id, holder, now, now.plus(LEASE)).await
+    }
+
+    /// What another process found meanwhile, if it was later than `asked_at`.
+    fn done_since(&self, id: &SourceId, asked_at: Timestamp) -> Option<Outcome> {
+        let now = self.now.load();
+        let standing = now.standings.get(id)?;
+        if standing.started_at < asked_at && standing.checked_at.is_none_or(|at| at < asked_at) {
+            return None;
+        }
+        let error = standing.last_error.clone();
+        let status = if error.is_some() { Refreshed::Failed } else { Refreshed::Unchanged };
+        let inventory_hash = now.inventory.source(id).and_then(|state| state.manifest);
+        let unchanged = now.catalog.tool_count(id);
+        Some(Outcome { error, inventory_hash, unchanged, ..Outcome::new(id.clone(), status) })
+    }
+
+    async fn contact(&self, source: &Source, refresh: &Refresh) -> Result<Outcome> {
+        let began = tokio::time::Instant::now();
+        let started_at = self.options.clock.now();
+        let standing = self.now.load().standings.get(&source.id).cloned().unwrap_or_default();
+        let connects_to = self.connects_to(source);
+        let timeout = self.discovery_timeout(source, standing.checked_at.is_some());
+        let discovery = Discovery { timeout, era: standing.era.clone(), keep: refresh.keep };
+        let slot = self.connections.slot(source);
+        let offer = match tokio::time::timeout(timeout, slot.connector.discover(discovery)).await {
+            Ok(offer) => offer,
+            Err(_) => {
+                let message = format!("`{}` did not answer within {}", source.id, format_duration(timeout));
+                Err(Error::new(Code::ToolUnavailable, message))
+            }
+        };
+        let duration_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
+        let check = |tool_count, error| Check { source: source.id.clone(), at: started_at, duration_ms, tool_count, error };
+        match offer {
+            Ok(offer) => {
+                let standing = Standing {
+                    started_at,
+                    checked_at: Some(self.options.clock.now()),
+                    connects_to: connects_to.or(standing.connects_to),
+                    era: offer.era.clone(),
+                    ..Standing::default()
+                };
+                let outcome = self.record(source, offer, standing, |count| check(Some(count), None)).await?;
+                if !refresh.quiet {
+                    let tool_count = outcome.added.len() + outcome.changed.len() + outcome.unchanged;
+                    tracing::info!(server_name = %source.id, tool_count, duration_ms, "tools.discovery.server.success");
+                }
+                Ok(Outcome { contacted: !source.kind.is_builtin(), ..outcome })
+            }
+            Err(error) => {
+                let failure = Failure::of(&error);
+                let failures = standing.failures.saturating_add(1);
+                let not_before = self.options.clock.now().plus(backoff(failures, rand::random::<f64>()));
+                let standing = Standing {
+                    started_at,
+                    failures,
+                    last_error: Some(failure.clone()),
+                    not_before: Some(not_before),
+                    ..standing
+                };
+                self.commit_check(&source.id, &check(None, Some(failure)), &standing).await?;
+                Err(error)
+            }
+        }
+    }
+
+    /// First the content, then the fact that refers to it; unchanged: no fact, only the check.
+    async fn record(
+        &self,
+        source: &Source,
+        offer: Offer,
+        standing: Standing,
+        check: impl Fn(usize) -> Check,
+    ) -> Result<Outcome> {
+        const TRIES: usize = 20;
+        let (id, bounds) = (source.id.clone(), self.options.bounds);
+        // Hashing and packing a large list takes a while: not on a thread that others wait for.
+        let packed = tokio::task::spawn_blocking(move || {
+            Packed::new(&Manifest::new(&id, &offer.tools, offer.excluded, &bounds))
+        });
+        let after = packed.await.map_err(|error| Error::new(Code::Internal, "a list could not be packed").with_cause(error))??;
+        let (check, after) = (check(after.tools.len()), Arc::new(after));
+        self.store.put_manifest(&after).await?;
+        let mut writer = self.writer.lock().await;
+        for _ in 0..TRIES {
+            self.take_news(&mut writer).await?;
+            let before = writer.packed(&source.id);
+            let delta = Delta::between(before.as_deref(), &after)?;
+            let recording = Recording { before, after: after.clone() };
+            let events = writer.inventory.decide(&Command::Record(recording))?;
+            let changed = !events.is_empty();
+            let commit = Commit {
+                expected: writer.inventory.version,
+                at: self.options.clock.now(),
+                actor: &Actor::refresh(),
+                events: &events,
+                check: Some((&check, &standing)),
+            };
+            match self.store.commit(commit).await? {
+                Committed::Done => {
+                    writer.standings_due = true;
+                    self.take_news(&mut writer).await?;
+                    return Ok(self.outcome(source, delta, changed, &after));
+                }
+                // A discovery that began later has been recorded: ours is old news.
+                Committed::Superseded => return Ok(self.outcome(source, Delta::default(), false, &after)),
+                Committed::Conflict => {}
+            }
+        }
+        Err(Error::new(Code::Conflict, "others keep writing to the store; try again"))
+    }
+
+    /// The delta in the names that agents see.
+    fn outcome(&self, source: &Source, delta: Delta, changed: bool, after: &Packed) -> Outcome {
+        let now = self.now.load();
+        let part = now.catalog.part(&source.id);
+        let name = |original: &String| {
+            let segment = part.map(|part| &part.segment);
+            let entry = segment.and_then(|segment| {
+                segment.position_of_original(original).and_then(|position| segment.entries().get(position))
+            });
+            match (entry, source.kind.is_builtin()) {
+                (Some(entry), _) => entry.name.to_string(),
+                (None, true) => original.clone(),
+                (None, false) => ToolName::plain(&format!("{}__", source.id), original).to_string(),
+            }
+        };
+        let status = if changed { Refreshed::Success } else { Refreshed::Unchanged };
+        Outcome {
+            added: delta.added.iter().map(name).collect(),
+            changed: delta
+                .changed
+                .into_iter()
+                .map(|change| Change { name: name(&change.name), fields: change.fields })
+                .collect(),
+            removed: delta.removed.iter().map(name).collect(),
+            unchanged: delta.unchanged,
+            inventory_hash: Some(after.fingerprint),
+            ..Outcome::new(source.id.clone(), status)
+        }
+    }
+
+    async fn commit_check(&self, id: &SourceId, check: &Check, standing: &Standing) -> Result<()> {
+        let mut writer = self.writer.lock().await;
+        loop {
+            self.take_news(&mut writer).await?;
+            let commit = Commit {
+                expected: writer.inventory.version,
+                at: self.options.clock.now(),
+                actor: &Actor::refresh(),
+                events: &[],
+                check: Some((check, standing)),
+            };
+            match self.store.commit(commit).await? {
+                Committed::Done => {
+                    self.publish_standing(id, standing);
+                    return Ok(());
+                }
+                Committed::Superseded => return Ok(()),
+                Committed::Conflict => {}
+            }
+        }
+    }
+}
+

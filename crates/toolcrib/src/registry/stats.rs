@@ -1,0 +1,94 @@
+//! Numbers: needs met from the cache, ages, calls and errors.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+use toolcrib_core::freshness::Freshness;
+use toolcrib_core::{Result, SourceId, Timestamp, ToolId};
+
+use super::Registry;
+use crate::store::{CallCount, Failure, NeedCount};
+
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Stats {
+    pub tool_count: usize,
+    /// A hit is a need met while the source was fresh.
+    pub hits: u64,
+    pub misses: u64,
+    pub hit_ratio: Option<f64>,
+    pub calls: u64,
+    pub errors: u64,
+    pub sources: Vec<SourceStats>,
+    pub tools: Vec<ToolStats>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct SourceStats {
+    pub id: SourceId,
+    pub cache_age_ms: Option<u64>,
+    pub expired: bool,
+    pub hits: u64,
+    pub misses: u64,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct ToolStats {
+    pub name: String,
+    pub calls: u64,
+    pub errors: u64,
+    pub last_called: Option<Timestamp>,
+    pub last_error: Option<Failure>,
+}
+
+impl Registry {
+    /// What was counted, by this process and by others on the same store.
+    pub async fn stats(&self) -> Result<Stats> {
+        self.shared.counters.flush(&*self.shared.store).await;
+        let now = self.shared.now.load_full();
+        let calls = self.shared.store.call_counts().await?;
+        let needs: BTreeMap<SourceId, NeedCount> =
+            self.shared.store.need_counts().await?.into_iter().map(|count| (count.source.clone(), count)).collect();
+        let sources: Vec<SourceStats> = now
+            .inventory
+            .sources()
+            .map(|(id, _)| {
+                let checked_at = now.standings.get(id).and_then(|standing| standing.checked_at);
+                let age = checked_at.map(|at| self.shared.options.clock.now().since(at).as_millis() as u64);
+                let need = needs.get(id);
+                SourceStats {
+                    id: id.clone(),
+                    cache_age_ms: age,
+                    expired: self.shared.freshness(&now, id) != Freshness::Fresh,
+                    hits: need.map_or(0, |need| need.hits),
+                    misses: need.map_or(0, |need| need.misses),
+                }
+            })
+            .collect();
+        let (hits, misses) = sources.iter().fold((0, 0), |(hits, misses), source| (hits + source.hits, misses + source.misses));
+        let mut tools: Vec<ToolStats> = calls.iter().map(|count| self.tool_stats(count)).collect();
+        tools.sort_by(|one, other| one.name.cmp(&other.name));
+        Ok(Stats {
+            tool_count: now.catalog.tools().count(),
+            hits,
+            misses,
+            hit_ratio: (hits + misses > 0).then(|| hits as f64 / (hits + misses) as f64),
+            calls: calls.iter().map(|count| count.calls).sum(),
+            errors: calls.iter().map(|count| count.errors).sum(),
+            sources,
+            tools,
+        })
+    }
+
+    fn tool_stats(&self, count: &CallCount) -> ToolStats {
+        let id = ToolId { source: count.source.clone(), name: count.tool.clone() };
+        let catalog = self.catalog();
+        let name = catalog.find(&id.to_string()).map_or_else(|_| id.to_string(), |tool| tool.name().to_string());
+        ToolStats {
+            name,
+            calls: count.calls,
+            errors: count.errors,
+            last_called: count.last_called,
+            last_error: count.last_error.clone(),
+        }
+    }
+}

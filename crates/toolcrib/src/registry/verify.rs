@@ -1,0 +1,102 @@
+//! Whether the journal is whole and the catalogue equals its replay.
+
+use serde::Serialize;
+use serde_json::Value;
+use toolcrib_core::inventory::{Event, Inventory, Record};
+use toolcrib_core::{Result, SourceId};
+
+use super::Registry;
+use crate::store::{Check, StoredRecord};
+
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Verification {
+    pub records: u64,
+    pub manifests: usize,
+    pub unknown_events: u64,
+    /// What is wrong, in words. Empty when all is well.
+    pub faults: Vec<String>,
+}
+
+/// A journal entry as `history` shows it.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct HistoryRecord {
+    pub seq: u64,
+    pub at: toolcrib_core::Timestamp,
+    pub actor: String,
+    #[serde(rename = "type")]
+    pub kind: String,
+    pub source: Option<String>,
+    pub tool: Option<String>,
+    pub data: Value,
+}
+
+const BATCH: usize = 5_000;
+
+impl Registry {
+    /// Reads everything again, from the first record on.
+    pub async fn verify(&self) -> Result<Verification> {
+        let mut found = Verification { records: 0, manifests: 0, unknown_events: 0, faults: Vec::new() };
+        let mut replay = Inventory::default();
+        for stored in self.journal(0).await? {
+            if stored.seq != replay.version + 1 {
+                found.faults.push(format!("record {} follows record {}: some are missing", stored.seq, replay.version));
+            }
+            let event = serde_json::from_str(&stored.body).unwrap_or_else(|error| {
+                found.faults.push(format!("record {} cannot be read: {error}", stored.seq));
+                Event::Unknown
+            });
+            replay.apply(&Record { seq: stored.seq, at: stored.at, actor: stored.actor, event });
+            found.records += 1;
+        }
+        found.unknown_events = replay.unknown_events;
+        self.shared.catch_up().await?;
+        let now = self.shared.now.load_full();
+        if *now.inventory != replay && now.inventory.version == replay.version {
+            found.faults.push("what is served differs from a replay of the journal".into());
+        }
+        for (id, state) in replay.sources() {
+            let Some(fingerprint) = state.manifest else { continue };
+            match self.shared.store.manifests(&[fingerprint]).await?.pop() {
+                None => found.faults.push(format!("the manifest of `{id}` is missing")),
+                Some(packed) => {
+                    found.manifests += 1;
+                    found.faults.extend(packed.fault().map(|fault| format!("`{id}`: {fault}")));
+                    let missing = packed.tools.iter().filter(|tool| !state.tools.contains_key(&tool.name)).count();
+                    if missing > 0 {
+                        found.faults.push(format!("{missing} tools of `{id}` are in its manifest but in no record"));
+                    }
+                }
+            }
+        }
+        Ok(found)
+    }
+
+    /// The journal, oldest first, from after `seq` on.
+    pub async fn history(&self, after: u64) -> Result<Vec<HistoryRecord>> {
+        let stored = self.journal(after).await?;
+        Ok(stored.into_iter().map(shown).collect())
+    }
+
+    /// The last checks of a source, newest first.
+    pub async fn checks(&self, id: &SourceId) -> Result<Vec<Check>> {
+        self.shared.store.checks(id).await
+    }
+
+    async fn journal(&self, after: u64) -> Result<Vec<StoredRecord>> {
+        let (mut records, mut after) = (Vec::new(), after);
+        loop {
+            let batch = self.shared.store.records(after, BATCH).await?;
+            let Some(last) = batch.last() else { return Ok(records) };
+            after = last.seq;
+            records.extend(batch);
+        }
+    }
+}
+
+fn shown(stored: StoredRecord) -> HistoryRecord {
+    let mut data: serde_json::Map<String, Value> = serde_json::from_str(&stored.body).unwrap_or_default();
+    let mut text = |key: &str| data.shift_remove(key).and_then(|value| value.as_str().map(str::to_owned));
+    let (kind, source, tool) = (text("type").unwrap_or_default(), text("source"), text("tool"));
+    let (seq, at, actor) = (stored.seq, stored.at, stored.actor.to_string());
+    HistoryRecord { seq, at, actor, kind, source, tool, data: Value::Object(data) }
+}

@@ -1,0 +1,258 @@
+//! The guard, from outside: what it passes on, what it reports, and that nothing survives it.
+#![cfg(target_os = "linux")]
+#![expect(clippy::unwrap_used, reason = "what the tests share is a test too")]
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::io::{BufRead, BufReader};
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use toolcrib::guard::{GuardExe, Launch, Server, clean_env};
+use toolcrib_core::Code;
+
+const LONG: Duration = Duration::from_secs(20);
+
+/// A child, a grandchild, an orphan and an escapee, none of which heeds SIGTERM or SIGHUP. Says `ready` once all run.
+const HOSTILE: &str = r#"
+    trap '' TERM HUP INT
+    sh -c 'echo grandchild; while :; do sleep 60; done' &
+    (sh -c 'echo orphan; while :; do sleep 60; done' &)
+    (setsid sh -c 'echo escapee; (setsid sh -c "echo escapee; sleep 600" &); while :; do sleep 60; done' &)
+    echo child
+    while :; do sleep 60; done
+"#;
+const HOSTILE_SIZE: usize = 5;
+
+#[test]
+fn nothing_survives_a_kill_of_the_gateway() {
+    let mark = mark("killed");
+    let mut gateways: Vec<_> = (0..3)
+        .map(|_| {
+            let mut command = Command::new(example());
+            command.arg(HOSTILE).env("GUARD_MARK", &mark).stdout(Stdio::piped()).stdin(Stdio::null());
+            command.spawn().unwrap()
+        })
+        .collect();
+    for gateway in &mut gateways {
+        let lines = BufReader::new(gateway.stdout.as_mut().unwrap()).lines();
+        assert_eq!(lines.take(HOSTILE_SIZE).count(), HOSTILE_SIZE);
+    }
+    assert!(marked(&mark).len() >= 3 * (HOSTILE_SIZE + 1), "they run");
+
+    for gateway in &mut gateways {
+        gateway.kill().unwrap();
+        gateway.wait().unwrap();
+    }
+    nobody_is_left(&mark);
+}
+
+#[tokio::test]
+async fn nothing_survives_a_dropped_server() {
+    let mark = mark("dropped");
+    let server = hostile(&mark).await;
+    drop(server);
+    nobody_is_left(&mark);
+}
+
+#[tokio::test]
+async fn a_server_that_does_not_leave_is_stopped() {
+    let mark = mark("stopped");
+    let server = hostile(&mark).await;
+    assert!(server.stop(Duration::from_millis(50)).await.is_some());
+    nobody_is_left(&mark);
+}
+
+#[tokio::test]
+async fn what_a_server_leaves_behind_goes_with_it() {
+    let mark = mark("left");
+    let mut server = start(guard(), &mark, "(setsid sleep 600 &); sleep 600 & exit 7").await;
+    assert_eq!(server.wait().await.unwrap().code(), Some(7));
+    assert_eq!(marked(&mark), BTreeMap::new());
+}
+
+#[tokio::test]
+async fn without_a_guard_the_group_still_goes() {
+    let mark = mark("group");
+    let mut server = start(GuardExe::None, &mark, "trap '' TERM; sh -c 'sleep 600' & echo up; sleep 600").await;
+    server.stdout.as_mut().unwrap().read_u8().await.unwrap();
+    server.stop(Duration::from_millis(50)).await;
+    nobody_is_left(&mark);
+
+    let server = start(GuardExe::None, &mark, "sleep 600 & sleep 600").await;
+    drop(server);
+    nobody_is_left(&mark);
+}
+
+#[tokio::test]
+async fn the_exit_code_is_the_servers() {
+    for guard in [guard(), GuardExe::None] {
+        let mut server = start(guard, "code", "exit 3").await;
+        assert_eq!(server.wait().await.unwrap().code(), Some(3));
+    }
+    // A server's own 127 is an exit, not a failed start.
+    let mut server = start(guard(), "code", "exit 127").await;
+    assert_eq!(server.wait().await.unwrap().code(), Some(127));
+    let mut server = start(guard(), "code", "kill -9 $$").await;
+    assert_eq!(server.wait().await.unwrap().code(), Some(128 + 9));
+}
+
+#[tokio::test]
+async fn streams_pass_and_their_ends_too() {
+    let mut server = start(guard(), "streams", "cat; echo bye >&2; exec >&- 2>&-; sleep 600").await;
+    let mut stdin = server.stdin.take().unwrap();
+    stdin.write_all(b"hello").await.unwrap();
+    drop(stdin);
+    let (mut out, mut err) = (String::new(), String::new());
+    server.stdout.take().unwrap().read_to_string(&mut out).await.unwrap();
+    // The server still runs, so the guard holds neither stream.
+    server.stderr.take().unwrap().read_to_string(&mut err).await.unwrap();
+    assert_eq!((out.as_str(), err.as_str()), ("hello", "bye\n"));
+}
+
+#[tokio::test]
+async fn a_server_that_heeds_eof_leaves_by_itself() {
+    let server = start(guard(), "eof", "cat; exit 5").await;
+    assert_eq!(server.stop(LONG).await.unwrap().code(), Some(5));
+}
+
+#[tokio::test]
+async fn a_server_gets_three_streams_and_nothing_else() {
+    let mut server = start(guard(), "fds", "ls /proc/self/fd").await;
+    let mut out = String::new();
+    server.stdout.take().unwrap().read_to_string(&mut out).await.unwrap();
+    // The fourth is the listing itself.
+    assert_eq!(out, "0\n1\n2\n3\n");
+}
+
+#[tokio::test]
+async fn a_failed_start_says_why() {
+    let directory = tempfile::tempdir().unwrap();
+    let plain = directory.path().join("plain").display().to_string();
+    std::fs::write(&plain, "").unwrap();
+    let not_executable = format!("cannot start `{plain}`: permission denied; is the file executable?");
+    let missing = PathBuf::from("/nonexistent/directory");
+    for guard in [guard(), GuardExe::None] {
+        for (program, cwd, message) in [
+            (
+                "no-such-program-here",
+                None,
+                "cannot start `no-such-program-here`: not found on PATH; install it, or give its full path",
+            ),
+            (
+                "/no/such/program",
+                None,
+                "cannot start `/no/such/program`: there is no such file, or the interpreter it names is missing",
+            ),
+            (&plain, None, &not_executable),
+            ("sh", Some(missing.clone()), "cannot start `sh`: its `cwd` `/nonexistent/directory` is not a directory"),
+        ] {
+            let launch = Launch { program: program.into(), cwd, env: environment("none"), ..Launch::default() };
+            let error = guard.start(launch).await.unwrap_err();
+            assert_eq!((error.code, error.message.as_str()), (Code::ToolUnavailable, message));
+            assert!(!error.retryable());
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_binary_that_cannot_be_its_own_guard_says_so() {
+    assert_eq!(GuardExe::detect(), GuardExe::None);
+    let error = GuardExe::CurrentExe.start(Launch { program: "true".into(), ..Launch::default() }).await.unwrap_err();
+    assert!(error.message.contains("run_if_asked"), "{error}");
+}
+
+#[test]
+fn the_environment_of_a_server_is_clean() {
+    let own = |names: &[&str]| -> Vec<(OsString, OsString)> {
+        names.iter().map(|name| (name.into(), "value".into())).collect()
+    };
+    let usual = ["PATH", "HOME", "USER", "LANG", "LC_ALL", "TMPDIR", "XDG_DATA_HOME", "https_proxy", "NO_PROXY"];
+    let secret = ["AWS_SECRET_ACCESS_KEY", "GITHUB_TOKEN", "PATHS", "home", "Http_Proxy", "LD_PRELOAD", "TOOLCRIB_X"];
+    let all = own(&[usual.as_slice(), &secret].concat());
+    assert_eq!(clean_env(all.clone().into_iter(), &[]), own(&usual));
+    assert_eq!(
+        clean_env(all.into_iter(), &["GITHUB_TOKEN".into(), "ABSENT".into()]),
+        own(&[usual.as_slice(), &["GITHUB_TOKEN"]].concat())
+    );
+}
+
+#[tokio::test]
+async fn a_server_sees_only_what_it_is_given() {
+    let mut server = start(guard(), "seen", "env").await;
+    let mut out = String::new();
+    server.stdout.take().unwrap().read_to_string(&mut out).await.unwrap();
+    let mut names: Vec<_> = out.lines().filter_map(|line| Some(line.split_once('=')?.0)).collect();
+    names.sort_unstable();
+    // The shell itself adds PWD.
+    assert_eq!(names, ["GUARD_MARK", "PATH", "PWD"]);
+}
+
+#[test]
+fn by_hand_the_guard_refuses() {
+    for arguments in [&["__guard"][..], &["__guard", "x", "--", "true"], &["__guard", "1", "--", "true"]] {
+        let output = Command::new(example()).args(arguments).output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}");
+        assert_eq!(output.stdout, b"");
+    }
+}
+
+fn guard() -> GuardExe {
+    GuardExe::Path(example())
+}
+
+/// Cargo builds the examples along with the tests, beside them.
+fn example() -> PathBuf {
+    let path = std::env::current_exe().unwrap().parent().unwrap().with_file_name("examples").join("guarded");
+    assert!(path.exists(), "no {}: run `cargo build -p toolcrib --examples` first", path.display());
+    path
+}
+
+async fn start(guard: GuardExe, mark: &str, script: &str) -> Server {
+    let args = ["-c", script].map(OsString::from).to_vec();
+    guard.start(Launch { program: "sh".into(), args, env: environment(mark), cwd: None }).await.unwrap()
+}
+
+async fn hostile(mark: &str) -> Server {
+    let mut server = start(guard(), mark, HOSTILE).await;
+    let mut lines = 0;
+    while lines < HOSTILE_SIZE {
+        lines += usize::from(server.stdout.as_mut().unwrap().read_u8().await.unwrap() == b'\n');
+    }
+    server
+}
+
+fn environment(mark: &str) -> Vec<(OsString, OsString)> {
+    vec![("PATH".into(), std::env::var_os("PATH").unwrap()), ("GUARD_MARK".into(), mark.into())]
+}
+
+/// Every process of a tree carries it in its environment.
+fn mark(name: &str) -> String {
+    format!("{name}-{}", std::process::id())
+}
+
+fn marked(mark: &str) -> BTreeMap<String, String> {
+    let needle = format!("GUARD_MARK={mark}\0");
+    let processes = std::fs::read_dir("/proc").unwrap().filter_map(|entry| {
+        let path = entry.ok()?.path();
+        let environment = std::fs::read(path.join("environ")).ok()?;
+        let command = std::fs::read(path.join("cmdline")).ok()?;
+        let found = environment.windows(needle.len()).any(|window| window == needle.as_bytes());
+        found.then(|| (path.display().to_string(), String::from_utf8_lossy(&command).replace('\0', " ")))
+    });
+    processes.collect()
+}
+
+fn nobody_is_left(mark: &str) {
+    let deadline = Instant::now() + LONG;
+    loop {
+        let left = marked(mark);
+        if left.is_empty() {
+            return;
+        }
+        assert!(Instant::now() < deadline, "still there: {left:#?}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
