@@ -437,7 +437,7 @@ mod files {
         assert_eq!(place.text("file_search", json!({ "pattern": "nowhere" })).await, "(nothing found)");
         let error = place.call("file_read", json!({ "path": "pipe" })).await.unwrap_err();
         assert_eq!(error.message, "`pipe` is not a regular file");
-        assert!(started.elapsed() < Duration::from_secs(5));
+        assert!(started.elapsed() < Duration::from_secs(30));
     }
 
     #[tokio::test]
@@ -580,8 +580,8 @@ mod bash {
     async fn a_command_that_takes_too_long_ends_with_its_tree() {
         let place = Place::new();
         let command = "trap '' TERM; sleep 600 & echo $! > pid; echo started; wait; sleep 600";
-        let answer = place.call("bash", json!({ "command": command, "timeout_s": 1 })).await.unwrap();
-        assert_eq!(text(&answer), "ended after 1 s without finishing\n--- stdout\nstarted");
+        let answer = place.call("bash", json!({ "command": command, "timeout_s": 2 })).await.unwrap();
+        assert_eq!(text(&answer), "ended after 2 s without finishing\n--- stdout\nstarted");
         assert!(answer.is_error);
         gone(place.read("pid").trim());
     }
@@ -593,7 +593,7 @@ mod bash {
         let pid = place.root.join("pid");
         let written = async {
             while std::fs::read_to_string(&pid).unwrap_or_default().trim().is_empty() {
-                tokio::task::yield_now().await;
+                tokio::time::sleep(Duration::from_millis(5)).await;
             }
         };
         tokio::select! {
