@@ -72,7 +72,7 @@ impl Http {
         let response = self.post(connection.speaking(), mail).await?;
         let status = response.status();
         if !status.is_success() {
-            return self.refused(mail, response).await;
+            return self.refused(connection.speaking(), mail, response).await;
         }
         if mail.method == "initialize" {
             let session = response.headers().get(SESSION).cloned();
@@ -114,9 +114,9 @@ impl Http {
         }
     }
 
-    async fn refused(&self, mail: &Mail<'_>, response: Response) -> Result<Delivered, WireError> {
+    async fn refused(&self, era: Era, mail: &Mail<'_>, response: Response) -> Result<Delivered, WireError> {
         let status = response.status();
-        let in_session = mail.method != "initialize" && self.session().is_some();
+        let in_session = era != Era::Modern && mail.method != "initialize" && self.session().is_some();
         let error = refusal(response, self.body_bytes).await;
         // Many servers say 400 "no valid session" where the specification wants 404.
         let mentions_session =
