@@ -29,6 +29,8 @@ const SESSION: &str = "mcp-session-id";
 /// How often a cut stream is taken up again without any news on it.
 const RESUMPTIONS: u32 = 5;
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+/// Between streams nobody waits for, whatever the server says.
+const SHORTEST_PAUSE: Duration = Duration::from_millis(500);
 const LONG_LIVED: Duration = Duration::from_secs(10);
 
 pub(crate) struct Http {
@@ -211,7 +213,7 @@ impl Http {
             if begun.elapsed() > LONG_LIVED {
                 place.fruitless = 0;
             }
-            sleep(place.pause(Duration::from_secs(3 << place.fruitless))).await;
+            sleep(place.pause(Duration::from_secs(3 << place.fruitless)).max(SHORTEST_PAUSE)).await;
         }
     }
 
