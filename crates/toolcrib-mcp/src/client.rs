@@ -27,6 +27,8 @@ use crate::{
 
 /// How long a farewell may take.
 const FAREWELL: Duration = Duration::from_secs(2);
+/// How long to look for an older transport where the newer one was refused.
+const DETOUR: Duration = Duration::from_secs(5);
 
 /// A connection to one MCP server. Dropping it ends everything it started; [`Client::close`] does so politely.
 pub struct Client {
@@ -56,7 +58,8 @@ impl Client {
                     let (pipe, halves) = Pipe::new(reader, writer);
                     let owner = Owner(Connection::new(Transport::Pipe(pipe), options));
                     halves.start(&owner.0);
-                    Client::greet(owner, First::Initialize, deadline).await
+                    let first = hinted(owner.0.options.era, First::Initialize);
+                    Client::greet(owner, first, deadline).await
                 }
                 Target::Http { url, headers } => Client::connect_http(url, headers, options, deadline).await,
                 Target::Sse { url, headers } => Client::connect_sse(url, headers, options, deadline).await,
@@ -73,11 +76,12 @@ impl Client {
     ) -> Result<Client, WireError> {
         let http = Http::new(http_client(&options)?, url.clone(), headers.clone(), options.limits.body_bytes);
         let owner = Owner(Connection::new(Transport::Http(http), options.clone()));
-        match Client::greet(owner, First::Discover, deadline).await {
+        let first = hinted(options.era, First::Discover);
+        match Client::greet(owner, first, deadline).await {
             Err(WireError::Status { status, said }) if matches!(status, 400 | 404 | 405) => {
                 // So answers a server of 2024 that knows POST only at another address.
-                let older = Client::connect_sse(url, headers, options, deadline).await;
-                older.map_err(|_| WireError::Status { status, said })
+                let older = timeout(DETOUR, Client::connect_sse(url, headers, options, deadline)).await;
+                older.ok().and_then(Result::ok).ok_or(WireError::Status { status, said })
             }
             outcome => outcome,
         }
@@ -95,12 +99,7 @@ impl Client {
         Client::greet(owner, First::Initialize, deadline).await
     }
 
-    async fn greet(owner: Owner, usual: First, deadline: Instant) -> Result<Client, WireError> {
-        let first = match owner.0.options.era {
-            Some(Era::Legacy(_)) => First::Initialize,
-            Some(Era::Modern) => First::Discover,
-            None => usual,
-        };
+    async fn greet(owner: Owner, first: First, deadline: Instant) -> Result<Client, WireError> {
         let Greeting { era, server } = handshake::greet(&owner.0, first, deadline).await?;
         if era == Era::Modern {
             listen::start(&owner.0, &server);
@@ -169,6 +168,14 @@ impl Drop for Owner {
 impl std::fmt::Debug for Client {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Client").field("era", &self.era).field("server", &self.server).finish_non_exhaustive()
+    }
+}
+
+fn hinted(era: Option<Era>, usual: First) -> First {
+    match era {
+        Some(Era::Legacy(_)) => First::Initialize,
+        Some(Era::Modern) => First::Discover,
+        None => usual,
     }
 }
 

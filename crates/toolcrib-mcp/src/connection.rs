@@ -1,16 +1,14 @@
 //! One connection to one server: which requests wait for an answer, what becomes of an incoming message, and which
 //! tasks run on its behalf. How bytes travel is the [`Transport`]'s; what to say is the client's.
 
-pub(crate) mod compose;
+pub(crate) mod call;
+mod compose;
 pub(crate) mod serve;
 
 use std::{
     collections::HashMap,
     future::Future,
-    sync::{
-        Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock,
-        atomic::{AtomicU64, Ordering},
-    },
+    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, atomic::AtomicU64},
     time::Duration,
 };
 
@@ -18,12 +16,13 @@ use http::HeaderMap;
 use serde_json::value::RawValue;
 use tokio::{
     runtime::Handle,
-    sync::{broadcast, mpsc, oneshot},
+    sync::{broadcast, mpsc},
     task::JoinSet,
     time::{Instant, timeout},
 };
 use tokio_util::sync::CancellationToken;
 
+use self::call::{Pending, Ticket};
 use crate::{
     client::handshake,
     era::{Era, Version},
@@ -31,7 +30,7 @@ use crate::{
     http::{Http, legacy::LegacySse},
     message::{self, Incoming, RawObject},
     options::{Limits, Options, RequestOptions},
-    pipe::{Pipe, Ticket},
+    pipe::Pipe,
 };
 
 /// What a server says of its own accord.
@@ -101,11 +100,6 @@ pub(crate) enum Seen {
     Refusal(crate::error::RpcError),
     Other,
     Junk,
-}
-
-struct Pending {
-    answer: oneshot::Sender<Result<Box<RawValue>, WireError>>,
-    progress: Option<mpsc::Sender<Box<RawValue>>>,
 }
 
 impl Connection {
@@ -225,10 +219,10 @@ impl Connection {
             }
             "notifications/cancelled" => {
                 let Some(id) = field("requestId") else { return };
-                self.serving.abort(id.get());
-                // Since 2026 a server ends a subscription so.
-                if let Ok(id) = id.get().parse() {
-                    self.answer(id, Err(closed(true, "the server ended the request".to_owned())));
+                match (self.speaking(), id.get().parse()) {
+                    // Since 2026 it is our request that ends so: a subscription. Before, it was theirs.
+                    (Era::Modern, Ok(id)) => self.answer(id, Err(closed(true, "the server ended it".to_owned()))),
+                    _ => self.serving.abort(id.get()),
                 }
             }
             "notifications/subscriptions/acknowledged" => {}
@@ -295,53 +289,10 @@ impl Connection {
         if self.transport.session() == lost {
             tracing::debug!("the server forgot the session; beginning a new one");
             handshake::initialize(self, terms.deadline).await?;
+            // A server that forgot us was probably started anew, and may have changed.
+            self.announce(Notice::ToolsChanged);
         }
         Ok(())
-    }
-
-    fn register(self: &Arc<Self>, ask: &Ask<'_>, terms: &Terms) -> Result<(Call, Receiver), WireError> {
-        let id = self.next_id.fetch_add(1, Ordering::Relaxed);
-        let (answer, receiver) = oneshot::channel();
-        lock(&self.pending).insert(id, Pending { answer, progress: terms.progress.clone() });
-        // Looked at after inserting: `end` clears what it finds.
-        if self.is_ended() {
-            lock(&self.pending).remove(&id);
-            return Err(self.ended_because(false));
-        }
-        // The specification forbids to cancel `initialize`.
-        let cancellable = ask.method != "initialize";
-        Ok((Call { id, connection: self.clone(), ticket: Arc::default(), cancellable }, receiver))
-    }
-}
-
-type Receiver = oneshot::Receiver<Result<Box<RawValue>, WireError>>;
-
-/// A request in flight. Dropped before its answer, it tells the server that nobody waits any more.
-struct Call {
-    id: u64,
-    connection: Arc<Connection>,
-    ticket: Arc<Ticket>,
-    cancellable: bool,
-}
-
-impl Call {
-    fn settle<T>(&self, answer: Result<Result<T, WireError>, oneshot::error::RecvError>) -> Result<T, WireError> {
-        answer.unwrap_or_else(|_| Err(self.connection.ended_because(self.ticket.departed())))
-    }
-
-    fn drop_quietly<T>(&self, outcome: T) -> T {
-        lock(&self.connection.pending).remove(&self.id);
-        outcome
-    }
-}
-
-impl Drop for Call {
-    fn drop(&mut self) {
-        let unanswered = lock(&self.connection.pending).remove(&self.id).is_some();
-        let withdrawn = self.ticket.withdraw();
-        if unanswered && !withdrawn && self.cancellable {
-            self.connection.tell_cancelled(self.id);
-        }
     }
 }
 

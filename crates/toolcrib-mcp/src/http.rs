@@ -29,6 +29,8 @@ const SESSION: &str = "mcp-session-id";
 /// How often a cut stream is taken up again without any news on it.
 const RESUMPTIONS: u32 = 5;
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+/// Between streams nobody waits for, whatever the server says.
+const SHORTEST_PAUSE: Duration = Duration::from_millis(500);
 const LONG_LIVED: Duration = Duration::from_secs(10);
 
 pub(crate) struct Http {
@@ -72,7 +74,7 @@ impl Http {
         let response = self.post(connection.speaking(), mail).await?;
         let status = response.status();
         if !status.is_success() {
-            return self.refused(mail, response).await;
+            return self.refused(connection.speaking(), mail, response).await;
         }
         if mail.method == "initialize" {
             let session = response.headers().get(SESSION).cloned();
@@ -114,9 +116,9 @@ impl Http {
         }
     }
 
-    async fn refused(&self, mail: &Mail<'_>, response: Response) -> Result<Delivered, WireError> {
+    async fn refused(&self, era: Era, mail: &Mail<'_>, response: Response) -> Result<Delivered, WireError> {
         let status = response.status();
-        let in_session = mail.method != "initialize" && self.session().is_some();
+        let in_session = era != Era::Modern && mail.method != "initialize" && self.session().is_some();
         let error = refusal(response, self.body_bytes).await;
         // Many servers say 400 "no valid session" where the specification wants 404.
         let mentions_session =
@@ -211,7 +213,7 @@ impl Http {
             if begun.elapsed() > LONG_LIVED {
                 place.fruitless = 0;
             }
-            sleep(place.pause(Duration::from_secs(3 << place.fruitless))).await;
+            sleep(place.pause(Duration::from_secs(3 << place.fruitless)).max(SHORTEST_PAUSE)).await;
         }
     }
 

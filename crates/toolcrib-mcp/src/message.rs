@@ -65,6 +65,7 @@ pub(crate) fn read(text: &str) -> Option<Incoming<'_>> {
 
 /// The parts of a batch, as servers of 2025-03-26 may send them; a single message is a batch of one.
 pub(crate) fn parts(text: &str) -> Vec<&str> {
+    let text = text.trim_start_matches('\u{feff}');
     if !text.trim_start().starts_with('[') {
         return vec![text];
     }

@@ -1,9 +1,6 @@
 //! One message a line over a byte stream: the reading and the writing task, with bounds on both.
 
-use std::sync::{
-    Arc, Mutex, PoisonError,
-    atomic::{AtomicU8, Ordering},
-};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::{
     io::{AsyncBufReadExt, AsyncRead, AsyncWrite, AsyncWriteExt, BufReader},
@@ -12,7 +9,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    connection::{Connection, Mail, Seen},
+    connection::{Connection, Mail, Seen, call::Ticket},
     error::WireError,
 };
 
@@ -145,32 +142,6 @@ async fn write_lines(
         writer.flush().await?;
     }
     writer.shutdown().await
-}
-
-/// Whether a message has left, agreed between who waits for its answer and who writes it.
-#[derive(Debug, Default)]
-pub(crate) struct Ticket(AtomicU8);
-
-const WAITING: u8 = 0;
-const DEPARTED: u8 = 1;
-const WITHDRAWN: u8 = 2;
-
-impl Ticket {
-    /// False when it was withdrawn and must not be sent.
-    pub(crate) fn depart(&self) -> bool {
-        let before = self.0.compare_exchange(WAITING, DEPARTED, Ordering::AcqRel, Ordering::Acquire);
-        before != Err(WITHDRAWN)
-    }
-
-    /// False when it was too late.
-    pub(crate) fn withdraw(&self) -> bool {
-        let before = self.0.compare_exchange(WAITING, WITHDRAWN, Ordering::AcqRel, Ordering::Acquire);
-        before != Err(DEPARTED)
-    }
-
-    pub(crate) fn departed(&self) -> bool {
-        self.0.load(Ordering::Acquire) == DEPARTED
-    }
 }
 
 fn closed(reason: String) -> WireError {

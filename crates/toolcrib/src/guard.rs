@@ -20,6 +20,7 @@ pub use environment::clean_env;
 pub use server::{GuardExe, Launch, Server};
 
 /// The first argument that makes a binary the guard: `__guard FD -- COMMAND ARGS…`.
+#[cfg(unix)]
 const ASKED: &str = "__guard";
 
 static READY: AtomicBool = AtomicBool::new(false);

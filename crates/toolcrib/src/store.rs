@@ -1,6 +1,10 @@
 //! What survives a restart: the journal, manifests and definitions by their fingerprints, and measurements.
 //! A store decides nothing; it keeps what it is given, whole or not at all.
 
+mod memory;
+mod open;
+mod sqlite;
+
 use std::collections::BTreeMap;
 
 use async_trait::async_trait;
@@ -9,6 +13,10 @@ use toolcrib_core::fingerprint::Fingerprint;
 use toolcrib_core::inventory::{Actor, Event};
 use toolcrib_core::manifest::Packed;
 use toolcrib_core::{Code, Error, Result, Source, SourceId, Timestamp};
+
+pub use memory::MemoryStore;
+pub use open::open;
+pub use sqlite::SqliteStore;
 
 /// An implementation returns `STORE_UNAVAILABLE` when it cannot keep its word, and never acknowledges before
 /// what it was given is durable. It must not interpret events, retry, or hold a lock across calls.
@@ -21,14 +29,14 @@ pub trait Store: Send + Sync + std::fmt::Debug {
     async fn commit(&self, commit: Commit<'_>) -> Result<Committed>;
 
     async fn put_manifest(&self, manifest: &Packed) -> Result<()>;
-    /// Those of the wanted manifests that there are.
+    /// Those of the wanted manifests that there are and can be read, in any order.
     async fn manifests(&self, wanted: &[Fingerprint]) -> Result<Vec<Packed>>;
 
     async fn put_definition(&self, name: Fingerprint, definition: &Source) -> Result<()>;
     async fn definitions(&self, wanted: &[Fingerprint]) -> Result<Vec<(Fingerprint, Source)>>;
 
     async fn standings(&self) -> Result<BTreeMap<SourceId, Standing>>;
-    /// The last checks of a source, newest first; at most a hundred are kept.
+    /// The last checks of a source, newest first; at most [`CHECKS_KEPT`].
     async fn checks(&self, source: &SourceId) -> Result<Vec<Check>>;
     /// Marks what is known of a source as due, whatever its age.
     async fn invalidate(&self, source: &SourceId) -> Result<()>;
@@ -50,6 +58,9 @@ pub trait Store: Send + Sync + std::fmt::Debug {
     async fn pulse(&self) -> Result<u64>;
     async fn close(&self);
 }
+
+/// How many checks of a source are kept.
+pub const CHECKS_KEPT: usize = 100;
 
 /// A journal entry as it lies in the store; its body may be of a kind this build does not know.
 #[derive(Debug, Clone, PartialEq, Eq)]

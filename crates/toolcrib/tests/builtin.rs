@@ -1,6 +1,6 @@
 //! The built-in tools, from outside: what they answer, and what they refuse.
 #![cfg(unix)]
-#![expect(clippy::unwrap_used, clippy::panic, reason = "what the tests share is a test too")]
+#![expect(clippy::unwrap_used, reason = "what the tests share is a test too")]
 
 use std::io::{Read, Write};
 use std::net::TcpListener;
@@ -140,13 +140,13 @@ async fn calculate_follows_the_rules() {
         ("sqrt(16) + abs(-3)", json!(7)),
         ("min(3, 1, 2) + max(4, 5)", json!(6)),
         ("round(2.5) + round(-2.5) + floor(1.9) + ceil(1.1)", json!(3)),
-        ("round(3.14159, 2)", json!(3.14)),
+        ("round(1.23456, 2)", json!(1.23)),
         ("round(1234, -2)", json!(1200)),
         ("log(1000) + log2(8) + log10(10) + log(8, 2)", json!(10)),
         ("ln(e) + exp(0) + pow(2, 3)", json!(10)),
         ("sin(0) + cos(0) + tan(0)", json!(1)),
         ("2 × π ÷ 2 − pi", json!(0)),
-        ("PI", json!(3.14159265358979)),
+        ("PI * 1000", json!(3141.59265358979)),
     ] {
         assert_eq!(
             tool(json!({ "expression": expression })).await.unwrap().structured.unwrap()["result"],
@@ -437,7 +437,7 @@ mod files {
         assert_eq!(place.text("file_search", json!({ "pattern": "nowhere" })).await, "(nothing found)");
         let error = place.call("file_read", json!({ "path": "pipe" })).await.unwrap_err();
         assert_eq!(error.message, "`pipe` is not a regular file");
-        assert!(started.elapsed() < Duration::from_secs(5));
+        assert!(started.elapsed() < Duration::from_secs(30));
     }
 
     #[tokio::test]
@@ -580,8 +580,8 @@ mod bash {
     async fn a_command_that_takes_too_long_ends_with_its_tree() {
         let place = Place::new();
         let command = "trap '' TERM; sleep 600 & echo $! > pid; echo started; wait; sleep 600";
-        let answer = place.call("bash", json!({ "command": command, "timeout_s": 1 })).await.unwrap();
-        assert_eq!(text(&answer), "ended after 1 s without finishing\n--- stdout\nstarted");
+        let answer = place.call("bash", json!({ "command": command, "timeout_s": 2 })).await.unwrap();
+        assert_eq!(text(&answer), "ended after 2 s without finishing\n--- stdout\nstarted");
         assert!(answer.is_error);
         gone(place.read("pid").trim());
     }
@@ -593,7 +593,7 @@ mod bash {
         let pid = place.root.join("pid");
         let written = async {
             while std::fs::read_to_string(&pid).unwrap_or_default().trim().is_empty() {
-                tokio::task::yield_now().await;
+                tokio::time::sleep(Duration::from_millis(5)).await;
             }
         };
         tokio::select! {

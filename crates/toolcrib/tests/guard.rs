@@ -9,6 +9,7 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+use rustix::process::{Pid, Signal, kill_process};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use toolcrib::guard::{GuardExe, Launch, Server, clean_env};
 use toolcrib_core::Code;
@@ -162,6 +163,23 @@ async fn a_binary_that_cannot_be_its_own_guard_says_so() {
     assert_eq!(GuardExe::detect(), GuardExe::None);
     let error = GuardExe::CurrentExe.start(Launch { program: "true".into(), ..Launch::default() }).await.unwrap_err();
     assert!(error.message.contains("run_if_asked"), "{error}");
+}
+
+#[tokio::test]
+async fn a_guard_ignores_polite_signals_and_its_death_is_noticed() {
+    let mark = mark("guard");
+    let mut server = start(guard(), &mark, "cat; sleep 600").await;
+    let stat = std::fs::read_to_string(format!("/proc/{}/stat", server.pid().unwrap())).unwrap();
+    let guard = Pid::from_raw(stat.split(' ').nth(3).unwrap().parse().unwrap()).unwrap();
+    for signal in [Signal::TERM, Signal::INT, Signal::HUP] {
+        kill_process(guard, signal).unwrap();
+    }
+    server.stdin.as_mut().unwrap().write_all(b"x").await.unwrap();
+    assert_eq!(server.stdout.as_mut().unwrap().read_u8().await.unwrap(), b'x');
+
+    kill_process(guard, Signal::KILL).unwrap();
+    server.wait().await.unwrap();
+    nobody_is_left(&mark);
 }
 
 #[test]

@@ -75,7 +75,10 @@ pub(crate) async fn initialize(connection: &Arc<Connection>, deadline: Instant) 
     let era = Era::Legacy(Version::nearest(&version));
     connection.speak(era);
     let initialized = message::notification("notifications/initialized", None)?;
-    connection.tell("notifications/initialized", initialized).await?;
+    if let Err(error) = connection.tell("notifications/initialized", initialized).await {
+        // Some servers refuse every notification and work all the same; a dead one shows at the next request.
+        tracing::debug!(%error, "the server did not take `notifications/initialized`");
+    }
     if let Transport::Http(_) = connection.transport {
         let listening = connection.clone();
         connection.spawn(async move {

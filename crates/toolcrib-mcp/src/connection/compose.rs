@@ -4,13 +4,12 @@ use std::{borrow::Cow, sync::Arc};
 
 use serde_json::{json, value::RawValue};
 
-use super::{Ask, Connection, Mail, Transport};
+use super::{Ask, Connection, Mail, Transport, call::Ticket};
 use crate::{
     era::{Era, MODERN},
     error::WireError,
     headers,
     message::{self, RawObject, raw},
-    pipe::Ticket,
 };
 
 /// The keys of `_meta` that belong to one hop. What a caller passes on from elsewhere is made anew; the rest goes

@@ -24,6 +24,7 @@ impl Options {
             if keeps_method && same_origin && attempt.previous().len() < 5 { attempt.follow() } else { attempt.stop() }
         });
         Client::builder()
+            .user_agent(concat!("toolcrib/", env!("CARGO_PKG_VERSION")))
             .connect_timeout(connect_timeout)
             .tcp_nodelay(true)
             .tcp_keepalive(Duration::from_secs(30))

@@ -189,6 +189,29 @@ async fn over_http_changes_arrive_by_subscription() {
 }
 
 #[tokio::test]
+async fn a_method_not_found_is_no_lost_session() {
+    let server = Server::start(|request| match request.method() {
+        "server/discover" | "initialize" => {
+            let result = discovered(&json!({}));
+            let mut result = result.as_object().unwrap().clone();
+            result.insert("protocolVersion".to_owned(), "2026-07-28".into());
+            request.result(&result.into()).with("mcp-session-id", "never mind")
+        }
+        _ => {
+            let error = json!({ "code": -32601, "message": "unknown" });
+            Reply::json(404, &json!({ "jsonrpc": "2.0", "id": request.body["id"], "error": error }))
+        }
+    })
+    .await;
+    let hinted = Options { era: Some("2025-11-25".parse().unwrap()), ..options() };
+    let client = Client::connect(server.target(), hinted).await.unwrap();
+    assert_eq!(client.era(), Era::Modern);
+    let answer = client.request("no/such", None, &within(30)).await;
+    assert!(matches!(&answer, Err(WireError::Rpc(error)) if error.code == -32601), "{answer:?}");
+    assert_eq!(server.methods(), ["initialize", "server/discover", "no/such"]);
+}
+
+#[tokio::test]
 async fn a_refused_version_is_tried_again_when_it_is_offered() {
     let asked = AtomicUsize::new(0);
     let server = Server::start(move |request| {

@@ -1,7 +1,8 @@
 //! A server at the end of a byte stream that misbehaves.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
+use futures_util::FutureExt;
 use serde_json::{Value, json};
 use toolcrib_mcp::{Client, Era, Limits, Options, WireError};
 
@@ -47,6 +48,32 @@ async fn a_stray_byte_does_not_lose_the_answer() {
         peer.say(line).await;
     });
     assert_eq!(answer.unwrap().get(), "{\"text\":\"a\u{fffd}b\"}");
+}
+
+#[tokio::test]
+async fn a_byte_order_mark_does_not_lose_the_answer() {
+    let (mut peer, client) = Peer::connected(options(), json!({})).await;
+    let (answer, ()) = tokio::join!(call(&client, "t"), async {
+        let id = peer.hear().await["id"].to_string();
+        peer.say(format!("\u{feff}{{\"id\":{id},\"result\":{{}}}}\r")).await;
+    });
+    assert_eq!(answer.unwrap().get(), "{}");
+}
+
+#[tokio::test]
+async fn a_server_that_takes_back_its_own_request_does_not_take_ours() {
+    let mut options = options();
+    options.handler = Some(Arc::new(|_| std::future::pending().boxed()));
+    let (mut peer, client) = Peer::connected(options, json!({})).await;
+    let (answer, ()) = tokio::join!(call(&client, "t"), async {
+        let request = peer.hear().await;
+        let id = &request["id"];
+        peer.tell(&json!({ "jsonrpc": "2.0", "id": id, "method": "roots/list" })).await;
+        peer.tell(&json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": id } }))
+            .await;
+        peer.answer(&request, &json!({ "ok": 1 })).await;
+    });
+    assert_eq!(answer.unwrap().get(), r#"{"ok":1}"#);
 }
 
 #[tokio::test]

@@ -254,6 +254,7 @@ async fn serve(
     reply: &(impl Fn(&Request) -> Reply + Send + Sync),
     seen: &Mutex<Vec<Request>>,
 ) -> Option<()> {
+    socket.set_nodelay(true).unwrap();
     let mut socket = BufReader::new(socket);
     loop {
         let mut head = String::new();

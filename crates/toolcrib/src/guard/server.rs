@@ -20,7 +20,7 @@ use unix as system;
 #[cfg(windows)]
 use windows as system;
 
-/// The bound on a guard that starts, and on a tree that was told to end.
+/// The bound on a tree that was told to end.
 const PROMPTLY: Duration = Duration::from_secs(5);
 
 /// Who guards the servers.
@@ -28,7 +28,7 @@ const PROMPTLY: Duration = Duration::from_secs(5);
 pub enum GuardExe {
     /// This binary, whose `main` calls [`run_if_asked`](super::run_if_asked) first.
     CurrentExe,
-    /// Another binary that does.
+    /// Another binary that does; an absolute path.
     Path(PathBuf),
     /// Nobody: the server gets a process group, and that group is killed when the [`Server`] is stopped or dropped.
     /// Processes that leave the group survive, and after a `kill -9` of this process the whole tree does.

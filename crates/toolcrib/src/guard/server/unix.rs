@@ -9,17 +9,20 @@ use std::process::ExitStatus;
 use std::time::Duration;
 
 use rustix::io::FdFlags;
-use rustix::process::{Pid, Signal, kill_process_group};
+use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::net::UnixStream;
 use tokio::process::{Child, Command};
 use tokio::time::timeout;
 use toolcrib_core::{Code, Error, Result};
 
-use super::{GuardExe, Launch, PROMPTLY, Server, direct, not_started, prepare};
+use super::{GuardExe, Launch, Server, direct, not_started, prepare};
 
 /// What is between SIGTERM and SIGKILL for a server without a guard.
 const GRACE: Duration = Duration::from_millis(500);
+
+/// For a guard's first word. The caller has a deadline of its own; this one is for a machine that hardly moves.
+const SPEAK_UP: Duration = Duration::from_secs(30);
 
 /// For what a guard that has ended already said.
 const LAST_WORD: Duration = Duration::from_millis(200);
@@ -136,8 +139,11 @@ async fn guarded(exe: PathBuf, launch: &Launch) -> Result<Server> {
         }
         Some(("failed", errno)) => Err(not_started(launch, io::Error::from_raw_os_error(errno.parse().unwrap_or(0)))),
         _ => {
-            // Whatever this program is, it is no guard.
-            let _ = server.child.start_kill();
+            // A guard that is only late ignores this, and ends its tree as our end of the channel closes; a program
+            // that is no guard goes.
+            if let Some(pid) = server.child.id().and_then(|pid| Pid::from_raw(pid.cast_signed())) {
+                let _ = kill_process(pid, Signal::TERM);
+            }
             Err(broken(heard.err().unwrap_or_else(|| io::Error::other("it ended without a word"))))
         }
     }
@@ -147,7 +153,7 @@ async fn guarded(exe: PathBuf, launch: &Launch) -> Result<Server> {
 async fn first_word(guard: &mut Child, channel: &mut BufReader<UnixStream>) -> io::Result<String> {
     let mut line = String::new();
     let mut read = pin!(channel.read_line(&mut line));
-    let heard = timeout(PROMPTLY, async {
+    let heard = timeout(SPEAK_UP, async {
         tokio::select! {
             read = &mut read => read,
             // Should a neighbour hold their end too, it will not read as ended, but what was said is there.

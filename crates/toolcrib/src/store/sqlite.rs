@@ -1,0 +1,199 @@
+//! The store in one SQLite file: write-ahead log, synced at every commit, one connection that reads and one that writes,
+//! so that a reader never waits for a writer. Any number of processes may share the file.
+
+mod content;
+mod fault;
+mod file;
+mod journal;
+mod lane;
+mod measures;
+mod schema;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use sqlx::sqlite::{SqliteConnectOptions, SqliteSynchronous};
+use sqlx::{ConnectOptions, SqliteConnection};
+use tokio::time::Instant;
+use toolcrib_core::fingerprint::Fingerprint;
+use toolcrib_core::manifest::Packed;
+use toolcrib_core::{Result, Source, SourceId, Timestamp};
+
+use super::{CallCount, Check, Commit, Committed, Lease, NeedCount, Standing, Store, StoredRecord};
+use lane::Lane;
+
+/// The name of the file in a data directory.
+const FILE_NAME: &str = "toolcrib.db";
+
+/// How long a write waits for another process, and a caller for its turn.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+#[derive(Debug)]
+pub struct SqliteStore {
+    path: PathBuf,
+    patience: Duration,
+    reads: Lane,
+    writes: Lane,
+}
+
+impl SqliteStore {
+    /// Opens the store of a data directory, and makes both where they are missing.
+    pub async fn open(directory: impl AsRef<Path>) -> Result<SqliteStore> {
+        SqliteStore::open_file(directory.as_ref().join(FILE_NAME)).await
+    }
+
+    pub async fn open_file(path: impl AsRef<Path>) -> Result<SqliteStore> {
+        SqliteStore::open_with(path.as_ref(), PATIENCE).await
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    async fn open_with(path: &Path, patience: Duration) -> Result<SqliteStore> {
+        let path = file::prepare(path)?;
+        let options = SqliteConnectOptions::new()
+            .filename(&path)
+            .busy_timeout(patience)
+            .foreign_keys(false)
+            // The journal and the manifests come in many rows; a longer queue means fewer switches between threads.
+            .row_buffer_size(512)
+            .disable_statement_logging();
+        let reads = Lane::new(&path, patience, options.clone());
+        let writes = Lane::new(&path, patience, options.synchronous(SqliteSynchronous::Full));
+        let store = SqliteStore { path, patience, reads, writes };
+        store.prepare().await?;
+        Ok(store)
+    }
+
+    /// One statement when the store is as we know it; the connection that writes is opened by the first write.
+    async fn prepare(&self) -> Result<()> {
+        let mut turn = self.reads.turn().await?;
+        let found = schema::found(&mut turn.connection).await;
+        match turn.end(found)? {
+            schema::Found::Current => Ok(()),
+            schema::Found::Older => self.upgrade().await,
+            schema::Found::Newer(version) => Err(fault::newer(&self.path, version)),
+            schema::Found::Foreign => Err(fault::foreign(&self.path)),
+        }
+    }
+
+    async fn upgrade(&self) -> Result<()> {
+        let deadline = Instant::now() + self.patience;
+        loop {
+            let mut turn = self.writes.turn().await?;
+            let upgraded = schema::upgrade(&mut turn.connection).await;
+            match upgraded {
+                // Turning the log on does not wait for another process that does the same, so we do.
+                Err(error) if fault::is_busy(&error) && Instant::now() < deadline => {
+                    drop(turn);
+                    tokio::time::sleep(Duration::from_millis(10)).await;
+                }
+                upgraded => return turn.end(upgraded),
+            }
+        }
+    }
+}
+
+/// Each method takes its turn, runs one function of a submodule, and ends the turn with what came of it.
+macro_rules! in_turn {
+    ($lane:expr, $work:path $(, $argument:expr)*) => {{
+        let mut turn = $lane.turn().await?;
+        let outcome = $work(&mut turn.connection $(, $argument)*).await;
+        turn.end(outcome)
+    }};
+}
+
+#[async_trait]
+impl Store for SqliteStore {
+    async fn records(&self, after: u64, limit: usize) -> Result<Vec<StoredRecord>> {
+        in_turn!(self.reads, journal::records, after, limit)
+    }
+
+    async fn commit(&self, commit: Commit<'_>) -> Result<Committed> {
+        in_turn!(self.writes, journal::commit, &commit)
+    }
+
+    async fn put_manifest(&self, manifest: &Packed) -> Result<()> {
+        in_turn!(self.writes, content::put_manifest, manifest)
+    }
+
+    async fn manifests(&self, wanted: &[Fingerprint]) -> Result<Vec<Packed>> {
+        in_turn!(self.reads, content::manifests, wanted)
+    }
+
+    async fn put_definition(&self, name: Fingerprint, definition: &Source) -> Result<()> {
+        in_turn!(self.writes, content::put_definition, name, definition)
+    }
+
+    async fn definitions(&self, wanted: &[Fingerprint]) -> Result<Vec<(Fingerprint, Source)>> {
+        in_turn!(self.reads, content::definitions, wanted)
+    }
+
+    async fn standings(&self) -> Result<BTreeMap<SourceId, Standing>> {
+        in_turn!(self.reads, measures::standings)
+    }
+
+    async fn checks(&self, source: &SourceId) -> Result<Vec<Check>> {
+        in_turn!(self.reads, measures::checks, source)
+    }
+
+    async fn invalidate(&self, source: &SourceId) -> Result<()> {
+        in_turn!(self.writes, measures::invalidate, source)
+    }
+
+    async fn forget(&self, source: &SourceId) -> Result<()> {
+        in_turn!(self.writes, measures::forget, source)
+    }
+
+    async fn lease(&self, source: &SourceId, holder: &str, now: Timestamp, until: Timestamp) -> Result<Lease> {
+        in_turn!(self.writes, measures::lease, source, holder, now, until)
+    }
+
+    async fn release(&self, source: &SourceId, holder: &str) -> Result<()> {
+        in_turn!(self.writes, measures::release, source, holder)
+    }
+
+    async fn count(&self, calls: &[CallCount], needs: &[NeedCount]) -> Result<()> {
+        if calls.is_empty() && needs.is_empty() {
+            return Ok(());
+        }
+        in_turn!(self.writes, measures::count, calls, needs)
+    }
+
+    async fn call_counts(&self) -> Result<Vec<CallCount>> {
+        in_turn!(self.reads, measures::call_counts)
+    }
+
+    async fn need_counts(&self) -> Result<Vec<NeedCount>> {
+        in_turn!(self.reads, measures::need_counts)
+    }
+
+    async fn key(&self) -> Result<[u8; 32]> {
+        in_turn!(self.reads, schema::key)
+    }
+
+    /// SQLite tells a connection when others committed. The one that reads never writes, so it hears of our own
+    /// writes too; it counts from the start when it is opened again, hence the upper half.
+    async fn pulse(&self) -> Result<u64> {
+        let mut turn = self.reads.turn().await?;
+        let opened = turn.opened();
+        let heard = data_version(&mut turn.connection).await;
+        Ok(u64::from(opened) << 32 | u64::from(turn.end(heard)?))
+    }
+
+    /// The last connection to leave folds the log into the file.
+    async fn close(&self) {
+        self.reads.close().await;
+        self.writes.close().await;
+    }
+}
+
+async fn data_version(connection: &mut SqliteConnection) -> sqlx::Result<u32> {
+    sqlx::query_scalar("PRAGMA data_version").fetch_one(connection).await
+}
+
+#[cfg(test)]
+mod tests;

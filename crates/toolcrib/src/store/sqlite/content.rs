@@ -1,0 +1,111 @@
+//! Manifests and definitions, by their fingerprints. A damaged one is left out and logged: it never harms another source.
+
+use std::fmt::Display;
+
+use futures_util::TryStreamExt;
+use serde::Serialize;
+use sqlx::sqlite::SqliteRow;
+use sqlx::{Connection, Row, SqliteConnection};
+use toolcrib_core::Source;
+use toolcrib_core::fingerprint::Fingerprint;
+use toolcrib_core::manifest::Packed;
+
+use super::fault::is_corrupt;
+
+/// Writes only what is not there yet, or was damaged.
+pub(super) async fn put_manifest(connection: &mut SqliteConnection, manifest: &Packed) -> sqlx::Result<()> {
+    let index = manifest.index().map_err(|error| sqlx::Error::Encode(error.into()))?;
+    let mut transaction = connection.begin_with("BEGIN IMMEDIATE").await?;
+    sqlx::query(
+        "INSERT INTO manifests (fingerprint, idx, body) VALUES (?, ?, ?)
+         ON CONFLICT (fingerprint) DO UPDATE SET idx = excluded.idx, body = excluded.body
+         WHERE idx <> excluded.idx OR body <> excluded.body",
+    )
+    .bind(manifest.fingerprint.to_string())
+    .bind(index)
+    .bind(manifest.body.as_str())
+    .execute(&mut *transaction)
+    .await?;
+    transaction.commit().await
+}
+
+pub(super) async fn manifests(connection: &mut SqliteConnection, wanted: &[Fingerprint]) -> sqlx::Result<Vec<Packed>> {
+    match read_manifests(connection, wanted).await {
+        Err(error) if is_corrupt(&error) => {}
+        read => return read,
+    }
+    // A damaged page ends the whole query; one by one, it costs only the manifests that lie on it.
+    let mut manifests = Vec::new();
+    for fingerprint in wanted {
+        match read_manifests(connection, std::slice::from_ref(fingerprint)).await {
+            Err(error) if is_corrupt(&error) => damaged("manifest", fingerprint, &error),
+            read => manifests.append(&mut read?),
+        }
+    }
+    Ok(manifests)
+}
+
+async fn read_manifests(connection: &mut SqliteConnection, wanted: &[Fingerprint]) -> sqlx::Result<Vec<Packed>> {
+    let mut manifests = Vec::with_capacity(wanted.len());
+    let mut rows = sqlx::query(
+        "SELECT fingerprint, idx, body FROM manifests WHERE fingerprint IN (SELECT value FROM json_each(?))",
+    )
+    .bind(json(wanted)?)
+    .fetch(connection);
+    // Row by row, so that this thread reads indexes while SQLite's reads pages.
+    while let Some(row) = rows.try_next().await? {
+        let fingerprint: String = row.try_get(0)?;
+        manifests.extend(legible("manifest", &fingerprint, manifest(&fingerprint, &row)));
+    }
+    Ok(manifests)
+}
+
+fn manifest(fingerprint: &str, row: &SqliteRow) -> Result<Packed, Box<dyn std::error::Error + Send + Sync>> {
+    Ok(Packed::read(fingerprint.parse()?, row.try_get(1)?, row.try_get(2)?)?)
+}
+
+pub(super) async fn put_definition(
+    connection: &mut SqliteConnection,
+    name: Fingerprint,
+    definition: &Source,
+) -> sqlx::Result<()> {
+    let mut transaction = connection.begin_with("BEGIN IMMEDIATE").await?;
+    sqlx::query(
+        "INSERT INTO definitions (name, body) VALUES (?, ?)
+         ON CONFLICT (name) DO UPDATE SET body = excluded.body WHERE body <> excluded.body",
+    )
+    .bind(name.to_string())
+    .bind(json(definition)?)
+    .execute(&mut *transaction)
+    .await?;
+    transaction.commit().await
+}
+
+pub(super) async fn definitions(
+    connection: &mut SqliteConnection,
+    wanted: &[Fingerprint],
+) -> sqlx::Result<Vec<(Fingerprint, Source)>> {
+    let rows: Vec<(String, String)> =
+        sqlx::query_as("SELECT name, body FROM definitions WHERE name IN (SELECT value FROM json_each(?))")
+            .bind(json(wanted)?)
+            .fetch_all(connection)
+            .await?;
+    let definition = |(name, body): (String, String)| {
+        let definition = legible("definition", &name, serde_json::from_str(&body))?;
+        Some((legible("definition", &name, name.parse())?, definition))
+    };
+    Ok(rows.into_iter().filter_map(definition).collect())
+}
+
+pub(super) fn json<T: Serialize + ?Sized>(value: &T) -> sqlx::Result<String> {
+    serde_json::to_string(value).map_err(|error| sqlx::Error::Encode(error.into()))
+}
+
+/// What could be read, or nothing and a line in the log.
+pub(super) fn legible<T, E: Display>(what: &str, name: &str, read: Result<T, E>) -> Option<T> {
+    read.inspect_err(|error| damaged(what, &name, error)).ok()
+}
+
+fn damaged(what: &str, name: &dyn Display, error: &dyn Display) {
+    tracing::warn!(%name, %error, "a stored {what} is damaged and left out");
+}

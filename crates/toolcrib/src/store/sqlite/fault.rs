@@ -1,0 +1,76 @@
+//! What went wrong with the file, in words that help. Everything is `STORE_UNAVAILABLE`, and the error of SQLite is its cause.
+
+use std::io;
+use std::path::Path;
+
+use toolcrib_core::{Code, Error};
+
+pub(super) fn fault(path: &Path, error: sqlx::Error) -> Error {
+    let store = path.display();
+    // The lower byte says what, the rest where exactly: https://www.sqlite.org/rescode.html
+    let (message, retryable) = match code(&error).map(|code| code & 0xff) {
+        Some(BUSY | LOCKED) => (format!("the store `{store}` is locked by another process; try again"), true),
+        Some(FULL) => (format!("the disk is full and the store `{store}` cannot grow; free some space"), true),
+        Some(READONLY | PERM) => {
+            (format!("the store `{store}` may not be written; check the permissions of it and its directory"), false)
+        }
+        Some(CANTOPEN) => {
+            (format!("the store `{store}` cannot be opened; check that its directory is writable"), false)
+        }
+        Some(CORRUPT | NOTADB) => {
+            (format!("the store `{store}` is damaged; move it away and the catalogue is built anew"), false)
+        }
+        Some(IOERR) => (format!("the disk failed under the store `{store}`; check the disk"), true),
+        Some(_) | None => (format!("the store `{store}` failed"), true),
+    };
+    Error::new(Code::StoreUnavailable, message).with_retryable(retryable).with_cause(error)
+}
+
+const PERM: u32 = 3;
+const BUSY: u32 = 5;
+const LOCKED: u32 = 6;
+const READONLY: u32 = 8;
+const IOERR: u32 = 10;
+const CORRUPT: u32 = 11;
+const FULL: u32 = 13;
+const CANTOPEN: u32 = 14;
+const NOTADB: u32 = 26;
+
+pub(super) fn is_busy(error: &sqlx::Error) -> bool {
+    matches!(code(error).map(|code| code & 0xff), Some(BUSY | LOCKED))
+}
+
+pub(super) fn is_corrupt(error: &sqlx::Error) -> bool {
+    code(error).map(|code| code & 0xff) == Some(CORRUPT)
+}
+
+fn code(error: &sqlx::Error) -> Option<u32> {
+    error.as_database_error()?.code()?.parse().ok()
+}
+
+pub(super) fn newer(path: &Path, version: i64) -> Error {
+    let (store, known) = (path.display(), super::schema::VERSION);
+    let message = format!(
+        "the store `{store}` was written by a newer Toolcrib (its version is {version}, this one knows {known}); \
+         use the newer one, or another data directory"
+    );
+    Error::new(Code::StoreUnavailable, message).with_retryable(false)
+}
+
+pub(super) fn foreign(path: &Path) -> Error {
+    let message = format!("`{}` is a database of another program; name another file for the store", path.display());
+    Error::new(Code::StoreUnavailable, message).with_retryable(false)
+}
+
+pub(super) fn queued(path: &Path) -> Error {
+    Error::new(Code::StoreUnavailable, format!("the store `{}` is busy; try again", path.display()))
+}
+
+pub(super) fn closed(path: &Path) -> Error {
+    Error::new(Code::StoreUnavailable, format!("the store `{}` is closed", path.display())).with_retryable(false)
+}
+
+pub(super) fn unreachable(what: &str, path: &Path, error: io::Error) -> Error {
+    let message = format!("cannot make the {what} `{}`: {}", path.display(), error.kind());
+    Error::new(Code::StoreUnavailable, message).with_retryable(false).with_cause(error)
+}

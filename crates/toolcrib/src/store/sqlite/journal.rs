@@ -1,0 +1,92 @@
+//! The journal: dense sequence numbers, and a writer who must know the head.
+
+use sqlx::{Connection, SqliteConnection};
+use toolcrib_core::inventory::Actor;
+use toolcrib_core::{SourceId, Timestamp};
+
+use super::content::json;
+use crate::store::{CHECKS_KEPT, Check, Commit, Committed, Standing, StoredRecord};
+
+pub(super) async fn records(
+    connection: &mut SqliteConnection,
+    after: u64,
+    limit: usize,
+) -> sqlx::Result<Vec<StoredRecord>> {
+    let rows: Vec<(i64, i64, String, String)> =
+        sqlx::query_as("SELECT seq, at, actor, body FROM journal WHERE seq > ? ORDER BY seq LIMIT ?")
+            .bind(i64::try_from(after).unwrap_or(i64::MAX))
+            .bind(i64::try_from(limit).unwrap_or(i64::MAX))
+            .fetch_all(connection)
+            .await?;
+    let record = |(seq, at, actor, body): (i64, i64, String, String)| StoredRecord {
+        seq: seq.unsigned_abs(),
+        at: Timestamp(at),
+        actor: Actor::new(actor),
+        body,
+    };
+    Ok(rows.into_iter().map(record).collect())
+}
+
+pub(super) async fn commit(connection: &mut SqliteConnection, commit: &Commit<'_>) -> sqlx::Result<Committed> {
+    // The lock on the file is taken first, so what is read from here on stays true until the end.
+    let mut transaction = connection.begin_with("BEGIN IMMEDIATE").await?;
+    let head: i64 =
+        sqlx::query_scalar("SELECT coalesce(max(seq), 0) FROM journal").fetch_one(&mut *transaction).await?;
+    if head.unsigned_abs() != commit.expected {
+        transaction.rollback().await?;
+        return Ok(Committed::Conflict);
+    }
+    if let Some((check, standing)) = commit.check {
+        if started_at(&mut transaction, &check.source).await?.is_some_and(|newest| newest > standing.started_at) {
+            transaction.rollback().await?;
+            return Ok(Committed::Superseded);
+        }
+        measure(&mut transaction, check, standing).await?;
+    }
+    for (seq, event) in (head + 1..).zip(commit.events) {
+        sqlx::query("INSERT INTO journal (seq, at, actor, body) VALUES (?, ?, ?, ?)")
+            .bind(seq)
+            .bind(commit.at.0)
+            .bind(commit.actor.as_str())
+            .bind(json(event)?)
+            .execute(&mut *transaction)
+            .await?;
+    }
+    transaction.commit().await?;
+    Ok(Committed::Done)
+}
+
+async fn started_at(connection: &mut SqliteConnection, source: &SourceId) -> sqlx::Result<Option<Timestamp>> {
+    let found: Option<i64> = sqlx::query_scalar("SELECT started_at FROM standings WHERE source = ?")
+        .bind(source.as_str())
+        .fetch_optional(connection)
+        .await?;
+    Ok(found.map(Timestamp))
+}
+
+async fn measure(connection: &mut SqliteConnection, check: &Check, standing: &Standing) -> sqlx::Result<()> {
+    sqlx::query(
+        "INSERT INTO standings (source, started_at, body) VALUES (?, ?, ?)
+         ON CONFLICT (source) DO UPDATE SET started_at = excluded.started_at, body = excluded.body",
+    )
+    .bind(check.source.as_str())
+    .bind(standing.started_at.0)
+    .bind(json(standing)?)
+    .execute(&mut *connection)
+    .await?;
+    sqlx::query("INSERT INTO checks (source, at, body) VALUES (?, ?, ?)")
+        .bind(check.source.as_str())
+        .bind(check.at.0)
+        .bind(json(check)?)
+        .execute(&mut *connection)
+        .await?;
+    sqlx::query(
+        "DELETE FROM checks WHERE source = ?1
+         AND id <= (SELECT id FROM checks WHERE source = ?1 ORDER BY id DESC LIMIT 1 OFFSET ?2)",
+    )
+    .bind(check.source.as_str())
+    .bind(CHECKS_KEPT as i64)
+    .execute(connection)
+    .await?;
+    Ok(())
+}

@@ -1,0 +1,164 @@
+//! Rows that are measured, not decided: how sources stand, who discovers them, and how often what was used.
+
+use std::collections::BTreeMap;
+
+use serde::de::DeserializeOwned;
+use sqlx::{Connection, SqliteConnection};
+use toolcrib_core::{SourceId, Timestamp};
+
+use super::content::{json, legible};
+use crate::store::{CallCount, Check, Lease, NeedCount, Standing};
+
+/// A source whose first discovery is under way has a lease and no standing yet.
+pub(super) async fn standings(connection: &mut SqliteConnection) -> sqlx::Result<BTreeMap<SourceId, Standing>> {
+    let rows: Vec<(String, Option<String>, Option<i64>)> = sqlx::query_as(
+        "SELECT coalesce(standings.source, leases.source), body, until
+         FROM standings FULL JOIN leases ON leases.source = standings.source",
+    )
+    .fetch_all(connection)
+    .await?;
+    let standing = |(source, body, until): (String, Option<String>, Option<i64>)| {
+        let id = legible("standing", &source, SourceId::parse(&source))?;
+        let mut standing: Standing = match body {
+            Some(body) => parse("standing", &source, &body)?,
+            None => Standing::default(),
+        };
+        standing.discovering_until = until.map(Timestamp);
+        Some((id, standing))
+    };
+    Ok(rows.into_iter().filter_map(standing).collect())
+}
+
+pub(super) async fn checks(connection: &mut SqliteConnection, source: &SourceId) -> sqlx::Result<Vec<Check>> {
+    let rows: Vec<String> = sqlx::query_scalar("SELECT body FROM checks WHERE source = ? ORDER BY id DESC")
+        .bind(source.as_str())
+        .fetch_all(connection)
+        .await?;
+    Ok(rows.iter().filter_map(|body| parse("check", source.as_str(), body)).collect())
+}
+
+pub(super) async fn invalidate(connection: &mut SqliteConnection, source: &SourceId) -> sqlx::Result<()> {
+    let mut transaction = connection.begin_with("BEGIN IMMEDIATE").await?;
+    sqlx::query("UPDATE standings SET body = json_set(body, '$.invalidated', json('true')) WHERE source = ?")
+        .bind(source.as_str())
+        .execute(&mut *transaction)
+        .await?;
+    transaction.commit().await
+}
+
+pub(super) async fn forget(connection: &mut SqliteConnection, source: &SourceId) -> sqlx::Result<()> {
+    let mut transaction = connection.begin_with("BEGIN IMMEDIATE").await?;
+    sqlx::query("DELETE FROM standings WHERE source = ?").bind(source.as_str()).execute(&mut *transaction).await?;
+    transaction.commit().await
+}
+
+pub(super) async fn lease(
+    connection: &mut SqliteConnection,
+    source: &SourceId,
+    holder: &str,
+    now: Timestamp,
+    until: Timestamp,
+) -> sqlx::Result<Lease> {
+    let mut transaction = connection.begin_with("BEGIN IMMEDIATE").await?;
+    let held: Option<i64> =
+        sqlx::query_scalar("SELECT until FROM leases WHERE source = ? AND holder <> ? AND until > ?")
+            .bind(source.as_str())
+            .bind(holder)
+            .bind(now.0)
+            .fetch_optional(&mut *transaction)
+            .await?;
+    if let Some(held) = held {
+        transaction.rollback().await?;
+        return Ok(Lease::HeldUntil(Timestamp(held)));
+    }
+    sqlx::query("INSERT OR REPLACE INTO leases (source, holder, until) VALUES (?, ?, ?)")
+        .bind(source.as_str())
+        .bind(holder)
+        .bind(until.0)
+        .execute(&mut *transaction)
+        .await?;
+    transaction.commit().await?;
+    Ok(Lease::Granted)
+}
+
+pub(super) async fn release(connection: &mut SqliteConnection, source: &SourceId, holder: &str) -> sqlx::Result<()> {
+    let mut transaction = connection.begin_with("BEGIN IMMEDIATE").await?;
+    sqlx::query("DELETE FROM leases WHERE source = ? AND holder = ?")
+        .bind(source.as_str())
+        .bind(holder)
+        .execute(&mut *transaction)
+        .await?;
+    transaction.commit().await
+}
+
+pub(super) async fn count(
+    connection: &mut SqliteConnection,
+    calls: &[CallCount],
+    needs: &[NeedCount],
+) -> sqlx::Result<()> {
+    let mut transaction = connection.begin_with("BEGIN IMMEDIATE").await?;
+    for call in calls {
+        sqlx::query(
+            "INSERT INTO call_counts (source, tool, calls, errors, last_called, last_error) VALUES (?, ?, ?, ?, ?, ?)
+             ON CONFLICT (source, tool) DO UPDATE SET
+                 calls = calls + excluded.calls,
+                 errors = errors + excluded.errors,
+                 last_called = coalesce(max(last_called, excluded.last_called), last_called, excluded.last_called),
+                 last_error = coalesce(excluded.last_error, last_error)",
+        )
+        .bind(call.source.as_str())
+        .bind(&call.tool)
+        .bind(call.calls as i64)
+        .bind(call.errors as i64)
+        .bind(call.last_called.map(|called| called.0))
+        .bind(call.last_error.as_ref().map(json).transpose()?)
+        .execute(&mut *transaction)
+        .await?;
+    }
+    for need in needs {
+        sqlx::query(
+            "INSERT INTO need_counts (source, hits, misses) VALUES (?, ?, ?)
+             ON CONFLICT (source) DO UPDATE SET hits = hits + excluded.hits, misses = misses + excluded.misses",
+        )
+        .bind(need.source.as_str())
+        .bind(need.hits as i64)
+        .bind(need.misses as i64)
+        .execute(&mut *transaction)
+        .await?;
+    }
+    transaction.commit().await
+}
+
+pub(super) async fn call_counts(connection: &mut SqliteConnection) -> sqlx::Result<Vec<CallCount>> {
+    type Columns = (String, String, i64, i64, Option<i64>, Option<String>);
+    let rows: Vec<Columns> = sqlx::query_as(
+        "SELECT source, tool, calls, errors, last_called, last_error FROM call_counts ORDER BY source, tool",
+    )
+    .fetch_all(connection)
+    .await?;
+    let call_count = |(source, tool, calls, errors, last_called, last_error): Columns| {
+        Some(CallCount {
+            last_error: last_error.and_then(|error| parse("failure", &source, &error)),
+            source: legible("counter", &source, SourceId::parse(&source))?,
+            tool,
+            calls: calls.unsigned_abs(),
+            errors: errors.unsigned_abs(),
+            last_called: last_called.map(Timestamp),
+        })
+    };
+    Ok(rows.into_iter().filter_map(call_count).collect())
+}
+
+pub(super) async fn need_counts(connection: &mut SqliteConnection) -> sqlx::Result<Vec<NeedCount>> {
+    let rows: Vec<(String, i64, i64)> =
+        sqlx::query_as("SELECT source, hits, misses FROM need_counts ORDER BY source").fetch_all(connection).await?;
+    let need_count = |(source, hits, misses): (String, i64, i64)| {
+        let source = legible("counter", &source, SourceId::parse(&source))?;
+        Some(NeedCount { source, hits: hits.unsigned_abs(), misses: misses.unsigned_abs() })
+    };
+    Ok(rows.into_iter().filter_map(need_count).collect())
+}
+
+fn parse<T: DeserializeOwned>(what: &str, name: &str, body: &str) -> Option<T> {
+    legible(what, name, serde_json::from_str(body))
+}

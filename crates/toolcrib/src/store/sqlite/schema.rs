@@ -1,0 +1,66 @@
+//! The tables, and how a store written by an older Toolcrib gets those of today.
+
+use sqlx::{Connection, SqliteConnection};
+
+/// One step from each version to the next. Stores are out there: steps are added, never changed.
+const STEPS: [&str; 1] = ["
+    CREATE TABLE meta (key TEXT PRIMARY KEY, value BLOB NOT NULL) STRICT;
+    CREATE TABLE journal (seq INTEGER PRIMARY KEY, at INTEGER NOT NULL, actor TEXT NOT NULL, body TEXT NOT NULL) STRICT;
+    CREATE TABLE manifests (fingerprint TEXT PRIMARY KEY, idx TEXT NOT NULL, body TEXT NOT NULL) STRICT;
+    CREATE TABLE definitions (name TEXT PRIMARY KEY, body TEXT NOT NULL) STRICT;
+    CREATE TABLE standings (source TEXT PRIMARY KEY, started_at INTEGER NOT NULL, body TEXT NOT NULL) STRICT;
+    CREATE TABLE checks (id INTEGER PRIMARY KEY, source TEXT NOT NULL, at INTEGER NOT NULL, body TEXT NOT NULL) STRICT;
+    CREATE INDEX checks_of_source ON checks (source);
+    CREATE TABLE leases (source TEXT PRIMARY KEY, holder TEXT NOT NULL, until INTEGER NOT NULL) STRICT;
+    CREATE TABLE call_counts (
+        source TEXT NOT NULL, tool TEXT NOT NULL, calls INTEGER NOT NULL, errors INTEGER NOT NULL,
+        last_called INTEGER, last_error TEXT, PRIMARY KEY (source, tool)
+    ) STRICT;
+    CREATE TABLE need_counts (source TEXT PRIMARY KEY, hits INTEGER NOT NULL, misses INTEGER NOT NULL) STRICT;
+    PRAGMA user_version = 1;
+"];
+
+pub(super) const VERSION: i64 = STEPS.len() as i64;
+
+pub(super) enum Found {
+    Current,
+    /// A new file is the oldest of all.
+    Older,
+    Newer(i64),
+    /// A database, but not ours.
+    Foreign,
+}
+
+pub(super) async fn found(connection: &mut SqliteConnection) -> sqlx::Result<Found> {
+    let (version, has_tables): (i64, bool) =
+        sqlx::query_as("SELECT user_version, EXISTS (SELECT 1 FROM sqlite_schema) FROM pragma_user_version")
+            .fetch_one(connection)
+            .await?;
+    Ok(match version {
+        VERSION => Found::Current,
+        0 if has_tables => Found::Foreign,
+        0..VERSION => Found::Older,
+        _ => Found::Newer(version),
+    })
+}
+
+pub(super) async fn upgrade(connection: &mut SqliteConnection) -> sqlx::Result<()> {
+    // It stays on for good, and cannot be turned on inside a transaction.
+    sqlx::raw_sql("PRAGMA journal_mode = WAL").execute(&mut *connection).await?;
+    let mut transaction = connection.begin_with("BEGIN IMMEDIATE").await?;
+    // Asked again: another process may have been faster.
+    let version: i64 = sqlx::query_scalar("PRAGMA user_version").fetch_one(&mut *transaction).await?;
+    for step in STEPS.into_iter().skip(usize::try_from(version).unwrap_or(usize::MAX)) {
+        sqlx::raw_sql(step).execute(&mut *transaction).await?;
+    }
+    if version == 0 {
+        let key: [u8; 32] = rand::random();
+        sqlx::query("INSERT INTO meta VALUES ('key', ?)").bind(key.to_vec()).execute(&mut *transaction).await?;
+    }
+    transaction.commit().await
+}
+
+pub(super) async fn key(connection: &mut SqliteConnection) -> sqlx::Result<[u8; 32]> {
+    let key: Vec<u8> = sqlx::query_scalar("SELECT value FROM meta WHERE key = 'key'").fetch_one(connection).await?;
+    key.try_into().map_err(|_| sqlx::Error::Decode("the key is not 32 bytes".into()))
+}

@@ -1,0 +1,177 @@
+//! What only this store can suffer: locks of others, a full disk, damaged pages, files that are not ours.
+
+use std::fs;
+
+use serde_json::value::RawValue;
+use sqlx::{Connection, Executor};
+use tempfile::TempDir;
+use toolcrib_core::inventory::{Actor, Event};
+use toolcrib_core::manifest::{Bounds, Manifest};
+use toolcrib_core::{Code, Error};
+
+use super::*;
+
+#[tokio::test]
+async fn a_locked_store_can_be_read_and_says_why_it_cannot_be_written() {
+    let (_directory, store) = small_patience().await;
+    let mut other = connect(store.path()).await;
+    let lock = other.begin_with("BEGIN IMMEDIATE").await.unwrap();
+
+    let error = append(&store, 0).await.unwrap_err();
+    assert_eq!(error.code, Code::StoreUnavailable);
+    let message = format!("the store `{}` is locked by another process; try again", store.path().display());
+    assert_eq!(error.message, message);
+    assert!(error.retryable());
+    assert!(error.cause_chain().unwrap().contains("database is locked"));
+    assert_eq!(store.records(0, 10).await.unwrap(), []);
+
+    lock.rollback().await.unwrap();
+    assert_eq!(append(&store, 0).await.unwrap(), Committed::Done);
+}
+
+#[tokio::test]
+async fn a_full_disk_is_named_and_writing_goes_on_when_there_is_space() {
+    let (_directory, store) = small_patience().await;
+    let mut turn = store.writes.turn().await.unwrap();
+    let bounded = sqlx::raw_sql("PRAGMA max_page_count = 30").execute(&mut turn.connection).await.map(|_| ());
+    turn.end(bounded).unwrap();
+
+    let error = store.put_manifest(&manifest("large", 200_000)).await.unwrap_err();
+    assert_eq!(error.code, Code::StoreUnavailable);
+    assert!(error.message.starts_with("the disk is full"), "{error}");
+    assert_eq!(append(&store, 0).await.unwrap(), Committed::Done);
+    store.put_manifest(&manifest("large", 200_000)).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_damaged_page_costs_no_other_source() {
+    let (_directory, store) = small_patience().await;
+    let manifests = ["one", "two", "three"].map(|source| manifest(source, 100_000));
+    for manifest in &manifests {
+        store.put_manifest(manifest).await.unwrap();
+    }
+    store.close().await;
+    let mut bytes = fs::read(store.path()).unwrap();
+    let inside = bytes.windows(8).position(|window| window == b"two two ").unwrap();
+    let page = (inside / 4096 + 5) * 4096;
+    bytes[page..page + 4096].fill(0xff);
+    fs::write(store.path(), bytes).unwrap();
+
+    let store = SqliteStore::open_file(store.path()).await.unwrap();
+    let wanted = manifests.each_ref().map(|manifest| manifest.fingerprint);
+    let mut found: Vec<String> =
+        store.manifests(&wanted).await.unwrap().iter().map(|manifest| manifest.source.to_string()).collect();
+    found.sort();
+    assert_eq!(found, ["one", "three"]);
+}
+
+#[tokio::test]
+async fn a_damaged_row_costs_no_other_source_and_is_mended_by_the_next_write() {
+    let (_directory, store) = small_patience().await;
+    let (one, two) = (manifest("one", 10), manifest("two", 10));
+    for manifest in [&one, &two] {
+        store.put_manifest(manifest).await.unwrap();
+    }
+    let damage = format!("UPDATE manifests SET body = '' WHERE fingerprint = '{}'", one.fingerprint);
+    connect(store.path()).await.execute(sqlx::AssertSqlSafe(damage)).await.unwrap();
+
+    let wanted = [one.fingerprint, two.fingerprint];
+    assert_eq!(store.manifests(&wanted).await.unwrap().len(), 1);
+    store.put_manifest(&one).await.unwrap();
+    assert_eq!(store.manifests(&wanted).await.unwrap().len(), 2);
+}
+
+#[tokio::test]
+async fn a_file_that_is_not_ours_is_left_alone() {
+    let directory = TempDir::new().unwrap();
+    let path = directory.path().join("file.db");
+    for (content, message) in [
+        ("CREATE TABLE theirs (x)", "is a database of another program"),
+        ("PRAGMA user_version = 7", "was written by a newer Toolcrib (its version is 7, this one knows 1)"),
+    ] {
+        fs::write(&path, "").unwrap();
+        connect(&path).await.execute(content).await.unwrap();
+        let before = fs::read(&path).unwrap();
+        let error = refused(&path).await;
+        assert!(error.message.contains(message), "{error}");
+        assert_eq!(fs::read(&path).unwrap(), before);
+    }
+    fs::write(&path, "no database ".repeat(1000)).unwrap();
+    assert!(refused(&path).await.message.contains("is damaged"));
+    assert!(refused(directory.path()).await.message.contains("cannot be opened"));
+    assert!(refused(&path.join("below")).await.message.contains("cannot make the data directory"));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn many_may_make_the_store_at_once() {
+    let directory = TempDir::new().unwrap();
+    let mut opening = tokio::task::JoinSet::new();
+    for _ in 0..16 {
+        let path = directory.path().to_owned();
+        opening.spawn(async move { SqliteStore::open(path).await.unwrap().key().await.unwrap() });
+    }
+    let keys = opening.join_all().await;
+    assert!(keys.iter().all(|key| *key == keys[0]));
+}
+
+#[tokio::test]
+async fn a_cancelled_write_leaves_no_lock_behind() {
+    let (_directory, store) = small_patience().await;
+    for _ in 0..50 {
+        let events = [Event::SourceEnabled { source: source("a") }];
+        let actor = Actor::config();
+        let mut write =
+            store.commit(Commit { expected: 0, at: Timestamp(1), actor: &actor, events: &events, check: None });
+        // Polled once or twice and dropped, wherever it is by then.
+        let _ = tokio::time::timeout(Duration::from_micros(1), &mut write).await;
+        drop(write);
+        if !store.records(0, 1).await.unwrap().is_empty() {
+            break;
+        }
+    }
+    let head = store.records(0, 10).await.unwrap().len() as u64;
+    assert_eq!(append(&store, head).await.unwrap(), Committed::Done);
+}
+
+#[tokio::test]
+async fn a_closed_store_says_so() {
+    let (_directory, store) = small_patience().await;
+    store.close().await;
+    store.close().await;
+    assert!(append(&store, 0).await.unwrap_err().message.ends_with("is closed"));
+    assert!(store.records(0, 1).await.unwrap_err().message.ends_with("is closed"));
+}
+
+async fn small_patience() -> (TempDir, SqliteStore) {
+    let directory = TempDir::new().unwrap();
+    let store = SqliteStore::open_with(&directory.path().join(FILE_NAME), Duration::from_millis(50)).await.unwrap();
+    (directory, store)
+}
+
+async fn refused(path: &Path) -> Error {
+    let error = SqliteStore::open_file(path).await.unwrap_err();
+    assert_eq!(error.code, Code::StoreUnavailable);
+    assert!(!error.retryable());
+    error
+}
+
+async fn connect(path: &Path) -> SqliteConnection {
+    SqliteConnectOptions::new().filename(path).connect().await.unwrap()
+}
+
+async fn append(store: &SqliteStore, expected: u64) -> Result<Committed> {
+    let events = [Event::SourceEnabled { source: source("a") }];
+    let actor = Actor::config();
+    store.commit(Commit { expected, at: Timestamp(1), actor: &actor, events: &events, check: None }).await
+}
+
+fn manifest(id: &str, bytes: usize) -> Packed {
+    let description = format!("{id} ").repeat(bytes / (id.len() + 1));
+    let tool = format!(r#"{{"name":"t","description":"{description}","inputSchema":{{"type":"object"}}}}"#);
+    let offered = [RawValue::from_string(tool).unwrap()];
+    Packed::new(&Manifest::new(&source(id), &offered, vec![], &Bounds::default())).unwrap()
+}
+
+fn source(id: &str) -> SourceId {
+    SourceId::parse(id).unwrap()
+}

@@ -1,0 +1,440 @@
+//! The contract of a store. Each property is one function and holds for every implementation.
+
+#![expect(clippy::unwrap_used, reason = "these are tests, their helpers too")]
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use serde_json::value::RawValue;
+use tempfile::TempDir;
+use toolcrib::core::fingerprint::Fingerprint;
+use toolcrib::core::inventory::{Actor, Event};
+use toolcrib::core::manifest::{Bounds, Manifest, Packed};
+use toolcrib::core::source::{Kind, Settings, Stdio};
+use toolcrib::core::{Code, Source, SourceId, Timestamp};
+use toolcrib::store::{
+    self, CHECKS_KEPT, CallCount, Check, Commit, Committed, Failure, Lease, MemoryStore, NeedCount, SqliteStore,
+    Standing, Store, StoredRecord,
+};
+
+macro_rules! contract {
+    ($($property:ident),* $(,)?) => {
+        mod sqlite {
+            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $property() { super::$property(super::Place::sqlite()).await })*
+        }
+        mod memory {
+            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $property() { super::$property(super::Place::memory()).await })*
+        }
+    };
+}
+
+contract![
+    facts_are_read_back_in_order,
+    a_writer_who_is_behind_writes_nothing,
+    an_older_discovery_gives_way_to_a_newer_one,
+    the_last_standing_wins,
+    a_standing_can_be_invalidated_and_forgotten,
+    the_last_hundred_checks_are_kept,
+    one_holder_discovers_a_source_at_a_time,
+    a_lease_shows_while_it_is_held,
+    counters_add_up,
+    manifests_come_back_as_they_were,
+    definitions_come_back_as_they_were,
+    unusual_text_survives,
+    the_key_belongs_to_the_store,
+    the_pulse_moves_when_something_was_written,
+    writers_at_once_lose_nothing,
+    two_handles_see_each_other,
+];
+
+/// Where a store lies; every handle on it sees the same.
+enum Place {
+    Sqlite(TempDir),
+    Memory(Arc<MemoryStore>),
+}
+
+impl Place {
+    fn sqlite() -> Place {
+        Place::Sqlite(TempDir::new().unwrap())
+    }
+
+    fn memory() -> Place {
+        Place::Memory(Arc::default())
+    }
+
+    async fn open(&self) -> Arc<dyn Store> {
+        match self {
+            Place::Sqlite(directory) => Arc::new(SqliteStore::open(directory.path()).await.unwrap()),
+            Place::Memory(store) => Arc::clone(store) as Arc<dyn Store>,
+        }
+    }
+}
+
+async fn facts_are_read_back_in_order(place: Place) {
+    let store = place.open().await;
+    assert_eq!(store.records(0, 10).await.unwrap(), []);
+
+    assert_eq!(append(&*store, 0, &["a", "b"]).await, Committed::Done);
+    assert_eq!(append(&*store, 2, &["c"]).await, Committed::Done);
+
+    assert_eq!(store.records(0, 10).await.unwrap(), [record(1, "a"), record(2, "b"), record(3, "c")]);
+    assert_eq!(store.records(1, 1).await.unwrap(), [record(2, "b")]);
+    assert_eq!(store.records(3, 10).await.unwrap(), []);
+    assert_eq!(store.records(u64::MAX, usize::MAX).await.unwrap(), []);
+}
+
+async fn a_writer_who_is_behind_writes_nothing(place: Place) {
+    let store = place.open().await;
+    append(&*store, 0, &["a"]).await;
+    for expected in [0, 2, u64::MAX] {
+        assert_eq!(append(&*store, expected, &["b"]).await, Committed::Conflict, "{expected}");
+        assert_eq!(measure(&*store, expected, check("b", 1), begun(1)).await, Committed::Conflict, "{expected}");
+    }
+    assert_eq!(store.records(0, 10).await.unwrap(), [record(1, "a")]);
+    assert_eq!(store.standings().await.unwrap(), BTreeMap::new());
+    assert_eq!(store.checks(&id("b")).await.unwrap(), []);
+}
+
+async fn an_older_discovery_gives_way_to_a_newer_one(place: Place) {
+    let store = place.open().await;
+    assert_eq!(measure(&*store, 0, check("a", 12), begun(10)).await, Committed::Done);
+
+    let (older, standing, events) = (check("a", 13), begun(9), [tool_disabled("a")]);
+    let commit = Commit { expected: 0, at: AT, actor: &actor(), events: &events, check: Some((&older, &standing)) };
+    assert_eq!(store.commit(commit).await.unwrap(), Committed::Superseded);
+
+    assert_eq!(store.records(0, 10).await.unwrap(), []);
+    assert_eq!(store.standings().await.unwrap(), BTreeMap::from([(id("a"), begun(10))]));
+    assert_eq!(store.checks(&id("a")).await.unwrap(), [check("a", 12)]);
+    // One that began at the same moment, and one of another source, are not older.
+    assert_eq!(measure(&*store, 0, check("a", 14), begun(10)).await, Committed::Done);
+    assert_eq!(measure(&*store, 0, check("b", 14), begun(1)).await, Committed::Done);
+}
+
+async fn the_last_standing_wins(place: Place) {
+    let store = place.open().await;
+    let failed = Standing {
+        failures: 3,
+        last_error: Some(failure("it is \"down\"")),
+        not_before: Some(Timestamp(99)),
+        era: Some("2025-11-25".into()),
+        checked_at: Some(Timestamp(7)),
+        connects_to: Some(Fingerprint::of("x")),
+        ..begun(8)
+    };
+    measure(&*store, 0, check("a", 1), begun(1)).await;
+    measure(&*store, 0, check("a", 8), failed.clone()).await;
+    measure(&*store, 0, check("b", 2), begun(2)).await;
+    let expected = BTreeMap::from([(id("a"), failed), (id("b"), begun(2))]);
+    assert_eq!(store.standings().await.unwrap(), expected);
+}
+
+async fn a_standing_can_be_invalidated_and_forgotten(place: Place) {
+    let store = place.open().await;
+    let standing = Standing { last_error: Some(failure("\u{0}🦀")), ..begun(1) };
+    measure(&*store, 0, check("a", 1), standing.clone()).await;
+    measure(&*store, 0, check("b", 1), begun(1)).await;
+
+    store.invalidate(&id("a")).await.unwrap();
+    store.invalidate(&id("unknown")).await.unwrap();
+    let invalidated = Standing { invalidated: true, ..standing };
+    assert_eq!(store.standings().await.unwrap(), BTreeMap::from([(id("a"), invalidated), (id("b"), begun(1))]));
+
+    store.forget(&id("a")).await.unwrap();
+    assert_eq!(store.standings().await.unwrap(), BTreeMap::from([(id("b"), begun(1))]));
+    assert_eq!(store.checks(&id("a")).await.unwrap(), [check("a", 1)]);
+}
+
+async fn the_last_hundred_checks_are_kept(place: Place) {
+    let store = place.open().await;
+    measure(&*store, 0, check("b", 0), begun(0)).await;
+    let last = CHECKS_KEPT as i64 + 5;
+    for moment in 1..=last {
+        measure(&*store, 0, check("a", moment), begun(moment)).await;
+    }
+    let expected: Vec<Check> = (6..=last).rev().map(|moment| check("a", moment)).collect();
+    assert_eq!(store.checks(&id("a")).await.unwrap(), expected);
+    assert_eq!(store.checks(&id("b")).await.unwrap(), [check("b", 0)]);
+}
+
+async fn one_holder_discovers_a_source_at_a_time(place: Place) {
+    let store = place.open().await;
+    let lease = async |source: &str, holder: &str, now: i64, until: i64| {
+        store.lease(&id(source), holder, Timestamp(now), Timestamp(until)).await.unwrap()
+    };
+    assert_eq!(lease("a", "one", 0, 10).await, Lease::Granted);
+    assert_eq!(lease("a", "two", 1, 11).await, Lease::HeldUntil(Timestamp(10)));
+    assert_eq!(lease("b", "two", 1, 11).await, Lease::Granted);
+    assert_eq!(lease("a", "one", 2, 20).await, Lease::Granted);
+    assert_eq!(lease("a", "two", 19, 30).await, Lease::HeldUntil(Timestamp(20)));
+    assert_eq!(lease("a", "two", 20, 30).await, Lease::Granted);
+
+    // Whose lease has passed to another has nothing to release.
+    store.release(&id("a"), "one").await.unwrap();
+    assert_eq!(lease("a", "one", 21, 40).await, Lease::HeldUntil(Timestamp(30)));
+    store.release(&id("a"), "two").await.unwrap();
+    assert_eq!(lease("a", "one", 21, 40).await, Lease::Granted);
+}
+
+async fn a_lease_shows_while_it_is_held(place: Place) {
+    let store = place.open().await;
+    measure(&*store, 0, check("a", 1), begun(1)).await;
+    for source in ["a", "new"] {
+        store.lease(&id(source), "one", Timestamp(0), Timestamp(10)).await.unwrap();
+    }
+    let discovering = |standing| Standing { discovering_until: Some(Timestamp(10)), ..standing };
+    let expected = [(id("a"), discovering(begun(1))), (id("new"), discovering(Standing::default()))];
+    assert_eq!(store.standings().await.unwrap(), BTreeMap::from(expected));
+
+    // What a writer claims about it does not count.
+    measure(&*store, 0, check("a", 2), discovering(begun(2))).await;
+    for source in ["a", "new"] {
+        store.release(&id(source), "one").await.unwrap();
+    }
+    assert_eq!(store.standings().await.unwrap(), BTreeMap::from([(id("a"), begun(2))]));
+}
+
+async fn counters_add_up(place: Place) {
+    let store = place.open().await;
+    let call = |tool: &str, calls, errors, last_called: Option<i64>, last_error: Option<&str>| CallCount {
+        source: id("a"),
+        tool: tool.into(),
+        calls,
+        errors,
+        last_called: last_called.map(Timestamp),
+        last_error: last_error.map(failure),
+    };
+    let need = |source: &str, hits, misses| NeedCount { source: id(source), hits, misses };
+    store.count(&[], &[]).await.unwrap();
+    store.count(&[call("push", 2, 1, Some(5), Some("no"))], &[need("b", 1, 0), need("a", 0, 1)]).await.unwrap();
+    store.count(&[call("push", 1, 0, Some(3), None), call("🦀", 1, 0, None, None)], &[]).await.unwrap();
+    store.count(&[call("push", 1, 1, None, Some("again"))], &[need("b", 4, 2)]).await.unwrap();
+
+    let expected = [call("push", 4, 2, Some(5), Some("again")), call("🦀", 1, 0, None, None)];
+    assert_eq!(store.call_counts().await.unwrap(), expected);
+    assert_eq!(store.need_counts().await.unwrap(), [need("a", 0, 1), need("b", 5, 2)]);
+}
+
+async fn manifests_come_back_as_they_were(place: Place) {
+    let store = place.open().await;
+    let (one, two, empty) = (manifest("one", &[PUSH, PULL]), manifest("two", &[PUSH]), manifest("none", &[]));
+    for manifest in [&one, &two, &empty, &one] {
+        store.put_manifest(manifest).await.unwrap();
+    }
+    let unknown = Fingerprint::of("unknown");
+    let mut found = store.manifests(&[one.fingerprint, unknown, empty.fingerprint]).await.unwrap();
+    found.sort_by(|one, other| one.source.cmp(&other.source));
+    assert_eq!(seen(&found), seen(&[empty, one]));
+    assert_eq!(seen(&store.manifests(&[]).await.unwrap()), seen(&[]));
+
+    let many = (0..5_000u32).map(|number| Fingerprint::of(number.to_be_bytes()));
+    let many: Vec<Fingerprint> = many.chain([two.fingerprint]).collect();
+    assert_eq!(seen(&store.manifests(&many).await.unwrap()), seen(&[two]));
+}
+
+async fn definitions_come_back_as_they_were(place: Place) {
+    let store = place.open().await;
+    let definition = |command: &str| Source {
+        id: id("files"),
+        kind: Kind::Stdio(Stdio { command: command.into(), args: vec!["-y \u{0} 日本".into()], ..Stdio::default() }),
+        settings: Settings { title: Some("Files".into()), ..Settings::default() },
+    };
+    let names = [Fingerprint::of("1"), Fingerprint::of("2"), Fingerprint::of("3")];
+    store.put_definition(names[0], &definition("npx")).await.unwrap();
+    store.put_definition(names[1], &definition("uvx")).await.unwrap();
+    store.put_definition(names[1], &definition("bunx")).await.unwrap();
+
+    let mut found = store.definitions(&names).await.unwrap();
+    found.sort_by_key(|(name, _)| *name != names[0]);
+    assert_eq!(found, [(names[0], definition("npx")), (names[1], definition("bunx"))]);
+    assert_eq!(store.definitions(&names[2..]).await.unwrap(), []);
+}
+
+async fn unusual_text_survives(place: Place) {
+    let store = place.open().await;
+    let offered = r#"{"name":"größe \u0000 🦀","description":"'; DROP TABLE journal; --","inputSchema":{"type":"object",
+        "z":123456789012345678901234567890,"a":1.0e400,"deep":[[["\ud83e\udd80\u2028"]]]},"x-vendor":{"b":1,"a":2}}"#;
+    let manifest = manifest("odd", &[offered]);
+    store.put_manifest(&manifest).await.unwrap();
+    let found = store.manifests(&[manifest.fingerprint]).await.unwrap();
+    assert_eq!(seen(&found), seen(std::slice::from_ref(&manifest)));
+    assert!(found[0].body.contains("123456789012345678901234567890"));
+
+    let (strange, events) = (Actor::new("me\u{0}🦀'"), [tool_disabled("\u{0}\u{feff}🦀\"")]);
+    let commit = Commit { expected: 0, at: Timestamp(-1), actor: &strange, events: &events, check: None };
+    assert_eq!(store.commit(commit).await.unwrap(), Committed::Done);
+    let records = store.records(0, 10).await.unwrap();
+    assert_eq!((&records[0].actor, records[0].at), (&strange, Timestamp(-1)));
+    assert_eq!(serde_json::from_str::<Event>(&records[0].body).unwrap(), events[0]);
+}
+
+async fn the_key_belongs_to_the_store(place: Place) {
+    let store = place.open().await;
+    let key = store.key().await.unwrap();
+    store.close().await;
+    assert_eq!(place.open().await.key().await.unwrap(), key);
+    for other in [Place::sqlite(), Place::memory()] {
+        assert_ne!(other.open().await.key().await.unwrap(), key);
+    }
+}
+
+async fn the_pulse_moves_when_something_was_written(place: Place) {
+    let (mine, other) = (place.open().await, place.open().await);
+    let calm = mine.pulse().await.unwrap();
+    mine.records(0, 10).await.unwrap();
+    assert_eq!(mine.pulse().await.unwrap(), calm);
+
+    append(&*other, 0, &["a"]).await;
+    let moved = mine.pulse().await.unwrap();
+    assert_ne!(moved, calm);
+    assert_eq!(mine.pulse().await.unwrap(), moved);
+
+    other.lease(&id("a"), "one", Timestamp(0), Timestamp(1)).await.unwrap();
+    let again = mine.pulse().await.unwrap();
+    assert_ne!(again, moved);
+
+    append(&*mine, 1, &["b"]).await;
+    assert_ne!(mine.pulse().await.unwrap(), again);
+}
+
+async fn writers_at_once_lose_nothing(place: Place) {
+    const WRITERS: usize = 8;
+    const EACH: usize = 50;
+    let mut writers = tokio::task::JoinSet::new();
+    for writer in 0..WRITERS {
+        let store = place.open().await;
+        writers.spawn(async move {
+            let mut head = 0;
+            for number in 0..EACH {
+                let tool = format!("{writer}-{number}");
+                while append(&*store, head, &[&tool]).await == Committed::Conflict {
+                    head += store.records(head, usize::MAX).await.unwrap().len() as u64;
+                }
+                head += 1;
+            }
+        });
+    }
+    writers.join_all().await;
+
+    let records = place.open().await.records(0, usize::MAX).await.unwrap();
+    assert!(records.iter().map(|record| record.seq).eq(1..=(WRITERS * EACH) as u64));
+    let bodies: BTreeSet<&String> = records.iter().map(|record| &record.body).collect();
+    assert_eq!(bodies.len(), WRITERS * EACH);
+}
+
+async fn two_handles_see_each_other(place: Place) {
+    let (one, two) = (place.open().await, place.open().await);
+    append(&*one, 0, &["a"]).await;
+    assert_eq!(append(&*two, 0, &["b"]).await, Committed::Conflict);
+    assert_eq!(append(&*two, 1, &["b"]).await, Committed::Done);
+    assert_eq!(one.records(0, 10).await.unwrap(), [record(1, "a"), record(2, "b")]);
+
+    assert_eq!(one.lease(&id("a"), "one", Timestamp(0), Timestamp(9)).await.unwrap(), Lease::Granted);
+    let held = two.lease(&id("a"), "two", Timestamp(1), Timestamp(9)).await.unwrap();
+    assert_eq!(held, Lease::HeldUntil(Timestamp(9)));
+
+    measure(&*one, 2, check("a", 5), begun(5)).await;
+    assert_eq!(measure(&*two, 2, check("a", 6), begun(4)).await, Committed::Superseded);
+}
+
+#[tokio::test]
+async fn a_place_is_opened_by_its_name() {
+    let directory = TempDir::new().unwrap();
+    let (data, file) = (directory.path().join("data"), directory.path().join("other.db"));
+    let first = store::open(data.to_str().unwrap()).await.unwrap();
+    append(&*first, 0, &["a"]).await;
+    assert!(data.join("toolcrib.db").is_file());
+
+    for (place, records) in [
+        (format!("sqlite:{}/toolcrib.db", data.display()), 1),
+        (format!("sqlite:{}", data.display()), 1),
+        (format!("sqlite://{}", file.display()), 0),
+        ("memory:".into(), 0),
+    ] {
+        let store = store::open(&place).await.unwrap();
+        assert_eq!(store.records(0, 10).await.unwrap().len(), records, "{place}");
+    }
+    assert_eq!(store::open("redis://localhost").await.unwrap_err().code, Code::ConfigInvalid);
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn the_files_are_for_their_owner_only() {
+    use std::fs::{self, Permissions};
+    use std::os::unix::fs::PermissionsExt;
+
+    let mode = |path: &std::path::Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    let parent = TempDir::new().unwrap();
+    let directory = parent.path().join("new").join("data");
+    let file = directory.join("toolcrib.db");
+    let store = SqliteStore::open(&directory).await.unwrap();
+    append(&store, 0, &["a"]).await;
+    assert_eq!([mode(&directory), mode(directory.parent().unwrap())], [0o700; 2]);
+    assert_eq!(fs::read_dir(&directory).unwrap().count(), 3);
+    for entry in fs::read_dir(&directory).unwrap() {
+        assert_eq!(mode(&entry.unwrap().path()), 0o600);
+    }
+
+    store.close().await;
+    assert_eq!(fs::read_dir(&directory).unwrap().count(), 1, "the log was folded into the file");
+    fs::set_permissions(&file, Permissions::from_mode(0o644)).unwrap();
+    SqliteStore::open(&directory).await.unwrap();
+    assert_eq!(mode(&file), 0o600);
+}
+
+const AT: Timestamp = Timestamp(1_794_700_800_123);
+const PUSH: &str = r#"{"name":"push","description":"Push it","inputSchema":{"type":"object"}}"#;
+const PULL: &str = r#"{"name":"pull","inputSchema":{"type":"object","properties":{"z":{},"a":{}}},"outputSchema":{}}"#;
+
+async fn append(store: &dyn Store, expected: u64, tools: &[&str]) -> Committed {
+    let events: Vec<Event> = tools.iter().map(|tool| tool_disabled(tool)).collect();
+    store.commit(Commit { expected, at: AT, actor: &actor(), events: &events, check: None }).await.unwrap()
+}
+
+async fn measure(store: &dyn Store, expected: u64, check: Check, standing: Standing) -> Committed {
+    let check = Some((&check, &standing));
+    store.commit(Commit { expected, at: AT, actor: &actor(), events: &[], check }).await.unwrap()
+}
+
+fn record(seq: u64, tool: &str) -> StoredRecord {
+    StoredRecord { seq, at: AT, actor: actor(), body: serde_json::to_string(&tool_disabled(tool)).unwrap() }
+}
+
+fn tool_disabled(tool: &str) -> Event {
+    Event::ToolDisabled { source: id("a"), tool: tool.into() }
+}
+
+fn actor() -> Actor {
+    Actor::new("test")
+}
+
+fn id(source: &str) -> SourceId {
+    SourceId::parse(source).unwrap()
+}
+
+fn begun(moment: i64) -> Standing {
+    Standing { started_at: Timestamp(moment), ..Standing::default() }
+}
+
+fn check(source: &str, moment: i64) -> Check {
+    Check { source: id(source), at: Timestamp(moment), duration_ms: 3, tool_count: Some(2), error: None }
+}
+
+fn failure(message: &str) -> Failure {
+    Failure { code: Code::ToolUnavailable, message: message.into() }
+}
+
+fn manifest(source: &str, offered: &[&str]) -> Packed {
+    let offered: Vec<Box<RawValue>> = offered.iter().map(|tool| serde_json::from_str(tool).unwrap()).collect();
+    Packed::new(&Manifest::new(&id(source), &offered, vec![], &Bounds::default())).unwrap()
+}
+
+/// All there is to see of manifests.
+fn seen(manifests: &[Packed]) -> Vec<(SourceId, Fingerprint, String, Arc<String>)> {
+    let seen = |packed: &Packed| {
+        (packed.source.clone(), packed.fingerprint, packed.index().unwrap(), Arc::clone(&packed.body))
+    };
+    manifests.iter().map(seen).collect()
+}
