@@ -1,1 +1,44 @@
-fn main() {}
+//! The command `toolcrib`: arguments in, work done by the library, results out, one exit code.
+
+mod arguments;
+mod commands;
+mod desk;
+mod exit;
+mod log;
+mod output;
+mod progress;
+mod table;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use arguments::Arguments;
+
+fn main() -> ExitCode {
+    // Servers are started through this same binary; nothing may come before it.
+    toolcrib::guard::run_if_asked();
+    let arguments = match Arguments::try_parse() {
+        Ok(arguments) => arguments,
+        Err(error) => return exit::usage(&error),
+    };
+    log::start(&arguments.common);
+    let runtime = match tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => return exit::broken(&error),
+    };
+    let json = arguments.common.json;
+    let result = runtime.block_on(async {
+        tokio::select! {
+            result = commands::run(arguments) => result.map_err(Some),
+            _ = tokio::signal::ctrl_c() => Err(None),
+        }
+    });
+    // What was dropped above may have processes to end; their guards do that, and need not be waited for.
+    runtime.shutdown_background();
+    match result {
+        Ok(done) => exit::done(done),
+        Err(Some(error)) => exit::failed(&error, json),
+        Err(None) => exit::interrupted(),
+    }
+}

@@ -36,10 +36,15 @@ impl Format {
 impl View {
     /// The whole list. Providers get what an agent may be offered, as an array; `json` has disabled tools too.
     pub fn render(&self, format: Format) -> Result<String> {
+        self.render_where(format, |_| true)
+    }
+
+    /// The tools that `wanted` picks.
+    pub fn render_where(&self, format: Format, wanted: impl Fn(&ToolRef<'_>) -> bool) -> Result<String> {
         match format {
             Format::Json => {
                 let mut out = String::from("{\"tools\":");
-                push_array(self.listed(), &mut out, |tool, out| {
+                push_array(self.listed().filter(wanted), &mut out, |tool, out| {
                     push_json(tool, out);
                     Ok(())
                 })?;
@@ -48,14 +53,14 @@ impl View {
             }
             Format::Mcp | Format::Anthropic | Format::Openai => {
                 let mut out = String::new();
-                push_array(self.offered(), &mut out, |tool, out| push_for_provider(tool, format, out))?;
+                push_array(self.offered().filter(wanted), &mut out, |tool, out| push_for_provider(tool, format, out))?;
                 Ok(out)
             }
         }
     }
 }
 
-pub fn push_array<'a>(
+fn push_array<'a>(
     tools: impl Iterator<Item = ToolRef<'a>>,
     out: &mut String,
     mut push: impl FnMut(&ToolRef<'a>, &mut String) -> Result<()>,

@@ -97,6 +97,7 @@ impl Registry {
             let answer = self.shared.connections.builtins().call(&found.id.name, &arguments).await?;
             return Ok(output(found.id.source, answer));
         };
+        self.shared.permitted(&source.id)?;
         let slot = self.shared.connections.slot(&source);
         self.shared.admit(&slot, &found.id.source)?;
         let call = Call {
@@ -175,7 +176,8 @@ impl Shared {
     fn admit(&self, slot: &Slot, id: &SourceId) -> Result<()> {
         slot.breaker().admit(self.options.clock.now()).map_err(|wait| {
             let message = format!("`{id}` failed too often and rests; try again in {} s", wait.as_secs().max(1));
-            Error::new(Code::ToolUnavailable, message).with_details(json!({ "retry_after_ms": wait.as_millis() as u64 }))
+            Error::new(Code::ToolUnavailable, message)
+                .with_details(json!({ "retry_after_ms": wait.as_millis() as u64 }))
         })
     }
 
@@ -195,7 +197,8 @@ fn permit(found: &Found, consent: bool) -> Result<()> {
         Verdict::Allow => Ok(()),
         Verdict::Ask if consent => Ok(()),
         Verdict::Ask => {
-            let message = format!("`{}` needs consent before each call; on the command line, `--yes` gives it", found.name);
+            let message =
+                format!("`{}` needs consent before each call; on the command line, `--yes` gives it", found.name);
             Err(Error::new(Code::Forbidden, message))
         }
         Verdict::Deny => Err(Error::new(Code::Forbidden, format!("a rule of its source denies `{}`", found.name))),

@@ -88,17 +88,17 @@ impl Connections {
         }
     }
 
-    /// Ends the connections of sources that are gone or declared otherwise now. Calls in flight finish.
-    pub(crate) async fn forget_changed(&self, sources: &BTreeMap<SourceId, Arc<Source>>, enabled: impl Fn(&SourceId) -> bool) {
-        let gone: Vec<Arc<Slot>> = {
-            let mut slots = self.slots();
-            let same = |id: &SourceId, slot: &Slot| enabled(id) && sources.get(id).is_some_and(|source| **source == slot.source);
-            let ids: Vec<SourceId> = slots.iter().filter(|(id, slot)| !same(id, slot)).map(|(id, _)| id.clone()).collect();
-            ids.iter().filter_map(|id| slots.remove(id)).collect()
-        };
-        for slot in gone {
-            slot.connector.close().await;
-        }
+    /// Takes out the connectors of sources that are gone or declared otherwise now, to be closed.
+    pub(crate) fn take_changed(
+        &self,
+        sources: &BTreeMap<SourceId, Arc<Source>>,
+        enabled: impl Fn(&SourceId) -> bool,
+    ) -> Vec<Arc<dyn Connector>> {
+        let mut slots = self.slots();
+        let same =
+            |id: &SourceId, slot: &Slot| enabled(id) && sources.get(id).is_some_and(|source| **source == slot.source);
+        let ids: Vec<SourceId> = slots.iter().filter(|(id, slot)| !same(id, slot)).map(|(id, _)| id.clone()).collect();
+        ids.iter().filter_map(|id| slots.remove(id)).map(|slot| slot.connector.clone()).collect()
     }
 
     pub(crate) fn connected(&self, id: &SourceId) -> bool {

@@ -49,12 +49,6 @@ impl Counters {
         count.misses += u64::from(!hit);
     }
 
-    /// What is counted and not yet written.
-    pub(crate) fn unwritten(&self) -> (Vec<CallCount>, Vec<NeedCount>) {
-        let pending = self.pending();
-        (pending.calls.values().cloned().collect(), pending.needs.values().cloned().collect())
-    }
-
     pub(crate) async fn flush(&self, store: &dyn Store) {
         let taken = std::mem::take(&mut *self.pending());
         let calls: Vec<CallCount> = taken.calls.values().cloned().collect();

@@ -4,6 +4,7 @@
 pub mod builtin;
 pub mod call;
 pub mod clock;
+pub mod config_file;
 pub mod connections;
 pub mod connector;
 pub mod guard;

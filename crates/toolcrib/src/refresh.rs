@@ -104,10 +104,7 @@ impl Registry {
     pub fn due(&self) -> Vec<SourceId> {
         let now = self.shared.now.load_full();
         let enabled = now.inventory.sources().filter(|(id, state)| self.shared.enabled_here(id, state.enabled));
-        enabled
-            .map(|(id, _)| id.clone())
-            .filter(|id| self.shared.freshness(&now, id) != Freshness::Fresh)
-            .collect()
+        enabled.map(|(id, _)| id.clone()).filter(|id| self.shared.freshness(&now, id) != Freshness::Fresh).collect()
     }
 
     /// Meets a need before reading. `among` narrows it to some sources. Returns what was done about it.
@@ -245,6 +242,17 @@ impl Outcome {
     fn new(source: SourceId, status: Refreshed) -> Outcome {
         let Delta { added, changed, removed, unchanged } = Delta::default();
         let (inventory_hash, error) = (None, None);
-        Outcome { source, status, contacted: false, added, changed, removed, unchanged, inventory_hash, elapsed_ms: 0, error }
+        Outcome {
+            source,
+            status,
+            contacted: false,
+            added,
+            changed,
+            removed,
+            unchanged,
+            inventory_hash,
+            elapsed_ms: 0,
+            error,
+        }
     }
 }

@@ -5,6 +5,7 @@ mod open;
 mod publish;
 mod source_view;
 mod stats;
+mod tools;
 mod verify;
 
 use std::collections::BTreeMap;
@@ -34,6 +35,7 @@ use crate::store::{Commit, Committed, Failure, Standing, Store};
 pub use publish::Notice;
 pub use source_view::{Health, SourceView, Status};
 pub use stats::{SourceStats, Stats, ToolStats};
+pub use tools::{Filter, ToolView};
 pub use verify::Verification;
 
 /// Cheap to clone; all clones are one registry.
@@ -59,6 +61,8 @@ pub struct Options {
     pub revalidate: bool,
     /// Variables named `TOOLCRIB_SOURCE_…`, which override single sources for this process.
     pub environment: Vec<(String, String)>,
+    /// Sources that must not be contacted, and why: those of a file that nobody has trusted yet.
+    pub forbidden: BTreeMap<SourceId, String>,
     /// Connectors to use instead of real ones, for tests.
     pub connect: Option<crate::connections::Connect>,
 }
@@ -75,6 +79,7 @@ impl Default for Options {
             follow: true,
             revalidate: true,
             environment: std::env::vars().filter(|(name, _)| name.starts_with("TOOLCRIB_SOURCE_")).collect(),
+            forbidden: BTreeMap::new(),
             connect: None,
         }
     }
@@ -171,6 +176,11 @@ impl Registry {
         Ok(())
     }
 
+    /// The error for a source that is not there, with the nearest that is.
+    pub fn unknown_source(&self, name: &str) -> Error {
+        self.shared.unknown_source(name)
+    }
+
     pub fn subscribe(&self) -> broadcast::Receiver<Notice> {
         self.shared.notices.subscribe()
     }
@@ -238,6 +248,14 @@ impl Shared {
         let mut writer = self.writer.lock().await;
         writer.standings_due = true;
         self.take_news(&mut writer).await
+    }
+
+    /// Whether a source may be contacted at all.
+    pub(crate) fn permitted(&self, id: &SourceId) -> Result<()> {
+        match self.options.forbidden.get(id) {
+            Some(reason) => Err(Error::new(Code::Forbidden, reason.clone())),
+            None => Ok(()),
+        }
     }
 
     pub(crate) fn unknown_source(&self, name: &str) -> Error {

@@ -47,9 +47,16 @@ impl Builtins {
         &self.embedded
     }
 
-    pub(crate) fn register(&self, owner: Option<&SourceId>, definition: Definition, handler: Option<Handler>) -> Result<()> {
+    pub(crate) fn register(
+        &self,
+        owner: Option<&SourceId>,
+        definition: Definition,
+        handler: Option<Handler>,
+    ) -> Result<()> {
         let mut tools = self.tools();
-        if let Some(taken) = tools.get(&definition.name).filter(|taken| taken.owner.as_ref() != owner || owner.is_none()) {
+        if let Some(taken) =
+            tools.get(&definition.name).filter(|taken| taken.owner.as_ref() != owner || owner.is_none())
+        {
             let by = taken.owner.as_ref().unwrap_or(&self.embedded);
             let message = format!("a built-in tool named `{}` exists already, from `{by}`", definition.name);
             return Err(Error::new(Code::Conflict, message));
@@ -79,7 +86,8 @@ impl Builtins {
         if own.is_empty() {
             return None;
         }
-        let offered: Vec<Box<RawValue>> = own.iter().filter_map(|registered| offered(&registered.definition).ok()).collect();
+        let offered: Vec<Box<RawValue>> =
+            own.iter().filter_map(|registered| offered(&registered.definition).ok()).collect();
         let packed = Packed::new(&Manifest::new(&self.embedded, &offered, Vec::new(), &Bounds::default())).ok()?;
         let mut inventory = Inventory::default();
         let mut manner = Manner { kind: "builtin".into(), builtin: true, ..Manner::default() };
@@ -120,13 +128,18 @@ impl Builtins {
         let handler = handler.ok_or_else(|| {
             Error::new(Code::ToolNotImplemented, format!("`{tool}` has no handler here; its host executes it"))
         })?;
-        let input: Value = serde_json::from_str(arguments.get()).context(Code::ToolInvalidInput, "read the arguments")?;
+        let input: Value =
+            serde_json::from_str(arguments.get()).context(Code::ToolInvalidInput, "read the arguments")?;
         // A panic in somebody's handler ends this call and nothing else.
         let answer = AssertUnwindSafe(async move { handler(input).await }).catch_unwind().await;
         let answer = answer.map_err(|_| Error::new(Code::ToolExecutionFailed, format!("`{tool}` panicked")))??;
         Ok(Answer {
             content: to_raw_value(&answer.content).context(Code::Internal, "write an answer")?,
-            structured: answer.structured.map(|value| to_raw_value(&value)).transpose().context(Code::Internal, "write an answer")?,
+            structured: answer
+                .structured
+                .map(|value| to_raw_value(&value))
+                .transpose()
+                .context(Code::Internal, "write an answer")?,
             meta: None,
             is_error: answer.is_error,
         })

@@ -71,7 +71,8 @@ impl McpConnector {
         options.progress = call.progress.clone();
         options.cancel = call.cancel.clone();
         let _in_flight = live.begin();
-        let result = live.client.call_tool(&call.tool, &call.arguments, Some(&call.input_schema), None, &options).await?;
+        let result =
+            live.client.call_tool(&call.tool, &call.arguments, Some(&call.input_schema), None, &options).await?;
         answer(&result)
     }
 
@@ -85,7 +86,8 @@ impl McpConnector {
                 CallFailure::Refused(Error::new(Code::ToolExecutionFailed, message).with_details(details))
             }
             WireError::Timeout { .. } => {
-                let message = format!("`{}` of `{id}` did not answer within {}", call.tool, format_duration(call.timeout));
+                let message =
+                    format!("`{}` of `{id}` did not answer within {}", call.tool, format_duration(call.timeout));
                 CallFailure::Lost(Error::new(Code::ToolExecutionFailed, message))
             }
             WireError::TooLarge { .. } | WireError::Protocol(_) => {
@@ -157,7 +159,8 @@ impl Connector for McpConnector {
             let live = match live {
                 Ok(live) => live.map_err(CallFailure::Lost)?,
                 Err(_) => {
-                    let message = format!("`{}` cannot be reached within {}", self.source.id, format_duration(call.timeout));
+                    let message =
+                        format!("`{}` cannot be reached within {}", self.source.id, format_duration(call.timeout));
                     return Err(CallFailure::Lost(Error::new(Code::ToolUnavailable, message)));
                 }
             };

@@ -11,7 +11,7 @@ use toolcrib_core::{Code, Error, Result, Source, SourceId, Timestamp, ToolName};
 
 use super::{Outcome, Refresh, Refreshed};
 use crate::connector::{Discovery, Offer};
-use crate::registry::Shared;
+use crate::registry::{Notice, Shared};
 use crate::store::{Check, Commit, Committed, Failure, Lease, Standing};
 
 /// A lease is short and renewed, so that the death of its holder does not hold others up for long.
@@ -22,6 +22,7 @@ const ASK_AGAIN: Duration = Duration::from_millis(100);
 impl Shared {
     pub(super) async fn discover(&self, source: &Source, refresh: &Refresh) -> Outcome {
         let began = tokio::time::Instant::now();
+        let _nobody_listens = self.notices.send(Notice::Discovering(source.id.clone()));
         let mut outcome = match self.discover_leased(source, refresh).await {
             Ok(outcome) => outcome,
             Err(error) => {
@@ -31,10 +32,12 @@ impl Shared {
             }
         };
         outcome.elapsed_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
+        let _nobody_listens = self.notices.send(Notice::Discovered(Arc::new(outcome.clone())));
         outcome
     }
 
     async fn discover_leased(&self, source: &Source, refresh: &Refresh) -> Result<Outcome> {
+        self.permitted(&source.id)?;
         let asked_at = self.options.clock.now();
         let holder = format!("{}-{:016x}", std::process::id(), rand::random::<u64>());
         let mut waited = false;
@@ -104,7 +107,8 @@ impl Shared {
             }
         };
         let duration_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
-        let check = |tool_count, error| Check { source: source.id.clone(), at: started_at, duration_ms, tool_count, error };
+        let check =
+            |tool_count, error| Check { source: source.id.clone(), at: started_at, duration_ms, tool_count, error };
         match offer {
             Ok(offer) => {
                 let standing = Standing {
@@ -139,7 +143,7 @@ impl Shared {
     }
 
     /// First the content, then the fact that refers to it; unchanged: no fact, only the check.
-    async fn record(
+    pub(crate) async fn record(
         &self,
         source: &Source,
         offer: Offer,
@@ -152,7 +156,9 @@ impl Shared {
         let packed = tokio::task::spawn_blocking(move || {
             Packed::new(&Manifest::new(&id, &offer.tools, offer.excluded, &bounds))
         });
-        let after = packed.await.map_err(|error| Error::new(Code::Internal, "a list could not be packed").with_cause(error))??;
+        let after = packed
+            .await
+            .map_err(|error| Error::new(Code::Internal, "a list could not be packed").with_cause(error))??;
         let (check, after) = (check(after.tools.len()), Arc::new(after));
         self.store.put_manifest(&after).await?;
         let mut writer = self.writer.lock().await;
@@ -236,4 +242,3 @@ impl Shared {
         }
     }
 }
-

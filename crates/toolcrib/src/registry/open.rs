@@ -17,7 +17,7 @@ use crate::connections::Connections;
 use crate::counters::Counters;
 use crate::refresh::{Refresh, Runs};
 use crate::store::Failure;
-use crate::store::memory::MemoryStore;
+use crate::store::MemoryStore;
 
 /// How often other processes' writes are looked for, and counters written.
 const FOLLOW: Duration = Duration::from_millis(500);

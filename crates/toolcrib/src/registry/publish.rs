@@ -11,14 +11,16 @@ use toolcrib_core::manifest::Packed;
 use toolcrib_core::{Result, Source, SourceId};
 
 use super::{Shared, Snapshot};
+use crate::refresh::Outcome;
 use crate::store::{Failure, Standing, StoredRecord};
 
 /// What is told to those who subscribed.
 #[derive(Debug, Clone)]
 pub enum Notice {
     Recorded(Arc<Record>),
-    /// A measurement: a source was checked, or is being checked.
-    Checked(SourceId),
+    /// Measurements: a source is being discovered, and what came of it.
+    Discovering(SourceId),
+    Discovered(Arc<Outcome>),
     /// What lists show has changed.
     CatalogChanged,
 }
@@ -90,7 +92,10 @@ impl Shared {
         self.publish(writer, standings);
         let now = self.now.load_full();
         let enabled = |id: &SourceId| self.usable(&now.inventory, id).is_some();
-        self.connections.forget_changed(&now.sources, enabled).await;
+        for connector in self.connections.take_changed(&now.sources, enabled) {
+            // Calls in flight may finish; nobody waits for them here.
+            self.tasks.spawn(async move { connector.close().await });
+        }
         for (id, removed_count) in gone {
             tracing::info!(server_name = %id, removed_count, "tools.registry.server.removed");
         }
@@ -145,11 +150,16 @@ impl Shared {
         self.swap(|now| {
             Arc::make_mut(&mut now.standings).insert(id.clone(), standing.clone());
         });
-        let _nobody_listens = self.notices.send(Notice::Checked(id.clone()));
     }
 
     fn tell_updated(&self, catalog: &Catalog) {
-        let count = |kind: &str| catalog.parts().filter(|part| part.manner.kind == kind).map(|part| part.segment.entries().len()).sum::<usize>();
+        let count = |kind: &str| {
+            catalog
+                .parts()
+                .filter(|part| part.manner.kind == kind)
+                .map(|part| part.segment.entries().len())
+                .sum::<usize>()
+        };
         tracing::info!(
             static_count = count("builtin"),
             mcp_count = count("mcp"),

@@ -1,7 +1,7 @@
 //! A source as people and programs see it: what it is, how it stands, what it offers. Secrets are shown as references.
 
 use serde::Serialize;
-use toolcrib_core::config::shown_url;
+use toolcrib_core::config::show::{shown_args, shown_url};
 use toolcrib_core::fingerprint::Fingerprint;
 use toolcrib_core::freshness::Freshness;
 use toolcrib_core::inventory::Origin;
@@ -68,7 +68,8 @@ impl Registry {
     /// Every source, in the order of their ids. Contacts nobody.
     pub fn sources(&self) -> Vec<SourceView> {
         let now = self.shared.now.load_full();
-        let mut views: Vec<SourceView> = now.inventory.sources().filter_map(|(id, _)| self.shared.view(&now, id)).collect();
+        let mut views: Vec<SourceView> =
+            now.inventory.sources().filter_map(|(id, _)| self.shared.view(&now, id)).collect();
         let undeclared = now.invalid.iter().filter(|(id, _)| now.inventory.source(id).is_none());
         views.extend(undeclared.map(|(id, failure)| invalid(id, failure)));
         views.sort_by(|one, other| one.id.cmp(&other.id));
@@ -94,7 +95,7 @@ impl Shared {
         let enabled = self.enabled_here(id, state.enabled);
         let resting = self.connections.resting(id, self.options.clock.now());
         let (command, args, url) = match &source.kind {
-            Kind::Stdio(stdio) => (Some(stdio.command.clone()), Some(stdio.args.clone()), None),
+            Kind::Stdio(stdio) => (Some(stdio.command.clone()), Some(shown_args(&stdio.args)), None),
             Kind::Http(remote) | Kind::Sse(remote) => (None, None, Some(shown_url(&remote.url))),
             Kind::Builtin(_) => (None, None, None),
         };

@@ -64,7 +64,8 @@ impl Registry {
                 }
             })
             .collect();
-        let (hits, misses) = sources.iter().fold((0, 0), |(hits, misses), source| (hits + source.hits, misses + source.misses));
+        let (hits, misses) =
+            sources.iter().fold((0, 0), |(hits, misses), source| (hits + source.hits, misses + source.misses));
         let mut tools: Vec<ToolStats> = calls.iter().map(|count| self.tool_stats(count)).collect();
         tools.sort_by(|one, other| one.name.cmp(&other.name));
         Ok(Stats {

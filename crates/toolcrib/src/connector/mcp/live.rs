@@ -173,7 +173,10 @@ async fn explain(
         }
         (WireError::Connect(_), _) => (Code::ToolUnavailable, format!("`{id}`: {error}")),
         (WireError::Unauthorized { .. }, _) => {
-            let hint = format!("give it a token: `auth: {{ bearer: \"${{env:NAME}}\" }}` or TOOLCRIB_SOURCE_{}_TOKEN", id.as_str().to_uppercase());
+            let hint = format!(
+                "give it a token: `auth: {{ bearer: \"${{env:NAME}}\" }}` or TOOLCRIB_SOURCE_{}_TOKEN",
+                id.as_str().to_uppercase()
+            );
             (Code::ToolExecutionFailed, format!("`{id}`: {error}; {hint}"))
         }
         (

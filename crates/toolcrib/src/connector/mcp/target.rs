@@ -75,7 +75,8 @@ fn reached(target: Target) -> Reached {
 
 fn address(remote: &Remote) -> Result<(Url, HeaderMap)> {
     // The cause is left out on purpose: it may repeat what a reference was filled with.
-    let mut url = Url::parse(&remote.url).map_err(|_| Error::new(Code::ConfigInvalid, "the `url` is not a valid address"))?;
+    let mut url =
+        Url::parse(&remote.url).map_err(|_| Error::new(Code::ConfigInvalid, "the `url` is not a valid address"))?;
     let mut headers = HeaderMap::new();
     for (name, value) in &remote.headers {
         insert(&mut headers, name, value)?;

@@ -1,0 +1,62 @@
+//! What can be said on the command line.
+
+use std::path::PathBuf;
+
+use clap::{ArgAction, Args, Parser, Subcommand};
+
+use crate::output;
+
+/// One catalogue of every tool an AI agent may use.
+#[derive(Debug, Parser)]
+#[command(name = "toolcrib", version, max_term_width = 100, propagate_version = true, disable_help_subcommand = true)]
+#[command(after_help = "Examples:
+  toolcrib demo                                  see it work, without any configuration
+  toolcrib add time -- uvx mcp-server-time       declare a server and discover its tools
+  toolcrib tools                                 every tool, from the cache
+  toolcrib call time__get_current_time timezone=UTC")]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    pub(crate) common: Common,
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// What every command takes.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct Common {
+    /// The configuration file, instead of the nearest `toolcrib.yaml` or `.mcp.json`
+    #[arg(long, global = true, value_name = "FILE", env = "TOOLCRIB_CONFIG", help_heading = "Common options")]
+    pub(crate) config: Option<PathBuf>,
+    /// Where the inventory is kept, instead of a place made from the configuration file's path
+    #[arg(long, global = true, value_name = "DIR", env = "TOOLCRIB_DATA", help_heading = "Common options")]
+    pub(crate) data: Option<PathBuf>,
+    /// The store: `sqlite:FILE` or `memory:`, instead of the data directory
+    #[arg(long, global = true, value_name = "URL", help_heading = "Common options")]
+    pub(crate) store: Option<String>,
+    /// Print data as JSON
+    #[arg(long, global = true, help_heading = "Common options")]
+    pub(crate) json: bool,
+    /// Show log events on stderr; twice for more
+    #[arg(short, long, global = true, action = ArgAction::Count, help_heading = "Common options")]
+    pub(crate) verbose: u8,
+    /// Show neither hints nor progress
+    #[arg(short, long, global = true, help_heading = "Common options")]
+    pub(crate) quiet: bool,
+}
+
+impl Common {
+    /// Advice on stderr, for those who want it.
+    pub(crate) fn hint(&self, text: &str) {
+        if !self.quiet {
+            output::complain(text);
+        }
+    }
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    Sources(crate::commands::sources::Arguments),
+    Tools(crate::commands::tools::Arguments),
+    Call(crate::commands::call::Arguments),
+    Refresh(crate::commands::refresh::Arguments),
+}

@@ -1,0 +1,153 @@
+//! `toolcrib call`: one tool, its arguments typed by its schema, its answer.
+
+use std::io::Read;
+use std::time::Duration;
+
+use clap::Args;
+use serde_json::{Map, Value};
+use toolcrib::core::ResultExt;
+use toolcrib::core::schema::typed;
+use toolcrib::core::text::shown;
+use toolcrib::core::time::parse_duration;
+use toolcrib::{CallOptions, Code, Error, Need, Output, Registry, Result};
+
+use crate::arguments::Common;
+use crate::commands::tools::NeedArguments;
+use crate::desk::Desk;
+use crate::exit::Done;
+use crate::{output, progress};
+
+/// Call a tool and print its answer
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  toolcrib call everything__get_sum a=1 b=2
+  toolcrib call github/search_issues query='is:open' labels:='[\"bug\"]'
+  toolcrib call files__write_file --args @arguments.json --yes
+  echo '{\"text\":\"hi\"}' | toolcrib call echo --args -")]
+pub(crate) struct Arguments {
+    /// `source__tool`, `source/tool`, `source:tool`, or the tool's own name when it is unique
+    name: String,
+    /// `KEY=VALUE`, typed by the tool's schema, or `KEY:=JSON`
+    #[arg(value_name = "KEY=VALUE")]
+    pairs: Vec<String>,
+    /// All arguments as JSON, from a file, or from standard input; pairs are laid over them
+    #[arg(long, value_name = "JSON|@FILE|-")]
+    args: Option<String>,
+    /// How long the call may take, `30s` or `2m`; the source's `call_timeout` otherwise
+    #[arg(long, value_name = "DURATION", value_parser = duration)]
+    timeout: Option<Duration>,
+    /// Consent to a call that a policy asks about
+    #[arg(long)]
+    yes: bool,
+    #[command(flatten)]
+    need: NeedArguments,
+}
+
+fn duration(text: &str) -> Result<Duration, String> {
+    parse_duration(text).ok_or_else(|| "write a duration such as `30s` or `2m`".to_owned())
+}
+
+pub(crate) async fn run(common: &Common, arguments: Arguments) -> Result<Done> {
+    let desk = Desk::open(common).await?;
+    let result = call(&desk.registry, common, &arguments).await;
+    desk.close().await;
+    let output = result?;
+    if common.json {
+        output::json(&output)?;
+    } else {
+        output::line(&readable(&output))?;
+    }
+    Ok(if output.is_error { Done::Failed } else { Done::Well })
+}
+
+async fn call(registry: &Registry, common: &Common, arguments: &Arguments) -> Result<Output> {
+    let need = arguments.need.need();
+    progress::shown(registry, common.quiet, registry.discover_for(&arguments.name, need, true)).await?;
+    let given = given(arguments)?;
+    let input = Value::Object(with_pairs(registry, &arguments.name, given, &arguments.pairs)?);
+    let options = CallOptions {
+        timeout: arguments.timeout,
+        consent: arguments.yes,
+        cached: need == Need::Cached,
+        ..CallOptions::default()
+    };
+    registry.call(&Desk::caller(), &arguments.name, input, options).await
+}
+
+/// The arguments given as JSON, by whichever way.
+fn given(arguments: &Arguments) -> Result<Map<String, Value>> {
+    let text = match arguments.args.as_deref() {
+        None => return Ok(Map::new()),
+        Some("-") => {
+            let mut text = String::new();
+            std::io::stdin().read_to_string(&mut text).context(Code::BadRequest, "cannot read standard input")?;
+            text
+        }
+        Some(text) => match text.strip_prefix('@') {
+            Some(path) => std::fs::read_to_string(path).map_err(|error| {
+                Error::new(Code::BadRequest, format!("cannot read `{path}`: {error}")).with_cause(error)
+            })?,
+            None => text.to_owned(),
+        },
+    };
+    serde_json::from_str(&text)
+        .map_err(|error| Error::new(Code::ToolInvalidInput, format!("`--args` must be a JSON object: {error}")))
+}
+
+fn with_pairs(
+    registry: &Registry,
+    name: &str,
+    mut input: Map<String, Value>,
+    pairs: &[String],
+) -> Result<Map<String, Value>> {
+    if pairs.is_empty() {
+        return Ok(input);
+    }
+    // An unknown tool is reported by the call itself, with its near names.
+    let schema = registry.tool(name).ok().and_then(|tool| serde_json::from_str::<Value>(tool.input_schema.get()).ok());
+    let schema = schema.unwrap_or_default();
+    for pair in pairs {
+        let (key, text) = pair.split_once('=').ok_or_else(|| {
+            Error::new(Code::BadRequest, format!("`{}` is no argument; write KEY=VALUE or KEY:=JSON", shown(pair)))
+        })?;
+        let value = match key.strip_suffix(':') {
+            Some(_) => serde_json::from_str(text).map_err(|error| {
+                Error::new(Code::ToolInvalidInput, format!("`{}` is not JSON: {error}", shown(pair)))
+            })?,
+            None => typed(&schema, key, text),
+        };
+        input.insert(key.strip_suffix(':').unwrap_or(key).to_owned(), value);
+    }
+    Ok(input)
+}
+
+/// Text as text; everything else described, never dumped on a terminal.
+fn readable(output: &Output) -> String {
+    let blocks: Vec<Value> = serde_json::from_str(output.content.get()).unwrap_or_default();
+    let mut lines: Vec<String> = blocks.iter().map(described).collect();
+    if lines.is_empty()
+        && let Some(structured) = &output.structured
+    {
+        lines.push(shown(structured.get()));
+    }
+    lines.join("\n")
+}
+
+fn described(block: &Value) -> String {
+    let field = |name: &str| block.get(name).and_then(Value::as_str).unwrap_or_default();
+    match field("type") {
+        "text" => shown(field("text")),
+        kind @ ("image" | "audio") => {
+            format!("[{kind} {}, {} bytes of base64; `--json` has it]", shown(field("mimeType")), field("data").len())
+        }
+        "resource" => {
+            let resource = block.get("resource").cloned().unwrap_or_default();
+            match resource.get("text").and_then(Value::as_str) {
+                Some(text) => shown(text),
+                None => format!("[resource {}]", shown(resource.get("uri").and_then(Value::as_str).unwrap_or("?"))),
+            }
+        }
+        "resource_link" => format!("[resource {}]", shown(field("uri"))),
+        _ => shown(&block.to_string()),
+    }
+}

@@ -1,0 +1,136 @@
+//! Where a command does its work: the configuration it found, the store it opened, the registry over both.
+
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use toolcrib::config_file::{self, Found};
+use toolcrib::core::catalog::Caller;
+use toolcrib::core::freshness::Freshness;
+use toolcrib::core::inventory::Actor;
+use toolcrib::store::{self, Store};
+use toolcrib::{Code, Error, Need, Options, Outcome, Registry, Result, SourceId};
+
+use crate::arguments::Common;
+use crate::{output, progress};
+
+pub(crate) struct Desk {
+    pub(crate) common: Common,
+    pub(crate) found: Found,
+    pub(crate) data: PathBuf,
+    pub(crate) registry: Registry,
+}
+
+impl Desk {
+    /// Reads the configuration and opens the registry. Contacts no source.
+    pub(crate) async fn open(common: &Common) -> Result<Desk> {
+        let found = find(common)?;
+        for warning in &found.config.warnings {
+            common.hint(&format!("warning: {warning}"));
+        }
+        let data = data_directory(common, &found)?;
+        let store = open_store(common, &data).await?;
+        let options = Options {
+            store: Some(store),
+            logs: Some(data.join("logs")),
+            forbidden: forbidden(common, &found)?,
+            follow: false,
+            revalidate: false,
+            ..Options::default()
+        };
+        let registry = Registry::open(found.config.clone(), options).await?;
+        Ok(Desk { common: common.clone(), found, data, registry })
+    }
+
+    /// Meets the need for lists, with progress, and says what failed or is stale.
+    pub(crate) async fn ensure(&self, need: Need, among: Option<&[SourceId]>) -> Vec<Outcome> {
+        let work = self.registry.ensure(need, among, false);
+        let outcomes = progress::shown(&self.registry, self.common.quiet, work).await;
+        progress::report_failures(&outcomes, self.common.quiet);
+        if need == Need::Known {
+            self.hint_stale(among);
+        }
+        outcomes
+    }
+
+    fn hint_stale(&self, among: Option<&[SourceId]>) {
+        let stale = self.registry.sources().into_iter().filter(|source| {
+            source.enabled
+                && source.freshness == Freshness::Stale
+                && among.is_none_or(|among| among.contains(&source.id))
+        });
+        let names: Vec<String> = stale.map(|source| source.id.to_string()).collect();
+        if !names.is_empty() {
+            let what = if names.len() == 1 { "list of" } else { "lists of" };
+            self.common.hint(&format!("hint: the {what} {} may be old; `--fresh` asks again", names.join(", ")));
+        }
+    }
+
+    /// An id that exists, from any spelling of it.
+    pub(crate) fn source(&self, name: &str) -> Result<SourceId> {
+        let id = SourceId::from_name(name)?;
+        match self.registry.source(&id) {
+            Some(_) => Ok(id),
+            None => Err(self.registry.unknown_source(name)),
+        }
+    }
+
+    pub(crate) fn caller() -> Caller {
+        Caller { name: "cli".into() }
+    }
+
+    pub(crate) fn actor() -> Actor {
+        Actor::new("cli")
+    }
+
+    pub(crate) async fn close(self) {
+        self.registry.close().await;
+    }
+}
+
+pub(crate) fn find(common: &Common) -> Result<Found> {
+    let directory = std::env::current_dir()
+        .map_err(|error| Error::new(Code::ConfigInvalid, format!("the working directory cannot be read: {error}")))?;
+    config_file::load(common.config.as_deref(), &directory)
+}
+
+pub(crate) fn data_directory(common: &Common, found: &Found) -> Result<PathBuf> {
+    match &common.data {
+        Some(data) => Ok(data.clone()),
+        None => config_file::data_directory(found.file.as_deref()),
+    }
+}
+
+async fn open_store(common: &Common, data: &std::path::Path) -> Result<Arc<dyn Store>> {
+    match &common.store {
+        Some(url) => store::open(url).await,
+        None => store::open(&data.to_string_lossy()).await,
+    }
+}
+
+/// A project's file that was only found by walking up is asked about once, and again when its commands change.
+fn forbidden(common: &Common, found: &Found) -> Result<BTreeMap<SourceId, String>> {
+    if config_file::is_trusted(found)? || found.declared.is_empty() {
+        return Ok(BTreeMap::new());
+    }
+    let file = found.file.as_deref().map(|file| file.display().to_string()).unwrap_or_default();
+    if !common.json && output::stderr_is_terminal() && consents(&file, found) {
+        config_file::trust(found)?;
+        return Ok(BTreeMap::new());
+    }
+    common.hint(&format!(
+        "hint: `{file}` is not trusted yet, so none of its sources is contacted; look at it, then run `toolcrib trust`"
+    ));
+    let reason = format!("`{file}` is not trusted; look at it, then run `toolcrib trust`");
+    Ok(found.declared.iter().map(|id| (id.clone(), reason.clone())).collect())
+}
+
+fn consents(file: &str, found: &Found) -> bool {
+    let count = found.declared.len();
+    output::complain(&format!("`{file}` declares {count} sources, and using them runs the commands it names."));
+    // A terminal that cannot be written to or read from has not said yes.
+    let _closed = write!(std::io::stderr().lock(), "Trust it? [y/N] ");
+    let mut answer = String::new();
+    std::io::stdin().read_line(&mut answer).is_ok() && matches!(answer.trim(), "y" | "Y" | "yes")
+}

@@ -1,0 +1,70 @@
+//! How the command ends: 0 done, 1 the work failed, 2 wrong usage or configuration.
+
+use std::process::ExitCode;
+
+use serde_json::json;
+use toolcrib::{Code, Error};
+
+use crate::output;
+
+/// Whether what was asked for came about. What went wrong was already shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Done {
+    Well,
+    Failed,
+}
+
+pub(crate) fn done(done: Done) -> ExitCode {
+    match done {
+        Done::Well => ExitCode::SUCCESS,
+        Done::Failed => ExitCode::from(1),
+    }
+}
+
+pub(crate) fn failed(error: &Error, json: bool) -> ExitCode {
+    if json {
+        // Nothing is left to tell somebody who does not listen.
+        let _closed = output::line(&error.envelope().to_string());
+    }
+    output::complain(&format!("error: {}", error.message));
+    if let Some(cause) = error.cause_chain() {
+        tracing::debug!(%cause, "the cause");
+    }
+    ExitCode::from(match error.code {
+        Code::ConfigInvalid | Code::NotFound | Code::BadRequest => 2,
+        Code::ToolNotImplemented
+        | Code::ToolInvalidInput
+        | Code::ToolUnavailable
+        | Code::ToolExecutionFailed
+        | Code::Conflict
+        | Code::Unauthorized
+        | Code::Forbidden
+        | Code::StoreUnavailable
+        | Code::RateLimited
+        | Code::Internal => 1,
+    })
+}
+
+/// `--help` and `--version` end here too.
+pub(crate) fn usage(error: &clap::Error) -> ExitCode {
+    let wrong = error.use_stderr();
+    if wrong && std::env::args().any(|argument| argument == "--json") {
+        let text = error.to_string();
+        let message = text.lines().next().unwrap_or_default().trim_start_matches("error: ");
+        let envelope =
+            json!({"error": {"code": "BAD_REQUEST", "message": message, "retryable": false, "details": null}});
+        let _closed = output::line(&envelope.to_string());
+    }
+    let _closed = error.print();
+    ExitCode::from(if wrong { 2 } else { 0 })
+}
+
+pub(crate) fn broken(error: &std::io::Error) -> ExitCode {
+    output::complain(&format!("error: cannot start: {error}"));
+    ExitCode::from(1)
+}
+
+pub(crate) fn interrupted() -> ExitCode {
+    output::complain("interrupted");
+    ExitCode::from(130)
+}

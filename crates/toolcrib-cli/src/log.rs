@@ -1,0 +1,31 @@
+//! Structured log events on stderr, each with the trace id of its command.
+
+use tracing_subscriber::EnvFilter;
+use tracing_subscriber::fmt;
+
+use crate::arguments::Common;
+use crate::output;
+
+/// Warnings by default; `-v` shows the events of discovery and calls, `-vv` more, `-q` errors alone.
+/// `TOOLCRIB_LOG` takes a filter of its own, `TOOLCRIB_LOG_FORMAT=json` one JSON object a line.
+pub(crate) fn start(common: &Common) {
+    let level = match (common.quiet, common.verbose) {
+        (true, _) => "off",
+        (false, 0) => "off",
+        (false, 1) => "toolcrib=info,toolcrib_mcp=warn,warn",
+        (false, 2) => "toolcrib=debug,toolcrib_mcp=debug,info",
+        (false, _) => "trace",
+    };
+    let filter = std::env::var("TOOLCRIB_LOG").ok().and_then(|filter| EnvFilter::try_new(filter).ok());
+    let filter = filter.unwrap_or_else(|| EnvFilter::new(level));
+    let builder = fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(output::stderr_is_terminal());
+    match std::env::var("TOOLCRIB_LOG_FORMAT").as_deref() {
+        Ok("json") => builder.json().flatten_event(true).init(),
+        _ => builder.with_target(false).init(),
+    }
+}
+
+/// The span of one command, with an id that ties its events together.
+pub(crate) fn command_span(command: &str) -> tracing::Span {
+    tracing::info_span!("command", command, trace_id = %format!("{:032x}", rand::random::<u128>()))
+}

@@ -1,0 +1,42 @@
+//! Results on stdout, everything else on stderr. A reader that has gone away is no error.
+
+use std::io::{self, IsTerminal, Write};
+
+use serde::Serialize;
+use toolcrib::core::ResultExt;
+use toolcrib::{Code, Result};
+
+pub(crate) fn line(text: &str) -> Result<()> {
+    let mut stdout = io::stdout().lock();
+    let written = stdout.write_all(text.as_bytes()).and_then(|()| match text.ends_with('\n') {
+        true => stdout.flush(),
+        false => stdout.write_all(b"\n").and_then(|()| stdout.flush()),
+    });
+    match written {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        written => written.context(Code::Internal, "write to standard output"),
+    }
+}
+
+pub(crate) fn json(value: &impl Serialize) -> Result<()> {
+    line(&serde_json::to_string(value).context(Code::Internal, "write JSON")?)
+}
+
+/// A message for the person at the terminal.
+pub(crate) fn complain(text: &str) {
+    // There is nowhere left to say that stderr is closed.
+    let _closed = writeln!(io::stderr().lock(), "{text}");
+}
+
+pub(crate) fn stdout_is_terminal() -> bool {
+    io::stdout().is_terminal()
+}
+
+pub(crate) fn stderr_is_terminal() -> bool {
+    io::stderr().is_terminal()
+}
+
+/// Whether results may be coloured.
+pub(crate) fn coloured() -> bool {
+    stdout_is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
+}

@@ -1,0 +1,76 @@
+//! Tables that fit the terminal: the last column gives way first.
+
+use console::{measure_text_width, truncate_str};
+
+/// Wide enough for people when nobody knows the width: a pipe, say.
+const UNKNOWN_WIDTH: usize = 160;
+const NARROWEST: usize = 12;
+
+pub(crate) struct Table {
+    headings: Vec<&'static str>,
+    rows: Vec<Vec<String>>,
+}
+
+impl Table {
+    pub(crate) fn new(headings: &[&'static str]) -> Table {
+        Table { headings: headings.to_vec(), rows: Vec::new() }
+    }
+
+    pub(crate) fn row(&mut self, cells: Vec<String>) {
+        self.rows.push(cells.into_iter().map(|cell| cell.split_whitespace().collect::<Vec<_>>().join(" ")).collect());
+    }
+
+    pub(crate) fn render(&self) -> String {
+        let width = console::Term::stdout().size_checked().map_or(UNKNOWN_WIDTH, |(_, columns)| usize::from(columns));
+        let widths = self.widths(width);
+        let mut text = String::new();
+        let headings: Vec<String> = self.headings.iter().map(|heading| heading.to_uppercase()).collect();
+        for row in std::iter::once(&headings).chain(&self.rows) {
+            let mut line = String::new();
+            for (index, (cell, width)) in row.iter().zip(&widths).enumerate() {
+                if index > 0 {
+                    line.push_str("  ");
+                }
+                let cell = truncate_str(cell, *width, "…");
+                line.push_str(&cell);
+                line.push_str(&" ".repeat(width.saturating_sub(measure_text_width(&cell))));
+            }
+            text.push_str(line.trim_end());
+            text.push('\n');
+        }
+        text
+    }
+
+    /// Columns as wide as their content, the widest ones shortened until the row fits.
+    fn widths(&self, available: usize) -> Vec<usize> {
+        let mut widths: Vec<usize> = (0..self.headings.len())
+            .map(|column| {
+                let cells = self.rows.iter().filter_map(|row| row.get(column)).map(|cell| measure_text_width(cell));
+                cells.chain([self.headings[column].len()]).max().unwrap_or(0)
+            })
+            .collect();
+        let gaps = 2 * widths.len().saturating_sub(1);
+        let over = |widths: &[usize]| (widths.iter().sum::<usize>() + gaps).saturating_sub(available);
+        while over(&widths) > 0 {
+            let Some(widest) = widths.iter_mut().rev().max_by_key(|width| **width) else { break };
+            if *widest <= NARROWEST {
+                break;
+            }
+            *widest -= 1;
+        }
+        widths
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_widest_column_gives_way() {
+        let mut table = Table::new(&["name", "description"]);
+        table.row(vec!["git__push".into(), "x".repeat(100)]);
+        assert_eq!(table.widths(60), [12.min(9), 49]);
+        assert_eq!(table.widths(500), [9, 100]);
+    }
+}
