@@ -32,6 +32,7 @@ macro_rules! contract {
 
 contract![
     facts_are_read_back_in_order,
+    a_long_journal_comes_whole,
     a_writer_who_is_behind_writes_nothing,
     an_older_discovery_gives_way_to_a_newer_one,
     the_last_standing_wins,
@@ -83,6 +84,23 @@ async fn facts_are_read_back_in_order(place: Place) {
     assert_eq!(store.records(1, 1).await.unwrap(), [record(2, "b")]);
     assert_eq!(store.records(3, 10).await.unwrap(), []);
     assert_eq!(store.records(u64::MAX, usize::MAX).await.unwrap(), []);
+}
+
+async fn a_long_journal_comes_whole(place: Place) {
+    let store = place.open().await;
+    let tools: Vec<String> = (0..4_100).map(|number| number.to_string()).collect();
+    append(&*store, 0, &tools.iter().map(String::as_str).collect::<Vec<_>>()).await;
+    for (after, limit, expected) in [
+        (0, usize::MAX, 1..=4_100),
+        (0, 4_000, 1..=4_000),
+        (0, 2_000, 1..=2_000),
+        (99, 2_001, 100..=2_100),
+        (4_099, 5, 4_100..=4_100),
+    ] {
+        let records = store.records(after, limit).await.unwrap();
+        assert!(records.iter().map(|record| record.seq).eq(expected), "{limit} after {after}");
+    }
+    assert_eq!(store.records(0, 0).await.unwrap(), []);
 }
 
 async fn a_writer_who_is_behind_writes_nothing(place: Place) {

@@ -58,8 +58,6 @@ impl SqliteStore {
             .filename(&path)
             .busy_timeout(patience)
             .foreign_keys(false)
-            // The journal and the manifests come in many rows; a longer queue means fewer switches between threads.
-            .row_buffer_size(512)
             .disable_statement_logging();
         let reads = Lane::new(&path, patience, options.clone());
         let writes = Lane::new(&path, patience, options.synchronous(SqliteSynchronous::Full));
