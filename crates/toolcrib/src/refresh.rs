@@ -30,8 +30,6 @@ pub struct Refresh {
     pub force: bool,
     /// A call follows: the connection made for discovery is worth keeping.
     pub keep: bool,
-    /// Not worth a log event: nobody is contacted.
-    pub(crate) quiet: bool,
 }
 
 /// What came of one source: its delta, or why there is none.
@@ -87,8 +85,11 @@ impl Registry {
         };
         ids.sort();
         ids.dedup();
-        if !refresh.quiet {
-            tracing::info!(server_count = ids.len(), "tools.discovery.started");
+        // Built-in tools are at hand: to read them is no discovery.
+        let servers =
+            ids.iter().filter(|id| now.sources.get(id).is_none_or(|source| !source.kind.is_builtin())).count();
+        if servers > 0 {
+            tracing::info!(server_count = servers, "tools.discovery.started");
         }
         let parallel = self.shared.options.parallel.max(1);
         let mut outcomes: Vec<Outcome> = stream::iter(ids)

@@ -119,7 +119,7 @@ impl Shared {
                     ..Standing::default()
                 };
                 let outcome = self.record(source, offer, standing, |count| check(Some(count), None)).await?;
-                if !refresh.quiet {
+                if !source.kind.is_builtin() {
                     let tool_count = outcome.added.len() + outcome.changed.len() + outcome.unchanged;
                     tracing::info!(server_name = %source.id, tool_count, duration_ms, "tools.discovery.server.success");
                 }

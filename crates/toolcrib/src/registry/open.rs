@@ -64,7 +64,7 @@ impl Registry {
         let sources: Vec<SourceId> =
             now.sources.values().filter(|source| source.kind.is_builtin()).map(|source| source.id.clone()).collect();
         if !sources.is_empty() {
-            self.refresh(Refresh { sources: Some(sources), force: true, quiet: true, ..Refresh::default() }).await;
+            self.refresh(Refresh { sources: Some(sources), force: true, ..Refresh::default() }).await;
         }
     }
 }
