@@ -136,6 +136,17 @@ pub enum Lifecycle {
     PerClient,
 }
 
+impl Source {
+    /// The source that an embedding program's own tools belong to. Nobody declares it.
+    pub fn embedded() -> Source {
+        Source {
+            id: SourceId("embedded".into()),
+            kind: Kind::Builtin(Builtin::default()),
+            settings: Settings::default(),
+        }
+    }
+}
+
 impl Kind {
     /// `mcp` or `builtin`, as surfaces show it.
     pub fn name(&self) -> &'static str {
@@ -246,11 +257,6 @@ impl SourceId {
             _ if RESERVED.contains(&id) => refuse("that name is reserved"),
             _ => Ok(SourceId(id.to_owned())),
         }
-    }
-
-    /// The source that tools of an embedding program are listed under.
-    pub fn embedded() -> SourceId {
-        SourceId("embedded".into())
     }
 
     pub fn as_str(&self) -> &str {

@@ -11,7 +11,7 @@ use toolcrib_core::{Source, SourceId, Timestamp};
 use crate::breaker::Breaker;
 use crate::connector::Connector;
 use crate::connector::builtin::{BuiltinConnector, Builtins};
-use crate::connector::mcp::McpConnector;
+use crate::connector::mcp::{HttpClients, McpConnector};
 use crate::registry::Options;
 
 /// Announced changes that wait to be looked at; more are the same as these.
@@ -21,6 +21,7 @@ const ANNOUNCED: usize = 256;
 pub(crate) struct Connections {
     slots: Mutex<BTreeMap<SourceId, Arc<Slot>>>,
     builtins: Arc<Builtins>,
+    clients: Arc<HttpClients>,
     options: Options,
     announce: mpsc::Sender<SourceId>,
     announced: Mutex<Option<mpsc::Receiver<SourceId>>>,
@@ -36,7 +37,10 @@ pub(crate) struct Slot {
 
 /// Makes a connector for a source, instead of the usual one; for tests.
 #[derive(Clone)]
-pub struct Connect(pub Arc<dyn Fn(&Source) -> Option<Arc<dyn Connector>> + Send + Sync>);
+pub struct Connect(pub Arc<MakeConnector>);
+
+/// The usual connector is made where this makes none.
+pub type MakeConnector = dyn Fn(&Source) -> Option<Arc<dyn Connector>> + Send + Sync;
 
 impl Connections {
     pub(crate) fn new(options: &Options) -> Connections {
@@ -44,6 +48,7 @@ impl Connections {
         Connections {
             slots: Mutex::default(),
             builtins: Arc::new(Builtins::new(options)),
+            clients: Arc::default(),
             options: options.clone(),
             announce,
             announced: Mutex::new(Some(announced)),
@@ -79,11 +84,9 @@ impl Connections {
             return connector;
         }
         match &source.kind {
-            Kind::Builtin(builtin) => {
-                Arc::new(BuiltinConnector::new(source.id.clone(), builtin.clone(), self.builtins.clone()))
-            }
+            Kind::Builtin(_) => Arc::new(BuiltinConnector::new(source.clone(), self.builtins.clone())),
             Kind::Stdio(_) | Kind::Http(_) | Kind::Sse(_) => {
-                Arc::new(McpConnector::new(source.clone(), &self.options, self.announce.clone()))
+                Arc::new(McpConnector::new(source.clone(), &self.options, self.clients.clone(), self.announce.clone()))
             }
         }
     }

@@ -1,5 +1,6 @@
 //! A catalogue as one caller may see it.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde::Serialize;
@@ -51,6 +52,15 @@ impl View {
     /// What somebody who manages tools sees: disabled ones too, hidden ones not.
     pub fn listed(&self) -> impl Iterator<Item = ToolRef<'_>> {
         self.catalog.tools().filter(|tool| tool.verdict() != Verdict::Hide && !tool.internal())
+    }
+
+    /// The names an agent may be offered, by their sources.
+    pub fn by_source(&self) -> BTreeMap<SourceId, Vec<ToolName>> {
+        let mut sources: BTreeMap<SourceId, Vec<ToolName>> = BTreeMap::new();
+        for tool in self.offered() {
+            sources.entry(tool.source().clone()).or_default().push(tool.name().clone());
+        }
+        sources
     }
 
     /// What an agent may be offered.

@@ -19,7 +19,8 @@ use super::{Answer, Definition, Handler, arguments, failed, handler, invalid, sh
 use address::{PublicOnly, Refused, check_url};
 
 const LARGEST: usize = 1024 * 1024;
-const USUAL: usize = 256 * 1024;
+/// A page of this size stays within the usual bound on results, escapes included.
+const USUAL: usize = 64 * 1024;
 const LONGEST: Duration = Duration::from_secs(20);
 const MOST_REDIRECTS: usize = 5;
 

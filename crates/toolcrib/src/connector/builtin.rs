@@ -11,13 +11,14 @@ use serde_json::value::{RawValue, to_raw_value};
 use toolcrib_core::catalog::{Manner, Part, Segment};
 use toolcrib_core::inventory::{Actor, Event, Inventory, Origin, Record};
 use toolcrib_core::manifest::{Bounds, Manifest, Packed};
-use toolcrib_core::source::Builtin;
+use toolcrib_core::source::Kind;
 use toolcrib_core::time::format_duration;
-use toolcrib_core::{Code, Error, Result, ResultExt, SourceId, Timestamp};
+use toolcrib_core::{Code, Error, Result, ResultExt, Source, SourceId, Timestamp};
 
 use super::{Answer, Call, CallFailure, Connector, Discovery, Offer};
 use crate::builtin::{self, Definition, Handler, Host};
 use crate::registry::Options;
+use crate::secret::resolve_kind;
 
 /// Every built-in tool of this process, by name.
 #[derive(Debug)]
@@ -39,7 +40,7 @@ impl Builtins {
     pub(crate) fn new(options: &Options) -> Builtins {
         let clock = options.clock.clone();
         let host = Host { now: Arc::new(move || clock.now()), guard: options.guard.clone() };
-        Builtins { tools: Mutex::default(), host, embedded: SourceId::embedded() }
+        Builtins { tools: Mutex::default(), host, embedded: Source::embedded().id }
     }
 
     /// The source that tools of the embedding host are listed under.
@@ -65,6 +66,17 @@ impl Builtins {
         let registered = Registered { owner: owner.cloned(), definition, handler, since };
         tools.insert(registered.definition.name.clone(), registered);
         Ok(())
+    }
+
+    /// Puts the tools that a source asks for into the table, and gives them as a source offers them.
+    pub(crate) fn prepare(&self, source: &Source) -> Result<Vec<Box<RawValue>>> {
+        let Kind::Builtin(config) = resolve_kind(&source.kind)? else { return Ok(Vec::new()) };
+        let mut tools = Vec::new();
+        for (definition, handler) in builtin::standard(&config, &self.host)? {
+            tools.push(offered(&definition)?);
+            self.register(Some(&source.id), definition, Some(handler))?;
+        }
+        Ok(tools)
     }
 
     /// What the definitions of a source add to how its tools are treated.
@@ -171,27 +183,20 @@ fn offered(definition: &Definition) -> Result<Box<RawValue>> {
 /// A configured `builtin:` source.
 #[derive(Debug)]
 pub(crate) struct BuiltinConnector {
-    id: SourceId,
-    config: Builtin,
+    source: Source,
     builtins: Arc<Builtins>,
 }
 
 impl BuiltinConnector {
-    pub(crate) fn new(id: SourceId, config: Builtin, builtins: Arc<Builtins>) -> BuiltinConnector {
-        BuiltinConnector { id, config, builtins }
+    pub(crate) fn new(source: Source, builtins: Arc<Builtins>) -> BuiltinConnector {
+        BuiltinConnector { source, builtins }
     }
 }
 
 #[async_trait]
 impl Connector for BuiltinConnector {
     async fn discover(&self, _: Discovery) -> Result<Offer> {
-        let standard = builtin::standard(&self.config, &self.builtins.host)?;
-        let mut offer = Offer::default();
-        for (definition, handler) in standard {
-            offer.tools.push(offered(&definition)?);
-            self.builtins.register(Some(&self.id), definition, Some(handler))?;
-        }
-        Ok(offer)
+        Ok(Offer { tools: self.builtins.prepare(&self.source)?, ..Offer::default() })
     }
 
     async fn call(&self, call: Call) -> Result<Answer, CallFailure> {

@@ -22,10 +22,13 @@ use super::{Answer, Call, CallFailure, Connector, Discovery, Offer};
 use crate::registry::Options;
 use live::Live;
 
+pub(crate) use target::HttpClients;
+
 #[derive(Debug)]
 pub(crate) struct McpConnector {
     source: Source,
     options: Options,
+    clients: Arc<HttpClients>,
     announce: mpsc::Sender<SourceId>,
     /// The shared connection. Held while one is made, so that one is made for all who wait.
     live: tokio::sync::Mutex<Option<Arc<Live>>>,
@@ -34,14 +37,20 @@ pub(crate) struct McpConnector {
 }
 
 impl McpConnector {
-    pub(crate) fn new(source: Source, options: &Options, announce: mpsc::Sender<SourceId>) -> McpConnector {
+    pub(crate) fn new(
+        source: Source,
+        options: &Options,
+        clients: Arc<HttpClients>,
+        announce: mpsc::Sender<SourceId>,
+    ) -> McpConnector {
         let (live, era) = (tokio::sync::Mutex::default(), std::sync::Mutex::default());
-        McpConnector { source, options: options.clone(), announce, live, era }
+        McpConnector { source, options: options.clone(), clients, announce, live, era }
     }
 
     async fn connect(&self, timeout: Duration) -> Result<Arc<Live>> {
         let era = self.era.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clone();
-        let live = Live::connect(&self.source, &self.options, era, timeout, self.announce.clone()).await?;
+        let live =
+            Live::connect(&self.source, &self.options, &self.clients, era, timeout, self.announce.clone()).await?;
         *self.era.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = Some(live.era());
         Ok(live)
     }

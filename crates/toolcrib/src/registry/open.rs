@@ -10,6 +10,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use toolcrib_core::config::{Config, overrides};
 use toolcrib_core::inventory::{Actor, Command, Inventory, Origin, reconcile};
+use toolcrib_core::manifest::Manifest;
 use toolcrib_core::{Code, Result, Source, SourceId};
 
 use super::{Options, Registry, Shared, Snapshot};
@@ -59,12 +60,22 @@ impl Registry {
     }
 
     /// Built-in tools are at hand: listing them contacts nobody, so they are never missing.
+    /// They are written down only when they changed.
     async fn record_builtins(&self) {
         let now = self.shared.now.load_full();
-        let sources: Vec<SourceId> =
-            now.sources.values().filter(|source| source.kind.is_builtin()).map(|source| source.id.clone()).collect();
-        if !sources.is_empty() {
-            self.refresh(Refresh { sources: Some(sources), force: true, ..Refresh::default() }).await;
+        let mut changed = Vec::new();
+        for source in now.sources.values().filter(|source| source.kind.is_builtin()) {
+            let known = now.inventory.source(&source.id).and_then(|state| state.manifest);
+            let offered = self.shared.connections.builtins().prepare(source);
+            match offered.map(|tools| Manifest::new(&source.id, &tools, Vec::new(), &self.shared.options.bounds)) {
+                Ok(manifest) if known == Some(manifest.fingerprint) => {}
+                // A failure is found again, and written down, by the refresh.
+                Ok(_) | Err(_) => changed.push(source.id.clone()),
+            }
+        }
+        self.shared.rebuild_builtin_parts().await;
+        if !changed.is_empty() {
+            self.refresh(Refresh { sources: Some(changed), force: true, ..Refresh::default() }).await;
         }
     }
 }

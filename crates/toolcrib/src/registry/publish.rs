@@ -111,6 +111,22 @@ impl Shared {
         Ok(())
     }
 
+    /// How built-in tools are treated is known only once they are in the table.
+    pub(crate) async fn rebuild_builtin_parts(&self) {
+        let mut writer = self.writer.lock().await;
+        let ids: Vec<SourceId> =
+            writer.parts.iter().filter(|(_, part)| part.manner.builtin).map(|(id, _)| id.clone()).collect();
+        if ids.is_empty() {
+            return;
+        }
+        for id in ids {
+            if let Some(part) = self.part(&writer, &id) {
+                writer.parts.insert(id, part);
+            }
+        }
+        self.publish(&writer, self.now.load().standings.clone());
+    }
+
     fn publish(&self, writer: &Writer, standings: Arc<BTreeMap<SourceId, Standing>>) {
         let before = self.now.load().catalog.hash();
         let sources = self.effective_sources(writer);

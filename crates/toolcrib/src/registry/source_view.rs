@@ -147,6 +147,9 @@ impl Shared {
         };
         let standing = now.standings.get(id).cloned().unwrap_or_default();
         let checked_at = standing.checked_at.filter(|_| state.manifest.is_some());
+        if source.kind.is_builtin() && checked_at.is_some() {
+            return Freshness::Fresh;
+        }
         let freshness = Freshness::of(checked_at, source.settings.ttl(), self.options.clock.now());
         match freshness {
             Freshness::Fresh if standing.invalidated || self.moved(source, &standing) => Freshness::Stale,

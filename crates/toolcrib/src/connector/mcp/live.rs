@@ -11,7 +11,7 @@ use toolcrib_core::time::format_duration;
 use toolcrib_core::{Code, Error, Result, Source, SourceId};
 use toolcrib_mcp::{Client, Notice, WireError};
 
-use super::target::{self, Reached};
+use super::target::{self, HttpClients, Reached};
 use crate::guard::Server;
 use crate::logs::LastWords;
 use crate::registry::Options;
@@ -38,12 +38,13 @@ impl Live {
     pub(super) async fn connect(
         source: &Source,
         options: &Options,
+        clients: &HttpClients,
         era: Option<String>,
         timeout: Duration,
         announce: mpsc::Sender<SourceId>,
     ) -> Result<Arc<Live>> {
         let Reached { target, mut server, last_words, stderr } = target::reach(source, options).await?;
-        let wire = target::wire_options(source, era, timeout);
+        let wire = target::wire_options(source, clients, era, timeout);
         let client = match Client::connect(target, wire).await {
             Ok(client) => client,
             Err(error) => {

@@ -1,7 +1,9 @@
 //! Where a source is and how it is reached: its process started through the guard, or its address with credentials.
 
+use std::collections::HashMap;
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use base64::Engine;
@@ -41,9 +43,35 @@ pub(super) async fn reach(source: &Source, options: &Options) -> Result<Reached>
     }
 }
 
-pub(super) fn wire_options(source: &Source, era: Option<String>, timeout: Duration) -> toolcrib_mcp::Options {
+/// HTTP clients, one for each connect timeout: making one reads the machine's certificates, which takes a while.
+#[derive(Debug, Default)]
+pub(crate) struct HttpClients(Mutex<HashMap<Duration, reqwest::Client>>);
+
+impl HttpClients {
+    fn get(&self, connect_timeout: Duration) -> Option<reqwest::Client> {
+        let mut clients = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(client) = clients.get(&connect_timeout) {
+            return Some(client.clone());
+        }
+        // When none can be made the wire tries again, and says why not.
+        let client = toolcrib_mcp::Options::http_client(connect_timeout).ok()?;
+        clients.insert(connect_timeout, client.clone());
+        Some(client)
+    }
+}
+
+pub(super) fn wire_options(
+    source: &Source,
+    clients: &HttpClients,
+    era: Option<String>,
+    timeout: Duration,
+) -> toolcrib_mcp::Options {
     let mut options = toolcrib_mcp::Options::new("toolcrib", env!("CARGO_PKG_VERSION"));
     options.connect_timeout = source.settings.connect_timeout();
+    options.http = match &source.kind {
+        Kind::Http(_) | Kind::Sse(_) => clients.get(options.connect_timeout),
+        Kind::Stdio(_) | Kind::Builtin(_) => None,
+    };
     options.handshake_timeout = timeout;
     options.era = era.and_then(|era| era.parse().ok());
     options

@@ -1,0 +1,103 @@
+//! An agent loop on top of the library: a summary and rendered tools go in, each `tool_use` becomes a call, and each
+//! gets its paired `tool_result`, whatever happens. The model here is a stand-in that asks for two tools and then
+//! answers; put a real one in its place.
+//!
+//! `cargo run -p toolcrib --example agent_loop`
+
+use serde_json::{Value, json};
+use toolcrib::builtin::{Answer, Definition, handler};
+use toolcrib::core::config::{Config, Dialect, Syntax};
+use toolcrib::core::render::Format;
+use toolcrib::registry::Filter;
+use toolcrib::{CallOptions, Caller, Options, Registry, Result};
+
+/// One source works, the other cannot be started: its failure is tolerated and costs nobody else anything.
+const CONFIG: &str = r#"
+sources:
+  core:   { builtin: [calculate, current_time] }
+  broken: { command: no-such-server, discovery_timeout: 2s }
+"#;
+
+#[tokio::main]
+async fn main() -> Result<()> {
+    // First of all: servers are started through this same binary, so that they end with it.
+    toolcrib::guard::run_if_asked();
+    let config = Config::parse(CONFIG, "example", std::path::Path::new("."), Syntax::Yaml, Dialect::Own)
+        .map_err(|faults| toolcrib::core::config::Fault::into_error(&faults))?;
+    let registry = Registry::open(config, Options::default()).await?;
+    registry.register_builtin(
+        Definition::new(
+            "greet",
+            "Greets somebody by name",
+            json!({
+                "type": "object", "properties": { "name": { "type": "string" } }, "required": ["name"],
+            }),
+        )?,
+        Some(handler(|input: Value| async move { Ok(Answer::text(format!("Hello, {}!", input["name"]))) })),
+    )?;
+
+    // Discovers what is missing. A source that fails is in `sources()` with its reason; the others' tools are here.
+    registry.tools(Filter::default()).await?;
+    let me = Caller { name: "example".into() };
+    let view = registry.view(&me);
+    let tools: Value = serde_json::from_str(&view.render(Format::Anthropic)?).unwrap_or_default();
+    let mut messages =
+        vec![json!({ "role": "user", "content": format!("{}\nWhat is 6 * 7?", summary(&registry, &me)) })];
+
+    while let Some(reply) = model(&messages, &tools) {
+        let mut results = Vec::new();
+        for block in reply.iter().filter(|block| block["type"] == "tool_use") {
+            results.push(tool_result(&registry, &me, block).await);
+        }
+        messages.push(json!({ "role": "assistant", "content": reply }));
+        if results.is_empty() {
+            break;
+        }
+        messages.push(json!({ "role": "user", "content": results }));
+    }
+    show(&messages);
+    registry.close().await;
+    Ok(())
+}
+
+/// A line for each source, and why one has nothing to offer.
+fn summary(registry: &Registry, caller: &Caller) -> String {
+    let names = registry.view(caller).by_source();
+    let mut lines: Vec<String> = names.iter().map(|(id, tools)| format!("{id}: {} tools", tools.len())).collect();
+    for source in registry.sources() {
+        if let Some(failure) = source.last_error {
+            lines.push(format!("{}: not available ({})", source.id, failure.message));
+        }
+    }
+    lines.join("\n")
+}
+
+/// Every `tool_use` is answered, success or not, so that the conversation can go on.
+async fn tool_result(registry: &Registry, caller: &Caller, block: &Value) -> Value {
+    let name = block["name"].as_str().unwrap_or_default();
+    let outcome = registry.call(caller, name, block["input"].clone(), CallOptions::default()).await;
+    let (content, is_error) = match outcome {
+        Ok(output) => (serde_json::from_str(output.content.get()).unwrap_or_default(), output.is_error),
+        Err(error) => (json!([{ "type": "text", "text": error.envelope().to_string() }]), true),
+    };
+    json!({ "type": "tool_result", "tool_use_id": block["id"], "content": content, "is_error": is_error })
+}
+
+/// Stands in for a model: it asks for two tools, one with a wrong argument, and then has its answer.
+fn model(messages: &[Value], tools: &Value) -> Option<Vec<Value>> {
+    assert!(tools.as_array().is_some_and(|tools| !tools.is_empty()));
+    match messages.len() {
+        1 => Some(vec![
+            json!({ "type": "tool_use", "id": "1", "name": "calculate", "input": { "expression": "6 * 7" } }),
+            json!({ "type": "tool_use", "id": "2", "name": "greet", "input": { "nam": "Ada" } }),
+        ]),
+        _ => Some(vec![json!({ "type": "text", "text": "It is 42." })]),
+    }
+}
+
+#[expect(clippy::print_stdout, reason = "an example shows what it did")]
+fn show(messages: &[Value]) {
+    for message in messages {
+        println!("{message:#}");
+    }
+}
