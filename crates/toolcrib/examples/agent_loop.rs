@@ -18,10 +18,14 @@ sources:
   broken: { command: no-such-server, discovery_timeout: 2s }
 "#;
 
-#[tokio::main]
-async fn main() -> Result<()> {
-    // First of all: servers are started through this same binary, so that they end with it.
+fn main() -> Result<()> {
+    // First of all, before there is a runtime: servers are started through this same binary, so that they end with it.
     toolcrib::guard::run_if_asked();
+    run()
+}
+
+#[tokio::main]
+async fn run() -> Result<()> {
     let config = Config::parse(CONFIG, "example", std::path::Path::new("."), Syntax::Yaml, Dialect::Own)
         .map_err(|faults| toolcrib::core::config::Fault::into_error(&faults))?;
     let registry = Registry::open(config, Options::default()).await?;

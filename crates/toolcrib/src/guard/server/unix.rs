@@ -112,7 +112,10 @@ fn this_binary() -> Result<PathBuf> {
 
 async fn guarded(exe: PathBuf, launch: &Launch) -> Result<Server> {
     let broken = |error: io::Error| {
-        let message = format!("cannot start the guard of `{}`", launch.program.display());
+        let program = launch.program.display();
+        let message = format!(
+            "cannot start the guard of `{program}`; is `guard::run_if_asked()` the first line of `main`, before any runtime?"
+        );
         Error::new(Code::ToolUnavailable, message).with_cause(error)
     };
     let (ours, theirs) = std::os::unix::net::UnixStream::pair().map_err(broken)?;
