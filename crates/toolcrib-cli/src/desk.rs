@@ -9,6 +9,7 @@ use toolcrib::config_file::{self, Found};
 use toolcrib::core::catalog::Caller;
 use toolcrib::core::freshness::Freshness;
 use toolcrib::core::inventory::Actor;
+use toolcrib::registry::Status;
 use toolcrib::store::{self, Store};
 use toolcrib::{Code, Error, Need, Options, Outcome, Registry, Result, SourceId};
 
@@ -29,6 +30,11 @@ impl Desk {
         for warning in &found.config.warnings {
             common.hint(&format!("warning: {warning}"));
         }
+        for declaration in &found.config.sources {
+            for fault in declaration.source.as_ref().err().into_iter().flatten() {
+                common.hint(&format!("warning: {fault}"));
+            }
+        }
         let data = data_directory(common, &found)?;
         let store = open_store(common, &data).await?;
         let options = Options {
@@ -48,10 +54,27 @@ impl Desk {
         let work = self.registry.ensure(need, among, false);
         let outcomes = progress::shown(&self.registry, self.common.quiet, work).await;
         progress::report_failures(&outcomes, self.common.quiet);
+        self.hint_left_alone(among, &outcomes);
         if need == Need::Known {
             self.hint_stale(among);
         }
         outcomes
+    }
+
+    /// Sources that failed a moment ago are not asked again at once.
+    fn hint_left_alone(&self, among: Option<&[SourceId]>, outcomes: &[Outcome]) {
+        for source in self.registry.sources() {
+            let asked = outcomes.iter().any(|outcome| outcome.source == source.id);
+            let meant = among.is_none_or(|among| among.contains(&source.id));
+            let failed = source.enabled && source.status == Status::Failed && source.transport.is_some();
+            if let Some(failure) = source.last_error.filter(|_| failed && meant && !asked) {
+                let id = &source.id;
+                self.common.hint(&format!(
+                    "warning: {id} failed earlier: {}; `toolcrib refresh {id}` tries again",
+                    failure.message
+                ));
+            }
+        }
     }
 
     fn hint_stale(&self, among: Option<&[SourceId]>) {

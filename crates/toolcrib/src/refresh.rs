@@ -4,7 +4,7 @@
 mod run;
 
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use futures_util::StreamExt;
@@ -18,7 +18,7 @@ use toolcrib_core::manifest::{Change, Delta};
 use toolcrib_core::source::Kind;
 use toolcrib_core::{Source, SourceId};
 
-use crate::registry::{Registry, Shared};
+use crate::registry::{Registry, Shared, Snapshot};
 use crate::store::Failure;
 
 /// Which sources to look at, and how hard.
@@ -78,27 +78,7 @@ pub(crate) struct Runs(Mutex<HashMap<SourceId, watch::Receiver<Option<Outcome>>>
 impl Registry {
     /// Looks at sources now and says what changed, one outcome for each, in the order of their ids.
     pub async fn refresh(&self, refresh: Refresh) -> Vec<Outcome> {
-        let now = self.shared.now.load_full();
-        let mut ids = match &refresh.sources {
-            Some(ids) => ids.clone(),
-            None => now.inventory.sources().map(|(id, _)| id.clone()).collect(),
-        };
-        ids.sort();
-        ids.dedup();
-        // Built-in tools are at hand: to read them is no discovery.
-        let servers =
-            ids.iter().filter(|id| now.sources.get(id).is_none_or(|source| !source.kind.is_builtin())).count();
-        if servers > 0 {
-            tracing::info!(server_count = servers, "tools.discovery.started");
-        }
-        let parallel = self.shared.options.parallel.max(1);
-        let mut outcomes: Vec<Outcome> = stream::iter(ids)
-            .map(|id| self.shared.clone().refresh_one(id, refresh.clone()))
-            .buffer_unordered(parallel)
-            .collect()
-            .await;
-        outcomes.sort_by(|one, other| one.source.cmp(&other.source));
-        outcomes
+        self.shared.refresh(refresh).await
     }
 
     /// The enabled sources that are not fresh.
@@ -110,6 +90,7 @@ impl Registry {
 
     /// Meets a need before reading. `among` narrows it to some sources. Returns what was done about it.
     pub async fn ensure(&self, need: Need, among: Option<&[SourceId]>, keep: bool) -> Vec<Outcome> {
+        self.shared.look_again();
         let now = self.shared.now.load_full();
         let (mut wanted, mut stale) = (Vec::new(), Vec::new());
         for (id, state) in now.inventory.sources() {
@@ -119,10 +100,7 @@ impl Registry {
             }
             let freshness = self.shared.freshness(&now, id);
             self.shared.count_need(id, freshness);
-            let moved = now.sources.get(id).is_some_and(|source| {
-                let standing = now.standings.get(id).cloned().unwrap_or_default();
-                state.manifest.is_some() && self.shared.moved(source, &standing)
-            });
+            let moved = state.manifest.is_some() && now.moved(id);
             let due = match (need, freshness) {
                 (Need::Cached, _) | (_, Freshness::Fresh) => false,
                 (Need::Known, Freshness::Stale) => moved,
@@ -151,33 +129,58 @@ impl Registry {
         if stale.is_empty() || self.shared.ended.is_cancelled() {
             return;
         }
-        let registry = self.clone();
-        let ended = self.shared.ended.clone();
+        let shared = self.shared.clone();
         self.shared.tasks.spawn(async move {
-            let refresh = registry.refresh(Refresh { sources: Some(stale), ..Refresh::default() });
-            ended.run_until_cancelled(refresh).await;
+            let refresh = shared.refresh(Refresh { sources: Some(stale), ..Refresh::default() });
+            shared.ended.run_until_cancelled(refresh).await;
         });
     }
 }
 
 impl Shared {
+    pub(crate) async fn refresh(self: &Arc<Self>, refresh: Refresh) -> Vec<Outcome> {
+        let now = self.now.load_full();
+        let mut ids = match &refresh.sources {
+            Some(ids) => ids.clone(),
+            None => now.inventory.sources().map(|(id, _)| id).chain(now.invalid.keys()).cloned().collect(),
+        };
+        ids.sort();
+        ids.dedup();
+        // Built-in tools are at hand: to read them is no discovery.
+        let servers =
+            ids.iter().filter(|id| now.sources.get(id).is_none_or(|source| !source.kind.is_builtin())).count();
+        if servers > 0 {
+            tracing::info!(server_count = servers, "tools.discovery.started");
+        }
+        let parallel = self.options.parallel.max(1);
+        let mut outcomes: Vec<Outcome> = stream::iter(ids)
+            .map(|id| self.clone().refresh_one(id, refresh.clone()))
+            .buffer_unordered(parallel)
+            .collect()
+            .await;
+        outcomes.sort_by(|one, other| one.source.cmp(&other.source));
+        outcomes
+    }
+
     fn count_need(&self, id: &SourceId, freshness: Freshness) {
         let hit = freshness == Freshness::Fresh;
         self.counters.needed(id, hit);
         match hit {
-            true => tracing::debug!(server_name = %id, "tools.cache.hit"),
-            false => tracing::debug!(server_name = %id, "tools.cache.miss"),
+            true => tracing::info!(server_name = %id, "tools.cache.hit"),
+            false => tracing::info!(server_name = %id, "tools.cache.miss"),
         }
     }
 
-    pub(crate) fn backing_off(&self, now: &crate::registry::Snapshot, id: &SourceId) -> bool {
-        let not_before = now.standings.get(id).and_then(|standing| standing.not_before);
-        not_before.is_some_and(|not_before| not_before > self.options.clock.now())
+    /// Whether a source that failed is left alone for now. One that connects to something else deserves a try.
+    pub(crate) fn backing_off(&self, now: &Snapshot, id: &SourceId) -> bool {
+        let Some(standing) = now.standings.get(id) else { return false };
+        let same = now.connects_to.get(id).copied().flatten().is_none_or(|here| standing.tried == Some(here));
+        same && standing.not_before.is_some_and(|not_before| not_before > self.options.clock.now())
     }
 
     /// Joins the discovery of a source that is under way in this process, or starts one. The run belongs to the
     /// registry, so that a caller who leaves does not end it for the others.
-    async fn refresh_one(self: std::sync::Arc<Self>, id: SourceId, refresh: Refresh) -> Outcome {
+    async fn refresh_one(self: Arc<Self>, id: SourceId, refresh: Refresh) -> Outcome {
         let now = self.now.load_full();
         let Some(source) = now.sources.get(&id).cloned() else {
             let error = match now.invalid.get(&id) {
@@ -203,9 +206,9 @@ impl Shared {
     }
 
     fn join_or_start(
-        self: std::sync::Arc<Self>,
+        self: Arc<Self>,
         id: &SourceId,
-        source: std::sync::Arc<Source>,
+        source: Arc<Source>,
         refresh: Refresh,
     ) -> watch::Receiver<Option<Outcome>> {
         let mut runs = self.runs.0.lock().unwrap_or_else(PoisonError::into_inner);

@@ -11,10 +11,11 @@ mod verify;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use tokio::sync::broadcast;
-use tokio_util::sync::CancellationToken;
+use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 use toolcrib_core::catalog::{Caller, Catalog, View};
 use toolcrib_core::fingerprint::Fingerprint;
@@ -42,6 +43,8 @@ pub use verify::Verification;
 #[derive(Debug, Clone)]
 pub struct Registry {
     pub(crate) shared: Arc<Shared>,
+    /// When the last clone goes, the registry's tasks, connections and processes end.
+    _alive: Arc<DropGuard>,
 }
 
 /// How a registry runs. The default suits an embedder: in memory, changes of others followed, stale lists revalidated.
@@ -111,9 +114,14 @@ pub(crate) struct Snapshot {
     /// Each source as it is used here: with the defaults and this process's overrides.
     pub(crate) sources: Arc<BTreeMap<SourceId, Arc<Source>>>,
     pub(crate) standings: Arc<BTreeMap<SourceId, Standing>>,
+    /// What each connects to, hashed; `None` where a reference cannot be resolved here.
+    pub(crate) connects_to: Arc<BTreeMap<SourceId, Option<Fingerprint>>>,
     /// Sources that a configuration states wrongly.
     pub(crate) invalid: Arc<BTreeMap<SourceId, Failure>>,
 }
+
+/// How long closing may take; what is left after that ends with the process.
+const LONGEST_FAREWELL: Duration = Duration::from_secs(15);
 
 impl Registry {
     pub fn catalog(&self) -> Arc<Catalog> {
@@ -188,9 +196,11 @@ impl Registry {
     /// Writes what is counted, ends every connection and every process behind it, and closes the store.
     pub async fn close(self) {
         self.shared.ended.cancel();
-        self.shared.connections.close_all().await;
         self.shared.tasks.close();
-        self.shared.tasks.wait().await;
+        let ending = futures_util::future::join(self.shared.connections.close_all(), self.shared.tasks.wait());
+        if tokio::time::timeout(LONGEST_FAREWELL, ending).await.is_err() {
+            tracing::warn!("some connections did not end in time; they end with the process");
+        }
         self.shared.counters.flush(&*self.shared.store).await;
         self.shared.store.close().await;
     }

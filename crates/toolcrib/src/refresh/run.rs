@@ -12,12 +12,15 @@ use toolcrib_core::{Code, Error, Result, Source, SourceId, Timestamp, ToolName};
 use super::{Outcome, Refresh, Refreshed};
 use crate::connector::{Discovery, Offer};
 use crate::registry::{Notice, Shared};
+use crate::secret::connects_to;
 use crate::store::{Check, Commit, Committed, Failure, Lease, Standing};
 
 /// A lease is short and renewed, so that the death of its holder does not hold others up for long.
 const LEASE: Duration = Duration::from_secs(3);
 const RENEW: Duration = Duration::from_secs(1);
 const ASK_AGAIN: Duration = Duration::from_millis(100);
+/// How often to decide again when others write at the same time.
+const TRIES: usize = 20;
 
 impl Shared {
     pub(super) async fn discover(&self, source: &Source, refresh: &Refresh) -> Outcome {
@@ -95,14 +98,14 @@ impl Shared {
         let began = tokio::time::Instant::now();
         let started_at = self.options.clock.now();
         let standing = self.now.load().standings.get(&source.id).cloned().unwrap_or_default();
-        let connects_to = self.connects_to(source);
+        let connects_to = connects_to(&self.key, &source.kind);
         let timeout = self.discovery_timeout(source, standing.checked_at.is_some());
         let discovery = Discovery { timeout, era: standing.era.clone(), keep: refresh.keep };
         let slot = self.connections.slot(source);
         let offer = match tokio::time::timeout(timeout, slot.connector.discover(discovery)).await {
             Ok(offer) => offer,
             Err(_) => {
-                let message = format!("`{}` did not answer within {}", source.id, format_duration(timeout));
+                let message = format!("no answer within {}", format_duration(timeout));
                 Err(Error::new(Code::ToolUnavailable, message))
             }
         };
@@ -133,6 +136,7 @@ impl Shared {
                     started_at,
                     failures,
                     last_error: Some(failure.clone()),
+                    tried: connects_to,
                     not_before: Some(not_before),
                     ..standing
                 };
@@ -150,7 +154,6 @@ impl Shared {
         standing: Standing,
         check: impl Fn(usize) -> Check,
     ) -> Result<Outcome> {
-        const TRIES: usize = 20;
         let (id, bounds) = (source.id.clone(), self.options.bounds);
         // Hashing and packing a large list takes a while: not on a thread that others wait for.
         let packed = tokio::task::spawn_blocking(move || {
@@ -187,7 +190,7 @@ impl Shared {
                 Committed::Conflict => {}
             }
         }
-        Err(Error::new(Code::Conflict, "others keep writing to the store; try again"))
+        Err(too_busy())
     }
 
     /// The delta in the names that agents see.
@@ -222,7 +225,7 @@ impl Shared {
 
     async fn commit_check(&self, id: &SourceId, check: &Check, standing: &Standing) -> Result<()> {
         let mut writer = self.writer.lock().await;
-        loop {
+        for _ in 0..TRIES {
             self.take_news(&mut writer).await?;
             let commit = Commit {
                 expected: writer.inventory.version,
@@ -240,5 +243,10 @@ impl Shared {
                 Committed::Conflict => {}
             }
         }
+        Err(too_busy())
     }
+}
+
+fn too_busy() -> Error {
+    Error::new(Code::Conflict, "others keep writing to the store; try again")
 }

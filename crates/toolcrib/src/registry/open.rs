@@ -47,16 +47,10 @@ impl Registry {
         shared.reconcile(&config).await?;
         shared.warn_of_environment();
         shared.clone().tend();
-        let registry = Registry { shared };
+        let alive = Arc::new(shared.ended.clone().drop_guard());
+        let registry = Registry { shared, _alive: alive };
         registry.record_builtins().await;
         Ok(registry)
-    }
-
-    /// Lays a configuration, read again, over what is known. Only sources of the configuration are touched.
-    pub async fn reconfigure(&self, config: &Config) -> Result<()> {
-        self.shared.reconcile(config).await?;
-        self.record_builtins().await;
-        Ok(())
     }
 
     /// Built-in tools are at hand: listing them contacts nobody, so they are never missing.
@@ -149,9 +143,10 @@ impl Shared {
                                 sources.push(source);
                             }
                         }
-                        let registry = Registry { shared: shared.clone() };
+                        let refreshing = shared.clone();
                         shared.tasks.spawn(async move {
-                            registry.refresh(Refresh { sources: Some(sources), force: true, ..Refresh::default() }).await;
+                            let refresh = Refresh { sources: Some(sources), force: true, ..Refresh::default() };
+                            refreshing.ended.run_until_cancelled(refreshing.refresh(refresh)).await;
                         });
                     }
                 }

@@ -12,6 +12,7 @@ use toolcrib_core::{Result, Source, SourceId};
 
 use super::{Shared, Snapshot};
 use crate::refresh::Outcome;
+use crate::secret::connects_to;
 use crate::store::{Failure, Standing, StoredRecord};
 
 /// What is told to those who subscribed.
@@ -135,15 +136,31 @@ impl Shared {
         let catalog = Arc::new(Catalog::build(writer.inventory.version, parts));
         let after = catalog.hash();
         let inventory = Arc::new(writer.inventory.clone());
+        let connects_to = self.hashes(&sources);
         self.swap(|now| {
             now.catalog = catalog.clone();
             now.inventory = inventory.clone();
             now.sources = sources.clone();
+            now.connects_to = connects_to.clone();
             now.standings = standings.clone();
         });
         if before != after {
             self.tell_updated(&catalog);
         }
+    }
+
+    /// References may resolve to something else than when they were last looked up: a file rewritten, say.
+    pub(crate) fn look_again(&self) {
+        let now = self.now.load_full();
+        let connects_to = self.hashes(&now.sources);
+        if connects_to != now.connects_to {
+            self.swap(|now| now.connects_to = connects_to.clone());
+        }
+    }
+
+    fn hashes(&self, sources: &BTreeMap<SourceId, Arc<Source>>) -> Arc<BTreeMap<SourceId, Option<Fingerprint>>> {
+        let hashes = sources.iter().map(|(id, source)| (id.clone(), connects_to(&self.key, &source.kind)));
+        Arc::new(hashes.collect())
     }
 
     /// The embedded tools changed; nothing else did.

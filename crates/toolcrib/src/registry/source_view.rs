@@ -114,7 +114,7 @@ impl Shared {
             health: health(&standing, state.manifest.is_some(), resting),
             tool_count: now.catalog.tool_count(id),
             inventory_hash: state.manifest,
-            config_hash: self.connects_to(source).or(standing.connects_to),
+            config_hash: now.connects_to.get(id).copied().flatten().or(standing.connects_to),
             last_checked: standing.checked_at,
             last_error: wrong.or(standing.last_error),
             ttl_ms: source.settings.ttl().as_millis() as u64,
@@ -152,18 +152,17 @@ impl Shared {
         }
         let freshness = Freshness::of(checked_at, source.settings.ttl(), self.options.clock.now());
         match freshness {
-            Freshness::Fresh if standing.invalidated || self.moved(source, &standing) => Freshness::Stale,
+            Freshness::Fresh if standing.invalidated || now.moved(id) => Freshness::Stale,
             Freshness::Fresh | Freshness::Stale | Freshness::Missing => freshness,
         }
     }
+}
 
+impl Snapshot {
     /// Whether what a source connects to is known to have changed since it was discovered.
-    pub(crate) fn moved(&self, source: &Source, standing: &Standing) -> bool {
-        self.connects_to(source).is_some_and(|connects_to| standing.connects_to != Some(connects_to))
-    }
-
-    pub(crate) fn connects_to(&self, source: &Source) -> Option<Fingerprint> {
-        crate::secret::connects_to(&self.key, &source.kind)
+    pub(crate) fn moved(&self, id: &SourceId) -> bool {
+        let then = self.standings.get(id).and_then(|standing| standing.connects_to);
+        self.connects_to.get(id).copied().flatten().is_some_and(|here| then != Some(here))
     }
 }
 

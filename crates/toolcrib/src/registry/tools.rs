@@ -10,6 +10,7 @@ use toolcrib_core::{Result, SourceId};
 use super::Registry;
 use crate::connector::Offer;
 use crate::refresh::{Need, Outcome};
+use crate::secret::connects_to;
 use crate::store::{Check, Standing};
 
 /// Which tools to list.
@@ -59,7 +60,7 @@ impl Registry {
     pub async fn record(&self, id: &SourceId, tools: Vec<Box<RawValue>>) -> Result<Outcome> {
         let source = self.definition(id).ok_or_else(|| self.shared.unknown_source(id.as_str()))?;
         let now = self.shared.options.clock.now();
-        let connects_to = self.shared.connects_to(&source);
+        let connects_to = connects_to(&self.shared.key, &source.kind);
         let standing = Standing { started_at: now, checked_at: Some(now), connects_to, ..Standing::default() };
         let offer = Offer { tools, ..Offer::default() };
         let check = |count| Check { source: id.clone(), at: now, duration_ms: 0, tool_count: Some(count), error: None };

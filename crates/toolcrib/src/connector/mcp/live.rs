@@ -168,17 +168,17 @@ async fn explain(
         _ => None,
     };
     let (code, mut message) = match (&error, exit) {
-        (_, Some(status)) => (Code::ToolExecutionFailed, format!("`{id}` ended while {doing} ({status})")),
+        (_, Some(status)) => (Code::ToolExecutionFailed, format!("it ended while {doing} ({status})")),
         (WireError::Timeout { .. }, _) => {
-            (Code::ToolUnavailable, format!("`{id}` did not answer within {} while {doing}", format_duration(timeout)))
+            (Code::ToolUnavailable, format!("no answer within {} while {doing}", format_duration(timeout)))
         }
-        (WireError::Connect(_), _) => (Code::ToolUnavailable, format!("`{id}`: {error}")),
+        (WireError::Connect(_), _) => (Code::ToolUnavailable, error.to_string()),
         (WireError::Unauthorized { .. }, _) => {
             let hint = format!(
                 "give it a token: `auth: {{ bearer: \"${{env:NAME}}\" }}` or TOOLCRIB_SOURCE_{}_TOKEN",
                 id.as_str().to_uppercase()
             );
-            (Code::ToolExecutionFailed, format!("`{id}`: {error}; {hint}"))
+            (Code::ToolExecutionFailed, format!("{error}; {hint}"))
         }
         (
             WireError::Status { .. }
@@ -189,7 +189,7 @@ async fn explain(
             | WireError::Protocol(_)
             | WireError::Cancelled { .. },
             _,
-        ) => (Code::ToolExecutionFailed, format!("`{id}`: {error}")),
+        ) => (Code::ToolExecutionFailed, error.to_string()),
     };
     if let Some(words) = last_words.last() {
         message.push_str(&format!("; it last said: {words}"));
