@@ -26,6 +26,7 @@ use futures_util::future::BoxFuture;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use toolcrib_core::source::Builtin;
+use toolcrib_core::text::shown_short;
 use toolcrib_core::{Code, Error, Result, Timestamp};
 
 use crate::guard::GuardExe;
@@ -130,13 +131,7 @@ fn failed(message: impl Into<String>) -> Error {
 
 /// Something from outside, fit to stand in a message.
 fn shown(text: &str) -> String {
-    const LONGEST: usize = 120;
-    let mut characters = text.chars().filter(|character| !character.is_control());
-    let mut short: String = characters.by_ref().take(LONGEST).collect();
-    if characters.next().is_some() {
-        short.push('…');
-    }
-    short
+    shown_short(text, 120)
 }
 
 impl fmt::Debug for Host {

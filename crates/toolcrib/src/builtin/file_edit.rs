@@ -7,8 +7,8 @@ use serde::Deserialize;
 use serde_json::json;
 use toolcrib_core::Result;
 
-use super::files::{Roots, blocking, cannot, open, replace};
-use super::{Answer, Definition, Handler, arguments, handler, invalid, shown};
+use super::files::{Roots, cannot, file_handler, open, replace};
+use super::{Answer, Definition, Handler, invalid, shown};
 
 const LARGEST: u64 = 1024 * 1024;
 
@@ -43,14 +43,7 @@ pub(super) fn tool(roots: Arc<Roots>) -> Result<(Definition, Handler)> {
     .title("Edit a file")
     .tags(["files"])
     .changes_things();
-    let handler = handler(move |input| {
-        let roots = Arc::clone(&roots);
-        async move {
-            let arguments = arguments(input)?;
-            blocking(&roots, move |roots| edit(roots, &arguments)).await
-        }
-    });
-    Ok((definition, handler))
+    Ok((definition, file_handler(roots, edit)))
 }
 
 fn edit(roots: &Roots, arguments: &Arguments) -> Result<Answer> {

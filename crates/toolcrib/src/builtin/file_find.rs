@@ -6,8 +6,8 @@ use serde::Deserialize;
 use serde_json::json;
 use toolcrib_core::Result;
 
-use super::files::{Glob, Roots, Walk, blocking};
-use super::{Answer, Definition, Handler, arguments, handler};
+use super::files::{Glob, Roots, Walk, file_handler};
+use super::{Answer, Definition, Handler};
 
 const MOST: usize = 500;
 
@@ -37,14 +37,7 @@ pub(super) fn tool(roots: Arc<Roots>) -> Result<(Definition, Handler)> {
     .title("Find files by name")
     .tags(["files"])
     .reads_only();
-    let handler = handler(move |input| {
-        let roots = Arc::clone(&roots);
-        async move {
-            let arguments = arguments(input)?;
-            blocking(&roots, move |roots| find(roots, &arguments)).await
-        }
-    });
-    Ok((definition, handler))
+    Ok((definition, file_handler(roots, find)))
 }
 
 fn find(roots: &Roots, arguments: &Arguments) -> Result<Answer> {

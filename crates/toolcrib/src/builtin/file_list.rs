@@ -6,8 +6,8 @@ use serde::Deserialize;
 use serde_json::json;
 use toolcrib_core::Result;
 
-use super::files::{Entry, Roots, Walk, blocking};
-use super::{Answer, Definition, Handler, arguments, handler, invalid, shown};
+use super::files::{Entry, Roots, Walk, file_handler};
+use super::{Answer, Definition, Handler, invalid, shown};
 
 const MOST: usize = 1000;
 const DEEPEST: usize = 10;
@@ -37,14 +37,7 @@ pub(super) fn tool(roots: Arc<Roots>) -> Result<(Definition, Handler)> {
     .title("List a directory")
     .tags(["files"])
     .reads_only();
-    let handler = handler(move |input| {
-        let roots = Arc::clone(&roots);
-        async move {
-            let arguments = arguments(input)?;
-            blocking(&roots, move |roots| list(roots, &arguments)).await
-        }
-    });
-    Ok((definition, handler))
+    Ok((definition, file_handler(roots, list)))
 }
 
 fn list(roots: &Roots, arguments: &Arguments) -> Result<Answer> {

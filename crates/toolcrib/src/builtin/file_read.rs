@@ -8,8 +8,8 @@ use serde::Deserialize;
 use serde_json::json;
 use toolcrib_core::Result;
 
-use super::files::{Roots, blocking, cannot, is_binary, open};
-use super::{Answer, Definition, Handler, arguments, handler, invalid, shown};
+use super::files::{Roots, cannot, file_handler, is_binary, open};
+use super::{Answer, Definition, Handler, invalid, shown};
 
 const MOST_LINES: u64 = 2000;
 const MOST_BYTES: usize = 128 * 1024;
@@ -43,14 +43,7 @@ pub(super) fn tool(roots: Arc<Roots>) -> Result<(Definition, Handler)> {
     .title("Read a file")
     .tags(["files"])
     .reads_only();
-    let handler = handler(move |input| {
-        let roots = Arc::clone(&roots);
-        async move {
-            let arguments = arguments(input)?;
-            blocking(&roots, move |roots| read(roots, &arguments)).await
-        }
-    });
-    Ok((definition, handler))
+    Ok((definition, file_handler(roots, read)))
 }
 
 fn read(roots: &Roots, arguments: &Arguments) -> Result<Answer> {

@@ -9,8 +9,8 @@ use serde::Deserialize;
 use serde_json::json;
 use toolcrib_core::Result;
 
-use super::files::{Glob, Roots, Walk, blocking, is_binary, open};
-use super::{Answer, Definition, Handler, arguments, handler, invalid, shown};
+use super::files::{Glob, Roots, Walk, file_handler, is_binary, open};
+use super::{Answer, Definition, Handler, invalid, shown};
 
 const MOST: usize = 1000;
 const USUAL: usize = 100;
@@ -47,14 +47,7 @@ pub(super) fn tool(roots: Arc<Roots>) -> Result<(Definition, Handler)> {
     .title("Search in files")
     .tags(["files"])
     .reads_only();
-    let handler = handler(move |input| {
-        let roots = Arc::clone(&roots);
-        async move {
-            let arguments = arguments(input)?;
-            blocking(&roots, move |roots| search(roots, &arguments)).await
-        }
-    });
-    Ok((definition, handler))
+    Ok((definition, file_handler(roots, search)))
 }
 
 fn search(roots: &Roots, arguments: &Arguments) -> Result<Answer> {

@@ -6,8 +6,8 @@ use serde::Deserialize;
 use serde_json::json;
 use toolcrib_core::Result;
 
-use super::files::{Roots, blocking, cannot, create, replace};
-use super::{Answer, Definition, Handler, arguments, handler, invalid, shown};
+use super::files::{Roots, cannot, create, file_handler, replace};
+use super::{Answer, Definition, Handler, invalid, shown};
 
 const LARGEST: usize = 1024 * 1024;
 
@@ -40,14 +40,7 @@ pub(super) fn tool(roots: Arc<Roots>) -> Result<(Definition, Handler)> {
     .title("Write a file")
     .tags(["files"])
     .changes_things();
-    let handler = handler(move |input| {
-        let roots = Arc::clone(&roots);
-        async move {
-            let arguments = arguments(input)?;
-            blocking(&roots, move |roots| write(roots, &arguments)).await
-        }
-    });
-    Ok((definition, handler))
+    Ok((definition, file_handler(roots, write)))
 }
 
 fn write(roots: &Roots, arguments: &Arguments) -> Result<Answer> {

@@ -9,9 +9,10 @@ use std::io;
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
+use serde::de::DeserializeOwned;
 use toolcrib_core::{Code, Error, Result};
 
-use super::{Answer, failed, invalid, shown};
+use super::{Answer, Handler, arguments, failed, handler, invalid, shown};
 
 pub(super) use glob::Glob;
 pub(super) use replace::{create, replace};
@@ -128,16 +129,21 @@ pub(super) fn is_binary(beginning: &[u8]) -> bool {
     beginning.iter().take(8192).any(|&byte| byte == 0)
 }
 
-/// Runs blocking work on its own thread. The work itself must be bounded.
-pub(super) async fn blocking(
-    roots: &Arc<Roots>,
-    work: impl FnOnce(&Roots) -> Result<Answer> + Send + 'static,
-) -> Result<Answer> {
-    let roots = Arc::clone(roots);
-    match tokio::task::spawn_blocking(move || work(&roots)).await {
-        Ok(answer) => answer,
-        Err(error) => Err(failed("the work was broken off").with_cause(error)),
-    }
+/// A handler that does its work on a thread of its own. The work itself must be bounded.
+pub(super) fn file_handler<A>(roots: Arc<Roots>, work: fn(&Roots, &A) -> Result<Answer>) -> Handler
+where
+    A: DeserializeOwned + Send + 'static,
+{
+    handler(move |input| {
+        let roots = Arc::clone(&roots);
+        async move {
+            let arguments = arguments::<A>(input)?;
+            match tokio::task::spawn_blocking(move || work(&roots, &arguments)).await {
+                Ok(answer) => answer,
+                Err(error) => Err(failed("the work was broken off").with_cause(error)),
+            }
+        }
+    })
 }
 
 /// An I/O error in words, without the machine's innards.
