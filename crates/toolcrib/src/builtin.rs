@@ -26,7 +26,7 @@ use futures_util::future::BoxFuture;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use toolcrib_core::source::Builtin;
-use toolcrib_core::text::shown_short;
+use toolcrib_core::text::{nearest, shown_short};
 use toolcrib_core::{Code, Error, Result, Timestamp};
 
 use crate::guard::GuardExe;
@@ -104,12 +104,8 @@ fn known(name: &str) -> Result<&'static str> {
     if let Some(known) = names().find(|known| *known == name) {
         return Ok(known);
     }
-    let near = names()
-        .map(|known| (strsim::jaro_winkler(name, known), known))
-        .max_by(|one, other| one.0.total_cmp(&other.0))
-        .filter(|(similarity, _)| *similarity > 0.7);
-    let hint = match near {
-        Some((_, near)) => format!("did you mean `{near}`?"),
+    let hint = match nearest(name, names()) {
+        Some(near) => format!("did you mean `{near}`?"),
         None => format!("there are `all`, {}", names().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")),
     };
     Err(Error::new(Code::ConfigInvalid, format!("no built-in tool named `{}`; {hint}", shown(name))))

@@ -23,3 +23,8 @@ pub use registry::{Options, Registry};
 pub use toolcrib_core as core;
 pub use toolcrib_core::catalog::Caller;
 pub use toolcrib_core::{Code, Error, Result, Source, SourceId};
+
+/// The guide's example is compiled with the tests.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/embedding.md")]
+struct EmbeddingGuide;
