@@ -1,6 +1,6 @@
 //! JSON as text: fields in their order, canonical form and depth, without turning numbers into floats.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
@@ -66,11 +66,19 @@ impl<'de> Deserialize<'de> for Fields {
                 f.write_str("an object")
             }
             fn visit_map<M: MapAccess<'de>>(self, mut map: M) -> Result<Fields, M::Error> {
-                let mut fields = Fields::default();
+                let mut fields: Vec<(String, Box<RawValue>)> = Vec::new();
+                // By position, for whoever sends an object may have sent very many fields.
+                let mut positions: HashMap<String, usize> = HashMap::new();
                 while let Some((key, value)) = map.next_entry::<String, Box<RawValue>>()? {
-                    fields.put(&key, value);
+                    match positions.get(&key) {
+                        Some(&position) => fields[position].1 = value,
+                        None => {
+                            positions.insert(key.clone(), fields.len());
+                            fields.push((key, value));
+                        }
+                    }
                 }
-                Ok(fields)
+                Ok(Fields(fields))
             }
         }
         deserializer.deserialize_map(FieldsVisitor)
@@ -195,6 +203,15 @@ mod tests {
             r#"{"a":"é","b":[1,2.50,123456789012345678901234567890]}"#
         );
         assert_eq!(canonical_of(r#"{"a":1,"b":2}"#), canonical_of(r#"{"b":2,"a":1}"#));
+    }
+
+    #[test]
+    fn fields_keep_their_order_and_the_last_of_two_counts() {
+        let fields: Fields = serde_json::from_str(r#"{"b":1,"a":{"x": 2},"b":3}"#).unwrap();
+        assert_eq!(serde_json::to_string(&fields).unwrap(), r#"{"b":3,"a":{"x": 2}}"#);
+        let many: String = (0..200_000).map(|number| format!(r#""{number}":0,"#)).collect();
+        let fields: Fields = serde_json::from_str(&format!("{{{many}\"end\":1}}")).unwrap();
+        assert_eq!(fields.iter().count(), 200_001);
     }
 
     #[test]

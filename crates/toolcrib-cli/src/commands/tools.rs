@@ -4,6 +4,7 @@ use clap::Args;
 use toolcrib::core::catalog::ToolRef;
 use toolcrib::core::render::Format;
 use toolcrib::core::text::shown_short;
+use toolcrib::registry::Status;
 use toolcrib::{Need, Result};
 
 use crate::arguments::Common;
@@ -54,6 +55,10 @@ pub(crate) async fn run(common: &Common, arguments: Arguments) -> Result<Done> {
     let desk = Desk::open(common).await?;
     let source = arguments.source.as_deref().map(|name| desk.source(name)).transpose()?;
     desk.ensure(arguments.need.need(), source.as_ref().map(std::slice::from_ref)).await;
+    let failed = source
+        .as_ref()
+        .and_then(|id| desk.registry.source(id))
+        .is_some_and(|source| source.status == Status::Failed && source.tool_count == 0);
     let view = desk.registry.view(&Desk::caller());
     let format = match arguments.format.as_deref() {
         Some("table") => None,
@@ -67,7 +72,7 @@ pub(crate) async fn run(common: &Common, arguments: Arguments) -> Result<Done> {
         None => output::line(&table(view.listed().filter(wanted))?)?,
     }
     desk.close().await;
-    Ok(Done::Well)
+    Ok(if failed { Done::Failed } else { Done::Well })
 }
 
 fn table<'a>(tools: impl Iterator<Item = ToolRef<'a>>) -> Result<String> {
