@@ -19,6 +19,7 @@ const MOST_NAMES: usize = 8;
 
 /// Declare a source, discover it at once, and report what it offers
 #[derive(Debug, Args)]
+#[command(override_usage = "toolcrib add [OPTIONS] NAME -- COMMAND…\n       toolcrib add [OPTIONS] NAME --url URL")]
 #[command(group = ArgGroup::new("made_from").args(["url", "command"]).required(true))]
 #[command(after_help = "Examples:
   toolcrib add time -- uvx mcp-server-time

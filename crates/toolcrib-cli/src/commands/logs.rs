@@ -3,6 +3,7 @@
 use clap::Args;
 use serde_json::json;
 use toolcrib::core::text::shown;
+use toolcrib::secret::hide;
 use toolcrib::{Code, Error, Result, SourceId};
 
 use crate::arguments::Common;
@@ -39,7 +40,7 @@ pub(crate) async fn run(common: &Common, arguments: Arguments) -> Result<Done> {
     Ok(Done::Well)
 }
 
-/// The end of the log, cleaned of what would steer a terminal.
+/// The end of the log, without what would steer a terminal and what the server was given in confidence.
 fn last_lines(desk: &Desk, id: &SourceId, most: usize) -> Result<Vec<String>> {
     let path = toolcrib::logs::path(&desk.data.join("logs"), id);
     let text = match std::fs::read(&path) {
@@ -50,6 +51,7 @@ fn last_lines(desk: &Desk, id: &SourceId, most: usize) -> Result<Vec<String>> {
             return Err(Error::new(Code::Internal, message).with_cause(error));
         }
     };
+    let text = desk.registry.definition(id).map_or(text.clone(), |source| hide(&text, &source.kind));
     let lines: Vec<String> = text.lines().map(str::to_owned).collect();
     Ok(lines[lines.len().saturating_sub(most)..].to_vec())
 }
