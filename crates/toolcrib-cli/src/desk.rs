@@ -13,6 +13,7 @@ use toolcrib::store::{self, Store};
 use toolcrib::{Code, Error, Need, Options, Outcome, Registry, Result, SourceId};
 
 use crate::arguments::Common;
+use crate::commands::trust;
 use crate::{output, progress};
 
 pub(crate) struct Desk {
@@ -177,8 +178,8 @@ fn file_shown(found: &Found) -> String {
 }
 
 fn consents(file: &str, found: &Found) -> bool {
-    let count = found.declared.len();
-    output::complain(&format!("`{file}` declares {count} sources, and using them runs the commands it names."));
+    output::complain(&format!("`{file}` is not trusted yet. Using its sources runs or contacts this:"));
+    trust::lines(found).iter().for_each(|line| output::complain(line));
     // A terminal that cannot be written to or read from has not said yes.
     let _closed = write!(std::io::stderr().lock(), "Trust it? [y/N] ");
     let mut answer = String::new();

@@ -26,7 +26,7 @@ pub(crate) async fn run(common: &Common, _: Arguments) -> Result<Done> {
     let merged = merged?;
     match common.json {
         true => output::json(&merged)?,
-        false => output::line(&shown(&readable::text(&merged)))?,
+        false => output::line(&readable::dimmed(&shown(&readable::text(&merged)), output::coloured()))?,
     }
     Ok(Done::Well)
 }

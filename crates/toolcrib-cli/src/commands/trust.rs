@@ -40,16 +40,22 @@ pub(crate) fn run(common: &Common, _: &Arguments) -> Result<Done> {
         (true, false) => format!("`{file}` was named, which counts as trust:"),
         (false, _) => format!("`{file}` is trusted now:"),
     })?;
-    for declaration in declared(&found) {
-        output::line(&match &declaration.source {
-            Ok(source) => format!("  {}: {}", source.id, wording::reached_by(source)),
-            Err(_) => format!("  {}: not used, for it is stated wrongly; `toolcrib sources` says how", declaration.id),
-        })?;
+    for line in lines(&found) {
+        output::line(&line)?;
     }
     if found.declared.is_empty() {
         output::line("  it declares no sources")?;
     }
     Ok(Done::Well)
+}
+
+/// What each source of the project's file runs or contacts.
+pub(crate) fn lines(found: &Found) -> Vec<String> {
+    let line = |declaration: &Declaration| match &declaration.source {
+        Ok(source) => format!("  {}: {}", source.id, wording::reached_by(source)),
+        Err(_) => format!("  {}: not used, for it is stated wrongly; `toolcrib sources` says how", declaration.id),
+    };
+    declared(found).map(line).collect()
 }
 
 /// What the project's own file declares, without the user's.

@@ -1,5 +1,6 @@
 //! The real binary in a world of its own: a temporary directory as home and project, and no variable of ours.
 
+#![expect(clippy::unwrap_used, clippy::panic, reason = "what the tests share is a test too")]
 #![allow(dead_code, reason = "each test file uses its part of this")]
 #![allow(clippy::allow_attributes, reason = "an expectation would fail in the file that uses it all")]
 

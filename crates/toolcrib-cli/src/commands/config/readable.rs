@@ -24,6 +24,19 @@ pub(super) fn text(merged: &Value) -> String {
     text
 }
 
+/// Comments step back where there is colour.
+pub(super) fn dimmed(text: &str, coloured: bool) -> String {
+    if !coloured {
+        return text.to_owned();
+    }
+    let dim = |comment: &str| console::style(comment.to_owned()).dim().force_styling(true).to_string();
+    let line = |line: &str| match line.find("# ") {
+        Some(start) => format!("{}{}\n", &line[..start], dim(&line[start..])),
+        None => format!("{line}\n"),
+    };
+    text.lines().map(line).collect()
+}
+
 fn source(text: &mut String, id: &str, keys: &Value, overrides: &Map<String, Value>) {
     text.push_str(&format!("  {}:  # {}\n", plain(&Value::from(id)), keys["origin"].as_str().unwrap_or_default()));
     for fault in keys["faults"].as_array().into_iter().flatten().filter_map(Value::as_str) {
