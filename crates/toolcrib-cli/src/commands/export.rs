@@ -33,7 +33,7 @@ pub(crate) async fn run(common: &Common, _: Arguments) -> Result<Done> {
         sources.iter().filter(|source| has_literals(source)).map(|source| format!("`{}`", source.id)).collect();
     if !literal.is_empty() {
         common.hint(&format!(
-            "hint: values of {} that may be secret are written as they are; keep the file as safe as they are, or use `${{env:NAME}}`",
+            "hint: values of {} that may be secret are written as they are; keep the file safe, or use `${{env:NAME}}`",
             literal.join(", ")
         ));
     }
