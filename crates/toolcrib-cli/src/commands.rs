@@ -1,9 +1,20 @@
 //! One module for each command: its arguments, its help, its work.
 
+pub(crate) mod add;
 pub(crate) mod call;
+pub(crate) mod completions;
+pub(crate) mod config;
+pub(crate) mod enable;
+pub(crate) mod export;
+pub(crate) mod import;
+pub(crate) mod init;
+pub(crate) mod invalidate;
+pub(crate) mod logs;
 pub(crate) mod refresh;
+pub(crate) mod remove;
 pub(crate) mod sources;
 pub(crate) mod tools;
+pub(crate) mod trust;
 
 use toolcrib::Result;
 use tracing::Instrument;
@@ -21,6 +32,18 @@ pub(crate) async fn run(arguments: Arguments) -> Result<Done> {
             Command::Tools(arguments) => tools::run(&common, arguments).await,
             Command::Call(arguments) => call::run(&common, arguments).await,
             Command::Refresh(arguments) => refresh::run(&common, arguments).await,
+            Command::Init(arguments) => init::run(&common, &arguments),
+            Command::Import(arguments) => import::run(&common, arguments).await,
+            Command::Add(arguments) => add::run(&common, arguments).await,
+            Command::Remove(arguments) => remove::run(&common, arguments).await,
+            Command::Enable(arguments) => enable::enable(&common, arguments).await,
+            Command::Disable(arguments) => enable::disable(&common, arguments).await,
+            Command::Invalidate(arguments) => invalidate::run(&common, arguments).await,
+            Command::Config(arguments) => config::run(&common, arguments).await,
+            Command::Export(arguments) => export::run(&common, arguments).await,
+            Command::Trust(arguments) => trust::run(&common, &arguments),
+            Command::Logs(arguments) => logs::run(&common, arguments).await,
+            Command::Completions(arguments) => completions::run(&arguments),
         }
     };
     work.instrument(log::command_span(name)).await
@@ -33,6 +56,18 @@ impl Command {
             Command::Tools(_) => "tools",
             Command::Call(_) => "call",
             Command::Refresh(_) => "refresh",
+            Command::Init(_) => "init",
+            Command::Import(_) => "import",
+            Command::Add(_) => "add",
+            Command::Remove(_) => "remove",
+            Command::Enable(_) => "enable",
+            Command::Disable(_) => "disable",
+            Command::Invalidate(_) => "invalidate",
+            Command::Config(_) => "config",
+            Command::Export(_) => "export",
+            Command::Trust(_) => "trust",
+            Command::Logs(_) => "logs",
+            Command::Completions(_) => "completions",
         }
     }
 }

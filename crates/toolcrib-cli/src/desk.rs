@@ -14,6 +14,7 @@ use toolcrib::store::{self, Store};
 use toolcrib::{Code, Error, Need, Options, Outcome, Registry, Result, SourceId};
 
 use crate::arguments::Common;
+use crate::commands::trust;
 use crate::{output, progress};
 
 pub(crate) struct Desk {
@@ -24,9 +25,42 @@ pub(crate) struct Desk {
 }
 
 impl Desk {
-    /// Reads the configuration and opens the registry. Contacts no source.
+    /// Reads the configuration and opens the registry, for work that may contact its sources. Contacts none itself.
     pub(crate) async fn open(common: &Common) -> Result<Desk> {
         let found = find(common)?;
+        let forbidden = forbidden(common, &found)?;
+        let data = data_directory(common, &found)?;
+        let store = open_store(common, &data).await?;
+        Desk::over(common, found, forbidden, data, store).await
+    }
+
+    /// For work that contacts none of the configuration's sources: nobody is asked to trust a project's file.
+    pub(crate) async fn manage(common: &Common) -> Result<Desk> {
+        let found = find(common)?;
+        let forbidden = untrusted(&found)?;
+        let data = data_directory(common, &found)?;
+        let store = open_store(common, &data).await?;
+        Desk::over(common, found, forbidden, data, store).await
+    }
+
+    /// For work that only reads: where there is no store yet, it leaves none behind.
+    pub(crate) async fn look(common: &Common) -> Result<Desk> {
+        let found = find(common)?;
+        let data = data_directory(common, &found)?;
+        if common.store.is_some() || data.exists() {
+            return Desk::manage(common).await;
+        }
+        let store = store::open("memory:").await?;
+        Desk::over(common, found, BTreeMap::new(), data, store).await
+    }
+
+    async fn over(
+        common: &Common,
+        found: Found,
+        forbidden: BTreeMap<SourceId, String>,
+        data: PathBuf,
+        store: Arc<dyn Store>,
+    ) -> Result<Desk> {
         for warning in &found.config.warnings {
             common.hint(&format!("warning: {warning}"));
         }
@@ -35,12 +69,10 @@ impl Desk {
                 common.hint(&format!("warning: {fault}"));
             }
         }
-        let data = data_directory(common, &found)?;
-        let store = open_store(common, &data).await?;
         let options = Options {
             store: Some(store),
             logs: Some(data.join("logs")),
-            forbidden: forbidden(common, &found)?,
+            forbidden,
             follow: false,
             revalidate: false,
             ..Options::default()
@@ -99,6 +131,12 @@ impl Desk {
         }
     }
 
+    /// Where the configuration declares a source, as `file:line`.
+    pub(crate) fn declared_at(&self, id: &SourceId) -> Option<String> {
+        let declaration = self.found.config.sources.iter().find(|declaration| declaration.id == *id)?;
+        Some(format!("{}:{}", declaration.file, declaration.line))
+    }
+
     pub(crate) fn caller() -> Caller {
         Caller { name: "cli".into() }
     }
@@ -134,10 +172,11 @@ async fn open_store(common: &Common, data: &std::path::Path) -> Result<Arc<dyn S
 
 /// A project's file that was only found by walking up is asked about once, and again when its commands change.
 fn forbidden(common: &Common, found: &Found) -> Result<BTreeMap<SourceId, String>> {
-    if config_file::is_trusted(found)? || found.declared.is_empty() {
-        return Ok(BTreeMap::new());
+    let untrusted = untrusted(found)?;
+    if untrusted.is_empty() {
+        return Ok(untrusted);
     }
-    let file = found.file.as_deref().map(|file| file.display().to_string()).unwrap_or_default();
+    let file = file_shown(found);
     if !common.json && output::stderr_is_terminal() && consents(&file, found) {
         config_file::trust(found)?;
         return Ok(BTreeMap::new());
@@ -145,13 +184,25 @@ fn forbidden(common: &Common, found: &Found) -> Result<BTreeMap<SourceId, String
     common.hint(&format!(
         "hint: `{file}` is not trusted yet, so none of its sources is contacted; look at it, then run `toolcrib trust`"
     ));
-    let reason = format!("`{file}` is not trusted; look at it, then run `toolcrib trust`");
+    Ok(untrusted)
+}
+
+/// The sources of a file that nobody has trusted yet, and why they are not contacted.
+fn untrusted(found: &Found) -> Result<BTreeMap<SourceId, String>> {
+    if found.declared.is_empty() || config_file::is_trusted(found)? {
+        return Ok(BTreeMap::new());
+    }
+    let reason = format!("`{}` is not trusted; look at it, then run `toolcrib trust`", file_shown(found));
     Ok(found.declared.iter().map(|id| (id.clone(), reason.clone())).collect())
 }
 
+fn file_shown(found: &Found) -> String {
+    found.file.as_deref().map(|file| file.display().to_string()).unwrap_or_default()
+}
+
 fn consents(file: &str, found: &Found) -> bool {
-    let count = found.declared.len();
-    output::complain(&format!("`{file}` declares {count} sources, and using them runs the commands it names."));
+    output::complain(&format!("`{file}` is not trusted yet. Using its sources runs or contacts this:"));
+    trust::lines(found).iter().for_each(|line| output::complain(line));
     // A terminal that cannot be written to or read from has not said yes.
     let _closed = write!(std::io::stderr().lock(), "Trust it? [y/N] ");
     let mut answer = String::new();

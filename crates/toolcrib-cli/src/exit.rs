@@ -48,7 +48,8 @@ pub(crate) fn failed(error: &Error, json: bool) -> ExitCode {
 /// `--help` and `--version` end here too.
 pub(crate) fn usage(error: &clap::Error) -> ExitCode {
     let wrong = error.use_stderr();
-    if wrong && std::env::args().any(|argument| argument == "--json") {
+    let mut own_words = std::env::args_os().take_while(|argument| argument != "--");
+    if wrong && own_words.any(|argument| argument == "--json") {
         let text = error.to_string();
         let message = text.lines().next().unwrap_or_default().trim_start_matches("error: ");
         let envelope =

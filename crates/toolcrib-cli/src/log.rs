@@ -18,7 +18,7 @@ pub(crate) fn start(common: &Common) {
     };
     let filter = std::env::var("TOOLCRIB_LOG").ok().and_then(|filter| EnvFilter::try_new(filter).ok());
     let filter = filter.unwrap_or_else(|| EnvFilter::new(level));
-    let builder = fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(output::stderr_is_terminal());
+    let builder = fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(output::stderr_coloured());
     match std::env::var("TOOLCRIB_LOG_FORMAT").as_deref() {
         Ok("json") => builder.json().flatten_event(true).init(),
         _ => builder.with_target(false).init(),

@@ -8,6 +8,7 @@ mod log;
 mod output;
 mod progress;
 mod table;
+mod wording;
 
 use std::process::ExitCode;
 

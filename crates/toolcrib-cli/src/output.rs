@@ -38,5 +38,14 @@ pub(crate) fn stderr_is_terminal() -> bool {
 
 /// Whether results may be coloured.
 pub(crate) fn coloured() -> bool {
-    stdout_is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
+    stdout_is_terminal() && colour_is_welcome()
+}
+
+/// Whether messages may be coloured.
+pub(crate) fn stderr_coloured() -> bool {
+    stderr_is_terminal() && colour_is_welcome()
+}
+
+fn colour_is_welcome() -> bool {
+    std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
 }

@@ -25,7 +25,7 @@ use std::path::Path;
 
 pub use client::Client;
 pub use declare::declare;
-pub use export::export;
+pub use export::{export, export_json};
 pub use fault::Fault;
 pub use overrides::{Override, Overrides, overrides};
 pub use trust::command_hash_input;

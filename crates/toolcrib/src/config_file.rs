@@ -17,6 +17,8 @@ pub struct Found {
     pub config: Config,
     /// The project's or named file.
     pub file: Option<PathBuf>,
+    /// Every file that was read, the one that wins first.
+    pub files: Vec<PathBuf>,
     /// The project's file was only found by walking up: it runs nothing before somebody trusts it.
     pub walked: bool,
     /// What `trust` has to remember of that file: it changes when the commands do.
@@ -32,19 +34,18 @@ pub fn load(named: Option<&Path>, directory: &Path) -> Result<Found> {
         Some(path) => (Some(path.to_owned()), false),
         None => (nearest(directory), true),
     };
-    let lower = match &user {
-        Some(path) if file.as_ref() != Some(path) => read(path)?,
-        Some(_) | None => Config::default(),
-    };
+    let below = user.as_ref().filter(|path| file.as_ref() != Some(path));
+    let lower = below.map(|path| read(path)).transpose()?.unwrap_or_default();
+    let files = file.iter().chain(below).cloned().collect();
     let Some(file) = file else {
         let commands = Fingerprint::of("");
-        return Ok(Found { config: lower, file: None, walked: false, commands, declared: Vec::new() });
+        return Ok(Found { config: lower, file: None, files, walked: false, commands, declared: Vec::new() });
     };
     let upper = read(&file)?;
     let commands = Fingerprint::of(command_hash_input(&upper));
     let declared = upper.sources.iter().map(|declaration| declaration.id.clone()).collect();
     let walked = walked && user.as_ref() != Some(&file);
-    Ok(Found { config: upper.over(lower), file: Some(file), walked, commands, declared })
+    Ok(Found { config: upper.over(lower), file: Some(file), files, walked, commands, declared })
 }
 
 /// The user's own file: `~/.config/toolcrib/toolcrib.yaml`.
@@ -83,9 +84,9 @@ pub fn trust(found: &Found) -> Result<()> {
     write_private(&path, &text).context(Code::Internal, format!("write `{}`", path.display()))
 }
 
-fn read(path: &Path) -> Result<Config> {
-    let shown = path.display().to_string();
-    let cannot = || format!("cannot read `{shown}`");
+/// The text of a configuration file, ours or another client's.
+pub fn text(path: &Path) -> Result<String> {
+    let cannot = || format!("cannot read `{}`", path.display());
     let metadata = std::fs::metadata(path)
         .map_err(|error| Error::new(Code::ConfigInvalid, format!("{}: {error}", cannot())).with_cause(error))?;
     if metadata.len() > LARGEST {
@@ -93,10 +94,14 @@ fn read(path: &Path) -> Result<Config> {
     }
     let bytes = std::fs::read(path)
         .map_err(|error| Error::new(Code::ConfigInvalid, format!("{}: {error}", cannot())).with_cause(error))?;
-    let text = String::from_utf8(bytes).context(Code::ConfigInvalid, format!("{}: it is not UTF-8 text", cannot()))?;
+    String::from_utf8(bytes).context(Code::ConfigInvalid, format!("{}: it is not UTF-8 text", cannot()))
+}
+
+fn read(path: &Path) -> Result<Config> {
+    let text = text(path)?;
     let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
     let base = absolute.parent().unwrap_or(Path::new("."));
-    Config::read(&text, &shown, base).map_err(|faults| Fault::into_error(&faults))
+    Config::read(&text, &path.display().to_string(), base).map_err(|faults| Fault::into_error(&faults))
 }
 
 fn nearest(directory: &Path) -> Option<PathBuf> {

@@ -3,14 +3,17 @@
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio_util::sync::CancellationToken;
 use toolcrib_core::SourceId;
 use toolcrib_core::text::shown_short;
 
 const LINES: usize = 50;
 const LONGEST_LINE: u64 = 4 * 1024;
 const LARGEST_FILE: u64 = 256 * 1024;
+const PATIENCE: Duration = Duration::from_millis(300);
 
 /// Where the log of a source lies in a directory of logs.
 pub fn path(logs: &Path, id: &SourceId) -> PathBuf {
@@ -19,25 +22,36 @@ pub fn path(logs: &Path, id: &SourceId) -> PathBuf {
 
 /// The most recent lines of one server.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct LastWords(Arc<Mutex<VecDeque<String>>>);
+pub(crate) struct LastWords {
+    lines: Arc<Mutex<VecDeque<String>>>,
+    /// The stream has ended and everything is written.
+    ended: CancellationToken,
+}
 
 impl LastWords {
     /// The last line that says something.
     pub(crate) fn last(&self) -> Option<String> {
-        let lines = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
         lines.iter().rev().map(|line| shown_short(line, 300)).find(|line| !line.is_empty())
     }
 
     fn push(&self, line: String) {
-        let mut lines = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
         if lines.len() == LINES {
             lines.pop_front();
         }
         lines.push_back(line);
     }
 
+    /// Waits until a server that has ended is heard out, so that its last words are not lost. Not for long: a process
+    /// that it left behind may hold the stream open.
+    pub(crate) async fn heard_out(&self) {
+        let _still_open = tokio::time::timeout(PATIENCE, self.ended.cancelled()).await;
+    }
+
     /// Reads until the stream ends. A log that cannot be written is no reason to stop reading: the server would block.
     pub(crate) async fn follow(self, stderr: impl AsyncRead + Unpin, file: Option<PathBuf>) {
+        let _ended = self.ended.clone().drop_guard();
         let mut log = match &file {
             Some(path) => open(path).await,
             None => None,

@@ -1,6 +1,7 @@
 //! The front door: the one type an embedder must learn. It holds the inventory, publishes the catalogue, and sends each
 //! call to its source. Opening one contacts nobody.
 
+mod declare;
 mod open;
 mod publish;
 mod source_view;
@@ -33,6 +34,7 @@ use crate::guard::GuardExe;
 use crate::refresh::{Outcome, Refresh, Runs};
 use crate::store::{Commit, Committed, Failure, Standing, Store};
 
+pub use declare::Declared;
 pub use publish::Notice;
 pub use source_view::{Health, SourceView, Status};
 pub use stats::{SourceStats, Stats, ToolStats};
@@ -81,11 +83,18 @@ impl Default for Options {
             bounds: Bounds::default(),
             follow: true,
             revalidate: true,
-            environment: std::env::vars().filter(|(name, _)| name.starts_with("TOOLCRIB_SOURCE_")).collect(),
+            environment: overriding_variables(),
             forbidden: BTreeMap::new(),
             connect: None,
         }
     }
+}
+
+/// One that is not Unicode overrides nothing, and must not end the process either.
+fn overriding_variables() -> Vec<(String, String)> {
+    let readable =
+        std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
+    readable.filter(|(name, _)| name.starts_with("TOOLCRIB_SOURCE_")).collect()
 }
 
 #[derive(Debug)]
@@ -128,6 +137,11 @@ impl Registry {
         self.shared.now.load().catalog.clone()
     }
 
+    /// The folded truth behind the catalogue: disabled sources, and tools that are gone, included.
+    pub fn inventory(&self) -> Arc<Inventory> {
+        self.shared.now.load().inventory.clone()
+    }
+
     pub fn view(&self, caller: &Caller) -> View {
         View { catalog: self.catalog(), caller: caller.clone() }
     }
@@ -140,11 +154,7 @@ impl Registry {
     /// Declares a source at run time and discovers it at once. When discovery fails the source is kept, marked failed.
     pub async fn declare(&self, source: Source, actor: Actor) -> Result<Outcome> {
         let id = source.id.clone();
-        if self.shared.now.load().inventory.source(&id).is_some_and(|state| state.origin == Origin::Config) {
-            let message = format!("`{id}` is declared in the configuration, which wins; change it there");
-            return Err(Error::new(Code::Conflict, message));
-        }
-        self.shared.declare(&source, Origin::Runtime, actor).await?;
+        self.declare_lazily(&source, actor).await?;
         let refresh = Refresh { sources: Some(vec![id.clone()]), force: true, ..Refresh::default() };
         let failed = || Error::new(Code::Internal, format!("the discovery of `{id}` gave no outcome"));
         self.refresh(refresh).await.pop().ok_or_else(failed)
@@ -207,13 +217,6 @@ impl Registry {
 }
 
 impl Shared {
-    pub(crate) async fn declare(&self, source: &Source, origin: Origin, actor: Actor) -> Result<u64> {
-        let declaration = self.declaration(source, origin)?;
-        // First the content, then the fact that refers to it.
-        self.store.put_definition(declaration.definition, source).await?;
-        self.execute(Command::Declare(declaration), actor).await
-    }
-
     pub(crate) fn declaration(&self, source: &Source, origin: Origin) -> Result<Declaration> {
         Ok(Declaration {
             source: source.id.clone(),

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
+use toolcrib_core::config::show::shown_args;
 use toolcrib_core::fingerprint::Fingerprint;
 use toolcrib_core::reference::{self, Reference};
 use toolcrib_core::source::{Auth, Builtin, Kind, Remote, Stdio};
@@ -11,6 +12,7 @@ use toolcrib_core::{Code, Error, Result};
 
 /// A secret file larger than this is a mistake.
 const LONGEST_FILE: u64 = 64 * 1024;
+const SHORTEST_HIDDEN: usize = 6;
 
 /// Text with its references filled. An error names the reference, never a value.
 pub fn resolve(text: &str) -> Result<String> {
@@ -73,6 +75,37 @@ fn resolve_values(values: &BTreeMap<String, String>) -> Result<BTreeMap<String, 
     values.iter().map(|(name, value)| Ok((name.clone(), resolve(value)?))).collect()
 }
 
+/// Text that a source wrote, without the values that were given to it in confidence: servers print what they get.
+/// Short values and paths stay, for hiding them would hide the message.
+pub fn hide(text: &str, kind: &Kind) -> String {
+    let mut values: Vec<String> = confided(kind).into_iter().filter_map(|value| resolve(&value).ok()).collect();
+    values.retain(|value| value.len() >= SHORTEST_HIDDEN && !value.starts_with('/'));
+    // A value that holds another goes first.
+    values.sort_by_key(|value| std::cmp::Reverse(value.len()));
+    values.iter().fold(text.to_owned(), |text, value| text.replace(value.as_str(), "***"))
+}
+
+fn confided(kind: &Kind) -> Vec<String> {
+    match kind {
+        Kind::Stdio(stdio) => {
+            let shown = shown_args(&stdio.args);
+            let secret = stdio.args.iter().zip(&shown).filter(|(arg, shown)| arg != shown).map(|(arg, _)| arg);
+            let args = secret.map(|arg| arg.split_once('=').map_or(arg.as_str(), |(_, value)| value).to_owned());
+            stdio.env.values().cloned().chain(args).collect()
+        }
+        Kind::Http(remote) | Kind::Sse(remote) => {
+            let words = remote.headers.values().flat_map(|value| value.split_whitespace()).map(str::to_owned);
+            let auth = match &remote.auth {
+                None => Vec::new(),
+                Some(Auth::Bearer(value) | Auth::ApiKey { value, .. }) => vec![value.clone()],
+                Some(Auth::Basic { user, password }) => vec![user.clone(), password.clone()],
+            };
+            words.filter(|word| !matches!(word.as_str(), "Bearer" | "Basic")).chain(auth).collect()
+        }
+        Kind::Builtin(_) => Vec::new(),
+    }
+}
+
 /// What a source connects to, resolved and inherited values included, as a keyed hash.
 /// `None` when a reference cannot be resolved in this process: then nothing is known to have changed.
 pub fn connects_to(key: &[u8; 32], kind: &Kind) -> Option<Fingerprint> {
@@ -110,6 +143,18 @@ mod tests {
         assert_ne!(connects_to(&key, &stdio("a")), connects_to(&[8; 32], &stdio("a")));
         assert_eq!(connects_to(&key, &stdio("${env:TOOLCRIB_NO_SUCH_VARIABLE}")), None);
         assert_eq!(connects_to(&key, &stdio("${env:TOOLCRIB_NO_SUCH_VARIABLE:-a}")), connects_to(&key, &stdio("a")));
+    }
+
+    #[test]
+    fn what_was_given_in_confidence_is_hidden() {
+        assert_eq!(hide("bad token hunter2!", &stdio("hunter2")), "bad token ***!");
+        assert_eq!(hide("cannot read /data/x", &stdio("/data/x")), "cannot read /data/x");
+        let args = vec!["--api-key=abc123".to_owned(), "--token".to_owned(), "def456".to_owned()];
+        let kind = Kind::Stdio(Stdio { args, ..Stdio::default() });
+        assert_eq!(hide("abc123 def456 --token", &kind), "*** *** --token");
+        let headers = BTreeMap::from([("Authorization".to_owned(), "Bearer ghp_12345".to_owned())]);
+        let kind = Kind::Http(Remote { headers, ..Remote::default() });
+        assert_eq!(hide("Bearer ghp_12345 expired", &kind), "Bearer *** expired");
     }
 
     #[test]

@@ -23,6 +23,13 @@ pub enum Client {
     Zed,
 }
 
+/// What a client's file declares. A server whose name cannot be used is a fault and keeps no other out.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Imported {
+    pub config: Config,
+    pub faults: Vec<Fault>,
+}
+
 /// The system whose conventions say where files are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Os {
@@ -102,17 +109,19 @@ impl Client {
 
     /// Reads one of its files. `project` is the directory for which servers are wanted: Claude Code keeps those of
     /// every project in one file. Keys that are not about servers are not looked at.
-    pub fn read(self, text: &str, file: &str, base_dir: &Path, project: &Path) -> Result<Config, Vec<Fault>> {
-        self.read_node(&node::parse(text, file, self.syntax(file))?, file, base_dir, project)
+    pub fn read(self, text: &str, file: &str, base_dir: &Path, project: &Path) -> Result<Imported, Vec<Fault>> {
+        let root = node::parse(text, file, self.syntax(file))?;
+        Ok(self.read_node(&root, file, base_dir, project))
     }
 
     /// Reads a file of unknown origin: ours, or any client's.
-    pub fn read_any(text: &str, file: &str, base_dir: &Path, project: &Path) -> Result<Config, Vec<Fault>> {
+    pub fn read_any(text: &str, file: &str, base_dir: &Path, project: &Path) -> Result<Imported, Vec<Fault>> {
         let root = node::parse(text, file, Syntax::of(file))?;
         if root.get("sources").is_some() {
-            return Config::of_node(&root, file, base_dir, Dialect::Own);
+            let config = Config::of_node(&root, file, base_dir, Dialect::Own)?;
+            return Ok(Imported { config, faults: Vec::new() });
         }
-        Client::of(file, &root).read_node(&root, file, base_dir, project)
+        Ok(Client::of(file, &root).read_node(&root, file, base_dir, project))
     }
 
     /// Whose file it most likely is, by its name and its keys.
@@ -121,7 +130,7 @@ impl Client {
         Client::of(file, &root)
     }
 
-    fn read_node(self, root: &Node, file: &str, base_dir: &Path, project: &Path) -> Result<Config, Vec<Fault>> {
+    fn read_node(self, root: &Node, file: &str, base_dir: &Path, project: &Path) -> Imported {
         // A file in `.vscode/` and the like speaks of the directory around it.
         let in_dot_directory = base_dir.parent() == Some(project)
             && base_dir.file_name().is_some_and(|name| name.to_string_lossy().starts_with('.'));
@@ -142,7 +151,7 @@ impl Client {
             sources.extend(found.into_iter().filter(|declaration| !known.contains(&declaration.id)));
         }
         let config = Config { sources, warnings: reader.warnings, ..Config::default() };
-        if reader.faults.is_empty() { Ok(config) } else { Err(reader.faults) }
+        Imported { config, faults: reader.faults }
     }
 
     /// The maps of servers in a file, those that win first.

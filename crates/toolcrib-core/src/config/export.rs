@@ -1,7 +1,7 @@
 //! Sources as a configuration file that reads back to the same sources. References stay references; literal values are
 //! written as they are, for a file that hides them could not be used.
 
-use serde_json::Value;
+use serde_json::{Map, Value, json};
 
 use super::definition::{Secrets, definition};
 use crate::source::Source;
@@ -23,6 +23,15 @@ pub fn export(sources: &[&Source]) -> String {
         text.push('\n');
     }
     text
+}
+
+/// The same as JSON.
+pub fn export_json(sources: &[&Source]) -> Value {
+    let mut sources = sources.to_vec();
+    sources.sort_by(|one, other| one.id.cmp(&other.id));
+    let keys = |source: &Source| Value::Object(definition(source, Secrets::Plain));
+    let sources: Map<String, Value> = sources.into_iter().map(|source| (source.id.to_string(), keys(source))).collect();
+    json!({ "sources": sources })
 }
 
 /// JSON, which is YAML in flow style, except for characters that YAML wants escaped.

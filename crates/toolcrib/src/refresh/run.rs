@@ -12,7 +12,7 @@ use toolcrib_core::{Code, Error, Result, Source, SourceId, Timestamp, ToolName};
 use super::{Outcome, Refresh, Refreshed};
 use crate::connector::{Discovery, Offer};
 use crate::registry::{Notice, Shared};
-use crate::secret::connects_to;
+use crate::secret::{connects_to, hide};
 use crate::store::{Check, Commit, Committed, Failure, Lease, Standing};
 
 /// A lease is short and renewed, so that the death of its holder does not hold others up for long.
@@ -128,7 +128,8 @@ impl Shared {
                 }
                 Ok(Outcome { contacted: !source.kind.is_builtin(), ..outcome })
             }
-            Err(error) => {
+            Err(mut error) => {
+                error.message = hide(&error.message, &source.kind);
                 let failure = Failure::of(&error);
                 let failures = standing.failures.saturating_add(1);
                 let not_before = self.options.clock.now().plus(backoff(failures, rand::random::<f64>()));

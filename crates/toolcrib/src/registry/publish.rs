@@ -295,7 +295,7 @@ impl Shared {
     }
 
     /// What the environment says of a source, for this process alone.
-    fn overriding(&self, id: &SourceId) -> Option<Override> {
+    pub(super) fn overriding(&self, id: &SourceId) -> Option<Override> {
         overrides(self.options.environment.iter().cloned(), [id]).by_source.remove(id)
     }
 

@@ -1,6 +1,7 @@
 //! A source as people and programs see it: what it is, how it stands, what it offers. Secrets are shown as references.
 
 use serde::Serialize;
+use toolcrib_core::config::Override;
 use toolcrib_core::config::show::{shown_args, shown_url};
 use toolcrib_core::fingerprint::Fingerprint;
 use toolcrib_core::freshness::Freshness;
@@ -84,6 +85,11 @@ impl Registry {
     /// The declaration of a source as it is used here, with defaults and overrides.
     pub fn definition(&self, id: &SourceId) -> Option<std::sync::Arc<Source>> {
         self.shared.now.load().sources.get(id).cloned()
+    }
+
+    /// What the environment of this process says of a source.
+    pub fn overriding(&self, id: &SourceId) -> Option<Override> {
+        self.shared.overriding(id)
     }
 }
 

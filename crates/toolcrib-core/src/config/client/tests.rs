@@ -6,10 +6,11 @@ fn read(client: Client, file: &str, text: &str) -> String {
     let base = Path::new("/home/me/p").join(file);
     let base = base.parent().unwrap_or(Path::new("/home/me/p"));
     let config = client.read(text, file, base, Path::new("/home/me/p")).unwrap();
+    let Imported { config, faults: unusable } = config;
     let mut lines: Vec<String> =
         export(&config.valid_sources().collect::<Vec<_>>()).lines().skip(2).map(str::to_owned).collect();
     let faults = config.sources.into_iter().filter_map(|declaration| declaration.source.err()).flatten();
-    lines.extend(faults.chain(config.warnings).map(|fault| fault.to_string()));
+    lines.extend(unusable.into_iter().chain(faults).chain(config.warnings).map(|fault| fault.to_string()));
     lines.join("\n")
 }
 
@@ -192,9 +193,20 @@ fn a_file_without_a_name_for_its_client_is_recognised() {
         ("x.json", r#"{ "mcpServers": { "a": { "command": "x" } } }"#, Client::ClaudeDesktop),
     ] {
         assert_eq!(Client::guess(text, file), expected, "{text}");
-        let config = Client::read_any(text, file, Path::new("/p"), Path::new("/p")).unwrap();
+        let config = Client::read_any(text, file, Path::new("/p"), Path::new("/p")).unwrap().config;
         assert_eq!(config.valid_sources().count(), 1, "{text}");
     }
-    let own = Client::read_any("sources: { a: { comand: x } }", "t.yaml", Path::new("/p"), Path::new("/p")).unwrap();
+    let own =
+        Client::read_any("sources: { a: { comand: x } }", "t.yaml", Path::new("/p"), Path::new("/p")).unwrap().config;
     assert!(own.sources[0].source.is_err());
+}
+
+#[test]
+fn a_name_that_cannot_be_used_keeps_no_other_out() {
+    let text = r#"{ "mcpServers": { "日": { "command": "a" }, "b": { "command": "b" } } }"#;
+    assert_eq!(
+        read(Client::Cursor, ".cursor/mcp.json", text),
+        "  b: { command: \"b\" }\n\
+         .cursor/mcp.json:1: mcpServers: `\u{65e5}` cannot name a source: it has no letter or digit of a-z, 0-9"
+    );
 }

@@ -92,6 +92,7 @@ impl Live {
         let server = self.server.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(server) = server {
             server.stop(FAREWELL).await;
+            self.last_words.heard_out().await;
         }
     }
 
@@ -167,6 +168,9 @@ async fn explain(
         }
         _ => None,
     };
+    if exit.is_some() {
+        last_words.heard_out().await;
+    }
     let (code, mut message) = match (&error, exit) {
         (_, Some(status)) => (Code::ToolExecutionFailed, format!("it ended while {doing} ({status})")),
         (WireError::Timeout { .. }, _) => {

@@ -1,0 +1,187 @@
+//! `toolcrib add`: declare a source at run time, discover it at once, and say what was found.
+
+use clap::{ArgGroup, Args};
+use serde_json::{Map, Value, json};
+use toolcrib::core::ResultExt;
+use toolcrib::core::config::{Fault, declare};
+use toolcrib::core::reference::masked;
+use toolcrib::core::text::shown_short;
+use toolcrib::refresh::Refreshed;
+use toolcrib::registry::{Declared, SourceView};
+use toolcrib::{Code, Error, Outcome, Refresh, Result, Source};
+
+use crate::arguments::Common;
+use crate::desk::Desk;
+use crate::exit::Done;
+use crate::{output, progress, wording};
+
+const MOST_NAMES: usize = 8;
+
+/// Declare a source, discover it at once, and report what it offers
+#[derive(Debug, Args)]
+#[command(override_usage = "toolcrib add [OPTIONS] NAME -- COMMAND…\n       toolcrib add [OPTIONS] NAME --url URL")]
+#[command(group = ArgGroup::new("made_from").args(["url", "command"]).required(true))]
+#[command(after_help = "Examples:
+  toolcrib add time -- uvx mcp-server-time
+  toolcrib add files --cwd . --env LOG=debug -- npx -y @modelcontextprotocol/server-filesystem .
+  toolcrib add docs --url https://docs.example.com/mcp --bearer '${env:DOCS_TOKEN}'
+  toolcrib add old --url https://old.example.com/sse --transport sse --header X-Team=core
+
+A source that cannot be discovered is kept, marked failed, and the exit code is 1.")]
+pub(crate) struct Arguments {
+    /// Becomes the prefix of its tools: `name__tool`
+    name: String,
+    /// The command that starts a server on stdio, after `--`
+    #[arg(last = true, value_name = "COMMAND")]
+    command: Vec<String>,
+    /// A variable for the server; the value may be a reference such as `${env:NAME}`
+    #[arg(long, value_name = "NAME=VALUE", requires = "command")]
+    env: Vec<String>,
+    /// The directory that the server starts in
+    #[arg(long, value_name = "DIR", requires = "command")]
+    cwd: Option<String>,
+    /// A variable of the caller's own that the server gets too
+    #[arg(long, value_name = "NAME", requires = "command")]
+    inherit_env: Vec<String>,
+    /// The address of a server that runs elsewhere
+    #[arg(long, value_name = "URL")]
+    url: Option<String>,
+    /// `http` is Streamable HTTP, `sse` the older transport
+    #[arg(long, value_parser = ["http", "sse"], requires = "url")]
+    transport: Option<String>,
+    /// A header for every request
+    #[arg(long, value_name = "NAME=VALUE", requires = "url")]
+    header: Vec<String>,
+    /// The token to present, best as a reference: `${env:NAME}` or `${file:PATH}`
+    #[arg(long, value_name = "REFERENCE", requires = "url")]
+    bearer: Option<String>,
+}
+
+pub(crate) async fn run(common: &Common, arguments: Arguments) -> Result<Done> {
+    let source = source(&arguments)?;
+    let desk = Desk::manage(common).await?;
+    hint(common, &arguments);
+    let result = add(&desk, &source).await;
+    desk.close().await;
+    result
+}
+
+async fn add(desk: &Desk, source: &Source) -> Result<Done> {
+    let (common, id) = (&desk.common, &source.id);
+    if let Some(place) = desk.declared_at(id) {
+        let message = format!("`{id}` is declared in `{place}`, which wins; change it there, or choose another name");
+        return Err(Error::new(Code::Conflict, message).with_retryable(false));
+    }
+    let declared = desk.registry.declare_lazily(source, Desk::actor()).await?;
+    if declared == Declared::Changed {
+        common.hint(&format!("`{id}` was declared otherwise before; it is changed"));
+    }
+    let refresh = Refresh { sources: Some(vec![id.clone()]), force: true, ..Refresh::default() };
+    let outcomes = progress::shown(&desk.registry, common.quiet, desk.registry.refresh(refresh)).await;
+    let gone = || Error::new(Code::Internal, format!("the discovery of `{id}` gave no outcome"));
+    let outcome = outcomes.into_iter().next().ok_or_else(gone)?;
+    let view = desk.registry.source(id).ok_or_else(gone)?;
+    match common.json {
+        true => output::json(&view)?,
+        false => output::line(&told(desk, &outcome, &view))?,
+    }
+    if outcome.status != Refreshed::Failed {
+        return Ok(Done::Well);
+    }
+    let reason = outcome.error.map_or_else(|| "no reason is known".to_owned(), |failure| failure.message);
+    output::complain(&format!("error: {reason}"));
+    Ok(Done::Failed)
+}
+
+fn told(desk: &Desk, outcome: &Outcome, view: &SourceView) -> String {
+    let id = &view.id;
+    match outcome.status {
+        Refreshed::Failed => format!("{id}: declared, but not discovered; `toolcrib refresh {id}` tries again"),
+        Refreshed::Disabled => format!("{id}: declared, and disabled; `toolcrib enable {id}` enables it"),
+        Refreshed::Success | Refreshed::Unchanged | Refreshed::Fresh => {
+            let view_of_all = desk.registry.view(&Desk::caller());
+            let names: Vec<String> =
+                view_of_all.listed().filter(|tool| tool.source() == id).map(|tool| tool.name().to_string()).collect();
+            let mut text = format!("{id}: {} ({} ms)", wording::count(view.tool_count, "tool"), outcome.elapsed_ms);
+            if !names.is_empty() {
+                text.push_str(&format!("\n  {}", wording::shortened(&names, MOST_NAMES)));
+            }
+            for aside in &view.set_aside {
+                text.push_str(&format!("\n  set aside: `{}`: {}", shown_short(&aside.name, 80), aside.reason));
+            }
+            text
+        }
+    }
+}
+
+/// The source in the words of a file, so that both are read, checked and refused alike.
+fn source(arguments: &Arguments) -> Result<Source> {
+    let mut keys = Map::new();
+    if let Some((command, rest)) = arguments.command.split_first() {
+        keys.insert("command".into(), json!(command));
+        keys.insert("args".into(), json!(rest));
+        keys.insert("env".into(), pairs("--env", &arguments.env, &['='])?);
+        keys.insert("cwd".into(), json!(arguments.cwd));
+        keys.insert("inherit_env".into(), json!(arguments.inherit_env));
+    }
+    if let Some(url) = &arguments.url {
+        keys.insert("url".into(), json!(url));
+        keys.insert("transport".into(), json!(arguments.transport));
+        keys.insert("headers".into(), pairs("--header", &arguments.header, &['=', ':'])?);
+    }
+    if let Some(token) = &arguments.bearer {
+        keys.insert("auth".into(), json!({ "bearer": token }));
+    }
+    let directory = std::env::current_dir().context(Code::ConfigInvalid, "the working directory cannot be read")?;
+    declare(&arguments.name, &keys.into(), &directory).map_err(|faults| refused(&faults))
+}
+
+/// Without the places in a file that nobody wrote.
+fn refused(faults: &[Fault]) -> Error {
+    let said = |fault: &Fault| match fault.key.strip_prefix("sources.") {
+        Some(key) => format!("{key}: {}", fault.message),
+        None => fault.message.clone(),
+    };
+    let message = faults.iter().map(said).collect::<Vec<_>>().join("\n");
+    Error::new(Code::ConfigInvalid, message).with_details(json!({ "faults": faults }))
+}
+
+/// What was written wrongly is not repeated: it may be a secret.
+fn pairs(option: &str, given: &[String], separators: &[char]) -> Result<Value> {
+    let mut pairs = Map::new();
+    for pair in given {
+        let Some((name, value)) = pair.split_once(separators).filter(|(name, _)| !name.trim().is_empty()) else {
+            return Err(Error::new(Code::BadRequest, format!("`{option}` takes NAME=VALUE")));
+        };
+        let value = if separators.len() > 1 { value.trim_start() } else { value };
+        pairs.insert(name.trim().to_owned(), json!(value));
+    }
+    Ok(pairs.into())
+}
+
+fn hint(common: &Common, arguments: &Arguments) {
+    let path = arguments.url.as_deref().and_then(|url| url.split(['?', '#']).next()).unwrap_or_default();
+    if arguments.transport.is_none() && path.trim_end_matches('/').ends_with("/sse") {
+        common.hint(
+            "hint: an address that ends in `/sse` is most likely of the older transport; `--transport sse` says so",
+        );
+    }
+    if arguments.bearer.as_deref().is_some_and(|token| masked(token).contains("***")) {
+        common.hint("hint: the token itself is kept in the store; `--bearer '${env:NAME}'` keeps a reference only");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wrong_pair_is_not_repeated() {
+        let pairs = |given: &str| pairs("--header", &[given.to_owned()], &['=', ':']);
+        assert_eq!(pairs("X-Team=a:b").unwrap(), json!({ "X-Team": "a:b" }));
+        assert_eq!(pairs("Authorization: Basic x==").unwrap(), json!({ "Authorization": "Basic x==" }));
+        for wrong in ["hunter2", "=hunter2"] {
+            assert_eq!(pairs(wrong).unwrap_err().message, "`--header` takes NAME=VALUE");
+        }
+    }
+}

@@ -1,0 +1,25 @@
+//! `toolcrib completions`: the script that teaches a shell our commands.
+
+use clap::{Args, CommandFactory};
+use clap_complete::Shell;
+use toolcrib::Result;
+
+use crate::exit::Done;
+use crate::{arguments, output};
+
+/// Print the completion script of a shell
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  toolcrib completions bash > ~/.local/share/bash-completion/completions/toolcrib
+  toolcrib completions zsh > ~/.zfunc/_toolcrib
+  toolcrib completions fish > ~/.config/fish/completions/toolcrib.fish")]
+pub(crate) struct Arguments {
+    shell: Shell,
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Result<Done> {
+    let mut script = Vec::new();
+    clap_complete::generate(arguments.shell, &mut arguments::Arguments::command(), "toolcrib", &mut script);
+    output::line(&String::from_utf8_lossy(&script))?;
+    Ok(Done::Well)
+}

@@ -1,0 +1,182 @@
+//! `toolcrib enable` and `toolcrib disable`: sources by their id, tools by any spelling of their name.
+
+use clap::Args;
+use serde_json::json;
+use toolcrib::core::inventory::{Command, Inventory};
+use toolcrib::core::text::nearest;
+use toolcrib::core::tool::{Asked, parse_name};
+use toolcrib::core::{ToolId, ToolName};
+use toolcrib::{Code, Error, Result, SourceId};
+
+use crate::arguments::Common;
+use crate::desk::Desk;
+use crate::exit::Done;
+use crate::output;
+
+/// Enable sources or single tools
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  toolcrib enable github\n  toolcrib enable github__delete_repository files/write_file"
+)]
+pub(crate) struct EnableArguments {
+    /// A source's id, or a tool as `source__tool`, `source/tool`, or by its own name when it is unique
+    #[arg(value_name = "SOURCE-OR-TOOL", required = true)]
+    names: Vec<String>,
+}
+
+/// Disable sources or single tools: agents see them no longer, and they stay known
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  toolcrib disable github\n  toolcrib disable github__delete_repository files/write_file"
+)]
+pub(crate) struct DisableArguments {
+    /// A source's id, or a tool as `source__tool`, `source/tool`, or by its own name when it is unique
+    #[arg(value_name = "SOURCE-OR-TOOL", required = true)]
+    names: Vec<String>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Wish {
+    Enabled,
+    Disabled,
+}
+
+enum Target {
+    Source(SourceId),
+    Tool(ToolId, ToolName),
+}
+
+pub(crate) async fn enable(common: &Common, arguments: EnableArguments) -> Result<Done> {
+    run(common, &arguments.names, Wish::Enabled).await
+}
+
+pub(crate) async fn disable(common: &Common, arguments: DisableArguments) -> Result<Done> {
+    run(common, &arguments.names, Wish::Disabled).await
+}
+
+async fn run(common: &Common, names: &[String], wish: Wish) -> Result<Done> {
+    let desk = Desk::manage(common).await?;
+    let result = fulfil_all(&desk, names, wish).await;
+    desk.close().await;
+    result?;
+    Ok(Done::Well)
+}
+
+/// All names are understood before anything changes.
+async fn fulfil_all(desk: &Desk, names: &[String], wish: Wish) -> Result<()> {
+    let targets = names.iter().map(|name| target(desk, name)).collect::<Result<Vec<_>>>()?;
+    for target in targets {
+        fulfil(desk, target, wish).await?;
+    }
+    Ok(())
+}
+
+async fn fulfil(desk: &Desk, target: Target, wish: Wish) -> Result<()> {
+    let command = match (&target, wish) {
+        (Target::Source(id), Wish::Enabled) => Command::Enable(id.clone()),
+        (Target::Source(id), Wish::Disabled) => Command::Disable(id.clone()),
+        (Target::Tool(id, _), Wish::Enabled) => Command::EnableTool(id.clone()),
+        (Target::Tool(id, _), Wish::Disabled) => Command::DisableTool(id.clone()),
+    };
+    let changed = !desk.registry.inventory().decide(&command)?.is_empty();
+    desk.registry.execute(command, Desk::actor()).await?;
+    let (what, name) = match &target {
+        Target::Source(id) => ("source", id.to_string()),
+        Target::Tool(_, name) => ("tool", name.to_string()),
+    };
+    match desk.common.json {
+        true => output::json(&json!({ what: name, "enabled": wish == Wish::Enabled, "changed": changed }))?,
+        false => output::line(&format!("{name}: {}{}", if changed { "" } else { "already " }, wish.as_str()))?,
+    }
+    if let Target::Source(id) = &target {
+        hint_override(desk, id);
+    }
+    Ok(())
+}
+
+/// The environment goes before a command, so that somebody may wonder why nothing happens.
+fn hint_override(desk: &Desk, id: &SourceId) {
+    let Some(enabled) = desk.registry.overriding(id).and_then(|overriding| overriding.enabled) else { return };
+    let (variable, state) = (id.as_str().to_uppercase(), if enabled { "enabled" } else { "disabled" });
+    desk.common.hint(&format!(
+        "hint: `TOOLCRIB_SOURCE_{variable}_ENABLED` is set and wins here: `{id}` is {state} in this environment"
+    ));
+}
+
+fn target(desk: &Desk, name: &str) -> Result<Target> {
+    let qualified = matches!(parse_name(name)?, Asked::Qualified { .. });
+    if !qualified && let Some(source) = source(desk, name)? {
+        return Ok(Target::Source(source));
+    }
+    let catalog = desk.registry.catalog();
+    match catalog.find(name) {
+        Ok(tool) => Ok(Target::Tool(tool.id(), tool.name().clone())),
+        Err(error) if error.code == Code::ToolNotImplemented => Err(unknown(desk, name, error)),
+        Err(error) => Err(error),
+    }
+}
+
+fn source(desk: &Desk, name: &str) -> Result<Option<SourceId>> {
+    let Some(id) = SourceId::from_name(name).ok().filter(|id| desk.registry.source(id).is_some()) else {
+        return Ok(None);
+    };
+    if desk.registry.inventory().source(&id).is_none() {
+        let place = desk.declared_at(&id).unwrap_or_default();
+        let message = format!("`{id}` is stated wrongly in `{place}`; `toolcrib sources` says how");
+        return Err(Error::new(Code::ConfigInvalid, message));
+    }
+    Ok(Some(id))
+}
+
+/// Why the catalogue does not have it: its source is disabled or was never asked, or the name is wrong.
+fn unknown(desk: &Desk, name: &str, error: Error) -> Error {
+    let inventory = desk.registry.inventory();
+    let refuse = |message: String| Error::new(Code::Conflict, message).with_retryable(false);
+    let Ok(Asked::Qualified { source, .. }) = parse_name(name) else {
+        return match disabled_owner(&inventory, name) {
+            Some(id) => refuse(disabled_message(id)),
+            None => neither(desk, name, error),
+        };
+    };
+    let Some(view) = SourceId::from_name(source).ok().and_then(|id| desk.registry.source(&id)) else { return error };
+    match (view.enabled, view.inventory_hash) {
+        (false, _) => refuse(disabled_message(&view.id)),
+        (true, None) => refuse(format!("`{0}` has not been discovered yet; run `toolcrib refresh {0}` first", view.id)),
+        (true, Some(_)) => error,
+    }
+}
+
+/// A disabled source that has a tool of this name.
+fn disabled_owner<'a>(inventory: &'a Inventory, tool: &str) -> Option<&'a SourceId> {
+    let offers =
+        |state: &toolcrib::core::inventory::SourceState| state.tools.get(tool).is_some_and(|state| !state.deprecated);
+    inventory.sources().find(|(_, state)| !state.enabled && offers(state)).map(|(id, _)| id)
+}
+
+fn disabled_message(id: &SourceId) -> String {
+    format!("`{id}` is disabled, and all its tools with it; run `toolcrib enable {id}` first")
+}
+
+/// Neither a source nor a tool, with what comes near.
+fn neither(desk: &Desk, name: &str, error: Error) -> Error {
+    let sources = desk.registry.sources();
+    let near_source = nearest(name, sources.iter().map(|source| source.id.as_str())).map(str::to_owned);
+    let details = error.details.unwrap_or_default();
+    let near_tools = details["near"].as_array().into_iter().flatten().filter_map(|name| name.as_str());
+    let near: Vec<String> = near_source.into_iter().chain(near_tools.map(str::to_owned)).collect();
+    let hint = match &near[..] {
+        [] => "; `toolcrib sources` and `toolcrib tools` list them".to_owned(),
+        near => format!("; did you mean `{}`?", near.join("` or `")),
+    };
+    let name = toolcrib::core::text::shown_short(name, 80);
+    Error::new(Code::NotFound, format!("no source or tool named `{name}`{hint}")).with_details(json!({ "near": near }))
+}
+
+impl Wish {
+    fn as_str(self) -> &'static str {
+        match self {
+            Wish::Enabled => "enabled",
+            Wish::Disabled => "disabled",
+        }
+    }
+}

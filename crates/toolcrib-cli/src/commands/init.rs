@@ -1,0 +1,79 @@
+//! `toolcrib init`: a configuration file to begin with, every key explained.
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use serde_json::json;
+use toolcrib::core::ResultExt;
+use toolcrib::{Code, Error, Result};
+
+use crate::arguments::Common;
+use crate::exit::Done;
+use crate::output;
+
+const NAME: &str = "toolcrib.yaml";
+/// What would be read instead of, or hidden by, the new file.
+const OTHERS: [&str; 3] = ["toolcrib.yml", "toolcrib.toml", "toolcrib.json"];
+const TEMPLATE: &str = include_str!("init/toolcrib.yaml");
+
+/// Write a commented `toolcrib.yaml` into the working directory
+#[derive(Debug, Args)]
+#[command(after_help = "Example:\n  toolcrib init && $EDITOR toolcrib.yaml && toolcrib trust && toolcrib tools")]
+pub(crate) struct Arguments {
+    /// Write it even where there is a configuration already
+    #[arg(long)]
+    force: bool,
+}
+
+pub(crate) fn run(common: &Common, arguments: &Arguments) -> Result<Done> {
+    let directory = std::env::current_dir().context(Code::ConfigInvalid, "the working directory cannot be read")?;
+    if !arguments.force
+        && let Some(file) = existing(&directory)
+    {
+        let message = format!("`{}` is there already; edit it, or replace it with `--force`", file.display());
+        return Err(Error::new(Code::Conflict, message).with_retryable(false));
+    }
+    let file = directory.join(NAME);
+    std::fs::write(&file, TEMPLATE)
+        .map_err(|error| Error::new(Code::ConfigInvalid, format!("cannot write `{}`: {error}", file.display())))?;
+    if common.json {
+        output::json(&json!({ "file": file }))?;
+    } else {
+        output::line(&format!(
+            "wrote `{}`\nnext: declare a source in it and run `toolcrib trust`, or run `toolcrib add NAME -- COMMAND`",
+            file.display()
+        ))?;
+    }
+    if directory.join(".mcp.json").is_file() {
+        common.hint(
+            "hint: `.mcp.json` here works with Toolcrib as it is, but `toolcrib.yaml` now goes before it; \
+             `toolcrib import .mcp.json` brings its sources along",
+        );
+    }
+    Ok(Done::Well)
+}
+
+fn existing(directory: &Path) -> Option<PathBuf> {
+    std::iter::once(NAME).chain(OTHERS).map(|name| directory.join(name)).find(|file| file.exists())
+}
+
+#[cfg(test)]
+mod tests {
+    use toolcrib::core::config::Config;
+
+    use super::*;
+
+    #[test]
+    fn the_file_is_valid_and_so_is_every_sample_in_it() {
+        let read = |text: &str| Config::read(text, NAME, Path::new("/p")).unwrap();
+        assert_eq!(read(TEMPLATE), Config::default());
+        let uncommented: Vec<String> = TEMPLATE
+            .lines()
+            .filter(|line| *line != "sources: {}")
+            .map(|line| line.strip_prefix("#: ").unwrap_or(line).to_owned())
+            .collect();
+        let config = read(&uncommented.join("\n"));
+        assert_eq!(config.valid_sources().count(), config.sources.len(), "{config:?}");
+        assert_eq!((config.sources.len(), config.origins.len(), config.warnings.len()), (4, 11, 0));
+    }
+}

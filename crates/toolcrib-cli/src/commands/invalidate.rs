@@ -1,0 +1,49 @@
+//! `toolcrib invalidate`: sources are discovered again at the next need, and their tools stay meanwhile.
+
+use clap::Args;
+use serde_json::json;
+use toolcrib::{Result, SourceId};
+
+use crate::arguments::Common;
+use crate::desk::Desk;
+use crate::exit::Done;
+use crate::output;
+
+/// Have sources discovered again at the next need; their tools stay listed meanwhile
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  toolcrib invalidate\n  toolcrib invalidate github files")]
+pub(crate) struct Arguments {
+    /// Which sources; all when none are named
+    #[arg(value_name = "SOURCE")]
+    sources: Vec<String>,
+}
+
+pub(crate) async fn run(common: &Common, arguments: Arguments) -> Result<Done> {
+    let desk = Desk::manage(common).await?;
+    let result = invalidate(&desk, &arguments.sources).await;
+    desk.close().await;
+    let sources = result?;
+    if common.json {
+        output::json(&json!({ "invalidated": sources }))?;
+    } else if sources.is_empty() {
+        output::line("no sources yet; `toolcrib add NAME -- COMMAND` declares one")?;
+    }
+    for source in sources.iter().filter(|_| !common.json) {
+        output::line(&format!("{source}: discovered again at the next need"))?;
+    }
+    Ok(Done::Well)
+}
+
+async fn invalidate(desk: &Desk, names: &[String]) -> Result<Vec<SourceId>> {
+    if names.is_empty() {
+        desk.registry.invalidate(None).await?;
+        return Ok(desk.registry.inventory().sources().map(|(id, _)| id.clone()).collect());
+    }
+    let mut sources = names.iter().map(|name| desk.source(name)).collect::<Result<Vec<_>>>()?;
+    sources.sort();
+    sources.dedup();
+    for source in &sources {
+        desk.registry.invalidate(Some(source)).await?;
+    }
+    Ok(sources)
+}

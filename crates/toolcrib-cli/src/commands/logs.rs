@@ -1,0 +1,57 @@
+//! `toolcrib logs`: the last that a server wrote to stderr.
+
+use clap::Args;
+use serde_json::json;
+use toolcrib::core::text::shown;
+use toolcrib::secret::hide;
+use toolcrib::{Code, Error, Result, SourceId};
+
+use crate::arguments::Common;
+use crate::desk::Desk;
+use crate::exit::Done;
+use crate::output;
+
+/// Show the last that a server wrote to its standard error
+#[derive(Debug, Args)]
+#[command(after_help = "Example:\n  toolcrib logs files -n 20")]
+pub(crate) struct Arguments {
+    source: String,
+    /// How many lines
+    #[arg(short = 'n', long, value_name = "LINES", default_value_t = 50)]
+    lines: usize,
+}
+
+pub(crate) async fn run(common: &Common, arguments: Arguments) -> Result<Done> {
+    let desk = Desk::look(common).await?;
+    let found = desk.source(&arguments.source).and_then(|id| Ok((last_lines(&desk, &id, arguments.lines)?, id)));
+    let starts_a_program = |id: &SourceId| desk.registry.source(id).is_some_and(|source| source.command.is_some());
+    let found = found.map(|(lines, id)| (lines, starts_a_program(&id), id));
+    desk.close().await;
+    let (lines, starts_a_program, id) = found?;
+    if common.json {
+        output::json(&json!({ "source": id, "lines": lines }))?;
+    } else if !lines.is_empty() {
+        output::line(&lines.join("\n"))?;
+    } else if starts_a_program {
+        common.hint(&format!("`{id}` has written nothing to its standard error yet"));
+    } else {
+        common.hint(&format!("`{id}` is no program that Toolcrib starts, so it has no log here"));
+    }
+    Ok(Done::Well)
+}
+
+/// The end of the log, without what would steer a terminal and what the server was given in confidence.
+fn last_lines(desk: &Desk, id: &SourceId, most: usize) -> Result<Vec<String>> {
+    let path = toolcrib::logs::path(&desk.data.join("logs"), id);
+    let text = match std::fs::read(&path) {
+        Ok(bytes) => shown(&String::from_utf8_lossy(&bytes)),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => {
+            let message = format!("cannot read `{}`: {error}", path.display());
+            return Err(Error::new(Code::Internal, message).with_cause(error));
+        }
+    };
+    let text = desk.registry.definition(id).map_or(text.clone(), |source| hide(&text, &source.kind));
+    let lines: Vec<String> = text.lines().map(str::to_owned).collect();
+    Ok(lines[lines.len().saturating_sub(most)..].to_vec())
+}

@@ -1,0 +1,49 @@
+//! Small pieces of what commands say.
+
+use toolcrib::Source;
+use toolcrib::core::config::show::{shown_args, shown_url};
+use toolcrib::core::source::Kind;
+use toolcrib::core::text::shown_short;
+
+/// `1 tool`, `3 tools`.
+pub(crate) fn count(number: usize, what: &str) -> String {
+    if number == 1 { format!("1 {what}") } else { format!("{number} {what}s") }
+}
+
+/// The first names of a list, and how many more there are.
+pub(crate) fn shortened(names: &[String], most: usize) -> String {
+    let shown = names.iter().take(most).map(String::as_str).collect::<Vec<_>>().join(", ");
+    match names.len().saturating_sub(most) {
+        0 => shown,
+        more => format!("{shown} and {more} more"),
+    }
+}
+
+/// What using a source runs or contacts, in one line, nothing secret.
+pub(crate) fn reached_by(source: &Source) -> String {
+    let text = match &source.kind {
+        Kind::Stdio(stdio) => {
+            let words = std::iter::once(stdio.command.clone()).chain(shown_args(&stdio.args));
+            words.map(|word| quoted(&word)).collect::<Vec<_>>().join(" ")
+        }
+        Kind::Http(remote) | Kind::Sse(remote) => shown_url(&remote.url),
+        Kind::Builtin(builtin) => format!("built-in tools: {}", builtin.tools.join(", ")),
+    };
+    shown_short(&text, 300)
+}
+
+fn quoted(word: &str) -> String {
+    if word.is_empty() || word.contains(char::is_whitespace) { format!("'{word}'") } else { word.to_owned() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_list_is_shortened() {
+        let names = ["a", "b", "c"].map(str::to_owned);
+        assert_eq!(shortened(&names, 3), "a, b, c");
+        assert_eq!(shortened(&names, 1), "a and 2 more");
+    }
+}

@@ -1,0 +1,103 @@
+//! The real binary in a world of its own: a temporary directory as home and project, and no variable of ours.
+
+#![expect(clippy::unwrap_used, clippy::panic, reason = "what the tests share is a test too")]
+#![allow(dead_code, reason = "each test file uses its part of this")]
+#![allow(clippy::allow_attributes, reason = "an expectation would fail in the file that uses it all")]
+
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use tempfile::TempDir;
+use toolcrib_testkit::rig;
+
+/// A home, a project in it, and what the environment says beyond that.
+pub(crate) struct Toolcrib {
+    root: TempDir,
+    variables: Vec<(String, String)>,
+}
+
+/// How a run ended and what it said.
+#[derive(Debug)]
+pub(crate) struct Outcome {
+    pub(crate) code: i32,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
+}
+
+impl Toolcrib {
+    pub(crate) fn new() -> Toolcrib {
+        let root = TempDir::new().unwrap();
+        std::fs::create_dir_all(root.path().join("home/project")).unwrap();
+        Toolcrib { root, variables: Vec::new() }
+    }
+
+    pub(crate) fn home(&self) -> PathBuf {
+        self.root.path().canonicalize().unwrap().join("home")
+    }
+
+    /// The working directory of every run.
+    pub(crate) fn project(&self) -> PathBuf {
+        self.home().join("project")
+    }
+
+    /// Writes a file below the project, or below the home when the name begins with `~/`.
+    pub(crate) fn write(&self, name: &str, text: &str) -> PathBuf {
+        let path = match name.strip_prefix("~/") {
+            Some(name) => self.home().join(name),
+            None => self.project().join(name),
+        };
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(&path, text).unwrap();
+        path
+    }
+
+    pub(crate) fn set(&mut self, name: &str, value: &str) {
+        self.variables.push((name.to_owned(), value.to_owned()));
+    }
+
+    pub(crate) fn run<S: AsRef<OsStr>>(&self, arguments: &[S]) -> Outcome {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_toolcrib"));
+        command.args(arguments).current_dir(self.project()).stdin(Stdio::null());
+        for (name, _) in std::env::vars_os() {
+            let name = name.to_string_lossy().into_owned();
+            if name.starts_with("TOOLCRIB_") || name.starts_with("XDG_") {
+                command.env_remove(name);
+            }
+        }
+        command.env("HOME", self.home());
+        command.env("XDG_DATA_HOME", self.home().join("data")).env("XDG_CONFIG_HOME", self.home().join(".config"));
+        command.envs(self.variables.iter().cloned());
+        let output = command.output().unwrap();
+        Outcome {
+            code: output.status.code().unwrap_or(-1),
+            stdout: String::from_utf8(output.stdout).unwrap(),
+            stderr: String::from_utf8(output.stderr).unwrap(),
+        }
+    }
+
+    /// As `run`, for what must end well.
+    #[track_caller]
+    pub(crate) fn done<S: AsRef<OsStr>>(&self, arguments: &[S]) -> Outcome {
+        let outcome = self.run(arguments);
+        assert_eq!(outcome.code, 0, "{outcome:?}");
+        outcome
+    }
+
+    /// What a command prints with `--json`, whatever its exit code.
+    #[track_caller]
+    pub(crate) fn json(&self, arguments: &[&str]) -> serde_json::Value {
+        let outcome = self.run(&[&["--json"], arguments].concat());
+        serde_json::from_str(&outcome.stdout).unwrap_or_else(|error| panic!("{error}: {outcome:?}"))
+    }
+}
+
+/// The scripted server, as text for a configuration.
+pub(crate) fn scripted() -> String {
+    rig::scripted().to_string_lossy().into_owned()
+}
+
+/// How often a scripted server with `--count-file` was started.
+pub(crate) fn starts(count_file: &Path) -> usize {
+    std::fs::read_to_string(count_file).map_or(0, |text| text.lines().count())
+}

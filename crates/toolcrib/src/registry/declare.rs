@@ -1,0 +1,66 @@
+//! Sources that are declared at run time: by a command, a request, or out of another client's configuration.
+
+use serde::Serialize;
+use toolcrib_core::inventory::{Actor, Command, Origin};
+use toolcrib_core::{Code, Error, Result, Source};
+
+use super::Registry;
+
+/// What declaring a source comes to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Declared {
+    New,
+    /// It was declared otherwise before.
+    Changed,
+    /// It is declared so already.
+    Same,
+}
+
+impl Registry {
+    /// Declares a source at run time and contacts nobody: it is discovered at the first need.
+    pub async fn declare_lazily(&self, source: &Source, actor: Actor) -> Result<Declared> {
+        let declared = self.would_declare(source)?;
+        if declared != Declared::Same {
+            let declaration = self.shared.declaration(source, Origin::Runtime)?;
+            // First the content, then the fact that refers to it.
+            self.shared.store.put_definition(declaration.definition, source).await?;
+            self.execute(Command::Declare(declaration), actor).await?;
+        }
+        Ok(declared)
+    }
+
+    /// What declaring a source would come to, or why it would be refused.
+    pub fn would_declare(&self, source: &Source) -> Result<Declared> {
+        let now = self.shared.now.load();
+        let state = now.inventory.source(&source.id);
+        if state.is_some_and(|state| state.origin == Origin::Config) || now.invalid.contains_key(&source.id) {
+            let message = format!("`{}` is declared in the configuration, which wins; change it there", source.id);
+            return Err(Error::new(Code::Conflict, message));
+        }
+        let wish = Command::Declare(self.shared.declaration(source, Origin::Runtime)?);
+        Ok(match state {
+            None => Declared::New,
+            Some(_) if now.inventory.decide(&wish)?.is_empty() => Declared::Same,
+            Some(_) => Declared::Changed,
+        })
+    }
+
+    /// Every source as it was declared, in the order of their ids: without defaults, and without what the environment
+    /// of this process says. One that a command enabled or disabled since says so.
+    pub async fn declarations(&self) -> Result<Vec<(Origin, Source)>> {
+        let inventory = self.inventory();
+        let names: Vec<_> = inventory.sources().map(|(_, state)| state.definition).collect();
+        let stored = self.shared.store.definitions(&names).await?;
+        let mut declarations: Vec<(Origin, Source)> = Vec::with_capacity(stored.len());
+        for (_, mut source) in stored {
+            let Some(state) = inventory.source(&source.id) else { continue };
+            if state.enabled != state.declared_enabled {
+                source.settings.enabled = Some(state.enabled);
+            }
+            declarations.push((state.origin, source));
+        }
+        declarations.sort_by(|(_, one), (_, other)| one.id.cmp(&other.id));
+        Ok(declarations)
+    }
+}
