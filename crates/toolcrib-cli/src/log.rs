@@ -11,7 +11,8 @@ use crate::output;
 pub(crate) fn start(common: &Common) {
     let level = match (common.quiet, common.verbose) {
         (true, _) => "off",
-        (false, 0) => "off",
+        // What failed to be discovered, the commands say themselves.
+        (false, 0) => "warn,toolcrib::refresh=off,toolcrib_mcp=off",
         (false, 1) => "toolcrib=info,toolcrib_mcp=warn,warn",
         (false, 2) => "toolcrib=debug,toolcrib_mcp=debug,info",
         (false, _) => "trace",

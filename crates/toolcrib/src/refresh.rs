@@ -95,7 +95,8 @@ impl Registry {
         let (mut wanted, mut stale) = (Vec::new(), Vec::new());
         for (id, state) in now.inventory.sources() {
             let asked = among.is_none_or(|among| among.contains(id));
-            if !asked || !self.shared.enabled_here(id, state.enabled) {
+            let usable = self.shared.enabled_here(id, state.enabled) && self.shared.permitted(id).is_ok();
+            if !asked || !usable {
                 continue;
             }
             let freshness = self.shared.freshness(&now, id);

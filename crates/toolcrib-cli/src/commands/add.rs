@@ -121,7 +121,8 @@ fn source(arguments: &Arguments) -> Result<Source> {
         keys.insert("command".into(), json!(command));
         keys.insert("args".into(), json!(rest));
         keys.insert("env".into(), pairs("--env", &arguments.env, &['='])?);
-        keys.insert("cwd".into(), json!(arguments.cwd));
+        // Without a word from the user it stays where it was tried out, whoever calls it later and from where.
+        keys.insert("cwd".into(), json!(arguments.cwd.as_deref().unwrap_or(".")));
         keys.insert("inherit_env".into(), json!(arguments.inherit_env));
     }
     if let Some(url) = &arguments.url {

@@ -172,7 +172,7 @@ async fn explain(
         last_words.heard_out().await;
     }
     let (code, mut message) = match (&error, exit) {
-        (_, Some(status)) => (Code::ToolExecutionFailed, format!("it ended while {doing} ({status})")),
+        (_, Some(status)) => (Code::ToolUnavailable, format!("it ended while {doing} ({status})")),
         (WireError::Timeout { .. }, _) => {
             (Code::ToolUnavailable, format!("no answer within {} while {doing}", format_duration(timeout)))
         }
