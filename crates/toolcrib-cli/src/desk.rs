@@ -28,6 +28,11 @@ impl Desk {
     /// Reads the configuration and opens the registry, for work that may contact its sources. Contacts none itself.
     pub(crate) async fn open(common: &Common) -> Result<Desk> {
         let found = find(common)?;
+        for declaration in &found.config.sources {
+            for fault in declaration.source.as_ref().err().into_iter().flatten() {
+                common.hint(&format!("warning: {fault}"));
+            }
+        }
         let forbidden = forbidden(common, &found)?;
         let data = data_directory(common, &found)?;
         let store = open_store(common, &data).await?;
@@ -63,11 +68,6 @@ impl Desk {
     ) -> Result<Desk> {
         for warning in &found.config.warnings {
             common.hint(&format!("warning: {warning}"));
-        }
-        for declaration in &found.config.sources {
-            for fault in declaration.source.as_ref().err().into_iter().flatten() {
-                common.hint(&format!("warning: {fault}"));
-            }
         }
         let options = Options {
             store: Some(store),

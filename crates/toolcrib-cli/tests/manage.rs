@@ -38,7 +38,7 @@ fn what_cannot_be_discovered_is_kept_and_marked_failed() {
     let added = add(&toolcrib, "bad", &["--exit", "3"]);
     assert_eq!(added.code, 1);
     assert_eq!(added.stdout, "bad: declared, but not discovered; `toolcrib refresh bad` tries again\n");
-    assert!(added.stderr.contains("`bad` ended while connecting"), "{added:?}");
+    assert!(added.stderr.contains("bad: it ended while connecting"), "{added:?}");
     assert_eq!(toolcrib.json(&["sources"])["sources"][0]["status"], "failed");
     let again = add(&toolcrib, "bad", &[]);
     assert_eq!((again.code, again.stderr.as_str()), (0, "`bad` was declared otherwise before; it is changed\n"));

@@ -89,7 +89,7 @@ async fn add(desk: &Desk, source: &Source) -> Result<Done> {
         return Ok(Done::Well);
     }
     let reason = outcome.error.map_or_else(|| "no reason is known".to_owned(), |failure| failure.message);
-    output::complain(&format!("error: {reason}"));
+    output::complain(&format!("error: {id}: {reason}"));
     Ok(Done::Failed)
 }
 
