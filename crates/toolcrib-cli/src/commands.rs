@@ -1,9 +1,15 @@
 //! One module for each command: its arguments, its help, its work.
 
 pub(crate) mod call;
+pub(crate) mod demo;
+pub(crate) mod describe;
+pub(crate) mod doctor;
+pub(crate) mod history;
 pub(crate) mod refresh;
 pub(crate) mod sources;
+pub(crate) mod stats;
 pub(crate) mod tools;
+pub(crate) mod verify;
 
 use toolcrib::Result;
 use tracing::Instrument;
@@ -19,8 +25,14 @@ pub(crate) async fn run(arguments: Arguments) -> Result<Done> {
         match command {
             Command::Sources(arguments) => sources::run(&common, arguments).await,
             Command::Tools(arguments) => tools::run(&common, arguments).await,
+            Command::Describe(arguments) => describe::run(&common, arguments).await,
             Command::Call(arguments) => call::run(&common, arguments).await,
             Command::Refresh(arguments) => refresh::run(&common, arguments).await,
+            Command::History(arguments) => history::run(&common, arguments).await,
+            Command::Stats(arguments) => stats::run(&common, arguments).await,
+            Command::Verify(arguments) => verify::run(&common, arguments).await,
+            Command::Doctor(arguments) => doctor::run(&common, arguments).await,
+            Command::Demo(arguments) => demo::run(&common, arguments).await,
         }
     };
     work.instrument(log::command_span(name)).await
@@ -31,8 +43,14 @@ impl Command {
         match self {
             Command::Sources(_) => "sources",
             Command::Tools(_) => "tools",
+            Command::Describe(_) => "describe",
             Command::Call(_) => "call",
             Command::Refresh(_) => "refresh",
+            Command::History(_) => "history",
+            Command::Stats(_) => "stats",
+            Command::Verify(_) => "verify",
+            Command::Doctor(_) => "doctor",
+            Command::Demo(_) => "demo",
         }
     }
 }

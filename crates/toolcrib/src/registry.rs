@@ -1,6 +1,7 @@
 //! The front door: the one type an embedder must learn. It holds the inventory, publishes the catalogue, and sends each
 //! call to its source. Opening one contacts nobody.
 
+mod detail;
 mod open;
 mod publish;
 mod source_view;
@@ -32,11 +33,12 @@ use crate::guard::GuardExe;
 use crate::refresh::{Outcome, Refresh, Runs};
 use crate::store::{Commit, Committed, Failure, Standing, Store};
 
+pub use detail::{Execution, ToolDetail};
 pub use publish::Notice;
 pub use source_view::{Health, SourceView, Status};
 pub use stats::{SourceStats, Stats, ToolStats};
 pub use tools::{Filter, ToolView};
-pub use verify::Verification;
+pub use verify::{HistoryRecord, Verification};
 
 /// Cheap to clone; all clones are one registry.
 #[derive(Debug, Clone)]
