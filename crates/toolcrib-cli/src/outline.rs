@@ -21,7 +21,7 @@ pub(crate) struct Argument {
 
 /// The arguments that a tool's input schema lists, in its order.
 pub(crate) fn arguments(schema: &Value) -> Vec<Argument> {
-    fields(schema, schema, 0)
+    Reader { root: schema }.fields(schema, &mut Vec::new())
 }
 
 /// `name(required*: type, optional: type) — first sentence`.
@@ -40,115 +40,133 @@ pub(crate) fn first_sentence(text: &str) -> String {
     shown_short(line[..end].trim_end_matches('.'), 160)
 }
 
-fn fields(root: &Value, schema: &Value, depth: usize) -> Vec<Argument> {
-    let schema = followed(root, schema);
-    let required = list(schema, "required");
-    let own = schema.get("properties").and_then(Value::as_object).into_iter().flatten();
-    let mut fields: Vec<Argument> = own
-        // `false` is how a schema says that there is no such argument.
-        .filter(|(_, property)| **property != Value::Bool(false))
-        .map(|(name, property)| {
-            let required = required.iter().any(|wanted| wanted.as_str() == Some(name));
-            argument(root, name, property, required, depth)
-        })
-        .collect();
-    if depth < DEEPEST {
+/// Reads one schema; what is open on the way down is its trail, so that a schema which holds itself is told once.
+struct Reader<'a> {
+    root: &'a Value,
+}
+
+impl<'a> Reader<'a> {
+    fn fields(&self, schema: &'a Value, trail: &mut Vec<&'a Value>) -> Vec<Argument> {
+        let schema = self.followed(schema);
+        if trail.len() > DEEPEST || is_open(schema, trail) {
+            return Vec::new();
+        }
+        trail.push(schema);
+        let required = list(schema, "required");
+        let is_required = |name: &str| required.iter().any(|wanted| wanted.as_str() == Some(name));
+        let own = schema.get("properties").and_then(Value::as_object).into_iter().flatten();
+        let mut fields: Vec<Argument> = own
+            // `false` is how a schema says that there is no such argument.
+            .filter(|(_, property)| **property != Value::Bool(false))
+            .map(|(name, property)| self.argument(name, property, trail))
+            .collect();
         for part in list(schema, "allOf") {
-            let more = self::fields(root, part, depth + 1);
-            let new: Vec<Argument> =
-                more.into_iter().filter(|new| !fields.iter().any(|field| field.name == new.name)).collect();
-            fields.extend(new);
+            for field in self.fields(part, trail) {
+                if !fields.iter().any(|known| known.name == field.name) {
+                    fields.push(field);
+                }
+            }
         }
         for field in &mut fields {
-            field.required |= required.iter().any(|wanted| wanted.as_str() == Some(&field.name));
+            field.required |= is_required(&field.name);
+        }
+        trail.pop();
+        fields
+    }
+
+    fn argument(&self, name: &str, property: &'a Value, trail: &mut Vec<&'a Value>) -> Argument {
+        let target = self.followed(property);
+        // What stands beside a reference speaks of this very use of it.
+        let said = |key: &str| property.get(key).or_else(|| target.get(key));
+        let items = self.followed(target.get("items").unwrap_or(&Value::Null));
+        let choices = [target, items].into_iter().map(|schema| list(schema, "enum")).find(|all| !all.is_empty());
+        let mut choices: Vec<String> = choices.unwrap_or_default().iter().map(value).collect();
+        if choices.len() > MOST_CHOICES {
+            let more = choices.len() - MOST_CHOICES;
+            choices.truncate(MOST_CHOICES);
+            choices.push(format!("and {more} more"));
+        }
+        let again = is_open(target, trail) || is_open(items, trail);
+        let kind = self.kind(property, 0);
+        Argument {
+            name: shown_short(name, 80),
+            kind: if again { format!("{kind}, as above") } else { kind },
+            required: false,
+            description: said("description")
+                .and_then(Value::as_str)
+                .map(|text| shown_short(text, 600))
+                .unwrap_or_default(),
+            default: said("default").map(value),
+            choices,
+            nested: self.nested(target, trail),
         }
     }
-    fields
-}
 
-fn argument(root: &Value, name: &str, property: &Value, required: bool, depth: usize) -> Argument {
-    let target = followed(root, property);
-    // What stands beside a reference speaks of this very use of it.
-    let said = |key: &str| property.get(key).or_else(|| target.get(key));
-    let items = followed(root, target.get("items").unwrap_or(&Value::Null));
-    let choices = [target, items].into_iter().map(|schema| list(schema, "enum")).find(|choices| !choices.is_empty());
-    let mut choices: Vec<String> = choices.unwrap_or_default().iter().map(value).collect();
-    if choices.len() > MOST_CHOICES {
-        let more = choices.len() - MOST_CHOICES;
-        choices.truncate(MOST_CHOICES);
-        choices.push(format!("and {more} more"));
-    }
-    Argument {
-        name: shown_short(name, 80),
-        kind: kind(root, property, depth),
-        required,
-        description: said("description").and_then(Value::as_str).map(|text| shown_short(text, 600)).unwrap_or_default(),
-        default: said("default").map(value),
-        choices,
-        nested: if depth < DEEPEST { nested(root, target, depth + 1) } else { Vec::new() },
-    }
-}
-
-fn nested(root: &Value, schema: &Value, depth: usize) -> Vec<Argument> {
-    let alternatives = list(schema, "anyOf").iter().chain(list(schema, "oneOf"));
-    let places = std::iter::once(schema).chain(schema.get("items")).chain(alternatives);
-    places.map(|place| fields(root, place, depth)).find(|fields| !fields.is_empty()).unwrap_or_default()
-}
-
-/// A type in words: `string`, `integer or null`, `array of object`.
-fn kind(root: &Value, schema: &Value, depth: usize) -> String {
-    let schema = followed(root, schema);
-    if depth > DEEPEST + 2 {
-        return "…".into();
-    }
-    if let Some(constant) = schema.get("const") {
-        return format!("always {}", value(constant));
-    }
-    let mut kinds: Vec<String> = match schema.get("type") {
-        Some(Value::String(name)) => vec![name.clone()],
-        Some(Value::Array(names)) => names.iter().filter_map(Value::as_str).map(str::to_owned).collect(),
-        _ => Vec::new(),
-    };
-    if let (Some(array), Some(items)) = (kinds.iter_mut().find(|kind| *kind == "array"), schema.get("items")) {
-        let of = kind(root, items, depth + 1);
-        *array = if of == "any" { "array".into() } else { format!("array of {of}") };
-    }
-    if let (Some(text), Some(format)) =
-        (kinds.iter_mut().find(|kind| *kind == "string"), schema.get("format").and_then(Value::as_str))
-    {
-        *text = format!("string ({format})");
-    }
-    if kinds.is_empty() {
+    fn nested(&self, schema: &'a Value, trail: &mut Vec<&'a Value>) -> Vec<Argument> {
         let alternatives = list(schema, "anyOf").iter().chain(list(schema, "oneOf"));
-        kinds.extend(alternatives.map(|alternative| kind(root, alternative, depth + 1)));
+        let places = std::iter::once(schema).chain(schema.get("items")).chain(alternatives);
+        places.map(|place| self.fields(place, trail)).find(|fields| !fields.is_empty()).unwrap_or_default()
     }
-    if kinds.is_empty() && (schema.get("properties").is_some() || schema.get("allOf").is_some()) {
-        kinds.push("object".into());
-    }
-    if kinds.is_empty() {
-        kinds.extend(list(schema, "enum").iter().map(|choice| type_name(choice).to_owned()));
-    }
-    let mut seen: Vec<String> = Vec::new();
-    for kind in kinds.into_iter().map(|kind| shown_short(&kind, 80)) {
-        if !seen.contains(&kind) {
-            seen.push(kind);
+
+    /// A type in words: `string`, `integer or null`, `array of object`.
+    fn kind(&self, schema: &'a Value, depth: usize) -> String {
+        let schema = self.followed(schema);
+        if depth > DEEPEST {
+            return "…".into();
         }
+        if let Some(constant) = schema.get("const") {
+            return format!("always {}", value(constant));
+        }
+        let mut kinds: Vec<String> = match schema.get("type") {
+            Some(Value::String(name)) => vec![name.clone()],
+            Some(Value::Array(names)) => names.iter().filter_map(Value::as_str).map(str::to_owned).collect(),
+            _ => Vec::new(),
+        };
+        if let (Some(array), Some(items)) = (kinds.iter_mut().find(|kind| *kind == "array"), schema.get("items")) {
+            let of = self.kind(items, depth + 1);
+            *array = if of == "any" { "array".into() } else { format!("array of {of}") };
+        }
+        if let (Some(text), Some(format)) =
+            (kinds.iter_mut().find(|kind| *kind == "string"), schema.get("format").and_then(Value::as_str))
+        {
+            *text = format!("string ({format})");
+        }
+        if kinds.is_empty() {
+            let alternatives = list(schema, "anyOf").iter().chain(list(schema, "oneOf"));
+            kinds.extend(alternatives.take(MOST_CHOICES).map(|alternative| self.kind(alternative, depth + 1)));
+        }
+        if kinds.is_empty() && (schema.get("properties").is_some() || schema.get("allOf").is_some()) {
+            kinds.push("object".into());
+        }
+        if kinds.is_empty() {
+            kinds.extend(list(schema, "enum").iter().map(|choice| type_name(choice).to_owned()));
+        }
+        let mut seen: Vec<String> = Vec::new();
+        for kind in kinds.into_iter().map(|kind| shown_short(&kind, 80)) {
+            if !seen.contains(&kind) {
+                seen.push(kind);
+            }
+        }
+        if seen.is_empty() { "any".into() } else { seen.join(" or ") }
     }
-    if seen.is_empty() { "any".into() } else { seen.join(" or ") }
+
+    /// Where local references lead; the schema itself where they lead nowhere.
+    fn followed(&self, schema: &'a Value) -> &'a Value {
+        const HOPS: usize = 8;
+        let mut at = schema;
+        for _ in 0..HOPS {
+            let reference = at.get("$ref").and_then(Value::as_str).and_then(|reference| reference.strip_prefix('#'));
+            match reference.and_then(|pointer| self.root.pointer(pointer)) {
+                Some(target) => at = target,
+                None => return at,
+            }
+        }
+        at
+    }
 }
 
-/// Where local references lead; the schema itself where they lead nowhere.
-fn followed<'a>(root: &'a Value, schema: &'a Value) -> &'a Value {
-    const HOPS: usize = 8;
-    let mut at = schema;
-    for _ in 0..HOPS {
-        let reference = at.get("$ref").and_then(Value::as_str).and_then(|reference| reference.strip_prefix('#'));
-        match reference.and_then(|pointer| root.pointer(pointer)) {
-            Some(target) => at = target,
-            None => return at,
-        }
-    }
-    at
+fn is_open(schema: &Value, trail: &[&Value]) -> bool {
+    trail.iter().any(|open| std::ptr::eq(*open, schema))
 }
 
 fn list<'a>(schema: &'a Value, key: &str) -> &'a [Value] {
@@ -254,7 +272,10 @@ mod tests {
             "properties": {"node": {"$ref": "#"}, "loop": {"$ref": "#/properties/loop"}, "list": {"$ref": "#/$defs/l"}},
             "$defs": {"l": {"type": "array", "items": {"$ref": "#/$defs/l"}}, "u": {"anyOf": [{"$ref": "#/$defs/u"}]}}
         });
-        assert_eq!(arguments(&schema).len(), 3);
+        check(
+            &schema,
+            &["node: object, as above", "loop: any", "list: array of array of array of array of array of …"],
+        );
         for odd in [json!(null), json!(true), json!([]), json!({"properties": [1], "required": "a", "allOf": 3})] {
             check(&odd, &[]);
         }

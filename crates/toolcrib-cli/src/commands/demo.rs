@@ -50,7 +50,7 @@ struct Stage {
 
 async fn perform(stage: &Stage) -> Result<Value> {
     stage.say(&format!(
-        "{}\nA small lending library stands in for your MCP servers. Everything happens in a directory that is removed at the end.\n",
+        "{}\nA small lending library stands in for your MCP servers. Everything happens in a directory that is removed at the end.",
         paint::bold("Toolcrib in a minute")
     ))?;
     stage.step(1, "Declare where tools come from", "cat toolcrib.yaml")?;
@@ -69,9 +69,10 @@ async fn perform(stage: &Stage) -> Result<Value> {
     stage.note(&format!("discovered in {discovered_ms} ms, {} started", processes(discovered_starts)))?;
 
     stage.step(3, "See what an agent is spared", "toolcrib tools --format mcp | wc -c")?;
-    let (tools, full, lines) = sizes(&registry)?;
+    let list = registry.view(&Desk::caller()).render(Format::Mcp)?;
+    let (full, (tools, lines)) = (list.len(), as_lines(&registry)?);
     stage.show(&format!(
-        "all {tools} tools with their schemas   {full:>6} bytes\none line for each of them       {lines:>6} bytes   {:.1} times less\n",
+        "{tools} tools with their schemas  {full:>6} bytes\n{tools} tools, a line for each    {lines:>6} bytes, {:.1} times less\n",
         full as f64 / lines.max(1) as f64
     ))?;
     stage.note("bytes of text, as measured just now; the schema of a single tool is one `describe` away")?;
@@ -91,20 +92,19 @@ async fn perform(stage: &Stage) -> Result<Value> {
     let began = Instant::now();
     let again = stage.open().await?;
     again.ensure(Need::Known, None, false).await;
-    let list = again.view(&Desk::caller()).render(Format::Mcp)?;
+    let same = again.view(&Desk::caller()).render(Format::Mcp)? == list;
     let took = began.elapsed();
     again.close().await;
     let started = stage.starts() - before;
-    let same = list.len() == full;
     stage.note(&format!(
         "{tools} tools from the cache in {}, {} started{}",
         in_words(took),
         processes(started),
-        if same { "; the list is the same, byte for byte in size" } else { "" }
+        if same { "; the same list, byte for byte" } else { "; the list has changed" }
     ))?;
 
     stage.say(&format!(
-        "{}
+        "\n{}
    toolcrib add time -- uvx mcp-server-time    declare a server of your own
    toolcrib import --from claude-desktop       or bring those of another client
    toolcrib tools                              every tool, from the cache
@@ -164,7 +164,11 @@ impl Stage {
     }
 
     fn step(&self, number: usize, title: &str, command: &str) -> Result<()> {
-        self.say(&format!("{}\n   {}", paint::bold(&format!("{number}. {title}")), paint::dim(&format!("$ {command}"))))
+        self.say(&format!(
+            "\n{}\n   {}",
+            paint::bold(&format!("{number}. {title}")),
+            paint::dim(&format!("$ {command}"))
+        ))
     }
 
     fn show(&self, text: &str) -> Result<()> {
@@ -174,7 +178,7 @@ impl Stage {
     }
 
     fn note(&self, text: &str) -> Result<()> {
-        self.say(&format!("   {}\n", paint::good(&format!("=> {text}"))))
+        self.say(&format!("   {}", paint::good(&format!("=> {text}"))))
     }
 
     fn say(&self, text: &str) -> Result<()> {
@@ -208,10 +212,9 @@ fn config_text(program: &Path) -> String {
     )
 }
 
-/// How many tools there are, and how many bytes they take with their schemas and as a line each.
-fn sizes(registry: &Registry) -> Result<(usize, usize, usize)> {
+/// How many tools there are, and how many bytes they take as a line each.
+fn as_lines(registry: &Registry) -> Result<(usize, usize)> {
     let view = registry.view(&Desk::caller());
-    let full = view.render(Format::Mcp)?.len();
     let (mut count, mut lines) = (0, 0);
     for tool in view.offered() {
         let face = tool.tool()?.face;
@@ -219,7 +222,7 @@ fn sizes(registry: &Registry) -> Result<(usize, usize, usize)> {
         lines += outline::signature(tool.name().as_str(), &face.description, &schema).len() + 1;
         count += 1;
     }
-    Ok((count, full, lines))
+    Ok((count, lines))
 }
 
 fn processes(count: usize) -> String {

@@ -7,7 +7,7 @@ mod sources;
 use clap::Args;
 use serde::Serialize;
 use serde_json::json;
-use toolcrib::{Refresh, Result};
+use toolcrib::{Refresh, Result, SourceId, config_file};
 
 use crate::arguments::Common;
 use crate::desk::{self, Desk};
@@ -55,7 +55,8 @@ pub(crate) async fn run(common: &Common, arguments: Arguments) -> Result<Done> {
             checks.extend(house::trust(&found));
             let data = desk::data_directory(&silent, &found);
             checks.extend(house::data(&silent, &data));
-            checks.extend(look_closer(&silent, common, &arguments).await);
+            let untrusted = if config_file::is_trusted(&found).unwrap_or(false) { Vec::new() } else { found.declared };
+            checks.extend(look_closer(&silent, common, &arguments, &untrusted).await);
         }
         Err(error) => checks.extend(house::unreadable(&error)),
     }
@@ -70,7 +71,7 @@ pub(crate) async fn run(common: &Common, arguments: Arguments) -> Result<Done> {
 }
 
 /// What can only be seen with the store open.
-async fn look_closer(silent: &Common, common: &Common, arguments: &Arguments) -> Vec<Check> {
+async fn look_closer(silent: &Common, common: &Common, arguments: &Arguments, untrusted: &[SourceId]) -> Vec<Check> {
     let desk = match Desk::open(silent).await {
         Ok(desk) => desk,
         Err(error) => return vec![Check::fail("store", error.message, None)],
@@ -91,7 +92,7 @@ async fn look_closer(silent: &Common, common: &Common, arguments: &Arguments) ->
     }
     for source in &found {
         let outcome = outcomes.iter().find(|outcome| outcome.source == source.id);
-        checks.extend(sources::checks(&desk, source, outcome));
+        checks.extend(sources::checks(&desk, source, outcome, untrusted.contains(&source.id)));
     }
     desk.close().await;
     checks

@@ -171,16 +171,13 @@ fn is_meant(record: &HistoryRecord, tool: &str, asked: &str) -> bool {
 fn names(record: &HistoryRecord, what: &str) -> Vec<(String, Vec<String>)> {
     let items = record.data.get(what).and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
     let text = |value: &Value| value.as_str().map(str::to_owned);
-    items
-        .iter()
-        .filter_map(|item| match item {
-            Value::String(name) => Some((name.clone(), Vec::new())),
-            _ => {
-                let fields = item.get("fields").and_then(Value::as_array).into_iter().flatten();
-                Some((item.get("name").and_then(text)?, fields.filter_map(text).collect()))
-            }
-        })
-        .collect()
+    let named = |item: &Value| {
+        let fields = item.get("fields").and_then(Value::as_array).into_iter().flatten();
+        // Added and removed tools are names alone.
+        let name = text(item).or_else(|| item.get("name").and_then(text))?;
+        Some((name, fields.filter_map(text).collect()))
+    };
+    items.iter().filter_map(named).collect()
 }
 
 /// One line for each record, oldest first.

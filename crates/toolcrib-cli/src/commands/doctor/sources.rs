@@ -17,7 +17,7 @@ use super::{Check, remedy};
 use crate::commands::sources::{ago, word};
 use crate::desk::Desk;
 
-pub(super) fn checks(desk: &Desk, source: &SourceView, probed: Option<&Outcome>) -> Vec<Check> {
+pub(super) fn checks(desk: &Desk, source: &SourceView, probed: Option<&Outcome>, untrusted: bool) -> Vec<Check> {
     let name = format!("source {}", source.id);
     if !source.enabled {
         let message = "disabled; none of its tools is listed";
@@ -28,7 +28,9 @@ pub(super) fn checks(desk: &Desk, source: &SourceView, probed: Option<&Outcome>)
         Some(definition) => unreachable(&name, definition),
         None => Vec::new(),
     };
-    if checks.is_empty() {
+    if checks.is_empty() && untrusted && definition.is_some() {
+        checks.push(Check::warn(&name, "not contacted, for its file is not trusted", "`toolcrib trust`"));
+    } else if checks.is_empty() {
         checks.push(standing(&name, source, probed));
     }
     checks.extend(set_aside(desk, source));
