@@ -1,8 +1,10 @@
-//! The commands that read, and the demo, from outside: the real binary against the scripted server.
+//! The commands that read, and the demo, from outside: the real binary against the scripted servers.
 
 mod support_read;
 
 use std::fs;
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Stdio};
 
 use serde_json::{Value, json};
 use support_read::{Bench, each};
@@ -314,6 +316,22 @@ fn a_healthy_house_has_nothing_to_complain_of() {
         .says("warn  environment")
         .says("did you mean `one`?");
     assert_eq!(bench.left_behind(), Vec::<String>::new());
+}
+
+#[test]
+fn a_source_that_wants_a_token_is_told_how_to_get_one() {
+    let mut server = Command::new(rig::scripted_http());
+    let mut server = server.args(["--require-bearer", "open sesame"]).stdout(Stdio::piped()).spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(server.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    let bench = Bench::new(&format!("docs: {{ url: \"{}\" }}", line.trim().trim_start_matches("listening on ")));
+    let refused = bench.run(&["doctor", "--probe"]);
+    let arguments = ["--config", "toolcrib.yaml", "doctor", "--probe"];
+    let admitted = bench.run_with(&arguments, &[("TOOLCRIB_SOURCE_DOCS_TOKEN", "open sesame")]);
+    server.kill().and_then(|()| server.wait()).unwrap();
+    refused.ended(1).says("HTTP 401").says("-> set a token").says("TOOLCRIB_SOURCE_DOCS_TOKEN");
+    admitted.ended(0).says("3 tools, health ok").says("all is well");
+    assert!(!admitted.stdout.contains("sesame"));
 }
 
 #[test]

@@ -160,7 +160,8 @@ pub(crate) fn readable(detail: &ToolDetail, full: bool) -> String {
     row("hints", hints(view.annotations.as_deref()).join(", "));
     row("tags", detail.tags.join(", "));
     row("calls", calls(detail));
-    text.push_str(&format!("\n{}\n", indented(&shown(&view.description), "  ")));
+    let description: Vec<String> = shown(&view.description).lines().map(|line| wrapped(line, 2).join("\n")).collect();
+    text.push_str(&format!("\n{}\n", indented(&description.join("\n"), "  ")));
     let schema: Value = serde_json::from_str(view.input_schema.get()).unwrap_or_default();
     text.push_str(&format!("\n  {}\n", paint::bold("Arguments")));
     text.push_str(&listed(&schema, view.notes.contains(&Note::NoSchema)));
@@ -231,8 +232,10 @@ fn listed(schema: &Value, unknown: bool) -> String {
     let (names, kinds) = (widest(0).min(32), widest(1).min(28));
     let mut text = String::new();
     for [name, kind, said] in &rows {
-        let line = format!("    {}  {}  {said}", padded(name, names), padded(kind, kinds));
-        text.push_str(line.trim_end());
+        let left = format!("    {}  {}  ", padded(name, names), padded(kind, kinds));
+        let margin = console::measure_text_width(&left);
+        let said = wrapped(said, margin).join(&format!("\n{}", " ".repeat(margin)));
+        text.push_str(format!("{left}{said}").trim_end());
         text.push('\n');
     }
     if rows.iter().any(|[name, ..]| name.ends_with('*')) {
@@ -262,6 +265,27 @@ fn flatten(arguments: &[Argument], depth: usize, rows: &mut Vec<[String; 3]>) {
 
 fn padded(text: &str, width: usize) -> String {
     format!("{text}{}", " ".repeat(width.saturating_sub(console::measure_text_width(text))))
+}
+
+/// A line broken where the terminal ends, for text that begins at `margin`; elsewhere it stays whole.
+fn wrapped(line: &str, margin: usize) -> Vec<String> {
+    const NARROWEST: usize = 30;
+    let columns = console::Term::stdout().size_checked().map_or(usize::MAX, |(_, columns)| usize::from(columns));
+    let width = columns.saturating_sub(margin).max(NARROWEST);
+    if console::measure_text_width(line) <= width {
+        return vec![line.to_owned()];
+    }
+    let mut lines = vec![String::new()];
+    for word in line.split(' ') {
+        match lines.last_mut() {
+            Some(last) if last.is_empty() => last.push_str(word),
+            Some(last) if console::measure_text_width(last) + 1 + console::measure_text_width(word) <= width => {
+                last.push_str(&format!(" {word}"));
+            }
+            _ => lines.push(word.to_owned()),
+        }
+    }
+    lines
 }
 
 fn in_words(note: Note) -> &'static str {
