@@ -11,6 +11,7 @@ mod paint;
 mod pretty;
 mod progress;
 mod table;
+mod words;
 
 use std::process::ExitCode;
 

@@ -19,6 +19,7 @@ use crate::arguments::Common;
 use crate::commands::{call, describe, sources};
 use crate::desk::Desk;
 use crate::exit::Done;
+use crate::words::counted;
 use crate::{outline, output, paint, progress};
 
 /// See it work, without any configuration: discovers, describes, calls, and starts again from the cache
@@ -66,7 +67,7 @@ async fn perform(stage: &Stage) -> Result<Value> {
     let discovered_ms: u64 = outcomes.iter().map(|outcome| outcome.elapsed_ms).max().unwrap_or(0);
     let discovered_starts = stage.starts();
     stage.show(&sources::table(&registry.sources()).render())?;
-    stage.note(&format!("discovered in {discovered_ms} ms, {} started", processes(discovered_starts)))?;
+    stage.note(&format!("discovered in {discovered_ms} ms, {} started", counted(discovered_starts, "process")))?;
 
     stage.step(3, "See what an agent is spared", "toolcrib tools --format mcp | wc -c")?;
     let list = registry.view(&Desk::caller()).render(Format::Mcp)?;
@@ -99,7 +100,7 @@ async fn perform(stage: &Stage) -> Result<Value> {
     stage.note(&format!(
         "{tools} tools from the cache in {}, {} started{}",
         in_words(took),
-        processes(started),
+        counted(started, "process"),
         if same { "; the same list, byte for byte" } else { "; the list has changed" }
     ))?;
 
@@ -223,13 +224,6 @@ fn as_lines(registry: &Registry) -> Result<(usize, usize)> {
         count += 1;
     }
     Ok((count, lines))
-}
-
-fn processes(count: usize) -> String {
-    match count {
-        1 => "1 process".to_owned(),
-        count => format!("{count} processes"),
-    }
 }
 
 fn in_words(duration: Duration) -> String {

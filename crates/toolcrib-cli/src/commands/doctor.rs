@@ -12,6 +12,7 @@ use toolcrib::{Refresh, Result, SourceId, config_file};
 use crate::arguments::Common;
 use crate::desk::{self, Desk};
 use crate::exit::Done;
+use crate::words::counted;
 use crate::{output, paint, progress};
 
 /// Say what is wrong and how to put it right
@@ -135,11 +136,10 @@ fn readable(checks: &[Check]) -> String {
     }
     let count = |wanted: Status| checks.iter().filter(|check| check.status == wanted).count();
     let (failed, warned) = (count(Status::Fail), count(Status::Warn));
-    let plural = |count: usize, what: &str| format!("{count} {what}{}", if count == 1 { "" } else { "s" });
     text.push_str(&match (failed, warned) {
         (0, 0) => "\nall is well".to_owned(),
-        (0, warned) => format!("\nnothing is broken; {}", plural(warned, "warning")),
-        (failed, warned) => format!("\n{}, {}", plural(failed, "problem"), plural(warned, "warning")),
+        (0, warned) => format!("\nnothing is broken; {}", counted(warned, "warning")),
+        (failed, warned) => format!("\n{}, {}", counted(failed, "problem"), counted(warned, "warning")),
     });
     text
 }

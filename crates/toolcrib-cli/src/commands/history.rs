@@ -17,6 +17,7 @@ use crate::arguments::Common;
 use crate::desk::Desk;
 use crate::exit::Done;
 use crate::output;
+use crate::words::counted;
 
 /// Show what changed, when, and by whom; contacts nobody
 #[derive(Debug, Args)]
@@ -239,8 +240,7 @@ fn recorded(record: &HistoryRecord, source: &str, asked: Option<&str>) -> String
             shown.push(format!("and {} more", names.len() - MOST));
         }
         let subject = match (parts.is_empty(), names.len()) {
-            (true, 1) => format!("1 tool {what} {preposition} `{source}`"),
-            (true, count) => format!("{count} tools {what} {preposition} `{source}`"),
+            (true, count) => format!("{} {what} {preposition} `{source}`", counted(count, "tool")),
             (false, count) => format!("{count} {what}"),
         };
         parts.push(format!("{subject}: {}", shown.join(", ")));
@@ -257,8 +257,7 @@ fn checked(checks: &[Check]) -> String {
     let line = |check: &Check| {
         let how = match (&check.error, check.tool_count) {
             (Some(failure), _) => format!("failed: {}", failure.message),
-            (None, Some(1)) => "1 tool".to_owned(),
-            (None, count) => format!("{} tools", count.unwrap_or(0)),
+            (None, count) => counted(count.unwrap_or(0), "tool"),
         };
         format!("{}  {:<widest$}  {:>6} ms  {how}", moment(check.at), check.source.as_str(), check.duration_ms)
     };

@@ -8,6 +8,7 @@ use crate::arguments::Common;
 use crate::desk::Desk;
 use crate::exit::Done;
 use crate::output;
+use crate::words::counted;
 
 /// Check that the journal is whole and that the catalogue equals its replay
 #[derive(Debug, Args)]
@@ -17,6 +18,10 @@ use crate::output;
 
 Exit code 1 when something is wrong.")]
 pub(crate) struct Arguments {}
+
+/// What helps a store that is not whole.
+pub(crate) const REMEDY: &str = "`toolcrib refresh --force` fetches lists anew; if the fault stays, move the store away: \
+                                 the catalogue is built anew from the configuration";
 
 pub(crate) async fn run(common: &Common, _: Arguments) -> Result<Done> {
     let desk = Desk::open(common).await?;
@@ -33,7 +38,8 @@ pub(crate) async fn run(common: &Common, _: Arguments) -> Result<Done> {
 
 fn readable(verification: &Verification) -> String {
     let Verification { records, manifests, unknown_events, faults } = verification;
-    let mut lines = vec![format!("read {records} records of the journal and {manifests} lists of tools")];
+    let mut lines =
+        vec![format!("read {records} records of the journal, and {} of tools", counted(*manifests, "list"))];
     if *unknown_events > 0 {
         lines.push(format!("{unknown_events} records are of a newer Toolcrib and were passed over"));
     }
@@ -41,7 +47,7 @@ fn readable(verification: &Verification) -> String {
         [] => lines.push("the journal is whole, and the catalogue equals its replay".to_owned()),
         faults => {
             lines.extend(faults.iter().map(|fault| format!("fault: {fault}")));
-            lines.push("a list that is damaged or missing is fetched anew by `toolcrib refresh --force`".to_owned());
+            lines.push(REMEDY.to_owned());
         }
     }
     lines.join("\n")

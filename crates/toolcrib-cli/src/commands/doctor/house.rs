@@ -11,13 +11,14 @@ use toolcrib::{Error, Result};
 use super::Check;
 use crate::arguments::Common;
 use crate::desk::Desk;
+use crate::words::counted;
 
 pub(super) fn config(found: &Found) -> Vec<Check> {
-    let count = found.config.sources.len();
+    let count = counted(found.config.sources.len(), "source");
     let own = config_file::user_file().filter(|file| file.is_file());
     let message = match (&found.file, own) {
-        (Some(file), _) => format!("`{}` is read; {count} sources declared", file.display()),
-        (None, Some(own)) => format!("`{}` is read; {count} sources declared", own.display()),
+        (Some(file), _) => format!("`{}` is read; {count} declared", file.display()),
+        (None, Some(own)) => format!("`{}` is read; {count} declared", own.display()),
         (None, None) => "no file here; sources come from `toolcrib add`".to_owned(),
     };
     let mut checks = vec![Check::ok("config", message)];
@@ -105,7 +106,7 @@ pub(super) async fn store(desk: &Desk) -> Vec<Check> {
             [Check::ok("store", message)].into_iter().chain(warning).collect()
         }
         Ok(found) => {
-            let fix = "`toolcrib refresh --force` fetches lists anew; `toolcrib verify` checks again";
+            let fix = crate::commands::verify::REMEDY;
             found.faults.into_iter().map(|fault| Check::fail("store", fault, Some(fix.to_owned()))).collect()
         }
         Err(error) => vec![Check::fail("store", error.message, None)],

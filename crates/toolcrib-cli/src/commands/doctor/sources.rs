@@ -16,6 +16,7 @@ use toolcrib::{Outcome, secret};
 use super::{Check, remedy};
 use crate::commands::sources::{ago, word};
 use crate::desk::Desk;
+use crate::words::counted;
 
 pub(super) fn checks(desk: &Desk, source: &SourceView, probed: Option<&Outcome>, untrusted: bool) -> Vec<Check> {
     let name = format!("source {}", source.id);
@@ -90,10 +91,7 @@ fn standing(name: &str, source: &SourceView, probed: Option<&Outcome>) -> Check 
         }
     });
     let answered = answered.unwrap_or_default();
-    let tools = match source.tool_count {
-        1 => "1 tool".to_owned(),
-        count => format!("{count} tools"),
-    };
+    let tools = counted(source.tool_count, "tool");
     if source.status == Status::Failed {
         let failure = source.last_error.as_ref();
         let reason = failure.map_or("no reason is known", |failure| failure.message.as_str());
