@@ -57,6 +57,7 @@ impl Common {
 pub(crate) enum Command {
     Sources(crate::commands::sources::Arguments),
     Tools(crate::commands::tools::Arguments),
+    Describe(crate::commands::describe::Arguments),
     Call(crate::commands::call::Arguments),
     Refresh(crate::commands::refresh::Arguments),
     Init(crate::commands::init::Arguments),
@@ -71,4 +72,9 @@ pub(crate) enum Command {
     Trust(crate::commands::trust::Arguments),
     Logs(crate::commands::logs::Arguments),
     Completions(crate::commands::completions::Arguments),
+    History(crate::commands::history::Arguments),
+    Stats(crate::commands::stats::Arguments),
+    Verify(crate::commands::verify::Arguments),
+    Doctor(crate::commands::doctor::Arguments),
+    Demo(crate::commands::demo::Arguments),
 }

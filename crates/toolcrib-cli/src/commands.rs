@@ -4,8 +4,12 @@ pub(crate) mod add;
 pub(crate) mod call;
 pub(crate) mod completions;
 pub(crate) mod config;
+pub(crate) mod demo;
+pub(crate) mod describe;
+pub(crate) mod doctor;
 pub(crate) mod enable;
 pub(crate) mod export;
+pub(crate) mod history;
 pub(crate) mod import;
 pub(crate) mod init;
 pub(crate) mod invalidate;
@@ -13,8 +17,10 @@ pub(crate) mod logs;
 pub(crate) mod refresh;
 pub(crate) mod remove;
 pub(crate) mod sources;
+pub(crate) mod stats;
 pub(crate) mod tools;
 pub(crate) mod trust;
+pub(crate) mod verify;
 
 use toolcrib::Result;
 use tracing::Instrument;
@@ -30,6 +36,7 @@ pub(crate) async fn run(arguments: Arguments) -> Result<Done> {
         match command {
             Command::Sources(arguments) => sources::run(&common, arguments).await,
             Command::Tools(arguments) => tools::run(&common, arguments).await,
+            Command::Describe(arguments) => describe::run(&common, arguments).await,
             Command::Call(arguments) => call::run(&common, arguments).await,
             Command::Refresh(arguments) => refresh::run(&common, arguments).await,
             Command::Init(arguments) => init::run(&common, &arguments),
@@ -44,6 +51,11 @@ pub(crate) async fn run(arguments: Arguments) -> Result<Done> {
             Command::Trust(arguments) => trust::run(&common, &arguments),
             Command::Logs(arguments) => logs::run(&common, arguments).await,
             Command::Completions(arguments) => completions::run(&arguments),
+            Command::History(arguments) => history::run(&common, arguments).await,
+            Command::Stats(arguments) => stats::run(&common, arguments).await,
+            Command::Verify(arguments) => verify::run(&common, arguments).await,
+            Command::Doctor(arguments) => doctor::run(&common, arguments).await,
+            Command::Demo(arguments) => demo::run(&common, arguments).await,
         }
     };
     work.instrument(log::command_span(name)).await
@@ -54,6 +66,7 @@ impl Command {
         match self {
             Command::Sources(_) => "sources",
             Command::Tools(_) => "tools",
+            Command::Describe(_) => "describe",
             Command::Call(_) => "call",
             Command::Refresh(_) => "refresh",
             Command::Init(_) => "init",
@@ -68,6 +81,11 @@ impl Command {
             Command::Trust(_) => "trust",
             Command::Logs(_) => "logs",
             Command::Completions(_) => "completions",
+            Command::History(_) => "history",
+            Command::Stats(_) => "stats",
+            Command::Verify(_) => "verify",
+            Command::Doctor(_) => "doctor",
+            Command::Demo(_) => "demo",
         }
     }
 }

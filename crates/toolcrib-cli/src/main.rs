@@ -5,7 +5,10 @@ mod commands;
 mod desk;
 mod exit;
 mod log;
+mod outline;
 mod output;
+mod paint;
+mod pretty;
 mod progress;
 mod table;
 mod wording;
@@ -19,6 +22,9 @@ use arguments::Arguments;
 fn main() -> ExitCode {
     // Servers are started through this same binary; nothing may come before it.
     toolcrib::guard::run_if_asked();
+    if let Some(code) = commands::demo::server::run_if_asked() {
+        return code;
+    }
     let arguments = match Arguments::try_parse() {
         Ok(arguments) => arguments,
         Err(error) => return exit::usage(&error),

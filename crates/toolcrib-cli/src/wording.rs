@@ -5,9 +5,13 @@ use toolcrib::core::config::show::{shown_args, shown_url};
 use toolcrib::core::source::Kind;
 use toolcrib::core::text::shown_short;
 
-/// `1 tool`, `3 tools`.
-pub(crate) fn count(number: usize, what: &str) -> String {
-    if number == 1 { format!("1 {what}") } else { format!("{number} {what}s") }
+/// `1 tool`, `3 tools`, `2 processes`.
+pub(crate) fn counted(number: usize, what: &str) -> String {
+    match (number, what.ends_with('s')) {
+        (1, _) => format!("1 {what}"),
+        (_, true) => format!("{number} {what}es"),
+        (_, false) => format!("{number} {what}s"),
+    }
 }
 
 /// The first names of a list, and how many more there are.

@@ -16,7 +16,7 @@ use toolcrib_core::{Code, Error, Result, ResultExt, Source, SourceId, ToolId};
 
 use crate::connections::Slot;
 use crate::connector::{Answer, Call, CallFailure};
-use crate::refresh::Need;
+use crate::refresh::{Need, Outcome};
 use crate::registry::{Registry, Shared};
 use crate::store::Failure;
 
@@ -114,7 +114,8 @@ impl Registry {
     }
 
     /// Discovers what must be known before a tool can be looked up: its own source when the name tells, else all.
-    pub async fn discover_for(&self, name: &str, need: Need, keep: bool) -> Result<()> {
+    /// Returns what was done about it.
+    pub async fn discover_for(&self, name: &str, need: Need, keep: bool) -> Result<Vec<Outcome>> {
         let catalog = self.catalog();
         let source = match parse_name(name)? {
             Asked::Qualified { source, .. } => SourceId::from_name(source).ok(),
@@ -123,20 +124,23 @@ impl Registry {
         let now = self.shared.now.load_full();
         let known = source.filter(|id| now.inventory.source(id).is_some());
         let among = known.as_ref().map(std::slice::from_ref);
-        self.ensure(need, among, keep).await;
-        Ok(())
+        Ok(self.ensure(need, among, keep).await)
     }
 }
 
 impl Shared {
-    /// The tool, or why it cannot be called: unknown, hidden, disabled, or its source has never answered.
+    /// The tool, or why there is none: unknown, hidden, or its source is disabled or has never answered.
+    pub(crate) fn look_up<'a>(&self, catalog: &'a Catalog, name: &str) -> Result<ToolRef<'a>> {
+        match catalog.find(name) {
+            Ok(tool) if tool.verdict() == Verdict::Hide => Err(catalog.unknown(name)),
+            Err(error) if error.code == Code::ToolNotImplemented => Err(self.explain(name).unwrap_or(error)),
+            found => found,
+        }
+    }
+
+    /// The tool, or why it cannot be called.
     fn usable_tool(&self, catalog: &Catalog, name: &str) -> Result<Found> {
-        let tool = match catalog.find(name) {
-            Ok(tool) if tool.verdict() == Verdict::Hide => return Err(catalog.unknown(name)),
-            Ok(tool) => tool,
-            Err(error) if error.code == Code::ToolNotImplemented => return Err(self.explain(name).unwrap_or(error)),
-            Err(error) => return Err(error),
-        };
+        let tool = self.look_up(catalog, name)?;
         if tool.state() == State::Disabled {
             let message = format!("`{}` is disabled; `toolcrib enable {}` turns it on", tool.name(), tool.name());
             return Err(Error::new(Code::ToolNotImplemented, message));

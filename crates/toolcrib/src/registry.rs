@@ -2,6 +2,7 @@
 //! call to its source. Opening one contacts nobody.
 
 mod declare;
+mod detail;
 mod open;
 mod publish;
 mod source_view;
@@ -35,11 +36,12 @@ use crate::refresh::{Outcome, Refresh, Runs};
 use crate::store::{Commit, Committed, Failure, Standing, Store};
 
 pub use declare::Declared;
+pub use detail::{Execution, ToolDetail};
 pub use publish::Notice;
 pub use source_view::{Health, SourceView, Status};
 pub use stats::{SourceStats, Stats, ToolStats};
 pub use tools::{Filter, ToolView};
-pub use verify::Verification;
+pub use verify::{HistoryRecord, Verification};
 
 /// Cheap to clone; all clones are one registry.
 #[derive(Debug, Clone)]

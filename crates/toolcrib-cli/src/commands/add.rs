@@ -102,7 +102,7 @@ fn told(desk: &Desk, outcome: &Outcome, view: &SourceView) -> String {
             let view_of_all = desk.registry.view(&Desk::caller());
             let names: Vec<String> =
                 view_of_all.listed().filter(|tool| tool.source() == id).map(|tool| tool.name().to_string()).collect();
-            let mut text = format!("{id}: {} ({} ms)", wording::count(view.tool_count, "tool"), outcome.elapsed_ms);
+            let mut text = format!("{id}: {} ({} ms)", wording::counted(view.tool_count, "tool"), outcome.elapsed_ms);
             if !names.is_empty() {
                 text.push_str(&format!("\n  {}", wording::shortened(&names, MOST_NAMES)));
             }

@@ -122,7 +122,7 @@ fn with_pairs(
 }
 
 /// Text as text; everything else described, never dumped on a terminal.
-fn readable(output: &Output) -> String {
+pub(crate) fn readable(output: &Output) -> String {
     let blocks: Vec<Value> = serde_json::from_str(output.content.get()).unwrap_or_default();
     let mut lines: Vec<String> = blocks.iter().map(described).collect();
     if lines.is_empty()

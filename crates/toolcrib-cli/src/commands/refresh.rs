@@ -8,7 +8,7 @@ use toolcrib::{Outcome, Refresh, Result};
 use crate::arguments::Common;
 use crate::desk::Desk;
 use crate::exit::Done;
-use crate::{output, progress};
+use crate::{output, progress, wording};
 
 /// Discover sources again and say what was added, changed and removed
 #[derive(Debug, Args)]
@@ -47,16 +47,17 @@ pub(crate) async fn run(common: &Common, arguments: Arguments) -> Result<Done> {
 pub(crate) fn told(outcome: &Outcome) -> String {
     let Outcome { source, added, changed, removed, unchanged, elapsed_ms, .. } = outcome;
     let total = added.len() + changed.len() + unchanged;
+    let total = wording::counted(total, "tool");
     match outcome.status {
-        Refreshed::Fresh => format!("{source}: fresh, {total} tools; `--force` asks anyway"),
+        Refreshed::Fresh => format!("{source}: fresh, {total}; `--force` asks anyway"),
         Refreshed::Disabled => format!("{source}: disabled"),
-        Refreshed::Unchanged => format!("{source}: unchanged, {total} tools ({elapsed_ms} ms)"),
+        Refreshed::Unchanged => format!("{source}: unchanged, {total} ({elapsed_ms} ms)"),
         Refreshed::Failed => {
             let reason = outcome.error.as_ref().map_or("no reason is known", |failure| failure.message.as_str());
             format!("{source}: failed: {reason}")
         }
         Refreshed::Success => {
-            let mut text = format!("{source}: {total} tools ({elapsed_ms} ms)");
+            let mut text = format!("{source}: {total} ({elapsed_ms} ms)");
             let groups = [("added", added.clone()), ("removed", removed.clone())];
             for (what, names) in groups.iter().filter(|(_, names)| !names.is_empty()) {
                 text.push_str(&format!("\n  {what}: {}", names.join(", ")));

@@ -36,6 +36,6 @@ async fn remove(desk: &Desk, name: &str) -> Result<()> {
     let _absent = std::fs::remove_file(toolcrib::logs::path(&desk.data.join("logs"), &id));
     match desk.common.json {
         true => output::json(&json!({ "source": id, "removed": true, "tools": tools })),
-        false => output::line(&format!("removed `{id}` and its {}", wording::count(tools, "tool"))),
+        false => output::line(&format!("removed `{id}` and its {}", wording::counted(tools, "tool"))),
     }
 }

@@ -33,7 +33,7 @@ pub(crate) async fn run(common: &Common, _: Arguments) -> Result<Done> {
     Ok(Done::Well)
 }
 
-fn table(sources: &[SourceView]) -> Table {
+pub(crate) fn table(sources: &[SourceView]) -> Table {
     let mut table = Table::new(&["source", "kind", "status", "freshness", "health", "tools", "checked", "last error"]);
     for source in sources {
         table.row(vec![
@@ -51,11 +51,11 @@ fn table(sources: &[SourceView]) -> Table {
 }
 
 /// A plain enum as JSON writes it.
-fn word(value: &impl serde::Serialize) -> String {
+pub(crate) fn word(value: &impl serde::Serialize) -> String {
     serde_json::to_value(value).ok().and_then(|value| value.as_str().map(str::to_owned)).unwrap_or_default()
 }
 
-fn ago(at: toolcrib::core::Timestamp) -> String {
+pub(crate) fn ago(at: toolcrib::core::Timestamp) -> String {
     let seconds = toolcrib::clock::Clock::system().now().since(at).as_secs();
     let rounded = match seconds {
         0..=59 => seconds,

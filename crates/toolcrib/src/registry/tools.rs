@@ -49,11 +49,7 @@ impl Registry {
     /// A tool by any spelling of its name, from what is known.
     pub fn tool(&self, name: &str) -> Result<ToolView> {
         let catalog = self.catalog();
-        let tool = catalog.find(name)?;
-        if tool.verdict() == Verdict::Hide {
-            return Err(catalog.unknown(name));
-        }
-        ToolView::of(&tool)
+        ToolView::of(&self.shared.look_up(&catalog, name)?)
     }
 
     /// Takes a list that the host discovered by its own means; as if the source had been contacted just now.
@@ -69,7 +65,7 @@ impl Registry {
 }
 
 impl ToolView {
-    fn of(tool: &ToolRef<'_>) -> Result<ToolView> {
+    pub(super) fn of(tool: &ToolRef<'_>) -> Result<ToolView> {
         let content = tool.tool()?;
         Ok(ToolView {
             name: tool.name().clone(),

@@ -55,6 +55,9 @@ impl Registry {
             found.faults.push("what is served differs from a replay of the journal".into());
         }
         for (id, state) in replay.sources() {
+            if self.shared.store.definitions(&[state.definition]).await?.is_empty() {
+                found.faults.push(format!("the definition of `{id}` is missing"));
+            }
             let Some(fingerprint) = state.manifest else { continue };
             match self.shared.store.manifests(&[fingerprint]).await?.pop() {
                 None => found.faults.push(format!("the manifest of `{id}` is missing")),

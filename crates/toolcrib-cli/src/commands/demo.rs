@@ -1,0 +1,231 @@
+//! `toolcrib demo`: everything once, on a server that is part of this binary, in a directory that is gone afterwards.
+
+pub(crate) mod server;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use serde_json::{Value, json};
+use toolcrib::core::ResultExt;
+use toolcrib::core::config::{Config, Fault};
+use toolcrib::core::render::Format;
+use toolcrib::refresh::Refreshed;
+use toolcrib::store::{self, Store};
+use toolcrib::{CallOptions, Code, Error, Need, Options, Registry, Result};
+
+use crate::arguments::Common;
+use crate::commands::{call, describe, sources};
+use crate::desk::Desk;
+use crate::exit::Done;
+use crate::wording::counted;
+use crate::{outline, output, paint, progress};
+
+/// See it work, without any configuration: discovers, describes, calls, and starts again from the cache
+#[derive(Debug, Args)]
+#[command(after_help = "Example:\n  toolcrib demo
+
+Nothing is left behind: no file, no process.")]
+pub(crate) struct Arguments {}
+
+const TOOL: &str = "library__borrow_book";
+
+pub(crate) async fn run(common: &Common, _: Arguments) -> Result<Done> {
+    let stage = Stage::set(common)?;
+    let report = perform(&stage).await?;
+    if common.json {
+        output::json(&report)?;
+    }
+    Ok(Done::Well)
+}
+
+/// A directory of its own, which goes when the demo does.
+struct Stage {
+    directory: PathBuf,
+    config: Config,
+    text: String,
+    silent: bool,
+    quiet: bool,
+}
+
+async fn perform(stage: &Stage) -> Result<Value> {
+    stage.say(&format!(
+        "{}\nA small lending library stands in for your MCP servers. Everything happens in a directory that is removed at the end.",
+        paint::bold("Toolcrib in a minute")
+    ))?;
+    stage.step(1, "Declare where tools come from", "cat toolcrib.yaml")?;
+    stage.show(&stage.text)?;
+
+    let registry = stage.open().await?;
+    stage.step(2, "Discover them: each server is started once, asked, and put to sleep", "toolcrib sources")?;
+    let outcomes = progress::shown(&registry, stage.quiet, registry.ensure(Need::Known, None, false)).await;
+    if let Some(error) = outcomes.iter().find(|outcome| outcome.status == Refreshed::Failed) {
+        let reason = error.error.as_ref().map_or("no reason is known", |failure| failure.message.as_str());
+        return Err(Error::new(Code::ToolUnavailable, format!("the demo's own server failed: {reason}")));
+    }
+    let discovered_ms: u64 = outcomes.iter().map(|outcome| outcome.elapsed_ms).max().unwrap_or(0);
+    let discovered_starts = stage.starts();
+    stage.show(&sources::table(&registry.sources()).render())?;
+    stage.note(&format!("discovered in {discovered_ms} ms, {} started", counted(discovered_starts, "process")))?;
+
+    stage.step(3, "See what an agent is spared", "toolcrib tools --format mcp | wc -c")?;
+    let list = registry.view(&Desk::caller()).render(Format::Mcp)?;
+    let (full, (tools, lines)) = (list.len(), as_lines(&registry)?);
+    stage.show(&format!(
+        "{tools} tools with their schemas  {full:>6} bytes\n{tools} tools, a line for each    {lines:>6} bytes, {:.1} times less\n",
+        full as f64 / lines.max(1) as f64
+    ))?;
+    stage.note("bytes of text, as measured just now; the schema of a single tool is one `describe` away")?;
+
+    stage.step(4, "Look at one tool", &format!("toolcrib describe {TOOL}"))?;
+    stage.show(&describe::readable(&registry.tool_detail(TOOL).await?, false))?;
+
+    stage.step(5, "Call it: the server wakes for this", &format!("toolcrib call {TOOL} book=dune member=ada"))?;
+    let input = json!({"book": "dune", "member": "ada"});
+    let called = registry.call(&Desk::caller(), TOOL, input, CallOptions::default()).await?;
+    stage.show(&call::readable(&called))?;
+    stage.note(&format!("answered in {} ms", called.elapsed_ms))?;
+    registry.close().await;
+
+    stage.step(6, "Start again: everything is still known", "toolcrib tools")?;
+    let before = stage.starts();
+    let began = Instant::now();
+    let again = stage.open().await?;
+    again.ensure(Need::Known, None, false).await;
+    let same = again.view(&Desk::caller()).render(Format::Mcp)? == list;
+    let took = began.elapsed();
+    again.close().await;
+    let started = stage.starts() - before;
+    stage.note(&format!(
+        "{tools} tools from the cache in {}, {} started{}",
+        in_words(took),
+        counted(started, "process"),
+        if same { "; the same list, byte for byte" } else { "; the list has changed" }
+    ))?;
+
+    stage.say(&format!(
+        "\n{}
+   toolcrib add time -- uvx mcp-server-time    declare a server of your own
+   toolcrib import --from claude-desktop       or bring those of another client
+   toolcrib tools                              every tool, from the cache
+   toolcrib doctor                             what is wrong, and how to put it right",
+        paint::bold("Now yours")
+    ))?;
+    Ok(json!({
+        "tools": tools,
+        "bytes_full": full,
+        "bytes_lines": lines,
+        "discovered_ms": discovered_ms,
+        "discovered_processes": discovered_starts,
+        "call": called,
+        "second_start_us": u64::try_from(took.as_micros()).unwrap_or(u64::MAX),
+        "second_start_processes": started,
+    }))
+}
+
+impl Stage {
+    fn set(common: &Common) -> Result<Stage> {
+        let directory = std::env::temp_dir().join(format!("toolcrib-demo-{:016x}", rand::random::<u64>()));
+        let cannot = || format!("make `{}`", directory.display());
+        let mut builder = std::fs::DirBuilder::new();
+        #[cfg(unix)]
+        std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+        builder.create(&directory).context(Code::Internal, cannot())?;
+        let mut stage = Stage {
+            directory,
+            config: Config::default(),
+            text: String::new(),
+            silent: common.json,
+            quiet: common.quiet || common.json,
+        };
+        let program = std::env::current_exe().context(Code::Internal, "find this program's own file")?;
+        stage.text = config_text(&program);
+        let read = Config::read(&stage.text, "toolcrib.yaml", &stage.directory);
+        stage.config = read.map_err(|faults| Fault::into_error(&faults))?;
+        Ok(stage)
+    }
+
+    /// As every command does it, but without the user's own files and variables.
+    async fn open(&self) -> Result<Registry> {
+        let store: Arc<dyn Store> = store::open(&self.directory.join("data").to_string_lossy()).await?;
+        let options = Options {
+            store: Some(store),
+            follow: false,
+            revalidate: false,
+            environment: Vec::new(),
+            ..Options::default()
+        };
+        Registry::open(self.config.clone(), options).await
+    }
+
+    /// How often the server was started so far, by its own account.
+    fn starts(&self) -> usize {
+        std::fs::read_to_string(self.directory.join(STARTS)).map_or(0, |text| text.lines().count())
+    }
+
+    fn step(&self, number: usize, title: &str, command: &str) -> Result<()> {
+        self.say(&format!(
+            "\n{}\n   {}",
+            paint::bold(&format!("{number}. {title}")),
+            paint::dim(&format!("$ {command}"))
+        ))
+    }
+
+    fn show(&self, text: &str) -> Result<()> {
+        let lines: Vec<String> =
+            text.trim_end().lines().map(|line| format!("   {line}").trim_end().to_owned()).collect();
+        self.say(&lines.join("\n"))
+    }
+
+    fn note(&self, text: &str) -> Result<()> {
+        self.say(&format!("   {}", paint::good(&format!("=> {text}"))))
+    }
+
+    fn say(&self, text: &str) -> Result<()> {
+        if self.silent { Ok(()) } else { output::line(text) }
+    }
+}
+
+impl Drop for Stage {
+    fn drop(&mut self) {
+        if let Err(error) = std::fs::remove_dir_all(&self.directory) {
+            output::complain(&format!("warning: cannot remove `{}`: {error}", self.directory.display()));
+        }
+    }
+}
+
+const STARTS: &str = "starts.log";
+
+fn config_text(program: &Path) -> String {
+    // JSON's strings are YAML's, too.
+    let program = Value::from(program.to_string_lossy());
+    format!(
+        "sources:
+  library:
+    command: {program}
+    args: [{}, --starts, {STARTS}]
+    cwd: .
+  core:
+    builtin: all
+",
+        server::ASKED
+    )
+}
+
+/// How many tools there are, and how many bytes they take as a line each.
+fn as_lines(registry: &Registry) -> Result<(usize, usize)> {
+    let view = registry.view(&Desk::caller());
+    let (mut count, mut lines) = (0, 0);
+    for tool in view.offered() {
+        let face = tool.tool()?.face;
+        let schema = serde_json::from_str(face.input_schema.get()).unwrap_or_default();
+        lines += outline::signature(tool.name().as_str(), &face.description, &schema).len() + 1;
+        count += 1;
+    }
+    Ok((count, lines))
+}
+
+fn in_words(duration: Duration) -> String {
+    format!("{:.1} ms", duration.as_secs_f64() * 1000.0)
+}

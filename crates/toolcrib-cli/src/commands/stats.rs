@@ -1,0 +1,79 @@
+//! `toolcrib stats`: what the cache saved, how old it is, and what was called. Contacts nobody.
+
+use std::time::Duration;
+
+use clap::Args;
+use toolcrib::Result;
+use toolcrib::core::time::format_duration;
+use toolcrib::registry::Stats;
+
+use crate::arguments::Common;
+use crate::commands::sources::ago;
+use crate::desk::Desk;
+use crate::exit::Done;
+use crate::output;
+use crate::table::Table;
+
+/// Show cache hits, ages and calls; contacts nobody
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  toolcrib stats
+  toolcrib stats --json | jq '.tools[] | select(.errors > 0)'")]
+pub(crate) struct Arguments {}
+
+pub(crate) async fn run(common: &Common, _: Arguments) -> Result<Done> {
+    let desk = Desk::open(common).await?;
+    let stats = desk.registry.stats().await;
+    desk.close().await;
+    let stats = stats?;
+    if common.json {
+        output::json(&stats)?;
+    } else {
+        output::line(&readable(&stats))?;
+    }
+    Ok(Done::Well)
+}
+
+fn readable(stats: &Stats) -> String {
+    let Stats { tool_count, hits, misses, calls, errors, .. } = stats;
+    let ratio = stats.hit_ratio.map(|ratio| format!(" ({:.0} % were hits)", ratio * 100.0)).unwrap_or_default();
+    let mut text = format!(
+        "tools  {tool_count}\ncalls  {calls}, {errors} failed\ncache  {hits} hits, {misses} misses{ratio}; a hit is a need met while fresh\n"
+    );
+    if !stats.sources.is_empty() {
+        let mut table = Table::new(&["source", "age", "expired", "hits", "misses"]);
+        for source in &stats.sources {
+            table.row(vec![
+                source.id.to_string(),
+                source.cache_age_ms.map_or_else(|| "never".to_owned(), age),
+                if source.expired { "yes" } else { "no" }.to_owned(),
+                source.hits.to_string(),
+                source.misses.to_string(),
+            ]);
+        }
+        text.push_str(&format!("\n{}", table.render()));
+    }
+    if !stats.tools.is_empty() {
+        let mut table = Table::new(&["tool", "calls", "errors", "last called", "last error"]);
+        for tool in &stats.tools {
+            table.row(vec![
+                tool.name.clone(),
+                tool.calls.to_string(),
+                tool.errors.to_string(),
+                tool.last_called.map_or_else(|| "never".to_owned(), ago),
+                tool.last_error.as_ref().map(|failure| failure.message.clone()).unwrap_or_default(),
+            ]);
+        }
+        text.push_str(&format!("\n{}", table.render()));
+    }
+    text
+}
+
+fn age(millis: u64) -> String {
+    let unit = match millis {
+        0..60_000 => 1_000,
+        60_000..3_600_000 => 60_000,
+        _ => 3_600_000,
+    };
+    format_duration(Duration::from_millis(millis / unit * unit))
+}
