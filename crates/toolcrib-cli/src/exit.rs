@@ -65,6 +65,26 @@ pub(crate) fn broken(error: &std::io::Error) -> ExitCode {
     ExitCode::from(1)
 }
 
+/// Ctrl-C, or a polite signal from whoever started us.
+pub(crate) async fn asked_to_leave() {
+    #[cfg(unix)]
+    {
+        use tokio::signal::unix::{SignalKind, signal};
+        if let (Ok(mut terminate), Ok(mut hang_up)) = (signal(SignalKind::terminate()), signal(SignalKind::hangup())) {
+            tokio::select! {
+                _ = tokio::signal::ctrl_c() => {}
+                _ = terminate.recv() => {}
+                _ = hang_up.recv() => {}
+            }
+            return;
+        }
+    }
+    // Without signals there is nothing to wait for.
+    if tokio::signal::ctrl_c().await.is_err() {
+        std::future::pending().await
+    }
+}
+
 pub(crate) fn interrupted() -> ExitCode {
     output::complain("interrupted");
     ExitCode::from(130)

@@ -38,7 +38,7 @@ fn main() -> ExitCode {
     let result = runtime.block_on(async {
         tokio::select! {
             result = commands::run(arguments) => result.map_err(Some),
-            _ = tokio::signal::ctrl_c() => Err(None),
+            () = exit::asked_to_leave() => Err(None),
         }
     });
     // What was dropped above may have processes to end; their guards do that, and need not be waited for.

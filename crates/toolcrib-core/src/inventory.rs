@@ -15,7 +15,7 @@ use crate::source::SourceId;
 use crate::time::Timestamp;
 use crate::tool::ToolId;
 
-pub use command::{Command, Declaration, Recording};
+pub use command::{Before, Command, Declaration, Recording};
 pub use event::{Actor, Event, Origin, Record};
 pub use reconcile::reconcile;
 
@@ -179,11 +179,15 @@ impl Inventory {
         if state.manifest == Some(after.fingerprint) {
             return Ok(Vec::new());
         }
-        if state.manifest != before.as_ref().map(|before| before.fingerprint) {
+        if state.manifest != before.fingerprint() {
             let message = format!("`{}` was discovered by somebody else meanwhile", after.source);
             return Err(Error::new(Code::Conflict, message));
         }
-        let Delta { added, changed, removed, unchanged: _ } = Delta::between(before.as_deref(), after)?;
+        let mut delta = Delta::between(before.packed(), after)?;
+        if let Before::Lost(_) = before {
+            delta = state.delta_by_names(delta);
+        }
+        let Delta { added, changed, removed, unchanged: _ } = delta;
         Ok(vec![Event::InventoryRecorded {
             source: after.source.clone(),
             fingerprint: after.fingerprint,
@@ -214,6 +218,19 @@ impl Inventory {
                 change(tool);
             }
         });
+    }
+}
+
+impl SourceState {
+    /// What differs when the old content is lost: names tell what came and went, and nothing tells what changed.
+    fn delta_by_names(&self, all_added: Delta) -> Delta {
+        let current = |name: &String| self.tools.get(name).is_some_and(|tool| !tool.deprecated);
+        let offered = all_added.added;
+        let gone = self.tools.iter().filter(|(name, tool)| !tool.deprecated && !offered.contains(name));
+        let removed: Vec<String> = gone.map(|(name, _)| name.clone()).collect();
+        let unchanged = offered.iter().filter(|name| current(name)).count();
+        let added = offered.into_iter().filter(|name| !current(name)).collect();
+        Delta { added, changed: Vec::new(), removed, unchanged }
     }
 }
 

@@ -119,7 +119,10 @@ impl Registry {
         let catalog = self.catalog();
         let source = match parse_name(name)? {
             Asked::Qualified { source, .. } => SourceId::from_name(source).ok(),
-            Asked::Bare(_) => catalog.find(name).ok().map(|tool| tool.source().clone()),
+            // Another source may have a tool of this name too, unless it is a built-in's.
+            Asked::Bare(_) => {
+                catalog.find(name).ok().filter(|tool| tool.part.manner.builtin).map(|tool| tool.source().clone())
+            }
         };
         let now = self.shared.now.load_full();
         let known = source.filter(|id| now.inventory.source(id).is_some());

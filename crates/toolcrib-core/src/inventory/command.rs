@@ -28,9 +28,34 @@ pub struct Declaration {
     pub enabled: bool,
 }
 
-/// What a discovery found, and the manifest it found before.
+/// What a discovery found, and what was known before.
 #[derive(Debug, Clone)]
 pub struct Recording {
-    pub before: Option<Arc<Packed>>,
+    pub before: Before,
     pub after: Arc<Packed>,
+}
+
+#[derive(Debug, Clone)]
+pub enum Before {
+    Nothing,
+    Known(Arc<Packed>),
+    /// There was a manifest by this name, and its content cannot be read any more.
+    Lost(Fingerprint),
+}
+
+impl Before {
+    pub fn fingerprint(&self) -> Option<Fingerprint> {
+        match self {
+            Before::Nothing => None,
+            Before::Known(packed) => Some(packed.fingerprint),
+            Before::Lost(fingerprint) => Some(*fingerprint),
+        }
+    }
+
+    pub fn packed(&self) -> Option<&Packed> {
+        match self {
+            Before::Known(packed) => Some(packed),
+            Before::Nothing | Before::Lost(_) => None,
+        }
+    }
 }

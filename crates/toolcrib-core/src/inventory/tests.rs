@@ -35,7 +35,8 @@ fn packed(tools: &[(&str, &str)]) -> Arc<Packed> {
 }
 
 fn record(before: Option<&Arc<Packed>>, after: &Arc<Packed>) -> Command {
-    Command::Record(Recording { before: before.cloned(), after: after.clone() })
+    let before = before.cloned().map_or(Before::Nothing, Before::Known);
+    Command::Record(Recording { before, after: after.clone() })
 }
 
 fn recorded(after: &Packed, added: &[&str], changed: Vec<Change>, removed: &[&str]) -> Event {
@@ -105,6 +106,14 @@ fn a_recording_against_another_manifest_is_a_conflict() {
     let (one, two) = (packed(&[("push", "x")]), packed(&[("push", "y")]));
     let inventory = given(&[declared(), recorded(&one, &["push"], vec![], &[])]);
     assert_eq!(inventory.decide(&record(None, &two)).unwrap_err().code, Code::Conflict);
+}
+
+#[test]
+fn a_lost_manifest_is_replaced_and_only_names_that_came_or_went_are_told() {
+    let (one, two) = (packed(&[("push", "x"), ("pull", "x")]), packed(&[("push", "y"), ("log", "x")]));
+    let facts = [declared(), recorded(&one, &["pull", "push"], vec![], &[])];
+    let wish = Command::Record(Recording { before: Before::Lost(one.fingerprint), after: two.clone() });
+    check(&facts, wish, &[recorded(&two, &["log"], vec![], &["pull"])]);
 }
 
 #[test]
@@ -200,7 +209,8 @@ proptest! {
         for mut wish in wishes {
             if let Command::Record(recording) = &mut wish {
                 let manifest = inventory.source(&id("git")).and_then(|state| state.manifest);
-                recording.before = current.clone().filter(|packed| Some(packed.fingerprint) == manifest);
+                let known = current.clone().filter(|packed| Some(packed.fingerprint) == manifest);
+                recording.before = known.map_or(Before::Nothing, Before::Known);
             }
             let Ok(events) = inventory.decide(&wish) else { continue };
             for event in events {

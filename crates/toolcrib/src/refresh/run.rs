@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use toolcrib_core::freshness::backoff;
-use toolcrib_core::inventory::{Actor, Command, Recording};
+use toolcrib_core::inventory::{Actor, Command, Event, Recording};
 use toolcrib_core::manifest::{Change, Delta, Manifest, Packed};
 use toolcrib_core::time::format_duration;
 use toolcrib_core::{Code, Error, Result, Source, SourceId, Timestamp, ToolName};
@@ -168,10 +168,10 @@ impl Shared {
         let mut writer = self.writer.lock().await;
         for _ in 0..TRIES {
             self.take_news(&mut writer).await?;
-            let before = writer.packed(&source.id);
-            let delta = Delta::between(before.as_deref(), &after)?;
+            let before = writer.before(&source.id);
             let recording = Recording { before, after: after.clone() };
             let events = writer.inventory.decide(&Command::Record(recording))?;
+            let delta = told_by(&events, after.tools.len());
             let changed = !events.is_empty();
             let commit = Commit {
                 expected: writer.inventory.version,
@@ -245,6 +245,19 @@ impl Shared {
             }
         }
         Err(too_busy())
+    }
+}
+
+/// The delta that a recording came to; without an event, nothing changed.
+fn told_by(events: &[Event], tools: usize) -> Delta {
+    match events.first() {
+        Some(Event::InventoryRecorded { added, changed, removed, .. }) => Delta {
+            unchanged: tools.saturating_sub(added.len() + changed.len()),
+            added: added.clone(),
+            changed: changed.clone(),
+            removed: removed.clone(),
+        },
+        Some(_) | None => Delta { unchanged: tools, ..Delta::default() },
     }
 }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use toolcrib_core::catalog::{Catalog, Manner, Part, Segment};
 use toolcrib_core::config::{Override, overrides};
 use toolcrib_core::fingerprint::Fingerprint;
-use toolcrib_core::inventory::{Event, Inventory, Record};
+use toolcrib_core::inventory::{Before, Event, Inventory, Record};
 use toolcrib_core::manifest::Packed;
 use toolcrib_core::{Result, Source, SourceId};
 
@@ -39,8 +39,12 @@ pub(crate) struct Writer {
 
 impl Writer {
     /// What a source offered when it was last discovered.
-    pub(crate) fn packed(&self, id: &SourceId) -> Option<Arc<Packed>> {
-        self.segments.get(id).map(|segment| segment.packed().clone())
+    pub(crate) fn before(&self, id: &SourceId) -> Before {
+        match (self.segments.get(id), self.inventory.source(id).and_then(|state| state.manifest)) {
+            (Some(segment), _) => Before::Known(segment.packed().clone()),
+            (None, Some(fingerprint)) => Before::Lost(fingerprint),
+            (None, None) => Before::Nothing,
+        }
     }
 }
 

@@ -152,7 +152,9 @@ impl Shared {
             return Freshness::Missing;
         };
         let standing = now.standings.get(id).cloned().unwrap_or_default();
-        let checked_at = standing.checked_at.filter(|_| state.manifest.is_some());
+        // A list that was recorded and cannot be read any more is as good as none.
+        let listed = now.catalog.part(id).is_some() || !self.enabled_here(id, state.enabled);
+        let checked_at = standing.checked_at.filter(|_| state.manifest.is_some() && listed);
         if source.kind.is_builtin() && checked_at.is_some() {
             return Freshness::Fresh;
         }
