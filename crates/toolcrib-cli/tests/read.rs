@@ -1,13 +1,13 @@
 //! The commands that read, and the demo, from outside: the real binary against the scripted servers.
 
-mod support_read;
+mod support;
 
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 
 use serde_json::{Value, json};
-use support_read::{Bench, each};
+use support::bench::{Bench, each};
 use toolcrib_testkit::rig;
 
 const ODD: &str = r##"[
@@ -215,9 +215,9 @@ fn checks_are_kept_newest_first() {
     let times = each(&checks, "at");
     assert!(times.is_sorted_by(|newer, older| newer >= older), "{times:?}");
     let bad = bench.json(0, &["history", "--checks", "--source", "bad"])["checks"].clone();
-    assert_eq!((&bad[0]["tool_count"], &bad[0]["error"]["code"]), (&Value::Null, &json!("TOOL_EXECUTION_FAILED")));
+    assert_eq!((&bad[0]["tool_count"], &bad[0]["error"]["code"]), (&Value::Null, &json!("TOOL_UNAVAILABLE")));
     assert_eq!(bench.json(0, &["history", "--checks", "--limit", "1"])["checks"].as_array().unwrap().len(), 1);
-    bench.run(&["history", "--checks"]).says("3 tools").says("failed: `bad` ended while connecting");
+    bench.run(&["history", "--checks"]).says("3 tools").says("failed: it ended while connecting");
     bench.run(&["history", "--checks", "--tool", "x"]).ended(2);
 }
 
@@ -352,8 +352,8 @@ fn a_doctor_works_in_a_ruin() {
 fn the_demo_shows_it_all_and_leaves_nothing_behind() {
     // Whatever lies about, the demo is not disturbed by it.
     let bench = Bench::new("one: { comand: x }");
-    fs::create_dir_all(bench.path("home/config/toolcrib")).unwrap();
-    fs::write(bench.path("home/config/toolcrib/toolcrib.yaml"), "nonsense: [").unwrap();
+    fs::create_dir_all(bench.path("home/.config/toolcrib")).unwrap();
+    fs::write(bench.path("home/.config/toolcrib/toolcrib.yaml"), "nonsense: [").unwrap();
     let variables = [("TOOLCRIB_SOURCE_LIBRARY_ENABLED", "false"), ("TOOLCRIB_DATA", "/nowhere")];
     let ran = bench.run_with(&["demo"], &variables);
     ran.ended(0).says("1. Declare").says("$ toolcrib sources").says("library  stdio    success");

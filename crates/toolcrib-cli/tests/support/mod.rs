@@ -4,6 +4,8 @@
 #![allow(dead_code, reason = "each test file uses its part of this")]
 #![allow(clippy::allow_attributes, reason = "an expectation would fail in the file that uses it all")]
 
+pub(crate) mod bench;
+
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -57,23 +59,8 @@ impl Toolcrib {
     }
 
     pub(crate) fn run<S: AsRef<OsStr>>(&self, arguments: &[S]) -> Outcome {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_toolcrib"));
-        command.args(arguments).current_dir(self.project()).stdin(Stdio::null());
-        for (name, _) in std::env::vars_os() {
-            let name = name.to_string_lossy().into_owned();
-            if name.starts_with("TOOLCRIB_") || name.starts_with("XDG_") {
-                command.env_remove(name);
-            }
-        }
-        command.env("HOME", self.home());
-        command.env("XDG_DATA_HOME", self.home().join("data")).env("XDG_CONFIG_HOME", self.home().join(".config"));
-        command.envs(self.variables.iter().cloned());
-        let output = command.output().unwrap();
-        Outcome {
-            code: output.status.code().unwrap_or(-1),
-            stdout: String::from_utf8(output.stdout).unwrap(),
-            stderr: String::from_utf8(output.stderr).unwrap(),
-        }
+        let variables: Vec<(&str, &str)> = self.variables.iter().map(|(name, value)| (&**name, &**value)).collect();
+        run(&self.project(), &self.home(), arguments, &variables)
     }
 
     /// As `run`, for what must end well.
@@ -89,6 +76,46 @@ impl Toolcrib {
     pub(crate) fn json(&self, arguments: &[&str]) -> serde_json::Value {
         let outcome = self.run(&[&["--json"], arguments].concat());
         serde_json::from_str(&outcome.stdout).unwrap_or_else(|error| panic!("{error}: {outcome:?}"))
+    }
+}
+
+/// Runs the real binary with nothing of our own environment but the path to programs.
+pub(crate) fn run<S: AsRef<OsStr>>(
+    project: &Path,
+    home: &Path,
+    arguments: &[S],
+    variables: &[(&str, &str)],
+) -> Outcome {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_toolcrib"));
+    command.args(arguments).current_dir(project).stdin(Stdio::null());
+    command.env_clear().env("PATH", std::env::var_os("PATH").unwrap_or_default()).env("HOME", home);
+    command.env("XDG_CONFIG_HOME", home.join(".config")).env("XDG_DATA_HOME", home.join("data"));
+    command.envs(variables.iter().copied());
+    let output = command.output().unwrap();
+    Outcome {
+        code: output.status.code().unwrap_or(-1),
+        stdout: String::from_utf8(output.stdout).unwrap(),
+        stderr: String::from_utf8(output.stderr).unwrap(),
+    }
+}
+
+impl Outcome {
+    #[track_caller]
+    pub(crate) fn ended(&self, code: i32) -> &Outcome {
+        assert_eq!(self.code, code, "\n{}\n{}", self.stdout, self.stderr);
+        self
+    }
+
+    #[track_caller]
+    pub(crate) fn says(&self, wanted: &str) -> &Outcome {
+        assert!(self.stdout.contains(wanted), "`{wanted}` is not in\n{}\n{}", self.stdout, self.stderr);
+        self
+    }
+
+    #[track_caller]
+    pub(crate) fn complains(&self, wanted: &str) -> &Outcome {
+        assert!(self.stderr.contains(wanted), "`{wanted}` is not in\n{}", self.stderr);
+        self
     }
 }
 

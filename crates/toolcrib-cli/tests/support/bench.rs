@@ -1,24 +1,16 @@
-//! A place of its own for each test: a project directory, a home, and the real binary run in both.
-
-#![expect(clippy::unwrap_used, clippy::panic, reason = "this is how a test fails")]
+//! A project whose file is named on every command line, which counts as trust, and looks behind the scenes.
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 use serde_json::Value;
 use tempfile::TempDir;
-use toolcrib_testkit::rig;
+
+use super::Outcome;
 
 pub(crate) struct Bench {
     directory: TempDir,
-}
-
-/// How a command ended, and what it said.
-pub(crate) struct Ran {
-    pub(crate) code: i32,
-    pub(crate) stdout: String,
-    pub(crate) stderr: String,
 }
 
 impl Bench {
@@ -33,7 +25,7 @@ impl Bench {
     }
 
     pub(crate) fn configure(&self, config: &str) {
-        let config = config.replace("SERVER", rig::scripted().to_str().unwrap());
+        let config = config.replace("SERVER", &super::scripted());
         let indented: String = config.lines().map(|line| format!("  {}\n", line.trim())).collect();
         self.write("toolcrib.yaml", &format!("sources:\n{indented}"));
     }
@@ -48,24 +40,14 @@ impl Bench {
     }
 
     /// With the project's file named, which counts as trust.
-    pub(crate) fn run(&self, arguments: &[&str]) -> Ran {
+    pub(crate) fn run(&self, arguments: &[&str]) -> Outcome {
         self.run_with(&[&["--config", "toolcrib.yaml"], arguments].concat(), &[])
     }
 
-    pub(crate) fn run_with(&self, arguments: &[&str], variables: &[(&str, &str)]) -> Ran {
-        let home = self.path("home");
-        let mut command = Command::new(env!("CARGO_BIN_EXE_toolcrib"));
-        command.args(arguments).current_dir(self.path("project")).stdin(Stdio::null());
-        command.env_clear().env("PATH", std::env::var_os("PATH").unwrap_or_default());
-        command.env("HOME", &home).env("TMPDIR", self.path("tmp"));
-        command.env("XDG_CONFIG_HOME", home.join("config")).env("XDG_DATA_HOME", home.join("data"));
-        command.envs(variables.iter().copied());
-        let output = command.output().unwrap();
-        Ran {
-            code: output.status.code().unwrap_or(-1),
-            stdout: String::from_utf8(output.stdout).unwrap(),
-            stderr: String::from_utf8(output.stderr).unwrap(),
-        }
+    pub(crate) fn run_with(&self, arguments: &[&str], variables: &[(&str, &str)]) -> Outcome {
+        let temporary = self.path("tmp");
+        let variables = [&[("TMPDIR", temporary.to_str().unwrap())], variables].concat();
+        super::run(&self.path("project"), &self.path("home"), arguments, &variables)
     }
 
     /// What a command prints as JSON, having ended with this code.
@@ -100,26 +82,6 @@ impl Bench {
             ours.then(|| String::from_utf8_lossy(&fs::read(path.join("cmdline")).unwrap_or_default()).into_owned())
         };
         processes.filter_map(|entry| of_ours(&entry.ok()?.path())).collect()
-    }
-}
-
-impl Ran {
-    #[track_caller]
-    pub(crate) fn ended(&self, code: i32) -> &Ran {
-        assert_eq!(self.code, code, "\n{}\n{}", self.stdout, self.stderr);
-        self
-    }
-
-    #[track_caller]
-    pub(crate) fn says(&self, wanted: &str) -> &Ran {
-        assert!(self.stdout.contains(wanted), "`{wanted}` is not in\n{}\n{}", self.stdout, self.stderr);
-        self
-    }
-
-    #[track_caller]
-    pub(crate) fn complains(&self, wanted: &str) -> &Ran {
-        assert!(self.stderr.contains(wanted), "`{wanted}` is not in\n{}", self.stderr);
-        self
     }
 }
 
