@@ -95,7 +95,7 @@ fn declaring_again_does_not_enable_again_but_an_edit_of_enabled_does() {
 fn an_unchanged_inventory_writes_no_event_and_a_changed_one_writes_its_delta() {
     let (one, two) = (packed(&[("push", "x"), ("pull", "x")]), packed(&[("push", "y"), ("log", "x")]));
     let first = recorded(&one, &["pull", "push"], vec![], &[]);
-    check(&[declared()], record(None, &one), &[first.clone()]);
+    check(&[declared()], record(None, &one), std::slice::from_ref(&first));
     check(&[declared(), first.clone()], record(Some(&one), &one), &[]);
     let change = Change { name: "push".into(), fields: vec!["description".into()] };
     check(&[declared(), first], record(Some(&one), &two), &[recorded(&two, &["log"], vec![change], &["pull"])]);
@@ -136,7 +136,7 @@ fn a_tool_that_vanishes_is_deprecated_and_keeps_its_dates_when_it_returns() {
 #[test]
 fn a_removed_source_is_gone_and_its_past_stays() {
     let removed = Event::SourceRemoved { source: id("git") };
-    check(&[declared()], Command::Remove(id("git")), &[removed.clone()]);
+    check(&[declared()], Command::Remove(id("git")), std::slice::from_ref(&removed));
     check(&[declared(), removed.clone()], Command::Remove(id("git")), &[]);
     let one = packed(&[("push", "x")]);
     let inventory = given(&[declared(), recorded(&one, &["push"], vec![], &[]), removed, declared()]);
