@@ -33,7 +33,7 @@ use crate::refresh::{Outcome, Refresh, Runs};
 use crate::store::{Commit, Committed, Failure, Standing, Store};
 
 pub use publish::Notice;
-pub use source_view::{Health, SourceView, Status};
+pub use source_view::{Connection, Health, SourceView, Status};
 pub use stats::{SourceStats, Stats, ToolStats};
 pub use tools::{Filter, ToolView};
 pub use verify::Verification;
@@ -74,7 +74,7 @@ impl Default for Options {
             logs: None,
             clock: Clock::system(),
             guard: GuardExe::detect(),
-            parallel: 8,
+            parallel: 32,
             bounds: Bounds::default(),
             follow: true,
             revalidate: true,
@@ -171,7 +171,7 @@ impl Registry {
     /// Adds a tool of the host's own. It needs no configuration and lives as long as this process;
     /// without a handler it is listed, and the host executes it.
     pub fn register_builtin(&self, definition: Definition, handler: Option<Handler>) -> Result<()> {
-        self.shared.connections.builtins().register(None, definition, handler)?;
+        self.shared.connections.builtins().register(definition, handler)?;
         self.shared.publish_embedded();
         Ok(())
     }

@@ -11,13 +11,14 @@ use serde_json::value::{RawValue, to_raw_value};
 use toolcrib_core::catalog::{Manner, Part, Segment};
 use toolcrib_core::inventory::{Actor, Event, Inventory, Origin, Record};
 use toolcrib_core::manifest::{Bounds, Manifest, Packed};
-use toolcrib_core::source::Builtin;
+use toolcrib_core::source::{Builtin, Kind};
 use toolcrib_core::time::format_duration;
 use toolcrib_core::{Code, Error, Result, ResultExt, SourceId, Timestamp};
 
 use super::{Answer, Call, CallFailure, Connector, Discovery, Offer};
 use crate::builtin::{self, Definition, Handler, Host};
 use crate::registry::Options;
+use crate::secret::resolve_kind;
 
 /// Every built-in tool of this process, by name.
 #[derive(Debug)]
@@ -47,24 +48,39 @@ impl Builtins {
         &self.embedded
     }
 
-    pub(crate) fn register(
-        &self,
-        owner: Option<&SourceId>,
-        definition: Definition,
-        handler: Option<Handler>,
-    ) -> Result<()> {
+    /// Adds a tool of the embedding host.
+    pub(crate) fn register(&self, definition: Definition, handler: Option<Handler>) -> Result<()> {
         let mut tools = self.tools();
-        if let Some(taken) =
-            tools.get(&definition.name).filter(|taken| taken.owner.as_ref() != owner || owner.is_none())
-        {
-            let by = taken.owner.as_ref().unwrap_or(&self.embedded);
-            let message = format!("a built-in tool named `{}` exists already, from `{by}`", definition.name);
-            return Err(Error::new(Code::Conflict, message));
-        }
-        let since = (self.host.now)();
-        let registered = Registered { owner: owner.cloned(), definition, handler, since };
+        self.must_be_free(&tools, &definition.name, None)?;
+        let registered = Registered { owner: None, definition, handler, since: (self.host.now)() };
         tools.insert(registered.definition.name.clone(), registered);
         Ok(())
+    }
+
+    /// Takes the tools of a configured source in place of those it had.
+    pub(crate) fn adopt(&self, owner: &SourceId, config: &Builtin) -> Result<Vec<Definition>> {
+        let resolved = resolve_kind(&Kind::Builtin(config.clone()))?;
+        let config = if let Kind::Builtin(config) = &resolved { config } else { config };
+        let standard = builtin::standard(config, &self.host)?;
+        let mut tools = self.tools();
+        for (definition, _) in &standard {
+            self.must_be_free(&tools, &definition.name, Some(owner))?;
+        }
+        tools.retain(|_, registered| registered.owner.as_ref() != Some(owner));
+        let since = (self.host.now)();
+        let definitions = standard.iter().map(|(definition, _)| definition.clone()).collect();
+        for (definition, handler) in standard {
+            let name = definition.name.clone();
+            tools.insert(name, Registered { owner: Some(owner.clone()), definition, handler: Some(handler), since });
+        }
+        Ok(definitions)
+    }
+
+    fn must_be_free(&self, tools: &BTreeMap<String, Registered>, name: &str, owner: Option<&SourceId>) -> Result<()> {
+        let others = tools.get(name).filter(|taken| owner.is_none() || taken.owner.as_ref() != owner);
+        let Some(taken) = others else { return Ok(()) };
+        let by = taken.owner.as_ref().unwrap_or(&self.embedded);
+        Err(Error::new(Code::Conflict, format!("a built-in tool named `{name}` exists already, from `{by}`")))
     }
 
     /// What the definitions of a source add to how its tools are treated.
@@ -122,7 +138,19 @@ impl Builtins {
         Some(Arc::new(Part::new(Arc::new(Segment::bare(Arc::new(packed))), state, manner)))
     }
 
-    pub(crate) async fn call(&self, tool: &str, arguments: &RawValue) -> Result<Answer> {
+    /// Runs a handler until it is done, its time is up, or its caller has left.
+    pub(crate) async fn call(&self, call: Call) -> Result<Answer, CallFailure> {
+        tokio::select! {
+            answer = self.run(&call.tool, &call.arguments) => answer.map_err(CallFailure::Refused),
+            () = call.cancel.cancelled() => Err(CallFailure::Cancelled),
+            () = tokio::time::sleep(call.timeout) => {
+                let message = format!("`{}` did not finish within {}", call.tool, format_duration(call.timeout));
+                Err(CallFailure::Refused(Error::new(Code::ToolExecutionFailed, message)))
+            }
+        }
+    }
+
+    async fn run(&self, tool: &str, arguments: &RawValue) -> Result<Answer> {
         let handler = self.tools().get(tool).map(|registered| registered.handler.clone());
         let handler = handler.ok_or_else(|| Error::new(Code::ToolNotImplemented, format!("no tool named `{tool}`")))?;
         let handler = handler.ok_or_else(|| {
@@ -185,24 +213,13 @@ impl BuiltinConnector {
 #[async_trait]
 impl Connector for BuiltinConnector {
     async fn discover(&self, _: Discovery) -> Result<Offer> {
-        let standard = builtin::standard(&self.config, &self.builtins.host)?;
-        let mut offer = Offer::default();
-        for (definition, handler) in standard {
-            offer.tools.push(offered(&definition)?);
-            self.builtins.register(Some(&self.id), definition, Some(handler))?;
-        }
-        Ok(offer)
+        let definitions = self.builtins.adopt(&self.id, &self.config)?;
+        let tools = definitions.iter().map(offered).collect::<Result<_>>()?;
+        Ok(Offer { tools, ..Offer::default() })
     }
 
     async fn call(&self, call: Call) -> Result<Answer, CallFailure> {
-        tokio::select! {
-            answer = self.builtins.call(&call.tool, &call.arguments) => answer.map_err(CallFailure::Refused),
-            () = call.cancel.cancelled() => Err(CallFailure::Cancelled),
-            () = tokio::time::sleep(call.timeout) => {
-                let message = format!("`{}` did not finish within {}", call.tool, format_duration(call.timeout));
-                Err(CallFailure::Refused(Error::new(Code::ToolExecutionFailed, message)))
-            }
-        }
+        self.builtins.call(call).await
     }
 
     fn connected(&self) -> bool {

@@ -8,6 +8,7 @@ use toolcrib_core::config::{Override, overrides};
 use toolcrib_core::fingerprint::Fingerprint;
 use toolcrib_core::inventory::{Event, Inventory, Record};
 use toolcrib_core::manifest::Packed;
+use toolcrib_core::source::Kind;
 use toolcrib_core::{Result, Source, SourceId};
 
 use super::{Shared, Snapshot};
@@ -114,18 +115,18 @@ impl Shared {
     fn publish(&self, writer: &Writer, standings: Arc<BTreeMap<SourceId, Standing>>) {
         let before = self.now.load().catalog.hash();
         let sources = self.effective_sources(writer);
-        let mut parts: Vec<Arc<Part>> = writer.parts.values().cloned().collect();
-        parts.extend(self.connections.builtins().embedded_part());
-        let catalog = Arc::new(Catalog::build(writer.inventory.version, parts));
-        let after = catalog.hash();
         let inventory = Arc::new(writer.inventory.clone());
         self.swap(|now| {
-            now.catalog = catalog.clone();
+            // Looked up in here: a tool that the host registers meanwhile makes this run once more.
+            let embedded = self.connections.builtins().embedded_part();
+            let parts = writer.parts.values().cloned().chain(embedded).collect();
+            now.catalog = Arc::new(Catalog::build(inventory.version, parts));
             now.inventory = inventory.clone();
             now.sources = sources.clone();
             now.standings = standings.clone();
         });
-        if before != after {
+        let catalog = self.now.load().catalog.clone();
+        if before != catalog.hash() {
             self.tell_updated(&catalog);
         }
     }
@@ -238,8 +239,14 @@ impl Shared {
         let (_, definition) = writer.definitions.get(id)?;
         let source = self.effective(definition);
         let mut manner = Manner::of(&source);
-        if manner.builtin {
-            self.connections.builtins().add_manner(id, &mut manner);
+        if let Kind::Builtin(config) = &source.kind {
+            // Whoever lists them has their handlers and verdicts too, even where others discovered them.
+            let builtins = self.connections.builtins();
+            if let Err(error) = builtins.adopt(id, config) {
+                tracing::warn!(server_name = %id, %error, "built-in tools cannot be used");
+                return None;
+            }
+            builtins.add_manner(id, &mut manner);
         }
         Some(Arc::new(Part::new(segment.clone(), state.clone(), manner)))
     }
