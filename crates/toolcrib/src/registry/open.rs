@@ -130,19 +130,7 @@ impl Shared {
                 tokio::select! {
                     () = shared.ended.cancelled() => return,
                     _ = ticks.tick() => shared.tick(&mut pulse).await,
-                    Some(source) = changed.recv() => {
-                        // Everything announced up to now leads to one refresh.
-                        let mut sources = vec![source];
-                        while let Ok(source) = changed.try_recv() {
-                            if !sources.contains(&source) {
-                                sources.push(source);
-                            }
-                        }
-                        let registry = Registry { shared: shared.clone() };
-                        shared.tasks.spawn(async move {
-                            registry.refresh(Refresh { sources: Some(sources), force: true, ..Refresh::default() }).await;
-                        });
-                    }
+                    Some(source) = changed.recv() => Registry { shared: shared.clone() }.heed(source),
                 }
             }
         });
