@@ -1,6 +1,5 @@
 //! A call: one straight line from a name to an answer, and one code for each step that can fail.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use serde::Serialize;
@@ -12,7 +11,7 @@ use toolcrib_core::catalog::{Caller, Catalog, State, ToolRef};
 use toolcrib_core::freshness::Freshness;
 use toolcrib_core::policy::Verdict;
 use toolcrib_core::tool::{Asked, parse_name};
-use toolcrib_core::{Code, Error, Result, ResultExt, Source, SourceId, ToolId};
+use toolcrib_core::{Code, Error, Result, ResultExt, Source, SourceId, Timestamp, ToolId};
 
 use crate::connections::Slot;
 use crate::connector::{Answer, Call, CallFailure};
@@ -85,32 +84,54 @@ impl Registry {
         options: CallOptions,
         called: &mut Option<ToolId>,
     ) -> Result<Output> {
-        let need = if options.cached { Need::Cached } else { Need::Known };
-        self.discover_for(name, need, true).await?;
+        let began = tokio::time::Instant::now();
+        self.discover_in_time(name, &options).await?;
+        let timeout = options.timeout.map(|timeout| timeout.saturating_sub(began.elapsed()));
         let catalog = self.catalog();
         let found = self.shared.usable_tool(&catalog, name)?;
         permit(&found, options.consent)?;
         check_arguments(catalog.find(&found.name)?, &input)?;
 
         *called = Some(found.id.clone());
-        let declared = self.shared.now.load().sources.get(&found.id.source).cloned();
-        let source = declared.unwrap_or_else(|| Arc::new(Source::embedded()));
-        self.shared.permitted(&source.id)?;
-        let slot = self.shared.connections.slot(&source);
-        self.shared.admit(&slot, &found.id.source)?;
+        let source = self.shared.now.load().sources.get(&found.id.source).cloned();
+        let defaults = self.shared.defaults.load_full();
+        let settings = source.as_ref().map_or(&*defaults, |source| &source.settings);
         let call = Call {
             tool: found.id.name.clone(),
             arguments: to_raw_value(&input).context(Code::Internal, "write the arguments")?,
-            input_schema: found.input_schema,
-            timeout: options.timeout.unwrap_or(source.settings.call_timeout()),
+            input_schema: found.input_schema.clone(),
+            timeout: timeout.unwrap_or(settings.call_timeout()),
             progress: options.progress,
             cancel: options.cancel.clone(),
             repeatable: found.repeatable,
         };
-        let answer = slot.connector.call(call).await;
-        self.shared.judge(&slot, &answer);
-        let answer = bounded(answer.map_err(CallFailure::into_error)?, &source, &found.name)?;
+        let answer = match &source {
+            Some(source) => self.shared.send(source, call).await?,
+            // A tool of the embedding host is behind no connection.
+            None => self.shared.connections.builtins().call(call).await.map_err(CallFailure::into_error)?,
+        };
+        let answer = bounded(answer, &found, settings.result_limit())?;
         Ok(output(found.id.source, answer))
+    }
+
+    /// What has to be discovered first, within the time of the call and for as long as its caller is there.
+    async fn discover_in_time(&self, name: &str, options: &CallOptions) -> Result<()> {
+        let need = if options.cached { Need::Cached } else { Need::Known };
+        let late = async {
+            match options.timeout {
+                Some(timeout) => tokio::time::sleep(timeout).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            biased;
+            known = self.discover_for(name, need, true) => known.map(drop),
+            () = options.cancel.cancelled() => Err(CallFailure::Cancelled.into_error()),
+            () = late => {
+                let message = format!("`{name}` is not known yet: its source is still being discovered");
+                Err(Error::new(Code::ToolUnavailable, message))
+            }
+        }
     }
 
     /// Discovers what must be known before a tool can be looked up: its own source when the name tells, else all.
@@ -178,21 +199,49 @@ impl Shared {
         Some(Error::new(Code::ToolUnavailable, message))
     }
 
-    fn admit(&self, slot: &Slot, id: &SourceId) -> Result<()> {
+    /// Sends a call to its source, unless that rests.
+    async fn send(&self, source: &Source, call: Call) -> Result<Answer> {
+        self.permitted(&source.id)?;
+        let slot = self.connections.slot(source);
+        let admitted = self.admit(&slot, &source.id)?;
+        let answer = slot.connector.call(call).await;
+        admitted.judge(&answer, self.options.clock.now());
+        answer.map_err(CallFailure::into_error)
+    }
+
+    fn admit<'a>(&self, slot: &'a Slot, id: &SourceId) -> Result<Admitted<'a>> {
         slot.breaker().admit(self.options.clock.now()).map_err(|wait| {
             let message = format!("`{id}` failed too often and rests; try again in {} s", wait.as_secs().max(1));
             Error::new(Code::ToolUnavailable, message)
                 .with_details(json!({ "retry_after_ms": wait.as_millis() as u64 }))
-        })
+        })?;
+        Ok(Admitted { slot, judged: false })
     }
+}
 
+/// A call on its way. Its caller may leave at any point, so that it says nothing must be told by dropping it.
+struct Admitted<'a> {
+    slot: &'a Slot,
+    judged: bool,
+}
+
+impl Admitted<'_> {
     /// Only what speaks of the source's own health moves its breaker.
-    fn judge(&self, slot: &Slot, answer: &Result<Answer, CallFailure>) {
-        let mut breaker = slot.breaker();
+    fn judge(mut self, answer: &Result<Answer, CallFailure>, now: Timestamp) {
+        self.judged = true;
+        let mut breaker = self.slot.breaker();
         match answer {
             Ok(_) | Err(CallFailure::Refused(_)) => breaker.succeeded(),
-            Err(CallFailure::Lost(_)) => breaker.failed(self.options.clock.now()),
+            Err(CallFailure::Lost(_)) => breaker.failed(now),
             Err(CallFailure::Cancelled) => breaker.undecided(),
+        }
+    }
+}
+
+impl Drop for Admitted<'_> {
+    fn drop(&mut self) {
+        if !self.judged {
+            self.slot.breaker().undecided();
         }
     }
 }
@@ -221,15 +270,14 @@ fn check_arguments(tool: ToolRef<'_>, input: &Value) -> Result<()> {
     Err(Error::new(Code::ToolInvalidInput, message).with_details(json!({ "faults": faults })))
 }
 
-fn bounded(answer: Answer, source: &Source, name: &str) -> Result<Answer> {
-    let limit = source.settings.result_limit();
+fn bounded(answer: Answer, found: &Found, limit: u64) -> Result<Answer> {
     let size = answer.content.get().len() + answer.structured.as_ref().map_or(0, |structured| structured.get().len());
     if size as u64 <= limit {
         return Ok(answer);
     }
     let message = format!(
-        "the result of `{name}` has {size} bytes, more than the {limit} allowed; ask for less, or raise `result_limit` on `{}`",
-        source.id
+        "the result of `{}` has {size} bytes, more than the {limit} allowed; ask for less, or raise `result_limit` on `{}`",
+        found.name, found.id.source
     );
     Err(Error::new(Code::ToolExecutionFailed, message).with_details(json!({ "bytes": size, "limit": limit })))
 }

@@ -35,12 +35,13 @@ pub(crate) struct Slot {
     breaker: Mutex<Breaker>,
 }
 
-/// Makes a connector for a source, instead of the usual one; for tests.
+/// Makes a connector for a source, instead of the usual one; for tests. What it makes may say through the sender that
+/// a source's tools changed.
 #[derive(Clone)]
 pub struct Connect(pub Arc<MakeConnector>);
 
 /// The usual connector is made where this makes none.
-pub type MakeConnector = dyn Fn(&Source) -> Option<Arc<dyn Connector>> + Send + Sync;
+pub type MakeConnector = dyn Fn(&Source, &mpsc::Sender<SourceId>) -> Option<Arc<dyn Connector>> + Send + Sync;
 
 impl Connections {
     pub(crate) fn new(options: &Options) -> Connections {
@@ -80,7 +81,8 @@ impl Connections {
     }
 
     fn connector(&self, source: &Source) -> Arc<dyn Connector> {
-        if let Some(connector) = self.options.connect.as_ref().and_then(|connect| (connect.0)(source)) {
+        let instead = self.options.connect.as_ref();
+        if let Some(connector) = instead.and_then(|connect| (connect.0)(source, &self.announce)) {
             return connector;
         }
         match &source.kind {

@@ -14,6 +14,9 @@ pub mod registry;
 pub mod secret;
 pub mod store;
 
+#[cfg(any(test, feature = "testkit"))]
+pub mod testkit;
+
 mod breaker;
 mod counters;
 

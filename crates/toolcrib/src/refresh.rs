@@ -4,7 +4,7 @@
 mod run;
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures_util::StreamExt;
@@ -71,9 +71,40 @@ pub enum Need {
     Fresh,
 }
 
+/// What comes in a burst of announcements leads to one refresh.
+const GATHER: Duration = Duration::from_millis(100);
+/// A source that announces for ever is asked now and then.
+const PAUSE: Duration = Duration::from_secs(1);
+
 /// Discoveries under way in this process: whoever wants the same source waits for the same run.
 #[derive(Debug, Default)]
-pub(crate) struct Runs(Mutex<HashMap<SourceId, watch::Receiver<Option<Outcome>>>>);
+pub(crate) struct Runs {
+    running: Mutex<HashMap<SourceId, Run>>,
+    /// Sources that announced a change and are being looked after; true when they did so again meanwhile.
+    announced: Mutex<HashMap<SourceId, bool>>,
+}
+
+type Run = watch::Receiver<Option<Outcome>>;
+
+impl Runs {
+    fn running(&self) -> MutexGuard<'_, HashMap<SourceId, Run>> {
+        self.running.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn announced(&self) -> MutexGuard<'_, HashMap<SourceId, bool>> {
+        self.announced.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether a source has announced more than was looked at; if not, it is looked after no longer.
+    fn announced_again(&self, id: &SourceId) -> bool {
+        let mut announced = self.announced();
+        let again = announced.get(id).copied().unwrap_or_default();
+        if !again {
+            announced.remove(id);
+        }
+        again
+    }
+}
 
 impl Registry {
     /// Looks at sources now and says what changed, one outcome for each, in the order of their ids.
@@ -163,6 +194,33 @@ impl Shared {
         outcomes
     }
 
+    /// A source says that its tools changed: it is asked for them, soon, and once for all it says until then.
+    pub(crate) fn heed(self: Arc<Self>, id: SourceId) {
+        let looked_after = self.runs.announced().insert(id.clone(), true).is_some();
+        if looked_after {
+            return;
+        }
+        let (tasks, ended) = (self.tasks.clone(), self.ended.clone());
+        tasks.spawn(async move {
+            ended.run_until_cancelled(self.look_after(id)).await;
+        });
+    }
+
+    async fn look_after(self: Arc<Self>, id: SourceId) {
+        let runs = &self.runs;
+        while runs.announced_again(&id) {
+            tokio::time::sleep(GATHER).await;
+            runs.announced().insert(id.clone(), false);
+            // A discovery under way may have read the list before it changed.
+            let running = runs.running().get(&id).cloned();
+            if let Some(mut running) = running {
+                let _either_way = running.wait_for(Option::is_some).await;
+            }
+            self.refresh(Refresh { sources: Some(vec![id.clone()]), force: true, ..Refresh::default() }).await;
+            tokio::time::sleep(PAUSE).await;
+        }
+    }
+
     fn count_need(&self, id: &SourceId, freshness: Freshness) {
         let hit = freshness == Freshness::Fresh;
         self.counters.needed(id, hit);
@@ -206,25 +264,20 @@ impl Shared {
         })
     }
 
-    fn join_or_start(
-        self: Arc<Self>,
-        id: &SourceId,
-        source: Arc<Source>,
-        refresh: Refresh,
-    ) -> watch::Receiver<Option<Outcome>> {
-        let mut runs = self.runs.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(run) = runs.get(id) {
+    fn join_or_start(self: Arc<Self>, id: &SourceId, source: Arc<Source>, refresh: Refresh) -> Run {
+        let mut running = self.runs.running();
+        if let Some(run) = running.get(id) {
             return run.clone();
         }
         let (done, run) = watch::channel(None);
-        runs.insert(id.clone(), run.clone());
+        running.insert(id.clone(), run.clone());
         let (shared, id) = (self.clone(), id.clone());
         let ended: CancellationToken = self.ended.clone();
         let span = tracing::Span::current();
         let task = async move {
             // When the registry ends, dropping the run ends its connection and its process.
             let outcome = ended.run_until_cancelled(shared.discover(&source, &refresh)).await;
-            shared.runs.0.lock().unwrap_or_else(PoisonError::into_inner).remove(&id);
+            shared.runs.running().remove(&id);
             let _nobody_waits = done.send(outcome);
         };
         self.tasks.spawn(tracing::Instrument::instrument(task, span));

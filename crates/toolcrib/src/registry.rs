@@ -38,7 +38,7 @@ use crate::store::{Commit, Committed, Failure, Standing, Store};
 pub use declare::Declared;
 pub use detail::{Execution, ToolDetail};
 pub use publish::Notice;
-pub use source_view::{Health, SourceView, Status};
+pub use source_view::{Connection, Health, SourceView, Status};
 pub use stats::{SourceStats, Stats, ToolStats};
 pub use tools::{Filter, ToolView};
 pub use verify::{HistoryRecord, Verification};
@@ -81,7 +81,7 @@ impl Default for Options {
             logs: None,
             clock: Clock::system(),
             guard: GuardExe::detect(),
-            parallel: 8,
+            parallel: 32,
             bounds: Bounds::default(),
             follow: true,
             revalidate: true,
@@ -103,7 +103,8 @@ fn overriding_variables() -> Vec<(String, String)> {
 pub(crate) struct Shared {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) options: Options,
-    pub(crate) defaults: Settings,
+    /// What holds for a source that says nothing else; replaced when the configuration is read again.
+    pub(crate) defaults: ArcSwap<Settings>,
     /// The store's secret, for hashes that must not be guessed.
     pub(crate) key: [u8; 32],
     /// The one lock, for writers. Readers take `now`.
@@ -191,7 +192,7 @@ impl Registry {
     /// Adds a tool of the host's own. It needs no configuration and lives as long as this process;
     /// without a handler it is listed, and the host executes it.
     pub fn register_builtin(&self, definition: Definition, handler: Option<Handler>) -> Result<()> {
-        self.shared.connections.builtins().register(None, definition, handler)?;
+        self.shared.connections.builtins().register(definition, handler)?;
         self.shared.publish_embedded();
         Ok(())
     }

@@ -109,7 +109,7 @@ pub struct Standing {
     /// Failures in a row, and the last of them.
     pub failures: u32,
     pub last_error: Option<Failure>,
-    /// What it was to connect to when it last failed.
+    /// What the newest discovery tried to connect to.
     pub tried: Option<Fingerprint>,
     /// Not to be bothered before, unless somebody insists.
     pub not_before: Option<Timestamp>,

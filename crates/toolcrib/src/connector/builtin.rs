@@ -48,35 +48,40 @@ impl Builtins {
         &self.embedded
     }
 
-    pub(crate) fn register(
-        &self,
-        owner: Option<&SourceId>,
-        definition: Definition,
-        handler: Option<Handler>,
-    ) -> Result<()> {
+    /// Adds a tool of the embedding host.
+    pub(crate) fn register(&self, definition: Definition, handler: Option<Handler>) -> Result<()> {
         let mut tools = self.tools();
-        if let Some(taken) =
-            tools.get(&definition.name).filter(|taken| taken.owner.as_ref() != owner || owner.is_none())
-        {
-            let by = taken.owner.as_ref().unwrap_or(&self.embedded);
-            let message = format!("a built-in tool named `{}` exists already, from `{by}`", definition.name);
-            return Err(Error::new(Code::Conflict, message));
-        }
-        let since = (self.host.now)();
-        let registered = Registered { owner: owner.cloned(), definition, handler, since };
+        self.must_be_free(&tools, &definition.name, None)?;
+        let registered = Registered { owner: None, definition, handler, since: (self.host.now)() };
         tools.insert(registered.definition.name.clone(), registered);
         Ok(())
     }
 
-    /// Puts the tools that a source asks for into the table, and gives them as a source offers them.
-    pub(crate) fn prepare(&self, source: &Source) -> Result<Vec<Box<RawValue>>> {
+    /// Takes the tools that a configured source asks for, in place of those it had, and gives them as it offers them.
+    pub(crate) fn adopt(&self, source: &Source) -> Result<Vec<Box<RawValue>>> {
         let Kind::Builtin(config) = resolve_kind(&source.kind)? else { return Ok(Vec::new()) };
-        let mut tools = Vec::new();
-        for (definition, handler) in builtin::standard(&config, &self.host)? {
-            tools.push(offered(&definition)?);
-            self.register(Some(&source.id), definition, Some(handler))?;
+        let standard = builtin::standard(&config, &self.host)?;
+        let mut tools = self.tools();
+        for (definition, _) in &standard {
+            self.must_be_free(&tools, &definition.name, Some(&source.id))?;
         }
-        Ok(tools)
+        tools.retain(|_, registered| registered.owner.as_ref() != Some(&source.id));
+        let since = (self.host.now)();
+        let mut offers = Vec::new();
+        for (definition, handler) in standard {
+            offers.push(offered(&definition)?);
+            let name = definition.name.clone();
+            let owner = Some(source.id.clone());
+            tools.insert(name, Registered { owner, definition, handler: Some(handler), since });
+        }
+        Ok(offers)
+    }
+
+    fn must_be_free(&self, tools: &BTreeMap<String, Registered>, name: &str, owner: Option<&SourceId>) -> Result<()> {
+        let others = tools.get(name).filter(|taken| owner.is_none() || taken.owner.as_ref() != owner);
+        let Some(taken) = others else { return Ok(()) };
+        let by = taken.owner.as_ref().unwrap_or(&self.embedded);
+        Err(Error::new(Code::Conflict, format!("a built-in tool named `{name}` exists already, from `{by}`")))
     }
 
     /// What the definitions of a source add to how its tools are treated.
@@ -134,7 +139,19 @@ impl Builtins {
         Some(Arc::new(Part::new(Arc::new(Segment::bare(Arc::new(packed))), state, manner)))
     }
 
-    pub(crate) async fn call(&self, tool: &str, arguments: &RawValue) -> Result<Answer> {
+    /// Runs a handler until it is done, its time is up, or its caller has left.
+    pub(crate) async fn call(&self, call: Call) -> Result<Answer, CallFailure> {
+        tokio::select! {
+            answer = self.run(&call.tool, &call.arguments) => answer.map_err(CallFailure::Refused),
+            () = call.cancel.cancelled() => Err(CallFailure::Cancelled),
+            () = tokio::time::sleep(call.timeout) => {
+                let message = format!("`{}` did not finish within {}", call.tool, format_duration(call.timeout));
+                Err(CallFailure::Refused(Error::new(Code::ToolExecutionFailed, message)))
+            }
+        }
+    }
+
+    async fn run(&self, tool: &str, arguments: &RawValue) -> Result<Answer> {
         let handler = self.tools().get(tool).map(|registered| registered.handler.clone());
         let handler = handler.ok_or_else(|| Error::new(Code::ToolNotImplemented, format!("no tool named `{tool}`")))?;
         let handler = handler.ok_or_else(|| {
@@ -196,18 +213,11 @@ impl BuiltinConnector {
 #[async_trait]
 impl Connector for BuiltinConnector {
     async fn discover(&self, _: Discovery) -> Result<Offer> {
-        Ok(Offer { tools: self.builtins.prepare(&self.source)?, ..Offer::default() })
+        Ok(Offer { tools: self.builtins.adopt(&self.source)?, ..Offer::default() })
     }
 
     async fn call(&self, call: Call) -> Result<Answer, CallFailure> {
-        tokio::select! {
-            answer = self.builtins.call(&call.tool, &call.arguments) => answer.map_err(CallFailure::Refused),
-            () = call.cancel.cancelled() => Err(CallFailure::Cancelled),
-            () = tokio::time::sleep(call.timeout) => {
-                let message = format!("`{}` did not finish within {}", call.tool, format_duration(call.timeout));
-                Err(CallFailure::Refused(Error::new(Code::ToolExecutionFailed, message)))
-            }
-        }
+        self.builtins.call(call).await
     }
 
     fn connected(&self) -> bool {

@@ -20,7 +20,7 @@ use toolcrib_mcp::{RequestOptions, WireError};
 
 use super::{Answer, Call, CallFailure, Connector, Discovery, Offer};
 use crate::registry::Options;
-use live::Live;
+use live::{Live, Use};
 
 pub(crate) use target::HttpClients;
 
@@ -69,17 +69,35 @@ impl McpConnector {
     /// Calls over a connection of its own, which ends with the call.
     async fn call_transient(&self, call: &Call) -> Result<Answer, CallFailure> {
         let deadline = Instant::now() + call.timeout;
-        let live = self.connect(call.timeout).await.map_err(CallFailure::Lost)?;
+        let live = self.in_time(call, deadline, self.connect(call.timeout)).await?;
         let answer = self.send(&live, call, deadline).await;
         live.close().await;
         answer.map_err(|error| self.failure(&error, call))
+    }
+
+    /// A connection, unless the caller leaves or the call's time is up first.
+    async fn in_time(
+        &self,
+        call: &Call,
+        deadline: Instant,
+        connecting: impl Future<Output = Result<Arc<Live>>>,
+    ) -> Result<Arc<Live>, CallFailure> {
+        tokio::select! {
+            live = connecting => live.map_err(CallFailure::Lost),
+            () = call.cancel.cancelled() => Err(CallFailure::Cancelled),
+            () = tokio::time::sleep_until(deadline) => {
+                let message =
+                    format!("`{}` cannot be reached within {}", self.source.id, format_duration(call.timeout));
+                Err(CallFailure::Lost(Error::new(Code::ToolUnavailable, message)))
+            }
+        }
     }
 
     async fn send(&self, live: &Live, call: &Call, deadline: Instant) -> Result<Answer, WireError> {
         let mut options = RequestOptions::new(deadline.saturating_duration_since(Instant::now()));
         options.progress = call.progress.clone();
         options.cancel = call.cancel.clone();
-        let _in_flight = live.begin();
+        let _in_flight = live.begin(Use::Call);
         let result =
             live.client.call_tool(&call.tool, &call.arguments, Some(&call.input_schema), None, &options).await?;
         answer(&result)
@@ -134,7 +152,7 @@ impl Connector for McpConnector {
         };
         let remaining = deadline.saturating_duration_since(Instant::now());
         let listed = {
-            let _in_flight = live.begin();
+            let _in_flight = live.begin(Use::Look);
             live.client.list_tools(remaining).await
         };
         let listed = match listed {
@@ -161,18 +179,7 @@ impl Connector for McpConnector {
         loop {
             tries += 1;
             let remaining = deadline.saturating_duration_since(Instant::now());
-            let live = tokio::select! {
-                live = tokio::time::timeout(remaining, self.shared(remaining)) => live,
-                () = call.cancel.cancelled() => return Err(CallFailure::Cancelled),
-            };
-            let live = match live {
-                Ok(live) => live.map_err(CallFailure::Lost)?,
-                Err(_) => {
-                    let message =
-                        format!("`{}` cannot be reached within {}", self.source.id, format_duration(call.timeout));
-                    return Err(CallFailure::Lost(Error::new(Code::ToolUnavailable, message)));
-                }
-            };
+            let live = self.in_time(&call, deadline, self.shared(remaining)).await?;
             match self.send(&live, &call, deadline).await {
                 Ok(answer) => return Ok(answer),
                 // A dead connection found before sending is replaced; after sending only what may happen twice.

@@ -21,19 +21,18 @@ const RENEW: Duration = Duration::from_secs(1);
 const ASK_AGAIN: Duration = Duration::from_millis(100);
 /// How often to decide again when others write at the same time.
 const TRIES: usize = 20;
+/// What a connector may take beyond its deadline to say why.
+const GRACE: Duration = Duration::from_secs(1);
 
 impl Shared {
     pub(super) async fn discover(&self, source: &Source, refresh: &Refresh) -> Outcome {
         let began = tokio::time::Instant::now();
         let _nobody_listens = self.notices.send(Notice::Discovering(source.id.clone()));
-        let mut outcome = match self.discover_leased(source, refresh).await {
-            Ok(outcome) => outcome,
-            Err(error) => {
-                let failure = Failure::of(&error);
-                tracing::warn!(server_name = %source.id, error_message = %failure.message, "tools.discovery.server.failed");
-                Outcome { error: Some(failure), ..Outcome::new(source.id.clone(), Refreshed::Failed) }
-            }
-        };
+        let leased = self.discover_leased(source, refresh).await;
+        let mut outcome = leased.unwrap_or_else(|error| self.standing_outcome(&source.id, Some(Failure::of(&error))));
+        if let Some(failure) = &outcome.error {
+            tracing::warn!(server_name = %source.id, error_message = %failure.message, "tools.discovery.server.failed");
+        }
         outcome.elapsed_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
         let _nobody_listens = self.notices.send(Notice::Discovered(Arc::new(outcome.clone())));
         outcome
@@ -51,8 +50,8 @@ impl Shared {
         if waited {
             // Another process has just done it.
             self.catch_up().await?;
-            if let Some(outcome) = self.done_since(&source.id, asked_at) {
-                self.store.release(&source.id, &holder).await?;
+            if let Some(outcome) = self.done_since(&source.id, asked_at).await? {
+                self.release(&source.id, &holder).await;
                 return Ok(outcome);
             }
         }
@@ -69,9 +68,19 @@ impl Shared {
             outcome = self.contact(source, refresh) => outcome,
             () = renewing => Err(Error::new(Code::Internal, "a lease is renewed for ever")),
         };
-        self.store.release(&source.id, &holder).await?;
-        self.catch_up().await?;
+        self.release(&source.id, &holder).await;
         outcome
+    }
+
+    /// What was found is recorded by now; a lease that cannot be given back ends by itself.
+    async fn release(&self, id: &SourceId, holder: &str) {
+        let released = self.store.release(id, holder).await;
+        if let Err(error) = match released {
+            Ok(()) => self.catch_up().await,
+            Err(error) => Err(error),
+        } {
+            tracing::debug!(%error, "a lease cannot be given back now");
+        }
     }
 
     async fn take_lease(&self, id: &SourceId, holder: &str) -> Result<Lease> {
@@ -81,17 +90,19 @@ impl Shared {
     }
 
     /// What another process found meanwhile, if it was later than `asked_at`.
-    fn done_since(&self, id: &SourceId, asked_at: Timestamp) -> Option<Outcome> {
+    async fn done_since(&self, id: &SourceId, asked_at: Timestamp) -> Result<Option<Outcome>> {
+        let newest = self.store.checks(id).await?.into_iter().next();
+        let done = newest.filter(|check| check.at.plus(Duration::from_millis(check.duration_ms)) >= asked_at);
+        Ok(done.map(|check| self.standing_outcome(id, check.error)))
+    }
+
+    /// Nothing new: the list that holds, or why there is no newer one.
+    fn standing_outcome(&self, id: &SourceId, error: Option<Failure>) -> Outcome {
         let now = self.now.load();
-        let standing = now.standings.get(id)?;
-        if standing.started_at < asked_at && standing.checked_at.is_none_or(|at| at < asked_at) {
-            return None;
-        }
-        let error = standing.last_error.clone();
         let status = if error.is_some() { Refreshed::Failed } else { Refreshed::Unchanged };
         let inventory_hash = now.inventory.source(id).and_then(|state| state.manifest);
         let unchanged = now.catalog.tool_count(id);
-        Some(Outcome { error, inventory_hash, unchanged, ..Outcome::new(id.clone(), status) })
+        Outcome { error, inventory_hash, unchanged, ..Outcome::new(id.clone(), status) }
     }
 
     async fn contact(&self, source: &Source, refresh: &Refresh) -> Result<Outcome> {
@@ -102,7 +113,8 @@ impl Shared {
         let timeout = self.discovery_timeout(source, standing.checked_at.is_some());
         let discovery = Discovery { timeout, era: standing.era.clone(), keep: refresh.keep };
         let slot = self.connections.slot(source);
-        let offer = match tokio::time::timeout(timeout, slot.connector.discover(discovery)).await {
+        // A connector keeps to its deadline and knows best what it waited for; this is for one that does not.
+        let offer = match tokio::time::timeout(timeout + GRACE, slot.connector.discover(discovery)).await {
             Ok(offer) => offer,
             Err(_) => {
                 let message = format!("no answer within {}", format_duration(timeout));
@@ -118,6 +130,7 @@ impl Shared {
                     started_at,
                     checked_at: Some(self.options.clock.now()),
                     connects_to: connects_to.or(standing.connects_to),
+                    tried: connects_to,
                     era: offer.era.clone(),
                     ..Standing::default()
                 };
@@ -141,8 +154,8 @@ impl Shared {
                     not_before: Some(not_before),
                     ..standing
                 };
-                self.commit_check(&source.id, &check(None, Some(failure)), &standing).await?;
-                Err(error)
+                self.commit_check(&source.id, &check(None, Some(failure.clone())), &standing).await?;
+                Ok(Outcome { contacted: true, ..self.standing_outcome(&source.id, Some(failure)) })
             }
         }
     }
@@ -187,7 +200,10 @@ impl Shared {
                     return Ok(self.outcome(source, delta, changed, &after));
                 }
                 // A discovery that began later has been recorded: ours is old news.
-                Committed::Superseded => return Ok(self.outcome(source, Delta::default(), false, &after)),
+                Committed::Superseded => {
+                    self.take_news(&mut writer).await?;
+                    return Ok(self.standing_outcome(&source.id, None));
+                }
                 Committed::Conflict => {}
             }
         }

@@ -31,7 +31,7 @@ impl Registry {
         let (notices, _) = broadcast::channel(1024);
         let shared = Arc::new(Shared {
             key,
-            defaults: config.defaults.clone(),
+            defaults: ArcSwap::from_pointee(config.defaults.clone()),
             writer: tokio::sync::Mutex::new(super::publish::Writer::default()),
             now: ArcSwap::from_pointee(Snapshot::default()),
             notices,
@@ -53,6 +53,15 @@ impl Registry {
         Ok(registry)
     }
 
+    /// Lays a configuration, read again, over what is known. Only sources of the configuration are touched.
+    pub async fn reconfigure(&self, config: &Config) -> Result<()> {
+        self.shared.defaults.store(Arc::new(config.defaults.clone()));
+        self.shared.reconcile(config).await?;
+        self.shared.republish().await;
+        self.record_builtins().await;
+        Ok(())
+    }
+
     /// Built-in tools are at hand: listing them contacts nobody, so they are never missing.
     /// They are written down only when they changed.
     async fn record_builtins(&self) {
@@ -60,14 +69,13 @@ impl Registry {
         let mut changed = Vec::new();
         for source in now.sources.values().filter(|source| source.kind.is_builtin()) {
             let known = now.inventory.source(&source.id).and_then(|state| state.manifest);
-            let offered = self.shared.connections.builtins().prepare(source);
+            let offered = self.shared.connections.builtins().adopt(source);
             match offered.map(|tools| Manifest::new(&source.id, &tools, Vec::new(), &self.shared.options.bounds)) {
                 Ok(manifest) if known == Some(manifest.fingerprint) => {}
                 // A failure is found again, and written down, by the refresh.
                 Ok(_) | Err(_) => changed.push(source.id.clone()),
             }
         }
-        self.shared.rebuild_builtin_parts().await;
         if !changed.is_empty() {
             self.refresh(Refresh { sources: Some(changed), force: true, ..Refresh::default() }).await;
         }
@@ -135,20 +143,7 @@ impl Shared {
                 tokio::select! {
                     () = shared.ended.cancelled() => return,
                     _ = ticks.tick() => shared.tick(&mut pulse).await,
-                    Some(source) = changed.recv() => {
-                        // Everything announced up to now leads to one refresh.
-                        let mut sources = vec![source];
-                        while let Ok(source) = changed.try_recv() {
-                            if !sources.contains(&source) {
-                                sources.push(source);
-                            }
-                        }
-                        let refreshing = shared.clone();
-                        shared.tasks.spawn(async move {
-                            let refresh = Refresh { sources: Some(sources), force: true, ..Refresh::default() };
-                            refreshing.ended.run_until_cancelled(refreshing.refresh(refresh)).await;
-                        });
-                    }
+                    Some(source) = changed.recv() => shared.clone().heed(source),
                 }
             }
         });

@@ -116,18 +116,15 @@ impl Shared {
         Ok(())
     }
 
-    /// How built-in tools are treated is known only once they are in the table.
-    pub(crate) async fn rebuild_builtin_parts(&self) {
+    /// The defaults changed, and with them every source.
+    pub(crate) async fn republish(&self) {
         let mut writer = self.writer.lock().await;
-        let ids: Vec<SourceId> =
-            writer.parts.iter().filter(|(_, part)| part.manner.builtin).map(|(id, _)| id.clone()).collect();
-        if ids.is_empty() {
-            return;
-        }
+        let ids: Vec<SourceId> = writer.definitions.keys().cloned().collect();
         for id in ids {
-            if let Some(part) = self.part(&writer, &id) {
-                writer.parts.insert(id, part);
-            }
+            match self.part(&writer, &id) {
+                Some(part) => writer.parts.insert(id, part),
+                None => writer.parts.remove(&id),
+            };
         }
         self.publish(&writer, self.now.load().standings.clone());
     }
@@ -135,20 +132,20 @@ impl Shared {
     fn publish(&self, writer: &Writer, standings: Arc<BTreeMap<SourceId, Standing>>) {
         let before = self.now.load().catalog.hash();
         let sources = self.effective_sources(writer);
-        let mut parts: Vec<Arc<Part>> = writer.parts.values().cloned().collect();
-        parts.extend(self.connections.builtins().embedded_part());
-        let catalog = Arc::new(Catalog::build(writer.inventory.version, parts));
-        let after = catalog.hash();
         let inventory = Arc::new(writer.inventory.clone());
         let connects_to = self.hashes(&sources);
         self.swap(|now| {
-            now.catalog = catalog.clone();
+            // Looked up in here: a tool that the host registers meanwhile makes this run once more.
+            let embedded = self.connections.builtins().embedded_part();
+            let parts = writer.parts.values().cloned().chain(embedded).collect();
+            now.catalog = Arc::new(Catalog::build(inventory.version, parts));
             now.inventory = inventory.clone();
             now.sources = sources.clone();
             now.connects_to = connects_to.clone();
             now.standings = standings.clone();
         });
-        if before != after {
+        let catalog = self.now.load().catalog.clone();
+        if before != catalog.hash() {
             self.tell_updated(&catalog);
         }
     }
@@ -275,8 +272,14 @@ impl Shared {
         let (_, definition) = writer.definitions.get(id)?;
         let source = self.effective(definition);
         let mut manner = Manner::of(&source);
-        if manner.builtin {
-            self.connections.builtins().add_manner(id, &mut manner);
+        if source.kind.is_builtin() {
+            // Whoever lists them has their handlers and verdicts too, even where others discovered them.
+            let builtins = self.connections.builtins();
+            if let Err(error) = builtins.adopt(&source) {
+                tracing::warn!(server_name = %id, %error, "built-in tools cannot be used");
+                return None;
+            }
+            builtins.add_manner(id, &mut manner);
         }
         Some(Arc::new(Part::new(segment.clone(), state.clone(), manner)))
     }
@@ -306,7 +309,7 @@ impl Shared {
     fn effective(&self, source: &Source) -> Source {
         let overridden = self.overriding(&source.id).map(|overriding| overriding.apply(source));
         let source = overridden.unwrap_or_else(|| source.clone());
-        Source { settings: source.settings.over(&self.defaults), ..source }
+        Source { settings: source.settings.over(&self.defaults.load()), ..source }
     }
 }
 

@@ -57,7 +57,8 @@ impl Registry {
         let source = self.definition(id).ok_or_else(|| self.shared.unknown_source(id.as_str()))?;
         let now = self.shared.options.clock.now();
         let connects_to = connects_to(&self.shared.key, &source.kind);
-        let standing = Standing { started_at: now, checked_at: Some(now), connects_to, ..Standing::default() };
+        let standing =
+            Standing { started_at: now, checked_at: Some(now), connects_to, tried: connects_to, ..Standing::default() };
         let offer = Offer { tools, ..Offer::default() };
         let check = |count| Check { source: id.clone(), at: now, duration_ms: 0, tool_count: Some(count), error: None };
         self.shared.record(&source, offer, standing, check).await

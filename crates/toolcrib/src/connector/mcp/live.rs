@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
@@ -32,7 +33,18 @@ pub(super) struct Live {
 }
 
 /// A request under way; the connection is not idle while one is.
-pub(super) struct InFlight<'a>(&'a Live);
+pub(super) struct InFlight<'a> {
+    live: &'a Live,
+    use_of: Use,
+}
+
+/// What a request says about the connection being needed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Use {
+    Call,
+    /// We look at it of our own accord: that keeps nobody's server awake.
+    Look,
+}
 
 impl Live {
     pub(super) async fn connect(
@@ -72,9 +84,9 @@ impl Live {
         self.client.era().to_string()
     }
 
-    pub(super) fn begin(&self) -> InFlight<'_> {
+    pub(super) fn begin(&self, use_of: Use) -> InFlight<'_> {
         self.in_flight.fetch_add(1, Ordering::SeqCst);
-        InFlight(self)
+        InFlight { live: self, use_of }
     }
 
     /// Lets calls in flight finish, for a while, then closes.
@@ -97,15 +109,19 @@ impl Live {
     }
 
     pub(super) async fn explain(&self, source: &Source, doing: &str, timeout: Duration, error: WireError) -> Error {
-        let mut server = self.server.lock().unwrap_or_else(PoisonError::into_inner).take();
+        // Only of a dead one: others may be using it.
+        let dead = !self.usable();
+        let mut server = self.server.lock().unwrap_or_else(PoisonError::into_inner).take_if(|_| dead);
         explain(source, doing, timeout, error, server.as_mut(), &self.last_words).await
     }
 }
 
 impl Drop for InFlight<'_> {
     fn drop(&mut self) {
-        *self.0.used_at.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
-        self.0.in_flight.fetch_sub(1, Ordering::SeqCst);
+        if self.use_of == Use::Call {
+            *self.live.used_at.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
+        }
+        self.live.in_flight.fetch_sub(1, Ordering::SeqCst);
     }
 }
 
@@ -134,8 +150,12 @@ async fn watch(live: std::sync::Weak<Live>, id: SourceId, idle: Duration, announ
                     // A full queue holds this source already, or will be looked at anyway.
                     let _full = announce.try_send(id.clone());
                 }
-                Ok(Notice::Other { .. }) | Err(tokio::sync::broadcast::error::RecvError::Lagged(_)) => {}
-                Ok(Notice::Closed) | Err(tokio::sync::broadcast::error::RecvError::Closed) => return,
+                // What was missed may have been just that.
+                Err(RecvError::Lagged(_)) => {
+                    let _full = announce.try_send(id.clone());
+                }
+                Ok(Notice::Other { .. }) => {}
+                Ok(Notice::Closed) | Err(RecvError::Closed) => return,
             },
             () = tokio::time::sleep(rest.max(Duration::from_millis(50))) => {
                 let Some(live) = live.upgrade() else { return };

@@ -1,0 +1,251 @@
+//! A source that lives in the test: its tools, its answers and its faults are set from outside, and what happens to it
+//! is counted. It keeps to what a [`Connector`] promises, so a registry cannot tell it from a real one.
+//!
+//! ```
+//! use serde_json::json;
+//! use toolcrib::testkit::{Scripted, config};
+//! use toolcrib::{CallOptions, Caller, Options, Registry};
+//!
+//! # let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+//! # runtime.block_on(async {
+//! let shop = Scripted::new(["order"]);
+//! shop.answer(|tool, input| Ok(json!(format!("{tool}: {}", input["what"]))));
+//! let options = Options { connect: Some(Scripted::connect([("shop", &shop)])), ..Options::default() };
+//! let registry = Registry::open(config(["shop"]), options).await?;
+//! assert_eq!(shop.discoveries(), 0, "opening contacts nobody");
+//!
+//! let agent = Caller { name: "agent".into() };
+//! let output = registry.call(&agent, "shop__order", json!({"what": 7}), CallOptions::default()).await?;
+//! assert_eq!(output.content.get(), r#"[{"type":"text","text":"order: 7"}]"#);
+//! assert_eq!((shop.discoveries(), shop.calls()), (1, 1));
+//! # toolcrib::Result::Ok(())
+//! # })?;
+//! # toolcrib::Result::Ok(())
+//! ```
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use serde_json::value::{RawValue, to_raw_value};
+use serde_json::{Value, json};
+use tokio::sync::{mpsc, watch};
+use toolcrib_core::config::{Config, Declaration};
+use toolcrib_core::source::{Kind, Settings, Stdio};
+use toolcrib_core::{Code, Error, Result, ResultExt, Source, SourceId};
+
+use crate::connections::Connect;
+use crate::connector::{Answer, Call, CallFailure, Connector, Discovery, Offer};
+
+type Answers = dyn Fn(&str, &Value) -> Result<Value, CallFailure> + Send + Sync;
+
+/// One scripted source. Every method may be called while it is in use.
+pub struct Scripted {
+    script: Mutex<Script>,
+    /// While true, whoever discovers or calls waits.
+    held: watch::Sender<bool>,
+    discoveries: AtomicUsize,
+    calls: AtomicUsize,
+    closes: AtomicUsize,
+}
+
+struct Script {
+    tools: Vec<Value>,
+    failure: Option<Error>,
+    delay: Duration,
+    answers: Arc<Answers>,
+    announce: Option<(mpsc::Sender<SourceId>, SourceId)>,
+}
+
+impl Scripted {
+    /// A source that offers these tools, given by name or as MCP would list them, and answers with their arguments.
+    pub fn new(tools: impl IntoIterator<Item = impl Into<Value>>) -> Arc<Scripted> {
+        let answers = Arc::new(|tool: &str, input: &Value| Ok(json!(format!("{tool} {input}"))));
+        let script = Script { tools: listed(tools), failure: None, delay: Duration::ZERO, answers, announce: None };
+        Arc::new(Scripted {
+            script: Mutex::new(script),
+            held: watch::Sender::new(false),
+            discoveries: AtomicUsize::new(0),
+            calls: AtomicUsize::new(0),
+            closes: AtomicUsize::new(0),
+        })
+    }
+
+    /// What [`Options::connect`](crate::Options) takes: these sources are scripted, all others are real.
+    pub fn connect<'a>(sources: impl IntoIterator<Item = (&'a str, &'a Arc<Scripted>)>) -> Connect {
+        let sources: BTreeMap<String, Arc<Scripted>> =
+            sources.into_iter().map(|(id, scripted)| (id.to_owned(), scripted.clone())).collect();
+        Connect(Arc::new(move |source, announce| {
+            let scripted = sources.get(source.id.as_str())?.clone();
+            scripted.script().announce = Some((announce.clone(), source.id.clone()));
+            Some(Arc::new(Line(scripted)))
+        }))
+    }
+
+    /// From now on these tools.
+    pub fn offer(&self, tools: impl IntoIterator<Item = impl Into<Value>>) {
+        self.script().tools = listed(tools);
+    }
+
+    /// From now on discoveries fail, and calls find no connection.
+    pub fn fail(&self, message: &str) {
+        self.script().failure = Some(Error::new(Code::ToolUnavailable, message));
+    }
+
+    /// All is well again.
+    pub fn recover(&self) {
+        self.script().failure = None;
+    }
+
+    /// Everything takes this long, by tokio's clock.
+    pub fn delay(&self, delay: Duration) {
+        self.script().delay = delay;
+    }
+
+    /// Text becomes a text block; an object stands for the whole result, with `content`, `structuredContent` and `isError`.
+    pub fn answer(&self, answers: impl Fn(&str, &Value) -> Result<Value, CallFailure> + Send + Sync + 'static) {
+        self.script().answers = Arc::new(answers);
+    }
+
+    /// Whoever discovers or calls waits until [`Scripted::release`].
+    pub fn hold(&self) {
+        self.held.send_replace(true);
+    }
+
+    pub fn release(&self) {
+        self.held.send_replace(false);
+    }
+
+    /// Says that its tools changed, as a server does with `list_changed`. Nobody hears it before it was connected to.
+    pub fn announce(&self) {
+        if let Some((announce, id)) = &self.script().announce {
+            // A full queue holds this source already.
+            let _full = announce.try_send(id.clone());
+        }
+    }
+
+    /// How many discoveries began.
+    pub fn discoveries(&self) -> usize {
+        self.discoveries.load(Ordering::SeqCst)
+    }
+
+    /// How many calls began.
+    pub fn calls(&self) -> usize {
+        self.calls.load(Ordering::SeqCst)
+    }
+
+    /// How often a connection to it was closed.
+    pub fn closes(&self) -> usize {
+        self.closes.load(Ordering::SeqCst)
+    }
+
+    async fn wait(&self) {
+        let delay = self.script().delay;
+        if !delay.is_zero() {
+            tokio::time::sleep(delay).await;
+        }
+        let mut held = self.held.subscribe();
+        // It fails only without a sender, and that lives as long as we do.
+        let _released = held.wait_for(|held| !held).await;
+    }
+
+    fn failure(&self) -> Option<Error> {
+        let script = self.script();
+        script.failure.as_ref().map(|error| Error::new(error.code, error.message.clone()))
+    }
+
+    fn script(&self) -> MutexGuard<'_, Script> {
+        self.script.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A configuration that declares these sources, for scripted ones to stand behind.
+pub fn config<'a>(sources: impl IntoIterator<Item = &'a str>) -> Config {
+    let declared = sources.into_iter().filter_map(|name| {
+        let id = SourceId::from_name(name).ok()?;
+        let kind = Kind::Stdio(Stdio { command: "scripted".into(), ..Stdio::default() });
+        let source = Ok(Source { id: id.clone(), kind, settings: Settings::default() });
+        Some(Declaration { id, name_given: name.to_owned(), source, file: "scripted".into(), line: 1 })
+    });
+    Config { sources: declared.collect(), ..Config::default() }
+}
+
+/// One connection to a scripted source.
+#[derive(Debug)]
+struct Line(Arc<Scripted>);
+
+#[async_trait]
+impl Connector for Line {
+    async fn discover(&self, _: Discovery) -> Result<Offer> {
+        self.0.discoveries.fetch_add(1, Ordering::SeqCst);
+        // What a slow source answers is what it was when it was asked.
+        let tools = self.0.script().tools.clone();
+        self.0.wait().await;
+        if let Some(error) = self.0.failure() {
+            return Err(error);
+        }
+        let tools: Result<Vec<Box<RawValue>>, _> = tools.iter().map(to_raw_value).collect();
+        Ok(Offer { tools: tools.context(Code::Internal, "write a tool")?, ..Offer::default() })
+    }
+
+    async fn call(&self, call: Call) -> Result<Answer, CallFailure> {
+        self.0.calls.fetch_add(1, Ordering::SeqCst);
+        let late = || Error::new(Code::ToolExecutionFailed, format!("`{}` did not answer in time", call.tool));
+        tokio::select! {
+            () = self.0.wait() => {}
+            () = call.cancel.cancelled() => return Err(CallFailure::Cancelled),
+            () = tokio::time::sleep(call.timeout) => return Err(CallFailure::Lost(late())),
+        }
+        if let Some(error) = self.0.failure() {
+            return Err(CallFailure::Lost(error));
+        }
+        let input = serde_json::from_str(call.arguments.get()).context(Code::Internal, "read the arguments");
+        let answers = self.0.script().answers.clone();
+        let said = answers(&call.tool, &input.map_err(CallFailure::Refused)?)?;
+        answer(said).context(Code::Internal, "write an answer").map_err(CallFailure::Refused)
+    }
+
+    fn connected(&self) -> bool {
+        self.0.calls() > 0
+    }
+
+    async fn close(&self) {
+        self.0.closes.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+fn listed(tools: impl IntoIterator<Item = impl Into<Value>>) -> Vec<Value> {
+    let tool = |tool: Value| match tool {
+        Value::String(name) => {
+            json!({"name": name, "description": format!("Does {name}"), "inputSchema": {"type": "object"}})
+        }
+        other => other,
+    };
+    tools.into_iter().map(Into::into).map(tool).collect()
+}
+
+fn answer(said: Value) -> serde_json::Result<Answer> {
+    let mut result = match said {
+        Value::Object(result) => result,
+        Value::String(text) => block(text),
+        other => block(other.to_string()),
+    };
+    let mut raw = |key: &str| result.shift_remove(key).map(|value| to_raw_value(&value)).transpose();
+    let (content, structured, meta) = (raw("content")?, raw("structuredContent")?, raw("_meta")?);
+    let is_error = result.get("isError") == Some(&Value::Bool(true));
+    Ok(Answer { content: content.map_or_else(|| to_raw_value(&json!([])), Ok)?, structured, meta, is_error })
+}
+
+fn block(text: String) -> serde_json::Map<String, Value> {
+    serde_json::Map::from_iter([("content".to_owned(), json!([{"type": "text", "text": text}]))])
+}
+
+impl fmt::Debug for Scripted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (discoveries, calls) = (self.discoveries(), self.calls());
+        f.debug_struct("Scripted").field("discoveries", &discoveries).field("calls", &calls).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,313 @@
+//! Calls: one code for each step that can fail, policy, validation, bounds, the breaker, counters.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+use toolcrib::connector::CallFailure;
+use toolcrib::core::Error;
+use toolcrib::core::inventory::{Actor, Command};
+use toolcrib::registry::{Connection, Health};
+use toolcrib::testkit::Scripted;
+use toolcrib::{CallOptions, Code};
+
+use crate::support::{Bench, agent, cached, call, force, id, open, open_yaml, settle, text, tools, until};
+
+/// What came of a call: `ok: TEXT`, or a code and its message.
+async fn told(bench: &Bench, name: &str, input: Value) -> String {
+    match call(bench, name, input).await {
+        Ok(output) if output.is_error => format!("error: {}", text(&output)),
+        Ok(output) => format!("ok: {}", text(&output)),
+        Err(error) => format!("{} {}", error.code.as_str(), error.message),
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_step_has_its_code() {
+    let (git, hub, down) = (Scripted::new(["push", "pull"]), Scripted::new(["push"]), Scripted::new(["x"]));
+    down.fail("nobody home");
+    let sources: [(&str, _); 3] = [("git", &git), ("hub", &hub), ("down", &down)];
+    let bench = open(&sources).await;
+    tools(&bench).await;
+    let pull = bench.catalog().find("git__pull").unwrap().id();
+    bench.execute(Command::DisableTool(pull), Actor::new("somebody")).await.unwrap();
+    for (name, expected) in [
+        ("git__push", r#"ok: push {"a":1}"#),
+        ("git/push", r#"ok: push {"a":1}"#),
+        ("Git:push", r#"ok: push {"a":1}"#),
+        ("push", "TOOL_INVALID_INPUT `push` is offered by several sources: git__push, hub__push"),
+        ("git__psuh", "TOOL_NOT_IMPLEMENTED no tool named `git__psuh`; did you mean `git__push`?"),
+        ("nowhere__push", "TOOL_NOT_IMPLEMENTED no tool named `nowhere__push`; did you mean `hub__push`?"),
+        ("git__pull", "TOOL_NOT_IMPLEMENTED `git__pull` is disabled; `toolcrib enable git__pull` turns it on"),
+        (
+            "down__x",
+            "TOOL_UNAVAILABLE the tools of `down` are not known: nobody home; `toolcrib refresh down` tries again",
+        ),
+    ] {
+        let told = told(&bench, name, json!({"a": 1})).await;
+        if name == "nowhere__push" {
+            assert!(told.starts_with("TOOL_NOT_IMPLEMENTED no tool named `nowhere__push`"), "{told}");
+        } else {
+            assert_eq!(told, expected, "{name}");
+        }
+    }
+    for malformed in ["", "__push", "git__"] {
+        assert!(told(&bench, malformed, json!({})).await.starts_with("TOOL_INVALID_INPUT"), "{malformed:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn failures_of_a_source_are_told_apart() {
+    let git = Scripted::new(["push"]);
+    let bench = open(&[("git", &git)]).await;
+    git.answer(|_, input| match input["how"].as_str() {
+        Some("refuse") => Err(CallFailure::Refused(Error::new(Code::ToolExecutionFailed, "it said no"))),
+        Some("lose") => Err(CallFailure::Lost(Error::new(Code::ToolUnavailable, "it is gone"))),
+        Some("fail") => Ok(json!({"content": [{"type": "text", "text": "my fault"}], "isError": true})),
+        _ => Ok(json!({"content": [], "structuredContent": {"a": 1}, "_meta": {"b": 2}})),
+    });
+    assert_eq!(told(&bench, "git__push", json!({"how": "refuse"})).await, "TOOL_EXECUTION_FAILED it said no");
+    assert_eq!(told(&bench, "git__push", json!({"how": "lose"})).await, "TOOL_UNAVAILABLE it is gone");
+    assert_eq!(told(&bench, "git__push", json!({"how": "fail"})).await, "error: my fault");
+    let output = call(&bench, "git__push", json!({})).await.unwrap();
+    assert_eq!((output.structured.unwrap().get(), output.meta.unwrap().get()), (r#"{"a":1}"#, r#"{"b":2}"#));
+    assert_eq!((output.source, output.is_error), (id("git"), false));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_is_measured_and_counted() {
+    let git = Scripted::new(["push"]);
+    let bench = open(&[("git", &git)]).await;
+    tools(&bench).await;
+    git.delay(Duration::from_millis(250));
+    assert_eq!(call(&bench, "git__push", json!({})).await.unwrap().elapsed_ms, 250);
+    git.answer(|_, _| Ok(json!({"content": [{"type": "text", "text": "my fault"}], "isError": true})));
+    bench.hand.advance(Duration::from_secs(1));
+    call(&bench, "git__push", json!({})).await.unwrap();
+    call(&bench, "git__nothing", json!({})).await.unwrap_err();
+    let stats = bench.stats().await.unwrap();
+    assert_eq!((stats.calls, stats.errors, stats.tools.len()), (2, 1, 1));
+    let push = &stats.tools[0];
+    assert_eq!((push.name.as_str(), push.calls, push.errors), ("git__push", 2, 1));
+    assert_eq!(push.last_called, Some(bench.options.clock.now()));
+    let error = push.last_error.as_ref().unwrap();
+    assert_eq!((error.code, error.message.as_str()), (Code::ToolExecutionFailed, "my fault"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn rules_hold_in_lists_and_again_in_calls() {
+    let git = Scripted::new(["add", "delete", "push", "secret"]);
+    let yaml = "sources: { git: { command: x, tools: { 'p*': ask, delete: deny, secret: hide } } }";
+    let bench = open_yaml(yaml, &[("git", &git)]).await;
+    assert_eq!(tools(&bench).await, ["git__add", "git__delete", "git__push"]);
+    for (name, expected) in [
+        ("git__add", "ok: add {}"),
+        ("git__push", "FORBIDDEN `git__push` needs consent before each call; on the command line, `--yes` gives it"),
+        ("git__delete", "FORBIDDEN a rule of its source denies `git__delete`"),
+        ("git__secret", "TOOL_NOT_IMPLEMENTED no tool named `git__secret`; did you mean `git__delete`?"),
+        ("secret", "TOOL_NOT_IMPLEMENTED no tool named `secret`"),
+    ] {
+        assert_eq!(told(&bench, name, json!({})).await, expected, "{name}");
+    }
+    let consent = || CallOptions { consent: true, ..CallOptions::default() };
+    assert!(bench.call(&agent(), "git__push", json!({}), consent()).await.is_ok());
+    for name in ["git__delete", "git__secret"] {
+        assert!(bench.call(&agent(), name, json!({}), consent()).await.is_err(), "{name}");
+    }
+    assert_eq!(git.calls(), 2, "the others never reached it");
+    assert!(bench.tool("git__secret").is_err());
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_wrong_argument_is_told_with_its_path() {
+    let schema = json!({"type": "object", "required": ["name", "size"], "additionalProperties": false, "properties": {
+        "name": {"type": "string"}, "size": {"type": "integer", "minimum": 1},
+        "tags": {"type": "array", "items": {"type": "string"}}}});
+    let git = Scripted::new([json!({"name": "make", "inputSchema": schema})]);
+    let bench = open(&[("git", &git)]).await;
+    let input = json!({"size": 0, "tags": ["a", 2], "colour": "red"});
+    let error = call(&bench, "git__make", input).await.unwrap_err();
+    assert_eq!(error.code, Code::ToolInvalidInput);
+    assert!(error.message.starts_with("wrong arguments for `git__make`: "), "{}", error.message);
+    let faults = error.details.unwrap()["faults"].as_array().unwrap().clone();
+    let mut paths: Vec<&str> = faults.iter().map(|fault| fault["path"].as_str().unwrap()).collect();
+    paths.sort_unstable();
+    assert_eq!(paths.len(), 4, "{faults:?}");
+    for part in ["size", "tags", "name", "colour"] {
+        assert!(faults.iter().any(|fault| fault.to_string().contains(part)), "{part}: {faults:?}");
+    }
+    assert_eq!(git.calls(), 0);
+    for wrong in [json!(null), json!([]), json!("text"), json!(7)] {
+        assert_eq!(call(&bench, "git__make", wrong).await.unwrap_err().code, Code::ToolInvalidInput);
+    }
+    assert!(call(&bench, "git__make", json!({"name": "a", "size": 1})).await.is_ok());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_ends_at_its_deadline() {
+    let git = Scripted::new(["push"]);
+    let bench = open_yaml("sources: { git: { command: x, call_timeout: 7s } }", &[("git", &git)]).await;
+    tools(&bench).await;
+    git.hold();
+    for (timeout, expected) in [(None, 7), (Some(Duration::from_secs(2)), 2)] {
+        let began = tokio::time::Instant::now();
+        let options = CallOptions { timeout, ..CallOptions::default() };
+        let error = bench.call(&agent(), "git__push", json!({}), options).await.unwrap_err();
+        assert_eq!((error.code, began.elapsed().as_secs()), (Code::ToolExecutionFailed, expected));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cancelled_call_ends_and_says_nothing_about_the_source() {
+    let git = Scripted::new(["push"]);
+    let bench = open(&[("git", &git)]).await;
+    tools(&bench).await;
+    git.hold();
+    for _ in 0..6 {
+        let cancel = CancellationToken::new();
+        let options = CallOptions { cancel: cancel.clone(), ..CallOptions::default() };
+        let caller = agent();
+        let running = bench.call(&caller, "git__push", json!({}), options);
+        let (result, ()) = tokio::join!(running, async {
+            settle().await;
+            cancel.cancel();
+        });
+        assert_eq!(result.unwrap_err().message, "the call was cancelled");
+    }
+    git.release();
+    assert!(call(&bench, "git__push", json!({})).await.is_ok(), "the breaker is shut");
+}
+
+/// A call that waited for its source to be discovered could not be cancelled, and outlived its own deadline.
+#[tokio::test(start_paused = true)]
+async fn a_call_that_waits_for_discovery_has_a_deadline_and_can_be_cancelled() {
+    let git = Scripted::new(["push"]);
+    let bench = open(&[("git", &git)]).await;
+    git.hold();
+    let cancel = CancellationToken::new();
+    let options = CallOptions { cancel: cancel.clone(), ..CallOptions::default() };
+    let caller = agent();
+    let (result, ()) = tokio::join!(bench.call(&caller, "git__push", json!({}), options), async {
+        until("it began", || git.discoveries() == 1).await;
+        cancel.cancel();
+    });
+    assert_eq!(result.unwrap_err().message, "the call was cancelled");
+
+    let began = tokio::time::Instant::now();
+    let options = CallOptions { timeout: Some(Duration::from_secs(3)), ..CallOptions::default() };
+    let error = bench.call(&agent(), "git__push", json!({}), options).await.unwrap_err();
+    assert_eq!((error.code, began.elapsed().as_secs()), (Code::ToolUnavailable, 3));
+    git.release();
+    assert!(call(&bench, "git__push", json!({})).await.is_ok());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_result_has_its_limit() {
+    let git = Scripted::new(["say"]);
+    git.answer(|_, input| Ok(json!("x".repeat(input["bytes"].as_u64().unwrap() as usize))));
+    let bench = open_yaml("sources: { git: { command: x, result_limit: 1KiB } }", &[("git", &git)]).await;
+    assert!(call(&bench, "git__say", json!({"bytes": 900})).await.is_ok());
+    let error = call(&bench, "git__say", json!({"bytes": 2000})).await.unwrap_err();
+    assert_eq!(error.code, Code::ToolExecutionFailed);
+    assert_eq!(
+        error.message,
+        "the result of `git__say` has 2027 bytes, more than the 1024 allowed; ask for less, or raise `result_limit` on `git`"
+    );
+    for _ in 0..10 {
+        call(&bench, "git__say", json!({"bytes": 2000})).await.unwrap_err();
+    }
+    assert!(call(&bench, "git__say", json!({"bytes": 1})).await.is_ok(), "a long answer is a sign of life");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_source_rests_after_five_failures_and_is_tried_with_one_call() {
+    let git = Scripted::new(["push"]);
+    let bench = open(&[("git", &git)]).await;
+    tools(&bench).await;
+    git.fail("gone");
+    for _ in 0..5 {
+        assert_eq!(told(&bench, "git__push", json!({})).await, "TOOL_UNAVAILABLE gone");
+    }
+    let error = call(&bench, "git__push", json!({})).await.unwrap_err();
+    assert_eq!(
+        (error.code, error.message.as_str()),
+        (Code::ToolUnavailable, "`git` failed too often and rests; try again in 30 s")
+    );
+    assert_eq!((error.retryable(), error.details.unwrap()["retry_after_ms"].clone()), (true, json!(30_000)));
+    assert_eq!(git.calls(), 5, "it is left alone");
+    let view = bench.view_of("git");
+    assert_eq!((view.connection, view.health), (Connection::Resting, Health::Down));
+
+    bench.hand.advance(Duration::from_secs(30));
+    git.recover();
+    git.hold();
+    let registry = bench.registry.clone();
+    let trying = tokio::spawn(async move { call(&registry, "git__push", json!({})).await });
+    until("one tries", || git.calls() == 6).await;
+    assert!(told(&bench, "git__push", json!({})).await.contains("rests"), "only one tries");
+    git.release();
+    assert!(trying.await.unwrap().is_ok());
+    assert!(call(&bench, "git__push", json!({})).await.is_ok());
+}
+
+/// Whoever tried a resting source and left before its answer kept everybody else out for ever.
+#[tokio::test(start_paused = true)]
+async fn a_source_does_not_rest_for_ever_because_somebody_left() {
+    let git = Scripted::new(["push"]);
+    let bench = open(&[("git", &git)]).await;
+    tools(&bench).await;
+    git.fail("gone");
+    for _ in 0..5 {
+        call(&bench, "git__push", json!({})).await.unwrap_err();
+    }
+    bench.hand.advance(Duration::from_secs(30));
+    git.recover();
+    git.hold();
+    let registry = bench.registry.clone();
+    let trying = tokio::spawn(async move { call(&registry, "git__push", json!({})).await });
+    until("one tries", || git.calls() == 6).await;
+    trying.abort();
+    assert!(trying.await.is_err());
+    git.release();
+    assert!(call(&bench, "git__push", json!({})).await.is_ok());
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_tool_calls_an_error_does_not_make_its_source_rest() {
+    let git = Scripted::new(["push"]);
+    let bench = open(&[("git", &git)]).await;
+    git.answer(|_, input| match input["refuse"].as_bool() {
+        Some(true) => Err(CallFailure::Refused(Error::new(Code::ToolExecutionFailed, "no"))),
+        _ => Ok(json!({"content": [], "isError": true})),
+    });
+    for round in 0..20 {
+        let _either = call(&bench, "git__push", json!({"refuse": round % 2 == 0})).await;
+    }
+    assert_eq!(git.calls(), 20);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_first_call_discovers_its_own_source_and_no_other() {
+    let (git, hub) = (Scripted::new(["push"]), Scripted::new(["pull"]));
+    let bench = open(&[("git", &git), ("hub", &hub)]).await;
+    assert!(call(&bench, "git__push", json!({})).await.is_ok());
+    assert_eq!((git.discoveries(), hub.discoveries()), (1, 0));
+    assert!(call(&bench, "pull", json!({})).await.is_ok(), "a bare name may be anybody's");
+    assert_eq!((git.discoveries(), hub.discoveries()), (1, 1));
+    let cached_only = || CallOptions { cached: true, ..CallOptions::default() };
+    bench.invalidate(None).await.unwrap();
+    assert!(bench.call(&agent(), "git__push", json!({}), cached_only()).await.is_ok());
+    assert_eq!(git.discoveries(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_tool_that_is_gone_since_is_not_called() {
+    let git = Scripted::new(["push", "pull"]);
+    let bench = open(&[("git", &git)]).await;
+    tools(&bench).await;
+    git.offer(["pull"]);
+    force(&bench, "git").await;
+    assert_eq!(cached(&bench), ["git__pull"]);
+    assert!(told(&bench, "git__push", json!({})).await.starts_with("TOOL_NOT_IMPLEMENTED no tool named `git__push`"));
+    assert_eq!(git.calls(), 0);
+}
