@@ -40,8 +40,11 @@ pub(crate) fn recordings() -> Result<Vec<Recording>> {
             Value::Object(tool) => Some(tool),
             Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => None,
         });
-        let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-        Ok(Recording { name, tools: tools.collect() })
+        let name = path.file_stem().unwrap_or_default().to_string_lossy();
+        // With its scope, a package may be called longer than a source.
+        let name =
+            name.strip_prefix("modelcontextprotocol__").or(name.strip_prefix("browserbasehq__")).unwrap_or(&name);
+        Ok(Recording { name: name.to_owned(), tools: tools.collect() })
     });
     recordings.collect()
 }

@@ -17,9 +17,9 @@ pub(crate) fn median(mut times: Vec<Duration>) -> Duration {
 
 /// The best of several runs: whatever disturbs a computation makes it slower, never faster.
 pub(crate) fn best<T>(mut work: impl FnMut() -> T) -> Duration {
-    const LEAST: usize = 3;
+    const LEAST: usize = 2;
     const MOST: usize = 1_000;
-    const ENOUGH: Duration = Duration::from_millis(300);
+    const ENOUGH: Duration = Duration::from_millis(500);
     let began = Instant::now();
     let mut best = Duration::MAX;
     for round in 0..MOST {
