@@ -146,3 +146,20 @@ fn ambiguous(tool: &str, several: &[ToolRef<'_>]) -> Error {
     let message = format!("`{}` is offered by several sources: {}", shown_short(tool, 80), names.join(", "));
     Error::new(Code::ToolInvalidInput, message).with_details(json!({ "candidates": names }))
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn the_quick_look_never_rules_out_what_is_close(wanted in "[a-cé_]{0,12}", name in "[A-Ca-cé_]{0,12}") {
+            let exact = strsim::normalized_damerau_levenshtein(&wanted, &name.to_lowercase());
+            let wanted = Wanted::new(&wanted);
+            prop_assert!(wanted.closest(&name.to_lowercase()) >= exact);
+            prop_assert!(wanted.closeness(&name, exact) >= exact);
+        }
+    }
+}
