@@ -8,10 +8,18 @@ use toolcrib::{Code, Result};
 
 pub(crate) fn line(text: &str) -> Result<()> {
     let mut stdout = io::stdout().lock();
-    let written = stdout.write_all(text.as_bytes()).and_then(|()| match text.ends_with('\n') {
+    said(stdout.write_all(text.as_bytes()).and_then(|()| match text.ends_with('\n') {
         true => stdout.flush(),
         false => stdout.write_all(b"\n").and_then(|()| stdout.flush()),
-    });
+    }))
+}
+
+/// Part of a line; [`line`] ends it.
+pub(crate) fn piece(text: &str) -> Result<()> {
+    said(io::stdout().lock().write_all(text.as_bytes()))
+}
+
+fn said(written: io::Result<()>) -> Result<()> {
     match written {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
         written => written.context(Code::Internal, "write to standard output"),

@@ -13,6 +13,7 @@ use crate::inventory::{SourceState, ToolState};
 use crate::manifest::SetAside;
 use crate::policy::{Rules, Verdict};
 use crate::source::{OnConflict, Source, SourceId};
+use crate::tool::SEPARATOR;
 
 pub use segment::{Entry, Segment};
 pub use view::{Caller, State, ToolRef, View};
@@ -146,7 +147,10 @@ impl Catalog {
     }
 
     fn placed(&self, id: &SourceId) -> Option<&Placed> {
-        self.all().find(|placed| placed.part.segment.source() == id)
+        let prefix = format!("{id}{SEPARATOR}");
+        let position = self.prefixed.binary_search_by(|placed| placed.part.segment.prefix().cmp(&prefix));
+        let prefixed = position.ok().and_then(|position| self.prefixed.get(position));
+        prefixed.or_else(|| self.builtin.iter().find(|placed| placed.part.segment.source() == id))
     }
 
     fn all(&self) -> impl Iterator<Item = &Placed> {

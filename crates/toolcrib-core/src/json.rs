@@ -133,7 +133,13 @@ fn push_object<'a>(sorted: impl Iterator<Item = (&'a str, &'a RawValue)>, into: 
 }
 
 pub(crate) fn push_string(text: &str, into: &mut String) {
-    into.push_str(&serde_json::Value::from(text).to_string());
+    let plain = text.bytes().all(|byte| byte >= b' ' && byte != b'"' && byte != b'\\');
+    if !plain {
+        return into.push_str(&serde_json::Value::from(text).to_string());
+    }
+    into.push('"');
+    into.push_str(text);
+    into.push('"');
 }
 
 /// The deepest nesting of objects and arrays, found without recursion.

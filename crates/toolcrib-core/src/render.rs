@@ -41,28 +41,47 @@ impl View {
 
     /// The tools that `wanted` picks.
     pub fn render_where(&self, format: Format, wanted: impl Fn(&ToolRef<'_>) -> bool) -> Result<String> {
+        let mut whole = String::new();
+        self.render_pieces(format, wanted, |piece| {
+            whole.push_str(piece);
+            Ok(())
+        })?;
+        Ok(whole)
+    }
+
+    /// The same in pieces, for whoever passes them on: a long list need not be held whole.
+    pub fn render_pieces(
+        &self,
+        format: Format,
+        wanted: impl Fn(&ToolRef<'_>) -> bool,
+        mut emit: impl FnMut(&str) -> Result<()>,
+    ) -> Result<()> {
+        let mut out = String::with_capacity(PIECE * 2);
         match format {
             Format::Json => {
-                let mut out = String::from("{\"tools\":");
-                push_array(self.listed().filter(wanted), &mut out, |tool, out| {
+                out.push_str("{\"tools\":");
+                push_array(self.listed().filter(wanted), &mut out, &mut emit, |tool, out| {
                     push_json(tool, out);
                     Ok(())
                 })?;
                 out.push_str(&format!(",\"inventory_hash\":\"{}\"}}", self.catalog.hash()));
-                Ok(out)
             }
             Format::Mcp | Format::Anthropic | Format::Openai => {
-                let mut out = String::new();
-                push_array(self.offered().filter(wanted), &mut out, |tool, out| push_for_provider(tool, format, out))?;
-                Ok(out)
+                let tools = self.offered().filter(wanted);
+                push_array(tools, &mut out, &mut emit, |tool, out| push_for_provider(tool, format, out))?;
             }
         }
+        emit(&out)
     }
 }
+
+/// What a pipe holds.
+const PIECE: usize = 64 * 1024;
 
 fn push_array<'a>(
     tools: impl Iterator<Item = ToolRef<'a>>,
     out: &mut String,
+    emit: &mut impl FnMut(&str) -> Result<()>,
     mut push: impl FnMut(&ToolRef<'a>, &mut String) -> Result<()>,
 ) -> Result<()> {
     out.push('[');
@@ -71,6 +90,10 @@ fn push_array<'a>(
             out.push(',');
         }
         push(&tool, out)?;
+        if out.len() >= PIECE {
+            emit(out)?;
+            out.clear();
+        }
     }
     out.push(']');
     Ok(())

@@ -59,7 +59,8 @@ pub struct Options {
     pub logs: Option<PathBuf>,
     pub clock: Clock,
     pub guard: GuardExe,
-    /// How many sources are discovered at once.
+    /// How many sources are discovered at once. Discovery is waiting for others, so it goes by how many may wait
+    /// together and not by the cores at hand; it only bounds the processes and sockets that are open meanwhile.
     pub parallel: usize,
     pub bounds: Bounds,
     /// Whether to notice, within two seconds, what other processes write to the same store.

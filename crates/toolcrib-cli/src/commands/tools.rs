@@ -68,7 +68,10 @@ pub(crate) async fn run(common: &Common, arguments: Arguments) -> Result<Done> {
     };
     let wanted = |tool: &ToolRef<'_>| source.as_ref().is_none_or(|source| source == tool.source());
     match format {
-        Some(format) => output::line(&view.render_where(format, wanted)?)?,
+        Some(format) => {
+            view.render_pieces(format, wanted, output::piece)?;
+            output::line("")?;
+        }
         None => output::line(&table(view.listed().filter(wanted))?)?,
     }
     desk.close().await;

@@ -10,6 +10,8 @@ use crate::text::shown_short;
 use crate::tool::{Asked, parse_name};
 
 const MOST_NEAR: usize = 3;
+/// How close a name must be to be worth mentioning, from 0 to 1.
+const NEAR: f64 = 0.6;
 
 impl Catalog {
     /// By the name agents see, by `source__tool`, `source/tool` or `source:tool`, or bare when it is unique.
@@ -77,31 +79,87 @@ impl Catalog {
     }
 
     fn near(&self, name: &str) -> Vec<String> {
-        let wanted = name.to_lowercase();
+        let wanted = Wanted::new(name);
         let seen = self
             .tools()
             .filter(|tool| tool.verdict() != Verdict::Hide && !tool.internal() && tool.state() == State::Active);
-        let mut scored: Vec<(f64, &str)> = seen
-            .map(|tool| {
-                let full = closeness(&wanted, &tool.name().as_str().to_lowercase());
-                let own = closeness(&wanted, &tool.original().to_lowercase());
-                (full.max(own), tool.name().as_str())
-            })
-            .filter(|(score, _)| *score > 0.6)
-            .collect();
-        scored.sort_by(|(one, a), (other, b)| other.total_cmp(one).then(a.cmp(b)));
-        scored.into_iter().take(MOST_NEAR).map(|(_, name)| name.to_owned()).collect()
+        let mut nearest: Vec<(f64, &str)> = Vec::with_capacity(MOST_NEAR + 1);
+        for tool in seen {
+            // Whoever is farther than the last of a full list need not be measured.
+            let floor = nearest.get(MOST_NEAR - 1).map_or(NEAR, |(score, _)| *score);
+            let full = wanted.closeness(tool.name().as_str(), floor);
+            let score = full.max(wanted.closeness(tool.original(), floor));
+            if score > NEAR {
+                let place = nearest.partition_point(|(better, name)| {
+                    better.total_cmp(&score).reverse().then((*name).cmp(tool.name().as_str())).is_lt()
+                });
+                nearest.insert(place, (score, tool.name().as_str()));
+                nearest.truncate(MOST_NEAR);
+            }
+        }
+        nearest.into_iter().map(|(_, name)| name.to_owned()).collect()
     }
 }
 
-/// A slip of the finger is close; so is a name that holds all that was asked for.
-fn closeness(wanted: &str, name: &str) -> f64 {
-    let edits = strsim::normalized_damerau_levenshtein(wanted, name);
-    if wanted.len() > 3 && name.contains(wanted) { edits.max(0.7) } else { edits }
+/// A name that somebody asked for, to be compared with every name there is: hence the quick look before the exact one.
+struct Wanted {
+    text: String,
+    length: usize,
+    letters: [i32; BUCKETS],
+}
+
+const BUCKETS: usize = 128;
+
+impl Wanted {
+    fn new(name: &str) -> Wanted {
+        let text = name.to_lowercase();
+        let mut letters = [0; BUCKETS];
+        text.chars().for_each(|letter| letters[letter as usize % BUCKETS] += 1);
+        Wanted { length: text.chars().count(), text, letters }
+    }
+
+    /// A slip of the finger is close; so is a name that holds all that was asked for. Below `floor` it may be any less.
+    fn closeness(&self, name: &str, floor: f64) -> f64 {
+        let name = name.to_lowercase();
+        let held = if self.length > 3 && name.contains(&self.text) { 0.7 } else { 0.0 };
+        if self.closest(&name) < floor {
+            return held;
+        }
+        strsim::normalized_damerau_levenshtein(&self.text, &name).max(held)
+    }
+
+    /// No edit makes up for more than one letter too many and one too few.
+    fn closest(&self, name: &str) -> f64 {
+        let (mut letters, mut length) = (self.letters, 0);
+        for letter in name.chars() {
+            letters[letter as usize % BUCKETS] -= 1;
+            length += 1;
+        }
+        let too_many: i32 = letters.iter().map(|surplus| (*surplus).max(0)).sum();
+        let too_few: i32 = letters.iter().map(|surplus| (-surplus).max(0)).sum();
+        1.0 - f64::from(too_many.max(too_few)) / self.length.max(length).max(1) as f64
+    }
 }
 
 fn ambiguous(tool: &str, several: &[ToolRef<'_>]) -> Error {
     let names: Vec<&str> = several.iter().map(|tool| tool.name().as_str()).collect();
     let message = format!("`{}` is offered by several sources: {}", shown_short(tool, 80), names.join(", "));
     Error::new(Code::ToolInvalidInput, message).with_details(json!({ "candidates": names }))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn the_quick_look_never_rules_out_what_is_close(wanted in "[a-cé_]{0,12}", name in "[A-Ca-cé_]{0,12}") {
+            let exact = strsim::normalized_damerau_levenshtein(&wanted, &name.to_lowercase());
+            let wanted = Wanted::new(&wanted);
+            prop_assert!(wanted.closest(&name.to_lowercase()) >= exact);
+            prop_assert!(wanted.closeness(&name, exact) >= exact);
+        }
+    }
 }

@@ -43,33 +43,25 @@ impl Segment {
     fn build(packed: Arc<Packed>, prefix: String) -> Segment {
         let plain: Vec<ToolName> = packed.tools.iter().map(|tool| ToolName::plain(&prefix, &tool.name)).collect();
         let is_own = |name: &ToolName, tool: &PackedTool| name.as_str().strip_prefix(&prefix) == Some(&tool.name);
-        // A tool whose name needed no change keeps it, whatever the others are made into.
-        let mut taken: BTreeSet<ToolName> = BTreeSet::new();
         let all_own = plain.iter().zip(&packed.tools).all(|(name, tool)| is_own(name, tool));
-        if !all_own {
-            taken = plain
-                .iter()
-                .zip(&packed.tools)
-                .filter(|(name, tool)| is_own(name, tool))
-                .map(|(n, _)| n.clone())
-                .collect();
+        // A tool whose name needed no change keeps it, whatever the others are made into.
+        let kept = |name: &ToolName| {
+            let own = name.as_str().strip_prefix(&prefix).unwrap_or_default();
+            packed.tools.binary_search_by(|tool| tool.name.as_str().cmp(own)).is_ok()
+        };
+        let mut taken: BTreeSet<ToolName> = BTreeSet::new();
+        let mut entries: Vec<Entry> = Vec::with_capacity(plain.len());
+        for (index, (name, tool)) in plain.into_iter().zip(&packed.tools).enumerate() {
+            let free = is_own(&name, tool) || (!kept(&name) && taken.insert(name.clone()));
+            let name = if free { name } else { ToolName::hashed(&prefix, &tool.name) };
+            entries.push(Entry { name, packed: index, validator: OnceLock::new() });
         }
-        let mut entries: Vec<Entry> = plain
-            .into_iter()
-            .zip(&packed.tools)
-            .enumerate()
-            .map(|(index, (name, tool))| {
-                let free = is_own(&name, tool) || taken.insert(name.clone());
-                let name = if free { name } else { ToolName::hashed(&prefix, &tool.name) };
-                Entry { name, packed: index, validator: OnceLock::new() }
-            })
-            .collect();
         if !all_own {
             entries.sort_by(|one, other| one.name.cmp(&other.name));
         }
-        let mut by_original: Vec<usize> = (0..entries.len()).collect();
-        if !all_own {
-            by_original.sort_by_key(|&position| entries[position].packed);
+        let mut by_original: Vec<usize> = vec![0; entries.len()];
+        for (position, entry) in entries.iter().enumerate() {
+            by_original[entry.packed] = position;
         }
         Segment { packed, prefix, entries, by_original }
     }

@@ -115,14 +115,15 @@ pub(super) async fn count(
         .execute(&mut *transaction)
         .await?;
     }
-    for need in needs {
+    if !needs.is_empty() {
+        // A list of all sources needs them all: one statement, for every command ends with this one.
+        let needs: Vec<_> = needs.iter().map(|need| (need.source.as_str(), need.hits, need.misses)).collect();
         sqlx::query(
-            "INSERT INTO need_counts (source, hits, misses) VALUES (?, ?, ?)
+            "INSERT INTO need_counts (source, hits, misses)
+             SELECT value ->> 0, value ->> 1, value ->> 2 FROM json_each(?) WHERE true
              ON CONFLICT (source) DO UPDATE SET hits = hits + excluded.hits, misses = misses + excluded.misses",
         )
-        .bind(need.source.as_str())
-        .bind(need.hits as i64)
-        .bind(need.misses as i64)
+        .bind(json(&needs)?)
         .execute(&mut *transaction)
         .await?;
     }

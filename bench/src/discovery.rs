@@ -1,0 +1,55 @@
+//! Discovery of many slow sources, against the slowest of them alone.
+
+use std::time::Duration;
+
+use toolcrib::refresh::Refreshed;
+use toolcrib::{Options, Refresh, Registry};
+
+use crate::Result;
+use crate::material::{config, scripted};
+use crate::measure::ratio;
+use crate::report::{Bar, Report, Row, shown};
+
+const SOURCES: usize = 20;
+const DELAY_MS: &str = "500";
+const MOST: f64 = 1.5;
+const ROUNDS: usize = 3;
+
+pub(crate) fn run(report: &mut Report) -> Result<()> {
+    let runtime = tokio::runtime::Runtime::new()?;
+    let mut alone = Duration::ZERO;
+    let mut together = Vec::new();
+    for _ in 0..ROUNDS {
+        alone = alone.max(runtime.block_on(discover(1))?);
+        together.push(runtime.block_on(discover(SOURCES))?);
+    }
+    let slowest_round = together.into_iter().max().unwrap_or_default();
+    report.row(Row {
+        bench: "discovery",
+        measured: format!(
+            "{SOURCES} sources of {DELAY_MS} ms each, slowest of {ROUNDS} runs: {}",
+            shown(slowest_round)
+        ),
+        against: format!("one of them alone, slowest of {ROUNDS}: {}", shown(alone)),
+        ratio: ratio(slowest_round, alone),
+        bar: Bar::AtMost(MOST, "the slowest".into()),
+    });
+    Ok(())
+}
+
+/// How long it takes to discover so many sources that were never seen before.
+async fn discover(sources: usize) -> Result<Duration> {
+    let commands: Vec<_> =
+        (0..sources).map(|number| (format!("slow {number}"), scripted(&["--delay-ms", DELAY_MS]))).collect();
+    let place = tempfile::tempdir()?;
+    let store = toolcrib::store::open(&place.path().to_string_lossy()).await?;
+    let registry = Registry::open(config(&commands)?, Options { store: Some(store), ..Options::default() }).await?;
+    let start = std::time::Instant::now();
+    let outcomes = registry.refresh(Refresh::default()).await;
+    let time = start.elapsed();
+    registry.close().await;
+    match outcomes.iter().find(|outcome| outcome.status != Refreshed::Success) {
+        Some(failed) => Err(format!("`{}` was not discovered: {:?}", failed.source, failed.error).into()),
+        None => Ok(time),
+    }
+}
