@@ -18,7 +18,7 @@ use toolcrib_core::manifest::{Change, Delta};
 use toolcrib_core::source::Kind;
 use toolcrib_core::{Source, SourceId};
 
-use crate::registry::{Registry, Shared};
+use crate::registry::{Registry, Shared, Snapshot};
 use crate::store::Failure;
 
 /// Which sources to look at, and how hard.
@@ -116,9 +116,7 @@ impl Registry {
         };
         ids.sort();
         ids.dedup();
-        // Built-in tools are at hand: to read them is no discovery.
-        let servers =
-            ids.iter().filter(|id| now.sources.get(id).is_none_or(|source| !source.kind.is_builtin())).count();
+        let servers = ids.iter().filter(|id| self.shared.asks(&now, id, refresh.force)).count();
         if servers > 0 {
             tracing::info!(server_count = servers, "tools.discovery.started");
         }
@@ -219,6 +217,13 @@ impl Registry {
 }
 
 impl Shared {
+    /// Whether a refresh contacts a source. Built-in tools are at hand: to read them is no discovery.
+    fn asks(&self, now: &Snapshot, id: &SourceId, force: bool) -> bool {
+        let enabled = now.inventory.source(id).is_some_and(|state| self.enabled_here(id, state.enabled));
+        let server = now.sources.get(id).is_some_and(|source| !source.kind.is_builtin());
+        enabled && server && (force || self.freshness(now, id) != Freshness::Fresh)
+    }
+
     fn count_need(&self, id: &SourceId, freshness: Freshness) {
         let hit = freshness == Freshness::Fresh;
         self.counters.needed(id, hit);
@@ -228,7 +233,7 @@ impl Shared {
         }
     }
 
-    pub(crate) fn backing_off(&self, now: &crate::registry::Snapshot, id: &SourceId) -> bool {
+    pub(crate) fn backing_off(&self, now: &Snapshot, id: &SourceId) -> bool {
         let (Some(standing), Some(source)) = (now.standings.get(id), now.sources.get(id)) else { return false };
         let tried = standing.tried.is_none() || standing.tried == self.connects_to(source).or(standing.tried);
         // What it connects to now has not failed yet.
