@@ -3,8 +3,10 @@
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio_util::sync::CancellationToken;
 use toolcrib_core::SourceId;
 use toolcrib_core::text::shown_short;
 
@@ -19,17 +21,27 @@ pub fn path(logs: &Path, id: &SourceId) -> PathBuf {
 
 /// The most recent lines of one server.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct LastWords(Arc<Mutex<VecDeque<String>>>);
+pub(crate) struct LastWords {
+    lines: Arc<Mutex<VecDeque<String>>>,
+    /// Everything it had to say was read.
+    silent: CancellationToken,
+}
 
 impl LastWords {
+    /// Waits until a server that has ended was heard to the end; what it left running may go on talking.
+    pub(crate) async fn heard_out(&self) {
+        const PATIENCE: Duration = Duration::from_millis(500);
+        let _still_talking = tokio::time::timeout(PATIENCE, self.silent.cancelled()).await;
+    }
+
     /// The last line that says something.
     pub(crate) fn last(&self) -> Option<String> {
-        let lines = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
         lines.iter().rev().map(|line| shown_short(line, 300)).find(|line| !line.is_empty())
     }
 
     fn push(&self, line: String) {
-        let mut lines = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
         if lines.len() == LINES {
             lines.pop_front();
         }
@@ -38,6 +50,7 @@ impl LastWords {
 
     /// Reads until the stream ends. A log that cannot be written is no reason to stop reading: the server would block.
     pub(crate) async fn follow(self, stderr: impl AsyncRead + Unpin, file: Option<PathBuf>) {
+        let _silent = self.silent.clone().drop_guard();
         let mut log = match &file {
             Some(path) => open(path).await,
             None => None,
