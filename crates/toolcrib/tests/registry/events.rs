@@ -142,7 +142,7 @@ async fn neither_arguments_nor_results_nor_secrets_are_told() {
     let (heard, _guard) = Heard::listen();
     let git = Scripted::new([json!({"name": "push", "inputSchema": {"type": "object", "properties": {
         "to": {"type": "string"}, "size": {"type": "integer"}}}})]);
-    git.answer(|_, _| Ok(json!("RESULT-4711")));
+    git.answer(|_, _| json!("RESULT-4711"));
     let yaml =
         "sources: { git: { url: 'http://h/mcp?key=KEY-4711', headers: { Authorization: 'Bearer TOKEN-4711' } } }";
     let bench = open_yaml(yaml, &[("git", &git)]).await;
