@@ -165,7 +165,7 @@ impl Registry {
             }
         }
         if need != Need::Cached && self.shared.options.revalidate {
-            self.revalidate(stale);
+            self.revalidate(stale, keep);
         }
         if wanted.is_empty() {
             return Vec::new();
@@ -201,7 +201,7 @@ impl Registry {
     }
 
     /// Stale lists were served; new ones are fetched behind the scenes.
-    fn revalidate(&self, stale: Vec<SourceId>) {
+    fn revalidate(&self, stale: Vec<SourceId>, keep: bool) {
         let now = self.shared.now.load_full();
         let stale: Vec<SourceId> = stale.into_iter().filter(|id| !self.shared.backing_off(&now, id)).collect();
         if stale.is_empty() || self.shared.ended.is_cancelled() {
@@ -210,7 +210,7 @@ impl Registry {
         let registry = self.clone();
         let ended = self.shared.ended.clone();
         self.shared.tasks.spawn(async move {
-            let refresh = registry.refresh(Refresh { sources: Some(stale), ..Refresh::default() });
+            let refresh = registry.refresh(Refresh { sources: Some(stale), keep, ..Refresh::default() });
             ended.run_until_cancelled(refresh).await;
         });
     }

@@ -6,8 +6,8 @@
 //! use toolcrib::testkit::{Scripted, config};
 //! use toolcrib::{CallOptions, Caller, Options, Registry};
 //!
-//! # let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-//! # runtime.block_on(async {
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> toolcrib::Result<()> {
 //! let shop = Scripted::new(["order"]);
 //! shop.answer(|tool, input| json!(format!("{tool}: {}", input["what"])));
 //! let options = Options { connect: Some(Scripted::connect([("shop", &shop)])), ..Options::default() };
@@ -18,9 +18,8 @@
 //! let output = registry.call(&agent, "shop__order", json!({"what": 7}), CallOptions::default()).await?;
 //! assert_eq!(output.content.get(), r#"[{"type":"text","text":"order: 7"}]"#);
 //! assert_eq!((shop.discoveries(), shop.calls()), (1, 1));
-//! # toolcrib::Result::Ok(())
-//! # })?;
-//! # toolcrib::Result::Ok(())
+//! # Ok(())
+//! # }
 //! ```
 
 use std::collections::BTreeMap;

@@ -31,6 +31,8 @@ pub(crate) struct Builtins {
 struct Registered {
     /// The configured source it belongs to; none for a tool of the embedding host.
     owner: Option<SourceId>,
+    /// What that source was configured as.
+    config: Option<Arc<Builtin>>,
     definition: Definition,
     handler: Option<Handler>,
     since: Timestamp,
@@ -52,7 +54,7 @@ impl Builtins {
     pub(crate) fn register(&self, definition: Definition, handler: Option<Handler>) -> Result<()> {
         let mut tools = self.tools();
         self.must_be_free(&tools, &definition.name, None)?;
-        let registered = Registered { owner: None, definition, handler, since: (self.host.now)() };
+        let registered = Registered { owner: None, config: None, definition, handler, since: (self.host.now)() };
         tools.insert(registered.definition.name.clone(), registered);
         Ok(())
     }
@@ -60,9 +62,15 @@ impl Builtins {
     /// Takes the tools of a configured source in place of those it had.
     pub(crate) fn adopt(&self, owner: &SourceId, config: &Builtin) -> Result<Vec<Definition>> {
         let resolved = resolve_kind(&Kind::Builtin(config.clone()))?;
-        let config = if let Kind::Builtin(config) = &resolved { config } else { config };
-        let standard = builtin::standard(config, &self.host)?;
+        let config = Arc::new(if let Kind::Builtin(config) = resolved { config } else { config.clone() });
         let mut tools = self.tools();
+        let known = tools.values().filter(|known| known.config.as_ref() == Some(&config));
+        let known: Vec<Definition> =
+            known.filter(|known| known.owner.as_ref() == Some(owner)).map(|known| known.definition.clone()).collect();
+        if !known.is_empty() {
+            return Ok(known);
+        }
+        let standard = builtin::standard(&config, &self.host)?;
         for (definition, _) in &standard {
             self.must_be_free(&tools, &definition.name, Some(owner))?;
         }
@@ -71,7 +79,16 @@ impl Builtins {
         let definitions = standard.iter().map(|(definition, _)| definition.clone()).collect();
         for (definition, handler) in standard {
             let name = definition.name.clone();
-            tools.insert(name, Registered { owner: Some(owner.clone()), definition, handler: Some(handler), since });
+            tools.insert(
+                name,
+                Registered {
+                    owner: Some(owner.clone()),
+                    config: Some(config.clone()),
+                    definition,
+                    handler: Some(handler),
+                    since,
+                },
+            );
         }
         Ok(definitions)
     }

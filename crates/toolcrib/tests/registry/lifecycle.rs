@@ -71,6 +71,22 @@ async fn a_connected_source_is_refreshed_over_its_connection() {
     assert_eq!(lines(&workshop.path("starts")).len(), 1);
 }
 
+/// A call of a stale source started one server for itself and another one to look at the list.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_call_of_a_stale_source_starts_one_process() {
+    let workshop = one(&COUNTED, json!({"ttl": "1ms"})).await;
+    tools(&workshop).await;
+    until("it is stale", || workshop.due() == [id("s")]).await;
+    let before = workshop.checks(&id("s")).await.unwrap().len();
+    echo(&workshop).await;
+    until("it was looked at", || connection(&workshop) == Connection::Connected).await;
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while workshop.checks(&id("s")).await.unwrap().len() == before {
+        assert!(Instant::now() < deadline, "nobody looked at its list");
+    }
+    assert_eq!(lines(&workshop.path("starts")).len(), 2, "one to discover, one to call");
+}
+
 #[tokio::test]
 async fn a_transient_source_has_a_process_for_each_call() {
     let workshop = one(&COUNTED, json!({"lifecycle": "transient"})).await;
