@@ -13,7 +13,6 @@ use toolcrib_core::text::shown_short;
 const LINES: usize = 50;
 const LONGEST_LINE: u64 = 4 * 1024;
 const LARGEST_FILE: u64 = 256 * 1024;
-const PATIENCE: Duration = Duration::from_millis(300);
 
 /// Where the log of a source lies in a directory of logs.
 pub fn path(logs: &Path, id: &SourceId) -> PathBuf {
@@ -24,11 +23,17 @@ pub fn path(logs: &Path, id: &SourceId) -> PathBuf {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct LastWords {
     lines: Arc<Mutex<VecDeque<String>>>,
-    /// The stream has ended and everything is written.
-    ended: CancellationToken,
+    /// Everything it had to say was read.
+    silent: CancellationToken,
 }
 
 impl LastWords {
+    /// Waits until a server that has ended was heard to the end; what it left running may go on talking.
+    pub(crate) async fn heard_out(&self) {
+        const PATIENCE: Duration = Duration::from_millis(500);
+        let _still_talking = tokio::time::timeout(PATIENCE, self.silent.cancelled()).await;
+    }
+
     /// The last line that says something.
     pub(crate) fn last(&self) -> Option<String> {
         let lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
@@ -43,15 +48,9 @@ impl LastWords {
         lines.push_back(line);
     }
 
-    /// Waits until a server that has ended is heard out, so that its last words are not lost. Not for long: a process
-    /// that it left behind may hold the stream open.
-    pub(crate) async fn heard_out(&self) {
-        let _still_open = tokio::time::timeout(PATIENCE, self.ended.cancelled()).await;
-    }
-
     /// Reads until the stream ends. A log that cannot be written is no reason to stop reading: the server would block.
     pub(crate) async fn follow(self, stderr: impl AsyncRead + Unpin, file: Option<PathBuf>) {
-        let _ended = self.ended.clone().drop_guard();
+        let _silent = self.silent.clone().drop_guard();
         let mut log = match &file {
             Some(path) => open(path).await,
             None => None,

@@ -146,7 +146,7 @@ impl Registry {
             }
         }
         if need != Need::Cached && self.shared.options.revalidate {
-            self.revalidate(stale);
+            self.revalidate(stale, keep);
         }
         if wanted.is_empty() {
             return Vec::new();
@@ -155,7 +155,7 @@ impl Registry {
     }
 
     /// Stale lists were served; new ones are fetched behind the scenes.
-    fn revalidate(&self, stale: Vec<SourceId>) {
+    fn revalidate(&self, stale: Vec<SourceId>, keep: bool) {
         let now = self.shared.now.load_full();
         let stale: Vec<SourceId> = stale.into_iter().filter(|id| !self.shared.backing_off(&now, id)).collect();
         if stale.is_empty() || self.shared.ended.is_cancelled() {
@@ -163,7 +163,7 @@ impl Registry {
         }
         let shared = self.shared.clone();
         self.shared.tasks.spawn(async move {
-            let refresh = shared.refresh(Refresh { sources: Some(stale), ..Refresh::default() });
+            let refresh = shared.refresh(Refresh { sources: Some(stale), keep, ..Refresh::default() });
             shared.ended.run_until_cancelled(refresh).await;
         });
     }
@@ -178,9 +178,7 @@ impl Shared {
         };
         ids.sort();
         ids.dedup();
-        // Built-in tools are at hand: to read them is no discovery.
-        let servers =
-            ids.iter().filter(|id| now.sources.get(id).is_none_or(|source| !source.kind.is_builtin())).count();
+        let servers = ids.iter().filter(|id| self.asks(&now, id, refresh.force)).count();
         if servers > 0 {
             tracing::info!(server_count = servers, "tools.discovery.started");
         }
@@ -219,6 +217,13 @@ impl Shared {
             self.refresh(Refresh { sources: Some(vec![id.clone()]), force: true, ..Refresh::default() }).await;
             tokio::time::sleep(PAUSE).await;
         }
+    }
+
+    /// Whether a refresh contacts a source. Built-in tools are at hand: to read them is no discovery.
+    fn asks(&self, now: &Snapshot, id: &SourceId, force: bool) -> bool {
+        let enabled = now.inventory.source(id).is_some_and(|state| self.enabled_here(id, state.enabled));
+        let server = now.sources.get(id).is_some_and(|source| !source.kind.is_builtin());
+        enabled && server && (force || self.freshness(now, id) != Freshness::Fresh)
     }
 
     fn count_need(&self, id: &SourceId, freshness: Freshness) {

@@ -6,10 +6,10 @@
 //! use toolcrib::testkit::{Scripted, config};
 //! use toolcrib::{CallOptions, Caller, Options, Registry};
 //!
-//! # let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-//! # runtime.block_on(async {
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> toolcrib::Result<()> {
 //! let shop = Scripted::new(["order"]);
-//! shop.answer(|tool, input| Ok(json!(format!("{tool}: {}", input["what"]))));
+//! shop.answer(|tool, input| json!(format!("{tool}: {}", input["what"])));
 //! let options = Options { connect: Some(Scripted::connect([("shop", &shop)])), ..Options::default() };
 //! let registry = Registry::open(config(["shop"]), options).await?;
 //! assert_eq!(shop.discoveries(), 0, "opening contacts nobody");
@@ -18,9 +18,8 @@
 //! let output = registry.call(&agent, "shop__order", json!({"what": 7}), CallOptions::default()).await?;
 //! assert_eq!(output.content.get(), r#"[{"type":"text","text":"order: 7"}]"#);
 //! assert_eq!((shop.discoveries(), shop.calls()), (1, 1));
-//! # toolcrib::Result::Ok(())
-//! # })?;
-//! # toolcrib::Result::Ok(())
+//! # Ok(())
+//! # }
 //! ```
 
 use std::collections::BTreeMap;
@@ -40,7 +39,24 @@ use toolcrib_core::{Code, Error, Result, ResultExt, Source, SourceId};
 use crate::connections::Connect;
 use crate::connector::{Answer, Call, CallFailure, Connector, Discovery, Offer};
 
-type Answers = dyn Fn(&str, &Value) -> Result<Value, CallFailure> + Send + Sync;
+type Answers = dyn Fn(&str, &Value) -> Reply + Send + Sync;
+
+/// How a call ends.
+#[derive(Debug, Clone)]
+pub enum Reply {
+    /// Text becomes a text block; an object is the whole result: `content`, `structuredContent`, `isError`, `_meta`.
+    Result(Value),
+    /// The source is alive and says no, as with a JSON-RPC error.
+    Refused(String),
+    /// The connection is gone.
+    Lost(String),
+}
+
+impl From<Value> for Reply {
+    fn from(value: Value) -> Reply {
+        Reply::Result(value)
+    }
+}
 
 /// One scripted source. Every method may be called while it is in use.
 pub struct Scripted {
@@ -63,7 +79,7 @@ struct Script {
 impl Scripted {
     /// A source that offers these tools, given by name or as MCP would list them, and answers with their arguments.
     pub fn new(tools: impl IntoIterator<Item = impl Into<Value>>) -> Arc<Scripted> {
-        let answers = Arc::new(|tool: &str, input: &Value| Ok(json!(format!("{tool} {input}"))));
+        let answers = Arc::new(|tool: &str, input: &Value| json!(format!("{tool} {input}")).into());
         let script = Script { tools: listed(tools), failure: None, delay: Duration::ZERO, answers, announce: None };
         Arc::new(Scripted {
             script: Mutex::new(script),
@@ -105,9 +121,9 @@ impl Scripted {
         self.script().delay = delay;
     }
 
-    /// Text becomes a text block; an object stands for the whole result, with `content`, `structuredContent` and `isError`.
-    pub fn answer(&self, answers: impl Fn(&str, &Value) -> Result<Value, CallFailure> + Send + Sync + 'static) {
-        self.script().answers = Arc::new(answers);
+    /// From now on calls end like this; the arguments are the tool's own name and its input.
+    pub fn answer<R: Into<Reply>>(&self, answers: impl Fn(&str, &Value) -> R + Send + Sync + 'static) {
+        self.script().answers = Arc::new(move |tool, input| answers(tool, input).into());
     }
 
     /// Whoever discovers or calls waits until [`Scripted::release`].
@@ -204,8 +220,13 @@ impl Connector for Line {
         }
         let input = serde_json::from_str(call.arguments.get()).context(Code::Internal, "read the arguments");
         let answers = self.0.script().answers.clone();
-        let said = answers(&call.tool, &input.map_err(CallFailure::Refused)?)?;
-        answer(said).context(Code::Internal, "write an answer").map_err(CallFailure::Refused)
+        match answers(&call.tool, &input.map_err(CallFailure::Refused)?) {
+            Reply::Result(said) => {
+                answer(&said).context(Code::Internal, "write an answer").map_err(CallFailure::Refused)
+            }
+            Reply::Refused(message) => Err(CallFailure::Refused(Error::new(Code::ToolExecutionFailed, message))),
+            Reply::Lost(message) => Err(CallFailure::Lost(Error::new(Code::ToolUnavailable, message))),
+        }
     }
 
     fn connected(&self) -> bool {
@@ -218,20 +239,18 @@ impl Connector for Line {
 }
 
 fn listed(tools: impl IntoIterator<Item = impl Into<Value>>) -> Vec<Value> {
-    let tool = |tool: Value| match tool {
-        Value::String(name) => {
-            json!({"name": name, "description": format!("Does {name}"), "inputSchema": {"type": "object"}})
-        }
-        other => other,
+    let tool = |tool: Value| match tool.as_str() {
+        Some(name) => json!({"name": name, "description": format!("Does {name}"), "inputSchema": {"type": "object"}}),
+        None => tool,
     };
     tools.into_iter().map(Into::into).map(tool).collect()
 }
 
-fn answer(said: Value) -> serde_json::Result<Answer> {
-    let mut result = match said {
-        Value::Object(result) => result,
-        Value::String(text) => block(text),
-        other => block(other.to_string()),
+fn answer(said: &Value) -> serde_json::Result<Answer> {
+    let mut result = match (said.as_object(), said.as_str()) {
+        (Some(result), _) => result.clone(),
+        (None, Some(text)) => block(text),
+        (None, None) => block(&said.to_string()),
     };
     let mut raw = |key: &str| result.shift_remove(key).map(|value| to_raw_value(&value)).transpose();
     let (content, structured, meta) = (raw("content")?, raw("structuredContent")?, raw("_meta")?);
@@ -239,7 +258,7 @@ fn answer(said: Value) -> serde_json::Result<Answer> {
     Ok(Answer { content: content.map_or_else(|| to_raw_value(&json!([])), Ok)?, structured, meta, is_error })
 }
 
-fn block(text: String) -> serde_json::Map<String, Value> {
+fn block(text: &str) -> serde_json::Map<String, Value> {
     serde_json::Map::from_iter([("content".to_owned(), json!([{"type": "text", "text": text}]))])
 }
 

@@ -11,7 +11,7 @@ use serde_json::value::{RawValue, to_raw_value};
 use toolcrib_core::catalog::{Manner, Part, Segment};
 use toolcrib_core::inventory::{Actor, Event, Inventory, Origin, Record};
 use toolcrib_core::manifest::{Bounds, Manifest, Packed};
-use toolcrib_core::source::Kind;
+use toolcrib_core::source::{Builtin, Kind};
 use toolcrib_core::time::format_duration;
 use toolcrib_core::{Code, Error, Result, ResultExt, Source, SourceId, Timestamp};
 
@@ -31,6 +31,8 @@ pub(crate) struct Builtins {
 struct Registered {
     /// The configured source it belongs to; none for a tool of the embedding host.
     owner: Option<SourceId>,
+    /// What that source was configured as.
+    config: Option<Arc<Builtin>>,
     definition: Definition,
     handler: Option<Handler>,
     since: Timestamp,
@@ -52,7 +54,7 @@ impl Builtins {
     pub(crate) fn register(&self, definition: Definition, handler: Option<Handler>) -> Result<()> {
         let mut tools = self.tools();
         self.must_be_free(&tools, &definition.name, None)?;
-        let registered = Registered { owner: None, definition, handler, since: (self.host.now)() };
+        let registered = Registered { owner: None, config: None, definition, handler, since: (self.host.now)() };
         tools.insert(registered.definition.name.clone(), registered);
         Ok(())
     }
@@ -60,8 +62,16 @@ impl Builtins {
     /// Takes the tools that a configured source asks for, in place of those it had, and gives them as it offers them.
     pub(crate) fn adopt(&self, source: &Source) -> Result<Vec<Box<RawValue>>> {
         let Kind::Builtin(config) = resolve_kind(&source.kind)? else { return Ok(Vec::new()) };
-        let standard = builtin::standard(&config, &self.host)?;
+        let config = Arc::new(config);
         let mut tools = self.tools();
+        let own =
+            |known: &&Registered| known.owner.as_ref() == Some(&source.id) && known.config.as_ref() == Some(&config);
+        let known: Vec<_> =
+            tools.values().filter(own).map(|known| offered(&known.definition)).collect::<Result<_>>()?;
+        if !known.is_empty() {
+            return Ok(known);
+        }
+        let standard = builtin::standard(&config, &self.host)?;
         for (definition, _) in &standard {
             self.must_be_free(&tools, &definition.name, Some(&source.id))?;
         }
@@ -70,9 +80,9 @@ impl Builtins {
         let mut offers = Vec::new();
         for (definition, handler) in standard {
             offers.push(offered(&definition)?);
-            let name = definition.name.clone();
-            let owner = Some(source.id.clone());
-            tools.insert(name, Registered { owner, definition, handler: Some(handler), since });
+            let (name, handler) = (definition.name.clone(), Some(handler));
+            let (owner, config) = (Some(source.id.clone()), Some(config.clone()));
+            tools.insert(name, Registered { owner, config, definition, handler, since });
         }
         Ok(offers)
     }

@@ -1,6 +1,7 @@
 //! MCP sources: one connection per source, made by the first call that needs it, shared by all, and ended when idle.
 
 mod live;
+mod overheard;
 mod target;
 
 use std::sync::Arc;

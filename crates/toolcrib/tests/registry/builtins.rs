@@ -154,3 +154,15 @@ async fn builtins_switched_on_later_work_and_the_dangerous_ones_ask() {
     assert_eq!(later.tool("bash").unwrap().policy, Verdict::Ask);
     assert_eq!(call(&later, "bash", json!({"command": "true"})).await.unwrap_err().code, Code::Forbidden);
 }
+
+/// References in `roots` were taken as they stand.
+#[tokio::test]
+async fn roots_may_be_references() {
+    let home = tempfile::tempdir().unwrap();
+    let path = home.path().display();
+    std::fs::write(home.path().join("where"), format!("{path}\n")).unwrap();
+    let yaml = format!("sources: {{ core: {{ builtin: [file_list], roots: ['${{file:{path}/where}}'] }} }}");
+    let bench = open_yaml(&yaml, &[]).await;
+    let listed = call(&bench, "file_list", json!({"path": path.to_string()})).await.unwrap();
+    assert!(text(&listed).contains("where"), "{}", listed.content.get());
+}

@@ -4,11 +4,9 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
-use toolcrib::connector::CallFailure;
-use toolcrib::core::Error;
 use toolcrib::core::inventory::{Actor, Command};
 use toolcrib::registry::{Connection, Health};
-use toolcrib::testkit::Scripted;
+use toolcrib::testkit::{Reply, Scripted};
 use toolcrib::{CallOptions, Code};
 
 use crate::support::{Bench, agent, cached, call, force, id, open, open_yaml, settle, text, tools, until};
@@ -61,10 +59,10 @@ async fn failures_of_a_source_are_told_apart() {
     let git = Scripted::new(["push"]);
     let bench = open(&[("git", &git)]).await;
     git.answer(|_, input| match input["how"].as_str() {
-        Some("refuse") => Err(CallFailure::Refused(Error::new(Code::ToolExecutionFailed, "it said no"))),
-        Some("lose") => Err(CallFailure::Lost(Error::new(Code::ToolUnavailable, "it is gone"))),
-        Some("fail") => Ok(json!({"content": [{"type": "text", "text": "my fault"}], "isError": true})),
-        _ => Ok(json!({"content": [], "structuredContent": {"a": 1}, "_meta": {"b": 2}})),
+        Some("refuse") => Reply::Refused("it said no".into()),
+        Some("lose") => Reply::Lost("it is gone".into()),
+        Some("fail") => json!({"content": [{"type": "text", "text": "my fault"}], "isError": true}).into(),
+        _ => json!({"content": [], "structuredContent": {"a": 1}, "_meta": {"b": 2}}).into(),
     });
     assert_eq!(told(&bench, "git__push", json!({"how": "refuse"})).await, "TOOL_EXECUTION_FAILED it said no");
     assert_eq!(told(&bench, "git__push", json!({"how": "lose"})).await, "TOOL_UNAVAILABLE it is gone");
@@ -81,7 +79,7 @@ async fn a_call_is_measured_and_counted() {
     tools(&bench).await;
     git.delay(Duration::from_millis(250));
     assert_eq!(call(&bench, "git__push", json!({})).await.unwrap().elapsed_ms, 250);
-    git.answer(|_, _| Ok(json!({"content": [{"type": "text", "text": "my fault"}], "isError": true})));
+    git.answer(|_, _| json!({"content": [{"type": "text", "text": "my fault"}], "isError": true}));
     bench.hand.advance(Duration::from_secs(1));
     call(&bench, "git__push", json!({})).await.unwrap();
     call(&bench, "git__nothing", json!({})).await.unwrap_err();
@@ -204,7 +202,7 @@ async fn a_call_that_waits_for_discovery_has_a_deadline_and_can_be_cancelled() {
 #[tokio::test(start_paused = true)]
 async fn a_result_has_its_limit() {
     let git = Scripted::new(["say"]);
-    git.answer(|_, input| Ok(json!("x".repeat(input["bytes"].as_u64().unwrap() as usize))));
+    git.answer(|_, input| json!("x".repeat(input["bytes"].as_u64().unwrap() as usize)));
     let bench = open_yaml("sources: { git: { command: x, result_limit: 1KiB } }", &[("git", &git)]).await;
     assert!(call(&bench, "git__say", json!({"bytes": 900})).await.is_ok());
     let error = call(&bench, "git__say", json!({"bytes": 2000})).await.unwrap_err();
@@ -277,8 +275,8 @@ async fn what_a_tool_calls_an_error_does_not_make_its_source_rest() {
     let git = Scripted::new(["push"]);
     let bench = open(&[("git", &git)]).await;
     git.answer(|_, input| match input["refuse"].as_bool() {
-        Some(true) => Err(CallFailure::Refused(Error::new(Code::ToolExecutionFailed, "no"))),
-        _ => Ok(json!({"content": [], "isError": true})),
+        Some(true) => Reply::Refused("no".into()),
+        _ => json!({"content": [], "isError": true}).into(),
     });
     for round in 0..20 {
         let _either = call(&bench, "git__push", json!({"refuse": round % 2 == 0})).await;

@@ -3,9 +3,15 @@
 
 mod support;
 
+mod bad_input;
 mod builtins;
 mod calls;
 mod discovery;
+mod events;
 mod freshness;
 mod lifecycle;
+mod lists;
+mod real;
 mod sources;
+mod together;
+mod trouble;

@@ -1,10 +1,11 @@
 //! What the tests share: registries over scripted sources in memory, and waiting without sleeping.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
+use tempfile::TempDir;
 use toolcrib::clock::{Clock, Hand};
 use toolcrib::core::config::Config;
 use toolcrib::core::{Result, SourceId, Timestamp};
@@ -139,4 +140,81 @@ pub(crate) async fn settle() {
     for _ in 0..200 {
         tokio::task::yield_now().await;
     }
+}
+
+/// A registry as the command line has it: SQLite in a directory of its own, real servers through the guard.
+pub(crate) struct Workshop {
+    pub(crate) home: TempDir,
+    pub(crate) registry: Registry,
+}
+
+impl std::ops::Deref for Workshop {
+    type Target = Registry;
+
+    fn deref(&self) -> &Registry {
+        &self.registry
+    }
+}
+
+impl Workshop {
+    pub(crate) async fn open(sources: Value) -> Workshop {
+        Workshop::open_in(tempfile::tempdir().unwrap(), sources).await
+    }
+
+    pub(crate) async fn open_in(home: TempDir, sources: Value) -> Workshop {
+        let registry = open_at(home.path(), sources).await;
+        Workshop { home, registry }
+    }
+
+    /// The same directory after a restart, with another configuration.
+    pub(crate) async fn reopen(self, sources: Value) -> Workshop {
+        self.registry.close().await;
+        Workshop::open_in(self.home, sources).await
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.home.path().join(name)
+    }
+
+    pub(crate) fn log(&self, source: &str) -> String {
+        std::fs::read_to_string(self.path(&format!("logs/{source}.log"))).unwrap_or_default()
+    }
+}
+
+pub(crate) async fn open_at(home: &Path, sources: Value) -> Registry {
+    let options = Options {
+        store: Some(toolcrib::store::open(home.to_str().unwrap()).await.unwrap()),
+        logs: Some(home.join("logs")),
+        guard: guard(),
+        environment: Vec::new(),
+        ..Options::default()
+    };
+    let text = json!({ "sources": sources }).to_string();
+    let config = Config::read(&text, "toolcrib.json", home).unwrap();
+    Registry::open(config, options).await.unwrap()
+}
+
+/// A source behind the scripted server.
+pub(crate) fn scripted(flags: &[&str]) -> Value {
+    json!({"command": rig::scripted(), "args": flags})
+}
+
+/// A source with more settings.
+pub(crate) fn with(mut source: Value, settings: Value) -> Value {
+    source.as_object_mut().unwrap().extend(settings.as_object().unwrap().clone());
+    source
+}
+
+pub(crate) fn lines(file: &Path) -> Vec<String> {
+    std::fs::read_to_string(file).unwrap_or_default().lines().map(str::to_owned).collect()
+}
+
+/// Whether a process is there and not merely unburied.
+pub(crate) fn lives(pid: &str) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    stat.rsplit(") ").next().is_some_and(|rest| !rest.is_empty() && !rest.starts_with('Z'))
+}
+
+pub(crate) fn kill(pid: &str) {
+    assert!(std::process::Command::new("kill").args(["-9", pid]).status().unwrap().success());
 }

@@ -55,12 +55,16 @@ impl Live {
         timeout: Duration,
         announce: mpsc::Sender<SourceId>,
     ) -> Result<Arc<Live>> {
-        let Reached { target, mut server, last_words, stderr } = target::reach(source, options).await?;
+        let Reached { target, mut server, last_words, first_words, stderr } = target::reach(source, options).await?;
         let wire = target::wire_options(source, clients, era, timeout);
         let client = match Client::connect(target, wire).await {
             Ok(client) => client,
             Err(error) => {
-                return Err(explain(source, "connecting", timeout, error, server.as_mut(), &last_words).await);
+                let mut error = explain(source, "connecting", timeout, error, server.as_mut(), &last_words).await;
+                if let Some(words) = first_words.strange() {
+                    error.message.push_str(&format!("; it printed `{words}`, so it may be no MCP server"));
+                }
+                return Err(error);
             }
         };
         let live = Arc::new(Live {

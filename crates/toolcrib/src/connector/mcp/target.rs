@@ -14,6 +14,7 @@ use toolcrib_core::{Code, Error, Result, ResultExt, Source};
 use toolcrib_mcp::Target;
 use url::Url;
 
+use super::overheard::{FirstWords, Overheard};
 use crate::guard::{Launch, Server, clean_env};
 use crate::logs::{self, LastWords};
 use crate::registry::Options;
@@ -24,6 +25,7 @@ pub(super) struct Reached {
     pub(super) target: Target,
     pub(super) server: Option<Server>,
     pub(super) last_words: LastWords,
+    pub(super) first_words: FirstWords,
     pub(super) stderr: Option<JoinHandle<()>>,
 }
 
@@ -93,12 +95,15 @@ async fn start(source: &Source, stdio: &Stdio, options: &Options) -> Result<Reac
     let last_words = LastWords::default();
     let file = options.logs.as_ref().map(|directory| logs::path(directory, &source.id));
     let stderr = server.stderr.take().map(|stderr| tokio::spawn(last_words.clone().follow(stderr, file)));
+    let first_words = FirstWords::default();
+    let reader = Overheard::new(reader, first_words.clone());
     let target = Target::Stream { reader: Box::new(reader), writer: Box::new(writer) };
-    Ok(Reached { target, server: Some(server), last_words, stderr })
+    Ok(Reached { target, server: Some(server), last_words, first_words, stderr })
 }
 
 fn reached(target: Target) -> Reached {
-    Reached { target, server: None, last_words: LastWords::default(), stderr: None }
+    let (last_words, first_words) = (LastWords::default(), FirstWords::default());
+    Reached { target, server: None, last_words, first_words, stderr: None }
 }
 
 fn address(remote: &Remote) -> Result<(Url, HeaderMap)> {

@@ -1,0 +1,103 @@
+//! `kill -9` at any moment of a refresh: nothing acknowledged is lost, and a list is old or new, never half.
+#![cfg(target_os = "linux")]
+#![expect(clippy::unwrap_used, reason = "what the tests share is a test too")]
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use toolcrib::core::config::Config;
+use toolcrib::{Options, Registry};
+use toolcrib_testkit::rig;
+
+const ROUNDS: usize = 50;
+/// So many tools that half a list would be seen.
+const TOOLS: usize = 40;
+
+#[test]
+fn a_refresh_that_is_killed_leaves_the_old_list_or_the_new_one() {
+    let home = tempfile::tempdir().unwrap();
+    let home = home.path();
+    // A source for each round, for the dead hold their lease a little longer.
+    let sources: serde_json::Map<String, Value> = (0..ROUNDS)
+        .map(|round| {
+            write_list(home, round, "old");
+            let list = home.join(format!("list{round}"));
+            (format!("s{round}"), json!({"command": rig::scripted(), "args": ["--change-file", list]}))
+        })
+        .collect();
+    std::fs::write(home.join("toolcrib.json"), json!({ "sources": sources }).to_string()).unwrap();
+    assert!(toolcrib(home, &["refresh"]).status().unwrap().success());
+    let began = Instant::now();
+    assert!(toolcrib(home, &["refresh", "s0", "--force"]).status().unwrap().success());
+    let whole = began.elapsed();
+
+    let (mut old, mut new, mut acknowledged) = (0, 0, 0);
+    for round in 0..ROUNDS {
+        write_list(home, round, "new");
+        let source = format!("s{round}");
+        let mut refresh = toolcrib(home, &["refresh", &source, "--force"]).spawn().unwrap();
+        wait(whole.mul_f64(rand::random::<f64>() * 1.2));
+        refresh.kill().unwrap();
+        let done = refresh.wait().unwrap().success();
+        match list(home, &source).as_str() {
+            "old" => {
+                assert!(!done, "round {round}: it said that all is well");
+                old += 1;
+            }
+            "new" => new += 1,
+            other => unreachable!("round {round}: {other}"),
+        }
+        acknowledged += usize::from(done);
+        verify(home, round);
+    }
+    // What came of it depends on the machine; that it was killed at different moments does not.
+    assert!(old > 0 && new > 0, "{old} old, {new} new, {acknowledged} acknowledged");
+}
+
+fn write_list(home: &Path, round: usize, version: &str) {
+    let tool = |number| json!({"name": format!("tool_{number}"), "description": version});
+    let tools: Vec<Value> = (0..TOOLS).map(tool).collect();
+    let path = home.join(format!("list{round}"));
+    std::fs::write(path.with_extension("new"), json!(tools).to_string()).unwrap();
+    std::fs::rename(path.with_extension("new"), path).unwrap();
+}
+
+fn toolcrib(home: &Path, arguments: &[&str]) -> Command {
+    let mut command = Command::new(rig::toolcrib());
+    command.args(arguments).arg("--json").arg("--data").arg(home).arg("--config").arg(home.join("toolcrib.json"));
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    command
+}
+
+/// The one description that all tools of a source have.
+fn list(home: &Path, source: &str) -> String {
+    let output = toolcrib(home, &["tools", "--cached", "--source", source]).stdout(Stdio::piped()).output().unwrap();
+    let listed: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let tools = listed["tools"].as_array().unwrap();
+    assert_eq!(tools.len(), TOOLS, "{source}");
+    let versions: BTreeSet<&str> = tools.iter().map(|tool| tool["description"].as_str().unwrap()).collect();
+    assert_eq!(versions.len(), 1, "{source}: half of a list");
+    versions.into_iter().next().unwrap().to_owned()
+}
+
+fn verify(home: &Path, round: usize) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let store = toolcrib::store::open(home.to_str().unwrap()).await.unwrap();
+        let text = std::fs::read_to_string(home.join("toolcrib.json")).unwrap();
+        let config = Config::read(&text, "toolcrib.json", home).unwrap();
+        let options = Options { store: Some(store), follow: false, environment: Vec::new(), ..Options::default() };
+        let registry = Registry::open(config, options).await.unwrap();
+        let found = registry.verify().await.unwrap();
+        assert_eq!((found.faults, found.manifests), (Vec::new(), ROUNDS), "round {round}");
+        registry.close().await;
+    });
+}
+
+/// The moment of the kill is what is tested, so this one wait is by the clock.
+fn wait(time: Duration) {
+    std::thread::sleep(time);
+}

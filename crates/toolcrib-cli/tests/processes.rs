@@ -1,0 +1,125 @@
+//! However Toolcrib ends, nothing of a server's family survives it: children, grandchildren, escapees.
+#![cfg(target_os = "linux")]
+#![expect(clippy::unwrap_used, reason = "what the tests share is a test too")]
+
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+use tempfile::TempDir;
+use toolcrib_testkit::rig;
+
+/// A place with a server that has a hostile family.
+struct Place(TempDir);
+
+impl Place {
+    fn new() -> Place {
+        let home = tempfile::tempdir().unwrap();
+        let path = |name: &str| home.path().join(name).to_str().unwrap().to_owned();
+        let args = [
+            "--grandchildren",
+            "--pids-file",
+            &path("family"),
+            "--count-file",
+            &path("starts"),
+            "--log-file",
+            &path("log"),
+            "--with",
+            "hang",
+            "--ignore-eof",
+        ];
+        let config = json!({"sources": {"s": {"command": rig::scripted(), "args": args}}});
+        std::fs::write(home.path().join("toolcrib.json"), config.to_string()).unwrap();
+        Place(home)
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    fn toolcrib(&self, arguments: &[&str]) -> Child {
+        let mut command = Command::new(rig::toolcrib());
+        command.args(arguments).arg("--data").arg(self.0.path()).arg("--config").arg(self.path("toolcrib.json"));
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
+    }
+
+    /// A call that never ends, once it has reached the server.
+    fn hanging_call(&self) -> Child {
+        let child = self.toolcrib(&["call", "s__hang"]);
+        until("the call is under way", || read(&self.path("log")).contains("tools/call"));
+        assert!(self.family().iter().all(|pid| lives(pid)), "all of them run");
+        child
+    }
+
+    /// Every process that was ever started: the servers, and what they started.
+    fn family(&self) -> Vec<String> {
+        let (starts, family) = (read(&self.path("starts")), read(&self.path("family")));
+        let pids = starts.lines().chain(family.lines()).filter_map(|line| line.rsplit(' ').next());
+        pids.map(str::to_owned).collect()
+    }
+
+    fn nobody_is_left(&self) {
+        let family = self.family();
+        assert!(family.len() >= 4, "a server, its child, its grandchild and an escapee: {family:?}");
+        until("nobody is left", || !family.iter().any(|pid| lives(pid)));
+    }
+}
+
+fn read(path: &Path) -> String {
+    std::fs::read_to_string(path).unwrap_or_default()
+}
+
+fn lives(pid: &str) -> bool {
+    let stat = read(Path::new(&format!("/proc/{pid}/stat")));
+    stat.rsplit(") ").next().is_some_and(|rest| !rest.is_empty() && !rest.starts_with('Z'))
+}
+
+fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(30);
+    while !is_so() {
+        assert!(Instant::now() < deadline, "it never came to this: {what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+fn signal(name: &str, child: &Child) {
+    let status = Command::new("kill").args([name, &child.id().to_string()]).status().unwrap();
+    assert!(status.success());
+}
+
+#[test]
+fn nothing_survives_a_kill_in_mid_call() {
+    let place = Place::new();
+    let mut child = place.hanging_call();
+    child.kill().unwrap();
+    child.wait().unwrap();
+    place.nobody_is_left();
+}
+
+#[test]
+fn nothing_survives_an_interrupt_in_mid_call() {
+    let place = Place::new();
+    let mut child = place.hanging_call();
+    signal("-INT", &child);
+    assert!(!child.wait().unwrap().success());
+    place.nobody_is_left();
+}
+
+#[test]
+fn nothing_survives_a_termination_in_mid_call() {
+    let place = Place::new();
+    let mut child = place.hanging_call();
+    signal("-TERM", &child);
+    child.wait().unwrap();
+    place.nobody_is_left();
+}
+
+#[test]
+fn nothing_survives_a_command_that_is_done() {
+    let place = Place::new();
+    assert!(place.toolcrib(&["call", "s__echo", "text=hello"]).wait().unwrap().success());
+    place.nobody_is_left();
+    assert!(place.toolcrib(&["refresh", "--force"]).wait().unwrap().success());
+    place.nobody_is_left();
+}

@@ -1,0 +1,88 @@
+//! Every recorded list of a real server goes in and comes out whole.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+use toolcrib::core::render::Format;
+use toolcrib::core::text::shown;
+use toolcrib_testkit::rig;
+
+use crate::support::{Workshop, agent, scripted, tools};
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_recorded_list_comes_out_whole() {
+    let Some(folder) = rig::data().map(|data| data.join("toollists")).filter(|folder| folder.is_dir()) else {
+        return rig::skip("lists::every_recorded_list_comes_out_whole", "there are no recorded lists");
+    };
+    let mut recorded: BTreeMap<String, (String, Vec<Value>)> = BTreeMap::new();
+    let mut sources = json!({});
+    for (number, file) in std::fs::read_dir(folder).unwrap().enumerate() {
+        let path = file.unwrap().path();
+        if path.extension().is_none_or(|extension| extension != "json") {
+            continue;
+        }
+        let recording: Value = serde_json::from_str(&std::fs::read_to_string(&path).unwrap()).unwrap();
+        let list = recording.get("tools").unwrap_or(&recording).as_array().unwrap().clone();
+        let source = format!("s{number}");
+        sources[&source] = scripted(&["--tools-file", path.to_str().unwrap()]);
+        recorded.insert(source, (path.file_name().unwrap().to_string_lossy().into_owned(), list));
+    }
+    assert!(recorded.len() > 40, "{} lists", recorded.len());
+    let workshop = Workshop::open(sources.clone()).await;
+    let offered = tools(&workshop).await;
+    compare(&workshop, &recorded);
+    // And so they do after a restart, from the disk.
+    let workshop = workshop.reopen(sources).await;
+    assert_eq!(tools(&workshop).await, offered);
+    compare(&workshop, &recorded);
+}
+
+fn compare(workshop: &Workshop, recorded: &BTreeMap<String, (String, Vec<Value>)>) {
+    let rendered = workshop.view(&agent()).render(Format::Mcp).unwrap();
+    let mut rendered: BTreeMap<String, Value> = serde_json::from_str::<Vec<Value>>(&rendered)
+        .unwrap()
+        .into_iter()
+        .map(|tool| (tool["name"].as_str().unwrap().to_owned(), tool))
+        .collect();
+    for (source, (file, list)) in recorded {
+        for tool in list {
+            let original = tool["name"].as_str().unwrap();
+            let catalog = workshop.catalog();
+            let found = catalog.find(&format!("{source}:{original}"));
+            let found = found.unwrap_or_else(|error| panic!("{file}: `{original}`: {error}"));
+            let (name, id) = (found.name().to_string(), found.id());
+            assert_eq!((id.source.as_str(), id.name.as_str()), (source.as_str(), original), "{file}");
+            assert!(name.starts_with(&format!("{source}__")) && name.len() <= 64, "{file}: {name}");
+            let mut got = rendered.remove(&name).unwrap_or_else(|| panic!("{file}: `{name}` is not rendered"));
+            assert_eq!(got, expected(tool, source, &name), "{file}: `{original}`");
+            // The order of a schema's keys is kept, too.
+            assert_eq!(got["inputSchema"].take().to_string(), tool["inputSchema"].to_string(), "{file}: `{original}`");
+        }
+        assert_eq!(workshop.source(&crate::support::id(source)).unwrap().set_aside, [], "{file}");
+    }
+    assert!(rendered.is_empty(), "{:?} were never recorded", rendered.keys());
+}
+
+/// What was recorded, under the name agents see, with text as it may be shown.
+fn expected(tool: &Value, source: &str, name: &str) -> Value {
+    let mut tool = tool.clone();
+    let original = tool["name"].as_str().unwrap().to_owned();
+    tool["name"] = json!(name);
+    for key in ["title", "description"] {
+        if let Some(text) = tool.get(key).and_then(Value::as_str) {
+            tool[key] = json!(shown(text));
+        }
+    }
+    if tool.get("description").is_none_or(|text| text.as_str().is_none_or(|text| text.trim().is_empty())) {
+        tool["description"] = json!(format!("{source} tool: {original}"));
+    }
+    if tool.get("inputSchema").is_none_or(Value::is_null) {
+        tool["inputSchema"] = json!({"type": "object"});
+    }
+    for key in ["title", "outputSchema", "annotations"] {
+        if tool.get(key).is_some_and(Value::is_null) {
+            tool.as_object_mut().unwrap().shift_remove(key);
+        }
+    }
+    tool
+}

@@ -1,0 +1,307 @@
+//! Real servers: discover, call, restart from the cache without a process, change the configuration, die, disable.
+#![cfg(target_os = "linux")]
+
+use std::io::{BufRead, BufReader};
+use std::net::{TcpListener, TcpStream};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use serde_json::{Value, json};
+use toolcrib::Code;
+use toolcrib::core::freshness::Freshness;
+use toolcrib::core::inventory::{Actor, Command as Wish};
+use toolcrib::registry::Connection;
+use toolcrib_testkit::rig::{self, Program};
+
+use crate::support::{Workshop, agent, cached, call, id, kill, lines, lives, text, tools, until, with};
+
+/// What is tried on a server: a tool, its arguments, and what its answer has in it.
+struct Trial {
+    tool: &'static str,
+    input: Value,
+    says: &'static str,
+}
+
+/// The whole life of a stdio server.
+async fn check(name: &str, program: Option<Program>, settings: Value, trial: Trial) {
+    let Some((program, mut arguments)) = program else {
+        return rig::skip(&format!("real::{name}"), "the server was not fetched");
+    };
+    let home = tempfile::tempdir().unwrap();
+    let settings: Value =
+        serde_json::from_str(&settings.to_string().replace("{home}", home.path().to_str().unwrap())).unwrap();
+    if let Some(more) = settings.get("args") {
+        arguments.extend(more.as_array().unwrap().iter().map(|word| word.as_str().unwrap().to_owned()));
+    }
+    let counted = counting(home.path());
+    arguments.insert(0, program.to_str().unwrap().to_owned());
+    let env = settings.get("env").cloned().unwrap_or_else(|| json!({}));
+    let source = json!({"command": counted, "args": arguments, "env": env});
+    let starts = |workshop: &Workshop| lines(&workshop.path("starts"));
+    let tool = format!("s__{}", trial.tool);
+    let input: Value =
+        serde_json::from_str(&trial.input.to_string().replace("{home}", home.path().to_str().unwrap())).unwrap();
+
+    // Discover and call.
+    let workshop = Workshop::open_in(home, json!({"s": source})).await;
+    let listed = tools(&workshop).await;
+    assert!(listed.contains(&tool), "{name}: {listed:?} {:?}", workshop.source(&id("s")).unwrap().last_error);
+    let output = call(&workshop, &tool, input.clone()).await.unwrap();
+    assert!(!output.is_error && text(&output).contains(trial.says), "{name}: {}", output.content.get());
+    assert_eq!(starts(&workshop).len(), 2, "{name}: one to discover, one to call");
+
+    // Restart: everything is there, and no process was started.
+    let workshop = workshop.reopen(json!({"s": source})).await;
+    assert_eq!(tools(&workshop).await, listed);
+    assert_eq!(starts(&workshop).len(), 2, "{name}: from the cache");
+    assert!(!starts(&workshop).iter().any(|pid| lives(pid)), "{name}: closing ended them");
+
+    // Another configuration: stale, and discovered again before the next call, by the process that then serves it.
+    let workshop =
+        workshop.reopen(json!({"s": with(source.clone(), json!({"env": with(env, json!({"MORE": "1"}))}))})).await;
+    assert_eq!((cached(&workshop), workshop.source(&id("s")).unwrap().freshness), (listed, Freshness::Stale));
+    call(&workshop, &tool, input.clone()).await.unwrap();
+    assert_eq!(starts(&workshop).len(), 3, "{name}");
+    assert_eq!(workshop.source(&id("s")).unwrap().freshness, Freshness::Fresh);
+
+    // It dies between two calls, and nobody notices.
+    kill(starts(&workshop).last().unwrap());
+    until("its end was noticed", || workshop.source(&id("s")).unwrap().connection == Connection::None).await;
+    let output = call(&workshop, &tool, input.clone()).await.unwrap();
+    assert!(!output.is_error, "{name}");
+    assert_eq!(starts(&workshop).len(), 4, "{name}");
+
+    // Disabled: its tools are gone at once, its process soon.
+    workshop.execute(Wish::Disable(id("s")), Actor::new("somebody")).await.unwrap();
+    assert!(cached(&workshop).is_empty());
+    let error = call(&workshop, &tool, input).await.unwrap_err();
+    assert_eq!(error.code, Code::ToolNotImplemented);
+    let last = starts(&workshop).pop().unwrap();
+    until("its process ended", || !lives(&last)).await;
+    workshop.registry.close().await;
+}
+
+/// A script that counts its starts and becomes what it is given.
+fn counting(home: &Path) -> String {
+    let path = home.join("counting");
+    std::fs::write(&path, format!("#!/bin/sh\necho $$ >> '{}'\nexec \"$@\"\n", home.join("starts").display())).unwrap();
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+    path.to_str().unwrap().to_owned()
+}
+
+#[tokio::test]
+async fn everything() {
+    let trial = Trial { tool: "echo", input: json!({"message": "hello"}), says: "hello" };
+    check("everything", rig::everything(), json!({}), trial).await;
+}
+
+#[tokio::test]
+async fn filesystem() {
+    let trial = Trial { tool: "list_directory", input: json!({"path": "{home}"}), says: "counting" };
+    check("filesystem", rig::filesystem(), json!({"args": ["{home}"]}), trial).await;
+}
+
+#[tokio::test]
+async fn memory() {
+    let entity = json!({"entities": [{"name": "Ada", "entityType": "person", "observations": ["counts"]}]});
+    let trial = Trial { tool: "create_entities", input: entity, says: "" };
+    check("memory", rig::memory(), json!({"env": {"MEMORY_FILE_PATH": "{home}/memory.jsonl"}}), trial).await;
+}
+
+#[tokio::test]
+async fn time() {
+    let input = json!({"source_timezone": "UTC", "time": "12:00", "target_timezone": "Asia/Tokyo"});
+    check("time", rig::time(), json!({}), Trial { tool: "convert_time", input, says: "21:00" }).await;
+}
+
+#[tokio::test]
+async fn git() {
+    let repository = tempfile::tempdir().unwrap();
+    let path = repository.path().to_str().unwrap();
+    let made = Command::new("git").args(["init", "-q", path]).status();
+    if !made.is_ok_and(|status| status.success()) {
+        return rig::skip("real::git", "`git` is not there");
+    }
+    let trial = Trial { tool: "git_status", input: json!({"repo_path": path}), says: "branch" };
+    check("git", rig::git(), json!({"args": ["--repository", path]}), trial).await;
+}
+
+#[tokio::test]
+async fn rmcp() {
+    let trial = Trial { tool: "sum", input: json!({"numbers": [1, 2, 3]}), says: "6" };
+    check("rmcp", Some((rig::rmcp_server(), Vec::new())), json!({}), trial).await;
+}
+
+#[tokio::test]
+async fn python() {
+    let trial = Trial { tool: "greet", input: json!({"name": "Ada"}), says: "Hello, Ada!" };
+    check("python", rig::python_server(), json!({}), trial).await;
+}
+
+#[tokio::test]
+async fn typescript() {
+    let trial = Trial { tool: "weather", input: json!({"city": "Ulm"}), says: "clear" };
+    check("typescript", rig::ts_server(), json!({}), trial).await;
+}
+
+#[tokio::test]
+async fn a_call_that_only_reads_is_repeated_when_its_server_dies_under_it() {
+    let Some((program, mut arguments)) = rig::everything() else {
+        return rig::skip("real::a_call_that_only_reads_is_repeated", "the server was not fetched");
+    };
+    let home = tempfile::tempdir().unwrap();
+    arguments.insert(0, program.to_str().unwrap().to_owned());
+    let source = json!({"command": counting(home.path()), "args": arguments});
+    let workshop = Workshop::open_in(home, json!({"s": source})).await;
+    let (sender, mut progress) = tokio::sync::mpsc::channel(16);
+    let options = toolcrib::CallOptions { progress: Some(sender), ..Default::default() };
+    let (caller, input) = (agent(), json!({"duration": 1, "steps": 10}));
+    let running = workshop.call(&caller, "s__trigger-long-running-operation", input, options);
+    let (result, ()) = tokio::join!(running, async {
+        assert!(progress.recv().await.is_some(), "it is under way");
+        kill(&lines(&workshop.path("starts"))[0]);
+        while progress.recv().await.is_some() {}
+    });
+    assert!(text(&result.unwrap()).contains("completed"));
+    assert_eq!(lines(&workshop.path("starts")).len(), 2);
+}
+
+#[tokio::test]
+async fn a_server_that_dies_in_mid_call_fails_that_call_and_serves_the_next() {
+    let Some((program, mut arguments)) = rig::memory() else {
+        return rig::skip("real::a_server_that_dies_in_mid_call", "the server was not fetched");
+    };
+    let home = tempfile::tempdir().unwrap();
+    arguments.insert(0, program.to_str().unwrap().to_owned());
+    // It writes to a pipe that nobody reads, and so never answers.
+    let graph = home.path().join("graph");
+    assert!(Command::new("mkfifo").arg(&graph).status().unwrap().success());
+    let env = json!({"MEMORY_FILE_PATH": graph});
+    let source = json!({"command": counting(home.path()), "args": arguments, "env": env});
+    let workshop = Workshop::open_in(home, json!({"s": source})).await;
+    tools(&workshop).await;
+    let input = json!({"entities": [{"name": "Ada", "entityType": "person", "observations": []}]});
+    let registry = workshop.registry.clone();
+    let running = tokio::spawn(async move { call(&registry, "s__create_entities", input).await });
+    until("it is called", || workshop.source(&id("s")).unwrap().connection == Connection::Connected).await;
+    kill(lines(&workshop.path("starts")).last().unwrap());
+    let error = running.await.unwrap().unwrap_err();
+    assert!(matches!(error.code, Code::ToolExecutionFailed | Code::ToolUnavailable), "{}", error.message);
+    std::fs::remove_file(&graph).unwrap();
+    assert!(call(&workshop, "s__read_graph", json!({})).await.is_ok());
+}
+
+/// A server that listens, ended with the test.
+struct Listening(Child);
+
+impl Drop for Listening {
+    fn drop(&mut self) {
+        let _gone = self.0.kill();
+        let _gone = self.0.wait();
+    }
+}
+
+/// Starts a server on a free port and waits until it takes connections.
+async fn listening((program, arguments): Program, more: impl Fn(u16) -> Vec<String>) -> (Listening, u16) {
+    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let mut command = Command::new(program);
+    command.args(arguments).args(more(port)).env("PORT", port.to_string());
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    let server = Listening(command.spawn().unwrap());
+    until("it listens", || TcpStream::connect(("127.0.0.1", port)).is_ok()).await;
+    (server, port)
+}
+
+async fn check_remote(source: Value, trial: Trial) -> Workshop {
+    let workshop = Workshop::open(json!({"s": source})).await;
+    let tool = format!("s__{}", trial.tool);
+    let listed = tools(&workshop).await;
+    assert!(listed.contains(&tool), "{listed:?} {:?}", workshop.source(&id("s")).unwrap().last_error);
+    for _ in 0..2 {
+        let output = call(&workshop, &tool, trial.input.clone()).await.unwrap();
+        assert!(text(&output).contains(trial.says), "{}", output.content.get());
+    }
+    let workshop = workshop.reopen(json!({"s": source})).await;
+    assert_eq!(cached(&workshop), listed);
+    workshop
+}
+
+fn echo() -> Trial {
+    Trial { tool: "echo", input: json!({"message": "far away"}), says: "far away" }
+}
+
+#[tokio::test]
+async fn everything_over_streamable_http() {
+    let Some(program) = rig::everything() else {
+        return rig::skip("real::everything_over_streamable_http", "the server was not fetched");
+    };
+    let (server, port) = listening(program, |_| vec!["streamableHttp".to_owned()]).await;
+    let workshop = check_remote(json!({"url": format!("http://127.0.0.1:{port}/mcp")}), echo()).await;
+    drop(server);
+    let error = call(&workshop, "s__echo", json!({"message": "gone"})).await.unwrap_err();
+    assert_eq!(error.code, Code::ToolUnavailable, "{}", error.message);
+    assert!(!cached(&workshop).is_empty(), "its list stays");
+}
+
+#[tokio::test]
+async fn everything_over_sse() {
+    let Some(program) = rig::everything() else {
+        return rig::skip("real::everything_over_sse", "the server was not fetched");
+    };
+    let (_server, port) = listening(program, |_| vec!["sse".to_owned()]).await;
+    let url = format!("http://127.0.0.1:{port}/sse");
+    check_remote(json!({"url": url, "transport": "sse"}), echo()).await.registry.close().await;
+}
+
+#[tokio::test]
+async fn python_over_http() {
+    let Some(program) = rig::python_server() else {
+        return rig::skip("real::python_over_http", "the server was not fetched");
+    };
+    let (_server, port) = listening(program, |port| vec!["--http".to_owned(), port.to_string()]).await;
+    let trial = Trial { tool: "greet", input: json!({"name": "Ada"}), says: "Hello, Ada!" };
+    check_remote(json!({"url": format!("http://127.0.0.1:{port}/mcp")}), trial).await.registry.close().await;
+}
+
+#[tokio::test]
+async fn rmcp_over_http() {
+    let mut command = Command::new(rig::rmcp_server());
+    let mut server = Listening(command.arg("--http").stdout(Stdio::piped()).spawn().unwrap());
+    let url = announced(&mut server);
+    let trial = Trial { tool: "greet", input: json!({"name": "Ada"}), says: "Hello, Ada!" };
+    check_remote(json!({"url": url}), trial).await.registry.close().await;
+}
+
+/// The address in `listening on URL`.
+fn announced(server: &mut Listening) -> String {
+    let mut line = String::new();
+    BufReader::new(server.0.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+    line.trim().rsplit(' ').next().unwrap().to_owned()
+}
+
+#[tokio::test]
+async fn a_forgotten_session_is_begun_anew() {
+    let mut command = Command::new(rig::scripted_http());
+    let mut server = Listening(command.args(["--forget-session-after", "5"]).stdout(Stdio::piped()).spawn().unwrap());
+    let workshop = Workshop::open(json!({"s": {"url": announced(&mut server)}})).await;
+    for _ in 0..20 {
+        assert_eq!(text(&call(&workshop, "s__echo", json!({"text": "hello"})).await.unwrap()), "hello");
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_wants_a_token_says_so_and_gets_it() {
+    let mut command = Command::new(rig::scripted_http());
+    let mut server = Listening(command.args(["--require-bearer", "s3cret"]).stdout(Stdio::piped()).spawn().unwrap());
+    let url = announced(&mut server);
+    let workshop = Workshop::open(json!({"s": {"url": url}})).await;
+    assert!(tools(&workshop).await.is_empty());
+    let error = workshop.source(&id("s")).unwrap().last_error.unwrap();
+    assert!(error.message.contains("HTTP 401"), "{}", error.message);
+    assert!(error.message.contains("TOOLCRIB_SOURCE_S_TOKEN"), "{}", error.message);
+    std::fs::write(workshop.path("token"), "s3cret\n").unwrap();
+    let reference = format!("${{file:{}}}", workshop.path("token").display());
+    let workshop = workshop.reopen(json!({"s": {"url": url, "auth": {"bearer": reference}}})).await;
+    assert_eq!(tools(&workshop).await.len(), 3, "{:?}", workshop.source(&id("s")).unwrap().last_error);
+}

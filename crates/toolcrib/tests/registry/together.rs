@@ -1,0 +1,109 @@
+//! Two processes on one data directory: a registry here, the command beside it.
+#![cfg(target_os = "linux")]
+
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use toolcrib::Registry;
+use toolcrib::refresh::Refreshed;
+use toolcrib::registry::{Notice, Status};
+use toolcrib_testkit::rig;
+
+use crate::support::{cached, force, id, lines, open_at, scripted, tools, until, with};
+
+/// A directory with a configuration, and a registry that is open on it.
+async fn beside(sources: impl FnOnce(&Path) -> Value) -> (TempDir, Registry) {
+    let home = tempfile::tempdir().unwrap();
+    let sources = sources(home.path());
+    std::fs::write(home.path().join("toolcrib.json"), json!({ "sources": sources }).to_string()).unwrap();
+    let registry = open_at(home.path(), sources).await;
+    (home, registry)
+}
+
+fn toolcrib(home: &Path, arguments: &[&str]) -> Child {
+    let mut command = Command::new(rig::toolcrib());
+    command.args(arguments).arg("--json").arg("--data").arg(home).arg("--config").arg(home.join("toolcrib.json"));
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap()
+}
+
+fn answer(child: Child) -> Value {
+    serde_json::from_slice(&child.wait_with_output().unwrap().stdout).unwrap()
+}
+
+fn write_list(home: &Path, names: &[&str]) {
+    let tools: Vec<Value> = names.iter().map(|name| json!({"name": name})).collect();
+    std::fs::write(home.join("new"), json!(tools).to_string()).unwrap();
+    std::fs::rename(home.join("new"), home.join("list")).unwrap();
+}
+
+#[tokio::test]
+async fn what_a_command_changes_is_noticed_within_two_seconds() {
+    let (home, registry) = beside(|home| {
+        write_list(home, &["old"]);
+        json!({"s": scripted(&["--change-file", home.join("list").to_str().unwrap()])})
+    })
+    .await;
+    assert_eq!(tools(&registry).await, ["s__old"]);
+    let before = registry.history(0).await.unwrap().len();
+    write_list(home.path(), &["new"]);
+    let mut notices = registry.subscribe();
+    let told = answer(toolcrib(home.path(), &["refresh", "s", "--force"]));
+    let done = Instant::now();
+    assert_eq!(told["results"][0]["added"], json!(["s__new"]), "{told}");
+    let changed = async { while !matches!(notices.recv().await.unwrap(), Notice::CatalogChanged) {} };
+    tokio::time::timeout(Duration::from_secs(20), changed).await.unwrap();
+    assert!(done.elapsed() < Duration::from_secs(2), "{:?}", done.elapsed());
+    assert_eq!(cached(&registry), ["s__new"]);
+    assert_eq!(registry.history(0).await.unwrap().len(), before + 1, "one fact, for both");
+
+    // And the other way round: what is known here is known there, without a question to the server.
+    write_list(home.path(), &["newer"]);
+    assert_eq!(force(&registry, "s").await.added, ["s__newer"]);
+    let listed = answer(toolcrib(home.path(), &["tools", "--cached"]));
+    assert_eq!(listed["tools"][0]["name"], json!("s__newer"), "{listed}");
+    assert_eq!(registry.verify().await.unwrap().faults, Vec::<String>::new());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn processes_that_refresh_a_source_at_the_same_time_contact_it_once() {
+    let (home, registry) = beside(|home| {
+        let starts = home.join("starts").to_str().unwrap().to_owned();
+        json!({"s": scripted(&["--count-file", &starts, "--delay-ms", "4000"])})
+    })
+    .await;
+    let running = registry.clone();
+    let running = tokio::spawn(async move { force(&running, "s").await });
+    until("it is asked", || lines(&home.path().join("starts")).len() == 1).await;
+    let others: Vec<Child> = (0..2).map(|_| toolcrib(home.path(), &["refresh", "s", "--force"])).collect();
+    let told: Vec<Value> = tokio::task::spawn_blocking(|| others.into_iter().map(answer).collect()).await.unwrap();
+    assert_eq!(running.await.unwrap().status, Refreshed::Success);
+    for told in told {
+        let result = &told["results"][0];
+        assert_eq!((&result["status"], &result["contacted"]), (&json!("unchanged"), &json!(false)), "{told}");
+        assert_eq!(result["unchanged"], json!(3));
+    }
+    assert_eq!(lines(&home.path().join("starts")).len(), 1);
+}
+
+/// Whoever waited for the discovery of another process tried again when that one failed.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn processes_share_a_failure_too() {
+    let (home, registry) = beside(|home| {
+        let starts = home.join("starts").to_str().unwrap().to_owned();
+        let source = scripted(&["--count-file", &starts, "--hang", "list"]);
+        json!({"s": with(source, json!({"discovery_timeout": "4s"}))})
+    })
+    .await;
+    let running = registry.clone();
+    let running = tokio::spawn(async move { force(&running, "s").await });
+    until("it is asked", || lines(&home.path().join("starts")).len() == 1).await;
+    let other = toolcrib(home.path(), &["refresh", "s", "--force"]);
+    let told = tokio::task::spawn_blocking(|| answer(other)).await.unwrap();
+    let failure = running.await.unwrap().error.unwrap();
+    assert_eq!(told["results"][0]["error"]["message"], json!(failure.message), "{told}");
+    assert_eq!(registry.source(&id("s")).unwrap().status, Status::Failed);
+    assert_eq!(lines(&home.path().join("starts")).len(), 1);
+}

@@ -1,0 +1,195 @@
+//! Trouble with the store: a clear `STORE_UNAVAILABLE`, and reads go on.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use async_trait::async_trait;
+use serde_json::json;
+use toolcrib::core::fingerprint::Fingerprint;
+use toolcrib::core::inventory::{Actor, Command};
+use toolcrib::core::manifest::Packed;
+use toolcrib::core::{Error, Result, Timestamp};
+use toolcrib::refresh::Refreshed;
+use toolcrib::store::{
+    CallCount, Check, Commit, Committed, Lease, MemoryStore, NeedCount, Standing, Store, StoredRecord,
+};
+use toolcrib::testkit::Scripted;
+use toolcrib::{Code, Options, Source, SourceId};
+
+use crate::support::{Bench, cached, call, force, id, open_with, text, tools, until};
+
+/// A store on a disk that fills up: it can be read, and written only while there is room.
+#[derive(Debug, Default)]
+struct Full {
+    store: MemoryStore,
+    full: AtomicBool,
+    /// Only a lease cannot be given back.
+    sticky: AtomicBool,
+}
+
+impl Full {
+    fn room(&self) -> Result<()> {
+        match self.full.load(Ordering::SeqCst) {
+            true => Err(Error::new(Code::StoreUnavailable, "the disk is full")),
+            false => Ok(()),
+        }
+    }
+}
+
+#[async_trait]
+impl Store for Full {
+    async fn records(&self, after: u64, limit: usize) -> Result<Vec<StoredRecord>> {
+        self.store.records(after, limit).await
+    }
+    async fn commit(&self, commit: Commit<'_>) -> Result<Committed> {
+        self.room()?;
+        self.store.commit(commit).await
+    }
+    async fn put_manifest(&self, manifest: &Packed) -> Result<()> {
+        self.room()?;
+        self.store.put_manifest(manifest).await
+    }
+    async fn manifests(&self, wanted: &[Fingerprint]) -> Result<Vec<Packed>> {
+        self.store.manifests(wanted).await
+    }
+    async fn put_definition(&self, name: Fingerprint, definition: &Source) -> Result<()> {
+        self.room()?;
+        self.store.put_definition(name, definition).await
+    }
+    async fn definitions(&self, wanted: &[Fingerprint]) -> Result<Vec<(Fingerprint, Source)>> {
+        self.store.definitions(wanted).await
+    }
+    async fn standings(&self) -> Result<BTreeMap<SourceId, Standing>> {
+        self.store.standings().await
+    }
+    async fn checks(&self, source: &SourceId) -> Result<Vec<Check>> {
+        self.store.checks(source).await
+    }
+    async fn invalidate(&self, source: &SourceId) -> Result<()> {
+        self.room()?;
+        self.store.invalidate(source).await
+    }
+    async fn forget(&self, source: &SourceId) -> Result<()> {
+        self.room()?;
+        self.store.forget(source).await
+    }
+    async fn lease(&self, source: &SourceId, holder: &str, now: Timestamp, until: Timestamp) -> Result<Lease> {
+        self.room()?;
+        self.store.lease(source, holder, now, until).await
+    }
+    async fn release(&self, source: &SourceId, holder: &str) -> Result<()> {
+        self.room()?;
+        if self.sticky.load(Ordering::SeqCst) {
+            return Err(Error::new(Code::StoreUnavailable, "the store is locked by another process"));
+        }
+        self.store.release(source, holder).await
+    }
+    async fn count(&self, calls: &[CallCount], needs: &[NeedCount]) -> Result<()> {
+        self.room()?;
+        self.store.count(calls, needs).await
+    }
+    async fn call_counts(&self) -> Result<Vec<CallCount>> {
+        self.store.call_counts().await
+    }
+    async fn need_counts(&self) -> Result<Vec<NeedCount>> {
+        self.store.need_counts().await
+    }
+    async fn key(&self) -> Result<[u8; 32]> {
+        self.store.key().await
+    }
+    async fn pulse(&self) -> Result<u64> {
+        self.store.pulse().await
+    }
+    async fn close(&self) {}
+}
+
+async fn open(git: &Arc<Scripted>) -> (Bench, Arc<Full>) {
+    let full = Arc::new(Full::default());
+    let store: Arc<dyn Store> = full.clone();
+    let yaml = "sources: { git: { command: x } }";
+    let bench = open_with(yaml, &[("git", git)], |options| Options { store: Some(store.clone()), ..options }).await;
+    (Bench { store, ..bench }, full)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_full_disk_stops_a_refresh_and_nothing_else() {
+    let git = Scripted::new(["push"]);
+    let (bench, disk) = open(&git).await;
+    tools(&bench).await;
+    git.offer(["pull", "push"]);
+    disk.full.store(true, Ordering::SeqCst);
+    let outcome = force(&bench, "git").await;
+    let error = outcome.error.unwrap();
+    assert_eq!(
+        (outcome.status, error.code, error.message.as_str()),
+        (Refreshed::Failed, Code::StoreUnavailable, "the disk is full")
+    );
+    assert_eq!(tools(&bench).await, ["git__push"], "reads go on");
+    assert_eq!(text(&call(&bench, "git__push", json!({})).await.unwrap()), "push {}", "and calls");
+    let error = bench.execute(Command::Disable(id("git")), Actor::new("somebody")).await.unwrap_err();
+    assert_eq!(error.code, Code::StoreUnavailable);
+    assert_eq!(cached(&bench), ["git__push"]);
+    assert!(bench.stats().await.is_ok());
+
+    disk.full.store(false, Ordering::SeqCst);
+    assert_eq!(force(&bench, "git").await.added, ["git__pull"]);
+    assert_eq!(bench.stats().await.unwrap().calls, 1, "what was counted meanwhile is kept");
+}
+
+/// The disk fills up between asking a source and writing down what it said.
+#[tokio::test(start_paused = true)]
+async fn a_disk_that_fills_up_during_a_discovery_leaves_the_old_list() {
+    let git = Scripted::new(["push"]);
+    let (bench, disk) = open(&git).await;
+    tools(&bench).await;
+    git.offer(["pull"]);
+    git.hold();
+    let registry = bench.registry.clone();
+    let running = tokio::spawn(async move { force(&registry, "git").await });
+    until("it is asked", || git.discoveries() == 2).await;
+    disk.full.store(true, Ordering::SeqCst);
+    git.release();
+    assert_eq!(running.await.unwrap().error.unwrap().code, Code::StoreUnavailable);
+    assert_eq!(cached(&bench), ["git__push"]);
+    disk.full.store(false, Ordering::SeqCst);
+    assert_eq!(bench.verify().await.unwrap().faults, Vec::<String>::new());
+}
+
+/// What was recorded was reported as failed because the lease could not be given back.
+#[tokio::test(start_paused = true)]
+async fn a_lease_that_cannot_be_given_back_spoils_no_refresh() {
+    let git = Scripted::new(["push"]);
+    let (bench, disk) = open(&git).await;
+    disk.sticky.store(true, Ordering::SeqCst);
+    let outcome = force(&bench, "git").await;
+    assert_eq!((outcome.status, outcome.added), (Refreshed::Success, vec!["git__push".to_owned()]));
+}
+
+#[tokio::test]
+async fn a_locked_store_says_so_and_is_read_on() {
+    let home = tempfile::tempdir().unwrap();
+    let registry = crate::support::open_at(home.path(), json!({"s": crate::support::scripted(&[])})).await;
+    assert_eq!(tools(&registry).await.len(), 3);
+    // Another process holds the file for longer than anybody waits.
+    let script = "import sqlite3, sys\ndb = sqlite3.connect(sys.argv[1])\ndb.execute('BEGIN EXCLUSIVE')\nprint('locked', flush=True)\nsys.stdin.read()";
+    let mut command = std::process::Command::new("python3");
+    command.args(["-c", script]).arg(home.path().join("toolcrib.db"));
+    command.stdin(std::process::Stdio::piped()).stdout(std::process::Stdio::piped());
+    let Ok(mut locker) = command.spawn() else {
+        return toolcrib_testkit::rig::skip("trouble::a_locked_store", "`python3` is not there");
+    };
+    let mut said = String::new();
+    std::io::BufRead::read_line(&mut std::io::BufReader::new(locker.stdout.as_mut().unwrap()), &mut said).unwrap();
+    assert_eq!(said, "locked\n");
+    let outcome = force(&registry, "s").await;
+    let error = outcome.error.unwrap();
+    assert_eq!((outcome.status, error.code), (Refreshed::Failed, Code::StoreUnavailable), "{}", error.message);
+    assert!(error.message.contains("is locked by another process; try again"), "{}", error.message);
+    assert_eq!(cached(&registry).len(), 3);
+    assert_eq!(text(&call(&registry, "s__echo", json!({"text": "on"})).await.unwrap()), "on");
+    drop(locker.stdin.take());
+    locker.wait().unwrap();
+    assert_eq!(force(&registry, "s").await.status, Refreshed::Unchanged);
+    registry.close().await;
+}
