@@ -230,15 +230,24 @@ const RESERVED: [&str; 3] = ["search_tools", "describe_tools", "call_tool"];
 impl SourceId {
     /// Takes an id that already obeys the rules.
     pub fn parse(id: &str) -> Result<SourceId> {
-        let canonical = SourceId::from_name(id)?;
+        let canonical = SourceId::made_of(id)?;
         if canonical.0 == id {
             return Ok(canonical);
         }
         Err(Error::new(Code::ConfigInvalid, format!("`{}` is not a source id; did you mean `{canonical}`?", shown(id))))
     }
 
-    /// Makes an id of any name: lower case, and other runs of characters become `_`.
+    /// The id of a name somebody gives a source: lower case, other runs of characters become `_`, nothing reserved.
     pub fn from_name(name: &str) -> Result<SourceId> {
+        let id = SourceId::made_of(name)?;
+        if id == Source::embedded().id {
+            let message = format!("`{}` cannot name a source: an embedding program's own tools have it", shown(name));
+            return Err(Error::new(Code::ConfigInvalid, message));
+        }
+        Ok(id)
+    }
+
+    pub(crate) fn made_of(name: &str) -> Result<SourceId> {
         let mut id = String::new();
         for character in name.chars().flat_map(char::to_lowercase) {
             if character.is_ascii_alphanumeric() {
@@ -314,7 +323,7 @@ mod tests {
 
     #[test]
     fn an_id_that_breaks_the_rules_is_refused() {
-        for name in ["", "---", "日本", "call_tool", "Search-Tools", &"x".repeat(33)] {
+        for name in ["", "---", "日本", "call_tool", "Search-Tools", "Embedded", &"x".repeat(33)] {
             assert_eq!(SourceId::from_name(name).unwrap_err().code, Code::ConfigInvalid, "{name}");
         }
         assert_eq!(

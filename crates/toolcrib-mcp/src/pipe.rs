@@ -138,10 +138,18 @@ async fn write_lines(
             }
         }
         bytes.push(b'\n');
-        writer.write_all(&bytes).await?;
-        writer.flush().await?;
+        if let Err(error) = write_line(&mut writer, &bytes).await {
+            // Without its end a line is no message: a server that is gone has not acted on it.
+            line.ticket.bounce();
+            return Err(error);
+        }
     }
     writer.shutdown().await
+}
+
+async fn write_line(writer: &mut (dyn AsyncWrite + Send + Unpin), bytes: &[u8]) -> std::io::Result<()> {
+    writer.write_all(bytes).await?;
+    writer.flush().await
 }
 
 fn closed(reason: String) -> WireError {

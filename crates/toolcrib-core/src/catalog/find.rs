@@ -47,7 +47,7 @@ impl Catalog {
     }
 
     fn qualified(&self, source: &str, tool: &str) -> Option<ToolRef<'_>> {
-        let id = SourceId::from_name(source).ok()?;
+        let id = SourceId::made_of(source).ok()?;
         let placed = self.placed(&id)?;
         let segment = &placed.part.segment;
         let name = format!("{}{tool}", segment.prefix());

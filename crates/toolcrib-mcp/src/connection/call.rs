@@ -81,6 +81,11 @@ impl Ticket {
         before != Err(WITHDRAWN)
     }
 
+    /// It did not get through whole, so nobody has acted on it.
+    pub(crate) fn bounce(&self) {
+        self.0.store(WAITING, Ordering::Release);
+    }
+
     /// False when it was too late.
     pub(crate) fn withdraw(&self) -> bool {
         let before = self.0.compare_exchange(WAITING, WITHDRAWN, Ordering::AcqRel, Ordering::Acquire);
