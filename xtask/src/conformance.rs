@@ -2,7 +2,7 @@
 //! the address of a server of its own making, once a scenario.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -60,9 +60,6 @@ pub(crate) fn matching(filters: &[&str]) -> usize {
 }
 
 pub(crate) fn run(place: &Place, filters: &[&str]) -> End {
-    if !is_written(&place.root) {
-        return End::Skipped(format!("no crate has an example `{CLIENT}` yet"));
-    }
     let suite = place.deps.join("node_modules/@modelcontextprotocol/conformance/dist/index.js");
     if !suite.exists() || !place.node().exists() {
         return crate::deps::missing("the suite or its Node.js could not be fetched");
@@ -125,12 +122,4 @@ impl Scenario {
     fn matches(&self, filters: &[&str]) -> bool {
         filters.is_empty() || filters.iter().any(|filter| self.name.contains(filter))
     }
-}
-
-/// Its source tells; once it is there, a missing binary is a failure like any other.
-fn is_written(root: &Path) -> bool {
-    let Ok(crates) = fs::read_dir(root.join("crates")) else { return false };
-    crates.flatten().map(|each| each.path().join("examples")).any(|examples| {
-        examples.join(format!("{CLIENT}.rs")).exists() || examples.join(CLIENT).join("main.rs").exists()
-    })
 }

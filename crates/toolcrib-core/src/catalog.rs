@@ -71,8 +71,10 @@ impl Manner {
         }
     }
 
-    pub fn verdict(&self, tool: &str) -> Verdict {
-        self.rules.verdict(tool).or_else(|| self.verdicts.get(tool).copied()).unwrap_or_default()
+    /// A rule holds whether it names the tool as its source does or as agents see it, without the prefix.
+    pub fn verdict(&self, original: &str, shown: &str) -> Verdict {
+        let ruled = self.rules.verdict(&[original, shown]);
+        ruled.or_else(|| self.verdicts.get(original).copied()).unwrap_or_default()
     }
 }
 
@@ -117,7 +119,7 @@ impl Catalog {
         Catalog { version, prefixed, builtin, hash: Some(Fingerprint::of(digests)) }
     }
 
-    /// Changes when, and only when, what lists show changes.
+    /// Changes when what lists show or set aside changes, and with nothing else.
     pub fn hash(&self) -> Fingerprint {
         self.hash.unwrap_or_else(|| Fingerprint::of(""))
     }

@@ -58,9 +58,10 @@ impl Rules {
         self.0.iter()
     }
 
-    /// What the rules say of a tool, by its own name; `None` when no rule matches.
-    pub fn verdict(&self, tool: &str) -> Option<Verdict> {
-        self.0.iter().find(|rule| glob_matches(&rule.glob, tool)).map(|rule| rule.verdict)
+    /// What the rules say of a tool that goes by these names; `None` when no rule matches any.
+    pub fn verdict(&self, names: &[&str]) -> Option<Verdict> {
+        let matches = |rule: &&Rule| names.iter().any(|name| glob_matches(&rule.glob, name));
+        self.0.iter().find(matches).map(|rule| rule.verdict)
     }
 }
 
@@ -128,8 +129,9 @@ mod tests {
             ("get_secret", Verdict::Hide),
             ("get_size", Verdict::Ask),
         ] {
-            assert_eq!(rules.verdict(tool), Some(verdict), "{tool}");
+            assert_eq!(rules.verdict(&[tool]), Some(verdict), "{tool}");
         }
-        assert_eq!(Rules::default().verdict("push"), None);
+        assert_eq!(rules.verdict(&["any", "get_secret"]), Some(Verdict::Hide), "any of its names");
+        assert_eq!(Rules::default().verdict(&["push"]), None);
     }
 }

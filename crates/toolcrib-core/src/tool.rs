@@ -55,6 +55,7 @@ pub enum Note {
     NoDescription,
     TextCleaned,
     AnnotationsIgnored,
+    OutputSchemaIgnored,
 }
 
 /// A hint a source gives about a tool. Only a plain boolean counts.

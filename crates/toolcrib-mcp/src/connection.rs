@@ -102,6 +102,16 @@ pub(crate) enum Seen {
     Junk,
 }
 
+impl Seen {
+    /// In a batch, an answer is what counts.
+    fn or_other(self) -> Seen {
+        match self {
+            Seen::Answer(_) | Seen::Refusal(_) => self,
+            Seen::Other | Seen::Junk => Seen::Other,
+        }
+    }
+}
+
 impl Connection {
     pub(crate) fn new(transport: Transport, options: Options) -> Arc<Connection> {
         Arc::new(Connection {
@@ -196,11 +206,11 @@ impl Connection {
                 }
                 Some(Incoming::Request { id, method, params }) => {
                     self.serve(id, &method, params);
-                    seen = Seen::Other;
+                    seen = seen.or_other();
                 }
                 Some(Incoming::Notification { method, params }) => {
                     self.hear(&method, params);
-                    seen = Seen::Other;
+                    seen = seen.or_other();
                 }
             }
         }

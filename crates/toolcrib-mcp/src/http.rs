@@ -6,7 +6,10 @@ pub(crate) mod legacy;
 pub(crate) mod wire;
 
 use std::{
-    sync::{Arc, PoisonError, RwLock},
+    sync::{
+        Arc, PoisonError, RwLock,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
@@ -39,6 +42,8 @@ pub(crate) struct Http {
     headers: HeaderMap,
     body_bytes: usize,
     session: RwLock<Option<HeaderValue>>,
+    /// The stream for what nobody asked for outlives a session: it is begun once.
+    listening: AtomicBool,
 }
 
 /// Where a stream stands, so that it can be taken up again.
@@ -57,7 +62,12 @@ enum Stop {
 
 impl Http {
     pub(crate) fn new(client: reqwest::Client, url: Url, headers: HeaderMap, body_bytes: usize) -> Http {
-        Http { client, url, headers, body_bytes, session: RwLock::default() }
+        Http { client, url, headers, body_bytes, session: RwLock::default(), listening: AtomicBool::new(false) }
+    }
+
+    /// Whether nobody listens yet; from now on somebody does.
+    pub(crate) fn begin_to_listen(&self) -> bool {
+        !self.listening.swap(true, Ordering::Relaxed)
     }
 
     pub(crate) fn session(&self) -> Option<HeaderValue> {

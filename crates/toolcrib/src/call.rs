@@ -13,10 +13,12 @@ use toolcrib_core::policy::Verdict;
 use toolcrib_core::tool::{Asked, parse_name};
 use toolcrib_core::{Code, Error, Result, ResultExt, Source, SourceId, Timestamp, ToolId};
 
+use crate::breaker::Admission;
 use crate::connections::Slot;
 use crate::connector::{Answer, Call, CallFailure};
 use crate::refresh::{Need, Outcome};
 use crate::registry::{Registry, Shared};
+use crate::secret::hide;
 use crate::store::Failure;
 
 #[derive(Debug, Default)]
@@ -64,6 +66,7 @@ impl Registry {
         let failure = match &result {
             Ok(output) if output.is_error => {
                 let message = first_text(&output.content).unwrap_or_else(|| "the tool reported an error".into());
+                let message = self.shared.hidden(&output.source, &message);
                 Some(Failure { code: Code::ToolExecutionFailed, message })
             }
             Ok(_) => None,
@@ -87,13 +90,14 @@ impl Registry {
         let began = tokio::time::Instant::now();
         self.discover_in_time(name, &options).await?;
         let timeout = options.timeout.map(|timeout| timeout.saturating_sub(began.elapsed()));
-        let catalog = self.catalog();
-        let found = self.shared.usable_tool(&catalog, name)?;
+        // One moment for all: what is found and what is called must not be of two worlds.
+        let now = self.shared.now.load_full();
+        let found = self.shared.usable_tool(&now.catalog, name)?;
         permit(&found, options.consent)?;
-        check_arguments(catalog.find(&found.name)?, &input)?;
+        check_arguments(now.catalog.find(&found.name)?, &input)?;
 
         *called = Some(found.id.clone());
-        let source = self.shared.now.load().sources.get(&found.id.source).cloned();
+        let source = now.sources.get(&found.id.source).cloned();
         let defaults = self.shared.defaults.load_full();
         let settings = source.as_ref().map_or(&*defaults, |source| &source.settings);
         let call = Call {
@@ -126,7 +130,7 @@ impl Registry {
         tokio::select! {
             biased;
             known = self.discover_for(name, need, true) => known.map(drop),
-            () = options.cancel.cancelled() => Err(CallFailure::Cancelled.into_error()),
+            () = options.cancel.cancelled() => Err(CallFailure::cancelled().into_error()),
             () = late => {
                 let message = format!("`{name}` is not known yet: its source is still being discovered");
                 Err(Error::new(Code::ToolUnavailable, message))
@@ -206,22 +210,33 @@ impl Shared {
         let admitted = self.admit(&slot, &source.id)?;
         let answer = slot.connector.call(call).await;
         admitted.judge(&answer, self.options.clock.now());
-        answer.map_err(CallFailure::into_error)
+        answer.map_err(|failure| {
+            let mut error = failure.into_error();
+            error.message = hide(&error.message, &source.kind);
+            error
+        })
+    }
+
+    /// Text of a source, without what was given to it in confidence.
+    fn hidden(&self, id: &SourceId, text: &str) -> String {
+        let source = self.now.load().sources.get(id).cloned();
+        source.map_or_else(|| text.to_owned(), |source| hide(text, &source.kind))
     }
 
     fn admit<'a>(&self, slot: &'a Slot, id: &SourceId) -> Result<Admitted<'a>> {
-        slot.breaker().admit(self.options.clock.now()).map_err(|wait| {
+        let admission = slot.breaker().admit(self.options.clock.now()).map_err(|wait| {
             let message = format!("`{id}` failed too often and rests; try again in {} s", wait.as_secs().max(1));
             Error::new(Code::ToolUnavailable, message)
                 .with_details(json!({ "retry_after_ms": wait.as_millis() as u64 }))
         })?;
-        Ok(Admitted { slot, judged: false })
+        Ok(Admitted { slot, admission, judged: false })
     }
 }
 
 /// A call on its way. Its caller may leave at any point, so that it says nothing must be told by dropping it.
 struct Admitted<'a> {
     slot: &'a Slot,
+    admission: Admission,
     judged: bool,
 }
 
@@ -231,9 +246,9 @@ impl Admitted<'_> {
         self.judged = true;
         let mut breaker = self.slot.breaker();
         match answer {
-            Ok(_) | Err(CallFailure::Refused(_)) => breaker.succeeded(),
-            Err(CallFailure::Lost(_)) => breaker.failed(now),
-            Err(CallFailure::Cancelled) => breaker.undecided(),
+            Ok(_) | Err(CallFailure::Refused(_)) => breaker.succeeded(self.admission),
+            Err(CallFailure::Lost(_)) => breaker.failed(self.admission, now),
+            Err(CallFailure::Undecided(_)) => breaker.undecided(self.admission),
         }
     }
 }
@@ -241,7 +256,7 @@ impl Admitted<'_> {
 impl Drop for Admitted<'_> {
     fn drop(&mut self) {
         if !self.judged {
-            self.slot.breaker().undecided();
+            self.slot.breaker().undecided(self.admission);
         }
     }
 }
@@ -271,7 +286,8 @@ fn check_arguments(tool: ToolRef<'_>, input: &Value) -> Result<()> {
 }
 
 fn bounded(answer: Answer, found: &Found, limit: u64) -> Result<Answer> {
-    let size = answer.content.get().len() + answer.structured.as_ref().map_or(0, |structured| structured.get().len());
+    let length = |part: &Option<Box<RawValue>>| part.as_ref().map_or(0, |part| part.get().len());
+    let size = answer.content.get().len() + length(&answer.structured) + length(&answer.meta);
     if size as u64 <= limit {
         return Ok(answer);
     }

@@ -125,7 +125,10 @@ fn trusted() -> Result<BTreeMap<String, String>> {
     match std::fs::read_to_string(&path) {
         Ok(text) => serde_json::from_str(&text)
             .context(Code::ConfigInvalid, format!("`{}` is damaged; remove it and trust again", path.display())),
-        Err(_) => Ok(BTreeMap::new()),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(BTreeMap::new()),
+        Err(error) => {
+            Err(Error::new(Code::ConfigInvalid, format!("cannot read `{}`: {error}", path.display())).with_cause(error))
+        }
     }
 }
 
@@ -141,5 +144,8 @@ fn write_private(path: &Path, text: &str) -> std::io::Result<()> {
     options.create(true).write(true).truncate(true);
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    std::io::Write::write_all(&mut options.open(path)?, text.as_bytes())
+    // Whole or not at all: a crash in between leaves the old file.
+    let new = path.with_extension(format!("{}.new", std::process::id()));
+    std::io::Write::write_all(&mut options.open(&new)?, text.as_bytes())?;
+    std::fs::rename(&new, path)
 }

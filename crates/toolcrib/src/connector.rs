@@ -58,18 +58,21 @@ pub struct Call {
 pub enum CallFailure {
     /// The source is alive and refused: an error of its own, or one found before it was asked.
     Refused(Error),
-    /// No answer came: no connection, a dead one, a deadline.
+    /// No answer came: no connection, a dead one, a deadline of the source's own.
     Lost(Error),
-    /// The caller left.
-    Cancelled,
+    /// It says nothing about the source: the caller left, or was in a greater hurry than the source allows.
+    Undecided(Error),
 }
 
 impl CallFailure {
     pub fn into_error(self) -> Error {
         match self {
-            CallFailure::Refused(error) | CallFailure::Lost(error) => error,
-            CallFailure::Cancelled => Error::new(Code::ToolExecutionFailed, "the call was cancelled"),
+            CallFailure::Refused(error) | CallFailure::Lost(error) | CallFailure::Undecided(error) => error,
         }
+    }
+
+    pub fn cancelled() -> CallFailure {
+        CallFailure::Undecided(Error::new(Code::ToolExecutionFailed, "the call was cancelled"))
     }
 }
 

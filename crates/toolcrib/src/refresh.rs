@@ -79,7 +79,7 @@ const PAUSE: Duration = Duration::from_secs(1);
 /// Discoveries under way in this process: whoever wants the same source waits for the same run.
 #[derive(Debug, Default)]
 pub(crate) struct Runs {
-    running: Mutex<HashMap<SourceId, Run>>,
+    running: Mutex<HashMap<SourceId, (Arc<Source>, Run)>>,
     /// Sources that announced a change and are being looked after; true when they did so again meanwhile.
     announced: Mutex<HashMap<SourceId, bool>>,
 }
@@ -87,7 +87,7 @@ pub(crate) struct Runs {
 type Run = watch::Receiver<Option<Outcome>>;
 
 impl Runs {
-    fn running(&self) -> MutexGuard<'_, HashMap<SourceId, Run>> {
+    fn running(&self) -> MutexGuard<'_, HashMap<SourceId, (Arc<Source>, Run)>> {
         self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -121,7 +121,7 @@ impl Registry {
 
     /// Meets a need before reading. `among` narrows it to some sources. Returns what was done about it.
     pub async fn ensure(&self, need: Need, among: Option<&[SourceId]>, keep: bool) -> Vec<Outcome> {
-        self.shared.look_again();
+        self.shared.look_again(among);
         let now = self.shared.now.load_full();
         let (mut wanted, mut stale) = (Vec::new(), Vec::new());
         for (id, state) in now.inventory.sources() {
@@ -211,7 +211,7 @@ impl Shared {
             runs.announced().insert(id.clone(), false);
             // A discovery under way may have read the list before it changed.
             let running = runs.running().get(&id).cloned();
-            if let Some(mut running) = running {
+            if let Some((_, mut running)) = running {
                 let _either_way = running.wait_for(Option::is_some).await;
             }
             self.refresh(Refresh { sources: Some(vec![id.clone()]), force: true, ..Refresh::default() }).await;
@@ -271,18 +271,24 @@ impl Shared {
 
     fn join_or_start(self: Arc<Self>, id: &SourceId, source: Arc<Source>, refresh: Refresh) -> Run {
         let mut running = self.runs.running();
-        if let Some(run) = running.get(id) {
+        // A run that ended without a word, or is of another declaration, is not worth waiting for.
+        let joined = running.get(id).filter(|(of, run)| *of == source && run.has_changed().is_ok());
+        if let Some((_, run)) = joined {
             return run.clone();
         }
         let (done, run) = watch::channel(None);
-        running.insert(id.clone(), run.clone());
-        let (shared, id) = (self.clone(), id.clone());
+        running.insert(id.clone(), (source.clone(), run.clone()));
+        let shared = self.clone();
         let ended: CancellationToken = self.ended.clone();
         let span = tracing::Span::current();
         let task = async move {
             // When the registry ends, dropping the run ends its connection and its process.
             let outcome = ended.run_until_cancelled(shared.discover(&source, &refresh)).await;
-            shared.runs.running().remove(&id);
+            let mut running = shared.runs.running();
+            if running.get(&source.id).is_some_and(|(of, _)| Arc::ptr_eq(of, &source)) {
+                running.remove(&source.id);
+            }
+            drop(running);
             let _nobody_waits = done.send(outcome);
         };
         self.tasks.spawn(tracing::Instrument::instrument(task, span));

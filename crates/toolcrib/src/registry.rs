@@ -173,6 +173,7 @@ impl Registry {
             return Err(Error::new(Code::Conflict, message));
         }
         self.execute(Command::Remove(id.clone()), actor).await?;
+        self.shared.store.forget_definitions(id, None).await?;
         self.shared.store.forget(id).await
     }
 

@@ -1,7 +1,9 @@
 //! Looking references up at the moment of use, and hashing what a source connects to so that no value can be guessed from it.
 
 use std::collections::BTreeMap;
+use std::io::Read;
 
+use base64::Engine;
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 use toolcrib_core::config::show::shown_args;
@@ -28,11 +30,16 @@ fn look_up(reference: &Reference<'_>) -> Result<String> {
             (_, None) => Err(missing("the variable is not set")),
         },
         Reference::File { path } => {
-            let metadata = std::fs::metadata(path).map_err(|error| missing(&error.to_string()))?;
-            if metadata.len() > LONGEST_FILE {
+            // Looked at before opening: to open a pipe would wait for whoever writes to it.
+            if !std::fs::metadata(path).map_err(|error| missing(&error.to_string()))?.is_file() {
+                return Err(missing("it is not a plain file"));
+            }
+            let file = std::fs::File::open(path).map_err(|error| missing(&error.to_string()))?;
+            let mut text = String::new();
+            file.take(LONGEST_FILE + 1).read_to_string(&mut text).map_err(|error| missing(&error.to_string()))?;
+            if text.len() as u64 > LONGEST_FILE {
                 return Err(missing("the file is larger than 64 KiB"));
             }
-            let text = std::fs::read_to_string(path).map_err(|error| missing(&error.to_string()))?;
             Ok(text.trim_end_matches(['\r', '\n']).to_owned())
         }
     }
@@ -78,8 +85,10 @@ fn resolve_values(values: &BTreeMap<String, String>) -> Result<BTreeMap<String, 
 /// Text that a source wrote, without the values that were given to it in confidence: servers print what they get.
 /// Short values and paths stay, for hiding them would hide the message.
 pub fn hide(text: &str, kind: &Kind) -> String {
-    let mut values: Vec<String> = confided(kind).into_iter().filter_map(|value| resolve(&value).ok()).collect();
-    values.retain(|value| value.len() >= SHORTEST_HIDDEN && !value.starts_with('/'));
+    let resolved = resolve_kind(kind).unwrap_or_else(|_| kind.clone());
+    let mut values = confided(&resolved);
+    let path = |value: &str| value.starts_with('/') && std::path::Path::new(value).exists();
+    values.retain(|value| value.len() >= SHORTEST_HIDDEN && !path(value));
     // A value that holds another goes first.
     values.sort_by_key(|value| std::cmp::Reverse(value.len()));
     values.iter().fold(text.to_owned(), |text, value| text.replace(value.as_str(), "***"))
@@ -98,12 +107,17 @@ fn confided(kind: &Kind) -> Vec<String> {
             let auth = match &remote.auth {
                 None => Vec::new(),
                 Some(Auth::Bearer(value) | Auth::ApiKey { value, .. }) => vec![value.clone()],
-                Some(Auth::Basic { user, password }) => vec![user.clone(), password.clone()],
+                Some(Auth::Basic { user, password }) => vec![basic(user, password), user.clone(), password.clone()],
             };
             words.filter(|word| !matches!(word.as_str(), "Bearer" | "Basic")).chain(auth).collect()
         }
         Kind::Builtin(_) => Vec::new(),
     }
+}
+
+/// The credentials of basic authentication, as a header has them.
+pub(crate) fn basic(user: &str, password: &str) -> String {
+    base64::engine::general_purpose::STANDARD.encode(format!("{user}:{password}"))
 }
 
 /// What a source connects to, resolved and inherited values included, as a keyed hash.

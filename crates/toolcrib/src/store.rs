@@ -34,6 +34,8 @@ pub trait Store: Send + Sync + std::fmt::Debug {
 
     async fn put_definition(&self, name: Fingerprint, definition: &Source) -> Result<()>;
     async fn definitions(&self, wanted: &[Fingerprint]) -> Result<Vec<(Fingerprint, Source)>>;
+    /// Drops the definitions a source had, but for the one it has: they may hold secrets.
+    async fn forget_definitions(&self, source: &SourceId, but: Option<Fingerprint>) -> Result<()>;
 
     async fn standings(&self) -> Result<BTreeMap<SourceId, Standing>>;
     /// The last checks of a source, newest first; at most [`CHECKS_KEPT`].

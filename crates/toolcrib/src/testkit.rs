@@ -212,7 +212,7 @@ impl Connector for Line {
         let late = || Error::new(Code::ToolExecutionFailed, format!("`{}` did not answer in time", call.tool));
         tokio::select! {
             () = self.0.wait() => {}
-            () = call.cancel.cancelled() => return Err(CallFailure::Cancelled),
+            () = call.cancel.cancelled() => return Err(CallFailure::cancelled()),
             () = tokio::time::sleep(call.timeout) => return Err(CallFailure::Lost(late())),
         }
         if let Some(error) = self.0.failure() {

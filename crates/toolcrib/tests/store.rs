@@ -268,6 +268,12 @@ async fn definitions_come_back_as_they_were(place: Place) {
     found.sort_by_key(|(name, _)| *name != names[0]);
     assert_eq!(found, [(names[0], definition("npx")), (names[1], definition("bunx"))]);
     assert_eq!(store.definitions(&names[2..]).await.unwrap(), []);
+
+    store.forget_definitions(&id("others"), None).await.unwrap();
+    store.forget_definitions(&id("files"), Some(names[1])).await.unwrap();
+    assert_eq!(store.definitions(&names).await.unwrap(), [(names[1], definition("bunx"))]);
+    store.forget_definitions(&id("files"), None).await.unwrap();
+    assert_eq!(store.definitions(&names).await.unwrap(), []);
 }
 
 async fn unusual_text_survives(place: Place) {

@@ -82,7 +82,7 @@ impl Since {
 }
 
 pub(crate) async fn run(common: &Common, arguments: Arguments) -> Result<Done> {
-    let desk = Desk::open(common).await?;
+    let desk = Desk::manage(common).await?;
     let result = match arguments.checks {
         true => checks(&desk, &arguments).await.map(Found::Checks),
         false => records(&desk, &arguments).await.map(Found::Records),

@@ -2,6 +2,7 @@
 
 use clap::Args;
 use serde_json::json;
+use toolcrib::core::text::shown_short;
 use toolcrib::refresh::Refreshed;
 use toolcrib::{Outcome, Refresh, Result};
 
@@ -63,7 +64,11 @@ pub(crate) fn told(outcome: &Outcome) -> String {
                 text.push_str(&format!("\n  {what}: {}", names.join(", ")));
             }
             for change in changed {
-                text.push_str(&format!("\n  changed: {} ({})", change.name, change.fields.join(", ")));
+                text.push_str(&format!(
+                    "\n  changed: {} ({})",
+                    change.name,
+                    shown_short(&change.fields.join(", "), 200)
+                ));
             }
             text
         }

@@ -18,7 +18,7 @@ use crate::table::Table;
 pub(crate) struct Arguments {}
 
 pub(crate) async fn run(common: &Common, _: Arguments) -> Result<Done> {
-    let desk = Desk::open(common).await?;
+    let desk = Desk::manage(common).await?;
     let sources = desk.registry.sources();
     if common.json {
         output::json(&json!({ "sources": sources }))?;

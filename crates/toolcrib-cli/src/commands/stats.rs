@@ -22,7 +22,7 @@ use crate::table::Table;
 pub(crate) struct Arguments {}
 
 pub(crate) async fn run(common: &Common, _: Arguments) -> Result<Done> {
-    let desk = Desk::open(common).await?;
+    let desk = Desk::manage(common).await?;
     let stats = desk.registry.stats().await;
     desk.close().await;
     let stats = stats?;

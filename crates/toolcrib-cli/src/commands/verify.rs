@@ -24,7 +24,7 @@ pub(crate) const REMEDY: &str = "`toolcrib refresh --force` fetches lists anew; 
                                  the catalogue is built anew from the configuration";
 
 pub(crate) async fn run(common: &Common, _: Arguments) -> Result<Done> {
-    let desk = Desk::open(common).await?;
+    let desk = Desk::manage(common).await?;
     let verification = desk.registry.verify().await;
     desk.close().await;
     let verification = verification?;

@@ -114,6 +114,12 @@ fn hidden_tools_are_not_listed_and_denied_ones_are() {
 }
 
 #[test]
+fn a_rule_holds_for_a_name_that_had_to_be_made_legal() {
+    let view = view(vec![part("git", false, &["delete.repo", "delete\u{200b}all"], &[("delete_*", Verdict::Hide)])]);
+    assert_eq!(names(&view), Vec::<&str>::new());
+}
+
+#[test]
 fn lists_are_rendered_for_each_taker() {
     let view = view(vec![part("git", false, &["push"], &[])]);
     let parsed = |format| serde_json::from_str::<Value>(&view.render(format).unwrap()).unwrap();

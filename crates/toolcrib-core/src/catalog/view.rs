@@ -111,7 +111,9 @@ impl<'a> ToolRef<'a> {
     }
 
     pub fn verdict(&self) -> Verdict {
-        self.part.manner.verdict(self.original())
+        let shown = self.name().as_str();
+        let shown = shown.strip_prefix(self.part.segment.prefix()).unwrap_or(shown);
+        self.part.manner.verdict(self.original(), shown)
     }
 
     pub fn internal(&self) -> bool {

@@ -43,10 +43,14 @@ pub(super) fn tool(
         }
     };
     usable(&input_schema, "its input schema", bounds).map_err(&refuse)?;
+    // A tool can be used without its output schema.
     let output_schema = match fields.take("outputSchema") {
-        Some(schema) if schema.get() != "null" => Some(schema),
-        missing => {
-            keep("outputSchema", missing, &mut original);
+        Some(schema) if usable(&schema, "", bounds).is_ok() => Some(schema),
+        unusable => {
+            if unusable.as_ref().is_some_and(|schema| schema.get() != "null") {
+                notes.push(Note::OutputSchemaIgnored);
+            }
+            keep("outputSchema", unusable, &mut original);
             None
         }
     };
@@ -93,7 +97,7 @@ fn usable(schema: &RawValue, what: &str, bounds: &Bounds) -> Result<(), String> 
         return Err(format!("{what} is nested deeper than {} levels", bounds.schema_depth));
     }
     // Only a reference can be remote, and most schemas have none: look before parsing.
-    if text.contains("Ref\"") || text.contains("$ref\"") {
+    if text.contains("ef\"") || text.contains("\\u") {
         let value: Value = serde_json::from_str(text).map_err(|error| format!("{what} cannot be read: {error}"))?;
         if let Some(reference) = remote_reference(&value) {
             return Err(format!("{what} refers to `{}`, outside of itself", shown_short(reference, 120)));

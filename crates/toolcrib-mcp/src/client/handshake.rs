@@ -79,7 +79,9 @@ pub(crate) async fn initialize(connection: &Arc<Connection>, deadline: Instant) 
         // Some servers refuse every notification and work all the same; a dead one shows at the next request.
         tracing::debug!(%error, "the server did not take `notifications/initialized`");
     }
-    if let Transport::Http(_) = connection.transport {
+    if let Transport::Http(http) = &connection.transport
+        && http.begin_to_listen()
+    {
         let listening = connection.clone();
         connection.spawn(async move {
             if let Transport::Http(http) = &listening.transport {

@@ -45,7 +45,7 @@ pub(super) fn tool(allow_private: bool) -> Result<(Definition, Handler)> {
     let definition = Definition::new(
         "url_fetch",
         "Fetches a URL (http or https) and gives its status and its text as it is: HTML stays HTML, binary content is \
-         only described. At most 1 MiB (default 256 KiB), 20 seconds, 5 redirects. No login, no cookies, no scripts \
+         only described. At most 1 MiB (default 64 KiB), 20 seconds, 5 redirects. No login, no cookies, no scripts \
          are run; addresses of private networks are refused unless the configuration allows them.",
         json!({
             "type": "object",

@@ -153,7 +153,7 @@ impl Builtins {
     pub(crate) async fn call(&self, call: Call) -> Result<Answer, CallFailure> {
         tokio::select! {
             answer = self.run(&call.tool, &call.arguments) => answer.map_err(CallFailure::Refused),
-            () = call.cancel.cancelled() => Err(CallFailure::Cancelled),
+            () = call.cancel.cancelled() => Err(CallFailure::cancelled()),
             () = tokio::time::sleep(call.timeout) => {
                 let message = format!("`{}` did not finish within {}", call.tool, format_duration(call.timeout));
                 Err(CallFailure::Refused(Error::new(Code::ToolExecutionFailed, message)))

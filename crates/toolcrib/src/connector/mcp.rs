@@ -14,7 +14,7 @@ use tokio::time::Instant;
 use toolcrib_core::json::Fields;
 use toolcrib_core::manifest::SetAside;
 use toolcrib_core::source::Lifecycle;
-use toolcrib_core::text::shown_short;
+use toolcrib_core::text::{shown, shown_short};
 use toolcrib_core::time::format_duration;
 use toolcrib_core::{Code, Error, Result, Source, SourceId};
 use toolcrib_mcp::{RequestOptions, WireError};
@@ -71,9 +71,10 @@ impl McpConnector {
     async fn call_transient(&self, call: &Call) -> Result<Answer, CallFailure> {
         let deadline = Instant::now() + call.timeout;
         let live = self.in_time(call, deadline, self.connect(call.timeout)).await?;
-        let answer = self.send(&live, call, deadline).await;
+        let answered = self.send(&live, call, deadline).await;
         live.close().await;
-        answer.map_err(|error| self.failure(&error, call))
+        let result = answered.map_err(|error| self.failure(&error, call))?;
+        answer(&result).map_err(CallFailure::Refused)
     }
 
     /// A connection, unless the caller leaves or the call's time is up first.
@@ -85,29 +86,35 @@ impl McpConnector {
     ) -> Result<Arc<Live>, CallFailure> {
         tokio::select! {
             live = connecting => live.map_err(CallFailure::Lost),
-            () = call.cancel.cancelled() => Err(CallFailure::Cancelled),
+            () = call.cancel.cancelled() => Err(CallFailure::cancelled()),
             () = tokio::time::sleep_until(deadline) => {
                 let message =
                     format!("`{}` cannot be reached within {}", self.source.id, format_duration(call.timeout));
-                Err(CallFailure::Lost(Error::new(Code::ToolUnavailable, message)))
+                Err(self.late(call, Error::new(Code::ToolUnavailable, message)))
             }
         }
     }
 
-    async fn send(&self, live: &Live, call: &Call, deadline: Instant) -> Result<Answer, WireError> {
+    /// A deadline shorter than the source's own says more about the caller.
+    fn late(&self, call: &Call, error: Error) -> CallFailure {
+        match call.timeout < self.source.settings.call_timeout() {
+            true => CallFailure::Undecided(error),
+            false => CallFailure::Lost(error),
+        }
+    }
+
+    async fn send(&self, live: &Live, call: &Call, deadline: Instant) -> Result<Box<RawValue>, WireError> {
         let mut options = RequestOptions::new(deadline.saturating_duration_since(Instant::now()));
         options.progress = call.progress.clone();
         options.cancel = call.cancel.clone();
         let _in_flight = live.begin(Use::Call);
-        let result =
-            live.client.call_tool(&call.tool, &call.arguments, Some(&call.input_schema), None, &options).await?;
-        answer(&result)
+        live.client.call_tool(&call.tool, &call.arguments, Some(&call.input_schema), None, &options).await
     }
 
     fn failure(&self, error: &WireError, call: &Call) -> CallFailure {
         let id = &self.source.id;
         match error {
-            WireError::Cancelled { .. } => CallFailure::Cancelled,
+            WireError::Cancelled { .. } => CallFailure::cancelled(),
             WireError::Rpc(rpc) => {
                 let message = format!("`{}` of `{id}` failed: {}", call.tool, shown_short(&rpc.message, 400));
                 let details = serde_json::json!({ "rpc_code": rpc.code });
@@ -116,10 +123,10 @@ impl McpConnector {
             WireError::Timeout { .. } => {
                 let message =
                     format!("`{}` of `{id}` did not answer within {}", call.tool, format_duration(call.timeout));
-                CallFailure::Lost(Error::new(Code::ToolExecutionFailed, message))
+                self.late(call, Error::new(Code::ToolExecutionFailed, message))
             }
             WireError::TooLarge { .. } | WireError::Protocol(_) => {
-                CallFailure::Lost(Error::new(Code::ToolExecutionFailed, format!("`{id}`: {error}")))
+                CallFailure::Lost(Error::new(Code::ToolExecutionFailed, shown(&format!("`{id}`: {error}"))))
             }
             WireError::Connect(_)
             | WireError::Unauthorized { .. }
@@ -127,7 +134,7 @@ impl McpConnector {
             | WireError::NotMcp(_)
             | WireError::Closed { .. } => {
                 let code = if error.sent() { Code::ToolExecutionFailed } else { Code::ToolUnavailable };
-                CallFailure::Lost(Error::new(code, format!("`{id}`: {error}")))
+                CallFailure::Lost(Error::new(code, shown(&format!("`{id}`: {error}"))))
             }
         }
     }
@@ -182,11 +189,10 @@ impl Connector for McpConnector {
             let remaining = deadline.saturating_duration_since(Instant::now());
             let live = self.in_time(&call, deadline, self.shared(remaining)).await?;
             match self.send(&live, &call, deadline).await {
-                Ok(answer) => return Ok(answer),
+                Ok(result) => return answer(&result).map_err(CallFailure::Refused),
                 // A dead connection found before sending is replaced; after sending only what may happen twice.
-                Err(WireError::Closed { sent, .. }) if tries < 2 && (!sent || call.repeatable) => {
-                    live.close().await;
-                }
+                // Over HTTP only one stream may have ended, and others go on; one that is dead ends by itself.
+                Err(WireError::Closed { sent, .. }) if tries < 2 && (!sent || call.repeatable) => {}
                 Err(error) => return Err(self.failure(&error, &call)),
             }
         }
@@ -204,12 +210,13 @@ impl Connector for McpConnector {
     }
 }
 
-fn answer(result: &RawValue) -> Result<Answer, WireError> {
-    let broken = || WireError::Protocol("the result of the call is not an object".to_owned());
+fn answer(result: &RawValue) -> Result<Answer> {
+    let broken = || Error::new(Code::ToolExecutionFailed, "the result of the call is not an object");
     let mut fields = Fields::parse(result).ok_or_else(broken)?;
     let text = |raw: &RawValue| serde_json::from_str::<String>(raw.get()).unwrap_or_default();
     if fields.get("resultType").is_some_and(|kind| text(kind) == "input_required") {
-        return Err(WireError::Protocol("the tool asks for more input, which nobody here can give".to_owned()));
+        let message = "the tool asks for more input, which nobody here can give";
+        return Err(Error::new(Code::ToolExecutionFailed, message));
     }
     let content = fields.take("content").filter(|raw| raw.get().starts_with('['));
     Ok(Answer {

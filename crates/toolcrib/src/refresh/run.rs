@@ -21,8 +21,8 @@ const RENEW: Duration = Duration::from_secs(1);
 const ASK_AGAIN: Duration = Duration::from_millis(100);
 /// How often to decide again when others write at the same time.
 const TRIES: usize = 20;
-/// What a connector may take beyond its deadline to say why.
-const GRACE: Duration = Duration::from_secs(1);
+/// What a connector may take beyond its deadline to take leave of a server, or to say why there is no list.
+const GRACE: Duration = Duration::from_secs(10);
 
 impl Shared {
     pub(super) async fn discover(&self, source: &Source, refresh: &Refresh) -> Outcome {
@@ -43,7 +43,12 @@ impl Shared {
         let asked_at = self.options.clock.now();
         let holder = format!("{}-{:016x}", std::process::id(), rand::random::<u64>());
         let mut waited = false;
+        let patience = tokio::time::Instant::now() + self.discovery_timeout(source, false) + GRACE;
         while let Lease::HeldUntil(_) = self.take_lease(&source.id, &holder).await? {
+            if tokio::time::Instant::now() > patience {
+                let message = "another process has been discovering it for too long; try again";
+                return Err(Error::new(Code::ToolUnavailable, message));
+            }
             waited = true;
             tokio::time::sleep(ASK_AGAIN).await;
         }
@@ -244,6 +249,10 @@ impl Shared {
         let mut writer = self.writer.lock().await;
         for _ in 0..TRIES {
             self.take_news(&mut writer).await?;
+            // Removed meanwhile: nobody wants to know.
+            if writer.inventory.source(id).is_none() {
+                return Ok(());
+            }
             let commit = Commit {
                 expected: writer.inventory.version,
                 at: self.options.clock.now(),

@@ -25,7 +25,9 @@ impl Registry {
             let declaration = self.shared.declaration(source, Origin::Runtime)?;
             // First the content, then the fact that refers to it.
             self.shared.store.put_definition(declaration.definition, source).await?;
+            let (id, definition) = (declaration.source.clone(), declaration.definition);
             self.execute(Command::Declare(declaration), actor).await?;
+            self.shared.store.forget_definitions(&id, Some(definition)).await?;
         }
         Ok(declared)
     }

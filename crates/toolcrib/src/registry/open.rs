@@ -110,7 +110,10 @@ impl Shared {
                         tracing::warn!(source = %declaration.source, "the configuration's declaration wins over the one made at run time");
                     }
                 }
-                Command::Remove(id) => self.store.forget(id).await?,
+                Command::Remove(id) => {
+                    self.store.forget_definitions(id, None).await?;
+                    self.store.forget(id).await?;
+                }
                 Command::Enable(_)
                 | Command::Disable(_)
                 | Command::Record(_)

@@ -104,7 +104,7 @@ impl Shared {
         for (id, removed_count) in gone {
             tracing::info!(server_name = %id, removed_count, "tools.registry.server.removed");
         }
-        if writer.inventory.unknown_events > 0 {
+        if news.iter().any(|record| record.event == Event::Unknown) {
             tracing::warn!(
                 events = writer.inventory.unknown_events,
                 "the journal holds events of a newer Toolcrib; they are passed over"
@@ -151,16 +151,25 @@ impl Shared {
     }
 
     /// References may resolve to something else than when they were last looked up: a file rewritten, say.
-    pub(crate) fn look_again(&self) {
+    pub(crate) fn look_again(&self, among: Option<&[SourceId]>) {
         let now = self.now.load_full();
-        let connects_to = self.hashes(&now.sources);
-        if connects_to != now.connects_to {
-            self.swap(|now| now.connects_to = connects_to.clone());
+        let wanted = now.sources.iter().filter(|(id, _)| among.is_none_or(|among| among.contains(id)));
+        let moved: Vec<_> = wanted
+            .map(|(id, source)| (id.clone(), self.hash(source)))
+            .filter(|(id, hash)| now.connects_to.get(id) != Some(hash))
+            .collect();
+        if !moved.is_empty() {
+            self.swap(|now| Arc::make_mut(&mut now.connects_to).extend(moved.iter().cloned()));
         }
     }
 
+    /// A source that must not be contacted is not looked up either: its references may be anybody's.
+    fn hash(&self, source: &Source) -> Option<Fingerprint> {
+        self.permitted(&source.id).ok().and_then(|()| connects_to(&self.key, &source.kind))
+    }
+
     fn hashes(&self, sources: &BTreeMap<SourceId, Arc<Source>>) -> Arc<BTreeMap<SourceId, Option<Fingerprint>>> {
-        let hashes = sources.iter().map(|(id, source)| (id.clone(), connects_to(&self.key, &source.kind)));
+        let hashes = sources.iter().map(|(id, source)| (id.clone(), self.hash(source)));
         Arc::new(hashes.collect())
     }
 
@@ -303,6 +312,9 @@ impl Shared {
 
     /// What the environment says of a source, for this process alone.
     pub(super) fn overriding(&self, id: &SourceId) -> Option<Override> {
+        if self.options.environment.is_empty() {
+            return None;
+        }
         overrides(self.options.environment.iter().cloned(), [id]).by_source.remove(id)
     }
 

@@ -135,7 +135,8 @@ impl Shared {
     }
 
     fn status(&self, standing: &Standing) -> Status {
-        let now = self.options.clock.now();
+        // Leases go by the world's clock.
+        let now = crate::clock::Clock::system().now();
         if standing.discovering_until.is_some_and(|until| until > now) {
             return Status::Discovering;
         }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 use toolcrib_core::freshness::Freshness;
-use toolcrib_core::{Result, SourceId, Timestamp, ToolId};
+use toolcrib_core::{Result, SourceId, Timestamp};
 
 use super::Registry;
 use crate::store::{CallCount, Failure, NeedCount};
@@ -81,9 +81,12 @@ impl Registry {
     }
 
     fn tool_stats(&self, count: &CallCount) -> ToolStats {
-        let id = ToolId { source: count.source.clone(), name: count.tool.clone() };
         let catalog = self.catalog();
-        let name = catalog.find(&id.to_string()).map_or_else(|_| id.to_string(), |tool| tool.name().to_string());
+        let segment = catalog.part(&count.source).map(|part| &part.segment);
+        let position = segment.and_then(|segment| segment.position_of_original(&count.tool));
+        let entry = segment.zip(position).and_then(|(segment, position)| segment.entries().get(position));
+        let gone = || format!("{}:{}", count.source, count.tool);
+        let name = entry.map_or_else(gone, |entry| entry.name.to_string());
         ToolStats {
             name,
             calls: count.calls,

@@ -86,6 +86,11 @@ impl Store for MemoryStore {
         Ok(wanted.iter().filter_map(|name| Some((*name, state.definitions.get(name)?.clone()))).collect())
     }
 
+    async fn forget_definitions(&self, source: &SourceId, but: Option<Fingerprint>) -> Result<()> {
+        self.write().definitions.retain(|name, definition| definition.id != *source || Some(*name) == but);
+        Ok(())
+    }
+
     async fn standings(&self) -> Result<BTreeMap<SourceId, Standing>> {
         let state = self.read();
         let mut standings = state.standings.clone();

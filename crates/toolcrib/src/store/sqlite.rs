@@ -130,6 +130,10 @@ impl Store for SqliteStore {
         in_turn!(self.reads, content::definitions, wanted)
     }
 
+    async fn forget_definitions(&self, source: &SourceId, but: Option<Fingerprint>) -> Result<()> {
+        in_turn!(self.writes, content::forget_definitions, source, but)
+    }
+
     async fn standings(&self) -> Result<BTreeMap<SourceId, Standing>> {
         in_turn!(self.reads, measures::standings)
     }

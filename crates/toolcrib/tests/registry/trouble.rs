@@ -60,6 +60,9 @@ impl Store for Full {
     async fn definitions(&self, wanted: &[Fingerprint]) -> Result<Vec<(Fingerprint, Source)>> {
         self.store.definitions(wanted).await
     }
+    async fn forget_definitions(&self, source: &SourceId, but: Option<Fingerprint>) -> Result<()> {
+        self.store.forget_definitions(source, but).await
+    }
     async fn standings(&self) -> Result<BTreeMap<SourceId, Standing>> {
         self.store.standings().await
     }

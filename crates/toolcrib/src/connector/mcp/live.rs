@@ -8,6 +8,7 @@ use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
+use toolcrib_core::text::shown;
 use toolcrib_core::time::format_duration;
 use toolcrib_core::{Code, Error, Result, Source, SourceId};
 use toolcrib_mcp::{Client, Notice, WireError};
@@ -19,8 +20,6 @@ use crate::registry::Options;
 
 /// How long a server may take to leave once its stdin has ended.
 const FAREWELL: Duration = Duration::from_secs(2);
-/// How long calls in flight may take when the connection is to end.
-const DRAIN: Duration = Duration::from_secs(10);
 
 #[derive(Debug)]
 pub(super) struct Live {
@@ -93,10 +92,9 @@ impl Live {
         InFlight { live: self, use_of }
     }
 
-    /// Lets calls in flight finish, for a while, then closes.
+    /// Lets calls in flight finish, each within its own deadline, then closes.
     pub(super) async fn drain(&self) {
-        let until = Instant::now() + DRAIN;
-        while self.in_flight.load(Ordering::SeqCst) > 0 && Instant::now() < until && self.usable() {
+        while self.in_flight.load(Ordering::SeqCst) > 0 && self.usable() {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
         self.close().await;
@@ -159,7 +157,13 @@ async fn watch(live: std::sync::Weak<Live>, id: SourceId, idle: Duration, announ
                     let _full = announce.try_send(id.clone());
                 }
                 Ok(Notice::Other { .. }) => {}
-                Ok(Notice::Closed) | Err(RecvError::Closed) => return,
+                Ok(Notice::Closed) | Err(RecvError::Closed) => {
+                    // Its process may not have noticed.
+                    if let Some(live) = live.upgrade() {
+                        live.close().await;
+                    }
+                    return;
+                }
             },
             () = tokio::time::sleep(rest.max(Duration::from_millis(50))) => {
                 let Some(live) = live.upgrade() else { return };
@@ -222,5 +226,5 @@ async fn explain(
     if let Some(words) = last_words.last() {
         message.push_str(&format!("; it last said: {words}"));
     }
-    Error::new(code, message)
+    Error::new(code, shown(&message))
 }

@@ -6,7 +6,6 @@ use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use base64::Engine;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use tokio::task::JoinHandle;
 use toolcrib_core::source::{Auth, KeyPlace, Kind, Remote, Stdio};
@@ -18,7 +17,7 @@ use super::overheard::{FirstWords, Overheard};
 use crate::guard::{Launch, Server, clean_env};
 use crate::logs::{self, LastWords};
 use crate::registry::Options;
-use crate::secret::resolve_kind;
+use crate::secret::{basic, resolve_kind};
 
 /// The way to a server, and what must be kept while it is used.
 pub(super) struct Reached {
@@ -118,8 +117,7 @@ fn address(remote: &Remote) -> Result<(Url, HeaderMap)> {
         None => {}
         Some(Auth::Bearer(token)) => insert(&mut headers, "authorization", &format!("Bearer {token}"))?,
         Some(Auth::Basic { user, password }) => {
-            let pair = base64::engine::general_purpose::STANDARD.encode(format!("{user}:{password}"));
-            insert(&mut headers, "authorization", &format!("Basic {pair}"))?;
+            insert(&mut headers, "authorization", &format!("Basic {}", basic(user, password)))?;
         }
         Some(Auth::ApiKey { name, place: KeyPlace::Header, value }) => insert(&mut headers, name, value)?,
         Some(Auth::ApiKey { name, place: KeyPlace::Cookie, value }) => {

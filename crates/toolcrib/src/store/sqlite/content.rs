@@ -6,9 +6,9 @@ use futures_util::TryStreamExt;
 use serde::Serialize;
 use sqlx::sqlite::SqliteRow;
 use sqlx::{Connection, Row, SqliteConnection};
-use toolcrib_core::Source;
 use toolcrib_core::fingerprint::Fingerprint;
 use toolcrib_core::manifest::Packed;
+use toolcrib_core::{Source, SourceId};
 
 use super::fault::is_corrupt;
 
@@ -95,6 +95,20 @@ pub(super) async fn definitions(
         Some((legible("definition", &name, name.parse())?, definition))
     };
     Ok(rows.into_iter().filter_map(definition).collect())
+}
+
+pub(super) async fn forget_definitions(
+    connection: &mut SqliteConnection,
+    source: &SourceId,
+    but: Option<Fingerprint>,
+) -> sqlx::Result<()> {
+    let mut transaction = connection.begin_with("BEGIN IMMEDIATE").await?;
+    sqlx::query("DELETE FROM definitions WHERE json_valid(body) AND json_extract(body, '$.id') = ? AND name <> ?")
+        .bind(source.as_str())
+        .bind(but.map(|name| name.to_string()).unwrap_or_default())
+        .execute(&mut *transaction)
+        .await?;
+    transaction.commit().await
 }
 
 pub(super) fn json<T: Serialize + ?Sized>(value: &T) -> sqlx::Result<String> {
