@@ -1,6 +1,7 @@
 //! A schema as people read it: a list of arguments, or one line. Whatever a source wrote, this ends and says something.
 
 use serde_json::Value;
+use toolcrib::core::schema::type_name;
 use toolcrib::core::text::shown_short;
 
 /// References and nesting are followed so far, and no further.
@@ -179,17 +180,6 @@ fn value(value: &Value) -> String {
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) | Value::Object(_) => {
             shown_short(&value.to_string(), 80)
         }
-    }
-}
-
-fn type_name(value: &Value) -> &'static str {
-    match value {
-        Value::Null => "null",
-        Value::Bool(_) => "boolean",
-        Value::Number(_) => "number",
-        Value::String(_) => "string",
-        Value::Array(_) => "array",
-        Value::Object(_) => "object",
     }
 }
 

@@ -107,7 +107,8 @@ fn types_of(root: &Value, property: &Value, depth: usize) -> Vec<String> {
     types
 }
 
-fn type_name(value: &Value) -> &'static str {
+/// The JSON type of a value, as schemas name it.
+pub fn type_name(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",
         Value::Bool(_) => "boolean",
