@@ -166,7 +166,7 @@ fn state(packed: &Packed) -> SourceState {
         kind: "mcp".into(),
         origin: Origin::Config,
         definition: Fingerprint::of(packed.source.as_str()),
-        declared_enabled: true,
+        declared_enabled: None,
         enabled: true,
         removed: false,
         manifest: Some(packed.fingerprint),

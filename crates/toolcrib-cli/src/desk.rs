@@ -109,6 +109,13 @@ impl Desk {
         }
     }
 
+    /// Says when the list that a tool is known from may be old.
+    pub(crate) fn hint_stale_tool(&self, name: &str) {
+        if let Ok(tool) = self.registry.tool(name) {
+            self.hint_stale(Some(std::slice::from_ref(&tool.source)));
+        }
+    }
+
     fn hint_stale(&self, among: Option<&[SourceId]>) {
         let stale = self.registry.sources().into_iter().filter(|source| {
             source.enabled

@@ -51,7 +51,8 @@ pub(crate) fn usage(error: &clap::Error) -> ExitCode {
     let mut own_words = std::env::args_os().take_while(|argument| argument != "--");
     if wrong && own_words.any(|argument| argument == "--json") {
         let text = error.to_string();
-        let message = text.lines().next().unwrap_or_default().trim_start_matches("error: ");
+        let said = text.split("\n\nUsage:").next().unwrap_or_default().trim_start_matches("error: ");
+        let message = said.split_whitespace().collect::<Vec<_>>().join(" ");
         let envelope =
             json!({"error": {"code": "BAD_REQUEST", "message": message, "retryable": false, "details": null}});
         let _closed = output::line(&envelope.to_string());

@@ -27,8 +27,13 @@ pub(crate) fn shortened(names: &[String], most: usize) -> String {
 pub(crate) fn reached_by(source: &Source) -> String {
     let text = match &source.kind {
         Kind::Stdio(stdio) => {
-            let words = std::iter::once(stdio.command.clone()).chain(shown_args(&stdio.args));
-            words.map(|word| quoted(&word)).collect::<Vec<_>>().join(" ")
+            let variables = stdio.env.keys().map(|name| format!("{name}=***"));
+            let words = variables.chain([stdio.command.clone()]).chain(shown_args(&stdio.args));
+            let line = words.map(|word| quoted(&word)).collect::<Vec<_>>().join(" ");
+            match &stdio.cwd {
+                Some(cwd) => format!("{line} (in {cwd})"),
+                None => line,
+            }
         }
         Kind::Http(remote) | Kind::Sse(remote) => shown_url(&remote.url),
         Kind::Builtin(builtin) => format!("built-in tools: {}", builtin.tools.join(", ")),

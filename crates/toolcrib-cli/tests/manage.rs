@@ -169,7 +169,9 @@ fn the_servers_of_other_clients_are_imported() {
             |line: &Value| format!("{} {}", line["source"].as_str().unwrap_or("?"), line["status"].as_str().unwrap());
         results["results"].as_array().unwrap().iter().map(line).collect()
     };
-    let expected = ["? failed", "files imported", "bad failed", "? failed", "files skipped", "docs imported"];
+    let expected =
+        ["files imported", "bad failed", "source_85217f7a failed", "? failed", "files skipped", "docs imported"];
+    toolcrib.write(".vscode/mcp.json", r#"{ "servers": { "planted": { "command": "x" } } }"#);
 
     let dry = toolcrib.json(&["import", "--dry-run"]);
     assert_eq!(summary(&dry), expected);

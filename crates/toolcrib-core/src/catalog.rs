@@ -145,7 +145,9 @@ impl Catalog {
             name: segment.original(entry).to_owned(),
             reason: "a built-in tool has this name; `on_conflict: keep` on the source keeps both".into(),
         });
-        segment.set_aside().iter().cloned().chain(shadowed).collect()
+        let mut set_aside: Vec<SetAside> = segment.set_aside().iter().cloned().chain(shadowed).collect();
+        set_aside.sort();
+        set_aside
     }
 
     fn placed(&self, id: &SourceId) -> Option<&Placed> {

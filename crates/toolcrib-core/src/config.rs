@@ -184,7 +184,7 @@ impl Config {
     }
 }
 
-/// Reads a map of sources. A name that cannot be an id is a fault of the file; any other fault stays with its source.
+/// Reads a map of sources. A fault stays with its source, even where its name cannot be an id.
 fn declarations(reader: &mut Reader<'_>, node: &Node, path: &str, client: Option<Client>) -> Vec<Declaration> {
     let Some(section) = reader.section(node, path) else { return Vec::new() };
     let mut declarations = Vec::new();
@@ -193,7 +193,10 @@ fn declarations(reader: &mut Reader<'_>, node: &Node, path: &str, client: Option
         let id = match SourceId::from_name(&entry.key) {
             Ok(id) => id,
             Err(error) => {
-                reader.fault(entry.line, &section.path, &error.message);
+                let fault = Fault::new(reader.file, entry.line, &section.path, &error.message);
+                let (name_given, file) = (entry.key.clone(), reader.file.to_owned());
+                let (id, source) = (SourceId::stand_in(&entry.key), Err(vec![fault]));
+                declarations.push(Declaration { id, name_given, source, file, line: entry.line });
                 continue;
             }
         };

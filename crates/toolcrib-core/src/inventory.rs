@@ -34,8 +34,8 @@ pub struct SourceState {
     pub origin: Origin,
     /// Which stored definition is meant.
     pub definition: Fingerprint,
-    /// What its declaration last said about being enabled.
-    pub declared_enabled: bool,
+    /// What its declaration last said about being enabled, if anything.
+    pub declared_enabled: Option<bool>,
     pub enabled: bool,
     /// A removed source stays for its history; it is listed nowhere.
     pub removed: bool,
@@ -105,7 +105,7 @@ impl Inventory {
                     origin: *origin,
                     definition: *definition,
                     declared_enabled: *enabled,
-                    enabled: *enabled,
+                    enabled: enabled.unwrap_or(true),
                     removed: false,
                     manifest: None,
                     tools,
@@ -164,8 +164,9 @@ impl Inventory {
             events.push(Event::SourceChanged { source: source.clone(), kind, origin, definition, enabled });
         }
         // Declaring again does not enable again; an edited `enabled` is a wish like any other.
-        if state.declared_enabled != enabled && state.enabled != enabled {
-            events.push(match enabled {
+        let wanted = enabled.unwrap_or(true);
+        if state.declared_enabled != enabled && state.enabled != wanted {
+            events.push(match wanted {
                 true => Event::SourceEnabled { source },
                 false => Event::SourceDisabled { source },
             });

@@ -47,6 +47,17 @@ pub fn resolve<E>(text: &str, mut look_up: impl FnMut(&Reference<'_>) -> Result<
     Ok(resolved)
 }
 
+/// The same text with the paths of its `${file:…}` references made absolute by `absolute`.
+pub fn with_paths(text: &str, absolute: impl Fn(&str) -> String) -> String {
+    let pieces = pieces(text).into_iter().map(|piece| match piece {
+        Piece::Text(text) => text.to_owned(),
+        Piece::Reference(Reference::File { path }) => format!("${{file:{}}}", absolute(path)),
+        Piece::Reference(Reference::Env { name, default: None }) => format!("${{env:{name}}}"),
+        Piece::Reference(Reference::Env { name, default: Some(default) }) => format!("${{env:{name}:-{default}}}"),
+    });
+    pieces.collect()
+}
+
 /// Text fit to be shown: as it is when it is made of references or says nothing secret by its key, else `***`.
 pub fn masked(text: &str) -> String {
     pieces(text)

@@ -99,6 +99,14 @@ fn push_array<'a>(
     Ok(())
 }
 
+/// The source's own name where it can be shown as it is, else the one made of it: an id must be unique.
+fn id(tool: &ToolRef<'_>, original: &str) -> String {
+    let name = tool.name().as_str();
+    let made = name.strip_prefix(tool.part.segment.prefix()).unwrap_or(name);
+    let own = if original == tool.original() { original } else { made };
+    format!("{}:{own}", tool.source())
+}
+
 /// A tool as our own lists show it: stored text, framed by what may change without it.
 pub fn push_json(tool: &ToolRef<'_>, out: &mut String) {
     let original = shown(tool.original());
@@ -106,7 +114,7 @@ pub fn push_json(tool: &ToolRef<'_>, out: &mut String) {
         out.push_str(name);
         json::push_string(value, out);
     };
-    field("{\"id\":", &format!("{}:{original}", tool.source()), out);
+    field("{\"id\":", &id(tool, &original), out);
     field(",\"name\":", tool.name().as_str(), out);
     field(",\"source\":", tool.source().as_str(), out);
     field(",\"original_name\":", &original, out);

@@ -9,7 +9,7 @@ use crate::error::{Code, Error, Result};
 use crate::fingerprint::Fingerprint;
 use crate::json::{self, Fields};
 use crate::source::SourceId;
-use crate::text::shown_short;
+use crate::text::{shown, shown_short};
 
 /// Identity: two fields, never one string. The name is the source's own.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -132,6 +132,7 @@ impl ToolName {
 /// Only ASCII comes out, so a cut never falls inside a character.
 fn prefixed(prefix: &str, tool: &str) -> String {
     let legal = |character: char| character.is_ascii_alphanumeric() || character == '_' || character == '-';
+    let tool = shown(tool);
     prefix.chars().chain(tool.chars().map(|character| if legal(character) { character } else { '_' })).collect()
 }
 
@@ -154,7 +155,12 @@ pub fn parse_name(text: &str) -> Result<Asked<'_>> {
     if text.len() > 512 || text.chars().any(char::is_control) {
         return malformed("it is too long or has control characters");
     }
-    let split = text.split_once(SEPARATOR).or_else(|| text.split_once(['/', ':']));
+    // Whichever stands first: a tool's own name may hold any of them.
+    let split = match (text.find(SEPARATOR), text.find(['/', ':'])) {
+        (Some(separator), Some(other)) if other < separator => text.split_once(['/', ':']),
+        (Some(_), _) => text.split_once(SEPARATOR),
+        (None, _) => text.split_once(['/', ':']),
+    };
     match split {
         None => Ok(Asked::Bare(text)),
         Some(("", _)) => malformed("nothing stands before the separator; write `source__tool`"),
@@ -188,6 +194,8 @@ mod tests {
             ("git___push", qualified("git", "_push")),
             ("git/push", qualified("git", "push")),
             ("git:push/x", qualified("git", "push/x")),
+            ("git:push__all", qualified("git", "push__all")),
+            ("git__push/all", qualified("git", "push/all")),
             ("push", Asked::Bare("push")),
             ("_push_", Asked::Bare("_push_")),
         ] {
@@ -200,7 +208,12 @@ mod tests {
 
     #[test]
     fn a_name_is_legal_and_at_most_64_long() {
-        for (tool, name) in [("push", "git__push"), ("a.b/c d", "git__a_b_c_d"), ("größe", "git__gr__e")] {
+        for (tool, name) in [
+            ("push", "git__push"),
+            ("a.b/c d", "git__a_b_c_d"),
+            ("größe", "git__gr__e"),
+            ("esc\u{1b}[31mred", "git__escred"),
+        ] {
             assert_eq!(ToolName::plain("git__", tool).as_str(), name);
         }
         let long = ToolName::plain("git__", &"x".repeat(100));

@@ -190,6 +190,9 @@ impl Shared {
         let id = SourceId::from_name(source).ok()?;
         let now = self.now.load();
         let state = now.inventory.source(&id)?;
+        if let Err(forbidden) = self.permitted(&id) {
+            return Some(forbidden);
+        }
         if !self.enabled_here(&id, state.enabled) {
             let message = format!("the source `{id}` is disabled; `toolcrib enable {id}` turns it on");
             return Some(Error::new(Code::ToolNotImplemented, message));

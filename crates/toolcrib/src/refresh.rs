@@ -121,6 +121,9 @@ impl Registry {
 
     /// Meets a need before reading. `among` narrows it to some sources. Returns what was done about it.
     pub async fn ensure(&self, need: Need, among: Option<&[SourceId]>, keep: bool) -> Vec<Outcome> {
+        if need == Need::Cached {
+            return Vec::new();
+        }
         self.shared.look_again(among);
         let now = self.shared.now.load_full();
         let (mut wanted, mut stale) = (Vec::new(), Vec::new());
@@ -132,7 +135,8 @@ impl Registry {
             }
             let freshness = self.shared.freshness(&now, id);
             self.shared.count_need(id, freshness);
-            let moved = state.manifest.is_some() && now.moved(id);
+            let invalidated = now.standings.get(id).is_some_and(|standing| standing.invalidated);
+            let moved = state.manifest.is_some() && (invalidated || now.moved(id));
             let due = match (need, freshness) {
                 (Need::Cached, _) | (_, Freshness::Fresh) => false,
                 (Need::Known, Freshness::Stale) => moved,
@@ -145,7 +149,7 @@ impl Registry {
                 (false, Freshness::Fresh | Freshness::Missing) => {}
             }
         }
-        if need != Need::Cached && self.shared.options.revalidate {
+        if self.shared.options.revalidate {
             self.revalidate(stale, keep);
         }
         if wanted.is_empty() {

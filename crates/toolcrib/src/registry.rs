@@ -228,7 +228,7 @@ impl Shared {
             kind: source.kind.name().to_owned(),
             origin,
             definition: self.definition_name(source)?,
-            enabled: source.settings.enabled.unwrap_or(true),
+            enabled: source.settings.enabled,
         })
     }
 

@@ -1,6 +1,5 @@
 //! Looking references up at the moment of use, and hashing what a source connects to so that no value can be guessed from it.
 
-use std::collections::BTreeMap;
 use std::io::Read;
 
 use base64::Engine;
@@ -9,7 +8,7 @@ use sha2::Sha256;
 use toolcrib_core::config::show::shown_args;
 use toolcrib_core::fingerprint::Fingerprint;
 use toolcrib_core::reference::{self, Reference};
-use toolcrib_core::source::{Auth, Builtin, Kind, Remote, Stdio};
+use toolcrib_core::source::{Auth, Kind};
 use toolcrib_core::{Code, Error, Result};
 
 /// A secret file larger than this is a mistake.
@@ -30,6 +29,8 @@ fn look_up(reference: &Reference<'_>) -> Result<String> {
             (_, None) => Err(missing("the variable is not set")),
         },
         Reference::File { path } => {
+            let home = path.strip_prefix("~/").and_then(|rest| Some(format!("{}/{rest}", std::env::var("HOME").ok()?)));
+            let path = home.as_deref().unwrap_or(path);
             // Looked at before opening: to open a pipe would wait for whoever writes to it.
             if !std::fs::metadata(path).map_err(|error| missing(&error.to_string()))?.is_file() {
                 return Err(missing("it is not a plain file"));
@@ -47,39 +48,7 @@ fn look_up(reference: &Reference<'_>) -> Result<String> {
 
 /// The same kind with every reference filled.
 pub fn resolve_kind(kind: &Kind) -> Result<Kind> {
-    Ok(match kind {
-        Kind::Stdio(stdio) => Kind::Stdio(Stdio {
-            command: resolve(&stdio.command)?,
-            args: stdio.args.iter().map(|text| resolve(text)).collect::<Result<_>>()?,
-            env: resolve_values(&stdio.env)?,
-            cwd: stdio.cwd.as_deref().map(resolve).transpose()?,
-            inherit_env: stdio.inherit_env.clone(),
-        }),
-        Kind::Http(remote) => Kind::Http(resolve_remote(remote)?),
-        Kind::Sse(remote) => Kind::Sse(resolve_remote(remote)?),
-        Kind::Builtin(builtin) => Kind::Builtin(Builtin {
-            roots: builtin.roots.iter().map(|text| resolve(text)).collect::<Result<_>>()?,
-            ..builtin.clone()
-        }),
-    })
-}
-
-fn resolve_remote(remote: &Remote) -> Result<Remote> {
-    let auth = match &remote.auth {
-        None => None,
-        Some(Auth::Bearer(token)) => Some(Auth::Bearer(resolve(token)?)),
-        Some(Auth::Basic { user, password }) => {
-            Some(Auth::Basic { user: resolve(user)?, password: resolve(password)? })
-        }
-        Some(Auth::ApiKey { name, place, value }) => {
-            Some(Auth::ApiKey { name: name.clone(), place: *place, value: resolve(value)? })
-        }
-    };
-    Ok(Remote { url: resolve(&remote.url)?, headers: resolve_values(&remote.headers)?, auth })
-}
-
-fn resolve_values(values: &BTreeMap<String, String>) -> Result<BTreeMap<String, String>> {
-    values.iter().map(|(name, value)| Ok((name.clone(), resolve(value)?))).collect()
+    kind.try_map(resolve)
 }
 
 /// Text that a source wrote, without the values that were given to it in confidence: servers print what they get.
@@ -139,6 +108,10 @@ pub fn keyed_hash(key: &[u8; 32], text: &str) -> Option<Fingerprint> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
+    use toolcrib_core::source::{Remote, Stdio};
+
     use super::*;
 
     fn stdio(value: &str) -> Kind {
@@ -162,7 +135,7 @@ mod tests {
     #[test]
     fn what_was_given_in_confidence_is_hidden() {
         assert_eq!(hide("bad token hunter2!", &stdio("hunter2")), "bad token ***!");
-        assert_eq!(hide("cannot read /data/x", &stdio("/data/x")), "cannot read /data/x");
+        assert_eq!(hide("cannot read /usr/bin", &stdio("/usr/bin")), "cannot read /usr/bin");
         let args = vec!["--api-key=abc123".to_owned(), "--token".to_owned(), "def456".to_owned()];
         let kind = Kind::Stdio(Stdio { args, ..Stdio::default() });
         assert_eq!(hide("abc123 def456 --token", &kind), "*** *** --token");

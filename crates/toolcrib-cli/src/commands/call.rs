@@ -9,7 +9,7 @@ use toolcrib::core::ResultExt;
 use toolcrib::core::schema::typed;
 use toolcrib::core::text::shown;
 use toolcrib::core::time::parse_duration;
-use toolcrib::{CallOptions, Code, Error, Need, Output, Registry, Result};
+use toolcrib::{CallOptions, Code, Error, Output, Registry, Result};
 
 use crate::arguments::Common;
 use crate::commands::tools::NeedArguments;
@@ -49,7 +49,7 @@ fn duration(text: &str) -> Result<Duration, String> {
 
 pub(crate) async fn run(common: &Common, arguments: Arguments) -> Result<Done> {
     let desk = Desk::open(common).await?;
-    let result = call(&desk.registry, common, &arguments).await;
+    let result = call(&desk, &arguments).await;
     desk.close().await;
     let output = result?;
     if common.json {
@@ -60,15 +60,17 @@ pub(crate) async fn run(common: &Common, arguments: Arguments) -> Result<Done> {
     Ok(if output.is_error { Done::Failed } else { Done::Well })
 }
 
-async fn call(registry: &Registry, common: &Common, arguments: &Arguments) -> Result<Output> {
-    let need = arguments.need.need();
-    progress::shown(registry, common.quiet, registry.discover_for(&arguments.name, need, true)).await?;
+async fn call(desk: &Desk, arguments: &Arguments) -> Result<Output> {
+    let (registry, need) = (&desk.registry, arguments.need.need());
+    progress::shown(registry, desk.common.quiet, registry.discover_for(&arguments.name, need, true)).await?;
+    desk.hint_stale_tool(&arguments.name);
     let given = given(arguments)?;
     let input = Value::Object(with_pairs(registry, &arguments.name, given, &arguments.pairs)?);
     let options = CallOptions {
         timeout: arguments.timeout,
         consent: arguments.yes,
-        cached: need == Need::Cached,
+        // What had to be discovered was, just now.
+        cached: true,
         ..CallOptions::default()
     };
     registry.call(&Desk::caller(), &arguments.name, input, options).await

@@ -62,7 +62,7 @@ async fn merged(desk: &Desk) -> Result<Value> {
 fn overriding(desk: &Desk, id: &SourceId) -> Map<String, Value> {
     let mut changes = Map::new();
     let inventory = desk.registry.inventory();
-    if let Some(state) = inventory.source(id).filter(|state| state.enabled != state.declared_enabled) {
+    if let Some(state) = inventory.source(id).filter(|state| state.enabled != state.declared_enabled.unwrap_or(true)) {
         changes.insert("enabled".into(), json!({ "value": state.enabled, "origin": "command" }));
     }
     let Some(environment) = desk.registry.overriding(id) else { return changes };

@@ -74,6 +74,7 @@ pub(crate) async fn run(common: &Common, arguments: Arguments) -> Result<Done> {
 async fn look_up(desk: &Desk, name: &str, need: &NeedArguments) -> Result<ToolDetail> {
     let work = desk.registry.discover_for(name, need.need(), false);
     let outcomes = progress::shown(&desk.registry, desk.common.quiet, work).await?;
+    desk.hint_stale_tool(name);
     let found = desk.registry.tool_detail(name).await;
     // When the tool is there, other sources' troubles are not what was asked about.
     if found.is_err() {

@@ -25,7 +25,7 @@ fn part(source: &str, builtin: bool, tools: &[&str], rules: &[(&str, Verdict)]) 
             kind: "mcp".into(),
             origin: Origin::Config,
             definition,
-            enabled: true,
+            enabled: None,
         },
         Event::InventoryRecorded { source: id.clone(), fingerprint, added, changed: vec![], removed: vec![] },
     ];
@@ -115,7 +115,7 @@ fn hidden_tools_are_not_listed_and_denied_ones_are() {
 
 #[test]
 fn a_rule_holds_for_a_name_that_had_to_be_made_legal() {
-    let view = view(vec![part("git", false, &["delete.repo", "delete\u{200b}all"], &[("delete_*", Verdict::Hide)])]);
+    let view = view(vec![part("git", false, &["delete.repo", "delete all"], &[("delete_*", Verdict::Hide)])]);
     assert_eq!(names(&view), Vec::<&str>::new());
 }
 

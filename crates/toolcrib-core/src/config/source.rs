@@ -1,11 +1,14 @@
 //! One source out of its map of keys: what it is made from decides which keys may stand beside it.
 
 use std::collections::BTreeMap;
+use std::convert::Infallible;
+use std::path::Path;
 
 use super::node::{Node, Value, joined};
 use super::path;
 use super::reader::{Reader, Section, one_of};
 use super::{auth, settings};
+use crate::reference::with_paths;
 use crate::source::{Auth, Builtin, Kind, Remote, Source, SourceId, Stdio};
 use crate::text::did_you_mean;
 
@@ -71,8 +74,21 @@ pub(super) fn read(reader: &mut Reader<'_>, id: &SourceId, node: &Node, path: &s
     let section = reader.section(node, path)?;
     unknown_keys(reader, &section);
     let settings = settings::read(reader, &section);
-    let kind = kind(reader, &section)?;
+    let kind = beside(reader.base, &kind(reader, &section)?);
     Some(Source { id: id.clone(), kind, settings })
+}
+
+/// Files that references name lie relative to the configuration, like every other path.
+fn beside(base: &Path, kind: &Kind) -> Kind {
+    let absolute = |path: &str| if path.starts_with('~') { path.to_owned() } else { path::absolute(base, path) };
+    let change = |text: &str| match text.contains("${file:") {
+        true => Ok::<_, Infallible>(with_paths(text, absolute)),
+        false => Ok(text.to_owned()),
+    };
+    match kind.try_map(change) {
+        Ok(kind) => kind,
+        Err(never) => match never {},
+    }
 }
 
 fn unknown_keys(reader: &mut Reader<'_>, section: &Section<'_>) {

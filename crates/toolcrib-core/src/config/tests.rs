@@ -277,3 +277,13 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_file_that_a_reference_names_lies_beside_the_configuration() {
+    let text =
+        "sources: { a: { command: x, env: { T: \"${file:secret.txt}\", U: \"${file:~/u}\", V: \"${file:/v}\" } } }";
+    let config = Config::parse(text, "toolcrib.yaml", Path::new("/p"), Syntax::Yaml, Dialect::Own).unwrap();
+    let Kind::Stdio(stdio) = &config.valid_sources().next().unwrap().kind else { panic!() };
+    let values: Vec<&str> = stdio.env.values().map(String::as_str).collect();
+    assert_eq!(values, ["${file:/p/secret.txt}", "${file:~/u}", "${file:/v}"]);
+}

@@ -25,7 +25,7 @@ pub struct Declaration {
     pub kind: String,
     pub origin: Origin,
     pub definition: Fingerprint,
-    pub enabled: bool,
+    pub enabled: Option<bool>,
 }
 
 /// What a discovery found, and what was known before.

@@ -17,14 +17,16 @@ pub enum Event {
         kind: String,
         origin: Origin,
         definition: Fingerprint,
-        enabled: bool,
+        /// What the declaration says about it; enabled when it says nothing.
+        enabled: Option<bool>,
     },
     SourceChanged {
         source: SourceId,
         kind: String,
         origin: Origin,
         definition: Fingerprint,
-        enabled: bool,
+        /// What the declaration says about it; enabled when it says nothing.
+        enabled: Option<bool>,
     },
     SourceEnabled {
         source: SourceId,

@@ -9,6 +9,7 @@ fn id(name: &str) -> SourceId {
 }
 
 fn declaration(definition: &str, enabled: bool) -> Declaration {
+    let enabled = Some(enabled);
     let definition = Fingerprint::of(definition);
     Declaration { source: id("git"), kind: "mcp".into(), origin: Origin::Config, definition, enabled }
 }
@@ -84,7 +85,10 @@ fn disabling_a_source_is_a_fact_once() {
 fn declaring_again_does_not_enable_again_but_an_edit_of_enabled_does() {
     check(&[declared(), disabled()], declare("one", true), &[]);
     let events = given(&[declared()]).decide(&declare("one", false)).unwrap();
-    assert!(matches!(events[..], [Event::SourceChanged { enabled: false, .. }, Event::SourceDisabled { .. }]));
+    assert!(matches!(events[..], [Event::SourceChanged { enabled: Some(false), .. }, Event::SourceDisabled { .. }]));
+    let silent = Declaration { enabled: None, ..declaration("one", true) };
+    let said = given(&[declared(), disabled()]).decide(&Command::Declare(silent)).unwrap();
+    assert!(matches!(said[..], [Event::SourceChanged { enabled: None, .. }, Event::SourceEnabled { .. }]));
     let mut facts = vec![declared()];
     facts.extend(events);
     facts.push(Event::SourceEnabled { source: id("git") });
@@ -151,7 +155,7 @@ fn reconciling_removes_only_what_came_from_a_config_and_is_gone_from_it() {
         kind: "mcp".into(),
         origin: Origin::Runtime,
         definition: Fingerprint::of("x"),
-        enabled: true,
+        enabled: None,
     };
     let inventory = given(&[declared(), runtime]);
     assert!(matches!(&reconcile(&inventory, vec![], &[])[..], [Command::Remove(gone)] if *gone == id("git")));

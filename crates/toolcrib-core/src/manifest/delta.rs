@@ -59,7 +59,7 @@ fn changed_fields(old: &Tool, new: &Tool) -> Vec<String> {
             given(old, "description", Some(&old.face.description)),
             given(new, "description", Some(&new.face.description)),
         ),
-        ("inputSchema", canonical(Some(&old.face.input_schema)), canonical(Some(&new.face.input_schema))),
+        ("inputSchema", given_schema(old), given_schema(new)),
         ("outputSchema", canonical(old.output_schema.as_deref()), canonical(new.output_schema.as_deref())),
         ("annotations", canonical(old.face.annotations.as_deref()), canonical(new.face.annotations.as_deref())),
     ];
@@ -77,6 +77,10 @@ fn changed_fields(old: &Tool, new: &Tool) -> Vec<String> {
 /// The text as the source gave it.
 fn given(tool: &Tool, field: &str, shown: Option<&str>) -> Option<String> {
     canonical(tool.original.get(field)).or_else(|| canonical(shown.map(json::string).as_deref()))
+}
+
+fn given_schema(tool: &Tool) -> Option<String> {
+    canonical(tool.original.get("inputSchema").or(Some(&tool.face.input_schema)))
 }
 
 fn canonical(raw: Option<&RawValue>) -> Option<String> {

@@ -1,6 +1,5 @@
 //! From what a source says to a tool an agent can be given, or the reason why not.
 
-use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::{Bounds, SetAside};
@@ -79,6 +78,16 @@ pub(super) fn tool(
         }
         None => None,
     };
+    let input_schema = match shown_schema(&input_schema) {
+        Some(clean) => {
+            if !notes.contains(&Note::TextCleaned) {
+                notes.push(Note::TextCleaned);
+            }
+            original.put("inputSchema", input_schema);
+            clean
+        }
+        None => input_schema,
+    };
     let face = Face { title, description, input_schema: tidy(input_schema), annotations: annotations.map(tidy) };
     let tool = Tool { name, output_schema: output_schema.map(tidy), extra: fields, original, notes, face };
     Ok((tool, Fingerprint::of(canonical)))
@@ -97,26 +106,85 @@ fn usable(schema: &RawValue, what: &str, bounds: &Bounds) -> Result<(), String> 
         return Err(format!("{what} is nested deeper than {} levels", bounds.schema_depth));
     }
     // Only a reference can be remote, and most schemas have none: look before parsing.
-    if text.contains("ef\"") || text.contains("\\u") {
-        let value: Value = serde_json::from_str(text).map_err(|error| format!("{what} cannot be read: {error}"))?;
-        if let Some(reference) = remote_reference(&value) {
-            return Err(format!("{what} refers to `{}`, outside of itself", shown_short(reference, 120)));
-        }
+    if (text.contains("ef\"") || text.contains("\\u"))
+        && let Some(reference) = remote_reference(schema)
+    {
+        return Err(format!("{what} refers to `{}`, outside of itself", shown_short(&reference, 120)));
     }
     Ok(())
 }
 
-fn remote_reference(schema: &Value) -> Option<&str> {
-    match schema {
-        Value::Object(object) => object.iter().find_map(|(key, value)| match value {
-            Value::String(target) if matches!(key.as_str(), "$ref" | "$dynamicRef" | "$recursiveRef") => {
-                (!target.starts_with('#')).then_some(target.as_str())
-            }
-            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => None,
-            Value::Array(_) | Value::Object(_) => remote_reference(value),
+fn remote_reference(schema: &RawValue) -> Option<String> {
+    let is_reference = |key: &str| matches!(key, "$ref" | "$dynamicRef" | "$recursiveRef");
+    match schema.get().as_bytes().first() {
+        Some(b'{') => Fields::parse(schema)?.iter().find_map(|(key, value)| match text(value) {
+            Some(target) if is_reference(key) => (!target.starts_with('#')).then_some(target),
+            Some(_) => None,
+            None => remote_reference(value),
         }),
-        Value::Array(items) => items.iter().find_map(remote_reference),
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => None,
+        Some(b'[') => items(schema).into_iter().find_map(remote_reference),
+        _ => None,
+    }
+}
+
+fn items(array: &RawValue) -> Vec<&RawValue> {
+    serde_json::from_str(array.get()).unwrap_or_default()
+}
+
+/// The schema with its texts as they may be shown, if that makes a difference. What must be met to the letter (the
+/// values of `enum` and their like, the names of properties) stays.
+fn shown_schema(schema: &RawValue) -> Option<Box<RawValue>> {
+    let plain =
+        |character: char| character == '\n' || shown(character.encode_utf8(&mut [0; 4])).len() == character.len_utf8();
+    if !schema.get().contains("\\u") && schema.get().chars().all(plain) {
+        return None;
+    }
+    let (mut clean, mut changed) = (String::with_capacity(schema.get().len()), false);
+    push_shown(schema, Keys::Keywords, &mut clean, &mut changed);
+    if changed { RawValue::from_string(clean).ok() } else { None }
+}
+
+/// What the keys of an object are: a schema's keywords, or names somebody chose.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Keys {
+    Keywords,
+    Names,
+}
+
+fn push_shown(raw: &RawValue, keys: Keys, into: &mut String, changed: &mut bool) {
+    let fields = Fields::parse(raw);
+    match (raw.get().as_bytes().first(), fields, text(raw)) {
+        (_, Some(fields), _) => {
+            into.push('{');
+            for (index, (key, value)) in fields.iter().enumerate() {
+                into.push_str(if index > 0 { "," } else { "" });
+                json::push_string(key, into);
+                into.push(':');
+                let below = match key {
+                    "properties" | "patternProperties" | "$defs" | "definitions" | "dependentSchemas" => Keys::Names,
+                    _ => Keys::Keywords,
+                };
+                match key {
+                    "enum" | "const" | "default" | "pattern" if keys == Keys::Keywords => into.push_str(value.get()),
+                    _ => push_shown(value, if keys == Keys::Keywords { below } else { Keys::Keywords }, into, changed),
+                }
+            }
+            into.push('}');
+        }
+        (Some(b'['), _, _) => {
+            into.push('[');
+            for (index, item) in items(raw).into_iter().enumerate() {
+                into.push_str(if index > 0 { "," } else { "" });
+                push_shown(item, Keys::Keywords, into, changed);
+            }
+            into.push(']');
+        }
+        (_, _, Some(given)) => {
+            let clean = shown(&given);
+            *changed |= clean != given;
+            json::push_string(&clean, into);
+        }
+        _ => into.push_str(raw.get()),
     }
 }
 

@@ -127,3 +127,16 @@ fn a_stored_tool_tells_what_its_source_offered() {
     other.body = std::sync::Arc::new(packed.body.replace("\"z\":1", "\"z\":2"));
     assert_eq!(other.fault().unwrap(), "the stored tool `a` is not what its fingerprint names");
 }
+
+#[test]
+fn what_hides_in_a_schema_is_not_shown_and_what_must_match_stays() {
+    let manifest = manifest(&[
+        r#"{"name":"a","inputSchema":{"properties":{"default":{"description":"hi\u202e\udb40\udc41\u001b[31m!","enum":["\u200b"]}},"n":1.0e400}}"#,
+        r#"{"name":"b","inputSchema":{"title":"caf\u00e9"}}"#,
+    ]);
+    let schema = |index: usize| manifest.tools[index].0.face.input_schema.get().to_owned();
+    assert_eq!(schema(0), r#"{"properties":{"default":{"description":"hi!","enum":["\u200b"]}},"n":1.0e400}"#);
+    assert!(manifest.tools[0].0.original.get("inputSchema").is_some());
+    assert_eq!(schema(1), r#"{"title":"caf\u00e9"}"#);
+    assert_eq!(Packed::new(&manifest).unwrap().fault(), None);
+}

@@ -130,7 +130,7 @@ impl Builtins {
                 kind: "builtin".into(),
                 origin: Origin::Runtime,
                 definition: packed.fingerprint,
-                enabled: true,
+                enabled: None,
             },
             Event::InventoryRecorded {
                 source: self.embedded.clone(),

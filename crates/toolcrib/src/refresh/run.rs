@@ -115,7 +115,7 @@ impl Shared {
         let started_at = self.options.clock.now();
         let standing = self.now.load().standings.get(&source.id).cloned().unwrap_or_default();
         let connects_to = connects_to(&self.key, &source.kind);
-        let timeout = self.discovery_timeout(source, standing.checked_at.is_some());
+        let timeout = self.discovery_timeout(source, standing.checked_at.is_some() || standing.failures > 0);
         let discovery = Discovery { timeout, era: standing.era.clone(), keep: refresh.keep };
         let slot = self.connections.slot(source);
         // A connector keeps to its deadline and knows best what it waited for; this is for one that does not.
@@ -159,7 +159,11 @@ impl Shared {
                     not_before: Some(not_before),
                     ..standing
                 };
-                self.commit_check(&source.id, &check(None, Some(failure.clone())), &standing).await?;
+                if self.overridden(&source.id) {
+                    self.record_here(source, None, standing).await?;
+                } else {
+                    self.commit_check(&source.id, &check(None, Some(failure.clone())), &standing).await?;
+                }
                 Ok(Outcome { contacted: true, ..self.standing_outcome(&source.id, Some(failure)) })
             }
         }
@@ -182,6 +186,11 @@ impl Shared {
             .await
             .map_err(|error| Error::new(Code::Internal, "a list could not be packed").with_cause(error))??;
         let (check, after) = (check(after.tools.len()), Arc::new(after));
+        if self.overridden(&source.id) {
+            let delta = self.record_here(source, Some(after.clone()), standing).await?;
+            let changed = !delta.is_empty();
+            return Ok(self.outcome(source, delta, changed, &after));
+        }
         self.store.put_manifest(&after).await?;
         let mut writer = self.writer.lock().await;
         for _ in 0..TRIES {

@@ -57,7 +57,7 @@ impl Registry {
         let mut declarations: Vec<(Origin, Source)> = Vec::with_capacity(stored.len());
         for (_, mut source) in stored {
             let Some(state) = inventory.source(&source.id) else { continue };
-            if state.enabled != state.declared_enabled {
+            if state.enabled != state.declared_enabled.unwrap_or(true) {
                 source.settings.enabled = Some(state.enabled);
             }
             declarations.push((state.origin, source));

@@ -7,7 +7,7 @@ use toolcrib_core::catalog::{Catalog, Manner, Part, Segment};
 use toolcrib_core::config::{Override, overrides};
 use toolcrib_core::fingerprint::Fingerprint;
 use toolcrib_core::inventory::{Before, Event, Inventory, Record};
-use toolcrib_core::manifest::Packed;
+use toolcrib_core::manifest::{Delta, Packed};
 use toolcrib_core::{Result, Source, SourceId};
 
 use super::{Shared, Snapshot};
@@ -33,18 +33,39 @@ pub(crate) struct Writer {
     definitions: BTreeMap<SourceId, (Fingerprint, Arc<Source>)>,
     segments: BTreeMap<SourceId, Arc<Segment>>,
     parts: BTreeMap<SourceId, Arc<Part>>,
+    /// What was found at addresses and with tokens that hold for this process only. It is recorded nowhere.
+    here: BTreeMap<SourceId, Here>,
     /// Whether measurements may have changed too.
     pub(crate) standings_due: bool,
+}
+
+/// A source as this process alone sees it, because its environment says otherwise than the declaration.
+#[derive(Debug)]
+struct Here {
+    segment: Option<Arc<Segment>>,
+    standing: Standing,
 }
 
 impl Writer {
     /// What a source offered when it was last discovered.
     pub(crate) fn before(&self, id: &SourceId) -> Before {
-        match (self.segments.get(id), self.inventory.source(id).and_then(|state| state.manifest)) {
+        match (self.segment(id), self.inventory.source(id).and_then(|state| state.manifest)) {
             (Some(segment), _) => Before::Known(segment.packed().clone()),
             (None, Some(fingerprint)) => Before::Lost(fingerprint),
             (None, None) => Before::Nothing,
         }
+    }
+}
+
+impl Writer {
+    fn segment(&self, id: &SourceId) -> Option<&Arc<Segment>> {
+        let here = self.here.get(id).and_then(|here| here.segment.as_ref());
+        here.or_else(|| self.segments.get(id))
+    }
+
+    fn with_here(&self, mut standings: BTreeMap<SourceId, Standing>) -> Arc<BTreeMap<SourceId, Standing>> {
+        standings.extend(self.here.iter().map(|(id, here)| (id.clone(), here.standing.clone())));
+        Arc::new(standings)
     }
 }
 
@@ -68,7 +89,7 @@ impl Shared {
             }
         }
         let standings = match writer.standings_due || !news.is_empty() {
-            true => Arc::new(self.store.standings().await?),
+            true => writer.with_here(self.store.standings().await?),
             false => self.now.load().standings.clone(),
         };
         if news.is_empty() {
@@ -114,6 +135,32 @@ impl Shared {
             let _nobody_listens = self.notices.send(Notice::Recorded(Arc::new(record)));
         }
         Ok(())
+    }
+
+    /// Whether the environment of this process leads to another server, or as somebody else, than the declaration.
+    pub(crate) fn overridden(&self, id: &SourceId) -> bool {
+        self.overriding(id).is_some_and(|overriding| overriding.url.is_some() || overriding.token.is_some())
+    }
+
+    /// Takes a list in for this process alone, or why there is none; says what differs from the one before.
+    pub(crate) async fn record_here(
+        &self,
+        source: &Source,
+        after: Option<Arc<Packed>>,
+        standing: Standing,
+    ) -> Result<Delta> {
+        let mut writer = self.writer.lock().await;
+        let before = writer.before(&source.id);
+        let delta = after.as_ref().map(|after| Delta::between(before.packed(), after)).transpose()?;
+        let known = writer.here.remove(&source.id).and_then(|here| here.segment);
+        let segment = after.map(|after| Arc::new(Segment::prefixed(after))).or(known);
+        writer.here.insert(source.id.clone(), Here { segment, standing });
+        if let Some(part) = self.part(&writer, &source.id) {
+            writer.parts.insert(source.id.clone(), part);
+        }
+        let standings = BTreeMap::clone(&self.now.load().standings);
+        self.publish(&writer, writer.with_here(standings));
+        Ok(delta.unwrap_or_default())
     }
 
     /// The defaults changed, and with them every source.
@@ -277,7 +324,7 @@ impl Shared {
     /// A source's share of the catalogue, if it is enabled here and has been discovered.
     fn part(&self, writer: &Writer, id: &SourceId) -> Option<Arc<Part>> {
         let state = self.usable(&writer.inventory, id)?;
-        let segment = writer.segments.get(id)?;
+        let segment = writer.segment(id)?;
         let (_, definition) = writer.definitions.get(id)?;
         let source = self.effective(definition);
         let mut manner = Manner::of(&source);

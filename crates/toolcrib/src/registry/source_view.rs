@@ -98,6 +98,7 @@ impl Shared {
         let (state, source) = (now.inventory.source(id)?, now.sources.get(id)?);
         let standing = now.standings.get(id).cloned().unwrap_or_default();
         let wrong = now.invalid.get(id).cloned();
+        let part = now.catalog.part(id);
         let enabled = self.enabled_here(id, state.enabled);
         let resting = self.connections.resting(id, self.options.clock.now());
         let (command, args, url) = match &source.kind {
@@ -117,11 +118,11 @@ impl Shared {
             enabled,
             status: if wrong.is_some() { Status::Failed } else { self.status(&standing) },
             freshness: self.freshness(now, id),
-            health: health(&standing, state.manifest.is_some(), resting),
+            health: health(&standing, state.manifest.is_some() || part.is_some(), resting),
             tool_count: now.catalog.tool_count(id),
-            inventory_hash: state.manifest,
+            inventory_hash: part.map(|part| part.segment.fingerprint()).or(state.manifest),
             config_hash: now.connects_to.get(id).copied().flatten().or(standing.connects_to),
-            last_checked: standing.checked_at,
+            last_checked: standing.checked_at.or(standing.last_error.as_ref().map(|_| standing.started_at)),
             last_error: wrong.or(standing.last_error),
             ttl_ms: source.settings.ttl().as_millis() as u64,
             discovery_timeout_ms: source.settings.discovery_timeout().as_millis() as u64,
@@ -154,8 +155,8 @@ impl Shared {
         };
         let standing = now.standings.get(id).cloned().unwrap_or_default();
         // A list that was recorded and cannot be read any more is as good as none.
-        let listed = now.catalog.part(id).is_some() || !self.enabled_here(id, state.enabled);
-        let checked_at = standing.checked_at.filter(|_| state.manifest.is_some() && listed);
+        let asleep = state.manifest.is_some() && !self.enabled_here(id, state.enabled);
+        let checked_at = standing.checked_at.filter(|_| asleep || now.catalog.part(id).is_some());
         if source.kind.is_builtin() && checked_at.is_some() {
             return Freshness::Fresh;
         }

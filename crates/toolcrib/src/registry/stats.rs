@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 use toolcrib_core::freshness::Freshness;
+use toolcrib_core::tool::{SEPARATOR, ToolName};
 use toolcrib_core::{Result, SourceId, Timestamp};
 
 use super::Registry;
@@ -85,7 +86,7 @@ impl Registry {
         let segment = catalog.part(&count.source).map(|part| &part.segment);
         let position = segment.and_then(|segment| segment.position_of_original(&count.tool));
         let entry = segment.zip(position).and_then(|(segment, position)| segment.entries().get(position));
-        let gone = || format!("{}:{}", count.source, count.tool);
+        let gone = || ToolName::plain(&format!("{}{SEPARATOR}", count.source), &count.tool).to_string();
         let name = entry.map_or_else(gone, |entry| entry.name.to_string());
         ToolStats {
             name,

@@ -206,7 +206,8 @@ async fn variables_override_a_source_for_this_process_only() {
     assert_eq!((hub_view.url.as_deref(), hub_view.freshness), (Some("http://b/mcp"), Freshness::Stale));
     let definition = format!("{:?}", other.definition(&id("hub")).unwrap());
     assert!(definition.contains("s3cret"), "the token is used");
-    assert_eq!(tools(&other).await, ["hub__pull"]);
+    hub.offer(["elsewhere"]);
+    assert_eq!(tools(&other).await, ["hub__elsewhere"]);
 
     assert_eq!(bench.journal().await, length, "nothing was recorded");
     let records = format!("{:?} {:?}", bench.history(0).await.unwrap(), bench.store.standings().await.unwrap());

@@ -31,6 +31,7 @@ impl Place {
     /// The files of one client, or of all, where they usually are. The configuration's own is none of them.
     pub(super) fn usual(common: &Common, client: Option<Client>) -> Result<Vec<Place>> {
         let (home, project) = (home()?, project()?);
+        let unnamed = client.is_none();
         let clients = client.map_or_else(|| Client::ALL.to_vec(), |client| vec![client]);
         let paths = clients
             .iter()
@@ -41,6 +42,12 @@ impl Place {
         for (client, path) in paths.iter().filter(|(_, path)| path.is_file()) {
             if configured.contains(path) {
                 common.hint(&format!("`{}` is read as the configuration already", path.display()));
+                continue;
+            }
+            // What a project brings along runs nothing before somebody names it.
+            if unnamed && path.starts_with(&project) && project != home {
+                let path = path.display();
+                common.hint(&format!("hint: `{path}` is this project's; `toolcrib import {path}` brings it along"));
                 continue;
             }
             let place = Place::found(path, *client, &project);
