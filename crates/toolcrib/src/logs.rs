@@ -10,6 +10,8 @@ use tokio_util::sync::CancellationToken;
 use toolcrib_core::SourceId;
 use toolcrib_core::text::shown_short;
 
+use crate::secret::Confided;
+
 const LINES: usize = 50;
 const LONGEST_LINE: u64 = 4 * 1024;
 const LARGEST_FILE: u64 = 256 * 1024;
@@ -49,7 +51,7 @@ impl LastWords {
     }
 
     /// Reads until the stream ends. A log that cannot be written is no reason to stop reading: the server would block.
-    pub(crate) async fn follow(self, stderr: impl AsyncRead + Unpin, file: Option<PathBuf>) {
+    pub(crate) async fn follow(self, stderr: impl AsyncRead + Unpin, file: Option<PathBuf>, confided: Confided) {
         let _silent = self.silent.clone().drop_guard();
         let mut log = match &file {
             Some(path) => open(path).await,
@@ -63,7 +65,7 @@ impl LastWords {
                 Ok(0) | Err(_) => return,
                 Ok(_) => {}
             }
-            let text = String::from_utf8_lossy(&line).trim_end().to_owned();
+            let text = confided.hide(String::from_utf8_lossy(&line).trim_end());
             if let Some(open_log) = &mut log
                 && write(open_log, &text).await.is_err()
             {

@@ -51,16 +51,35 @@ pub fn resolve_kind(kind: &Kind) -> Result<Kind> {
     kind.try_map(resolve)
 }
 
-/// Text that a source wrote, without the values that were given to it in confidence: servers print what they get.
-/// Short values and paths stay, for hiding them would hide the message.
+/// Text that a source wrote, without the values that were given to it in confidence.
 pub fn hide(text: &str, kind: &Kind) -> String {
-    let resolved = resolve_kind(kind).unwrap_or_else(|_| kind.clone());
-    let mut values = confided(&resolved);
-    let path = |value: &str| value.starts_with('/') && std::path::Path::new(value).exists();
-    values.retain(|value| value.len() >= SHORTEST_HIDDEN && !path(value));
-    // A value that holds another goes first.
-    values.sort_by_key(|value| std::cmp::Reverse(value.len()));
-    values.iter().fold(text.to_owned(), |text, value| text.replace(value.as_str(), "***"))
+    Confided::to(kind).hide(text)
+}
+
+/// The values a source was given in confidence, looked up once: servers print what they get.
+/// Short values and paths are not among them, for hiding them would hide the message.
+pub struct Confided(Vec<String>);
+
+impl Confided {
+    pub fn to(kind: &Kind) -> Confided {
+        let resolved = resolve_kind(kind).unwrap_or_else(|_| kind.clone());
+        let mut values = confided(&resolved);
+        let path = |value: &str| value.starts_with('/') && std::path::Path::new(value).exists();
+        values.retain(|value| value.len() >= SHORTEST_HIDDEN && !path(value));
+        // A value that holds another goes first.
+        values.sort_by_key(|value| std::cmp::Reverse(value.len()));
+        Confided(values)
+    }
+
+    pub fn hide(&self, text: &str) -> String {
+        self.0.iter().fold(text.to_owned(), |text, value| text.replace(value.as_str(), "***"))
+    }
+}
+
+impl std::fmt::Debug for Confided {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Confided({} values)", self.0.len())
+    }
 }
 
 fn confided(kind: &Kind) -> Vec<String> {
@@ -142,6 +161,14 @@ mod tests {
         let headers = BTreeMap::from([("Authorization".to_owned(), "Bearer ghp_12345".to_owned())]);
         let kind = Kind::Http(Remote { headers, ..Remote::default() });
         assert_eq!(hide("Bearer ghp_12345 expired", &kind), "Bearer *** expired");
+    }
+
+    #[test]
+    fn a_secret_is_read_from_plain_files_only() {
+        for path in ["/dev/zero", "/dev/null", "/tmp"] {
+            let error = resolve(&format!("${{file:{path}}}")).unwrap_err();
+            assert!(error.message.contains("not a plain file"), "{}", error.message);
+        }
     }
 
     #[test]

@@ -309,3 +309,19 @@ async fn a_tool_that_is_gone_since_is_not_called() {
     assert!(told(&bench, "git__push", json!({})).await.starts_with("TOOL_NOT_IMPLEMENTED no tool named `git__push`"));
     assert_eq!(git.calls(), 0);
 }
+
+/// A server that repeated the token it was given had it passed on to the agent and written to the counters.
+#[tokio::test(start_paused = true)]
+async fn what_a_source_was_given_in_confidence_comes_back_masked() {
+    let git = Scripted::new(["push"]);
+    let bench = open_yaml("sources: { git: { command: x, env: { TOKEN: hunter2hunter2 } } }", &[("git", &git)]).await;
+    git.answer(|_, _| Reply::Refused("bad token hunter2hunter2".to_owned()));
+    let error = call(&bench, "git__push", json!({})).await.unwrap_err();
+    assert!(error.message.contains("bad token ***"), "{}", error.message);
+    git.answer(|_, _| {
+        Reply::Result(json!({"content": [{"type": "text", "text": "hunter2hunter2?"}], "isError": true}))
+    });
+    assert!(call(&bench, "git__push", json!({})).await.unwrap().is_error);
+    let stats = serde_json::to_string(&bench.stats().await.unwrap()).unwrap();
+    assert!(stats.contains("***?") && !stats.contains("hunter2"), "{stats}");
+}

@@ -159,6 +159,9 @@ async fn what_is_invalidated_is_due_and_stays_listed() {
     assert_eq!((bench.view_of("git").freshness, cached(&bench).len()), (Freshness::Stale, 1));
     assert_eq!(refresh(&bench, "git").await.status, Refreshed::Unchanged);
     assert_eq!((bench.view_of("git").freshness, git.discoveries()), (Freshness::Fresh, 2));
+    bench.invalidate(None).await.unwrap();
+    git.offer(["pull"]);
+    assert_eq!((tools(&bench).await, git.discoveries()), (vec!["git__pull".to_owned()], 3), "the next need asks");
     let error = bench.invalidate(Some(&id("gitt"))).await.unwrap_err();
     assert_eq!(error.message, "no source named `gitt`; did you mean `git`?");
 }

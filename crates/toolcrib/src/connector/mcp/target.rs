@@ -17,7 +17,7 @@ use super::overheard::{FirstWords, Overheard};
 use crate::guard::{Launch, Server, clean_env};
 use crate::logs::{self, LastWords};
 use crate::registry::Options;
-use crate::secret::{basic, resolve_kind};
+use crate::secret::{Confided, basic, resolve_kind};
 
 /// The way to a server, and what must be kept while it is used.
 pub(super) struct Reached {
@@ -93,7 +93,10 @@ async fn start(source: &Source, stdio: &Stdio, options: &Options) -> Result<Reac
     };
     let last_words = LastWords::default();
     let file = options.logs.as_ref().map(|directory| logs::path(directory, &source.id));
-    let stderr = server.stderr.take().map(|stderr| tokio::spawn(last_words.clone().follow(stderr, file)));
+    let stderr = server
+        .stderr
+        .take()
+        .map(|stderr| tokio::spawn(last_words.clone().follow(stderr, file, Confided::to(&source.kind))));
     let first_words = FirstWords::default();
     let reader = Overheard::new(reader, first_words.clone());
     let target = Target::Stream { reader: Box::new(reader), writer: Box::new(writer) };
