@@ -4,6 +4,7 @@
 mod declare;
 mod detail;
 mod open;
+mod parts;
 mod publish;
 mod source_view;
 mod stats;

@@ -3,8 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use toolcrib_core::catalog::{Catalog, Manner, Part, Segment};
-use toolcrib_core::config::{Override, overrides};
+use toolcrib_core::catalog::{Catalog, Part, Segment};
 use toolcrib_core::fingerprint::Fingerprint;
 use toolcrib_core::inventory::{Before, Event, Inventory, Record};
 use toolcrib_core::manifest::{Delta, Packed};
@@ -30,8 +29,8 @@ pub enum Notice {
 #[derive(Debug, Default)]
 pub(crate) struct Writer {
     pub(crate) inventory: Inventory,
-    definitions: BTreeMap<SourceId, (Fingerprint, Arc<Source>)>,
-    segments: BTreeMap<SourceId, Arc<Segment>>,
+    pub(super) definitions: BTreeMap<SourceId, (Fingerprint, Arc<Source>)>,
+    pub(super) segments: BTreeMap<SourceId, Arc<Segment>>,
     parts: BTreeMap<SourceId, Arc<Part>>,
     /// What was found at addresses and with tokens that hold for this process only. It is recorded nowhere.
     here: BTreeMap<SourceId, Here>,
@@ -55,10 +54,8 @@ impl Writer {
             (None, None) => Before::Nothing,
         }
     }
-}
 
-impl Writer {
-    fn segment(&self, id: &SourceId) -> Option<&Arc<Segment>> {
+    pub(super) fn segment(&self, id: &SourceId) -> Option<&Arc<Segment>> {
         let here = self.here.get(id).and_then(|here| here.segment.as_ref());
         here.or_else(|| self.segments.get(id))
     }
@@ -266,109 +263,6 @@ impl Shared {
             change(&mut next);
             next
         });
-    }
-
-    /// Definitions for the sources that need one they do not have yet.
-    async fn definitions(
-        &self,
-        writer: &Writer,
-        inventory: &Inventory,
-        touched: &BTreeSet<SourceId>,
-    ) -> Result<BTreeMap<SourceId, (Fingerprint, Arc<Source>)>> {
-        let mut definitions = writer.definitions.clone();
-        definitions.retain(|id, _| inventory.source(id).is_some());
-        let wanted: BTreeMap<Fingerprint, SourceId> = touched
-            .iter()
-            .filter_map(|id| inventory.source(id).map(|state| (state.definition, id.clone())))
-            .filter(|(name, id)| definitions.get(id).is_none_or(|(known, _)| known != name))
-            .collect();
-        if wanted.is_empty() {
-            return Ok(definitions);
-        }
-        let names: Vec<Fingerprint> = wanted.keys().copied().collect();
-        for (name, source) in self.store.definitions(&names).await? {
-            definitions.insert(source.id.clone(), (name, Arc::new(source)));
-        }
-        Ok(definitions)
-    }
-
-    /// Segments for the manifests that are new; one manifest, one segment.
-    async fn segments(
-        &self,
-        writer: &Writer,
-        inventory: &Inventory,
-        definitions: &BTreeMap<SourceId, (Fingerprint, Arc<Source>)>,
-        touched: &BTreeSet<SourceId>,
-    ) -> Result<BTreeMap<SourceId, Arc<Segment>>> {
-        let mut segments = writer.segments.clone();
-        segments.retain(|id, segment| {
-            inventory.source(id).is_some_and(|state| state.manifest == Some(segment.fingerprint()))
-        });
-        let wanted: Vec<Fingerprint> = touched
-            .iter()
-            .filter(|id| !segments.contains_key(*id))
-            .filter_map(|id| inventory.source(id).and_then(|state| state.manifest))
-            .collect();
-        if wanted.is_empty() {
-            return Ok(segments);
-        }
-        for packed in self.store.manifests(&wanted).await? {
-            let builtin = definitions.get(&packed.source).is_some_and(|(_, source)| source.kind.is_builtin());
-            let (id, packed): (SourceId, Arc<Packed>) = (packed.source.clone(), Arc::new(packed));
-            let segment = if builtin { Segment::bare(packed) } else { Segment::prefixed(packed) };
-            segments.insert(id, Arc::new(segment));
-        }
-        Ok(segments)
-    }
-
-    /// A source's share of the catalogue, if it is enabled here and has been discovered.
-    fn part(&self, writer: &Writer, id: &SourceId) -> Option<Arc<Part>> {
-        let state = self.usable(&writer.inventory, id)?;
-        let segment = writer.segment(id)?;
-        let (_, definition) = writer.definitions.get(id)?;
-        let source = self.effective(definition);
-        let mut manner = Manner::of(&source);
-        if source.kind.is_builtin() {
-            // Whoever lists them has their handlers and verdicts too, even where others discovered them.
-            let builtins = self.connections.builtins();
-            if let Err(error) = builtins.adopt(&source) {
-                tracing::warn!(server_name = %id, %error, "built-in tools cannot be used");
-                return None;
-            }
-            builtins.add_manner(id, &mut manner);
-        }
-        Some(Arc::new(Part::new(segment.clone(), state.clone(), manner)))
-    }
-
-    fn usable<'a>(
-        &self,
-        inventory: &'a Inventory,
-        id: &SourceId,
-    ) -> Option<&'a Arc<toolcrib_core::inventory::SourceState>> {
-        inventory.source(id).filter(|state| self.enabled_here(id, state.enabled))
-    }
-
-    pub(crate) fn enabled_here(&self, id: &SourceId, enabled: bool) -> bool {
-        self.overriding(id).and_then(|overriding| overriding.enabled).unwrap_or(enabled)
-    }
-
-    fn effective_sources(&self, writer: &Writer) -> Arc<BTreeMap<SourceId, Arc<Source>>> {
-        let sources = writer.definitions.iter().map(|(id, (_, source))| (id.clone(), Arc::new(self.effective(source))));
-        Arc::new(sources.collect())
-    }
-
-    /// What the environment says of a source, for this process alone.
-    pub(super) fn overriding(&self, id: &SourceId) -> Option<Override> {
-        if self.options.environment.is_empty() {
-            return None;
-        }
-        overrides(self.options.environment.iter().cloned(), [id]).by_source.remove(id)
-    }
-
-    fn effective(&self, source: &Source) -> Source {
-        let overridden = self.overriding(&source.id).map(|overriding| overriding.apply(source));
-        let source = overridden.unwrap_or_else(|| source.clone());
-        Source { settings: source.settings.over(&self.defaults.load()), ..source }
     }
 }
 
