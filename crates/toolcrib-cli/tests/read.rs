@@ -387,3 +387,25 @@ fn every_command_has_help_with_an_example() {
     let help = bench.run(&["--help"]);
     assert!(!help.stdout.contains("__demo-server"), "{}", help.stdout);
 }
+
+#[test]
+fn every_event_of_a_command_carries_its_trace_id() {
+    let bench = Bench::new("one: { command: SERVER }");
+    let said = bench.run(&["-v", "call", "one__echo", "text=xyzzy"]).stderr.clone();
+    let traces = |line: &str| line.split("trace_id=").nth(1).map(|rest| rest[..32].to_owned());
+    let events = [
+        "tools.discovery.started",
+        "tools.discovery.server.success",
+        "tools.registry.updated",
+        "tools.cache.miss",
+        "tools.call.finished",
+    ];
+    let mut seen: Vec<String> = Vec::new();
+    for event in events {
+        let line = said.lines().find(|line| line.contains(event)).unwrap_or_else(|| panic!("no {event} in\n{said}"));
+        seen.extend(traces(line));
+    }
+    assert_eq!(seen.len(), events.len(), "{said}");
+    assert!(seen.iter().all(|trace| *trace == seen[0]), "{said}");
+    assert!(!said.contains("xyzzy"), "no argument is logged\n{said}");
+}
