@@ -19,6 +19,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let url = env::args().next_back().ok_or("the server's address is missing")?;
     let scenario = env::var("MCP_CONFORMANCE_SCENARIO").unwrap_or_default();
     let mut options = Options::new("toolcrib-conformance", env!("CARGO_PKG_VERSION"));
+    // That scenario takes any stream we open for the one it waits for.
+    options.listen = scenario != "sse-retry";
     options.capabilities = to_raw_value(&json!({ "elicitation": { "form": { "applyDefaults": true } } }))?;
     options.handler = Some(Arc::new(|request| async move { answer(&request) }.boxed()));
     let client = Client::connect(Target::Http { url: url.parse()?, headers: HeaderMap::new() }, options).await?;

@@ -101,7 +101,7 @@ impl Client {
 
     async fn greet(owner: Owner, first: First, deadline: Instant) -> Result<Client, WireError> {
         let Greeting { era, server } = handshake::greet(&owner.0, first, deadline).await?;
-        if era == Era::Modern {
+        if era == Era::Modern && owner.0.options.listen {
             listen::start(&owner.0, &server);
         }
         Ok(Client { owner, era, server })

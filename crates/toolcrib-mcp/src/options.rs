@@ -39,6 +39,8 @@ pub struct Options {
     pub capabilities: Box<RawValue>,
     /// Answers the server's requests, other than `ping`.
     pub handler: Option<Handler>,
+    /// Whether to hear, over HTTP, what the server says of its own accord. A short visit need not.
+    pub listen: bool,
     /// A client to share; its redirect policy then counts, and it should be [`Options::http_client`]'s.
     pub http: Option<reqwest::Client>,
 }
@@ -87,6 +89,7 @@ impl Options {
             era: None,
             capabilities: empty_object(),
             handler: None,
+            listen: true,
             http: None,
         }
     }

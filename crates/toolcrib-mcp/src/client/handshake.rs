@@ -80,6 +80,7 @@ pub(crate) async fn initialize(connection: &Arc<Connection>, deadline: Instant) 
         tracing::debug!(%error, "the server did not take `notifications/initialized`");
     }
     if let Transport::Http(http) = &connection.transport
+        && options.listen
         && http.begin_to_listen()
     {
         let listening = connection.clone();

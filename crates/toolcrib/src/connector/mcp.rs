@@ -21,7 +21,7 @@ use toolcrib_mcp::{RequestOptions, WireError};
 
 use super::{Answer, Call, CallFailure, Connector, Discovery, Offer};
 use crate::registry::Options;
-use live::{Live, Use};
+use live::{Live, Stay, Use};
 
 pub(crate) use target::HttpClients;
 
@@ -48,10 +48,10 @@ impl McpConnector {
         McpConnector { source, options: options.clone(), clients, announce, live, era }
     }
 
-    async fn connect(&self, timeout: Duration) -> Result<Arc<Live>> {
+    async fn connect(&self, timeout: Duration, stay: Stay) -> Result<Arc<Live>> {
         let era = self.era.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clone();
-        let live =
-            Live::connect(&self.source, &self.options, &self.clients, era, timeout, self.announce.clone()).await?;
+        let live = Live::connect(&self.source, &self.options, &self.clients, era, timeout, stay, self.announce.clone())
+            .await?;
         *self.era.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = Some(live.era());
         Ok(live)
     }
@@ -62,7 +62,7 @@ impl McpConnector {
         if let Some(standing) = live.as_ref().filter(|live| live.usable()) {
             return Ok(standing.clone());
         }
-        let new = self.connect(timeout).await?;
+        let new = self.connect(timeout, Stay::Long).await?;
         *live = Some(new.clone());
         Ok(new)
     }
@@ -70,7 +70,7 @@ impl McpConnector {
     /// Calls over a connection of its own, which ends with the call.
     async fn call_transient(&self, call: &Call) -> Result<Answer, CallFailure> {
         let deadline = Instant::now() + call.timeout;
-        let live = self.in_time(call, deadline, self.connect(call.timeout)).await?;
+        let live = self.in_time(call, deadline, self.connect(call.timeout, Stay::Short)).await?;
         let answered = self.send(&live, call, deadline).await;
         live.close().await;
         let result = answered.map_err(|error| self.failure(&error, call))?;
@@ -156,7 +156,7 @@ impl Connector for McpConnector {
         let (live, ends) = match standing {
             Some(live) => (live, false),
             None if keep => (self.shared(discovery.timeout).await?, false),
-            None => (self.connect(discovery.timeout).await?, true),
+            None => (self.connect(discovery.timeout, Stay::Short).await?, true),
         };
         let remaining = deadline.saturating_duration_since(Instant::now());
         let listed = {

@@ -31,6 +31,13 @@ pub(super) struct Live {
     tasks: Mutex<Vec<JoinHandle<()>>>,
 }
 
+/// Whether a connection is to last, so that it is worth hearing what the server says by itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Stay {
+    Short,
+    Long,
+}
+
 /// A request under way; the connection is not idle while one is.
 pub(super) struct InFlight<'a> {
     live: &'a Live,
@@ -52,10 +59,12 @@ impl Live {
         clients: &HttpClients,
         era: Option<String>,
         timeout: Duration,
+        stay: Stay,
         announce: mpsc::Sender<SourceId>,
     ) -> Result<Arc<Live>> {
         let Reached { target, mut server, last_words, first_words, stderr } = target::reach(source, options).await?;
-        let wire = target::wire_options(source, clients, era, timeout);
+        let mut wire = target::wire_options(source, clients, era, timeout);
+        wire.listen = stay == Stay::Long;
         let client = match Client::connect(target, wire).await {
             Ok(client) => client,
             Err(error) => {
