@@ -4,6 +4,9 @@
 /// Text as an agent or a terminal may see it. Line breaks and tabs stay; ANSI sequences, other control characters,
 /// bidirectional marks, zero-width characters and Unicode tags go.
 pub fn shown(text: &str) -> String {
+    if is_plain(text) {
+        return text.to_owned();
+    }
     let mut clean = String::with_capacity(text.len());
     let mut characters = text.chars().peekable();
     while let Some(character) = characters.next() {
@@ -18,6 +21,14 @@ pub fn shown(text: &str) -> String {
         }
     }
     clean
+}
+
+/// Whether a text may be shown as it is.
+pub fn is_plain(text: &str) -> bool {
+    text.chars().all(|character| match character {
+        '\n' | '\t' => true,
+        _ => !character.is_control() && !is_invisible(character),
+    })
 }
 
 /// One line, at most `limit` characters, fit for a message.
