@@ -6,7 +6,7 @@ use super::{Bounds, SetAside};
 use crate::fingerprint::Fingerprint;
 use crate::json::{self, Fields};
 use crate::source::SourceId;
-use crate::text::{shown, shown_short};
+use crate::text::{is_plain, shown, shown_short};
 use crate::tool::{Face, Note, Tool};
 
 const LONGEST_NAME: usize = 512;
@@ -134,9 +134,8 @@ fn items(array: &RawValue) -> Vec<&RawValue> {
 /// The schema with its texts as they may be shown, if that makes a difference. What must be met to the letter (the
 /// values of `enum` and their like, the names of properties) stays.
 fn shown_schema(schema: &RawValue) -> Option<Box<RawValue>> {
-    let plain =
-        |character: char| character == '\n' || shown(character.encode_utf8(&mut [0; 4])).len() == character.len_utf8();
-    if !schema.get().contains("\\u") && schema.get().chars().all(plain) {
+    // A character can hide behind an escape, too.
+    if !schema.get().contains("\\u") && is_plain(schema.get()) {
         return None;
     }
     let (mut clean, mut changed) = (String::with_capacity(schema.get().len()), false);
