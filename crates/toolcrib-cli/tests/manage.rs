@@ -57,6 +57,8 @@ fn what_is_written_wrongly_is_refused_before_anything_happens() {
         (&["add", "x", "--url", "http://x", "--header", "hunter2"], "`--header` takes NAME=VALUE"),
         (&["add", "x", "--env", "hunter2", "--", "server"], "`--env` takes NAME=VALUE"),
         (&["add", "x"], "required arguments were not provided"),
+        (&["add", "x", "--transport", "http", "--", "server"], "cannot be used with"),
+        (&["add", "x", "--cwd", ".", "--url", "http://x"], "cannot be used with"),
         (&["add", "x", "--url", "http://x", "--", "server"], "cannot be used with"),
         (&["add", "x", "--url", "http://x", "--transport", "tcp"], "invalid value 'tcp'"),
         (&["disabel", "x"], "a similar subcommand exists: 'disable'"),

@@ -7,8 +7,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use futures_util::StreamExt;
-use futures_util::stream;
+use futures_util::future::join_all;
 use serde::Serialize;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -186,12 +185,7 @@ impl Shared {
         if servers > 0 {
             tracing::info!(server_count = servers, "tools.discovery.started");
         }
-        let parallel = self.options.parallel.max(1);
-        let mut outcomes: Vec<Outcome> = stream::iter(ids)
-            .map(|id| self.clone().refresh_one(id, refresh.clone()))
-            .buffer_unordered(parallel)
-            .collect()
-            .await;
+        let mut outcomes = join_all(ids.into_iter().map(|id| self.clone().refresh_one(id, refresh.clone()))).await;
         outcomes.sort_by(|one, other| one.source.cmp(&other.source));
         outcomes
     }
@@ -287,7 +281,11 @@ impl Shared {
         let span = tracing::Span::current();
         let task = async move {
             // When the registry ends, dropping the run ends its connection and its process.
-            let outcome = ended.run_until_cancelled(shared.discover(&source, &refresh)).await;
+            let in_turn = async {
+                let _turn = shared.turns.acquire().await;
+                shared.discover(&source, &refresh).await
+            };
+            let outcome = ended.run_until_cancelled(in_turn).await;
             let mut running = shared.runs.running();
             if running.get(&source.id).is_some_and(|(of, _)| Arc::ptr_eq(of, &source)) {
                 running.remove(&source.id);

@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use tokio::sync::broadcast;
+use tokio::sync::{Semaphore, broadcast};
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 use toolcrib_core::catalog::{Caller, Catalog, View};
@@ -116,6 +116,8 @@ pub(crate) struct Shared {
     pub(crate) connections: Connections,
     pub(crate) counters: Counters,
     pub(crate) runs: Runs,
+    /// How many discoveries may go on at once, whoever asked for them.
+    pub(crate) turns: Semaphore,
     pub(crate) tasks: TaskTracker,
     pub(crate) ended: CancellationToken,
 }

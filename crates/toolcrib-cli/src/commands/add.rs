@@ -35,25 +35,25 @@ pub(crate) struct Arguments {
     #[arg(last = true, value_name = "COMMAND")]
     command: Vec<String>,
     /// A variable for the server; the value may be a reference such as `${env:NAME}`
-    #[arg(long, value_name = "NAME=VALUE", requires = "command")]
+    #[arg(long, value_name = "NAME=VALUE", requires = "command", conflicts_with = "url")]
     env: Vec<String>,
     /// The directory that the server starts in
-    #[arg(long, value_name = "DIR", requires = "command")]
+    #[arg(long, value_name = "DIR", requires = "command", conflicts_with = "url")]
     cwd: Option<String>,
     /// A variable of the caller's own that the server gets too
-    #[arg(long, value_name = "NAME", requires = "command")]
+    #[arg(long, value_name = "NAME", requires = "command", conflicts_with = "url")]
     inherit_env: Vec<String>,
     /// The address of a server that runs elsewhere
     #[arg(long, value_name = "URL")]
     url: Option<String>,
     /// `http` is Streamable HTTP, `sse` the older transport
-    #[arg(long, value_parser = ["http", "sse"], requires = "url")]
+    #[arg(long, value_parser = ["http", "sse"], requires = "url", conflicts_with = "command")]
     transport: Option<String>,
     /// A header for every request
-    #[arg(long, value_name = "NAME=VALUE", requires = "url")]
+    #[arg(long, value_name = "NAME=VALUE", requires = "url", conflicts_with = "command")]
     header: Vec<String>,
     /// The token to present, best as a reference: `${env:NAME}` or `${file:PATH}`
-    #[arg(long, value_name = "REFERENCE", requires = "url")]
+    #[arg(long, value_name = "REFERENCE", requires = "url", conflicts_with = "command")]
     bearer: Option<String>,
 }
 

@@ -63,7 +63,9 @@ fn flow(value: &Value, into: &mut String) {
 fn quoted_if_needed(key: &str) -> String {
     let is_plain = key.starts_with(|first: char| first.is_ascii_alphabetic())
         && key.chars().all(|character| character.is_ascii_alphanumeric() || character == '_');
-    if is_plain {
+    // Older readers of YAML take these words for something else than text.
+    let is_word = matches!(key, "y" | "n" | "yes" | "no" | "on" | "off" | "true" | "false" | "null");
+    if is_plain && !is_word {
         return key.to_owned();
     }
     let mut quoted = String::new();

@@ -56,6 +56,10 @@ pub(super) fn read_expose(reader: &mut Reader<'_>, section: &Section<'_>) -> Exp
 
 fn shared(reader: &mut Reader<'_>, section: &Section<'_>) -> Settings {
     let at = |key: &str| joined(&section.path, key);
+    let lifecycle = section.get("lifecycle").and_then(|node| reader.choice(node, &at("lifecycle"), &LIFECYCLE));
+    if let (Some(Lifecycle::PerClient), Some(node)) = (lifecycle, section.get("lifecycle")) {
+        reader.warn(node.line, &at("lifecycle"), "`per_client` is the same as `shared` in this version");
+    }
     Settings {
         ttl: reader.duration(section, "ttl", Zero::Allowed),
         connect_timeout: reader.duration(section, "connect_timeout", Zero::Refused),
@@ -64,7 +68,7 @@ fn shared(reader: &mut Reader<'_>, section: &Section<'_>) -> Settings {
         idle: reader.duration(section, "idle", Zero::Allowed),
         result_limit: reader.size(section, "result_limit"),
         on_conflict: section.get("on_conflict").and_then(|node| reader.choice(node, &at("on_conflict"), &ON_CONFLICT)),
-        lifecycle: section.get("lifecycle").and_then(|node| reader.choice(node, &at("lifecycle"), &LIFECYCLE)),
+        lifecycle,
         ..Settings::default()
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use tokio::sync::broadcast;
+use tokio::sync::{Semaphore, broadcast};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use toolcrib_core::config::{Config, overrides};
@@ -38,6 +38,7 @@ impl Registry {
             connections: Connections::new(&options),
             counters: Counters::default(),
             runs: Runs::default(),
+            turns: Semaphore::new(options.parallel.max(1)),
             tasks: TaskTracker::new(),
             ended: CancellationToken::new(),
             store,

@@ -143,20 +143,27 @@ async fn a_death_in_mid_call_is_repeated_only_where_that_does_no_harm() {
 
 #[tokio::test]
 async fn cancellation_reaches_the_server() {
-    let workshop = one(&["--with", "hang"], json!({})).await;
+    let workshop = one(&["--with", "hang", "--log-file", "{home}/received"], json!({})).await;
     echo(&workshop).await;
+    let received = |what: &str| {
+        let log = std::fs::read_to_string(workshop.home.path().join("received")).unwrap_or_default();
+        log.lines().filter(|line| line.contains(what)).count()
+    };
     let cancel = CancellationToken::new();
     let options = CallOptions { cancel: cancel.clone(), ..CallOptions::default() };
     let caller = agent();
     let (result, ()) = tokio::join!(workshop.call(&caller, "s__hang", json!({}), options), async {
-        tokio::task::yield_now().await;
+        until("the call is there", || received("tools/call") == 2).await;
         cancel.cancel();
     });
     assert_eq!(result.unwrap_err().message, "the call was cancelled");
+    until("the server heard of the first", || received("notifications/cancelled") == 1).await;
     // A call that is dropped is one that nobody waits for either.
-    let dropped = tokio::time::timeout(Duration::from_millis(200), call(&workshop, "s__hang", json!({})));
-    assert!(dropped.await.is_err());
-    until("the server heard of it", || workshop.log("s").contains("cancelled")).await;
+    tokio::select! {
+        _ = call(&workshop, "s__hang", json!({})) => panic!("it never answers"),
+        () = until("the call is there", || received("tools/call") == 3) => {}
+    }
+    until("the server heard of the second", || received("notifications/cancelled") == 2).await;
     assert_eq!(echo(&workshop).await, "hello");
 }
 

@@ -175,10 +175,6 @@ impl Workshop {
     pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.home.path().join(name)
     }
-
-    pub(crate) fn log(&self, source: &str) -> String {
-        std::fs::read_to_string(self.path(&format!("logs/{source}.log"))).unwrap_or_default()
-    }
 }
 
 pub(crate) async fn open_at(home: &Path, sources: Value) -> Registry {

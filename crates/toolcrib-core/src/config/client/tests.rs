@@ -151,7 +151,7 @@ fn gemini() {
         concat!(
             r#"  a: { url: "http://new", headers: { K: "${env:KEY}" }, call_timeout: "30s" }"#,
             "\n",
-            r#"  b: { url: "http://old", transport: "sse", tools: { x: "allow", y: "hide", "*": "hide" } }"#,
+            r#"  b: { url: "http://old", transport: "sse", tools: { x: "allow", "y": "hide", "*": "hide" } }"#,
             "\n",
             r#"  c: { command: "c", env: { T: "${T}" } }"#
         )
