@@ -198,7 +198,8 @@ impl Inventory {
         }])
     }
 
-    fn known(&self, id: &SourceId) -> Result<&Arc<SourceState>> {
+    /// The source, or that there is none.
+    pub fn known(&self, id: &SourceId) -> Result<&Arc<SourceState>> {
         self.source(id).ok_or_else(|| Error::new(Code::NotFound, format!("no source named `{id}`")))
     }
 

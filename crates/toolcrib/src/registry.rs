@@ -22,7 +22,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 use toolcrib_core::catalog::{Caller, Catalog, View};
 use toolcrib_core::fingerprint::Fingerprint;
-use toolcrib_core::inventory::{Actor, Command, Declaration, Inventory, Origin};
+use toolcrib_core::inventory::{Actor, Command, Declaration, Event, Inventory, Origin};
 use toolcrib_core::manifest::Bounds;
 use toolcrib_core::source::Settings;
 use toolcrib_core::text::nearest;
@@ -34,11 +34,12 @@ use crate::connections::Connections;
 use crate::counters::Counters;
 use crate::guard::GuardExe;
 use crate::refresh::{Outcome, Refresh, Runs};
-use crate::store::{Commit, Committed, Failure, Standing, Store};
+use crate::store::{Check, Commit, Committed, Failure, Standing, Store};
 
 pub use declare::Declared;
 pub use detail::{Execution, ToolDetail};
 pub use publish::Notice;
+pub(crate) use publish::Writer;
 pub use source_view::{Connection, Health, SourceView, Status};
 pub use stats::{SourceStats, Stats, ToolStats};
 pub use tools::{Filter, ToolView};
@@ -110,7 +111,7 @@ pub(crate) struct Shared {
     /// The store's secret, for hashes that must not be guessed.
     pub(crate) key: [u8; 32],
     /// The one lock, for writers. Readers take `now`.
-    pub(crate) writer: tokio::sync::Mutex<publish::Writer>,
+    pub(crate) writer: tokio::sync::Mutex<Writer>,
     pub(crate) now: ArcSwap<Snapshot>,
     pub(crate) notices: broadcast::Sender<Notice>,
     pub(crate) connections: Connections,
@@ -120,6 +121,15 @@ pub(crate) struct Shared {
     pub(crate) turns: Semaphore,
     pub(crate) tasks: TaskTracker,
     pub(crate) ended: CancellationToken,
+}
+
+/// What came of writing.
+#[derive(Debug)]
+pub(crate) enum Written {
+    /// These facts; none when it was so already.
+    Done(Vec<Event>),
+    /// A discovery that began later has been recorded: ours is old news.
+    Superseded,
 }
 
 /// Everything readers see, replaced whole.
@@ -241,25 +251,36 @@ impl Shared {
         crate::secret::keyed_hash(&self.key, &text).ok_or_else(failed)
     }
 
-    /// Catch up, decide, append, catch up; again when somebody else was faster.
     pub(crate) async fn execute(&self, command: Command, actor: Actor) -> Result<u64> {
+        self.write(&actor, None, |writer| writer.inventory.decide(&command)).await?;
+        Ok(self.now.load().inventory.version)
+    }
+
+    /// The one way into the journal: catch up, decide, append, catch up; again when somebody else was faster.
+    /// A measurement is written with the facts, in one transaction.
+    pub(crate) async fn write(
+        &self,
+        actor: &Actor,
+        check: Option<(&Check, &Standing)>,
+        decide: impl Fn(&Writer) -> Result<Vec<Event>>,
+    ) -> Result<Written> {
         const TRIES: usize = 20;
         let mut writer = self.writer.lock().await;
         for _ in 0..TRIES {
             self.take_news(&mut writer).await?;
-            let events = writer.inventory.decide(&command)?;
-            if events.is_empty() {
-                return Ok(writer.inventory.version);
+            let events = decide(&writer)?;
+            if events.is_empty() && check.is_none() {
+                return Ok(Written::Done(events));
             }
-            let expected = writer.inventory.version;
-            let commit = Commit { expected, at: self.options.clock.now(), actor: &actor, events: &events, check: None };
-            match self.store.commit(commit).await? {
-                Committed::Done => {
-                    self.take_news(&mut writer).await?;
-                    return Ok(writer.inventory.version);
-                }
-                Committed::Conflict | Committed::Superseded => {}
-            }
+            let (expected, at) = (writer.inventory.version, self.options.clock.now());
+            let written = match self.store.commit(Commit { expected, at, actor, events: &events, check }).await? {
+                Committed::Done => Written::Done(events),
+                Committed::Superseded => Written::Superseded,
+                Committed::Conflict => continue,
+            };
+            writer.standings_due = check.is_some();
+            self.take_news(&mut writer).await?;
+            return Ok(written);
         }
         Err(Error::new(Code::Conflict, "others keep writing to the store; try again"))
     }

@@ -11,16 +11,14 @@ use toolcrib_core::{Code, Error, Result, Source, SourceId, Timestamp, ToolName};
 
 use super::{Outcome, Refresh, Refreshed};
 use crate::connector::{Discovery, Offer};
-use crate::registry::{Notice, Shared};
+use crate::registry::{Notice, Shared, Writer, Written};
 use crate::secret::{connects_to, hide};
-use crate::store::{Check, Commit, Committed, Failure, Lease, Standing};
+use crate::store::{Check, Failure, Lease, Standing};
 
 /// A lease is short and renewed, so that the death of its holder does not hold others up for long.
 const LEASE: Duration = Duration::from_secs(3);
 const RENEW: Duration = Duration::from_secs(1);
 const ASK_AGAIN: Duration = Duration::from_millis(100);
-/// How often to decide again when others write at the same time.
-const TRIES: usize = 20;
 /// What a connector may take beyond its deadline to take leave of a server, or to say why there is no list.
 const GRACE: Duration = Duration::from_secs(10);
 
@@ -162,7 +160,10 @@ impl Shared {
                 if self.overridden(&source.id) {
                     self.record_here(source, None, standing).await?;
                 } else {
-                    self.commit_check(&source.id, &check(None, Some(failure.clone())), &standing).await?;
+                    let failed = check(None, Some(failure.clone()));
+                    // A source that was removed meanwhile is refused by `known`: nobody wants to hear of it.
+                    let decide = |writer: &Writer| writer.inventory.known(&source.id).map(|_| Vec::new());
+                    self.write(&Actor::refresh(), Some((&failed, &standing)), decide).await?;
                 }
                 Ok(Outcome { contacted: true, ..self.standing_outcome(&source.id, Some(failure)) })
             }
@@ -192,36 +193,16 @@ impl Shared {
             return Ok(self.outcome(source, delta, changed, &after));
         }
         self.store.put_manifest(&after).await?;
-        let mut writer = self.writer.lock().await;
-        for _ in 0..TRIES {
-            self.take_news(&mut writer).await?;
-            let before = writer.before(&source.id);
-            let recording = Recording { before, after: after.clone() };
-            let events = writer.inventory.decide(&Command::Record(recording))?;
-            let delta = told_by(&events, after.tools.len());
-            let changed = !events.is_empty();
-            let commit = Commit {
-                expected: writer.inventory.version,
-                at: self.options.clock.now(),
-                actor: &Actor::refresh(),
-                events: &events,
-                check: Some((&check, &standing)),
-            };
-            match self.store.commit(commit).await? {
-                Committed::Done => {
-                    writer.standings_due = true;
-                    self.take_news(&mut writer).await?;
-                    return Ok(self.outcome(source, delta, changed, &after));
-                }
-                // A discovery that began later has been recorded: ours is old news.
-                Committed::Superseded => {
-                    self.take_news(&mut writer).await?;
-                    return Ok(self.standing_outcome(&source.id, None));
-                }
-                Committed::Conflict => {}
+        let decide = |writer: &Writer| {
+            let recording = Recording { before: writer.before(&source.id), after: after.clone() };
+            writer.inventory.decide(&Command::Record(recording))
+        };
+        Ok(match self.write(&Actor::refresh(), Some((&check, &standing)), decide).await? {
+            Written::Done(events) => {
+                self.outcome(source, told_by(&events, after.tools.len()), !events.is_empty(), &after)
             }
-        }
-        Err(too_busy())
+            Written::Superseded => self.standing_outcome(&source.id, None),
+        })
     }
 
     /// The delta in the names that agents see.
@@ -253,33 +234,6 @@ impl Shared {
             ..Outcome::new(source.id.clone(), status)
         }
     }
-
-    async fn commit_check(&self, id: &SourceId, check: &Check, standing: &Standing) -> Result<()> {
-        let mut writer = self.writer.lock().await;
-        for _ in 0..TRIES {
-            self.take_news(&mut writer).await?;
-            // Removed meanwhile: nobody wants to know.
-            if writer.inventory.source(id).is_none() {
-                return Ok(());
-            }
-            let commit = Commit {
-                expected: writer.inventory.version,
-                at: self.options.clock.now(),
-                actor: &Actor::refresh(),
-                events: &[],
-                check: Some((check, standing)),
-            };
-            match self.store.commit(commit).await? {
-                Committed::Done => {
-                    self.publish_standing(id, standing);
-                    return Ok(());
-                }
-                Committed::Superseded => return Ok(()),
-                Committed::Conflict => {}
-            }
-        }
-        Err(too_busy())
-    }
 }
 
 /// The delta that a recording came to; without an event, nothing changed.
@@ -293,8 +247,4 @@ fn told_by(events: &[Event], tools: usize) -> Delta {
         },
         Some(_) | None => Delta { unchanged: tools, ..Delta::default() },
     }
-}
-
-fn too_busy() -> Error {
-    Error::new(Code::Conflict, "others keep writing to the store; try again")
 }

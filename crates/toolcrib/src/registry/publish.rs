@@ -233,12 +233,6 @@ impl Shared {
         self.swap(|now| now.invalid = invalid.clone());
     }
 
-    pub(crate) fn publish_standing(&self, id: &SourceId, standing: &Standing) {
-        self.swap(|now| {
-            Arc::make_mut(&mut now.standings).insert(id.clone(), standing.clone());
-        });
-    }
-
     fn tell_updated(&self, catalog: &Catalog) {
         let count = |kind: &str| {
             catalog
