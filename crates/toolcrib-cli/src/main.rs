@@ -5,7 +5,6 @@ mod commands;
 mod desk;
 mod exit;
 mod log;
-mod outline;
 mod output;
 mod paint;
 mod pretty;

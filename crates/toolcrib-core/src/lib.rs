@@ -10,6 +10,7 @@ pub mod fingerprint;
 pub mod freshness;
 pub mod inventory;
 pub mod manifest;
+pub mod outline;
 pub mod policy;
 pub mod reference;
 pub mod render;

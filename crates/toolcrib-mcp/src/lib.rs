@@ -1,4 +1,4 @@
-//! MCP on the wire, the client side: every protocol version from 2024-11-05 to 2026-07-28, over a byte stream (stdio),
+//! MCP on the wire, both sides: every protocol version from 2024-11-05 to 2026-07-28, over a byte stream (stdio),
 //! Streamable HTTP and legacy HTTP+SSE.
 //!
 //! Results and parameters pass as raw JSON, so nothing a server says is lost or rejected here. Every wait has a
@@ -14,6 +14,7 @@ mod http;
 mod message;
 mod options;
 mod pipe;
+pub mod server;
 
 pub use client::{Client, ServerSays, tools::ToolList};
 pub use connection::Notice;

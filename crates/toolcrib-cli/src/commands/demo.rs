@@ -10,6 +10,7 @@ use clap::Args;
 use serde_json::{Value, json};
 use toolcrib::core::ResultExt;
 use toolcrib::core::config::{Config, Fault};
+use toolcrib::core::outline;
 use toolcrib::core::render::Format;
 use toolcrib::refresh::Refreshed;
 use toolcrib::store::{self, Store};
@@ -20,7 +21,7 @@ use crate::commands::{call, describe, sources};
 use crate::desk::Desk;
 use crate::exit::Done;
 use crate::wording::counted;
-use crate::{outline, output, paint, progress};
+use crate::{output, paint, progress};
 
 /// See it work, without any configuration: discovers, describes, calls, and starts again from the cache
 #[derive(Debug, Args)]

@@ -4,6 +4,7 @@ use clap::Args;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use toolcrib::core::catalog::State;
+use toolcrib::core::outline::{self, Argument};
 use toolcrib::core::render::{Format, push_for_provider};
 use toolcrib::core::text::{shown, shown_short};
 use toolcrib::core::tool::Note;
@@ -16,7 +17,7 @@ use crate::commands::sources::ago;
 use crate::commands::tools::NeedArguments;
 use crate::desk::Desk;
 use crate::exit::Done;
-use crate::outline::{self, Argument};
+
 use crate::pretty::pretty;
 use crate::{output, paint, progress};
 

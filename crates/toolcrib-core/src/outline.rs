@@ -1,32 +1,32 @@
 //! A schema as people read it: a list of arguments, or one line. Whatever a source wrote, this ends and says something.
 
+use crate::schema::type_name;
+use crate::text::shown_short;
 use serde_json::Value;
-use toolcrib::core::schema::type_name;
-use toolcrib::core::text::shown_short;
 
 /// References and nesting are followed so far, and no further.
 const DEEPEST: usize = 4;
 const MOST_CHOICES: usize = 12;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Argument {
-    pub(crate) name: String,
-    pub(crate) kind: String,
-    pub(crate) required: bool,
-    pub(crate) description: String,
-    pub(crate) default: Option<String>,
-    pub(crate) choices: Vec<String>,
+pub struct Argument {
+    pub name: String,
+    pub kind: String,
+    pub required: bool,
+    pub description: String,
+    pub default: Option<String>,
+    pub choices: Vec<String>,
     /// The fields of an object, or of the objects in an array.
-    pub(crate) nested: Vec<Argument>,
+    pub nested: Vec<Argument>,
 }
 
 /// The arguments that a tool's input schema lists, in its order.
-pub(crate) fn arguments(schema: &Value) -> Vec<Argument> {
+pub fn arguments(schema: &Value) -> Vec<Argument> {
     Reader { root: schema }.fields(schema, &mut Vec::new())
 }
 
 /// `name(required*: type, optional: type) — first sentence`.
-pub(crate) fn signature(name: &str, description: &str, schema: &Value) -> String {
+pub fn signature(name: &str, description: &str, schema: &Value) -> String {
     let arguments: Vec<String> = arguments(schema)
         .iter()
         .map(|argument| format!("{}{}: {}", argument.name, if argument.required { "*" } else { "" }, argument.kind))
@@ -35,7 +35,7 @@ pub(crate) fn signature(name: &str, description: &str, schema: &Value) -> String
 }
 
 /// The beginning of a text, up to the end of its first sentence.
-pub(crate) fn first_sentence(text: &str) -> String {
+pub fn first_sentence(text: &str) -> String {
     let line = text.trim_start().lines().next().unwrap_or_default();
     let end = line.find(". ").unwrap_or(line.len());
     shown_short(line[..end].trim_end_matches('.'), 160)

@@ -1,0 +1,102 @@
+//! The server side: one endpoint for every protocol version, over HTTP and over a byte stream. What is answered is a
+//! [`Service`]'s business; sessions, headers, streams, cancellation and asking back are done here.
+
+use std::sync::Arc;
+
+use futures_util::{future::BoxFuture, stream::BoxStream};
+use serde_json::value::RawValue;
+use tokio_util::sync::CancellationToken;
+
+use crate::{era::Era, error::RpcError};
+
+/// Answers clients. It never sees a transport, a session id or a version's peculiarities.
+pub trait Service: Send + Sync + 'static {
+    /// What a client is told first, by `initialize` or `server/discover`.
+    fn greeting(&self, peer: &Arc<Peer>) -> BoxFuture<'static, Greeting>;
+
+    /// Answers any request but those of the protocol itself (`initialize`, `server/discover`, `ping`,
+    /// `subscriptions/listen`).
+    fn request(&self, request: Request) -> BoxFuture<'static, Result<Box<RawValue>, RpcError>>;
+
+    /// What changes for this client from now on. Ends when the client stops listening.
+    fn changes(&self, peer: &Arc<Peer>) -> BoxStream<'static, Change>;
+
+    /// The input schema of a tool this client may call, for the headers that repeat its arguments.
+    fn input_schema(&self, peer: &Arc<Peer>, tool: &str) -> Option<Box<RawValue>>;
+
+    /// This client is gone and will not come back.
+    fn gone(&self, peer: &Arc<Peer>);
+}
+
+/// A client: one for each session or stream; one for each request where there are no sessions.
+#[derive(Debug)]
+pub struct Peer {
+    /// Unique in this process.
+    pub id: u64,
+    pub era: Era,
+    /// What it calls itself. Not to be trusted with more than display.
+    pub name: Option<String>,
+    pub capabilities: Box<RawValue>,
+    /// The query of the address it came by, without the `?`; empty over a byte stream.
+    pub query: String,
+}
+
+#[derive(Debug)]
+pub struct Greeting {
+    /// The server capabilities, a JSON object.
+    pub capabilities: Box<RawValue>,
+    pub instructions: Option<String>,
+}
+
+#[derive(Debug)]
+pub struct Request {
+    pub method: String,
+    /// As they came, without the protocol's own keys in `_meta`.
+    pub params: Option<Box<RawValue>>,
+    pub peer: Arc<Peer>,
+    /// Fires when the client takes the request back or vanishes.
+    pub cancel: CancellationToken,
+    pub outlet: Outlet,
+}
+
+/// What a client can be told while its request is answered, and asked.
+#[derive(Debug, Clone)]
+pub struct Outlet {}
+
+/// Something a client may want to read again.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Change {
+    Tools,
+    Prompts,
+    Resources,
+    Resource { uri: String },
+}
+
+impl Outlet {
+    /// Whether the client asked to hear of progress.
+    pub fn wants_progress(&self) -> bool {
+        false
+    }
+
+    /// Tells of progress: the parameters of `notifications/progress`, whose token is put right on the way.
+    pub fn progress(&self, params: &RawValue) {
+        let _ = params;
+    }
+
+    /// Any other notification that belongs to this request, such as `notifications/message`.
+    pub fn notify(&self, method: &str, params: Option<&RawValue>) {
+        let _ = (method, params);
+    }
+
+    /// Whether the client said that it answers such requests (`elicitation/create`, `sampling/createMessage`).
+    pub fn can_ask(&self, method: &str) -> bool {
+        let _ = method;
+        false
+    }
+
+    /// Asks the client: by a request of our own in the old versions, by an `input_required` result in the new one.
+    pub async fn ask(&self, method: &str, params: Option<&RawValue>) -> Result<Box<RawValue>, RpcError> {
+        let _ = params;
+        Err(RpcError::new(RpcError::METHOD_NOT_FOUND, format!("the client does not answer `{method}`")))
+    }
+}

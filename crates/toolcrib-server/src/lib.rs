@@ -1,0 +1,1 @@
+//! What agents reach: the MCP surface of a registry, over HTTP and over a byte stream.
