@@ -6,12 +6,13 @@ mod segment;
 mod view;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use crate::fingerprint::Fingerprint;
 use crate::inventory::{SourceState, ToolState};
 use crate::manifest::SetAside;
 use crate::policy::{Rules, Verdict};
+use crate::search::Directory;
 use crate::source::{OnConflict, Source, SourceId};
 use crate::tool::SEPARATOR;
 
@@ -26,6 +27,8 @@ pub struct Catalog {
     /// Built-in sources, whose names stand among the others.
     builtin: Vec<Placed>,
     hash: Option<Fingerprint>,
+    /// Made by the first search.
+    directory: OnceLock<Directory>,
 }
 
 /// One enabled source's share of the catalogue.
@@ -116,7 +119,7 @@ impl Catalog {
             builtin.iter().map(|part| Placed { part: part.clone(), masked: Vec::new() }).collect();
         let digests: String =
             builtin.iter().chain(&prefixed).map(|placed| placed.part.digest.to_string()).collect::<Vec<_>>().join(" ");
-        Catalog { version, prefixed, builtin, hash: Some(Fingerprint::of(digests)) }
+        Catalog { version, prefixed, builtin, hash: Some(Fingerprint::of(digests)), directory: OnceLock::new() }
     }
 
     /// Changes when what lists show or set aside changes, and with nothing else.
@@ -148,6 +151,11 @@ impl Catalog {
         let mut set_aside: Vec<SetAside> = segment.set_aside().iter().cloned().chain(shadowed).collect();
         set_aside.sort();
         set_aside
+    }
+
+    /// The words and names of all tools.
+    pub(crate) fn directory(&self) -> &Directory {
+        self.directory.get_or_init(|| Directory::build(self.all().map(|placed| (&placed.part, &placed.masked[..]))))
     }
 
     fn placed(&self, id: &SourceId) -> Option<&Placed> {

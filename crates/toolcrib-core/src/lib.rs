@@ -15,6 +15,7 @@ pub mod policy;
 pub mod reference;
 pub mod render;
 pub mod schema;
+pub mod search;
 pub mod source;
 pub mod time;
 pub mod tool;
