@@ -17,6 +17,7 @@ pub mod render;
 pub mod schema;
 pub mod source;
 pub mod time;
+pub mod tokens;
 pub mod tool;
 
 pub mod json;
