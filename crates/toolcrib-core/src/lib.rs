@@ -16,6 +16,7 @@ pub mod reference;
 pub mod render;
 pub mod schema;
 pub mod source;
+pub mod summary;
 pub mod time;
 pub mod tokens;
 pub mod tool;

@@ -1,5 +1,7 @@
 //! One source's tools with their names, built once per manifest and shared by every catalogue after it.
 
+mod cost;
+
 use std::collections::BTreeSet;
 use std::sync::{Arc, OnceLock};
 
@@ -18,6 +20,8 @@ pub struct Segment {
     entries: Vec<Entry>,
     /// Positions in `entries`, in the order of the manifest.
     by_original: Vec<usize>,
+    /// Tokens of each tool, in the order of the manifest; counted when somebody first needs them.
+    counts: OnceLock<Vec<u32>>,
 }
 
 #[derive(Debug)]
@@ -63,7 +67,7 @@ impl Segment {
         for (position, entry) in entries.iter().enumerate() {
             by_original[entry.packed] = position;
         }
-        Segment { packed, prefix, entries, by_original }
+        Segment { packed, prefix, entries, by_original, counts: OnceLock::new() }
     }
 
     pub fn source(&self) -> &SourceId {
