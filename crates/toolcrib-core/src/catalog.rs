@@ -1,6 +1,7 @@
 //! The read model: an immutable list of segments, one per source, replaced whole and read without a lock.
 //! Building one costs by the number of sources, not of tools: a segment is built once per manifest and shared.
 
+mod essential;
 mod find;
 mod segment;
 mod view;
@@ -16,6 +17,7 @@ use crate::search::Directory;
 use crate::source::{OnConflict, Source, SourceId};
 use crate::tool::SEPARATOR;
 
+pub use essential::Essentials;
 pub use segment::{Entry, Segment};
 pub use view::{Caller, State, ToolRef, View};
 
@@ -26,6 +28,8 @@ pub struct Catalog {
     prefixed: Vec<Placed>,
     /// Built-in sources, whose names stand among the others.
     builtin: Vec<Placed>,
+    /// Globs on tools that every agent should know of, whatever their source.
+    essential: Vec<String>,
     hash: Option<Fingerprint>,
     /// Made by the first search.
     directory: OnceLock<Directory>,
@@ -47,6 +51,8 @@ pub struct Manner {
     pub builtin: bool,
     pub rules: Rules,
     pub tags: Vec<String>,
+    /// Globs on tools that every agent should know of.
+    pub essential: Vec<String>,
     pub keep_conflicts: bool,
     /// What built-in tools are unless a rule says otherwise.
     pub verdicts: BTreeMap<String, Verdict>,
@@ -69,6 +75,7 @@ impl Manner {
             builtin: source.kind.is_builtin(),
             rules: source.settings.tools.clone(),
             tags: source.settings.tags.clone(),
+            essential: source.settings.essential.clone(),
             keep_conflicts: source.settings.on_conflict() == OnConflict::Keep,
             ..Manner::default()
         }
@@ -91,6 +98,9 @@ impl Part {
             text.push_str(&format!("\0{} {}", rule.glob, rule.verdict.as_str()));
         }
         text.push_str(&format!("\0{:?}{}", manner.tags, manner.keep_conflicts));
+        for glob in &manner.essential {
+            text.push_str(&format!("\0!{glob}"));
+        }
         Part { digest: Fingerprint::of(text), segment, state, manner }
     }
 
@@ -119,7 +129,23 @@ impl Catalog {
             builtin.iter().map(|part| Placed { part: part.clone(), masked: Vec::new() }).collect();
         let digests: String =
             builtin.iter().chain(&prefixed).map(|placed| placed.part.digest.to_string()).collect::<Vec<_>>().join(" ");
-        Catalog { version, prefixed, builtin, hash: Some(Fingerprint::of(digests)), directory: OnceLock::new() }
+        Catalog {
+            version,
+            prefixed,
+            builtin,
+            essential: Vec::new(),
+            hash: Some(Fingerprint::of(digests)),
+            directory: OnceLock::new(),
+        }
+    }
+
+    /// The same, with globs on tools of any source that every agent should know of.
+    pub fn with_essential(mut self, globs: Vec<String>) -> Catalog {
+        if !globs.is_empty() {
+            self.hash = Some(Fingerprint::of(format!("{} {globs:?}", self.hash())));
+            self.essential = globs;
+        }
+        self
     }
 
     /// Changes when what lists show or set aside changes, and with nothing else.

@@ -1,5 +1,7 @@
 //! One source's tools with their names, built once per manifest and shared by every catalogue after it.
 
+mod cost;
+
 use std::collections::BTreeSet;
 use std::sync::{Arc, OnceLock};
 
@@ -21,6 +23,8 @@ pub struct Segment {
     by_original: Vec<usize>,
     /// Made by the first search.
     postings: OnceLock<Postings>,
+    /// Tokens of each tool, in the order of the manifest; counted when somebody first needs them.
+    counts: OnceLock<Vec<u32>>,
 }
 
 #[derive(Debug)]
@@ -66,7 +70,7 @@ impl Segment {
         for (position, entry) in entries.iter().enumerate() {
             by_original[entry.packed] = position;
         }
-        Segment { packed, prefix, entries, by_original, postings: OnceLock::new() }
+        Segment { packed, prefix, entries, by_original, postings: OnceLock::new(), counts: OnceLock::new() }
     }
 
     pub fn source(&self) -> &SourceId {
