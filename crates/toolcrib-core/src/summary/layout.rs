@@ -83,8 +83,8 @@ fn lines(sources: &[Listed<'_>], most: usize, room: usize) -> Vec<String> {
         lines.push((line, cost));
     }
     if lines.len() < sources.len() {
-        // To know that a source exists is worth more than the fifth tool of another: some room is theirs.
-        let share = room * 2 / 5;
+        // To know that a source exists is worth more than the tools of yet another: half of the room is theirs.
+        let share = room / 2;
         while let Some((_, cost)) = lines.last() {
             if used + tokens::count(&others(&sources[lines.len()..], share)) <= room {
                 break;
