@@ -237,7 +237,12 @@ impl Connection {
             }
             "notifications/subscriptions/acknowledged" => {}
             "notifications/tools/list_changed" => self.announce(Notice::ToolsChanged),
-            other => self.announce(Notice::Other { method: other.to_owned(), params: params.map(ToOwned::to_owned) }),
+            other => {
+                if let Some(heard) = &self.options.heard {
+                    heard(other, params);
+                }
+                self.announce(Notice::Other { method: other.to_owned(), params: params.map(ToOwned::to_owned) });
+            }
         }
     }
 

@@ -3,6 +3,7 @@
 
 mod declare;
 mod detail;
+mod hints;
 mod open;
 mod parts;
 mod publish;
@@ -35,11 +36,13 @@ use crate::clock::Clock;
 use crate::connections::Connections;
 use crate::counters::Counters;
 use crate::guard::GuardExe;
+use crate::held::Held;
 use crate::refresh::{Outcome, Refresh, Runs};
 use crate::store::{Check, Commit, Committed, Failure, Standing, Store};
 
 pub use declare::Declared;
 pub use detail::{Execution, ToolDetail};
+pub use hints::ListHints;
 pub use publish::Notice;
 pub(crate) use publish::Writer;
 pub use source_view::{Connection, Health, SourceView, Status};
@@ -119,6 +122,7 @@ pub(crate) struct Shared {
     pub(crate) now: ArcSwap<Snapshot>,
     pub(crate) notices: broadcast::Sender<Notice>,
     pub(crate) connections: Connections,
+    pub(crate) held: Held,
     pub(crate) counters: Counters,
     pub(crate) runs: Runs,
     /// How many discoveries may go on at once, whoever asked for them.

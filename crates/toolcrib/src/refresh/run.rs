@@ -135,6 +135,9 @@ impl Shared {
                     connects_to: connects_to.or(standing.connects_to),
                     tried: connects_to,
                     era: offer.era.clone(),
+                    offers: offer.offers.clone(),
+                    hint_ttl_ms: offer.ttl_ms,
+                    private: offer.private,
                     ..Standing::default()
                 };
                 let outcome = self.record(source, offer, standing, |count| check(Some(count), None)).await?;

@@ -14,8 +14,9 @@ use toolcrib_core::manifest::Manifest;
 use toolcrib_core::{Code, Result, Source, SourceId};
 
 use super::{Options, Registry, Shared, Snapshot};
-use crate::connections::Connections;
+use crate::connections::{Connections, News};
 use crate::counters::Counters;
+use crate::held::Held;
 use crate::refresh::{Refresh, Runs};
 use crate::store::Failure;
 use crate::store::MemoryStore;
@@ -29,6 +30,7 @@ impl Registry {
         let store = options.store.clone().unwrap_or_else(|| Arc::new(MemoryStore::new()));
         let key = store.key().await?;
         let (notices, _) = broadcast::channel(1024);
+        let news = News::new(notices.clone());
         let shared = Arc::new(Shared {
             key,
             defaults: ArcSwap::from_pointee(config.defaults.clone()),
@@ -36,7 +38,8 @@ impl Registry {
             writer: tokio::sync::Mutex::new(super::publish::Writer::default()),
             now: ArcSwap::from_pointee(Snapshot::default()),
             notices,
-            connections: Connections::new(&options),
+            connections: Connections::new(&options, news),
+            held: Held::default(),
             counters: Counters::default(),
             runs: Runs::default(),
             turns: Semaphore::new(options.parallel.max(1)),
@@ -140,7 +143,6 @@ impl Shared {
     /// The registry's own upkeep, until it ends: others' writes, counters, announced changes.
     fn tend(self: Arc<Self>) {
         let shared = self.clone();
-        let mut changed = shared.connections.changes();
         self.tasks.spawn(async move {
             let mut pulse = None;
             let mut ticks = tokio::time::interval(FOLLOW);
@@ -149,13 +151,14 @@ impl Shared {
                 tokio::select! {
                     () = shared.ended.cancelled() => return,
                     _ = ticks.tick() => shared.tick(&mut pulse).await,
-                    Some(source) = changed.recv() => shared.clone().heed(source),
+                    source = shared.connections.news.changed_source() => shared.clone().heed(source),
                 }
             }
         });
     }
 
     async fn tick(&self, pulse: &mut Option<u64>) {
+        self.held.sweep();
         self.counters.flush(&*self.store).await;
         if !self.options.follow {
             return;

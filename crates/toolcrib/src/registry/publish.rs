@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use serde_json::value::RawValue;
 use toolcrib_core::catalog::{Catalog, Part, Segment};
 use toolcrib_core::fingerprint::Fingerprint;
 use toolcrib_core::inventory::{Before, Event, Inventory, Record};
@@ -23,6 +24,12 @@ pub enum Notice {
     Discovered(Arc<Outcome>),
     /// What lists show has changed.
     CatalogChanged,
+    /// An MCP source says that its resources or prompts changed.
+    Said {
+        source: SourceId,
+        method: String,
+        params: Option<Arc<RawValue>>,
+    },
 }
 
 /// The writers' copy of everything, behind the one lock.
