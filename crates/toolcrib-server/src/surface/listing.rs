@@ -7,6 +7,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD as BASE64;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use toolcrib::Need;
+use toolcrib::core::freshness::Freshness;
 use toolcrib_mcp::Era;
 use toolcrib_mcp::server::Request;
 
@@ -60,10 +61,17 @@ impl Surface {
     /// The first list or search makes sure that what is missing or stale is being discovered. With nothing to show,
     /// it waits a little; the rest follows by `list_changed`.
     pub(super) async fn look_around(&self) {
-        if self.sight().view().offered().next().is_none() {
+        if self.knows_nobody() {
             self.registry.ensure_within(Need::Known, PATIENCE).await;
         }
         self.registry.ensure_soon();
+    }
+
+    /// Whether there are sources to discover and none of them has been.
+    fn knows_nobody(&self) -> bool {
+        let sources = self.registry.sources();
+        let mut asked = sources.iter().filter(|source| source.enabled && source.transport.is_some()).peekable();
+        asked.peek().is_some() && asked.all(|source| source.freshness == Freshness::Missing)
     }
 
     /// How long the newest version may keep a list: no longer than any of the sources says.

@@ -11,27 +11,28 @@ use toolcrib_testkit::rig;
 
 use crate::support::{Stage, stage};
 
-async fn real_lists() -> Option<(Stage, Vec<Value>)> {
+async fn real_lists() -> Option<Stage> {
     let data = rig::data()?.join("toollists");
     let mut files: Vec<_> = std::fs::read_dir(data).ok()?.filter_map(|entry| Some(entry.ok()?.path())).collect();
     files.sort();
-    let (mut sources, mut tools) = (Vec::new(), Vec::new());
+    let mut sources = Vec::new();
     for file in files.iter().filter(|file| file.extension().is_some_and(|extension| extension == "json")) {
         let recorded: Value = serde_json::from_slice(&std::fs::read(file).unwrap()).unwrap();
-        let name = toolcrib::SourceId::from_name(&file.file_stem()?.to_string_lossy()).unwrap();
-        let listed = recorded["tools"].as_array()?.clone();
-        sources.push((name.to_string(), Scripted::new(listed.clone())));
-        tools.extend(listed);
+        // What comes after the scope and tells servers apart fits.
+        let stem = file.file_stem()?.to_string_lossy().replace("-mcp-server", "").replace("mcp-server-", "");
+        let name = stem.rsplit("__").next()?.chars().take(32).collect::<String>();
+        let name = toolcrib::SourceId::from_name(&name).unwrap();
+        sources.push((name.to_string(), Scripted::new(recorded["tools"].as_array()?.clone())));
     }
     let sources: Vec<(&str, &Arc<Scripted>)> = sources.iter().map(|(name, source)| (name.as_str(), source)).collect();
     let stage = stage(Mode::Search, &sources).await;
     stage.registry.refresh(Refresh::default()).await;
-    Some((stage, tools))
+    Some(stage)
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_agent_carries_little_and_pays_little() {
-    let Some((stage, _)) = real_lists().await else {
+    let Some(stage) = real_lists().await else {
         return rig::skip("an_agent_carries_little_and_pays_little", "the recorded lists");
     };
     let menu = stage.request("tools/list", json!({})).await.unwrap();
@@ -59,7 +60,7 @@ async fn an_agent_carries_little_and_pays_little() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_description_costs_at_most_the_schema_and_a_little() {
-    let Some((stage, _)) = real_lists().await else {
+    let Some(stage) = real_lists().await else {
         return rig::skip("a_description_costs_at_most_the_schema_and_a_little", "the recorded lists");
     };
     let view = stage.registry.view(&toolcrib::Caller { name: "test".into() });
