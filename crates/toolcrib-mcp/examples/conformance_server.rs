@@ -107,6 +107,7 @@ fn tools() -> Vec<Value> {
         "test_embedded_resource",
         "test_multiple_content_types",
         "test_tool_with_logging",
+        "test_reconnection",
         "test_error_handling",
         "test_tool_with_progress",
         "test_sampling",
@@ -165,7 +166,7 @@ async fn call(
         "test_error_handling" => {
             json!({ "isError": true, "content": [{ "type": "text", "text": "This tool intentionally returns an error" }] })
         }
-        "test_tool_with_logging" | "test_logging_tool" => {
+        "test_tool_with_logging" | "test_logging_tool" | "test_reconnection" => {
             for data in ["Tool execution started", "Tool processing data", "Tool execution completed"] {
                 outlet.notify("notifications/message", Some(&raw(&json!({ "level": "info", "data": data }))));
                 tokio::time::sleep(Duration::from_millis(20)).await;
