@@ -54,6 +54,7 @@ pub(super) struct Way {
     pub(super) held_until: Option<Instant>,
     pub(super) asks: Vec<Ask>,
     pub(super) asked: u64,
+    pub(super) closed: bool,
 }
 
 #[derive(Debug, Clone)]
@@ -80,13 +81,16 @@ impl Exchange {
         }
     }
 
-    /// Says something that must not be lost, and waits for room.
-    pub(super) async fn tell(&self, text: String) {
+    /// Says something that must not be lost, and waits for room; false when there is nobody to hear it.
+    pub(super) async fn tell(&self, text: String, weight: Weight) -> bool {
         let sink = lock(&self.way).sink.clone();
         match sink {
-            Some(Sink::Feed(feed)) => feed.push(text, Weight::Once),
-            Some(Sink::Line(line)) => drop(line.send(text).await),
-            None => {}
+            Some(Sink::Feed(feed)) => {
+                feed.push(text, weight);
+                true
+            }
+            Some(Sink::Line(line)) => line.send(text).await.is_ok(),
+            None => false,
         }
     }
 
@@ -113,6 +117,13 @@ impl Exchange {
         if let Some(Sink::Feed(feed)) = lock(&self.way).sink.take() {
             feed.end();
         }
+    }
+
+    /// From now on nothing can be asked, by whoever still holds an outlet.
+    pub(super) fn close(&self) {
+        let mut way = lock(&self.way);
+        way.closed = true;
+        way.asks.clear();
     }
 
     pub(super) fn feed(&self) -> Option<Arc<Feed>> {

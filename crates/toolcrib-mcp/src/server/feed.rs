@@ -121,6 +121,11 @@ impl Feed {
         Reader { feed: self.clone(), seat }
     }
 
+    /// The number of the last message that was read.
+    pub(super) fn place(&self) -> u64 {
+        lock(&self.state).cursor - 1
+    }
+
     pub(super) fn readers(&self) -> usize {
         lock(&self.state).readers.len()
     }

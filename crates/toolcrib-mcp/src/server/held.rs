@@ -40,6 +40,9 @@ impl Exchange {
         let (answer, waiting) = oneshot::channel();
         {
             let mut way = lock(&self.way);
+            if way.closed {
+                return Err(over());
+            }
             way.asked += 1;
             let key = format!("{}-{}", method.split('/').next().unwrap_or_default(), way.asked);
             way.asks.push(Ask { key, request, answer });
@@ -130,6 +133,10 @@ fn wanted(asks: &[Ask], state: &str) -> Result<Box<RawValue>, WireError> {
     result.set("inputRequests", inputs.close()?);
     result.set("requestState", raw(state)?);
     result.close()
+}
+
+pub(super) fn over() -> RpcError {
+    RpcError::new(RpcError::INTERNAL, "the request this would belong to is over")
 }
 
 fn unwritable(error: WireError) -> RpcError {

@@ -64,6 +64,9 @@ impl Endpoint {
     pub async fn handle(&self, request: Request<Bytes>) -> Response<Body> {
         let (head, body) = request.into_parts();
         let reply = match head.method {
+            _ if self.owner.shared.draining.is_cancelled() => {
+                Err(Refusal::new(StatusCode::SERVICE_UNAVAILABLE, "the server is about to stop"))
+            }
             Method::POST => self.post(&head, &body).await,
             Method::GET => self.get(&head),
             Method::DELETE => self.delete(&head),
@@ -72,13 +75,14 @@ impl Endpoint {
         reply.unwrap_or_else(Refusal::response)
     }
 
-    /// Ends all sessions and streams, and what is still being answered after a moment.
+    /// Ends all streams, lets what is being answered finish for a moment, and ends the sessions.
     pub async fn close(&self) {
         let Owner { shared, sessions } = &*self.owner;
-        shared.tasks.close();
         shared.draining.cancel();
-        sessions.end_all(shared);
+        sessions.drain();
+        shared.tasks.close();
         let _in_time = timeout(shared.options.farewell, shared.tasks.wait()).await;
+        sessions.end_all(shared);
         shared.closing.cancel();
         let _in_time = timeout(shared.options.farewell, shared.tasks.wait()).await;
     }
@@ -307,6 +311,7 @@ impl Endpoint {
 impl Drop for Owner {
     fn drop(&mut self) {
         self.sessions.end_all(&self.shared);
+        self.shared.draining.cancel();
         self.shared.closing.cancel();
     }
 }

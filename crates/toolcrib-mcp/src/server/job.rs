@@ -67,6 +67,7 @@ impl Shared {
             held_until: None,
             asks: Vec::new(),
             asked: 0,
+            closed: false,
         };
         let exchange = Arc::new(Exchange {
             shared: self.clone(),
@@ -97,6 +98,7 @@ async fn run(exchange: &Arc<Exchange>, params: Option<Box<RawValue>>) {
         Some(outcome) if waiting => exchange.answer(outcome).await,
         Some(_) | None => exchange.end(),
     }
+    exchange.close();
     if let Some(desk) = &exchange.desk {
         desk.leave(&lock(&exchange.way).id);
     }
@@ -145,13 +147,13 @@ async fn drive(exchange: &Arc<Exchange>, work: BoxFuture<'static, Outcome>) -> O
         };
         tokio::select! {
             biased;
+            () = exchange.cancel.cancelled() => break,
             outcome = &mut work => {
                 let failed = |_| Err(RpcError::new(RpcError::INTERNAL, "the server failed to answer"));
                 return Some(outcome.unwrap_or_else(failed));
             }
             // The work is looked at first, so that questions asked at once are put together.
             () = exchange.stirred.notified() => held_until = exchange.hold().await,
-            () = exchange.cancel.cancelled() => break,
             () = vanished => break,
         }
     }

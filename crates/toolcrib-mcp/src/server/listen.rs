@@ -6,7 +6,7 @@ use futures_util::StreamExt;
 use serde::{Deserialize, Serialize};
 use serde_json::{json, value::RawValue};
 
-use super::{Change, exchange::Exchange, greet};
+use super::{Change, exchange::Exchange, feed::Weight, greet};
 use crate::{
     error::{RpcError, WireError},
     message::{self, RawObject, raw},
@@ -99,7 +99,7 @@ pub(super) async fn subscription(
     let meta = json!({ SUBSCRIPTION_KEY: id });
     let acknowledged = raw(&json!({ "notifications": filter, "_meta": meta }))
         .and_then(|params| message::notification("notifications/subscriptions/acknowledged", Some(&params)));
-    exchange.tell(acknowledged.map_err(unwritable)?).await;
+    exchange.tell(acknowledged.map_err(unwritable)?, Weight::Needed).await;
     loop {
         let change = tokio::select! {
             biased;
@@ -108,7 +108,7 @@ pub(super) async fn subscription(
         };
         match change {
             Some(change) if filter.wants(&change) => {
-                exchange.tell(notification(&change, Some(&meta)).map_err(unwritable)?).await;
+                exchange.tell(notification(&change, Some(&meta)).map_err(unwritable)?, Weight::Once).await;
             }
             Some(_) => {}
             None => break,

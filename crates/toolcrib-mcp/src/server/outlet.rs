@@ -5,7 +5,12 @@ use std::sync::Arc;
 use serde_json::{json, value::RawValue};
 use tokio::time::timeout;
 
-use super::{exchange::Exchange, feed::Weight, shared::Desk};
+use super::{
+    exchange::{Exchange, Way},
+    feed::Weight,
+    held::over,
+    shared::Desk,
+};
 use crate::{
     connection::lock,
     error::RpcError,
@@ -34,7 +39,7 @@ impl Outlet {
             return;
         }
         let Some(mut params) = RawObject::open(params) else { return };
-        let write = |way: &super::exchange::Way| {
+        let write = |way: &Way| {
             if let Some(token) = &way.progress_token {
                 params.set("progressToken", token.clone());
             }
@@ -96,7 +101,10 @@ impl Outlet {
     ) -> Result<Box<RawValue>, RpcError> {
         let (id, answer) = desk.question();
         let _open = Question { outlet: self, desk, id };
-        self.exchange.say(|_| message::request(id, method, params), Weight::Needed);
+        let text = message::request(id, method, params).map_err(|_| over())?;
+        if !self.exchange.tell(text, Weight::Needed).await {
+            return Err(over());
+        }
         let gone = |_| Err(RpcError::new(RpcError::INTERNAL, "the client is gone"));
         answer.await.unwrap_or_else(gone)
     }

@@ -55,7 +55,11 @@ impl Body {
             Events { reader, ready: None, ids, keep_alive, alive: Box::pin(sleep(keep_alive)), over: false };
         let mut ready = match ids {
             // A short pause, for the server waits only a little longer for the stream to be taken up.
-            Ids::Primed => format!("id: {}-0\nretry: 500\ndata:\n\n", events.reader.feed().number),
+            Ids::Primed => {
+                let feed = events.reader.feed();
+                let place = first.as_ref().map_or_else(|| feed.place(), |first| first.number - 1);
+                format!("id: {}-{place}\nretry: 500\ndata:\n\n", feed.number)
+            }
             Ids::None | Ids::Each => String::new(),
         };
         if let Some(first) = &first {

@@ -86,10 +86,10 @@ impl Session {
         if self.listening.swap(true, Ordering::Relaxed) {
             return;
         }
-        let (news, ended) = (self.news.clone(), self.ended.clone());
+        let (news, ended, draining) = (self.news.clone(), self.ended.clone(), shared.draining.clone());
         let mut changes = shared.service.changes(&self.peer);
         shared.tasks.spawn(ended.run_until_cancelled_owned(async move {
-            while let Some(change) = changes.next().await {
+            while let Some(Some(change)) = draining.run_until_cancelled(changes.next()).await {
                 if let Ok(text) = listen::notification(&change, None) {
                     news.push(text, Weight::Once);
                 }
@@ -127,7 +127,7 @@ impl Sessions {
         }
         if !self.swept.swap(true, Ordering::Relaxed) {
             let sweeping = sweep(self.clone(), Arc::downgrade(shared), shared.options.session_idle);
-            shared.tasks.spawn(shared.closing.clone().run_until_cancelled_owned(sweeping));
+            shared.tasks.spawn(shared.draining.clone().run_until_cancelled_owned(sweeping));
         }
         Some(session)
     }
@@ -141,6 +141,11 @@ impl Sessions {
     pub(super) fn end(&self, shared: &Shared, id: &str) -> bool {
         let session = lock(&self.by_id).remove(id);
         session.inspect(|session| session.end(shared)).is_some()
+    }
+
+    /// Ends the streams of news; what is being asked goes on.
+    pub(super) fn drain(&self) {
+        lock(&self.by_id).values().for_each(|session| session.news.end());
     }
 
     pub(super) fn end_all(&self, shared: &Shared) {
