@@ -29,6 +29,8 @@ pub struct Catalog {
     builtin: Vec<Placed>,
     /// Globs on tools that every agent should know of, whatever their source.
     essential: Vec<String>,
+    /// Whether anything is called essential, here or by a source.
+    essential_configured: bool,
     hash: Option<Fingerprint>,
 }
 
@@ -126,7 +128,10 @@ impl Catalog {
             builtin.iter().map(|part| Placed { part: part.clone(), masked: Vec::new() }).collect();
         let digests: String =
             builtin.iter().chain(&prefixed).map(|placed| placed.part.digest.to_string()).collect::<Vec<_>>().join(" ");
-        Catalog { version, prefixed, builtin, essential: Vec::new(), hash: Some(Fingerprint::of(digests)) }
+        let essential_configured =
+            builtin.iter().chain(&prefixed).any(|placed| !placed.part.manner.essential.is_empty());
+        let hash = Some(Fingerprint::of(digests));
+        Catalog { version, prefixed, builtin, essential: Vec::new(), essential_configured, hash }
     }
 
     /// The same, with globs on tools of any source that every agent should know of.
@@ -134,6 +139,7 @@ impl Catalog {
         if !globs.is_empty() {
             self.hash = Some(Fingerprint::of(format!("{} {globs:?}", self.hash())));
             self.essential = globs;
+            self.essential_configured = true;
         }
         self
     }
