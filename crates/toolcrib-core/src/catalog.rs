@@ -30,6 +30,8 @@ pub struct Catalog {
     builtin: Vec<Placed>,
     /// Globs on tools that every agent should know of, whatever their source.
     essential: Vec<String>,
+    /// Whether anything is called essential, here or by a source.
+    essential_configured: bool,
     hash: Option<Fingerprint>,
     /// Made by the first search.
     directory: OnceLock<Directory>,
@@ -129,12 +131,16 @@ impl Catalog {
             builtin.iter().map(|part| Placed { part: part.clone(), masked: Vec::new() }).collect();
         let digests: String =
             builtin.iter().chain(&prefixed).map(|placed| placed.part.digest.to_string()).collect::<Vec<_>>().join(" ");
+        let essential_configured =
+            builtin.iter().chain(&prefixed).any(|placed| !placed.part.manner.essential.is_empty());
+        let hash = Some(Fingerprint::of(digests));
         Catalog {
             version,
             prefixed,
             builtin,
             essential: Vec::new(),
-            hash: Some(Fingerprint::of(digests)),
+            essential_configured,
+            hash,
             directory: OnceLock::new(),
         }
     }
@@ -144,6 +150,7 @@ impl Catalog {
         if !globs.is_empty() {
             self.hash = Some(Fingerprint::of(format!("{} {globs:?}", self.hash())));
             self.essential = globs;
+            self.essential_configured = true;
         }
         self
     }

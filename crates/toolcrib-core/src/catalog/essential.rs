@@ -11,13 +11,11 @@ const USUAL: [&str; 7] = ["search", "github", "slack", "confluence", "jira", "ca
 #[derive(Debug, Clone, Copy)]
 pub struct Essentials<'a> {
     catalog: &'a Catalog,
-    configured: bool,
 }
 
 impl Catalog {
     pub fn essentials(&self) -> Essentials<'_> {
-        let configured = !self.essential.is_empty() || self.parts().any(|part| !part.manner.essential.is_empty());
-        Essentials { catalog: self, configured }
+        Essentials { catalog: self }
     }
 }
 
@@ -32,7 +30,7 @@ impl View {
 impl Essentials<'_> {
     /// By the configuration or, where there is none, by the usual words.
     pub fn contains(&self, tool: &ToolRef<'_>) -> bool {
-        match self.configured {
+        match self.catalog.essential_configured {
             true => self.is_configured(tool),
             false => is_usual(tool.name().as_str()),
         }
@@ -40,7 +38,7 @@ impl Essentials<'_> {
 
     /// A glob holds whether it means the name agents see, the same without its prefix, or the source's own.
     pub fn is_configured(&self, tool: &ToolRef<'_>) -> bool {
-        if !self.configured {
+        if !self.catalog.essential_configured {
             return false;
         }
         let Part { segment, manner, .. } = tool.part;

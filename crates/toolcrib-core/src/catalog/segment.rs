@@ -8,6 +8,7 @@ use std::sync::{Arc, OnceLock};
 use crate::error::Result;
 use crate::fingerprint::Fingerprint;
 use crate::manifest::{Packed, PackedTool, SetAside};
+use crate::render::Kept;
 use crate::schema::Validator;
 use crate::search::Postings;
 use crate::source::SourceId;
@@ -33,6 +34,8 @@ pub struct Entry {
     packed: usize,
     /// Made when the first call needs it.
     validator: OnceLock<Validator>,
+    pub(crate) strict: Kept,
+    pub(crate) gemini: Kept,
 }
 
 impl Segment {
@@ -61,7 +64,13 @@ impl Segment {
         for (index, (name, tool)) in plain.into_iter().zip(&packed.tools).enumerate() {
             let free = is_own(&name, tool) || (!kept(&name) && taken.insert(name.clone()));
             let name = if free { name } else { ToolName::hashed(&prefix, &tool.name) };
-            entries.push(Entry { name, packed: index, validator: OnceLock::new() });
+            entries.push(Entry {
+                name,
+                packed: index,
+                validator: OnceLock::new(),
+                strict: Kept::default(),
+                gemini: Kept::default(),
+            });
         }
         if !all_own {
             entries.sort_by(|one, other| one.name.cmp(&other.name));
