@@ -173,6 +173,17 @@ impl Catalog {
         self.placed(id).map_or(0, |placed| placed.part.segment.entries().len() - placed.masked.len())
     }
 
+    /// How many of them lists show: those that a rule hides are not among them.
+    pub fn listed_count(&self, id: &SourceId) -> usize {
+        let Some(placed) = self.placed(id) else { return 0 };
+        let manner = &placed.part.manner;
+        // Most sources have no rules, and very many tools.
+        match manner.rules.iter().next().is_none() && manner.verdicts.is_empty() && manner.internal.is_empty() {
+            true => self.tool_count(id),
+            false => placed.tools().filter(|tool| tool.verdict() != Verdict::Hide && !tool.internal()).count(),
+        }
+    }
+
     /// What a source offers and agents do not get, and why.
     pub fn set_aside(&self, id: &SourceId) -> Vec<SetAside> {
         let Some(placed) = self.placed(id) else { return Vec::new() };

@@ -39,7 +39,8 @@ pub struct Options {
     pub capabilities: Box<RawValue>,
     /// Answers the server's requests, other than `ping`.
     pub handler: Option<Handler>,
-    /// Told of each notification, but of progress, before anything that came after it. It must not wait.
+    /// Told of each notification that is nothing to the wire itself, before what came after it is looked at. It must
+    /// not wait.
     pub heard: Option<Heard>,
     /// Whether to hear, over HTTP, what the server says of its own accord. A short visit need not.
     pub listen: bool,

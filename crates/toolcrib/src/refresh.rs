@@ -159,6 +159,23 @@ impl Shared {
         }
     }
 
+    /// A discovery under way may have read the list before it was invalidated, and its end says that all is well.
+    pub(crate) fn invalidate_after_run(self: Arc<Self>, id: SourceId) {
+        let running = self.runs.running().get(&id).cloned();
+        let Some((_, mut running)) = running else { return };
+        let (tasks, ended) = (self.tasks.clone(), self.ended.clone());
+        tasks.spawn(ended.run_until_cancelled_owned(async move {
+            drop(running.wait_for(Option::is_some).await);
+            let again = async {
+                self.store.invalidate(&id).await?;
+                self.catch_up().await
+            };
+            if let Err(error) = again.await {
+                tracing::warn!(%error, server_name = %id, "what was invalidated during its discovery counts as fresh");
+            }
+        }));
+    }
+
     /// Whether a refresh contacts a source. Built-in tools are at hand: to read them is no discovery.
     fn asks(&self, now: &Snapshot, id: &SourceId, force: bool) -> bool {
         let enabled = now.inventory.source(id).is_some_and(|state| self.enabled_here(id, state.enabled));

@@ -213,6 +213,7 @@ impl Registry {
         };
         for id in &ids {
             self.shared.store.invalidate(id).await?;
+            self.shared.clone().invalidate_after_run(id.clone());
         }
         self.shared.catch_up().await
     }

@@ -57,9 +57,6 @@ pub(super) fn read_expose(reader: &mut Reader<'_>, section: &Section<'_>) -> Exp
 fn shared(reader: &mut Reader<'_>, section: &Section<'_>) -> Settings {
     let at = |key: &str| joined(&section.path, key);
     let lifecycle = section.get("lifecycle").and_then(|node| reader.choice(node, &at("lifecycle"), &LIFECYCLE));
-    if let (Some(Lifecycle::PerClient), Some(node)) = (lifecycle, section.get("lifecycle")) {
-        reader.warn(node.line, &at("lifecycle"), "`per_client` is the same as `shared` in this version");
-    }
     Settings {
         ttl: reader.duration(section, "ttl", Zero::Allowed),
         connect_timeout: reader.duration(section, "connect_timeout", Zero::Refused),

@@ -165,10 +165,7 @@ sources:
     assert_eq!(config.sources[0].source, Ok(mine));
     assert_eq!((config.sources[0].name_given.as_str(), config.sources[0].line), ("My-Server", 3));
     assert_eq!(config.sources[1].source.as_ref().map(|source| &source.kind), Ok(&local));
-    let warned: Vec<String> = config.warnings.iter().map(ToString::to_string).collect();
-    let expected =
-        "toolcrib.yaml:13: sources.My-Server.lifecycle: `per_client` is the same as `shared` in this version";
-    assert_eq!(warned, [expected]);
+    assert_eq!(config.warnings, []);
 }
 
 #[test]

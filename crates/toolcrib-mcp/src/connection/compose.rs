@@ -12,16 +12,12 @@ use crate::{
     message::{self, RawObject, raw},
 };
 
-/// The keys of `_meta` that belong to one hop. What a caller passes on from elsewhere is made anew; the rest goes
-/// through.
-pub(crate) const OWN_KEYS: [&str; 6] = [
-    "progressToken",
-    "io.modelcontextprotocol/protocolVersion",
-    "io.modelcontextprotocol/clientInfo",
-    "io.modelcontextprotocol/clientCapabilities",
-    "io.modelcontextprotocol/serverInfo",
-    "io.modelcontextprotocol/subscriptionId",
-];
+/// Whether a key of `_meta` belongs to one hop. What a caller passes on from elsewhere is made anew; the rest goes
+/// through, and so does the level of logging, which is a wish of whoever called first.
+pub(crate) fn is_own(key: &str) -> bool {
+    let protocol = key.strip_prefix("io.modelcontextprotocol/");
+    key == "progressToken" || protocol.is_some_and(|key| key != "logLevel")
+}
 
 impl Connection {
     pub(super) fn compose<'a>(
@@ -59,7 +55,7 @@ impl Connection {
         };
         let given = params.get("_meta").map(ToOwned::to_owned);
         let mut meta = given.as_deref().and_then(RawObject::open).unwrap_or_default();
-        meta.retain(|key| !OWN_KEYS.contains(&key));
+        meta.retain(|key| !is_own(key));
         if wants_progress {
             meta.set("progressToken", raw(&id)?);
         }

@@ -2,7 +2,7 @@
 
 use serde_json::value::RawValue;
 
-use crate::{connection::compose::OWN_KEYS, error::RpcError, headers, message::RawObject};
+use crate::{connection::compose::is_own, error::RpcError, headers, message::RawObject};
 
 pub(super) const VERSION_KEY: &str = "io.modelcontextprotocol/protocolVersion";
 const CAPABILITIES_KEY: &str = "io.modelcontextprotocol/clientCapabilities";
@@ -47,7 +47,7 @@ impl Params {
         params.capabilities = meta.get(CAPABILITIES_KEY).map(ToOwned::to_owned);
         params.client = meta.get(CLIENT_KEY).and_then(RawObject::open).and_then(|client| client.text("name"));
         params.wants_log = meta.get(LOG_KEY).is_some();
-        meta.retain(|key| !OWN_KEYS.contains(&key));
+        meta.retain(|key| !is_own(key));
         if meta.is_empty() {
             all.retain(|key| key != "_meta");
         } else {

@@ -37,6 +37,8 @@ pub struct Flags {
     /// The protocol version it insists on.
     pub version: Option<String>,
     pub count_file: Option<PathBuf>,
+    /// How long the list holds, as servers of 2026 say it; it is public then.
+    pub ttl_ms: Option<u64>,
 }
 
 /// The command line, word by word. A fixture ends with code 2 and a word on stderr when it is misused.
@@ -79,6 +81,7 @@ impl Flags {
             "--delay-ms" => self.delay = Some(Duration::from_millis(words.value(flag))),
             "--hang" => self.hang = Some(hang(&words.value::<String>(flag))),
             "--version" => self.version = Some(words.value(flag)),
+            "--ttl-ms" => self.ttl_ms = Some(words.value(flag)),
             "--count-file" => self.count_file = Some(words.value(flag)),
             _ => return false,
         }

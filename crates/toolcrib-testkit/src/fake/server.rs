@@ -112,7 +112,11 @@ impl Fake {
             result.extend(format!(r#","nextCursor":"{next}""#).bytes());
         }
         if self.is_modern() {
-            result.extend(br#","resultType":"complete","ttlMs":0,"cacheScope":"private""#);
+            let (ttl_ms, scope) = match self.flags.ttl_ms {
+                Some(ttl_ms) => (ttl_ms, "public"),
+                None => (0, "private"),
+            };
+            result.extend(format!(r#","resultType":"complete","ttlMs":{ttl_ms},"cacheScope":"{scope}""#).bytes());
         }
         result.push(b'}');
         Reply::Result(result)

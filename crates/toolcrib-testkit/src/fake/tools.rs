@@ -31,7 +31,10 @@ pub(super) fn definition(name: &str) -> Value {
         "image" => ("Gives a picture of one pixel", json!({}), json!([])),
         "slow" => ("Reports progress, then answers", json!({}), json!([])),
         "env" => ("Gives the server's environment", json!({}), json!([])),
-        "announce" => ("Announces that the list of tools changed", json!({}), json!([])),
+        "announce" => ("Announces that the list of tools changed, or what it is told to", json!({}), json!([])),
+        "elicit" => ("Asks the client, and gives its answer", json!({}), json!([])),
+        "sample" => ("Asks the client's model, and gives its answer", json!({}), json!([])),
+        "meta" => ("Gives the `_meta` it got", json!({}), json!([])),
         _ => ("One of many", json!({"text": text}), json!([])),
     };
     let mut tool = json!({

@@ -1,12 +1,14 @@
 //! What a tool answered, as it answered; or one page of it.
 
+use std::fmt;
+
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use serde_json::value::RawValue;
 use toolcrib_core::SourceId;
 
 use crate::connector::{Answer, Layout};
 
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Output {
     /// The whole result as its source sent it, what nobody here understands included. Of a paged result, the result
     /// that this page is.
@@ -75,5 +77,14 @@ impl Serialize for Output {
             map.serialize_entry("page", page)?;
         }
         map.end()
+    }
+}
+
+/// Without the result: what a tool said belongs in no log.
+impl fmt::Debug for Output {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut shown = f.debug_struct("Output");
+        shown.field("source", &self.source).field("is_error", &self.is_error()).field("bytes", &self.raw.get().len());
+        shown.field("page", &self.page).finish_non_exhaustive()
     }
 }

@@ -119,7 +119,7 @@ impl Shared {
             status: if wrong.is_some() { Status::Failed } else { self.status(&standing) },
             freshness: self.freshness(now, id),
             health: health(&standing, state.manifest.is_some() || part.is_some(), resting),
-            tool_count: now.catalog.tool_count(id),
+            tool_count: now.catalog.listed_count(id),
             inventory_hash: part.map(|part| part.segment.fingerprint()).or(state.manifest),
             config_hash: now.connects_to.get(id).copied().flatten().or(standing.connects_to),
             last_checked: standing.checked_at.or(standing.last_error.as_ref().map(|_| standing.started_at)),

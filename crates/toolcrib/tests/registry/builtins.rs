@@ -108,13 +108,13 @@ async fn a_handler_that_hangs_ends_at_its_deadline_or_when_the_caller_leaves() {
 
 /// A tool of the host could answer without bounds.
 #[tokio::test(start_paused = true)]
-async fn a_handler_that_says_too_much_is_stopped() {
+async fn a_handler_that_says_too_much_is_read_page_by_page() {
     let bench = open(&[]).await;
     let talks = handler(|_| async { Ok(Answer::text("x".repeat(300 * 1024))) });
     bench.register_builtin(definition("talks"), Some(talks)).unwrap();
-    let error = call(&bench, "talks", json!({})).await.unwrap_err();
-    assert_eq!(error.code, Code::ToolExecutionFailed);
-    assert!(error.message.contains("more than the 262144 allowed"), "{}", error.message);
+    let output = call(&bench, "talks", json!({})).await.unwrap();
+    assert_eq!(output.page.unwrap().of, 2);
+    assert!(output.raw.get().len() <= 256 * 1024);
 }
 
 #[tokio::test(start_paused = true)]

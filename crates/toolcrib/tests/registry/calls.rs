@@ -200,24 +200,6 @@ async fn a_call_that_waits_for_discovery_has_a_deadline_and_can_be_cancelled() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_result_has_its_limit() {
-    let git = Scripted::new(["say"]);
-    git.answer(|_, input| json!("x".repeat(input["bytes"].as_u64().unwrap() as usize)));
-    let bench = open_yaml("sources: { git: { command: x, result_limit: 1KiB } }", &[("git", &git)]).await;
-    assert!(call(&bench, "git__say", json!({"bytes": 900})).await.is_ok());
-    let error = call(&bench, "git__say", json!({"bytes": 2000})).await.unwrap_err();
-    assert_eq!(error.code, Code::ToolExecutionFailed);
-    assert_eq!(
-        error.message,
-        "the result of `git__say` has 2027 bytes, more than the 1024 allowed; ask for less, or raise `result_limit` on `git`"
-    );
-    for _ in 0..10 {
-        call(&bench, "git__say", json!({"bytes": 2000})).await.unwrap_err();
-    }
-    assert!(call(&bench, "git__say", json!({"bytes": 1})).await.is_ok(), "a long answer is a sign of life");
-}
-
-#[tokio::test(start_paused = true)]
 async fn a_source_rests_after_five_failures_and_is_tried_with_one_call() {
     let git = Scripted::new(["push"]);
     let bench = open(&[("git", &git)]).await;

@@ -11,16 +11,7 @@ use toolcrib::refresh::Refreshed;
 use toolcrib::registry::Connection;
 use toolcrib::{CallOptions, Code};
 
-use crate::support::{Workshop, agent, cached, call, force, id, lines, lives, scripted, text, tools, until, with};
-
-/// One scripted source `s` in a fresh place; `{home}` in a flag is that place.
-async fn one(flags: &[&str], settings: Value) -> Workshop {
-    let home = tempfile::tempdir().unwrap();
-    let flags: Vec<String> = flags.iter().map(|flag| flag.replace("{home}", home.path().to_str().unwrap())).collect();
-    let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
-    let source = with(scripted(&flags), settings);
-    Workshop::open_in(home, json!({"s": source})).await
-}
+use crate::support::{Workshop, agent, cached, call, force, id, lines, lives, one, scripted, text, tools, until, with};
 
 const COUNTED: [&str; 2] = ["--count-file", "{home}/starts"];
 
@@ -205,10 +196,11 @@ async fn results_and_errors_pass_through() {
         let error = call(&workshop, "s__rpc_error", json!({})).await.unwrap_err();
         assert_eq!(error.code, Code::ToolExecutionFailed);
         assert_eq!(error.message, "`rpc_error` of `s` failed: the server is not well");
-        assert_eq!(error.details.unwrap()["rpc_code"], json!(-32000));
+        let details = json!({"rpc_code": -32000, "rpc_message": "the server is not well"});
+        assert_eq!(error.details, Some(details));
     }
-    let error = call(&workshop, "s__large", json!({"bytes": 20_000})).await.unwrap_err();
-    assert_eq!((error.code, error.details.unwrap()["limit"].clone()), (Code::ToolExecutionFailed, json!(10_240)));
+    let page = call(&workshop, "s__large", json!({"bytes": 20_000})).await.unwrap().page.unwrap();
+    assert_eq!((page.number, page.of), (1, 3));
     assert_eq!(connection(&workshop), Connection::Connected, "none of that makes it rest");
 }
 

@@ -3,14 +3,18 @@
 
 mod support;
 
+mod asking;
 mod bad_input;
 mod builtins;
 mod calls;
+mod clients;
 mod discovery;
 mod events;
 mod freshness;
 mod lifecycle;
 mod lists;
+mod offers;
+mod pages;
 mod real;
 mod sources;
 mod together;

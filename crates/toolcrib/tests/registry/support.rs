@@ -190,6 +190,15 @@ pub(crate) async fn open_at(home: &Path, sources: Value) -> Registry {
     Registry::open(config, options).await.unwrap()
 }
 
+/// One scripted source `s` in a fresh place; `{home}` in a flag is that place.
+pub(crate) async fn one(flags: &[&str], settings: Value) -> Workshop {
+    let home = tempfile::tempdir().unwrap();
+    let flags: Vec<String> = flags.iter().map(|flag| flag.replace("{home}", home.path().to_str().unwrap())).collect();
+    let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
+    let source = with(scripted(&flags), settings);
+    Workshop::open_in(home, json!({"s": source})).await
+}
+
 /// A source behind the scripted server.
 pub(crate) fn scripted(flags: &[&str]) -> Value {
     json!({"command": rig::scripted(), "args": flags})

@@ -17,7 +17,7 @@ use crate::output::Output;
 /// Serves until the other side closes.
 pub(crate) fn run(fake: Fake, own: Own) {
     let output = Arc::new(Output::new(own.junk));
-    let mut session = Session { fake: Arc::new(fake), own, output, hanging: Vec::new() };
+    let mut session = Session { fake: Arc::new(fake), own, output, hanging: Vec::new(), asking: BTreeMap::new() };
     for line in io::stdin().lock().split(b'\n') {
         let line = line.expect("read a line");
         if line.trim_ascii().is_empty() {
@@ -36,11 +36,13 @@ struct Session {
     output: Arc<Output>,
     /// Requests that never get an answer.
     hanging: Vec<Value>,
+    /// Calls that wait for what the client answers, by the number of the question.
+    asking: BTreeMap<u64, Value>,
 }
 
 impl Session {
     fn take(&mut self, message: &Value) {
-        let Some(method) = message["method"].as_str() else { return };
+        let Some(method) = message["method"].as_str() else { return self.answered(message) };
         if let Some(path) = &self.own.log_file {
             append(path, method).expect("log the method");
         }
@@ -65,8 +67,14 @@ impl Session {
             ("tools/list", _) if self.fake.flags.delay.is_some() => self.list_late(params, id),
             (_, Some("slow")) => self.slow(params, id),
             (_, Some("env")) if self.own.env_tool => self.send(&Reply::value(&said(&environment())), id),
+            (_, Some("elicit")) if self.fake.is_modern() => self.ask_by_result(params, id),
+            (_, Some("elicit")) => self.ask("elicitation/create", params, id),
+            (_, Some("sample")) => self.ask("sampling/createMessage", params, id),
+            (_, Some("meta")) => self.send(&Reply::value(&said(&params["_meta"].to_string())), id),
             (_, Some("announce")) => {
-                self.output.notify("notifications/tools/list_changed", &json!({}));
+                let arguments = &params["arguments"];
+                let method = arguments["method"].as_str().unwrap_or("notifications/tools/list_changed");
+                self.output.notify(method, arguments.get("params").unwrap_or(&json!({})));
                 self.send(&Reply::value(&said("announced")), id);
             }
             _ => {
@@ -86,6 +94,41 @@ impl Session {
                 }
             }
         }
+    }
+
+    /// Asks the client, and gives its answer as the answer to the call.
+    fn ask(&mut self, method: &str, params: &Value, id: &Value) {
+        let number = self.asking.len() as u64 + 1;
+        let question = json!({"message": "how?", "requestedSchema": {"type": "object"}, "asked": params["arguments"]});
+        let request = json!({"jsonrpc": "2.0", "id": number, "method": method, "params": question});
+        self.asking.insert(number, id.clone());
+        self.output.send(request.to_string().as_bytes());
+    }
+
+    fn answered(&mut self, message: &Value) {
+        let call = message["id"].as_u64().and_then(|number| self.asking.get(&number)).cloned();
+        let answer = message.get("result").or(message.get("error")).cloned().unwrap_or_default();
+        if let Some(call) = call {
+            self.send(&Reply::value(&said(&answer.to_string())), &call);
+        }
+    }
+
+    /// As servers of 2026 ask: by a result that is none yet.
+    fn ask_by_result(&mut self, params: &Value, id: &Value) {
+        let question = json!({"message": "how?", "requestedSchema": {"type": "object"}, "asked": params["arguments"]});
+        let result = match params.get("inputResponses") {
+            Some(answers) => {
+                let mut result = said(&answers["how"].to_string());
+                result["resultType"] = json!("complete");
+                result
+            }
+            None => json!({
+                "resultType": "input_required",
+                "inputRequests": {"how": {"method": "elicitation/create", "params": question}},
+                "requestState": "asked",
+            }),
+        };
+        self.send(&Reply::value(&result), id);
     }
 
     /// In a thread of its own: other requests are answered meanwhile.

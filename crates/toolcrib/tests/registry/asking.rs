@@ -1,0 +1,189 @@
+//! Asking back: what a server asks or says while it is called reaches the client that alone has calls there.
+#![cfg(target_os = "linux")]
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use futures_util::FutureExt;
+use serde_json::value::to_raw_value;
+use serde_json::{Value, json};
+use tokio::sync::mpsc;
+use toolcrib::core::Result;
+use toolcrib::registry::Connection;
+use toolcrib::{CallOptions, ClientId, Code, Output, Registry};
+use toolcrib_mcp::Handler;
+use toolcrib_testkit::rig;
+
+use crate::support::{Workshop, agent, id, one, text, until};
+
+const ASKS: [&str; 2] = ["--with", "elicit,sample,meta,announce,hang"];
+
+/// A client that answers every question in the same way, and counts them.
+fn client(number: u64, says: Value) -> (CallOptions, Arc<AtomicUsize>) {
+    let asked = Arc::new(AtomicUsize::new(0));
+    let counter = asked.clone();
+    let back: Handler = Arc::new(move |_| {
+        counter.fetch_add(1, Ordering::SeqCst);
+        let says = to_raw_value(&says).unwrap();
+        async move { Ok(says) }.boxed()
+    });
+    (CallOptions { client: Some(ClientId(number)), back: Some(back), ..CallOptions::default() }, asked)
+}
+
+/// A client that never answers.
+fn silent(number: u64, timeout: Duration) -> CallOptions {
+    let back: Handler = Arc::new(|_| std::future::pending().boxed());
+    CallOptions { client: Some(ClientId(number)), back: Some(back), timeout: Some(timeout), ..CallOptions::default() }
+}
+
+fn accepts() -> Value {
+    json!({"action": "accept", "content": {"how": "well"}})
+}
+
+async fn call(registry: &Registry, tool: &str, options: CallOptions) -> Result<Output> {
+    registry.call(&agent(), tool, json!({}), options).await
+}
+
+async fn told(registry: &Registry, tool: &str, options: CallOptions) -> Value {
+    serde_json::from_str(&text(&call(registry, tool, options).await.unwrap())).unwrap()
+}
+
+fn connected(workshop: &Workshop) -> bool {
+    workshop.source(&id("s")).unwrap().connection == Connection::Connected
+}
+
+#[tokio::test]
+async fn a_client_that_is_alone_is_asked() {
+    let workshop = one(&ASKS, json!({})).await;
+    let (options, asked) = client(1, accepts());
+    assert_eq!(told(&workshop, "s__elicit", options).await, accepts());
+    assert_eq!(asked.load(Ordering::SeqCst), 1);
+    let sampled = json!({"role": "assistant", "content": {"type": "text", "text": "4"}, "model": "m"});
+    assert_eq!(told(&workshop, "s__sample", client(1, sampled.clone()).0).await, sampled);
+}
+
+#[tokio::test]
+async fn where_nobody_can_be_asked_it_is_declined() {
+    let workshop = one(&ASKS, json!({})).await;
+    let nobody = CallOptions::default;
+    assert_eq!(told(&workshop, "s__elicit", nobody()).await, json!({"action": "decline"}));
+    assert_eq!(told(&workshop, "s__sample", nobody()).await["code"], json!(-1));
+    let mute = CallOptions { client: Some(ClientId(1)), ..CallOptions::default() };
+    assert_eq!(told(&workshop, "s__elicit", mute).await, json!({"action": "decline"}));
+    let (unnamed, asked) = client(1, accepts());
+    let unnamed = CallOptions { client: None, ..unnamed };
+    assert_eq!(told(&workshop, "s__elicit", unnamed).await, json!({"action": "decline"}));
+    assert_eq!(asked.load(Ordering::SeqCst), 0);
+}
+
+/// Runs a call that does not end while something else is tried.
+async fn beside(workshop: &Workshop, options: CallOptions) -> tokio::task::JoinHandle<Result<Output>> {
+    let registry = workshop.registry.clone();
+    let begun = tokio::spawn(async move { call(&registry, "s__hang", options).await });
+    until("it is under way", || connected(workshop)).await;
+    // The call beside it is written after this one.
+    assert!(call(workshop, "s__meta", client(1, accepts()).0).await.is_ok());
+    begun
+}
+
+#[tokio::test]
+async fn nobody_is_asked_what_may_be_another_clients() {
+    let workshop = one(&ASKS, json!({})).await;
+    for other in [client(2, accepts()).0, CallOptions::default()] {
+        let hanging = beside(&workshop, other).await;
+        let (options, asked) = client(1, accepts());
+        assert_eq!(told(&workshop, "s__elicit", options).await, json!({"action": "decline"}));
+        assert_eq!(asked.load(Ordering::SeqCst), 0);
+        hanging.abort();
+        let _aborted = hanging.await;
+    }
+    let hanging = beside(&workshop, client(1, accepts()).0).await;
+    assert_eq!(told(&workshop, "s__elicit", client(1, accepts()).0).await, accepts(), "two calls of one client");
+    hanging.abort();
+}
+
+#[tokio::test]
+async fn what_a_server_says_reaches_the_client_that_is_alone() {
+    let workshop = one(&ASKS, json!({})).await;
+    let input = json!({"method": "notifications/message", "params": {"level": "info", "data": "hello"}});
+    let heard = async || {
+        let (said, mut hears) = mpsc::channel(8);
+        let options = CallOptions { said: Some(said), client: Some(ClientId(1)), ..CallOptions::default() };
+        workshop.call(&agent(), "s__announce", input.clone(), options).await.unwrap();
+        let said = hears.try_recv().ok()?;
+        Some((said.method, said.params.unwrap().get().to_owned()))
+    };
+    let message = ("notifications/message".to_owned(), r#"{"level":"info","data":"hello"}"#.to_owned());
+    assert_eq!(heard().await, Some(message), "before its call ends");
+    let hanging = beside(&workshop, client(2, accepts()).0).await;
+    assert_eq!(heard().await, None);
+    hanging.abort();
+}
+
+/// While a person thinks, the source is not to blame.
+#[tokio::test]
+async fn a_person_who_does_not_answer_does_not_make_the_source_rest() {
+    let workshop = one(&ASKS, json!({"call_timeout": "150ms"})).await;
+    crate::support::tools(&workshop).await;
+    for _ in 0..6 {
+        let began = std::time::Instant::now();
+        let error = call(&workshop, "s__elicit", silent(1, Duration::from_millis(200))).await.unwrap_err();
+        assert_eq!(error.code, Code::ToolExecutionFailed);
+        assert_eq!(error.message, "`elicit` of `s` asked its caller, who did not answer within 200ms");
+        assert!(began.elapsed() < Duration::from_secs(5));
+    }
+    assert!(call(&workshop, "s__meta", CallOptions::default()).await.is_ok(), "the breaker is shut");
+    for _ in 0..5 {
+        call(&workshop, "s__hang", CallOptions::default()).await.unwrap_err();
+    }
+    let error = call(&workshop, "s__meta", CallOptions::default()).await.unwrap_err();
+    assert!(error.message.contains("rests"), "without a question it is: {}", error.message);
+}
+
+#[tokio::test]
+async fn a_server_of_2026_asks_by_its_result() {
+    let flags = ["--with", "elicit,meta", "--version", "2026-07-28"];
+    let workshop = one(&flags, json!({"call_timeout": "5s"})).await;
+    let (options, asked) = client(1, accepts());
+    assert_eq!(told(&workshop, "s__elicit", options).await, accepts());
+    assert_eq!(asked.load(Ordering::SeqCst), 1);
+    assert_eq!(told(&workshop, "s__elicit", CallOptions::default()).await, json!({"action": "decline"}));
+    let error = call(&workshop, "s__elicit", silent(1, Duration::from_millis(100))).await.unwrap_err();
+    assert!(error.message.contains("asked its caller"), "{}", error.message);
+    let meta = told(&workshop, "s__meta", CallOptions::default()).await;
+    let capabilities = json!({"elicitation": {"form": {}, "url": {}}, "sampling": {}});
+    assert_eq!(meta["io.modelcontextprotocol/clientCapabilities"], capabilities);
+}
+
+#[tokio::test]
+async fn the_callers_meta_passes_and_the_protocols_own_is_made_anew() {
+    let workshop = one(&ASKS, json!({})).await;
+    let meta = json!({"vendor/trace": {"a": 1}, "progressToken": "theirs",
+        "io.modelcontextprotocol/clientInfo": {"name": "theirs"}, "io.modelcontextprotocol/logLevel": "info"});
+    let options = || CallOptions { meta: Some(to_raw_value(&meta).unwrap()), ..CallOptions::default() };
+    let passed = json!({"vendor/trace": {"a": 1}, "io.modelcontextprotocol/logLevel": "info"});
+    assert_eq!(told(&workshop, "s__meta", options()).await, passed);
+    let (progress, _hears) = mpsc::channel(1);
+    let told = told(&workshop, "s__meta", CallOptions { progress: Some(progress), ..options() }).await;
+    assert!(told["progressToken"].is_u64(), "{told}");
+}
+
+/// The reference server asks as real servers do, and lists what it can ask only to who can be asked.
+#[tokio::test]
+async fn everything_asks_back() {
+    let Some((program, arguments)) = rig::everything() else {
+        return rig::skip("asking::everything_asks_back", "the server was not fetched");
+    };
+    let workshop = Workshop::open(json!({"s": {"command": program, "args": arguments}})).await;
+    let accepted = json!({"action": "accept", "content": {"name": "Ada", "check": true}});
+    let output = call(&workshop, "s__trigger-elicitation-request", client(1, accepted).0).await.unwrap();
+    assert!(output.content().contains("Ada"), "{}", output.content());
+    let output = call(&workshop, "s__trigger-elicitation-request", CallOptions::default()).await.unwrap();
+    assert!(output.content().contains("declined"), "{}", output.content());
+    let sampled = json!({"role": "assistant", "content": {"type": "text", "text": "forty-two"}, "model": "m"});
+    let (options, _) = client(1, sampled);
+    let input = json!({"prompt": "how much?"});
+    let output = workshop.call(&agent(), "s__trigger-sampling-request", input, options).await.unwrap();
+    assert!(output.content().contains("forty-two"), "{}", output.content());
+}
