@@ -1,0 +1,12 @@
+//! Toolcrib as its clients meet it: the official SDKs, the Inspector, and many agents at once, over HTTP and stdio.
+#![cfg(target_os = "linux")]
+#![expect(clippy::unwrap_used, reason = "these are tests")]
+
+mod official;
+
+mod inspector;
+
+mod agents;
+
+#[path = "../support/mod.rs"]
+mod support;
