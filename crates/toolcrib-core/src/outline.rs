@@ -27,11 +27,16 @@ pub fn arguments(schema: &Value) -> Vec<Argument> {
 
 /// `name(required*: type, optional: type) — first sentence`.
 pub fn signature(name: &str, description: &str, schema: &Value) -> String {
+    format!("{} — {}", call_form(name, schema), first_sentence(description))
+}
+
+/// `name(required*: type, optional: type)`.
+pub fn call_form(name: &str, schema: &Value) -> String {
     let arguments: Vec<String> = arguments(schema)
         .iter()
         .map(|argument| format!("{}{}: {}", argument.name, if argument.required { "*" } else { "" }, argument.kind))
         .collect();
-    format!("{name}({}) — {}", arguments.join(", "), first_sentence(description))
+    format!("{name}({})", arguments.join(", "))
 }
 
 /// The beginning of a text, up to the end of its first sentence.

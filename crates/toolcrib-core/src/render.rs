@@ -1,6 +1,8 @@
 //! Lists as bytes: our own JSON, and the plain forms that MCP, Anthropic and OpenAI take.
 //! The same catalogue gives the same bytes.
 
+pub mod mcp;
+
 use crate::catalog::{State, ToolRef, View};
 use crate::error::{Code, Error, Result};
 use crate::json;
@@ -147,24 +149,7 @@ pub fn push_for_provider(tool: &ToolRef<'_>, format: Format, out: &mut String) -
     let text = |text: &str| json::string(text).get().to_owned();
     match format {
         Format::Json => push_json(tool, out),
-        Format::Mcp => {
-            field("{", "name", &text(name));
-            if let Some(title) = &face.title {
-                field(",", "title", &text(title));
-            }
-            field(",", "description", &text(&face.description));
-            field(",", "inputSchema", face.input_schema.get());
-            if let Some(schema) = &content.output_schema {
-                field(",", "outputSchema", schema.get());
-            }
-            if let Some(annotations) = &face.annotations {
-                field(",", "annotations", annotations.get());
-            }
-            for (key, value) in content.extra.iter() {
-                field(",", key, value.get());
-            }
-            out.push('}');
-        }
+        Format::Mcp => mcp::push(name, &content, out),
         Format::Anthropic => {
             field("{", "name", &text(name));
             field(",", "description", &text(&face.description));

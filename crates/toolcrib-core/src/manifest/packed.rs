@@ -27,10 +27,17 @@ pub struct Packed {
 pub struct PackedTool {
     pub name: String,
     pub fingerprint: Fingerprint,
+    /// What it costs an agent to be shown it, as MCP lists it; 0 where nobody has counted yet.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub tokens: u32,
     start: usize,
     /// From here on stands what lists show.
     face_start: usize,
     end: usize,
+}
+
+fn is_zero(tokens: &u32) -> bool {
+    *tokens == 0
 }
 
 #[derive(Serialize, Deserialize)]
@@ -51,7 +58,7 @@ impl Packed {
             // The face stands last: `…,"face":{…}}`.
             let face_start = body.len() - 1 - face.len();
             let (name, fingerprint) = (tool.name.clone(), *fingerprint);
-            tools.push(PackedTool { name, fingerprint, start, face_start, end: body.len() });
+            tools.push(PackedTool { name, fingerprint, tokens: 0, start, face_start, end: body.len() });
         }
         Ok(Packed {
             source: manifest.source.clone(),
