@@ -1,6 +1,6 @@
 //! Toolcrib as its clients meet it: the official SDKs, the Inspector, and many agents at once, over HTTP and stdio.
 #![cfg(target_os = "linux")]
-#![expect(clippy::unwrap_used, reason = "these are tests")]
+#![expect(clippy::unwrap_used, clippy::panic, reason = "these are tests")]
 
 mod official;
 

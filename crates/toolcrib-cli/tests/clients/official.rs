@@ -44,7 +44,8 @@ fn check(test: &str, client: Option<Program>) {
 
 /// Two real servers, one that asks, and one whose `hang` never answers.
 fn place(everything: &Program, time: &Program, asking: &Program) -> Place {
-    let hanging = json!({"command": rig::scripted(), "args": ["--with", "hang", "--log-file", "hanging.log"], "cwd": "."});
+    let hanging =
+        json!({"command": rig::scripted(), "args": ["--with", "hang", "--log-file", "hanging.log"], "cwd": "."});
     let sources = json!({
         "everything": source(everything, &[]),
         "time": source(time, &["--local-timezone", "Europe/Berlin"]),
@@ -115,8 +116,7 @@ fn is_right(said: &Value, era: &str) {
     let picture = image["content"].as_array().unwrap().iter().find(|part| part["type"] == "image").unwrap();
     assert_eq!(picture["mimeType"], "image/png");
     assert!(picture["data"].as_str().is_some_and(|data| data.starts_with("iVBORw0KGgo")), "{picture}");
-    let progress: Vec<f64> =
-        slow["progress"].as_array().unwrap().iter().filter_map(|step| step[0].as_f64()).collect();
+    let progress: Vec<f64> = slow["progress"].as_array().unwrap().iter().filter_map(|step| step[0].as_f64()).collect();
     assert_eq!(progress, [1.0, 2.0, 3.0], "{slow}");
     assert_eq!(asked["asked"], json!(["What is your name?"]), "{asked}");
     says(asked, "Hello, Ada!");
