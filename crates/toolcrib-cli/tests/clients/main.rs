@@ -8,5 +8,7 @@ mod inspector;
 
 mod agents;
 
+mod guide;
+
 #[path = "../support/mod.rs"]
 mod support;
