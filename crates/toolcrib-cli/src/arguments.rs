@@ -58,6 +58,7 @@ pub(crate) enum Command {
     Sources(crate::commands::sources::Arguments),
     Tools(crate::commands::tools::Arguments),
     Describe(crate::commands::describe::Arguments),
+    Context(crate::commands::context::Arguments),
     Call(crate::commands::call::Arguments),
     Refresh(crate::commands::refresh::Arguments),
     Init(crate::commands::init::Arguments),

@@ -4,6 +4,7 @@ pub(crate) mod add;
 pub(crate) mod call;
 pub(crate) mod completions;
 pub(crate) mod config;
+pub(crate) mod context;
 pub(crate) mod demo;
 pub(crate) mod describe;
 pub(crate) mod doctor;
@@ -37,6 +38,7 @@ pub(crate) async fn run(arguments: Arguments) -> Result<Done> {
             Command::Sources(arguments) => sources::run(&common, arguments).await,
             Command::Tools(arguments) => tools::run(&common, arguments).await,
             Command::Describe(arguments) => describe::run(&common, arguments).await,
+            Command::Context(arguments) => context::run(&common, arguments).await,
             Command::Call(arguments) => call::run(&common, arguments).await,
             Command::Refresh(arguments) => refresh::run(&common, arguments).await,
             Command::Init(arguments) => init::run(&common, &arguments),
@@ -67,6 +69,7 @@ impl Command {
             Command::Sources(_) => "sources",
             Command::Tools(_) => "tools",
             Command::Describe(_) => "describe",
+            Command::Context(_) => "context",
             Command::Call(_) => "call",
             Command::Refresh(_) => "refresh",
             Command::Init(_) => "init",

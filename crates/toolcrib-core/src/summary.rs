@@ -50,7 +50,7 @@ impl View {
     pub fn summary(&self, budget: Budget) -> Summary {
         let sources = pick::sources(self);
         let text = layout::text(&sources, budget.tokens());
-        let tools = sources.iter().map(|source| source.tools.len()).sum();
+        let tools = sources.iter().map(|source| source.tools).sum();
         Summary { tokens: tokens::count(&text), text, tokens_full: self.tokens_full(), tools }
     }
 }

@@ -62,6 +62,9 @@ impl WireError {
 }
 
 impl RpcError {
+    pub const PARSE: i64 = -32700;
+    pub const INVALID_REQUEST: i64 = -32600;
+    pub const INVALID_PARAMS: i64 = -32602;
     pub const METHOD_NOT_FOUND: i64 = -32601;
     pub const INTERNAL: i64 = -32603;
     pub const HEADER_MISMATCH: i64 = -32020;

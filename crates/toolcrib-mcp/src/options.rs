@@ -39,6 +39,8 @@ pub struct Options {
     pub capabilities: Box<RawValue>,
     /// Answers the server's requests, other than `ping`.
     pub handler: Option<Handler>,
+    /// Told of each notification, but of progress, before anything that came after it. It must not wait.
+    pub heard: Option<Heard>,
     /// Whether to hear, over HTTP, what the server says of its own accord. A short visit need not.
     pub listen: bool,
     /// A client to share; its redirect policy then counts, and it should be [`Options::http_client`]'s.
@@ -72,6 +74,9 @@ pub struct RequestOptions {
 /// Answers a request of the server: `elicitation/create`, `sampling/createMessage`, `roots/list`.
 pub type Handler = Arc<dyn Fn(ServerRequest) -> BoxFuture<'static, Result<Box<RawValue>, RpcError>> + Send + Sync>;
 
+/// Hears the method and the parameters of a notification.
+pub type Heard = Arc<dyn Fn(&str, Option<&RawValue>) + Send + Sync>;
+
 #[derive(Debug, Clone)]
 pub struct ServerRequest {
     pub method: String,
@@ -89,6 +94,7 @@ impl Options {
             era: None,
             capabilities: empty_object(),
             handler: None,
+            heard: None,
             listen: true,
             http: None,
         }

@@ -81,7 +81,7 @@ async fn tool_result(registry: &Registry, caller: &Caller, block: &Value) -> Val
     let name = block["name"].as_str().unwrap_or_default();
     let outcome = registry.call(caller, name, block["input"].clone(), CallOptions::default()).await;
     let (content, is_error) = match outcome {
-        Ok(output) => (serde_json::from_str(output.content.get()).unwrap_or_default(), output.is_error),
+        Ok(output) => (serde_json::from_str(output.content()).unwrap_or_default(), output.is_error()),
         Err(error) => (json!([{ "type": "text", "text": error.envelope().to_string() }]), true),
     };
     json!({ "type": "tool_result", "tool_use_id": block["id"], "content": content, "is_error": is_error })

@@ -1,10 +1,11 @@
 //! One connector per source, made when first needed, with its breaker; and the table of built-in tools.
 
+mod news;
+
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tokio::sync::mpsc;
 use toolcrib_core::source::Kind;
 use toolcrib_core::{Source, SourceId, Timestamp};
 
@@ -14,8 +15,7 @@ use crate::connector::builtin::{BuiltinConnector, Builtins};
 use crate::connector::mcp::{HttpClients, McpConnector};
 use crate::registry::Options;
 
-/// Announced changes that wait to be looked at; more are the same as these.
-const ANNOUNCED: usize = 256;
+pub use news::News;
 
 #[derive(Debug)]
 pub(crate) struct Connections {
@@ -23,8 +23,7 @@ pub(crate) struct Connections {
     builtins: Arc<Builtins>,
     clients: Arc<HttpClients>,
     options: Options,
-    announce: mpsc::Sender<SourceId>,
-    announced: Mutex<Option<mpsc::Receiver<SourceId>>>,
+    pub(crate) news: News,
 }
 
 /// A source's connector and how its calls fare.
@@ -35,35 +34,27 @@ pub(crate) struct Slot {
     breaker: Mutex<Breaker>,
 }
 
-/// Makes a connector for a source, instead of the usual one; for tests. What it makes may say through the sender that
-/// a source's tools changed.
+/// Makes a connector for a source, instead of the usual one; for tests. What it makes tells through
+/// the news what its source says of its own accord.
 #[derive(Clone)]
 pub struct Connect(pub Arc<MakeConnector>);
 
 /// The usual connector is made where this makes none.
-pub type MakeConnector = dyn Fn(&Source, &mpsc::Sender<SourceId>) -> Option<Arc<dyn Connector>> + Send + Sync;
+pub type MakeConnector = dyn Fn(&Source, &News) -> Option<Arc<dyn Connector>> + Send + Sync;
 
 impl Connections {
-    pub(crate) fn new(options: &Options) -> Connections {
-        let (announce, announced) = mpsc::channel(ANNOUNCED);
+    pub(crate) fn new(options: &Options, news: News) -> Connections {
         Connections {
             slots: Mutex::default(),
             builtins: Arc::new(Builtins::new(options)),
             clients: Arc::default(),
             options: options.clone(),
-            announce,
-            announced: Mutex::new(Some(announced)),
+            news,
         }
     }
 
     pub(crate) fn builtins(&self) -> &Arc<Builtins> {
         &self.builtins
-    }
-
-    /// Sources that say their tools changed. Taken once, by the registry's own task.
-    pub(crate) fn changes(&self) -> mpsc::Receiver<SourceId> {
-        let taken = self.announced.lock().unwrap_or_else(PoisonError::into_inner).take();
-        taken.unwrap_or_else(|| mpsc::channel(1).1)
     }
 
     /// The slot of a source as it is declared now.
@@ -82,13 +73,13 @@ impl Connections {
 
     fn connector(&self, source: &Source) -> Arc<dyn Connector> {
         let instead = self.options.connect.as_ref();
-        if let Some(connector) = instead.and_then(|connect| (connect.0)(source, &self.announce)) {
+        if let Some(connector) = instead.and_then(|connect| (connect.0)(source, &self.news)) {
             return connector;
         }
         match &source.kind {
             Kind::Builtin(_) => Arc::new(BuiltinConnector::new(source.clone(), self.builtins.clone())),
             Kind::Stdio(_) | Kind::Http(_) | Kind::Sse(_) => {
-                Arc::new(McpConnector::new(source.clone(), &self.options, self.clients.clone(), self.announce.clone()))
+                Arc::new(McpConnector::new(source.clone(), &self.options, self.clients.clone(), self.news.clone()))
             }
         }
     }
@@ -112,6 +103,10 @@ impl Connections {
 
     pub(crate) fn resting(&self, id: &SourceId, now: Timestamp) -> bool {
         self.slots().get(id).is_some_and(|slot| slot.breaker().is_open(now))
+    }
+
+    pub(crate) fn all(&self) -> Vec<Arc<dyn Connector>> {
+        self.slots().values().map(|slot| slot.connector.clone()).collect()
     }
 
     pub(crate) async fn close_all(&self) {

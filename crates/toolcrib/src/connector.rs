@@ -1,8 +1,10 @@
-//! How a source is spoken to: discover, call, close. What lies behind knows no catalogue and makes no policy.
+//! How a source is spoken to: discover, call, ask, close. What lies behind knows no catalogue and makes no policy.
 
+mod answer;
 pub mod builtin;
 pub mod mcp;
 
+use std::fmt;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -11,14 +13,24 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use toolcrib_core::manifest::SetAside;
 use toolcrib_core::{Code, Error, Result};
+use toolcrib_mcp::Handler;
+
+use crate::call::{ClientId, Said};
+
+pub use answer::Answer;
+pub(crate) use answer::Layout;
 
 /// Speaks one source's protocol. It keeps no catalogue, makes no policy, and ends every wait at the deadline it is given.
 #[async_trait]
 pub trait Connector: Send + Sync + std::fmt::Debug {
     async fn discover(&self, discovery: Discovery) -> Result<Offer>;
     async fn call(&self, call: Call) -> Result<Answer, CallFailure>;
+    /// Any other request of the source's protocol, and its result as it came.
+    async fn request(&self, request: Request) -> Result<Box<RawValue>, CallFailure>;
     /// Whether a connection stands now.
     fn connected(&self) -> bool;
+    /// Ends what was kept for one client alone.
+    async fn client_gone(&self, _client: ClientId) {}
     /// Ends the connection and everything behind it.
     async fn close(&self);
 }
@@ -38,6 +50,12 @@ pub struct Offer {
     pub tools: Vec<Box<RawValue>>,
     pub excluded: Vec<SetAside>,
     pub era: Option<String>,
+    /// The names of the capabilities it announced.
+    pub offers: Vec<String>,
+    /// How long the source thinks its list holds.
+    pub ttl_ms: Option<u64>,
+    /// The source says that its list is for nobody else.
+    pub private: bool,
 }
 
 #[derive(Debug)]
@@ -46,11 +64,35 @@ pub struct Call {
     pub tool: String,
     pub arguments: Box<RawValue>,
     pub input_schema: Box<RawValue>,
+    /// The caller's `_meta`.
+    pub meta: Option<Box<RawValue>>,
+    /// Whether it does no harm when it happens twice.
+    pub repeatable: bool,
+    pub terms: Terms,
+}
+
+/// A request that is no call.
+#[derive(Debug)]
+pub struct Request {
+    pub method: String,
+    pub params: Option<Box<RawValue>>,
+    /// The caller's `_meta`; laid over what `params` has.
+    pub meta: Option<Box<RawValue>>,
+    pub terms: Terms,
+}
+
+/// On whose behalf a source is asked, and how long that one waits.
+#[derive(Clone)]
+pub struct Terms {
     pub timeout: Duration,
     pub progress: Option<mpsc::Sender<Box<RawValue>>>,
     pub cancel: CancellationToken,
-    /// Whether it does no harm when it happens twice.
-    pub repeatable: bool,
+    pub client: Option<ClientId>,
+    /// The client has no connection that outlives this request.
+    pub fleeting: bool,
+    /// Answers what the source asks back.
+    pub back: Option<Handler>,
+    pub said: Option<mpsc::Sender<Said>>,
 }
 
 /// Why a call has no answer, and what that says about the source.
@@ -76,11 +118,9 @@ impl CallFailure {
     }
 }
 
-/// What a tool answered: `content`, `structuredContent`, `isError` and `_meta`, as raw JSON.
-#[derive(Debug, Clone)]
-pub struct Answer {
-    pub content: Box<RawValue>,
-    pub structured: Option<Box<RawValue>>,
-    pub meta: Option<Box<RawValue>>,
-    pub is_error: bool,
+impl fmt::Debug for Terms {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut shown = f.debug_struct("Terms");
+        shown.field("timeout", &self.timeout).field("client", &self.client).finish_non_exhaustive()
+    }
 }

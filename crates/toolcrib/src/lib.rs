@@ -19,8 +19,9 @@ pub mod testkit;
 
 mod breaker;
 mod counters;
+mod held;
 
-pub use call::{CallOptions, Output};
+pub use call::{CallOptions, ClientId, Offering, Output, Page, Said};
 pub use refresh::{Need, Outcome, Refresh};
 pub use registry::{Options, Registry};
 pub use toolcrib_core as core;

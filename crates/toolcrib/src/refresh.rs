@@ -1,9 +1,11 @@
 //! Discovery: who is due, at most so many at once, each source once at a time, each within its own deadline.
 //! A failure keeps the last good list; an unchanged list writes no event.
 
+mod ensure;
 mod run;
 
 use std::collections::HashMap;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -19,6 +21,8 @@ use toolcrib_core::{Source, SourceId};
 
 use crate::registry::{Registry, Shared, Snapshot};
 use crate::store::Failure;
+
+pub use ensure::Need;
 
 /// Which sources to look at, and how hard.
 #[derive(Debug, Clone, Default)]
@@ -59,17 +63,6 @@ pub enum Refreshed {
     Disabled,
 }
 
-/// How fresh a reader wants the lists to be.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Need {
-    /// As they are: contact nobody.
-    Cached,
-    /// Discover what was never discovered, or connects to something else now; serve what is stale.
-    Known,
-    /// Wait for what is stale too.
-    Fresh,
-}
-
 /// What comes in a burst of announcements leads to one refresh.
 const GATHER: Duration = Duration::from_millis(100);
 /// A source that announces for ever is asked now and then.
@@ -81,6 +74,8 @@ pub(crate) struct Runs {
     running: Mutex<HashMap<SourceId, (Arc<Source>, Run)>>,
     /// Sources that announced a change and are being looked after; true when they did so again meanwhile.
     announced: Mutex<HashMap<SourceId, bool>>,
+    /// Whether what is missing or stale is being looked after behind the scenes.
+    soon: AtomicBool,
 }
 
 type Run = watch::Receiver<Option<Outcome>>;
@@ -116,59 +111,6 @@ impl Registry {
         let now = self.shared.now.load_full();
         let enabled = now.inventory.sources().filter(|(id, state)| self.shared.enabled_here(id, state.enabled));
         enabled.map(|(id, _)| id.clone()).filter(|id| self.shared.freshness(&now, id) != Freshness::Fresh).collect()
-    }
-
-    /// Meets a need before reading. `among` narrows it to some sources. Returns what was done about it.
-    pub async fn ensure(&self, need: Need, among: Option<&[SourceId]>, keep: bool) -> Vec<Outcome> {
-        if need == Need::Cached {
-            return Vec::new();
-        }
-        self.shared.look_again(among);
-        let now = self.shared.now.load_full();
-        let (mut wanted, mut stale) = (Vec::new(), Vec::new());
-        for (id, state) in now.inventory.sources() {
-            let asked = among.is_none_or(|among| among.contains(id));
-            let usable = self.shared.enabled_here(id, state.enabled) && self.shared.permitted(id).is_ok();
-            if !asked || !usable {
-                continue;
-            }
-            let freshness = self.shared.freshness(&now, id);
-            self.shared.count_need(id, freshness);
-            let invalidated = now.standings.get(id).is_some_and(|standing| standing.invalidated);
-            let moved = state.manifest.is_some() && (invalidated || now.moved(id));
-            let due = match (need, freshness) {
-                (Need::Cached, _) | (_, Freshness::Fresh) => false,
-                (Need::Known, Freshness::Stale) => moved,
-                (Need::Known, Freshness::Missing) | (Need::Fresh, _) => true,
-            };
-            match (due, freshness) {
-                (true, _) if self.shared.backing_off(&now, id) => {}
-                (true, _) => wanted.push(id.clone()),
-                (false, Freshness::Stale) => stale.push(id.clone()),
-                (false, Freshness::Fresh | Freshness::Missing) => {}
-            }
-        }
-        if self.shared.options.revalidate {
-            self.revalidate(stale, keep);
-        }
-        if wanted.is_empty() {
-            return Vec::new();
-        }
-        self.refresh(Refresh { sources: Some(wanted), keep, ..Refresh::default() }).await
-    }
-
-    /// Stale lists were served; new ones are fetched behind the scenes.
-    fn revalidate(&self, stale: Vec<SourceId>, keep: bool) {
-        let now = self.shared.now.load_full();
-        let stale: Vec<SourceId> = stale.into_iter().filter(|id| !self.shared.backing_off(&now, id)).collect();
-        if stale.is_empty() || self.shared.ended.is_cancelled() {
-            return;
-        }
-        let shared = self.shared.clone();
-        self.shared.tasks.spawn(async move {
-            let refresh = shared.refresh(Refresh { sources: Some(stale), keep, ..Refresh::default() });
-            shared.ended.run_until_cancelled(refresh).await;
-        });
     }
 }
 

@@ -3,11 +3,13 @@
 
 mod declare;
 mod detail;
+mod hints;
 mod open;
 mod parts;
 mod publish;
 mod source_view;
 mod stats;
+mod tokens;
 mod tools;
 mod verify;
 
@@ -21,6 +23,7 @@ use tokio::sync::{Semaphore, broadcast};
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 use toolcrib_core::catalog::{Caller, Catalog, View};
+use toolcrib_core::config::Expose;
 use toolcrib_core::fingerprint::Fingerprint;
 use toolcrib_core::inventory::{Actor, Command, Declaration, Event, Inventory, Origin};
 use toolcrib_core::manifest::Bounds;
@@ -33,11 +36,13 @@ use crate::clock::Clock;
 use crate::connections::Connections;
 use crate::counters::Counters;
 use crate::guard::GuardExe;
+use crate::held::Held;
 use crate::refresh::{Outcome, Refresh, Runs};
 use crate::store::{Check, Commit, Committed, Failure, Standing, Store};
 
 pub use declare::Declared;
 pub use detail::{Execution, ToolDetail};
+pub use hints::ListHints;
 pub use publish::Notice;
 pub(crate) use publish::Writer;
 pub use source_view::{Connection, Health, SourceView, Status};
@@ -108,6 +113,8 @@ pub(crate) struct Shared {
     pub(crate) options: Options,
     /// What holds for a source that says nothing else; replaced when the configuration is read again.
     pub(crate) defaults: ArcSwap<Settings>,
+    /// What the configuration says about what agents are shown; replaced likewise.
+    pub(crate) expose: ArcSwap<Expose>,
     /// The store's secret, for hashes that must not be guessed.
     pub(crate) key: [u8; 32],
     /// The one lock, for writers. Readers take `now`.
@@ -115,6 +122,7 @@ pub(crate) struct Shared {
     pub(crate) now: ArcSwap<Snapshot>,
     pub(crate) notices: broadcast::Sender<Notice>,
     pub(crate) connections: Connections,
+    pub(crate) held: Held,
     pub(crate) counters: Counters,
     pub(crate) runs: Runs,
     /// How many discoveries may go on at once, whoever asked for them.
@@ -161,6 +169,11 @@ impl Registry {
 
     pub fn view(&self, caller: &Caller) -> View {
         View { catalog: self.catalog(), caller: caller.clone() }
+    }
+
+    /// What the configuration says about what agents are shown.
+    pub fn expose(&self) -> Arc<Expose> {
+        self.shared.expose.load_full()
     }
 
     /// Makes a wish come true, or says why not. The version is that of the journal afterwards.

@@ -118,6 +118,11 @@ pub struct Standing {
     pub invalidated: bool,
     /// The protocol version it was found to speak.
     pub era: Option<String>,
+    /// What it announced then besides its tools, by the names of its capabilities.
+    pub offers: Vec<String>,
+    /// What the source itself says about its list: how long it holds, and that it is for nobody else.
+    pub hint_ttl_ms: Option<u64>,
+    pub private: bool,
     /// While somebody is discovering it. Kept by `lease` and `release`, ignored by `commit`.
     #[serde(skip)]
     pub discovering_until: Option<Timestamp>,

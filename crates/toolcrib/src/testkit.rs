@@ -16,7 +16,7 @@
 //!
 //! let agent = Caller { name: "agent".into() };
 //! let output = registry.call(&agent, "shop__order", json!({"what": 7}), CallOptions::default()).await?;
-//! assert_eq!(output.content.get(), r#"[{"type":"text","text":"order: 7"}]"#);
+//! assert_eq!(output.content(), r#"[{"type":"text","text":"order: 7"}]"#);
 //! assert_eq!((shop.discoveries(), shop.calls()), (1, 1));
 //! # Ok(())
 //! # }
@@ -31,13 +31,13 @@ use std::time::Duration;
 use async_trait::async_trait;
 use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Value, json};
-use tokio::sync::{mpsc, watch};
+use tokio::sync::watch;
 use toolcrib_core::config::{Config, Declaration};
 use toolcrib_core::source::{Kind, Settings, Stdio};
 use toolcrib_core::{Code, Error, Result, ResultExt, Source, SourceId};
 
-use crate::connections::Connect;
-use crate::connector::{Answer, Call, CallFailure, Connector, Discovery, Offer};
+use crate::connections::{Connect, News};
+use crate::connector::{Answer, Call, CallFailure, Connector, Discovery, Offer, Request};
 
 type Answers = dyn Fn(&str, &Value) -> Reply + Send + Sync;
 
@@ -73,7 +73,7 @@ struct Script {
     failure: Option<Error>,
     delay: Duration,
     answers: Arc<Answers>,
-    announce: Option<(mpsc::Sender<SourceId>, SourceId)>,
+    announce: Option<(News, SourceId)>,
 }
 
 impl Scripted {
@@ -94,9 +94,9 @@ impl Scripted {
     pub fn connect<'a>(sources: impl IntoIterator<Item = (&'a str, &'a Arc<Scripted>)>) -> Connect {
         let sources: BTreeMap<String, Arc<Scripted>> =
             sources.into_iter().map(|(id, scripted)| (id.to_owned(), scripted.clone())).collect();
-        Connect(Arc::new(move |source, announce| {
+        Connect(Arc::new(move |source, news| {
             let scripted = sources.get(source.id.as_str())?.clone();
-            scripted.script().announce = Some((announce.clone(), source.id.clone()));
+            scripted.script().announce = Some((news.clone(), source.id.clone()));
             Some(Arc::new(Line(scripted)))
         }))
     }
@@ -137,9 +137,8 @@ impl Scripted {
 
     /// Says that its tools changed, as a server does with `list_changed`. Nobody hears it before it was connected to.
     pub fn announce(&self) {
-        if let Some((announce, id)) = &self.script().announce {
-            // A full queue holds this source already.
-            let _full = announce.try_send(id.clone());
+        if let Some((news, id)) = &self.script().announce {
+            news.tools_changed(id);
         }
     }
 
@@ -212,8 +211,8 @@ impl Connector for Line {
         let late = || Error::new(Code::ToolExecutionFailed, format!("`{}` did not answer in time", call.tool));
         tokio::select! {
             () = self.0.wait() => {}
-            () = call.cancel.cancelled() => return Err(CallFailure::cancelled()),
-            () = tokio::time::sleep(call.timeout) => return Err(CallFailure::Lost(late())),
+            () = call.terms.cancel.cancelled() => return Err(CallFailure::cancelled()),
+            () = tokio::time::sleep(call.terms.timeout) => return Err(CallFailure::Lost(late())),
         }
         if let Some(error) = self.0.failure() {
             return Err(CallFailure::Lost(error));
@@ -222,11 +221,18 @@ impl Connector for Line {
         let answers = self.0.script().answers.clone();
         match answers(&call.tool, &input.map_err(CallFailure::Refused)?) {
             Reply::Result(said) => {
-                answer(&said).context(Code::Internal, "write an answer").map_err(CallFailure::Refused)
+                let written = answer(&said).context(Code::Internal, "write an answer").map_err(CallFailure::Refused)?;
+                let broken = || CallFailure::Refused(Error::new(Code::Internal, "the answer is no object"));
+                written.ok_or_else(broken)
             }
             Reply::Refused(message) => Err(CallFailure::Refused(Error::new(Code::ToolExecutionFailed, message))),
             Reply::Lost(message) => Err(CallFailure::Lost(Error::new(Code::ToolUnavailable, message))),
         }
+    }
+
+    async fn request(&self, request: Request) -> Result<Box<RawValue>, CallFailure> {
+        let message = format!("a scripted source answers no `{}`", request.method);
+        Err(CallFailure::Refused(Error::new(Code::ToolNotImplemented, message)))
     }
 
     fn connected(&self) -> bool {
@@ -246,16 +252,13 @@ fn listed(tools: impl IntoIterator<Item = impl Into<Value>>) -> Vec<Value> {
     tools.into_iter().map(Into::into).map(tool).collect()
 }
 
-fn answer(said: &Value) -> serde_json::Result<Answer> {
-    let mut result = match (said.as_object(), said.as_str()) {
+fn answer(said: &Value) -> serde_json::Result<Option<Answer>> {
+    let result = match (said.as_object(), said.as_str()) {
         (Some(result), _) => result.clone(),
         (None, Some(text)) => block(text),
         (None, None) => block(&said.to_string()),
     };
-    let mut raw = |key: &str| result.shift_remove(key).map(|value| to_raw_value(&value)).transpose();
-    let (content, structured, meta) = (raw("content")?, raw("structuredContent")?, raw("_meta")?);
-    let is_error = result.get("isError") == Some(&Value::Bool(true));
-    Ok(Answer { content: content.map_or_else(|| to_raw_value(&json!([])), Ok)?, structured, meta, is_error })
+    Ok(Answer::read(to_raw_value(&result)?))
 }
 
 fn block(text: &str) -> serde_json::Map<String, Value> {

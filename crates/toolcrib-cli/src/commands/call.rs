@@ -57,7 +57,7 @@ pub(crate) async fn run(common: &Common, arguments: Arguments) -> Result<Done> {
     } else {
         output::line(&readable(&output))?;
     }
-    Ok(if output.is_error { Done::Failed } else { Done::Well })
+    Ok(if output.is_error() { Done::Failed } else { Done::Well })
 }
 
 async fn call(desk: &Desk, arguments: &Arguments) -> Result<Output> {
@@ -69,6 +69,8 @@ async fn call(desk: &Desk, arguments: &Arguments) -> Result<Output> {
     let options = CallOptions {
         timeout: arguments.timeout,
         consent: arguments.yes,
+        // A person or a pipe wants it all.
+        whole: true,
         // What had to be discovered was, just now.
         cached: true,
         ..CallOptions::default()
@@ -125,12 +127,12 @@ fn with_pairs(
 
 /// Text as text; everything else described, never dumped on a terminal.
 pub(crate) fn readable(output: &Output) -> String {
-    let blocks: Vec<Value> = serde_json::from_str(output.content.get()).unwrap_or_default();
+    let blocks: Vec<Value> = serde_json::from_str(output.content()).unwrap_or_default();
     let mut lines: Vec<String> = blocks.iter().map(described).collect();
     if lines.is_empty()
-        && let Some(structured) = &output.structured
+        && let Some(structured) = output.structured()
     {
-        lines.push(shown(structured.get()));
+        lines.push(shown(structured));
     }
     lines.join("\n")
 }

@@ -1,11 +1,11 @@
 //! Fitting a summary into its budget. Tokens of whole lines add up, so a line is counted once and only as many are made
 //! as can fit; the whole is counted at the end all the same.
 
-use super::pick::Listed;
+use super::pick::{Listed, MOST};
 use crate::tokens;
 
 /// How many tools of a source are named: what is useful, and what is left of that where names are long.
-const NAMED: [usize; 3] = [5, 3, 1];
+const NAMED: [usize; 3] = [MOST, 3, 1];
 
 const NOTHING_YET: [&str; 2] = [
     "No tools are known yet. Tools will be discovered when they are first needed: \
@@ -37,10 +37,10 @@ pub(super) fn text(sources: &[Listed<'_>], budget: usize) -> String {
 
 /// From the longest to the shortest.
 fn heads(sources: &[Listed<'_>]) -> Vec<String> {
-    let tools = counted(sources.iter().map(|source| source.tools.len()).sum(), "tool");
+    let tools = counted(sources.iter().map(|source| source.tools).sum(), "tool");
     let from = counted(sources.len(), "source");
     let example = sources.iter().find(|source| !source.bare);
-    let example = example.and_then(|source| Some(format!("{}__{}", source.id, source.best(1).first()?)));
+    let example = example.and_then(|source| Some(format!("{}__{}", source.id, source.best.first()?)));
     let example = example.map(|name| format!(", for example {name}")).unwrap_or_default();
     vec![
         format!(
@@ -83,8 +83,8 @@ fn lines(sources: &[Listed<'_>], most: usize, room: usize) -> Vec<String> {
         lines.push((line, cost));
     }
     if lines.len() < sources.len() {
-        // To know that a source exists is worth more than the fifth tool of another: some room is theirs.
-        let share = room * 2 / 5;
+        // To know that a source exists is worth more than the tools of yet another: half of the room is theirs.
+        let share = room / 2;
         while let Some((_, cost)) = lines.last() {
             if used + tokens::count(&others(&sources[lines.len()..], share)) <= room {
                 break;
@@ -101,8 +101,8 @@ fn lines(sources: &[Listed<'_>], most: usize, room: usize) -> Vec<String> {
 
 /// `github: create_issue, search_code (+24 more)`.
 fn line(source: &Listed<'_>, most: usize) -> String {
-    let best = source.best(most);
-    let more = match source.tools.len() - best.len() {
+    let best = &source.best[..most.min(source.best.len())];
+    let more = match source.tools - best.len() {
         0 => String::new(),
         more => format!(" (+{more} more)"),
     };
@@ -112,7 +112,7 @@ fn line(source: &Listed<'_>, most: usize) -> String {
 
 /// `and 90 other tools in airtable, arxiv and 3 more sources`, with as many names as fit.
 fn others(sources: &[Listed<'_>], room: usize) -> String {
-    let tools = sources.iter().map(|source| source.tools.len()).sum();
+    let tools = sources.iter().map(|source| source.tools).sum();
     let tools = format!("and {}", counted(tools, "other tool"));
     names_within(sources, room, &format!("{tools} in "), " source").unwrap_or_else(|| format!("{tools}\n"))
 }

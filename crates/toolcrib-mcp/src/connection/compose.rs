@@ -14,7 +14,7 @@ use crate::{
 
 /// The keys of `_meta` that belong to one hop. What a caller passes on from elsewhere is made anew; the rest goes
 /// through.
-const OWN_KEYS: [&str; 6] = [
+pub(crate) const OWN_KEYS: [&str; 6] = [
     "progressToken",
     "io.modelcontextprotocol/protocolVersion",
     "io.modelcontextprotocol/clientInfo",

@@ -1,13 +1,17 @@
 //! What a built-in tool answers, in the shape of an MCP result.
 
+use serde::Serialize;
 use serde_json::{Value, json};
 
-#[derive(Debug, Clone, PartialEq, Default)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct Answer {
     /// MCP content blocks.
     pub content: Vec<Value>,
+    #[serde(rename = "structuredContent", skip_serializing_if = "Option::is_none")]
     pub structured: Option<Value>,
     /// The tool ran and reports a failure of its own.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub is_error: bool,
 }
 

@@ -15,7 +15,7 @@ use toolcrib_core::source::{Builtin, Kind};
 use toolcrib_core::time::format_duration;
 use toolcrib_core::{Code, Error, Result, ResultExt, Source, SourceId, Timestamp};
 
-use super::{Answer, Call, CallFailure, Connector, Discovery, Offer};
+use super::{Answer, Call, CallFailure, Connector, Discovery, Offer, Request};
 use crate::builtin::{self, Definition, Handler, Host};
 use crate::registry::Options;
 use crate::secret::resolve_kind;
@@ -153,9 +153,9 @@ impl Builtins {
     pub(crate) async fn call(&self, call: Call) -> Result<Answer, CallFailure> {
         tokio::select! {
             answer = self.run(&call.tool, &call.arguments) => answer.map_err(CallFailure::Refused),
-            () = call.cancel.cancelled() => Err(CallFailure::cancelled()),
-            () = tokio::time::sleep(call.timeout) => {
-                let message = format!("`{}` did not finish within {}", call.tool, format_duration(call.timeout));
+            () = call.terms.cancel.cancelled() => Err(CallFailure::cancelled()),
+            () = tokio::time::sleep(call.terms.timeout) => {
+                let message = format!("`{}` did not finish within {}", call.tool, format_duration(call.terms.timeout));
                 Err(CallFailure::Refused(Error::new(Code::ToolExecutionFailed, message)))
             }
         }
@@ -172,16 +172,8 @@ impl Builtins {
         // A panic in somebody's handler ends this call and nothing else.
         let answer = AssertUnwindSafe(async move { handler(input).await }).catch_unwind().await;
         let answer = answer.map_err(|_| Error::new(Code::ToolExecutionFailed, format!("`{tool}` panicked")))??;
-        Ok(Answer {
-            content: to_raw_value(&answer.content).context(Code::Internal, "write an answer")?,
-            structured: answer
-                .structured
-                .map(|value| to_raw_value(&value))
-                .transpose()
-                .context(Code::Internal, "write an answer")?,
-            meta: None,
-            is_error: answer.is_error,
-        })
+        let raw = to_raw_value(&answer).context(Code::Internal, "write an answer")?;
+        Answer::read(raw).ok_or_else(|| Error::new(Code::Internal, format!("`{tool}` gave no result")))
     }
 
     fn tools(&self) -> MutexGuard<'_, BTreeMap<String, Registered>> {
@@ -228,6 +220,11 @@ impl Connector for BuiltinConnector {
 
     async fn call(&self, call: Call) -> Result<Answer, CallFailure> {
         self.builtins.call(call).await
+    }
+
+    async fn request(&self, request: Request) -> Result<Box<RawValue>, CallFailure> {
+        let message = format!("`{}` has built-in tools, which answer no `{}`", self.source.id, request.method);
+        Err(CallFailure::Refused(Error::new(Code::ToolNotImplemented, message)))
     }
 
     fn connected(&self) -> bool {

@@ -135,6 +135,9 @@ impl Shared {
                     connects_to: connects_to.or(standing.connects_to),
                     tried: connects_to,
                     era: offer.era.clone(),
+                    offers: offer.offers.clone(),
+                    hint_ttl_ms: offer.ttl_ms,
+                    private: offer.private,
                     ..Standing::default()
                 };
                 let outcome = self.record(source, offer, standing, |count| check(Some(count), None)).await?;
@@ -179,9 +182,15 @@ impl Shared {
         check: impl Fn(usize) -> Check,
     ) -> Result<Outcome> {
         let (id, bounds) = (source.id.clone(), self.options.bounds);
+        let known = self.now.load().catalog.part(&id).map(|part| part.segment.clone());
         // Hashing and packing a large list takes a while: not on a thread that others wait for.
         let packed = tokio::task::spawn_blocking(move || {
-            Packed::new(&Manifest::new(&id, &offer.tools, offer.excluded, &bounds))
+            let mut packed = Packed::new(&Manifest::new(&id, &offer.tools, offer.excluded, &bounds))?;
+            // What is new is counted by the first who needs it, so that no discovery waits for the tokenizer.
+            if let Some(known) = known {
+                known.hand_over_counts(&mut packed);
+            }
+            Ok::<_, Error>(packed)
         });
         let after = packed
             .await

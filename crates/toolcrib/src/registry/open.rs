@@ -14,8 +14,9 @@ use toolcrib_core::manifest::Manifest;
 use toolcrib_core::{Code, Result, Source, SourceId};
 
 use super::{Options, Registry, Shared, Snapshot};
-use crate::connections::Connections;
+use crate::connections::{Connections, News};
 use crate::counters::Counters;
+use crate::held::Held;
 use crate::refresh::{Refresh, Runs};
 use crate::store::Failure;
 use crate::store::MemoryStore;
@@ -29,13 +30,16 @@ impl Registry {
         let store = options.store.clone().unwrap_or_else(|| Arc::new(MemoryStore::new()));
         let key = store.key().await?;
         let (notices, _) = broadcast::channel(1024);
+        let news = News::new(notices.clone());
         let shared = Arc::new(Shared {
             key,
             defaults: ArcSwap::from_pointee(config.defaults.clone()),
+            expose: ArcSwap::from_pointee(config.expose.clone()),
             writer: tokio::sync::Mutex::new(super::publish::Writer::default()),
             now: ArcSwap::from_pointee(Snapshot::default()),
             notices,
-            connections: Connections::new(&options),
+            connections: Connections::new(&options, news),
+            held: Held::default(),
             counters: Counters::default(),
             runs: Runs::default(),
             turns: Semaphore::new(options.parallel.max(1)),
@@ -57,6 +61,7 @@ impl Registry {
     /// Lays a configuration, read again, over what is known. Only sources of the configuration are touched.
     pub async fn reconfigure(&self, config: &Config) -> Result<()> {
         self.shared.defaults.store(Arc::new(config.defaults.clone()));
+        self.shared.expose.store(Arc::new(config.expose.clone()));
         self.shared.reconcile(config).await?;
         self.shared.republish().await;
         self.record_builtins().await;
@@ -138,7 +143,6 @@ impl Shared {
     /// The registry's own upkeep, until it ends: others' writes, counters, announced changes.
     fn tend(self: Arc<Self>) {
         let shared = self.clone();
-        let mut changed = shared.connections.changes();
         self.tasks.spawn(async move {
             let mut pulse = None;
             let mut ticks = tokio::time::interval(FOLLOW);
@@ -147,13 +151,14 @@ impl Shared {
                 tokio::select! {
                     () = shared.ended.cancelled() => return,
                     _ = ticks.tick() => shared.tick(&mut pulse).await,
-                    Some(source) = changed.recv() => shared.clone().heed(source),
+                    source = shared.connections.news.changed_source() => shared.clone().heed(source),
                 }
             }
         });
     }
 
     async fn tick(&self, pulse: &mut Option<u64>) {
+        self.held.sweep();
         self.counters.flush(&*self.store).await;
         if !self.options.follow {
             return;

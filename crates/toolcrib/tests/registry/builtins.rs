@@ -164,5 +164,5 @@ async fn roots_may_be_references() {
     let yaml = format!("sources: {{ core: {{ builtin: [file_list], roots: ['${{file:{path}/where}}'] }} }}");
     let bench = open_yaml(&yaml, &[]).await;
     let listed = call(&bench, "file_list", json!({"path": path.to_string()})).await.unwrap();
-    assert!(text(&listed).contains("where"), "{}", listed.content.get());
+    assert!(text(&listed).contains("where"), "{}", listed.content());
 }

@@ -14,7 +14,7 @@ use crate::support::{Bench, agent, cached, call, force, id, open, open_yaml, set
 /// What came of a call: `ok: TEXT`, or a code and its message.
 async fn told(bench: &Bench, name: &str, input: Value) -> String {
     match call(bench, name, input).await {
-        Ok(output) if output.is_error => format!("error: {}", text(&output)),
+        Ok(output) if output.is_error() => format!("error: {}", text(&output)),
         Ok(output) => format!("ok: {}", text(&output)),
         Err(error) => format!("{} {}", error.code.as_str(), error.message),
     }
@@ -68,8 +68,8 @@ async fn failures_of_a_source_are_told_apart() {
     assert_eq!(told(&bench, "git__push", json!({"how": "lose"})).await, "TOOL_UNAVAILABLE it is gone");
     assert_eq!(told(&bench, "git__push", json!({"how": "fail"})).await, "error: my fault");
     let output = call(&bench, "git__push", json!({})).await.unwrap();
-    assert_eq!((output.structured.unwrap().get(), output.meta.unwrap().get()), (r#"{"a":1}"#, r#"{"b":2}"#));
-    assert_eq!((output.source, output.is_error), (id("git"), false));
+    assert_eq!((output.structured().unwrap(), output.meta().unwrap()), (r#"{"a":1}"#, r#"{"b":2}"#));
+    assert_eq!((output.is_error(), output.source), (false, id("git")));
 }
 
 #[tokio::test(start_paused = true)]
@@ -321,7 +321,7 @@ async fn what_a_source_was_given_in_confidence_comes_back_masked() {
     git.answer(|_, _| {
         Reply::Result(json!({"content": [{"type": "text", "text": "hunter2hunter2?"}], "isError": true}))
     });
-    assert!(call(&bench, "git__push", json!({})).await.unwrap().is_error);
+    assert!(call(&bench, "git__push", json!({})).await.unwrap().is_error());
     let stats = serde_json::to_string(&bench.stats().await.unwrap()).unwrap();
     assert!(stats.contains("***?") && !stats.contains("hunter2"), "{stats}");
 }

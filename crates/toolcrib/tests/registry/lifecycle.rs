@@ -195,12 +195,12 @@ async fn progress_reaches_the_caller() {
 async fn results_and_errors_pass_through() {
     let workshop = one(&["--with", "image,rpc_error,large"], json!({"result_limit": "10KiB"})).await;
     let output = call(&workshop, "s__echo", json!({"text": "ß"})).await.unwrap();
-    assert_eq!(output.structured.unwrap().get(), r#"{"text":"ß"}"#);
+    assert_eq!(output.structured().unwrap(), r#"{"text":"ß"}"#);
     let output = call(&workshop, "s__image", json!({})).await.unwrap();
-    let content: Value = serde_json::from_str(output.content.get()).unwrap();
+    let content: Value = serde_json::from_str(output.content()).unwrap();
     assert_eq!((&content[0]["type"], &content[0]["mimeType"]), (&json!("image"), &json!("image/png")));
     let output = call(&workshop, "s__fail", json!({})).await.unwrap();
-    assert_eq!((output.is_error, text(&output)), (true, "it failed".to_owned()));
+    assert_eq!((output.is_error(), text(&output)), (true, "it failed".to_owned()));
     for _ in 0..6 {
         let error = call(&workshop, "s__rpc_error", json!({})).await.unwrap_err();
         assert_eq!(error.code, Code::ToolExecutionFailed);

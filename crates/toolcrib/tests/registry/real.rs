@@ -48,7 +48,7 @@ async fn check(name: &str, program: Option<Program>, settings: Value, trial: Tri
     let listed = tools(&workshop).await;
     assert!(listed.contains(&tool), "{name}: {listed:?} {:?}", workshop.source(&id("s")).unwrap().last_error);
     let output = call(&workshop, &tool, input.clone()).await.unwrap();
-    assert!(!output.is_error && text(&output).contains(trial.says), "{name}: {}", output.content.get());
+    assert!(!output.is_error() && text(&output).contains(trial.says), "{name}: {}", output.content());
     assert_eq!(starts(&workshop).len(), 2, "{name}: one to discover, one to call");
 
     // Restart: everything is there, and no process was started.
@@ -69,7 +69,7 @@ async fn check(name: &str, program: Option<Program>, settings: Value, trial: Tri
     kill(starts(&workshop).last().unwrap());
     until("its end was noticed", || workshop.source(&id("s")).unwrap().connection == Connection::None).await;
     let output = call(&workshop, &tool, input.clone()).await.unwrap();
-    assert!(!output.is_error, "{name}");
+    assert!(!output.is_error(), "{name}");
     assert_eq!(starts(&workshop).len(), 4, "{name}");
 
     // Disabled: its tools are gone at once, its process soon.
@@ -220,7 +220,7 @@ async fn check_remote(source: Value, trial: Trial) -> Workshop {
     assert!(listed.contains(&tool), "{listed:?} {:?}", workshop.source(&id("s")).unwrap().last_error);
     for _ in 0..2 {
         let output = call(&workshop, &tool, trial.input.clone()).await.unwrap();
-        assert!(text(&output).contains(trial.says), "{}", output.content.get());
+        assert!(text(&output).contains(trial.says), "{}", output.content());
     }
     let workshop = workshop.reopen(json!({"s": source})).await;
     assert_eq!(cached(&workshop), listed);

@@ -249,6 +249,7 @@ async fn whoever_subscribed_hears_what_changed_and_nothing_else() {
                 Notice::Discovering(id) => format!("discovering {id}"),
                 Notice::Discovered(outcome) => format!("discovered {}", outcome.source),
                 Notice::CatalogChanged => "changed".to_owned(),
+                Notice::Said { method, .. } => format!("said {method}"),
             });
         }
         heard

@@ -95,7 +95,7 @@ pub(crate) async fn call(registry: &Registry, name: &str, input: Value) -> Resul
 }
 
 pub(crate) fn text(output: &Output) -> String {
-    let content: Value = serde_json::from_str(output.content.get()).unwrap();
+    let content: Value = serde_json::from_str(output.content()).unwrap();
     content[0]["text"].as_str().unwrap_or_default().to_owned()
 }
 

@@ -5,15 +5,17 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::broadcast::error::RecvError;
-use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use toolcrib_core::text::shown;
 use toolcrib_core::time::format_duration;
 use toolcrib_core::{Code, Error, Result, Source, SourceId};
-use toolcrib_mcp::{Client, Notice, WireError};
+use toolcrib_mcp::{Client, Heard, Notice, WireError};
 
+use super::callers::{Asking, Callers, Seat};
 use super::target::{self, HttpClients, Reached};
+use crate::connections::News;
+use crate::connector::Terms;
 use crate::guard::Server;
 use crate::logs::LastWords;
 use crate::registry::Options;
@@ -27,6 +29,7 @@ pub(super) struct Live {
     server: Mutex<Option<Server>>,
     last_words: LastWords,
     in_flight: AtomicUsize,
+    callers: Arc<Callers>,
     used_at: Mutex<Instant>,
     tasks: Mutex<Vec<JoinHandle<()>>>,
 }
@@ -41,15 +44,8 @@ pub(super) enum Stay {
 /// A request under way; the connection is not idle while one is.
 pub(super) struct InFlight<'a> {
     live: &'a Live,
-    use_of: Use,
-}
-
-/// What a request says about the connection being needed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Use {
-    Call,
-    /// We look at it of our own accord: that keeps nobody's server awake.
-    Look,
+    /// Whose it is; nobody's when we look at the connection of our own accord, which keeps no server awake.
+    seat: Option<Seat>,
 }
 
 impl Live {
@@ -60,11 +56,14 @@ impl Live {
         era: Option<String>,
         timeout: Duration,
         stay: Stay,
-        announce: mpsc::Sender<SourceId>,
+        news: News,
     ) -> Result<Arc<Live>> {
         let Reached { target, mut server, last_words, first_words, stderr } = target::reach(source, options).await?;
         let mut wire = target::wire_options(source, clients, era, timeout);
+        let callers = Arc::new(Callers::default());
         wire.listen = stay == Stay::Long;
+        wire.handler = Some(callers.handler());
+        wire.heard = Some(heard(callers.clone(), source.id.clone(), (stay == Stay::Long).then(|| news.clone())));
         let client = match Client::connect(target, wire).await {
             Ok(client) => client,
             Err(error) => {
@@ -80,10 +79,11 @@ impl Live {
             server: Mutex::new(server),
             last_words,
             in_flight: AtomicUsize::new(0),
+            callers,
             used_at: Mutex::new(Instant::now()),
             tasks: Mutex::new(stderr.into_iter().collect()),
         });
-        let watcher = tokio::spawn(watch(Arc::downgrade(&live), source.id.clone(), source.settings.idle(), announce));
+        let watcher = tokio::spawn(watch(Arc::downgrade(&live), source.id.clone(), source.settings.idle(), news));
         live.tasks.lock().unwrap_or_else(PoisonError::into_inner).push(watcher);
         Ok(live)
     }
@@ -96,9 +96,14 @@ impl Live {
         self.client.era().to_string()
     }
 
-    pub(super) fn begin(&self, use_of: Use) -> InFlight<'_> {
+    pub(super) fn begin(&self, terms: &Terms) -> InFlight<'_> {
         self.in_flight.fetch_add(1, Ordering::SeqCst);
-        InFlight { live: self, use_of }
+        InFlight { live: self, seat: Some(self.callers.enter(terms)) }
+    }
+
+    pub(super) fn begin_to_look(&self) -> InFlight<'_> {
+        self.in_flight.fetch_add(1, Ordering::SeqCst);
+        InFlight { live: self, seat: None }
     }
 
     /// Lets calls in flight finish, each within its own deadline, then closes.
@@ -127,9 +132,15 @@ impl Live {
     }
 }
 
+impl InFlight<'_> {
+    pub(super) fn asking(&self) -> Asking {
+        self.seat.as_ref().map(|seat| seat.asking.clone()).unwrap_or_default()
+    }
+}
+
 impl Drop for InFlight<'_> {
     fn drop(&mut self) {
-        if self.use_of == Use::Call {
+        if self.seat.take().is_some() {
             *self.live.used_at.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
         }
         self.live.in_flight.fetch_sub(1, Ordering::SeqCst);
@@ -144,8 +155,22 @@ impl Drop for Live {
     }
 }
 
+/// Sorts what a server says: some is for the caller being served, some for all who subscribed.
+fn heard(callers: Arc<Callers>, id: SourceId, news: Option<News>) -> Heard {
+    Arc::new(move |method, params| match (method, &news) {
+        ("notifications/message" | "notifications/elicitation/complete", _) => callers.tell(method, params),
+        (
+            "notifications/resources/list_changed"
+            | "notifications/prompts/list_changed"
+            | "notifications/resources/updated",
+            Some(news),
+        ) => news.said(&id, method, params),
+        _ => {}
+    })
+}
+
 /// Passes on that tools changed, and ends a connection that nobody has used for `idle`.
-async fn watch(live: std::sync::Weak<Live>, id: SourceId, idle: Duration, announce: mpsc::Sender<SourceId>) {
+async fn watch(live: std::sync::Weak<Live>, id: SourceId, idle: Duration, news: News) {
     let Some(mut notices) = live.upgrade().map(|live| live.client.notices()) else { return };
     loop {
         let rest = match live.upgrade() {
@@ -157,14 +182,8 @@ async fn watch(live: std::sync::Weak<Live>, id: SourceId, idle: Duration, announ
         };
         tokio::select! {
             notice = notices.recv() => match notice {
-                Ok(Notice::ToolsChanged) => {
-                    // A full queue holds this source already, or will be looked at anyway.
-                    let _full = announce.try_send(id.clone());
-                }
                 // What was missed may have been just that.
-                Err(RecvError::Lagged(_)) => {
-                    let _full = announce.try_send(id.clone());
-                }
+                Ok(Notice::ToolsChanged) | Err(RecvError::Lagged(_)) => news.tools_changed(&id),
                 Ok(Notice::Other { .. }) => {}
                 Ok(Notice::Closed) | Err(RecvError::Closed) => {
                     // Its process may not have noticed.

@@ -7,12 +7,14 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use http::{HeaderMap, HeaderName, HeaderValue};
+use serde_json::value::RawValue;
 use tokio::task::JoinHandle;
 use toolcrib_core::source::{Auth, KeyPlace, Kind, Remote, Stdio};
 use toolcrib_core::{Code, Error, Result, ResultExt, Source};
 use toolcrib_mcp::Target;
 use url::Url;
 
+use super::callers::CAPABILITIES;
 use super::overheard::{FirstWords, Overheard};
 use crate::guard::{Launch, Server, clean_env};
 use crate::logs::{self, LastWords};
@@ -74,6 +76,7 @@ pub(super) fn wire_options(
         Kind::Stdio(_) | Kind::Builtin(_) => None,
     };
     options.handshake_timeout = timeout;
+    options.capabilities = RawValue::from_string(CAPABILITIES.to_owned()).unwrap_or_default();
     options.era = era.and_then(|era| era.parse().ok());
     options
 }

@@ -1,0 +1,95 @@
+//! Before a call goes out: is there such a tool, may it be called, and do its arguments fit.
+
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
+use toolcrib_core::catalog::{Catalog, State, ToolRef};
+use toolcrib_core::freshness::Freshness;
+use toolcrib_core::policy::Verdict;
+use toolcrib_core::tool::{Asked, parse_name};
+use toolcrib_core::{Code, Error, Result, SourceId, ToolId};
+
+use crate::registry::Shared;
+
+/// A tool that was found and may be called, taken out of its catalogue.
+pub(super) struct Found {
+    pub(super) id: ToolId,
+    pub(super) name: String,
+    verdict: Verdict,
+    pub(super) input_schema: Box<RawValue>,
+    pub(super) repeatable: bool,
+}
+
+impl Shared {
+    /// The tool, or why there is none: unknown, hidden, or its source is disabled or has never answered.
+    pub(crate) fn look_up<'a>(&self, catalog: &'a Catalog, name: &str) -> Result<ToolRef<'a>> {
+        match catalog.find(name) {
+            Ok(tool) if tool.verdict() == Verdict::Hide => Err(catalog.unknown(name)),
+            Err(error) if error.code == Code::ToolNotImplemented => Err(self.explain(name).unwrap_or(error)),
+            found => found,
+        }
+    }
+
+    /// The tool, or why it cannot be called.
+    pub(super) fn usable_tool(&self, catalog: &Catalog, name: &str) -> Result<Found> {
+        let tool = self.look_up(catalog, name)?;
+        if tool.state() == State::Disabled {
+            let message = format!("`{}` is disabled; `toolcrib enable {}` turns it on", tool.name(), tool.name());
+            return Err(Error::new(Code::ToolNotImplemented, message));
+        }
+        let content = tool.tool()?;
+        let hints = content.hints();
+        Ok(Found {
+            id: tool.id(),
+            name: tool.name().to_string(),
+            verdict: tool.verdict(),
+            input_schema: content.face.input_schema,
+            repeatable: hints.read_only_hint || hints.idempotent_hint,
+        })
+    }
+
+    /// A better reason than "unknown" when the name's source is known.
+    fn explain(&self, name: &str) -> Option<Error> {
+        let Ok(Asked::Qualified { source, .. }) = parse_name(name) else { return None };
+        let id = SourceId::from_name(source).ok()?;
+        let now = self.now.load();
+        let state = now.inventory.source(&id)?;
+        if let Err(forbidden) = self.permitted(&id) {
+            return Some(forbidden);
+        }
+        if !self.enabled_here(&id, state.enabled) {
+            let message = format!("the source `{id}` is disabled; `toolcrib enable {id}` turns it on");
+            return Some(Error::new(Code::ToolNotImplemented, message));
+        }
+        if self.freshness(&now, &id) != Freshness::Missing {
+            return None;
+        }
+        let reason = now.standings.get(&id).and_then(|standing| standing.last_error.clone());
+        let reason = reason.map_or_else(|| "it was never discovered".to_owned(), |failure| failure.message);
+        let message = format!("the tools of `{id}` are not known: {reason}; `toolcrib refresh {id}` tries again");
+        Some(Error::new(Code::ToolUnavailable, message))
+    }
+}
+
+pub(super) fn permit(found: &Found, consent: bool) -> Result<()> {
+    match found.verdict {
+        Verdict::Allow => Ok(()),
+        Verdict::Ask if consent => Ok(()),
+        Verdict::Ask => {
+            let message =
+                format!("`{}` needs consent before each call; on the command line, `--yes` gives it", found.name);
+            Err(Error::new(Code::Forbidden, message))
+        }
+        Verdict::Deny => Err(Error::new(Code::Forbidden, format!("a rule of its source denies `{}`", found.name))),
+        Verdict::Hide => Err(Error::new(Code::ToolNotImplemented, format!("no tool named `{}`", found.name))),
+    }
+}
+
+pub(super) fn check_arguments(tool: ToolRef<'_>, input: &Value) -> Result<()> {
+    let faults = tool.validator()?.faults(input);
+    if faults.is_empty() {
+        return Ok(());
+    }
+    let listed: Vec<String> = faults.iter().map(|fault| format!("{} {}", fault.path, fault.message)).collect();
+    let message = format!("wrong arguments for `{}`: {}", tool.name(), listed.join("; "));
+    Err(Error::new(Code::ToolInvalidInput, message).with_details(json!({ "faults": faults })))
+}

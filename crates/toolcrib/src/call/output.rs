@@ -1,0 +1,79 @@
+//! What a tool answered, as it answered; or one page of it.
+
+use serde::ser::{Serialize, SerializeMap, Serializer};
+use serde_json::value::RawValue;
+use toolcrib_core::SourceId;
+
+use crate::connector::{Answer, Layout};
+
+#[derive(Debug, Clone)]
+pub struct Output {
+    /// The whole result as its source sent it, what nobody here understands included. Of a paged result, the result
+    /// that this page is.
+    pub raw: Box<RawValue>,
+    pub elapsed_ms: u64,
+    pub source: SourceId,
+    /// Of a result too large to be given at once.
+    pub page: Option<Page>,
+    layout: Layout,
+}
+
+/// Which part of a large result this is.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+pub struct Page {
+    /// From one.
+    pub number: usize,
+    pub of: usize,
+    /// What [`Registry::page`](crate::Registry::page) takes for the next one.
+    pub next: Option<String>,
+    /// Of the whole result.
+    pub total_bytes: u64,
+}
+
+impl Output {
+    pub(crate) fn new(source: SourceId, answer: Answer, page: Option<Page>) -> Output {
+        Output { raw: answer.raw, elapsed_ms: 0, source, page, layout: answer.layout }
+    }
+
+    /// The content blocks, a JSON array.
+    pub fn content(&self) -> &str {
+        self.layout.content(&self.raw)
+    }
+
+    /// The structured content, as JSON.
+    pub fn structured(&self) -> Option<&str> {
+        self.layout.structured(&self.raw)
+    }
+
+    /// The result's `_meta`, as JSON.
+    pub fn meta(&self) -> Option<&str> {
+        self.layout.meta(&self.raw)
+    }
+
+    /// The tool's own word that it failed.
+    pub fn is_error(&self) -> bool {
+        self.layout.is_error
+    }
+}
+
+/// `{"content", "structured", "is_error", "elapsed_ms", "source"}`, and `meta` and `page` where there are such.
+impl Serialize for Output {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        fn raw<E: serde::ser::Error>(text: &str) -> Result<&RawValue, E> {
+            serde_json::from_str(text).map_err(E::custom)
+        }
+        let mut map = serializer.serialize_map(None)?;
+        map.serialize_entry("content", raw::<S::Error>(self.content())?)?;
+        map.serialize_entry("structured", &self.structured().map(raw::<S::Error>).transpose()?)?;
+        map.serialize_entry("is_error", &self.is_error())?;
+        map.serialize_entry("elapsed_ms", &self.elapsed_ms)?;
+        map.serialize_entry("source", &self.source)?;
+        if let Some(meta) = self.meta() {
+            map.serialize_entry("meta", raw::<S::Error>(meta)?)?;
+        }
+        if let Some(page) = &self.page {
+            map.serialize_entry("page", page)?;
+        }
+        map.end()
+    }
+}

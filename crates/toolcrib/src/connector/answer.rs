@@ -1,0 +1,141 @@
+//! The result of a call as its source sent it, and where in its text the parts lie that are read here. Nothing deeper
+//! than one level is parsed, and what is not known here stays.
+
+use std::fmt;
+use std::ops::Range;
+
+use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
+use serde_json::value::RawValue;
+
+#[derive(Debug, Clone)]
+pub struct Answer {
+    pub raw: Box<RawValue>,
+    pub(crate) layout: Layout,
+}
+
+impl Answer {
+    /// `None` for anything but an object.
+    pub fn read(raw: Box<RawValue>) -> Option<Answer> {
+        let layout = Layout::of(&raw)?;
+        Some(Answer { raw, layout })
+    }
+}
+
+/// Where in a result's text its parts lie.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Layout {
+    content: Option<Range<usize>>,
+    structured: Option<Range<usize>>,
+    meta: Option<Range<usize>>,
+    pub(crate) is_error: bool,
+    /// The source wants to know more before there is a result.
+    pub(crate) input_required: bool,
+}
+
+impl Layout {
+    pub(crate) fn of(raw: &RawValue) -> Option<Layout> {
+        let head: Head<'_> = serde_json::from_str(raw.get()).ok()?;
+        let start = raw.get().as_ptr().addr();
+        let place = |part: &RawValue| {
+            let from = part.get().as_ptr().addr() - start;
+            from..from + part.get().len()
+        };
+        let is = |part: Option<&RawValue>, text: &str| part.is_some_and(|part| part.get() == text);
+        Some(Layout {
+            content: head.content.filter(|part| part.get().starts_with('[')).map(place),
+            structured: head.structured.filter(|part| part.get() != "null").map(place),
+            meta: head.meta.filter(|part| part.get() != "null").map(place),
+            is_error: is(head.is_error, "true"),
+            input_required: is(head.result_type, "\"input_required\""),
+        })
+    }
+
+    pub(crate) fn content<'a>(&self, raw: &'a RawValue) -> &'a str {
+        cut(raw, self.content.as_ref()).unwrap_or("[]")
+    }
+
+    pub(crate) fn structured<'a>(&self, raw: &'a RawValue) -> Option<&'a str> {
+        cut(raw, self.structured.as_ref())
+    }
+
+    pub(crate) fn meta<'a>(&self, raw: &'a RawValue) -> Option<&'a str> {
+        cut(raw, self.meta.as_ref())
+    }
+}
+
+fn cut<'a>(raw: &'a RawValue, place: Option<&Range<usize>>) -> Option<&'a str> {
+    raw.get().get(place?.clone())
+}
+
+#[derive(Default)]
+struct Head<'a> {
+    content: Option<&'a RawValue>,
+    structured: Option<&'a RawValue>,
+    meta: Option<&'a RawValue>,
+    is_error: Option<&'a RawValue>,
+    result_type: Option<&'a RawValue>,
+}
+
+/// By hand, because of a name given twice the last counts, and that is no reason to lose a result.
+impl<'de: 'a, 'a> Deserialize<'de> for Head<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Fields;
+        impl<'de> Visitor<'de> for Fields {
+            type Value = Head<'de>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object")
+            }
+
+            fn visit_map<M: MapAccess<'de>>(self, mut map: M) -> Result<Head<'de>, M::Error> {
+                let mut head = Head::default();
+                while let Some((name, value)) = map.next_entry::<std::borrow::Cow<'de, str>, &'de RawValue>()? {
+                    match name.as_ref() {
+                        "content" => head.content = Some(value),
+                        "structuredContent" => head.structured = Some(value),
+                        "_meta" => head.meta = Some(value),
+                        "isError" => head.is_error = Some(value),
+                        "resultType" => head.result_type = Some(value),
+                        _ => {}
+                    }
+                }
+                Ok(head)
+            }
+        }
+        deserializer.deserialize_map(Fields)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Option<Answer> {
+        Answer::read(RawValue::from_string(text.to_owned()).unwrap())
+    }
+
+    #[test]
+    fn parts_are_found_and_the_rest_stays() {
+        let text = r#"{"vendor": 1, "content": [ {"type":"text"} ], "isError":true,"structuredContent" : {"a":1},"_meta":{"b":2}}"#;
+        let Answer { raw, layout } = read(text).unwrap();
+        assert_eq!(raw.get(), text);
+        assert_eq!(layout.content(&raw), r#"[ {"type":"text"} ]"#);
+        assert_eq!((layout.structured(&raw), layout.meta(&raw)), (Some(r#"{"a":1}"#), Some(r#"{"b":2}"#)));
+        assert!(layout.is_error && !layout.input_required);
+    }
+
+    #[test]
+    fn odd_results_are_read_for_what_they_are() {
+        for (text, content, is_error) in [
+            ("{}", "[]", false),
+            (r#"{"content":"no list","isError":"yes"}"#, "[]", false),
+            (r#"{"content":[1],"content":[2],"isError":false,"isError":true}"#, "[2]", true),
+            (r#"{"structuredContent":null,"\u0063ontent":[3]}"#, "[3]", false),
+        ] {
+            let Answer { raw, layout } = read(text).unwrap();
+            assert_eq!((layout.content(&raw), layout.is_error, layout.structured(&raw)), (content, is_error, None));
+        }
+        assert!(read("[]").is_none() && read("null").is_none());
+        assert!(read(r#"{"resultType":"input_required"}"#).unwrap().layout.input_required);
+    }
+}

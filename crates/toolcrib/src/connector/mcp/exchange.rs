@@ -1,0 +1,195 @@
+//! One request to an MCP source and its answer: the connection it takes, whether it may be made twice, and what a
+//! failure says about the source.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
+use tokio::time::Instant;
+use toolcrib_core::json::Fields;
+use toolcrib_core::source::Lifecycle;
+use toolcrib_core::text::{shown, shown_short};
+use toolcrib_core::time::format_duration;
+use toolcrib_core::{Code, Error, Result};
+use toolcrib_mcp::{Client, RequestOptions, RpcError, WireError};
+
+use super::McpConnector;
+use super::callers::Asking;
+use super::live::{Live, Stay};
+use crate::connector::{Call, CallFailure, Request, Terms};
+
+/// Data beside an error that is larger is left out.
+const ERROR_DATA: usize = 16 * 1024;
+
+pub(super) enum Exchange<'a> {
+    Call(&'a Call),
+    Request(&'a Request),
+}
+
+/// A failed try, and whether somebody was being asked when it failed.
+struct Failed {
+    error: WireError,
+    asking: Asking,
+}
+
+impl McpConnector {
+    pub(super) async fn exchange(&self, exchange: &Exchange<'_>) -> Result<Box<RawValue>, CallFailure> {
+        let terms = exchange.terms();
+        let deadline = Instant::now() + terms.timeout;
+        match self.source.settings.lifecycle() {
+            Lifecycle::Shared | Lifecycle::PerClient => {}
+            // Over a connection of its own, which ends with it.
+            Lifecycle::Transient => {
+                let live = self.in_time(terms, deadline, self.connect(terms.timeout, Stay::Short)).await?;
+                let answered = send(&live, exchange, deadline).await;
+                live.close().await;
+                return answered.map_err(|failed| self.failure(&failed, exchange));
+            }
+        }
+        let line = self.lines.of(&self.source, terms).map_err(CallFailure::Undecided)?;
+        let mut tries = 0;
+        loop {
+            tries += 1;
+            let remaining = deadline.saturating_duration_since(Instant::now());
+            let live = self.in_time(terms, deadline, self.standing(&line, remaining)).await?;
+            match send(&live, exchange, deadline).await {
+                Ok(result) => return Ok(result),
+                // A dead connection found before sending is replaced; after sending only what may happen twice.
+                // Over HTTP only one stream may have ended, and others go on; one that is dead ends by itself.
+                Err(Failed { error: WireError::Closed { sent, .. }, .. })
+                    if tries < 2 && (!sent || exchange.repeatable()) => {}
+                Err(failed) => return Err(self.failure(&failed, exchange)),
+            }
+        }
+    }
+
+    /// A connection, unless the caller leaves or its time is up first.
+    async fn in_time(
+        &self,
+        terms: &Terms,
+        deadline: Instant,
+        connecting: impl Future<Output = Result<Arc<Live>>>,
+    ) -> Result<Arc<Live>, CallFailure> {
+        tokio::select! {
+            live = connecting => live.map_err(CallFailure::Lost),
+            () = terms.cancel.cancelled() => Err(CallFailure::cancelled()),
+            () = tokio::time::sleep_until(deadline) => {
+                let message =
+                    format!("`{}` cannot be reached within {}", self.source.id, format_duration(terms.timeout));
+                Err(self.late(terms, Error::new(Code::ToolUnavailable, message)))
+            }
+        }
+    }
+
+    /// A deadline shorter than the source's own says more about the caller.
+    fn late(&self, terms: &Terms, error: Error) -> CallFailure {
+        match terms.timeout < self.source.settings.call_timeout() {
+            true => CallFailure::Undecided(error),
+            false => CallFailure::Lost(error),
+        }
+    }
+
+    fn failure(&self, Failed { error, asking }: &Failed, exchange: &Exchange<'_>) -> CallFailure {
+        let (id, name, terms) = (&self.source.id, exchange.name(), exchange.terms());
+        match error {
+            WireError::Cancelled { .. } => CallFailure::cancelled(),
+            WireError::Rpc(rpc) => {
+                let message = format!("`{name}` of `{id}` failed: {}", shown_short(&rpc.message, 400));
+                CallFailure::Refused(Error::new(Code::ToolExecutionFailed, message).with_details(details(rpc)))
+            }
+            WireError::Timeout { .. } if asking.is_under_way() => {
+                let message = format!(
+                    "`{name}` of `{id}` asked its caller, who did not answer within {}",
+                    format_duration(terms.timeout)
+                );
+                CallFailure::Undecided(Error::new(Code::ToolExecutionFailed, message))
+            }
+            WireError::Timeout { .. } => {
+                let message = format!("`{name}` of `{id}` did not answer within {}", format_duration(terms.timeout));
+                self.late(terms, Error::new(Code::ToolExecutionFailed, message))
+            }
+            WireError::TooLarge { .. } | WireError::Protocol(_) => {
+                CallFailure::Lost(Error::new(Code::ToolExecutionFailed, shown(&format!("`{id}`: {error}"))))
+            }
+            WireError::Connect(_)
+            | WireError::Unauthorized { .. }
+            | WireError::Status { .. }
+            | WireError::NotMcp(_)
+            | WireError::Closed { .. } => {
+                let code = if error.sent() { Code::ToolExecutionFailed } else { Code::ToolUnavailable };
+                CallFailure::Lost(Error::new(code, shown(&format!("`{id}`: {error}"))))
+            }
+        }
+    }
+}
+
+async fn send(live: &Live, exchange: &Exchange<'_>, deadline: Instant) -> Result<Box<RawValue>, Failed> {
+    let terms = exchange.terms();
+    let in_flight = live.begin(terms);
+    let asking = in_flight.asking();
+    let mut options = RequestOptions::new(deadline.saturating_duration_since(Instant::now()));
+    options.progress = terms.progress.clone();
+    options.cancel = terms.cancel.clone();
+    options.handler = Some(asking.handler(terms.back.clone()));
+    exchange.over(&live.client, &options).await.map_err(|error| Failed { error, asking })
+}
+
+impl Exchange<'_> {
+    fn terms(&self) -> &Terms {
+        match self {
+            Exchange::Call(call) => &call.terms,
+            Exchange::Request(request) => &request.terms,
+        }
+    }
+
+    fn name(&self) -> &str {
+        match self {
+            Exchange::Call(call) => &call.tool,
+            Exchange::Request(request) => &request.method,
+        }
+    }
+
+    /// Whether it does no harm when it happens twice.
+    fn repeatable(&self) -> bool {
+        match self {
+            Exchange::Call(call) => call.repeatable,
+            Exchange::Request(request) => {
+                let (about, what) = request.method.split_once('/').unwrap_or_default();
+                matches!((about, what), ("resources" | "prompts" | "logging", _) | ("completion", "complete"))
+            }
+        }
+    }
+
+    async fn over(&self, client: &Client, options: &RequestOptions) -> Result<Box<RawValue>, WireError> {
+        match self {
+            Exchange::Call(call) => {
+                let (schema, meta) = (Some(&*call.input_schema), call.meta.as_deref());
+                client.call_tool(&call.tool, &call.arguments, schema, meta, options).await
+            }
+            Exchange::Request(request) => {
+                let params = request.params_with_meta();
+                client.request(&request.method, params.as_deref(), options).await
+            }
+        }
+    }
+}
+
+impl Request {
+    fn params_with_meta(&self) -> Option<Cow<'_, RawValue>> {
+        let Some(meta) = &self.meta else { return self.params.as_deref().map(Cow::Borrowed) };
+        let mut params = self.params.as_deref().and_then(Fields::parse).unwrap_or_default();
+        params.put("_meta", meta.clone());
+        serde_json::value::to_raw_value(&params).ok().map(Cow::Owned)
+    }
+}
+
+/// The error of a source as it is, for whoever passes it on.
+fn details(rpc: &RpcError) -> Value {
+    let mut details = json!({ "rpc_code": rpc.code, "rpc_message": shown_short(&rpc.message, 2000) });
+    let small = rpc.data.as_ref().filter(|data| data.get().len() <= ERROR_DATA);
+    if let Some(data) = small.and_then(|data| serde_json::from_str::<Value>(data.get()).ok()) {
+        details["rpc_data"] = data;
+    }
+    details
+}

@@ -1,0 +1,87 @@
+//! Which connection serves whom: one for all, or with `lifecycle: per_client` one for each client that stays.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use futures_util::future::join_all;
+use toolcrib_core::source::Lifecycle;
+use toolcrib_core::{Code, Error, Result, Source};
+
+use super::live::Live;
+use crate::call::ClientId;
+use crate::connector::Terms;
+
+/// How many clients may have a connection of their own.
+const CLIENTS: usize = 64;
+
+/// A place for one connection. Locked while one is made, so that one is made for all who wait.
+pub(super) type Line = tokio::sync::Mutex<Option<Arc<Live>>>;
+
+#[derive(Debug, Default)]
+pub(super) struct Lines {
+    pub(super) common: Arc<Line>,
+    own: Mutex<HashMap<ClientId, Arc<Line>>>,
+}
+
+impl Lines {
+    /// Where a caller's connection is, or will be.
+    pub(super) fn of(&self, source: &Source, terms: &Terms) -> Result<Arc<Line>> {
+        let client = match (source.settings.lifecycle(), terms.client) {
+            (Lifecycle::PerClient, Some(client)) if !terms.fleeting => client,
+            (Lifecycle::PerClient | Lifecycle::Shared | Lifecycle::Transient, _) => return Ok(self.common.clone()),
+        };
+        let mut own = self.own();
+        if let Some(line) = own.get(&client) {
+            return Ok(line.clone());
+        }
+        if own.len() >= CLIENTS {
+            own.retain(|_, line| in_use(line));
+        }
+        if own.len() >= CLIENTS {
+            let message = format!(
+                "`{}` serves {CLIENTS} clients already, each with a server of its own (`lifecycle: per_client`); try again when one has left",
+                source.id
+            );
+            return Err(Error::new(Code::ToolUnavailable, message));
+        }
+        Ok(own.entry(client).or_default().clone())
+    }
+
+    /// Ends the connection of a client that has left. Nobody waits for its calls any more.
+    pub(super) async fn client_gone(&self, client: ClientId) {
+        let line = self.own().remove(&client);
+        if let Some(line) = line
+            && let Some(live) = line.lock().await.take()
+        {
+            live.close().await;
+        }
+    }
+
+    pub(super) fn connected(&self) -> bool {
+        // Somebody is connecting when the lock is taken.
+        let stands = |line: &Line| line.try_lock().is_ok_and(|live| live.as_ref().is_some_and(|live| live.usable()));
+        stands(&self.common) || self.own().values().any(|line| stands(line))
+    }
+
+    /// Ends all, once the calls in flight are done.
+    pub(super) async fn drain(&self) {
+        let mut lines: Vec<Arc<Line>> = self.own().drain().map(|(_, line)| line).collect();
+        lines.push(self.common.clone());
+        join_all(lines.iter().map(async |line| {
+            if let Some(live) = line.lock().await.take() {
+                live.drain().await;
+            }
+        }))
+        .await;
+    }
+
+    fn own(&self) -> MutexGuard<'_, HashMap<ClientId, Arc<Line>>> {
+        self.own.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A line that somebody holds may get a connection yet.
+fn in_use(line: &Arc<Line>) -> bool {
+    let stands = line.try_lock().map_or(true, |live| live.as_ref().is_some_and(|live| live.usable()));
+    stands || Arc::strong_count(line) > 1
+}
