@@ -132,7 +132,7 @@ fn try_all(suite: &Suite, served: &Served, version: &str, behind: &str) -> Resul
     Ok(out)
 }
 
-/// Reads what the suite checked: `server-NAME-TIME/checks.json`, an array whose objects have a field a line.
+/// Finds what the suite wrote about a scenario: `server-NAME-TIME/checks.json`.
 fn outcome(found: &Path, name: &str) -> Outcome {
     let prefix = format!("server-{name}-2");
     let folders = fs::read_dir(found).map_err(|error| format!("nothing was found: {error}"))?;
@@ -140,30 +140,34 @@ fn outcome(found: &Path, name: &str) -> Outcome {
     let is_it = |path: &PathBuf| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(&prefix));
     let folder = folders.find(is_it).ok_or("it did not run")?;
     let text = fs::read_to_string(folder.join("checks.json")).map_err(|error| format!("read the checks: {error}"))?;
+    judge(&text)
+}
 
+/// Counts the checks of a scenario: an array of objects, with a line for each of their fields.
+fn judge(checks: &str) -> Outcome {
     let field = |name: &str, line: &str| {
         let value = line.strip_prefix(&format!("    \"{name}\": \""))?;
         Some(value.trim_end_matches(',').trim_end_matches('"').to_owned())
     };
-    let (mut id, mut passed, mut warnings, mut failures) = (String::new(), 0, 0, Vec::new());
-    for line in text.lines() {
+    let (mut id, mut passed, mut warned, mut failed) = (String::new(), 0, Vec::new(), Vec::new());
+    for line in checks.lines() {
         id = field("id", line).unwrap_or(id);
         match field("status", line).as_deref() {
             // That messages have the right shape says nothing about what the scenario is for.
             Some("SUCCESS") if id != "wire-schema-valid" => passed += 1,
-            Some("WARNING") => warnings += 1,
-            Some("FAILURE") => failures.push(id.clone()),
+            Some("WARNING") => warned.push(id.clone()),
+            Some("FAILURE") => failed.push(id.clone()),
             _ => {}
         }
     }
-    let warned = if warnings == 0 { String::new() } else { format!(", {warnings} warnings") };
-    let count = format!("Passed: {passed}/{}{warned}", passed + warnings + failures.len());
-    match failures.as_slice() {
-        // A scenario that checked nothing says nothing about us.
-        [] if passed > 0 => Ok(count),
-        [] => Err(count),
-        failures => Err(format!("{count}: {}", failures.join(", "))),
+    let mut text = format!("Passed: {passed}/{}", passed + warned.len() + failed.len());
+    for (word, ids) in [("failed", &failed), ("warned", &warned)] {
+        if !ids.is_empty() {
+            text = format!("{text}, {word}: {}", ids.join(" "));
+        }
     }
+    // A scenario that checked nothing says nothing about us.
+    if failed.is_empty() && passed > 0 { Ok(text) } else { Err(text) }
 }
 
 /// A running `toolcrib serve` with the fixture as its only source. Ends when it is dropped.
@@ -228,4 +232,27 @@ fn configuration(place: &Place, behind: &str) -> String {
         r#"{{"sources": {{"fixture": {{"command": {:?}, "args": {words:?}}}}}, "expose": {{"mode": "full", "prefix": false}}}}"#,
         place.node().display().to_string()
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(checks: &[(&str, &str)], wanted: Result<&str, &str>) {
+        let objects: Vec<String> = checks
+            .iter()
+            .map(|(id, status)| format!("  {{\n    \"id\": \"{id}\",\n    \"status\": \"{status}\"\n  }}"))
+            .collect();
+        let text = format!("[\n{}\n]", objects.join(",\n"));
+        assert_eq!(judge(&text), wanted.map(str::to_owned).map_err(str::to_owned));
+    }
+
+    #[test]
+    fn a_scenario_counts_by_what_it_checked() {
+        check(&[("a", "SUCCESS"), ("b", "INFO"), ("wire-schema-valid", "SUCCESS")], Ok("Passed: 1/1"));
+        check(&[("a", "SUCCESS"), ("b", "WARNING")], Ok("Passed: 1/2, warned: b"));
+        check(&[("a", "SUCCESS"), ("b", "FAILURE")], Err("Passed: 1/2, failed: b"));
+        check(&[("a", "SKIPPED"), ("wire-schema-valid", "SUCCESS")], Err("Passed: 0/0"));
+        check(&[], Err("Passed: 0/0"));
+    }
 }
