@@ -55,6 +55,8 @@ impl Common {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
+    Serve(crate::commands::serve::Arguments),
+    Mcp(crate::commands::mcp::Arguments),
     Sources(crate::commands::sources::Arguments),
     Tools(crate::commands::tools::Arguments),
     Describe(crate::commands::describe::Arguments),
@@ -78,4 +80,11 @@ pub(crate) enum Command {
     Verify(crate::commands::verify::Arguments),
     Doctor(crate::commands::doctor::Arguments),
     Demo(crate::commands::demo::Arguments),
+}
+
+impl Command {
+    /// Whether it goes on until somebody asks it to leave.
+    pub(crate) fn stays(&self) -> bool {
+        matches!(self, Command::Serve(_) | Command::Mcp(_))
+    }
 }

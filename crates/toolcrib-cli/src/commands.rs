@@ -15,8 +15,10 @@ pub(crate) mod import;
 pub(crate) mod init;
 pub(crate) mod invalidate;
 pub(crate) mod logs;
+pub(crate) mod mcp;
 pub(crate) mod refresh;
 pub(crate) mod remove;
+pub(crate) mod serve;
 pub(crate) mod sources;
 pub(crate) mod stats;
 pub(crate) mod tools;
@@ -35,6 +37,8 @@ pub(crate) async fn run(arguments: Arguments) -> Result<Done> {
     let name = command.name();
     let work = async {
         match command {
+            Command::Serve(arguments) => serve::run(&common, arguments).await,
+            Command::Mcp(arguments) => mcp::run(&common, arguments).await,
             Command::Sources(arguments) => sources::run(&common, arguments).await,
             Command::Tools(arguments) => tools::run(&common, arguments).await,
             Command::Describe(arguments) => describe::run(&common, arguments).await,
@@ -66,6 +70,8 @@ pub(crate) async fn run(arguments: Arguments) -> Result<Done> {
 impl Command {
     fn name(&self) -> &'static str {
         match self {
+            Command::Serve(_) => "serve",
+            Command::Mcp(_) => "mcp",
             Command::Sources(_) => "sources",
             Command::Tools(_) => "tools",
             Command::Describe(_) => "describe",

@@ -9,6 +9,25 @@ pub fn count(text: &str) -> usize {
     bounded(text).map(|piece| tokenizer.count_ordinary(piece)).sum()
 }
 
+/// The beginning of a text, of at most so many tokens, ending with a word where it can.
+pub fn cut(text: &str, most: usize) -> &str {
+    // No token is longer than a word, and few words are longer than this: what lies beyond need not be counted.
+    const LONGEST: usize = 64;
+    let mut end = text.floor_char_boundary(most.saturating_mul(LONGEST));
+    loop {
+        let begin = &text[..end];
+        let tokens = count(begin);
+        if tokens <= most {
+            break;
+        }
+        end = text.floor_char_boundary((end * most / tokens).min(end - 1));
+    }
+    match text[..end].rfind(char::is_whitespace) {
+        Some(word) if end < text.len() && !text[end..].starts_with(char::is_whitespace) => text[..word].trim_end(),
+        _ => &text[..end],
+    }
+}
+
 /// Loads the tokenizer, unless it is loaded already.
 pub fn warm() {
     o200k_base_singleton();
@@ -52,6 +71,17 @@ mod tests {
     fn tokens_are_those_of_o200k_base() {
         for (text, tokens) in [("", 0), ("hello world", 2), ("{\"type\":\"object\"}", 5), ("<|endoftext|>", 7)] {
             assert_eq!(count(text), tokens, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_cut_ends_with_a_word_and_within_its_bound() {
+        assert_eq!(cut("one two three", 3), "one two three");
+        assert_eq!(cut("one two three", 2), "one two");
+        assert_eq!(cut("one", 0), "");
+        let text = "größte Wörter überall und noch mehr davon";
+        for most in 0..20 {
+            assert!(count(cut(text, most)) <= most, "{most}");
         }
     }
 
