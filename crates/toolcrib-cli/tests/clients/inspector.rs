@@ -22,28 +22,25 @@ fn the_inspector_lists_searches_and_calls() {
 
     let over_http = [served.mcp(), "--transport".into(), "http".into()];
     let over_stdio = ["--config", "mcp.json", "--server", "toolcrib"].map(str::to_owned);
-    for target in [&over_http[..], &over_stdio[..]] {
-        for era in ["legacy", "modern"] {
-            let ask = |words: &[&str]| place.inspect(&inspector, target, era, words);
-            let listed = ask(&["--method", "tools/list", "--strict"]);
+    for era in ["legacy", "modern"] {
+        for target in [&over_http[..], &over_stdio[..]] {
+            let listed = place.inspect(&inspector, target, era, &["--method", "tools/list", "--strict"]);
             let mut names: Vec<&str> =
                 listed["tools"].as_array().unwrap().iter().filter_map(|tool| tool["name"].as_str()).collect();
             names.sort_unstable();
             assert_eq!(names, ["call_tool", "describe_tools", "search_tools"]);
-
-            let call = |words: &[&str]| ask(&[&["--method", "tools/call", "--tool-name"], words].concat()).to_string();
-            let found = call(&["search_tools", "--tool-arg", "query=add two numbers"]);
-            assert!(found.contains("everything__get-sum("), "{found}");
-            let described = call(&["describe_tools", "--tool-arg", r#"names=["time__convert_time"]"#]);
-            assert!(described.contains("target_timezone"), "{described}");
             let arguments = r#"arguments={"a": 2, "b": 3}"#;
-            let called = call(&["call_tool", "--tool-arg", "name=everything__get-sum", "--tool-arg", arguments]);
-            assert!(called.contains("is 5"), "{called}");
+            let words = ["call_tool", "--tool-arg", "name=everything__get-sum", "--tool-arg", arguments];
+            place.inspect_call(&inspector, target, era, &words, "is 5");
         }
+        let words = ["search_tools", "--tool-arg", "query=add two numbers"];
+        place.inspect_call(&inspector, &over_http, era, &words, "everything__get-sum(");
+        let words = ["describe_tools", "--tool-arg", r#"names=["time__convert_time"]"#];
+        place.inspect_call(&inspector, &over_http, era, &words, "target_timezone");
     }
 }
 
-/// In full mode, because the Inspector wants to see a tool listed before it calls it.
+/// In full mode, for the Inspector calls only what is listed.
 #[test]
 fn the_inspector_calls_tools_by_their_own_names() {
     let (Some(inspector), Some(everything)) = (rig::inspector(), rig::everything()) else {
@@ -52,18 +49,14 @@ fn the_inspector_calls_tools_by_their_own_names() {
     let place = Place::new(&json!({"everything": source(&everything, &[])}), &json!({"mode": "full"}));
     place.discover();
     let served = place.serve();
-    for era in ["legacy", "modern"] {
-        let target = [served.mcp(), "--transport".into(), "http".into()];
-        let ask = |words: &[&str]| place.inspect(&inspector, &target, era, words).to_string();
-        assert!(ask(&["--method", "tools/list"]).contains("everything__get-tiny-image"));
-        let call = ["--method", "tools/call", "--tool-name"];
-        let sum = ask(&[&call[..], &["everything__get-sum", "--tool-arg", "a=2", "b=3"]].concat());
-        assert!(sum.contains("is 5"), "{sum}");
-        let image = ask(&[&call[..], &["everything__get-tiny-image"]].concat());
-        assert!(image.contains("image/png"), "{image}");
-        assert!(ask(&["--method", "prompts/list"]).contains("everything__"));
-        assert!(ask(&["--method", "resources/list"]).contains("uri"));
-    }
+    let target = [served.mcp(), "--transport".into(), "http".into()];
+    let ask = |method: &str| place.inspect(&inspector, &target, "modern", &["--method", method]).to_string();
+    assert!(ask("tools/list").contains("everything__get-tiny-image"));
+    assert!(ask("prompts/list").contains("everything__"));
+    assert!(ask("resources/list").contains("\"uri\""));
+    let words = ["everything__get-sum", "--tool-arg", "a=2", "b=3"];
+    place.inspect_call(&inspector, &target, "modern", &words, "is 5");
+    place.inspect_call(&inspector, &target, "legacy", &["everything__get-tiny-image"], "image/png");
 }
 
 impl Place {
@@ -77,5 +70,13 @@ impl Place {
         let (said, log) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
         assert!(output.status.success(), "{era} {words:?}\n{said}\n{log}\n{}", read(&self.path("serve.log")));
         serde_json::from_str(&said).unwrap_or_else(|error| panic!("{error}: {said}"))
+    }
+
+    /// Calls a tool, whose answer holds this.
+    #[track_caller]
+    fn inspect_call(&self, inspector: &Program, target: &[String], era: &str, words: &[&str], wanted: &str) {
+        let words = [&["--method", "tools/call", "--tool-name"], words].concat();
+        let said = self.inspect(inspector, target, era, &words).to_string();
+        assert!(said.contains(wanted), "`{wanted}` is not in {said}");
     }
 }

@@ -88,8 +88,8 @@ fn calls(place: &Place) -> Value {
         {"name": "everything__get-tiny-image"},
         {"name": "everything__trigger-long-running-operation", "arguments": {"duration": 0.3, "steps": 3}},
         {"name": "asking__test_input_required_result_elicitation", "answer": {"name": "Ada"}},
-        {"name": "everything__get-som"},
         {"name": "hanging__hang", "cancel_when": hangs},
+        {"name": "everything__get-som"},
     ])
 }
 
@@ -102,7 +102,7 @@ fn is_right(said: &Value, era: &str) {
     tools.sort_unstable();
     assert_eq!(tools, ["call_tool", "describe_tools", "search_tools"]);
 
-    let [found, described, called, faulty, sum, image, slow, asked, unknown, cancelled] =
+    let [found, described, called, faulty, sum, image, slow, asked, cancelled, unknown] =
         said["results"].as_array().unwrap().as_slice()
     else {
         panic!("not as many results as calls: {said}");
@@ -120,9 +120,9 @@ fn is_right(said: &Value, era: &str) {
     assert_eq!(progress, [1.0, 2.0, 3.0], "{slow}");
     assert_eq!(asked["asked"], json!(["What is your name?"]), "{asked}");
     says(asked, "Hello, Ada!");
+    assert_eq!(cancelled["cancelled"], true, "{cancelled}");
     says(unknown, "TOOL_NOT_IMPLEMENTED");
     says(unknown, "everything__get-sum");
-    assert_eq!(cancelled["cancelled"], true, "{cancelled}");
 }
 
 #[track_caller]
