@@ -12,7 +12,7 @@ use toolcrib::core::outline;
 use toolcrib::core::policy::Verdict;
 use toolcrib::{CallOptions, Code, Error, Output};
 use toolcrib_mcp::server::{Outlet, Request};
-use toolcrib_mcp::{Era, Handler, RpcError, ServerRequest};
+use toolcrib_mcp::{Handler, RpcError, ServerRequest};
 
 use super::answer::{Answer, own_error, parameters, raw, refused};
 use super::menu::{self, CALL, DESCRIBE, SEARCH};
@@ -90,9 +90,10 @@ impl Surface {
             cancel: request.cancel.clone(),
             consent,
             client: Some(ClientId(request.peer.id)),
-            meta,
+            fleeting: request.peer.fleeting,
             back: Some(asking(outlet.clone())),
-            said: matches!(request.peer.era, Era::Legacy(_)).then_some(said),
+            said: self.visitors.hears_logs(&request.peer, meta.as_deref()).then_some(said),
+            meta,
             ..CallOptions::default()
         };
         let caller = caller(&request.peer);
