@@ -8,6 +8,7 @@ pub(crate) mod demo;
 pub(crate) mod describe;
 pub(crate) mod doctor;
 pub(crate) mod enable;
+pub(crate) mod eval;
 pub(crate) mod export;
 pub(crate) mod history;
 pub(crate) mod import;
@@ -16,6 +17,7 @@ pub(crate) mod invalidate;
 pub(crate) mod logs;
 pub(crate) mod refresh;
 pub(crate) mod remove;
+pub(crate) mod search;
 pub(crate) mod sources;
 pub(crate) mod stats;
 pub(crate) mod tools;
@@ -36,6 +38,7 @@ pub(crate) async fn run(arguments: Arguments) -> Result<Done> {
         match command {
             Command::Sources(arguments) => sources::run(&common, arguments).await,
             Command::Tools(arguments) => tools::run(&common, arguments).await,
+            Command::Search(arguments) => search::run(&common, arguments).await,
             Command::Describe(arguments) => describe::run(&common, arguments).await,
             Command::Call(arguments) => call::run(&common, arguments).await,
             Command::Refresh(arguments) => refresh::run(&common, arguments).await,
@@ -55,6 +58,7 @@ pub(crate) async fn run(arguments: Arguments) -> Result<Done> {
             Command::Stats(arguments) => stats::run(&common, arguments).await,
             Command::Verify(arguments) => verify::run(&common, arguments).await,
             Command::Doctor(arguments) => doctor::run(&common, arguments).await,
+            Command::Eval(arguments) => eval::run(&common, &arguments),
             Command::Demo(arguments) => demo::run(&common, arguments).await,
         }
     };
@@ -66,6 +70,7 @@ impl Command {
         match self {
             Command::Sources(_) => "sources",
             Command::Tools(_) => "tools",
+            Command::Search(_) => "search",
             Command::Describe(_) => "describe",
             Command::Call(_) => "call",
             Command::Refresh(_) => "refresh",
@@ -85,6 +90,7 @@ impl Command {
             Command::Stats(_) => "stats",
             Command::Verify(_) => "verify",
             Command::Doctor(_) => "doctor",
+            Command::Eval(_) => "eval",
             Command::Demo(_) => "demo",
         }
     }

@@ -38,6 +38,8 @@ pub struct Offer {
     pub tools: Vec<Box<RawValue>>,
     pub excluded: Vec<SetAside>,
     pub era: Option<String>,
+    /// What the source says about itself, for search.
+    pub about: Option<String>,
 }
 
 #[derive(Debug)]

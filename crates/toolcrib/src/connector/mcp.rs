@@ -17,7 +17,7 @@ use toolcrib_core::source::Lifecycle;
 use toolcrib_core::text::{shown, shown_short};
 use toolcrib_core::time::format_duration;
 use toolcrib_core::{Code, Error, Result, Source, SourceId};
-use toolcrib_mcp::{RequestOptions, WireError};
+use toolcrib_mcp::{RequestOptions, ServerSays, WireError};
 
 use super::{Answer, Call, CallFailure, Connector, Discovery, Offer};
 use crate::registry::Options;
@@ -167,13 +167,13 @@ impl Connector for McpConnector {
             Ok(list) => Ok(list),
             Err(error) => Err(live.explain(&self.source, "listing its tools", discovery.timeout, error).await),
         };
-        let era = live.era();
+        let (era, about) = (live.era(), about(live.client.server()));
         if ends {
             live.close().await;
         }
         let list = listed?;
         let excluded = list.excluded.into_iter().map(|(name, reason)| SetAside { name, reason }).collect();
-        Ok(Offer { tools: list.tools, excluded, era: Some(era) })
+        Ok(Offer { tools: list.tools, excluded, era: Some(era), about })
     }
 
     async fn call(&self, call: Call) -> Result<Answer, CallFailure> {
@@ -208,6 +208,14 @@ impl Connector for McpConnector {
             live.drain().await;
         }
     }
+}
+
+/// What a server says about itself: title, description, instructions.
+fn about(server: &ServerSays) -> Option<String> {
+    let info = server.info.as_deref().and_then(Fields::parse).unwrap_or_default();
+    let said = |key: &str| info.get(key).and_then(|raw| serde_json::from_str::<String>(raw.get()).ok());
+    let texts = [said("title"), said("description"), server.instructions.clone()];
+    Some(texts.into_iter().flatten().collect::<Vec<_>>().join("\n")).filter(|text| !text.is_empty())
 }
 
 fn answer(result: &RawValue) -> Result<Answer> {

@@ -181,7 +181,8 @@ impl Shared {
         let (id, bounds) = (source.id.clone(), self.options.bounds);
         // Hashing and packing a large list takes a while: not on a thread that others wait for.
         let packed = tokio::task::spawn_blocking(move || {
-            Packed::new(&Manifest::new(&id, &offer.tools, offer.excluded, &bounds))
+            let manifest = Manifest::new(&id, &offer.tools, offer.excluded, &bounds);
+            Packed::new(&manifest.about(offer.about.as_deref()))
         });
         let after = packed
             .await
