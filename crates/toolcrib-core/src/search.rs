@@ -1,15 +1,28 @@
 //! Finding tools by what they are for. Words are weighed by where they stand and how rare they are (BM25F); a name that
 //! was asked for comes first, whatever its spelling. Reads take no lock and touch no disk.
 
-mod words;
+mod rank;
 
-mod document;
+mod question;
 
-mod postings;
+mod closer;
+
+mod names;
+
+mod inside;
+
+mod duplicates;
 
 mod directory;
 
-mod rank;
+mod roll;
+
+mod postings;
+
+mod document;
+
+mod vocabulary;
+mod words;
 
 use crate::catalog::View;
 use crate::source::SourceId;
@@ -17,6 +30,8 @@ use crate::tool::ToolName;
 
 pub(crate) use directory::Directory;
 pub(crate) use postings::Postings;
+
+use rank::{Line, Ranking};
 
 /// What is looked for, and among what.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -83,10 +98,23 @@ impl View {
     /// The tools that fit a query best, among those that an agent may be offered.
     pub fn search(&self, query: &Query) -> Found {
         let directory = self.catalog.directory();
-        let (hits, total) = rank::ranked(directory, query);
+        let Ranking { lines, total } = rank::ranked(directory, query);
+        let hits: Vec<Hit> = lines.into_iter().filter_map(|line| hit(directory, line)).collect();
         let hint = hits.is_empty().then(|| hint(query));
         Found { hits, hint, total }
     }
+}
+
+fn hit(directory: &Directory, Line { scored, also }: Line) -> Option<Hit> {
+    let name = |tool: u32| directory.tool(tool).map(|tool| tool.name().clone());
+    let (_, card) = directory.card(scored.tool)?;
+    Some(Hit {
+        name: name(scored.tool)?,
+        score: scored.score,
+        signature: card.signature.clone(),
+        summary: card.summary.clone(),
+        also: also.into_iter().filter_map(name).collect(),
+    })
 }
 
 fn hint(query: &Query) -> String {

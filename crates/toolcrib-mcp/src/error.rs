@@ -103,6 +103,13 @@ impl fmt::Display for RpcError {
     }
 }
 
+/// For servers: what cannot be written or read here is our fault, not the client's.
+impl From<WireError> for RpcError {
+    fn from(error: WireError) -> RpcError {
+        RpcError::new(RpcError::INTERNAL, error.to_string())
+    }
+}
+
 impl std::error::Error for WireError {}
 impl std::error::Error for RpcError {}
 

@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 
+use crate::outline;
 use crate::tool::Tool;
 
 /// Nesting is read so far: what lies deeper says little about what a tool is for.
@@ -10,8 +11,12 @@ const DEEPEST: usize = 6;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Field {
     Name,
-    Description,
+    /// The title, and the first sentence of the description.
+    Summary,
+    /// The rest of the description.
+    Details,
     Source,
+    /// What the source says about itself.
     About,
     ArgumentName,
     ArgumentDescription,
@@ -19,13 +24,23 @@ pub(super) enum Field {
 }
 
 impl Field {
-    pub(super) const COUNT: usize = 7;
+    pub(super) const ALL: [Field; 8] = [
+        Field::Name,
+        Field::Summary,
+        Field::Details,
+        Field::Source,
+        Field::About,
+        Field::ArgumentName,
+        Field::ArgumentDescription,
+        Field::Choice,
+    ];
 
     /// How much one word here counts.
     pub(super) fn weight(self) -> f32 {
         match self {
             Field::Name => 2.5,
-            Field::Description => 1.0,
+            Field::Summary => 1.0,
+            Field::Details => 0.6,
             Field::Source => 1.2,
             Field::About => 0.3,
             Field::ArgumentName => 0.4,
@@ -34,29 +49,40 @@ impl Field {
         }
     }
 
-    /// How many words such a field usually has. A constant, so that a source can be indexed without knowing the others.
+    /// How many words such a field usually has. A constant, so that a source can be indexed without knowing the others;
+    /// measured against averages over the whole catalogue, it finds as well.
     pub(super) fn usual_length(self) -> f32 {
         match self {
-            Field::Name => 3.0,
-            Field::Description => 25.0,
-            Field::Source => 3.0,
-            Field::About => 30.0,
-            Field::ArgumentName => 6.0,
-            Field::ArgumentDescription => 40.0,
-            Field::Choice => 8.0,
+            Field::Name => 3.5,
+            Field::Summary => 14.0,
+            Field::Details => 16.0,
+            Field::Source => 2.5,
+            Field::About => 35.0,
+            Field::ArgumentName => 8.0,
+            Field::ArgumentDescription => 50.0,
+            Field::Choice => 12.0,
+        }
+    }
+
+    /// How much a long text is held against its words, from 0 to 1.
+    pub(super) fn length_penalty(self) -> f32 {
+        match self {
+            Field::Summary | Field::Details | Field::About => 0.8,
+            Field::Name | Field::Source | Field::ArgumentName | Field::ArgumentDescription | Field::Choice => 0.6,
         }
     }
 }
 
 /// Calls `take` with every text of a tool, except what it shares with its whole source.
-pub(super) fn texts(tool: &Tool, mut take: impl FnMut(Field, &str)) {
+pub(super) fn texts(tool: &Tool, schema: &Value, mut take: impl FnMut(Field, &str)) {
     take(Field::Name, &tool.name);
     if let Some(title) = &tool.face.title {
-        take(Field::Description, title);
+        take(Field::Summary, title);
     }
-    take(Field::Description, &tool.face.description);
-    let schema: Value = serde_json::from_str(tool.face.input_schema.get()).unwrap_or_default();
-    read_schema(&schema, 0, &mut take);
+    let (summary, details) = outline::parted(&tool.face.description);
+    take(Field::Summary, summary);
+    take(Field::Details, details);
+    read_schema(schema, 0, &mut take);
 }
 
 fn read_schema(schema: &Value, depth: usize, take: &mut impl FnMut(Field, &str)) {

@@ -3,15 +3,20 @@
 
 use std::collections::HashMap;
 
+use serde_json::Value;
+
 use super::document::{self, Field};
+use super::roll;
+use super::vocabulary::vocabulary;
 use super::words::{self, Word};
-use crate::catalog::Segment;
+use crate::catalog::{Entry, Segment};
 use crate::outline;
+use crate::tool::Tool;
 
 /// How quickly more of the same word counts less.
-const SATURATION: f32 = 1.2;
-/// How much a long text is held against its words, from 0 to 1.
-const LENGTH_PENALTY: f32 = 0.6;
+const SATURATION: f32 = 1.4;
+/// So many words of a tool are kept in their order.
+const LONGEST_SEQUENCE: usize = 96;
 
 #[derive(Debug, Default)]
 pub(crate) struct Postings {
@@ -37,7 +42,7 @@ pub(super) struct Posting {
     pub(super) impact: f32,
 }
 
-/// What a hit shows of a tool, and how its name is recognised.
+/// What a hit shows of a tool, how its name is recognised, and what a second look at it needs.
 #[derive(Debug, Default)]
 pub(super) struct Card {
     pub(super) signature: String,
@@ -45,12 +50,18 @@ pub(super) struct Card {
     /// The tool's own name and the one with its source, letters and digits alone.
     pub(super) own: Box<str>,
     pub(super) full: Box<str>,
+    /// Its own name by the stems of its words.
+    pub(super) stems: u64,
+    /// The terms of its own name, each once.
+    pub(super) name: Box<[u64]>,
+    /// Name and description in their order, without words that say nothing.
+    pub(super) sequence: Box<[u64]>,
 }
 
 impl Postings {
     pub(crate) fn build(segment: &Segment) -> Postings {
         let mut lexicon = Lexicon::default();
-        let mut shared: [Vec<u32>; Field::COUNT] = Default::default();
+        let mut shared = Fields::default();
         lexicon.read(segment.source().as_str(), &mut shared[Field::Source as usize]);
         let mut entries: Vec<(u32, Posting)> = Vec::new();
         let mut cards = Vec::with_capacity(segment.entries().len());
@@ -58,29 +69,24 @@ impl Postings {
         for (position, entry) in segment.entries().iter().enumerate() {
             // A stored tool that cannot be read is found by its name alone.
             let tool = segment.tool(entry).ok();
+            let schema = tool.as_ref().and_then(|tool| serde_json::from_str(tool.face.input_schema.get()).ok());
+            let schema: Value = schema.unwrap_or_default();
             let mut fields = shared.clone();
             match &tool {
-                Some(tool) => document::texts(tool, |field, text| lexicon.read(text, &mut fields[field as usize])),
+                Some(tool) => {
+                    document::texts(tool, &schema, |field, text| lexicon.read(text, &mut fields[field as usize]));
+                }
                 None => lexicon.read(segment.original(entry), &mut fields[Field::Name as usize]),
             }
-            for (field, words) in FIELDS.into_iter().zip(&fields) {
-                let length = words.len() as f32 / field.usual_length();
-                let each = field.weight() / (1.0 - LENGTH_PENALTY + LENGTH_PENALTY * length);
+            for (field, words) in Field::ALL.into_iter().zip(&fields) {
+                let (penalty, length) = (field.length_penalty(), words.len() as f32 / field.usual_length());
+                let each = field.weight() / (1.0 - penalty + penalty * length);
                 words.iter().for_each(|word| *weights.entry(*word).or_default() += each);
             }
             for (word, weight) in weights.drain() {
                 entries.push((word, Posting { tool: position as u32, impact: weight / (SATURATION + weight) }));
             }
-            let (signature, summary) = match &tool {
-                Some(tool) => {
-                    let schema = serde_json::from_str(tool.face.input_schema.get()).unwrap_or_default();
-                    let signature = outline::call_form(entry.name.as_str(), &schema);
-                    (signature, outline::first_sentence(&tool.face.description))
-                }
-                None => (entry.name.to_string(), String::new()),
-            };
-            let own = words::squashed(segment.original(entry)).into();
-            cards.push(Card { signature, summary, own, full: words::squashed(entry.name.as_str()).into() });
+            cards.push(card(segment, entry, tool.as_ref(), &schema));
         }
         entries.sort_unstable_by_key(|(word, posting)| (*word, posting.tool));
         let with_key = |text: Box<str>| Term { key: words::key(&text), text, end: 0 };
@@ -98,15 +104,34 @@ impl Postings {
     }
 }
 
-const FIELDS: [Field; Field::COUNT] = [
-    Field::Name,
-    Field::Description,
-    Field::Source,
-    Field::About,
-    Field::ArgumentName,
-    Field::ArgumentDescription,
-    Field::Choice,
-];
+fn card(segment: &Segment, entry: &Entry, tool: Option<&Tool>, schema: &Value) -> Card {
+    let original = segment.original(entry);
+    let mut name: Vec<u64> = Vec::new();
+    words::each(original, |Word { whole, parts }| {
+        let parts = if parts.is_empty() { vec![whole] } else { parts };
+        name.extend(parts.iter().map(|part| words::term(part)));
+    });
+    let description = tool.map(|tool| tool.face.description.as_str()).unwrap_or_default();
+    let mut sequence = name.clone();
+    words::each(description, |Word { whole, .. }| {
+        if sequence.len() < LONGEST_SEQUENCE && !vocabulary().is_silent(&whole) {
+            sequence.push(words::term(&whole));
+        }
+    });
+    name.sort_unstable();
+    name.dedup();
+    Card {
+        signature: outline::call_form(entry.name.as_str(), schema),
+        summary: outline::first_sentence(description),
+        own: words::squashed(original).into(),
+        full: words::squashed(entry.name.as_str()).into(),
+        stems: roll::stems(original),
+        name: name.into(),
+        sequence: sequence.into(),
+    }
+}
+
+type Fields = [Vec<u32>; Field::ALL.len()];
 
 /// Every word once. The same word is met again and again, so that what it stems to is remembered.
 #[derive(Default)]

@@ -42,6 +42,11 @@ pub(super) fn stem(word: &str) -> String {
     Stemmer::create(Algorithm::English).stem(word).into_owned()
 }
 
+/// The term of a word: what names it and its other forms.
+pub(super) fn term(word: &str) -> u64 {
+    key(&stem(word))
+}
+
 /// A number that names a term: sixty-four bits, so that two terms of one catalogue never share theirs in practice.
 pub(super) fn key(term: &str) -> u64 {
     const OFFSET: u64 = 0xcbf2_9ce4_8422_2325;

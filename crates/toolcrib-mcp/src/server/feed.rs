@@ -21,6 +21,7 @@ pub(super) struct Feed {
     /// Names the stream within its session, in the ids of its events.
     pub(super) number: u64,
     bound: usize,
+    keeps: Keeps,
     state: Mutex<State>,
     /// A reader left, or the end was read.
     news: Notify,
@@ -52,6 +53,13 @@ pub(super) struct Message {
     pub(super) last: Option<Last>,
 }
 
+/// Whether what was read is kept, for a stream that is cut and taken up again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Keeps {
+    Nothing,
+    Latest,
+}
+
 /// A message that ends its stream, and what the HTTP status makes of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Last {
@@ -69,9 +77,9 @@ pub(super) enum Weight {
 }
 
 impl Feed {
-    pub(super) fn new(number: u64, bound: usize) -> Arc<Feed> {
+    pub(super) fn new(number: u64, bound: usize, keeps: Keeps) -> Arc<Feed> {
         let state = State { next: 1, cursor: 1, ..State::default() };
-        Arc::new(Feed { number, bound, state: Mutex::new(state), news: Notify::new() })
+        Arc::new(Feed { number, bound, keeps, state: Mutex::new(state), news: Notify::new() })
     }
 
     pub(super) fn push(&self, text: String, weight: Weight) {
@@ -176,14 +184,14 @@ impl State {
         self.ended && self.cursor == self.next
     }
 
-    fn take(&mut self) -> Option<Message> {
+    fn take(&mut self, keeps: Keeps) -> Option<Message> {
         let message = self.messages.iter().find(|message| message.number >= self.cursor)?.clone();
         self.cursor = message.number + 1;
         let mut kept = 0;
         let read = self.messages.iter().filter(|message| message.number < self.cursor);
-        let surplus = match self.resume_within {
-            None => self.cursor,
-            Some(_) => read
+        let surplus = match keeps {
+            Keeps::Nothing => self.cursor,
+            Keeps::Latest => read
                 .rev()
                 .find_map(|message| {
                     kept += message.text.len();
@@ -214,7 +222,7 @@ impl Reader {
     pub(super) fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<Message>> {
         let mut state = lock(&self.feed.state);
         let newest = state.readers.last().is_some_and(|seat| seat.number == self.seat);
-        if newest && let Some(message) = state.take() {
+        if newest && let Some(message) = state.take(self.feed.keeps) {
             if state.read_out() {
                 self.feed.news.notify_one();
             }
@@ -255,7 +263,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_cut_stream_is_taken_up_where_it_was_cut() {
-        let feed = Feed::new(1, 8);
+        let feed = Feed::new(1, 8, Keeps::Latest);
         feed.resumable(Duration::from_secs(1));
         let mut first = feed.reader(None);
         feed.push("a".into(), Weight::Droppable);
@@ -272,7 +280,7 @@ mod tests {
 
     #[tokio::test]
     async fn only_the_newest_reader_gets_a_message_and_the_one_behind_takes_over() {
-        let feed = Feed::new(1, 8);
+        let feed = Feed::new(1, 8, Keeps::Latest);
         let (mut older, mut newer) = (feed.reader(None), feed.reader(None));
         feed.push("a".into(), Weight::Once);
         feed.push("a".into(), Weight::Once);
@@ -284,7 +292,7 @@ mod tests {
 
     #[tokio::test]
     async fn what_nobody_reads_does_not_pile_up() {
-        let feed = Feed::new(1, 2);
+        let feed = Feed::new(1, 2, Keeps::Nothing);
         let mut reader = feed.reader(None);
         for _ in 0..10 {
             feed.push("progress".into(), Weight::Droppable);
@@ -297,7 +305,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_stream_that_may_be_taken_up_is_given_up_only_after_a_while() {
-        let feed = Feed::new(1, 2);
+        let feed = Feed::new(1, 2, Keeps::Nothing);
         feed.resumable(Duration::from_secs(3));
         let (first, begun) = (feed.reader(None), tokio::time::Instant::now());
         drop(first);

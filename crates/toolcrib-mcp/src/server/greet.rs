@@ -1,14 +1,15 @@
 //! What a client is told first.
 
-use std::sync::Arc;
+use std::{panic::AssertUnwindSafe, sync::Arc};
 
+use futures_util::FutureExt;
 use serde_json::{json, value::RawValue};
 use tokio::time::timeout;
 
 use super::{Greeting, Peer, exchange::Exchange, shared::Shared};
 use crate::{
     era::{Era, Version},
-    error::{RpcError, WireError},
+    error::RpcError,
     message::{RawObject, raw},
 };
 
@@ -28,42 +29,41 @@ pub(super) fn newcomer(params: Option<&RawValue>, query: &str) -> Peer {
 
 /// The result of `initialize`.
 pub(super) async fn initialize(shared: &Shared, peer: &Arc<Peer>) -> Result<Box<RawValue>, RpcError> {
-    let greeting = greeting(shared, peer).await?;
     let mut result = RawObject::default();
-    let write = || {
-        result.set("protocolVersion", raw(peer.era.as_str())?);
-        result.set("capabilities", greeting.capabilities);
-        let server = json!({ "name": shared.options.name, "version": shared.options.version });
-        result.set("serverInfo", raw(&server)?);
-        if let Some(instructions) = &greeting.instructions {
-            result.set("instructions", raw(instructions)?);
-        }
-        result.close()
-    };
-    write().map_err(unwritable)
+    result.set("protocolVersion", raw(peer.era.as_str())?);
+    let server = json!({ "name": shared.options.name, "version": shared.options.version });
+    result.set("serverInfo", raw(&server)?);
+    greeting(shared, peer).await?.write(&mut result)?;
+    Ok(result.close()?)
 }
 
 /// The result of `server/discover`.
 pub(super) async fn discover(exchange: Arc<Exchange>) -> Result<Box<RawValue>, RpcError> {
-    let greeting = greeting(&exchange.shared, &exchange.peer).await?;
     let mut result = RawObject::default();
-    let write = || {
-        result.set("supportedVersions", raw(&supported())?);
-        result.set("capabilities", greeting.capabilities);
-        if let Some(instructions) = &greeting.instructions {
+    result.set("supportedVersions", raw(&supported())?);
+    greeting(&exchange.shared, &exchange.peer).await?.write(&mut result)?;
+    // It tells what this client may see, and may change at any time.
+    result.set("ttlMs", raw(&0)?);
+    result.set("cacheScope", raw("private")?);
+    Ok(result.close()?)
+}
+
+impl Greeting {
+    fn write(self, result: &mut RawObject<'_>) -> Result<(), RpcError> {
+        result.set("capabilities", self.capabilities);
+        if let Some(instructions) = &self.instructions {
             result.set("instructions", raw(instructions)?);
         }
-        // It tells what this client may see, and may change at any time.
-        result.set("ttlMs", raw(&0)?);
-        result.set("cacheScope", raw("private")?);
-        result.close()
-    };
-    write().map_err(unwritable)
+        Ok(())
+    }
 }
 
 pub(super) async fn greeting(shared: &Shared, peer: &Arc<Peer>) -> Result<Greeting, RpcError> {
-    let greeting = timeout(shared.options.ask_timeout, shared.service.greeting(peer)).await;
-    greeting.map_err(|_| RpcError::new(RpcError::INTERNAL, "the server is not ready"))
+    let asking = AssertUnwindSafe(async { shared.service.greeting(peer).await }).catch_unwind();
+    match timeout(shared.options.greeting_timeout, asking).await {
+        Ok(Ok(greeting)) => Ok(greeting),
+        Ok(Err(_)) | Err(_) => Err(RpcError::new(RpcError::INTERNAL, "the server is not ready")),
+    }
 }
 
 /// The versions that are spoken here, newest first.
@@ -80,8 +80,4 @@ pub(super) fn unsupported(version: &str) -> RpcError {
 
 pub(super) fn nothing() -> Box<RawValue> {
     RawValue::from_string("{}".to_owned()).unwrap_or_default()
-}
-
-fn unwritable(error: WireError) -> RpcError {
-    RpcError::new(RpcError::INTERNAL, error.to_string())
 }

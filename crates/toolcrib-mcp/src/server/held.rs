@@ -36,7 +36,7 @@ pub(super) struct Ask {
 impl Exchange {
     /// Asks, and waits for the client to come back.
     pub(super) async fn ask(&self, method: &str, params: Option<&RawValue>) -> Result<Box<RawValue>, RpcError> {
-        let request = asked(method, params).map_err(unwritable)?;
+        let request = asked(method, params)?;
         let (answer, waiting) = oneshot::channel();
         {
             let mut way = lock(&self.way);
@@ -64,7 +64,7 @@ impl Exchange {
                 way.asks.drain(..).for_each(|ask| drop(ask.answer.send(Err(full()))));
                 return None;
             };
-            let result = wanted(&way.asks, &state).map_err(unwritable);
+            let result = wanted(&way.asks, &state).map_err(RpcError::from);
             let result = result.map(|result| envelope::complete(result, &self.shared.options));
             let text = envelope::response(&way.id, &result);
             way.held_until = Some(after(self.shared.options.ask_timeout));
@@ -110,6 +110,9 @@ impl Exchange {
 
     /// Makes sure that nobody finds it any more.
     pub(super) fn forget(&self) {
+        if lock(&self.way).asked == 0 {
+            return;
+        }
         let mut held = lock(&self.shared.held);
         held.retain(|_, exchange| !std::ptr::eq(exchange.as_ref(), self));
     }
@@ -137,10 +140,6 @@ fn wanted(asks: &[Ask], state: &str) -> Result<Box<RawValue>, WireError> {
 
 pub(super) fn over() -> RpcError {
     RpcError::new(RpcError::INTERNAL, "the request this would belong to is over")
-}
-
-fn unwritable(error: WireError) -> RpcError {
-    RpcError::new(RpcError::INTERNAL, error.to_string())
 }
 
 impl Shared {

@@ -3,6 +3,7 @@
 
 use std::{
     panic::AssertUnwindSafe,
+    pin::pin,
     sync::{Arc, Mutex},
 };
 
@@ -91,13 +92,14 @@ impl Shared {
 }
 
 async fn run(exchange: &Arc<Exchange>, params: Option<Box<RawValue>>) {
-    let outcome = drive(exchange, answering(exchange, params)).await;
+    let outcome = drive(exchange, params).await;
     let waiting = exchange.returned().await;
     let feed = exchange.feed();
     match outcome {
         Some(outcome) if waiting => exchange.answer(outcome).await,
         Some(_) | None => exchange.end(),
     }
+    exchange.forget();
     exchange.close();
     if let Some(desk) = &exchange.desk {
         desk.leave(&lock(&exchange.way).id);
@@ -105,9 +107,6 @@ async fn run(exchange: &Arc<Exchange>, params: Option<Box<RawValue>>) {
     if let Some(feed) = feed {
         // For a client that lost its stream shortly before the answer.
         feed.settled().await;
-    }
-    if lock(&exchange.way).asked > 0 {
-        exchange.forget();
     }
 }
 
@@ -133,8 +132,8 @@ fn answering(exchange: &Arc<Exchange>, params: Option<Box<RawValue>>) -> BoxFutu
 }
 
 /// The service's outcome; none for a request that was taken back.
-async fn drive(exchange: &Arc<Exchange>, work: BoxFuture<'static, Outcome>) -> Option<Outcome> {
-    let mut work = AssertUnwindSafe(work).catch_unwind();
+async fn drive(exchange: &Arc<Exchange>, params: Option<Box<RawValue>>) -> Option<Outcome> {
+    let mut work = pin!(AssertUnwindSafe(async { answering(exchange, params).await }).catch_unwind());
     let mut held_until: Option<Instant> = None;
     loop {
         let feed = exchange.feed();
@@ -157,6 +156,7 @@ async fn drive(exchange: &Arc<Exchange>, work: BoxFuture<'static, Outcome>) -> O
             () = vanished => break,
         }
     }
+    exchange.forget();
     exchange.end();
     exchange.cancel.cancel();
     // The service may tidy up; its answer is not wanted any more.

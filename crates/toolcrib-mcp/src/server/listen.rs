@@ -94,12 +94,11 @@ pub(super) async fn subscription(
     // Before the acknowledgement, so that nothing that changes after it is missed.
     let mut changes = shared.service.changes(peer);
     let filter = filter.within(&greet::greeting(shared, peer).await?.capabilities);
-    let unwritable = |error: WireError| RpcError::new(RpcError::INTERNAL, error.to_string());
     let id = crate::connection::lock(&exchange.way).id.clone();
     let meta = json!({ SUBSCRIPTION_KEY: id });
     let acknowledged = raw(&json!({ "notifications": filter, "_meta": meta }))
         .and_then(|params| message::notification("notifications/subscriptions/acknowledged", Some(&params)));
-    exchange.tell(acknowledged.map_err(unwritable)?, Weight::Needed).await;
+    exchange.tell(acknowledged?, Weight::Needed).await;
     loop {
         let change = tokio::select! {
             biased;
@@ -108,11 +107,11 @@ pub(super) async fn subscription(
         };
         match change {
             Some(change) if filter.wants(&change) => {
-                exchange.tell(notification(&change, Some(&meta)).map_err(unwritable)?, Weight::Once).await;
+                exchange.tell(notification(&change, Some(&meta))?, Weight::Once).await;
             }
             Some(_) => {}
             None => break,
         }
     }
-    raw(&json!({ "_meta": meta })).map_err(unwritable)
+    Ok(raw(&json!({ "_meta": meta }))?)
 }

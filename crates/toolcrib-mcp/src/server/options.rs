@@ -21,6 +21,8 @@ pub struct ServerOptions {
     pub batch_max: usize,
     /// Over a byte stream; the body of an HTTP request is bounded by the layer above.
     pub line_bytes: usize,
+    /// How long the service may take to greet a client.
+    pub greeting_timeout: Duration,
     /// How long a client may take to answer what it is asked.
     pub ask_timeout: Duration,
     /// Requests of 2026-07-28 that may wait for their client to come back with answers.
@@ -52,6 +54,7 @@ impl Default for ServerOptions {
             queue: 256,
             batch_max: 64,
             line_bytes: 4 * 1024 * 1024,
+            greeting_timeout: Duration::from_secs(30),
             ask_timeout: Duration::from_secs(5 * 60),
             held_max: 256,
             keep_alive: Duration::from_secs(15),

@@ -14,7 +14,12 @@ use tokio::sync::oneshot;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use super::{Peer, Service, exchange::Exchange, options::ServerOptions};
-use crate::{connection::lock, era::Era, error::RpcError};
+use crate::{
+    connection::lock,
+    era::Era,
+    error::RpcError,
+    message::{Incoming, RawObject},
+};
 
 pub(super) struct Shared {
     pub(super) service: Arc<dyn Service>,
@@ -86,10 +91,22 @@ impl Desk {
         lock(&self.running).is_empty()
     }
 
-    /// The client takes a request back.
-    pub(super) fn cancel(&self, id: &RawValue) {
-        if let Some(cancel) = lock(&self.running).get(id.get()) {
-            cancel.cancel();
+    /// Takes in what needs no answer: requests taken back, and answers to questions. The rest is of no interest.
+    pub(super) fn take_in(&self, incoming: Incoming<'_>) {
+        match incoming {
+            Incoming::Notification { method, params } if method == "notifications/cancelled" => {
+                let params = params.and_then(RawObject::open).unwrap_or_default();
+                let running = lock(&self.running);
+                if let Some(cancel) = params.get("requestId").and_then(|id| running.get(id.get())) {
+                    cancel.cancel();
+                }
+            }
+            Incoming::Answer { id, outcome } => {
+                if let Some(waiting) = lock(&self.asked).remove(&id) {
+                    let _nobody_waits = waiting.send(outcome.map(ToOwned::to_owned));
+                }
+            }
+            Incoming::Notification { .. } | Incoming::Refusal(_) | Incoming::Request { .. } => {}
         }
     }
 
@@ -102,11 +119,6 @@ impl Desk {
     }
 
     /// Whether that question was still open.
-    pub(super) fn answer(&self, id: u64, answer: Answer) -> bool {
-        let sender = lock(&self.asked).remove(&id);
-        sender.is_some_and(|sender| sender.send(answer).is_ok())
-    }
-
     pub(super) fn forget(&self, id: u64) -> bool {
         lock(&self.asked).remove(&id).is_some()
     }

@@ -25,7 +25,7 @@ use crate::{
     connection::lock,
     era::{Era, MODERN},
     error::RpcError,
-    message::{self, Incoming, RawObject},
+    message::{self, Incoming},
 };
 
 /// A line buffer that grew beyond this is given back after use.
@@ -135,16 +135,9 @@ impl Conversation {
                     self.refuse(Some(id), error).await;
                 }
             }
-            Incoming::Notification { method, params } if method == "notifications/cancelled" => {
-                let params = params.and_then(RawObject::open).unwrap_or_default();
-                if let Some(id) = params.get("requestId") {
-                    self.desk.cancel(id);
-                }
+            other @ (Incoming::Notification { .. } | Incoming::Answer { .. } | Incoming::Refusal(_)) => {
+                self.desk.take_in(other);
             }
-            Incoming::Answer { id, outcome } => {
-                self.desk.answer(id, outcome.map(ToOwned::to_owned));
-            }
-            Incoming::Notification { .. } | Incoming::Refusal(_) => {}
         }
     }
 

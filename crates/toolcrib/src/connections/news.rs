@@ -54,3 +54,24 @@ impl News {
         self.0.changed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A queue of announcements was full when many sources changed at once.
+    #[tokio::test]
+    async fn nothing_is_dropped_and_nothing_is_heard_twice() {
+        let news = News::new(broadcast::channel(1).0);
+        let sources: Vec<SourceId> =
+            (1000..2000).map(|number| SourceId::parse(&format!("s{number}")).unwrap()).collect();
+        for source in sources.iter().chain(&sources) {
+            news.tools_changed(source);
+        }
+        for source in &sources {
+            assert_eq!(news.changed_source().await, *source);
+        }
+        let nothing = tokio::time::timeout(std::time::Duration::from_millis(1), news.changed_source()).await;
+        assert!(nothing.is_err());
+    }
+}

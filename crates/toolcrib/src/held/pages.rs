@@ -186,13 +186,13 @@ impl<'a> Binder<'a> {
         let mut rest = text;
         while !rest.is_empty() {
             let room = self.room.saturating_sub(around);
-            let fits = escaped(rest) <= room;
+            let end = cut(rest, room);
             // A few words at the foot of a page help nobody.
-            if !fits && room < self.full / 4 {
+            if end < rest.len() && room < self.full / 4 {
                 self.turn();
                 continue;
             }
-            let (piece, after) = rest.split_at(if fits { rest.len() } else { cut(rest, room) });
+            let (piece, after) = rest.split_at(end);
             self.put(Block { json: Cow::Owned(written(piece)), kind: None });
             rest = after;
             if !rest.is_empty() {
@@ -217,27 +217,21 @@ fn text_bytes(answer: &Answer) -> usize {
     parsed.filter_map(|fields| Some(fields.get("text")?.get().len())).sum()
 }
 
-/// Where to cut so that what comes before takes at most `room` bytes in JSON: after a line when the last one ends in
-/// the second half, else between two characters. Never at the very beginning.
+/// Where to cut so that what comes before takes at most `room` bytes in JSON: at the end when all of it does, after a
+/// line when the last one ends in the second half, else between two characters. Never at the very beginning.
 fn cut(text: &str, room: usize) -> usize {
-    let (mut bytes, mut end) = (0, 0);
-    for (at, character) in text.char_indices() {
-        bytes += escaped_char(character);
-        if bytes > room && at > 0 {
-            break;
-        }
-        end = at + character.len_utf8();
-    }
+    let mut bytes = 0;
+    let too_far = text.char_indices().find(|(at, character)| {
+        bytes += escaped(*character);
+        bytes > room && *at > 0
+    });
+    let Some((end, _)) = too_far else { return text.len() };
     let line = text[..end].rfind('\n').map(|at| at + 1).filter(|at| *at > end / 2);
     line.unwrap_or(end)
 }
 
-fn escaped(text: &str) -> usize {
-    text.chars().map(escaped_char).sum()
-}
-
 /// How many bytes a character takes in a JSON string.
-fn escaped_char(character: char) -> usize {
+fn escaped(character: char) -> usize {
     match character {
         '"' | '\\' | '\n' | '\r' | '\t' | '\u{8}' | '\u{c}' => 2,
         '\0'..='\u{1f}' => 6,

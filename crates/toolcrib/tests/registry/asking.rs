@@ -130,7 +130,7 @@ async fn a_person_who_does_not_answer_does_not_make_the_source_rest() {
         let began = std::time::Instant::now();
         let error = call(&workshop, "s__elicit", silent(1, Duration::from_millis(200))).await.unwrap_err();
         assert_eq!(error.code, Code::ToolExecutionFailed);
-        assert_eq!(error.message, "`elicit` of `s` asked its caller, who did not answer within 200ms");
+        assert!(error.message.starts_with("`elicit` of `s` asked its caller, who did not answer within"));
         assert!(began.elapsed() < Duration::from_secs(5));
     }
     assert!(call(&workshop, "s__meta", CallOptions::default()).await.is_ok(), "the breaker is shut");

@@ -6,7 +6,7 @@ use toolcrib::core::inventory::{Actor, Command};
 use toolcrib::registry::Connection;
 use toolcrib::{CallOptions, ClientId, Code, Registry};
 
-use crate::support::{Workshop, agent, id, lines, lives, one, text, tools, until};
+use crate::support::{Workshop, agent, id, lines, lives, one, settle, text, tools, until};
 
 const ENV: [&str; 3] = ["--env-tool", "--count-file", "{home}/starts"];
 
@@ -101,6 +101,7 @@ async fn a_source_serves_so_many_clients_and_no_more() {
         assert!(error.message.contains("serves 64 clients already"), "{}", error.message);
     }
     workshop.client_gone(ClientId(7));
+    settle().await;
     assert_eq!(echo(&workshop, of(64)).await.unwrap(), "hello", "no breaker, and there is room again");
     workshop.registry.clone().close().await;
 }

@@ -175,19 +175,3 @@ async fn tools_that_a_rule_hides_are_not_counted() {
     assert_eq!(bench.view_of("git").tool_count, 2);
     assert!(bench.call(&agent(), "git__secret", json!({}), CallOptions::default()).await.is_err());
 }
-
-/// A queue of announcements was full when many sources changed at once.
-#[tokio::test(start_paused = true)]
-async fn no_announcement_is_dropped_however_many_there_are() {
-    let sources: Vec<(String, _)> = (0..600).map(|number| (format!("s{number}"), Scripted::new(["old"]))).collect();
-    let listed: Vec<(&str, _)> = sources.iter().map(|(name, source)| (name.as_str(), source)).collect();
-    let bench = open(&listed).await;
-    tools(&bench).await;
-    for (_, source) in &sources {
-        source.offer(["new"]);
-        source.announce();
-        source.announce();
-    }
-    until("all were looked at", || sources.iter().all(|(_, source)| source.discoveries() == 2)).await;
-    until("all changed", || cached(&bench).iter().all(|name| name.ends_with("new"))).await;
-}

@@ -11,7 +11,13 @@ use crate::{
     error::RpcError,
     headers,
     message::RawObject,
-    server::{Peer, feed::Feed, greet, job::Client, params::Params},
+    server::{
+        Peer,
+        feed::{Feed, Keeps},
+        greet,
+        job::Client,
+        params::Params,
+    },
 };
 
 impl Endpoint {
@@ -33,7 +39,7 @@ impl Endpoint {
         if method == "tools/call" {
             self.check_arguments(&head.headers, &peer, &params)?;
         }
-        let feed = Feed::new(0, shared.options.queue);
+        let feed = Feed::new(0, shared.options.queue, Keeps::Nothing);
         let reader = feed.reader(None);
         let client = Client { peer, desk: None, ended: shared.closing.clone(), single: true };
         shared.begin(client, order(id, method, params, &feed, accepts.events))?;

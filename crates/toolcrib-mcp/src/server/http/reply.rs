@@ -59,6 +59,10 @@ impl Refusal {
         Refusal { status, id: Some(id.to_owned()), error }
     }
 
+    pub(super) fn under(self, id: &RawValue) -> Refusal {
+        Refusal { id: Some(id.to_owned()), ..self }
+    }
+
     pub(super) fn response(self) -> Response<Body> {
         let mut response = json(self.status, envelope::refusal(self.id.as_deref(), self.error));
         if self.status == StatusCode::METHOD_NOT_ALLOWED {

@@ -17,7 +17,7 @@ use crate::{
     connection::lock,
     server::{
         Peer,
-        feed::{Feed, Weight},
+        feed::{Feed, Keeps, Weight},
         job::Client,
         listen,
         shared::{Desk, Shared},
@@ -47,14 +47,11 @@ pub(super) struct Sessions {
 
 impl Session {
     fn new(shared: &Shared, peer: Arc<Peer>) -> Session {
-        let news = Feed::new(0, shared.options.queue);
-        // What was sent is kept, for a stream that is cut and taken up again.
-        news.resumable(shared.options.session_idle);
         Session {
             id: format!("{:032x}", rand::random::<u128>()),
             peer,
             desk: Arc::default(),
-            news,
+            news: Feed::new(0, shared.options.queue, Keeps::Latest),
             ended: shared.closing.child_token(),
             streams: Mutex::default(),
             next_stream: AtomicU64::new(1),
@@ -70,7 +67,7 @@ impl Session {
 
     /// A stream for the answer to a request, found again by its number as long as the request keeps it.
     pub(super) fn stream(&self, bound: usize) -> Arc<Feed> {
-        let feed = Feed::new(self.next_stream.fetch_add(1, Ordering::Relaxed), bound);
+        let feed = Feed::new(self.next_stream.fetch_add(1, Ordering::Relaxed), bound, Keeps::Latest);
         let mut streams = lock(&self.streams);
         streams.retain(|_, feed| feed.strong_count() > 0);
         streams.insert(feed.number, Arc::downgrade(&feed));

@@ -41,6 +41,7 @@ fn text_is_cut_between_characters_and_nothing_is_lost() {
 fn a_cut_prefers_the_end_of_a_line() {
     assert_eq!(cut("one\ntwo\nthree", 10), 8);
     assert_eq!(cut("one\ntwo and three", 12), 11, "the line ends too early");
+    assert_eq!(cut("one\ntwo", 8), 7, "all of it fits");
     assert_eq!(cut("€€€", 4), 3);
     assert_eq!(cut("€€€", 1), 3, "one character at least");
 }
