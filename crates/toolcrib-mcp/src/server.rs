@@ -59,6 +59,8 @@ pub struct Peer {
     pub capabilities: Box<RawValue>,
     /// The query of the address it came by, without the `?`; empty over a byte stream.
     pub query: String,
+    /// It is made for one request, for there is no session to tell by whether the next comes from the same client.
+    pub fleeting: bool,
 }
 
 #[derive(Debug)]

@@ -22,11 +22,11 @@ fn every_recorded_tool_fits_every_provider_or_is_set_aside() {
             "there is no recorded material",
         );
     };
+    let Some(again) = recorded() else { return };
     let offered = view.offered().count();
     for (format, most_set_aside, check) in [
         (Format::Mcp, 0, check_mcp as fn(&Value)),
         (Format::Anthropic, 0, check_anthropic),
-        (Format::AnthropicDeferred, 0, check_anthropic),
         (Format::Openai, 0, check_openai),
         (Format::OpenaiStrict, offered / 10, check_strict),
         (Format::Gemini, offered / 50, check_gemini),
@@ -36,8 +36,7 @@ fn every_recorded_tool_fits_every_provider_or_is_set_aside() {
         assert_eq!(tools.len() + set_aside.len(), offered, "{format:?}");
         assert!(set_aside.len() <= most_set_aside, "{format:?} sets {} aside: {set_aside:#?}", set_aside.len());
         tools.iter().for_each(check);
-        assert_eq!(rendered(&view, format).0, text, "{format:?} is the same twice");
-        assert_eq!(rendered(&recorded().unwrap(), format).0, text, "{format:?} is the same when made anew");
+        assert!(rendered(&again, format).0 == text, "{format:?} is the same when made anew");
     }
 }
 
@@ -94,7 +93,6 @@ fn check_mcp(tool: &Value) {
 
 fn check_root(schema: &Value, forbidden: &[&str]) {
     assert_eq!(schema["type"], "object");
-    assert!(schema["properties"].is_object());
     for keyword in forbidden.iter().chain(&["$ref"]) {
         assert!(schema.get(keyword).is_none(), "{keyword} in {schema}");
     }
@@ -106,7 +104,7 @@ fn check_anthropic(tool: &Value) {
     let legal = |name: &String| {
         name.len() <= 64 && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_.-".contains(&byte))
     };
-    assert!(tool["input_schema"]["properties"].as_object().unwrap().keys().all(legal));
+    assert!(tool["input_schema"]["properties"].as_object().is_none_or(|fields| fields.keys().all(legal)));
 }
 
 fn check_openai(tool: &Value) {
@@ -114,6 +112,7 @@ fn check_openai(tool: &Value) {
     let function = &tool["function"];
     check_name(function);
     assert!(function["description"].as_str().unwrap().chars().count() <= 1024);
+    assert!(function["parameters"]["properties"].is_object());
     check_root(&function["parameters"], &["oneOf", "anyOf", "allOf", "enum", "not"]);
 }
 

@@ -35,16 +35,25 @@ pub(super) fn project(name: &str, tool: &Tool) -> Projected {
 /// The schema, and what was lost.
 fn schema(raw: &RawValue) -> (Fit<Value>, Vec<Loss>) {
     let schema: Value = serde_json::from_str(raw.get()).unwrap_or_default();
-    let mut writer = Writer { edits: Edits::of(&schema), trail: Vec::new(), parts: 0 };
-    let written = writer.root(&schema);
-    (written, writer.edits.into_losses())
+    let mut last = (Err(Unfit::new("", "it has no schema")), Vec::new());
+    for deepest in gemini::REFERENCES {
+        let mut writer = Writer { edits: Edits::of(&schema, gemini::PARTS), trail: Vec::new(), deepest };
+        let written = writer.root(&schema);
+        let fits = !writer.edits.is_too_large();
+        last = (written, writer.edits.into_losses());
+        if fits {
+            break;
+        }
+    }
+    last
 }
 
 struct Writer<'a> {
     edits: Edits<'a>,
     /// The references that are being written out.
     trail: Vec<String>,
-    parts: usize,
+    /// How many of them may be open at once.
+    deepest: usize,
 }
 
 impl Writer<'_> {
@@ -65,11 +74,15 @@ impl Writer<'_> {
     }
 
     fn schema(&mut self, schema: &Value, path: &str) -> Fit<Value> {
-        self.parts += 1;
-        if self.parts > gemini::PARTS {
-            return Err(Unfit::new(path, "with its references written out, the schema is too large"));
-        }
-        let Node { title, description, nullable, kind } = Node::read(schema, path, &mut self.edits)?;
+        self.edits.enter(path)?;
+        let written = self.part(schema, path);
+        self.edits.leave();
+        written
+    }
+
+    fn part(&mut self, schema: &Value, path: &str) -> Fit<Value> {
+        let Node { path, title, description, nullable, kind } = Node::read(schema, path, &mut self.edits)?;
+        let path = path.as_str();
         let written = match kind {
             Kind::Any => {
                 self.edits.lose(path, "any value is not supported, narrowed to text, a number or a boolean");
@@ -208,14 +221,13 @@ impl Writer<'_> {
         let Some(target) = self.edits.target(reference) else {
             return Err(Unfit::new(&below(path, "$ref"), "it leads nowhere"));
         };
-        if self.trail.iter().any(|open| open == reference) || reference == "#" || self.trail.len() >= gemini::REFERENCES
-        {
+        if self.trail.iter().any(|open| open == reference) || reference == "#" || self.trail.len() >= self.deepest {
             let is_object =
                 target.get("properties").is_some() || target.get("type").is_some_and(|name| *name == "object");
             if !is_object {
-                return Err(Unfit::new(path, "it refers to itself"));
+                return Err(Unfit::new(path, "its references have no end"));
             }
-            self.edits.lose(path, "what refers to itself is not supported; cut here, the object stays open");
+            self.edits.lose(path, "references are written out, but not without end; cut here, the object stays open");
             return Ok(Map::from_iter([("type".to_owned(), json!("object"))]));
         }
         self.trail.push(reference.to_owned());

@@ -23,6 +23,8 @@ pub(super) const ANTHROPIC_NOT_AT_ROOT: [&str; 3] = ["oneOf", "anyOf", "allOf"];
 pub(super) const OPENAI_NOT_AT_ROOT: [&str; 5] = ["oneOf", "anyOf", "allOf", "enum", "not"];
 
 pub(super) mod strict {
+    /// Our own bound on what is written before it is measured.
+    pub(in super::super) const PARTS: usize = 10_000;
     pub(in super::super) const DEPTH: usize = 10;
     pub(in super::super) const PROPERTIES: usize = 5_000;
     pub(in super::super) const ENUM_VALUES: usize = 1_000;
@@ -46,10 +48,10 @@ pub(super) mod strict {
 }
 
 pub(super) mod gemini {
-    /// References are written out; so deep, and no deeper.
-    pub(in super::super) const REFERENCES: usize = 8;
-    /// A schema that has grown beyond so many parts by that is too large.
-    pub(in super::super) const PARTS: usize = 20_000;
+    /// References are written out; so deep or, where that makes a schema too large, less deep.
+    pub(in super::super) const REFERENCES: [usize; 4] = [8, 4, 2, 1];
+    /// A schema of more parts is too large.
+    pub(in super::super) const PARTS: usize = 2_000;
 
     pub(in super::super) fn formats(kind: &str) -> &'static [&'static str] {
         match kind {

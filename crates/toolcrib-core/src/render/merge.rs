@@ -20,6 +20,7 @@ pub(super) fn merged_parts(
     let Some(Value::Array(parts)) = keywords.shift_remove("allOf") else { return Ok(keywords) };
     for (index, part) in parts.into_iter().enumerate() {
         let at = format!("{path}/allOf/{index}");
+        edits.count_merge(&at)?;
         let part = match part {
             Value::Object(part) => part,
             Value::Bool(true) => continue,
@@ -39,6 +40,7 @@ pub(super) fn followed(mut keywords: Map<String, Value>, path: &str, edits: &mut
         let Some(reference) = keywords.shift_remove("$ref") else { return Ok(keywords) };
         let target = reference.as_str().and_then(|reference| edits.target(reference)).and_then(Value::as_object);
         let Some(target) = target else { return Err(Unfit::new(&below(path, "$ref"), "it leads nowhere")) };
+        edits.count_merge(path)?;
         merge(&mut keywords, target, path, edits);
     }
     Err(Unfit::new(path, "it refers to itself"))
@@ -118,7 +120,8 @@ fn joined(key: &str, ours: &Value, theirs: &Value) -> Joined {
 fn names(types: &Value) -> Vec<&str> {
     match types {
         Value::Array(names) => names.iter().filter_map(Value::as_str).collect(),
-        other => other.as_str().into_iter().collect(),
+        Value::String(name) => vec![name],
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::Object(_) => Vec::new(),
     }
 }
 

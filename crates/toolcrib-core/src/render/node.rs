@@ -8,6 +8,8 @@ use crate::schema::type_name;
 
 #[derive(Debug)]
 pub(super) struct Node {
+    /// Where it stands: a form that is left alone stands in the place of the choice around it.
+    pub(super) path: String,
     pub(super) title: Option<Value>,
     pub(super) description: Option<Value>,
     pub(super) nullable: bool,
@@ -43,6 +45,10 @@ impl Node {
                 return Err(Unfit::new(path, "it is not a schema"));
             }
         };
+        if let Some(alone) = alone(&keywords) {
+            keywords.insert("$ref".to_owned(), alone);
+            keywords.shift_remove("allOf");
+        }
         if keywords.contains_key("allOf") {
             keywords = merged_parts(keywords, path, edits, 0)?;
         }
@@ -59,13 +65,14 @@ impl Node {
             Some(_) => return Err(Unfit::new(path, "its reference is no text")),
             None => forms(keywords, path, edits, &mut nullable)?,
         };
-        let node = Node { title, description, nullable, kind };
+        let node = Node { path: path.to_owned(), title, description, nullable, kind };
         Ok(match node.kind {
             // A form that is left alone needs no choice around it.
             Kind::Several(ref alternatives) if alternatives.len() == 1 => {
                 let (path, only) = &alternatives[0];
                 let only = Node::read(only, path, edits)?;
                 Node {
+                    path: only.path,
                     title: node.title.or(only.title),
                     description: node.description.or(only.description),
                     nullable: node.nullable || only.nullable,
@@ -73,9 +80,19 @@ impl Node {
                 }
             }
             Kind::Several(ref alternatives) if alternatives.is_empty() => Node { kind: Kind::Null, ..node },
-            _ => node,
+            Kind::Any | Kind::Null | Kind::Reference(_) | Kind::Several(_) | Kind::One(..) => node,
         })
     }
+}
+
+/// A reference that is wrapped, as many do to describe its use: it stays a reference, for it may lead back here.
+fn alone(keywords: &Map<String, Value>) -> Option<Value> {
+    let [Value::Object(only)] = &keywords.get("allOf")?.as_array()?[..] else { return None };
+    let described = |key: &String| ["allOf", "title", "description", "default", "nullable"].contains(&key.as_str());
+    if only.len() > 1 || !keywords.keys().all(described) {
+        return None;
+    }
+    only.get("$ref").cloned()
 }
 
 /// What the keywords allow, null apart.
@@ -150,7 +167,7 @@ fn types(keywords: &Map<String, Value>, path: &str) -> Fit<Vec<String>> {
     named.iter().for_each(|name| add(name));
     if named.is_empty() {
         let values = keywords.get("enum").and_then(Value::as_array).into_iter().flatten().chain(keywords.get("const"));
-        values.for_each(|value| add(type_name(value)));
+        values.for_each(|value| add(if value.is_i64() || value.is_u64() { "integer" } else { type_name(value) }));
         let has = |keys: &[&str]| keys.iter().any(|key| keywords.contains_key(*key));
         if types.is_empty() {
             [
@@ -189,8 +206,10 @@ fn of_type(name: &str, keywords: &Map<String, Value>) -> Value {
         }
     }
     if let Some(values) = keywords.get("enum").and_then(Value::as_array) {
-        let own: Vec<&Value> =
-            values.iter().filter(|value| type_name(value) == name || (name == "number" && value.is_number())).collect();
+        let own: Vec<&Value> = values
+            .iter()
+            .filter(|value| type_name(value) == name || (value.is_number() && matches!(name, "number" | "integer")))
+            .collect();
         if !own.is_empty() {
             one.insert("enum".to_owned(), json!(own));
         }
@@ -205,13 +224,13 @@ fn with_shared(alternative: Value, shared: &Map<String, Value>, path: &str, edit
         .filter(|(key, _)| *key != "default" && *key != "examples")
         .map(|(key, value)| (key.clone(), value.clone()))
         .collect();
-    match alternative {
-        Value::Object(mut own) if !shared.is_empty() && !own.contains_key("$ref") => {
-            merge(&mut own, &shared, path, edits);
-            Value::Object(own)
-        }
-        other => other,
+    let mut alternative = alternative;
+    if let Value::Object(own) = &mut alternative
+        && !own.contains_key("$ref")
+    {
+        merge(own, &shared, path, edits);
     }
+    alternative
 }
 
 fn is_null(schema: &Value) -> bool {

@@ -13,18 +13,18 @@ use crate::json::Fields;
 pub(super) struct Minds {
     pub(super) not_at_root: &'static [&'static str],
     pub(super) takes_argument: fn(&str) -> bool,
-    /// Whether every array must say what it holds.
-    pub(super) items: bool,
+    /// Whether every array must say what it holds, and the top that it holds nothing.
+    pub(super) says_what_is_in_it: bool,
 }
 
 pub(super) const ANTHROPIC: Minds = Minds {
     not_at_root: &limits::ANTHROPIC_NOT_AT_ROOT,
     takes_argument: limits::anthropic_takes_argument,
-    items: false,
+    says_what_is_in_it: false,
 };
 
 pub(super) const OPENAI: Minds =
-    Minds { not_at_root: &limits::OPENAI_NOT_AT_ROOT, takes_argument: |_| true, items: true };
+    Minds { not_at_root: &limits::OPENAI_NOT_AT_ROOT, takes_argument: |_| true, says_what_is_in_it: true };
 
 /// The schema as text, and what was lost.
 pub(super) fn schema(raw: &RawValue, minds: &Minds) -> (Fit<String>, Vec<Loss>) {
@@ -32,7 +32,7 @@ pub(super) fn schema(raw: &RawValue, minds: &Minds) -> (Fit<String>, Vec<Loss>) 
         return (Ok(raw.get().to_owned()), Vec::new());
     }
     let schema: Value = serde_json::from_str(raw.get()).unwrap_or_default();
-    let mut edits = Edits::of(&schema);
+    let mut edits = Edits::of(&schema, usize::MAX);
     let edited = edited(&schema, minds, &mut edits).map(|schema| schema.to_string());
     (edited, edits.into_losses())
 }
@@ -42,13 +42,15 @@ fn passes(raw: &RawValue, minds: &Minds) -> bool {
     let Some(fields) = Fields::parse(raw) else { return false };
     let is_object = fields.get("type").is_some_and(|name| name.get() == "\"object\"");
     let forbidden = |key: &str| key == "$ref" || minds.not_at_root.contains(&key);
-    let arguments = fields.get("properties").and_then(Fields::parse);
+    let arguments = fields.get("properties").map(Fields::parse);
+    let legal = |arguments: &Fields| arguments.iter().all(|(name, _)| (minds.takes_argument)(name));
+    let bare = minds.says_what_is_in_it
+        && (arguments.is_none()
+            || raw.get().contains("\"array\"") && lacks_items(&serde_json::from_str(raw.get()).unwrap_or_default()));
     is_object
+        && !bare
         && !fields.iter().any(|(key, _)| forbidden(key))
-        && arguments.is_some_and(|arguments| arguments.iter().all(|(name, _)| (minds.takes_argument)(name)))
-        && (!minds.items
-            || !raw.get().contains("\"array\"")
-            || !lacks_items(&serde_json::from_str(raw.get()).unwrap_or_default()))
+        && arguments.is_none_or(|arguments| arguments.as_ref().is_some_and(legal))
 }
 
 fn edited(schema: &Value, minds: &Minds, edits: &mut Edits<'_>) -> Fit<Value> {
@@ -60,7 +62,7 @@ fn edited(schema: &Value, minds: &Minds, edits: &mut Edits<'_>) -> Fit<Value> {
     }
     only_legal_arguments(&mut keywords, minds.takes_argument, edits)?;
     let mut schema = Value::Object(keywords);
-    if minds.items {
+    if minds.says_what_is_in_it {
         add_items(&mut schema);
     }
     Ok(schema)

@@ -38,11 +38,48 @@ pub(super) type Fit<T> = Result<T, Unfit>;
 pub(super) struct Edits<'a> {
     root: &'a Value,
     losses: BTreeSet<Loss>,
+    most_parts: usize,
+    parts: usize,
+    depth: usize,
+    merges: usize,
 }
 
+/// Schemas come from outside, and references make them as large as one likes.
+const DEEPEST: usize = 100;
+const MOST_MERGES: usize = 500;
+
 impl<'a> Edits<'a> {
-    pub(super) fn of(root: &'a Value) -> Edits<'a> {
-        Edits { root, losses: BTreeSet::new() }
+    pub(super) fn of(root: &'a Value, most_parts: usize) -> Edits<'a> {
+        Edits { root, losses: BTreeSet::new(), most_parts, parts: 0, depth: 0, merges: 0 }
+    }
+
+    /// One more part is written, inside of another.
+    pub(super) fn enter(&mut self, path: &str) -> Fit<()> {
+        self.parts += 1;
+        if self.is_too_large() {
+            return Err(Unfit::new(path, "with its references written out, the schema is too large"));
+        }
+        if self.depth == DEEPEST {
+            return Err(Unfit::new(path, "it is nested too deep"));
+        }
+        self.depth += 1;
+        Ok(())
+    }
+
+    pub(super) fn leave(&mut self) {
+        self.depth -= 1;
+    }
+
+    pub(super) fn is_too_large(&self) -> bool {
+        self.parts > self.most_parts
+    }
+
+    pub(super) fn count_merge(&mut self, path: &str) -> Fit<()> {
+        self.merges += 1;
+        match self.merges > MOST_MERGES {
+            true => Err(Unfit::new(path, "it is composed of too many parts")),
+            false => Ok(()),
+        }
     }
 
     pub(super) fn lose(&mut self, path: &str, edit: impl Into<String>) {
@@ -51,6 +88,10 @@ impl<'a> Edits<'a> {
 
     /// A keyword that the provider does not know, or not with this value.
     pub(super) fn drop_keyword(&mut self, path: &str, keyword: &str, value: &Value) {
+        // That a field is left out by default needs no saying.
+        if keyword == "default" && value.is_null() {
+            return;
+        }
         self.lose(&below(path, keyword), format!("{} is not supported, dropped", shown_short(&value.to_string(), 60)));
     }
 

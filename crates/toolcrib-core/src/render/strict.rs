@@ -1,6 +1,9 @@
 //! OpenAI's Structured Outputs: objects are closed and every field is required, so what is optional may be null instead.
 //! An object with fields of any name cannot be said in it.
 
+mod definitions;
+mod measure;
+
 use std::collections::BTreeMap;
 
 use serde_json::value::RawValue;
@@ -10,11 +13,12 @@ use super::limits::strict as limits;
 use super::node::{Kind, Node};
 use super::projection::{Edits, Fit, Loss, Unfit, below, is_required};
 use super::root;
+use definitions::Definition;
 
 /// The schema, and what was lost.
 pub(super) fn schema(raw: &RawValue) -> (Fit<Value>, Vec<Loss>) {
     let schema: Value = serde_json::from_str(raw.get()).unwrap_or_default();
-    let mut writer = Writer { edits: Edits::of(&schema), definitions: BTreeMap::new(), enum_values: 0 };
+    let mut writer = Writer { edits: Edits::of(&schema, limits::PARTS), definitions: BTreeMap::new(), enum_values: 0 };
     let written = writer.root(&schema);
     (written, writer.edits.into_losses())
 }
@@ -24,12 +28,6 @@ struct Writer<'a> {
     /// What references lead to, by the reference.
     definitions: BTreeMap<String, Definition>,
     enum_values: usize,
-}
-
-struct Definition {
-    name: String,
-    /// None while it is being written: it may refer to itself.
-    schema: Option<Fit<Value>>,
 }
 
 impl Writer<'_> {
@@ -51,12 +49,20 @@ impl Writer<'_> {
             object.insert("$defs".to_owned(), Value::Object(definitions));
         }
         let whole = Value::Object(object);
-        within_limits(&whole)?;
+        measure::within_limits(&whole)?;
         Ok(whole)
     }
 
     fn schema(&mut self, schema: &Value, path: &str, depth: usize) -> Fit<Value> {
-        let Node { title, description, nullable, kind } = Node::read(schema, path, &mut self.edits)?;
+        self.edits.enter(path)?;
+        let written = self.part(schema, path, depth);
+        self.edits.leave();
+        written
+    }
+
+    fn part(&mut self, schema: &Value, path: &str, depth: usize) -> Fit<Value> {
+        let Node { path, title, description, nullable, kind } = Node::read(schema, path, &mut self.edits)?;
+        let path = path.as_str();
         let written = match kind {
             Kind::Any => {
                 self.edits.lose(path, "any value is not supported, narrowed to text, a number, a boolean or null");
@@ -196,99 +202,6 @@ impl Writer<'_> {
             _ => Ok(Map::from_iter([("anyOf".to_owned(), Value::Array(written))])),
         }
     }
-
-    fn reference(&mut self, reference: &str, path: &str) -> Fit<Map<String, Value>> {
-        let reference = self.last(reference, path)?;
-        if reference != "#" {
-            self.define(&reference, path)?;
-        }
-        let name = match self.definitions.get(&reference) {
-            Some(definition) => format!("#/$defs/{}", definition.name),
-            None => reference,
-        };
-        Ok(Map::from_iter([("$ref".to_owned(), json!(name))]))
-    }
-
-    /// Where a chain of references ends.
-    fn last(&self, reference: &str, path: &str) -> Fit<String> {
-        const HOPS: usize = 16;
-        let mut reference = reference.to_owned();
-        for _ in 0..HOPS {
-            let target = self.edits.target(&reference);
-            let Some(target) = target else { return Err(Unfit::new(&below(path, "$ref"), "it leads nowhere")) };
-            match target.get("$ref").and_then(Value::as_str) {
-                Some(further) if reference != "#" => further.clone_into(&mut reference),
-                _ => return Ok(reference),
-            }
-        }
-        Err(Unfit::new(path, "it refers to itself"))
-    }
-
-    fn define(&mut self, reference: &str, path: &str) -> Fit<()> {
-        match self.definitions.get(reference).map(|definition| &definition.schema) {
-            Some(Some(Err(unfit))) => return Err(unfit.clone()),
-            Some(Some(Ok(_)) | None) => return Ok(()),
-            None => {}
-        }
-        let Some(target) = self.edits.target(reference) else {
-            return Err(Unfit::new(&below(path, "$ref"), "it leads nowhere"));
-        };
-        let name = self.free_name(reference);
-        self.definitions.insert(reference.to_owned(), Definition { name, schema: None });
-        let at = reference.trim_start_matches('#').to_owned();
-        let written = self.schema(target, &at, 1);
-        let fit = written.as_ref().map(|_| ()).map_err(Clone::clone);
-        if let Some(definition) = self.definitions.get_mut(reference) {
-            definition.schema = Some(written);
-        }
-        fit
-    }
-
-    fn free_name(&self, reference: &str) -> String {
-        let last = reference.rsplit('/').next().unwrap_or_default();
-        let legal = |character: char| {
-            if character.is_ascii_alphanumeric() || "_-.".contains(character) { character } else { '_' }
-        };
-        let name: String = last.chars().map(legal).collect();
-        let taken = |name: &str| self.definitions.values().any(|definition| definition.name == name);
-        let numbered = (2..).map(|number| format!("{name}_{number}"));
-        let mut names = std::iter::once(name.clone()).chain(numbered);
-        names.find(|name| !taken(name)).unwrap_or(name)
-    }
-
-    /// The definitions that a schema needs, and those that they need.
-    fn referred_to(&self, schema: &Value) -> Fit<Map<String, Value>> {
-        let by_name: BTreeMap<String, &Definition> =
-            self.definitions.values().map(|definition| (format!("#/$defs/{}", definition.name), definition)).collect();
-        let mut needed: BTreeMap<String, Value> = BTreeMap::new();
-        let mut open = references(schema);
-        while let Some(reference) = open.pop() {
-            let Some(definition) = by_name.get(&reference).filter(|definition| !needed.contains_key(&definition.name))
-            else {
-                continue;
-            };
-            match &definition.schema {
-                Some(Ok(schema)) => {
-                    open.extend(references(schema));
-                    needed.insert(definition.name.clone(), schema.clone());
-                }
-                Some(Err(unfit)) => return Err(unfit.clone()),
-                None => return Err(Unfit::new("", "a definition is not complete")),
-            }
-        }
-        Ok(needed.into_iter().collect())
-    }
-}
-
-fn references(schema: &Value) -> Vec<String> {
-    match schema {
-        Value::Object(keywords) => {
-            let own = keywords.get("$ref").and_then(Value::as_str).map(str::to_owned);
-            keywords.values().flat_map(references).chain(own).collect()
-        }
-        Value::Array(parts) => parts.iter().flat_map(references).collect(),
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => Vec::new(),
-    }
 }
 
 /// The same or null. What stands around several forms goes around one more.
@@ -333,41 +246,4 @@ fn described(mut written: Map<String, Value>, title: Option<Value>, description:
         }
     }
     Value::Object(written)
-}
-
-fn within_limits(schema: &Value) -> Fit<()> {
-    let (mut properties, mut characters) = (0, 0);
-    measure(schema, &mut properties, &mut characters);
-    if properties > limits::PROPERTIES {
-        return Err(Unfit::new("", format!("it has {properties} fields; {} are supported", limits::PROPERTIES)));
-    }
-    if characters > limits::CHARACTERS {
-        let most = limits::CHARACTERS;
-        return Err(Unfit::new("", format!("its names and values have {characters} characters; {most} are supported")));
-    }
-    Ok(())
-}
-
-fn measure(schema: &Value, properties: &mut usize, characters: &mut usize) {
-    let length = |text: &str| text.chars().count();
-    match schema {
-        Value::Object(keywords) => {
-            for (keyword, value) in keywords {
-                match (keyword.as_str(), value) {
-                    ("properties" | "$defs", Value::Object(fields)) => {
-                        *properties += if keyword == "properties" { fields.len() } else { 0 };
-                        *characters += fields.keys().map(|name| length(name)).sum::<usize>();
-                        fields.values().for_each(|field| measure(field, properties, characters));
-                    }
-                    ("enum", Value::Array(values)) => {
-                        *characters += values.iter().filter_map(Value::as_str).map(length).sum::<usize>();
-                    }
-                    ("const", Value::String(text)) => *characters += length(text),
-                    _ => measure(value, properties, characters),
-                }
-            }
-        }
-        Value::Array(parts) => parts.iter().for_each(|part| measure(part, properties, characters)),
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
-    }
 }

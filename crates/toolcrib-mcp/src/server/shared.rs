@@ -54,7 +54,7 @@ pub(super) fn next_peer() -> u64 {
 
 impl Peer {
     pub(super) fn new(era: Era, name: Option<String>, capabilities: Box<RawValue>, query: &str) -> Peer {
-        Peer { id: next_peer(), era, name, capabilities, query: query.to_owned() }
+        Peer { id: next_peer(), era, name, capabilities, query: query.to_owned(), fleeting: false }
     }
 }
 

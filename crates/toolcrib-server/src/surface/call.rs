@@ -97,7 +97,7 @@ impl Surface {
             cancel: request.cancel.clone(),
             consent,
             client: Some(ClientId(request.peer.id)),
-            meta: along.meta,
+            fleeting: request.peer.fleeting,
             back: Some(asking(outlet.clone())),
             // Consent is given once; so the questions of such a tool are asked from here, within the one request.
             relay: relay(request).filter(|_| !asks).map(|relay| Relay {
@@ -105,7 +105,8 @@ impl Surface {
                 state: along.state,
                 ..relay
             }),
-            said: matches!(request.peer.era, Era::Legacy(_)).then_some(said),
+            said: self.visitors.hears_logs(&request.peer, along.meta.as_deref()).then_some(said),
+            meta: along.meta,
             ..CallOptions::default()
         };
         let caller = caller(&request.peer);

@@ -119,6 +119,7 @@ pub(super) fn within(request: &Request, timeout: Option<Duration>) -> CallOption
         timeout,
         cancel: request.cancel.clone(),
         client: Some(ClientId(request.peer.id)),
+        fleeting: request.peer.fleeting,
         ..CallOptions::default()
     }
 }

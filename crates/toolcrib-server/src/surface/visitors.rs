@@ -7,6 +7,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use toolcrib::call::Said;
 use toolcrib::core::fingerprint::Fingerprint;
+use toolcrib_mcp::Era;
 use toolcrib_mcp::server::{Peer, Request};
 
 use super::answer::{Answer, empty, invalid, parameters};
@@ -30,6 +31,12 @@ struct Wanted {
     level: String,
 }
 
+#[derive(Deserialize)]
+struct Meta {
+    #[serde(default, rename = "io.modelcontextprotocol/logLevel")]
+    level: Option<String>,
+}
+
 impl Visitors {
     pub(super) fn forget(&self, id: u64) {
         self.all().remove(&id);
@@ -45,17 +52,31 @@ impl Visitors {
 
     pub(super) fn set_level(&self, request: &Request) -> Answer {
         let Wanted { level } = parameters(request.params.as_deref())?;
-        let known = LEVELS.iter().position(|known| *known == level);
-        let level = known.ok_or_else(|| invalid(&format!("`level` is one of {}", LEVELS.join(", "))))?;
+        let level = rank(&level).ok_or_else(|| invalid(&format!("`level` is one of {}", LEVELS.join(", "))))?;
         self.all().entry(request.peer.id).or_default().level = level;
         empty()
+    }
+
+    /// Whether logs are for this client at all: in the newest version each request says so, and how much.
+    pub(super) fn hears_logs(&self, peer: &Peer, meta: Option<&RawValue>) -> bool {
+        match peer.era {
+            Era::Legacy(_) => true,
+            Era::Modern => {
+                let asked: Option<Meta> = meta.and_then(|meta| serde_json::from_str(meta.get()).ok());
+                let level = asked.and_then(|meta| rank(&meta.level?));
+                if let Some(level) = level {
+                    self.all().entry(peer.id).or_default().level = level;
+                }
+                level.is_some()
+            }
+        }
     }
 
     /// Whether a client wants to hear what a source says. A level that is none passes.
     pub(super) fn wants(&self, peer: &Peer, said: &Said) -> bool {
         let wanted: Option<Wanted> =
             said.params.as_deref().and_then(|raw| serde_json::from_str(RawValue::get(raw)).ok());
-        let level = wanted.and_then(|wanted| LEVELS.iter().position(|known| *known == wanted.level));
+        let level = wanted.and_then(|wanted| rank(&wanted.level));
         let least = self.all().get(&peer.id).map_or(0, |visitor| visitor.level);
         level.is_none_or(|level| level >= least)
     }
@@ -80,4 +101,8 @@ impl Visitors {
     fn all(&self) -> MutexGuard<'_, HashMap<u64, Visitor>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+fn rank(level: &str) -> Option<usize> {
+    LEVELS.iter().position(|known| *known == level)
 }

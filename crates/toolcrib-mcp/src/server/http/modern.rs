@@ -35,7 +35,8 @@ impl Endpoint {
         headers::check_standard(&head.headers, method, params.name.as_deref()).map_err(mismatch)?;
         let query = head.uri.query().unwrap_or_default();
         let capabilities = params.capabilities.take().unwrap_or_else(greet::nothing);
-        let peer = Arc::new(Peer::new(Era::Modern, params.client.take(), capabilities, query));
+        let peer = Peer::new(Era::Modern, params.client.take(), capabilities, query);
+        let peer = Arc::new(Peer { fleeting: true, ..peer });
         if method == "tools/call" {
             self.check_arguments(&head.headers, &peer, &params)?;
         }
