@@ -14,6 +14,7 @@ mod curves;
 mod wire;
 
 mod proxy;
+mod search;
 
 mod material;
 mod measure;
@@ -26,13 +27,14 @@ use report::Report;
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
 type Bench = fn(&mut Report) -> Result<()>;
 
-const BENCHES: [(&str, Bench); 6] = [
+const BENCHES: [(&str, Bench); 7] = [
     ("start", start::run),
     ("discovery", discovery::run),
     ("publish", publish::run),
     ("curves", curves::run),
     ("wire", wire::run),
     ("proxy", proxy::run),
+    ("search", search::run),
 ];
 
 fn main() -> ExitCode {

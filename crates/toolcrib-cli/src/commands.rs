@@ -9,6 +9,7 @@ pub(crate) mod demo;
 pub(crate) mod describe;
 pub(crate) mod doctor;
 pub(crate) mod enable;
+pub(crate) mod eval;
 pub(crate) mod export;
 pub(crate) mod history;
 pub(crate) mod import;
@@ -18,6 +19,7 @@ pub(crate) mod logs;
 pub(crate) mod mcp;
 pub(crate) mod refresh;
 pub(crate) mod remove;
+pub(crate) mod search;
 pub(crate) mod serve;
 pub(crate) mod sources;
 pub(crate) mod stats;
@@ -41,6 +43,7 @@ pub(crate) async fn run(arguments: Arguments) -> Result<Done> {
             Command::Mcp(arguments) => mcp::run(&common, arguments).await,
             Command::Sources(arguments) => sources::run(&common, arguments).await,
             Command::Tools(arguments) => tools::run(&common, arguments).await,
+            Command::Search(arguments) => search::run(&common, arguments).await,
             Command::Describe(arguments) => describe::run(&common, arguments).await,
             Command::Context(arguments) => context::run(&common, arguments).await,
             Command::Call(arguments) => call::run(&common, arguments).await,
@@ -61,6 +64,7 @@ pub(crate) async fn run(arguments: Arguments) -> Result<Done> {
             Command::Stats(arguments) => stats::run(&common, arguments).await,
             Command::Verify(arguments) => verify::run(&common, arguments).await,
             Command::Doctor(arguments) => doctor::run(&common, arguments).await,
+            Command::Eval(arguments) => eval::run(&common, &arguments),
             Command::Demo(arguments) => demo::run(&common, arguments).await,
         }
     };
@@ -74,6 +78,7 @@ impl Command {
             Command::Mcp(_) => "mcp",
             Command::Sources(_) => "sources",
             Command::Tools(_) => "tools",
+            Command::Search(_) => "search",
             Command::Describe(_) => "describe",
             Command::Context(_) => "context",
             Command::Call(_) => "call",
@@ -94,6 +99,7 @@ impl Command {
             Command::Stats(_) => "stats",
             Command::Verify(_) => "verify",
             Command::Doctor(_) => "doctor",
+            Command::Eval(_) => "eval",
             Command::Demo(_) => "demo",
         }
     }

@@ -24,6 +24,8 @@ mod document;
 mod vocabulary;
 mod words;
 
+pub mod eval;
+
 use crate::catalog::View;
 use crate::source::SourceId;
 use crate::tool::ToolName;

@@ -18,27 +18,34 @@ const NAMED: f32 = 1000.0;
 /// How well a tool's name meets the query.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Named {
+    /// In other forms of its words, or with a slip of the finger.
     Nearly,
+    /// In another spelling.
+    Spelled,
+    /// To the letter.
     Exactly,
 }
 
 /// The tools whose names were asked for.
 pub(super) fn named(directory: &Directory, question: &Question<'_>) -> Vec<(u32, Named)> {
     let mut named: Vec<(u32, Named)> = Vec::new();
-    let mut add = |tools: &[u32], how: Named| {
+    let mut add = |tools: &[u32], text: &str, how: Named| {
         for tool in tools {
             if directory.is_offered(*tool) && named.iter().all(|(known, _)| known != tool) {
-                named.push((*tool, how));
+                let to_the_letter =
+                    directory.tool(*tool).is_some_and(|tool| tool.name().as_str() == text || tool.original() == text);
+                named.push((*tool, if to_the_letter { Named::Exactly } else { how }));
             }
         }
     };
     let squashed = words::squashed(question.text);
-    add(directory.roll().spelled(&squashed), Named::Exactly);
-    for word in question.text.split_whitespace().filter(|word| is_identifier(word)) {
-        add(directory.roll().spelled(&words::squashed(word)), Named::Exactly);
+    add(directory.roll().spelled(&squashed), question.text.trim(), Named::Spelled);
+    let identifiers = question.text.split_whitespace().filter(|word| is_identifier(word)).map(bare);
+    for word in identifiers {
+        add(directory.roll().spelled(&words::squashed(word)), word, Named::Spelled);
     }
     if question.words.len() <= MOST_WORDS {
-        add(directory.roll().worded(question.text), Named::Nearly);
+        add(directory.roll().worded(question.text), question.text, Named::Nearly);
     }
     if named.is_empty() {
         named.extend(slips(directory, question, &squashed));
@@ -53,7 +60,8 @@ pub(super) fn first(named: &[(u32, Named)], best: &mut [Scored]) {
     }
     for scored in best.iter_mut() {
         match named.iter().find(|(tool, _)| *tool == scored.tool) {
-            Some((_, Named::Exactly)) => scored.score += 2.0 * NAMED,
+            Some((_, Named::Exactly)) => scored.score += 3.0 * NAMED,
+            Some((_, Named::Spelled)) => scored.score += 2.0 * NAMED,
             Some((_, Named::Nearly)) => scored.score += NAMED,
             None => {}
         }
@@ -63,9 +71,14 @@ pub(super) fn first(named: &[(u32, Named)], best: &mut [Scored]) {
 
 /// Written as only names are: `create_issue`, `github/create_issue`, `createIssue`.
 fn is_identifier(word: &str) -> bool {
-    let inner = word.trim_matches(|character: char| !character.is_alphanumeric());
+    let inner = bare(word);
     let mut neighbours = inner.chars().zip(inner.chars().skip(1));
     inner.contains(['_', '/', ':']) || neighbours.any(|(one, other)| one.is_lowercase() && other.is_uppercase())
+}
+
+/// A word without the marks around it.
+fn bare(word: &str) -> &str {
+    word.trim_matches(|character: char| !character.is_alphanumeric())
 }
 
 /// The names that differ from the query by a slip or two. Only where a word is unknown: `get_user` is no slip of

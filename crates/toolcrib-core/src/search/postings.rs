@@ -63,6 +63,8 @@ impl Postings {
         let mut lexicon = Lexicon::default();
         let mut shared = Fields::default();
         lexicon.read(segment.source().as_str(), &mut shared[Field::Source as usize]);
+        let about = segment.packed().about.as_deref().unwrap_or_default();
+        lexicon.read(about, &mut shared[Field::About as usize]);
         let mut entries: Vec<(u32, Posting)> = Vec::new();
         let mut cards = Vec::with_capacity(segment.entries().len());
         let mut weights: HashMap<u32, f32> = HashMap::new();

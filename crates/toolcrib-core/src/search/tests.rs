@@ -1,5 +1,6 @@
 use std::sync::Arc;
 
+use proptest::prelude::*;
 use serde_json::value::to_raw_value;
 use serde_json::{Value, json};
 
@@ -151,4 +152,110 @@ fn what_is_hidden_or_disabled_is_not_found() {
     let view = view(vec![Offered { hidden: &["push"], disabled: &["pull"], ..source("git", &tools) }]);
     assert_eq!(names(&view, &Query::new("git push pull fetch commits")), ["git__fetch"]);
     assert_eq!(names(&view, &Query::new("git__push")), ["git__fetch"]);
+}
+
+#[test]
+fn a_name_is_found_in_a_sentence_in_other_forms_and_with_slips() {
+    let view = workshop();
+    check(&view, "please use `list_issues` on my weather forecast repository", &["github__list_issues"]);
+    check(&view, "list issue", &["github__list_issues"]);
+    for slip in ["lst_issues", "list_isues", "lits issues", "github__list_isseus", "merge_pul_reqest"] {
+        let first = if slip.starts_with("merge") { "github__merge_pull_request" } else { "github__list_issues" };
+        check(&view, slip, &[first]);
+    }
+}
+
+#[test]
+fn the_very_name_goes_before_other_spellings_of_it() {
+    let view = view(vec![
+        source("a", &[("getFile", "Get a file"), ("get_file", "Get a file")]),
+        source("b", &[("get-file", "Get a file")]),
+    ]);
+    for name in ["a__getFile", "a__get_file", "b__get-file"] {
+        check(&view, name, &[name]);
+    }
+    check(&view, "get_file", &["a__get_file"]);
+    check(&view, "getFile", &["a__getFile"]);
+}
+
+#[test]
+fn words_that_mean_nearly_the_same_are_found() {
+    let view = workshop();
+    check(&view, "ticket in my repo", &["github__create_issue"]);
+    check(&view, "do I need an umbrella?", &["weather__forecast"]);
+}
+
+#[test]
+fn a_single_word_is_found_inside_of_others_and_ranks_below() {
+    let view = view(vec![
+        source("a", &[("screenshot", "Capture the page."), ("shot", "Fire a shot.")]),
+        source("b", &[("other", "Nothing to see.")]),
+    ]);
+    assert_eq!(names(&view, &Query::new("shot")), ["a__shot", "a__screenshot"]);
+    assert_eq!(names(&view, &Query::new("creensh")), ["a__screenshot"]);
+    assert_eq!(names(&view, &Query::new("aptur")), ["a__screenshot"]);
+}
+
+#[test]
+fn a_word_with_a_slip_is_found() {
+    check(&workshop(), "wether forcast", &["weather__forecast"]);
+    check(&workshop(), "send an emial", &["mail__send_email"]);
+}
+
+#[test]
+fn copies_of_one_tool_share_a_line_unless_its_name_was_asked_for() {
+    let described = ("create_issue", "Create a new issue in a repository, with a title, a body and labels.");
+    let other = ("create_issue", "Opens a case for the legal department.");
+    let view = view(vec![source("a", &[described]), source("b", &[described]), source("c", &[other])]);
+    let found = view.search(&Query::new("new issue with labels in a repository"));
+    let lines: Vec<String> = found.hits.iter().map(|hit| format!("{} {:?}", hit.name, hit.also.len())).collect();
+    assert_eq!(lines, ["a__create_issue 1", "c__create_issue 0"]);
+    assert!(found.hits[0].line().ends_with("(also: b__create_issue)"));
+    assert_eq!(found.total, 3);
+    let asked = names(&view, &Query::new("create_issue"));
+    assert_eq!(asked.len(), 3);
+    assert_eq!(names(&view, &Query::new("b__create_issue")).first().map(String::as_str), Some("b__create_issue"));
+}
+
+#[test]
+fn arguments_and_other_scripts_are_searched() {
+    let tools = vec![
+        json!({"name": "x", "description": "一个中文必应搜索工具"}),
+        json!({"name": "y", "inputSchema": {"type": "object", "properties": {
+            "colour": {"type": "string", "enum": ["crimson"], "description": "Shade of the paint"}}}}),
+        json!({"name": "z", "description": "Поиск файлов"}),
+    ];
+    let view = view(vec![Offered { tools, ..source("s", &[]) }]);
+    check(&view, "必应搜索", &["s__x"]);
+    check(&view, "crimson", &["s__y"]);
+    check(&view, "paint", &["s__y"]);
+    check(&view, "поиск", &["s__z"]);
+}
+
+#[test]
+fn a_hit_is_one_short_line() {
+    let properties: serde_json::Map<String, Value> =
+        (0..40).map(|number| (format!("argument_number_{number}"), json!({"type": "string"}))).collect();
+    let schema = json!({"type": "object", "required": ["argument_number_39"], "properties": properties});
+    let tools = vec![json!({"name": "big", "description": "Big word ".repeat(100), "inputSchema": schema})];
+    let view = view(vec![Offered { tools, ..source("s", &[]) }]);
+    let line = view.search(&Query::new("big")).hits[0].line();
+    assert!(line.starts_with("s__big(argument_number_39*: string, argument_number_0: string, "), "{line}");
+    assert!(line.chars().count() < 260 && line.contains(", …+3") && line.ends_with(" Big word…"), "{line}");
+}
+
+proptest! {
+    /// Whatever is asked, there is an answer, in order, within the limit, and the same one again.
+    #[test]
+    fn any_query_is_answered(text in "\\PC{0,80}|[a-z_ ]{0,60}|[\u{0}-\u{1f}github_issue ]{0,40}", limit in 0_usize..4) {
+        let view = workshop();
+        let query = Query::new(text).limited(limit);
+        let found = view.search(&query);
+        prop_assert!(limit == 0 || found.hits.len() <= limit);
+        prop_assert!(found.hits.len() <= found.total);
+        prop_assert_eq!(found.hint.is_some(), found.hits.is_empty());
+        prop_assert!(found.hits.windows(2).all(|pair| pair[0].score >= pair[1].score));
+        prop_assert!(found.hits.iter().all(|hit| hit.score.is_finite() && hit.score > 0.0));
+        prop_assert_eq!(view.search(&query), found);
+    }
 }
