@@ -10,8 +10,8 @@ use clap::Args;
 use serde_json::{Value, json};
 use toolcrib::core::ResultExt;
 use toolcrib::core::config::{Config, Fault};
-use toolcrib::core::outline;
 use toolcrib::core::render::Format;
+use toolcrib::core::summary::{Budget, Summary};
 use toolcrib::refresh::Refreshed;
 use toolcrib::store::{self, Store};
 use toolcrib::{CallOptions, Code, Error, Need, Options, Registry, Result};
@@ -70,14 +70,14 @@ async fn perform(stage: &Stage) -> Result<Value> {
     stage.show(&sources::table(&registry.sources()).render())?;
     stage.note(&format!("discovered in {discovered_ms} ms, {} started", counted(discovered_starts, "process")))?;
 
-    stage.step(3, "See what an agent is spared", "toolcrib tools --format mcp | wc -c")?;
-    let list = registry.view(&Desk::caller()).render(Format::Mcp)?;
-    let (full, (tools, lines)) = (list.len(), as_lines(&registry)?);
-    stage.show(&format!(
-        "{tools} tools with their schemas  {full:>6} bytes\n{tools} tools, a line for each    {lines:>6} bytes, {:.1} times less\n",
-        full as f64 / lines.max(1) as f64
-    ))?;
-    stage.note("bytes of text, as measured just now; the schema of a single tool is one `describe` away")?;
+    stage.step(3, "See what an agent is spared", "toolcrib context")?;
+    registry.count_tokens().await;
+    let view = registry.view(&Desk::caller());
+    let (list, summary) = (view.render(Format::Mcp)?, view.summary(Budget::default()));
+    let Summary { tokens, tokens_full: full, tools, .. } = summary;
+    stage.show(&summary.text)?;
+    stage
+        .note(&format!("{tools} tools with their schemas: {full} tokens; this text: {tokens}, and never more than 500"))?;
 
     stage.step(4, "Look at one tool", &format!("toolcrib describe {TOOL}"))?;
     stage.show(&describe::readable(&registry.tool_detail(TOOL).await?, false))?;
@@ -115,8 +115,8 @@ async fn perform(stage: &Stage) -> Result<Value> {
     ))?;
     Ok(json!({
         "tools": tools,
-        "bytes_full": full,
-        "bytes_lines": lines,
+        "tokens_full": full,
+        "tokens_summary": tokens,
         "discovered_ms": discovered_ms,
         "discovered_processes": discovered_starts,
         "call": called,
@@ -212,19 +212,6 @@ fn config_text(program: &Path) -> String {
 ",
         server::ASKED
     )
-}
-
-/// How many tools there are, and how many bytes they take as a line each.
-fn as_lines(registry: &Registry) -> Result<(usize, usize)> {
-    let view = registry.view(&Desk::caller());
-    let (mut count, mut lines) = (0, 0);
-    for tool in view.offered() {
-        let face = tool.tool()?.face;
-        let schema = serde_json::from_str(face.input_schema.get()).unwrap_or_default();
-        lines += outline::signature(tool.name().as_str(), &face.description, &schema).len() + 1;
-        count += 1;
-    }
-    Ok((count, lines))
 }
 
 fn in_words(duration: Duration) -> String {

@@ -14,4 +14,5 @@ mod lists;
 mod real;
 mod sources;
 mod together;
+mod tokens;
 mod trouble;
