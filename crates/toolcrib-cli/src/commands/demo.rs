@@ -76,8 +76,9 @@ async fn perform(stage: &Stage) -> Result<Value> {
     let (list, summary) = (view.render(Format::Mcp)?, view.summary(Budget::default()));
     let Summary { tokens, tokens_full: full, tools, .. } = summary;
     stage.show(&summary.text)?;
-    stage
-        .note(&format!("{tools} tools with their schemas: {full} tokens; this text: {tokens}, and never more than 500"))?;
+    stage.note(&format!(
+        "{tools} tools with their schemas: {full} tokens; this text: {tokens}, and never more than 500"
+    ))?;
 
     stage.step(4, "Look at one tool", &format!("toolcrib describe {TOOL}"))?;
     stage.show(&describe::readable(&registry.tool_detail(TOOL).await?, false))?;
