@@ -13,6 +13,9 @@ mod curves;
 
 mod wire;
 
+mod proxy;
+mod search;
+
 mod material;
 mod measure;
 mod report;
@@ -24,12 +27,14 @@ use report::Report;
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
 type Bench = fn(&mut Report) -> Result<()>;
 
-const BENCHES: [(&str, Bench); 5] = [
+const BENCHES: [(&str, Bench); 7] = [
     ("start", start::run),
     ("discovery", discovery::run),
     ("publish", publish::run),
     ("curves", curves::run),
     ("wire", wire::run),
+    ("proxy", proxy::run),
+    ("search", search::run),
 ];
 
 fn main() -> ExitCode {

@@ -7,6 +7,7 @@ use std::time::Duration;
 pub(crate) struct Report {
     rows: Vec<Row>,
     curves: Vec<Curve>,
+    tables: Vec<String>,
     broken: Vec<String>,
 }
 
@@ -47,6 +48,11 @@ impl Report {
 
     pub(crate) fn curve(&mut self, curve: Curve) {
         self.curves.push(curve);
+    }
+
+    /// Figures that are more than one ratio.
+    pub(crate) fn table(&mut self, table: String) {
+        self.tables.push(table);
     }
 
     pub(crate) fn broken(&mut self, bench: &str, error: &dyn std::error::Error) {
@@ -99,6 +105,7 @@ impl fmt::Display for Report {
             let Curve { name, exponent, bar, .. } = curve;
             writeln!(f, "| {name} |{each} {exponent:.2} | {bar:.2} | {} |", word(Some(curve.met())))?;
         }
+        self.tables.iter().try_for_each(|table| write!(f, "\n{table}"))?;
         self.broken.iter().try_for_each(|line| writeln!(f, "\n{line}"))
     }
 }

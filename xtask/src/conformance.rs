@@ -1,21 +1,16 @@
-//! The official MCP conformance suite against our client: an example program that the suite starts with
-//! the address of a server of its own making, once a scenario.
+//! The official MCP conformance suite: against our client, and against our server with a fixture behind it.
 
 use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
-use std::time::{Duration, Instant};
 
 use crate::place::Place;
-use crate::process::quiet;
-use crate::report::{End, seconds};
+use crate::report::{End, Report};
 
-/// The example that speaks for us, in whichever crate it lives.
-const CLIENT: &str = "conformance_client";
+mod client;
+mod server;
 
-/// The suite gives a client 30 s; this is for the suite itself.
-const DEADLINE: Duration = Duration::from_secs(60);
-
+/// One of the suite's scenarios, in one protocol version.
 struct Scenario {
     version: &'static str,
     name: &'static str,
@@ -25,100 +20,103 @@ struct Scenario {
 enum Need {
     /// A failure fails the run.
     Required,
-    /// Shown, so that a change is noticed.
+    /// Shown, so that a change is noticed; `docs/conformance.md` has the reason.
     Reported,
 }
 
-const fn required(version: &'static str, name: &'static str) -> Scenario {
-    Scenario { version, name, need: Need::Required }
-}
-
-const fn reported(version: &'static str, name: &'static str) -> Scenario {
-    Scenario { version, name, need: Need::Reported }
-}
-
-/// Left out: `auth/*`, for there is no OAuth yet; the `extension` scenarios, for we claim none of them.
-const SCENARIOS: [Scenario; 13] = [
-    required("2025-11-25", "initialize"),
-    required("2025-11-25", "tools_call"),
-    required("2025-11-25", "elicitation-sep1034-client-defaults"),
-    required("2025-11-25", "sse-retry"),
-    reported("2025-11-25", "json-schema-2020-12-preservation"),
-    required("2026-07-28", "tools_call"),
-    required("2026-07-28", "request-metadata"),
-    required("2026-07-28", "sep-2322-client-request-state"),
-    required("2026-07-28", "http-standard-headers"),
-    required("2026-07-28", "http-custom-headers"),
-    required("2026-07-28", "http-invalid-tool-headers"),
-    required("2026-07-28", "json-schema-ref-no-deref"),
-    reported("2026-07-28", "json-schema-2020-12-preservation"),
-];
+/// What the suite counted, whether it was content or not.
+type Outcome = Result<String, String>;
 
 /// How many scenarios a filter leaves.
 pub(crate) fn matching(filters: &[&str]) -> usize {
-    SCENARIOS.iter().filter(|scenario| scenario.matches(filters)).count()
+    client::matching(filters) + server::matching(filters)
 }
 
-pub(crate) fn run(place: &Place, filters: &[&str]) -> End {
-    let suite = place.deps.join("node_modules/@modelcontextprotocol/conformance/dist/index.js");
-    if !suite.exists() || !place.node().exists() {
-        return crate::deps::missing("the suite or its Node.js could not be fetched");
+/// A step for each side that a filter leaves anything to do.
+pub(crate) fn run(place: &Place, filters: &[&str], report: &mut Report) {
+    if client::matching(filters) > 0 {
+        report.step("conformance of the client", || {
+            Suite::open(place, "conformance_client").map_or_else(|end| end, |suite| client::run(&suite, place, filters))
+        });
     }
-    let out = place.built.join(CLIENT);
-    if let Err(error) = fs::create_dir_all(&out) {
-        return End::Failed(format!("make `{}`: {error}", out.display()));
+    if server::matching(filters) > 0 {
+        report.step("conformance of the server", || {
+            Suite::open(place, "conformance_server").map_or_else(|end| end, |suite| server::run(&suite, place, filters))
+        });
     }
-    let bench = Bench { node: place.node(), suite, client: place.built.join("examples").join(CLIENT), out };
+}
 
-    let (mut passed, mut failed) = (0, Vec::new());
-    for scenario in SCENARIOS.iter().filter(|scenario| scenario.matches(filters)) {
-        let start = Instant::now();
-        let ended = bench.run(scenario);
-        let (word, text) = match (&ended, &scenario.need) {
+/// The suite's program, and a folder for all that is written on the way.
+struct Suite {
+    node: PathBuf,
+    script: PathBuf,
+    out: PathBuf,
+}
+
+impl Suite {
+    fn open(place: &Place, folder: &str) -> Result<Suite, End> {
+        let script = place.deps.join("node_modules/@modelcontextprotocol/conformance/dist/index.js");
+        if !script.exists() || !place.node().exists() {
+            return Err(crate::deps::missing("the suite or its Node.js could not be fetched"));
+        }
+        let out = place.built.join(folder);
+        // What an earlier run found would be read as news.
+        let _ = fs::remove_dir_all(&out);
+        match fs::create_dir_all(&out) {
+            Ok(()) => Ok(Suite { node: place.node(), script, out }),
+            Err(error) => Err(End::Failed(format!("make `{}`: {error}", out.display()))),
+        }
+    }
+
+    fn command(&self) -> Command {
+        let mut command = Command::new(&self.node);
+        command.arg(&self.script);
+        command
+    }
+}
+
+/// Prints how scenarios went, and remembers what matters at the end.
+#[derive(Default)]
+struct Tally {
+    passed: usize,
+    failed: Vec<String>,
+    reported: usize,
+}
+
+impl Tally {
+    /// `detail` says what the scenario's name does not: how long it took, what stood behind it.
+    fn add(&mut self, scenario: &Scenario, detail: &str, outcome: Outcome) {
+        let (word, text) = match (&outcome, &scenario.need) {
             (Ok(text), _) => ("passed", text),
             (Err(text), Need::Required) => ("FAILED", text),
             (Err(text), Need::Reported) => ("failed, not required", text),
         };
-        println!("  {} {:<38} {:>7}  {word}  {text}", scenario.version, scenario.name, seconds(start.elapsed()));
-        match (ended, &scenario.need) {
-            (Ok(_), _) => passed += 1,
-            (Err(_), Need::Required) => failed.push(format!("{} {}", scenario.version, scenario.name)),
-            (Err(_), Need::Reported) => {}
+        println!("  {} {:<46} {detail:>8}  {word}  {text}", scenario.version, scenario.name);
+        match (outcome, &scenario.need) {
+            (Ok(_), _) => self.passed += 1,
+            (Err(_), Need::Required) => self.failed.push(format!("{} {}", scenario.version, scenario.name)),
+            (Err(_), Need::Reported) => self.reported += 1,
         }
     }
-    if failed.is_empty() {
-        return End::Passed(format!("{passed} scenarios"));
-    }
-    End::Failed(format!("{}; logs in `{}`", failed.join(", "), bench.out.display()))
-}
 
-/// The suite and the client it tries.
-struct Bench {
-    node: PathBuf,
-    suite: PathBuf,
-    client: PathBuf,
-    out: PathBuf,
-}
-
-impl Bench {
-    /// The suite's own count, whether it was content or not.
-    fn run(&self, scenario: &Scenario) -> Result<String, String> {
-        let log = self.out.join(format!("{}-{}.log", scenario.version, scenario.name));
-        let mut command = Command::new(&self.node);
-        command.arg(&self.suite).arg("client");
-        // The suite hands the command to a shell.
-        command.arg("--command").arg(format!("'{}'", self.client.display()));
-        command.args(["--scenario", scenario.name, "--spec-version", scenario.version]);
-        command.arg("-o").arg(&self.out);
-        let status = quiet(&mut command, &log, DEADLINE)?;
-        let text = fs::read_to_string(&log).unwrap_or_default();
-        let count = text.lines().find(|line| line.starts_with("Passed:")).unwrap_or("no result").to_owned();
-        // A scenario that checked nothing says nothing about us.
-        if status.success() && !count.starts_with("Passed: 0/") { Ok(count) } else { Err(count) }
+    fn end(self, suite: &Suite) -> End {
+        if !self.failed.is_empty() {
+            return End::Failed(format!("{}; logs in `{}`", self.failed.join(", "), suite.out.display()));
+        }
+        let reported = if self.reported == 0 { String::new() } else { format!(", {} failed", self.reported) };
+        End::Passed(format!("{} scenarios passed{reported}", self.passed))
     }
 }
 
 impl Scenario {
+    const fn required(version: &'static str, name: &'static str) -> Scenario {
+        Scenario { version, name, need: Need::Required }
+    }
+
+    const fn reported(version: &'static str, name: &'static str) -> Scenario {
+        Scenario { version, name, need: Need::Reported }
+    }
+
     fn matches(&self, filters: &[&str]) -> bool {
         filters.is_empty() || filters.iter().any(|filter| self.name.contains(filter))
     }

@@ -49,9 +49,7 @@ fn tests(place: &Place, filters: &[&str], report: &mut Report) {
     if filters.is_empty() {
         report.step("doc tests", || open(in_rig(workspace(place, &["test", "--doc"], &[]), place, &skips)));
     }
-    if conformance::matching(filters) > 0 {
-        report.step("conformance", || conformance::run(place, filters));
-    }
+    conformance::run(place, filters, report);
     let skipped = fs::read_to_string(&skips).unwrap_or_default();
     report.skipped_tests(skipped.lines().map(str::to_owned).collect());
 }

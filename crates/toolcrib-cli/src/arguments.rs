@@ -13,6 +13,7 @@ use crate::output;
   toolcrib demo                                  see it work, without any configuration
   toolcrib add time -- uvx mcp-server-time       declare a server and discover its tools
   toolcrib tools                                 every tool, from the cache
+  toolcrib search create an issue                the tools that fit a task
   toolcrib call time__get_current_time timezone=UTC")]
 pub(crate) struct Arguments {
     #[command(flatten)]
@@ -55,9 +56,13 @@ impl Common {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
+    Serve(crate::commands::serve::Arguments),
+    Mcp(crate::commands::mcp::Arguments),
     Sources(crate::commands::sources::Arguments),
     Tools(crate::commands::tools::Arguments),
+    Search(crate::commands::search::Arguments),
     Describe(crate::commands::describe::Arguments),
+    Context(crate::commands::context::Arguments),
     Call(crate::commands::call::Arguments),
     Refresh(crate::commands::refresh::Arguments),
     Init(crate::commands::init::Arguments),
@@ -76,5 +81,13 @@ pub(crate) enum Command {
     Stats(crate::commands::stats::Arguments),
     Verify(crate::commands::verify::Arguments),
     Doctor(crate::commands::doctor::Arguments),
+    Eval(crate::commands::eval::Arguments),
     Demo(crate::commands::demo::Arguments),
+}
+
+impl Command {
+    /// Whether it goes on until somebody asks it to leave.
+    pub(crate) fn stays(&self) -> bool {
+        matches!(self, Command::Serve(_) | Command::Mcp(_))
+    }
 }

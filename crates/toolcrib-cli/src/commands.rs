@@ -4,18 +4,23 @@ pub(crate) mod add;
 pub(crate) mod call;
 pub(crate) mod completions;
 pub(crate) mod config;
+pub(crate) mod context;
 pub(crate) mod demo;
 pub(crate) mod describe;
 pub(crate) mod doctor;
 pub(crate) mod enable;
+pub(crate) mod eval;
 pub(crate) mod export;
 pub(crate) mod history;
 pub(crate) mod import;
 pub(crate) mod init;
 pub(crate) mod invalidate;
 pub(crate) mod logs;
+pub(crate) mod mcp;
 pub(crate) mod refresh;
 pub(crate) mod remove;
+pub(crate) mod search;
+pub(crate) mod serve;
 pub(crate) mod sources;
 pub(crate) mod stats;
 pub(crate) mod tools;
@@ -34,9 +39,13 @@ pub(crate) async fn run(arguments: Arguments) -> Result<Done> {
     let name = command.name();
     let work = async {
         match command {
+            Command::Serve(arguments) => serve::run(&common, arguments).await,
+            Command::Mcp(arguments) => mcp::run(&common, arguments).await,
             Command::Sources(arguments) => sources::run(&common, arguments).await,
             Command::Tools(arguments) => tools::run(&common, arguments).await,
+            Command::Search(arguments) => search::run(&common, arguments).await,
             Command::Describe(arguments) => describe::run(&common, arguments).await,
+            Command::Context(arguments) => context::run(&common, arguments).await,
             Command::Call(arguments) => call::run(&common, arguments).await,
             Command::Refresh(arguments) => refresh::run(&common, arguments).await,
             Command::Init(arguments) => init::run(&common, &arguments),
@@ -55,6 +64,7 @@ pub(crate) async fn run(arguments: Arguments) -> Result<Done> {
             Command::Stats(arguments) => stats::run(&common, arguments).await,
             Command::Verify(arguments) => verify::run(&common, arguments).await,
             Command::Doctor(arguments) => doctor::run(&common, arguments).await,
+            Command::Eval(arguments) => eval::run(&common, &arguments),
             Command::Demo(arguments) => demo::run(&common, arguments).await,
         }
     };
@@ -64,9 +74,13 @@ pub(crate) async fn run(arguments: Arguments) -> Result<Done> {
 impl Command {
     fn name(&self) -> &'static str {
         match self {
+            Command::Serve(_) => "serve",
+            Command::Mcp(_) => "mcp",
             Command::Sources(_) => "sources",
             Command::Tools(_) => "tools",
+            Command::Search(_) => "search",
             Command::Describe(_) => "describe",
+            Command::Context(_) => "context",
             Command::Call(_) => "call",
             Command::Refresh(_) => "refresh",
             Command::Init(_) => "init",
@@ -85,6 +99,7 @@ impl Command {
             Command::Stats(_) => "stats",
             Command::Verify(_) => "verify",
             Command::Doctor(_) => "doctor",
+            Command::Eval(_) => "eval",
             Command::Demo(_) => "demo",
         }
     }

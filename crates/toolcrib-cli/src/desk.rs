@@ -24,6 +24,13 @@ pub(crate) struct Desk {
     pub(crate) registry: Registry,
 }
 
+/// Whether a command is done in a moment or goes on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Pace {
+    Brief,
+    Steady,
+}
+
 impl Desk {
     /// Reads the configuration and opens the registry, for work that may contact its sources. Contacts none itself.
     pub(crate) async fn open(common: &Common) -> Result<Desk> {
@@ -36,7 +43,19 @@ impl Desk {
         let forbidden = forbidden(common, &found)?;
         let data = data_directory(common, &found)?;
         let store = open_store(common, &data).await?;
-        Desk::over(common, found, forbidden, data, store).await
+        Desk::over(common, found, forbidden, data, store, Pace::Brief).await
+    }
+
+    /// For work that goes on: it follows what other processes write, and fetches anew what was served stale.
+    pub(crate) async fn stay(common: &Common) -> Result<Desk> {
+        let found = find(common)?;
+        for fault in found.config.sources.iter().filter_map(|declared| declared.source.as_ref().err()).flatten() {
+            common.hint(&format!("warning: {fault}"));
+        }
+        let forbidden = forbidden(common, &found)?;
+        let data = data_directory(common, &found)?;
+        let store = open_store(common, &data).await?;
+        Desk::over(common, found, forbidden, data, store, Pace::Steady).await
     }
 
     /// For work that contacts none of the configuration's sources: nobody is asked to trust a project's file.
@@ -45,7 +64,7 @@ impl Desk {
         let forbidden = untrusted(&found)?;
         let data = data_directory(common, &found)?;
         let store = open_store(common, &data).await?;
-        Desk::over(common, found, forbidden, data, store).await
+        Desk::over(common, found, forbidden, data, store, Pace::Brief).await
     }
 
     /// For work that only reads: where there is no store yet, it leaves none behind.
@@ -56,7 +75,7 @@ impl Desk {
             return Desk::manage(common).await;
         }
         let store = store::open("memory:").await?;
-        Desk::over(common, found, BTreeMap::new(), data, store).await
+        Desk::over(common, found, BTreeMap::new(), data, store, Pace::Brief).await
     }
 
     async fn over(
@@ -65,6 +84,7 @@ impl Desk {
         forbidden: BTreeMap<SourceId, String>,
         data: PathBuf,
         store: Arc<dyn Store>,
+        pace: Pace,
     ) -> Result<Desk> {
         for warning in &found.config.warnings {
             common.hint(&format!("warning: {warning}"));
@@ -73,8 +93,8 @@ impl Desk {
             store: Some(store),
             logs: Some(data.join("logs")),
             forbidden,
-            follow: false,
-            revalidate: false,
+            follow: pace == Pace::Steady,
+            revalidate: pace == Pace::Steady,
             ..Options::default()
         };
         let registry = Registry::open(found.config.clone(), options).await?;

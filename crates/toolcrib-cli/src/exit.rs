@@ -66,22 +66,87 @@ pub(crate) fn broken(error: &std::io::Error) -> ExitCode {
     ExitCode::from(1)
 }
 
-/// Ctrl-C, or a polite signal from whoever started us.
+/// Ctrl-C, or a polite signal from whoever started us; a terminal that went away counts too.
 pub(crate) async fn asked_to_leave() {
+    let (mut leave, mut hang_up) = (Leave::listen(), HangUp::listen());
+    tokio::select! {
+        () = leave.asked() => {}
+        () = hang_up.heard() => {}
+    }
+}
+
+/// Ctrl-C and SIGTERM, heard from the moment this is made.
+pub(crate) struct Leave {
     #[cfg(unix)]
-    {
+    terminate: Option<tokio::signal::unix::Signal>,
+    #[cfg(unix)]
+    interrupt: Option<tokio::signal::unix::Signal>,
+}
+
+/// SIGHUP, heard from the moment this is made; never where there is none.
+pub(crate) struct HangUp {
+    #[cfg(unix)]
+    signal: Option<tokio::signal::unix::Signal>,
+}
+
+#[cfg(unix)]
+impl Leave {
+    pub(crate) fn listen() -> Leave {
         use tokio::signal::unix::{SignalKind, signal};
-        if let (Ok(mut terminate), Ok(mut hang_up)) = (signal(SignalKind::terminate()), signal(SignalKind::hangup())) {
-            tokio::select! {
-                _ = tokio::signal::ctrl_c() => {}
-                _ = terminate.recv() => {}
-                _ = hang_up.recv() => {}
-            }
-            return;
+        Leave { terminate: signal(SignalKind::terminate()).ok(), interrupt: signal(SignalKind::interrupt()).ok() }
+    }
+
+    pub(crate) async fn asked(&mut self) {
+        tokio::select! {
+            () = heard(&mut self.terminate) => {}
+            () = heard(&mut self.interrupt) => {}
         }
     }
-    // Without signals there is nothing to wait for.
-    if tokio::signal::ctrl_c().await.is_err() {
+}
+
+#[cfg(unix)]
+impl HangUp {
+    pub(crate) fn listen() -> HangUp {
+        HangUp { signal: tokio::signal::unix::signal(tokio::signal::unix::SignalKind::hangup()).ok() }
+    }
+
+    pub(crate) async fn heard(&mut self) {
+        heard(&mut self.signal).await;
+    }
+}
+
+/// Without a signal there is nothing to wait for.
+#[cfg(unix)]
+async fn heard(signal: &mut Option<tokio::signal::unix::Signal>) {
+    let heard = match signal {
+        Some(signal) => signal.recv().await,
+        None => None,
+    };
+    if heard.is_none() {
+        std::future::pending().await
+    }
+}
+
+#[cfg(not(unix))]
+impl Leave {
+    pub(crate) fn listen() -> Leave {
+        Leave {}
+    }
+
+    pub(crate) async fn asked(&mut self) {
+        if tokio::signal::ctrl_c().await.is_err() {
+            std::future::pending().await
+        }
+    }
+}
+
+#[cfg(not(unix))]
+impl HangUp {
+    pub(crate) fn listen() -> HangUp {
+        HangUp {}
+    }
+
+    pub(crate) async fn heard(&mut self) {
         std::future::pending().await
     }
 }

@@ -8,9 +8,10 @@ use crate::output;
 
 /// Warnings by default; `-v` shows the events of discovery and calls, `-vv` more, `-q` errors alone.
 /// `TOOLCRIB_LOG` takes a filter of its own, `TOOLCRIB_LOG_FORMAT=json` one JSON object a line.
-pub(crate) fn start(common: &Common) {
+pub(crate) fn start(common: &Common, stays: bool) {
     let level = match (common.quiet, common.verbose) {
         (true, _) => "off",
+        (false, 0) if stays => "warn",
         // What failed to be discovered, the commands say themselves.
         (false, 0) => "warn,toolcrib::refresh=off,toolcrib_mcp=off",
         (false, 1) => "toolcrib=info,toolcrib_mcp=warn,warn",

@@ -28,13 +28,22 @@ fn main() -> ExitCode {
         Ok(arguments) => arguments,
         Err(error) => return exit::usage(&error),
     };
-    log::start(&arguments.common);
-    let runtime = match tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build() {
+    // What serves others leaves in its own way, and uses what cores there are.
+    let stays = arguments.command.stays();
+    log::start(&arguments.common, stays);
+    let mut runtime = tokio::runtime::Builder::new_multi_thread();
+    if !stays {
+        runtime.worker_threads(2);
+    }
+    let runtime = match runtime.enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => return exit::broken(&error),
     };
     let json = arguments.common.json;
     let result = runtime.block_on(async {
+        if stays {
+            return commands::run(arguments).await.map_err(Some);
+        }
         tokio::select! {
             result = commands::run(arguments) => result.map_err(Some),
             () = exit::asked_to_leave() => Err(None),

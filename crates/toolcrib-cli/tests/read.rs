@@ -370,8 +370,8 @@ fn the_demo_shows_it_all_and_leaves_nothing_behind() {
     let ran = bench.run_with(&["demo"], &variables);
     ran.ended(0).says("1. Declare").says("$ toolcrib sources").says("library  stdio    success");
     ran.says("1 process started")
-        .says("15 tools with their schemas")
-        .says(" bytes")
+        .says("for 15 tools with their schemas, counted just now")
+        .says("$ toolcrib search")
         .says("library__borrow_book — Borrow a book");
     ran.says(r#"{"book":"dune","member":"ada","title":"Dune","due_in_days":21}"#);
     ran.says("15 tools from the cache in")
@@ -383,7 +383,8 @@ fn the_demo_shows_it_all_and_leaves_nothing_behind() {
     let report: Value = serde_json::from_str(&report.ended(0).stdout).unwrap();
     assert_eq!((&report["discovered_processes"], &report["second_start_processes"]), (&json!(1), &json!(0)));
     assert_eq!(report["call"]["structured"]["due_in_days"], 21);
-    assert!(report["bytes_full"].as_u64() > report["bytes_lines"].as_u64());
+    assert!(report["tokens_full"].as_u64() > report["tokens"].as_u64());
+    assert_eq!(report["hits"][0], "library__borrow_book");
 
     assert_eq!(fs::read_dir(bench.path("tmp")).unwrap().count(), 0, "no file");
     assert!(!bench.path("home/data").exists(), "no data");

@@ -1,20 +1,23 @@
 //! The read model: an immutable list of segments, one per source, replaced whole and read without a lock.
 //! Building one costs by the number of sources, not of tools: a segment is built once per manifest and shared.
 
+mod essential;
 mod find;
 mod segment;
 mod view;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use crate::fingerprint::Fingerprint;
 use crate::inventory::{SourceState, ToolState};
 use crate::manifest::SetAside;
 use crate::policy::{Rules, Verdict};
+use crate::search::Directory;
 use crate::source::{OnConflict, Source, SourceId};
 use crate::tool::SEPARATOR;
 
+pub use essential::Essentials;
 pub use segment::{Entry, Segment};
 pub use view::{Caller, State, ToolRef, View};
 
@@ -25,7 +28,13 @@ pub struct Catalog {
     prefixed: Vec<Placed>,
     /// Built-in sources, whose names stand among the others.
     builtin: Vec<Placed>,
+    /// Globs on tools that every agent should know of, whatever their source.
+    essential: Vec<String>,
+    /// Whether anything is called essential, here or by a source.
+    essential_configured: bool,
     hash: Option<Fingerprint>,
+    /// Made by the first search.
+    directory: OnceLock<Directory>,
 }
 
 /// One enabled source's share of the catalogue.
@@ -44,6 +53,8 @@ pub struct Manner {
     pub builtin: bool,
     pub rules: Rules,
     pub tags: Vec<String>,
+    /// Globs on tools that every agent should know of.
+    pub essential: Vec<String>,
     pub keep_conflicts: bool,
     /// What built-in tools are unless a rule says otherwise.
     pub verdicts: BTreeMap<String, Verdict>,
@@ -66,6 +77,7 @@ impl Manner {
             builtin: source.kind.is_builtin(),
             rules: source.settings.tools.clone(),
             tags: source.settings.tags.clone(),
+            essential: source.settings.essential.clone(),
             keep_conflicts: source.settings.on_conflict() == OnConflict::Keep,
             ..Manner::default()
         }
@@ -88,6 +100,9 @@ impl Part {
             text.push_str(&format!("\0{} {}", rule.glob, rule.verdict.as_str()));
         }
         text.push_str(&format!("\0{:?}{}", manner.tags, manner.keep_conflicts));
+        for glob in &manner.essential {
+            text.push_str(&format!("\0!{glob}"));
+        }
         Part { digest: Fingerprint::of(text), segment, state, manner }
     }
 
@@ -116,7 +131,28 @@ impl Catalog {
             builtin.iter().map(|part| Placed { part: part.clone(), masked: Vec::new() }).collect();
         let digests: String =
             builtin.iter().chain(&prefixed).map(|placed| placed.part.digest.to_string()).collect::<Vec<_>>().join(" ");
-        Catalog { version, prefixed, builtin, hash: Some(Fingerprint::of(digests)) }
+        let essential_configured =
+            builtin.iter().chain(&prefixed).any(|placed| !placed.part.manner.essential.is_empty());
+        let hash = Some(Fingerprint::of(digests));
+        Catalog {
+            version,
+            prefixed,
+            builtin,
+            essential: Vec::new(),
+            essential_configured,
+            hash,
+            directory: OnceLock::new(),
+        }
+    }
+
+    /// The same, with globs on tools of any source that every agent should know of.
+    pub fn with_essential(mut self, globs: Vec<String>) -> Catalog {
+        if !globs.is_empty() {
+            self.hash = Some(Fingerprint::of(format!("{} {globs:?}", self.hash())));
+            self.essential = globs;
+            self.essential_configured = true;
+        }
+        self
     }
 
     /// Changes when what lists show or set aside changes, and with nothing else.
@@ -159,6 +195,11 @@ impl Catalog {
         let mut set_aside: Vec<SetAside> = segment.set_aside().iter().cloned().chain(shadowed).collect();
         set_aside.sort();
         set_aside
+    }
+
+    /// The words and names of all tools.
+    pub(crate) fn directory(&self) -> &Directory {
+        self.directory.get_or_init(|| Directory::build(self.all().map(|placed| (&placed.part, &placed.masked[..]))))
     }
 
     fn placed(&self, id: &SourceId) -> Option<&Placed> {

@@ -75,6 +75,22 @@ pub enum Mode {
     Full,
 }
 
+impl Mode {
+    pub const ALL: [Mode; 3] = [Mode::Auto, Mode::Search, Mode::Full];
+
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Mode::Auto => "auto",
+            Mode::Search => "search",
+            Mode::Full => "full",
+        }
+    }
+
+    pub fn parse(text: &str) -> Option<Mode> {
+        Mode::ALL.into_iter().find(|mode| mode.as_str() == text)
+    }
+}
+
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Origin {
     pub file: String,
@@ -236,16 +252,6 @@ fn origins(file: &str, node: &Node, path: &str) -> Vec<(String, Origin)> {
 impl Default for Expose {
     fn default() -> Expose {
         Expose { mode: Mode::Auto, full_below_tokens: 4000, essential: Vec::new(), prefix: true }
-    }
-}
-
-impl Mode {
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Mode::Auto => "auto",
-            Mode::Search => "search",
-            Mode::Full => "full",
-        }
     }
 }
 

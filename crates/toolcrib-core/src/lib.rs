@@ -15,8 +15,11 @@ pub mod policy;
 pub mod reference;
 pub mod render;
 pub mod schema;
+pub mod search;
 pub mod source;
+pub mod summary;
 pub mod time;
+pub mod tokens;
 pub mod tool;
 
 pub mod json;

@@ -13,6 +13,7 @@ use serde_json::value::RawValue;
 use crate::fingerprint::Fingerprint;
 use crate::json;
 use crate::source::SourceId;
+use crate::text::shown_short;
 use crate::tool::Tool;
 
 pub use delta::{Change, Delta};
@@ -25,6 +26,8 @@ pub struct Manifest {
     /// In byte order of their own names.
     pub tools: Vec<(Tool, Fingerprint)>,
     pub set_aside: Vec<SetAside>,
+    /// What the source says about itself, for search. No part of any fingerprint.
+    pub about: Option<String>,
 }
 
 /// A tool that a source offers and agents do not get, and why.
@@ -67,7 +70,14 @@ impl Manifest {
         set_aside.sort();
         let named = tools.iter().map(|(tool, fingerprint)| (tool.name.as_str(), *fingerprint));
         let fingerprint = fingerprint(source, named, &set_aside);
-        Manifest { source: source.clone(), fingerprint, tools, set_aside }
+        Manifest { source: source.clone(), fingerprint, tools, set_aside, about: None }
+    }
+
+    /// With what the source says about itself, cleaned and cut short.
+    pub fn about(self, about: Option<&str>) -> Manifest {
+        const LONGEST: usize = 600;
+        let about = about.map(|about| shown_short(about, LONGEST)).filter(|about| !about.is_empty());
+        Manifest { about, ..self }
     }
 }
 

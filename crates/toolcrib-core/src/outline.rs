@@ -7,6 +7,10 @@ use serde_json::Value;
 /// References and nesting are followed so far, and no further.
 const DEEPEST: usize = 4;
 const MOST_CHOICES: usize = 12;
+/// How many characters of a line the arguments get, how many more if they are required, and what the sentence gets.
+const ROOM: usize = 90;
+const ROOM_REQUIRED: usize = 300;
+const LONGEST_SENTENCE: usize = 120;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Argument {
@@ -27,18 +31,49 @@ pub fn arguments(schema: &Value) -> Vec<Argument> {
 
 /// `name(required*: type, optional: type) — first sentence`.
 pub fn signature(name: &str, description: &str, schema: &Value) -> String {
-    let arguments: Vec<String> = arguments(schema)
-        .iter()
-        .map(|argument| format!("{}{}: {}", argument.name, if argument.required { "*" } else { "" }, argument.kind))
-        .collect();
-    format!("{name}({}) — {}", arguments.join(", "), first_sentence(description))
+    format!("{} — {}", call_form(name, schema), first_sentence(description))
 }
 
-/// The beginning of a text, up to the end of its first sentence.
+/// `name(required*: type, optional: type)`: everything that is required, then what finds room, then `…+3` for the rest.
+pub fn call_form(name: &str, schema: &Value) -> String {
+    let mut arguments = Reader { root: schema }.outermost(schema);
+    arguments.sort_by_key(|(_, _, required)| !required);
+    let (mut form, mut left) = (format!("{name}("), arguments.len());
+    let room = form.chars().count() + ROOM;
+    for (name, kind, required) in &arguments {
+        let separator = if left < arguments.len() { ", " } else { "" };
+        let argument = format!("{separator}{name}{}: {kind}", if *required { "*" } else { "" });
+        let room = if *required { room + ROOM_REQUIRED } else { room };
+        if form.chars().count() + argument.chars().count() > room {
+            break;
+        }
+        form.push_str(&argument);
+        left -= 1;
+    }
+    match left {
+        0 => form.push(')'),
+        all if all == arguments.len() => form.push_str(&format!("…{all})")),
+        more => form.push_str(&format!(", …+{more})")),
+    }
+    form
+}
+
+/// The beginning of a text, up to the end of its first sentence, cut at a word when that is long.
 pub fn first_sentence(text: &str) -> String {
-    let line = text.trim_start().lines().next().unwrap_or_default();
-    let end = line.find(". ").unwrap_or(line.len());
-    shown_short(line[..end].trim_end_matches('.'), 160)
+    let line = shown_short(parted(text).0.trim_end_matches('.'), 2 * LONGEST_SENTENCE);
+    if line.chars().count() <= LONGEST_SENTENCE {
+        return line;
+    }
+    let cut: String = line.chars().take(LONGEST_SENTENCE).collect();
+    let end = cut.rfind(' ').unwrap_or(cut.len());
+    format!("{}…", cut[..end].trim_end_matches([',', ';', ':', '.', ' ', '(', '-']))
+}
+
+/// A text's first sentence, and the rest.
+pub fn parted(text: &str) -> (&str, &str) {
+    let text = text.trim_start();
+    let line = text.lines().next().unwrap_or_default();
+    text.split_at(line.find(". ").unwrap_or(line.len()))
 }
 
 /// Reads one schema; what is open on the way down is its trail, so that a schema which holds itself is told once.
@@ -47,6 +82,47 @@ struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
+    /// Name, short type and whether it is required, of the arguments themselves and nothing within them.
+    fn outermost(&self, schema: &'a Value) -> Vec<(String, String, bool)> {
+        let schema = self.followed(schema);
+        let parts = || std::iter::once(schema).chain(list(schema, "allOf").iter().map(|part| self.followed(part)));
+        let required: Vec<&str> = parts().flat_map(|part| list(part, "required")).filter_map(Value::as_str).collect();
+        let mut arguments: Vec<(String, String, bool)> = Vec::new();
+        for (name, property) in parts().filter_map(|part| part.get("properties")?.as_object()).flatten() {
+            let known = arguments.iter().any(|(known, _, _)| known == name);
+            if !known && *property != Value::Bool(false) {
+                let required = required.contains(&name.as_str());
+                arguments.push((shown_short(name, 80), self.short_kind(property, 0), required));
+            }
+        }
+        arguments
+    }
+
+    /// A type in as few words as will do: `string`, `integer`, `string[]`.
+    fn short_kind(&self, schema: &'a Value, depth: usize) -> String {
+        let schema = self.followed(schema);
+        let alternatives = || list(schema, "anyOf").iter().chain(list(schema, "oneOf"));
+        let named = match schema.get("type") {
+            Some(Value::String(name)) => Some(name.as_str()),
+            Some(Value::Array(names)) => names.iter().filter_map(Value::as_str).find(|name| *name != "null"),
+            _ => None,
+        };
+        match named {
+            Some("array") => match schema.get("items") {
+                Some(items) if depth < DEEPEST => format!("{}[]", self.short_kind(items, depth + 1)),
+                _ => "array".into(),
+            },
+            Some(name) => shown_short(name, 20),
+            None if depth < DEEPEST => {
+                let kinds = alternatives().map(|alternative| self.short_kind(alternative, depth + 1));
+                let first = kinds.into_iter().find(|kind| kind != "null" && kind != "any");
+                let first = first.or_else(|| Some(type_name(list(schema, "enum").first()?).to_owned()));
+                first.or_else(|| schema.get("properties").map(|_| "object".into())).unwrap_or_else(|| "any".into())
+            }
+            None => "any".into(),
+        }
+    }
+
     fn fields(&self, schema: &'a Value, trail: &mut Vec<&'a Value>) -> Vec<Argument> {
         let schema = self.followed(schema);
         if trail.len() > DEEPEST || is_open(schema, trail) {

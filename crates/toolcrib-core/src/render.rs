@@ -1,28 +1,57 @@
-//! Lists as bytes: our own JSON, and the plain forms that MCP, Anthropic and OpenAI take.
-//! The same catalogue gives the same bytes.
+//! Lists as bytes: our own JSON, and the forms that MCP, Anthropic, OpenAI and Gemini take. The same catalogue gives the
+//! same bytes. A provider's form is a projection with known limits: what it loses is told, and a tool that cannot be had
+//! in it is set aside for that form alone.
 
-use crate::catalog::{State, ToolRef, View};
+pub mod mcp;
+
+mod anthropic;
+mod gemini;
+mod limits;
+mod merge;
+mod node;
+mod openai;
+mod own;
+mod plain;
+mod projection;
+mod root;
+mod strict;
+
+use std::borrow::Cow;
+use std::sync::OnceLock;
+
+use crate::catalog::{ToolRef, View};
 use crate::error::{Code, Error, Result};
-use crate::json;
-use crate::text::shown;
+use crate::manifest::SetAside;
+use anthropic::Loading;
+
+pub use own::push as push_json;
+pub use projection::{Loss, Projected};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Format {
     Json,
     Mcp,
     Anthropic,
+    /// What is not essential is left to the provider's own search.
+    AnthropicDeferred,
     Openai,
+    OpenaiStrict,
+    Gemini,
 }
 
 impl Format {
-    pub const ALL: [Format; 4] = [Format::Json, Format::Mcp, Format::Anthropic, Format::Openai];
+    /// Those that have a name of their own.
+    pub const ALL: [Format; 6] =
+        [Format::Json, Format::Mcp, Format::Anthropic, Format::Openai, Format::OpenaiStrict, Format::Gemini];
 
     pub fn as_str(self) -> &'static str {
         match self {
             Format::Json => "json",
             Format::Mcp => "mcp",
-            Format::Anthropic => "anthropic",
+            Format::Anthropic | Format::AnthropicDeferred => "anthropic",
             Format::Openai => "openai",
+            Format::OpenaiStrict => "openai-strict",
+            Format::Gemini => "gemini",
         }
     }
 
@@ -30,6 +59,17 @@ impl Format {
         let known = || Format::ALL.map(Format::as_str).join(", ");
         let unknown = || Error::new(Code::BadRequest, format!("no format named `{text}`; there are {}", known()));
         Format::ALL.into_iter().find(|format| format.as_str() == text).ok_or_else(unknown)
+    }
+
+    /// The same, with what is not essential left to be searched for.
+    pub fn deferred(self) -> Result<Format> {
+        match self {
+            Format::Anthropic | Format::AnthropicDeferred => Ok(Format::AnthropicDeferred),
+            Format::Json | Format::Mcp | Format::Openai | Format::OpenaiStrict | Format::Gemini => {
+                let message = format!("tools can be deferred in the format `anthropic`, not in `{}`", self.as_str());
+                Err(Error::new(Code::BadRequest, message))
+            }
+        }
     }
 }
 
@@ -49,47 +89,94 @@ impl View {
         Ok(whole)
     }
 
-    /// The same in pieces, for whoever passes them on: a long list need not be held whole.
+    /// The same in pieces, for whoever passes them on: a long list need not be held whole. Returns what is not in it.
     pub fn render_pieces(
         &self,
         format: Format,
         wanted: impl Fn(&ToolRef<'_>) -> bool,
         mut emit: impl FnMut(&str) -> Result<()>,
-    ) -> Result<()> {
+    ) -> Result<Vec<SetAside>> {
         let mut out = String::with_capacity(PIECE * 2);
-        match format {
-            Format::Json => {
-                out.push_str("{\"tools\":");
-                push_array(self.listed().filter(wanted), &mut out, &mut emit, |tool, out| {
-                    push_json(tool, out);
-                    Ok(())
-                })?;
-                out.push_str(&format!(",\"inventory_hash\":\"{}\"}}", self.catalog.hash()));
-            }
-            Format::Mcp | Format::Anthropic | Format::Openai => {
-                let tools = self.offered().filter(wanted);
-                push_array(tools, &mut out, &mut emit, |tool, out| push_for_provider(tool, format, out))?;
-            }
+        let mut set_aside = Vec::new();
+        if format == Format::Json {
+            out.push_str("{\"tools\":");
+            push_array(self.listed().filter(wanted), &mut out, &mut emit, |tool, out| {
+                own::push(tool, out);
+                Ok(Pushed::Whole)
+            })?;
+            out.push_str(&format!(",\"inventory_hash\":\"{}\"}}", self.catalog.hash()));
+        } else {
+            push_array(self.offered().filter(wanted), &mut out, &mut emit, |tool, out| {
+                let projected = self.project(tool, format)?;
+                match (&projected.text, &projected.set_aside) {
+                    (Some(text), _) => out.push_str(text),
+                    (None, reason) => {
+                        let reason = reason.clone().unwrap_or_default();
+                        set_aside.push(SetAside { name: tool.name().to_string(), reason });
+                        return Ok(Pushed::Nothing);
+                    }
+                }
+                Ok(Pushed::Whole)
+            })?;
         }
-        emit(&out)
+        emit(&out)?;
+        Ok(set_aside)
+    }
+
+    /// One tool as a provider takes it.
+    pub fn project<'a>(&self, tool: &ToolRef<'a>, format: Format) -> Result<Cow<'a, Projected>> {
+        let name = tool.name().as_str();
+        let projected = match format {
+            Format::Json => {
+                let mut text = String::new();
+                own::push(tool, &mut text);
+                Projected { text: Some(text), ..Projected::default() }
+            }
+            Format::Mcp => {
+                let mut text = String::new();
+                mcp::push(name, &tool.tool()?, &mut text);
+                Projected { text: Some(text), ..Projected::default() }
+            }
+            Format::Anthropic => anthropic::project(name, &tool.tool()?, Loading::Now),
+            Format::AnthropicDeferred => {
+                let essential = self.catalog.essentials().contains(tool);
+                let loading = if essential { Loading::Now } else { Loading::Deferred };
+                anthropic::project(name, &tool.tool()?, loading)
+            }
+            Format::Openai => openai::project(name, &tool.tool()?),
+            // These two rewrite every schema: once, and then it is kept.
+            Format::OpenaiStrict => {
+                return tool.entry.strict.get_or_project(|| Ok(openai::project_strictly(name, &tool.tool()?)));
+            }
+            Format::Gemini => return tool.entry.gemini.get_or_project(|| Ok(gemini::project(name, &tool.tool()?))),
+        };
+        Ok(Cow::Owned(projected))
     }
 }
 
 /// What a pipe holds.
 const PIECE: usize = 64 * 1024;
 
+enum Pushed {
+    Whole,
+    Nothing,
+}
+
 fn push_array<'a>(
     tools: impl Iterator<Item = ToolRef<'a>>,
     out: &mut String,
     emit: &mut impl FnMut(&str) -> Result<()>,
-    mut push: impl FnMut(&ToolRef<'a>, &mut String) -> Result<()>,
+    mut push: impl FnMut(&ToolRef<'a>, &mut String) -> Result<Pushed>,
 ) -> Result<()> {
     out.push('[');
-    for (index, tool) in tools.enumerate() {
-        if index > 0 {
-            out.push(',');
+    let mut separator = "";
+    for tool in tools {
+        let before = out.len();
+        out.push_str(separator);
+        match push(&tool, out)? {
+            Pushed::Whole => separator = ",",
+            Pushed::Nothing => out.truncate(before),
         }
-        push(&tool, out)?;
         if out.len() >= PIECE {
             emit(out)?;
             out.clear();
@@ -99,84 +186,19 @@ fn push_array<'a>(
     Ok(())
 }
 
-/// The source's own name where it can be shown as it is, else the one made of it: an id must be unique.
-fn id(tool: &ToolRef<'_>, original: &str) -> String {
-    let name = tool.name().as_str();
-    let made = name.strip_prefix(tool.part.segment.prefix()).unwrap_or(name);
-    let own = if original == tool.original() { original } else { made };
-    format!("{}:{own}", tool.source())
+/// A projection that is made when somebody first asks for it.
+#[derive(Debug, Default)]
+pub(crate) struct Kept(OnceLock<Box<Projected>>);
+
+impl Kept {
+    fn get_or_project(&self, project: impl FnOnce() -> Result<Projected>) -> Result<Cow<'_, Projected>> {
+        if let Some(projected) = self.0.get() {
+            return Ok(Cow::Borrowed(projected));
+        }
+        let projected = Box::new(project()?);
+        Ok(Cow::Borrowed(self.0.get_or_init(|| projected)))
+    }
 }
 
-/// A tool as our own lists show it: stored text, framed by what may change without it.
-pub fn push_json(tool: &ToolRef<'_>, out: &mut String) {
-    let original = shown(tool.original());
-    let field = |name: &str, value: &str, out: &mut String| {
-        out.push_str(name);
-        json::push_string(value, out);
-    };
-    field("{\"id\":", &id(tool, &original), out);
-    field(",\"name\":", tool.name().as_str(), out);
-    field(",\"source\":", tool.source().as_str(), out);
-    field(",\"original_name\":", &original, out);
-    field(",\"kind\":", &tool.part.manner.kind, out);
-    out.push(',');
-    out.push_str(tool.part.segment.listed(tool.entry));
-    out.push_str(",\"tags\":[");
-    for (index, tag) in tool.part.manner.tags.iter().enumerate() {
-        field(if index > 0 { "," } else { "" }, tag, out);
-    }
-    let (dates, state) = (tool.dates(), tool.state());
-    field("],\"policy\":", tool.verdict().as_str(), out);
-    out.push_str(if state == State::Active { ",\"enabled\":true" } else { ",\"enabled\":false" });
-    field(",\"state\":", state.as_str(), out);
-    field(",\"fingerprint\":", &tool.part.segment.stored(tool.entry).fingerprint.to_string(), out);
-    field(",\"created_at\":", &dates.created_at.to_string(), out);
-    field(",\"updated_at\":", &dates.updated_at.to_string(), out);
-    out.push('}');
-}
-
-pub fn push_for_provider(tool: &ToolRef<'_>, format: Format, out: &mut String) -> Result<()> {
-    let content = tool.tool()?;
-    let (name, face) = (tool.name().as_str(), &content.face);
-    let mut field = |prefix: &str, name: &str, raw: &str| {
-        out.push_str(prefix);
-        json::push_string(name, out);
-        out.push(':');
-        out.push_str(raw);
-    };
-    let text = |text: &str| json::string(text).get().to_owned();
-    match format {
-        Format::Json => push_json(tool, out),
-        Format::Mcp => {
-            field("{", "name", &text(name));
-            if let Some(title) = &face.title {
-                field(",", "title", &text(title));
-            }
-            field(",", "description", &text(&face.description));
-            field(",", "inputSchema", face.input_schema.get());
-            if let Some(schema) = &content.output_schema {
-                field(",", "outputSchema", schema.get());
-            }
-            if let Some(annotations) = &face.annotations {
-                field(",", "annotations", annotations.get());
-            }
-            for (key, value) in content.extra.iter() {
-                field(",", key, value.get());
-            }
-            out.push('}');
-        }
-        Format::Anthropic => {
-            field("{", "name", &text(name));
-            field(",", "description", &text(&face.description));
-            field(",", "input_schema", face.input_schema.get());
-            out.push('}');
-        }
-        Format::Openai => {
-            field("{\"type\":\"function\",\"function\":{", "name", &text(name));
-            field(",", "description", &text(&face.description));
-            field(",", "parameters", face.input_schema.get());
-            out.push_str("}}");
-        }
-    }
-    Ok(())
-}
+#[cfg(test)]
+mod tests;

@@ -2,7 +2,7 @@
 //! tasks run on its behalf. How bytes travel is the [`Transport`]'s; what to say is the client's.
 
 pub(crate) mod call;
-mod compose;
+pub(crate) mod compose;
 pub(crate) mod serve;
 
 use std::{
@@ -349,6 +349,6 @@ pub(crate) fn closed(sent: bool, reason: String) -> WireError {
     WireError::Closed { sent, reason }
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 /// How a server wants to be spoken to. Found once by [`Client::connect`](crate::Client::connect); worth remembering,
 /// because handing it in at the next connect saves a round trip.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
 pub enum Era {
     /// `initialize`, then a session.
@@ -29,7 +29,8 @@ pub(crate) const MODERN: &str = "2026-07-28";
 
 impl Version {
     pub const LATEST: Version = Version::V2025_11_25;
-    const ALL: [Version; 4] = [Version::V2024_11_05, Version::V2025_03_26, Version::V2025_06_18, Version::V2025_11_25];
+    pub(crate) const ALL: [Version; 4] =
+        [Version::V2024_11_05, Version::V2025_03_26, Version::V2025_06_18, Version::V2025_11_25];
 
     pub fn as_str(self) -> &'static str {
         match self {

@@ -62,6 +62,9 @@ impl WireError {
 }
 
 impl RpcError {
+    pub const PARSE: i64 = -32700;
+    pub const INVALID_REQUEST: i64 = -32600;
+    pub const INVALID_PARAMS: i64 = -32602;
     pub const METHOD_NOT_FOUND: i64 = -32601;
     pub const INTERNAL: i64 = -32603;
     pub const HEADER_MISMATCH: i64 = -32020;
@@ -97,6 +100,13 @@ impl fmt::Display for WireError {
 impl fmt::Display for RpcError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "the server answered with error {}: `{}`", self.code, shortened(&self.message))
+    }
+}
+
+/// For servers: what cannot be written or read here is our fault, not the client's.
+impl From<WireError> for RpcError {
+    fn from(error: WireError) -> RpcError {
+        RpcError::new(RpcError::INTERNAL, error.to_string())
     }
 }
 

@@ -3,6 +3,7 @@
 
 use std::collections::HashSet;
 
+use base64::{Engine, prelude::BASE64_STANDARD as STANDARD};
 use http::{HeaderMap, HeaderName, HeaderValue};
 use serde_json::{Map, Value, value::RawValue};
 
@@ -13,14 +14,19 @@ const MARK: &str = "x-mcp-header";
 /// `Mcp-Method`, and `Mcp-Name` where the method has one.
 pub(crate) fn add_standard(headers: &mut HeaderMap, method: &str, params: Option<&RawValue>) {
     add(headers, "mcp-method", method);
-    let key = match method {
-        "tools/call" | "prompts/get" => "name",
-        "resources/read" | "resources/subscribe" | "resources/unsubscribe" => "uri",
-        "tasks/get" | "tasks/update" | "tasks/cancel" => "taskId",
-        _ => return,
-    };
-    if let Some(name) = params.and_then(RawObject::open).and_then(|params| params.text(key)) {
+    let name = name_key(method).and_then(|key| params.and_then(RawObject::open)?.text(key));
+    if let Some(name) = name {
         add(headers, "mcp-name", &name);
+    }
+}
+
+/// Which parameter says what a request is about.
+pub(crate) fn name_key(method: &str) -> Option<&'static str> {
+    match method {
+        "tools/call" | "prompts/get" => Some("name"),
+        "resources/read" | "resources/subscribe" | "resources/unsubscribe" => Some("uri"),
+        "tasks/get" | "tasks/update" | "tasks/cancel" => Some("taskId"),
+        _ => None,
     }
 }
 
@@ -33,6 +39,38 @@ pub(crate) fn for_arguments(schema: &RawValue, arguments: &RawValue) -> HeaderMa
         }
     }
     headers
+}
+
+/// Whether the headers of a request say what its body says; the reason when not.
+pub(crate) fn check_standard(headers: &HeaderMap, method: &str, name: Option<&str>) -> Result<(), String> {
+    expect(headers, "mcp-method", Some(method))?;
+    match (method, name) {
+        ("tools/call" | "prompts/get" | "resources/read", Some(name)) => expect(headers, "mcp-name", Some(name)),
+        _ => Ok(()),
+    }
+}
+
+/// Whether the headers of a call repeat the arguments its tool's schema marks.
+pub(crate) fn check_arguments(headers: &HeaderMap, schema: &RawValue, arguments: &RawValue) -> Result<(), String> {
+    for mark in marks(schema).unwrap_or_default() {
+        let value = value_at(arguments, &mark.path);
+        expect(headers, &format!("mcp-param-{}", mark.name), value.as_deref())?;
+    }
+    Ok(())
+}
+
+fn expect(headers: &HeaderMap, name: &str, value: Option<&str>) -> Result<(), String> {
+    let said = match headers.get(name) {
+        None => None,
+        Some(said) => Some(decode(said).ok_or_else(|| format!("the header `{name}` cannot be decoded"))?),
+    };
+    let same_number = |a: &str, b: &str| matches!((a.parse::<f64>(), b.parse::<f64>()), (Ok(a), Ok(b)) if a == b);
+    match (said, value) {
+        (None, None) => Ok(()),
+        (Some(said), Some(value)) if said == value || same_number(&said, value) => Ok(()),
+        (None, Some(_)) => Err(format!("the header `{name}` is missing")),
+        (Some(_), _) => Err(format!("the header `{name}` does not say what the body says")),
+    }
 }
 
 /// Whether a tool may be offered: its marks must follow the rules, else the specification bids to leave it out.
@@ -149,20 +187,16 @@ fn add(headers: &mut HeaderMap, name: &str, value: &str) {
 fn encode(text: &str) -> String {
     let plain = text.bytes().all(|byte| matches!(byte, 0x20..=0x7e)) && text.trim_matches(' ') == text;
     let looks_encoded = text.starts_with("=?base64?") && text.ends_with("?=");
-    if plain && !looks_encoded { text.to_owned() } else { format!("=?base64?{}?=", base64(text.as_bytes())) }
+    if plain && !looks_encoded { text.to_owned() } else { format!("=?base64?{}?=", STANDARD.encode(text)) }
 }
 
-fn base64(bytes: &[u8]) -> String {
-    const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
-    for chunk in bytes.chunks(3) {
-        let group = chunk.iter().fold(0u32, |group, byte| group << 8 | u32::from(*byte)) << (8 * (3 - chunk.len()));
-        for place in 0..4 {
-            let digit = (group >> (18 - 6 * place)) as usize & 63;
-            text.push(if place <= chunk.len() { char::from(ALPHABET[digit]) } else { '=' });
-        }
-    }
-    text
+/// What a header says, from either form; none for a broken encoding.
+fn decode(value: &HeaderValue) -> Option<String> {
+    let text = value.to_str().ok()?.trim();
+    let Some(encoded) = text.strip_prefix("=?base64?").and_then(|text| text.strip_suffix("?=")) else {
+        return Some(text.to_owned());
+    };
+    String::from_utf8(STANDARD.decode(encoded).ok()?).ok()
 }
 
 fn is_token(text: &str) -> bool {

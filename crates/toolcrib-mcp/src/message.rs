@@ -12,7 +12,7 @@ use serde_json::value::{RawValue, to_raw_value};
 
 use crate::error::{RpcError, WireError};
 
-/// What a server sent.
+/// What the other side sent.
 #[derive(Debug)]
 pub(crate) enum Incoming<'a> {
     Answer {
@@ -35,6 +35,8 @@ pub(crate) enum Incoming<'a> {
 #[derive(Deserialize)]
 struct Envelope<'a> {
     #[serde(borrow, default)]
+    jsonrpc: Option<&'a RawValue>,
+    #[serde(borrow, default, deserialize_with = "even_null")]
     id: Option<&'a RawValue>,
     #[serde(borrow, default)]
     method: Option<Cow<'a, str>>,
@@ -48,22 +50,52 @@ struct Envelope<'a> {
 
 /// Reads one message; `None` for anything that is none.
 pub(crate) fn read(text: &str) -> Option<Incoming<'_>> {
-    let envelope: Envelope<'_> = serde_json::from_str(text).ok()?;
-    match envelope {
-        Envelope { method: Some(method), id: Some(id), params, .. } => Some(Incoming::Request { id, method, params }),
-        Envelope { method: Some(method), id: None, params, .. } => Some(Incoming::Notification { method, params }),
-        Envelope { error: Some(error), id, .. } => Some(match id.and_then(number) {
-            Some(id) => Incoming::Answer { id, outcome: Err(read_error(error)) },
-            None => Incoming::Refusal(read_error(error)),
-        }),
-        Envelope { result: Some(result), id, .. } => {
-            Some(Incoming::Answer { id: id.and_then(number)?, outcome: Ok(result) })
+    let mut envelope: Envelope<'_> = serde_json::from_str(text).ok()?;
+    envelope.id = envelope.id.filter(|id| id.get() != "null");
+    envelope.open()
+}
+
+/// Reads one message as a server must: what breaks the rules is answered with the error, under the id if it has one.
+pub(crate) fn read_strictly(text: &str) -> Result<Incoming<'_>, (Option<&RawValue>, RpcError)> {
+    let invalid = |why: &str| RpcError::new(RpcError::INVALID_REQUEST, format!("this is no JSON-RPC message: {why}"));
+    let envelope: Envelope<'_> =
+        serde_json::from_str(text).map_err(|_| match serde_json::from_str::<&RawValue>(text) {
+            Ok(_) => (None, invalid("it is no object, or one of its parts is of the wrong type")),
+            Err(error) => (None, RpcError::new(RpcError::PARSE, format!("this is no JSON: {error}"))),
+        })?;
+    let id = envelope.id.filter(|id| matches!(id.get().as_bytes().first(), Some(b'"' | b'-' | b'0'..=b'9')));
+    if envelope.jsonrpc.is_none_or(|version| version.get() != r#""2.0""#) {
+        return Err((id, invalid("`jsonrpc` is not `2.0`")));
+    }
+    if envelope.id.is_some() && id.is_none() && envelope.method.is_some() {
+        return Err((None, invalid("an id is a text or a number")));
+    }
+    if envelope.params.is_some_and(|params| !params.get().starts_with('{')) {
+        return Err((id, RpcError::new(RpcError::INVALID_PARAMS, "parameters are an object")));
+    }
+    envelope.open().ok_or_else(|| (id, invalid("it is neither request nor notification nor answer")))
+}
+
+impl<'a> Envelope<'a> {
+    fn open(self) -> Option<Incoming<'a>> {
+        match self {
+            Envelope { method: Some(method), id: Some(id), params, .. } => {
+                Some(Incoming::Request { id, method, params })
+            }
+            Envelope { method: Some(method), id: None, params, .. } => Some(Incoming::Notification { method, params }),
+            Envelope { error: Some(error), id, .. } => Some(match id.and_then(number) {
+                Some(id) => Incoming::Answer { id, outcome: Err(read_error(error)) },
+                None => Incoming::Refusal(read_error(error)),
+            }),
+            Envelope { result: Some(result), id, .. } => {
+                Some(Incoming::Answer { id: id.and_then(number)?, outcome: Ok(result) })
+            }
+            Envelope { .. } => None,
         }
-        Envelope { .. } => None,
     }
 }
 
-/// The parts of a batch, as servers of 2025-03-26 may send them; a single message is a batch of one.
+/// The parts of a batch, as peers of 2025-03-26 may send them; a single message is a batch of one.
 pub(crate) fn parts(text: &str) -> Vec<&str> {
     let text = text.trim_start_matches('\u{feff}');
     if !text.trim_start().starts_with('[') {

@@ -1,12 +1,32 @@
 //! The server side: one endpoint for every protocol version, over HTTP and over a byte stream. What is answered is a
 //! [`Service`]'s business; sessions, headers, streams, cancellation and asking back are done here.
 
+mod envelope;
+mod exchange;
+mod feed;
+mod greet;
+mod held;
+mod http;
+mod job;
+mod listen;
+mod options;
+mod outlet;
+mod params;
+mod shared;
+mod stream;
+
 use std::sync::Arc;
 
 use futures_util::{future::BoxFuture, stream::BoxStream};
 use serde_json::value::RawValue;
 use tokio_util::sync::CancellationToken;
 
+pub use self::{
+    http::{Body, Endpoint},
+    options::ServerOptions,
+    outlet::Outlet,
+    stream::serve_stream,
+};
 use crate::{era::Era, error::RpcError};
 
 /// Answers clients. It never sees a transport, a session id or a version's peculiarities.
@@ -39,6 +59,8 @@ pub struct Peer {
     pub capabilities: Box<RawValue>,
     /// The query of the address it came by, without the `?`; empty over a byte stream.
     pub query: String,
+    /// It is made for one request, for there is no session to tell by whether the next comes from the same client.
+    pub fleeting: bool,
 }
 
 #[derive(Debug)]
@@ -59,10 +81,6 @@ pub struct Request {
     pub outlet: Outlet,
 }
 
-/// What a client can be told while its request is answered, and asked.
-#[derive(Debug, Clone)]
-pub struct Outlet {}
-
 /// Something a client may want to read again.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Change {
@@ -70,33 +88,4 @@ pub enum Change {
     Prompts,
     Resources,
     Resource { uri: String },
-}
-
-impl Outlet {
-    /// Whether the client asked to hear of progress.
-    pub fn wants_progress(&self) -> bool {
-        false
-    }
-
-    /// Tells of progress: the parameters of `notifications/progress`, whose token is put right on the way.
-    pub fn progress(&self, params: &RawValue) {
-        let _ = params;
-    }
-
-    /// Any other notification that belongs to this request, such as `notifications/message`.
-    pub fn notify(&self, method: &str, params: Option<&RawValue>) {
-        let _ = (method, params);
-    }
-
-    /// Whether the client said that it answers such requests (`elicitation/create`, `sampling/createMessage`).
-    pub fn can_ask(&self, method: &str) -> bool {
-        let _ = method;
-        false
-    }
-
-    /// Asks the client: by a request of our own in the old versions, by an `input_required` result in the new one.
-    pub async fn ask(&self, method: &str, params: Option<&RawValue>) -> Result<Box<RawValue>, RpcError> {
-        let _ = params;
-        Err(RpcError::new(RpcError::METHOD_NOT_FOUND, format!("the client does not answer `{method}`")))
-    }
 }

@@ -21,6 +21,8 @@ pub const FILESYSTEM: &str = "node_modules/@modelcontextprotocol/server-filesyst
 pub const MEMORY: &str = "node_modules/@modelcontextprotocol/server-memory/dist/index.js";
 /// The official conformance suite.
 pub const CONFORMANCE: &str = "node_modules/@modelcontextprotocol/conformance/dist/index.js";
+/// The MCP Inspector; `--cli` is its command line.
+pub const INSPECTOR: &str = "node_modules/@modelcontextprotocol/inspector/clients/launcher/build/index.js";
 
 /// Where fetched packages live: `$TOOLCRIB_TEST_DEPS`, else `.test-deps` of the repository.
 pub fn deps() -> Option<PathBuf> {
@@ -75,6 +77,30 @@ pub fn ts_server() -> Option<Program> {
     let (node, mut arguments) = with_node(fixture("ts_server.mjs"))?;
     arguments.push(text(&deps()?));
     Some((node, arguments))
+}
+
+/// Our server with all the conformance suite asks for; `--modern` for 2026-07-28.
+pub fn conformance_server() -> Option<Program> {
+    let (node, mut arguments) = with_node(fixture("conformance_server.mjs"))?;
+    arguments.push(text(&deps()?));
+    Some((node, arguments))
+}
+
+/// Our client on the Python SDK; its arguments are in the file.
+pub fn python_client() -> Option<Program> {
+    Some((python()?, vec![text(&fixture("python_client.py"))]))
+}
+
+/// Our client on the TypeScript SDK; its arguments are in the file.
+pub fn ts_client() -> Option<Program> {
+    let (node, mut arguments) = with_node(fixture("ts_client.mjs"))?;
+    arguments.push(text(&deps()?));
+    Some((node, arguments))
+}
+
+/// The MCP Inspector.
+pub fn inspector() -> Option<Program> {
+    with_node(fetched(INSPECTOR)?)
 }
 
 /// The scripted stdio server of this crate, with a flag for each fault.

@@ -56,6 +56,8 @@ pub struct Offer {
     pub ttl_ms: Option<u64>,
     /// The source says that its list is for nobody else.
     pub private: bool,
+    /// What the source says about itself, for search.
+    pub about: Option<String>,
 }
 
 #[derive(Debug)]

@@ -9,6 +9,7 @@ mod parts;
 mod publish;
 mod source_view;
 mod stats;
+mod tokens;
 mod tools;
 mod verify;
 
@@ -22,6 +23,7 @@ use tokio::sync::{Semaphore, broadcast};
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 use toolcrib_core::catalog::{Caller, Catalog, View};
+use toolcrib_core::config::Expose;
 use toolcrib_core::fingerprint::Fingerprint;
 use toolcrib_core::inventory::{Actor, Command, Declaration, Event, Inventory, Origin};
 use toolcrib_core::manifest::Bounds;
@@ -111,6 +113,8 @@ pub(crate) struct Shared {
     pub(crate) options: Options,
     /// What holds for a source that says nothing else; replaced when the configuration is read again.
     pub(crate) defaults: ArcSwap<Settings>,
+    /// What the configuration says about what agents are shown; replaced likewise.
+    pub(crate) expose: ArcSwap<Expose>,
     /// The store's secret, for hashes that must not be guessed.
     pub(crate) key: [u8; 32],
     /// The one lock, for writers. Readers take `now`.
@@ -165,6 +169,11 @@ impl Registry {
 
     pub fn view(&self, caller: &Caller) -> View {
         View { catalog: self.catalog(), caller: caller.clone() }
+    }
+
+    /// What the configuration says about what agents are shown.
+    pub fn expose(&self) -> Arc<Expose> {
+        self.shared.expose.load_full()
     }
 
     /// Makes a wish come true, or says why not. The version is that of the journal afterwards.

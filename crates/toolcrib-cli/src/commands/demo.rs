@@ -10,8 +10,9 @@ use clap::Args;
 use serde_json::{Value, json};
 use toolcrib::core::ResultExt;
 use toolcrib::core::config::{Config, Fault};
-use toolcrib::core::outline;
 use toolcrib::core::render::Format;
+use toolcrib::core::search::{Hit, Query};
+use toolcrib::core::summary::Budget;
 use toolcrib::refresh::Refreshed;
 use toolcrib::store::{self, Store};
 use toolcrib::{CallOptions, Code, Error, Need, Options, Registry, Result};
@@ -23,7 +24,7 @@ use crate::exit::Done;
 use crate::wording::counted;
 use crate::{output, paint, progress};
 
-/// See it work, without any configuration: discovers, describes, calls, and starts again from the cache
+/// See it work, without any configuration: discovers, finds, calls, and starts again from the cache
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  toolcrib demo
 
@@ -31,6 +32,7 @@ Nothing is left behind: no file, no process.")]
 pub(crate) struct Arguments {}
 
 const TOOL: &str = "library__borrow_book";
+const QUERY: &str = "lend somebody a book";
 
 pub(crate) async fn run(common: &Common, _: Arguments) -> Result<Done> {
     let stage = Stage::set(common)?;
@@ -70,26 +72,33 @@ async fn perform(stage: &Stage) -> Result<Value> {
     stage.show(&sources::table(&registry.sources()).render())?;
     stage.note(&format!("discovered in {discovered_ms} ms, {} started", counted(discovered_starts, "process")))?;
 
-    stage.step(3, "See what an agent is spared", "toolcrib tools --format mcp | wc -c")?;
-    let list = registry.view(&Desk::caller()).render(Format::Mcp)?;
-    let (full, (tools, lines)) = (list.len(), as_lines(&registry)?);
-    stage.show(&format!(
-        "{tools} tools with their schemas  {full:>6} bytes\n{tools} tools, a line for each    {lines:>6} bytes, {:.1} times less\n",
-        full as f64 / lines.max(1) as f64
+    stage.step(3, "See what an agent is spared", "toolcrib context")?;
+    let view = registry.view(&Desk::caller());
+    let summary = view.summary(Budget::default());
+    stage.show(&summary.text)?;
+    stage.note(&format!(
+        "{} tokens in the prompt instead of {} for {} with their schemas, counted just now",
+        summary.tokens,
+        summary.tokens_full,
+        counted(summary.tools, "tool")
     ))?;
-    stage.note("bytes of text, as measured just now; the schema of a single tool is one `describe` away")?;
 
-    stage.step(4, "Look at one tool", &format!("toolcrib describe {TOOL}"))?;
+    stage.step(4, "Find the right tool", &format!("toolcrib search {QUERY:?}"))?;
+    let hits = view.search(&Query::new(QUERY).limited(3)).hits;
+    stage.show(&hits.iter().map(Hit::line).collect::<Vec<_>>().join("\n"))?;
+
+    stage.step(5, "Look at it", &format!("toolcrib describe {TOOL}"))?;
     stage.show(&describe::readable(&registry.tool_detail(TOOL).await?, false))?;
 
-    stage.step(5, "Call it: the server wakes for this", &format!("toolcrib call {TOOL} book=dune member=ada"))?;
+    stage.step(6, "Call it: the server wakes for this", &format!("toolcrib call {TOOL} book=dune member=ada"))?;
     let input = json!({"book": "dune", "member": "ada"});
     let called = registry.call(&Desk::caller(), TOOL, input, CallOptions::default()).await?;
     stage.show(&call::readable(&called))?;
     stage.note(&format!("answered in {} ms", called.elapsed_ms))?;
+    let list = view.render(Format::Mcp)?;
     registry.close().await;
 
-    stage.step(6, "Start again: everything is still known", "toolcrib tools")?;
+    stage.step(7, "Start again: everything is still known", "toolcrib tools")?;
     let before = stage.starts();
     let began = Instant::now();
     let again = stage.open().await?;
@@ -99,7 +108,8 @@ async fn perform(stage: &Stage) -> Result<Value> {
     again.close().await;
     let started = stage.starts() - before;
     stage.note(&format!(
-        "{tools} tools from the cache in {}, {} started{}",
+        "{} from the cache in {}, {} started{}",
+        counted(summary.tools, "tool"),
         in_words(took),
         counted(started, "process"),
         if same { "; the same list, byte for byte" } else { "; the list has changed" }
@@ -109,14 +119,15 @@ async fn perform(stage: &Stage) -> Result<Value> {
         "\n{}
    toolcrib add time -- uvx mcp-server-time    declare a server of your own
    toolcrib import --from claude-desktop       or bring those of another client
-   toolcrib tools                              every tool, from the cache
+   toolcrib mcp                                what an MCP client starts; see docs/clients.md
    toolcrib doctor                             what is wrong, and how to put it right",
         paint::bold("Now yours")
     ))?;
     Ok(json!({
-        "tools": tools,
-        "bytes_full": full,
-        "bytes_lines": lines,
+        "tools": summary.tools,
+        "tokens": summary.tokens,
+        "tokens_full": summary.tokens_full,
+        "hits": hits.iter().map(|hit| hit.name.as_str()).collect::<Vec<_>>(),
         "discovered_ms": discovered_ms,
         "discovered_processes": discovered_starts,
         "call": called,
@@ -212,19 +223,6 @@ fn config_text(program: &Path) -> String {
 ",
         server::ASKED
     )
-}
-
-/// How many tools there are, and how many bytes they take as a line each.
-fn as_lines(registry: &Registry) -> Result<(usize, usize)> {
-    let view = registry.view(&Desk::caller());
-    let (mut count, mut lines) = (0, 0);
-    for tool in view.offered() {
-        let face = tool.tool()?.face;
-        let schema = serde_json::from_str(face.input_schema.get()).unwrap_or_default();
-        lines += outline::signature(tool.name().as_str(), &face.description, &schema).len() + 1;
-        count += 1;
-    }
-    Ok((count, lines))
 }
 
 fn in_words(duration: Duration) -> String {

@@ -4,8 +4,9 @@ use clap::Args;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use toolcrib::core::catalog::State;
+use toolcrib::core::manifest::SetAside;
 use toolcrib::core::outline::{self, Argument};
-use toolcrib::core::render::{Format, push_for_provider};
+use toolcrib::core::render::{Format, Loss, Projected};
 use toolcrib::core::text::{shown, shown_short};
 use toolcrib::core::tool::Note;
 use toolcrib::core::{Error, ResultExt};
@@ -14,7 +15,7 @@ use toolcrib::{Code, Result};
 
 use crate::arguments::Common;
 use crate::commands::sources::ago;
-use crate::commands::tools::NeedArguments;
+use crate::commands::tools::{NeedArguments, hint_set_aside};
 use crate::desk::Desk;
 use crate::exit::Done;
 
@@ -27,7 +28,8 @@ use crate::{output, paint, progress};
   toolcrib describe github__create_issue
   toolcrib describe github/create_issue files:read_file --json
   toolcrib describe create_issue --full
-  toolcrib describe create_issue --format anthropic")]
+  toolcrib describe create_issue --format anthropic
+  toolcrib describe create_issue --format gemini --explain")]
 pub(crate) struct Arguments {
     /// `source__tool`, `source/tool`, `source:tool`, or the tool's own name when it is unique
     #[arg(value_name = "NAME", required = true)]
@@ -36,8 +38,11 @@ pub(crate) struct Arguments {
     #[arg(long)]
     full: bool,
     /// Print an array as that provider takes it
-    #[arg(long, value_name = "FORMAT", value_parser = ["mcp", "anthropic", "openai"])]
+    #[arg(long, value_name = "FORMAT", value_parser = ["mcp", "anthropic", "openai", "openai-strict", "gemini"])]
     format: Option<String>,
+    /// With `--format`: list every edit that loses something, instead of the tool
+    #[arg(long, requires = "format")]
+    explain: bool,
     #[command(flatten)]
     need: NeedArguments,
 }
@@ -48,10 +53,14 @@ pub(crate) async fn run(common: &Common, arguments: Arguments) -> Result<Done> {
     for name in &arguments.names {
         found.push((name, look_up(&desk, name, &arguments.need).await));
     }
-    let formatted = arguments.format.as_deref().map(|format| provided(&desk, format, &found)).transpose();
+    let formatted = match arguments.format.as_deref() {
+        Some(format) => projected(&desk, format, &found).map(Some),
+        None => Ok(None),
+    };
     desk.close().await;
     match formatted? {
-        Some(array) => output::line(&array)?,
+        Some((format, tools)) if arguments.explain => explain(common, format, tools)?,
+        Some((format, tools)) => provided(common, format, &tools)?,
         None if common.json => return as_json(found, arguments.full),
         None => {
             let texts: Vec<String> = found
@@ -84,17 +93,60 @@ async fn look_up(desk: &Desk, name: &str, need: &NeedArguments) -> Result<ToolDe
     found
 }
 
-/// The array that a provider takes.
-fn provided(desk: &Desk, format: &str, found: &[(&str, Result<ToolDetail>)]) -> Result<String> {
+/// A tool in a provider's format, and what it is called.
+type Named = (String, Projected);
+
+fn projected(desk: &Desk, format: &str, found: &[(&str, Result<ToolDetail>)]) -> Result<(Format, Vec<Named>)> {
     let format = Format::parse(format)?;
-    let catalog = desk.registry.catalog();
+    let view = desk.registry.view(&Desk::caller());
     let mut tools = Vec::new();
     for detail in found.iter().filter_map(|(_, found)| found.as_ref().ok()) {
-        let mut text = String::new();
-        push_for_provider(&catalog.find(detail.view.name.as_str())?, format, &mut text)?;
-        tools.push(text);
+        let tool = view.catalog.find(detail.view.name.as_str())?;
+        tools.push((tool.name().to_string(), view.project(&tool, format)?.into_owned()));
     }
-    Ok(format!("[{}]", tools.join(",")))
+    Ok((format, tools))
+}
+
+/// The array that a provider takes.
+fn provided(common: &Common, format: Format, tools: &[Named]) -> Result<()> {
+    let texts: Vec<&str> = tools.iter().filter_map(|(_, tool)| tool.text.as_deref()).collect();
+    output::line(&format!("[{}]", texts.join(",")))?;
+    let refused = |(name, tool): &Named| tool.set_aside.clone().map(|reason| SetAside { name: name.clone(), reason });
+    hint_set_aside(common, format, &tools.iter().filter_map(refused).collect::<Vec<_>>());
+    Ok(())
+}
+
+/// What a format loses of each tool.
+#[derive(serde::Serialize)]
+struct Explained {
+    tool: String,
+    losses: Vec<Loss>,
+    set_aside: Option<String>,
+}
+
+fn explain(common: &Common, format: Format, tools: Vec<Named>) -> Result<()> {
+    let explained =
+        tools.into_iter().map(|(tool, Projected { losses, set_aside, .. })| Explained { tool, losses, set_aside });
+    let mut explained: Vec<Explained> = explained.collect();
+    if common.json {
+        return match explained.len() {
+            1 => output::json(&explained.swap_remove(0)),
+            _ => output::json(&json!({ "tools": explained })),
+        };
+    }
+    for Explained { tool, losses, set_aside } in &explained {
+        output::line(&paint::bold(tool))?;
+        for Loss { path, edit } in losses {
+            output::line(&format!("  {}: {}", shown_short(path, 200), edit))?;
+        }
+        let format = format.as_str();
+        match set_aside {
+            Some(reason) => output::line(&format!("  cannot be had as `{format}`: {reason}"))?,
+            None if losses.is_empty() => output::line(&format!("  nothing is lost as `{format}`"))?,
+            None => {}
+        }
+    }
+    Ok(())
 }
 
 /// One name gives its tool or its error; several give `tools`, and `errors` for those that are not there.

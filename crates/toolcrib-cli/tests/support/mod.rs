@@ -5,6 +5,7 @@
 #![allow(clippy::allow_attributes, reason = "an expectation would fail in the file that uses it all")]
 
 pub(crate) mod bench;
+pub(crate) mod served;
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};

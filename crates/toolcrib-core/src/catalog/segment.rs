@@ -1,12 +1,16 @@
 //! One source's tools with their names, built once per manifest and shared by every catalogue after it.
 
+mod cost;
+
 use std::collections::BTreeSet;
 use std::sync::{Arc, OnceLock};
 
 use crate::error::Result;
 use crate::fingerprint::Fingerprint;
 use crate::manifest::{Packed, PackedTool, SetAside};
+use crate::render::Kept;
 use crate::schema::Validator;
+use crate::search::Postings;
 use crate::source::SourceId;
 use crate::tool::{SEPARATOR, Tool, ToolName};
 
@@ -18,6 +22,10 @@ pub struct Segment {
     entries: Vec<Entry>,
     /// Positions in `entries`, in the order of the manifest.
     by_original: Vec<usize>,
+    /// Made by the first search.
+    postings: OnceLock<Postings>,
+    /// Tokens of each tool, in the order of the manifest; counted when somebody first needs them.
+    counts: OnceLock<Vec<u32>>,
 }
 
 #[derive(Debug)]
@@ -26,6 +34,8 @@ pub struct Entry {
     packed: usize,
     /// Made when the first call needs it.
     validator: OnceLock<Validator>,
+    pub(crate) strict: Kept,
+    pub(crate) gemini: Kept,
 }
 
 impl Segment {
@@ -54,7 +64,13 @@ impl Segment {
         for (index, (name, tool)) in plain.into_iter().zip(&packed.tools).enumerate() {
             let free = is_own(&name, tool) || (!kept(&name) && taken.insert(name.clone()));
             let name = if free { name } else { ToolName::hashed(&prefix, &tool.name) };
-            entries.push(Entry { name, packed: index, validator: OnceLock::new() });
+            entries.push(Entry {
+                name,
+                packed: index,
+                validator: OnceLock::new(),
+                strict: Kept::default(),
+                gemini: Kept::default(),
+            });
         }
         if !all_own {
             entries.sort_by(|one, other| one.name.cmp(&other.name));
@@ -63,7 +79,7 @@ impl Segment {
         for (position, entry) in entries.iter().enumerate() {
             by_original[entry.packed] = position;
         }
-        Segment { packed, prefix, entries, by_original }
+        Segment { packed, prefix, entries, by_original, postings: OnceLock::new(), counts: OnceLock::new() }
     }
 
     pub fn source(&self) -> &SourceId {
@@ -114,6 +130,11 @@ impl Segment {
 
     pub fn tool(&self, entry: &Entry) -> Result<Tool> {
         self.packed.tool(self.stored(entry))
+    }
+
+    /// What a search reads.
+    pub(crate) fn postings(&self) -> &Postings {
+        self.postings.get_or_init(|| Postings::build(self))
     }
 
     pub fn validator<'a>(&'a self, entry: &'a Entry) -> Result<&'a Validator> {

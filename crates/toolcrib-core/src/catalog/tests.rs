@@ -153,6 +153,8 @@ fn lists_are_rendered_for_each_taker() {
         parsed(Format::Anthropic),
         json!([{"name": "git__push", "description": "git tool: push", "input_schema": schema}])
     );
+    // OpenAI refuses an object that does not say what is in it.
+    let schema = json!({"type": "object", "properties": {}});
     assert_eq!(
         parsed(Format::Openai),
         json!([{"type": "function", "function": {"name": "git__push", "description": "git tool: push", "parameters": schema}}])

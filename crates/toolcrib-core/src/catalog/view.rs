@@ -51,7 +51,7 @@ impl State {
 impl View {
     /// What somebody who manages tools sees: disabled ones too, hidden ones not.
     pub fn listed(&self) -> impl Iterator<Item = ToolRef<'_>> {
-        self.catalog.tools().filter(|tool| tool.verdict() != Verdict::Hide && !tool.internal())
+        self.catalog.tools().filter(ToolRef::is_listed)
     }
 
     /// The names an agent may be offered, by their sources.
@@ -65,7 +65,7 @@ impl View {
 
     /// What an agent may be offered.
     pub fn offered(&self) -> impl Iterator<Item = ToolRef<'_>> {
-        self.listed().filter(|tool| tool.state() == State::Active)
+        self.catalog.tools().filter(ToolRef::is_offered)
     }
 }
 
@@ -108,6 +108,16 @@ impl<'a> ToolRef<'a> {
 
     pub fn id(&self) -> ToolId {
         ToolId { source: self.source().clone(), name: self.original().to_owned() }
+    }
+
+    /// Whether somebody who manages tools sees it.
+    pub fn is_listed(&self) -> bool {
+        self.verdict() != Verdict::Hide && !self.internal()
+    }
+
+    /// Whether an agent may be offered it.
+    pub fn is_offered(&self) -> bool {
+        self.is_listed() && self.state() == State::Active
     }
 
     pub fn verdict(&self) -> Verdict {

@@ -15,7 +15,6 @@ const EXPOSE: [&str; 4] = ["mode", "full_below_tokens", "essential", "prefix"];
 const ON_CONFLICT: [(&str, OnConflict); 2] = [("exclude", OnConflict::Exclude), ("keep", OnConflict::Keep)];
 const LIFECYCLE: [(&str, Lifecycle); 3] =
     [("shared", Lifecycle::Shared), ("transient", Lifecycle::Transient), ("per_client", Lifecycle::PerClient)];
-const MODE: [(&str, Mode); 3] = [("auto", Mode::Auto), ("search", Mode::Search), ("full", Mode::Full)];
 const VERDICTS: [(&str, Verdict); 4] =
     [("allow", Verdict::Allow), ("ask", Verdict::Ask), ("deny", Verdict::Deny), ("hide", Verdict::Hide)];
 
@@ -45,7 +44,8 @@ pub(super) fn read_defaults(reader: &mut Reader<'_>, section: &Section<'_>) -> S
 pub(super) fn read_expose(reader: &mut Reader<'_>, section: &Section<'_>) -> Expose {
     reader.unknown_keys(section, &EXPOSE);
     let usual = Expose::default();
-    let mode = section.get("mode").and_then(|node| reader.choice(node, &joined(&section.path, "mode"), &MODE));
+    let modes = Mode::ALL.map(|mode| (mode.as_str(), mode));
+    let mode = section.get("mode").and_then(|node| reader.choice(node, &joined(&section.path, "mode"), &modes));
     Expose {
         mode: mode.unwrap_or(usual.mode),
         full_below_tokens: reader.count(section, "full_below_tokens").unwrap_or(usual.full_below_tokens),

@@ -19,6 +19,8 @@ pub struct Packed {
     /// In byte order of their own names.
     pub tools: Vec<PackedTool>,
     pub set_aside: Vec<SetAside>,
+    /// What the source says about itself, for search.
+    pub about: Option<String>,
     /// Each tool's JSON, one after the other.
     pub body: Arc<String>,
 }
@@ -27,10 +29,17 @@ pub struct Packed {
 pub struct PackedTool {
     pub name: String,
     pub fingerprint: Fingerprint,
+    /// What it costs an agent to be shown it, as MCP lists it; 0 where nobody has counted yet.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub tokens: u32,
     start: usize,
     /// From here on stands what lists show.
     face_start: usize,
     end: usize,
+}
+
+fn is_zero(tokens: &u32) -> bool {
+    *tokens == 0
 }
 
 #[derive(Serialize, Deserialize)]
@@ -38,6 +47,8 @@ struct Index {
     source: SourceId,
     tools: Vec<PackedTool>,
     set_aside: Vec<SetAside>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    about: Option<String>,
 }
 
 impl Packed {
@@ -51,20 +62,26 @@ impl Packed {
             // The face stands last: `…,"face":{…}}`.
             let face_start = body.len() - 1 - face.len();
             let (name, fingerprint) = (tool.name.clone(), *fingerprint);
-            tools.push(PackedTool { name, fingerprint, start, face_start, end: body.len() });
+            tools.push(PackedTool { name, fingerprint, tokens: 0, start, face_start, end: body.len() });
         }
         Ok(Packed {
             source: manifest.source.clone(),
             fingerprint: manifest.fingerprint,
             tools,
             set_aside: manifest.set_aside.clone(),
+            about: manifest.about.clone(),
             body: Arc::new(body),
         })
     }
 
     /// The index as it is stored, beside the body.
     pub fn index(&self) -> Result<String> {
-        let index = Index { source: self.source.clone(), tools: self.tools.clone(), set_aside: self.set_aside.clone() };
+        let index = Index {
+            source: self.source.clone(),
+            tools: self.tools.clone(),
+            set_aside: self.set_aside.clone(),
+            about: self.about.clone(),
+        };
         serde_json::to_string(&index).context(Code::Internal, "write a manifest's index")
     }
 
@@ -77,8 +94,8 @@ impl Packed {
             let message = format!("the stored manifest `{}` is damaged", fingerprint.short(12));
             return Err(crate::Error::new(Code::Internal, message));
         }
-        let Index { source, tools, set_aside } = index;
-        Ok(Packed { source, fingerprint, tools, set_aside, body: Arc::new(body) })
+        let Index { source, tools, set_aside, about } = index;
+        Ok(Packed { source, fingerprint, tools, set_aside, about, body: Arc::new(body) })
     }
 
     /// The tool, parsed.

@@ -14,7 +14,7 @@ use crate::{
 
 /// Whether a key of `_meta` belongs to one hop. What a caller passes on from elsewhere is made anew; the rest goes
 /// through, and so does the level of logging, which is a wish of whoever called first.
-fn is_own(key: &str) -> bool {
+pub(crate) fn is_own(key: &str) -> bool {
     let protocol = key.strip_prefix("io.modelcontextprotocol/");
     key == "progressToken" || protocol.is_some_and(|key| key != "logLevel")
 }

@@ -94,7 +94,7 @@ impl Connector for McpConnector {
             Ok(list) => Ok(list),
             Err(error) => Err(live.explain(&self.source, "listing its tools", discovery.timeout, error).await),
         };
-        let (era, offers) = (live.era(), offers(live.client.server()));
+        let (era, offers, about) = (live.era(), offers(live.client.server()), about(live.client.server()));
         // Before 2026 a list says nothing about who may see it.
         let modern = live.client.era() == Era::Modern;
         if ends {
@@ -103,7 +103,7 @@ impl Connector for McpConnector {
         let list = listed?;
         let excluded = list.excluded.into_iter().map(|(name, reason)| SetAside { name, reason }).collect();
         let (ttl_ms, private) = (list.ttl_ms, modern && !list.public);
-        Ok(Offer { tools: list.tools, excluded, era: Some(era), offers, ttl_ms, private })
+        Ok(Offer { tools: list.tools, excluded, era: Some(era), offers, about, ttl_ms, private })
     }
 
     async fn call(&self, call: Call) -> Result<Answer, CallFailure> {
@@ -140,4 +140,12 @@ fn offers(server: &ServerSays) -> Vec<String> {
     let capabilities = Fields::parse(&server.capabilities).unwrap_or_default();
     let offered = capabilities.iter().filter(|(_, value)| !matches!(value.get(), "null" | "false"));
     offered.map(|(name, _)| name.chars().take(64).collect()).take(MOST).collect()
+}
+
+/// What a server says about itself: title, description, instructions.
+fn about(server: &ServerSays) -> Option<String> {
+    let info = server.info.as_deref().and_then(Fields::parse).unwrap_or_default();
+    let said = |key: &str| info.get(key).and_then(|raw| serde_json::from_str::<String>(raw.get()).ok());
+    let texts = [said("title"), said("description"), server.instructions.clone()];
+    Some(texts.into_iter().flatten().collect::<Vec<_>>().join("\n")).filter(|text| !text.is_empty())
 }

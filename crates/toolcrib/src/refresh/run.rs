@@ -182,9 +182,16 @@ impl Shared {
         check: impl Fn(usize) -> Check,
     ) -> Result<Outcome> {
         let (id, bounds) = (source.id.clone(), self.options.bounds);
+        let known = self.now.load().catalog.part(&id).map(|part| part.segment.clone());
         // Hashing and packing a large list takes a while: not on a thread that others wait for.
         let packed = tokio::task::spawn_blocking(move || {
-            Packed::new(&Manifest::new(&id, &offer.tools, offer.excluded, &bounds))
+            let manifest = Manifest::new(&id, &offer.tools, offer.excluded, &bounds);
+            let mut packed = Packed::new(&manifest.about(offer.about.as_deref()))?;
+            // What is new is counted by the first who needs it, so that no discovery waits for the tokenizer.
+            if let Some(known) = known {
+                known.hand_over_counts(&mut packed);
+            }
+            Ok::<_, Error>(packed)
         });
         let after = packed
             .await

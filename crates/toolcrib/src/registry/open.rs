@@ -34,6 +34,7 @@ impl Registry {
         let shared = Arc::new(Shared {
             key,
             defaults: ArcSwap::from_pointee(config.defaults.clone()),
+            expose: ArcSwap::from_pointee(config.expose.clone()),
             writer: tokio::sync::Mutex::new(super::publish::Writer::default()),
             now: ArcSwap::from_pointee(Snapshot::default()),
             notices,
@@ -60,6 +61,7 @@ impl Registry {
     /// Lays a configuration, read again, over what is known. Only sources of the configuration are touched.
     pub async fn reconfigure(&self, config: &Config) -> Result<()> {
         self.shared.defaults.store(Arc::new(config.defaults.clone()));
+        self.shared.expose.store(Arc::new(config.expose.clone()));
         self.shared.reconcile(config).await?;
         self.shared.republish().await;
         self.record_builtins().await;

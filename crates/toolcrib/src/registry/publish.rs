@@ -189,7 +189,7 @@ impl Shared {
             // Looked up in here: a tool that the host registers meanwhile makes this run once more.
             let embedded = self.connections.builtins().embedded_part();
             let parts = writer.parts.values().cloned().chain(embedded).collect();
-            now.catalog = Arc::new(Catalog::build(inventory.version, parts));
+            now.catalog = Arc::new(self.catalog_of(inventory.version, parts));
             now.inventory = inventory.clone();
             now.sources = sources.clone();
             now.connects_to = connects_to.clone();
@@ -199,6 +199,10 @@ impl Shared {
         if before != catalog.hash() {
             self.tell_updated(&catalog);
         }
+    }
+
+    fn catalog_of(&self, version: u64, parts: Vec<Arc<Part>>) -> Catalog {
+        Catalog::build(version, parts).with_essential(self.expose.load().essential.clone())
     }
 
     /// References may resolve to something else than when they were last looked up: a file rewritten, say.
@@ -230,7 +234,7 @@ impl Shared {
         self.swap(|now| {
             let known = now.catalog.parts().filter(|part| part.segment.source() != builtins.embedded_id()).cloned();
             let parts = known.chain(builtins.embedded_part()).collect();
-            now.catalog = Arc::new(Catalog::build(now.catalog.version, parts));
+            now.catalog = Arc::new(self.catalog_of(now.catalog.version, parts));
         });
         self.tell_updated(&self.now.load().catalog);
     }

@@ -1,0 +1,77 @@
+//! An MCP server over HTTP that does as little as one can: it reads what it must, and echoes. What a call to it costs
+//! is what the way there costs.
+//!
+//! It speaks every version, has one tool, `echo {text}`, and prints `listening on http://127.0.0.1:PORT/mcp`.
+
+#![expect(clippy::print_stdout, reason = "it says where it listens")]
+
+use axum::{
+    Router,
+    body::Bytes,
+    http::{StatusCode, header},
+    response::{IntoResponse, Response},
+    routing::post,
+    serve::ListenerExt,
+};
+use serde::Deserialize;
+use serde_json::{Value, json, value::RawValue};
+use tokio::net::TcpListener;
+
+#[tokio::main]
+async fn main() -> std::io::Result<()> {
+    let listener = TcpListener::bind("127.0.0.1:0").await?;
+    println!("listening on http://{}/mcp", listener.local_addr()?);
+    let listener = listener.tap_io(|stream| {
+        // A stream that cannot be set so is only slower.
+        let _ = stream.set_nodelay(true);
+    });
+    axum::serve(listener, Router::new().route("/mcp", post(answer))).await
+}
+
+#[derive(Deserialize)]
+struct Message<'a> {
+    #[serde(borrow)]
+    id: Option<&'a RawValue>,
+    #[serde(default)]
+    method: String,
+    #[serde(default)]
+    params: Value,
+}
+
+async fn answer(body: Bytes) -> Response {
+    let Ok(Message { id, method, params }) = serde_json::from_slice(&body) else {
+        return StatusCode::BAD_REQUEST.into_response();
+    };
+    let Some(id) = id else { return StatusCode::ACCEPTED.into_response() };
+    let answer = match result(&method, &params) {
+        Some(result) => format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{result}}}"#),
+        None => {
+            format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":-32601,"message":"Method not found"}}}}"#)
+        }
+    };
+    ([(header::CONTENT_TYPE, "application/json")], answer).into_response()
+}
+
+fn result(method: &str, params: &Value) -> Option<Value> {
+    let info = json!({"name": "fast-http", "version": "1"});
+    match method {
+        "tools/call" => {
+            let text = &params["arguments"]["text"];
+            Some(json!({"resultType": "complete", "content": [{"type": "text", "text": text}]}))
+        }
+        "tools/list" => {
+            let schema = json!({"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]});
+            let echo = json!({"name": "echo", "description": "Echoes a text", "inputSchema": schema});
+            Some(json!({"resultType": "complete", "ttlMs": 0, "cacheScope": "private", "tools": [echo]}))
+        }
+        "initialize" => {
+            Some(json!({"protocolVersion": "2025-11-25", "capabilities": {"tools": {}}, "serverInfo": info}))
+        }
+        "server/discover" => Some(json!({
+            "resultType": "complete", "ttlMs": 0, "cacheScope": "private",
+            "supportedVersions": ["2026-07-28"], "capabilities": {"tools": {}},
+            "_meta": {"io.modelcontextprotocol/serverInfo": info},
+        })),
+        _ => None,
+    }
+}

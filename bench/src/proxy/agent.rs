@@ -1,0 +1,153 @@
+//! An agent on a plain connection: HTTP/1.1 by hand, so that the measured is on the other side.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::Result;
+
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Version {
+    Old,
+    New,
+}
+
+impl Version {
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Version::Old => "2025-11-25",
+            Version::New => "2026-07-28",
+        }
+    }
+}
+
+pub(super) struct Agent {
+    stream: BufReader<TcpStream>,
+    host: String,
+    path: String,
+    version: Version,
+    session: Option<String>,
+    id: u64,
+}
+
+struct Answer {
+    status: u16,
+    session: Option<String>,
+    body: Vec<u8>,
+}
+
+impl Agent {
+    pub(super) fn connect(url: &str, version: Version) -> Result<Agent> {
+        let address = url.strip_prefix("http://").ok_or("only plain HTTP is spoken here")?;
+        let (host, path) = address.split_once('/').ok_or("the address has no path")?;
+        let stream = TcpStream::connect(host)?;
+        stream.set_nodelay(true)?;
+        stream.set_read_timeout(Some(Duration::from_secs(30)))?;
+        let (host, path) = (host.to_owned(), format!("/{path}"));
+        let mut agent = Agent { stream: BufReader::new(stream), host, path, version, session: None, id: 0 };
+        if let Version::Old = version {
+            agent.initialize()?;
+        }
+        Ok(agent)
+    }
+
+    fn initialize(&mut self) -> Result<()> {
+        let info = json!({"name": "bench", "version": "1"});
+        let params = json!({"protocolVersion": self.version.name(), "capabilities": {}, "clientInfo": info});
+        let message = json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params});
+        let answer = self.post("", &message.to_string())?;
+        answer.is(200)?;
+        self.session = answer.session;
+        let message = json!({"jsonrpc": "2.0", "method": "notifications/initialized"});
+        self.post("", &message.to_string())?.is(202)
+    }
+
+    /// Calls a tool that echoes, and checks that it did.
+    pub(super) fn call(&mut self, tool: &str, text: &str) -> Result<()> {
+        self.id += 1;
+        let mut params = json!({"name": tool, "arguments": {"text": text}});
+        let mut headers = String::new();
+        if let Version::New = self.version {
+            params["_meta"] = meta(self.version);
+            headers = format!("Mcp-Method: tools/call\r\nMcp-Name: {tool}\r\n");
+        }
+        let message = json!({"jsonrpc": "2.0", "id": self.id, "method": "tools/call", "params": params});
+        let answer = self.post(&headers, &message.to_string())?;
+        answer.is(200)?;
+        let body = String::from_utf8_lossy(&answer.body);
+        if body.contains(text) && !body.contains("\"isError\":true") { Ok(()) } else { Err(body.into()) }
+    }
+
+    fn post(&mut self, headers: &str, body: &str) -> Result<Answer> {
+        let Agent { host, path, .. } = self;
+        let session = self.session.as_ref().map(|id| format!("Mcp-Session-Id: {id}\r\n")).unwrap_or_default();
+        let (version, length) = (self.version.name(), body.len());
+        let request = format!(
+            "POST {path} HTTP/1.1\r\nHost: {host}\r\nContent-Type: application/json\r\n\
+             Accept: application/json, text/event-stream\r\nMCP-Protocol-Version: {version}\r\n\
+             {session}{headers}Content-Length: {length}\r\n\r\n{body}"
+        );
+        self.stream.get_mut().write_all(request.as_bytes())?;
+        self.read()
+    }
+
+    fn read(&mut self) -> Result<Answer> {
+        let line = self.line()?;
+        let status = line.split(' ').nth(1).and_then(|status| status.parse().ok()).ok_or(line)?;
+        let mut answer = Answer { status, session: None, body: Vec::new() };
+        let (mut length, mut chunked) = (0, false);
+        loop {
+            let line = self.line()?;
+            let Some((name, value)) = line.split_once(':') else { break };
+            match name.to_ascii_lowercase().as_str() {
+                "content-length" => length = value.trim().parse()?,
+                "transfer-encoding" => chunked = value.trim().eq_ignore_ascii_case("chunked"),
+                "mcp-session-id" => answer.session = Some(value.trim().to_owned()),
+                _ => {}
+            }
+        }
+        if !chunked {
+            answer.body.resize(length, 0);
+            self.stream.read_exact(&mut answer.body)?;
+            return Ok(answer);
+        }
+        loop {
+            let size = usize::from_str_radix(self.line()?.trim(), 16)?;
+            let begin = answer.body.len();
+            answer.body.resize(begin + size, 0);
+            self.stream.read_exact(&mut answer.body[begin..])?;
+            self.line()?;
+            if size == 0 {
+                return Ok(answer);
+            }
+        }
+    }
+
+    /// Without its end; empty between head and body.
+    fn line(&mut self) -> Result<String> {
+        let mut line = String::new();
+        if self.stream.read_line(&mut line)? == 0 {
+            return Err("the connection was closed".into());
+        }
+        Ok(line.trim_end().to_owned())
+    }
+}
+
+impl Answer {
+    fn is(&self, status: u16) -> Result<()> {
+        if self.status == status {
+            return Ok(());
+        }
+        Err(format!("{} instead of {status}: {}", self.status, String::from_utf8_lossy(&self.body)).into())
+    }
+}
+
+fn meta(version: Version) -> Value {
+    json!({
+        "io.modelcontextprotocol/protocolVersion": version.name(),
+        "io.modelcontextprotocol/clientInfo": {"name": "bench", "version": "1"},
+        "io.modelcontextprotocol/clientCapabilities": {},
+    })
+}

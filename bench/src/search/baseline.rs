@@ -1,0 +1,155 @@
+//! What search is measured against: a plain BM25F with everything that belongs to one (fields with weights, names split,
+//! stems, pairs of characters for unspaced scripts, no function words, each query term once), and nothing more.
+
+use std::collections::{HashMap, HashSet};
+
+use rust_stemmers::{Algorithm, Stemmer};
+use serde_json::Value;
+
+use crate::Result;
+
+const WEIGHTS: [f32; 7] = [2.5, 1.0, 1.2, 0.3, 0.4, 0.25, 0.25];
+const NAME: usize = 0;
+const DESCRIPTION: usize = 1;
+const SERVER: usize = 2;
+const ABOUT: usize = 3;
+const ARGUMENT: usize = 4;
+const ARGUMENT_TEXT: usize = 5;
+const CHOICE: usize = 6;
+const K1: f32 = 1.2;
+const B: f32 = 0.75;
+const FUNCTION_WORDS: &str = "a an the and or but if then than that this these those there here i me my we us our you your \
+    he him his she her they them their it its is am are was were be been being do does did have has had will would shall \
+    should can could may might must of to in on at by for from with about into over under between through during before \
+    after above below up down out off again as what which who whom when where why how not no any some each all both more \
+    most other such only own same too very just also s t please";
+
+type Counts = [u16; WEIGHTS.len()];
+
+pub(super) struct Baseline {
+    tools: usize,
+    postings: HashMap<String, Vec<(usize, Counts)>>,
+    lengths: Vec<[f32; WEIGHTS.len()]>,
+    averages: [f32; WEIGHTS.len()],
+    function_words: HashSet<&'static str>,
+}
+
+impl Baseline {
+    pub(super) fn read(tools: &str) -> Result<Baseline> {
+        let mut baseline = Baseline {
+            tools: 0,
+            postings: HashMap::new(),
+            lengths: Vec::new(),
+            averages: [0.0; WEIGHTS.len()],
+            function_words: FUNCTION_WORDS.split_whitespace().collect(),
+        };
+        for line in tools.lines().filter(|line| !line.trim().is_empty()) {
+            baseline.add(&serde_json::from_str(line)?);
+        }
+        for (field, average) in baseline.averages.iter_mut().enumerate() {
+            let sum: f32 = baseline.lengths.iter().map(|lengths| lengths[field]).sum();
+            *average = (sum / baseline.tools.max(1) as f32).max(1e-6);
+        }
+        Ok(baseline)
+    }
+
+    fn add(&mut self, tool: &Value) {
+        let text = |key: &str| tool[key].as_str().unwrap_or_default();
+        let mut fields: [Vec<String>; WEIGHTS.len()] = Default::default();
+        for (field, key) in
+            [(NAME, "name"), (DESCRIPTION, "description"), (SERVER, "server"), (ABOUT, "server_description")]
+        {
+            fields[field] = terms(text(key));
+        }
+        read_schema(&tool["input_schema"], true, &mut fields);
+        let mut counts: HashMap<&str, Counts> = HashMap::new();
+        for (field, terms) in fields.iter().enumerate() {
+            terms.iter().for_each(|term| counts.entry(term).or_default()[field] += 1);
+        }
+        for (term, counts) in counts {
+            self.postings.entry(term.to_owned()).or_default().push((self.tools, counts));
+        }
+        self.lengths.push(fields.map(|terms| terms.len() as f32));
+        self.tools += 1;
+    }
+
+    /// The positions of the best tools.
+    pub(super) fn search(&self, query: &str, limit: usize) -> Vec<Option<usize>> {
+        let mut scores = vec![0.0_f32; self.tools];
+        let words: HashSet<String> =
+            terms(query).into_iter().filter(|term| !self.function_words.contains(term.as_str())).collect();
+        for postings in words.iter().filter_map(|term| self.postings.get(term)) {
+            let having = postings.len() as f32;
+            let rarity = (1.0 + (self.tools as f32 - having + 0.5) / (having + 0.5)).ln();
+            for (tool, counts) in postings {
+                let weighted = (0..WEIGHTS.len()).filter(|field| counts[*field] > 0).map(|field| {
+                    let length = self.lengths[*tool][field] / self.averages[field];
+                    WEIGHTS[field] * f32::from(counts[field]) / (1.0 - B + B * length)
+                });
+                let weighted: f32 = weighted.sum();
+                scores[*tool] += rarity * weighted / (K1 + weighted);
+            }
+        }
+        let mut best: Vec<usize> = (0..self.tools).filter(|tool| scores[*tool] > 0.0).collect();
+        best.sort_by(|one, other| scores[*other].total_cmp(&scores[*one]).then(one.cmp(other)));
+        best.into_iter().take(limit).map(Some).collect()
+    }
+}
+
+fn read_schema(schema: &Value, outermost: bool, fields: &mut [Vec<String>; WEIGHTS.len()]) {
+    match schema {
+        Value::Object(keywords) => {
+            for (keyword, value) in keywords {
+                match (keyword.as_str(), value) {
+                    ("properties", Value::Object(properties)) => {
+                        for (name, property) in properties {
+                            fields[ARGUMENT].extend(terms(name));
+                            read_schema(property, false, fields);
+                        }
+                    }
+                    ("description", Value::String(text)) if !outermost => fields[ARGUMENT_TEXT].extend(terms(text)),
+                    ("enum", Value::Array(choices)) => {
+                        choices
+                            .iter()
+                            .filter_map(Value::as_str)
+                            .for_each(|choice| fields[CHOICE].extend(terms(choice)));
+                    }
+                    (_, value) => read_schema(value, false, fields),
+                }
+            }
+        }
+        Value::Array(schemas) => schemas.iter().for_each(|schema| read_schema(schema, false, fields)),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+    }
+}
+
+/// Lower case, split at case, digits and everything that is neither, stemmed.
+fn terms(text: &str) -> Vec<String> {
+    let stemmer = Stemmer::create(Algorithm::English);
+    let mut terms: Vec<String> = Vec::new();
+    let mut word = String::new();
+    let mut before = ' ';
+    let end = |word: &mut String, terms: &mut Vec<String>| {
+        if !word.is_empty() {
+            terms.push(stemmer.stem(&word.to_lowercase()).into_owned());
+            word.clear();
+        }
+    };
+    for character in text.chars() {
+        let ideograph = matches!(character, '\u{3040}'..='\u{9fff}' | '\u{ac00}'..='\u{d7af}');
+        let joint = character.is_uppercase() && before.is_lowercase() || character.is_numeric() != before.is_numeric();
+        if ideograph || joint || !character.is_alphanumeric() {
+            end(&mut word, &mut terms);
+        }
+        match (ideograph, character.is_alphanumeric()) {
+            (true, _) if matches!(before, '\u{3040}'..='\u{9fff}' | '\u{ac00}'..='\u{d7af}') => {
+                terms.push(format!("{before}{character}"));
+            }
+            (false, true) => word.push(character),
+            (true, _) | (false, false) => {}
+        }
+        before = character;
+    }
+    end(&mut word, &mut terms);
+    terms
+}

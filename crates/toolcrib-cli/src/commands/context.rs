@@ -1,0 +1,91 @@
+//! `toolcrib context`: the summary for a system prompt, and what it saves.
+
+use clap::Args;
+use toolcrib::core::summary::{Budget, Summary};
+use toolcrib::core::tokens;
+use toolcrib::{Code, Error, Result};
+
+use crate::arguments::Common;
+use crate::commands::tools::NeedArguments;
+use crate::desk::Desk;
+use crate::exit::Done;
+use crate::output;
+
+/// Print the summary for a system prompt: some of the tools there are, and how to find the others
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  toolcrib context
+  toolcrib context --budget 200 >> prompt.txt
+  toolcrib context --cached --json
+
+Tokens are counted with o200k_base. What is `essential` in the configuration is named first.")]
+pub(crate) struct Arguments {
+    /// The most tokens it may have
+    #[arg(long, value_name = "TOKENS", default_value_t = Budget::DEFAULT, value_parser = budget)]
+    budget: usize,
+    #[command(flatten)]
+    need: NeedArguments,
+}
+
+fn budget(text: &str) -> Result<usize, String> {
+    let tokens = text.parse().map_err(|_| "a budget is a number of tokens, such as 500".to_owned())?;
+    Budget::of_tokens(tokens).map(Budget::tokens).map_err(|error| error.message)
+}
+
+pub(crate) async fn run(common: &Common, arguments: Arguments) -> Result<Done> {
+    let budget = Budget::of_tokens(arguments.budget)?;
+    // While lists are fetched, the tokenizer is loaded.
+    let warming = tokio::task::spawn_blocking(tokens::warm);
+    let desk = Desk::open(common).await?;
+    desk.ensure(arguments.need.need(), None).await;
+    desk.registry.count_tokens().await;
+    warming.await.map_err(|error| Error::new(Code::Internal, "the tokenizer was not loaded").with_cause(error))?;
+    let summary = desk.registry.view(&Desk::caller()).summary(budget);
+    desk.close().await;
+    match common.json {
+        true => output::json(&summary)?,
+        false => output::line(&summary.text)?,
+    }
+    if summary.tools > 0 {
+        common.hint(&format!("hint: {}", saving(&summary)));
+    }
+    Ok(Done::Well)
+}
+
+/// `412 tokens instead of 61,230 (99.3 % less)`.
+pub(crate) fn saving(summary: &Summary) -> String {
+    let Summary { tokens, tokens_full, .. } = *summary;
+    let compared = format!("{} tokens instead of {}", grouped(tokens), grouped(tokens_full));
+    // Rounded down: nothing is ever all that there was.
+    match tokens_full.checked_sub(tokens).map(|saved| saved * 1000 / tokens_full.max(1)) {
+        Some(permille) if permille > 0 => format!("{compared} ({}.{} % less)", permille / 10, permille % 10),
+        Some(_) | None => compared,
+    }
+}
+
+/// `61,230`.
+fn grouped(number: usize) -> String {
+    let digits = number.to_string();
+    let mut grouped = String::new();
+    for (position, digit) in digits.char_indices() {
+        if position > 0 && (digits.len() - position) % 3 == 0 {
+            grouped.push(',');
+        }
+        grouped.push(digit);
+    }
+    grouped
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_saving_is_said_where_there_is_one() {
+        let summary = |tokens, tokens_full| Summary { text: String::new(), tokens, tokens_full, tools: 1 };
+        assert_eq!(saving(&summary(412, 61_230)), "412 tokens instead of 61,230 (99.3 % less)");
+        assert_eq!(saving(&summary(1, 1_000_000)), "1 tokens instead of 1,000,000 (99.9 % less)");
+        assert_eq!(saving(&summary(99, 42)), "99 tokens instead of 42");
+        assert_eq!(grouped(1_234_567), "1,234,567");
+    }
+}

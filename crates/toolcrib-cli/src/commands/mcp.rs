@@ -1,0 +1,92 @@
+//! `toolcrib mcp`: the MCP surface on standard input and output, for clients that start a program.
+
+use std::io::IsTerminal;
+use std::sync::Arc;
+
+use clap::{Args, ValueEnum};
+use toolcrib::core::config::{Expose, Mode};
+use toolcrib::core::tokens;
+use toolcrib::{Code, Error, Result};
+use toolcrib_mcp::server::{ServerOptions, Service, serve_stream};
+use toolcrib_server::{Bridge, Surface};
+use url::Url;
+
+use crate::arguments::Common;
+use crate::desk::Desk;
+use crate::exit::{Done, Leave};
+
+/// Speak MCP on standard input and output: for Claude Desktop, Cursor, an IDE
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  toolcrib mcp --config /path/to/toolcrib.yaml     the program to name in a client's configuration
+  toolcrib mcp --mode full                         list every tool instead of the three that find all others
+  toolcrib mcp --connect http://127.0.0.1:7450     share the servers of a running `toolcrib serve`")]
+pub(crate) struct Arguments {
+    /// What is listed: every tool, the three that find all others, or whichever fits
+    #[arg(long, value_name = "MODE")]
+    mode: Option<ModeArgument>,
+    /// Join the `toolcrib serve` at this address
+    #[arg(long, value_name = "URL")]
+    connect: Option<Url>,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum ModeArgument {
+    Auto,
+    Search,
+    Full,
+}
+
+impl From<ModeArgument> for Mode {
+    fn from(mode: ModeArgument) -> Mode {
+        match mode {
+            ModeArgument::Auto => Mode::Auto,
+            ModeArgument::Search => Mode::Search,
+            ModeArgument::Full => Mode::Full,
+        }
+    }
+}
+
+pub(crate) async fn run(common: &Common, arguments: Arguments) -> Result<Done> {
+    let leave = Leave::listen();
+    if std::io::stdin().is_terminal() {
+        common.hint("hint: this speaks MCP with a program; a client's configuration starts it (see `--help`)");
+    }
+    let mode = arguments.mode.map(Mode::from);
+    match arguments.connect {
+        Some(url) => speak(Arc::new(Bridge::to(endpoint(url, mode)?).await?), leave).await,
+        None => {
+            let desk = Desk::stay(common).await?;
+            tokio::task::spawn_blocking(tokens::warm);
+            let expose = desk.found.config.expose.clone();
+            let expose = Expose { mode: mode.unwrap_or(expose.mode), ..expose };
+            speak(Arc::new(Surface::new(desk.registry.clone(), expose)), leave).await;
+            desk.close().await;
+        }
+    }
+    Ok(Done::Well)
+}
+
+/// Until the client closes our input, or somebody asks us to leave.
+async fn speak(service: Arc<dyn Service>, mut leave: Leave) {
+    let options = ServerOptions::new("toolcrib", env!("CARGO_PKG_VERSION"));
+    tokio::select! {
+        () = serve_stream(service, tokio::io::stdin(), tokio::io::stdout(), options) => {}
+        () = leave.asked() => {}
+    }
+}
+
+/// Where MCP is spoken at an address that may be given without its path.
+fn endpoint(mut url: Url, mode: Option<Mode>) -> Result<Url> {
+    if !matches!(url.scheme(), "http" | "https") {
+        let message = format!("`{url}` is no address of a `toolcrib serve`; write `http://127.0.0.1:7450`");
+        return Err(Error::new(Code::BadRequest, message));
+    }
+    if matches!(url.path(), "" | "/") {
+        url.set_path("/mcp");
+    }
+    if let Some(mode) = mode {
+        url.query_pairs_mut().append_pair("mode", mode.as_str());
+    }
+    Ok(url)
+}

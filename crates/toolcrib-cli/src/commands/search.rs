@@ -1,0 +1,97 @@
+//! `toolcrib search`: the tools that fit a task, a line each.
+
+use clap::Args;
+use serde::Serialize;
+use toolcrib::Result;
+use toolcrib::core::search::{Hit, Query};
+
+use crate::arguments::Common;
+use crate::commands::tools::NeedArguments;
+use crate::desk::Desk;
+use crate::exit::Done;
+use crate::{output, paint};
+
+/// Find the tools that fit a task, a question or a name
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  toolcrib search create an issue
+  toolcrib search \"who wrote this file last?\" -k 3
+  toolcrib search send_email --source mail
+  toolcrib search list tables --tag database --json")]
+pub(crate) struct Arguments {
+    /// What the tool is for, or its name in any spelling
+    #[arg(value_name = "QUERY", required = true)]
+    query: Vec<String>,
+    /// At most so many hits; 0 is all
+    #[arg(short = 'k', long, value_name = "N", default_value_t = Query::DEFAULT_LIMIT)]
+    limit: usize,
+    /// Only the tools of one source
+    #[arg(long, value_name = "SOURCE")]
+    source: Option<String>,
+    /// Only the tools of sources with this tag
+    #[arg(long, value_name = "TAG")]
+    tag: Option<String>,
+    #[command(flatten)]
+    need: NeedArguments,
+}
+
+/// As the REST route of the same name answers.
+#[derive(Serialize)]
+struct Answer<'a> {
+    hits: Vec<Shown<'a>>,
+    total: usize,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    hint: Option<&'a str>,
+}
+
+#[derive(Serialize)]
+struct Shown<'a> {
+    name: &'a str,
+    score: f32,
+    signature: &'a str,
+    summary: &'a str,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    also: Vec<&'a str>,
+}
+
+pub(crate) async fn run(common: &Common, arguments: Arguments) -> Result<Done> {
+    let desk = Desk::open(common).await?;
+    let source = arguments.source.as_deref().map(|name| desk.source(name)).transpose()?;
+    desk.ensure(arguments.need.need(), source.as_ref().map(std::slice::from_ref)).await;
+    let query = Query { text: arguments.query.join(" "), limit: arguments.limit, source, tag: arguments.tag };
+    let found = desk.registry.view(&Desk::caller()).search(&query);
+    desk.close().await;
+    if common.json {
+        let hits = found.hits.iter().map(shown).collect();
+        output::json(&Answer { hits, total: found.total, hint: found.hint.as_deref() })?;
+    } else if !found.hits.is_empty() {
+        output::line(&found.hits.iter().map(readable).collect::<Vec<_>>().join("\n"))?;
+        let more = found.total.saturating_sub(found.hits.iter().map(|hit| 1 + hit.also.len()).sum());
+        if more > 0 {
+            common.hint(&format!("hint: {more} more match; `-k 0` shows all"));
+        }
+    }
+    if let Some(hint) = &found.hint {
+        common.hint(&format!("hint: {hint}"));
+    }
+    Ok(Done::Well)
+}
+
+fn shown(hit: &Hit) -> Shown<'_> {
+    Shown {
+        name: hit.name.as_str(),
+        score: hit.score,
+        signature: &hit.signature,
+        summary: &hit.summary,
+        also: hit.also.iter().map(|name| name.as_str()).collect(),
+    }
+}
+
+/// The line an agent gets, with the name set off for people.
+fn readable(hit: &Hit) -> String {
+    let line = hit.line();
+    match line.strip_prefix(hit.name.as_str()) {
+        Some(rest) => format!("{}{rest}", paint::bold(hit.name.as_str())),
+        None => line,
+    }
+}

@@ -1,0 +1,97 @@
+//! Reading the configuration again: when a file of it changes, or on SIGHUP. One that is wrong changes nothing.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::{Duration, SystemTime};
+
+use toolcrib::config_file::{self, Found};
+use toolcrib::core::config::Config;
+use toolcrib::{Code, Error, Result};
+use toolcrib_server::Surface;
+
+use crate::desk::{Desk, find};
+use crate::exit::HangUp;
+
+/// How often the files are looked at.
+const TICK: Duration = Duration::from_secs(1);
+
+/// When a file was written last, and its length: enough to see an edit.
+type Stamps = BTreeMap<PathBuf, Option<(SystemTime, u64)>>;
+
+/// Follows the files for as long as it is polled.
+pub(super) async fn watch(desk: &Desk, surface: &Surface) {
+    let mut hang_up = HangUp::listen();
+    let mut config = desk.found.config.clone();
+    let mut known = stamps(&desk.found).await;
+    loop {
+        let asked = tokio::select! {
+            () = hang_up.heard() => true,
+            () = tokio::time::sleep(TICK) => false,
+        };
+        let now = restamped(&known).await;
+        if !asked && now == known {
+            continue;
+        }
+        known = now;
+        match read_again(desk, surface, &config).await {
+            Ok((found, what)) => {
+                desk.common.hint(&format!("configuration read again: {what}"));
+                known = stamps(&found).await;
+                config = found.config;
+            }
+            Err(error) => {
+                desk.common.hint(&format!("error: {}; the configuration stays as it was", error.message));
+            }
+        }
+    }
+}
+
+async fn read_again(desk: &Desk, surface: &Surface, before: &Config) -> Result<(Found, String)> {
+    let found = find(&desk.common)?;
+    if !config_file::is_trusted(&found)? {
+        let message = "the commands of the project's file changed; look at it, then run `toolcrib trust`";
+        return Err(Error::new(Code::Forbidden, message));
+    }
+    for warning in &found.config.warnings {
+        desk.common.hint(&format!("warning: {warning}"));
+    }
+    desk.registry.reconfigure(&found.config).await?;
+    surface.show(found.config.expose.clone());
+    let what = difference(before, &found.config);
+    Ok((found, what))
+}
+
+/// What changed, in one line.
+fn difference(before: &Config, after: &Config) -> String {
+    let sources = |config: &Config| -> BTreeMap<String, _> {
+        config.sources.iter().map(|declared| (declared.id.to_string(), declared.source.clone())).collect()
+    };
+    let (old, new) = (sources(before), sources(after));
+    let added = new.keys().filter(|id| !old.contains_key(*id)).map(|id| format!("`{id}` added"));
+    let changed = new.iter().filter(|(id, source)| old.get(*id).is_some_and(|old| old != *source));
+    let changed = changed.map(|(id, _)| format!("`{id}` changed"));
+    let removed = old.keys().filter(|id| !new.contains_key(*id)).map(|id| format!("`{id}` removed"));
+    let mut said: Vec<String> = added.chain(changed).chain(removed).collect();
+    if before.defaults != after.defaults {
+        said.push("`defaults` changed".into());
+    }
+    if before.expose != after.expose {
+        said.push("`expose` changed".into());
+    }
+    if said.is_empty() { "nothing changed".into() } else { said.join(", ") }
+}
+
+async fn stamps(found: &Found) -> Stamps {
+    let paths = found.files.iter().cloned().chain(config_file::user_file());
+    restamped(&paths.map(|path| (path, None)).collect()).await
+}
+
+async fn restamped(known: &Stamps) -> Stamps {
+    let mut stamps = Stamps::new();
+    for path in known.keys() {
+        let metadata = tokio::fs::metadata(path).await.ok();
+        let stamp = metadata.and_then(|metadata| Some((metadata.modified().ok()?, metadata.len())));
+        stamps.insert(path.clone(), stamp);
+    }
+    stamps
+}

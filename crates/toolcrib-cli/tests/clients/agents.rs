@@ -1,0 +1,125 @@
+//! Many agents at once: nothing is lost, nobody gets another's answer, and each server behind runs once.
+
+use std::process::Stdio;
+use std::sync::Arc;
+
+use serde_json::value::{RawValue, to_raw_value};
+use serde_json::{Value, json};
+use tokio::sync::Barrier;
+use tokio::task::JoinSet;
+use toolcrib_mcp::{Client, Era, Options, RequestOptions, Target, Version};
+use toolcrib_testkit::rig;
+
+use crate::support::served::{PATIENCE, Place};
+use crate::support::starts;
+
+const AGENTS: usize = 64;
+const ROUNDS: usize = 8;
+const CONNECTED: usize = 8;
+const SOURCES: [&str; 3] = ["alpha", "beta", "gamma"];
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn many_agents_share_one_process_of_each_server() {
+    let place = place();
+    let served = place.serve();
+    // Nobody begins to work before all are there.
+    let all_here = Arc::new(Barrier::new(AGENTS));
+    let mut agents = JoinSet::new();
+    for number in 0..AGENTS {
+        let (url, all_here) = (served.mcp().parse().unwrap(), all_here.clone());
+        agents.spawn(async move {
+            let mut options = options(number);
+            // Every other one begins with `initialize`, as older clients do.
+            options.era = (number % 2 == 0).then_some(Era::Legacy(Version::LATEST));
+            let target = Target::Http { url, headers: http::HeaderMap::new() };
+            let client = Client::connect(target, options).await.unwrap();
+            all_here.wait().await;
+            work(&client, &format!("agent {number}")).await
+        });
+    }
+    let answers: usize = agents.join_all().await.into_iter().sum();
+    assert_eq!(answers, AGENTS * ROUNDS * 3);
+    place.each_server_runs_once();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn client_processes_share_the_servers_of_one_serve() {
+    let place = place();
+    let served = place.serve();
+    let mut agents = JoinSet::new();
+    for number in 0..CONNECTED {
+        let mut command = tokio::process::Command::from(place.toolcrib(&["mcp", "--connect", &served.url]));
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).kill_on_drop(true).spawn().unwrap();
+        let (reader, writer) = (child.stdout.take().unwrap(), child.stdin.take().unwrap());
+        agents.spawn(async move {
+            let target = Target::Stream { reader: Box::new(reader), writer: Box::new(writer) };
+            let client = Client::connect(target, options(number)).await.unwrap();
+            let answers = work(&client, &format!("process {number}")).await;
+            client.close().await;
+            // It has nothing left to do, and goes.
+            let ended = tokio::time::timeout(PATIENCE, child.wait()).await.unwrap().unwrap();
+            assert!(ended.success(), "{ended}");
+            answers
+        });
+    }
+    let answers: usize = agents.join_all().await.into_iter().sum();
+    assert_eq!(answers, CONNECTED * ROUNDS * 3);
+    place.each_server_runs_once();
+}
+
+/// Three servers that count their starts.
+fn place() -> Place {
+    let counted = |name: &str| ["--count-file".to_owned(), format!("{name}.starts")];
+    let source = |name: &str| json!({"command": rig::scripted(), "args": counted(name), "cwd": "."});
+    let sources: serde_json::Map<String, Value> =
+        SOURCES.iter().map(|name| ((*name).to_owned(), source(name))).collect();
+    let place = Place::new(&sources.into(), &json!({"mode": "search"}));
+    place.discover();
+    for name in SOURCES {
+        std::fs::remove_file(place.path(&format!("{name}.starts"))).unwrap();
+    }
+    place
+}
+
+impl Place {
+    #[track_caller]
+    fn each_server_runs_once(&self) {
+        for name in SOURCES {
+            assert_eq!(starts(&self.path(&format!("{name}.starts"))), 1, "starts of `{name}`");
+        }
+    }
+}
+
+fn options(number: usize) -> Options {
+    let mut options = Options::new(format!("agent-{number}"), "1");
+    options.handshake_timeout = PATIENCE;
+    options
+}
+
+/// Searches, calls through `call_tool` and calls directly, over and over; how many answers were its own.
+async fn work(client: &Client, who: &str) -> usize {
+    let mut answers = 0;
+    for round in 0..ROUNDS {
+        let source = SOURCES[(round + who.len()) % SOURCES.len()];
+        let (tool, text) = (format!("{source}__echo"), format!("{who}, round {round}"));
+        let found = call(client, "search_tools", &json!({"query": tool})).await;
+        assert!(text_of(&found).contains(&format!("{tool}(")), "{found}");
+        let called = call(client, "call_tool", &json!({"name": tool, "arguments": {"text": text}})).await;
+        assert_eq!(text_of(&called), text);
+        let direct = call(client, &tool, &json!({"text": text})).await;
+        assert_eq!(text_of(&direct), text);
+        answers += 3;
+    }
+    answers
+}
+
+async fn call(client: &Client, name: &str, arguments: &Value) -> Value {
+    let arguments: Box<RawValue> = to_raw_value(arguments).unwrap();
+    let result = client.call_tool(name, &arguments, None, None, &RequestOptions::new(PATIENCE)).await.unwrap();
+    serde_json::from_str(result.get()).unwrap()
+}
+
+fn text_of(result: &Value) -> String {
+    let parts = result["content"].as_array().unwrap();
+    parts.iter().filter_map(|part| part["text"].as_str()).collect()
+}

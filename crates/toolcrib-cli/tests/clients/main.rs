@@ -1,0 +1,14 @@
+//! Toolcrib as its clients meet it: the official SDKs, the Inspector, and many agents at once, over HTTP and stdio.
+#![cfg(target_os = "linux")]
+#![expect(clippy::unwrap_used, clippy::panic, reason = "these are tests")]
+
+mod official;
+
+mod inspector;
+
+mod agents;
+
+mod guide;
+
+#[path = "../support/mod.rs"]
+mod support;

@@ -1,0 +1,133 @@
+//! The official clients list, search, describe and call, through `serve` and through `mcp`, in both eras of the
+//! protocol, with real servers behind.
+
+use std::process::{Command, Stdio};
+
+use serde_json::{Value, json};
+use toolcrib_testkit::rig::{self, Program};
+
+use crate::support::served::{Place, read, source, until};
+
+#[test]
+fn the_typescript_client_works_through_toolcrib() {
+    check("the_typescript_client_works_through_toolcrib", rig::ts_client());
+}
+
+#[test]
+fn the_python_client_works_through_toolcrib() {
+    check("the_python_client_works_through_toolcrib", rig::python_client());
+}
+
+#[track_caller]
+fn check(test: &str, client: Option<Program>) {
+    let (Some(client), Some(everything), Some(time), Some(asking)) =
+        (client, rig::everything(), rig::time(), rig::conformance_server())
+    else {
+        return rig::skip(test, "an official client or server was not fetched");
+    };
+    let place = place(&everything, &time, &asking);
+    place.discover();
+
+    let served = place.serve();
+    for era in ["legacy", "modern"] {
+        let said = place.run(&client, era, &[served.mcp()]);
+        is_right(&said, era);
+        place.was_cancelled();
+    }
+    for era in ["legacy", "modern"] {
+        let words = [vec![env!("CARGO_BIN_EXE_toolcrib").to_owned(), "mcp".to_owned()], place.here()].concat();
+        let said = place.run(&client, era, &words);
+        is_right(&said, era);
+        place.was_cancelled();
+    }
+}
+
+/// Two real servers, one that asks, and one whose `hang` never answers.
+fn place(everything: &Program, time: &Program, asking: &Program) -> Place {
+    let hanging =
+        json!({"command": rig::scripted(), "args": ["--with", "hang", "--log-file", "hanging.log"], "cwd": "."});
+    let sources = json!({
+        "everything": source(everything, &[]),
+        "time": source(time, &["--local-timezone", "Europe/Berlin"]),
+        "asking": source(asking, &[]),
+        "hanging": hanging,
+    });
+    Place::new(&sources, &json!({"mode": "search"}))
+}
+
+impl Place {
+    #[track_caller]
+    fn run(&self, (program, arguments): &Program, era: &str, target: &[String]) -> Value {
+        let mut command = Command::new(program);
+        command.args(arguments).arg(era).arg(calls(self).to_string()).args(target);
+        self.isolate(&mut command);
+        let output = command.stdin(Stdio::null()).output().unwrap();
+        let (said, log) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+        assert!(output.status.success(), "{era} {target:?}\n{said}\n{log}\n{}", read(&self.path("serve.log")));
+        serde_json::from_str(said.trim()).unwrap()
+    }
+
+    /// The cancellation reached the server behind; forgets it again, for the next client.
+    #[track_caller]
+    fn was_cancelled(&self) {
+        let log = self.path("hanging.log");
+        until("the server hears of the cancellation", || read(&log).contains("notifications/cancelled"));
+        std::fs::write(&log, "").unwrap();
+    }
+}
+
+fn calls(place: &Place) -> Value {
+    let convert = json!({"source_timezone": "Europe/Berlin", "time": "12:00", "target_timezone": "Asia/Tokyo"});
+    let hangs = json!({"file": place.path("hanging.log"), "holds": "tools/call"});
+    json!([
+        {"name": "search_tools", "arguments": {"query": "convert a time to another time zone"}},
+        {"name": "describe_tools", "arguments": {"names": ["time__convert_time"]}},
+        {"name": "call_tool", "arguments": {"name": "time__convert_time", "arguments": convert}},
+        {"name": "call_tool", "arguments": {"name": "time__convert_time", "arguments": {}}},
+        {"name": "everything__get-sum", "arguments": {"a": 2, "b": 3}},
+        {"name": "everything__get-tiny-image"},
+        {"name": "everything__trigger-long-running-operation", "arguments": {"duration": 0.3, "steps": 3}},
+        {"name": "asking__test_input_required_result_elicitation", "answer": {"name": "Ada"}},
+        {"name": "hanging__hang", "cancel_when": hangs},
+        {"name": "everything__get-som"},
+    ])
+}
+
+#[track_caller]
+fn is_right(said: &Value, era: &str) {
+    assert_eq!(said["version"], if era == "modern" { "2026-07-28" } else { "2025-11-25" });
+    let instructions = said["instructions"].as_str().unwrap_or_default();
+    assert!(instructions.contains("search_tools"), "{instructions}");
+    let mut tools: Vec<&str> = said["tools"].as_array().unwrap().iter().filter_map(Value::as_str).collect();
+    tools.sort_unstable();
+    assert_eq!(tools, ["call_tool", "describe_tools", "search_tools"]);
+
+    let [found, described, called, faulty, sum, image, slow, asked, cancelled, unknown] =
+        said["results"].as_array().unwrap().as_slice()
+    else {
+        panic!("not as many results as calls: {said}");
+    };
+    says(found, "time__convert_time(");
+    says(described, "target_timezone");
+    says(called, "Asia/Tokyo");
+    says(faulty, "TOOL_INVALID_INPUT");
+    says(faulty, "time__convert_time(");
+    says(sum, "5");
+    let picture = image["content"].as_array().unwrap().iter().find(|part| part["type"] == "image").unwrap();
+    assert_eq!(picture["mimeType"], "image/png");
+    assert!(picture["data"].as_str().is_some_and(|data| data.starts_with("iVBORw0KGgo")), "{picture}");
+    let progress: Vec<f64> = slow["progress"].as_array().unwrap().iter().filter_map(|step| step[0].as_f64()).collect();
+    assert_eq!(progress, [1.0, 2.0, 3.0], "{slow}");
+    assert_eq!(asked["asked"], json!(["What is your name?"]), "{asked}");
+    says(asked, "Hello, Ada!");
+    assert_eq!(cancelled["cancelled"], true, "{cancelled}");
+    says(unknown, "TOOL_NOT_IMPLEMENTED");
+    says(unknown, "everything__get-sum");
+}
+
+#[track_caller]
+fn says(result: &Value, wanted: &str) {
+    let parts = result["content"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let text: Vec<&str> = parts.iter().filter_map(|part| part["text"].as_str()).collect();
+    assert!(text.join("\n").contains(wanted), "`{wanted}` is not in {result}");
+}

@@ -1,0 +1,123 @@
+//! A place with a configuration of its own, and `toolcrib serve` in it.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use toolcrib_testkit::rig::Program;
+
+/// Long enough for a busy machine; nothing waits that long when all is well.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+
+pub(crate) struct Place(TempDir);
+
+impl Place {
+    /// `sources` and `expose` as in a configuration file.
+    pub(crate) fn new(sources: &Value, expose: &Value) -> Place {
+        let place = Place(tempfile::tempdir().unwrap());
+        let config = json!({"sources": sources, "expose": expose});
+        fs::write(place.path("toolcrib.json"), config.to_string()).unwrap();
+        place
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    /// The arguments that lead a command here.
+    pub(crate) fn here(&self) -> Vec<String> {
+        let text = |path: PathBuf| path.to_str().unwrap().to_owned();
+        vec!["--config".into(), text(self.path("toolcrib.json")), "--data".into(), text(self.path("data"))]
+    }
+
+    /// A command with nothing of our own environment but the path to programs.
+    pub(crate) fn toolcrib(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_toolcrib"));
+        command.args(arguments).args(self.here());
+        self.isolate(&mut command);
+        command
+    }
+
+    pub(crate) fn isolate(&self, command: &mut Command) {
+        command.env_clear().env("PATH", std::env::var_os("PATH").unwrap_or_default()).env("HOME", self.0.path());
+        command.current_dir(self.0.path());
+    }
+
+    /// Learns the tools of every source, so that what follows does not depend on how fast they start.
+    #[track_caller]
+    pub(crate) fn discover(&self) {
+        let output = self.toolcrib(&["refresh"]).stdin(Stdio::null()).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    }
+
+    /// Starts `toolcrib serve` on a free port and waits until it is ready.
+    #[track_caller]
+    pub(crate) fn serve(&self) -> Served {
+        let log = fs::File::create(self.path("serve.log")).unwrap();
+        let mut command = self.toolcrib(&["serve", "--listen", "127.0.0.1:0"]);
+        let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log).spawn().unwrap();
+        let told = address(child.stdout.take().unwrap());
+        let served = Served { child, url: told.recv_timeout(PATIENCE).unwrap_or_default() };
+        assert!(!served.url.is_empty(), "it did not start: {}", read(&self.path("serve.log")));
+        served
+    }
+}
+
+/// A running `toolcrib serve`; ends when it is dropped, and what it started with it.
+pub(crate) struct Served {
+    child: Child,
+    /// `http://127.0.0.1:PORT`.
+    pub(crate) url: String,
+}
+
+impl Served {
+    pub(crate) fn mcp(&self) -> String {
+        format!("{}/mcp", self.url)
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _gone = self.child.kill().and_then(|()| self.child.wait());
+    }
+}
+
+/// The address it says it listens on. Whatever else it prints is read as well, so that it never waits for us.
+fn address(stdout: impl Read + Send + 'static) -> mpsc::Receiver<String> {
+    let (tell, told) = mpsc::channel();
+    thread::spawn(move || {
+        for line in BufReader::new(stdout).lines().map_while(Result::ok) {
+            if let Some(url) = line.strip_prefix("listening on ") {
+                // Nobody waits for a second one.
+                let _ = tell.send(url.to_owned());
+            }
+        }
+    });
+    told
+}
+
+/// A program as a source, with arguments after its own.
+pub(crate) fn source((program, arguments): &Program, more: &[&str]) -> Value {
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).chain(more.iter().copied()).collect();
+    json!({"command": program, "args": arguments})
+}
+
+pub(crate) fn read(path: &Path) -> String {
+    fs::read_to_string(path).unwrap_or_default()
+}
+
+#[track_caller]
+pub(crate) fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    while !is_so() {
+        assert!(Instant::now() < deadline, "in vain: {what}");
+        thread::sleep(Duration::from_millis(10));
+    }
+}

@@ -1,0 +1,55 @@
+//! Which tools every agent should know of: those that the configuration names or, where it names none, those that most
+//! people would.
+
+use super::{Catalog, Part, ToolRef, View};
+use crate::policy::glob_matches;
+
+/// Names that hold one of these are essential where nothing is configured.
+const USUAL: [&str; 7] = ["search", "github", "slack", "confluence", "jira", "calendar", "email"];
+
+/// The essential tools of one catalogue.
+#[derive(Debug, Clone, Copy)]
+pub struct Essentials<'a> {
+    catalog: &'a Catalog,
+}
+
+impl Catalog {
+    pub fn essentials(&self) -> Essentials<'_> {
+        Essentials { catalog: self }
+    }
+}
+
+impl View {
+    /// The tools that the configuration calls essential, in name order; none where it says nothing.
+    pub fn configured_essentials(&self) -> impl Iterator<Item = ToolRef<'_>> {
+        let essentials = self.catalog.essentials();
+        self.offered().filter(move |tool| essentials.is_configured(tool))
+    }
+}
+
+impl Essentials<'_> {
+    /// By the configuration or, where there is none, by the usual words.
+    pub fn contains(&self, tool: &ToolRef<'_>) -> bool {
+        match self.catalog.essential_configured {
+            true => self.is_configured(tool),
+            false => is_usual(tool.name().as_str()),
+        }
+    }
+
+    /// A glob holds whether it means the name agents see, the same without its prefix, or the source's own.
+    pub fn is_configured(&self, tool: &ToolRef<'_>) -> bool {
+        if !self.catalog.essential_configured {
+            return false;
+        }
+        let Part { segment, manner, .. } = tool.part;
+        let name = tool.name().as_str();
+        let names = [name, name.strip_prefix(segment.prefix()).unwrap_or(name), tool.original()];
+        let mut globs = self.catalog.essential.iter().chain(&manner.essential);
+        globs.any(|glob| names.iter().any(|name| glob_matches(glob, name)))
+    }
+}
+
+fn is_usual(name: &str) -> bool {
+    let name = name.to_ascii_lowercase();
+    USUAL.iter().any(|word| name.contains(word))
+}

@@ -1,0 +1,33 @@
+//! MCP takes a tool as it is.
+
+use crate::json;
+use crate::tool::Tool;
+
+pub fn push(name: &str, tool: &Tool, out: &mut String) {
+    let face = &tool.face;
+    out.push_str("{\"name\":");
+    json::push_string(name, out);
+    if let Some(title) = &face.title {
+        out.push_str(",\"title\":");
+        json::push_string(title, out);
+    }
+    out.push_str(",\"description\":");
+    json::push_string(&face.description, out);
+    let mut raw = |key: &str, text: &str| {
+        out.push(',');
+        json::push_string(key, out);
+        out.push(':');
+        out.push_str(text);
+    };
+    raw("inputSchema", face.input_schema.get());
+    if let Some(schema) = &tool.output_schema {
+        raw("outputSchema", schema.get());
+    }
+    if let Some(annotations) = &face.annotations {
+        raw("annotations", annotations.get());
+    }
+    for (key, value) in tool.extra.iter() {
+        raw(key, value.get());
+    }
+    out.push('}');
+}

@@ -1,0 +1,145 @@
+//! A tool as one provider takes it, what was lost on the way, and whether it can be had at all.
+
+use std::collections::BTreeSet;
+
+use serde::Serialize;
+use serde_json::{Map, Value};
+
+use crate::text::shown_short;
+
+/// What came of one tool.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Projected {
+    /// The JSON text; none when the tool is set aside for this format.
+    pub text: Option<String>,
+    /// In the order of their paths.
+    pub losses: Vec<Loss>,
+    pub set_aside: Option<String>,
+}
+
+/// An edit that loses something. The path leads into the tool's input schema; `name` and `description` are the tool's.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub struct Loss {
+    pub path: String,
+    pub edit: String,
+}
+
+/// A part of a schema that a provider cannot take in any form. Where it is optional it is left out, else the tool is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Unfit {
+    pub(super) path: String,
+    pub(super) reason: String,
+}
+
+pub(super) type Fit<T> = Result<T, Unfit>;
+
+/// One schema on its way into another dialect.
+#[derive(Debug)]
+pub(super) struct Edits<'a> {
+    root: &'a Value,
+    losses: BTreeSet<Loss>,
+    most_parts: usize,
+    parts: usize,
+    depth: usize,
+    merges: usize,
+}
+
+/// Schemas come from outside, and references make them as large as one likes.
+const DEEPEST: usize = 100;
+const MOST_MERGES: usize = 500;
+
+impl<'a> Edits<'a> {
+    pub(super) fn of(root: &'a Value, most_parts: usize) -> Edits<'a> {
+        Edits { root, losses: BTreeSet::new(), most_parts, parts: 0, depth: 0, merges: 0 }
+    }
+
+    /// One more part is written, inside of another.
+    pub(super) fn enter(&mut self, path: &str) -> Fit<()> {
+        self.parts += 1;
+        if self.is_too_large() {
+            return Err(Unfit::new(path, "with its references written out, the schema is too large"));
+        }
+        if self.depth == DEEPEST {
+            return Err(Unfit::new(path, "it is nested too deep"));
+        }
+        self.depth += 1;
+        Ok(())
+    }
+
+    pub(super) fn leave(&mut self) {
+        self.depth -= 1;
+    }
+
+    pub(super) fn is_too_large(&self) -> bool {
+        self.parts > self.most_parts
+    }
+
+    pub(super) fn count_merge(&mut self, path: &str) -> Fit<()> {
+        self.merges += 1;
+        match self.merges > MOST_MERGES {
+            true => Err(Unfit::new(path, "it is composed of too many parts")),
+            false => Ok(()),
+        }
+    }
+
+    pub(super) fn lose(&mut self, path: &str, edit: impl Into<String>) {
+        self.losses.insert(Loss { path: path.to_owned(), edit: edit.into() });
+    }
+
+    /// A keyword that the provider does not know, or not with this value.
+    pub(super) fn drop_keyword(&mut self, path: &str, keyword: &str, value: &Value) {
+        // That a field is left out by default needs no saying.
+        if keyword == "default" && value.is_null() {
+            return;
+        }
+        self.lose(&below(path, keyword), format!("{} is not supported, dropped", shown_short(&value.to_string(), 60)));
+    }
+
+    /// What a local reference leads to.
+    pub(super) fn target(&self, reference: &str) -> Option<&'a Value> {
+        self.root.pointer(reference.strip_prefix('#')?)
+    }
+
+    pub(super) fn into_losses(self) -> Vec<Loss> {
+        self.losses.into_iter().collect()
+    }
+
+    /// A field that can be done without.
+    pub(super) fn leave_out(&mut self, path: &str, unfit: &Unfit) {
+        self.lose(path, format!("{}; optional, dropped", unfit.seen_from(path)));
+    }
+
+    /// One of several forms of a value.
+    pub(super) fn leave_out_form(&mut self, path: &str, unfit: &Unfit) {
+        self.lose(path, format!("{}; this form is dropped", unfit.seen_from(path)));
+    }
+}
+
+pub(super) fn is_required(keywords: &Map<String, Value>, name: &str) -> bool {
+    let required = keywords.get("required").and_then(Value::as_array);
+    required.is_some_and(|required| required.iter().any(|wanted| wanted.as_str() == Some(name)))
+}
+
+/// A step down in a JSON pointer.
+pub(super) fn below(path: &str, key: &str) -> String {
+    format!("{path}/{}", key.replace('~', "~0").replace('/', "~1"))
+}
+
+impl Unfit {
+    pub(super) fn new(path: &str, reason: impl Into<String>) -> Unfit {
+        Unfit { path: path.to_owned(), reason: reason.into() }
+    }
+
+    fn seen_from(&self, path: &str) -> String {
+        if self.path == path { self.reason.clone() } else { self.to_string() }
+    }
+}
+
+impl std::fmt::Display for Unfit {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.path.as_str() {
+            "" => f.write_str(&self.reason),
+            path => write!(f, "{}: {}", shown_short(path, 200), self.reason),
+        }
+    }
+}

@@ -1,0 +1,109 @@
+//! References: what they lead to is written once, under `$defs`, and may refer to itself.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value, json};
+
+use super::Writer;
+use crate::render::projection::{Fit, Unfit, below};
+
+pub(super) struct Definition {
+    name: String,
+    /// None while it is being written: it may refer to itself.
+    schema: Option<Fit<Value>>,
+}
+
+impl Writer<'_> {
+    pub(super) fn reference(&mut self, reference: &str, path: &str) -> Fit<Map<String, Value>> {
+        let reference = self.last(reference, path)?;
+        if reference != "#" {
+            self.define(&reference, path)?;
+        }
+        let name = match self.definitions.get(&reference) {
+            Some(definition) => format!("#/$defs/{}", definition.name),
+            None => reference,
+        };
+        Ok(Map::from_iter([("$ref".to_owned(), json!(name))]))
+    }
+
+    /// Where a chain of references ends.
+    fn last(&self, reference: &str, path: &str) -> Fit<String> {
+        const HOPS: usize = 16;
+        let mut reference = reference.to_owned();
+        for _ in 0..HOPS {
+            let target = self.edits.target(&reference);
+            let Some(target) = target else { return Err(Unfit::new(&below(path, "$ref"), "it leads nowhere")) };
+            match target.get("$ref").and_then(Value::as_str) {
+                Some(further) if reference != "#" => further.clone_into(&mut reference),
+                _ => return Ok(reference),
+            }
+        }
+        Err(Unfit::new(path, "it refers to itself"))
+    }
+
+    fn define(&mut self, reference: &str, path: &str) -> Fit<()> {
+        match self.definitions.get(reference).map(|definition| &definition.schema) {
+            Some(Some(Err(unfit))) => return Err(unfit.clone()),
+            Some(Some(Ok(_)) | None) => return Ok(()),
+            None => {}
+        }
+        let Some(target) = self.edits.target(reference) else {
+            return Err(Unfit::new(&below(path, "$ref"), "it leads nowhere"));
+        };
+        let name = self.free_name(reference);
+        self.definitions.insert(reference.to_owned(), Definition { name, schema: None });
+        let at = reference.trim_start_matches('#').to_owned();
+        let written = self.schema(target, &at, 1);
+        let fit = written.as_ref().map(|_| ()).map_err(Clone::clone);
+        if let Some(definition) = self.definitions.get_mut(reference) {
+            definition.schema = Some(written);
+        }
+        fit
+    }
+
+    fn free_name(&self, reference: &str) -> String {
+        let last = reference.rsplit('/').next().unwrap_or_default();
+        let legal = |character: char| {
+            if character.is_ascii_alphanumeric() || "_-.".contains(character) { character } else { '_' }
+        };
+        let name: String = last.chars().map(legal).collect();
+        let taken = |name: &str| self.definitions.values().any(|definition| definition.name == name);
+        let numbered = (2..).map(|number| format!("{name}_{number}"));
+        let mut names = std::iter::once(name.clone()).chain(numbered);
+        names.find(|name| !taken(name)).unwrap_or(name)
+    }
+
+    /// The definitions that a schema needs, and those that they need.
+    pub(super) fn referred_to(&self, schema: &Value) -> Fit<Map<String, Value>> {
+        let by_name: BTreeMap<String, &Definition> =
+            self.definitions.values().map(|definition| (format!("#/$defs/{}", definition.name), definition)).collect();
+        let mut needed: BTreeMap<String, Value> = BTreeMap::new();
+        let mut open = references(schema);
+        while let Some(reference) = open.pop() {
+            let Some(definition) = by_name.get(&reference).filter(|definition| !needed.contains_key(&definition.name))
+            else {
+                continue;
+            };
+            match &definition.schema {
+                Some(Ok(schema)) => {
+                    open.extend(references(schema));
+                    needed.insert(definition.name.clone(), schema.clone());
+                }
+                Some(Err(unfit)) => return Err(unfit.clone()),
+                None => return Err(Unfit::new("", "a definition is not complete")),
+            }
+        }
+        Ok(needed.into_iter().collect())
+    }
+}
+
+fn references(schema: &Value) -> Vec<String> {
+    match schema {
+        Value::Object(keywords) => {
+            let own = keywords.get("$ref").and_then(Value::as_str).map(str::to_owned);
+            keywords.values().flat_map(references).chain(own).collect()
+        }
+        Value::Array(parts) => parts.iter().flat_map(references).collect(),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => Vec::new(),
+    }
+}

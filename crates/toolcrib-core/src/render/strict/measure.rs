@@ -1,0 +1,43 @@
+//! How large a schema is, as Structured Outputs count it.
+
+use serde_json::Value;
+
+use crate::render::limits::strict as limits;
+use crate::render::projection::{Fit, Unfit};
+
+pub(super) fn within_limits(schema: &Value) -> Fit<()> {
+    let (mut properties, mut characters) = (0, 0);
+    measure(schema, &mut properties, &mut characters);
+    if properties > limits::PROPERTIES {
+        return Err(Unfit::new("", format!("it has {properties} fields; {} are supported", limits::PROPERTIES)));
+    }
+    if characters > limits::CHARACTERS {
+        let most = limits::CHARACTERS;
+        return Err(Unfit::new("", format!("its names and values have {characters} characters; {most} are supported")));
+    }
+    Ok(())
+}
+
+fn measure(schema: &Value, properties: &mut usize, characters: &mut usize) {
+    let length = |text: &str| text.chars().count();
+    match schema {
+        Value::Object(keywords) => {
+            for (keyword, value) in keywords {
+                match (keyword.as_str(), value) {
+                    ("properties" | "$defs", Value::Object(fields)) => {
+                        *properties += if keyword == "properties" { fields.len() } else { 0 };
+                        *characters += fields.keys().map(|name| length(name)).sum::<usize>();
+                        fields.values().for_each(|field| measure(field, properties, characters));
+                    }
+                    ("enum", Value::Array(values)) => {
+                        *characters += values.iter().filter_map(Value::as_str).map(length).sum::<usize>();
+                    }
+                    ("const", Value::String(text)) => *characters += length(text),
+                    _ => measure(value, properties, characters),
+                }
+            }
+        }
+        Value::Array(parts) => parts.iter().for_each(|part| measure(part, properties, characters)),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+    }
+}

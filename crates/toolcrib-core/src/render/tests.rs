@@ -1,0 +1,141 @@
+use serde_json::value::{RawValue, to_raw_value};
+use serde_json::{Value, json};
+
+use super::*;
+use crate::tool::{Face, Tool};
+
+mod cases;
+
+fn tool(schema: &Value) -> Tool {
+    let face = Face {
+        title: None,
+        description: "Does it.".into(),
+        input_schema: to_raw_value(schema).unwrap(),
+        annotations: None,
+    };
+    Tool {
+        name: "t".into(),
+        output_schema: None,
+        extra: Default::default(),
+        original: Default::default(),
+        notes: vec![],
+        face,
+    }
+}
+
+fn projected(format: Format, schema: &Value) -> Projected {
+    let tool = tool(schema);
+    match format {
+        Format::Anthropic => anthropic::project("s__t", &tool, Loading::Now),
+        Format::Openai => openai::project("s__t", &tool),
+        Format::OpenaiStrict => openai::project_strictly("s__t", &tool),
+        Format::Gemini => gemini::project("s__t", &tool),
+        Format::Json | Format::Mcp | Format::AnthropicDeferred => panic!("{format:?} edits nothing"),
+    }
+}
+
+/// What becomes of a schema, and what is told of it: `path: edit`.
+#[track_caller]
+fn check(format: Format, schema: Value, expected: Value, losses: &[&str]) {
+    let projected = projected(format, &schema);
+    let told: Vec<String> = projected.losses.iter().map(|Loss { path, edit }| format!("{path}: {edit}")).collect();
+    assert_eq!(told, losses, "{schema}");
+    let text = projected.text.unwrap_or_else(|| panic!("{:?} sets {schema} aside", projected.set_aside));
+    let whole: Value = serde_json::from_str(&text).unwrap();
+    let places = ["/input_schema", "/function/parameters", "/parameters"];
+    let found = places.iter().find_map(|place| whole.pointer(place)).unwrap();
+    // As text, for the order of keys counts too.
+    assert_eq!(found.to_string(), expected.to_string(), "{schema}");
+}
+
+#[track_caller]
+fn check_set_aside(format: Format, schema: Value, reason: &str) {
+    let projected = projected(format, &schema);
+    assert_eq!((projected.text, projected.set_aside.as_deref()), (None, Some(reason)), "{schema}");
+}
+
+#[test]
+fn formats_have_names() {
+    for format in Format::ALL {
+        assert_eq!(Format::parse(format.as_str()).unwrap(), format);
+    }
+    let error = Format::parse("claude").unwrap_err();
+    assert_eq!(
+        error.message,
+        "no format named `claude`; there are json, mcp, anthropic, openai, openai-strict, gemini"
+    );
+    assert_eq!(Format::Anthropic.deferred().unwrap(), Format::AnthropicDeferred);
+    assert_eq!(Format::Gemini.deferred().unwrap_err().code, Code::BadRequest);
+}
+
+#[test]
+fn a_schema_that_would_do_stays_the_text_it_was() {
+    let text =
+        r#"{ "type":"object", "properties": {"n": {"maximum":1e2,"type":"number"}},"x-own":12345678901234567890123 }"#;
+    let raw = RawValue::from_string(text.to_owned()).unwrap();
+    for minds in [plain::ANTHROPIC, plain::OPENAI] {
+        let (schema, losses) = plain::schema(&raw, &minds);
+        assert_eq!((schema.unwrap().as_str(), losses.len()), (text, 0));
+    }
+}
+
+#[test]
+fn a_long_description_is_cut_for_openai() {
+    let mut tool = tool(&json!({"type": "object", "properties": {}}));
+    tool.face.description = "é".repeat(1_030);
+    let projected = openai::project("s__t", &tool);
+    let whole: Value = serde_json::from_str(&projected.text.unwrap()).unwrap();
+    let description = whole["function"]["description"].as_str().unwrap();
+    assert_eq!((description.chars().count(), description.ends_with("é…")), (1_024, true));
+    assert_eq!(projected.losses[0].path, "description");
+    assert_eq!(projected.losses[0].edit, "1030 characters are too many, cut to 1024");
+}
+
+#[test]
+fn gemini_minds_how_a_name_begins() {
+    let tool = tool(&json!({"type": "object"}));
+    assert!(gemini::project("_1__t", &tool).text.is_some());
+    assert_eq!(gemini::project("1__t", &tool).set_aside.unwrap(), "a name must begin with a letter or an underscore");
+}
+
+#[test]
+fn whatever_a_source_writes_comes_to_an_end() {
+    let mut deep = json!({"type": "string"});
+    for _ in 0..60 {
+        deep = json!({"type": "object", "properties": {"a": deep}, "required": ["a"]});
+    }
+    let doubling: Value = (0..40)
+        .map(|level| {
+            let next = json!({"$ref": format!("#/$defs/d{}", level + 1)});
+            (
+                format!("d{level}"),
+                json!({"allOf": [next, {"required": ["x"]}, next], "properties": {"a": next, "b": next}}),
+            )
+        })
+        .chain([("d40".to_owned(), json!({"type": "object", "properties": {"x": {"type": "string"}}}))])
+        .collect::<serde_json::Map<_, _>>()
+        .into();
+    let own = json!({"$ref": "#/$defs/own"});
+    for schema in [
+        json!({}),
+        json!({"type": "object", "properties": [], "required": "x", "$defs": 3}),
+        json!({"type": "object", "properties": {"a": null, "b": 3, "c": {"type": {}}, "d": {"$ref": 4}, "e": {"enum": 1}}}),
+        json!({"type": ["object", "null"], "properties": {"a": {"type": []}, "b": {"anyOf": []}, "c": {"enum": []}}}),
+        json!({"$ref": "#"}),
+        json!({"$ref": "#/$defs/own", "$defs": {"own": own}}),
+        json!({"allOf": [{"$ref": "#"}]}),
+        json!({"anyOf": [{"$ref": "#"}, {"$ref": "#/anyOf/0"}]}),
+        json!({"type": "object", "properties": {"a": own}, "$defs": {"own": own}}),
+        json!({"type": "object", "properties": {"a": own}, "$defs": {"own": {"allOf": [own, own]}}}),
+        json!({"type": "object", "properties": {"a": own}, "$defs": {"own": {"anyOf": [own, own]}}}),
+        json!({"type": "object", "properties": {"a": own}, "$defs": {"own": {"items": {"allOf": [own, {"minItems": 1}]}}}}),
+        json!({"type": "object", "properties": {"a": {"$ref": "#/properties/b"}, "b": {"$ref": "#/properties/a"}}}),
+        json!({"type": "object", "properties": {"a": {"$ref": "#/$defs/d0"}}, "$defs": doubling}),
+        deep,
+    ] {
+        for format in [Format::Anthropic, Format::Openai, Format::OpenaiStrict, Format::Gemini] {
+            let projected = projected(format, &schema);
+            assert_ne!(projected.text.is_some(), projected.set_aside.is_some(), "{format:?} {schema}");
+        }
+    }
+}

@@ -1,0 +1,125 @@
+//! Measuring search on a labelled set: tools, queries, and which tools each query should find. The set is read into a
+//! catalogue like any other, so that what is measured is what an agent would get.
+
+mod catalogue;
+mod scores;
+
+use std::collections::HashMap;
+
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::value::RawValue;
+
+use super::{Found, Query};
+use crate::catalog::View;
+use crate::error::{Code, Error, Result};
+
+pub use scores::{Means, Scores};
+
+/// A text, and the name of the file it is from.
+#[derive(Debug, Clone, Copy)]
+pub struct File<'a> {
+    pub name: &'a str,
+    pub text: &'a str,
+}
+
+#[derive(Debug)]
+pub struct LabelledSet {
+    pub view: View,
+    pub queries: Vec<LabelledQuery>,
+    /// Ids that queries name and no tool has: nothing can find them.
+    pub unknown: Vec<String>,
+    /// Positions of tools by the names that agents see.
+    positions: HashMap<String, usize>,
+}
+
+#[derive(Debug)]
+pub struct LabelledQuery {
+    pub text: String,
+    /// One list for each needed tool: positions in the file of tools, of it and its interchangeable copies.
+    pub groups: Vec<Vec<usize>>,
+}
+
+#[derive(Debug, Deserialize)]
+struct ToolLine {
+    id: String,
+    #[serde(default)]
+    server: Option<String>,
+    #[serde(default)]
+    server_description: Option<String>,
+    name: String,
+    #[serde(default)]
+    description: Option<String>,
+    #[serde(default)]
+    input_schema: Option<Box<RawValue>>,
+}
+
+#[derive(Deserialize)]
+struct QueryLine {
+    query: String,
+    #[serde(default)]
+    relevant: Vec<String>,
+    groups: Option<Vec<Vec<String>>>,
+}
+
+impl LabelledSet {
+    pub fn read(tools: File<'_>, queries: File<'_>) -> Result<LabelledSet> {
+        let tools: Vec<(usize, ToolLine)> = lines(tools)?;
+        let mut by_id: HashMap<&str, Vec<usize>> = HashMap::new();
+        for (position, (_, tool)) in tools.iter().enumerate() {
+            by_id.entry(&tool.id).or_default().push(position);
+        }
+        let (mut labelled, mut unknown) = (Vec::new(), Vec::new());
+        for (line, query) in lines::<QueryLine>(queries)? {
+            let needed = query.groups.unwrap_or_else(|| query.relevant.into_iter().map(|id| vec![id]).collect());
+            if needed.is_empty() {
+                return Err(wrong(queries.name, line, "the query names no relevant tool"));
+            }
+            let mut positions = |ids: &Vec<String>| -> Vec<usize> {
+                unknown.extend(ids.iter().filter(|id| !by_id.contains_key(id.as_str())).cloned());
+                ids.iter().filter_map(|id| by_id.get(id.as_str())).flatten().copied().collect()
+            };
+            let groups = needed.iter().map(&mut positions).collect();
+            labelled.push(LabelledQuery { text: query.query, groups });
+        }
+        unknown.sort();
+        unknown.dedup();
+        let (view, positions) = catalogue::build(&tools)?;
+        Ok(LabelledSet { view, queries: labelled, unknown, positions })
+    }
+
+    /// What an agent gets for a query.
+    pub fn search(&self, query: &LabelledQuery, limit: usize) -> Found {
+        self.view.search(&Query::new(&*query.text).limited(limit))
+    }
+
+    /// Takes an answer into account. A tool that stands on another's line, as a copy, has the next rank after it.
+    pub fn judge(&self, query: &LabelledQuery, found: &Found, scores: &mut Scores) {
+        let names = found.hits.iter().flat_map(|hit| std::iter::once(&hit.name).chain(&hit.also));
+        let ranking: Vec<Option<usize>> = names.map(|name| self.positions.get(name.as_str()).copied()).collect();
+        scores.add(&query.groups, &ranking);
+    }
+}
+
+/// Every line that is not empty, with its number.
+fn lines<T: DeserializeOwned>(File { name, text }: File<'_>) -> Result<Vec<(usize, T)>> {
+    let numbered = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
+    let read = numbered.map(|(index, line)| {
+        let parsed = serde_json::from_str(line).map_err(|error| wrong(name, index + 1, &error.to_string()))?;
+        Ok((index + 1, parsed))
+    });
+    let read: Vec<(usize, T)> = read.collect::<Result<_>>()?;
+    if read.is_empty() {
+        return Err(Error::new(Code::BadRequest, format!("`{name}` has no lines")));
+    }
+    Ok(read)
+}
+
+fn wrong(file: &str, line: usize, reason: &str) -> Error {
+    // Each line is a JSON document of its own, so that the parser's `line 1` would only confuse.
+    let reason = reason.replace(" at line 1 column ", " at column ");
+    Error::new(Code::BadRequest, format!("{file}:{line}: {reason}"))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,52 @@
+use super::*;
+
+fn read(tools: &str, queries: &str) -> Result<LabelledSet> {
+    LabelledSet::read(File { name: "t.jsonl", text: tools }, File { name: "q.jsonl", text: queries })
+}
+
+fn ndcg(set: &LabelledSet) -> f64 {
+    let mut scores = Scores::default();
+    for query in &set.queries {
+        set.judge(query, &set.search(query, 10), &mut scores);
+    }
+    scores.means().ndcg_10
+}
+
+#[test]
+fn odd_sets_are_read() {
+    let long = "very_long_name_".repeat(8);
+    let tools = [
+        r#"{"id":"a","server":"My Server!","name":"send_mail","description":"Send a mail"}"#,
+        // The same id and name once more, and a server whose id is the same.
+        r#"{"id":"a","server":"My Server!","name":"send_mail","description":"Send a letter"}"#,
+        r#"{"id":"b","server":"my-server","name":"send_mail","input_schema":{"$ref":"http://elsewhere/x"}}"#,
+        r#"{"id":"c","name":"搜索","description":"搜索网页"}"#,
+        &format!(r#"{{"id":"d","server":"search_tools","name":"{long}","description":"Nothing like it"}}"#),
+        "",
+    ];
+    let queries = [
+        r#"{"id":"1","query":"send a letter","relevant":["a"]}"#,
+        r#"{"query":"搜索","groups":[["c","gone"]],"relevant":["c"]}"#,
+        &format!(r#"{{"query":"{long}","relevant":["d"]}}"#),
+    ];
+    let set = read(&tools.join("\n"), &queries.join("\n")).unwrap();
+    assert_eq!(set.view.offered().count(), 5);
+    assert_eq!(set.unknown, ["gone"]);
+    assert_eq!(ndcg(&set), 1.0);
+}
+
+#[test]
+fn a_fault_names_file_and_line() {
+    let tool = r#"{"id":"a","name":"x"}"#;
+    for (tools, queries, said) in [
+        ("{\"id\":1}", "", "t.jsonl:1: "),
+        (tool, "\n\nnonsense", "q.jsonl:3: expected"),
+        (tool, r#"{"query":"x","relevant":[]}"#, "q.jsonl:1: the query names no relevant tool"),
+        (tool, "{\"relevant\":[]}", "q.jsonl:1: missing field `query`"),
+        ("", "", "`t.jsonl` has no lines"),
+    ] {
+        let error = read(tools, queries).unwrap_err();
+        assert!(error.message.starts_with(said), "{}", error.message);
+        assert_eq!(error.code, Code::BadRequest);
+    }
+}

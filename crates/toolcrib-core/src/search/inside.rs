@@ -1,0 +1,67 @@
+//! Weaker ways to meet a word: inside of longer words and names, or with a slip of the finger. What is found so ranks
+//! below what has the word itself.
+
+use super::directory::Directory;
+use super::question::Question;
+use super::words;
+
+/// What a word counts that only holds the one asked for.
+const INSIDE: f32 = 0.05;
+const SHORTEST_INSIDE: usize = 2;
+/// What a word counts that differs by a slip.
+const SLIP: f32 = 0.5;
+const SHORTEST_SLIP: usize = 5;
+const LONG: usize = 9;
+/// Names of people and places are unknown words too; in a long query, that is what most are.
+const MOST_WORDS: usize = 6;
+
+pub(super) fn score(directory: &Directory, question: &Question<'_>, scores: &mut [f32]) {
+    if let [word] = &question.words[..] {
+        inside(directory, word, scores);
+    }
+    if question.words.len() <= MOST_WORDS {
+        let unknown = question.words.iter().filter(|word| directory.frequency(words::term(word)) == 0);
+        unknown.for_each(|word| slips(directory, word, scores));
+    }
+}
+
+fn inside(directory: &Directory, word: &str, scores: &mut [f32]) {
+    if word.chars().count() < SHORTEST_INSIDE {
+        return;
+    }
+    let stem = words::stem(word);
+    for text in directory.vocabulary() {
+        if **text != *stem && (text.contains(word) || text.contains(&*stem)) {
+            let key = words::key(text);
+            let weight = INSIDE * directory.rarity(key);
+            directory.each(key, |tool, impact| scores[tool as usize] += weight * impact);
+        }
+    }
+    for (tool, card) in directory.cards() {
+        if card.full.contains(word) || card.own.contains(word) {
+            scores[tool as usize] += INSIDE;
+        }
+    }
+}
+
+fn slips(directory: &Directory, word: &str, scores: &mut [f32]) {
+    let stem = words::stem(word);
+    let length = stem.chars().count();
+    if length < SHORTEST_SLIP || stem.bytes().any(|byte| byte.is_ascii_digit()) {
+        return;
+    }
+    let most = if length < LONG { 1 } else { 2 };
+    // Slips rarely fall on the first letter, and the vocabulary is in order.
+    let vocabulary = directory.vocabulary();
+    let first = stem.chars().next().unwrap_or_default();
+    let same_first = &vocabulary[vocabulary.partition_point(|text| !text.starts_with(first) && **text < *stem)..];
+    let near = same_first.iter().take_while(|text| text.starts_with(first));
+    for text in near
+        .filter(|text| text.len().abs_diff(stem.len()) <= most)
+        .filter(|text| strsim::osa_distance(text, &stem) <= most)
+    {
+        let key = words::key(text);
+        let weight = SLIP * directory.rarity(key);
+        directory.each(key, |tool, impact| scores[tool as usize] += weight * impact);
+    }
+}

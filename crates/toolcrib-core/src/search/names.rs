@@ -1,0 +1,126 @@
+//! A name that was asked for comes first: in any spelling, in the middle of a sentence, and with a slip of the finger.
+
+use super::directory::Directory;
+use super::question::Question;
+use super::rank::{Scored, better};
+use super::words;
+
+/// Shorter names are too near to each other to be guessed.
+const SHORTEST_GUESSED: usize = 5;
+const LONGEST_GUESSED: usize = 64;
+/// From this length on, two slips are forgiven.
+const LONG: usize = 9;
+/// A longer query is a sentence, not a name.
+const MOST_WORDS: usize = 6;
+/// What being named adds to a score: more than words can.
+const NAMED: f32 = 1000.0;
+
+/// How well a tool's name meets the query.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Named {
+    /// In other forms of its words, or with a slip of the finger.
+    Nearly,
+    /// In another spelling.
+    Spelled,
+    /// To the letter.
+    Exactly,
+}
+
+/// The tools whose names were asked for.
+pub(super) fn named(directory: &Directory, question: &Question<'_>) -> Vec<(u32, Named)> {
+    let mut named: Vec<(u32, Named)> = Vec::new();
+    let mut add = |tools: &[u32], text: &str, how: Named| {
+        for tool in tools {
+            if directory.is_offered(*tool) && named.iter().all(|(known, _)| known != tool) {
+                let to_the_letter =
+                    directory.tool(*tool).is_some_and(|tool| tool.name().as_str() == text || tool.original() == text);
+                named.push((*tool, if to_the_letter { Named::Exactly } else { how }));
+            }
+        }
+    };
+    let squashed = words::squashed(question.text);
+    add(directory.roll().spelled(&squashed), question.text.trim(), Named::Spelled);
+    let identifiers = question.text.split_whitespace().filter(|word| is_identifier(word)).map(bare);
+    for word in identifiers {
+        add(directory.roll().spelled(&words::squashed(word)), word, Named::Spelled);
+    }
+    if question.words.len() <= MOST_WORDS {
+        add(directory.roll().worded(question.text), question.text, Named::Nearly);
+    }
+    if named.is_empty() {
+        named.extend(slips(directory, question, &squashed));
+    }
+    named
+}
+
+/// Puts named tools before all others.
+pub(super) fn first(named: &[(u32, Named)], best: &mut [Scored]) {
+    if named.is_empty() {
+        return;
+    }
+    for scored in best.iter_mut() {
+        match named.iter().find(|(tool, _)| *tool == scored.tool) {
+            Some((_, Named::Exactly)) => scored.score += 3.0 * NAMED,
+            Some((_, Named::Spelled)) => scored.score += 2.0 * NAMED,
+            Some((_, Named::Nearly)) => scored.score += NAMED,
+            None => {}
+        }
+    }
+    best.sort_by(better);
+}
+
+/// Written as only names are: `create_issue`, `github/create_issue`, `createIssue`.
+fn is_identifier(word: &str) -> bool {
+    let inner = bare(word);
+    let mut neighbours = inner.chars().zip(inner.chars().skip(1));
+    inner.contains(['_', '/', ':']) || neighbours.any(|(one, other)| one.is_lowercase() && other.is_uppercase())
+}
+
+/// A word without the marks around it.
+fn bare(word: &str) -> &str {
+    word.trim_matches(|character: char| !character.is_alphanumeric())
+}
+
+/// The names that differ from the query by a slip or two. Only where a word is unknown: `get_user` is no slip of
+/// `set_user`.
+fn slips(directory: &Directory, question: &Question<'_>, squashed: &str) -> Vec<(u32, Named)> {
+    let length = squashed.chars().count();
+    let unknown = question.terms.iter().any(|term| directory.frequency(term.key) == 0);
+    if !(SHORTEST_GUESSED..=LONGEST_GUESSED).contains(&length) || question.words.len() > MOST_WORDS || !unknown {
+        return Vec::new();
+    }
+    let most = if length < LONG { 1 } else { 2 };
+    let mut nearest: Vec<(u32, Named)> = Vec::new();
+    let mut least = most;
+    for (tool, whole) in directory.roll().like(squashed, most as u32) {
+        let Some((_, card)) = directory.card(tool) else { continue };
+        let name = if whole { &card.full } else { &card.own };
+        let distance = strsim::osa_distance(squashed, name);
+        if distance > least || !directory.is_offered(tool) {
+            continue;
+        }
+        if distance < least {
+            nearest.clear();
+            least = distance;
+        }
+        if nearest.iter().all(|(known, _)| *known != tool) {
+            nearest.push((tool, Named::Nearly));
+        }
+    }
+    nearest
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_word_that_only_a_name_is_written_like() {
+        for word in ["create_issue", "`github__create_issue`", "github/create", "createIssue,", "a:b"] {
+            assert!(is_identifier(word), "{word}");
+        }
+        for word in ["issue", "Issue", "ISSUE", "well-known", "end.", "(so)", "_"] {
+            assert!(!is_identifier(word), "{word}");
+        }
+    }
+}

@@ -1,0 +1,261 @@
+use std::sync::Arc;
+
+use proptest::prelude::*;
+use serde_json::value::to_raw_value;
+use serde_json::{Value, json};
+
+use super::*;
+use crate::catalog::{Caller, Catalog, Manner, Part, Segment};
+use crate::fingerprint::Fingerprint;
+use crate::inventory::{Origin, SourceState, ToolState};
+use crate::manifest::{Bounds, Manifest, Packed};
+use crate::policy::{Rule, Rules, Verdict};
+
+struct Offered {
+    source: &'static str,
+    tools: Vec<Value>,
+    tags: &'static [&'static str],
+    hidden: &'static [&'static str],
+    disabled: &'static [&'static str],
+}
+
+fn source(source: &'static str, tools: &[(&str, &str)]) -> Offered {
+    let tools = tools.iter().map(|(name, description)| json!({"name": name, "description": description})).collect();
+    Offered { source, tools, tags: &[], hidden: &[], disabled: &[] }
+}
+
+fn part(offered: Offered) -> Arc<Part> {
+    let id = SourceId::parse(offered.source).unwrap();
+    let raw: Vec<_> = offered.tools.iter().map(|tool| to_raw_value(tool).unwrap()).collect();
+    let manifest = Manifest::new(&id, &raw, Vec::new(), &Bounds::default());
+    let packed = Packed::new(&manifest).unwrap();
+    let disabled = |name: &str| ToolState { disabled: offered.disabled.contains(&name), ..ToolState::default() };
+    let state = SourceState {
+        kind: "mcp".into(),
+        origin: Origin::Config,
+        definition: Fingerprint::of("x"),
+        declared_enabled: None,
+        enabled: true,
+        removed: false,
+        manifest: Some(packed.fingerprint),
+        tools: packed.tools.iter().map(|tool| (tool.name.clone(), disabled(&tool.name))).collect(),
+    };
+    let hide = |name: &&str| Rule { glob: (*name).into(), verdict: Verdict::Hide };
+    let manner = Manner {
+        kind: "mcp".into(),
+        rules: Rules::new(offered.hidden.iter().map(hide).collect()),
+        tags: offered.tags.iter().map(|tag| (*tag).to_owned()).collect(),
+        ..Manner::default()
+    };
+    Arc::new(Part::new(Arc::new(Segment::prefixed(Arc::new(packed))), Arc::new(state), manner))
+}
+
+fn view(offered: Vec<Offered>) -> View {
+    let catalog = Catalog::build(1, offered.into_iter().map(part).collect());
+    View { catalog: Arc::new(catalog), caller: Caller { name: "test".into() } }
+}
+
+fn workshop() -> View {
+    view(vec![
+        source(
+            "github",
+            &[
+                ("create_issue", "Create a new issue in a GitHub repository."),
+                ("list_issues", "List issues in a GitHub repository with filters."),
+                ("merge_pull_request", "Merge a pull request."),
+            ],
+        ),
+        source(
+            "mail",
+            &[
+                ("send_email", "Send an email to one or more recipients."),
+                ("search_messages", "Search the mailbox for messages."),
+            ],
+        ),
+        source("weather", &[("forecast", "Weather forecast for a city: temperature, rain and wind.")]),
+    ])
+}
+
+/// The names found, the best first.
+fn names(view: &View, query: &Query) -> Vec<String> {
+    view.search(query).hits.iter().map(|hit| hit.name.to_string()).collect()
+}
+
+fn check(view: &View, text: &str, first: &[&str]) {
+    let found = names(view, &Query::new(text));
+    assert_eq!(found.iter().take(first.len()).collect::<Vec<_>>(), first, "{text}");
+}
+
+#[test]
+fn what_a_tool_is_for_finds_it() {
+    let view = workshop();
+    check(&view, "open a new issue", &["github__create_issue"]);
+    check(&view, "will it rain in Paris?", &["weather__forecast"]);
+    check(&view, "sending emails", &["mail__send_email"]);
+}
+
+#[test]
+fn a_name_that_was_asked_for_comes_first_in_every_spelling() {
+    let view = workshop();
+    for text in [
+        "github__list_issues",
+        "github/list_issues",
+        "github:list_issues",
+        "list_issues",
+        "list issues",
+        "listIssues",
+        "LIST-ISSUES",
+    ] {
+        check(&view, text, &["github__list_issues"]);
+    }
+}
+
+#[test]
+fn nothing_found_comes_with_a_hint() {
+    let view = workshop();
+    for text in ["", "   ", "\u{0}\u{1b}[31m", "qwxyzzy", "🦀", &"zq ".repeat(1_000_000)] {
+        let found = view.search(&Query::new(text));
+        assert_eq!(found.hits, [], "{text:.20}");
+        assert_eq!(found.total, 0);
+        assert!(found.hint.is_some());
+    }
+}
+
+#[test]
+fn a_limit_of_none_is_all() {
+    let view = workshop();
+    let query = Query::new("issue repository email message pull");
+    assert_eq!(names(&view, &query.clone().limited(2)).len(), 2);
+    let found = view.search(&query.limited(0));
+    assert_eq!(found.hits.len(), 5);
+    assert_eq!(found.total, 5);
+}
+
+#[test]
+fn only_one_source_or_tag_is_searched_if_wished() {
+    let view = view(vec![
+        Offered { tags: &["work"], ..source("a", &[("send", "Send a thing")]) },
+        source("b", &[("send", "Send another thing")]),
+    ]);
+    let in_source = Query { source: SourceId::parse("b").ok(), ..Query::new("send thing") };
+    assert_eq!(names(&view, &in_source), ["b__send"]);
+    let in_tag = Query { tag: Some("work".into()), ..Query::new("send thing") };
+    assert_eq!(names(&view, &in_tag), ["a__send"]);
+    let nowhere = Query { tag: Some("play".into()), ..Query::new("send thing") };
+    let found = view.search(&nowhere);
+    assert_eq!((found.hits.len(), found.hint.unwrap().contains("`play`")), (0, true));
+}
+
+#[test]
+fn what_is_hidden_or_disabled_is_not_found() {
+    let tools = [("push", "Push commits"), ("pull", "Pull commits"), ("fetch", "Fetch commits")];
+    let view = view(vec![Offered { hidden: &["push"], disabled: &["pull"], ..source("git", &tools) }]);
+    assert_eq!(names(&view, &Query::new("git push pull fetch commits")), ["git__fetch"]);
+    assert_eq!(names(&view, &Query::new("git__push")), ["git__fetch"]);
+}
+
+#[test]
+fn a_name_is_found_in_a_sentence_in_other_forms_and_with_slips() {
+    let view = workshop();
+    check(&view, "please use `list_issues` on my weather forecast repository", &["github__list_issues"]);
+    check(&view, "list issue", &["github__list_issues"]);
+    for slip in ["lst_issues", "list_isues", "lits issues", "github__list_isseus", "merge_pul_reqest"] {
+        let first = if slip.starts_with("merge") { "github__merge_pull_request" } else { "github__list_issues" };
+        check(&view, slip, &[first]);
+    }
+}
+
+#[test]
+fn the_very_name_goes_before_other_spellings_of_it() {
+    let view = view(vec![
+        source("a", &[("getFile", "Get a file"), ("get_file", "Get a file")]),
+        source("b", &[("get-file", "Get a file")]),
+    ]);
+    for name in ["a__getFile", "a__get_file", "b__get-file"] {
+        check(&view, name, &[name]);
+    }
+    check(&view, "get_file", &["a__get_file"]);
+    check(&view, "getFile", &["a__getFile"]);
+}
+
+#[test]
+fn words_that_mean_nearly_the_same_are_found() {
+    let view = workshop();
+    check(&view, "ticket in my repo", &["github__create_issue"]);
+    check(&view, "do I need an umbrella?", &["weather__forecast"]);
+}
+
+#[test]
+fn a_single_word_is_found_inside_of_others_and_ranks_below() {
+    let view = view(vec![
+        source("a", &[("screenshot", "Capture the page."), ("shot", "Fire a shot.")]),
+        source("b", &[("other", "Nothing to see.")]),
+    ]);
+    assert_eq!(names(&view, &Query::new("shot")), ["a__shot", "a__screenshot"]);
+    assert_eq!(names(&view, &Query::new("creensh")), ["a__screenshot"]);
+    assert_eq!(names(&view, &Query::new("aptur")), ["a__screenshot"]);
+}
+
+#[test]
+fn a_word_with_a_slip_is_found() {
+    check(&workshop(), "wether forcast", &["weather__forecast"]);
+    check(&workshop(), "send an emial", &["mail__send_email"]);
+}
+
+#[test]
+fn copies_of_one_tool_share_a_line_unless_its_name_was_asked_for() {
+    let described = ("create_issue", "Create a new issue in a repository, with a title, a body and labels.");
+    let other = ("create_issue", "Opens a case for the legal department.");
+    let view = view(vec![source("a", &[described]), source("b", &[described]), source("c", &[other])]);
+    let found = view.search(&Query::new("new issue with labels in a repository"));
+    let lines: Vec<String> = found.hits.iter().map(|hit| format!("{} {:?}", hit.name, hit.also.len())).collect();
+    assert_eq!(lines, ["a__create_issue 1", "c__create_issue 0"]);
+    assert!(found.hits[0].line().ends_with("(also: b__create_issue)"));
+    assert_eq!(found.total, 3);
+    let asked = names(&view, &Query::new("create_issue"));
+    assert_eq!(asked.len(), 3);
+    assert_eq!(names(&view, &Query::new("b__create_issue")).first().map(String::as_str), Some("b__create_issue"));
+}
+
+#[test]
+fn arguments_and_other_scripts_are_searched() {
+    let tools = vec![
+        json!({"name": "x", "description": "一个中文必应搜索工具"}),
+        json!({"name": "y", "inputSchema": {"type": "object", "properties": {
+            "colour": {"type": "string", "enum": ["crimson"], "description": "Shade of the paint"}}}}),
+        json!({"name": "z", "description": "Поиск файлов"}),
+    ];
+    let view = view(vec![Offered { tools, ..source("s", &[]) }]);
+    check(&view, "必应搜索", &["s__x"]);
+    check(&view, "crimson", &["s__y"]);
+    check(&view, "paint", &["s__y"]);
+    check(&view, "поиск", &["s__z"]);
+}
+
+#[test]
+fn a_hit_is_one_short_line() {
+    let properties: serde_json::Map<String, Value> =
+        (0..40).map(|number| (format!("argument_number_{number}"), json!({"type": "string"}))).collect();
+    let schema = json!({"type": "object", "required": ["argument_number_39"], "properties": properties});
+    let tools = vec![json!({"name": "big", "description": "Big word ".repeat(100), "inputSchema": schema})];
+    let view = view(vec![Offered { tools, ..source("s", &[]) }]);
+    let line = view.search(&Query::new("big")).hits[0].line();
+    assert!(line.starts_with("s__big(argument_number_39*: string, argument_number_0: string, "), "{line}");
+    assert!(line.chars().count() < 260 && line.contains(", …+3") && line.ends_with(" Big word…"), "{line}");
+}
+
+proptest! {
+    /// Whatever is asked, there is an answer, in order, within the limit, and the same one again.
+    #[test]
+    fn any_query_is_answered(text in "\\PC{0,80}|[a-z_ ]{0,60}|[\u{0}-\u{1f}github_issue ]{0,40}", limit in 0_usize..4) {
+        let view = workshop();
+        let query = Query::new(text).limited(limit);
+        let found = view.search(&query);
+        prop_assert!(limit == 0 || found.hits.len() <= limit);
+        prop_assert!(found.hits.len() <= found.total);
+        prop_assert_eq!(found.hint.is_some(), found.hits.is_empty());
+        prop_assert!(found.hits.windows(2).all(|pair| pair[0].score >= pair[1].score));
+        prop_assert!(found.hits.iter().all(|hit| hit.score.is_finite() && hit.score > 0.0));
+        prop_assert_eq!(view.search(&query), found);
+    }
+}

@@ -1,0 +1,59 @@
+//! The text for a system prompt: which sources there are, some of their tools, and how to find the others. It keeps
+//! within its budget of tokens whatever the catalogue; names are all it takes from sources, and names are made legal.
+
+mod layout;
+mod pick;
+
+use std::num::NonZeroUsize;
+
+use serde::Serialize;
+
+use crate::catalog::View;
+use crate::error::{Code, Error, Result};
+use crate::tokens;
+
+/// The most tokens that a summary may have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Budget(NonZeroUsize);
+
+impl Budget {
+    pub const DEFAULT: usize = 500;
+
+    pub fn of_tokens(tokens: usize) -> Result<Budget> {
+        let none = || Error::new(Code::BadRequest, "a budget is at least 1 token");
+        NonZeroUsize::new(tokens).map(Budget).ok_or_else(none)
+    }
+
+    pub fn tokens(self) -> usize {
+        self.0.get()
+    }
+}
+
+impl Default for Budget {
+    fn default() -> Budget {
+        Budget(NonZeroUsize::MIN.saturating_add(Budget::DEFAULT - 1))
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Summary {
+    pub text: String,
+    pub tokens: usize,
+    /// What all tools would be with their schemas.
+    pub tokens_full: usize,
+    /// How many tools there are.
+    pub tools: usize,
+}
+
+impl View {
+    /// The same catalogue and budget give the same text.
+    pub fn summary(&self, budget: Budget) -> Summary {
+        let sources = pick::sources(self);
+        let text = layout::text(&sources, budget.tokens());
+        let tools = sources.iter().map(|source| source.tools).sum();
+        Summary { tokens: tokens::count(&text), text, tokens_full: self.tokens_full(), tools }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,125 @@
+//! What all requests of one endpoint or stream share, and the desk of one client: which of its requests run, and what
+//! it was asked.
+
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use serde_json::value::RawValue;
+use tokio::sync::oneshot;
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+
+use super::{Peer, Service, exchange::Exchange, options::ServerOptions};
+use crate::{
+    connection::lock,
+    era::Era,
+    error::RpcError,
+    message::{Incoming, RawObject},
+};
+
+pub(super) struct Shared {
+    pub(super) service: Arc<dyn Service>,
+    pub(super) options: ServerOptions,
+    /// Requests that wait for their client to come back, by their `requestState`.
+    pub(super) held: Mutex<HashMap<String, Arc<Exchange>>>,
+    /// Every task there is. They all end with `closing`.
+    pub(super) tasks: TaskTracker,
+    pub(super) closing: CancellationToken,
+    /// Fires first, for what has something to say at its end.
+    pub(super) draining: CancellationToken,
+}
+
+impl Shared {
+    pub(super) fn new(service: Arc<dyn Service>, options: ServerOptions) -> Arc<Shared> {
+        let (closing, draining) = (CancellationToken::new(), CancellationToken::new());
+        Arc::new(Shared { service, options, held: Mutex::default(), tasks: TaskTracker::new(), closing, draining })
+    }
+}
+
+impl std::fmt::Debug for Shared {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Shared").field("options", &self.options).finish_non_exhaustive()
+    }
+}
+
+/// A number no other client of this process has.
+pub(super) fn next_peer() -> u64 {
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    NEXT.fetch_add(1, Ordering::Relaxed)
+}
+
+impl Peer {
+    pub(super) fn new(era: Era, name: Option<String>, capabilities: Box<RawValue>, query: &str) -> Peer {
+        Peer { id: next_peer(), era, name, capabilities, query: query.to_owned(), fleeting: false }
+    }
+}
+
+type Answer = Result<Box<RawValue>, RpcError>;
+
+/// One client's requests in flight and unanswered questions.
+#[derive(Debug, Default)]
+pub(super) struct Desk {
+    running: Mutex<HashMap<String, CancellationToken>>,
+    asked: Mutex<HashMap<u64, oneshot::Sender<Answer>>>,
+    questions: AtomicU64,
+}
+
+impl Desk {
+    /// Enters a request; refuses one too many, and a second one of the same id.
+    pub(super) fn enter(&self, id: &RawValue, cancel: &CancellationToken, bound: usize) -> Result<(), RpcError> {
+        let mut running = lock(&self.running);
+        if running.len() >= bound {
+            return Err(RpcError::new(RpcError::INTERNAL, format!("more than {bound} requests at once")));
+        }
+        if running.contains_key(id.get()) {
+            let message = format!("the id {} is in use by a request that is not answered yet", id.get());
+            return Err(RpcError::new(RpcError::INVALID_REQUEST, message));
+        }
+        running.insert(id.get().to_owned(), cancel.clone());
+        Ok(())
+    }
+
+    pub(super) fn leave(&self, id: &RawValue) {
+        lock(&self.running).remove(id.get());
+    }
+
+    pub(super) fn is_idle(&self) -> bool {
+        lock(&self.running).is_empty()
+    }
+
+    /// Takes in what needs no answer: requests taken back, and answers to questions. The rest is of no interest.
+    pub(super) fn take_in(&self, incoming: Incoming<'_>) {
+        match incoming {
+            Incoming::Notification { method, params } if method == "notifications/cancelled" => {
+                let params = params.and_then(RawObject::open).unwrap_or_default();
+                let running = lock(&self.running);
+                if let Some(cancel) = params.get("requestId").and_then(|id| running.get(id.get())) {
+                    cancel.cancel();
+                }
+            }
+            Incoming::Answer { id, outcome } => {
+                if let Some(waiting) = lock(&self.asked).remove(&id) {
+                    let _nobody_waits = waiting.send(outcome.map(ToOwned::to_owned));
+                }
+            }
+            Incoming::Notification { .. } | Incoming::Refusal(_) | Incoming::Request { .. } => {}
+        }
+    }
+
+    /// A new question's id, and where its answer will come.
+    pub(super) fn question(&self) -> (u64, oneshot::Receiver<Answer>) {
+        let id = self.questions.fetch_add(1, Ordering::Relaxed) + 1;
+        let (sender, receiver) = oneshot::channel();
+        lock(&self.asked).insert(id, sender);
+        (id, receiver)
+    }
+
+    /// Whether that question was still open.
+    pub(super) fn forget(&self, id: u64) -> bool {
+        lock(&self.asked).remove(&id).is_some()
+    }
+}

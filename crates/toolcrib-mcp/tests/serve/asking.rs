@@ -1,0 +1,137 @@
+//! Asking back, in both eras.
+
+use std::time::Duration;
+
+use http::StatusCode;
+use serde_json::{Value, json};
+use toolcrib_mcp::server::{Endpoint, ServerOptions};
+
+use crate::support::{LATEST, Session, call, endpoint, modern};
+
+#[tokio::test]
+async fn a_client_of_old_is_asked_on_the_stream_of_its_request() {
+    let (_bench, endpoint) = endpoint(ServerOptions::default());
+    let session = Session::open(&endpoint, LATEST).await;
+    let mut answer = session.call(1, "ask").await;
+    let asked = answer.message().await;
+    assert_eq!((&asked["method"], &asked["params"]["message"]), (&json!("elicitation/create"), &json!("who?")));
+    let reply = json!({ "jsonrpc": "2.0", "id": asked["id"], "result": { "action": "accept" } });
+    assert_eq!(session.post(&reply).await.status, StatusCode::ACCEPTED);
+    assert_eq!(answer.message().await["result"]["content"][0]["text"], r#"{"action":"accept"}"#);
+    // A second answer finds nobody.
+    assert_eq!(session.post(&reply).await.status, StatusCode::ACCEPTED);
+}
+
+#[tokio::test]
+async fn a_refusal_of_a_client_is_the_services_to_handle() {
+    let (_bench, endpoint) = endpoint(ServerOptions::default());
+    let session = Session::open(&endpoint, LATEST).await;
+    let mut answer = session.call(1, "ask").await;
+    let error = json!({ "code": -1, "message": "no" });
+    let id = answer.message().await["id"].take();
+    session.post(&json!({ "jsonrpc": "2.0", "id": id, "error": error })).await;
+    assert_eq!(answer.message().await["error"], error);
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_does_not_answer_is_told_that_nobody_waits_any_more() {
+    let options = ServerOptions { ask_timeout: Duration::from_secs(2), ..ServerOptions::default() };
+    let (_bench, endpoint) = endpoint(options);
+    let session = Session::open(&endpoint, LATEST).await;
+    let mut answer = session.call(1, "ask").await;
+    let asked = answer.message().await;
+    let cancelled = answer.message().await;
+    assert_eq!(
+        (&cancelled["method"], &cancelled["params"]["requestId"]),
+        (&json!("notifications/cancelled"), &asked["id"])
+    );
+    assert_eq!(answer.message().await["error"]["code"], -32603);
+}
+
+/// What a result asks for, and the state to come back with.
+async fn wanted(answer: crate::support::Answer) -> (Vec<String>, Value) {
+    assert_eq!(answer.status, StatusCode::OK);
+    let result = answer.json().await["result"].take();
+    assert_eq!(result["resultType"], "input_required", "{result}");
+    let inputs = result["inputRequests"].as_object().unwrap();
+    assert!(
+        inputs.values().all(|input| input["method"] == "elicitation/create" && input["params"]["message"] == "who?")
+    );
+    (inputs.keys().cloned().collect(), result["requestState"].clone())
+}
+
+async fn again(endpoint: &Endpoint, tool: &str, state: &Value, responses: Value) -> crate::support::Answer {
+    let params = json!({ "name": tool, "arguments": {}, "requestState": state, "inputResponses": responses });
+    modern(endpoint, 2, "tools/call", params).await
+}
+
+#[tokio::test]
+async fn a_request_is_held_until_its_client_comes_back() {
+    let (bench, endpoint) = endpoint(ServerOptions::default());
+    let (keys, state) = wanted(call(&endpoint, 1, "ask").await).await;
+    let answer = again(&endpoint, "ask", &state, json!({ keys[0].as_str(): { "action": "accept" }, "more": {} })).await;
+    let answer = answer.json().await;
+    assert_eq!(answer["id"], 2);
+    assert_eq!(answer["result"]["content"][0]["text"], r#"{"action":"accept"}"#);
+    // It ran once, and its state is good once.
+    bench.heard("begun ask", 1).await;
+    let twice = again(&endpoint, "ask", &state, json!({})).await;
+    assert_eq!(twice.status, StatusCode::BAD_REQUEST);
+    assert_eq!(twice.json().await["error"]["code"], -32602);
+}
+
+#[tokio::test]
+async fn questions_asked_at_once_are_put_together_and_open_ones_again() {
+    let (_bench, endpoint) = endpoint(ServerOptions::default());
+    let (keys, state) = wanted(call(&endpoint, 1, "ask_two").await).await;
+    assert_eq!(keys.len(), 2);
+    // One answer, and one that is none.
+    let answer =
+        again(&endpoint, "ask_two", &state, json!({ keys[1].as_str(): { "n": 2 }, keys[0].as_str(): 12 })).await;
+    let (open, state) = wanted(answer).await;
+    assert_eq!(open, keys[..1]);
+    let answer = again(&endpoint, "ask_two", &state, json!({ keys[0].as_str(): { "n": 1 } })).await;
+    assert_eq!(answer.json().await["result"]["content"][0]["text"], r#"[{"n":1},{"n":2}]"#);
+}
+
+#[tokio::test]
+async fn questions_in_a_row_take_as_many_rounds() {
+    let (_bench, endpoint) = endpoint(ServerOptions::default());
+    let (first, before) = wanted(call(&endpoint, 1, "ask_twice").await).await;
+    let (second, state) =
+        wanted(again(&endpoint, "ask_twice", &before, json!({ first[0].as_str(): { "n": 1 } })).await).await;
+    assert_ne!(before, state);
+    let answer = again(&endpoint, "ask_twice", &state, json!({ second[0].as_str(): { "n": 2 } })).await;
+    assert_eq!(answer.json().await["result"]["content"][0]["text"], r#"[{"n":1},{"n":2}]"#);
+}
+
+#[tokio::test]
+async fn a_state_belongs_to_one_request_and_cannot_be_made_up() {
+    let (_bench, endpoint) = endpoint(ServerOptions::default());
+    let (keys, state) = wanted(call(&endpoint, 1, "ask").await).await;
+    let tampered = json!(format!("{}-TAMPERED", state.as_str().unwrap()));
+    for (tool, state, responses) in
+        [("ask_two", &state, json!({})), ("ask", &tampered, json!({})), ("ask", &state, json!([1]))]
+    {
+        let refused = again(&endpoint, tool, state, responses).await;
+        assert_eq!(refused.json().await["error"]["code"], -32602);
+    }
+    let answer = again(&endpoint, "ask", &state, json!({ keys[0].as_str(): {} })).await;
+    assert_eq!(answer.status, StatusCode::OK);
+    // The state of a server behind the service is that server's.
+    let foreign = again(&endpoint, "echo", &json!("opaque"), json!({ "k": {} })).await.json().await;
+    assert_eq!(foreign["result"]["structuredContent"]["requestState"], "opaque");
+    assert_eq!(foreign["result"]["structuredContent"]["inputResponses"], json!({ "k": {} }));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_does_not_come_back_is_given_up() {
+    let options = ServerOptions { ask_timeout: Duration::from_secs(2), held_max: 1, ..ServerOptions::default() };
+    let (bench, endpoint) = endpoint(options);
+    let (_, state) = wanted(call(&endpoint, 1, "ask").await).await;
+    // While it is held there is room for no other.
+    assert_eq!(call(&endpoint, 2, "ask").await.json().await["error"]["code"], -32603);
+    bench.heard("gone", 2).await;
+    assert_eq!(again(&endpoint, "ask", &state, json!({})).await.json().await["error"]["code"], -32602);
+    wanted(call(&endpoint, 3, "ask").await).await;
+}

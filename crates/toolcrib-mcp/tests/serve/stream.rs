@@ -1,0 +1,198 @@
+//! A byte stream with one client, of either era.
+
+use std::{sync::Arc, sync::atomic::Ordering, time::Duration};
+
+use serde_json::{Value, json};
+use tokio::{
+    io::{AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream, Lines, ReadHalf, WriteHalf},
+    task::JoinHandle,
+};
+use toolcrib_mcp::server::{Change, ServerOptions, serve_stream};
+
+use crate::support::{Bench, Bound, LATEST, MODERN, calling};
+
+struct Line {
+    bench: Arc<Bench>,
+    lines: Lines<BufReader<ReadHalf<DuplexStream>>>,
+    writer: WriteHalf<DuplexStream>,
+    serving: JoinHandle<()>,
+}
+
+impl Line {
+    fn open(options: ServerOptions) -> Line {
+        let bench = Bench::new();
+        let (ours, theirs) = tokio::io::duplex(64 * 1024);
+        let (reader, writer) = tokio::io::split(theirs);
+        let serving = tokio::spawn(serve_stream(Arc::new(Bound(bench.clone())), reader, writer, options));
+        let (reader, writer) = tokio::io::split(ours);
+        Line { bench, lines: BufReader::new(reader).lines(), writer, serving }
+    }
+
+    async fn initialized(options: ServerOptions) -> Line {
+        let mut line = Line::open(options);
+        let params = json!({ "protocolVersion": "2025-06-18", "capabilities": { "elicitation": {} } });
+        line.say(&json!({ "jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params })).await;
+        assert_eq!(line.hear().await["result"]["protocolVersion"], "2025-06-18");
+        line
+    }
+
+    async fn say(&mut self, message: &Value) {
+        self.write(&message.to_string()).await;
+    }
+
+    async fn write(&mut self, text: &str) {
+        self.writer.write_all(format!("{text}\n").as_bytes()).await.unwrap();
+    }
+
+    async fn hear(&mut self) -> Value {
+        let line = tokio::time::timeout(Duration::from_secs(20), self.lines.next_line()).await.expect("silence");
+        serde_json::from_str(&line.unwrap().expect("the end")).unwrap()
+    }
+
+    async fn end(&mut self) {
+        self.writer.shutdown().await.unwrap();
+    }
+}
+
+fn modern(id: u64, method: &str, mut params: Value) -> Value {
+    params["_meta"] = json!({ "io.modelcontextprotocol/protocolVersion": MODERN,
+        "io.modelcontextprotocol/clientCapabilities": { "elicitation": {} }, "progressToken": id });
+    json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params })
+}
+
+#[tokio::test]
+async fn requests_are_answered_as_they_are_done() {
+    let mut line = Line::initialized(ServerOptions::default()).await;
+    line.say(&calling(1, "wait")).await;
+    line.say(&json!({ "jsonrpc": "2.0", "id": "two", "method": "ping" })).await;
+    assert_eq!(line.hear().await, json!({ "jsonrpc": "2.0", "id": "two", "result": {} }));
+    line.bench.release.notify_one();
+    assert_eq!(line.hear().await["id"], 1);
+    line.say(&calling(3, "progress")).await;
+    for progress in 1..=3 {
+        assert_eq!(line.hear().await["params"], json!({ "progressToken": "token 3", "progress": progress }));
+    }
+    assert_eq!(line.hear().await["id"], 3);
+    line.say(&json!({ "jsonrpc": "2.0", "id": 4, "method": "ping" })).await;
+    assert_eq!(line.hear().await["id"], 4);
+}
+
+#[tokio::test]
+async fn news_are_told_and_questions_asked() {
+    let mut line = Line::initialized(ServerOptions::default()).await;
+    line.bench.changed.send(Change::Tools).unwrap();
+    assert_eq!(line.hear().await["method"], "notifications/tools/list_changed");
+    line.say(&calling(1, "ask")).await;
+    let asked = line.hear().await;
+    assert_eq!(asked["method"], "elicitation/create");
+    line.say(&json!({ "jsonrpc": "2.0", "id": asked["id"], "result": { "n": 1 } })).await;
+    assert_eq!(line.hear().await["result"]["content"][0]["text"], r#"{"n":1}"#);
+}
+
+#[tokio::test]
+async fn a_request_can_be_taken_back() {
+    let mut line = Line::initialized(ServerOptions::default()).await;
+    line.say(&calling(1, "wait")).await;
+    line.bench.heard("begun wait", 1).await;
+    line.say(&json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": 1 } })).await;
+    line.bench.heard("cancelled", 1).await;
+    line.say(&calling(2, "echo")).await;
+    assert_eq!(line.hear().await["id"], 2);
+}
+
+#[tokio::test]
+async fn today_needs_no_handshake() {
+    let mut line = Line::open(ServerOptions::default());
+    line.say(&modern(1, "server/discover", json!({}))).await;
+    assert_eq!(line.hear().await["result"]["supportedVersions"][0], MODERN);
+    line.say(&modern(2, "tools/call", json!({ "name": "ask" }))).await;
+    let result = line.hear().await["result"].take();
+    assert_eq!(result["resultType"], "input_required");
+    let key = result["inputRequests"].as_object().unwrap().keys().next().unwrap().clone();
+    let params =
+        json!({ "name": "ask", "requestState": result["requestState"], "inputResponses": { key: { "n": 1 } } });
+    line.say(&modern(3, "tools/call", params)).await;
+    let answer = line.hear().await;
+    assert_eq!((&answer["id"], &answer["result"]["content"][0]["text"]), (&json!(3), &json!(r#"{"n":1}"#)));
+    line.say(&modern(4, "subscriptions/listen", json!({ "notifications": { "toolsListChanged": true } }))).await;
+    assert_eq!(line.hear().await["method"], "notifications/subscriptions/acknowledged");
+    line.bench.changed.send(Change::Tools).unwrap();
+    assert_eq!(line.hear().await["params"]["_meta"]["io.modelcontextprotocol/subscriptionId"], 4);
+    line.say(&json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": 4 } })).await;
+    line.say(&modern(5, "ping", json!({}))).await;
+    assert_eq!(line.hear().await["error"]["code"], -32601);
+    line.end().await;
+    line.serving.await.unwrap();
+    // One stream is one client, however often it says who it is.
+    assert_eq!(line.bench.gone.load(Ordering::SeqCst), 1);
+}
+
+#[tokio::test]
+async fn what_is_no_message_gets_an_error_and_the_stream_goes_on() {
+    let options = ServerOptions { line_bytes: 500, requests_max: 1, ..ServerOptions::default() };
+    let mut line = Line::open(options);
+    let cases = [
+        ("hello", -32700),
+        ("42", -32600),
+        ("[]", -32600),
+        (r#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#, -32600),
+        (r#"{"jsonrpc":"2.0","id":1,"method":"server/discover"}"#, -32602),
+        (&format!(r#"{{"jsonrpc":"2.0","id":1,"method":"{}"}}"#, "x".repeat(100_000)), -32600),
+        (&modern(1, "server/discover", json!({})).to_string().replace(MODERN, "v9"), -32022),
+    ];
+    for (text, code) in cases {
+        line.write(text).await;
+        assert_eq!(line.hear().await["error"]["code"], code, "{}", &text[..text.len().min(80)]);
+    }
+    line.write("\n\n").await;
+    line.say(&json!({ "jsonrpc": "2.0", "id": 1, "method": "ping" })).await;
+    assert_eq!(line.hear().await["result"], json!({}));
+    line.say(&modern(2, "tools/call", json!({ "name": "wait" }))).await;
+    line.bench.heard("begun wait", 1).await;
+    line.say(&modern(3, "tools/call", json!({ "name": "echo" }))).await;
+    assert_eq!(line.hear().await["error"]["code"], -32603);
+}
+
+#[tokio::test]
+async fn at_the_end_answers_are_written_and_what_is_left_is_cancelled() {
+    let options = ServerOptions { farewell: Duration::from_millis(200), ..ServerOptions::default() };
+    let mut line = Line::initialized(options).await;
+    line.say(&calling(1, "wait")).await;
+    line.say(&calling(2, "echo")).await;
+    line.end().await;
+    assert_eq!(line.hear().await["id"], 2);
+    line.bench.heard("cancelled", 1).await;
+    assert!(line.lines.next_line().await.unwrap().is_none());
+    line.serving.await.unwrap();
+    assert_eq!(line.bench.gone.load(Ordering::SeqCst), 1);
+}
+
+#[tokio::test]
+async fn a_client_that_is_gone_or_a_dropped_server_ends_everything() {
+    let mut line = Line::initialized(ServerOptions::default()).await;
+    line.say(&calling(1, "wait")).await;
+    line.bench.heard("begun wait", 1).await;
+    line.serving.abort();
+    line.bench.heard("cancelled", 1).await;
+    let mut line = Line::initialized(ServerOptions::default()).await;
+    line.say(&calling(1, "wait")).await;
+    line.say(&calling(2, "log")).await;
+    line.bench.heard("begun log", 1).await;
+    let Line { bench, lines, writer, serving } = line;
+    drop((lines, writer));
+    bench.heard("cancelled", 1).await;
+    serving.await.unwrap();
+}
+
+#[tokio::test]
+async fn initialising_twice_begins_anew() {
+    let mut line = Line::initialized(ServerOptions::default()).await;
+    let params = json!({ "protocolVersion": LATEST, "capabilities": {} });
+    line.say(&json!({ "jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params })).await;
+    assert_eq!(line.hear().await["result"]["protocolVersion"], LATEST);
+    line.bench.heard("gone", 1).await;
+    line.bench.changed.send(Change::Tools).unwrap();
+    assert_eq!(line.hear().await["method"], "notifications/tools/list_changed");
+    line.say(&calling(2, "echo")).await;
+    assert_eq!(line.hear().await["id"], 2);
+}

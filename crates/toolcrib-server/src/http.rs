@@ -1,0 +1,140 @@
+//! The way in over HTTP: who may knock, how much they may bring, and where it goes.
+
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::{Body, to_bytes};
+use axum::extract::{Request, State};
+use axum::http::uri::Authority;
+use axum::http::{HeaderMap, StatusCode, header};
+use axum::middleware::{Next, from_fn};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{any, get};
+use toolcrib::core::config::Mode;
+use toolcrib::core::text::shown_short;
+use toolcrib::{Code, Error};
+use toolcrib_mcp::server::Endpoint;
+use url::{Host, Url};
+
+/// The largest request.
+const LARGEST: usize = 4 * 1024 * 1024;
+/// How long a request may take to arrive.
+const SLOWEST: Duration = Duration::from_secs(60);
+
+/// Every route, behind the check of who asks.
+pub fn router(endpoint: Endpoint) -> Router {
+    Router::new()
+        .route("/mcp", any(mcp))
+        .route("/mcp/{group}", any(group))
+        .route("/healthz", get(|| async { "ok\n" }))
+        .fallback(|| async {
+            refusal(StatusCode::NOT_FOUND, Code::NotFound, "there is nothing here; MCP is at `/mcp`")
+        })
+        .layer(from_fn(from_here))
+        .with_state(endpoint)
+}
+
+async fn mcp(State(endpoint): State<Endpoint>, request: Request) -> Response {
+    if let Err(refused) = surface_asked_for(request.uri().query().unwrap_or_default()) {
+        return *refused;
+    }
+    let (parts, body) = request.into_parts();
+    let told = parts.headers.get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<usize>().ok());
+    if told.is_some_and(|length| length > LARGEST) {
+        return too_large();
+    }
+    match tokio::time::timeout(SLOWEST, to_bytes(body, LARGEST)).await {
+        Ok(Ok(bytes)) => endpoint.handle(axum::http::Request::from_parts(parts, bytes)).await.map(Body::new),
+        Ok(Err(_)) => too_large(),
+        Err(_) => refusal(StatusCode::REQUEST_TIMEOUT, Code::BadRequest, "the request did not arrive in time"),
+    }
+}
+
+async fn group() -> Response {
+    refusal(
+        StatusCode::NOT_FOUND,
+        Code::NotFound,
+        "there are no groups in this version; the whole surface is at `/mcp`",
+    )
+}
+
+/// What the address says about the surface must be something there is.
+fn surface_asked_for(query: &str) -> Result<(), Box<Response>> {
+    for (key, value) in url::form_urlencoded::parse(query.as_bytes()) {
+        let refused = match &*key {
+            "mode" if Mode::parse(&value).is_none() => {
+                let message = format!("no mode named `{}`; there are auto, search and full", shown_short(&value, 40));
+                refusal(StatusCode::BAD_REQUEST, Code::BadRequest, &message)
+            }
+            "group" => refusal(StatusCode::NOT_FOUND, Code::NotFound, "there are no groups in this version"),
+            _ => continue,
+        };
+        return Err(Box::new(refused));
+    }
+    Ok(())
+}
+
+/// A web page elsewhere can make a browser on this machine send requests here. Such a request names another host, or
+/// comes from another origin.
+async fn from_here(request: Request, next: Next) -> Response {
+    let host = request.headers().get(header::HOST).and_then(|value| value.to_str().ok());
+    let host = host.or_else(|| request.uri().authority().map(Authority::as_str));
+    if !host.is_some_and(|host| is_here(&format!("http://{host}"))) {
+        return refusal(StatusCode::FORBIDDEN, Code::Forbidden, "this address answers on localhost only");
+    }
+    if !origin_is_here(request.headers()) {
+        return refusal(StatusCode::FORBIDDEN, Code::Forbidden, "requests from other origins are refused");
+    }
+    next.run(request).await
+}
+
+fn origin_is_here(headers: &HeaderMap) -> bool {
+    headers.get_all(header::ORIGIN).iter().all(|origin| origin.to_str().is_ok_and(is_here))
+}
+
+fn is_here(address: &str) -> bool {
+    let Ok(url) = Url::parse(address) else { return false };
+    let plain = matches!(url.scheme(), "http" | "https") && url.username().is_empty() && url.password().is_none();
+    plain
+        && url.path() == "/"
+        && match url.host() {
+            Some(Host::Domain(name)) => name == "localhost" || name == "localhost.",
+            Some(Host::Ipv4(address)) => address.is_loopback(),
+            Some(Host::Ipv6(address)) => address.is_loopback(),
+            None => false,
+        }
+}
+
+fn too_large() -> Response {
+    refusal(StatusCode::PAYLOAD_TOO_LARGE, Code::BadRequest, "the request is over 4 MiB")
+}
+
+fn refusal(status: StatusCode, code: Code, message: &str) -> Response {
+    let envelope = Error::new(code, message).envelope().to_string();
+    (status, [(header::CONTENT_TYPE, "application/json")], envelope).into_response()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_this_machine_is_here() {
+        for address in ["http://localhost", "http://localhost:7450", "https://127.0.0.1:1", "http://[::1]:7450"] {
+            assert!(is_here(address), "{address}");
+        }
+        for address in [
+            "null",
+            "",
+            "http://evil.example",
+            "http://localhost.evil.example",
+            "http://127.0.0.1.evil.example",
+            "http://localhost@evil.example",
+            "http://evil@localhost",
+            "http://localhost/path",
+            "file:///etc",
+        ] {
+            assert!(!is_here(address), "{address}");
+        }
+    }
+}

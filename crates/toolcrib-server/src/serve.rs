@@ -1,0 +1,122 @@
+//! Serving on a socket: so many connections at once, each with a deadline for what it sends, and a graceful end.
+
+use std::net::SocketAddr;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use hyper::server::conn::http1;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::server::graceful::GracefulShutdown;
+use hyper_util::service::TowerToHyperService;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use toolcrib::core::ResultExt;
+use toolcrib::{Code, Error, Result};
+use toolcrib_mcp::server::{Endpoint, ServerOptions};
+
+use crate::http::router;
+use crate::surface::Surface;
+
+/// Connections at once; more wait to be accepted.
+const MOST: usize = 4096;
+/// How long a client may take to say what it wants.
+const HEADERS: Duration = Duration::from_secs(30);
+/// How long calls in flight may go on once we are asked to leave.
+const GRACE: Duration = Duration::from_secs(10);
+
+/// A socket that is ours. Beyond this machine nobody is served, for there are no tokens yet to know them by.
+pub async fn bind(address: SocketAddr) -> Result<TcpListener> {
+    if !address.ip().is_loopback() {
+        let message = format!(
+            "`{address}` can be reached from other machines, and there are no access tokens yet; listen on 127.0.0.1"
+        );
+        return Err(Error::new(Code::ConfigInvalid, message));
+    }
+    let taken = |error: std::io::Error| match error.kind() {
+        std::io::ErrorKind::AddrInUse => {
+            let message = format!("`{address}` is taken; give another with `--listen`, or port 0 for any that is free");
+            Error::new(Code::Conflict, message).with_cause(error)
+        }
+        _ => Error::new(Code::ConfigInvalid, format!("cannot listen on `{address}`: {error}")).with_cause(error),
+    };
+    TcpListener::bind(address).await.map_err(taken)
+}
+
+/// A surface on a socket.
+#[derive(Debug)]
+pub struct Serving {
+    listener: TcpListener,
+    endpoint: Endpoint,
+}
+
+impl Serving {
+    pub fn new(listener: TcpListener, surface: Surface) -> Serving {
+        let options = ServerOptions { farewell: GRACE, ..ServerOptions::new("toolcrib", env!("CARGO_PKG_VERSION")) };
+        Serving { listener, endpoint: Endpoint::new(Arc::new(surface), options) }
+    }
+
+    pub fn address(&self) -> Result<SocketAddr> {
+        self.listener.local_addr().context(Code::Internal, "read the address of the socket")
+    }
+
+    /// Serves until `leave` is ready, then lets calls in flight finish, for a while.
+    pub async fn run(self, leave: impl Future<Output = ()>) {
+        let Serving { listener, endpoint } = self;
+        let service = TowerToHyperService::new(router(endpoint.clone()));
+        let mut protocol = http1::Builder::new();
+        protocol.timer(TokioTimer::new()).header_read_timeout(HEADERS);
+        let (graceful, tasks, abandoned) = (GracefulShutdown::new(), TaskTracker::new(), CancellationToken::new());
+        let places = Arc::new(Semaphore::new(MOST));
+
+        let mut leave = pin!(leave);
+        loop {
+            let accepted = tokio::select! {
+                () = &mut leave => break,
+                accepted = accept(&listener, &places) => accepted,
+            };
+            let Some((stream, place)) = accepted else { continue };
+            let connection = protocol.serve_connection(TokioIo::new(stream), service.clone());
+            let connection = graceful.watch(connection);
+            let abandoned = abandoned.clone();
+            tasks.spawn(async move {
+                // A client that breaks off or talks nonsense harms itself alone.
+                let _ended = abandoned.run_until_cancelled(connection).await;
+                drop(place);
+            });
+        }
+        drop(listener);
+        tasks.close();
+        // The endpoint ends what waits for news at once, and what is being answered after a while.
+        let ending = futures_util::future::join(endpoint.close(), graceful.shutdown());
+        if tokio::time::timeout(GRACE, ending).await.is_err() {
+            tracing::warn!("some calls were still going on; they are cancelled");
+        }
+        abandoned.cancel();
+        tasks.wait().await;
+    }
+}
+
+/// The next connection, once there is a place for it. A failure to accept is the client's, or passes.
+async fn accept(
+    listener: &TcpListener,
+    places: &Arc<Semaphore>,
+) -> Option<(TcpStream, tokio::sync::OwnedSemaphorePermit)> {
+    let place = places.clone().acquire_owned().await.ok()?;
+    match listener.accept().await {
+        Ok((stream, _)) => {
+            // Small answers must not wait for more to come.
+            if let Err(error) = stream.set_nodelay(true) {
+                tracing::debug!(%error, "a connection keeps its delay");
+            }
+            Some((stream, place))
+        }
+        Err(error) => {
+            tracing::warn!(%error, "a connection could not be accepted");
+            tokio::time::sleep(Duration::from_millis(50)).await;
+            None
+        }
+    }
+}

@@ -1,0 +1,67 @@
+//! What goes back to a client: results, refusals, and errors in the protocol's words.
+
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use serde_json::value::{RawValue, to_raw_value};
+use toolcrib::{Code, Error};
+use toolcrib_mcp::RpcError;
+
+pub(super) type Answer = Result<Box<RawValue>, RpcError>;
+
+pub(super) fn raw(value: &impl Serialize) -> Box<RawValue> {
+    // Nothing here has keys that are no strings, so there is nothing that cannot be written.
+    to_raw_value(value).unwrap_or_default()
+}
+
+pub(super) fn empty() -> Answer {
+    Ok(raw(&json!({})))
+}
+
+/// A result of one text.
+pub(super) fn text(text: &str) -> Box<RawValue> {
+    raw(&json!({ "content": [{ "type": "text", "text": text }] }))
+}
+
+/// A refusal is a result, so that the agent reads it: the error as every other way in gives it.
+pub(super) fn refused(error: &Error) -> Box<RawValue> {
+    raw(&json!({ "content": [{ "type": "text", "text": error.envelope().to_string() }], "isError": true }))
+}
+
+/// The parameters of a request.
+pub(super) fn parameters<'a, T: Deserialize<'a>>(params: Option<&'a RawValue>) -> Result<T, RpcError> {
+    serde_json::from_str(params.map_or("{}", RawValue::get)).map_err(|error| invalid(&error.to_string()))
+}
+
+pub(super) fn invalid(message: &str) -> RpcError {
+    RpcError::new(RpcError::INVALID_PARAMS, message)
+}
+
+/// An error outside a tool call: the source's own where it has one.
+pub(super) fn rpc_error(error: &Error) -> RpcError {
+    if let Some(own) = own_error(error) {
+        return own;
+    }
+    let code = match error.code {
+        Code::ToolInvalidInput | Code::BadRequest | Code::NotFound | Code::ToolNotImplemented => {
+            RpcError::INVALID_PARAMS
+        }
+        Code::ToolUnavailable
+        | Code::ToolExecutionFailed
+        | Code::ConfigInvalid
+        | Code::Conflict
+        | Code::Unauthorized
+        | Code::Forbidden
+        | Code::StoreUnavailable
+        | Code::RateLimited
+        | Code::Internal => RpcError::INTERNAL,
+    };
+    RpcError { code, message: error.message.clone(), data: Some(raw(&error.envelope())) }
+}
+
+/// The JSON-RPC error that a source answered with, as it was.
+pub(super) fn own_error(error: &Error) -> Option<RpcError> {
+    let details = error.details.as_ref()?;
+    let code = details.get("rpc_code")?.as_i64()?;
+    let message = details.get("rpc_message").and_then(|message| message.as_str()).unwrap_or(&error.message);
+    Some(RpcError { code, message: message.to_owned(), data: details.get("rpc_data").map(raw) })
+}

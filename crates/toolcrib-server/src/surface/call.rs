@@ -1,0 +1,190 @@
+//! `tools/call`: the menu's own tools, and every other by its name; what a source says meanwhile goes to who called.
+
+use std::sync::Arc;
+
+use futures_util::FutureExt;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
+use tokio::sync::mpsc;
+use toolcrib::call::{ClientId, Said};
+use toolcrib::core::outline;
+use toolcrib::core::policy::Verdict;
+use toolcrib::{CallOptions, Code, Error, Output};
+use toolcrib_mcp::server::{Outlet, Request};
+use toolcrib_mcp::{Handler, RpcError, ServerRequest};
+
+use super::answer::{Answer, own_error, parameters, raw, refused};
+use super::menu::{self, CALL, DESCRIBE, SEARCH};
+use super::{Surface, caller};
+
+/// What waits to be told to a client that is slow to listen; more is dropped, as progress may be.
+const WAITING: usize = 256;
+
+#[derive(Deserialize)]
+struct Asked {
+    name: String,
+    #[serde(default)]
+    arguments: Option<Value>,
+    #[serde(default, rename = "_meta")]
+    meta: Option<Box<RawValue>>,
+}
+
+/// The arguments of `call_tool`.
+#[derive(Deserialize)]
+struct Forwarded {
+    #[serde(default)]
+    name: Option<String>,
+    #[serde(default)]
+    arguments: Option<Value>,
+    #[serde(default)]
+    page: Option<String>,
+}
+
+impl Surface {
+    pub(super) async fn tools_call(&self, request: Request) -> Answer {
+        let asked: Asked = parameters(request.params.as_deref())?;
+        let arguments = object(asked.arguments);
+        match asked.name.as_str() {
+            SEARCH => Ok(self.search_tools(arguments).await),
+            DESCRIBE => Ok(self.describe_tools(arguments).await),
+            CALL => Ok(self.call_tool(&request, arguments, asked.meta).await),
+            name => match self.call(&request, name, arguments, asked.meta).await {
+                Ok(output) => Ok(output.raw),
+                Err(error) => own_error(&error).map_or_else(|| Ok(refused(&error)), Err),
+            },
+        }
+    }
+
+    async fn call_tool(&self, request: &Request, arguments: Value, meta: Option<Box<RawValue>>) -> Box<RawValue> {
+        let forwarded: Forwarded = match serde_json::from_value(arguments) {
+            Ok(forwarded) => forwarded,
+            Err(error) => return wrong_arguments(CALL, &error.to_string()),
+        };
+        let output = match (forwarded.page, forwarded.name) {
+            (Some(page), _) => self.registry.page(Some(ClientId(request.peer.id)), &page),
+            (None, Some(name)) if menu::input_schema(&name).is_some() => {
+                return wrong_arguments(CALL, &format!("`{name}` is called by itself, not through `{CALL}`"));
+            }
+            (None, Some(name)) => self.call(request, &name, object(forwarded.arguments), meta).await,
+            (None, None) => return wrong_arguments(CALL, "missing field `name`"),
+        };
+        output.map_or_else(|error| refused(&error), |output| output.raw)
+    }
+
+    /// Calls a tool for a client. A fault in the arguments comes back with the signature, so that one look mends it.
+    async fn call(
+        &self,
+        request: &Request,
+        name: &str,
+        arguments: Value,
+        meta: Option<Box<RawValue>>,
+    ) -> Result<Output, Error> {
+        let name = self.sight().resolve(name).await.map_or_else(|| name.to_owned(), |name| name.to_string());
+        let outlet = &request.outlet;
+        let consent = self.consents(outlet, &name, &arguments).await;
+        let (progress, mut progressed) = mpsc::channel(WAITING);
+        let (said, mut heard) = mpsc::channel(WAITING);
+        let options = CallOptions {
+            progress: outlet.wants_progress().then_some(progress),
+            cancel: request.cancel.clone(),
+            consent,
+            client: Some(ClientId(request.peer.id)),
+            fleeting: request.peer.fleeting,
+            back: Some(asking(outlet.clone())),
+            said: self.visitors.hears_logs(&request.peer, meta.as_deref()).then_some(said),
+            meta,
+            ..CallOptions::default()
+        };
+        let caller = caller(&request.peer);
+        let mut calling = Box::pin(self.registry.call(&caller, &name, arguments, options).fuse());
+        let result = loop {
+            tokio::select! {
+                biased;
+                Some(params) = progressed.recv() => outlet.progress(&params),
+                Some(said) = heard.recv() => self.pass_on(request, &said),
+                result = &mut calling => break result,
+            }
+        };
+        // What was said before the end is told before the answer.
+        while let Ok(params) = progressed.try_recv() {
+            outlet.progress(&params);
+        }
+        while let Ok(said) = heard.try_recv() {
+            self.pass_on(request, &said);
+        }
+        result.map_err(|error| self.with_signature(&name, error))
+    }
+
+    fn pass_on(&self, request: &Request, said: &Said) {
+        if self.visitors.wants(&request.peer, said) {
+            request.outlet.notify(&said.method, said.params.as_deref());
+        }
+    }
+
+    /// Asks the person behind the client where a rule says that somebody must be asked.
+    async fn consents(&self, outlet: &Outlet, name: &str, arguments: &Value) -> bool {
+        let asks = self.registry.tool(name).is_ok_and(|tool| tool.policy == Verdict::Ask);
+        if !asks || !outlet.can_ask("elicitation/create") {
+            return false;
+        }
+        let given = toolcrib::core::text::shown_short(&arguments.to_string(), 500);
+        let question = json!({
+            "message": format!("May the agent call `{name}` with {given}?"),
+            "requestedSchema": {
+                "type": "object",
+                "properties": { "allow": { "type": "boolean", "title": "Allow this call", "default": false } },
+                "required": ["allow"],
+            },
+        });
+        let answered = outlet.ask("elicitation/create", Some(&raw(&question))).await;
+        let answer: Value =
+            answered.ok().and_then(|answer| serde_json::from_str(answer.get()).ok()).unwrap_or_default();
+        answer["action"] == "accept" && answer["content"]["allow"] == true
+    }
+
+    fn with_signature(&self, name: &str, mut error: Error) -> Error {
+        if error.code != Code::ToolInvalidInput {
+            return error;
+        }
+        let Ok(tool) = self.registry.tool(name) else { return error };
+        let schema: Value = serde_json::from_str(tool.input_schema.get()).unwrap_or_default();
+        let signature = outline::call_form(tool.name.as_str(), &schema);
+        let mut details = error.details.take().unwrap_or_else(|| json!({}));
+        details["signature"] = signature.into();
+        error.with_details(details)
+    }
+}
+
+/// Hands a source's question to the client.
+fn asking(outlet: Outlet) -> Handler {
+    Arc::new(move |asked: ServerRequest| {
+        let outlet = outlet.clone();
+        Box::pin(async move {
+            if !outlet.can_ask(&asked.method) {
+                let message = format!("the client does not answer `{}`", asked.method);
+                return Err(RpcError::new(RpcError::METHOD_NOT_FOUND, message));
+            }
+            outlet.ask(&asked.method, asked.params.as_deref()).await
+        })
+    })
+}
+
+/// Arguments as the object they should be: some agents leave them out, some write them as text.
+fn object(arguments: Option<Value>) -> Value {
+    match arguments {
+        None | Some(Value::Null) => json!({}),
+        Some(Value::String(text)) => match serde_json::from_str::<Value>(&text) {
+            Ok(value) if value.is_object() => value,
+            _ => Value::String(text),
+        },
+        Some(value) => value,
+    }
+}
+
+/// One of the menu's own tools was called wrongly.
+pub(super) fn wrong_arguments(tool: &str, fault: &str) -> Box<RawValue> {
+    let message = format!("wrong arguments for `{tool}`: {fault}");
+    let details = json!({ "signature": menu::signature(tool) });
+    refused(&Error::new(Code::ToolInvalidInput, message).with_details(details))
+}

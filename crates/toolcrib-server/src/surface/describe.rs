@@ -1,0 +1,139 @@
+//! `describe_tools`: what a tool takes, as short as its schema allows; the schema itself on request.
+
+use serde::Deserialize;
+use serde_json::Value;
+use serde_json::value::RawValue;
+use toolcrib::Error;
+use toolcrib::core::outline::{self, Argument};
+use toolcrib::core::render::mcp;
+use toolcrib::core::text::shown_short;
+use toolcrib::core::tokens;
+use toolcrib::registry::ToolView;
+
+use super::Surface;
+use super::answer::{refused, text};
+use super::call::wrong_arguments;
+use super::menu::DESCRIBE;
+use super::sight::Sight;
+
+const MOST: usize = 20;
+/// What a description may cost beyond the schema it stands for.
+const SURPLUS: usize = 55;
+
+#[derive(Deserialize)]
+struct Asked {
+    names: Names,
+    #[serde(default)]
+    full: bool,
+}
+
+/// Agents often give one name where a list is wanted.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Names {
+    One(String),
+    Many(Vec<String>),
+}
+
+impl Surface {
+    pub(super) async fn describe_tools(&self, arguments: Value) -> Box<RawValue> {
+        let asked: Asked = match serde_json::from_value(arguments) {
+            Ok(asked) => asked,
+            Err(error) => return wrong_arguments(DESCRIBE, &error.to_string()),
+        };
+        let names = match asked.names {
+            Names::One(name) => vec![name],
+            Names::Many(names) => names,
+        };
+        if names.is_empty() || names.len() > MOST {
+            return wrong_arguments(DESCRIBE, &format!("`names` takes 1 to {MOST} names"));
+        }
+        let sight = self.sight();
+        let mut texts = Vec::new();
+        let mut unknown = Vec::new();
+        for name in &names {
+            let name = sight.resolve(name).await.map_or_else(|| name.clone(), |name| name.to_string());
+            let described = self.registry.tool(&name).and_then(|tool| match asked.full {
+                true => whole(&sight, &tool),
+                false => compact(&tool),
+            });
+            match described {
+                Ok(text) => texts.push(text),
+                Err(error) => unknown.push(error),
+            }
+        }
+        match (&texts[..], unknown.into_iter().next()) {
+            ([], Some(error)) => refused(&error),
+            (_, Some(error)) => text(&format!("{}\n\n{}", texts.join("\n\n"), error.message)),
+            (_, None) => text(&texts.join("\n\n")),
+        }
+    }
+}
+
+/// The tool as it would be listed.
+fn whole(sight: &Sight, tool: &ToolView) -> Result<String, Error> {
+    let mut text = String::new();
+    mcp::push(tool.name.as_str(), &sight.view().catalog.find(tool.name.as_str())?.tool()?, &mut text);
+    Ok(text)
+}
+
+/// A signature, what the tool does, and a line for each argument that has more to say than its name and type.
+fn compact(tool: &ToolView) -> Result<String, Error> {
+    let schema: Value = serde_json::from_str(tool.input_schema.get()).unwrap_or_default();
+    let allowed = tokens::count(tool.input_schema.get()) + SURPLUS;
+    let mut text = outline::call_form(tool.name.as_str(), &schema);
+    let mut spent = tokens::count(&text);
+    let mut left_out = false;
+    let mut add = |line: String, text: &mut String| {
+        let cost = tokens::count(&line) + 1;
+        let fits = spent + cost <= allowed;
+        if fits {
+            spent += cost;
+            text.push('\n');
+            text.push_str(&line);
+        }
+        fits
+    };
+    // The description may be as long as the arguments leave room for, but its beginning comes before all else.
+    let lines: Vec<String> = outline::arguments(&schema).iter().flat_map(|argument| lines(argument, 0)).collect();
+    let needed: usize = lines.iter().map(|line| tokens::count(line) + 1).sum();
+    let description = tool.description.trim();
+    let room = allowed.saturating_sub(tokens::count(&text) + needed + 4).max(SURPLUS / 2);
+    let said = tokens::cut(description, room);
+    left_out |= said.len() < description.len();
+    if !said.is_empty() {
+        left_out |= !add(said.to_owned(), &mut text);
+    }
+    for line in lines {
+        left_out |= !add(line, &mut text);
+    }
+    if left_out {
+        text.push_str("\n(`full`: true tells more)");
+    }
+    Ok(text)
+}
+
+fn lines(argument: &Argument, depth: usize) -> Vec<String> {
+    let mut said = Vec::new();
+    if !argument.choices.is_empty() {
+        said.push(format!("one of {}", argument.choices.join(", ")));
+    }
+    if let Some(default) = &argument.default {
+        said.push(format!("default {default}"));
+    }
+    if !argument.description.is_empty() {
+        said.push(shown_short(&argument.description, 300));
+    }
+    let nested = argument.nested.iter().flat_map(|argument| lines(argument, depth + 1));
+    let mut all = Vec::new();
+    if !said.is_empty() || !argument.nested.is_empty() {
+        let required = if argument.required && depth > 0 { "*" } else { "" };
+        let kind = if depth > 0 { format!(" ({})", argument.kind) } else { String::new() };
+        all.push(format!("{}- {}{required}{kind}: {}", "  ".repeat(depth), argument.name, said.join("; ")));
+    } else if depth > 0 {
+        let required = if argument.required { "*" } else { "" };
+        all.push(format!("{}- {}{required} ({})", "  ".repeat(depth), argument.name, argument.kind));
+    }
+    all.extend(nested);
+    all
+}

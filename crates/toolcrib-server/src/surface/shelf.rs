@@ -1,0 +1,130 @@
+//! What sources keep besides tools: prompts, resources and templates, asked for when a client lists them.
+//! Names and addresses carry their source, as those of tools do.
+
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use serde_json::json;
+use serde_json::value::RawValue;
+use toolcrib::call::{ClientId, Offering};
+use toolcrib::core::json::{Fields, string};
+use toolcrib::{CallOptions, Error, Result, SourceId};
+use toolcrib_mcp::server::Request;
+
+use super::Surface;
+use super::answer::{Answer, invalid, raw};
+
+/// One kind of thing that sources list.
+pub(super) struct Shelf {
+    pub(super) offering: Offering,
+    pub(super) method: &'static str,
+    /// The array in the result.
+    pub(super) items: &'static str,
+    /// The field that tells one from another.
+    pub(super) key: &'static str,
+}
+
+pub(super) struct Item {
+    pub(super) source: SourceId,
+    pub(super) fields: Fields,
+    /// The source's own key.
+    pub(super) own: String,
+}
+
+/// One slow source holds no list up for longer.
+const PATIENCE: Duration = Duration::from_secs(10);
+const PAGES: usize = 50;
+const MOST: usize = 10_000;
+
+impl Surface {
+    /// Everything on a shelf, of every source that answers.
+    pub(super) async fn gather(&self, shelf: &Shelf, request: &Request) -> Vec<Item> {
+        let sources = self.registry.offering(shelf.offering);
+        let asking = sources.iter().map(|source| self.of_source(shelf, source, request));
+        let mut items = Vec::new();
+        for (source, found) in sources.iter().zip(join_all(asking).await) {
+            match found {
+                Ok(found) => items.extend(found),
+                Err(error) => tracing::warn!(server_name = %source, %error, "left out of `{}`", shelf.method),
+            }
+        }
+        items.truncate(MOST);
+        items
+    }
+
+    async fn of_source(&self, shelf: &Shelf, source: &SourceId, request: &Request) -> Result<Vec<Item>> {
+        let (mut items, mut cursor) = (Vec::new(), None);
+        for _ in 0..PAGES {
+            let params = cursor.take().map(|cursor: String| raw(&json!({ "cursor": cursor })));
+            let result = self.registry.ask(source, shelf.method, params, within(request, Some(PATIENCE))).await?;
+            let mut page = Fields::parse(&result).unwrap_or_default();
+            let listed = page.take(shelf.items);
+            let listed: Vec<Box<RawValue>> =
+                listed.and_then(|raw| serde_json::from_str(raw.get()).ok()).unwrap_or_default();
+            for raw in listed {
+                // One that is malformed is left out; its siblings stay.
+                let Some(fields) = Fields::parse(&raw) else { continue };
+                let Some(own) = text(&fields, shelf.key) else { continue };
+                items.push(Item { source: source.clone(), fields, own });
+            }
+            cursor = text(&page, "nextCursor");
+            if cursor.is_none() || items.len() >= MOST {
+                break;
+            }
+        }
+        Ok(items)
+    }
+
+    /// Whose thing it is, by its own key: the only source that offers any, or the first that lists it.
+    pub(super) async fn owner(&self, shelf: &Shelf, own: &str, request: &Request) -> Option<SourceId> {
+        match &self.registry.offering(shelf.offering)[..] {
+            [] => None,
+            [only] => Some(only.clone()),
+            _ => self.gather(shelf, request).await.into_iter().find(|item| item.own == own).map(|item| item.source),
+        }
+    }
+
+    /// A list as the protocol has it, in the order of the keys.
+    pub(super) fn shelved(&self, shelf: &Shelf, mut items: Vec<Item>, request: &Request) -> Answer {
+        items.sort_by(|one, other| {
+            (one.fields.get(shelf.key).map(RawValue::get)).cmp(&other.fields.get(shelf.key).map(RawValue::get))
+        });
+        let mut list = format!("{{\"{}\":[", shelf.items);
+        for (index, item) in items.iter().enumerate() {
+            list.push_str(if index > 0 { "," } else { "" });
+            list.push_str(raw(&item.fields).get());
+        }
+        list.push(']');
+        list.push_str(&self.hints(request));
+        list.push('}');
+        RawValue::from_string(list).map_err(|_| invalid("the list cannot be written"))
+    }
+
+    pub(super) fn prefixed(&self) -> bool {
+        self.expose.borrow().prefix
+    }
+}
+
+pub(super) fn text(fields: &Fields, key: &str) -> Option<String> {
+    fields.get(key).and_then(|raw| serde_json::from_str(raw.get()).ok())
+}
+
+pub(super) fn put_text(fields: &mut Fields, key: &str, value: &str) {
+    fields.put(key, string(value));
+}
+
+/// For whom a source is asked, and for how long.
+pub(super) fn within(request: &Request, timeout: Option<Duration>) -> CallOptions {
+    CallOptions {
+        timeout,
+        cancel: request.cancel.clone(),
+        client: Some(ClientId(request.peer.id)),
+        fleeting: request.peer.fleeting,
+        ..CallOptions::default()
+    }
+}
+
+pub(super) fn unknown(what: &str, name: &str) -> Error {
+    let name = toolcrib::core::text::shown_short(name, 200);
+    Error::new(toolcrib::Code::NotFound, format!("no {what} named `{name}`"))
+}

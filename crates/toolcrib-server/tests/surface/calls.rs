@@ -1,0 +1,167 @@
+//! Finding, describing and calling through the menu and by name.
+
+use serde_json::{Value, json};
+use toolcrib::Refresh;
+use toolcrib::core::config::Mode;
+use toolcrib::testkit::{Reply, Scripted};
+use toolcrib_mcp::WireError;
+
+use crate::support::{Stage, stage, tool};
+
+async fn shop() -> Stage {
+    let shop = Scripted::new([tool("order", "Orders goods. Slowly."), tool("refund", "Gives money back")]);
+    let stage = stage(Mode::Search, &[("shop", &shop)]).await;
+    stage.registry.refresh(Refresh::default()).await;
+    stage
+}
+
+#[tokio::test]
+async fn a_tool_is_found_described_and_called() {
+    let stage = shop().await;
+    let found = stage.said("search_tools", json!({ "query": "order goods" })).await;
+    assert!(found.starts_with("shop__order(text*: string, times: integer) — Orders goods"), "{found}");
+
+    let described = stage.said("describe_tools", json!({ "names": ["shop__order"] })).await;
+    assert!(described.starts_with("shop__order(text*: string, times: integer)"), "{described}");
+    assert!(described.contains("Orders goods. Slowly.") && described.contains("What to say"), "{described}");
+    let full = stage.said("describe_tools", json!({ "names": "shop__order", "full": true })).await;
+    assert_eq!(serde_json::from_str::<Value>(&full).unwrap()["inputSchema"]["required"], json!(["text"]));
+
+    let called = json!({ "name": "shop__order", "arguments": { "text": "tea" } });
+    assert_eq!(stage.said("call_tool", called).await, r#"order {"text":"tea"}"#);
+    // Unlisted, and callable by its name all the same; and arguments that somebody wrote as text.
+    assert_eq!(stage.said("shop__order", json!({ "text": "tea" })).await, r#"order {"text":"tea"}"#);
+    let written = json!({ "name": "shop/order", "arguments": "{\"text\":\"tea\"}" });
+    assert_eq!(stage.said("call_tool", written).await, r#"order {"text":"tea"}"#);
+}
+
+#[tokio::test]
+async fn the_first_greeting_carries_the_summary() {
+    let stage = shop().await;
+    let (client, _server) = crate::support::connect(&stage.surface, |_| {}).await;
+    let instructions = client.server().instructions.clone().unwrap();
+    assert!(instructions.contains("shop") && instructions.contains("search_tools"), "{instructions}");
+}
+
+#[tokio::test]
+async fn wrong_arguments_come_back_with_the_faults_and_the_signature() {
+    let stage = shop().await;
+    for (name, arguments) in [
+        ("call_tool", json!({ "name": "shop__order", "arguments": { "times": "x" } })),
+        ("shop__order", json!({ "times": "x" })),
+    ] {
+        let error = stage.refused(name, arguments).await;
+        assert_eq!(error["code"], "TOOL_INVALID_INPUT");
+        assert_eq!(error["details"]["faults"].as_array().unwrap().len(), 2, "{error}");
+        assert_eq!(error["details"]["signature"], "shop__order(text*: string, times: integer)");
+    }
+}
+
+#[tokio::test]
+async fn an_unknown_tool_is_answered_with_near_names() {
+    let stage = shop().await;
+    for (name, arguments) in [
+        ("call_tool", json!({ "name": "shop__ordr" })),
+        ("shop__ordr", json!({})),
+        ("describe_tools", json!({ "names": ["shop__ordr"] })),
+    ] {
+        let error = stage.refused(name, arguments).await;
+        assert_eq!(error["code"], "TOOL_NOT_IMPLEMENTED");
+        assert_eq!(error["details"]["near"][0], "shop__order", "{error}");
+    }
+}
+
+#[tokio::test]
+async fn the_menu_itself_says_what_it_wants() {
+    let stage = shop().await;
+    for (name, arguments) in [
+        ("search_tools", json!({})),
+        ("search_tools", json!({ "query": 7 })),
+        ("describe_tools", json!({ "names": [] })),
+        ("describe_tools", json!({})),
+        ("call_tool", json!({})),
+        ("call_tool", json!({ "name": "call_tool", "arguments": {} })),
+        ("call_tool", json!([])),
+    ] {
+        let error = stage.refused(name, arguments.clone()).await;
+        assert_eq!(error["code"], "TOOL_INVALID_INPUT", "{name} {arguments}");
+        let signature = error["details"]["signature"].as_str().unwrap();
+        assert!(signature.starts_with(name), "{signature}");
+    }
+}
+
+#[tokio::test]
+async fn any_query_gets_an_answer() {
+    let stage = shop().await;
+    let long = "order ".repeat(100_000);
+    for query in ["", " ", "\u{0}\u{7}\u{1b}[31m", "zzzz", "订购商品", "🙂", &long] {
+        let said = stage.said("search_tools", json!({ "query": query })).await;
+        assert!(!said.is_empty());
+    }
+}
+
+#[tokio::test]
+async fn results_and_errors_of_a_source_pass_unchanged() {
+    let odd = Scripted::new([tool("say", "Says things")]);
+    let stage = stage(Mode::Search, &[("odd", &odd)]).await;
+    let result = json!({
+        "content": [
+            { "type": "image", "data": "aGk=", "mimeType": "image/png", "annotations": { "x": 1 } },
+            { "type": "audio", "data": "aGk=", "mimeType": "audio/wav" },
+            { "type": "resource", "resource": { "uri": "a://b", "text": "t" } },
+            { "type": "new_in_2030", "what": [1, 2] },
+        ],
+        "structuredContent": { "n": 12345678901234567u64 },
+        "isError": false,
+        "_meta": { "vendor/key": "kept" },
+        "unknown": { "kept": true },
+    });
+    let answer = result.clone();
+    odd.answer(move |_, _| answer.clone());
+    for (name, arguments) in [
+        ("odd__say", json!({ "text": "x" })),
+        ("call_tool", json!({ "name": "odd__say", "arguments": { "text": "x" } })),
+    ] {
+        assert_eq!(stage.call(name, arguments).await, result);
+    }
+
+    odd.answer(|_, _| json!({ "content": [{ "type": "text", "text": "no" }], "isError": true }));
+    assert_eq!(stage.call("odd__say", json!({ "text": "x" })).await["isError"], true);
+    odd.answer(|_, _| Reply::Lost("gone".into()));
+    let error = stage.refused("odd__say", json!({ "text": "x" })).await;
+    assert!(error["code"].as_str().unwrap().starts_with("TOOL_"), "{error}");
+}
+
+#[tokio::test]
+async fn a_large_result_is_read_page_by_page() {
+    let big = Scripted::new([tool("say", "Says a lot")]);
+    let stage = stage(Mode::Search, &[("big", &big)]).await;
+    let text: String = (0..60_000).map(|line| format!("line {line}\n")).collect();
+    let whole = text.clone();
+    big.answer(move |_, _| json!(whole.clone()));
+    let mut read = String::new();
+    let mut page = stage.call("call_tool", json!({ "name": "big__say", "arguments": { "text": "x" } })).await;
+    for _ in 0..20 {
+        let blocks = page["content"].as_array().unwrap().clone();
+        assert!(page.to_string().len() < 300_000);
+        let note = blocks.last().and_then(|block| block["text"].as_str()).unwrap_or_default().to_owned();
+        let next = note.split("page: \"").nth(1).and_then(|rest| rest.split('"').next()).map(str::to_owned);
+        let told = blocks.len() - usize::from(note.starts_with("[page"));
+        read.extend(blocks[..told].iter().filter_map(|block| block["text"].as_str()));
+        match next {
+            Some(next) => page = stage.call("call_tool", json!({ "name": "big__say", "page": next })).await,
+            None => break,
+        }
+    }
+    assert_eq!(read, text);
+    assert_eq!(big.calls(), 1, "a page never calls again");
+    let error = stage.refused("call_tool", json!({ "name": "big__say", "page": "nonsense" })).await;
+    assert_eq!(error["code"], "TOOL_INVALID_INPUT");
+}
+
+#[tokio::test]
+async fn what_is_no_method_is_said_so() {
+    let stage = shop().await;
+    let Err(WireError::Rpc(error)) = stage.request("tools/dance", json!({})).await else { panic!("it danced") };
+    assert_eq!(error.code, -32601);
+}

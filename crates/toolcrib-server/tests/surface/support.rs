@@ -1,0 +1,120 @@
+//! A client of ours, a surface, and scripted sources in between.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::value::{RawValue, to_raw_value};
+use serde_json::{Value, json};
+use tokio::task::JoinHandle;
+use toolcrib::core::config::{Expose, Mode};
+use toolcrib::testkit::{Scripted, config};
+use toolcrib::{Options, Registry};
+use toolcrib_mcp::server::{ServerOptions, serve_stream};
+use toolcrib_mcp::{Client, Notice, RequestOptions, Target, WireError};
+use toolcrib_server::Surface;
+
+pub(crate) const SOON: Duration = Duration::from_secs(20);
+
+pub(crate) struct Stage {
+    pub(crate) registry: Registry,
+    pub(crate) surface: Surface,
+    pub(crate) client: Client,
+    _server: JoinHandle<()>,
+}
+
+/// A surface over these sources, and a client that has connected to it.
+pub(crate) async fn stage(mode: Mode, sources: &[(&str, &Arc<Scripted>)]) -> Stage {
+    staged(Expose { mode, ..Expose::default() }, sources).await
+}
+
+pub(crate) async fn staged(expose: Expose, sources: &[(&str, &Arc<Scripted>)]) -> Stage {
+    let options = Options { connect: Some(Scripted::connect(sources.iter().copied())), ..Options::default() };
+    let mut config = config(sources.iter().map(|(id, _)| *id));
+    config.expose = expose.clone();
+    let registry = Registry::open(config, options).await.unwrap();
+    let surface = Surface::new(registry.clone(), expose);
+    let (client, server) = connect(&surface, |_| {}).await;
+    Stage { registry, surface, client, _server: server }
+}
+
+/// Another client of the same surface.
+pub(crate) async fn connect(
+    surface: &Surface,
+    how: impl FnOnce(&mut toolcrib_mcp::Options),
+) -> (Client, JoinHandle<()>) {
+    let (ours, theirs) = tokio::io::duplex(1 << 20);
+    let (reader, writer) = tokio::io::split(theirs);
+    let options = ServerOptions::new("toolcrib", "0");
+    let server = tokio::spawn(serve_stream(Arc::new(surface.clone()), reader, writer, options));
+    let (reader, writer) = tokio::io::split(ours);
+    let mut options = toolcrib_mcp::Options::new("test", "0");
+    how(&mut options);
+    let target = Target::Stream { reader: Box::new(reader), writer: Box::new(writer) };
+    (Client::connect(target, options).await.unwrap(), server)
+}
+
+impl Stage {
+    pub(crate) async fn request(&self, method: &str, params: Value) -> Result<Value, WireError> {
+        ask(&self.client, method, params).await
+    }
+
+    /// The names that are listed, page by page.
+    pub(crate) async fn listed(&self) -> Vec<String> {
+        let (mut names, mut params) = (Vec::new(), json!({}));
+        loop {
+            let page = self.request("tools/list", params).await.unwrap();
+            let tools = page["tools"].as_array().unwrap();
+            names.extend(tools.iter().map(|tool| tool["name"].as_str().unwrap().to_owned()));
+            match page.get("nextCursor") {
+                Some(cursor) => params = json!({ "cursor": cursor }),
+                None => return names,
+            }
+        }
+    }
+
+    pub(crate) async fn call(&self, name: &str, arguments: Value) -> Value {
+        self.request("tools/call", json!({ "name": name, "arguments": arguments })).await.unwrap()
+    }
+
+    /// The text of a call's answer.
+    pub(crate) async fn said(&self, name: &str, arguments: Value) -> String {
+        text(&self.call(name, arguments).await)
+    }
+
+    /// The error that a call is refused with.
+    pub(crate) async fn refused(&self, name: &str, arguments: Value) -> Value {
+        let result = self.call(name, arguments).await;
+        assert_eq!(result["isError"], true, "{result}");
+        serde_json::from_str::<Value>(&text(&result)).unwrap()["error"].clone()
+    }
+}
+
+pub(crate) async fn ask(client: &Client, method: &str, params: Value) -> Result<Value, WireError> {
+    let params: Box<RawValue> = to_raw_value(&params).unwrap();
+    let result = client.request(method, Some(&params), &RequestOptions::new(SOON)).await?;
+    Ok(serde_json::from_str(result.get()).unwrap())
+}
+
+pub(crate) fn text(result: &Value) -> String {
+    let blocks = result["content"].as_array().unwrap();
+    blocks.iter().filter_map(|block| block["text"].as_str()).collect::<Vec<_>>().join("\n")
+}
+
+/// Waits until a client hears that its tools changed.
+pub(crate) async fn told_of_change(notices: &mut tokio::sync::broadcast::Receiver<Notice>) {
+    let heard = async { while !matches!(notices.recv().await.unwrap(), Notice::ToolsChanged) {} };
+    tokio::time::timeout(SOON, heard).await.unwrap();
+}
+
+/// A tool with one required text.
+pub(crate) fn tool(name: &str, description: &str) -> Value {
+    json!({
+        "name": name,
+        "description": description,
+        "inputSchema": {
+            "type": "object",
+            "properties": { "text": { "type": "string", "description": "What to say" }, "times": { "type": "integer" } },
+            "required": ["text"],
+        },
+    })
+}

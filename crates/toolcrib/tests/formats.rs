@@ -1,0 +1,260 @@
+//! Every recorded tool of real servers in every provider's format, held to that provider's rules.
+
+#![expect(clippy::unwrap_used, clippy::panic, reason = "these are tests")]
+
+use std::sync::Arc;
+
+use serde_json::value::RawValue;
+use serde_json::{Map, Value};
+use toolcrib::SourceId;
+use toolcrib::core::catalog::{Caller, Catalog, Manner, Part, Segment, View};
+use toolcrib::core::inventory::{Actor, Event, Inventory, Origin, Record};
+use toolcrib::core::manifest::{Bounds, Manifest, Packed, SetAside};
+use toolcrib::core::render::Format;
+use toolcrib::core::time::Timestamp;
+use toolcrib_testkit::rig;
+
+#[test]
+fn every_recorded_tool_fits_every_provider_or_is_set_aside() {
+    let Some(view) = recorded() else {
+        return rig::skip(
+            "formats::every_recorded_tool_fits_every_provider_or_is_set_aside",
+            "there is no recorded material",
+        );
+    };
+    let Some(again) = recorded() else { return };
+    let offered = view.offered().count();
+    for (format, most_set_aside, check) in [
+        (Format::Mcp, 0, check_mcp as fn(&Value)),
+        (Format::Anthropic, 0, check_anthropic),
+        (Format::Openai, 0, check_openai),
+        (Format::OpenaiStrict, offered / 10, check_strict),
+        (Format::Gemini, offered / 50, check_gemini),
+    ] {
+        let (text, set_aside) = rendered(&view, format);
+        let tools: Vec<Value> = serde_json::from_str(&text).unwrap();
+        assert_eq!(tools.len() + set_aside.len(), offered, "{format:?}");
+        assert!(set_aside.len() <= most_set_aside, "{format:?} sets {} aside: {set_aside:#?}", set_aside.len());
+        tools.iter().for_each(check);
+        assert!(rendered(&again, format).0 == text, "{format:?} is the same when made anew");
+    }
+}
+
+fn rendered(view: &View, format: Format) -> (String, Vec<SetAside>) {
+    let mut text = String::new();
+    let set_aside = view.render_pieces(format, |_| true, |piece| Ok(text.push_str(piece))).unwrap();
+    (text, set_aside)
+}
+
+fn recorded() -> Option<View> {
+    let mut paths: Vec<_> =
+        std::fs::read_dir(rig::data()?.join("toollists")).ok()?.map(|entry| entry.unwrap().path()).collect();
+    paths.sort();
+    let parts = paths.iter().enumerate().map(|(number, path)| {
+        let list: Value = serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap();
+        let tools = list["tools"].as_array().unwrap();
+        part(
+            &format!("s{number}"),
+            &tools.iter().map(|tool| RawValue::from_string(tool.to_string()).unwrap()).collect::<Vec<_>>(),
+        )
+    });
+    let catalog = Arc::new(Catalog::build(1, parts.collect()));
+    Some(View { catalog, caller: Caller { name: "test".into() } })
+}
+
+fn part(source: &str, tools: &[Box<RawValue>]) -> Arc<Part> {
+    let id = SourceId::parse(source).unwrap();
+    let manifest = Manifest::new(&id, tools, Vec::new(), &Bounds::default());
+    let mut inventory = Inventory::default();
+    let definition = manifest.fingerprint;
+    let event = Event::SourceDeclared {
+        source: id.clone(),
+        kind: "mcp".into(),
+        origin: Origin::Config,
+        definition,
+        enabled: None,
+    };
+    inventory.apply(&Record { seq: 1, at: Timestamp(0), actor: Actor::new("test"), event });
+    let segment = Segment::prefixed(Arc::new(Packed::new(&manifest).unwrap()));
+    Arc::new(Part::new(Arc::new(segment), inventory.source(&id).unwrap().clone(), Manner::default()))
+}
+
+fn check_name(tool: &Value) {
+    let name = tool["name"].as_str().unwrap();
+    assert!((1..=64).contains(&name.len()), "{name}");
+    assert!(name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-".contains(&byte)), "{name}");
+    assert!(tool["description"].is_string(), "{name}");
+}
+
+fn check_mcp(tool: &Value) {
+    check_name(tool);
+    assert!(tool["inputSchema"].is_object());
+}
+
+fn check_root(schema: &Value, forbidden: &[&str]) {
+    assert_eq!(schema["type"], "object");
+    for keyword in forbidden.iter().chain(&["$ref"]) {
+        assert!(schema.get(keyword).is_none(), "{keyword} in {schema}");
+    }
+}
+
+fn check_anthropic(tool: &Value) {
+    check_name(tool);
+    check_root(&tool["input_schema"], &["oneOf", "anyOf", "allOf"]);
+    let legal = |name: &String| {
+        name.len() <= 64 && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_.-".contains(&byte))
+    };
+    assert!(tool["input_schema"]["properties"].as_object().is_none_or(|fields| fields.keys().all(legal)));
+}
+
+fn check_openai(tool: &Value) {
+    assert_eq!(tool["type"], "function");
+    let function = &tool["function"];
+    check_name(function);
+    assert!(function["description"].as_str().unwrap().chars().count() <= 1024);
+    assert!(function["parameters"]["properties"].is_object());
+    check_root(&function["parameters"], &["oneOf", "anyOf", "allOf", "enum", "not"]);
+}
+
+fn check_strict(tool: &Value) {
+    check_openai(tool);
+    assert_eq!(tool["function"]["strict"], true);
+    let schema = &tool["function"]["parameters"];
+    let strict = Strict { root: schema };
+    strict.object(schema.as_object().unwrap(), 1);
+}
+
+/// The rules of Structured Outputs.
+struct Strict<'a> {
+    root: &'a Value,
+}
+
+impl Strict<'_> {
+    fn schema(&self, schema: &Value, depth: usize) {
+        let keywords = schema.as_object().unwrap_or_else(|| panic!("{schema} is no object"));
+        let allowed = [
+            "type",
+            "title",
+            "description",
+            "enum",
+            "const",
+            "anyOf",
+            "$ref",
+            "$defs",
+            "properties",
+            "required",
+            "additionalProperties",
+            "items",
+            "minItems",
+            "maxItems",
+            "pattern",
+            "format",
+            "multipleOf",
+            "minimum",
+            "maximum",
+            "exclusiveMinimum",
+            "exclusiveMaximum",
+        ];
+        for keyword in keywords.keys() {
+            assert!(allowed.contains(&keyword.as_str()), "{keyword} in {schema}");
+        }
+        if let Some(reference) = keywords.get("$ref") {
+            assert_eq!(keywords.len(), 1, "beside a reference: {schema}");
+            let target = reference.as_str().unwrap().strip_prefix('#').unwrap();
+            assert!(self.root.pointer(target).is_some(), "{reference} leads nowhere");
+            return;
+        }
+        if let Some(alternatives) = keywords.get("anyOf") {
+            let alternatives = alternatives.as_array().unwrap();
+            assert!(!alternatives.is_empty());
+            alternatives.iter().for_each(|alternative| self.schema(alternative, depth));
+            return;
+        }
+        let types: Vec<&str> = match &keywords["type"] {
+            Value::String(name) => vec![name],
+            Value::Array(names) => names.iter().map(|name| name.as_str().unwrap()).collect(),
+            other => panic!("the type {other} in {schema}"),
+        };
+        if types.contains(&"object") {
+            self.object(keywords, depth + 1);
+        }
+        if types.contains(&"array") {
+            let items = keywords.get("items").unwrap_or_else(|| panic!("no items in {schema}"));
+            self.schema(items, depth);
+        }
+        if let Some(format) = keywords.get("format") {
+            let known = ["date-time", "time", "date", "duration", "email", "hostname", "ipv4", "ipv6", "uuid"];
+            assert!(known.contains(&format.as_str().unwrap()), "{format}");
+        }
+    }
+
+    fn object(&self, keywords: &Map<String, Value>, depth: usize) {
+        assert!(depth <= 10);
+        assert_eq!(keywords["additionalProperties"], false, "{keywords:?}");
+        let fields = keywords["properties"].as_object().unwrap();
+        let names: Vec<&str> = fields.keys().map(String::as_str).collect();
+        let required: Vec<&str> =
+            keywords["required"].as_array().unwrap().iter().map(|name| name.as_str().unwrap()).collect();
+        assert_eq!(required, names);
+        fields.values().for_each(|field| self.schema(field, depth));
+        let definitions = keywords.get("$defs").and_then(Value::as_object).into_iter().flatten();
+        definitions.for_each(|(_, definition)| self.schema(definition, 1));
+    }
+}
+
+fn check_gemini(tool: &Value) {
+    check_name(tool);
+    assert!(tool["name"].as_str().unwrap().starts_with(|first: char| first.is_ascii_alphabetic() || first == '_'));
+    check_root(&tool["parameters"], &["anyOf", "oneOf", "allOf"]);
+    let legal = |name: &String| {
+        name.starts_with(|first: char| first.is_ascii_alphabetic() || first == '_')
+            && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
+    };
+    assert!(tool["parameters"]["properties"].as_object().unwrap().keys().all(legal));
+    gemini(&tool["parameters"]);
+}
+
+/// The subset of OpenAPI's schemas that function declarations take.
+fn gemini(schema: &Value) {
+    let keywords = schema.as_object().unwrap_or_else(|| panic!("{schema} is no object"));
+    if let Some(alternatives) = keywords.get("anyOf") {
+        for keyword in keywords.keys() {
+            assert!(
+                ["anyOf", "title", "description", "nullable"].contains(&keyword.as_str()),
+                "{keyword} beside anyOf"
+            );
+        }
+        assert!(alternatives.as_array().unwrap().len() > 1);
+        return alternatives.as_array().unwrap().iter().for_each(gemini);
+    }
+    let name = keywords["type"].as_str().unwrap_or_else(|| panic!("no type in {schema}"));
+    let common = ["type", "title", "description", "nullable", "default", "example"];
+    let own: &[&str] = match name {
+        "string" => &["format", "enum", "minLength", "maxLength", "pattern"],
+        "number" | "integer" => &["format", "minimum", "maximum"],
+        "boolean" => &[],
+        "array" => &["items", "minItems", "maxItems"],
+        "object" => &["properties", "required", "minProperties", "maxProperties"],
+        other => panic!("the type {other}"),
+    };
+    for keyword in keywords.keys() {
+        assert!(common.contains(&keyword.as_str()) || own.contains(&keyword.as_str()), "{keyword} in {schema}");
+    }
+    if let Some(format) = keywords.get("format") {
+        assert!(
+            ["enum", "date-time", "float", "double", "int32", "int64"].contains(&format.as_str().unwrap()),
+            "{format}"
+        );
+    }
+    if let Some(values) = keywords.get("enum") {
+        assert!(values.as_array().unwrap().iter().all(|value| value.as_str().is_some_and(|text| !text.is_empty())));
+    }
+    if name == "array" {
+        gemini(&keywords["items"]);
+    }
+    let fields = keywords.get("properties").and_then(Value::as_object);
+    fields.into_iter().flatten().for_each(|(_, field)| gemini(field));
+    for required in keywords.get("required").and_then(Value::as_array).into_iter().flatten() {
+        assert!(fields.unwrap().contains_key(required.as_str().unwrap()));
+    }
+}

@@ -1,0 +1,63 @@
+//! Our client: an example program that the suite starts with the address of a server of its own making, once a
+//! scenario.
+
+use std::fs;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use super::{Outcome, Scenario, Suite, Tally};
+use crate::place::Place;
+use crate::process::quiet;
+use crate::report::{End, seconds};
+
+/// The example that speaks for us, in whichever crate it lives.
+const CLIENT: &str = "conformance_client";
+
+/// The suite gives a client 30 s; this is for the suite itself.
+const DEADLINE: Duration = Duration::from_secs(60);
+
+/// Left out: `auth/*`, for there is no OAuth yet; the `extension` scenarios, for we claim none of them.
+const SCENARIOS: [Scenario; 13] = [
+    Scenario::required("2025-11-25", "initialize"),
+    Scenario::required("2025-11-25", "tools_call"),
+    Scenario::required("2025-11-25", "elicitation-sep1034-client-defaults"),
+    Scenario::required("2025-11-25", "sse-retry"),
+    Scenario::reported("2025-11-25", "json-schema-2020-12-preservation"),
+    Scenario::required("2026-07-28", "tools_call"),
+    Scenario::required("2026-07-28", "request-metadata"),
+    Scenario::required("2026-07-28", "sep-2322-client-request-state"),
+    Scenario::required("2026-07-28", "http-standard-headers"),
+    Scenario::required("2026-07-28", "http-custom-headers"),
+    Scenario::required("2026-07-28", "http-invalid-tool-headers"),
+    Scenario::required("2026-07-28", "json-schema-ref-no-deref"),
+    Scenario::reported("2026-07-28", "json-schema-2020-12-preservation"),
+];
+
+pub(super) fn matching(filters: &[&str]) -> usize {
+    SCENARIOS.iter().filter(|scenario| scenario.matches(filters)).count()
+}
+
+pub(super) fn run(suite: &Suite, place: &Place, filters: &[&str]) -> End {
+    let client = place.built.join("examples").join(CLIENT);
+    let mut tally = Tally::default();
+    for scenario in SCENARIOS.iter().filter(|scenario| scenario.matches(filters)) {
+        let start = Instant::now();
+        let outcome = try_one(suite, &client, scenario);
+        tally.add(scenario, &seconds(start.elapsed()), outcome);
+    }
+    tally.end(suite)
+}
+
+fn try_one(suite: &Suite, client: &Path, scenario: &Scenario) -> Outcome {
+    let log = suite.out.join(format!("{}-{}.log", scenario.version, scenario.name));
+    let mut command = suite.command();
+    // The suite hands the command to a shell.
+    command.arg("client").arg("--command").arg(format!("'{}'", client.display()));
+    command.args(["--scenario", scenario.name, "--spec-version", scenario.version]);
+    command.arg("-o").arg(&suite.out);
+    let status = quiet(&mut command, &log, DEADLINE)?;
+    let text = fs::read_to_string(&log).unwrap_or_default();
+    let count = text.lines().find(|line| line.starts_with("Passed:")).unwrap_or("no result").to_owned();
+    // A scenario that checked nothing says nothing about us.
+    if status.success() && !count.starts_with("Passed: 0/") { Ok(count) } else { Err(count) }
+}

@@ -1,0 +1,258 @@
+//! Our server: `toolcrib serve` with a fixture behind it that has all the suite asks for, once a fixture that speaks
+//! the same version as the suite, once one of the other era, so that what is translated on the way is tried too.
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+
+use super::{Need, Outcome, Scenario, Suite, Tally};
+use crate::place::Place;
+use crate::process::{quiet, quiet_success};
+use crate::report::End;
+
+/// For all the scenarios of a version, one after the other in one process: they take seconds.
+const DEADLINE: Duration = Duration::from_secs(300);
+/// For the server to start and to learn what the fixture has.
+const START: Duration = Duration::from_secs(30);
+
+const OLD: &str = "2025-11-25";
+const NEW: &str = "2026-07-28";
+
+/// Every scenario the suite has for servers but those of extensions, of which we claim none.
+const IN_BOTH: [&str; 21] = [
+    "completion-complete",
+    "tools-list",
+    "tools-call-simple-text",
+    "tools-call-image",
+    "tools-call-audio",
+    "tools-call-embedded-resource",
+    "tools-call-mixed-content",
+    "tools-call-error",
+    "tools-call-with-progress",
+    "json-schema-2020-12",
+    "server-sse-multiple-streams",
+    "resources-list",
+    "resources-read-text",
+    "resources-read-binary",
+    "resources-templates-read",
+    "prompts-list",
+    "prompts-get-simple",
+    "prompts-get-with-args",
+    "prompts-get-embedded-resource",
+    "prompts-get-with-image",
+    "dns-rebinding-protection",
+];
+const IN_OLD: [&str; 12] = [
+    "server-initialize",
+    "server-session-lifecycle",
+    "logging-set-level",
+    "ping",
+    "tools-call-with-logging",
+    "tools-call-sampling",
+    "tools-call-elicitation",
+    "elicitation-sep1034-defaults",
+    "elicitation-sep1330-enums",
+    "server-sse-polling",
+    "resources-subscribe",
+    "resources-unsubscribe",
+];
+const IN_NEW: [&str; 19] = [
+    "server-stateless",
+    "sep-2164-resource-not-found",
+    "caching",
+    "http-header-validation",
+    "http-custom-header-server-validation",
+    "input-required-result-basic-elicitation",
+    "input-required-result-basic-sampling",
+    "input-required-result-basic-list-roots",
+    "input-required-result-request-state",
+    "input-required-result-multiple-input-requests",
+    "input-required-result-multi-round",
+    "input-required-result-missing-input-response",
+    "input-required-result-non-tool-request",
+    "input-required-result-result-type",
+    "input-required-result-unsupported-methods",
+    "input-required-result-tampered-state",
+    "input-required-result-capability-check",
+    "input-required-result-ignore-extra-params",
+    "input-required-result-validate-input",
+];
+
+/// What may fail: the suite's version, the fixture's, the scenario.
+const REPORTED: [(&str, &str, &str); 0] = [];
+
+pub(super) fn matching(filters: &[&str]) -> usize {
+    [OLD, NEW].iter().flat_map(|version| scenarios(version, version)).filter(|one| one.matches(filters)).count()
+}
+
+pub(super) fn run(suite: &Suite, place: &Place, filters: &[&str]) -> End {
+    let mut tally = Tally::default();
+    for behind in [OLD, NEW] {
+        let served = match Served::start(suite, place, behind) {
+            Ok(served) => served,
+            Err(reason) => return End::Failed(format!("with a fixture of {behind}: {reason}")),
+        };
+        for version in [OLD, NEW] {
+            let found = match try_all(suite, &served, version, behind) {
+                Ok(found) => found,
+                Err(reason) => return End::Failed(format!("{version} with a fixture of {behind}: {reason}")),
+            };
+            let detail = format!("on {behind}");
+            for scenario in scenarios(version, behind).iter().filter(|scenario| scenario.matches(filters)) {
+                tally.add(scenario, &detail, outcome(&found, scenario.name));
+            }
+        }
+    }
+    tally.end(suite)
+}
+
+fn scenarios(version: &'static str, behind: &str) -> Vec<Scenario> {
+    let alone: &[&'static str] = if version == OLD { &IN_OLD } else { &IN_NEW };
+    let may_fail = |name: &str| REPORTED.contains(&(version, behind, name));
+    let scenario = |name: &&'static str| {
+        let need = if may_fail(name) { Need::Reported } else { Need::Required };
+        Scenario { version, name, need }
+    };
+    IN_BOTH.iter().chain(alone).map(scenario).collect()
+}
+
+/// Has the suite try every scenario, and returns the folder with what it found.
+fn try_all(suite: &Suite, served: &Served, version: &str, behind: &str) -> Result<PathBuf, String> {
+    let out = suite.out.join(format!("{version}-on-{behind}"));
+    let log = suite.out.join(format!("{version}-on-{behind}.log"));
+    let mut command = suite.command();
+    command.args(["server", "--suite", "all", "--spec-version", version, "--url", &format!("{}/mcp", served.url)]);
+    command.arg("-o").arg(&out);
+    // Its exit code is about all scenarios together; what counts is each of them.
+    quiet(&mut command, &log, DEADLINE)?;
+    Ok(out)
+}
+
+/// Finds what the suite wrote about a scenario: `server-NAME-TIME/checks.json`.
+fn outcome(found: &Path, name: &str) -> Outcome {
+    let prefix = format!("server-{name}-2");
+    let folders = fs::read_dir(found).map_err(|error| format!("nothing was found: {error}"))?;
+    let mut folders = folders.filter_map(Result::ok).map(|entry| entry.path());
+    let is_it = |path: &PathBuf| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(&prefix));
+    let folder = folders.find(is_it).ok_or("it did not run")?;
+    let text = fs::read_to_string(folder.join("checks.json")).map_err(|error| format!("read the checks: {error}"))?;
+    judge(&text)
+}
+
+/// Counts the checks of a scenario: an array of objects, with a line for each of their fields.
+fn judge(checks: &str) -> Outcome {
+    let field = |name: &str, line: &str| {
+        let value = line.strip_prefix(&format!("    \"{name}\": \""))?;
+        Some(value.trim_end_matches(',').trim_end_matches('"').to_owned())
+    };
+    let (mut id, mut passed, mut warned, mut failed) = (String::new(), 0, Vec::new(), Vec::new());
+    for line in checks.lines() {
+        id = field("id", line).unwrap_or(id);
+        match field("status", line).as_deref() {
+            // That messages have the right shape says nothing about what the scenario is for.
+            Some("SUCCESS") if id != "wire-schema-valid" => passed += 1,
+            Some("WARNING") => warned.push(id.clone()),
+            Some("FAILURE") => failed.push(id.clone()),
+            _ => {}
+        }
+    }
+    let mut text = format!("Passed: {passed}/{}", passed + warned.len() + failed.len());
+    for (word, ids) in [("failed", &failed), ("warned", &warned)] {
+        if !ids.is_empty() {
+            text = format!("{text}, {word}: {}", ids.join(" "));
+        }
+    }
+    // A scenario that checked nothing says nothing about us.
+    if failed.is_empty() && passed > 0 { Ok(text) } else { Err(text) }
+}
+
+/// A running `toolcrib serve` with the fixture as its only source. Ends when it is dropped.
+struct Served {
+    child: Child,
+    url: String,
+}
+
+impl Served {
+    fn start(suite: &Suite, place: &Place, behind: &str) -> Result<Served, String> {
+        let folder = suite.out.join(format!("serve-{behind}"));
+        fs::create_dir_all(&folder).map_err(|error| format!("make `{}`: {error}", folder.display()))?;
+        let config = folder.join("toolcrib.json");
+        fs::write(&config, configuration(place, behind)).map_err(|error| format!("write the config: {error}"))?;
+        let toolcrib = |arguments: &[&str]| {
+            let mut command = Command::new(place.built.join("toolcrib"));
+            command.args(arguments).arg("--config").arg(&config).arg("--data").arg(folder.join("data"));
+            command
+        };
+        // With the fixture's tools on disk, the first scenario does not depend on how fast it starts.
+        quiet_success(&mut toolcrib(&["refresh"]), &folder.join("refresh.log"), START)?;
+
+        let said = |error: std::io::Error| format!("start `toolcrib serve`: {error}");
+        let log = fs::File::create(folder.join("serve.log")).map_err(said)?;
+        let mut command = toolcrib(&["serve", "--listen", "127.0.0.1:0"]);
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log);
+        let mut served = Served { child: command.spawn().map_err(said)?, url: String::new() };
+        let stdout = served.child.stdout.take().ok_or("`toolcrib serve` has no stdout")?;
+        served.url = address(stdout)?;
+        Ok(served)
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        // It may have ended by itself. What it started ends with it.
+        let _gone = self.child.kill().and_then(|()| self.child.wait());
+    }
+}
+
+/// The address it says it listens on. Whatever else it prints is read as well, so that it never waits for us.
+fn address(stdout: impl std::io::Read + Send + 'static) -> Result<String, String> {
+    let (tell, told) = mpsc::channel();
+    thread::spawn(move || {
+        for line in BufReader::new(stdout).lines().map_while(Result::ok) {
+            if let Some(url) = line.strip_prefix("listening on ") {
+                // Nobody waits for a second one.
+                let _ = tell.send(url.to_owned());
+            }
+        }
+    });
+    told.recv_timeout(START).map_err(|_| "`toolcrib serve` did not say where it listens".to_owned())
+}
+
+/// In full mode and with the names the suite knows.
+fn configuration(place: &Place, behind: &str) -> String {
+    let fixture = place.root.join("fixtures/conformance_server.mjs");
+    let mut words = vec![fixture.display().to_string(), place.deps.display().to_string()];
+    words.extend((behind == NEW).then(|| "--modern".to_owned()));
+    // Rust's quoting is JSON's for what paths are made of.
+    format!(
+        r#"{{"sources": {{"fixture": {{"command": {:?}, "args": {words:?}}}}}, "expose": {{"mode": "full", "prefix": false}}}}"#,
+        place.node().display().to_string()
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(checks: &[(&str, &str)], wanted: Result<&str, &str>) {
+        let objects: Vec<String> = checks
+            .iter()
+            .map(|(id, status)| format!("  {{\n    \"id\": \"{id}\",\n    \"status\": \"{status}\"\n  }}"))
+            .collect();
+        let text = format!("[\n{}\n]", objects.join(",\n"));
+        assert_eq!(judge(&text), wanted.map(str::to_owned).map_err(str::to_owned));
+    }
+
+    #[test]
+    fn a_scenario_counts_by_what_it_checked() {
+        check(&[("a", "SUCCESS"), ("b", "INFO"), ("wire-schema-valid", "SUCCESS")], Ok("Passed: 1/1"));
+        check(&[("a", "SUCCESS"), ("b", "WARNING")], Ok("Passed: 1/2, warned: b"));
+        check(&[("a", "SUCCESS"), ("b", "FAILURE")], Err("Passed: 1/2, failed: b"));
+        check(&[("a", "SKIPPED"), ("wire-schema-valid", "SUCCESS")], Err("Passed: 0/0"));
+        check(&[], Err("Passed: 0/0"));
+    }
+}
