@@ -155,7 +155,7 @@ async fn what_is_no_message_gets_an_error_and_the_stream_goes_on() {
 
 #[tokio::test]
 async fn at_the_end_answers_are_written_and_what_is_left_is_cancelled() {
-    let options = ServerOptions { farewell: Duration::from_millis(200), ..ServerOptions::default() };
+    let options = ServerOptions { farewell: Duration::from_secs(1), ..ServerOptions::default() };
     let mut line = Line::initialized(options).await;
     line.say(&calling(1, "wait")).await;
     line.say(&calling(2, "echo")).await;
