@@ -46,6 +46,7 @@ pub struct Manner {
     pub kind: String,
     pub builtin: bool,
     pub rules: Rules,
+    pub title: Option<String>,
     pub tags: Vec<String>,
     pub keep_conflicts: bool,
     /// What built-in tools are unless a rule says otherwise.
@@ -68,6 +69,7 @@ impl Manner {
             kind: source.kind.name().to_owned(),
             builtin: source.kind.is_builtin(),
             rules: source.settings.tools.clone(),
+            title: source.settings.title.clone(),
             tags: source.settings.tags.clone(),
             keep_conflicts: source.settings.on_conflict() == OnConflict::Keep,
             ..Manner::default()
