@@ -29,7 +29,7 @@ use crate::{
     error::WireError,
     http::{Http, legacy::LegacySse},
     message::{self, Incoming, RawObject},
-    options::{Limits, Options, RequestOptions},
+    options::{Limits, Options, Relay, RequestOptions},
     pipe::Pipe,
 };
 
@@ -68,6 +68,7 @@ pub(crate) struct Ask<'a> {
     pub(crate) method: &'a str,
     pub(crate) params: Option<&'a RawValue>,
     pub(crate) headers: HeaderMap,
+    pub(crate) relay: Option<&'a Relay>,
 }
 
 /// On which terms somebody waits.

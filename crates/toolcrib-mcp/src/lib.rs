@@ -20,4 +20,4 @@ pub use client::{Client, ServerSays, tools::ToolList};
 pub use connection::Notice;
 pub use era::{Era, Version};
 pub use error::{RpcError, WireError};
-pub use options::{Handler, Heard, Limits, Options, RequestOptions, ServerRequest, Target};
+pub use options::{Handler, Heard, Limits, Options, Relay, RequestOptions, ServerRequest, Target};

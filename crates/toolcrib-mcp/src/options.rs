@@ -70,6 +70,19 @@ pub struct RequestOptions {
     pub cancel: CancellationToken,
     /// Answers the input this one request asks for (`input_required`), instead of [`Options::handler`].
     pub handler: Option<Handler>,
+    pub relay: Option<Relay>,
+}
+
+/// A request that is made for a client of 2026-07-28. A server of that version reads it as that client made it, and what
+/// it wants to know first (`input_required`) is the result, for that client to answer. Older servers see nothing of
+/// this, and ask a handler.
+#[derive(Debug, Clone)]
+pub struct Relay {
+    /// The client's capabilities, instead of [`Options::capabilities`].
+    pub capabilities: Box<RawValue>,
+    /// Its `inputResponses` and `requestState`, where it was asked before.
+    pub responses: Option<Box<RawValue>>,
+    pub state: Option<Box<RawValue>>,
 }
 
 /// Answers a request of the server: `elicitation/create`, `sampling/createMessage`, `roots/list`.
@@ -111,7 +124,7 @@ impl Default for Limits {
 
 impl RequestOptions {
     pub fn new(timeout: Duration) -> RequestOptions {
-        RequestOptions { timeout, progress: None, cancel: CancellationToken::new(), handler: None }
+        RequestOptions { timeout, progress: None, cancel: CancellationToken::new(), handler: None, relay: None }
     }
 }
 

@@ -13,7 +13,7 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use toolcrib_core::manifest::SetAside;
 use toolcrib_core::{Code, Error, Result};
-use toolcrib_mcp::Handler;
+use toolcrib_mcp::{Handler, Relay};
 
 use crate::call::{ClientId, Said};
 
@@ -94,6 +94,8 @@ pub struct Terms {
     pub fleeting: bool,
     /// Answers what the source asks back.
     pub back: Option<Handler>,
+    /// The caller answers for itself where the source can be spoken to in its version.
+    pub relay: Option<Relay>,
     pub said: Option<mpsc::Sender<Said>>,
 }
 

@@ -42,7 +42,7 @@ fn check(test: &str, client: Option<Program>) {
     }
 }
 
-/// Two real servers, one that asks, and one whose `hang` never answers.
+/// Two real servers, one of either era that asks, and one whose `hang` never answers.
 fn place(everything: &Program, time: &Program, asking: &Program) -> Place {
     let hanging =
         json!({"command": rig::scripted(), "args": ["--with", "hang", "--log-file", "hanging.log"], "cwd": "."});
@@ -50,6 +50,7 @@ fn place(everything: &Program, time: &Program, asking: &Program) -> Place {
         "everything": source(everything, &[]),
         "time": source(time, &["--local-timezone", "Europe/Berlin"]),
         "asking": source(asking, &[]),
+        "asking_new": source(asking, &["--modern"]),
         "hanging": hanging,
     });
     Place::new(&sources, &json!({"mode": "search"}))
@@ -88,6 +89,7 @@ fn calls(place: &Place) -> Value {
         {"name": "everything__get-tiny-image"},
         {"name": "everything__trigger-long-running-operation", "arguments": {"duration": 0.3, "steps": 3}},
         {"name": "asking__test_input_required_result_elicitation", "answer": {"name": "Ada"}},
+        {"name": "call_tool", "arguments": {"name": "asking_new__test_input_required_result_elicitation"}, "answer": {"name": "Grace"}},
         {"name": "hanging__hang", "cancel_when": hangs},
         {"name": "everything__get-som"},
     ])
@@ -102,7 +104,7 @@ fn is_right(said: &Value, era: &str) {
     tools.sort_unstable();
     assert_eq!(tools, ["call_tool", "describe_tools", "search_tools"]);
 
-    let [found, described, called, faulty, sum, image, slow, asked, cancelled, unknown] =
+    let [found, described, called, faulty, sum, image, slow, asked, asked_anew, cancelled, unknown] =
         said["results"].as_array().unwrap().as_slice()
     else {
         panic!("not as many results as calls: {said}");
@@ -120,6 +122,8 @@ fn is_right(said: &Value, era: &str) {
     assert_eq!(progress, [1.0, 2.0, 3.0], "{slow}");
     assert_eq!(asked["asked"], json!(["What is your name?"]), "{asked}");
     says(asked, "Hello, Ada!");
+    assert_eq!(asked_anew["asked"], json!(["What is your name?"]), "{asked_anew}");
+    says(asked_anew, "Hello, Grace!");
     assert_eq!(cancelled["cancelled"], true, "{cancelled}");
     says(unknown, "TOOL_NOT_IMPLEMENTED");
     says(unknown, "everything__get-sum");

@@ -132,7 +132,7 @@ async fn ask(
     params: Option<&RawValue>,
     deadline: Instant,
 ) -> Result<Box<RawValue>, WireError> {
-    let ask = Ask { method, params, headers: http::HeaderMap::new() };
+    let ask = Ask { method, params, headers: http::HeaderMap::new(), relay: None };
     let answer = connection.exchange(&ask, &Terms::until(deadline)).await?;
     answer.ok_or_else(|| WireError::Protocol(format!("it lost a session before `{method}`")))
 }

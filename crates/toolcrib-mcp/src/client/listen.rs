@@ -32,7 +32,8 @@ pub(super) fn start(connection: &Arc<Connection>, server: &ServerSays) {
     let Ok(params) = raw(&json!({ "notifications": filter })) else { return };
     let listening = connection.clone();
     connection.spawn(async move {
-        let ask = Ask { method: "subscriptions/listen", params: Some(&params), headers: http::HeaderMap::new() };
+        let (method, headers) = ("subscriptions/listen", http::HeaderMap::new());
+        let ask = Ask { method, params: Some(&params), headers, relay: None };
         listen(&listening, &ask).await;
     });
 }

@@ -26,7 +26,8 @@ pub(super) async fn request(
     let mut result = connection.request(ask, terms).await?;
     for _ in 0..ROUNDS {
         let Some(wanted) = wanted(connection, ask, &result)? else { return Ok(result) };
-        if handler.is_none() && wanted.inputs.is_some() {
+        // Who asked for somebody else hands the question on.
+        if ask.relay.is_some() || (handler.is_none() && wanted.inputs.is_some()) {
             return Ok(result);
         }
         let params = again(ask, &wanted, terms, handler).await?;

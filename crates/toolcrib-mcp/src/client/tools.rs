@@ -53,7 +53,7 @@ impl Client {
         let (mut cursor, mut cursors, mut bytes) = (None::<String>, HashSet::new(), 0);
         for _ in 0..limits.pages {
             let params = cursor.as_ref().map(|cursor| raw(&json!({ "cursor": cursor }))).transpose()?;
-            let ask = Ask { method: "tools/list", params: params.as_deref(), headers: HeaderMap::new() };
+            let ask = Ask { method: "tools/list", params: params.as_deref(), headers: HeaderMap::new(), relay: None };
             let result = match self.owner.0.request(&ask, &terms).await {
                 Err(WireError::Rpc(error)) if error.code == RpcError::METHOD_NOT_FOUND && cursor.is_none() => {
                     return Ok(list);
@@ -130,7 +130,7 @@ impl Client {
             Some(schema) if self.repeats_arguments() => headers::for_arguments(schema, arguments),
             _ => HeaderMap::new(),
         };
-        let ask = Ask { method: "tools/call", params: Some(&params), headers };
+        let ask = Ask { method: "tools/call", params: Some(&params), headers, relay: options.relay.as_ref() };
         let handler = options.handler.as_ref().or(self.owner.0.options.handler.as_ref());
         rounds::request(&self.owner.0, &ask, &Terms::new(options), handler).await
     }

@@ -63,7 +63,14 @@ impl Connection {
             let client = json!({ "name": self.options.client_name, "version": self.options.client_version });
             meta.set("io.modelcontextprotocol/protocolVersion", raw(MODERN)?);
             meta.set("io.modelcontextprotocol/clientInfo", raw(&client)?);
-            meta.set("io.modelcontextprotocol/clientCapabilities", self.options.capabilities.clone());
+            let capabilities = ask.relay.map_or(&self.options.capabilities, |relay| &relay.capabilities);
+            meta.set("io.modelcontextprotocol/clientCapabilities", capabilities.clone());
+        }
+        if let Some(relay) = ask.relay.filter(|_| modern) {
+            let said_before = [("inputResponses", &relay.responses), ("requestState", &relay.state)];
+            for (key, value) in said_before.into_iter().filter_map(|(key, value)| Some((key, value.as_ref()?))) {
+                params.set(key, value.clone());
+            }
         }
         if meta.is_empty() {
             params.retain(|key| key != "_meta");

@@ -12,7 +12,7 @@ use toolcrib::core::outline;
 use toolcrib::core::policy::Verdict;
 use toolcrib::{CallOptions, Code, Error, Output};
 use toolcrib_mcp::server::{Outlet, Request};
-use toolcrib_mcp::{Handler, RpcError, ServerRequest};
+use toolcrib_mcp::{Era, Handler, Relay, RpcError, ServerRequest};
 
 use super::answer::{Answer, own_error, parameters, raw, refused};
 use super::menu::{self, CALL, DESCRIBE, SEARCH};
@@ -28,6 +28,18 @@ struct Asked {
     arguments: Option<Value>,
     #[serde(default, rename = "_meta")]
     meta: Option<Box<RawValue>>,
+    /// The answers to what a source of 2026-07-28 asked before, and what it wants to see again with them.
+    #[serde(default, rename = "inputResponses")]
+    responses: Option<Box<RawValue>>,
+    #[serde(default, rename = "requestState")]
+    state: Option<Box<RawValue>>,
+}
+
+/// What comes with a call besides its arguments.
+struct Along {
+    meta: Option<Box<RawValue>>,
+    responses: Option<Box<RawValue>>,
+    state: Option<Box<RawValue>>,
 }
 
 /// The arguments of `call_tool`.
@@ -43,20 +55,20 @@ struct Forwarded {
 
 impl Surface {
     pub(super) async fn tools_call(&self, request: Request) -> Answer {
-        let asked: Asked = parameters(request.params.as_deref())?;
-        let arguments = object(asked.arguments);
-        match asked.name.as_str() {
+        let Asked { name, arguments, meta, responses, state } = parameters(request.params.as_deref())?;
+        let (arguments, along) = (object(arguments), Along { meta, responses, state });
+        match name.as_str() {
             SEARCH => Ok(self.search_tools(arguments).await),
             DESCRIBE => Ok(self.describe_tools(arguments).await),
-            CALL => Ok(self.call_tool(&request, arguments, asked.meta).await),
-            name => match self.call(&request, name, arguments, asked.meta).await {
+            CALL => Ok(self.call_tool(&request, arguments, along).await),
+            name => match self.call(&request, name, arguments, along).await {
                 Ok(output) => Ok(output.raw),
                 Err(error) => own_error(&error).map_or_else(|| Ok(refused(&error)), Err),
             },
         }
     }
 
-    async fn call_tool(&self, request: &Request, arguments: Value, meta: Option<Box<RawValue>>) -> Box<RawValue> {
+    async fn call_tool(&self, request: &Request, arguments: Value, along: Along) -> Box<RawValue> {
         let forwarded: Forwarded = match serde_json::from_value(arguments) {
             Ok(forwarded) => forwarded,
             Err(error) => return wrong_arguments(CALL, &error.to_string()),
@@ -66,23 +78,18 @@ impl Surface {
             (None, Some(name)) if menu::input_schema(&name).is_some() => {
                 return wrong_arguments(CALL, &format!("`{name}` is called by itself, not through `{CALL}`"));
             }
-            (None, Some(name)) => self.call(request, &name, object(forwarded.arguments), meta).await,
+            (None, Some(name)) => self.call(request, &name, object(forwarded.arguments), along).await,
             (None, None) => return wrong_arguments(CALL, "missing field `name`"),
         };
         output.map_or_else(|error| refused(&error), |output| output.raw)
     }
 
     /// Calls a tool for a client. A fault in the arguments comes back with the signature, so that one look mends it.
-    async fn call(
-        &self,
-        request: &Request,
-        name: &str,
-        arguments: Value,
-        meta: Option<Box<RawValue>>,
-    ) -> Result<Output, Error> {
+    async fn call(&self, request: &Request, name: &str, arguments: Value, along: Along) -> Result<Output, Error> {
         let name = self.sight().resolve(name).await.map_or_else(|| name.to_owned(), |name| name.to_string());
         let outlet = &request.outlet;
-        let consent = self.consents(outlet, &name, &arguments).await;
+        let asks = self.registry.tool(&name).is_ok_and(|tool| tool.policy == Verdict::Ask);
+        let consent = asks && self.consents(outlet, &name, &arguments).await;
         let (progress, mut progressed) = mpsc::channel(WAITING);
         let (said, mut heard) = mpsc::channel(WAITING);
         let options = CallOptions {
@@ -92,8 +99,14 @@ impl Surface {
             client: Some(ClientId(request.peer.id)),
             fleeting: request.peer.fleeting,
             back: Some(asking(outlet.clone())),
-            said: self.visitors.hears_logs(&request.peer, meta.as_deref()).then_some(said),
-            meta,
+            // Consent is given once; so the questions of such a tool are asked from here, within the one request.
+            relay: relay(request).filter(|_| !asks).map(|relay| Relay {
+                responses: along.responses,
+                state: along.state,
+                ..relay
+            }),
+            said: self.visitors.hears_logs(&request.peer, along.meta.as_deref()).then_some(said),
+            meta: along.meta,
             ..CallOptions::default()
         };
         let caller = caller(&request.peer);
@@ -124,8 +137,7 @@ impl Surface {
 
     /// Asks the person behind the client where a rule says that somebody must be asked.
     async fn consents(&self, outlet: &Outlet, name: &str, arguments: &Value) -> bool {
-        let asks = self.registry.tool(name).is_ok_and(|tool| tool.policy == Verdict::Ask);
-        if !asks || !outlet.can_ask("elicitation/create") {
+        if !outlet.can_ask("elicitation/create") {
             return false;
         }
         let given = toolcrib::core::text::shown_short(&arguments.to_string(), 500);
@@ -156,8 +168,16 @@ impl Surface {
     }
 }
 
+/// A client of 2026-07-28 speaks for itself to a source of that version.
+pub(super) fn relay(request: &Request) -> Option<Relay> {
+    match request.peer.era {
+        Era::Modern => Some(Relay { capabilities: request.peer.capabilities.clone(), responses: None, state: None }),
+        Era::Legacy(_) => None,
+    }
+}
+
 /// Hands a source's question to the client.
-fn asking(outlet: Outlet) -> Handler {
+pub(super) fn asking(outlet: Outlet) -> Handler {
     Arc::new(move |asked: ServerRequest| {
         let outlet = outlet.clone();
         Box::pin(async move {

@@ -1,14 +1,15 @@
 //! Prompts of the sources, under `source__prompt`, and completions for their arguments.
 
 use serde_json::value::RawValue;
-use toolcrib::SourceId;
 use toolcrib::call::Offering;
 use toolcrib::core::json::Fields;
 use toolcrib::core::tool::{Asked, parse_name};
+use toolcrib::{CallOptions, SourceId};
 use toolcrib_mcp::server::Request;
 
 use super::Surface;
 use super::answer::{Answer, invalid, raw, rpc_error};
+use super::call::{asking, relay};
 use super::shelf::{Shelf, put_text, text, unknown, within};
 
 const PROMPTS: Shelf = Shelf { offering: Offering::Prompts, method: "prompts/list", items: "prompts", key: "name" };
@@ -60,7 +61,10 @@ impl Surface {
 
     pub(super) async fn forward(&self, source: &SourceId, params: Fields, request: &Request) -> Answer {
         let params = Some(raw(&params));
-        let asked = self.registry.ask(source, &request.method, params, within(request, None)).await;
+        // The answers to what was asked before are among the parameters.
+        let options =
+            CallOptions { back: Some(asking(request.outlet.clone())), relay: relay(request), ..within(request, None) };
+        let asked = self.registry.ask(source, &request.method, params, options).await;
         asked.map_err(|error| rpc_error(&error))
     }
 }

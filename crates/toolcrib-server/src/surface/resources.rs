@@ -4,8 +4,8 @@ use serde_json::value::RawValue;
 use toolcrib::SourceId;
 use toolcrib::call::Offering;
 use toolcrib::core::json::Fields;
-use toolcrib_mcp::RpcError;
 use toolcrib_mcp::server::Request;
+use toolcrib_mcp::{Era, RpcError};
 
 use super::Surface;
 use super::answer::{Answer, invalid, raw};
@@ -47,8 +47,9 @@ impl Surface {
 
     pub(super) async fn resources_read(&self, request: Request) -> Answer {
         let (source, _, params) = self.routed(&request).await?;
-        let result = self.forward(&source, params, &request).await?;
-        Ok(self.readdressed(&source, &result).unwrap_or(result))
+        let result = self.forward(&source, params, &request).await.map_err(|error| in_its_words(error, &request))?;
+        let result = self.readdressed(&source, &result).unwrap_or(result);
+        Ok(with_hints(&result, &request).unwrap_or(result))
     }
 
     pub(super) async fn subscribe(&self, request: Request) -> Answer {
@@ -70,7 +71,7 @@ impl Surface {
     async fn routed(&self, request: &Request) -> Result<(SourceId, String, Fields), RpcError> {
         let mut params = fields(request.params.as_deref())?;
         let uri = text(&params, "uri").ok_or_else(|| invalid("`uri` is missing"))?;
-        let (source, own) = self.resource(&uri, request).await.ok_or_else(|| not_found(&uri))?;
+        let (source, own) = self.resource(&uri, request).await.ok_or_else(|| in_its_words(not_found(&uri), request))?;
         put_text(&mut params, "uri", &own);
         Ok((source, own, params))
     }
@@ -105,6 +106,25 @@ impl Surface {
 
 pub(super) fn shown_uri(surface: &Surface, source: &SourceId, own: &str) -> String {
     if surface.prefixed() { format!("{SCHEME}{source}/{own}") } else { own.to_owned() }
+}
+
+/// The newest version wants to know how long a text may be kept; a source of an older one does not say.
+fn with_hints(result: &RawValue, request: &Request) -> Option<Box<RawValue>> {
+    let mut fields = Fields::parse(result).filter(|_| request.peer.era == Era::Modern)?;
+    if fields.get("contents").is_none() || fields.get("ttlMs").is_some() {
+        return None;
+    }
+    fields.put("ttlMs", raw(&0));
+    fields.put("cacheScope", raw(&"private"));
+    Some(raw(&fields))
+}
+
+/// The newest version has no code of its own for a resource that is not there.
+fn in_its_words(error: RpcError, request: &Request) -> RpcError {
+    match (request.peer.era, error.code) {
+        (Era::Modern, RESOURCE_NOT_FOUND) => RpcError { code: RpcError::INVALID_PARAMS, ..error },
+        _ => error,
+    }
 }
 
 fn not_found(uri: &str) -> RpcError {

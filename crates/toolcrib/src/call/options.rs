@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde_json::value::RawValue;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
-use toolcrib_mcp::Handler;
+use toolcrib_mcp::{Handler, Relay};
 
 use crate::connector::Terms;
 
@@ -41,6 +41,8 @@ pub struct CallOptions {
     pub meta: Option<Box<RawValue>>,
     /// Answers what the source asks back during this call: elicitation, sampling.
     pub back: Option<Handler>,
+    /// A caller of 2026-07-28 answers a source of that version for itself: a result may then be `input_required`.
+    pub relay: Option<Relay>,
     /// Gets what the source says to this caller. One that does not keep up misses some.
     pub said: Option<mpsc::Sender<Said>>,
     /// The whole result at once, however large.
@@ -56,6 +58,7 @@ impl CallOptions {
             client: self.client,
             fleeting: self.fleeting,
             back: self.back.clone(),
+            relay: self.relay.clone(),
             said: self.said.clone(),
         }
     }

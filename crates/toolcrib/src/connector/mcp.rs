@@ -110,7 +110,7 @@ impl Connector for McpConnector {
         let result = self.exchange(&Exchange::Call(&call)).await?;
         let broken = || Error::new(Code::ToolExecutionFailed, "the result of the call is not an object");
         let answer = Answer::read(result).ok_or_else(|| CallFailure::Refused(broken()))?;
-        if answer.layout.input_required {
+        if answer.layout.input_required && call.terms.relay.is_none() {
             let message = "the tool asks for more input, which nobody here can give";
             return Err(CallFailure::Refused(Error::new(Code::ToolExecutionFailed, message)));
         }

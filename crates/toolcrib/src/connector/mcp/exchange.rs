@@ -132,6 +132,7 @@ async fn send(live: &Live, exchange: &Exchange<'_>, deadline: Instant) -> Result
     options.progress = terms.progress.clone();
     options.cancel = terms.cancel.clone();
     options.handler = Some(asking.handler(terms.back.clone()));
+    options.relay = terms.relay.clone();
     exchange.over(&live.client, &options).await.map_err(|error| Failed { error, asking })
 }
 
