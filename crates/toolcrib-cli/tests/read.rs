@@ -82,6 +82,18 @@ fn an_unknown_name_does_not_hide_the_others() {
     bench.run(&["describe"]).ended(2);
 }
 
+/// A person or a pipe wants all of a large result, and no notes in it.
+#[test]
+fn a_large_result_is_printed_whole() {
+    let bench = Bench::new("one: { command: SERVER, args: [--with, large], result_limit: 1KiB }");
+    let printed = bench.run(&["call", "one__large", "bytes=300000"]);
+    assert_eq!((printed.code, printed.stdout.trim_end().len()), (0, 300_000), "{}", printed.stderr);
+    let told = bench.json(0, &["call", "one__large", "bytes=5000"]);
+    let keys: Vec<&String> = told.as_object().unwrap().keys().collect();
+    assert_eq!(keys, ["content", "structured", "is_error", "elapsed_ms", "source"]);
+    assert_eq!(told["content"], serde_json::json!([{"type": "text", "text": "x".repeat(5000)}]));
+}
+
 #[test]
 fn one_tool_is_its_list_entry_and_more() {
     let bench = Bench::new("one: { command: SERVER, tags: [x], tools: { fail: ask } }\ncore: { builtin: calculate }");

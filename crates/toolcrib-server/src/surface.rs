@@ -67,11 +67,15 @@ impl Surface {
         match asked_mode(&peer.query).unwrap_or(usual) {
             Mode::Search => Kind::Search,
             Mode::Full => Kind::Full,
-            Mode::Auto => self.sight().usual().await,
+            Mode::Auto => {
+                self.registry.count_tokens().await;
+                self.sight().usual().await
+            }
         }
     }
 
     async fn greet(self, peer: Arc<Peer>) -> Greeting {
+        self.registry.count_tokens().await;
         match self.kind(&peer).await {
             Kind::Search => Greeting {
                 capabilities: raw(&json!({ "tools": { "listChanged": true } })),

@@ -82,11 +82,14 @@ impl Registry {
             // A tool of the embedding host is behind no connection.
             None => self.shared.connections.builtins().call(call).await.map_err(CallFailure::into_error)?,
         };
-        let id = found.id.source;
-        match options.whole || answer.raw.get().len() as u64 <= settings.result_limit() {
-            true => Ok(Output::new(id, answer, None)),
-            false => self.shared.held.hold(id, options.keeper(), answer, settings.result_limit()),
+        let (id, limit) = (found.id.source, settings.result_limit());
+        if options.whole || answer.raw.get().len() as u64 <= limit {
+            return Ok(Output::new(id, answer, None));
         }
+        // Splitting a very large result takes a while: not on a thread that others wait for.
+        let (shared, keeper) = (self.shared.clone(), options.keeper());
+        let splitting = tokio::task::spawn_blocking(move || shared.held.hold(id, keeper, answer, limit));
+        splitting.await.context(Code::Internal, "a result could not be split")?
     }
 
     /// A page of a large result. Nothing is called again.

@@ -21,8 +21,17 @@ const BYTES: usize = 64 * 1024 * 1024;
 const RESULTS: usize = 256;
 
 /// The results that can be read further, oldest first.
-#[derive(Debug, Default)]
-pub(crate) struct Held(Mutex<Vec<Kept>>);
+#[derive(Debug)]
+pub(crate) struct Held {
+    kept: Mutex<Vec<Kept>>,
+    most_bytes: usize,
+}
+
+impl Default for Held {
+    fn default() -> Held {
+        Held { kept: Mutex::default(), most_bytes: BYTES }
+    }
+}
 
 #[derive(Debug)]
 struct Kept {
@@ -48,28 +57,27 @@ impl Held {
         let id = format!("{:032x}", rand::random::<u128>());
         let pages = pages::split(&answer, limit, |number| cursor(&id, number));
         let kept = Kept { id, keeper, source, pages, total_bytes, until: Instant::now() + TIME };
-        if kept.bytes() > BYTES {
+        if kept.bytes() > self.most_bytes {
             let message = format!("the result has {total_bytes} bytes, more than can be held; ask for less");
-            let details = json!({ "bytes": total_bytes, "limit": BYTES });
+            let details = json!({ "bytes": total_bytes, "limit": self.most_bytes });
             return Err(Error::new(Code::ToolExecutionFailed, message).with_details(details));
         }
         let broken = || Error::new(Code::Internal, "a result could not be split");
         let first = kept.page(1).ok_or_else(broken)?;
         if kept.pages.len() > 1 {
-            let mut held = self.held();
-            held.retain(|other| other.until > Instant::now());
-            held.push(kept);
-            let mut bytes: usize = held.iter().map(Kept::bytes).sum();
-            let excess = held.len().saturating_sub(RESULTS);
-            let dropped = held.iter().enumerate().take_while(|(place, old)| {
-                let drop = *place < excess || bytes > BYTES;
-                bytes = bytes.saturating_sub(old.bytes());
-                drop
-            });
-            let dropped = dropped.count();
-            held.drain(..dropped);
+            self.keep(kept);
         }
         Ok(first)
+    }
+
+    fn keep(&self, kept: Kept) {
+        let mut held = self.held();
+        held.retain(|other| other.until > Instant::now());
+        held.push(kept);
+        let mut bytes: usize = held.iter().map(Kept::bytes).sum();
+        while held.len() > RESULTS || bytes > self.most_bytes {
+            bytes -= held.remove(0).bytes();
+        }
     }
 
     pub(crate) fn page(&self, client: Option<ClientId>, wanted: &str) -> Result<Output> {
@@ -100,7 +108,7 @@ impl Held {
     }
 
     fn held(&self) -> MutexGuard<'_, Vec<Kept>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -120,4 +128,29 @@ impl Kept {
 
 fn cursor(id: &str, number: usize) -> String {
     format!("{id}-{number}")
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::value::to_raw_value;
+
+    use super::*;
+
+    #[test]
+    fn the_oldest_gives_way_when_there_is_too_much() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+        let _entered = runtime.enter();
+        let held = Held { most_bytes: 20_000, ..Held::default() };
+        let hold = |bytes: usize| {
+            let result = json!({ "content": [{ "type": "text", "text": "x".repeat(bytes) }] });
+            let answer = Answer::read(to_raw_value(&result).unwrap()).unwrap();
+            held.hold(SourceId::parse("s").unwrap(), None, answer, 2_000)
+                .map(|output| output.page.unwrap().next.unwrap())
+        };
+        let cursors: Vec<String> = (0..5).map(|_| hold(5_000).unwrap()).collect();
+        let readable: Vec<bool> = cursors.iter().map(|cursor| held.page(None, cursor).is_ok()).collect();
+        assert_eq!(readable, [false, false, true, true, true]);
+        let error = hold(30_000).unwrap_err();
+        assert_eq!((error.code, held.held().len()), (Code::ToolExecutionFailed, 3), "{}", error.message);
+    }
 }

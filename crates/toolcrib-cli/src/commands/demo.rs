@@ -73,6 +73,7 @@ async fn perform(stage: &Stage) -> Result<Value> {
     stage.note(&format!("discovered in {discovered_ms} ms, {} started", counted(discovered_starts, "process")))?;
 
     stage.step(3, "See what an agent is spared", "toolcrib context")?;
+    registry.count_tokens().await;
     let view = registry.view(&Desk::caller());
     let summary = view.summary(Budget::default());
     stage.show(&summary.text)?;

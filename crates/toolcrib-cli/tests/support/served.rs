@@ -3,7 +3,7 @@
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -21,9 +21,23 @@ impl Place {
     /// `sources` and `expose` as in a configuration file.
     pub(crate) fn new(sources: &Value, expose: &Value) -> Place {
         let place = Place(tempfile::tempdir().unwrap());
-        let config = json!({"sources": sources, "expose": expose});
-        fs::write(place.path("toolcrib.json"), config.to_string()).unwrap();
+        place.configure(sources, expose);
         place
+    }
+
+    pub(crate) fn configure(&self, sources: &Value, expose: &Value) {
+        let config = json!({"sources": sources, "expose": expose});
+        fs::write(self.path("toolcrib.json"), config.to_string()).unwrap();
+    }
+
+    /// How many processes have this place as their home.
+    pub(crate) fn processes(&self) -> usize {
+        let home = format!("HOME={}", self.0.path().display());
+        let ours = |entry: &fs::DirEntry| {
+            let environment = fs::read(entry.path().join("environ")).unwrap_or_default();
+            environment.split(|byte| *byte == 0).any(|variable| variable == home.as_bytes())
+        };
+        fs::read_dir("/proc").unwrap().filter_map(Result::ok).filter(|entry| ours(entry)).count()
     }
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {
@@ -79,6 +93,22 @@ pub(crate) struct Served {
 impl Served {
     pub(crate) fn mcp(&self) -> String {
         format!("{}/mcp", self.url)
+    }
+
+    pub(crate) fn signal(&self, name: &str) {
+        let sent = Command::new("kill").args([format!("-{name}"), self.child.id().to_string()]).status().unwrap();
+        assert!(sent.success(), "{sent}");
+    }
+
+    /// How it ended, once it has.
+    #[track_caller]
+    pub(crate) fn ended(&mut self) -> ExitStatus {
+        let mut status = None;
+        until("its end", || {
+            status = self.child.try_wait().unwrap();
+            status.is_some()
+        });
+        status.unwrap()
     }
 }
 

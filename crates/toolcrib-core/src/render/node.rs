@@ -35,6 +35,9 @@ const HOUSEKEEPING: [&str; 7] = ["$schema", "$id", "$anchor", "$comment", "$defs
 /// Keywords that alone do not make a form of their own.
 const CONDITIONS: [&str; 6] = ["required", "not", "if", "then", "else", "description"];
 
+/// Keywords that speak of a choice as a whole, and of none of its forms.
+const OF_THE_WHOLE: [&str; 3] = ["default", "example", "examples"];
+
 impl Node {
     pub(super) fn read(schema: &Value, path: &str, edits: &mut Edits<'_>) -> Fit<Node> {
         let mut keywords = match schema {
@@ -106,6 +109,11 @@ fn forms(mut keywords: Map<String, Value>, path: &str, edits: &mut Edits<'_>, nu
         }
         if choice == "oneOf" {
             edits.lose(&at, "exactly one of several became any of them");
+        }
+        for keyword in OF_THE_WHOLE {
+            if let Some(value) = keywords.shift_remove(keyword) {
+                edits.drop_keyword(path, keyword, &value);
+            }
         }
         let mut several = Vec::new();
         for (index, alternative) in alternatives.into_iter().enumerate() {
@@ -218,17 +226,11 @@ fn of_type(name: &str, keywords: &Map<String, Value>) -> Value {
 }
 
 /// An alternative, with what the schema around it says of all of them.
-fn with_shared(alternative: Value, shared: &Map<String, Value>, path: &str, edits: &mut Edits<'_>) -> Value {
-    let shared: Map<String, Value> = shared
-        .iter()
-        .filter(|(key, _)| *key != "default" && *key != "examples")
-        .map(|(key, value)| (key.clone(), value.clone()))
-        .collect();
-    let mut alternative = alternative;
+fn with_shared(mut alternative: Value, shared: &Map<String, Value>, path: &str, edits: &mut Edits<'_>) -> Value {
     if let Value::Object(own) = &mut alternative
         && !own.contains_key("$ref")
     {
-        merge(own, &shared, path, edits);
+        merge(own, shared, path, edits);
     }
     alternative
 }

@@ -112,6 +112,14 @@ impl Exchange {
         sink.finish(envelope::response(&id, &outcome), last).await;
     }
 
+    /// Gives its id back, unless a held exchange already did.
+    pub(super) fn leave(&self) {
+        let way = lock(&self.way);
+        if let (Some(desk), None) = (&self.desk, way.held_until) {
+            desk.leave(&way.id);
+        }
+    }
+
     /// Ends without an answer, as a request that was taken back must.
     pub(super) fn end(&self) {
         if let Some(Sink::Feed(feed)) = lock(&self.way).sink.take() {

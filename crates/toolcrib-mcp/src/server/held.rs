@@ -108,13 +108,11 @@ impl Exchange {
         }
     }
 
-    /// Makes sure that nobody finds it any more.
+    /// Makes sure that its client finds it no more.
     pub(super) fn forget(&self) {
-        if lock(&self.way).asked == 0 {
-            return;
+        if lock(&self.way).held_until.is_some() {
+            lock(&self.shared.held).retain(|_, exchange| !std::ptr::eq(exchange.as_ref(), self));
         }
-        let mut held = lock(&self.shared.held);
-        held.retain(|_, exchange| !std::ptr::eq(exchange.as_ref(), self));
     }
 }
 
@@ -161,19 +159,20 @@ impl Shared {
         let responses = responses.transpose()?.unwrap_or_default();
         let exchange = {
             let mut held = lock(&self.held);
-            let fits = held.get(state).is_some_and(|exchange| {
+            let exchange = held.get(state).cloned().filter(|exchange| {
                 exchange.method == method && exchange.name == params.name && exchange.peer.query == query
             });
-            // A state is good once. One that does not fit stays for the request it belongs to.
-            if fits { held.remove(state) } else { None }
-        };
-        let Some(exchange) = exchange else {
-            return Err(invalid("this `requestState` is unknown, has expired, or belongs to another request"));
+            // One that does not fit stays for the request it belongs to.
+            let unknown = || invalid("this `requestState` is unknown, has expired, or belongs to another request");
+            let exchange = exchange.ok_or_else(unknown)?;
+            if let Some(desk) = &exchange.desk {
+                desk.enter(id, &exchange.cancel, self.options.requests_max)?;
+            }
+            // A state is good once.
+            held.remove(state);
+            exchange
         };
         let mut way = lock(&exchange.way);
-        if let Some(desk) = &exchange.desk {
-            desk.enter(id, &exchange.cancel, self.options.requests_max)?;
-        }
         way.id = id.to_owned();
         way.progress_token = params.progress_token.clone();
         way.sink = Some(sink.clone());

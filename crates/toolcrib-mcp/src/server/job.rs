@@ -22,7 +22,7 @@ use super::{
     params::Params,
     shared::{Desk, Shared},
 };
-use crate::{connection::lock, era::Era, error::RpcError};
+use crate::{era::Era, error::RpcError};
 
 /// A request as it came.
 pub(super) struct Order {
@@ -94,16 +94,14 @@ impl Shared {
 async fn run(exchange: &Arc<Exchange>, params: Option<Box<RawValue>>) {
     let outcome = drive(exchange, params).await;
     let waiting = exchange.returned().await;
+    exchange.forget();
+    exchange.leave();
     let feed = exchange.feed();
     match outcome {
         Some(outcome) if waiting => exchange.answer(outcome).await,
         Some(_) | None => exchange.end(),
     }
-    exchange.forget();
     exchange.close();
-    if let Some(desk) = &exchange.desk {
-        desk.leave(&lock(&exchange.way).id);
-    }
     if let Some(feed) = feed {
         // For a client that lost its stream shortly before the answer.
         feed.settled().await;

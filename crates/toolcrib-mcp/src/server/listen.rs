@@ -6,7 +6,7 @@ use futures_util::StreamExt;
 use serde::{Deserialize, Serialize};
 use serde_json::{json, value::RawValue};
 
-use super::{Change, exchange::Exchange, feed::Weight, greet};
+use super::{Change, Outlet, Request, exchange::Exchange, feed::Weight, greet};
 use crate::{
     error::{RpcError, WireError},
     message::{self, RawObject, raw},
@@ -78,6 +78,23 @@ impl Filter {
     }
 }
 
+/// Those of the resources that the service agrees to watch. It is asked as clients of old ask, one by one, so that a
+/// service need not know that there are two ways.
+async fn watched(exchange: &Arc<Exchange>, uris: Vec<String>) -> Vec<String> {
+    const MOST: usize = 100;
+    let asked = uris.into_iter().take(MOST).map(|uri| async move {
+        let request = Request {
+            method: "resources/subscribe".to_owned(),
+            params: raw(&json!({ "uri": uri })).ok(),
+            peer: exchange.peer.clone(),
+            cancel: exchange.cancel.clone(),
+            outlet: Outlet::new(exchange.clone()),
+        };
+        exchange.shared.service.request(request).await.is_ok().then_some(uri)
+    });
+    futures_util::future::join_all(asked).await.into_iter().flatten().collect()
+}
+
 /// `subscriptions/listen`: acknowledges, then tells of changes until either side ends it.
 pub(super) async fn subscription(
     exchange: Arc<Exchange>,
@@ -93,7 +110,8 @@ pub(super) async fn subscription(
     let (shared, peer) = (&exchange.shared, &exchange.peer);
     // Before the acknowledgement, so that nothing that changes after it is missed.
     let mut changes = shared.service.changes(peer);
-    let filter = filter.within(&greet::greeting(shared, peer).await?.capabilities);
+    let mut filter = filter.within(&greet::greeting(shared, peer).await?.capabilities);
+    filter.resource_subscriptions = watched(&exchange, filter.resource_subscriptions).await;
     let id = crate::connection::lock(&exchange.way).id.clone();
     let meta = json!({ SUBSCRIPTION_KEY: id });
     let acknowledged = raw(&json!({ "notifications": filter, "_meta": meta }))

@@ -54,8 +54,9 @@ pub async fn serve_stream(
         shared: shared.clone(),
         lines,
         desk: Arc::default(),
-        peer: Mutex::default(),
-        next: Mutex::default(),
+        legacy: Mutex::default(),
+        modern: Mutex::default(),
+        renewed: Mutex::default(),
     };
     let _unreadable = shared.closing.run_until_cancelled(conversation.read(reader)).await;
     conversation.part().await;
@@ -68,10 +69,11 @@ struct Conversation {
     shared: Arc<Shared>,
     lines: mpsc::Sender<String>,
     desk: Arc<Desk>,
-    /// The client as it last described itself.
-    peer: Mutex<Option<Arc<Peer>>>,
+    /// The client of the last handshake, and the client as it last described itself with a request.
+    legacy: Mutex<Option<Arc<Peer>>>,
+    modern: Mutex<Option<Arc<Peer>>>,
     /// Ends the news for a client that begins anew.
-    next: Mutex<CancellationToken>,
+    renewed: Mutex<CancellationToken>,
 }
 
 impl Conversation {
@@ -148,7 +150,8 @@ impl Conversation {
         let _closed = self.lines.send(envelope::response(id, &greeted)).await;
         if welcome {
             self.listen(&peer);
-            self.meet(peer);
+            let before = lock(&self.legacy).replace(peer);
+            before.iter().for_each(|before| self.shared.service.gone(before));
         }
     }
 
@@ -162,8 +165,7 @@ impl Conversation {
             }
             self.modern_peer(&params)
         } else {
-            let met = lock(&self.peer).clone().filter(|peer| peer.era != Era::Modern);
-            match met {
+            match lock(&self.legacy).clone() {
                 Some(peer) => peer,
                 // Allowed at any time, by clients that look whether somebody is there.
                 None if method == "ping" => Arc::new(greet::newcomer(None, "")),
@@ -182,31 +184,22 @@ impl Conversation {
     /// On a stream there is one client, though it may describe itself anew with every request.
     fn modern_peer(&self, params: &Params) -> Arc<Peer> {
         let capabilities = params.capabilities.clone().unwrap_or_else(greet::nothing);
-        let met = lock(&self.peer).clone().filter(|peer| peer.era == Era::Modern);
-        if let Some(peer) = &met
+        let mut met = lock(&self.modern);
+        if let Some(peer) = &*met
             && peer.capabilities.get() == capabilities.get()
             && peer.name == params.client
         {
             return peer.clone();
         }
         let mut peer = Peer::new(Era::Modern, params.client.clone(), capabilities, "");
-        peer.id = met.map_or(peer.id, |met| met.id);
-        let peer = Arc::new(peer);
-        self.meet(peer.clone());
-        peer
-    }
-
-    fn meet(&self, peer: Arc<Peer>) {
-        let before = lock(&self.peer).replace(peer.clone());
-        if let Some(before) = before.filter(|before| before.id != peer.id) {
-            self.shared.service.gone(&before);
-        }
+        peer.id = met.as_ref().map_or(peer.id, |met| met.id);
+        met.insert(Arc::new(peer)).clone()
     }
 
     /// Tells a client of old what changes from now on.
     fn listen(&self, peer: &Arc<Peer>) {
         let until = self.shared.closing.child_token();
-        std::mem::replace(&mut *lock(&self.next), until.clone()).cancel();
+        std::mem::replace(&mut *lock(&self.renewed), until.clone()).cancel();
         let mut changes = self.shared.service.changes(peer);
         let (lines, draining) = (self.lines.clone(), self.shared.draining.clone());
         let telling = async move {
@@ -231,7 +224,7 @@ impl Conversation {
         let _in_time = timeout(shared.options.farewell, shared.tasks.wait()).await;
         shared.closing.cancel();
         let _in_time = timeout(shared.options.farewell, shared.tasks.wait()).await;
-        if let Some(peer) = lock(&self.peer).take() {
+        for peer in [&self.legacy, &self.modern].into_iter().filter_map(|peer| lock(peer).take()) {
             shared.service.gone(&peer);
         }
     }

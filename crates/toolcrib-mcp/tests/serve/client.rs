@@ -118,3 +118,26 @@ async fn over_a_stream_without_a_handshake() {
     let (bench, target) = streaming();
     check(&bench, target, Some("2026-07-28".parse().unwrap()), "2026-07-28").await;
 }
+
+#[tokio::test]
+async fn many_clients_at_once_get_their_own_answers() {
+    let (_bench, target) = listening().await;
+    let Target::Http { url, headers } = target else { panic!("not over a port") };
+    let clients = (0..64).map(|client| {
+        let target = Target::Http { url: url.clone(), headers: headers.clone() };
+        let era = if client % 2 == 0 { "2026-07-28" } else { "2025-06-18" };
+        async move {
+            let mut options = options(Some(era.parse().unwrap()));
+            options.listen = false;
+            let client_side = Client::connect(target, options).await.unwrap();
+            let within = RequestOptions::new(Duration::from_secs(60));
+            for call in 0..10 {
+                let given = json!({ "client": client, "call": call });
+                let echoed = client_side.call_tool("echo", &raw(&given), None, None, &within).await.unwrap();
+                assert_eq!(parsed(&echoed)["structuredContent"]["arguments"], given);
+            }
+            client_side.close().await;
+        }
+    });
+    futures_util::future::join_all(clients).await;
+}

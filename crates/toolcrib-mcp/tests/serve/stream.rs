@@ -155,7 +155,7 @@ async fn what_is_no_message_gets_an_error_and_the_stream_goes_on() {
 
 #[tokio::test]
 async fn at_the_end_answers_are_written_and_what_is_left_is_cancelled() {
-    let options = ServerOptions { farewell: Duration::from_millis(200), ..ServerOptions::default() };
+    let options = ServerOptions { farewell: Duration::from_secs(1), ..ServerOptions::default() };
     let mut line = Line::initialized(options).await;
     line.say(&calling(1, "wait")).await;
     line.say(&calling(2, "echo")).await;
@@ -195,4 +195,35 @@ async fn initialising_twice_begins_anew() {
     assert_eq!(line.hear().await["method"], "notifications/tools/list_changed");
     line.say(&calling(2, "echo")).await;
     assert_eq!(line.hear().await["id"], 2);
+}
+
+#[tokio::test]
+async fn both_eras_share_a_stream() {
+    let mut line = Line::initialized(ServerOptions::default()).await;
+    for id in [1, 3] {
+        line.say(&modern(id, "tools/call", json!({ "name": "echo" }))).await;
+        assert_eq!(line.hear().await["result"]["peer"]["era"], MODERN);
+        line.say(&calling(id + 1, "echo")).await;
+        assert_eq!(line.hear().await["result"]["peer"]["era"], "2025-06-18");
+    }
+    line.end().await;
+    line.serving.await.unwrap();
+    assert_eq!(line.bench.gone.load(Ordering::SeqCst), 2);
+}
+
+#[tokio::test]
+async fn a_held_request_can_be_taken_back_under_its_new_id() {
+    let mut line = Line::open(ServerOptions::default());
+    line.say(&modern(1, "tools/call", json!({ "name": "ask_then_wait" }))).await;
+    let result = line.hear().await["result"].take();
+    // The id it had is free again while it is held.
+    line.say(&modern(1, "tools/call", json!({ "name": "echo" }))).await;
+    assert_eq!(line.hear().await["id"], 1);
+    let key = result["inputRequests"].as_object().unwrap().keys().next().unwrap().clone();
+    let params =
+        json!({ "name": "ask_then_wait", "requestState": result["requestState"], "inputResponses": { key: {} } });
+    line.say(&modern(2, "tools/call", params)).await;
+    line.bench.heard("answered", 1).await;
+    line.say(&json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": 2 } })).await;
+    line.bench.heard("cancelled", 1).await;
 }

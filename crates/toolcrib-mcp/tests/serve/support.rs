@@ -32,7 +32,7 @@ pub(crate) const MODERN: &str = "2026-07-28";
 pub(crate) const LATEST: &str = "2025-11-25";
 
 /// Its tools: `echo` (what it was given), `progress`, `wait` (until released or taken back), `ask`, `ask_two`,
-/// `ask_twice`, `marked` (an argument that is a header too), `panic`.
+/// `ask_twice`, `ask_then_wait`, `marked` (an argument that is a header too), `panic`.
 pub(crate) struct Bench {
     pub(crate) changed: broadcast::Sender<Change>,
     pub(crate) release: Arc<Notify>,
@@ -156,6 +156,13 @@ async fn answer(bench: Arc<Bench>, request: Asked) -> Result<Box<RawValue>, RpcE
         "ask_twice" => {
             let one = parsed(&ask().await?);
             said(&json!([one, parsed(&ask().await?)]).to_string())
+        }
+        "ask_then_wait" => {
+            ask().await?;
+            bench.note("answered".to_owned());
+            request.cancel.cancelled().await;
+            bench.note("cancelled".to_owned());
+            said("too late")
         }
         "panic" => panic!("as the test wants"),
         "echo" | "marked" => raw(&json!({ "content": [], "structuredContent": params, "peer": {

@@ -221,21 +221,25 @@ fn text_bytes(answer: &Answer) -> usize {
 /// line when the last one ends in the second half, else between two characters. Never at the very beginning.
 fn cut(text: &str, room: usize) -> usize {
     let mut bytes = 0;
-    let too_far = text.char_indices().find(|(at, character)| {
-        bytes += escaped(*character);
-        bytes > room && *at > 0
+    let too_far = text.bytes().position(|byte| {
+        bytes += escaped(byte);
+        bytes > room
     });
-    let Some((end, _)) = too_far else { return text.len() };
+    let Some(end) = too_far else { return text.len() };
+    let end = (0..=end).rev().find(|end| text.is_char_boundary(*end)).unwrap_or_default();
+    if end == 0 {
+        return text.chars().next().map_or(0, char::len_utf8);
+    }
     let line = text[..end].rfind('\n').map(|at| at + 1).filter(|at| *at > end / 2);
     line.unwrap_or(end)
 }
 
-/// How many bytes a character takes in a JSON string.
-fn escaped(character: char) -> usize {
-    match character {
-        '"' | '\\' | '\n' | '\r' | '\t' | '\u{8}' | '\u{c}' => 2,
-        '\0'..='\u{1f}' => 6,
-        other => other.len_utf8(),
+/// How many bytes a byte of text takes in a JSON string.
+fn escaped(byte: u8) -> usize {
+    match byte {
+        b'"' | b'\\' | b'\n' | b'\r' | b'\t' | 0x8 | 0xc => 2,
+        0..0x20 => 6,
+        _ => 1,
     }
 }
 

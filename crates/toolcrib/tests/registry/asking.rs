@@ -170,12 +170,8 @@ async fn the_callers_meta_passes_and_the_protocols_own_is_made_anew() {
 }
 
 /// The reference server asks as real servers do, and lists what it can ask only to who can be asked.
-#[tokio::test]
-async fn everything_asks_back() {
-    let Some((program, arguments)) = rig::everything() else {
-        return rig::skip("asking::everything_asks_back", "the server was not fetched");
-    };
-    let workshop = Workshop::open(json!({"s": {"command": program, "args": arguments}})).await;
+async fn check_everything(source: Value) {
+    let workshop = Workshop::open(json!({ "s": source })).await;
     let accepted = json!({"action": "accept", "content": {"name": "Ada", "check": true}});
     let output = call(&workshop, "s__trigger-elicitation-request", client(1, accepted).0).await.unwrap();
     assert!(output.content().contains("Ada"), "{}", output.content());
@@ -186,4 +182,22 @@ async fn everything_asks_back() {
     let input = json!({"prompt": "how much?"});
     let output = workshop.call(&agent(), "s__trigger-sampling-request", input, options).await.unwrap();
     assert!(output.content().contains("forty-two"), "{}", output.content());
+    workshop.registry.clone().close().await;
+}
+
+#[tokio::test]
+async fn everything_asks_back() {
+    let Some((program, arguments)) = rig::everything() else {
+        return rig::skip("asking::everything_asks_back", "the server was not fetched");
+    };
+    check_everything(json!({"command": program, "args": arguments})).await;
+}
+
+#[tokio::test]
+async fn everything_asks_back_over_http() {
+    let Some(program) = rig::everything() else {
+        return rig::skip("asking::everything_asks_back_over_http", "the server was not fetched");
+    };
+    let (_server, port) = crate::real::listening(program, |_| vec!["streamableHttp".to_owned()]).await;
+    check_everything(json!({"url": format!("http://127.0.0.1:{port}/mcp")})).await;
 }

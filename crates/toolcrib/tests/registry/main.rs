@@ -18,4 +18,5 @@ mod pages;
 mod real;
 mod sources;
 mod together;
+mod tokens;
 mod trouble;

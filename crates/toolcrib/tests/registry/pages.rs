@@ -116,19 +116,6 @@ async fn what_is_held_has_its_time_and_its_bounds() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_held_takes_so_many_bytes_and_no_more() {
-    let git = Scripted::new(["say"]);
-    git.answer(|_, _| json!("x".repeat(20 * 1024 * 1024)));
-    let bench = open_yaml("sources: { git: { command: x, result_limit: 1MiB } }", &[("git", &git)]).await;
-    let mut cursors = Vec::new();
-    for _ in 0..5 {
-        cursors.push(next(&say(&bench, None, json!({})).await));
-    }
-    let readable: Vec<bool> = cursors.iter().map(|cursor| bench.page(None, cursor).is_ok()).collect();
-    assert_eq!(readable, [false, false, true, true, true], "the newest");
-}
-
-#[tokio::test(start_paused = true)]
 async fn a_wrong_cursor_is_told_so() {
     let bench = open().await;
     let cursor = next(&say(&bench, None, long()).await);

@@ -193,7 +193,7 @@ async fn a_server_that_dies_in_mid_call_fails_that_call_and_serves_the_next() {
 }
 
 /// A server that listens, ended with the test.
-struct Listening(Child);
+pub(crate) struct Listening(Child);
 
 impl Drop for Listening {
     fn drop(&mut self) {
@@ -203,7 +203,7 @@ impl Drop for Listening {
 }
 
 /// Starts a server on a free port and waits until it takes connections.
-async fn listening((program, arguments): Program, more: impl Fn(u16) -> Vec<String>) -> (Listening, u16) {
+pub(crate) async fn listening((program, arguments): Program, more: impl Fn(u16) -> Vec<String>) -> (Listening, u16) {
     let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let mut command = Command::new(program);
     command.args(arguments).args(more(port)).env("PORT", port.to_string());

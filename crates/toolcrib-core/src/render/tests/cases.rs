@@ -82,7 +82,8 @@ fn strict_objects_are_closed_and_all_their_fields_required() {
             "c": {"enum": ["x", "y"], "default": null},
             "d": {"type": "object", "properties": {"e": {"type": ["string", "null"]}}},
             "f": {"type": "array", "items": {"type": "string", "format": "date"}, "uniqueItems": true},
-            "g": {"const": 1}
+            "g": {"const": 1},
+            "h": {"anyOf": [{"type": "string"}, {"type": "integer"}], "default": 5, "title": "H"}
         }}),
         json!({"type": "object", "properties": {
             "a": {"type": "string", "description": "A"},
@@ -93,13 +94,15 @@ fn strict_objects_are_closed_and_all_their_fields_required() {
                 {"type": "null"}
             ]},
             "f": {"anyOf": [{"type": "array", "items": {"type": "string", "format": "date"}}, {"type": "null"}]},
-            "g": {"anyOf": [{"type": "integer", "const": 1}, {"type": "null"}]}
-        }, "required": ["a", "b", "c", "d", "f", "g"], "additionalProperties": false, "title": "T"}),
+            "g": {"anyOf": [{"type": "integer", "const": 1}, {"type": "null"}]},
+            "h": {"anyOf": [{"type": "string"}, {"type": "integer"}, {"type": "null"}], "title": "H"}
+        }, "required": ["a", "b", "c", "d", "f", "g", "h"], "additionalProperties": false, "title": "T"}),
         &[
             "/properties/a/format: \"uri\" is not supported, dropped",
             "/properties/a/minLength: 1 is not supported, dropped",
             "/properties/b/default: 3 is not supported, dropped",
             "/properties/f/uniqueItems: true is not supported, dropped",
+            "/properties/h/default: 5 is not supported, dropped",
         ],
     );
     check(

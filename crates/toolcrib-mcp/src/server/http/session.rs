@@ -158,7 +158,12 @@ async fn sweep(sessions: Arc<Sessions>, shared: Weak<Shared>, idle: Duration) {
         let Some(shared) = shared.upgrade() else { return };
         let mut over = Vec::new();
         lock(&sessions.by_id).retain(|_, session| {
-            let keep = !session.is_idle() || lock(&session.used).elapsed() < idle;
+            let mut used = lock(&session.used);
+            if !session.is_idle() {
+                // A stream that was open all the time is a use, too.
+                *used = Instant::now();
+            }
+            let keep = used.elapsed() < idle;
             if !keep {
                 over.push(session.clone());
             }
