@@ -3,9 +3,10 @@
 use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
+use std::time::Duration;
 
 use crate::place::Place;
-use crate::report::{End, Report};
+use crate::report::{End, Report, seconds};
 
 mod client;
 mod server;
@@ -14,6 +15,8 @@ mod server;
 struct Scenario {
     version: &'static str,
     name: &'static str,
+    /// The version of the fixture behind, where there is one.
+    behind: Option<&'static str>,
     need: Need,
 }
 
@@ -84,17 +87,17 @@ struct Tally {
 }
 
 impl Tally {
-    /// `detail` says what the scenario's name does not: how long it took, what stood behind it.
-    fn add(&mut self, scenario: &Scenario, detail: &str, outcome: Outcome) {
+    fn add(&mut self, scenario: &Scenario, took: Option<Duration>, outcome: Outcome) {
         let (word, text) = match (&outcome, &scenario.need) {
             (Ok(text), _) => ("passed", text),
             (Err(text), Need::Required) => ("FAILED", text),
             (Err(text), Need::Reported) => ("failed, not required", text),
         };
-        println!("  {} {:<46} {detail:>8}  {word}  {text}", scenario.version, scenario.name);
+        let took = took.map(|took| format!("{:>7}  ", seconds(took))).unwrap_or_default();
+        println!("  {:<72} {took}{word}  {text}", scenario.label());
         match (outcome, &scenario.need) {
             (Ok(_), _) => self.passed += 1,
-            (Err(_), Need::Required) => self.failed.push(format!("{} {}", scenario.version, scenario.name)),
+            (Err(_), Need::Required) => self.failed.push(scenario.label()),
             (Err(_), Need::Reported) => self.reported += 1,
         }
     }
@@ -110,11 +113,16 @@ impl Tally {
 
 impl Scenario {
     const fn required(version: &'static str, name: &'static str) -> Scenario {
-        Scenario { version, name, need: Need::Required }
+        Scenario { version, name, behind: None, need: Need::Required }
     }
 
     const fn reported(version: &'static str, name: &'static str) -> Scenario {
-        Scenario { version, name, need: Need::Reported }
+        Scenario { version, name, behind: None, need: Need::Reported }
+    }
+
+    fn label(&self) -> String {
+        let behind = self.behind.map(|version| format!(" on {version}")).unwrap_or_default();
+        format!("{} {}{behind}", self.version, self.name)
     }
 
     fn matches(&self, filters: &[&str]) -> bool {

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use super::{Outcome, Scenario, Suite, Tally};
 use crate::place::Place;
 use crate::process::quiet;
-use crate::report::{End, seconds};
+use crate::report::End;
 
 /// The example that speaks for us, in whichever crate it lives.
 const CLIENT: &str = "conformance_client";
@@ -43,7 +43,7 @@ pub(super) fn run(suite: &Suite, place: &Place, filters: &[&str]) -> End {
     for scenario in SCENARIOS.iter().filter(|scenario| scenario.matches(filters)) {
         let start = Instant::now();
         let outcome = try_one(suite, &client, scenario);
-        tally.add(scenario, &seconds(start.elapsed()), outcome);
+        tally.add(scenario, Some(start.elapsed()), outcome);
     }
     tally.end(suite)
 }
