@@ -24,7 +24,7 @@ usage: cargo xtask test [FILTER…]
   test            fetch what the tests need, then formatting, lints, build, tests, doc tests, MCP conformance
   test FILTER…    fetch and build, then only the tests and conformance scenarios whose name contains a FILTER
   bench           build with optimisation, measure, and hold the ratios against their bars
-  bench NAME…     only these: start, discovery, publish, curves, wire, proxy
+  bench NAME…     only these: start, discovery, publish, curves, wire, proxy, search
 
 examples:
   cargo xtask test

@@ -52,6 +52,7 @@ pub struct Manner {
     pub kind: String,
     pub builtin: bool,
     pub rules: Rules,
+    pub title: Option<String>,
     pub tags: Vec<String>,
     /// Globs on tools that every agent should know of.
     pub essential: Vec<String>,
@@ -76,6 +77,7 @@ impl Manner {
             kind: source.kind.name().to_owned(),
             builtin: source.kind.is_builtin(),
             rules: source.settings.tools.clone(),
+            title: source.settings.title.clone(),
             tags: source.settings.tags.clone(),
             essential: source.settings.essential.clone(),
             keep_conflicts: source.settings.on_conflict() == OnConflict::Keep,

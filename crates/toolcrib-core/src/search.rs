@@ -24,6 +24,9 @@ mod document;
 mod vocabulary;
 mod words;
 
+#[cfg(feature = "embeddings")]
+pub mod meaning;
+
 pub mod eval;
 
 use crate::catalog::View;
@@ -99,8 +102,23 @@ impl Hit {
 impl View {
     /// The tools that fit a query best, among those that an agent may be offered.
     pub fn search(&self, query: &Query) -> Found {
+        self.search_by(query, |_, _| {})
+    }
+
+    /// As [`View::search`], and by what texts mean. `meanings` of another catalogue are left out of account.
+    #[cfg(feature = "embeddings")]
+    pub fn search_by_meaning(&self, query: &Query, meanings: &meaning::Meanings) -> Found {
+        self.search_by(query, |text, scores| {
+            if meanings.is_about(&self.catalog) {
+                meanings.mix(text, scores);
+            }
+        })
+    }
+
+    /// `mix` may change what words alone have scored.
+    fn search_by(&self, query: &Query, mix: impl FnOnce(&str, &mut [f32])) -> Found {
         let directory = self.catalog.directory();
-        let Ranking { lines, total } = rank::ranked(directory, query);
+        let Ranking { lines, total } = rank::ranked(directory, query, mix);
         let hits: Vec<Hit> = lines.into_iter().filter_map(|line| hit(directory, line)).collect();
         let hint = hits.is_empty().then(|| hint(query));
         Found { hits, hint, total }

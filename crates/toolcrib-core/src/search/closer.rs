@@ -4,7 +4,7 @@
 use std::collections::{HashMap, HashSet};
 
 use super::directory::Directory;
-use super::postings::Card;
+use super::postings::{Card, Posting};
 use super::question::Question;
 use super::rank::{Scored, better};
 
@@ -26,17 +26,18 @@ const ANSWERED: f32 = 0.3;
 pub(super) fn look(directory: &Directory, question: &Question<'_>, best: &mut Vec<Scored>) {
     let asked = Asked::new(directory, question);
     let mut by_source: HashMap<u32, f32> = HashMap::new();
+    let mut sources: Vec<u32> = Vec::with_capacity(best.len());
     for scored in best.iter_mut() {
-        let Some((place, card)) = directory.card(scored.tool) else { continue };
+        let Some((source, card)) = directory.card(scored.tool) else { continue };
         scored.score = (scored.score + asked.pairs(card)) * (1.0 + WHOLE_NAME * asked.share_of_name(directory, card));
-        let best_there = by_source.entry(place).or_default();
+        let best_there = by_source.entry(source).or_default();
         *best_there = best_there.max(scored.score);
+        sources.push(source);
     }
     // In a catalogue of one source it would say nothing.
     if by_source.len() > 1 {
-        for scored in best.iter_mut() {
-            let best_there = directory.card(scored.tool).and_then(|(place, _)| by_source.get(&place));
-            scored.score += FITTING_SOURCE * best_there.copied().unwrap_or_default();
+        for (scored, source) in best.iter_mut().zip(&sources) {
+            scored.score += FITTING_SOURCE * by_source.get(source).copied().unwrap_or_default();
         }
     }
     best.sort_unstable_by(better);
@@ -95,12 +96,16 @@ impl Asked {
 /// A task may need several tools: what the tools before have answered counts less for those that follow.
 fn diversify(directory: &Directory, question: &Question<'_>, best: &mut Vec<Scored>) {
     let mut rest = best.split_off(DIVERSE_AMONG.min(best.len()));
+    let full: Vec<f32> = question.terms.iter().map(|term| term.weight * directory.rarity(term.key)).collect();
+    let postings: Vec<&[Posting]> = question.terms.iter().map(|term| directory.postings(term.key)).collect();
     let worth = |scored: &Scored| -> Vec<f32> {
-        let terms = question.terms.iter();
-        terms.map(|term| term.weight * directory.rarity(term.key) * directory.impact(term.key, scored.tool)).collect()
+        let impact = |postings: &&[Posting]| {
+            let found = postings.binary_search_by_key(&scored.tool, |posting| posting.tool);
+            found.map_or(0.0, |found| postings[found].impact)
+        };
+        postings.iter().map(impact).zip(&full).map(|(impact, full)| impact * full).collect()
     };
     let mut left: Vec<(Scored, Vec<f32>)> = best.drain(..).map(|scored| (scored, worth(&scored))).collect();
-    let full: Vec<f32> = question.terms.iter().map(|term| term.weight * directory.rarity(term.key)).collect();
     let mut answered = vec![0.0_f32; full.len()];
     while !left.is_empty() {
         let adjusted = |(scored, worth): &(Scored, Vec<f32>)| {

@@ -1,5 +1,6 @@
-//! Where each term of a whole catalogue is found: which segments have it, and how rare it is.
-//! Made by the first search in a catalogue; the postings themselves stay with their segments.
+//! Where each term of a whole catalogue is found, and how rare it is: the postings of all segments, laid one after the
+//! other by term, for a search through two thousand sources must not go to each of them for each word.
+//! Made by the first search in a catalogue, from what its segments have worked out already.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -9,8 +10,12 @@ use std::sync::{Arc, OnceLock};
 use super::Query;
 use super::postings::{Card, Posting};
 use super::roll::Roll;
+use super::words::{self, Word};
 use crate::catalog::{Part, ToolRef};
 
+/// What a word of a source's title or tags is worth for its tools. A configuration may change them while the list stays,
+/// so that they are no part of the postings.
+const LABEL: f32 = 0.3;
 /// How far rarity counts: less than in full, for what is rarest in a task is often the name of a person or a file.
 const RARITY: f32 = 0.8;
 
@@ -19,9 +24,13 @@ pub(crate) struct Directory {
     places: Vec<Place>,
     /// For every tool of every place, whether agents may be offered it.
     offered: Vec<bool>,
+    /// For every tool, the number of its place.
+    place_of: Vec<u32>,
     terms: Keyed<Spread>,
-    /// The place and the term there, in the order of places.
-    lists: Vec<(u32, u32)>,
+    /// By term, then by tool.
+    postings: Vec<Posting>,
+    /// The places whose title or tags have a term.
+    labels: Keyed<Vec<u32>>,
     roll: Roll,
     /// Every term's text in order, made when a search needs it.
     vocabulary: OnceLock<Vec<Box<str>>>,
@@ -34,10 +43,10 @@ struct Place {
     base: u32,
 }
 
-/// Where a term stands in `lists`, in how many tools, and how rare that makes it.
+/// Where a term stands in `postings`, in how many tools, and how rare that makes it.
 #[derive(Debug, Default, Clone)]
 struct Spread {
-    lists: Range<u32>,
+    postings: Range<u32>,
     tools: u32,
     rarity: f32,
 }
@@ -54,37 +63,61 @@ impl Directory {
                 let tool = ToolRef { part, entry };
                 directory.offered.push(tool.is_offered() && masked.binary_search(&position).is_err());
             }
+            directory.place_of.resize(directory.offered.len(), directory.places.len() as u32);
             directory.places.push(Place { part: part.clone(), base });
         }
+        directory.read_labels();
         directory.spread_terms();
         directory.roll = Roll::call(directory.cards());
         directory
+    }
+
+    fn read_labels(&mut self) {
+        for (number, Place { part, .. }) in self.places.iter().enumerate() {
+            for text in part.manner.tags.iter().chain(&part.manner.title) {
+                words::each(text, |Word { whole, parts }| {
+                    for word in parts.iter().chain([&whole]) {
+                        let places = self.labels.entry(words::term(word)).or_default();
+                        if places.last() != Some(&(number as u32)) {
+                            places.push(number as u32);
+                        }
+                    }
+                });
+            }
+        }
+        for (key, places) in &self.labels {
+            let tools = places.iter().map(|place| self.places[*place as usize].part.segment.entries().len() as u32);
+            self.terms.entry(*key).or_default().tools += tools.sum::<u32>();
+        }
     }
 
     fn spread_terms(&mut self) {
         for place in &self.places {
             let postings = place.part.segment.postings();
             for (term, text) in postings.terms.iter().enumerate() {
-                let spread = self.terms.entry(text.key).or_default();
-                spread.lists.end += 1;
-                spread.tools += postings.of(term as u32).len() as u32;
+                self.terms.entry(text.key).or_default().postings.end += postings.of(term as u32).len() as u32;
             }
         }
         let all = self.offered.len() as f32;
         let mut start = 0;
         for spread in self.terms.values_mut() {
-            let length = spread.lists.end;
-            spread.lists = start..start;
+            let length = spread.postings.end;
+            spread.postings = start..start;
             start += length;
+            spread.tools += length;
             spread.rarity = rarity(all, spread.tools as f32);
         }
-        self.lists = vec![(0, 0); start as usize];
-        for (number, place) in self.places.iter().enumerate() {
-            for (term, text) in place.part.segment.postings().terms.iter().enumerate() {
-                if let Some(spread) = self.terms.get_mut(&text.key) {
-                    self.lists[spread.lists.end as usize] = (number as u32, term as u32);
-                    spread.lists.end += 1;
+        self.postings = vec![Posting { tool: 0, impact: 0.0 }; start as usize];
+        for Place { part, base } in &self.places {
+            let postings = part.segment.postings();
+            for (term, text) in postings.terms.iter().enumerate() {
+                let Some(spread) = self.terms.get_mut(&text.key) else { continue };
+                let own = postings.of(term as u32);
+                let end = spread.postings.end as usize;
+                for (to, from) in self.postings[end..end + own.len()].iter_mut().zip(own) {
+                    *to = Posting { tool: base + from.tool, impact: from.impact };
                 }
+                spread.postings.end += own.len() as u32;
             }
         }
     }
@@ -120,27 +153,20 @@ impl Directory {
 
     /// Calls `take` with every tool that has the term, and what the term is worth there.
     pub(super) fn each(&self, key: u64, mut take: impl FnMut(u32, f32)) {
-        for &(number, term) in self.lists_of(key) {
-            let place = &self.places[number as usize];
-            for Posting { tool, impact } in place.part.segment.postings().of(term) {
-                take(place.base + tool, *impact);
-            }
+        for Posting { tool, impact } in self.postings(key) {
+            take(*tool, *impact);
+        }
+        for number in self.labels.get(&key).into_iter().flatten() {
+            let Place { part, base } = &self.places[*number as usize];
+            (*base..base + part.segment.entries().len() as u32).for_each(|tool| take(tool, LABEL));
         }
     }
 
-    /// What a term is worth for one tool.
-    pub(super) fn impact(&self, key: u64, tool: u32) -> f32 {
-        let Some((number, place)) = self.place(tool) else { return 0.0 };
-        let lists = self.lists_of(key);
-        let Ok(list) = lists.binary_search_by_key(&(number as u32), |(number, _)| *number) else { return 0.0 };
-        let postings = place.part.segment.postings().of(lists[list].1);
-        let found = postings.binary_search_by_key(&(tool - place.base), |posting| posting.tool);
-        found.map_or(0.0, |found| postings[found].impact)
-    }
-
-    fn lists_of(&self, key: u64) -> &[(u32, u32)] {
-        let range = self.terms.get(&key).map_or(0..0, |spread| spread.lists.start as usize..spread.lists.end as usize);
-        self.lists.get(range).unwrap_or_default()
+    /// The tools that have a term, in order.
+    pub(super) fn postings(&self, key: u64) -> &[Posting] {
+        let spread = self.terms.get(&key);
+        let range = spread.map_or(0..0, |spread| spread.postings.start as usize..spread.postings.end as usize);
+        self.postings.get(range).unwrap_or_default()
     }
 
     pub(super) fn roll(&self) -> &Roll {
@@ -179,12 +205,14 @@ impl Directory {
     }
 
     fn place(&self, tool: u32) -> Option<(usize, &Place)> {
-        let number = self.places.partition_point(|place| place.base <= tool).checked_sub(1)?;
+        let number = *self.place_of.get(tool as usize)? as usize;
         Some((number, self.places.get(number)?))
     }
 }
 
 fn rarity(all: f32, having: f32) -> f32 {
+    // A label may make a word count twice for a tool.
+    let having = having.min(all);
     (1.0 + (all - having + 0.5) / (having + 0.5)).ln().powf(RARITY)
 }
 

@@ -8,7 +8,7 @@ use super::question::Question;
 use super::{Query, closer, duplicates, inside, names};
 
 /// At least so many tools get the closer look.
-const CANDIDATES: usize = 200;
+const CANDIDATES: usize = 150;
 
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Scored {
@@ -30,10 +30,11 @@ pub(super) struct Ranking {
     pub(super) total: usize,
 }
 
-pub(super) fn ranked(directory: &Directory, query: &Query) -> Ranking {
+pub(super) fn ranked(directory: &Directory, query: &Query, mix: impl FnOnce(&str, &mut [f32])) -> Ranking {
     let question = Question::read(&query.text);
     let wanted = directory.wanted(query);
     let mut scores = by_words(directory, &question);
+    mix(question.text, &mut scores);
     inside::score(directory, &question, &mut scores);
     let named = names::named(directory, &question);
     for &(tool, _) in &named {

@@ -147,6 +147,16 @@ fn only_one_source_or_tag_is_searched_if_wished() {
 }
 
 #[test]
+fn the_tags_of_a_source_are_searched() {
+    let view = view(vec![
+        Offered { tags: &["bookkeeping"], ..source("a", &[("list", "List entries")]) },
+        source("b", &[("list", "List entries")]),
+    ]);
+    check(&view, "list bookkeeping entries", &["a__list", "b__list"]);
+    assert_eq!(names(&view, &Query::new("bookkeeping")), ["a__list"]);
+}
+
+#[test]
 fn what_is_hidden_or_disabled_is_not_found() {
     let tools = [("push", "Push commits"), ("pull", "Pull commits"), ("fetch", "Fetch commits")];
     let view = view(vec![Offered { hidden: &["push"], disabled: &["pull"], ..source("git", &tools) }]);
@@ -258,4 +268,23 @@ proptest! {
         prop_assert!(found.hits.iter().all(|hit| hit.score.is_finite() && hit.score > 0.0));
         prop_assert_eq!(view.search(&query), found);
     }
+}
+
+#[cfg(feature = "embeddings")]
+#[test]
+fn what_means_the_same_is_found_without_a_word_in_common() {
+    let tokenizer = r#"{"model":{"type":"WordPiece","vocab":{"drizzle":0,"forecast":1,"mail":2,"issue":3}}}"#;
+    let values: [f32; 8] = [1.0, 0.0, 1.0, 0.1, 0.0, 1.0, 0.0, 1.0];
+    let header = r#"{"embeddings":{"dtype":"F32","shape":[4,2],"data_offsets":[0,32]}}"#;
+    let file = [&(header.len() as u64).to_le_bytes()[..], header.as_bytes(), &values.map(f32::to_le_bytes).concat()];
+    let vectors = Arc::new(meaning::Vectors::read(&file.concat(), tokenizer).unwrap());
+    let many: Vec<(String, String)> = (0..30).map(|number| (format!("mail_{number}"), "An issue".to_owned())).collect();
+    let mut tools: Vec<(&str, &str)> = many.iter().map(|(name, text)| (name.as_str(), text.as_str())).collect();
+    tools.push(("outlook", "A forecast"));
+    let (view, elsewhere) = (view(vec![source("s", &tools)]), workshop());
+    let query = Query::new("drizzle");
+    let meanings = meaning::Meanings::of(&view, vectors);
+    assert_eq!(view.search(&query).hits, []);
+    assert_eq!(view.search_by_meaning(&query, &meanings).hits[0].name.as_str(), "s__outlook");
+    assert_eq!(elsewhere.search_by_meaning(&query, &meanings).hits, []);
 }

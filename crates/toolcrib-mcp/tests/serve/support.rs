@@ -110,6 +110,9 @@ fn marked() -> Value {
 
 async fn answer(bench: Arc<Bench>, request: Asked) -> Result<Box<RawValue>, RpcError> {
     let params = request.params.as_deref().map_or(Value::Null, parsed);
+    if request.method == "resources/subscribe" {
+        return Ok(raw(&json!({})));
+    }
     if request.method == "tools/list" {
         let plain = json!({ "name": "echo", "inputSchema": { "type": "object" } });
         return Ok(raw(&json!({ "tools": [plain, { "name": "marked", "inputSchema": marked() }] })));

@@ -161,7 +161,9 @@ async fn cancellation_reaches_the_server() {
 #[tokio::test]
 async fn a_call_that_takes_too_long_says_so() {
     let workshop = one(&["--with", "hang"], json!({"call_timeout": "300ms"})).await;
-    tools(&workshop).await;
+    // Its start is not what is timed.
+    let patient = CallOptions { timeout: Some(Duration::from_secs(30)), ..CallOptions::default() };
+    workshop.call(&agent(), "s__echo", json!({"text": "hello"}), patient).await.unwrap();
     let error = call(&workshop, "s__hang", json!({})).await.unwrap_err();
     let expected = (Code::ToolExecutionFailed, "`hang` of `s` did not answer within 300ms");
     assert_eq!((error.code, error.message.as_str()), expected);
