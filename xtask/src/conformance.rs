@@ -106,7 +106,8 @@ impl Tally {
         if !self.failed.is_empty() {
             return End::Failed(format!("{}; logs in `{}`", self.failed.join(", "), suite.out.display()));
         }
-        let reported = if self.reported == 0 { String::new() } else { format!(", {} failed", self.reported) };
+        let reported =
+            if self.reported == 0 { String::new() } else { format!(", {} others failed and may", self.reported) };
         End::Passed(format!("{} scenarios passed{reported}", self.passed))
     }
 }

@@ -7,7 +7,7 @@ use std::sync::{
 
 use futures_util::FutureExt;
 use serde_json::{Value, json};
-use toolcrib_mcp::{Client, Era, Notice, Options, WireError};
+use toolcrib_mcp::{Client, Era, Notice, Options, Relay, WireError};
 
 use crate::support::{Peer, Reply, Request, Server, call, event, options, parsed, raw, within};
 
@@ -109,6 +109,28 @@ async fn without_a_handler_the_question_is_the_result() {
     let question = json!({ "resultType": "input_required", "inputRequests": { "a": { "method": "roots/list" } } });
     let (answer, ()) = tokio::join!(call(&client, "t"), async {
         let request = peer.hear().await;
+        peer.answer(&request, &question).await;
+    });
+    assert_eq!(parsed(&answer.unwrap()), question);
+}
+
+#[tokio::test]
+async fn a_request_for_another_client_says_what_that_client_says() {
+    let (mut peer, client) = connected(answering(json!({ "action": "accept" })), json!({})).await;
+    let mut options = within(30);
+    options.relay = Some(Relay {
+        capabilities: raw(&json!({ "roots": {} })),
+        responses: Some(raw(&json!({ "a": { "roots": [] } }))),
+        state: Some(raw(&json!("s1"))),
+    });
+    let question = json!({ "resultType": "input_required", "inputRequests": { "b": { "method": "roots/list" } } });
+    let arguments = raw(&json!({}));
+    let (answer, ()) = tokio::join!(client.call_tool("t", &arguments, None, None, &options), async {
+        let request = peer.hear().await;
+        let params = &request["params"];
+        assert_eq!(params["_meta"]["io.modelcontextprotocol/clientCapabilities"], json!({ "roots": {} }));
+        assert_eq!(params["inputResponses"], json!({ "a": { "roots": [] } }));
+        assert_eq!(params["requestState"], "s1");
         peer.answer(&request, &question).await;
     });
     assert_eq!(parsed(&answer.unwrap()), question);
