@@ -16,7 +16,7 @@ use crate::connector::{Call, CallFailure};
 use crate::refresh::{Need, Outcome};
 use crate::registry::Registry;
 use crate::store::Failure;
-use check::{check_arguments, permit};
+use check::{fitting, permit};
 
 pub use ask::Offering;
 pub use options::{CallOptions, ClientId, Said};
@@ -63,7 +63,7 @@ impl Registry {
         let now = self.shared.now.load_full();
         let found = self.shared.usable_tool(&now.catalog, name)?;
         permit(&found, options.consent)?;
-        check_arguments(now.catalog.find(&found.name)?, &input)?;
+        let input = fitting(now.catalog.find(&found.name)?, input)?;
 
         *called = Some(found.id.clone());
         let source = now.sources.get(&found.id.source).cloned();

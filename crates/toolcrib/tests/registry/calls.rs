@@ -117,6 +117,26 @@ async fn rules_hold_in_lists_and_again_in_calls() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_null_for_an_optional_argument_is_one_left_out() {
+    let schema = json!({
+        "type": "object",
+        "properties": {
+            "to": {"type": "string"},
+            "cc": {"type": "string"},
+            "at": {"type": ["string", "null"]},
+            "more": {"type": "object", "properties": {"x": {"type": "integer"}}},
+        },
+        "required": ["to"],
+    });
+    let mail = Scripted::new([json!({"name": "send", "inputSchema": schema})]);
+    let bench = open(&[("mail", &mail)]).await;
+    let given = json!({"to": "ann", "cc": null, "at": null, "more": {"x": null}});
+    assert_eq!(told(&bench, "mail__send", given).await, r#"ok: send {"to":"ann","at":null,"more":{}}"#);
+    assert!(told(&bench, "mail__send", json!({"to": null})).await.starts_with("TOOL_INVALID_INPUT"));
+    assert!(told(&bench, "mail__send", json!({"to": "ann", "cc": 7})).await.starts_with("TOOL_INVALID_INPUT"));
+}
+
+#[tokio::test(start_paused = true)]
 async fn every_wrong_argument_is_told_with_its_path() {
     let schema = json!({"type": "object", "required": ["name", "size"], "additionalProperties": false, "properties": {
         "name": {"type": "string"}, "size": {"type": "integer", "minimum": 1},
