@@ -105,7 +105,11 @@ impl fmt::Display for RpcError {
 
 /// For servers: what cannot be written or read here is our fault, not the client's.
 impl From<WireError> for RpcError {
+    /// The other side's own error stays what it is.
     fn from(error: WireError) -> RpcError {
+        if let WireError::Rpc(error) = error {
+            return error;
+        }
         RpcError::new(RpcError::INTERNAL, error.to_string())
     }
 }

@@ -76,7 +76,7 @@ impl Bridge {
     }
 
     async fn pass(self, request: Request) -> std::result::Result<Box<RawValue>, RpcError> {
-        let remote = self.remote(&request.peer).await.map_err(rpc_error)?;
+        let remote = self.remote(&request.peer).await.map_err(RpcError::from)?;
         let open = Open::new(&self, &request.outlet);
         let (progress, mut progressed) = tokio::sync::mpsc::channel(256);
         let mut options = RequestOptions::new(LONGEST);
@@ -91,7 +91,7 @@ impl Bridge {
             }
         };
         drop(open);
-        answer.map_err(rpc_error)
+        answer.map_err(RpcError::from)
     }
 
     async fn greet(self, peer: Arc<Peer>) -> Greeting {
@@ -188,13 +188,6 @@ impl<'a> Open<'a> {
 impl Drop for Open<'_> {
     fn drop(&mut self) {
         self.bridge.open.lock().unwrap_or_else(PoisonError::into_inner).retain(|(id, _)| *id != self.id);
-    }
-}
-
-fn rpc_error(error: WireError) -> RpcError {
-    match error {
-        WireError::Rpc(error) => error,
-        other => RpcError::new(RpcError::INTERNAL, other.to_string()),
     }
 }
 

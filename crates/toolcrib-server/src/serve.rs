@@ -35,14 +35,14 @@ pub async fn bind(address: SocketAddr) -> Result<TcpListener> {
         );
         return Err(Error::new(Code::ConfigInvalid, message));
     }
-    let taken = |error: std::io::Error| match error.kind() {
-        std::io::ErrorKind::AddrInUse => {
+    let cannot = |error: std::io::Error| {
+        if error.kind() == std::io::ErrorKind::AddrInUse {
             let message = format!("`{address}` is taken; give another with `--listen`, or port 0 for any that is free");
-            Error::new(Code::Conflict, message).with_cause(error)
+            return Error::new(Code::Conflict, message).with_cause(error);
         }
-        _ => Error::new(Code::ConfigInvalid, format!("cannot listen on `{address}`: {error}")).with_cause(error),
+        Error::new(Code::ConfigInvalid, format!("cannot listen on `{address}`: {error}")).with_cause(error)
     };
-    TcpListener::bind(address).await.map_err(taken)
+    TcpListener::bind(address).await.map_err(cannot)
 }
 
 /// A surface on a socket.
