@@ -1,7 +1,5 @@
 //! `search` and `eval` as somebody at a terminal meets them.
 
-#![expect(clippy::unwrap_used, clippy::panic, reason = "these are tests")]
-
 mod support;
 
 use serde_json::{Value, json};
