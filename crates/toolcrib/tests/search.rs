@@ -1,7 +1,5 @@
 //! Search over the recorded lists of real servers.
 
-#![expect(clippy::unwrap_used, reason = "these are tests")]
-
 use serde_json::{Value, json};
 use toolcrib::core::search::Query;
 use toolcrib::core::search::eval::{File, LabelledSet};

@@ -1,9 +1,9 @@
 //! A closer look at the tools that words alone put first: do the words stand side by side, is the name accounted for,
 //! does the source fit, and does the tool add something to those before it.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
-use super::directory::Directory;
+use super::directory::{Directory, Keyed};
 use super::postings::{Card, Posting};
 use super::question::Question;
 use super::rank::{Scored, better};
@@ -47,10 +47,11 @@ pub(super) fn look(directory: &Directory, question: &Question<'_>, best: &mut Ve
 /// The query, ready to be compared with many tools.
 struct Asked {
     /// How far each term accounts for one in a name.
-    terms: HashMap<u64, f32>,
-    pairs: HashMap<(u64, u64), f32>,
+    terms: Keyed<f32>,
+    /// What pairs are worth, by both words.
+    pairs: Keyed<f32>,
     /// The first words of pairs, as a quick look.
-    firsts: HashSet<u64>,
+    firsts: Keyed<()>,
 }
 
 impl Asked {
@@ -59,23 +60,23 @@ impl Asked {
         let rarity = |&(one, other): &(u64, u64)| (directory.rarity(one) + directory.rarity(other)) / 2.0;
         Asked {
             terms: related.chain(question.terms.iter().map(|term| (term.key, 1.0))).collect(),
-            pairs: question.pairs.iter().map(|pair| (*pair, PAIR * rarity(pair))).collect(),
-            firsts: question.pairs.iter().map(|(first, _)| *first).collect(),
+            pairs: question.pairs.iter().map(|pair| (joined(pair.0, pair.1), PAIR * rarity(pair))).collect(),
+            firsts: question.pairs.iter().map(|(first, _)| (*first, ())).collect(),
         }
     }
 
     /// What the pairs of the query that stand in a tool's text are worth, each counted once.
     fn pairs(&self, card: &Card) -> f32 {
-        let mut found: Vec<(u64, u64)> = Vec::new();
+        let mut found: Vec<u64> = Vec::new();
         let mut sum = 0.0;
         for pair in card.sequence.windows(2) {
-            let (one, other) = (pair[0], pair[1]);
-            if !self.firsts.contains(&one) || found.contains(&(one, other)) {
+            let (one, pair) = (pair[0], joined(pair[0], pair[1]));
+            if !self.firsts.contains_key(&one) || found.contains(&pair) {
                 continue;
             }
-            if let Some(worth) = self.pairs.get(&(one, other)) {
+            if let Some(worth) = self.pairs.get(&pair) {
                 sum += worth;
-                found.push((one, other));
+                found.push(pair);
             }
         }
         sum
@@ -91,6 +92,10 @@ impl Asked {
         }
         if all > 0.0 { asked / all } else { 0.0 }
     }
+}
+
+fn joined(one: u64, other: u64) -> u64 {
+    one.rotate_left(17) ^ other
 }
 
 /// A task may need several tools: what the tools before have answered counts less for those that follow.
