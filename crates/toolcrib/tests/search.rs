@@ -1,5 +1,7 @@
 //! Search over the recorded lists of real servers.
 
+#![expect(clippy::unwrap_used, reason = "these are tests, their helpers too")]
+
 use serde_json::{Value, json};
 use toolcrib::core::search::Query;
 use toolcrib::core::search::eval::{File, LabelledSet};
