@@ -1,6 +1,6 @@
 //! Search over the recorded lists of real servers.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+#![expect(clippy::unwrap_used, reason = "these are tests, their helpers too")]
 
 use serde_json::{Value, json};
 use toolcrib::core::search::Query;

@@ -50,6 +50,8 @@ pub(super) struct Card {
     /// The tool's own name and the one with its source, letters and digits alone.
     pub(super) own: Box<str>,
     pub(super) full: Box<str>,
+    /// The name that agents see, where it had to be cut.
+    pub(super) cut: Option<Box<str>>,
     /// Its own name by the stems of its words.
     pub(super) stems: u64,
     /// The terms of its own name, each once.
@@ -122,11 +124,13 @@ fn card(segment: &Segment, entry: &Entry, tool: Option<&Tool>, schema: &Value) -
     });
     name.sort_unstable();
     name.dedup();
+    let full = words::squashed(&format!("{}{original}", segment.prefix()));
     Card {
         signature: outline::call_form(entry.name.as_str(), schema),
         summary: outline::first_sentence(description),
         own: words::squashed(original).into(),
-        full: words::squashed(entry.name.as_str()).into(),
+        cut: Some(words::squashed(entry.name.as_str())).filter(|cut| *cut != full).map(Into::into),
+        full: full.into(),
         stems: roll::stems(original),
         name: name.into(),
         sequence: sequence.into(),

@@ -29,6 +29,9 @@ impl Roll {
             if card.full != card.own {
                 roll.enter(tool, &card.full, true);
             }
+            if let Some(cut) = &card.cut {
+                roll.by_spelling.entry(words::key(cut)).or_default().push(tool);
+            }
             roll.by_stems.entry(card.stems).or_default().push(tool);
         }
         roll

@@ -189,6 +189,17 @@ fn the_very_name_goes_before_other_spellings_of_it() {
 }
 
 #[test]
+fn a_name_that_was_cut_is_found_by_either() {
+    let long = "create_a_reply_to_all_".repeat(3);
+    let view = view(vec![source("mail", &[(&format!("{long}draft"), "Draft"), (&format!("{long}now"), "Send")])]);
+    let draft = view.catalog.find(&format!("mail/{long}draft")).unwrap().name().to_string();
+    assert_eq!(draft.len(), 64);
+    for asked in [&draft, &format!("mail/{long}draft"), &format!("{long}draft")] {
+        check(&view, asked, &[&draft]);
+    }
+}
+
+#[test]
 fn words_that_mean_nearly_the_same_are_found() {
     let view = workshop();
     check(&view, "ticket in my repo", &["github__create_issue"]);
