@@ -15,8 +15,7 @@ pub fn cut(text: &str, most: usize) -> &str {
     const LONGEST: usize = 64;
     let mut end = text.floor_char_boundary(most.saturating_mul(LONGEST));
     loop {
-        let begin = &text[..end];
-        let tokens = count(begin);
+        let tokens = count(text[..end].trim_end());
         if tokens <= most {
             break;
         }

@@ -22,21 +22,26 @@ type Stamps = BTreeMap<PathBuf, Option<(SystemTime, u64)>>;
 pub(super) async fn watch(desk: &Desk, surface: &Surface) {
     let mut hang_up = HangUp::listen();
     let mut config = desk.found.config.clone();
-    let mut known = stamps(&desk.found).await;
+    // Not stamped yet: what changed since they were read is found by the first look.
+    let mut known: Stamps = paths(&desk.found).map(|path| (path, None)).collect();
     loop {
         let asked = tokio::select! {
             () = hang_up.heard() => true,
             () = tokio::time::sleep(TICK) => false,
         };
-        let now = restamped(&known).await;
+        // Stamped before they are read, so that a change in between is seen next time.
+        let now = stamped(known.keys()).await;
         if !asked && now == known {
             continue;
         }
         known = now;
         match read_again(desk, surface, &config).await {
             Ok((found, what)) => {
-                desk.common.hint(&format!("configuration read again: {what}"));
-                known = stamps(&found).await;
+                if asked || !what.is_empty() {
+                    let what = if what.is_empty() { "nothing changed".to_owned() } else { what.join(", ") };
+                    desk.common.hint(&format!("configuration read again: {what}"));
+                }
+                known = paths(&found).map(|path| (path.clone(), known.get(&path).copied().flatten())).collect();
                 config = found.config;
             }
             Err(error) => {
@@ -46,7 +51,7 @@ pub(super) async fn watch(desk: &Desk, surface: &Surface) {
     }
 }
 
-async fn read_again(desk: &Desk, surface: &Surface, before: &Config) -> Result<(Found, String)> {
+async fn read_again(desk: &Desk, surface: &Surface, before: &Config) -> Result<(Found, Vec<String>)> {
     let found = find(&desk.common)?;
     if !config_file::is_trusted(&found)? {
         let message = "the commands of the project's file changed; look at it, then run `toolcrib trust`";
@@ -61,8 +66,8 @@ async fn read_again(desk: &Desk, surface: &Surface, before: &Config) -> Result<(
     Ok((found, what))
 }
 
-/// What changed, in one line.
-fn difference(before: &Config, after: &Config) -> String {
+/// What changed, piece by piece.
+fn difference(before: &Config, after: &Config) -> Vec<String> {
     let sources = |config: &Config| -> BTreeMap<String, _> {
         config.sources.iter().map(|declared| (declared.id.to_string(), declared.source.clone())).collect()
     };
@@ -78,17 +83,17 @@ fn difference(before: &Config, after: &Config) -> String {
     if before.expose != after.expose {
         said.push("`expose` changed".into());
     }
-    if said.is_empty() { "nothing changed".into() } else { said.join(", ") }
+    said
 }
 
-async fn stamps(found: &Found) -> Stamps {
-    let paths = found.files.iter().cloned().chain(config_file::user_file());
-    restamped(&paths.map(|path| (path, None)).collect()).await
+/// The files that were read, and the user's own, which may appear.
+fn paths(found: &Found) -> impl Iterator<Item = PathBuf> {
+    found.files.iter().cloned().chain(config_file::user_file())
 }
 
-async fn restamped(known: &Stamps) -> Stamps {
+async fn stamped(paths: impl Iterator<Item = &PathBuf>) -> Stamps {
     let mut stamps = Stamps::new();
-    for path in known.keys() {
+    for path in paths {
         let metadata = tokio::fs::metadata(path).await.ok();
         let stamp = metadata.and_then(|metadata| Some((metadata.modified().ok()?, metadata.len())));
         stamps.insert(path.clone(), stamp);
