@@ -15,7 +15,10 @@ use std::{
 
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 use reqwest::{Method, Response};
-use tokio::time::{Instant, sleep, timeout};
+use tokio::{
+    sync::oneshot,
+    time::{Instant, sleep, timeout},
+};
 use url::Url;
 
 use self::{
@@ -203,13 +206,17 @@ impl Http {
         Err(cut())
     }
 
-    /// The stream for what a legacy server says of its own accord; most servers have none.
-    pub(crate) async fn listen_on(&self, connection: &Arc<Connection>) {
+    /// The stream for what a legacy server says of its own accord; most servers have none. `asked` goes once the
+    /// server has heard of it.
+    pub(crate) async fn listen_on(&self, connection: &Arc<Connection>, asked: oneshot::Sender<()>) {
         let mut place = Place::default();
+        let mut asked = Some(asked);
         while place.fruitless < RESUMPTIONS {
             place.fruitless += 1;
             let begun = Instant::now();
-            match self.listen(connection.speaking(), &place).await {
+            let answer = self.listen(connection.speaking(), &place).await;
+            drop(asked.take());
+            match answer {
                 Ok(response) if response.status().is_success() && is_event_stream(&response) => {
                     if let Err(error) = self.read(connection, response, &mut place, None).await {
                         tracing::debug!(%error, "the stream of notifications broke");

@@ -4,11 +4,14 @@
 //! probe with a deadline would misjudge them. HTTP is asked `server/discover` first. Either falls over to the other on
 //! an answer, never on a broken network.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use serde::Deserialize;
 use serde_json::{json, value::RawValue};
-use tokio::time::Instant;
+use tokio::{
+    sync::oneshot,
+    time::{Instant, timeout},
+};
 
 use super::ServerSays;
 use crate::{
@@ -17,6 +20,9 @@ use crate::{
     error::{RpcError, WireError, shortened},
     message::{self, RawObject, raw},
 };
+
+/// How long the first request waits for the stream of what a server says by itself.
+const TO_BE_HEARD: Duration = Duration::from_millis(250);
 
 /// What to try first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -84,11 +90,15 @@ pub(crate) async fn initialize(connection: &Arc<Connection>, deadline: Instant) 
         && http.begin_to_listen()
     {
         let listening = connection.clone();
+        let (asked, heard) = oneshot::channel();
         connection.spawn(async move {
             if let Transport::Http(http) = &listening.transport {
-                http.listen_on(&listening).await;
+                http.listen_on(&listening, asked).await;
             }
         });
+        // What a server asks or says before somebody listens is lost on both sides: it waits for an answer that
+        // never comes. Some send nothing back before they have something to say, so this wait is short.
+        let _either_way = timeout(TO_BE_HEARD, heard).await;
     }
     Ok(Greeting { era, server: server_says(&said, said.get("serverInfo")) })
 }
