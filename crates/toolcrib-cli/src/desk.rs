@@ -1,7 +1,7 @@
 //! Where a command does its work: the configuration it found, the store it opened, the registry over both.
 
 use std::collections::BTreeMap;
-use std::io::Write;
+use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -34,20 +34,15 @@ enum Pace {
 impl Desk {
     /// Reads the configuration and opens the registry, for work that may contact its sources. Contacts none itself.
     pub(crate) async fn open(common: &Common) -> Result<Desk> {
-        let found = find(common)?;
-        for declaration in &found.config.sources {
-            for fault in declaration.source.as_ref().err().into_iter().flatten() {
-                common.hint(&format!("warning: {fault}"));
-            }
-        }
-        let forbidden = forbidden(common, &found)?;
-        let data = data_directory(common, &found)?;
-        let store = open_store(common, &data).await?;
-        Desk::over(common, found, forbidden, data, store, Pace::Brief).await
+        Desk::open_for(common, Pace::Brief).await
     }
 
     /// For work that goes on: it follows what other processes write, and fetches anew what was served stale.
     pub(crate) async fn stay(common: &Common) -> Result<Desk> {
+        Desk::open_for(common, Pace::Steady).await
+    }
+
+    async fn open_for(common: &Common, pace: Pace) -> Result<Desk> {
         let found = find(common)?;
         for fault in found.config.sources.iter().filter_map(|declared| declared.source.as_ref().err()).flatten() {
             common.hint(&format!("warning: {fault}"));
@@ -55,7 +50,7 @@ impl Desk {
         let forbidden = forbidden(common, &found)?;
         let data = data_directory(common, &found)?;
         let store = open_store(common, &data).await?;
-        Desk::over(common, found, forbidden, data, store, Pace::Steady).await
+        Desk::over(common, found, forbidden, data, store, pace).await
     }
 
     /// For work that contacts none of the configuration's sources: nobody is asked to trust a project's file.
@@ -204,7 +199,9 @@ fn forbidden(common: &Common, found: &Found) -> Result<BTreeMap<SourceId, String
         return Ok(untrusted);
     }
     let file = file_shown(found);
-    if !common.json && output::stderr_is_terminal() && consents(&file, found) {
+    // Who talks to us on standard input may be a program.
+    let person = std::io::stdin().is_terminal() && output::stderr_is_terminal();
+    if !common.json && person && consents(&file, found) {
         config_file::trust(found)?;
         return Ok(BTreeMap::new());
     }

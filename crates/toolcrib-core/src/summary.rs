@@ -46,6 +46,11 @@ pub struct Summary {
 }
 
 impl View {
+    /// The text alone, without counting what it saves.
+    pub fn summary_text(&self, budget: Budget) -> String {
+        layout::text(&pick::sources(self), budget.tokens())
+    }
+
     /// The same catalogue and budget give the same text.
     pub fn summary(&self, budget: Budget) -> Summary {
         let sources = pick::sources(self);

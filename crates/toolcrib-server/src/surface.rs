@@ -57,25 +57,28 @@ impl Surface {
         });
     }
 
-    pub fn registry(&self) -> &Registry {
-        &self.registry
+    /// What a client asks for by its address, else the configuration.
+    fn mode(&self, peer: &Peer) -> Mode {
+        let usual = self.expose.borrow().mode;
+        asked_mode(&peer.query).unwrap_or(usual)
     }
 
-    /// Which surface a client gets: its address decides over the configuration, a small catalogue is shown in full.
+    /// Which surface a client gets. Where nothing is asked for, a small catalogue is shown in full.
     async fn kind(&self, peer: &Peer) -> Kind {
-        let usual = self.expose.borrow().mode;
-        match asked_mode(&peer.query).unwrap_or(usual) {
+        match self.mode(peer) {
             Mode::Search => Kind::Search,
             Mode::Full => Kind::Full,
             Mode::Auto => {
-                self.registry.count_tokens().await;
-                self.sight().usual().await
+                let sight = self.sight();
+                if sight.is_small() {
+                    self.registry.count_tokens().await;
+                }
+                sight.usual().await
             }
         }
     }
 
     async fn greet(self, peer: Arc<Peer>) -> Greeting {
-        self.registry.count_tokens().await;
         match self.kind(&peer).await {
             Kind::Search => Greeting {
                 capabilities: raw(&json!({ "tools": { "listChanged": true } })),
@@ -131,7 +134,10 @@ impl Service for Surface {
 
     fn gone(&self, peer: &Arc<Peer>) {
         self.visitors.forget(peer.id);
-        self.registry.client_gone(ClientId(peer.id));
+        // Nothing is kept for one that was there for a request.
+        if !peer.fleeting {
+            self.registry.client_gone(ClientId(peer.id));
+        }
     }
 }
 

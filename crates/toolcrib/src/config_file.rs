@@ -116,7 +116,8 @@ fn directory_from(variable: &str, below_home: &str) -> Option<PathBuf> {
     })
 }
 
-fn trust_file() -> Result<PathBuf> {
+/// Where it is remembered which files were trusted.
+pub fn trust_file() -> Result<PathBuf> {
     Ok(data_directory(None)?.with_file_name("trusted.json"))
 }
 

@@ -127,6 +127,10 @@ pub(crate) struct Shared {
     pub(crate) runs: Runs,
     /// How many discoveries may go on at once, whoever asked for them.
     pub(crate) turns: Semaphore,
+    /// Tokens are counted by one for all.
+    pub(crate) counting: tokio::sync::Mutex<()>,
+    /// Sources that must not be contacted, and why.
+    pub(crate) forbidden: ArcSwap<BTreeMap<SourceId, String>>,
     pub(crate) tasks: TaskTracker,
     pub(crate) ended: CancellationToken,
 }
@@ -226,6 +230,11 @@ impl Registry {
         Ok(())
     }
 
+    /// From now on these sources must not be contacted, and all others may.
+    pub fn forbid(&self, forbidden: BTreeMap<SourceId, String>) {
+        self.shared.forbidden.store(Arc::new(forbidden));
+    }
+
     /// The error for a source that is not there, with the nearest that is.
     pub fn unknown_source(&self, name: &str) -> Error {
         self.shared.unknown_source(name)
@@ -308,7 +317,7 @@ impl Shared {
 
     /// Whether a source may be contacted at all.
     pub(crate) fn permitted(&self, id: &SourceId) -> Result<()> {
-        match self.options.forbidden.get(id) {
+        match self.forbidden.load().get(id) {
             Some(reason) => Err(Error::new(Code::Forbidden, reason.clone())),
             None => Ok(()),
         }

@@ -8,6 +8,7 @@ use std::sync::{Arc, OnceLock};
 use crate::error::Result;
 use crate::fingerprint::Fingerprint;
 use crate::manifest::{Packed, PackedTool, SetAside};
+use crate::render;
 use crate::render::Kept;
 use crate::schema::Validator;
 use crate::search::Postings;
@@ -34,6 +35,8 @@ pub struct Entry {
     packed: usize,
     /// Made when the first call needs it.
     validator: OnceLock<Validator>,
+    /// Made by the first full list; nothing when it cannot be read.
+    mcp: OnceLock<Option<Arc<str>>>,
     pub(crate) strict: Kept,
     pub(crate) gemini: Kept,
 }
@@ -68,6 +71,7 @@ impl Segment {
                 name,
                 packed: index,
                 validator: OnceLock::new(),
+                mcp: OnceLock::new(),
                 strict: Kept::default(),
                 gemini: Kept::default(),
             });
@@ -135,6 +139,16 @@ impl Segment {
     /// What a search reads.
     pub(crate) fn postings(&self) -> &Postings {
         self.postings.get_or_init(|| Postings::build(self))
+    }
+
+    /// The tool as MCP lists it.
+    pub fn mcp(&self, entry: &Entry) -> Option<Arc<str>> {
+        let written = entry.mcp.get_or_init(|| {
+            let mut text = String::new();
+            render::mcp::push(entry.name.as_str(), &self.tool(entry).ok()?, &mut text);
+            Some(text.into())
+        });
+        written.clone()
     }
 
     pub fn validator<'a>(&'a self, entry: &'a Entry) -> Result<&'a Validator> {

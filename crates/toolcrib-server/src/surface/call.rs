@@ -10,7 +10,7 @@ use tokio::sync::mpsc;
 use toolcrib::call::{ClientId, Said};
 use toolcrib::core::outline;
 use toolcrib::core::policy::Verdict;
-use toolcrib::{CallOptions, Code, Error, Output};
+use toolcrib::{CallOptions, Code, Error, Need, Output};
 use toolcrib_mcp::server::{Outlet, Request};
 use toolcrib_mcp::{Era, Handler, Relay, RpcError, ServerRequest};
 
@@ -88,6 +88,10 @@ impl Surface {
     async fn call(&self, request: &Request, name: &str, arguments: Value, along: Along) -> Result<Output, Error> {
         let name = self.sight().resolve(name).await.map_or_else(|| name.to_owned(), |name| name.to_string());
         let outlet = &request.outlet;
+        if self.registry.tool(&name).is_err() {
+            // Whether somebody must be asked is known once the tool is. What fails here fails again in the call.
+            let _known = self.registry.discover_for(&name, Need::Known, true).await;
+        }
         let asks = self.registry.tool(&name).is_ok_and(|tool| tool.policy == Verdict::Ask);
         let consent = asks && self.consents(outlet, &name, &arguments).await;
         let (progress, mut progressed) = mpsc::channel(WAITING);
@@ -140,7 +144,7 @@ impl Surface {
         if !outlet.can_ask("elicitation/create") {
             return false;
         }
-        let given = toolcrib::core::text::shown_short(&arguments.to_string(), 500);
+        let given = toolcrib::core::text::shown_short(&arguments.to_string(), 2000);
         let question = json!({
             "message": format!("May the agent call `{name}` with {given}?"),
             "requestedSchema": {

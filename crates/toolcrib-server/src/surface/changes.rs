@@ -73,7 +73,7 @@ impl Watch {
             return None;
         }
         // Told once; what it lists from here on is compared with this.
-        self.surface.visitors.has_listed(&self.peer, now);
+        self.surface.visitors.was_told(&self.peer, now);
         Some(Change::Tools)
     }
 

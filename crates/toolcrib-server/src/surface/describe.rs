@@ -62,10 +62,12 @@ impl Surface {
                 Err(error) => unknown.push(error),
             }
         }
-        match (&texts[..], unknown.into_iter().next()) {
-            ([], Some(error)) => refused(&error),
-            (_, Some(error)) => text(&format!("{}\n\n{}", texts.join("\n\n"), error.message)),
-            (_, None) => text(&texts.join("\n\n")),
+        match (&texts[..], &unknown[..]) {
+            ([], [error, ..]) => refused(error),
+            _ => {
+                texts.extend(unknown.into_iter().map(|error| error.message));
+                text(&texts.join("\n\n"))
+            }
         }
     }
 }

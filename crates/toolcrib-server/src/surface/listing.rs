@@ -7,6 +7,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD as BASE64;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use toolcrib::Need;
+use toolcrib::core::config::Mode;
 use toolcrib::core::freshness::Freshness;
 use toolcrib_mcp::Era;
 use toolcrib_mcp::server::Request;
@@ -29,7 +30,11 @@ pub(super) struct Paging {
 impl Surface {
     pub(super) async fn tools_list(&self, request: &Request) -> Answer {
         let Paging { cursor } = parameters(request.params.as_deref())?;
-        self.look_around().await;
+        if self.mode(&request.peer) == Mode::Search {
+            self.registry.ensure_soon();
+        } else {
+            self.look_around().await;
+        }
         let sight = self.sight();
         let listing = sight.listing(self.kind(&request.peer).await).await;
         self.visitors.has_listed(&request.peer, listing.fingerprint);

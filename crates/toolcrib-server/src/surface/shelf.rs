@@ -3,11 +3,12 @@
 
 use std::time::Duration;
 
-use futures_util::future::join_all;
+use futures_util::stream::{self, StreamExt};
 use serde_json::json;
 use serde_json::value::RawValue;
 use toolcrib::call::{ClientId, Offering};
 use toolcrib::core::json::{Fields, string};
+use toolcrib::core::text::{is_plain, shown};
 use toolcrib::{CallOptions, Error, Result, SourceId};
 use toolcrib_mcp::server::Request;
 
@@ -33,16 +34,21 @@ pub(super) struct Item {
 
 /// One slow source holds no list up for longer.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// Servers may have to be started for this.
+const AT_ONCE: usize = 8;
 const PAGES: usize = 50;
 const MOST: usize = 10_000;
 
 impl Surface {
     /// Everything on a shelf, of every source that answers.
     pub(super) async fn gather(&self, shelf: &Shelf, request: &Request) -> Vec<Item> {
-        let sources = self.registry.offering(shelf.offering);
-        let asking = sources.iter().map(|source| self.of_source(shelf, source, request));
+        let mut asking = Vec::new();
+        for source in self.registry.offering(shelf.offering) {
+            asking.push(async move { (self.of_source(shelf, &source, request).await, source) });
+        }
+        let mut answers = stream::iter(asking).buffered(AT_ONCE);
         let mut items = Vec::new();
-        for (source, found) in sources.iter().zip(join_all(asking).await) {
+        while let Some((found, source)) = answers.next().await {
             match found {
                 Ok(found) => items.extend(found),
                 Err(error) => tracing::warn!(server_name = %source, %error, "left out of `{}`", shelf.method),
@@ -63,8 +69,9 @@ impl Surface {
                 listed.and_then(|raw| serde_json::from_str(raw.get()).ok()).unwrap_or_default();
             for raw in listed {
                 // One that is malformed is left out; its siblings stay.
-                let Some(fields) = Fields::parse(&raw) else { continue };
+                let Some(mut fields) = Fields::parse(&raw) else { continue };
                 let Some(own) = text(&fields, shelf.key) else { continue };
+                clean(&mut fields);
                 items.push(Item { source: source.clone(), fields, own });
             }
             cursor = text(&page, "nextCursor");
@@ -102,6 +109,15 @@ impl Surface {
 
     pub(super) fn prefixed(&self) -> bool {
         self.expose.borrow().prefix
+    }
+}
+
+/// What people and agents read is as harmless as that of tools.
+fn clean(fields: &mut Fields) {
+    for key in ["title", "description"] {
+        if let Some(said) = text(fields, key).filter(|said| !is_plain(said)) {
+            put_text(fields, key, &shown(&said));
+        }
     }
 }
 

@@ -1,9 +1,10 @@
 //! One catalogue as clients see it: its lists and its summary, each made once, by whoever needs it first, for all.
 
-use std::collections::BTreeMap;
-use std::sync::{Arc, OnceLock};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use arc_swap::ArcSwapOption;
+use tokio::sync::OnceCell;
 use toolcrib::core::catalog::{Caller, Catalog, ToolRef, View};
 use toolcrib::core::config::Expose;
 use toolcrib::core::fingerprint::Fingerprint;
@@ -31,10 +32,10 @@ pub(super) struct Sights(ArcSwapOption<Sight>);
 pub(super) struct Sight {
     view: View,
     expose: Arc<Expose>,
-    search: OnceLock<Listing>,
-    full: OnceLock<Listing>,
-    usual: OnceLock<Kind>,
-    summary: OnceLock<String>,
+    search: OnceCell<Listing>,
+    full: OnceCell<Listing>,
+    usual: OnceCell<Kind>,
+    summary: OnceCell<String>,
 }
 
 /// A list of tools as one client gets it, in name order.
@@ -49,8 +50,13 @@ pub(super) struct Listing {
 #[derive(Debug)]
 pub(super) struct Listed {
     pub(super) name: String,
-    pub(super) json: String,
+    pub(super) json: Arc<str>,
+    /// Of what the source offered.
+    fingerprint: Fingerprint,
 }
+
+/// No text has as many bytes for each of its tokens: what is longer need not be counted to be known as too long.
+const LONGEST_TOKEN: usize = 64;
 
 impl Surface {
     /// The catalogue of this moment.
@@ -73,8 +79,10 @@ impl Sight {
         &self.view
     }
 
+    /// A catalogue that shows the same is the same.
     fn shows(&self, catalog: &Arc<Catalog>, expose: &Arc<Expose>) -> bool {
-        Arc::ptr_eq(&self.view.catalog, catalog) && Arc::ptr_eq(&self.expose, expose)
+        let same = Arc::ptr_eq(&self.view.catalog, catalog) || self.view.catalog.hash() == catalog.hash();
+        same && Arc::ptr_eq(&self.expose, expose)
     }
 
     /// What a client gets that asks for nothing in particular. With nothing known yet it is the menu, which works
@@ -85,7 +93,7 @@ impl Sight {
 
     /// What a system prompt should say about the tools there are.
     pub(super) async fn summary(self: &Arc<Self>) -> String {
-        self.made(|sight| &sight.summary, |sight| sight.view.summary(Budget::default()).text).await.to_owned()
+        self.made(|sight| &sight.summary, |sight| sight.view.summary_text(Budget::default())).await.to_owned()
     }
 
     pub(super) async fn listing(self: &Arc<Self>, kind: Kind) -> &Listing {
@@ -95,67 +103,73 @@ impl Sight {
         }
     }
 
-    /// A part of the sight, made now if nobody has. To render a long list or to count tokens takes a while, in which
-    /// others want to be answered.
+    /// A part of the sight, made now if nobody has, and once for all who wait. To render a long list or to count tokens
+    /// takes a while, in which others want to be answered.
     async fn made<T: Send + Sync + 'static>(
         self: &Arc<Self>,
-        place: fn(&Sight) -> &OnceLock<T>,
+        place: fn(&Sight) -> &OnceCell<T>,
         make: fn(&Sight) -> T,
     ) -> &T {
-        if place(self).get().is_none() {
+        let making = || async {
             let sight = self.clone();
-            let making = move || {
-                place(&sight).get_or_init(|| make(&sight));
-            };
-            // Should it fail, the next line tries again.
-            let _made = tokio::task::spawn_blocking(making).await;
-        }
-        place(self).get_or_init(|| make(self))
+            let made = tokio::task::spawn_blocking(move || make(&sight)).await;
+            made.unwrap_or_else(|_| make(self))
+        };
+        place(self).get_or_init(making).await
+    }
+
+    /// Whether the whole list may be worth counting.
+    pub(super) fn is_small(&self) -> bool {
+        let most = self.most_tokens() * LONGEST_TOKEN;
+        let mut bytes = 0;
+        self.view.offered().all(|tool| {
+            bytes += tool.part.segment.listed(tool.entry).len();
+            bytes <= most
+        })
     }
 
     fn choose(&self) -> Kind {
-        let tokens = self.view.tokens_full();
-        let few = tokens > 0 && tokens < self.expose.full_below_tokens as usize;
+        let few = self.is_small() && (1..self.most_tokens()).contains(&self.view.tokens_full());
         if few { Kind::Full } else { Kind::Search }
     }
 
+    fn most_tokens(&self) -> usize {
+        self.expose.full_below_tokens as usize
+    }
+
     fn search_listing(&self) -> Listing {
-        let menu = MENU.iter().map(|(name, tool)| Listed { name: (*name).to_owned(), json: tool.to_string() });
-        let essential = self.view.configured_essentials().filter_map(|tool| listed(&tool, tool.name().as_str()));
+        let menu = MENU.iter().map(|(name, tool)| Listed::written(name, tool.to_string()));
+        let essential = self.view.configured_essentials().filter_map(|tool| Listed::of(&tool));
         Listing::new(menu.chain(essential).collect(), BTreeMap::new())
     }
 
     fn full_listing(&self) -> Listing {
         let mut renamed = BTreeMap::new();
-        let bare = if self.expose.prefix { BTreeMap::new() } else { self.bare_names() };
+        let free = if self.expose.prefix { BTreeSet::new() } else { self.free_names() };
         let listed = self.view.offered().filter_map(|tool| {
             let own = ToolName::plain("", tool.original());
-            match bare.get(own.as_str()) {
-                Some(1) => {
-                    renamed.insert(own.to_string(), tool.name().clone());
-                    listed(&tool, own.as_str())
-                }
-                _ => listed(&tool, tool.name().as_str()),
+            if !free.contains(own.as_str()) {
+                return Listed::of(&tool);
             }
+            renamed.insert(own.to_string(), tool.name().clone());
+            let mut json = String::new();
+            mcp::push(own.as_str(), &tool.tool().ok()?, &mut json);
+            Some(Listed::written(own.as_str(), json))
         });
         let tools = listed.collect();
         Listing::new(tools, renamed)
     }
 
-    /// How often each name would occur without its prefix. Those of the menu are taken.
-    fn bare_names(&self) -> BTreeMap<String, usize> {
-        let mut names: BTreeMap<String, usize> = MENU.iter().map(|(name, _)| ((*name).to_owned(), 1)).collect();
+    /// The names that one tool alone would have without its prefix, and that nobody has in full.
+    fn free_names(&self) -> BTreeSet<String> {
+        let mut taken: BTreeSet<&str> = MENU.iter().map(|(name, _)| *name).collect();
+        taken.extend(self.view.offered().map(|tool| tool.name().as_str()));
+        let mut counts: BTreeMap<String, usize> = BTreeMap::new();
         for tool in self.view.offered() {
-            *names.entry(ToolName::plain("", tool.original()).to_string()).or_default() += 1;
-            // A name that another tool has in full is taken too.
-            if tool.part.segment.prefix().is_empty() {
-                continue;
-            }
-            if let Some(count) = names.get_mut(tool.name().as_str()) {
-                *count += 1;
-            }
+            *counts.entry(ToolName::plain("", tool.original()).to_string()).or_default() += 1;
         }
-        names
+        let free = counts.into_iter().filter(|(name, count)| *count == 1 && !taken.contains(name.as_str()));
+        free.map(|(name, _)| name).collect()
     }
 
     /// The name in the catalogue for one that a client was shown.
@@ -170,14 +184,23 @@ impl Sight {
 impl Listing {
     fn new(mut tools: Vec<Listed>, renamed: BTreeMap<String, ToolName>) -> Listing {
         tools.sort_by(|one, other| one.name.cmp(&other.name));
-        let texts: Vec<&str> = tools.iter().map(|tool| tool.json.as_str()).collect();
-        Listing { fingerprint: Fingerprint::of(texts.join("\n")), tools, renamed }
+        let mut text = String::with_capacity(tools.len() * 96);
+        for tool in &tools {
+            text.push_str(&format!("{} {}\n", tool.name, tool.fingerprint));
+        }
+        Listing { fingerprint: Fingerprint::of(text), tools, renamed }
     }
 }
 
-/// A tool that cannot be read is left out; `verify` tells of it.
-fn listed(tool: &ToolRef<'_>, name: &str) -> Option<Listed> {
-    let mut json = String::new();
-    mcp::push(name, &tool.tool().ok()?, &mut json);
-    Some(Listed { name: name.to_owned(), json })
+impl Listed {
+    /// As its segment has it, made once. A tool that cannot be read is left out; `verify` tells of it.
+    fn of(tool: &ToolRef<'_>) -> Option<Listed> {
+        let segment = &tool.part.segment;
+        let (name, fingerprint) = (tool.name().to_string(), segment.stored(tool.entry).fingerprint);
+        Some(Listed { name, json: segment.mcp(tool.entry)?, fingerprint })
+    }
+
+    fn written(name: &str, json: String) -> Listed {
+        Listed { name: name.to_owned(), fingerprint: Fingerprint::of(&json), json: json.into() }
+    }
 }

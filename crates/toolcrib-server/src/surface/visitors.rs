@@ -46,6 +46,13 @@ impl Visitors {
         self.all().entry(peer.id).or_default().listed = Some(listed);
     }
 
+    /// The same for one that is still there.
+    pub(super) fn was_told(&self, peer: &Peer, listed: Fingerprint) {
+        if let Some(visitor) = self.all().get_mut(&peer.id) {
+            visitor.listed = Some(listed);
+        }
+    }
+
     pub(super) fn listed(&self, peer: &Peer) -> Option<Fingerprint> {
         self.all().get(&peer.id).and_then(|visitor| visitor.listed)
     }

@@ -43,6 +43,8 @@ impl Registry {
             counters: Counters::default(),
             runs: Runs::default(),
             turns: Semaphore::new(options.parallel.max(1)),
+            counting: tokio::sync::Mutex::default(),
+            forbidden: ArcSwap::from_pointee(options.forbidden.clone()),
             tasks: TaskTracker::new(),
             ended: CancellationToken::new(),
             store,

@@ -8,6 +8,11 @@ impl Registry {
     /// none of this: the tokenizer alone takes longer to load than they may.
     pub async fn count_tokens(&self) {
         let catalog = self.catalog();
+        if catalog.parts().all(|part| part.segment.is_counted()) {
+            return;
+        }
+        // Whoever comes meanwhile finds it done.
+        let _turn = self.shared.counting.lock().await;
         let uncounted = catalog.parts().map(|part| part.segment.clone()).filter(|segment| !segment.is_counted());
         let counting: Vec<_> =
             uncounted.map(|segment| tokio::task::spawn_blocking(move || segment.counted())).collect();

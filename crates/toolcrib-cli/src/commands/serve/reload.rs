@@ -60,8 +60,11 @@ async fn read_again(desk: &Desk, surface: &Surface, before: &Config) -> Result<(
     for warning in &found.config.warnings {
         desk.common.hint(&format!("warning: {warning}"));
     }
+    desk.registry.forbid(BTreeMap::new());
     desk.registry.reconfigure(&found.config).await?;
     surface.show(found.config.expose.clone());
+    // Clients hear of what is new once it is known.
+    desk.registry.ensure_soon();
     let what = difference(before, &found.config);
     Ok((found, what))
 }
@@ -86,9 +89,9 @@ fn difference(before: &Config, after: &Config) -> Vec<String> {
     said
 }
 
-/// The files that were read, and the user's own, which may appear.
+/// The files that were read, the user's own, which may appear, and the list of those that are trusted.
 fn paths(found: &Found) -> impl Iterator<Item = PathBuf> {
-    found.files.iter().cloned().chain(config_file::user_file())
+    found.files.iter().cloned().chain(config_file::user_file()).chain(config_file::trust_file().ok())
 }
 
 async fn stamped(paths: impl Iterator<Item = &PathBuf>) -> Stamps {
