@@ -18,7 +18,7 @@ use crate::source::{OnConflict, Source, SourceId};
 use crate::tool::SEPARATOR;
 
 pub use essential::Essentials;
-pub use segment::{Entry, Segment};
+pub use segment::{Calling, Entry, Segment};
 pub use view::{Caller, State, ToolRef, View};
 
 #[derive(Debug, Default)]

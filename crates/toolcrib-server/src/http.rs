@@ -79,7 +79,7 @@ fn surface_asked_for(query: &str) -> Result<(), Box<Response>> {
 async fn from_here(request: Request, next: Next) -> Response {
     let host = request.headers().get(header::HOST).and_then(|value| value.to_str().ok());
     let host = host.or_else(|| request.uri().authority().map(Authority::as_str));
-    if !host.is_some_and(|host| is_here(&format!("http://{host}"))) {
+    if !host.is_some_and(|host| is_plainly_here(host) || is_here(&format!("http://{host}"))) {
         return refusal(StatusCode::FORBIDDEN, Code::Forbidden, "this address answers on localhost only");
     }
     if !origin_is_here(request.headers()) {
@@ -90,6 +90,12 @@ async fn from_here(request: Request, next: Next) -> Response {
 
 fn origin_is_here(headers: &HeaderMap) -> bool {
     headers.get_all(header::ORIGIN).iter().all(|origin| origin.to_str().is_ok_and(is_here))
+}
+
+/// The usual spellings, seen without reading them as an address.
+fn is_plainly_here(host: &str) -> bool {
+    let name = host.rsplit_once(':').filter(|(_, port)| port.bytes().all(|byte| byte.is_ascii_digit()));
+    matches!(name.map_or(host, |(name, _)| name), "127.0.0.1" | "localhost")
 }
 
 fn is_here(address: &str) -> bool {

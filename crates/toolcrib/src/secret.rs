@@ -119,6 +119,12 @@ pub fn connects_to(key: &[u8; 32], kind: &Kind) -> Option<Fingerprint> {
     keyed_hash(key, &serde_json::to_string(&(resolved, inherited)).ok()?)
 }
 
+/// Whether anything it connects with is read from a file at the moment of use.
+pub(crate) fn refers_to_file(kind: &Kind) -> bool {
+    // Stops at the first.
+    kind.try_map(|text| if text.contains("${file:") { Err(()) } else { Ok(String::new()) }).is_err()
+}
+
 pub fn keyed_hash(key: &[u8; 32], text: &str) -> Option<Fingerprint> {
     let mut mac = Hmac::<Sha256>::new_from_slice(key).ok()?;
     mac.update(text.as_bytes());

@@ -5,6 +5,8 @@ mod cost;
 use std::collections::BTreeSet;
 use std::sync::{Arc, OnceLock};
 
+use serde_json::value::RawValue;
+
 use crate::error::Result;
 use crate::fingerprint::Fingerprint;
 use crate::manifest::{Packed, PackedTool, SetAside};
@@ -13,7 +15,7 @@ use crate::render::Kept;
 use crate::schema::Validator;
 use crate::search::Postings;
 use crate::source::SourceId;
-use crate::tool::{SEPARATOR, Tool, ToolName};
+use crate::tool::{Hints, SEPARATOR, Tool, ToolName};
 
 #[derive(Debug)]
 pub struct Segment {
@@ -34,11 +36,19 @@ pub struct Entry {
     pub name: ToolName,
     packed: usize,
     /// Made when the first call needs it.
-    validator: OnceLock<Validator>,
+    calling: OnceLock<Calling>,
     /// Made by the first full list; nothing when it cannot be read.
     mcp: OnceLock<Option<Arc<str>>>,
     pub(crate) strict: Kept,
     pub(crate) gemini: Kept,
+}
+
+/// What every call of a tool needs to know about it.
+#[derive(Debug)]
+pub struct Calling {
+    pub validator: Validator,
+    pub input_schema: Box<RawValue>,
+    pub hints: Hints,
 }
 
 impl Segment {
@@ -70,7 +80,7 @@ impl Segment {
             entries.push(Entry {
                 name,
                 packed: index,
-                validator: OnceLock::new(),
+                calling: OnceLock::new(),
                 mcp: OnceLock::new(),
                 strict: Kept::default(),
                 gemini: Kept::default(),
@@ -151,11 +161,15 @@ impl Segment {
         written.clone()
     }
 
-    pub fn validator<'a>(&'a self, entry: &'a Entry) -> Result<&'a Validator> {
-        if let Some(validator) = entry.validator.get() {
-            return Ok(validator);
+    pub fn calling<'a>(&'a self, entry: &'a Entry) -> Result<&'a Calling> {
+        if let Some(calling) = entry.calling.get() {
+            return Ok(calling);
         }
         let tool = self.tool(entry)?;
-        Ok(entry.validator.get_or_init(|| Validator::compile(&tool.face.input_schema)))
+        Ok(entry.calling.get_or_init(|| Calling {
+            validator: Validator::compile(&tool.face.input_schema),
+            hints: tool.hints(),
+            input_schema: tool.face.input_schema,
+        }))
     }
 }

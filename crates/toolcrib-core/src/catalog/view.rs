@@ -5,11 +5,10 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
-use super::{Catalog, Entry, Part, Placed};
+use super::{Calling, Catalog, Entry, Part, Placed};
 use crate::error::Result;
 use crate::inventory::ToolState;
 use crate::policy::Verdict;
-use crate::schema::Validator;
 use crate::source::SourceId;
 use crate::tool::{Tool, ToolId, ToolName};
 
@@ -143,7 +142,7 @@ impl<'a> ToolRef<'a> {
         self.part.segment.tool(self.entry)
     }
 
-    pub fn validator(&self) -> Result<&'a Validator> {
-        self.part.segment.validator(self.entry)
+    pub fn calling(&self) -> Result<&'a Calling> {
+        self.part.segment.calling(self.entry)
     }
 }

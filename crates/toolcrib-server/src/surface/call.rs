@@ -88,11 +88,16 @@ impl Surface {
     async fn call(&self, request: &Request, name: &str, arguments: Value, along: Along) -> Result<Output, Error> {
         let name = self.sight().resolve(name).await.map_or_else(|| name.to_owned(), |name| name.to_string());
         let outlet = &request.outlet;
-        if self.registry.tool(&name).is_err() {
-            // Whether somebody must be asked is known once the tool is. What fails here fails again in the call.
-            let _known = self.registry.discover_for(&name, Need::Known, true).await;
-        }
-        let asks = self.registry.tool(&name).is_ok_and(|tool| tool.policy == Verdict::Ask);
+        let verdict = || self.registry.catalog().find(&name).map(|tool| tool.verdict());
+        let verdict = match verdict() {
+            Ok(known) => Ok(known),
+            Err(_) => {
+                // Whether somebody must be asked is known once the tool is. What fails here fails again in the call.
+                let _known = self.registry.discover_for(&name, Need::Known, true).await;
+                verdict()
+            }
+        };
+        let asks = verdict.is_ok_and(|verdict| verdict == Verdict::Ask);
         let consent = asks && self.consents(outlet, &name, &arguments).await;
         let (progress, mut progressed) = mpsc::channel(WAITING);
         let (said, mut heard) = mpsc::channel(WAITING);

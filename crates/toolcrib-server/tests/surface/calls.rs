@@ -26,6 +26,8 @@ async fn a_tool_is_found_described_and_called() {
     assert!(described.contains("Orders goods. Slowly.") && described.contains("What to say"), "{described}");
     let full = stage.said("describe_tools", json!({ "names": "shop__order", "full": true })).await;
     assert_eq!(serde_json::from_str::<Value>(&full).unwrap()["inputSchema"]["required"], json!(["text"]));
+    let some = stage.said("describe_tools", json!({ "names": ["shop__order", "nothing", "nobody"] })).await;
+    assert!(some.starts_with("shop__order(") && some.contains("`nothing`") && some.contains("`nobody`"), "{some}");
 
     let called = json!({ "name": "shop__order", "arguments": { "text": "tea" } });
     assert_eq!(stage.said("call_tool", called).await, r#"order {"text":"tea"}"#);

@@ -36,14 +36,13 @@ impl Shared {
             let message = format!("`{}` is disabled; `toolcrib enable {}` turns it on", tool.name(), tool.name());
             return Err(Error::new(Code::ToolNotImplemented, message));
         }
-        let content = tool.tool()?;
-        let hints = content.hints();
+        let calling = tool.calling()?;
         Ok(Found {
             id: tool.id(),
             name: tool.name().to_string(),
             verdict: tool.verdict(),
-            input_schema: content.face.input_schema,
-            repeatable: hints.read_only_hint || hints.idempotent_hint,
+            input_schema: calling.input_schema.clone(),
+            repeatable: calling.hints.read_only_hint || calling.hints.idempotent_hint,
         })
     }
 
@@ -87,7 +86,7 @@ pub(super) fn permit(found: &Found, consent: bool) -> Result<()> {
 /// The arguments, if they fit. A `null` where none may be counts as left out: so answer models that are made to name
 /// every argument.
 pub(super) fn fitting(tool: ToolRef<'_>, input: Value) -> Result<Value> {
-    let validator = tool.validator()?;
+    let validator = &tool.calling()?.validator;
     let faults = validator.faults(&input);
     if faults.is_empty() {
         return Ok(input);

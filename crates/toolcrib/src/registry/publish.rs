@@ -12,7 +12,7 @@ use toolcrib_core::{Result, Source, SourceId};
 
 use super::{Shared, Snapshot};
 use crate::refresh::Outcome;
-use crate::secret::connects_to;
+use crate::secret::{connects_to, refers_to_file};
 use crate::store::{Failure, Standing, StoredRecord};
 
 /// What is told to those who subscribed.
@@ -208,7 +208,12 @@ impl Shared {
     /// References may resolve to something else than when they were last looked up: a file rewritten, say.
     pub(crate) fn look_again(&self, among: Option<&[SourceId]>) {
         let now = self.now.load_full();
+        // The environment of a process stays as it is; a file may be rewritten, and what is missing may appear.
+        let unsettled = |id: &SourceId, source: &Source| {
+            now.connects_to.get(id).is_none_or(Option::is_none) || refers_to_file(&source.kind)
+        };
         let wanted = now.sources.iter().filter(|(id, _)| among.is_none_or(|among| among.contains(id)));
+        let wanted = wanted.filter(|(id, source)| unsettled(id, source));
         let moved: Vec<_> = wanted
             .map(|(id, source)| (id.clone(), self.hash(source)))
             .filter(|(id, hash)| now.connects_to.get(id) != Some(hash))
