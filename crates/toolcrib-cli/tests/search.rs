@@ -39,6 +39,8 @@ fn a_search_discovers_what_is_missing_and_prints_a_line_each() {
     assert_eq!(hit["summary"], "Read a file from disk");
     assert!(hit["score"].as_f64().unwrap() > 0.0);
     assert_eq!(found["hint"], Value::Null);
+    let lines = bench.run(&["search", "read_file", "--cached"]).ended(0).stdout.clone();
+    assert_eq!(found["tokens"], toolcrib::core::tokens::count(lines.trim_end()));
 }
 
 #[test]

@@ -1,5 +1,8 @@
 //! A schema as people read it: a list of arguments, or one line. Whatever a source wrote, this ends and says something.
 
+use std::cell::Cell;
+use std::collections::HashSet;
+
 use crate::schema::type_name;
 use crate::text::shown_short;
 use serde_json::Value;
@@ -7,6 +10,13 @@ use serde_json::Value;
 /// References and nesting are followed so far, and no further.
 const DEEPEST: usize = 4;
 const MOST_CHOICES: usize = 12;
+/// References can make a small schema endless to tell. So many arguments are told in all, after so many looks.
+const MOST_ARGUMENTS: usize = 500;
+const MOST_LOOKS: usize = 10_000;
+/// The types of so many choices are looked at: there are only six.
+const MOST_TYPED: usize = 100;
+/// So many times as many bytes as may be shown are read of a text.
+const READ_AHEAD: usize = 8;
 /// How many characters of a line the arguments get, how many more if they are required, and what the sentence gets.
 const ROOM: usize = 90;
 const ROOM_REQUIRED: usize = 300;
@@ -26,21 +36,18 @@ pub struct Argument {
 
 /// The arguments that a tool's input schema lists, in its order.
 pub fn arguments(schema: &Value) -> Vec<Argument> {
-    Reader { root: schema }.fields(schema, &mut Vec::new())
-}
-
-/// `name(required*: type, optional: type) — first sentence`.
-pub fn signature(name: &str, description: &str, schema: &Value) -> String {
-    format!("{} — {}", call_form(name, schema), first_sentence(description))
+    Reader::new(schema).fields(schema, &mut Vec::new())
 }
 
 /// `name(required*: type, optional: type)`: everything that is required, then what finds room, then `…+3` for the rest.
 pub fn call_form(name: &str, schema: &Value) -> String {
-    let mut arguments = Reader { root: schema }.outermost(schema);
+    let reader = Reader::new(schema);
+    let mut arguments = reader.outermost(schema);
     arguments.sort_by_key(|(_, _, required)| !required);
     let (mut form, mut left) = (format!("{name}("), arguments.len());
     let room = form.chars().count() + ROOM;
-    for (name, kind, required) in &arguments {
+    for (name, property, required) in &arguments {
+        let (name, kind) = (shown_short(name, 80), reader.short_kind(property, 0));
         let separator = if left < arguments.len() { ", " } else { "" };
         let argument = format!("{separator}{name}{}: {kind}", if *required { "*" } else { "" });
         let room = if *required { room + ROOM_REQUIRED } else { room };
@@ -79,27 +86,45 @@ pub fn parted(text: &str) -> (&str, &str) {
 /// Reads one schema; what is open on the way down is its trail, so that a schema which holds itself is told once.
 struct Reader<'a> {
     root: &'a Value,
+    /// What is left of the arguments and the looks.
+    arguments: Cell<usize>,
+    looks: Cell<usize>,
 }
 
 impl<'a> Reader<'a> {
-    /// Name, short type and whether it is required, of the arguments themselves and nothing within them.
-    fn outermost(&self, schema: &'a Value) -> Vec<(String, String, bool)> {
+    fn new(root: &'a Value) -> Reader<'a> {
+        Reader { root, arguments: Cell::new(MOST_ARGUMENTS), looks: Cell::new(MOST_LOOKS) }
+    }
+
+    /// Whether there is still a look left; takes it, and as many more as `size` is worth.
+    fn look(&self, size: usize) -> bool {
+        let left = self.looks.get();
+        self.looks.set(left.saturating_sub(1 + size / 8));
+        left > 0
+    }
+
+    /// Name, schema and whether it is required, of the arguments themselves and nothing within them.
+    fn outermost(&self, schema: &'a Value) -> Vec<(&'a str, &'a Value, bool)> {
         let schema = self.followed(schema);
-        let parts = || std::iter::once(schema).chain(list(schema, "allOf").iter().map(|part| self.followed(part)));
-        let required: Vec<&str> = parts().flat_map(|part| list(part, "required")).filter_map(Value::as_str).collect();
-        let mut arguments: Vec<(String, String, bool)> = Vec::new();
-        for (name, property) in parts().filter_map(|part| part.get("properties")?.as_object()).flatten() {
-            let known = arguments.iter().any(|(known, _, _)| known == name);
-            if !known && *property != Value::Bool(false) {
-                let required = required.contains(&name.as_str());
-                arguments.push((shown_short(name, 80), self.short_kind(property, 0), required));
-            }
-        }
-        arguments
+        let mut parts = vec![schema];
+        let mut met = HashSet::from([std::ptr::from_ref(schema)]);
+        let all_of = list(schema, "allOf").iter().map(|part| self.followed(part));
+        parts.extend(all_of.filter(|part| met.insert(std::ptr::from_ref(*part))));
+        let required = parts.iter().flat_map(|part| list(part, "required")).filter_map(Value::as_str);
+        let required: HashSet<&str> = required.collect();
+        let mut known: HashSet<&str> = HashSet::new();
+        let properties = parts.iter().filter_map(|part| part.get("properties")?.as_object()).flatten();
+        properties
+            .filter(|(name, property)| **property != Value::Bool(false) && known.insert(name.as_str()))
+            .map(|(name, property)| (name.as_str(), property, required.contains(name.as_str())))
+            .collect()
     }
 
     /// A type in as few words as will do: `string`, `integer`, `string[]`.
     fn short_kind(&self, schema: &'a Value, depth: usize) -> String {
+        if !self.look(0) {
+            return "any".into();
+        }
         let schema = self.followed(schema);
         let alternatives = || list(schema, "anyOf").iter().chain(list(schema, "oneOf"));
         let named = match schema.get("type") {
@@ -124,19 +149,24 @@ impl<'a> Reader<'a> {
     }
 
     fn fields(&self, schema: &'a Value, trail: &mut Vec<&'a Value>) -> Vec<Argument> {
+        if self.arguments.get() == 0 || !self.look(0) {
+            return Vec::new();
+        }
         let schema = self.followed(schema);
-        if trail.len() > DEEPEST || is_open(schema, trail) {
+        let (required, own) = (list(schema, "required"), schema.get("properties").and_then(Value::as_object));
+        let size = required.len() + own.map_or(0, |own| own.len());
+        if trail.len() > DEEPEST || is_open(schema, trail) || !self.look(size) {
             return Vec::new();
         }
         trail.push(schema);
-        let required = list(schema, "required");
-        let is_required = |name: &str| required.iter().any(|wanted| wanted.as_str() == Some(name));
-        let own = schema.get("properties").and_then(Value::as_object).into_iter().flatten();
-        let mut fields: Vec<Argument> = own
-            // `false` is how a schema says that there is no such argument.
-            .filter(|(_, property)| **property != Value::Bool(false))
-            .map(|(name, property)| self.argument(name, property, trail))
-            .collect();
+        let required: HashSet<&str> = required.iter().filter_map(Value::as_str).collect();
+        // `false` is how a schema says that there is no such argument.
+        let own = own.into_iter().flatten().filter(|(_, property)| **property != Value::Bool(false));
+        // All of these come before anything within them.
+        let own: Vec<_> = own.take(self.arguments.get()).collect();
+        self.arguments.set(self.arguments.get() - own.len());
+        let mut fields: Vec<Argument> =
+            own.into_iter().map(|(name, property)| self.argument(name, property, trail)).collect();
         for part in list(schema, "allOf") {
             for field in self.fields(part, trail) {
                 if !fields.iter().any(|known| known.name == field.name) {
@@ -145,7 +175,7 @@ impl<'a> Reader<'a> {
             }
         }
         for field in &mut fields {
-            field.required |= is_required(&field.name);
+            field.required |= required.contains(field.name.as_str());
         }
         trail.pop();
         fields
@@ -156,11 +186,11 @@ impl<'a> Reader<'a> {
         // What stands beside a reference speaks of this very use of it.
         let said = |key: &str| property.get(key).or_else(|| target.get(key));
         let items = self.followed(target.get("items").unwrap_or(&Value::Null));
-        let choices = [target, items].into_iter().map(|schema| list(schema, "enum")).find(|all| !all.is_empty());
-        let mut choices: Vec<String> = choices.unwrap_or_default().iter().map(value).collect();
-        if choices.len() > MOST_CHOICES {
-            let more = choices.len() - MOST_CHOICES;
-            choices.truncate(MOST_CHOICES);
+        let all = [target, items].into_iter().map(|schema| list(schema, "enum")).find(|all| !all.is_empty());
+        let all = all.unwrap_or_default();
+        let mut choices: Vec<String> = all.iter().take(MOST_CHOICES).map(value).collect();
+        if all.len() > MOST_CHOICES {
+            let more = all.len() - MOST_CHOICES;
             choices.push(format!("and {more} more"));
         }
         let again = is_open(target, trail) || is_open(items, trail);
@@ -171,7 +201,7 @@ impl<'a> Reader<'a> {
             required: false,
             description: said("description")
                 .and_then(Value::as_str)
-                .map(|text| shown_short(text, 600))
+                .map(|text| shown_short(beginning(text, 600), 600))
                 .unwrap_or_default(),
             default: said("default").map(value),
             choices,
@@ -187,10 +217,10 @@ impl<'a> Reader<'a> {
 
     /// A type in words: `string`, `integer or null`, `array of object`.
     fn kind(&self, schema: &'a Value, depth: usize) -> String {
-        let schema = self.followed(schema);
-        if depth > DEEPEST {
+        if depth > DEEPEST || !self.look(0) {
             return "…".into();
         }
+        let schema = self.followed(schema);
         if let Some(constant) = schema.get("const") {
             return format!("always {}", value(constant));
         }
@@ -216,7 +246,7 @@ impl<'a> Reader<'a> {
             kinds.push("object".into());
         }
         if kinds.is_empty() {
-            kinds.extend(list(schema, "enum").iter().map(|choice| type_name(choice).to_owned()));
+            kinds.extend(list(schema, "enum").iter().take(MOST_TYPED).map(|choice| type_name(choice).to_owned()));
         }
         let mut seen: Vec<String> = Vec::new();
         for kind in kinds.into_iter().map(|kind| shown_short(&kind, 80)) {
@@ -250,9 +280,14 @@ fn list<'a>(schema: &'a Value, key: &str) -> &'a [Value] {
     schema.get(key).and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default()
 }
 
+/// As much of a text as `limit` characters of it can need.
+fn beginning(text: &str, limit: usize) -> &str {
+    &text[..text.floor_char_boundary(READ_AHEAD * limit)]
+}
+
 fn value(value: &Value) -> String {
     match value {
-        Value::String(text) if !text.is_empty() => shown_short(text, 80),
+        Value::String(text) if !text.is_empty() => shown_short(beginning(text, 80), 80),
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) | Value::Object(_) => {
             shown_short(&value.to_string(), 80)
         }
@@ -350,7 +385,53 @@ mod tests {
     #[test]
     fn one_line_says_what_a_tool_is() {
         let schema = json!({"properties": {"a": {"type": "string"}, "n": {"type": "integer"}}, "required": ["a"]});
-        let line = signature("git__push", "Pushes. Then rests.\nMore.", &schema);
-        assert_eq!(line, "git__push(a*: string, n: integer) — Pushes");
+        assert_eq!(call_form("git__push", &schema), "git__push(a*: string, n: integer)");
+        assert_eq!(first_sentence("Pushes. Then rests.\nMore."), "Pushes");
+    }
+
+    /// Four definitions, each of which leads to the next in every one of its `wide` branches.
+    fn fan(wide: usize, branches: impl Fn(Vec<Value>) -> Value) -> Value {
+        let level = |next: usize| branches(vec![json!({"$ref": format!("#/$defs/d{next}")}); wide]);
+        let mut root = json!({"properties": {"first": level(0)}});
+        root["$defs"] = json!({"d0": level(1), "d1": level(2), "d2": level(3), "d3": level(4), "d4": {}});
+        root
+    }
+
+    #[test]
+    fn a_small_schema_that_unfolds_without_measure_is_told_in_part() {
+        fn counted(arguments: &[Argument]) -> usize {
+            arguments.iter().map(|argument| 1 + counted(&argument.nested)).sum()
+        }
+        let properties = |all: Vec<Value>| {
+            let named = all.into_iter().enumerate().map(|(index, schema)| (format!("p{index}"), schema));
+            json!({"properties": named.collect::<serde_json::Map<_, _>>()})
+        };
+        let started = std::time::Instant::now();
+        assert_eq!(counted(&arguments(&fan(40, properties))), MOST_ARGUMENTS);
+        for key in ["anyOf", "oneOf", "allOf"] {
+            let schema = fan(200, |all| json!({ key: all }));
+            assert_eq!(counted(&arguments(&schema)), 1, "{key}");
+            assert_eq!(call_form("t", &schema), "t(first: any)", "{key}");
+        }
+        assert!(started.elapsed().as_secs() < 2, "{:?}", started.elapsed());
+    }
+
+    #[test]
+    fn twenty_thousand_arguments_are_called_at_once() {
+        let names: Vec<String> = (0..20_000).map(|index| format!("p{index}")).collect();
+        let properties: serde_json::Map<_, _> = names.iter().map(|name| (name.clone(), json!({}))).collect();
+        let schema = json!({"properties": properties, "required": names});
+        let started = std::time::Instant::now();
+        assert!(call_form("t", &schema).starts_with("t(p0*: any, p1*: any, "));
+        assert_eq!(arguments(&schema).len(), MOST_ARGUMENTS);
+        assert!(started.elapsed().as_secs() < 2, "{:?}", started.elapsed());
+    }
+
+    #[test]
+    fn a_long_name_that_is_given_twice_is_one_argument() {
+        let long = "n".repeat(100);
+        let part = json!({"properties": {&long: {"type": "string"}}});
+        let line = call_form("t", &json!({"properties": {&long: {"type": "string"}}, "allOf": [part]}));
+        assert!(line.ends_with("…: string)"), "{line}");
     }
 }

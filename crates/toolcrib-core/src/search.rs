@@ -141,7 +141,7 @@ fn hint(query: &Query) -> String {
     let within = match (&query.source, &query.tag) {
         (Some(source), _) => format!(" in `{source}`; search without a source, or"),
         (None, Some(tag)) => format!(" under the tag `{tag}`; search without a tag, or"),
-        (None, None) => "; ".into(),
+        (None, None) => ";".into(),
     };
     format!("no tool matches{within} try other words: what it does and on what, such as `create issue`")
 }

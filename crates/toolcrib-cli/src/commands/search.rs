@@ -4,6 +4,7 @@ use clap::Args;
 use serde::Serialize;
 use toolcrib::Result;
 use toolcrib::core::search::{Hit, Query};
+use toolcrib::core::tokens;
 
 use crate::arguments::Common;
 use crate::commands::tools::NeedArguments;
@@ -40,6 +41,8 @@ pub(crate) struct Arguments {
 struct Answer<'a> {
     hits: Vec<Shown<'a>>,
     total: usize,
+    /// What the lines cost an agent, in tokens of `o200k_base`.
+    tokens: usize,
     #[serde(skip_serializing_if = "Option::is_none")]
     hint: Option<&'a str>,
 }
@@ -63,7 +66,9 @@ pub(crate) async fn run(common: &Common, arguments: Arguments) -> Result<Done> {
     desk.close().await;
     if common.json {
         let hits = found.hits.iter().map(shown).collect();
-        output::json(&Answer { hits, total: found.total, hint: found.hint.as_deref() })?;
+        let lines: Vec<String> = found.hits.iter().map(Hit::line).collect();
+        let tokens = tokens::count(&lines.join("\n"));
+        output::json(&Answer { hits, total: found.total, tokens, hint: found.hint.as_deref() })?;
     } else if !found.hits.is_empty() {
         output::line(&found.hits.iter().map(readable).collect::<Vec<_>>().join("\n"))?;
         let more = found.total.saturating_sub(found.hits.iter().map(|hit| 1 + hit.also.len()).sum());

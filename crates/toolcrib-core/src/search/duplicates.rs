@@ -13,13 +13,18 @@ const SAME: f32 = 0.8;
 const TELLING: usize = 6;
 
 /// The lines of an answer, at most `limit`. A tool whose name was asked for keeps its own.
-pub(super) fn collapsed(directory: &Directory, best: Vec<Scored>, named: &[(u32, Named)], limit: usize) -> Vec<Line> {
+pub(super) fn collapsed(
+    directory: &Directory,
+    best: Vec<Scored>,
+    named: &HashMap<u32, Named>,
+    limit: usize,
+) -> Vec<Line> {
     let mut lines: Vec<Line> = Vec::new();
     let mut by_name: HashMap<&str, Vec<usize>> = HashMap::new();
     for scored in best {
         let Some((_, card)) = directory.card(scored.tool) else { continue };
         let alike = by_name.entry(&card.own).or_default();
-        let asked_for = named.iter().any(|(tool, _)| *tool == scored.tool);
+        let asked_for = named.contains_key(&scored.tool);
         let same =
             alike.iter().copied().find(|&line| !asked_for && is_same(directory, lines[line].scored.tool, &scored));
         match same {

@@ -1,5 +1,8 @@
 //! A name that was asked for comes first: in any spelling, in the middle of a sentence, and with a slip of the finger.
 
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+
 use super::directory::Directory;
 use super::question::Question;
 use super::rank::{Scored, better};
@@ -27,14 +30,16 @@ pub(super) enum Named {
 }
 
 /// The tools whose names were asked for.
-pub(super) fn named(directory: &Directory, question: &Question<'_>) -> Vec<(u32, Named)> {
-    let mut named: Vec<(u32, Named)> = Vec::new();
+pub(super) fn named(directory: &Directory, question: &Question<'_>) -> HashMap<u32, Named> {
+    let mut named: HashMap<u32, Named> = HashMap::new();
     let mut add = |tools: &[u32], text: &str, how: Named| {
         for tool in tools {
-            if directory.is_offered(*tool) && named.iter().all(|(known, _)| known != tool) {
+            if directory.is_offered(*tool)
+                && let Entry::Vacant(place) = named.entry(*tool)
+            {
                 let to_the_letter =
                     directory.tool(*tool).is_some_and(|tool| tool.name().as_str() == text || tool.original() == text);
-                named.push((*tool, if to_the_letter { Named::Exactly } else { how }));
+                place.insert(if to_the_letter { Named::Exactly } else { how });
             }
         }
     };
@@ -54,15 +59,15 @@ pub(super) fn named(directory: &Directory, question: &Question<'_>) -> Vec<(u32,
 }
 
 /// Puts named tools before all others.
-pub(super) fn first(named: &[(u32, Named)], best: &mut [Scored]) {
+pub(super) fn first(named: &HashMap<u32, Named>, best: &mut [Scored]) {
     if named.is_empty() {
         return;
     }
     for scored in best.iter_mut() {
-        match named.iter().find(|(tool, _)| *tool == scored.tool) {
-            Some((_, Named::Exactly)) => scored.score += 3.0 * NAMED,
-            Some((_, Named::Spelled)) => scored.score += 2.0 * NAMED,
-            Some((_, Named::Nearly)) => scored.score += NAMED,
+        match named.get(&scored.tool) {
+            Some(Named::Exactly) => scored.score += 3.0 * NAMED,
+            Some(Named::Spelled) => scored.score += 2.0 * NAMED,
+            Some(Named::Nearly) => scored.score += NAMED,
             None => {}
         }
     }
@@ -83,14 +88,14 @@ fn bare(word: &str) -> &str {
 
 /// The names that differ from the query by a slip or two. Only where a word is unknown: `get_user` is no slip of
 /// `set_user`.
-fn slips(directory: &Directory, question: &Question<'_>, squashed: &str) -> Vec<(u32, Named)> {
+fn slips(directory: &Directory, question: &Question<'_>, squashed: &str) -> HashMap<u32, Named> {
     let length = squashed.chars().count();
     let unknown = question.terms.iter().any(|term| directory.frequency(term.key) == 0);
     if !(SHORTEST_GUESSED..=LONGEST_GUESSED).contains(&length) || question.words.len() > MOST_WORDS || !unknown {
-        return Vec::new();
+        return HashMap::new();
     }
     let most = if length < LONG { 1 } else { 2 };
-    let mut nearest: Vec<(u32, Named)> = Vec::new();
+    let mut nearest: HashMap<u32, Named> = HashMap::new();
     let mut least = most;
     for (tool, whole) in directory.roll().like(squashed, most as u32) {
         let Some((_, card)) = directory.card(tool) else { continue };
@@ -103,9 +108,7 @@ fn slips(directory: &Directory, question: &Question<'_>, squashed: &str) -> Vec<
             nearest.clear();
             least = distance;
         }
-        if nearest.iter().all(|(known, _)| *known != tool) {
-            nearest.push((tool, Named::Nearly));
-        }
+        nearest.insert(tool, Named::Nearly);
     }
     nearest
 }

@@ -37,7 +37,7 @@ pub(super) fn ranked(directory: &Directory, query: &Query, mix: impl FnOnce(&str
     mix(question.text, &mut scores);
     inside::score(directory, &question, &mut scores);
     let named = names::named(directory, &question);
-    for &(tool, _) in &named {
+    for &tool in named.keys() {
         // A name that was asked for is found even when none of its words is.
         scores[tool as usize] = scores[tool as usize].max(f32::MIN_POSITIVE);
     }
@@ -49,8 +49,8 @@ pub(super) fn ranked(directory: &Directory, query: &Query, mix: impl FnOnce(&str
     let keep = CANDIDATES.max(limit.saturating_mul(2)).min(total);
     if keep < total {
         best.select_nth_unstable_by(keep, better);
-        let is_named = |tool: u32| named.iter().any(|(named, _)| *named == tool);
-        let left_out: Vec<Scored> = best.split_off(keep).into_iter().filter(|scored| is_named(scored.tool)).collect();
+        let left_out = best.split_off(keep);
+        let left_out = left_out.into_iter().filter(|scored| named.contains_key(&scored.tool));
         best.extend(left_out);
     }
     closer::look(directory, &question, &mut best);
