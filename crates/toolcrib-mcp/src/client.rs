@@ -133,6 +133,15 @@ impl Client {
         self.owner.0.notices()
     }
 
+    /// Whether somebody hears, or tries to hear, what a legacy server says over HTTP of its own accord. Who relies on it
+    /// makes a request when not: a new session is listened to again.
+    pub fn is_listening(&self) -> bool {
+        match &self.owner.0.transport {
+            Transport::Http(http) if self.era != Era::Modern => http.is_listening(),
+            Transport::Http(_) | Transport::Pipe(_) | Transport::Sse(_) => !self.is_closed(),
+        }
+    }
+
     pub fn is_closed(&self) -> bool {
         self.owner.0.is_ended()
     }

@@ -45,7 +45,7 @@ pub(crate) struct Http {
     headers: HeaderMap,
     body_bytes: usize,
     session: RwLock<Option<HeaderValue>>,
-    /// The stream for what nobody asked for outlives a session: it is begun once.
+    /// Whether somebody reads the stream for what nobody asked for, or tries to. It may outlive a session.
     listening: AtomicBool,
 }
 
@@ -68,9 +68,13 @@ impl Http {
         Http { client, url, headers, body_bytes, session: RwLock::default(), listening: AtomicBool::new(false) }
     }
 
-    /// Whether nobody listens yet; from now on somebody does.
+    /// Whether nobody listens; from now on somebody does.
     pub(crate) fn begin_to_listen(&self) -> bool {
-        !self.listening.swap(true, Ordering::Relaxed)
+        !self.listening.swap(true, Ordering::SeqCst)
+    }
+
+    pub(crate) fn is_listening(&self) -> bool {
+        self.listening.load(Ordering::SeqCst)
     }
 
     pub(crate) fn session(&self) -> Option<HeaderValue> {
@@ -206,12 +210,36 @@ impl Http {
         Err(cut())
     }
 
-    /// The stream for what a legacy server says of its own accord; most servers have none. `asked` goes once the
-    /// server has heard of it.
+    /// Hears what a legacy server says of its own accord, for as long as it can be had. `asked` goes once the server
+    /// has heard of it.
     pub(crate) async fn listen_on(&self, connection: &Arc<Connection>, asked: oneshot::Sender<()>) {
-        let mut place = Place::default();
         let mut asked = Some(asked);
+        loop {
+            let given_up = {
+                let _until_given_up = Listening(&self.listening);
+                self.listen_in_session(connection, &mut asked).await
+            };
+            // A session that began just before we gave up has found us listening, and relies on it.
+            if self.session() == given_up || !self.begin_to_listen() {
+                return;
+            }
+        }
+    }
+
+    /// The session whose stream is not to be had, or not any more; most servers have none.
+    async fn listen_in_session(
+        &self,
+        connection: &Arc<Connection>,
+        asked: &mut Option<oneshot::Sender<()>>,
+    ) -> Option<HeaderValue> {
+        let mut place = Place::default();
+        let mut session = self.session();
         while place.fruitless < RESUMPTIONS {
+            let current = self.session();
+            if current != session {
+                // Events of another session mean nothing to this one.
+                (session, place) = (current, Place::default());
+            }
             place.fruitless += 1;
             let begun = Instant::now();
             let answer = self.listen(connection.speaking(), &place).await;
@@ -223,7 +251,7 @@ impl Http {
                     }
                 }
                 Ok(response) if response.status().is_server_error() => {}
-                Ok(_) => return,
+                Ok(_) => return session,
                 Err(error) => tracing::debug!(%error, "the stream of notifications is not to be had"),
             }
             // A stream may live long and say nothing.
@@ -232,6 +260,7 @@ impl Http {
             }
             sleep(place.pause(Duration::from_secs(3 << place.fruitless)).max(SHORTEST_PAUSE)).await;
         }
+        session
     }
 
     async fn listen(&self, era: Era, place: &Place) -> Result<Response, WireError> {
@@ -254,6 +283,15 @@ impl Http {
         self.identify(era, &mut headers);
         let farewell = self.client.request(Method::DELETE, self.url.clone()).headers(headers).send();
         let _best_effort = farewell.await;
+    }
+}
+
+/// Somebody listens until this is dropped.
+struct Listening<'a>(&'a AtomicBool);
+
+impl Drop for Listening<'_> {
+    fn drop(&mut self) {
+        self.0.store(false, Ordering::SeqCst);
     }
 }
 

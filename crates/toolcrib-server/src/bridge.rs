@@ -12,7 +12,7 @@ use toolcrib::core::ResultExt;
 use toolcrib::{Code, Error, Result};
 use toolcrib_mcp::server::{Change, Greeting, Outlet, Peer, Request, Service};
 use toolcrib_mcp::{
-    Client, Era, Handler, Notice, Options, RequestOptions, RpcError, ServerRequest, Target, Version, WireError,
+    Client, Era, Handler, Heard, Notice, Options, RequestOptions, RpcError, ServerRequest, Target, Version, WireError,
 };
 use url::Url;
 
@@ -20,14 +20,34 @@ use url::Url;
 const LONGEST: Duration = Duration::from_secs(3600);
 /// Before looking again for one that went away.
 const PAUSE: Duration = Duration::from_secs(1);
+/// For one that should be there to say so.
+const PING: Duration = Duration::from_secs(5);
+/// To wait for a connection that is still being made, before leaving.
+const FAREWELL: Duration = Duration::from_secs(2);
 
 /// Cheap to clone; all clones are one bridge.
 #[derive(Debug, Clone)]
 pub struct Bridge {
     url: Url,
-    remote: Arc<tokio::sync::Mutex<Option<Arc<Client>>>>,
+    remote: Arc<tokio::sync::Mutex<Remote>>,
     /// Requests under way, the newest last: whoever is asked something is asked through one of them.
     open: Arc<Mutex<Vec<(u64, Outlet)>>>,
+}
+
+/// The other end.
+#[derive(Debug, Default)]
+enum Remote {
+    #[default]
+    Away,
+    There(Arc<Client>),
+    /// Our client is gone, and nobody is to be reached for it any more.
+    Left,
+}
+
+/// What the other end says, and who hears it.
+struct Listener {
+    remote: Arc<Client>,
+    notices: broadcast::Receiver<Notice>,
 }
 
 impl Bridge {
@@ -45,6 +65,7 @@ impl Bridge {
         let mut options = Options::new("toolcrib", env!("CARGO_PKG_VERSION"));
         options.capabilities = capabilities.to_owned();
         options.handler = Some(self.asked());
+        options.heard = Some(self.told());
         // With a session, so that this client stays one client to the other end.
         options.era = Some(Era::Legacy(Version::LATEST));
         Client::connect(Target::Http { url: self.url.clone(), headers: HeaderMap::new() }, options).await
@@ -53,25 +74,54 @@ impl Bridge {
     /// The connection for a client, made anew when the other end went away.
     async fn remote(&self, peer: &Peer) -> std::result::Result<Arc<Client>, WireError> {
         let mut remote = self.remote.lock().await;
-        if let Some(client) = remote.as_ref().filter(|client| !client.is_closed()) {
-            return Ok(client.clone());
+        match &*remote {
+            Remote::There(client) if !client.is_closed() => return Ok(client.clone()),
+            Remote::There(_) | Remote::Away => {}
+            Remote::Left => return Err(WireError::Closed { sent: false, reason: "the client left".to_owned() }),
         }
         let client = Arc::new(self.connect(&peer.capabilities).await?);
-        *remote = Some(client.clone());
+        *remote = Remote::There(client.clone());
         Ok(client)
+    }
+
+    /// Takes leave of the other end, so that nothing there outlives this client.
+    pub async fn close(&self) {
+        // Who is still being looked for need not be told.
+        let Ok(mut remote) = tokio::time::timeout(FAREWELL, self.remote.lock()).await else { return };
+        if let Remote::There(client) = std::mem::replace(&mut *remote, Remote::Left) {
+            client.close().await;
+        }
     }
 
     /// What the other end asks goes to the client.
     fn asked(&self) -> Handler {
         let open = self.open.clone();
         Arc::new(move |asked: ServerRequest| {
-            let newest = open.lock().unwrap_or_else(PoisonError::into_inner).last().map(|(_, outlet)| outlet.clone());
+            let able = {
+                let open = open.lock().unwrap_or_else(PoisonError::into_inner);
+                let able = open.iter().rev().find(|(_, outlet)| outlet.can_ask(&asked.method));
+                // One that cannot ask knows what to say instead.
+                able.or(open.last()).map(|(_, outlet)| outlet.clone())
+            };
             Box::pin(async move {
-                match newest {
+                match able {
                     Some(outlet) => outlet.ask(&asked.method, asked.params.as_deref()).await,
                     None => Err(RpcError::new(RpcError::INTERNAL, "nobody is there to be asked")),
                 }
             })
+        })
+    }
+
+    /// What the other end says meanwhile goes to the client too; the lists that change are told by [`Bridge::next`].
+    fn told(&self) -> Heard {
+        let open = self.open.clone();
+        Arc::new(move |method: &str, params: Option<&RawValue>| {
+            if !matches!(method, "notifications/message" | "notifications/elicitation/complete") {
+                return;
+            }
+            if let Some((_, outlet)) = open.lock().unwrap_or_else(PoisonError::into_inner).last() {
+                outlet.notify(method, params);
+            }
         })
     }
 
@@ -90,6 +140,10 @@ impl Bridge {
                 answer = &mut asking => break answer,
             }
         };
+        // What was said before the end is told before the answer.
+        while let Ok(params) = progressed.try_recv() {
+            request.outlet.progress(&params);
+        }
         drop(open);
         answer.map_err(RpcError::from)
     }
@@ -109,16 +163,27 @@ impl Bridge {
     }
 
     /// What the other end says of its own accord; when it was away, everything may have changed.
-    async fn next(&self, peer: &Peer, heard: &mut Option<broadcast::Receiver<Notice>>) -> Change {
+    async fn next(&self, peer: &Peer, listener: &mut Option<Listener>) -> Change {
         loop {
-            let Some(notices) = heard else {
+            let Some(Listener { remote, notices }) = listener else {
                 match self.remote(peer).await {
-                    Ok(remote) => *heard = Some(remote.notices()),
+                    Ok(remote) => *listener = Some(Listener::new(remote)),
                     Err(_) => tokio::time::sleep(PAUSE).await,
                 }
                 continue;
             };
-            match notices.recv().await {
+            let heard = tokio::select! {
+                biased;
+                heard = notices.recv() => heard,
+                () = tokio::time::sleep(PAUSE) => {
+                    if !remote.is_listening() {
+                        // One that was started anew answers in a new session, and that is a notice.
+                        let _away = remote.request("ping", None, &RequestOptions::new(PING)).await;
+                    }
+                    continue;
+                }
+            };
+            match heard {
                 Ok(Notice::ToolsChanged) | Err(broadcast::error::RecvError::Lagged(_)) => return Change::Tools,
                 Ok(Notice::Other { method, params }) => match method.as_str() {
                     "notifications/prompts/list_changed" => return Change::Prompts,
@@ -132,14 +197,20 @@ impl Bridge {
                 },
                 Ok(Notice::Closed) | Err(broadcast::error::RecvError::Closed) => {
                     tokio::time::sleep(PAUSE).await;
-                    *heard = None;
+                    *listener = None;
                     if let Ok(remote) = self.remote(peer).await {
-                        *heard = Some(remote.notices());
+                        *listener = Some(Listener::new(remote));
                         return Change::Tools;
                     }
                 }
             }
         }
+    }
+}
+
+impl Listener {
+    fn new(remote: Arc<Client>) -> Listener {
+        Listener { notices: remote.notices(), remote }
     }
 }
 
@@ -154,9 +225,9 @@ impl Service for Bridge {
 
     fn changes(&self, peer: &Arc<Peer>) -> BoxStream<'static, Change> {
         let begin = (self.clone(), peer.clone(), None);
-        stream::unfold(begin, |(bridge, peer, mut heard)| async move {
-            let change = bridge.next(&peer, &mut heard).await;
-            Some((change, (bridge, peer, heard)))
+        stream::unfold(begin, |(bridge, peer, mut listener)| async move {
+            let change = bridge.next(&peer, &mut listener).await;
+            Some((change, (bridge, peer, listener)))
         })
         .boxed()
     }
@@ -166,7 +237,7 @@ impl Service for Bridge {
         None
     }
 
-    /// Dropping the last clone ends the connection.
+    /// Whoever serves the stream ends the bridge with it: [`Bridge::close`].
     fn gone(&self, _peer: &Arc<Peer>) {}
 }
 

@@ -54,7 +54,11 @@ pub(crate) async fn run(common: &Common, arguments: Arguments) -> Result<Done> {
     }
     let mode = arguments.mode.map(Mode::from);
     match arguments.connect {
-        Some(url) => speak(Arc::new(Bridge::to(endpoint(url, mode)?).await?), leave).await,
+        Some(url) => {
+            let bridge = Bridge::to(endpoint(url, mode)?).await?;
+            speak(Arc::new(bridge.clone()), leave).await;
+            bridge.close().await;
+        }
         None => {
             let desk = Desk::stay(common).await?;
             tokio::task::spawn_blocking(tokens::warm);

@@ -13,6 +13,7 @@ use bytes::Bytes;
 use http::{HeaderMap, Method, Request, Response, StatusCode, header, request::Parts};
 use serde_json::value::RawValue;
 use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
 
 pub use self::body::Body;
 use self::{
@@ -121,8 +122,11 @@ impl Endpoint {
                 let feed = session.stream(self.owner.shared.options.queue);
                 let order = order(id, &method, read, &feed, accepts.events);
                 let reader = feed.reader(None);
-                self.owner.shared.begin(session.client(), order).map_err(of)?;
-                Ok(self.respond(reader, session.peer.era, accepts).await)
+                let client = session.client();
+                let ended = client.ended.clone();
+                self.owner.shared.begin(client, order).map_err(of)?;
+                let answer = self.respond(reader, session.peer.era, accepts).await;
+                answer.map_or_else(|| self.unanswered(id, &ended), Ok)
             }
             Incoming::Notification { method, .. } if modern => {
                 crate::headers::check_standard(&head.headers, &method, None)
@@ -140,17 +144,16 @@ impl Endpoint {
         }
     }
 
-    /// The answer as one body if it is the first thing said, else a stream.
-    async fn respond(&self, mut reader: Reader, era: Era, accepts: Accepts) -> Response<Body> {
+    /// The answer as one body if it is the first thing said, else a stream; none when nothing will be said.
+    async fn respond(&self, mut reader: Reader, era: Era, accepts: Accepts) -> Option<Response<Body>> {
         let options = &self.owner.shared.options;
         let first = match accepts.events {
             // Who waits long is told at least that somebody works.
             true => timeout(options.keep_alive, reader.next()).await.ok(),
             false => Some(reader.next().await),
         };
-        match first {
-            // It was taken back, so nobody reads this.
-            Some(None) => reply::empty(StatusCode::ACCEPTED),
+        Some(match first {
+            Some(None) => return None,
             Some(Some(message))
                 if accepts.json
                     && let Some(last) = message.last =>
@@ -168,7 +171,26 @@ impl Endpoint {
                 }
                 reply::events(Body::events(reader, ids, first.flatten(), options.keep_alive))
             }
+        })
+    }
+
+    /// What becomes of a request that ended without an answer.
+    fn unanswered(&self, id: &RawValue, ended: &CancellationToken) -> Reply {
+        match self.cut_off(ended) {
+            Some(refusal) => Err(refusal.under(id)),
+            // Its client took it back, so nobody reads this.
+            None => Ok(reply::empty(StatusCode::ACCEPTED)),
         }
+    }
+
+    /// Why requests of a client that `ended` are not answered any more.
+    fn cut_off(&self, ended: &CancellationToken) -> Option<Refusal> {
+        let (status, message) = match self.owner.shared.draining.is_cancelled() {
+            true => (StatusCode::SERVICE_UNAVAILABLE, "the server is about to stop"),
+            false => (StatusCode::NOT_FOUND, "the session is over"),
+        };
+        let error = RpcError::new(RpcError::INTERNAL, message);
+        ended.is_cancelled().then_some(Refusal { status, id: None, error })
     }
 }
 

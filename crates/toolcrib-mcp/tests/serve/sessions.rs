@@ -175,3 +175,32 @@ async fn a_batch_is_answered_with_a_batch() {
     let newer = Session::open(&endpoint, LATEST).await;
     assert_eq!(newer.post(&json!([ping])).await.status, StatusCode::BAD_REQUEST);
 }
+
+#[tokio::test]
+async fn a_request_cut_off_by_the_end_of_its_session_is_refused_not_accepted() {
+    let (bench, endpoint) = endpoint(ServerOptions::default());
+    let session = Session::open(&endpoint, LATEST).await;
+    let ending = async {
+        bench.heard("begun wait", 1).await;
+        assert_eq!(session.send("DELETE", &[], &Value::Null).await.status, StatusCode::OK);
+    };
+    let (answer, ()) = tokio::join!(session.call(5, "wait"), ending);
+    assert_eq!(answer.status, StatusCode::NOT_FOUND);
+    let error = json!({ "code": -32603, "message": "the session is over" });
+    assert_eq!(answer.json().await, json!({ "jsonrpc": "2.0", "id": 5, "error": error }));
+}
+
+#[tokio::test]
+async fn a_request_cut_off_by_a_drain_is_refused_not_accepted() {
+    let options = ServerOptions { farewell: Duration::from_millis(50), ..ServerOptions::default() };
+    let (bench, endpoint) = endpoint(options);
+    let session = Session::open(&endpoint, LATEST).await;
+    let ending = async {
+        bench.heard("begun wait", 1).await;
+        endpoint.close().await;
+    };
+    let (answer, ()) = tokio::join!(session.call(5, "wait"), ending);
+    assert_eq!(answer.status, StatusCode::SERVICE_UNAVAILABLE);
+    let error = json!({ "code": -32603, "message": "the server is about to stop" });
+    assert_eq!(answer.json().await, json!({ "jsonrpc": "2.0", "id": 5, "error": error }));
+}

@@ -129,17 +129,52 @@ async fn a_cut_stream_is_taken_up_where_it_ended() {
 
 #[tokio::test]
 async fn the_stream_of_notifications_is_heard() {
-    let server = Server::start(|request| match request.verb.as_str() {
-        "GET" => {
-            let changed = json!({ "jsonrpc": "2.0", "method": "notifications/tools/list_changed" });
-            Reply::events(event(&changed)).held_open()
-        }
+    let (feed, _) = broadcast::channel(4);
+    let fed = feed.clone();
+    let server = Server::start(move |request| match request.verb.as_str() {
+        "GET" => Reply::events("").fed_by(&fed),
         _ => request.legacy_handshake("s").unwrap_or_else(|| Reply::empty(404)),
     })
     .await;
     let client = server.connect().await.unwrap();
     let mut notices = client.notices();
+    let changed = event(&json!({ "jsonrpc": "2.0", "method": "notifications/tools/list_changed" }));
+    while feed.send(changed.clone()).is_err() {
+        tokio::task::yield_now().await;
+    }
     assert!(matches!(notices.recv().await, Ok(Notice::ToolsChanged)));
+}
+
+#[tokio::test]
+async fn the_notifications_of_a_new_session_are_heard_after_the_old_one_was_lost() {
+    let sessions = Arc::new(AtomicUsize::new(0));
+    let count = sessions.clone();
+    let server = Server::start(move |request| {
+        let in_second = request.header("mcp-session-id").as_deref() == Some("s2");
+        match (request.verb.as_str(), request.method()) {
+            ("GET", _) if in_second => {
+                let changed = json!({ "jsonrpc": "2.0", "method": "notifications/prompts/list_changed" });
+                Reply::events(event(&changed)).held_open()
+            }
+            ("GET", _) => Reply::empty(404),
+            (_, "initialize") => {
+                let session = count.fetch_add(1, Ordering::SeqCst) + 1;
+                request.legacy_handshake(&format!("s{session}")).unwrap()
+            }
+            (_, "tools/call") if !in_second => Reply::empty(404),
+            _ => request.legacy_handshake("").unwrap_or_else(|| request.result(&json!({ "ok": 1 }))),
+        }
+    })
+    .await;
+    let client = server.connect().await.unwrap();
+    let mut notices = client.notices();
+    while client.is_listening() {
+        tokio::task::yield_now().await;
+    }
+    call(&client, "t").await.unwrap();
+    let heard = async { while !matches!(notices.recv().await.unwrap(), Notice::Other { .. }) {} };
+    tokio::time::timeout(std::time::Duration::from_secs(20), heard).await.expect("nobody listens to the new session");
+    assert!(client.is_listening());
 }
 
 #[tokio::test]

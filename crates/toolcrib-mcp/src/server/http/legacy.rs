@@ -19,7 +19,7 @@ use crate::{
     era::{Era, MODERN, Version},
     error::RpcError,
     message::{self, Incoming},
-    server::{envelope, feed::Reader, greet, params::Params},
+    server::{envelope, greet, params::Params},
 };
 
 impl Endpoint {
@@ -74,7 +74,7 @@ impl Endpoint {
                     let reader = feed.reader(None);
                     Params::read(&method, params)
                         .and_then(|params| shared.begin(session.client(), order(id, &method, params, &feed, false)))
-                        .map(|()| readers.push(reader))
+                        .map(|()| readers.push((id, reader)))
                         .map_err(|error| (Some(id), error))
                 }
                 Ok(other) => {
@@ -87,8 +87,14 @@ impl Endpoint {
                 answers.push(Bytes::from(envelope::refusal(id, error)));
             }
         }
-        let begun = readers.iter_mut().map(Reader::next);
-        answers.extend(join_all(begun).await.into_iter().flatten().map(|message| message.text));
+        let ended = session.client().ended;
+        let begun = readers.iter_mut().map(|(id, reader)| async {
+            match reader.next().await {
+                Some(message) => Some(message.text),
+                None => self.cut_off(&ended).map(|cut| Bytes::from(envelope::refusal(Some(id), cut.error))),
+            }
+        });
+        answers.extend(join_all(begun).await.into_iter().flatten());
         if answers.is_empty() {
             return Ok(reply::empty(StatusCode::ACCEPTED));
         }

@@ -44,7 +44,8 @@ impl Endpoint {
         let reader = feed.reader(None);
         let client = Client { peer, desk: None, ended: shared.closing.clone(), single: true };
         shared.begin(client, order(id, method, params, &feed, accepts.events))?;
-        Ok(Ok(self.respond(reader, Era::Modern, accepts).await))
+        let answer = self.respond(reader, Era::Modern, accepts).await;
+        Ok(answer.map_or_else(|| self.unanswered(id, &shared.closing), Ok))
     }
 
     /// The headers that repeat arguments, where the tool's schema asks for them.
