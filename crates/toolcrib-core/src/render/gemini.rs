@@ -198,23 +198,8 @@ impl Writer<'_> {
     }
 
     fn alternatives(&mut self, alternatives: &[(String, Value)], path: &str) -> Fit<Map<String, Value>> {
-        let (mut written, mut last) = (Vec::new(), None);
-        for (at, alternative) in alternatives {
-            match self.schema(alternative, at) {
-                Ok(alternative) if written.contains(&alternative) => {}
-                Ok(alternative) => written.push(alternative),
-                Err(unfit) => {
-                    self.edits.leave_out_form(at, &unfit);
-                    last = Some(unfit);
-                }
-            }
-        }
-        match (written.len(), last) {
-            (0, Some(unfit)) => Err(unfit),
-            (0, None) => Err(Unfit::new(path, "it has no form")),
-            (1, _) => Ok(written.swap_remove(0).as_object().cloned().unwrap_or_default()),
-            _ => Ok(Map::from_iter([("anyOf".to_owned(), Value::Array(written))])),
-        }
+        let forms = alternatives.iter().map(|(at, form)| (at.as_str(), self.schema(form, at))).collect();
+        self.edits.any_of(forms, path)
     }
 
     fn reference(&mut self, reference: &str, path: &str) -> Fit<Map<String, Value>> {

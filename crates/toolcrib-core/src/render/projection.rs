@@ -109,9 +109,25 @@ impl<'a> Edits<'a> {
         self.lose(path, format!("{}; optional, dropped", unfit.seen_from(path)));
     }
 
-    /// One of several forms of a value.
-    pub(super) fn leave_out_form(&mut self, path: &str, unfit: &Unfit) {
-        self.lose(path, format!("{}; this form is dropped", unfit.seen_from(path)));
+    /// A value that has several forms, each with its path: those that fit, once each. One has to.
+    pub(super) fn any_of(&mut self, forms: Vec<(&str, Fit<Value>)>, path: &str) -> Fit<Map<String, Value>> {
+        let (mut written, mut last) = (Vec::new(), None);
+        for (at, form) in forms {
+            match form {
+                Ok(form) if written.contains(&form) => {}
+                Ok(form) => written.push(form),
+                Err(unfit) => {
+                    self.lose(at, format!("{}; this form is dropped", unfit.seen_from(at)));
+                    last = Some(unfit);
+                }
+            }
+        }
+        match (written.len(), last) {
+            (0, Some(unfit)) => Err(unfit),
+            (0, None) => Err(Unfit::new(path, "it has no form")),
+            (1, _) => Ok(written.swap_remove(0).as_object().cloned().unwrap_or_default()),
+            _ => Ok(Map::from_iter([("anyOf".to_owned(), Value::Array(written))])),
+        }
     }
 }
 
