@@ -68,6 +68,8 @@ impl Surface {
         match self.mode(peer) {
             Mode::Search => Kind::Search,
             Mode::Full => Kind::Full,
+            // How many there will be is not known yet; the menu works for however many.
+            Mode::Auto if self.knows_nobody() => Kind::Search,
             Mode::Auto => {
                 let sight = self.sight();
                 if sight.is_small() {

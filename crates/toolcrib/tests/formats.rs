@@ -213,16 +213,17 @@ impl Strict<'_> {
 fn check_gemini(tool: &Value) {
     check_name(tool);
     assert!(tool["name"].as_str().unwrap().starts_with(|first: char| first.is_ascii_alphabetic() || first == '_'));
-    check_root(&tool["parameters"], &["anyOf", "oneOf", "allOf"]);
+    // One that takes nothing has none.
+    let Some(parameters) = tool.get("parameters") else { return };
+    check_root(parameters, &["anyOf", "oneOf", "allOf"]);
     let legal = |name: &String| {
         name.starts_with(|first: char| first.is_ascii_alphabetic() || first == '_')
             && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
     };
-    assert!(tool["parameters"]["properties"].as_object().unwrap().keys().all(legal));
-    gemini(&tool["parameters"]);
+    assert!(parameters["properties"].as_object().unwrap().keys().all(legal));
+    gemini(parameters);
 }
 
-/// The subset of OpenAPI's schemas that function declarations take.
 fn gemini(schema: &Value) {
     let keywords = schema.as_object().unwrap_or_else(|| panic!("{schema} is no object"));
     if let Some(alternatives) = keywords.get("anyOf") {

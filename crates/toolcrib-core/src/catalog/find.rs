@@ -32,7 +32,7 @@ impl Catalog {
         found.ok_or_else(|| self.unknown(name))
     }
 
-    /// `TOOL_NOT_IMPLEMENTED`, with the names that come nearest.
+    /// `TOOL_NOT_IMPLEMENTED`, with the names that come nearest; what can be no name at all is a wrong one.
     pub fn unknown(&self, name: &str) -> Error {
         let near = self.near(name);
         let shown = shown_short(name, 80);
@@ -43,7 +43,9 @@ impl Catalog {
                 format!("no tool named `{shown}`; did you mean {}?", names.join(" or "))
             }
         };
-        Error::new(Code::ToolNotImplemented, message).with_details(json!({ "near": near }))
+        let odd = |letter: char| letter.is_whitespace() || (letter.is_ascii_punctuation() && !"_-.:/".contains(letter));
+        let code = if name.contains(odd) { Code::ToolInvalidInput } else { Code::ToolNotImplemented };
+        Error::new(code, message).with_details(json!({ "near": near }))
     }
 
     fn qualified(&self, source: &str, tool: &str) -> Option<ToolRef<'_>> {

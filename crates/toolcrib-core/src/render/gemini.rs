@@ -26,8 +26,11 @@ pub(super) fn project(name: &str, tool: &Tool) -> Projected {
     json::push_string(name, &mut text);
     text.push_str(",\"description\":");
     json::push_string(&tool.face.description, &mut text);
-    text.push_str(",\"parameters\":");
-    text.push_str(&schema.to_string());
+    // An object without fields is refused here and there; a tool that takes nothing needs no schema.
+    if schema.get("properties").and_then(Value::as_object).is_some_and(|fields| !fields.is_empty()) {
+        text.push_str(",\"parameters\":");
+        text.push_str(&schema.to_string());
+    }
     text.push('}');
     Projected { text: Some(text), losses, set_aside: None }
 }

@@ -41,8 +41,11 @@ impl<'a> Question<'a> {
         let mut question = Question { text: beginning(text), ..Question::default() };
         question.read_words(|word| !vocabulary().is_silent(word));
         if question.terms.is_empty() {
-            // Then the words that usually say nothing are all there is.
+            // A single one that usually says nothing may be meant; several say nothing together.
             question.read_words(|_| true);
+            if question.terms.len() > 1 {
+                question = Question { text: question.text, ..Question::default() };
+            }
         }
         question.relate();
         question
@@ -114,7 +117,8 @@ mod tests {
     #[test]
     fn words_that_say_nothing_are_left_out_unless_there_are_no_others() {
         check("What is the weather in Rome?", &["weather", "rome"]);
-        check("who is it", &["who", "is", "it"]);
+        check("who", &["who"]);
+        check("the of a please", &[]);
         check("", &[]);
     }
 

@@ -73,7 +73,7 @@ impl Surface {
     }
 
     /// Whether there are sources to discover and none of them has been.
-    fn knows_nobody(&self) -> bool {
+    pub(super) fn knows_nobody(&self) -> bool {
         let sources = self.registry.sources();
         let mut asked = sources.iter().filter(|source| source.enabled && source.transport.is_some()).peekable();
         asked.peek().is_some() && asked.all(|source| source.freshness == Freshness::Missing)

@@ -19,7 +19,7 @@ const MOST: usize = 200;
 struct Asked {
     query: String,
     #[serde(default)]
-    limit: Option<usize>,
+    limit: Option<i64>,
 }
 
 impl Surface {
@@ -29,9 +29,10 @@ impl Surface {
             Err(error) => return wrong_arguments(SEARCH, &error.to_string()),
         };
         self.look_around().await;
-        let limit = match asked.limit.unwrap_or(USUAL) {
-            0 => MOST,
-            limit => limit.min(MOST),
+        let limit = match asked.limit.map(usize::try_from) {
+            None | Some(Err(_)) => USUAL,
+            Some(Ok(0)) => MOST,
+            Some(Ok(limit)) => limit.min(MOST),
         };
         let sight = self.sight();
         let query = Query::new(asked.query).limited(limit);

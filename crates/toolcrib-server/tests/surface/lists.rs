@@ -20,6 +20,7 @@ async fn the_search_surface_lists_the_menu_and_what_is_essential() {
 
     let expose = Expose { mode: Mode::Search, essential: vec!["shop__order".into()], ..Expose::default() };
     let with_essential = staged(expose, &[("shop", &shop)]).await;
+    with_essential.registry.refresh(Refresh::default()).await;
     let mut expected: Vec<&str> = MENU.into();
     expected.push("shop__order");
     assert_eq!(with_essential.listed().await, expected);
