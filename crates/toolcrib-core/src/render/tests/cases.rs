@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::{check, check_set_aside};
+use super::{check, check_set_aside, projected};
 use crate::render::Format::{Anthropic, Gemini, Openai, OpenaiStrict};
 
 /// Around one optional and one required argument.
