@@ -113,13 +113,13 @@ async fn work(client: &Client, who: &str) -> usize {
     answers
 }
 
-async fn call(client: &Client, name: &str, arguments: &Value) -> Value {
+pub(crate) async fn call(client: &Client, name: &str, arguments: &Value) -> Value {
     let arguments: Box<RawValue> = to_raw_value(arguments).unwrap();
     let result = client.call_tool(name, &arguments, None, None, &RequestOptions::new(PATIENCE)).await.unwrap();
     serde_json::from_str(result.get()).unwrap()
 }
 
-fn text_of(result: &Value) -> String {
+pub(crate) fn text_of(result: &Value) -> String {
     let parts = result["content"].as_array().unwrap();
     parts.iter().filter_map(|part| part["text"].as_str()).collect()
 }

@@ -7,6 +7,7 @@ mod official;
 mod inspector;
 
 mod agents;
+mod bridge;
 
 mod guide;
 

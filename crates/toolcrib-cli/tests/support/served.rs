@@ -73,10 +73,15 @@ impl Place {
     /// Starts `toolcrib serve` on a free port and waits until it is ready.
     #[track_caller]
     pub(crate) fn serve(&self) -> Served {
+        self.serve_at("127.0.0.1:0")
+    }
+
+    #[track_caller]
+    pub(crate) fn serve_at(&self, address: &str) -> Served {
         let log = fs::File::create(self.path("serve.log")).unwrap();
-        let mut command = self.toolcrib(&["serve", "--listen", "127.0.0.1:0"]);
+        let mut command = self.toolcrib(&["serve", "--listen", address]);
         let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log).spawn().unwrap();
-        let told = address(child.stdout.take().unwrap());
+        let told = told_address(child.stdout.take().unwrap());
         let served = Served { child, url: told.recv_timeout(PATIENCE).unwrap_or_default() };
         assert!(!served.url.is_empty(), "it did not start: {}", read(&self.path("serve.log")));
         served
@@ -120,7 +125,7 @@ impl Drop for Served {
 }
 
 /// The address it says it listens on. Whatever else it prints is read as well, so that it never waits for us.
-fn address(stdout: impl Read + Send + 'static) -> mpsc::Receiver<String> {
+fn told_address(stdout: impl Read + Send + 'static) -> mpsc::Receiver<String> {
     let (tell, told) = mpsc::channel();
     thread::spawn(move || {
         for line in BufReader::new(stdout).lines().map_while(Result::ok) {
