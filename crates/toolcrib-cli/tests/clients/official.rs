@@ -119,7 +119,9 @@ fn is_right(said: &Value, era: &str) {
     assert_eq!(picture["mimeType"], "image/png");
     assert!(picture["data"].as_str().is_some_and(|data| data.starts_with("iVBORw0KGgo")), "{picture}");
     let progress: Vec<f64> = slow["progress"].as_array().unwrap().iter().filter_map(|step| step[0].as_f64()).collect();
-    assert_eq!(progress, [1.0, 2.0, 3.0], "{slow}");
+    // The last step comes right before the answer, and the TypeScript client may be done before it looks at it. That
+    // every step arrives, and before the answer, is tested with a client of our own.
+    assert!(progress == [1.0, 2.0, 3.0] || progress == [1.0, 2.0], "{slow}");
     assert_eq!(asked["asked"], json!(["What is your name?"]), "{asked}");
     says(asked, "Hello, Ada!");
     assert_eq!(asked_anew["asked"], json!(["What is your name?"]), "{asked_anew}");

@@ -1,12 +1,14 @@
 //! Finding, describing and calling through the menu and by name.
 
 use serde_json::{Value, json};
-use toolcrib::Refresh;
-use toolcrib::core::config::Mode;
+use toolcrib::core::config::{Config, Expose, Mode};
 use toolcrib::testkit::{Reply, Scripted};
-use toolcrib_mcp::WireError;
+use toolcrib::{Options, Refresh, Registry};
+use toolcrib_mcp::{RequestOptions, WireError};
+use toolcrib_server::Surface;
+use toolcrib_testkit::rig;
 
-use crate::support::{Stage, stage, tool};
+use crate::support::{SOON, Stage, connect, stage, tool};
 
 async fn shop() -> Stage {
     let shop = Scripted::new([tool("order", "Orders goods. Slowly."), tool("refund", "Gives money back")]);
@@ -40,7 +42,7 @@ async fn a_tool_is_found_described_and_called() {
 #[tokio::test]
 async fn the_first_greeting_carries_the_summary() {
     let stage = shop().await;
-    let (client, _server) = crate::support::connect(&stage.surface, |_| {}).await;
+    let (client, _server) = connect(&stage.surface, |_| {}).await;
     let instructions = client.server().instructions.clone().unwrap();
     assert!(instructions.contains("shop") && instructions.contains("search_tools"), "{instructions}");
 }
@@ -166,4 +168,27 @@ async fn what_is_no_method_is_said_so() {
     let stage = shop().await;
     let Err(WireError::Rpc(error)) = stage.request("tools/dance", json!({})).await else { panic!("it danced") };
     assert_eq!(error.code, -32601);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_step_of_progress_arrives_before_the_answer() {
+    let config =
+        format!("sources: {{ s: {{ command: {:?}, args: [--with, slow, --progress, \"4\"] }} }}", rig::scripted());
+    let config = Config::read(&config, "toolcrib.yaml", std::path::Path::new(".")).unwrap();
+    let registry = Registry::open(config, Options::default()).await.unwrap();
+    let surface = Surface::new(registry.clone(), Expose::default());
+    let (client, _server) = connect(&surface, |_| {}).await;
+    for round in 0..50 {
+        let (progress, mut steps) = tokio::sync::mpsc::channel(16);
+        let mut options = RequestOptions::new(SOON);
+        options.progress = Some(progress);
+        let arguments = serde_json::value::to_raw_value(&json!({})).unwrap();
+        client.call_tool("s__slow", &arguments, None, None, &options).await.unwrap();
+        let mut told = 0;
+        while steps.try_recv().is_ok() {
+            told += 1;
+        }
+        assert_eq!(told, 4, "in round {round}");
+    }
+    registry.close().await;
 }
