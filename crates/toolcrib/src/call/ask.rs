@@ -12,8 +12,6 @@ use crate::registry::Registry;
 pub enum Offering {
     Resources,
     Prompts,
-    Completions,
-    Logging,
 }
 
 impl Offering {
@@ -22,8 +20,6 @@ impl Offering {
         match self {
             Offering::Resources => "resources",
             Offering::Prompts => "prompts",
-            Offering::Completions => "completions",
-            Offering::Logging => "logging",
         }
     }
 }

@@ -30,7 +30,7 @@ async fn resources_and_prompts_of_a_real_server_can_be_had() {
     let workshop = Workshop::open(sources).await;
     assert_eq!(workshop.offering(Offering::Resources), [], "nobody was asked yet");
     tools(&workshop).await;
-    for what in [Offering::Resources, Offering::Prompts, Offering::Logging] {
+    for what in [Offering::Resources, Offering::Prompts] {
         assert_eq!(workshop.offering(what), [id("s")], "{what:?}");
     }
     let resources = ask(&workshop, "s", "resources/list", json!({})).await.unwrap();
