@@ -167,17 +167,17 @@ impl Catalog {
     }
 
     pub fn part(&self, id: &SourceId) -> Option<&Arc<Part>> {
-        self.placed(id).map(|placed| &placed.part)
+        self.placed(id.as_str()).map(|placed| &placed.part)
     }
 
     /// How many tools of a source are in the catalogue.
     pub fn tool_count(&self, id: &SourceId) -> usize {
-        self.placed(id).map_or(0, |placed| placed.part.segment.entries().len() - placed.masked.len())
+        self.placed(id.as_str()).map_or(0, |placed| placed.part.segment.entries().len() - placed.masked.len())
     }
 
     /// How many of them lists show: those that a rule hides are not among them.
     pub fn listed_count(&self, id: &SourceId) -> usize {
-        let Some(placed) = self.placed(id) else { return 0 };
+        let Some(placed) = self.placed(id.as_str()) else { return 0 };
         let manner = &placed.part.manner;
         // Most sources have no rules, and very many tools.
         match manner.rules.iter().next().is_none() && manner.verdicts.is_empty() && manner.internal.is_empty() {
@@ -188,7 +188,7 @@ impl Catalog {
 
     /// What a source offers and agents do not get, and why.
     pub fn set_aside(&self, id: &SourceId) -> Vec<SetAside> {
-        let Some(placed) = self.placed(id) else { return Vec::new() };
+        let Some(placed) = self.placed(id.as_str()) else { return Vec::new() };
         let segment = &placed.part.segment;
         let shadowed = placed.masked.iter().filter_map(|&index| segment.entries().get(index)).map(|entry| SetAside {
             name: segment.original(entry).to_owned(),
@@ -204,11 +204,11 @@ impl Catalog {
         self.directory.get_or_init(|| Directory::build(self.all().map(|placed| (&placed.part, &placed.masked[..]))))
     }
 
-    fn placed(&self, id: &SourceId) -> Option<&Placed> {
-        let prefix = format!("{id}{SEPARATOR}");
-        let position = self.prefixed.binary_search_by(|placed| placed.part.segment.prefix().cmp(&prefix));
+    fn placed(&self, id: &str) -> Option<&Placed> {
+        let prefix = || id.bytes().chain(SEPARATOR.bytes());
+        let position = self.prefixed.binary_search_by(|placed| placed.part.segment.prefix().bytes().cmp(prefix()));
         let prefixed = position.ok().and_then(|position| self.prefixed.get(position));
-        prefixed.or_else(|| self.builtin.iter().find(|placed| placed.part.segment.source() == id))
+        prefixed.or_else(|| self.builtin.iter().find(|placed| placed.part.segment.source().as_str() == id))
     }
 
     fn all(&self) -> impl Iterator<Item = &Placed> {

@@ -4,9 +4,10 @@ mod texts;
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::error::{Code, Error, Result};
 use crate::fingerprint::Fingerprint;
@@ -223,9 +224,9 @@ impl Settings {
 }
 
 /// `[a-z0-9]+(_[a-z0-9]+)*`, at most 32 characters, and none of the reserved names.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
-#[serde(transparent)]
-pub struct SourceId(String);
+/// Cheap to clone.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SourceId(Arc<str>);
 
 const LONGEST: usize = 32;
 const RESERVED: [&str; 3] = ["search_tools", "describe_tools", "call_tool"];
@@ -234,7 +235,7 @@ impl SourceId {
     /// Takes an id that already obeys the rules.
     pub fn parse(id: &str) -> Result<SourceId> {
         let canonical = SourceId::made_of(id)?;
-        if canonical.0 == id {
+        if canonical.as_str() == id {
             return Ok(canonical);
         }
         Err(Error::new(Code::ConfigInvalid, format!("`{}` is not a source id; did you mean `{canonical}`?", shown(id))))
@@ -257,7 +258,7 @@ impl SourceId {
         words.retain(|word| !word.is_empty());
         let mut id = if words.is_empty() { "source".to_owned() } else { words.join("_") };
         id.truncate(LONGEST - 9);
-        SourceId(format!("{}_{}", id.trim_end_matches('_'), Fingerprint::of(name).short(8)))
+        SourceId(format!("{}_{}", id.trim_end_matches('_'), Fingerprint::of(name).short(8)).into())
     }
 
     pub(crate) fn made_of(name: &str) -> Result<SourceId> {
@@ -277,7 +278,7 @@ impl SourceId {
             "" => refuse("it has no letter or digit of a-z, 0-9"),
             _ if id.len() > LONGEST => refuse("its id would be longer than 32 characters"),
             _ if RESERVED.contains(&id) => refuse("that name is reserved"),
-            _ => Ok(SourceId(id.to_owned())),
+            _ => Ok(SourceId(id.into())),
         }
     }
 
@@ -299,6 +300,12 @@ impl fmt::Display for SourceId {
 impl AsRef<str> for SourceId {
     fn as_ref(&self) -> &str {
         &self.0
+    }
+}
+
+impl Serialize for SourceId {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&self.0)
     }
 }
 

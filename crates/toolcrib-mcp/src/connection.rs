@@ -44,6 +44,7 @@ pub enum Notice {
 pub(crate) struct Connection {
     pub(crate) transport: Transport,
     pub(crate) options: Options,
+    about: [(&'static str, Box<RawValue>); 2],
     speaking: RwLock<Era>,
     next_id: AtomicU64,
     pending: Mutex<HashMap<u64, Pending>>,
@@ -117,6 +118,7 @@ impl Connection {
     pub(crate) fn new(transport: Transport, options: Options) -> Arc<Connection> {
         Arc::new(Connection {
             transport,
+            about: compose::about(&options),
             options,
             speaking: RwLock::new(Era::Legacy(Version::LATEST)),
             next_id: AtomicU64::new(1),

@@ -1,7 +1,7 @@
 //! The headers of 2026-07-28 that repeat parts of a request, so that proxies can route without reading bodies:
 //! `Mcp-Method`, `Mcp-Name`, and `Mcp-Param-*` for arguments a tool's schema marks with `x-mcp-header`.
 
-use std::collections::HashSet;
+use std::{borrow::Cow, collections::HashSet};
 
 use base64::{Engine, prelude::BASE64_STANDARD as STANDARD};
 use http::{HeaderMap, HeaderName, HeaderValue};
@@ -12,11 +12,10 @@ use crate::message::RawObject;
 const MARK: &str = "x-mcp-header";
 
 /// `Mcp-Method`, and `Mcp-Name` where the method has one.
-pub(crate) fn add_standard(headers: &mut HeaderMap, method: &str, params: Option<&RawValue>) {
-    add(headers, "mcp-method", method);
-    let name = name_key(method).and_then(|key| params.and_then(RawObject::open)?.text(key));
-    if let Some(name) = name {
-        add(headers, "mcp-name", &name);
+pub(crate) fn add_standard(headers: &mut HeaderMap, method: &str, params: &RawObject<'_>) {
+    add(headers, HeaderName::from_static("mcp-method"), method);
+    if let Some(name) = name_key(method).and_then(|key| params.text(key)) {
+        add(headers, HeaderName::from_static("mcp-name"), &name);
     }
 }
 
@@ -34,8 +33,9 @@ pub(crate) fn name_key(method: &str) -> Option<&'static str> {
 pub(crate) fn for_arguments(schema: &RawValue, arguments: &RawValue) -> HeaderMap {
     let mut headers = HeaderMap::new();
     for mark in marks(schema).unwrap_or_default() {
-        if let Some(value) = value_at(arguments, &mark.path) {
-            add(&mut headers, &format!("mcp-param-{}", mark.name), &value);
+        let name = HeaderName::from_bytes(format!("mcp-param-{}", mark.name).as_bytes());
+        if let (Ok(name), Some(value)) = (name, value_at(arguments, &mark.path)) {
+            add(&mut headers, name, &value);
         }
     }
     headers
@@ -176,27 +176,26 @@ fn value_at(arguments: &RawValue, path: &[String]) -> Option<String> {
     }
 }
 
-fn add(headers: &mut HeaderMap, name: &str, value: &str) {
-    let name = HeaderName::from_bytes(name.as_bytes());
-    if let (Ok(name), Ok(value)) = (name, HeaderValue::from_str(&encode(value))) {
+fn add(headers: &mut HeaderMap, name: HeaderName, value: &str) {
+    if let Ok(value) = HeaderValue::from_str(&encode(value)) {
         headers.insert(name, value);
     }
 }
 
 /// Text that would not survive as a header travels in base64, between marks.
-fn encode(text: &str) -> String {
+fn encode(text: &str) -> Cow<'_, str> {
     let plain = text.bytes().all(|byte| matches!(byte, 0x20..=0x7e)) && text.trim_matches(' ') == text;
     let looks_encoded = text.starts_with("=?base64?") && text.ends_with("?=");
-    if plain && !looks_encoded { text.to_owned() } else { format!("=?base64?{}?=", STANDARD.encode(text)) }
+    if plain && !looks_encoded { text.into() } else { format!("=?base64?{}?=", STANDARD.encode(text)).into() }
 }
 
 /// What a header says, from either form; none for a broken encoding.
-fn decode(value: &HeaderValue) -> Option<String> {
+fn decode(value: &HeaderValue) -> Option<Cow<'_, str>> {
     let text = value.to_str().ok()?.trim();
     let Some(encoded) = text.strip_prefix("=?base64?").and_then(|text| text.strip_suffix("?=")) else {
-        return Some(text.to_owned());
+        return Some(text.into());
     };
-    String::from_utf8(STANDARD.decode(encoded).ok()?).ok()
+    String::from_utf8(STANDARD.decode(encoded).ok()?).ok().map(Cow::Owned)
 }
 
 fn is_token(text: &str) -> bool {

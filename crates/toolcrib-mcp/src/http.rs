@@ -114,15 +114,18 @@ impl Http {
     }
 
     async fn post(&self, era: Era, mail: &mut Mail<'_>) -> Result<Response, WireError> {
-        let mut headers = self.headers.clone();
+        let mut request = reqwest::Request::new(Method::POST, self.url.clone());
+        let headers = request.headers_mut();
+        headers.reserve(self.headers.len() + mail.headers.len() + 8);
+        headers.extend(self.headers.clone());
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
         headers.insert(header::ACCEPT, HeaderValue::from_static("application/json, text/event-stream"));
         headers.extend(std::mem::take(&mut mail.headers));
         if mail.method != "initialize" {
-            self.identify(era, &mut headers);
+            self.identify(era, headers);
         }
-        let request = self.client.post(self.url.clone()).headers(headers).body(std::mem::take(&mut mail.text));
-        request.send().await.map_err(|error| no_connection(&error, &self.url))
+        *request.body_mut() = Some(std::mem::take(&mut mail.text).into());
+        self.client.execute(request).await.map_err(|error| no_connection(&error, &self.url))
     }
 
     /// Which version is spoken, and in the legacy era in which session.

@@ -158,7 +158,11 @@ fn write(outgoing: &Outgoing<'_>) -> Result<String, WireError> {
 
 /// A JSON object opened one level deep: its keys in their order, its values untouched.
 #[derive(Debug, Default)]
-pub(crate) struct RawObject<'a>(Vec<(String, Cow<'a, RawValue>)>);
+pub(crate) struct RawObject<'a>(Vec<(Cow<'a, str>, Cow<'a, RawValue>)>);
+
+/// The name of a field, borrowed unless it is written with escapes.
+#[derive(Deserialize)]
+struct Key<'a>(#[serde(borrow)] Cow<'a, str>);
 
 impl<'a> RawObject<'a> {
     /// `None` for anything but an object.
@@ -171,18 +175,31 @@ impl<'a> RawObject<'a> {
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&str, &RawValue)> {
-        self.0.iter().map(|(name, value)| (name.as_str(), value.as_ref()))
+        self.0.iter().map(|(name, value)| (name.as_ref(), value.as_ref()))
     }
 
     pub(crate) fn text(&self, key: &str) -> Option<String> {
         serde_json::from_str(self.get(key)?.get()).ok()
     }
 
-    pub(crate) fn set(&mut self, key: &str, value: Box<RawValue>) {
+    pub(crate) fn set(&mut self, key: &'a str, value: Box<RawValue>) {
+        self.put(key, Cow::Owned(value));
+    }
+
+    pub(crate) fn lend(&mut self, key: &'a str, value: &'a RawValue) {
+        self.put(key, Cow::Borrowed(value));
+    }
+
+    fn put(&mut self, key: &'a str, value: Cow<'a, RawValue>) {
         match self.0.iter_mut().find(|(name, _)| name == key) {
-            Some((_, old)) => *old = Cow::Owned(value),
-            None => self.0.push((key.to_owned(), Cow::Owned(value))),
+            Some((_, old)) => *old = value,
+            None => self.0.push((Cow::Borrowed(key), value)),
         }
+    }
+
+    pub(crate) fn take(&mut self, key: &str) -> Option<Cow<'a, RawValue>> {
+        let position = self.0.iter().position(|(name, _)| name == key)?;
+        Some(self.0.remove(position).1)
     }
 
     pub(crate) fn retain(&mut self, keep: impl Fn(&str) -> bool) {
@@ -202,15 +219,15 @@ impl<'de: 'a, 'a> Deserialize<'de> for RawObject<'a> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct Entries;
         impl<'de> Visitor<'de> for Entries {
-            type Value = Vec<(String, Cow<'de, RawValue>)>;
+            type Value = Vec<(Cow<'de, str>, Cow<'de, RawValue>)>;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("an object")
             }
 
             fn visit_map<M: MapAccess<'de>>(self, mut map: M) -> Result<Self::Value, M::Error> {
-                let mut entries = Vec::new();
-                while let Some((key, value)) = map.next_entry::<String, &'de RawValue>()? {
+                let mut entries = Vec::with_capacity(8);
+                while let Some((Key(key), value)) = map.next_entry::<Key<'de>, &'de RawValue>()? {
                     entries.push((key, Cow::Borrowed(value)));
                 }
                 Ok(entries)

@@ -131,7 +131,11 @@ impl Service for Surface {
     }
 
     fn input_schema(&self, _peer: &Arc<Peer>, tool: &str) -> Option<Box<RawValue>> {
-        menu::input_schema(tool).or_else(|| self.registry.tool(tool).ok().map(|tool| tool.input_schema))
+        menu::input_schema(tool).or_else(|| {
+            let catalog = self.registry.catalog();
+            let calling = catalog.find(tool).and_then(|tool| tool.calling());
+            calling.ok().map(|calling| (*calling.input_schema).to_owned())
+        })
     }
 
     fn gone(&self, peer: &Arc<Peer>) {

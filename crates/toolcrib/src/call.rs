@@ -61,28 +61,29 @@ impl Registry {
         let timeout = options.timeout.map(|timeout| timeout.saturating_sub(began.elapsed()));
         // One moment for all: what is found and what is called must not be of two worlds.
         let now = self.shared.now.load_full();
-        let found = self.shared.usable_tool(&now.catalog, name)?;
-        permit(&found, options.consent)?;
-        let input = fitting(now.catalog.find(&found.name)?, input)?;
+        let tool = self.shared.usable_tool(&now.catalog, name)?;
+        permit(&tool, options.consent)?;
+        let input = fitting(&tool, input)?;
 
-        *called = Some(found.id.clone());
-        let source = now.sources.get(&found.id.source).cloned();
+        *called = Some(tool.id());
+        let calling = tool.calling()?;
+        let source = now.sources.get(tool.source());
         let defaults = self.shared.defaults.load_full();
-        let settings = source.as_ref().map_or(&*defaults, |source| &source.settings);
+        let settings = source.map_or(&*defaults, |source| &source.settings);
         let call = Call {
-            tool: found.id.name.clone(),
+            tool: tool.original().to_owned(),
             arguments: to_raw_value(&input).context(Code::Internal, "write the arguments")?,
-            input_schema: found.input_schema,
+            input_schema: calling.input_schema.clone(),
             meta: options.meta.clone(),
-            repeatable: found.repeatable,
+            repeatable: calling.hints.read_only_hint || calling.hints.idempotent_hint,
             terms: options.terms(timeout.unwrap_or(settings.call_timeout())),
         };
-        let answer = match &source {
+        let answer = match source {
             Some(source) => self.shared.send(source, call).await?,
             // A tool of the embedding host is behind no connection.
             None => self.shared.connections.builtins().call(call).await.map_err(CallFailure::into_error)?,
         };
-        let (id, limit) = (found.id.source, settings.result_limit());
+        let (id, limit) = (tool.source().clone(), settings.result_limit());
         if options.whole || answer.raw.get().len() as u64 <= limit {
             return Ok(Output::new(id, answer, None));
         }

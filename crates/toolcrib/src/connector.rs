@@ -5,6 +5,7 @@ pub mod builtin;
 pub mod mcp;
 
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -65,7 +66,7 @@ pub struct Call {
     /// The source's own name.
     pub tool: String,
     pub arguments: Box<RawValue>,
-    pub input_schema: Box<RawValue>,
+    pub input_schema: Arc<RawValue>,
     /// The caller's `_meta`.
     pub meta: Option<Box<RawValue>>,
     /// Whether it does no harm when it happens twice.

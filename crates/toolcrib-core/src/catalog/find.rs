@@ -49,8 +49,8 @@ impl Catalog {
     }
 
     fn qualified(&self, source: &str, tool: &str) -> Option<ToolRef<'_>> {
-        let id = SourceId::made_of(source).ok()?;
-        let placed = self.placed(&id)?;
+        // Most write the id as it is; any other spelling is made one first.
+        let placed = self.placed(source).or_else(|| self.placed(SourceId::made_of(source).ok()?.as_str()))?;
         let segment = &placed.part.segment;
         let name = format!("{}{tool}", segment.prefix());
         let position = segment.position_of_name(&name).or_else(|| segment.position_of_original(tool))?;

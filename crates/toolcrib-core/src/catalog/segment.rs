@@ -47,7 +47,7 @@ pub struct Entry {
 #[derive(Debug)]
 pub struct Calling {
     pub validator: Validator,
-    pub input_schema: Box<RawValue>,
+    pub input_schema: Arc<RawValue>,
     pub hints: Hints,
 }
 
@@ -169,7 +169,7 @@ impl Segment {
         Ok(entry.calling.get_or_init(|| Calling {
             validator: Validator::compile(&tool.face.input_schema),
             hints: tool.hints(),
-            input_schema: tool.face.input_schema,
+            input_schema: tool.face.input_schema.into(),
         }))
     }
 }

@@ -1,7 +1,7 @@
 //! Requests in several rounds (2026-07-28): a server that needs input says so in its result, and the same request is
 //! made again with the input and the state the server wants to see again.
 
-use std::sync::Arc;
+use std::{borrow::Cow, sync::Arc};
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -43,8 +43,8 @@ pub(super) async fn request(
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Head<'a> {
-    #[serde(default)]
-    result_type: Option<String>,
+    #[serde(borrow, default)]
+    result_type: Option<Cow<'a, str>>,
     #[serde(borrow, default, rename = "inputRequests")]
     inputs: Option<RawObject<'a>>,
     #[serde(borrow, default, rename = "requestState")]

@@ -121,9 +121,9 @@ impl Client {
     ) -> Result<Box<RawValue>, WireError> {
         let mut params = RawObject::default();
         params.set("name", raw(name)?);
-        params.set("arguments", arguments.to_owned());
+        params.lend("arguments", arguments);
         if let Some(meta) = meta {
-            params.set("_meta", meta.to_owned());
+            params.lend("_meta", meta);
         }
         let params = params.close()?;
         let headers = match input_schema {

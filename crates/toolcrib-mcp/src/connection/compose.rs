@@ -2,6 +2,7 @@
 
 use std::{borrow::Cow, sync::Arc};
 
+use http::HeaderMap;
 use serde_json::{json, value::RawValue};
 
 use super::{Ask, Connection, Mail, Transport, call::Ticket};
@@ -10,6 +11,7 @@ use crate::{
     error::WireError,
     headers,
     message::{self, RawObject, raw},
+    options::Options,
 };
 
 /// Whether a key of `_meta` belongs to one hop. What a caller passes on from elsewhere is made anew; the rest goes
@@ -28,13 +30,10 @@ impl Connection {
         ticket: Arc<Ticket>,
     ) -> Result<Mail<'a>, WireError> {
         let modern = self.speaking() == Era::Modern && ask.method != "initialize";
-        let params = self.params(id, ask, modern, wants_progress)?;
+        let mut headers = ask.headers.clone();
+        let params = self.params(id, ask, modern, wants_progress, &mut headers)?;
         let text = message::request(id, ask.method, params.as_deref())?;
-        let mut all = ask.headers.clone();
-        if modern && matches!(self.transport, Transport::Http(_)) {
-            headers::add_standard(&mut all, ask.method, params.as_deref());
-        }
-        Ok(Mail { id: Some(id), method: ask.method, text, headers: all, ticket })
+        Ok(Mail { id: Some(id), method: ask.method, text, headers, ticket })
     }
 
     fn params<'a>(
@@ -43,6 +42,7 @@ impl Connection {
         ask: &Ask<'a>,
         modern: bool,
         wants_progress: bool,
+        headers: &mut HeaderMap,
     ) -> Result<Option<Cow<'a, RawValue>>, WireError> {
         let has_meta = ask.params.is_some_and(|params| params.get().contains("\"_meta\""));
         if !modern && !wants_progress && !has_meta {
@@ -53,30 +53,38 @@ impl Connection {
             Some(params) => RawObject::open(params).ok_or_else(not_an_object)?,
             None => RawObject::default(),
         };
-        let given = params.get("_meta").map(ToOwned::to_owned);
+        if modern && matches!(self.transport, Transport::Http(_)) {
+            headers::add_standard(headers, ask.method, &params);
+        }
+        let given = params.take("_meta");
         let mut meta = given.as_deref().and_then(RawObject::open).unwrap_or_default();
         meta.retain(|key| !is_own(key));
         if wants_progress {
             meta.set("progressToken", raw(&id)?);
         }
         if modern {
-            let client = json!({ "name": self.options.client_name, "version": self.options.client_version });
-            meta.set("io.modelcontextprotocol/protocolVersion", raw(MODERN)?);
-            meta.set("io.modelcontextprotocol/clientInfo", raw(&client)?);
+            self.about.iter().for_each(|(key, value)| meta.lend(key, value));
             let capabilities = ask.relay.map_or(&self.options.capabilities, |relay| &relay.capabilities);
-            meta.set("io.modelcontextprotocol/clientCapabilities", capabilities.clone());
+            meta.lend("io.modelcontextprotocol/clientCapabilities", capabilities);
         }
         if let Some(relay) = ask.relay.filter(|_| modern) {
             let said_before = [("inputResponses", &relay.responses), ("requestState", &relay.state)];
             for (key, value) in said_before.into_iter().filter_map(|(key, value)| Some((key, value.as_ref()?))) {
-                params.set(key, value.clone());
+                params.lend(key, value);
             }
         }
-        if meta.is_empty() {
-            params.retain(|key| key != "_meta");
-        } else {
+        if !meta.is_empty() {
             params.set("_meta", meta.close()?);
         }
         params.close().map(|params| Some(Cow::Owned(params)))
     }
+}
+
+/// What every request of 2026-07-28 says about us.
+pub(super) fn about(options: &Options) -> [(&'static str, Box<RawValue>); 2] {
+    let client = json!({ "name": options.client_name, "version": options.client_version });
+    [
+        ("io.modelcontextprotocol/protocolVersion", raw(MODERN).unwrap_or_default()),
+        ("io.modelcontextprotocol/clientInfo", raw(&client).unwrap_or_default()),
+    ]
 }

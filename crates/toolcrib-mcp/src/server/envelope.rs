@@ -1,8 +1,7 @@
 //! How answers are written: what every result of 2026-07-28 must say about itself is put in without reading the rest.
 
-use serde_json::{json, value::RawValue};
+use serde_json::value::RawValue;
 
-use super::options::ServerOptions;
 use crate::{
     error::RpcError,
     message::{self, RawObject, raw},
@@ -23,11 +22,10 @@ pub(super) fn refusal(id: Option<&RawValue>, error: RpcError) -> String {
 }
 
 /// A result with its type and who made it. One that has a type keeps it.
-pub(super) fn complete(result: Box<RawValue>, options: &ServerOptions) -> Box<RawValue> {
-    let server = json!({ "name": options.name, "version": options.version });
+pub(super) fn complete(result: Box<RawValue>, server: &RawValue) -> Box<RawValue> {
     let text = result.get();
     if text.contains("\"resultType\"") || text.contains("\"_meta\"") {
-        return open_and_complete(&result, &server).unwrap_or(result);
+        return open_and_complete(&result, server).unwrap_or(result);
     }
     // The usual case is done by cutting, for results may be large.
     let Some(rest) = text.strip_prefix('{') else { return result };
@@ -36,27 +34,28 @@ pub(super) fn complete(result: Box<RawValue>, options: &ServerOptions) -> Box<Ra
     RawValue::from_string(text).unwrap_or(result)
 }
 
-fn open_and_complete(result: &RawValue, server: &serde_json::Value) -> Option<Box<RawValue>> {
+fn open_and_complete(result: &RawValue, server: &RawValue) -> Option<Box<RawValue>> {
     let mut object = RawObject::open(result)?;
     if object.get("resultType").is_none() {
         object.set("resultType", raw("complete").ok()?);
     }
     let meta = object.get("_meta").map(ToOwned::to_owned);
     let mut meta = meta.as_deref().and_then(RawObject::open).unwrap_or_default();
-    meta.set(SERVER_KEY, raw(server).ok()?);
-    let meta = meta.close().ok()?;
-    object.set("_meta", meta);
+    meta.lend(SERVER_KEY, server);
+    object.set("_meta", meta.close().ok()?);
     object.close().ok()
 }
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     fn check(result: &str, expected: &str) {
-        let options = ServerOptions::new("crib", "1");
+        let server = raw(&json!({ "name": "crib", "version": "1" })).unwrap();
         let result = RawValue::from_string(result.to_owned()).unwrap();
-        assert_eq!(complete(result, &options).get(), expected);
+        assert_eq!(complete(result, &server).get(), expected);
     }
 
     #[test]

@@ -106,7 +106,7 @@ impl Exchange {
             Err(error) => Last::Error(error.code),
         };
         let outcome = match self.peer.era {
-            Era::Modern => outcome.map(|result| envelope::complete(result, &self.shared.options)),
+            Era::Modern => outcome.map(|result| envelope::complete(result, &self.shared.info)),
             Era::Legacy(_) => outcome,
         };
         sink.finish(envelope::response(&id, &outcome), last).await;

@@ -31,8 +31,7 @@ pub(super) fn newcomer(params: Option<&RawValue>, query: &str) -> Peer {
 pub(super) async fn initialize(shared: &Shared, peer: &Arc<Peer>) -> Result<Box<RawValue>, RpcError> {
     let mut result = RawObject::default();
     result.set("protocolVersion", raw(peer.era.as_str())?);
-    let server = json!({ "name": shared.options.name, "version": shared.options.version });
-    result.set("serverInfo", raw(&server)?);
+    result.lend("serverInfo", &shared.info);
     greeting(shared, peer).await?.write(&mut result)?;
     Ok(result.close()?)
 }

@@ -65,7 +65,7 @@ impl Exchange {
                 return None;
             };
             let result = wanted(&way.asks, &state).map_err(RpcError::from);
-            let result = result.map(|result| envelope::complete(result, &self.shared.options));
+            let result = result.map(|result| envelope::complete(result, &self.shared.info));
             let text = envelope::response(&way.id, &result);
             way.held_until = Some(after(self.shared.options.ask_timeout));
             if let Some(desk) = &self.desk {

@@ -38,7 +38,7 @@ impl Params {
             responses: all.get("inputResponses").map(ToOwned::to_owned),
             ..Params::default()
         };
-        let Some(meta) = all.get("_meta").map(ToOwned::to_owned) else {
+        let Some(meta) = all.take("_meta") else {
             return Ok(Params { rest: Some(raw.to_owned()), ..params });
         };
         let mut meta = RawObject::open(&meta).ok_or_else(|| unreadable("`_meta`"))?;
@@ -48,9 +48,7 @@ impl Params {
         params.client = meta.get(CLIENT_KEY).and_then(RawObject::open).and_then(|client| client.text("name"));
         params.wants_log = meta.get(LOG_KEY).is_some();
         meta.retain(|key| !is_own(key));
-        if meta.is_empty() {
-            all.retain(|key| key != "_meta");
-        } else {
+        if !meta.is_empty() {
             let meta = meta.close().map_err(|_| unreadable("`_meta`"))?;
             all.set("_meta", meta);
         }

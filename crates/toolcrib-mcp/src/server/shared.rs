@@ -9,7 +9,7 @@ use std::{
     },
 };
 
-use serde_json::value::RawValue;
+use serde_json::{json, value::RawValue};
 use tokio::sync::oneshot;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
@@ -18,12 +18,14 @@ use crate::{
     connection::lock,
     era::Era,
     error::RpcError,
-    message::{Incoming, RawObject},
+    message::{Incoming, RawObject, raw},
 };
 
 pub(super) struct Shared {
     pub(super) service: Arc<dyn Service>,
     pub(super) options: ServerOptions,
+    /// What we call ourselves, as results say it.
+    pub(super) info: Box<RawValue>,
     /// Requests that wait for their client to come back, by their `requestState`.
     pub(super) held: Mutex<HashMap<String, Arc<Exchange>>>,
     /// Every task there is. They all end with `closing`.
@@ -36,7 +38,9 @@ pub(super) struct Shared {
 impl Shared {
     pub(super) fn new(service: Arc<dyn Service>, options: ServerOptions) -> Arc<Shared> {
         let (closing, draining) = (CancellationToken::new(), CancellationToken::new());
-        Arc::new(Shared { service, options, held: Mutex::default(), tasks: TaskTracker::new(), closing, draining })
+        let info = raw(&json!({ "name": options.name, "version": options.version })).unwrap_or_default();
+        let (held, tasks) = (Mutex::default(), TaskTracker::new());
+        Arc::new(Shared { service, options, info, held, tasks, closing, draining })
     }
 }
 

@@ -10,6 +10,7 @@ use tokio::sync::mpsc;
 use toolcrib::call::{ClientId, Said};
 use toolcrib::core::outline;
 use toolcrib::core::policy::Verdict;
+use toolcrib::core::tool::ToolName;
 use toolcrib::{CallOptions, Code, Error, Need, Output};
 use toolcrib_mcp::server::{Outlet, Request};
 use toolcrib_mcp::{Era, Handler, Relay, RpcError, ServerRequest};
@@ -86,23 +87,25 @@ impl Surface {
 
     /// Calls a tool for a client. A fault in the arguments comes back with the signature, so that one look mends it.
     async fn call(&self, request: &Request, name: &str, arguments: Value, along: Along) -> Result<Output, Error> {
-        let name = self.sight().resolve(name).await.map_or_else(|| name.to_owned(), |name| name.to_string());
+        let shown = self.sight().resolve(name).await;
+        let name = shown.as_ref().map_or(name, ToolName::as_str);
         let outlet = &request.outlet;
-        let verdict = || self.registry.catalog().find(&name).map(|tool| tool.verdict());
+        let verdict = || self.registry.catalog().find(name).map(|tool| tool.verdict());
         let verdict = match verdict() {
             Ok(known) => Ok(known),
             Err(_) => {
                 // Whether somebody must be asked is known once the tool is. What fails here fails again in the call.
-                let _known = self.registry.discover_for(&name, Need::Known, true).await;
+                let _known = self.registry.discover_for(name, Need::Known, true).await;
                 verdict()
             }
         };
         let asks = verdict.is_ok_and(|verdict| verdict == Verdict::Ask);
-        let consent = asks && self.consents(outlet, &name, &arguments).await;
-        let (progress, mut progressed) = mpsc::channel(WAITING);
-        let (said, mut heard) = mpsc::channel(WAITING);
+        let consent = asks && self.consents(outlet, name, &arguments).await;
+        let logs = self.visitors.hears_logs(&request.peer, along.meta.as_deref());
+        let (progress, mut progressed) = outlet.wants_progress().then(|| mpsc::channel(WAITING)).unzip();
+        let (said, mut heard) = logs.then(|| mpsc::channel(WAITING)).unzip();
         let options = CallOptions {
-            progress: outlet.wants_progress().then_some(progress),
+            progress,
             cancel: request.cancel.clone(),
             consent,
             client: Some(ClientId(request.peer.id)),
@@ -114,28 +117,28 @@ impl Surface {
                 state: along.state,
                 ..relay
             }),
-            said: self.visitors.hears_logs(&request.peer, along.meta.as_deref()).then_some(said),
+            said,
             meta: along.meta,
             ..CallOptions::default()
         };
         let caller = caller(&request.peer);
-        let mut calling = Box::pin(self.registry.call(&caller, &name, arguments, options).fuse());
+        let mut calling = Box::pin(self.registry.call(&caller, name, arguments, options).fuse());
         let result = loop {
             tokio::select! {
                 biased;
-                Some(params) = progressed.recv() => outlet.progress(&params),
-                Some(said) = heard.recv() => self.pass_on(request, &said),
+                Some(params) = next(&mut progressed) => outlet.progress(&params),
+                Some(said) = next(&mut heard) => self.pass_on(request, &said),
                 result = &mut calling => break result,
             }
         };
         // What was said before the end is told before the answer.
-        while let Ok(params) = progressed.try_recv() {
+        while let Some(Some(params)) = next(&mut progressed).now_or_never() {
             outlet.progress(&params);
         }
-        while let Ok(said) = heard.try_recv() {
+        while let Some(Some(said)) = next(&mut heard).now_or_never() {
             self.pass_on(request, &said);
         }
-        result.map_err(|error| self.with_signature(&name, error))
+        result.map_err(|error| self.with_signature(name, error))
     }
 
     fn pass_on(&self, request: &Request, said: &Said) {
@@ -175,6 +178,11 @@ impl Surface {
         details["signature"] = signature.into();
         error.with_details(details)
     }
+}
+
+/// What comes next; nothing where nobody asked to hear it.
+async fn next<T>(channel: &mut Option<mpsc::Receiver<T>>) -> Option<T> {
+    channel.as_mut()?.recv().await
 }
 
 /// A client of 2026-07-28 speaks for itself to a source of that version.

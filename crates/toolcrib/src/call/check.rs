@@ -1,23 +1,13 @@
 //! Before a call goes out: is there such a tool, may it be called, and do its arguments fit.
 
-use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use toolcrib_core::catalog::{Catalog, State, ToolRef};
 use toolcrib_core::freshness::Freshness;
 use toolcrib_core::policy::Verdict;
 use toolcrib_core::tool::{Asked, parse_name};
-use toolcrib_core::{Code, Error, Result, SourceId, ToolId};
+use toolcrib_core::{Code, Error, Result, SourceId};
 
 use crate::registry::Shared;
-
-/// A tool that was found and may be called, taken out of its catalogue.
-pub(super) struct Found {
-    pub(super) id: ToolId,
-    pub(super) name: String,
-    verdict: Verdict,
-    pub(super) input_schema: Box<RawValue>,
-    pub(super) repeatable: bool,
-}
 
 impl Shared {
     /// The tool, or why there is none: unknown, hidden, or its source is disabled or has never answered.
@@ -30,20 +20,13 @@ impl Shared {
     }
 
     /// The tool, or why it cannot be called.
-    pub(super) fn usable_tool(&self, catalog: &Catalog, name: &str) -> Result<Found> {
+    pub(super) fn usable_tool<'a>(&self, catalog: &'a Catalog, name: &str) -> Result<ToolRef<'a>> {
         let tool = self.look_up(catalog, name)?;
         if tool.state() == State::Disabled {
             let message = format!("`{}` is disabled; `toolcrib enable {}` turns it on", tool.name(), tool.name());
             return Err(Error::new(Code::ToolNotImplemented, message));
         }
-        let calling = tool.calling()?;
-        Ok(Found {
-            id: tool.id(),
-            name: tool.name().to_string(),
-            verdict: tool.verdict(),
-            input_schema: calling.input_schema.clone(),
-            repeatable: calling.hints.read_only_hint || calling.hints.idempotent_hint,
-        })
+        Ok(tool)
     }
 
     /// A better reason than "unknown" when the name's source is known.
@@ -69,23 +52,23 @@ impl Shared {
     }
 }
 
-pub(super) fn permit(found: &Found, consent: bool) -> Result<()> {
-    match found.verdict {
+pub(super) fn permit(tool: &ToolRef<'_>, consent: bool) -> Result<()> {
+    let name = tool.name();
+    match tool.verdict() {
         Verdict::Allow => Ok(()),
         Verdict::Ask if consent => Ok(()),
         Verdict::Ask => {
-            let message =
-                format!("`{}` needs consent before each call; on the command line, `--yes` gives it", found.name);
+            let message = format!("`{name}` needs consent before each call; on the command line, `--yes` gives it");
             Err(Error::new(Code::Forbidden, message))
         }
-        Verdict::Deny => Err(Error::new(Code::Forbidden, format!("a rule of its source denies `{}`", found.name))),
-        Verdict::Hide => Err(Error::new(Code::ToolNotImplemented, format!("no tool named `{}`", found.name))),
+        Verdict::Deny => Err(Error::new(Code::Forbidden, format!("a rule of its source denies `{name}`"))),
+        Verdict::Hide => Err(Error::new(Code::ToolNotImplemented, format!("no tool named `{name}`"))),
     }
 }
 
 /// The arguments, if they fit. A `null` where none may be counts as left out: so answer models that are made to name
 /// every argument.
-pub(super) fn fitting(tool: ToolRef<'_>, input: Value) -> Result<Value> {
+pub(super) fn fitting(tool: &ToolRef<'_>, input: Value) -> Result<Value> {
     let validator = &tool.calling()?.validator;
     let faults = validator.faults(&input);
     if faults.is_empty() {

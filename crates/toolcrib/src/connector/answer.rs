@@ -1,10 +1,12 @@
 //! The result of a call as its source sent it, and where in its text the parts lie that are read here. Nothing deeper
 //! than one level is parsed, and what is not known here stays.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::ops::Range;
 
-use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
+use serde::Deserialize;
+use serde::de::{Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
 #[derive(Clone)]
@@ -83,6 +85,10 @@ struct Head<'a> {
     result_type: Option<&'a RawValue>,
 }
 
+/// Borrowed unless it is written with escapes.
+#[derive(Deserialize)]
+struct Name<'a>(#[serde(borrow)] Cow<'a, str>);
+
 /// By hand, because of a name given twice the last counts, and that is no reason to lose a result.
 impl<'de: 'a, 'a> Deserialize<'de> for Head<'a> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
@@ -96,7 +102,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for Head<'a> {
 
             fn visit_map<M: MapAccess<'de>>(self, mut map: M) -> Result<Head<'de>, M::Error> {
                 let mut head = Head::default();
-                while let Some((name, value)) = map.next_entry::<std::borrow::Cow<'de, str>, &'de RawValue>()? {
+                while let Some((Name(name), value)) = map.next_entry::<Name<'de>, &'de RawValue>()? {
                     match name.as_ref() {
                         "content" => head.content = Some(value),
                         "structuredContent" => head.structured = Some(value),

@@ -53,10 +53,10 @@ impl Shared {
         self.look_again(among);
         let now = self.now.load_full();
         let (mut wanted, mut stale) = (Vec::new(), Vec::new());
-        for (id, state) in now.inventory.sources() {
-            let asked = among.is_none_or(|among| among.contains(id));
-            let usable = self.enabled_here(id, state.enabled) && self.permitted(id).is_ok();
-            if !asked || !usable {
+        let all = among.is_none().then(|| now.inventory.sources()).into_iter().flatten();
+        let some = among.unwrap_or_default().iter().filter_map(|id| Some((id, now.inventory.source(id)?)));
+        for (id, state) in all.chain(some) {
+            if !self.enabled_here(id, state.enabled) || self.permitted(id).is_err() {
                 continue;
             }
             let freshness = self.freshness(&now, id);

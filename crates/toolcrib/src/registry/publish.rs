@@ -212,8 +212,9 @@ impl Shared {
         let unsettled = |id: &SourceId, source: &Source| {
             now.connects_to.get(id).is_none_or(Option::is_none) || refers_to_file(&source.kind)
         };
-        let wanted = now.sources.iter().filter(|(id, _)| among.is_none_or(|among| among.contains(id)));
-        let wanted = wanted.filter(|(id, source)| unsettled(id, source));
+        let all = among.is_none().then(|| now.sources.iter()).into_iter().flatten();
+        let some = among.unwrap_or_default().iter().filter_map(|id| now.sources.get_key_value(id));
+        let wanted = all.chain(some).filter(|(id, source)| unsettled(id, source));
         let moved: Vec<_> = wanted
             .map(|(id, source)| (id.clone(), self.hash(source)))
             .filter(|(id, hash)| now.connects_to.get(id) != Some(hash))

@@ -153,16 +153,19 @@ impl Shared {
         let (Some(source), Some(state)) = (now.sources.get(id), now.inventory.source(id)) else {
             return Freshness::Missing;
         };
-        let standing = now.standings.get(id).cloned().unwrap_or_default();
+        let standing = now.standings.get(id);
         // A list that was recorded and cannot be read any more is as good as none.
         let asleep = state.manifest.is_some() && !self.enabled_here(id, state.enabled);
-        let checked_at = standing.checked_at.filter(|_| asleep || now.catalog.part(id).is_some());
+        let checked_at =
+            standing.and_then(|standing| standing.checked_at).filter(|_| asleep || now.catalog.part(id).is_some());
         if source.kind.is_builtin() && checked_at.is_some() {
             return Freshness::Fresh;
         }
         let freshness = Freshness::of(checked_at, source.settings.ttl(), self.options.clock.now());
         match freshness {
-            Freshness::Fresh if standing.invalidated || now.moved(id) => Freshness::Stale,
+            Freshness::Fresh if standing.is_some_and(|standing| standing.invalidated) || now.moved(id) => {
+                Freshness::Stale
+            }
             Freshness::Fresh | Freshness::Stale | Freshness::Missing => freshness,
         }
     }
