@@ -31,12 +31,15 @@ const ROUNDS: usize = 3;
 
 pub(crate) fn run(report: &mut Report) -> Result<()> {
     let place = tempfile::tempdir()?;
-    let upstream = Process::start(&mut Command::new(rig::toolcrib().with_file_name("fast-http")))?;
+    let bare = Process::start(&mut Command::new(rig::toolcrib().with_file_name("fast-http")))?;
+    let forward = Process::start(Command::new(rig::toolcrib().with_file_name("forward")).arg(&bare.url))?;
+    let sdk = Process::start(Command::new(rig::rmcp_server()).arg("--http"))?;
     let count_file = place.path().join("starts");
     let counted = scripted(&["--count-file", &count_file.to_string_lossy()]);
     let config = place.path().join("toolcrib.json");
     let sources = json!({
-        "fast": {"url": upstream.url},
+        "bare": {"url": bare.url},
+        "sdk": {"url": sdk.url},
         "counted": {"command": counted.first(), "args": counted.get(1..)},
     });
     std::fs::write(&config, json!({"sources": sources}).to_string())?;
@@ -51,16 +54,22 @@ pub(crate) fn run(report: &mut Report) -> Result<()> {
     }
     let discovered = starts(&count_file)?;
     let served = Process::start(&mut toolcrib(&["serve", "--quiet", "--listen", "127.0.0.1:0"]))?;
-    let through = Goal { url: format!("{}/mcp", served.url), tool: "fast__echo" };
-    let direct = Goal { url: upstream.url.clone(), tool: "echo" };
+    let url = format!("{}/mcp", served.url);
+    let through = |tool| Goal { url: url.clone(), tool, name: "`toolcrib serve`" };
+    let to = |process: &Process, name| Goal { url: process.url.clone(), tool: "echo", name };
 
+    let to_sdk = to(&sdk, "a server made with the official Rust SDK");
+    let at_most = Bar::AtMost(MOST, "directly".into());
+    alone(report, Version::Old, [&through("sdk__echo"), &to_sdk], at_most)?;
+    let to_bare = to(&bare, "a server that does nothing else");
     for version in [Version::Old, Version::New] {
-        alone(report, version, &through, &direct)?;
+        alone(report, version, [&through("bare__echo"), &to_bare], Bar::None)?;
+        alone(report, version, [&to(&forward, "a proxy that does nothing"), &to_bare], Bar::None)?;
     }
-    together(report, &through, &direct)?;
+    together(report, &through("bare__echo"), &to_bare)?;
 
     // And a server that is a process: one for all of them.
-    crowd(&Goal { url: through.url, tool: "counted__echo" }, 1)?;
+    crowd(&through("counted__echo"), 1)?;
     let started = starts(&count_file)? - discovered;
     report.row(Row {
         bench: "proxy",
@@ -77,10 +86,11 @@ pub(crate) fn run(report: &mut Report) -> Result<()> {
 struct Goal {
     url: String,
     tool: &'static str,
+    name: &'static str,
 }
 
 /// One agent that waits for each answer.
-fn alone(report: &mut Report, version: Version, through: &Goal, direct: &Goal) -> Result<()> {
+fn alone(report: &mut Report, version: Version, [through, direct]: [&Goal; 2], bar: Bar) -> Result<()> {
     let mut agents = [
         (Agent::connect(&through.url, version)?, through.tool, Vec::new()),
         (Agent::connect(&direct.url, version)?, direct.tool, Vec::new()),
@@ -101,14 +111,10 @@ fn alone(report: &mut Report, version: Version, through: &Goal, direct: &Goal) -
     let (ours, theirs) = (median(ours), median(theirs));
     report.row(Row {
         bench: "proxy",
-        measured: format!(
-            "`tools/call` ({}) through `toolcrib serve`, one agent, median: {}",
-            version.name(),
-            shown(ours)
-        ),
-        against: format!("directly: {}", shown(theirs)),
+        measured: format!("`tools/call` ({}) through {}, median: {}", version.name(), through.name, shown(ours)),
+        against: format!("directly to {}: {}", direct.name, shown(theirs)),
         ratio: ratio(ours, theirs),
-        bar: Bar::AtMost(MOST, "directly".into()),
+        bar,
     });
     Ok(())
 }

@@ -7,8 +7,19 @@ use crate::process::{cargo, open};
 use crate::report::End;
 
 /// Built together, so that nothing is compiled twice with other features.
-const BUILD: [&str; 9] =
-    ["build", "--release", "--bins", "-p", "toolcrib-cli", "-p", "toolcrib-testkit", "-p", "toolcrib-bench"];
+const BUILD: [&str; 11] = [
+    "build",
+    "--release",
+    "--bins",
+    "-p",
+    "toolcrib-cli",
+    "-p",
+    "toolcrib-testkit",
+    "-p",
+    "toolcrib-bench",
+    "--features",
+    "toolcrib-testkit/rmcp-server",
+];
 
 pub(crate) fn run(names: &[&str]) -> ExitCode {
     match measure(names) {

@@ -24,6 +24,11 @@ struct Greet {
 }
 
 #[derive(Deserialize, schemars::JsonSchema)]
+struct Echo {
+    text: String,
+}
+
+#[derive(Deserialize, schemars::JsonSchema)]
 struct Sum {
     numbers: Vec<i64>,
 }
@@ -38,6 +43,11 @@ impl Server {
     #[tool(description = "Greets somebody by name")]
     fn greet(&self, Parameters(Greet { name }): Parameters<Greet>) -> String {
         format!("Hello, {name}!")
+    }
+
+    #[tool(description = "Repeats a text")]
+    fn echo(&self, Parameters(Echo { text }): Parameters<Echo>) -> String {
+        text
     }
 
     #[tool(description = "Adds up numbers")]

@@ -6,7 +6,7 @@ use crate::check;
 
 #[test]
 fn the_rmcp_server_answers() {
-    check(Some((rig::rmcp_server(), vec![])), &["greet", "sum"]);
+    check(Some((rig::rmcp_server(), vec![])), &["echo", "greet", "sum"]);
 }
 
 #[test]
