@@ -32,15 +32,22 @@ pub(super) fn object(schema: &Value, edits: &mut Edits<'_>) -> Fit<Map<String, V
 
 /// The arguments of all forms; required is what every form requires.
 fn lay_together(keywords: &mut Map<String, Value>, forms: &[Map<String, Value>], path: &str, edits: &mut Edits<'_>) {
+    // First a list for each name, not a choice inside of a choice: there may be thousands of forms.
     let mut arguments: Map<String, Value> = Map::new();
     for (name, schema) in forms.iter().filter_map(|form| form.get("properties")).filter_map(Value::as_object).flatten()
     {
-        let both = match arguments.get(name) {
-            Some(known) if known != schema => json!({ "anyOf": [known, schema] }),
-            Some(known) => known.clone(),
-            None => schema.clone(),
+        let known = arguments.entry(name).or_insert_with(|| json!([]));
+        if let Value::Array(known) = known
+            && !known.contains(schema)
+        {
+            known.push(schema.clone());
+        }
+    }
+    for several in arguments.values_mut() {
+        *several = match several.take() {
+            Value::Array(mut only) if only.len() == 1 => only.swap_remove(0),
+            several => json!({ "anyOf": several }),
         };
-        arguments.insert(name.clone(), both);
     }
     let always: Vec<&String> =
         arguments.keys().filter(|name| forms.iter().all(|form| is_required(form, name))).collect();
