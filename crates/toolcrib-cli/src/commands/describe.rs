@@ -5,7 +5,7 @@ use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use toolcrib::core::catalog::State;
 use toolcrib::core::manifest::SetAside;
-use toolcrib::core::outline::{self, Arguments};
+use toolcrib::core::outline;
 use toolcrib::core::render::{Format, Loss, Projected};
 use toolcrib::core::text::{shown, shown_short};
 use toolcrib::core::tool::Note;
@@ -298,7 +298,7 @@ fn listed(schema: &Value, unknown: bool) -> String {
     text
 }
 
-fn flatten(arguments: &Arguments, depth: usize, rows: &mut Vec<[String; 3]>) {
+fn flatten(arguments: &outline::Arguments, depth: usize, rows: &mut Vec<[String; 3]>) {
     let indented = |text: &str| format!("{}{text}", "  ".repeat(depth));
     for argument in &arguments.told {
         let mark = if argument.required { "*" } else { "" };
