@@ -10,6 +10,7 @@ use crate::arguments::Common;
 use crate::commands::tools::NeedArguments;
 use crate::desk::Desk;
 use crate::exit::Done;
+use crate::model::ModelArguments;
 use crate::{output, paint};
 
 /// Find the tools that fit a task, a question or a name
@@ -32,6 +33,8 @@ pub(crate) struct Arguments {
     /// Only the tools of sources with this tag
     #[arg(long, value_name = "TAG")]
     tag: Option<String>,
+    #[command(flatten)]
+    model: ModelArguments,
     #[command(flatten)]
     need: NeedArguments,
 }
@@ -58,11 +61,12 @@ struct Shown<'a> {
 }
 
 pub(crate) async fn run(common: &Common, arguments: Arguments) -> Result<Done> {
+    let manner = arguments.model.manner()?;
     let desk = Desk::open(common).await?;
     let source = arguments.source.as_deref().map(|name| desk.source(name)).transpose()?;
     desk.ensure(arguments.need.need(), source.as_ref().map(std::slice::from_ref)).await;
     let query = Query { text: arguments.query.join(" "), limit: arguments.limit, source, tag: arguments.tag };
-    let found = desk.registry.view(&Desk::caller()).search(&query);
+    let found = manner.over(desk.registry.view(&Desk::caller())).find(&query);
     desk.close().await;
     if common.json {
         let hits = found.hits.iter().map(shown).collect();

@@ -44,10 +44,8 @@ fn lay_together(keywords: &mut Map<String, Value>, forms: &[Map<String, Value>],
         }
     }
     for several in arguments.values_mut() {
-        *several = match several.take() {
-            Value::Array(mut only) if only.len() == 1 => only.swap_remove(0),
-            several => json!({ "anyOf": several }),
-        };
+        let only = several.as_array_mut().filter(|schemas| schemas.len() == 1).and_then(Vec::pop);
+        *several = only.unwrap_or_else(|| json!({ "anyOf": several.take() }));
     }
     let always: Vec<&String> =
         arguments.keys().filter(|name| forms.iter().all(|form| is_required(form, name))).collect();
