@@ -19,7 +19,8 @@ use crate::{output, paint};
   toolcrib search create an issue
   toolcrib search \"who wrote this file last?\" -k 3
   toolcrib search send_email --source mail
-  toolcrib search list tables --tag database --json")]
+  toolcrib search list tables --tag database --json
+  toolcrib search will I need an umbrella --model ./model")]
 pub(crate) struct Arguments {
     /// What the tool is for, or its name in any spelling
     #[arg(value_name = "QUERY", required = true)]
