@@ -21,7 +21,8 @@ cargo xtask: builds, checks and tests Toolcrib
 usage: cargo xtask test [FILTER…]
        cargo xtask bench [NAME…]
 
-  test            fetch what the tests need, then formatting, lints, build, tests, doc tests, MCP conformance
+  test            fetch what the tests need, then formatting, lints, build, tests, doc tests, MCP conformance,
+                  and what the feature `embeddings` adds
   test FILTER…    fetch and build, then only the tests and conformance scenarios whose name contains a FILTER
   bench           build with optimisation, measure, and hold the ratios against their bars
   bench NAME…     only these: start, discovery, publish, curves, wire, proxy, search

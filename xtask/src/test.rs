@@ -12,6 +12,8 @@ use crate::{conformance, deps};
 
 /// The same selection for every cargo command, so that nothing is compiled twice with other features.
 const WORKSPACE: [&str; 3] = ["--workspace", "--features", "toolcrib-testkit/rmcp-server"];
+/// With what is off by default.
+const EMBEDDINGS: [&str; 3] = ["--workspace", "--features", "toolcrib-testkit/rmcp-server,toolcrib-cli/embeddings"];
 
 /// What nextest says when a filter leaves nothing.
 const NEXTEST_NO_TESTS: i32 = 4;
@@ -50,6 +52,13 @@ fn tests(place: &Place, filters: &[&str], report: &mut Report) {
         report.step("doc tests", || open(in_rig(workspace(place, &["test", "--doc"], &[]), place, &skips)));
     }
     conformance::run(place, filters, report);
+    if filters.is_empty() {
+        // Last, for these leave a program behind that has the feature.
+        let lints = [&["clippy"], &EMBEDDINGS[..], &["--all-targets", "--", "-D", "warnings"]].concat();
+        report.step("lints with embeddings", || open(cargo(place, &lints)));
+        let tests = [&["test"], &EMBEDDINGS[..], &["--lib", "--test", "search", "meaning"]].concat();
+        report.step("tests with embeddings", || open(in_rig(cargo(place, &tests), place, &skips)));
+    }
     let skipped = fs::read_to_string(&skips).unwrap_or_default();
     report.skipped_tests(skipped.lines().map(str::to_owned).collect());
 }

@@ -5,6 +5,7 @@ mod commands;
 mod desk;
 mod exit;
 mod log;
+mod model;
 mod output;
 mod paint;
 mod pretty;

@@ -143,6 +143,28 @@ fn sources_and_tools_are_enabled_and_disabled() {
 }
 
 #[test]
+fn a_disabled_source_and_its_tool_are_enabled_together() {
+    let toolcrib = Toolcrib::new();
+    assert_eq!(add(&toolcrib, "one", &[]).code, 0);
+    assert_eq!(add(&toolcrib, "two", &[]).code, 0);
+    for (arguments, code, text) in [
+        (&["disable", "one", "one__echo"][..], 0, "one: disabled\none__echo: disabled\n"),
+        (&["disable", "one/add", "one", "two"], 0, "one__add: disabled\none: already disabled\ntwo: disabled\n"),
+        (&["enable", "one", "two__echo"], 1, "error: `two` is disabled, and all its tools with it; "),
+        (&["enable", "one", "one__nothing"], 1, "error: no tool named `one__nothing`"),
+        (&["enable", "one", "one__echo"], 0, "one: enabled\none__echo: enabled\n"),
+        (&["enable", "add", "one"], 0, "one__add: enabled\none: already enabled\n"),
+    ] {
+        let outcome = toolcrib.run(arguments);
+        let told = if code == 0 { &outcome.stdout } else { &outcome.stderr };
+        assert_eq!(outcome.code, code, "{outcome:?}");
+        assert!(told.starts_with(text), "{outcome:?}");
+    }
+    let listed = toolcrib.json(&["tools", "--cached"]);
+    assert!(listed["tools"].as_array().unwrap().iter().all(|tool| tool["enabled"] == true), "{listed}");
+}
+
+#[test]
 fn an_invalidated_source_is_stale() {
     let toolcrib = Toolcrib::new();
     assert_eq!(add(&toolcrib, "one", &[]).code, 0);

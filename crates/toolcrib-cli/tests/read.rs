@@ -63,6 +63,16 @@ odd__odd_tool — An odd one
 }
 
 #[test]
+fn a_description_of_very_many_arguments_says_how_many_more_there_are() {
+    let bench = Bench::new("wide: { command: SERVER, args: [--tools-file, wide.json], cwd: . }");
+    let properties: serde_json::Map<_, _> = (0..510).map(|index| (format!("p{index}"), json!({}))).collect();
+    let schema = json!({"type": "object", "properties": properties, "required": ["p509"]});
+    bench.write("wide.json", &json!([{"name": "t", "inputSchema": schema}]).to_string());
+    let ran = bench.run(&["describe", "wide__t"]);
+    ran.ended(0).says("  Arguments\n    p509*         any\n").says("    … (+10 more)\n    * required\n");
+}
+
+#[test]
 fn an_unknown_name_does_not_hide_the_others() {
     let bench = Bench::new(
         "one: { command: SERVER }\ntwo: { command: SERVER, args: [--tools, '1'] }\noff: { command: SERVER, enabled: false }",

@@ -103,6 +103,71 @@ fn a_labelled_set_is_measured_without_store_or_configuration() {
     bench.run_with(&eval, &[]).ended(0).says("ndcg@10").says("1.0000");
 }
 
+/// A static embedding of six words: `umbrella` and `rain` point one way, `post` another.
+#[cfg(feature = "embeddings")]
+fn write_model(bench: &Bench) {
+    let vocabulary = json!({"[UNK]": 0, "umbrella": 1, "rain": 2, "post": 3, "deliver": 4, "send": 5});
+    let values: [f32; 12] = [0.0, 0.0, 1.0, 0.0, 1.0, 0.1, 0.0, 1.0, 0.1, 1.0, 0.1, 1.0];
+    let tensor = json!({"dtype": "F32", "shape": [6, 2], "data_offsets": [0, 48]});
+    let header = json!({ "embeddings": tensor }).to_string();
+    let bytes = [&(header.len() as u64).to_le_bytes()[..], header.as_bytes(), &values.map(f32::to_le_bytes).concat()];
+    bench.write("model/model.safetensors", &bytes.concat());
+    bench.write("model/tokenizer.json", &json!({"model": {"type": "WordPiece", "vocab": vocabulary}}).to_string());
+}
+
+#[cfg(feature = "embeddings")]
+#[test]
+fn a_search_by_meaning_finds_what_shares_no_word() {
+    let others = (0..20).map(|number| json!({"name": format!("post{number}"), "description": "Deliver post"}));
+    let rain = json!({"name": "tomorrow", "description": "Rain"});
+    let tools: Vec<Value> = others.chain([rain]).collect();
+    let bench = Bench::new("sky: { command: SERVER, args: [--tools-file, sky.json], cwd: . }");
+    bench.write("sky.json", &json!(tools).to_string());
+    write_model(&bench);
+    let search = ["search", "parasol umbrella", "-k", "1"];
+    assert_eq!(bench.json(0, &search)["hits"], json!([]), "the words alone");
+    let found = bench.json(0, &[&search[..], &["--model", "model"]].concat());
+    assert_eq!(each(&found["hits"], "name"), ["sky__tomorrow"]);
+
+    let lines = tools.iter().enumerate().map(|(id, tool)| {
+        json!({"id": id.to_string(), "name": tool["name"], "description": tool["description"]}).to_string()
+    });
+    bench.write("tools.jsonl", &lines.collect::<Vec<_>>().join("\n"));
+    bench.write("queries.jsonl", r#"{"query":"parasol umbrella","relevant":["20"]}"#);
+    let eval = ["eval", "--tools", "tools.jsonl", "--queries", "queries.jsonl"];
+    assert_eq!(bench.json(0, &eval)["mrr"], 0.0);
+    assert_eq!(bench.json(0, &[&eval[..], &["--model", "model"]].concat())["mrr"], 1.0);
+}
+
+#[cfg(feature = "embeddings")]
+#[test]
+fn a_search_by_meaning_says_what_is_wrong_with_its_model() {
+    let bench = workshop();
+    let search = |complaint: &str| {
+        bench.run(&["search", "mail", "--model", "model"]).ended(2).complains(complaint);
+    };
+    search("error: cannot read `model/model.safetensors`: ");
+    write_model(&bench);
+    bench.write("model/tokenizer.json", "{}");
+    search("error: `model`: read the word pieces of an embedding");
+    bench.write("model/tokenizer.json", r#"{"model":{"type":"BPE","vocab":{}}}"#);
+    search("error: `model`: the embedding cannot be used: its tokenizer is `BPE`, and only `WordPiece` is understood");
+    bench.write("model/tokenizer.json", r#"{"model":{"vocab":{"rain":0}}}"#);
+    bench.write("model/model.safetensors", "damaged");
+    search("error: `model`: the embedding cannot be used: it is cut short");
+    assert!(!bench.path("home/data").exists(), "nothing else is done");
+}
+
+#[cfg(not(feature = "embeddings"))]
+#[test]
+fn a_search_by_meaning_needs_a_build_with_it() {
+    let bench = workshop();
+    let message = "error: this `toolcrib` cannot search by meaning; build it with `--features embeddings`";
+    bench.run(&["search", "mail", "--model", "model"]).ended(2).complains(message);
+    let eval = ["eval", "--tools", "tools.jsonl", "--queries", "queries.jsonl", "--model", "model"];
+    bench.run(&eval).ended(2).complains(message);
+}
+
 #[test]
 fn a_faulty_set_is_refused_by_file_and_line() {
     let bench = workshop();

@@ -90,6 +90,36 @@ pub fn string(text: &str) -> Box<RawValue> {
     serde_json::value::to_raw_value(text).unwrap_or_default()
 }
 
+/// The beginning of a value's text, about `most` bytes of it. No more is written, however large the value is.
+pub(crate) fn beginning(value: &serde_json::Value, most: usize) -> String {
+    struct Short {
+        text: Vec<u8>,
+        most: usize,
+    }
+    impl std::io::Write for Short {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            let room = self.most - self.text.len();
+            if room == 0 {
+                return Err(std::io::ErrorKind::WriteZero.into());
+            }
+            let taken = room.min(bytes.len());
+            self.text.extend_from_slice(&bytes[..taken]);
+            Ok(taken)
+        }
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+    let mut short = Short { text: Vec::new(), most };
+    // It fails where it is full, which is what is wanted.
+    let _full = serde_json::to_writer(&mut short, value);
+    // The cut may fall inside of a character.
+    match String::from_utf8(short.text) {
+        Ok(text) => text,
+        Err(error) => String::from_utf8_lossy(&error.as_bytes()[..error.utf8_error().valid_up_to()]).into_owned(),
+    }
+}
+
 /// Appends the canonical form: keys sorted by their bytes, no white space, strings in one spelling, numbers as written.
 /// Expects text no deeper than a schema may be (64), for it recurses.
 pub(crate) fn canonical(raw: &RawValue, into: &mut String) {

@@ -3,9 +3,11 @@
 use std::cell::Cell;
 use std::collections::HashSet;
 
+use serde_json::Value;
+
+use crate::json;
 use crate::schema::type_name;
 use crate::text::shown_short;
-use serde_json::Value;
 
 /// References and nesting are followed so far, and no further.
 const DEEPEST: usize = 4;
@@ -31,11 +33,30 @@ pub struct Argument {
     pub default: Option<String>,
     pub choices: Vec<String>,
     /// The fields of an object, or of the objects in an array.
-    pub nested: Vec<Argument>,
+    pub nested: Arguments,
 }
 
-/// The arguments that a tool's input schema lists, in its order.
-pub fn arguments(schema: &Value) -> Vec<Argument> {
+/// Arguments in the order of their schema; where not all are told, the required ones come first.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Arguments {
+    pub told: Vec<Argument>,
+    /// How many more there are.
+    pub more: usize,
+}
+
+impl Arguments {
+    pub fn is_empty(&self) -> bool {
+        self.told.is_empty() && self.more == 0
+    }
+
+    /// What to write after the last one, when there are more.
+    pub fn ending(&self) -> Option<String> {
+        (self.more > 0).then(|| format!("… (+{} more)", self.more))
+    }
+}
+
+/// The arguments that a tool's input schema lists.
+pub fn arguments(schema: &Value) -> Arguments {
     Reader::new(schema).fields(schema, &mut Vec::new())
 }
 
@@ -47,7 +68,7 @@ pub fn call_form(name: &str, schema: &Value) -> String {
     let (mut form, mut left) = (format!("{name}("), arguments.len());
     let room = form.chars().count() + ROOM;
     for (name, property, required) in &arguments {
-        let (name, kind) = (shown_short(name, 80), reader.short_kind(property, 0));
+        let (name, kind) = (shown_short(beginning(name, 80), 80), reader.short_kind(property, 0));
         let separator = if left < arguments.len() { ", " } else { "" };
         let argument = format!("{separator}{name}{}: {kind}", if *required { "*" } else { "" });
         let room = if *required { room + ROOM_REQUIRED } else { room };
@@ -137,7 +158,7 @@ impl<'a> Reader<'a> {
                 Some(items) if depth < DEEPEST => format!("{}[]", self.short_kind(items, depth + 1)),
                 _ => "array".into(),
             },
-            Some(name) => shown_short(name, 20),
+            Some(name) => shown_short(beginning(name, 20), 20),
             None if depth < DEEPEST => {
                 let kinds = alternatives().map(|alternative| self.short_kind(alternative, depth + 1));
                 let first = kinds.into_iter().find(|kind| kind != "null" && kind != "any");
@@ -148,37 +169,51 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn fields(&self, schema: &'a Value, trail: &mut Vec<&'a Value>) -> Vec<Argument> {
-        if self.arguments.get() == 0 || !self.look(0) {
-            return Vec::new();
-        }
+    fn fields(&self, schema: &'a Value, trail: &mut Vec<&'a Value>) -> Arguments {
+        let (named, more) = self.named_fields(schema, trail);
+        Arguments { told: named.into_iter().map(|(_, argument)| argument).collect(), more }
+    }
+
+    /// Each with its whole name, for the one that is shown may be cut; and how many are not told.
+    fn named_fields(&self, schema: &'a Value, trail: &mut Vec<&'a Value>) -> (Vec<(&'a str, Argument)>, usize) {
         let schema = self.followed(schema);
+        if is_open(schema, trail) {
+            return (Vec::new(), 0);
+        }
         let (required, own) = (list(schema, "required"), schema.get("properties").and_then(Value::as_object));
-        let size = required.len() + own.map_or(0, |own| own.len());
-        if trail.len() > DEEPEST || is_open(schema, trail) || !self.look(size) {
-            return Vec::new();
+        let count = own.map_or(0, |own| own.len());
+        let size = required.len() + count;
+        if self.arguments.get() == 0 || trail.len() > DEEPEST || !self.look(size) {
+            return (Vec::new(), count);
         }
         trail.push(schema);
         let required: HashSet<&str> = required.iter().filter_map(Value::as_str).collect();
         // `false` is how a schema says that there is no such argument.
         let own = own.into_iter().flatten().filter(|(_, property)| **property != Value::Bool(false));
+        let mut own: Vec<_> = own.collect();
+        let mut more = own.len().saturating_sub(self.arguments.get());
+        if more > 0 {
+            own.sort_by_key(|(name, _)| !required.contains(name.as_str()));
+            own.truncate(self.arguments.get());
+        }
         // All of these come before anything within them.
-        let own: Vec<_> = own.take(self.arguments.get()).collect();
         self.arguments.set(self.arguments.get() - own.len());
-        let mut fields: Vec<Argument> =
-            own.into_iter().map(|(name, property)| self.argument(name, property, trail)).collect();
+        let mut fields: Vec<(&str, Argument)> =
+            own.into_iter().map(|(name, property)| (name.as_str(), self.argument(name, property, trail))).collect();
         for part in list(schema, "allOf") {
-            for field in self.fields(part, trail) {
-                if !fields.iter().any(|known| known.name == field.name) {
-                    fields.push(field);
+            let (others, untold) = self.named_fields(part, trail);
+            more += untold;
+            for (name, field) in others {
+                if !fields.iter().any(|(known, _)| *known == name) {
+                    fields.push((name, field));
                 }
             }
         }
-        for field in &mut fields {
-            field.required |= required.contains(field.name.as_str());
+        for (name, field) in &mut fields {
+            field.required |= required.contains(name);
         }
         trail.pop();
-        fields
+        (fields, more)
     }
 
     fn argument(&self, name: &str, property: &'a Value, trail: &mut Vec<&'a Value>) -> Argument {
@@ -196,7 +231,7 @@ impl<'a> Reader<'a> {
         let again = is_open(target, trail) || is_open(items, trail);
         let kind = self.kind(property, 0);
         Argument {
-            name: shown_short(name, 80),
+            name: shown_short(beginning(name, 80), 80),
             kind: if again { format!("{kind}, as above") } else { kind },
             required: false,
             description: said("description")
@@ -209,7 +244,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn nested(&self, schema: &'a Value, trail: &mut Vec<&'a Value>) -> Vec<Argument> {
+    fn nested(&self, schema: &'a Value, trail: &mut Vec<&'a Value>) -> Arguments {
         let alternatives = list(schema, "anyOf").iter().chain(list(schema, "oneOf"));
         let places = std::iter::once(schema).chain(schema.get("items")).chain(alternatives);
         places.map(|place| self.fields(place, trail)).find(|fields| !fields.is_empty()).unwrap_or_default()
@@ -225,8 +260,11 @@ impl<'a> Reader<'a> {
             return format!("always {}", value(constant));
         }
         let mut kinds: Vec<String> = match schema.get("type") {
-            Some(Value::String(name)) => vec![name.clone()],
-            Some(Value::Array(names)) => names.iter().filter_map(Value::as_str).map(str::to_owned).collect(),
+            Some(Value::String(name)) => vec![beginning(name, 80).to_owned()],
+            Some(Value::Array(names)) => {
+                let names = names.iter().take(MOST_TYPED).filter_map(Value::as_str);
+                names.map(|name| beginning(name, 80).to_owned()).collect()
+            }
             _ => Vec::new(),
         };
         if let (Some(array), Some(items)) = (kinds.iter_mut().find(|kind| *kind == "array"), schema.get("items")) {
@@ -236,7 +274,7 @@ impl<'a> Reader<'a> {
         if let (Some(text), Some(format)) =
             (kinds.iter_mut().find(|kind| *kind == "string"), schema.get("format").and_then(Value::as_str))
         {
-            *text = format!("string ({format})");
+            *text = format!("string ({})", beginning(format, 80));
         }
         if kinds.is_empty() {
             let alternatives = list(schema, "anyOf").iter().chain(list(schema, "oneOf"));
@@ -289,149 +327,10 @@ fn value(value: &Value) -> String {
     match value {
         Value::String(text) if !text.is_empty() => shown_short(beginning(text, 80), 80),
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) | Value::Object(_) => {
-            shown_short(&value.to_string(), 80)
+            shown_short(&json::beginning(value, READ_AHEAD * 80), 80)
         }
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-
-    fn check(schema: &Value, expected: &[&str]) {
-        fn lines(arguments: &[Argument], indent: usize, into: &mut Vec<String>) {
-            for argument in arguments {
-                let Argument { name, kind, required, default, choices, .. } = argument;
-                let mark = if *required { "*" } else { "" };
-                let default = default.as_ref().map(|default| format!(" = {default}")).unwrap_or_default();
-                let choices = if choices.is_empty() { String::new() } else { format!(" [{}]", choices.join(", ")) };
-                into.push(format!("{}{name}{mark}: {kind}{default}{choices}", " ".repeat(indent)));
-                lines(&argument.nested, indent + 1, into);
-            }
-        }
-        let mut found = Vec::new();
-        lines(&arguments(schema), 0, &mut found);
-        assert_eq!(found, expected, "{schema}");
-    }
-
-    #[test]
-    fn arguments_are_listed_with_their_types() {
-        check(
-            &json!({
-                "type": "object",
-                "required": ["a", 7, "gone"],
-                "properties": {
-                    "a": {"type": "string", "format": "date"},
-                    "b": {"type": ["integer", "null"], "default": 5},
-                    "c": {"type": "array", "items": {"enum": ["x", "y"]}},
-                    "d": {"anyOf": [{"type": "string"}, {"type": "number"}, {"type": "string"}]},
-                    "e": {"const": 1}, "f": true, "g": false, "h": {}, "i": {"enum": [1, "x"]}
-                }
-            }),
-            &[
-                "a*: string (date)",
-                "b: integer or null = 5",
-                "c: array of string [x, y]",
-                "d: string or number",
-                "e: always 1",
-                "f: any",
-                "h: any",
-                "i: number or string [1, x]",
-            ],
-        );
-    }
-
-    #[test]
-    fn objects_and_references_are_followed() {
-        check(
-            &json!({
-                "allOf": [{"properties": {"late": {"type": "string"}}}],
-                "required": ["late"],
-                "properties": {
-                    "to": {"$ref": "#/$defs/place"},
-                    "stops": {"type": "array", "items": {"$ref": "#/$defs/place"}},
-                    "broken": {"$ref": "#/$defs/none"}
-                },
-                "$defs": {"place": {"type": "object", "required": ["city"], "properties": {"city": {"type": "string"}}}}
-            }),
-            &[
-                "to: object",
-                " city*: string",
-                "stops: array of object",
-                " city*: string",
-                "broken: any",
-                "late*: string",
-            ],
-        );
-    }
-
-    #[test]
-    fn a_schema_that_holds_itself_ends() {
-        let schema = json!({
-            "properties": {"node": {"$ref": "#"}, "loop": {"$ref": "#/properties/loop"}, "list": {"$ref": "#/$defs/l"}},
-            "$defs": {"l": {"type": "array", "items": {"$ref": "#/$defs/l"}}, "u": {"anyOf": [{"$ref": "#/$defs/u"}]}}
-        });
-        check(
-            &schema,
-            &["node: object, as above", "loop: any", "list: array of array of array of array of array of …"],
-        );
-        for odd in [json!(null), json!(true), json!([]), json!({"properties": [1], "required": "a", "allOf": 3})] {
-            check(&odd, &[]);
-        }
-    }
-
-    #[test]
-    fn one_line_says_what_a_tool_is() {
-        let schema = json!({"properties": {"a": {"type": "string"}, "n": {"type": "integer"}}, "required": ["a"]});
-        assert_eq!(call_form("git__push", &schema), "git__push(a*: string, n: integer)");
-        assert_eq!(first_sentence("Pushes. Then rests.\nMore."), "Pushes");
-    }
-
-    /// Four definitions, each of which leads to the next in every one of its `wide` branches.
-    fn fan(wide: usize, branches: impl Fn(Vec<Value>) -> Value) -> Value {
-        let level = |next: usize| branches(vec![json!({"$ref": format!("#/$defs/d{next}")}); wide]);
-        let mut root = json!({"properties": {"first": level(0)}});
-        root["$defs"] = json!({"d0": level(1), "d1": level(2), "d2": level(3), "d3": level(4), "d4": {}});
-        root
-    }
-
-    #[test]
-    fn a_small_schema_that_unfolds_without_measure_is_told_in_part() {
-        fn counted(arguments: &[Argument]) -> usize {
-            arguments.iter().map(|argument| 1 + counted(&argument.nested)).sum()
-        }
-        let properties = |all: Vec<Value>| {
-            let named = all.into_iter().enumerate().map(|(index, schema)| (format!("p{index}"), schema));
-            json!({"properties": named.collect::<serde_json::Map<_, _>>()})
-        };
-        let started = std::time::Instant::now();
-        assert_eq!(counted(&arguments(&fan(40, properties))), MOST_ARGUMENTS);
-        for key in ["anyOf", "oneOf", "allOf"] {
-            let schema = fan(200, |all| json!({ key: all }));
-            assert_eq!(counted(&arguments(&schema)), 1, "{key}");
-            assert_eq!(call_form("t", &schema), "t(first: any)", "{key}");
-        }
-        assert!(started.elapsed().as_secs() < 10, "{:?}", started.elapsed());
-    }
-
-    #[test]
-    fn twenty_thousand_arguments_are_called_at_once() {
-        let names: Vec<String> = (0..20_000).map(|index| format!("p{index}")).collect();
-        let properties: serde_json::Map<_, _> = names.iter().map(|name| (name.clone(), json!({}))).collect();
-        let schema = json!({"properties": properties, "required": names});
-        let started = std::time::Instant::now();
-        assert!(call_form("t", &schema).starts_with("t(p0*: any, p1*: any, "));
-        assert_eq!(arguments(&schema).len(), MOST_ARGUMENTS);
-        assert!(started.elapsed().as_secs() < 10, "{:?}", started.elapsed());
-    }
-
-    #[test]
-    fn a_long_name_that_is_given_twice_is_one_argument() {
-        let long = "n".repeat(100);
-        let part = json!({"properties": {&long: {"type": "string"}}});
-        let line = call_form("t", &json!({"properties": {&long: {"type": "string"}}, "allOf": [part]}));
-        assert!(line.ends_with("…: string)"), "{line}");
-    }
-}
+mod tests;

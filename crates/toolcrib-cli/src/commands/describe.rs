@@ -5,7 +5,7 @@ use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use toolcrib::core::catalog::State;
 use toolcrib::core::manifest::SetAside;
-use toolcrib::core::outline::{self, Argument};
+use toolcrib::core::outline;
 use toolcrib::core::render::{Format, Loss, Projected};
 use toolcrib::core::text::{shown, shown_short};
 use toolcrib::core::tool::Note;
@@ -298,8 +298,9 @@ fn listed(schema: &Value, unknown: bool) -> String {
     text
 }
 
-fn flatten(arguments: &[Argument], depth: usize, rows: &mut Vec<[String; 3]>) {
-    for argument in arguments {
+fn flatten(arguments: &outline::Arguments, depth: usize, rows: &mut Vec<[String; 3]>) {
+    let indented = |text: &str| format!("{}{text}", "  ".repeat(depth));
+    for argument in &arguments.told {
         let mark = if argument.required { "*" } else { "" };
         let mut said = argument.description.clone();
         let mut add = |text: String| {
@@ -312,9 +313,10 @@ fn flatten(arguments: &[Argument], depth: usize, rows: &mut Vec<[String; 3]>) {
         if let Some(default) = &argument.default {
             add(format!("[default {default}]"));
         }
-        rows.push([format!("{}{}{mark}", "  ".repeat(depth), argument.name), argument.kind.clone(), said]);
+        rows.push([indented(&format!("{}{mark}", argument.name)), argument.kind.clone(), said]);
         flatten(&argument.nested, depth + 1, rows);
     }
+    rows.extend(arguments.ending().map(|ending| [indented(&ending), String::new(), String::new()]));
 }
 
 fn padded(text: &str, width: usize) -> String {

@@ -4,7 +4,7 @@ use clap::Args;
 use serde_json::json;
 use toolcrib::core::inventory::{Command, Inventory};
 use toolcrib::core::text::nearest;
-use toolcrib::core::tool::{Asked, parse_name};
+use toolcrib::core::tool::{Asked, SEPARATOR, parse_name};
 use toolcrib::core::{ToolId, ToolName};
 use toolcrib::{Code, Error, Result, SourceId};
 
@@ -64,7 +64,8 @@ async fn run(common: &Common, names: &[String], wish: Wish) -> Result<Done> {
 
 /// All names are understood before anything changes.
 async fn fulfil_all(desk: &Desk, names: &[String], wish: Wish) -> Result<()> {
-    let targets = names.iter().map(|name| target(desk, name)).collect::<Result<Vec<_>>>()?;
+    let sources: Vec<SourceId> = names.iter().filter_map(|name| source(desk, name).ok().flatten()).collect();
+    let targets = names.iter().map(|name| target(desk, name, &sources)).collect::<Result<Vec<_>>>()?;
     for target in targets {
         fulfil(desk, target, wish).await?;
     }
@@ -103,7 +104,8 @@ fn hint_override(desk: &Desk, id: &SourceId) {
     ));
 }
 
-fn target(desk: &Desk, name: &str) -> Result<Target> {
+/// What a name stands for, where `sources` are named with it.
+fn target(desk: &Desk, name: &str, sources: &[SourceId]) -> Result<Target> {
     let qualified = matches!(parse_name(name)?, Asked::Qualified { .. });
     if !qualified && let Some(source) = source(desk, name)? {
         return Ok(Target::Source(source));
@@ -111,7 +113,9 @@ fn target(desk: &Desk, name: &str) -> Result<Target> {
     let catalog = desk.registry.catalog();
     match catalog.find(name) {
         Ok(tool) => Ok(Target::Tool(tool.id(), tool.name().clone())),
-        Err(error) if error.code == Code::ToolNotImplemented => Err(unknown(desk, name, error)),
+        Err(error) if error.code == Code::ToolNotImplemented => {
+            tool_beside(&desk.registry.inventory(), name, sources).ok_or_else(|| unknown(desk, name, sources, error))
+        }
         Err(error) => Err(error),
     }
 }
@@ -128,8 +132,28 @@ fn source(desk: &Desk, name: &str) -> Result<Option<SourceId>> {
     Ok(Some(id))
 }
 
+/// A tool of a source that is named with it. While that source is disabled, only the inventory knows its tools.
+fn tool_beside(inventory: &Inventory, name: &str, sources: &[SourceId]) -> Option<Target> {
+    let (of, tool) = match parse_name(name).ok()? {
+        Asked::Qualified { source, tool } => (Some(SourceId::from_name(source).ok()?), tool),
+        Asked::Bare(tool) => (None, tool),
+    };
+    let meant = sources.iter().filter(|id| of.as_ref().is_none_or(|of| of == *id));
+    let mut found = meant.filter_map(|id| {
+        let state = inventory.source(id)?;
+        let prefix = if state.kind == "builtin" { String::new() } else { format!("{id}{SEPARATOR}") };
+        let mut offered = state.tools.iter().filter(|(_, state)| !state.deprecated).map(|(own, _)| own);
+        let own = offered.find(|own| {
+            let made = [ToolName::plain(&prefix, own), ToolName::hashed(&prefix, own)];
+            *own == tool || made.iter().any(|made| made.as_str().strip_prefix(&prefix) == Some(tool))
+        })?;
+        Some(Target::Tool(ToolId { source: id.clone(), name: own.clone() }, ToolName::plain(&prefix, own)))
+    });
+    found.next().filter(|_| found.next().is_none())
+}
+
 /// Why the catalogue does not have it: its source is disabled or was never asked, or the name is wrong.
-fn unknown(desk: &Desk, name: &str, error: Error) -> Error {
+fn unknown(desk: &Desk, name: &str, sources: &[SourceId], error: Error) -> Error {
     let inventory = desk.registry.inventory();
     let refuse = |message: String| Error::new(Code::Conflict, message).with_retryable(false);
     let Ok(Asked::Qualified { source, .. }) = parse_name(name) else {
@@ -140,6 +164,8 @@ fn unknown(desk: &Desk, name: &str, error: Error) -> Error {
     };
     let Some(view) = SourceId::from_name(source).ok().and_then(|id| desk.registry.source(&id)) else { return error };
     match (view.enabled, view.inventory_hash) {
+        // Whoever names the source too has asked for a tool that it does not have.
+        (false, Some(_)) if sources.contains(&view.id) => error,
         (false, _) => refuse(disabled_message(&view.id)),
         (true, None) => refuse(format!("`{0}` has not been discovered yet; run `toolcrib refresh {0}` first", view.id)),
         (true, Some(_)) => error,

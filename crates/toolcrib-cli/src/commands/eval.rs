@@ -12,6 +12,7 @@ use toolcrib::{Code, Error, Result};
 
 use crate::arguments::Common;
 use crate::exit::Done;
+use crate::model::ModelArguments;
 use crate::output;
 use crate::table::Table;
 use crate::wording::counted;
@@ -35,6 +36,8 @@ pub(crate) struct Arguments {
     /// How many hits are asked for
     #[arg(short = 'k', long, value_name = "N", default_value_t = 10)]
     limit: usize,
+    #[command(flatten)]
+    model: ModelArguments,
 }
 
 #[derive(Serialize)]
@@ -46,6 +49,7 @@ struct Measured {
 }
 
 pub(crate) fn run(common: &Common, arguments: &Arguments) -> Result<Done> {
+    let manner = arguments.model.manner()?;
     let (tools, queries) = (read(&arguments.tools)?, read(&arguments.queries)?);
     let (tools_name, queries_name) = (arguments.tools.display().to_string(), arguments.queries.display().to_string());
     let set =
@@ -55,11 +59,12 @@ pub(crate) fn run(common: &Common, arguments: &Arguments) -> Result<Done> {
         common.hint(&format!("warning: no tool has {unknown} (`{first}`), which counts as not found"));
     }
     // The first search builds what the others read.
-    set.view.search(&Query::new(""));
+    let finder = manner.over(set.view.clone());
+    finder.find(&Query::new(""));
     let (mut scores, mut times) = (Scores::default(), Vec::with_capacity(set.queries.len()));
     for query in &set.queries {
         let start = Instant::now();
-        let found = set.search(query, arguments.limit);
+        let found = finder.find(&Query::new(&*query.text).limited(arguments.limit));
         times.push(start.elapsed());
         set.judge(query, &found, &mut scores);
     }

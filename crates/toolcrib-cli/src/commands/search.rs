@@ -10,6 +10,7 @@ use crate::arguments::Common;
 use crate::commands::tools::NeedArguments;
 use crate::desk::Desk;
 use crate::exit::Done;
+use crate::model::ModelArguments;
 use crate::{output, paint};
 
 /// Find the tools that fit a task, a question or a name
@@ -18,7 +19,8 @@ use crate::{output, paint};
   toolcrib search create an issue
   toolcrib search \"who wrote this file last?\" -k 3
   toolcrib search send_email --source mail
-  toolcrib search list tables --tag database --json")]
+  toolcrib search list tables --tag database --json
+  toolcrib search will I need an umbrella --model ./model")]
 pub(crate) struct Arguments {
     /// What the tool is for, or its name in any spelling
     #[arg(value_name = "QUERY", required = true)]
@@ -32,6 +34,8 @@ pub(crate) struct Arguments {
     /// Only the tools of sources with this tag
     #[arg(long, value_name = "TAG")]
     tag: Option<String>,
+    #[command(flatten)]
+    model: ModelArguments,
     #[command(flatten)]
     need: NeedArguments,
 }
@@ -58,11 +62,12 @@ struct Shown<'a> {
 }
 
 pub(crate) async fn run(common: &Common, arguments: Arguments) -> Result<Done> {
+    let manner = arguments.model.manner()?;
     let desk = Desk::open(common).await?;
     let source = arguments.source.as_deref().map(|name| desk.source(name)).transpose()?;
     desk.ensure(arguments.need.need(), source.as_ref().map(std::slice::from_ref)).await;
     let query = Query { text: arguments.query.join(" "), limit: arguments.limit, source, tag: arguments.tag };
-    let found = desk.registry.view(&Desk::caller()).search(&query);
+    let found = manner.over(desk.registry.view(&Desk::caller())).find(&query);
     desk.close().await;
     if common.json {
         let hits = found.hits.iter().map(shown).collect();

@@ -31,8 +31,10 @@ impl Bench {
     }
 
     /// A file in the project.
-    pub(crate) fn write(&self, name: &str, text: &str) {
-        fs::write(self.path("project").join(name), text).unwrap();
+    pub(crate) fn write(&self, name: &str, content: &(impl AsRef<[u8]> + ?Sized)) {
+        let path = self.path("project").join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, content).unwrap();
     }
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {

@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use super::merge::{merge, merged_parts};
-use super::projection::{Edits, Fit, Unfit, below};
+use super::projection::{Edits, Fit, Unfit, below, weight};
 use crate::schema::type_name;
 
 #[derive(Debug)]
@@ -42,7 +42,10 @@ impl Node {
     pub(super) fn read(schema: &Value, path: &str, edits: &mut Edits<'_>) -> Fit<Node> {
         let mut keywords = match schema {
             Value::Bool(true) => Map::new(),
-            Value::Object(keywords) => keywords.clone(),
+            Value::Object(keywords) => {
+                edits.count_copy(weight(keywords), path)?;
+                keywords.clone()
+            }
             Value::Bool(false) => return Err(Unfit::new(path, "it allows no value")),
             Value::Null | Value::Number(_) | Value::String(_) | Value::Array(_) => {
                 return Err(Unfit::new(path, "it is not a schema"));
@@ -115,13 +118,14 @@ fn forms(mut keywords: Map<String, Value>, path: &str, edits: &mut Edits<'_>, nu
                 edits.drop_keyword(path, keyword, &value);
             }
         }
-        let mut several = Vec::new();
+        let (shared, mut several) = (weight(&keywords), Vec::new());
         for (index, alternative) in alternatives.into_iter().enumerate() {
             let at = format!("{at}/{index}");
             if is_null(&alternative) {
                 *nullable = true;
                 continue;
             }
+            edits.count_copy(shared, &at)?;
             several.push((at.clone(), with_shared(alternative, &keywords, &at, edits)));
         }
         return Ok(Kind::Several(several));

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
+use crate::json;
 use crate::text::shown_short;
 
 /// What came of one tool.
@@ -42,22 +43,27 @@ pub(super) struct Edits<'a> {
     parts: usize,
     depth: usize,
     merges: usize,
+    copied: usize,
 }
 
 /// Schemas come from outside, and references make them as large as one likes.
 const DEEPEST: usize = 100;
 const MOST_MERGES: usize = 500;
+/// Bytes that are copied on the way: the largest schema there may be (256 KiB), thirty-two times.
+const MOST_COPIED: usize = 8 * 1024 * 1024;
+/// What of a value is read, to show sixty characters of it.
+const READ_AHEAD: usize = 480;
 
 impl<'a> Edits<'a> {
     pub(super) fn of(root: &'a Value, most_parts: usize) -> Edits<'a> {
-        Edits { root, losses: BTreeSet::new(), most_parts, parts: 0, depth: 0, merges: 0 }
+        Edits { root, losses: BTreeSet::new(), most_parts, parts: 0, depth: 0, merges: 0, copied: 0 }
     }
 
     /// One more part is written, inside of another.
     pub(super) fn enter(&mut self, path: &str) -> Fit<()> {
         self.parts += 1;
         if self.is_too_large() {
-            return Err(Unfit::new(path, "with its references written out, the schema is too large"));
+            return Err(too_large(path));
         }
         if self.depth == DEEPEST {
             return Err(Unfit::new(path, "it is nested too deep"));
@@ -71,7 +77,13 @@ impl<'a> Edits<'a> {
     }
 
     pub(super) fn is_too_large(&self) -> bool {
-        self.parts > self.most_parts
+        self.parts > self.most_parts || self.copied > MOST_COPIED
+    }
+
+    /// So many bytes are about to be copied.
+    pub(super) fn count_copy(&mut self, bytes: usize, path: &str) -> Fit<()> {
+        self.copied += bytes;
+        if self.copied > MOST_COPIED { Err(too_large(path)) } else { Ok(()) }
     }
 
     pub(super) fn count_merge(&mut self, path: &str) -> Fit<()> {
@@ -92,7 +104,8 @@ impl<'a> Edits<'a> {
         if keyword == "default" && value.is_null() {
             return;
         }
-        self.lose(&below(path, keyword), format!("{} is not supported, dropped", shown_short(&value.to_string(), 60)));
+        let shown = shown_short(&json::beginning(value, READ_AHEAD), 60);
+        self.lose(&below(path, keyword), format!("{shown} is not supported, dropped"));
     }
 
     /// What a local reference leads to.
@@ -129,6 +142,23 @@ impl<'a> Edits<'a> {
             _ => Ok(Map::from_iter([("anyOf".to_owned(), Value::Array(written))])),
         }
     }
+}
+
+fn too_large(path: &str) -> Unfit {
+    Unfit::new(path, "with its references written out, the schema is too large")
+}
+
+/// About how many bytes of text the values of an object are.
+pub(super) fn weight(keywords: &Map<String, Value>) -> usize {
+    fn of(value: &Value) -> usize {
+        match value {
+            Value::Null | Value::Bool(_) | Value::Number(_) => 2,
+            Value::String(text) => 2 + text.len(),
+            Value::Array(items) => 2 + items.iter().map(of).sum::<usize>(),
+            Value::Object(keywords) => weight(keywords),
+        }
+    }
+    2 + keywords.iter().map(|(key, value)| key.len() + of(value)).sum::<usize>()
 }
 
 pub(super) fn is_required(keywords: &Map<String, Value>, name: &str) -> bool {

@@ -32,15 +32,20 @@ pub(super) fn object(schema: &Value, edits: &mut Edits<'_>) -> Fit<Map<String, V
 
 /// The arguments of all forms; required is what every form requires.
 fn lay_together(keywords: &mut Map<String, Value>, forms: &[Map<String, Value>], path: &str, edits: &mut Edits<'_>) {
+    // First a list for each name, not a choice inside of a choice: there may be thousands of forms.
     let mut arguments: Map<String, Value> = Map::new();
     for (name, schema) in forms.iter().filter_map(|form| form.get("properties")).filter_map(Value::as_object).flatten()
     {
-        let both = match arguments.get(name) {
-            Some(known) if known != schema => json!({ "anyOf": [known, schema] }),
-            Some(known) => known.clone(),
-            None => schema.clone(),
-        };
-        arguments.insert(name.clone(), both);
+        let known = arguments.entry(name).or_insert_with(|| json!([]));
+        if let Value::Array(known) = known
+            && !known.contains(schema)
+        {
+            known.push(schema.clone());
+        }
+    }
+    for several in arguments.values_mut() {
+        let only = several.as_array_mut().filter(|schemas| schemas.len() == 1).and_then(Vec::pop);
+        *several = only.unwrap_or_else(|| json!({ "anyOf": several.take() }));
     }
     let always: Vec<&String> =
         arguments.keys().filter(|name| forms.iter().all(|form| is_required(form, name))).collect();

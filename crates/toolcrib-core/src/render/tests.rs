@@ -139,3 +139,33 @@ fn whatever_a_source_writes_comes_to_an_end() {
         }
     }
 }
+
+#[test]
+fn a_huge_value_behind_many_references_is_bounded_work() {
+    let fields = |count: usize| -> serde_json::Map<String, Value> {
+        (0..count).map(|index| (format!("p{index}"), json!({"$ref": "#/$defs/huge"}))).collect()
+    };
+    let huge = json!({"type": "array", "items": {}, "default": vec!["x"; 20_000]});
+    let many = json!({"type": "object", "properties": fields(500), "$defs": {"huge": huge}});
+    let shared = json!({"type": "object", "properties": {"p": {
+        "anyOf": vec![json!({"minProperties": 1}); 8_000], "properties": {"q": {"const": "x".repeat(100_000)}}
+    }}});
+    let started = std::time::Instant::now();
+    for schema in [many, shared] {
+        for format in [Format::Anthropic, Format::Openai, Format::OpenaiStrict, Format::Gemini] {
+            let projected = projected(format, &schema);
+            assert!(projected.text.is_none_or(|text| text.len() < 16 * 1024 * 1024), "{format:?}");
+            assert!(projected.losses.iter().all(|loss| loss.edit.len() < 500), "{format:?}");
+        }
+    }
+    assert!(started.elapsed().as_secs() < 20, "{:?}", started.elapsed());
+}
+
+#[test]
+fn many_forms_of_one_argument_stand_side_by_side() {
+    let forms: Vec<Value> = (0..3_000).map(|bound| json!({"properties": {"a": {"minimum": bound}}})).collect();
+    let projected = projected(Format::Anthropic, &json!({"type": "object", "anyOf": forms}));
+    let whole: Value = serde_json::from_str(&projected.text.unwrap()).unwrap();
+    let forms = whole.pointer("/input_schema/properties/a/anyOf").and_then(Value::as_array).unwrap();
+    assert_eq!((forms.len(), &forms[2_999]), (3_000, &json!({"minimum": 2_999})));
+}

@@ -4,7 +4,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 use toolcrib::Error;
-use toolcrib::core::outline::{self, Argument};
+use toolcrib::core::outline::{self, Argument, Arguments};
 use toolcrib::core::render::mcp;
 use toolcrib::core::text::shown_short;
 use toolcrib::core::tokens;
@@ -97,7 +97,7 @@ fn compact(tool: &ToolView) -> Result<String, Error> {
         fits
     };
     // The description may be as long as the arguments leave room for, but its beginning comes before all else.
-    let lines: Vec<String> = outline::arguments(&schema).iter().flat_map(|argument| lines(argument, 0)).collect();
+    let lines = lines_of_all(&outline::arguments(&schema), 0);
     let needed: usize = lines.iter().map(|line| tokens::count(line) + 1).sum();
     let description = tool.description.trim();
     let room = allowed.saturating_sub(tokens::count(&text) + needed + 4).max(SURPLUS / 2);
@@ -115,6 +115,11 @@ fn compact(tool: &ToolView) -> Result<String, Error> {
     Ok(text)
 }
 
+fn lines_of_all(arguments: &Arguments, depth: usize) -> Vec<String> {
+    let ending = arguments.ending().map(|ending| format!("{}- {ending}", "  ".repeat(depth)));
+    arguments.told.iter().flat_map(|argument| lines(argument, depth)).chain(ending).collect()
+}
+
 fn lines(argument: &Argument, depth: usize) -> Vec<String> {
     let mut said = Vec::new();
     if !argument.choices.is_empty() {
@@ -126,7 +131,7 @@ fn lines(argument: &Argument, depth: usize) -> Vec<String> {
     if !argument.description.is_empty() {
         said.push(shown_short(&argument.description, 300));
     }
-    let nested = argument.nested.iter().flat_map(|argument| lines(argument, depth + 1));
+    let nested = lines_of_all(&argument.nested, depth + 1);
     let mut all = Vec::new();
     if !said.is_empty() || !argument.nested.is_empty() {
         let required = if argument.required && depth > 0 { "*" } else { "" };

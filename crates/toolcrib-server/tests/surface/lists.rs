@@ -126,3 +126,14 @@ async fn the_newest_version_is_told_how_long_a_list_holds() {
     assert!(list["ttlMs"].is_u64() && list["cacheScope"].is_string(), "{list}");
     assert_eq!(list["tools"][0]["name"], "shop__order");
 }
+
+#[tokio::test]
+async fn a_description_of_very_many_arguments_says_how_many_more_there_are() {
+    let properties: serde_json::Map<_, _> =
+        (0..510).map(|index| (format!("p{index}"), json!({"description": "."}))).collect();
+    let wide = json!({"name": "t", "inputSchema": {"type": "object", "properties": properties}});
+    let stage = stage(Mode::Search, &[("wide", &Scripted::new([wide]))]).await;
+    stage.registry.refresh(Refresh::default()).await;
+    let said = stage.said("describe_tools", json!({"names": ["wide__t"]})).await;
+    assert!(said.contains("\n- p499: .\n- … (+10 more)"), "{said}");
+}

@@ -73,6 +73,15 @@ fn arguments_with_names_that_are_refused_are_left_out() {
 }
 
 #[test]
+fn fields_inside_of_arguments_may_have_any_name() {
+    let schema = json!({"type": "object", "properties": {"a": {"type": "object", "properties": {
+        "$meta": {"type": "string"}, "x y": {"type": "string"}
+    }, "required": ["$meta"]}}});
+    check(Anthropic, schema.clone(), schema.clone(), &[]);
+    check(Gemini, schema.clone(), schema, &[]);
+}
+
+#[test]
 fn strict_objects_are_closed_and_all_their_fields_required() {
     check(
         OpenaiStrict,

@@ -1,0 +1,167 @@
+use serde_json::json;
+
+use super::*;
+
+fn check(schema: &Value, expected: &[&str]) {
+    fn lines(arguments: &Arguments, indent: usize, into: &mut Vec<String>) {
+        for argument in &arguments.told {
+            let Argument { name, kind, required, default, choices, .. } = argument;
+            let mark = if *required { "*" } else { "" };
+            let default = default.as_ref().map(|default| format!(" = {default}")).unwrap_or_default();
+            let choices = if choices.is_empty() { String::new() } else { format!(" [{}]", choices.join(", ")) };
+            into.push(format!("{}{name}{mark}: {kind}{default}{choices}", " ".repeat(indent)));
+            lines(&argument.nested, indent + 1, into);
+        }
+        into.extend(arguments.ending().map(|ending| format!("{}{ending}", " ".repeat(indent))));
+    }
+    let mut found = Vec::new();
+    lines(&arguments(schema), 0, &mut found);
+    assert_eq!(found, expected, "{schema}");
+}
+
+#[test]
+fn arguments_are_listed_with_their_types() {
+    check(
+        &json!({
+            "type": "object",
+            "required": ["a", 7, "gone"],
+            "properties": {
+                "a": {"type": "string", "format": "date"},
+                "b": {"type": ["integer", "null"], "default": 5},
+                "c": {"type": "array", "items": {"enum": ["x", "y"]}},
+                "d": {"anyOf": [{"type": "string"}, {"type": "number"}, {"type": "string"}]},
+                "e": {"const": 1}, "f": true, "g": false, "h": {}, "i": {"enum": [1, "x"]}
+            }
+        }),
+        &[
+            "a*: string (date)",
+            "b: integer or null = 5",
+            "c: array of string [x, y]",
+            "d: string or number",
+            "e: always 1",
+            "f: any",
+            "h: any",
+            "i: number or string [1, x]",
+        ],
+    );
+}
+
+#[test]
+fn objects_and_references_are_followed() {
+    check(
+        &json!({
+            "allOf": [{"properties": {"late": {"type": "string"}}}],
+            "required": ["late"],
+            "properties": {
+                "to": {"$ref": "#/$defs/place"},
+                "stops": {"type": "array", "items": {"$ref": "#/$defs/place"}},
+                "broken": {"$ref": "#/$defs/none"}
+            },
+            "$defs": {"place": {"type": "object", "required": ["city"], "properties": {"city": {"type": "string"}}}}
+        }),
+        &["to: object", " city*: string", "stops: array of object", " city*: string", "broken: any", "late*: string"],
+    );
+}
+
+#[test]
+fn a_schema_that_holds_itself_ends() {
+    let schema = json!({
+        "properties": {"node": {"$ref": "#"}, "loop": {"$ref": "#/properties/loop"}, "list": {"$ref": "#/$defs/l"}},
+        "$defs": {"l": {"type": "array", "items": {"$ref": "#/$defs/l"}}, "u": {"anyOf": [{"$ref": "#/$defs/u"}]}}
+    });
+    check(&schema, &["node: object, as above", "loop: any", "list: array of array of array of array of array of …"]);
+    for odd in [json!(null), json!(true), json!([]), json!({"properties": [1], "required": "a", "allOf": 3})] {
+        check(&odd, &[]);
+    }
+}
+
+#[test]
+fn one_line_says_what_a_tool_is() {
+    let schema = json!({"properties": {"a": {"type": "string"}, "n": {"type": "integer"}}, "required": ["a"]});
+    assert_eq!(call_form("git__push", &schema), "git__push(a*: string, n: integer)");
+    assert_eq!(first_sentence("Pushes. Then rests.\nMore."), "Pushes");
+}
+
+/// Four definitions, each of which leads to the next in every one of its `wide` branches.
+fn fan(wide: usize, branches: impl Fn(Vec<Value>) -> Value) -> Value {
+    let level = |next: usize| branches(vec![json!({"$ref": format!("#/$defs/d{next}")}); wide]);
+    let mut root = json!({"properties": {"first": level(0)}});
+    root["$defs"] = json!({"d0": level(1), "d1": level(2), "d2": level(3), "d3": level(4), "d4": {}});
+    root
+}
+
+#[test]
+fn a_small_schema_that_unfolds_without_measure_is_told_in_part() {
+    fn counted(arguments: &Arguments) -> usize {
+        arguments.told.iter().map(|argument| 1 + counted(&argument.nested)).sum()
+    }
+    let properties = |all: Vec<Value>| {
+        let named = all.into_iter().enumerate().map(|(index, schema)| (format!("p{index}"), schema));
+        json!({"properties": named.collect::<serde_json::Map<_, _>>()})
+    };
+    let started = std::time::Instant::now();
+    assert_eq!(counted(&arguments(&fan(40, properties))), MOST_ARGUMENTS);
+    for key in ["anyOf", "oneOf", "allOf"] {
+        let schema = fan(200, |all| json!({ key: all }));
+        assert_eq!(counted(&arguments(&schema)), 1, "{key}");
+        assert_eq!(call_form("t", &schema), "t(first: any)", "{key}");
+    }
+    assert!(started.elapsed().as_secs() < 10, "{:?}", started.elapsed());
+}
+
+#[test]
+fn twenty_thousand_arguments_are_called_at_once() {
+    let names: Vec<String> = (0..20_000).map(|index| format!("p{index}")).collect();
+    let properties: serde_json::Map<_, _> = names.iter().map(|name| (name.clone(), json!({}))).collect();
+    let schema = json!({"properties": properties, "required": names});
+    let started = std::time::Instant::now();
+    assert!(call_form("t", &schema).starts_with("t(p0*: any, p1*: any, "));
+    let Arguments { told, more } = arguments(&schema);
+    assert_eq!((told.len(), more), (MOST_ARGUMENTS, 20_000 - MOST_ARGUMENTS));
+    assert!(started.elapsed().as_secs() < 10, "{:?}", started.elapsed());
+}
+
+#[test]
+fn a_long_name_that_is_given_twice_is_one_argument() {
+    let long = "n".repeat(100);
+    let part = json!({"properties": {&long: {"type": "string"}}});
+    let line = call_form("t", &json!({"properties": {&long: {"type": "string"}}, "allOf": [part]}));
+    assert!(line.ends_with("…: string)"), "{line}");
+}
+
+#[test]
+fn what_finds_no_room_is_counted_and_what_is_required_goes_first() {
+    let many: serde_json::Map<_, _> = (0..MOST_ARGUMENTS).map(|index| (format!("p{index}"), json!({}))).collect();
+    let mut schema = json!({"properties": many, "required": ["last"]});
+    schema["properties"]["last"] = json!({"properties": {"a": {}, "b": {}}});
+    let Arguments { told, more } = arguments(&schema);
+    assert_eq!((told.len(), more), (MOST_ARGUMENTS, 1));
+    assert_eq!((told[0].name.as_str(), told[0].required), ("last", true));
+    assert_eq!(told[0].nested.ending().as_deref(), Some("… (+2 more)"));
+    let deep = (0..DEEPEST + 2).fold(json!({}), |inner, _| json!({"properties": {"a": inner}}));
+    check(&deep, &["a: object", " a: object", "  a: object", "   a: object", "    a: object", "     … (+1 more)"]);
+}
+
+#[test]
+fn a_long_name_is_required_by_all_of_it() {
+    let (long, other) = (format!("{}1", "n".repeat(90)), format!("{}2", "n".repeat(90)));
+    let part = json!({"properties": {&other: {}}});
+    let schema = json!({"properties": {&long: {}}, "required": [&long], "allOf": [part]});
+    let shown = "n".repeat(79);
+    check(&schema, &[&format!("{shown}…*: any"), &format!("{shown}…: any")]);
+}
+
+#[test]
+fn a_huge_value_behind_many_references_is_read_only_so_far() {
+    let huge = vec!["x"; 1_000_000];
+    let properties: serde_json::Map<_, _> =
+        (0..MOST_ARGUMENTS).map(|index| (format!("p{index}"), json!({"$ref": "#/$defs/huge"}))).collect();
+    let mut schema = json!({"properties": properties});
+    schema["$defs"]["huge"] = json!({"default": huge, "const": huge, "enum": [huge]});
+    let started = std::time::Instant::now();
+    let told = arguments(&schema).told;
+    assert_eq!(told.len(), MOST_ARGUMENTS);
+    let default = told[0].default.as_deref().unwrap_or_default();
+    assert!(default.starts_with(r#"["x","x","#) && default.ends_with('…'), "{default}");
+    assert!(started.elapsed().as_secs() < 5, "{:?}", started.elapsed());
+}
