@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
-use toolcrib::call::{ClientId, Said};
+use toolcrib::call::{ClientId, Page, Said};
 use toolcrib::core::outline;
 use toolcrib::core::policy::Verdict;
 use toolcrib::{CallOptions, Code, Error, Need, Output};
@@ -40,6 +40,8 @@ struct Along {
     meta: Option<Box<RawValue>>,
     responses: Option<Box<RawValue>>,
     state: Option<Box<RawValue>>,
+    /// Called by its own name: clients hold the result against the schema it is listed with.
+    by_name: bool,
 }
 
 /// The arguments of `call_tool`.
@@ -56,11 +58,11 @@ struct Forwarded {
 impl Surface {
     pub(super) async fn tools_call(&self, request: Request) -> Answer {
         let Asked { name, arguments, meta, responses, state } = parameters(request.params.as_deref())?;
-        let (arguments, along) = (object(arguments), Along { meta, responses, state });
+        let (arguments, along) = (object(arguments), Along { meta, responses, state, by_name: true });
         match name.as_str() {
             SEARCH => Ok(self.search_tools(arguments).await),
             DESCRIBE => Ok(self.describe_tools(arguments).await),
-            CALL => Ok(self.call_tool(&request, arguments, along).await),
+            CALL => Ok(self.call_tool(&request, arguments, Along { by_name: false, ..along }).await),
             name => match self.call(&request, name, arguments, along).await {
                 Ok(output) => Ok(output.raw),
                 Err(error) => own_error(&error).map_or_else(|| Ok(refused(&error)), Err),
@@ -84,8 +86,12 @@ impl Surface {
         output.map_or_else(|error| refused(&error), |output| output.raw)
     }
 
-    /// Calls a tool for a client. A fault in the arguments comes back with the signature, so that one look mends it.
+    /// Calls a tool for a client, or gives the page it asks for. A fault in the arguments comes back with the signature, so that one look mends it.
     async fn call(&self, request: &Request, name: &str, arguments: Value, along: Along) -> Result<Output, Error> {
+        // Who lists all tools has no other to read on with than the one that was called.
+        if let Some(page) = arguments["page"].as_str().filter(|page| Page::is_cursor(page)) {
+            return self.registry.page(Some(ClientId(request.peer.id)), page);
+        }
         let name = self.sight().resolve(name).await.map_or_else(|| name.to_owned(), |name| name.to_string());
         let outlet = &request.outlet;
         let verdict = || self.registry.catalog().find(&name).map(|tool| tool.verdict());
@@ -116,6 +122,7 @@ impl Surface {
             }),
             said: self.visitors.hears_logs(&request.peer, along.meta.as_deref()).then_some(said),
             meta: along.meta,
+            fits_schema: along.by_name,
             ..CallOptions::default()
         };
         let caller = caller(&request.peer);

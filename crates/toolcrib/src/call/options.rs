@@ -45,6 +45,9 @@ pub struct CallOptions {
     pub relay: Option<Relay>,
     /// Gets what the source says to this caller. One that does not keep up misses some.
     pub said: Option<mpsc::Sender<Said>>,
+    /// A result that is given in pages is held against the tool's output schema, where there is one: its structured
+    /// content is never cut, and where that is too large, the page is an error that says so.
+    pub fits_schema: bool,
     /// The whole result at once, however large.
     pub whole: bool,
 }
