@@ -4,6 +4,7 @@
 pub(crate) mod call;
 pub(crate) mod compose;
 pub(crate) mod serve;
+mod watched;
 
 use std::{
     collections::HashMap,
@@ -54,6 +55,7 @@ pub(crate) struct Connection {
     tasks: Mutex<JoinSet<()>>,
     runtime: Handle,
     renewing: tokio::sync::Mutex<()>,
+    watched: watched::Watched,
 }
 
 pub(crate) enum Transport {
@@ -128,6 +130,7 @@ impl Connection {
             tasks: Mutex::default(),
             runtime: Handle::current(),
             renewing: tokio::sync::Mutex::default(),
+            watched: watched::Watched::default(),
         })
     }
 
@@ -307,6 +310,7 @@ impl Connection {
             handshake::initialize(self, terms.deadline).await?;
             // A server that forgot us was probably started anew, and may have changed.
             self.announce(Notice::ToolsChanged);
+            self.watch_again();
         }
         Ok(())
     }

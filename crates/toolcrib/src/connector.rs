@@ -31,6 +31,12 @@ pub trait Connector: Send + Sync + std::fmt::Debug {
     fn connected(&self) -> bool;
     /// Ends what was kept for one client alone.
     async fn client_gone(&self, _client: ClientId) {}
+    /// Whether something that clients rely on is not as it should be, so that [`Connector::tend`] has work.
+    fn neglected(&self) -> bool {
+        false
+    }
+    /// Puts that right, as far as it can be.
+    async fn tend(&self) {}
     /// Ends the connection and everything behind it.
     async fn close(&self);
 }

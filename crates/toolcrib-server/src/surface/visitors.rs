@@ -38,8 +38,9 @@ struct Meta {
 }
 
 impl Visitors {
-    pub(super) fn forget(&self, id: u64) {
-        self.all().remove(&id);
+    /// Whether it watched anything.
+    pub(super) fn forget(&self, id: u64) -> bool {
+        self.all().remove(&id).is_some_and(|visitor| !visitor.watched.is_empty())
     }
 
     pub(super) fn has_listed(&self, peer: &Peer, listed: Fingerprint) {
@@ -88,17 +89,15 @@ impl Visitors {
         level.is_none_or(|level| level >= least)
     }
 
-    pub(super) fn watch(&self, peer: &Peer, uri: &str) {
-        self.all().entry(peer.id).or_default().watched.insert(uri.to_owned());
+    /// Whether it did not watch this before.
+    pub(super) fn watch(&self, peer: &Peer, uri: &str) -> bool {
+        self.all().entry(peer.id).or_default().watched.insert(uri.to_owned())
     }
 
-    /// Whether nobody watches it any more.
-    pub(super) fn unwatch(&self, peer: &Peer, uri: &str) -> bool {
-        let mut all = self.all();
-        if let Some(visitor) = all.get_mut(&peer.id) {
+    pub(super) fn unwatch(&self, peer: &Peer, uri: &str) {
+        if let Some(visitor) = self.all().get_mut(&peer.id) {
             visitor.watched.remove(uri);
         }
-        !all.values().any(|visitor| visitor.watched.contains(uri))
     }
 
     pub(super) fn watches(&self, peer: &Peer, uri: &str) -> bool {

@@ -5,4 +5,5 @@
 mod calls;
 mod costs;
 mod lists;
+mod subscriptions;
 mod support;

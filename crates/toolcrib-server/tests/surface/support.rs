@@ -6,12 +6,13 @@ use std::time::Duration;
 use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
-use toolcrib::core::config::{Expose, Mode};
+use toolcrib::core::config::{Config, Expose, Mode};
 use toolcrib::testkit::{Scripted, config};
 use toolcrib::{Options, Registry};
 use toolcrib_mcp::server::{ServerOptions, serve_stream};
 use toolcrib_mcp::{Client, Notice, RequestOptions, Target, WireError};
 use toolcrib_server::Surface;
+use toolcrib_testkit::rig;
 
 pub(crate) const SOON: Duration = Duration::from_secs(20);
 
@@ -35,6 +36,17 @@ pub(crate) async fn staged(expose: Expose, sources: &[(&str, &Arc<Scripted>)]) -
     let surface = Surface::new(registry.clone(), expose);
     let (client, server) = connect(&surface, |_| {}).await;
     Stage { registry, surface, client, _server: server }
+}
+
+/// A surface over one source `s`, which is a process of its own: the scripted server with these flags.
+pub(crate) async fn scripted(flags: &[&str], settings: Value, mode: Mode) -> (Registry, Surface) {
+    let mut source = json!({ "command": rig::scripted(), "args": flags });
+    source.as_object_mut().unwrap().extend(settings.as_object().unwrap().clone());
+    let config = json!({ "sources": { "s": source } }).to_string();
+    let config = Config::read(&config, "toolcrib.json", std::path::Path::new(".")).unwrap();
+    let registry = Registry::open(config, Options::default()).await.unwrap();
+    let surface = Surface::new(registry.clone(), Expose { mode, ..Expose::default() });
+    (registry, surface)
 }
 
 /// Another client of the same surface.
