@@ -24,8 +24,8 @@ use crate::{
 pub(super) struct Shared {
     pub(super) service: Arc<dyn Service>,
     pub(super) options: ServerOptions,
-    /// Requests that wait for their client to come back, by their `requestState`.
-    pub(super) held: Mutex<HashMap<String, Arc<Exchange>>>,
+    /// Requests that wait for their client to come back, by their `requestState`, oldest first.
+    pub(super) held: Mutex<Vec<(String, Arc<Exchange>)>>,
     /// Every task there is. They all end with `closing`.
     pub(super) tasks: TaskTracker,
     pub(super) closing: CancellationToken,
