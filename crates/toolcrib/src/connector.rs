@@ -103,6 +103,8 @@ pub struct Terms {
     /// The caller answers for itself where the source can be spoken to in its version.
     pub relay: Option<Relay>,
     pub said: Option<mpsc::Sender<Said>>,
+    /// From which level on the caller wants to hear what is logged.
+    pub log_level: Option<String>,
 }
 
 /// Why a call has no answer, and what that says about the source.

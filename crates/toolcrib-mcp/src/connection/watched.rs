@@ -40,7 +40,7 @@ impl Connection {
                 let (method, headers) = ("resources/subscribe", http::HeaderMap::new());
                 let ask = Ask { method, params: Some(&params), headers, relay: None };
                 match connection.exchange(&ask, &Terms::until(after(LIMIT))).await {
-                    Ok(Some(_)) => connection.hear("notifications/resources/updated", Some(&params)),
+                    Ok(Some(_)) => connection.hear("notifications/resources/updated", Some(&params), || None),
                     Ok(None) => return,
                     Err(error) => tracing::debug!(%error, "a resource is not watched any more"),
                 }

@@ -16,6 +16,7 @@ use toolcrib_mcp::{Era, Handler, Relay, RpcError, ServerRequest};
 
 use super::answer::{Answer, own_error, parameters, raw, refused};
 use super::menu::{self, CALL, DESCRIBE, SEARCH};
+use super::visitors::Logs;
 use super::{Surface, caller};
 
 /// What waits to be told to a client that is slow to listen; more is dropped, as progress may be.
@@ -107,6 +108,12 @@ impl Surface {
         let consent = asks && self.consents(outlet, &name, &arguments).await;
         let (progress, mut progressed) = mpsc::channel(WAITING);
         let (said, mut heard) = mpsc::channel(WAITING);
+        let logs = self.visitors.logs(&request.peer, along.meta.as_deref());
+        let tell = |said: &Said| {
+            if logs.include(said) {
+                outlet.notify(&said.method, said.params.as_deref());
+            }
+        };
         let options = CallOptions {
             progress: outlet.wants_progress().then_some(progress),
             cancel: request.cancel.clone(),
@@ -120,7 +127,8 @@ impl Surface {
                 state: along.state,
                 ..relay
             }),
-            said: self.visitors.hears_logs(&request.peer, along.meta.as_deref()).then_some(said),
+            said: (logs != Logs::Nothing).then_some(said),
+            log_level: logs.level(),
             meta: along.meta,
             fits_schema: along.by_name,
             ..CallOptions::default()
@@ -131,7 +139,7 @@ impl Surface {
             tokio::select! {
                 biased;
                 Some(params) = progressed.recv() => outlet.progress(&params),
-                Some(said) = heard.recv() => self.pass_on(request, &said),
+                Some(said) = heard.recv() => tell(&said),
                 result = &mut calling => break result,
             }
         };
@@ -140,15 +148,9 @@ impl Surface {
             outlet.progress(&params);
         }
         while let Ok(said) = heard.try_recv() {
-            self.pass_on(request, &said);
+            tell(&said);
         }
         result.map_err(|error| self.with_signature(&name, error))
-    }
-
-    fn pass_on(&self, request: &Request, said: &Said) {
-        if self.visitors.wants(&request.peer, said) {
-            request.outlet.notify(&said.method, said.params.as_deref());
-        }
     }
 
     /// Asks the person behind the client where a rule says that somebody must be asked.

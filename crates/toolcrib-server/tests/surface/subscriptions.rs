@@ -6,12 +6,13 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::sync::broadcast;
-use toolcrib::Refresh;
 use toolcrib::core::config::Mode;
+use toolcrib::registry::Connection;
+use toolcrib::{Refresh, SourceId};
 use toolcrib_mcp::{Client, Era, Notice};
 use toolcrib_server::Surface;
 
-use crate::support::{SOON, ask, connect, scripted};
+use crate::support::{SOON, ask, connect, processes, source};
 
 const NOTE: &str = "toolcrib://s/note://one";
 const SUBSCRIBED: &str = "resources/subscribe";
@@ -30,7 +31,9 @@ impl Watching {
         let home = tempfile::tempdir().unwrap();
         let path = |name: &str| home.path().join(name).to_str().unwrap().to_owned();
         let flags = ["--resources", "--with", "announce", "--log-file", &path("log"), "--count-file", &path("starts")];
-        let (registry, surface) = scripted(&flags, json!({ "idle": idle }), Mode::Full).await;
+        let idle = json!({ "idle": idle });
+        let sources = json!({ "s": source(&flags, idle.clone()), "unwatched": source(&[], idle) });
+        let (registry, surface) = processes(sources, Mode::Full).await;
         registry.refresh(Refresh::default()).await;
         std::fs::write(home.path().join("log"), "").unwrap();
         std::fs::write(home.path().join("starts"), "").unwrap();
@@ -45,6 +48,11 @@ impl Watching {
     /// How often the server was asked this.
     fn asked(&self, method: &str) -> usize {
         self.lines("log").iter().filter(|line| *line == method).count()
+    }
+
+    fn connected(&self, source: &str) -> bool {
+        let source = self.registry.source(&SourceId::parse(source).unwrap()).unwrap();
+        source.connection == Connection::Connected
     }
 
     async fn until(&self, what: &str, is_so: impl Fn(&Watching) -> bool) {
@@ -94,8 +102,10 @@ async fn a_server_stays_while_something_of_it_is_watched_and_hears_when_the_last
     let watching = Watching::new("100ms").await;
     let ((one, _one), (two, two_served)) = (watching.client().await, watching.client().await);
     let (mut one_hears, mut two_hears) = (subscribe(&one).await, subscribe(&two).await);
-    // Long enough for a connection that nobody uses to end, many times over.
-    tokio::time::sleep(Duration::from_millis(600)).await;
+    // One that was used later, and is idle all the same.
+    let echo = json!({ "name": "unwatched__echo", "arguments": { "text": "x" } });
+    ask(&one, "tools/call", echo).await.unwrap();
+    watching.until("the other is idle", |watching| !watching.connected("unwatched")).await;
     change(&one).await;
     updated(&mut one_hears).await;
     updated(&mut two_hears).await;
@@ -106,8 +116,7 @@ async fn a_server_stays_while_something_of_it_is_watched_and_hears_when_the_last
     two.close().await;
     two_served.await.unwrap();
     watching.until("the server hears", |watching| watching.asked(UNSUBSCRIBED) == 1).await;
-    let idle = || watching.registry.sources()[0].connection != toolcrib::registry::Connection::Connected;
-    watching.until("it is idle again", |_| idle()).await;
+    watching.until("it is idle again", |watching| !watching.connected("s")).await;
     watching.registry.clone().close().await;
 }
 

@@ -9,7 +9,7 @@ use tokio::task::JoinHandle;
 use toolcrib::core::config::{Config, Expose, Mode};
 use toolcrib::testkit::{Scripted, config};
 use toolcrib::{Options, Registry};
-use toolcrib_mcp::server::{ServerOptions, serve_stream};
+use toolcrib_mcp::server::{ServerOptions, Service, serve_stream};
 use toolcrib_mcp::{Client, Notice, RequestOptions, Target, WireError};
 use toolcrib_server::Surface;
 use toolcrib_testkit::rig;
@@ -38,26 +38,31 @@ pub(crate) async fn staged(expose: Expose, sources: &[(&str, &Arc<Scripted>)]) -
     Stage { registry, surface, client, _server: server }
 }
 
-/// A surface over one source `s`, which is a process of its own: the scripted server with these flags.
-pub(crate) async fn scripted(flags: &[&str], settings: Value, mode: Mode) -> (Registry, Surface) {
+/// A source that is a process of its own: the scripted server with these flags.
+pub(crate) fn source(flags: &[&str], settings: Value) -> Value {
     let mut source = json!({ "command": rig::scripted(), "args": flags });
     source.as_object_mut().unwrap().extend(settings.as_object().unwrap().clone());
-    let config = json!({ "sources": { "s": source } }).to_string();
+    source
+}
+
+/// A surface over such sources.
+pub(crate) async fn processes(sources: Value, mode: Mode) -> (Registry, Surface) {
+    let config = json!({ "sources": sources }).to_string();
     let config = Config::read(&config, "toolcrib.json", std::path::Path::new(".")).unwrap();
     let registry = Registry::open(config, Options::default()).await.unwrap();
     let surface = Surface::new(registry.clone(), Expose { mode, ..Expose::default() });
     (registry, surface)
 }
 
-/// Another client of the same surface.
+/// Another client of the same surface, or of what leads to it.
 pub(crate) async fn connect(
-    surface: &Surface,
+    service: &(impl Service + Clone),
     how: impl FnOnce(&mut toolcrib_mcp::Options),
 ) -> (Client, JoinHandle<()>) {
     let (ours, theirs) = tokio::io::duplex(1 << 20);
     let (reader, writer) = tokio::io::split(theirs);
     let options = ServerOptions::new("toolcrib", "0");
-    let server = tokio::spawn(serve_stream(Arc::new(surface.clone()), reader, writer, options));
+    let server = tokio::spawn(serve_stream(Arc::new(service.clone()), reader, writer, options));
     let (reader, writer) = tokio::io::split(ours);
     let mut options = toolcrib_mcp::Options::new("test", "0");
     how(&mut options);
