@@ -61,9 +61,8 @@ impl Watching {
                 tokio::time::sleep(Duration::from_millis(10)).await;
             }
         };
-        tokio::time::timeout(SOON, waiting)
-            .await
-            .unwrap_or_else(|_| panic!("in vain: {what}; {:?}", self.lines("log")));
+        let in_time = tokio::time::timeout(SOON, waiting).await;
+        assert!(in_time.is_ok(), "in vain: {what}; {:?}", self.lines("log"));
     }
 
     async fn client(&self) -> (Client, tokio::task::JoinHandle<()>) {
