@@ -5,14 +5,13 @@ use std::sync::Arc;
 use futures_util::FutureExt;
 use serde_json::value::to_raw_value;
 use serde_json::{Value, json};
-use tokio::task::JoinHandle;
 use toolcrib::Registry;
 use toolcrib::core::config::Mode;
 use toolcrib_mcp::server::Service;
 use toolcrib_mcp::{Client, Era, Notice, Options};
-use toolcrib_server::{Bridge, Serving, Surface, bind};
+use toolcrib_server::{Bridge, Surface};
 
-use crate::support::{ask, connect, processes, source, text};
+use crate::support::{Served, ask, connect, processes, source, text};
 
 const ASKS: [&str; 2] = ["--with", "elicit,announce,meta,hang"];
 const LEVEL: &str = "io.modelcontextprotocol/logLevel";
@@ -21,12 +20,9 @@ async fn asks(settings: Value) -> (Registry, Surface) {
     processes(json!({ "s": source(&ASKS, settings) }), Mode::Full).await
 }
 
-/// A bridge to a surface that is served at an address.
-async fn bridge(surface: &Surface) -> (Bridge, JoinHandle<()>) {
-    let serving = Serving::new(bind("127.0.0.1:0".parse().unwrap()).await.unwrap(), surface.clone());
-    let url = format!("http://{}/mcp", serving.address().unwrap()).parse().unwrap();
-    let served = tokio::spawn(serving.run(std::future::pending()));
-    (Bridge::to(url).await.unwrap(), served)
+async fn bridge(surface: &Surface) -> (Bridge, Served) {
+    let served = Served::at("127.0.0.1:0", surface).await;
+    (Bridge::to(served.url.clone()).await.unwrap(), served)
 }
 
 async fn call(client: &Client, tool: &str, arguments: Value) -> Value {
@@ -135,7 +131,8 @@ async fn a_client_is_asked_if_it_can_be() {
 /// A question was put to the newest request, whichever it was for.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn over_a_bridge_a_client_is_asked_through_the_request_that_it_is_about() {
-    let (registry, surface) = asks(json!({})).await;
+    let source = source(&ASKS, json!({}));
+    let (registry, surface) = processes(json!({ "s": source, "other": source }), Mode::Full).await;
     registry.refresh(toolcrib::Refresh::default()).await;
     let (bridge, _served) = bridge(&surface).await;
     let (client, _stream) = connect(&bridge, |options| {
@@ -143,9 +140,9 @@ async fn over_a_bridge_a_client_is_asked_through_the_request_that_it_is_about() 
         modern(options);
     })
     .await;
-    // Their server is started for them, so both are under way before it asks.
+    // The servers are started for them, so both are under way before one asks.
     let mut elicit = std::pin::pin!(call(&client, "s__elicit", json!({ "n": 1 })));
-    let mut hang = std::pin::pin!(call(&client, "s__hang", json!({})));
+    let mut hang = std::pin::pin!(call(&client, "other__hang", json!({})));
     let wanted = tokio::select! {
         biased;
         wanted = &mut elicit => wanted,
@@ -173,7 +170,7 @@ async fn over_a_bridge_a_client_is_asked_through_the_request_that_it_is_about() 
 /// Whom a server of 2025 asks it does not say; so while one question is open there, no other is put. All else goes on.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn who_never_answers_keeps_nobody_from_calling() {
-    let (registry, surface) = asks(json!({ "call_timeout": "4s" })).await;
+    let (registry, surface) = asks(json!({ "call_timeout": "6s" })).await;
     let (other, _served) = connect(&surface, answering).await;
     call(&other, "s__echo", json!({ "text": "here" })).await;
     let (abandoning, _served) = connect(&surface, |options| {

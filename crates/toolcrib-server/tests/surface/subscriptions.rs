@@ -9,10 +9,10 @@ use tokio::sync::broadcast;
 use toolcrib::core::config::Mode;
 use toolcrib::registry::Connection;
 use toolcrib::{Refresh, SourceId};
-use toolcrib_mcp::{Client, Era, Notice};
-use toolcrib_server::Surface;
+use toolcrib_mcp::{Client, Era, Notice, Options, Target};
+use toolcrib_server::{Bridge, Surface};
 
-use crate::support::{SOON, ask, connect, processes, source};
+use crate::support::{SOON, Served, ask, connect, processes, source};
 
 const NOTE: &str = "toolcrib://s/note://one";
 const SUBSCRIBED: &str = "resources/subscribe";
@@ -150,6 +150,50 @@ async fn a_subscription_of_2026_ends_at_the_server_with_its_client() {
     listening.abort();
     served.await.unwrap();
     watching.until("the server hears", |watching| watching.asked(UNSUBSCRIBED) == 1).await;
+    watching.registry.clone().close().await;
+}
+
+/// Without a session a client is its subscription, and ends with it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn so_does_one_without_a_session() {
+    let watching = Watching::new("5m").await;
+    let served = Served::at("127.0.0.1:0", &watching.surface).await;
+    let target = Target::Http { url: served.url.clone(), headers: http::HeaderMap::new() };
+    let client = Client::connect(target, Options::new("test", "0")).await.unwrap();
+    assert_eq!(client.era(), Era::Modern);
+    let listening = tokio::spawn(async move {
+        let filter = json!({ "notifications": { "resourceSubscriptions": [NOTE] } });
+        let _until_dropped = ask(&client, "subscriptions/listen", filter).await;
+    });
+    watching.until("it is watched", |watching| watching.asked(SUBSCRIBED) == 1).await;
+    listening.abort();
+    watching.until("the server hears", |watching| watching.asked(UNSUBSCRIBED) == 1).await;
+    served.end().await;
+    watching.registry.clone().close().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn over_a_bridge_a_subscription_outlives_serve_and_ends_with_its_client() {
+    let watching = Watching::new("5m").await;
+    let served = Served::at("127.0.0.1:0", &watching.surface).await;
+    let bridge = Bridge::to(served.url.clone()).await.unwrap();
+    let (client, stream) = connect(&bridge, |_| {}).await;
+    let mut hears = subscribe(&client).await;
+    change(&client).await;
+    updated(&mut hears).await;
+
+    let address = served.end().await;
+    watching.until("the server hears that nobody watches", |watching| watching.asked(UNSUBSCRIBED) == 1).await;
+    let served = Served::at(&address, &watching.surface).await;
+    // What changed meanwhile was not told, so it may have.
+    updated(&mut hears).await;
+    assert_eq!(watching.asked(SUBSCRIBED), 2);
+
+    client.close().await;
+    stream.await.unwrap();
+    bridge.close().await;
+    watching.until("the server hears", |watching| watching.asked(UNSUBSCRIBED) == 2).await;
+    served.end().await;
     watching.registry.clone().close().await;
 }
 

@@ -6,13 +6,15 @@ use std::time::Duration;
 use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
 use toolcrib::core::config::{Config, Expose, Mode};
 use toolcrib::testkit::{Scripted, config};
 use toolcrib::{Options, Registry};
 use toolcrib_mcp::server::{ServerOptions, Service, serve_stream};
 use toolcrib_mcp::{Client, Notice, RequestOptions, Target, WireError};
-use toolcrib_server::Surface;
+use toolcrib_server::{Serving, Surface, bind};
 use toolcrib_testkit::rig;
+use url::Url;
 
 pub(crate) const SOON: Duration = Duration::from_secs(20);
 
@@ -52,6 +54,30 @@ pub(crate) async fn processes(sources: Value, mode: Mode) -> (Registry, Surface)
     let registry = Registry::open(config, Options::default()).await.unwrap();
     let surface = Surface::new(registry.clone(), Expose { mode, ..Expose::default() });
     (registry, surface)
+}
+
+/// A surface at an address, until dropped.
+pub(crate) struct Served {
+    pub(crate) url: Url,
+    leave: CancellationToken,
+    running: JoinHandle<()>,
+}
+
+impl Served {
+    pub(crate) async fn at(address: &str, surface: &Surface) -> Served {
+        let serving = Serving::new(bind(address.parse().unwrap()).await.unwrap(), surface.clone());
+        let url = format!("http://{}/mcp", serving.address().unwrap()).parse().unwrap();
+        let leave = CancellationToken::new();
+        let running = tokio::spawn(serving.run(leave.clone().cancelled_owned()));
+        Served { url, leave, running }
+    }
+
+    /// Takes leave of its clients; where it was.
+    pub(crate) async fn end(self) -> String {
+        self.leave.cancel();
+        self.running.await.unwrap();
+        format!("127.0.0.1:{}", self.url.port().unwrap())
+    }
 }
 
 /// Another client of the same surface, or of what leads to it.
