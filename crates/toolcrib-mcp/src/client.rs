@@ -125,7 +125,9 @@ impl Client {
     ) -> Result<Box<RawValue>, WireError> {
         let ask = Ask { method, params, headers: HeaderMap::new(), relay: options.relay.as_ref() };
         let handler = options.handler.as_ref().or(self.owner.0.options.handler.as_ref());
-        rounds::request(&self.owner.0, &ask, &Terms::new(options), handler).await
+        let result = rounds::request(&self.owner.0, &ask, &Terms::new(options), handler).await?;
+        self.owner.0.remember(method, params);
+        Ok(result)
     }
 
     /// What the server says from now on. A receiver that lags loses the oldest.

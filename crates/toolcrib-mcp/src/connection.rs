@@ -4,6 +4,7 @@
 pub(crate) mod call;
 pub(crate) mod compose;
 pub(crate) mod serve;
+mod watched;
 
 use std::{
     collections::HashMap,
@@ -29,7 +30,7 @@ use crate::{
     error::WireError,
     http::{Http, legacy::LegacySse},
     message::{self, Incoming, RawObject},
-    options::{Limits, Options, Relay, RequestOptions},
+    options::{Handler, Heard, Limits, Options, Relay, RequestOptions},
     pipe::Pipe,
 };
 
@@ -55,6 +56,7 @@ pub(crate) struct Connection {
     tasks: Mutex<JoinSet<()>>,
     runtime: Handle,
     renewing: tokio::sync::Mutex<()>,
+    watched: watched::Watched,
 }
 
 pub(crate) enum Transport {
@@ -78,6 +80,8 @@ pub(crate) struct Terms {
     pub(crate) deadline: Instant,
     pub(crate) progress: Option<mpsc::Sender<Box<RawValue>>>,
     pub(crate) cancel: CancellationToken,
+    pub(crate) handler: Option<Handler>,
+    pub(crate) heard: Option<Heard>,
 }
 
 /// A written message on its way out. Without an id it expects no answer.
@@ -130,6 +134,7 @@ impl Connection {
             tasks: Mutex::default(),
             runtime: Handle::current(),
             renewing: tokio::sync::Mutex::default(),
+            watched: watched::Watched::default(),
         })
     }
 
@@ -194,6 +199,11 @@ impl Connection {
 
     /// Takes in what a server sent, whichever stream it came on.
     pub(crate) fn dispatch(self: &Arc<Self>, text: &str) -> Seen {
+        self.dispatch_on(text, None)
+    }
+
+    /// Takes in what a server sent on the stream of the answer to a request; what it asks and says there is about that.
+    pub(crate) fn dispatch_on(self: &Arc<Self>, text: &str, request: Option<u64>) -> Seen {
         let mut seen = Seen::Junk;
         for part in message::parts(text) {
             match message::read(part) {
@@ -208,11 +218,11 @@ impl Connection {
                     seen = Seen::Refusal(error);
                 }
                 Some(Incoming::Request { id, method, params }) => {
-                    self.serve(id, &method, params);
+                    self.serve(id, &method, params, self.of_request(request, |pending| pending.handler.clone()));
                     seen = seen.or_other();
                 }
                 Some(Incoming::Notification { method, params }) => {
-                    self.hear(&method, params);
+                    self.hear(&method, params, || self.of_request(request, |pending| pending.heard.clone()));
                     seen = seen.or_other();
                 }
             }
@@ -220,7 +230,12 @@ impl Connection {
         seen
     }
 
-    fn hear(&self, method: &str, params: Option<&RawValue>) {
+    fn of_request<T>(&self, request: Option<u64>, part: impl FnOnce(&Pending) -> Option<T>) -> Option<T> {
+        part(lock(&self.pending).get(&request?)?)
+    }
+
+    /// `told` is who is told instead of who is told everything.
+    fn hear(&self, method: &str, params: Option<&RawValue>, told: impl FnOnce() -> Option<Heard>) {
         let field = |name| RawObject::open(params?)?.get(name).map(ToOwned::to_owned);
         match method {
             "notifications/progress" => {
@@ -241,7 +256,7 @@ impl Connection {
             "notifications/subscriptions/acknowledged" => {}
             "notifications/tools/list_changed" => self.announce(Notice::ToolsChanged),
             other => {
-                if let Some(heard) = &self.options.heard {
+                if let Some(heard) = told().as_ref().or(self.options.heard.as_ref()) {
                     heard(other, params);
                 }
                 self.announce(Notice::Other { method: other.to_owned(), params: params.map(ToOwned::to_owned) });
@@ -309,6 +324,7 @@ impl Connection {
             handshake::initialize(self, terms.deadline).await?;
             // A server that forgot us was probably started anew, and may have changed.
             self.announce(Notice::ToolsChanged);
+            self.watch_again();
         }
         Ok(())
     }
@@ -317,11 +333,12 @@ impl Connection {
 impl Terms {
     pub(crate) fn new(options: &RequestOptions) -> Terms {
         let deadline = after(options.timeout);
-        Terms { deadline, progress: options.progress.clone(), cancel: options.cancel.clone() }
+        let (handler, heard) = (options.handler.clone(), options.heard.clone());
+        Terms { deadline, progress: options.progress.clone(), cancel: options.cancel.clone(), handler, heard }
     }
 
     pub(crate) fn until(deadline: Instant) -> Terms {
-        Terms { deadline, progress: None, cancel: CancellationToken::new() }
+        Terms { deadline, progress: None, cancel: CancellationToken::new(), handler: None, heard: None }
     }
 }
 

@@ -181,7 +181,7 @@ impl Http {
                 if event.data.is_empty() {
                     continue;
                 }
-                match connection.dispatch(&event.data) {
+                match connection.dispatch_on(&event.data, id) {
                     Seen::Answer(answered) if Some(answered) == id => {
                         finish(connection, response);
                         return Ok(Stop::Answered);

@@ -68,8 +68,11 @@ pub struct RequestOptions {
     /// Gets the parameters of each progress notification. One that does not keep up misses some.
     pub progress: Option<mpsc::Sender<Box<RawValue>>>,
     pub cancel: CancellationToken,
-    /// Answers the input this one request asks for (`input_required`), instead of [`Options::handler`].
+    /// Answers what the server asks for this one request, instead of [`Options::handler`]: by its result
+    /// (`input_required`), or over HTTP on the stream of its answer.
     pub handler: Option<Handler>,
+    /// Told of what comes on the stream of the answer over HTTP, instead of [`Options::heard`].
+    pub heard: Option<Heard>,
     pub relay: Option<Relay>,
 }
 
@@ -124,7 +127,8 @@ impl Default for Limits {
 
 impl RequestOptions {
     pub fn new(timeout: Duration) -> RequestOptions {
-        RequestOptions { timeout, progress: None, cancel: CancellationToken::new(), handler: None, relay: None }
+        let cancel = CancellationToken::new();
+        RequestOptions { timeout, progress: None, cancel, handler: None, heard: None, relay: None }
     }
 }
 

@@ -1,6 +1,6 @@
 //! A client's byte stream, led to a Toolcrib that runs elsewhere on this machine: many clients share one set of servers.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
@@ -30,8 +30,6 @@ const FAREWELL: Duration = Duration::from_secs(2);
 pub struct Bridge {
     url: Url,
     remote: Arc<tokio::sync::Mutex<Remote>>,
-    /// Requests under way, the newest last: whoever is asked something is asked through one of them.
-    open: Arc<Mutex<Vec<(u64, Outlet)>>>,
 }
 
 /// The other end.
@@ -53,7 +51,7 @@ struct Listener {
 impl Bridge {
     /// Makes sure that somebody serves there.
     pub async fn to(url: Url) -> Result<Bridge> {
-        let bridge = Bridge { url, remote: Arc::default(), open: Arc::default() };
+        let bridge = Bridge { url, remote: Arc::default() };
         let nobody = || format!("nobody serves MCP at `{}`; start `toolcrib serve` there", bridge.url);
         let found = bridge.connect(&RawValue::from_string("{}".into()).context(Code::Internal, "connect")?).await;
         let client = found.map_err(|error| Error::new(Code::ToolUnavailable, nobody()).with_cause(error))?;
@@ -64,8 +62,6 @@ impl Bridge {
     async fn connect(&self, capabilities: &RawValue) -> std::result::Result<Client, WireError> {
         let mut options = Options::new("toolcrib", env!("CARGO_PKG_VERSION"));
         options.capabilities = capabilities.to_owned();
-        options.handler = Some(self.asked());
-        options.heard = Some(self.told());
         // With a session, so that this client stays one client to the other end.
         options.era = Some(Era::Legacy(Version::LATEST));
         Client::connect(Target::Http { url: self.url.clone(), headers: HeaderMap::new() }, options).await
@@ -93,45 +89,14 @@ impl Bridge {
         }
     }
 
-    /// What the other end asks goes to the client.
-    fn asked(&self) -> Handler {
-        let open = self.open.clone();
-        Arc::new(move |asked: ServerRequest| {
-            let able = {
-                let open = open.lock().unwrap_or_else(PoisonError::into_inner);
-                let able = open.iter().rev().find(|(_, outlet)| outlet.can_ask(&asked.method));
-                // One that cannot ask knows what to say instead.
-                able.or(open.last()).map(|(_, outlet)| outlet.clone())
-            };
-            Box::pin(async move {
-                match able {
-                    Some(outlet) => outlet.ask(&asked.method, asked.params.as_deref()).await,
-                    None => Err(RpcError::new(RpcError::INTERNAL, "nobody is there to be asked")),
-                }
-            })
-        })
-    }
-
-    /// What the other end says meanwhile goes to the client too; the lists that change are told by [`Bridge::next`].
-    fn told(&self) -> Heard {
-        let open = self.open.clone();
-        Arc::new(move |method: &str, params: Option<&RawValue>| {
-            if !matches!(method, "notifications/message" | "notifications/elicitation/complete") {
-                return;
-            }
-            if let Some((_, outlet)) = open.lock().unwrap_or_else(PoisonError::into_inner).last() {
-                outlet.notify(method, params);
-            }
-        })
-    }
-
     async fn pass(self, request: Request) -> std::result::Result<Box<RawValue>, RpcError> {
         let remote = self.remote(&request.peer).await.map_err(RpcError::from)?;
-        let open = Open::new(&self, &request.outlet);
         let (progress, mut progressed) = tokio::sync::mpsc::channel(256);
         let mut options = RequestOptions::new(LONGEST);
         options.progress = request.outlet.wants_progress().then_some(progress);
         options.cancel = request.cancel.clone();
+        options.handler = Some(asking(&request.outlet));
+        options.heard = Some(telling(&request.outlet));
         let mut asking = std::pin::pin!(remote.request(&request.method, request.params.as_deref(), &options));
         let answer = loop {
             tokio::select! {
@@ -144,7 +109,6 @@ impl Bridge {
         while let Ok(params) = progressed.try_recv() {
             request.outlet.progress(&params);
         }
-        drop(open);
         answer.map_err(RpcError::from)
     }
 
@@ -241,25 +205,24 @@ impl Service for Bridge {
     fn gone(&self, _peer: &Arc<Peer>) {}
 }
 
-/// A request under way, for as long as it is.
-struct Open<'a> {
-    bridge: &'a Bridge,
-    id: u64,
+/// What the other end asks for a request, it asks on the stream of its answer; so the client is asked through that
+/// request. One that cannot be asked knows what to say instead.
+fn asking(outlet: &Outlet) -> Handler {
+    let outlet = outlet.clone();
+    Arc::new(move |asked: ServerRequest| {
+        let outlet = outlet.clone();
+        Box::pin(async move { outlet.ask(&asked.method, asked.params.as_deref()).await })
+    })
 }
 
-impl<'a> Open<'a> {
-    fn new(bridge: &'a Bridge, outlet: &Outlet) -> Open<'a> {
-        let mut open = bridge.open.lock().unwrap_or_else(PoisonError::into_inner);
-        let id = open.last().map_or(0, |(id, _)| id + 1);
-        open.push((id, outlet.clone()));
-        Open { bridge, id }
-    }
-}
-
-impl Drop for Open<'_> {
-    fn drop(&mut self) {
-        self.bridge.open.lock().unwrap_or_else(PoisonError::into_inner).retain(|(id, _)| *id != self.id);
-    }
+/// And so is what it says about one; the lists that change are told by [`Bridge::next`].
+fn telling(outlet: &Outlet) -> Heard {
+    let outlet = outlet.clone();
+    Arc::new(move |method: &str, params: Option<&RawValue>| {
+        if matches!(method, "notifications/message" | "notifications/elicitation/complete") {
+            outlet.notify(method, params);
+        }
+    })
 }
 
 fn uri(params: Option<&RawValue>) -> Option<String> {

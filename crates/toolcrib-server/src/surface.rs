@@ -139,9 +139,9 @@ impl Service for Surface {
     }
 
     fn gone(&self, peer: &Arc<Peer>) {
-        self.visitors.forget(peer.id);
-        // Nothing is kept for one that was there for a request.
-        if !peer.fleeting {
+        let watched = self.visitors.forget(peer.id);
+        // Nothing else is kept for one that was there for a request.
+        if !peer.fleeting || watched {
             self.registry.client_gone(ClientId(peer.id));
         }
     }

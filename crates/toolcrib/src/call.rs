@@ -13,6 +13,7 @@ use toolcrib_core::tool::{Asked, parse_name};
 use toolcrib_core::{Code, Error, Result, ResultExt, SourceId, ToolId};
 
 use crate::connector::{Call, CallFailure};
+use crate::held::Shape;
 use crate::refresh::{Need, Outcome};
 use crate::registry::Registry;
 use crate::store::Failure;
@@ -87,9 +88,11 @@ impl Registry {
         if options.whole || answer.raw.get().len() as u64 <= limit {
             return Ok(Output::new(id, answer, None));
         }
+        let declared = options.fits_schema && tool.tool()?.output_schema.is_some();
+        let shape = if declared { Shape::Declared } else { Shape::Free };
         // Splitting a very large result takes a while: not on a thread that others wait for.
         let (shared, keeper) = (self.shared.clone(), options.keeper());
-        let splitting = tokio::task::spawn_blocking(move || shared.held.hold(id, keeper, answer, limit));
+        let splitting = tokio::task::spawn_blocking(move || shared.held.hold(id, keeper, answer, limit, shape));
         splitting.await.context(Code::Internal, "a result could not be split")?
     }
 

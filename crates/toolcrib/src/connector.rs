@@ -32,6 +32,12 @@ pub trait Connector: Send + Sync + std::fmt::Debug {
     fn connected(&self) -> bool;
     /// Ends what was kept for one client alone.
     async fn client_gone(&self, _client: ClientId) {}
+    /// Whether something that clients rely on is not as it should be, so that [`Connector::tend`] has work.
+    fn neglected(&self) -> bool {
+        false
+    }
+    /// Puts that right, as far as it can be.
+    async fn tend(&self) {}
     /// Ends the connection and everything behind it.
     async fn close(&self);
 }
@@ -98,6 +104,8 @@ pub struct Terms {
     /// The caller answers for itself where the source can be spoken to in its version.
     pub relay: Option<Relay>,
     pub said: Option<mpsc::Sender<Said>>,
+    /// From which level on the caller wants to hear what is logged.
+    pub log_level: Option<String>,
 }
 
 /// Why a call has no answer, and what that says about the source.

@@ -19,6 +19,18 @@ const TIME: Duration = Duration::from_secs(600);
 /// What all results held may take, and how many there may be; the oldest give way.
 const BYTES: usize = 64 * 1024 * 1024;
 const RESULTS: usize = 256;
+/// How cursors begin, so that none is taken for an argument of a tool.
+const MARK: &str = "held-";
+
+/// What a page must be besides short.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Shape {
+    /// Nothing: what has no room is left out.
+    Free,
+    /// As the tool's output schema says: with all of the structured content, which counts apart. Where that is too
+    /// large it is called an error, for an error needs none.
+    Declared,
+}
 
 /// The results that can be read further, oldest first.
 #[derive(Debug)]
@@ -52,10 +64,15 @@ impl Held {
         keeper: Option<ClientId>,
         answer: Answer,
         limit: u64,
+        shape: Shape,
     ) -> Result<Output> {
         let total_bytes = answer.raw.get().len() as u64;
-        let id = format!("{:032x}", rand::random::<u128>());
-        let pages = pages::split(&answer, limit, |number| cursor(&id, number));
+        let structured = answer.layout.structured(&answer.raw).map_or(0, str::len) as u64;
+        if shape == Shape::Declared && structured <= limit && total_bytes - structured <= limit {
+            return Ok(Output::new(source, answer, None));
+        }
+        let id = format!("{MARK}{:032x}", rand::random::<u128>());
+        let pages = pages::split(&answer, limit, shape, |number| cursor(&id, number));
         let kept = Kept { id, keeper, source, pages, total_bytes, until: Instant::now() + TIME };
         if kept.bytes() > self.most_bytes {
             let message = format!("the result has {total_bytes} bytes, more than can be held; ask for less");
@@ -130,6 +147,13 @@ fn cursor(id: &str, number: usize) -> String {
     format!("{id}-{number}")
 }
 
+/// Whether a text has the form of a cursor, held or not.
+pub(crate) fn is_cursor(text: &str) -> bool {
+    let digits = |text: &str, base| !text.is_empty() && text.chars().all(|digit| digit.is_digit(base));
+    let parts = text.strip_prefix(MARK).and_then(|rest| rest.split_once('-'));
+    parts.is_some_and(|(id, number)| id.len() == 32 && digits(id, 16) && digits(number, 10))
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::value::to_raw_value;
@@ -144,7 +168,7 @@ mod tests {
         let hold = |bytes: usize| {
             let result = json!({ "content": [{ "type": "text", "text": "x".repeat(bytes) }] });
             let answer = Answer::read(to_raw_value(&result).unwrap()).unwrap();
-            held.hold(SourceId::parse("s").unwrap(), None, answer, 2_000)
+            held.hold(SourceId::parse("s").unwrap(), None, answer, 2_000, Shape::Free)
                 .map(|output| output.page.unwrap().next.unwrap())
         };
         let cursors: Vec<String> = (0..5).map(|_| hold(5_000).unwrap()).collect();

@@ -99,8 +99,7 @@ const MAY_FAIL_ON_OLD: [&str; 14] = [
     "input-required-result-ignore-extra-params",
     "input-required-result-validate-input",
 ];
-const MAY_FAIL_ON_NEW: [&str; 4] =
-    ["tools-call-with-logging", "server-sse-polling", "resources-subscribe", "resources-unsubscribe"];
+const MAY_FAIL_ON_NEW: [&str; 3] = ["server-sse-polling", "resources-subscribe", "resources-unsubscribe"];
 
 pub(super) fn matching(filters: &[&str]) -> usize {
     [OLD, NEW].iter().flat_map(|version| scenarios(version, version)).filter(|one| one.matches(filters)).count()

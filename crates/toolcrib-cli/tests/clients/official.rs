@@ -30,15 +30,46 @@ fn check(test: &str, client: Option<Program>) {
 
     let served = place.serve();
     for era in ["legacy", "modern"] {
-        let said = place.run(&client, era, &[served.mcp()]);
+        let said = place.run(&client, era, &calls(&place), &[served.mcp()]);
         is_right(&said, era);
         place.was_cancelled();
     }
     for era in ["legacy", "modern"] {
         let words = [vec![env!("CARGO_BIN_EXE_toolcrib").to_owned(), "mcp".to_owned()], place.here()].concat();
-        let said = place.run(&client, era, &words);
+        let said = place.run(&client, era, &calls(&place), &words);
         is_right(&said, era);
         place.was_cancelled();
+    }
+}
+
+/// Both refuse a result that is not as the tool declared it.
+#[test]
+fn the_official_clients_read_large_results_with_a_schema() {
+    let (Some(typescript), Some(python)) = (rig::ts_client(), rig::python_client()) else {
+        let test = "the_official_clients_read_large_results_with_a_schema";
+        return rig::skip(test, "an official client was not fetched");
+    };
+    let text = json!({"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]});
+    let tools = json!([{"name": "echo", "inputSchema": text, "outputSchema": text}]);
+    let sources = json!({"s": {"command": rig::scripted(), "args": ["--tools-file", "tools.json"], "cwd": ".",
+        "result_limit": "2KiB"}});
+    let place = Place::new(&sources, &json!({"mode": "full"}));
+    std::fs::write(place.path("tools.json"), tools.to_string()).unwrap();
+    place.discover();
+    let served = place.serve();
+    // What comes twice, as text and as structured content, fits; what does not is read as text, page by page.
+    let (fits, large) = ("a".repeat(1_500), "0123456789".repeat(500));
+    let echo = |text: &str| json!({"name": "s__echo", "arguments": {"text": text}, "read_on": true});
+    let calls = json!([echo(&fits), echo(&large)]);
+    for (client, era) in [(&typescript, "legacy"), (&typescript, "modern"), (&python, "legacy"), (&python, "modern")] {
+        let said = place.run(client, era, &calls, &[served.mcp()]);
+        assert_eq!(said["tools"], json!(["s__echo"]));
+        let [whole, paged] = said["results"].as_array().unwrap().as_slice() else { panic!("{said}") };
+        assert_eq!(whole["structuredContent"], json!({"text": fits}), "{whole}");
+        assert_eq!(paged["isError"], true, "{paged}");
+        let pages = [std::slice::from_ref(paged), paged["pages"].as_array().unwrap()].concat();
+        let read: String = pages.iter().filter_map(|page| page["content"][0]["text"].as_str()).collect();
+        assert_eq!(read, large, "{era} {pages:?}");
     }
 }
 
@@ -58,9 +89,9 @@ fn place(everything: &Program, time: &Program, asking: &Program) -> Place {
 
 impl Place {
     #[track_caller]
-    fn run(&self, (program, arguments): &Program, era: &str, target: &[String]) -> Value {
+    fn run(&self, (program, arguments): &Program, era: &str, calls: &Value, target: &[String]) -> Value {
         let mut command = Command::new(program);
-        command.args(arguments).arg(era).arg(calls(self).to_string()).args(target);
+        command.args(arguments).arg(era).arg(calls.to_string()).args(target);
         self.isolate(&mut command);
         let output = command.stdin(Stdio::null()).output().unwrap();
         let (said, log) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));

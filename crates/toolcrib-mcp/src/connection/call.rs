@@ -9,11 +9,17 @@ use serde_json::value::RawValue;
 use tokio::sync::{mpsc, oneshot};
 
 use super::{Ask, Connection, Terms, lock};
-use crate::error::WireError;
+use crate::{
+    error::WireError,
+    options::{Handler, Heard},
+};
 
 pub(super) struct Pending {
     pub(super) answer: oneshot::Sender<Result<Box<RawValue>, WireError>>,
     pub(super) progress: Option<mpsc::Sender<Box<RawValue>>>,
+    /// Who answers what is asked, and is told what is said, on the stream of its answer.
+    pub(super) handler: Option<Handler>,
+    pub(super) heard: Option<Heard>,
 }
 
 pub(super) type Receiver = oneshot::Receiver<Result<Box<RawValue>, WireError>>;
@@ -54,7 +60,8 @@ impl Connection {
     pub(super) fn register(self: &Arc<Self>, ask: &Ask<'_>, terms: &Terms) -> Result<(Call, Receiver), WireError> {
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
         let (answer, receiver) = oneshot::channel();
-        lock(&self.pending).insert(id, Pending { answer, progress: terms.progress.clone() });
+        let (progress, handler, heard) = (terms.progress.clone(), terms.handler.clone(), terms.heard.clone());
+        lock(&self.pending).insert(id, Pending { answer, progress, handler, heard });
         // Looked at after inserting: `end` clears what it finds.
         if self.is_ended() {
             lock(&self.pending).remove(&id);

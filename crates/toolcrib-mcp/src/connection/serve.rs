@@ -39,7 +39,14 @@ impl Serving {
 }
 
 impl Connection {
-    pub(super) fn serve(self: &Arc<Self>, id: &RawValue, method: &str, params: Option<&RawValue>) {
+    /// Answers a request of the server, by `handler` where it is known what it is about.
+    pub(super) fn serve(
+        self: &Arc<Self>,
+        id: &RawValue,
+        method: &str,
+        params: Option<&RawValue>,
+        handler: Option<Handler>,
+    ) {
         if self.speaking() == Era::Modern {
             tracing::debug!(method, "ignored a request, which servers of 2026 do not make");
             return;
@@ -51,14 +58,14 @@ impl Connection {
         let request = ServerRequest { method: method.to_owned(), params: params.map(ToOwned::to_owned) };
         let (connection, id) = (self.clone(), id.to_owned());
         self.spawn(async move {
-            let answering = connection.reply(&id, request);
+            let answering = connection.reply(&id, request, handler.as_ref().or(connection.options.handler.as_ref()));
             let _taken_back = cancel.run_until_cancelled(answering).await;
             lock(&connection.serving.0).remove(id.get());
         });
     }
 
-    async fn reply(self: &Arc<Self>, id: &RawValue, request: ServerRequest) {
-        let outcome = match (request.method.as_str(), &self.options.handler) {
+    async fn reply(self: &Arc<Self>, id: &RawValue, request: ServerRequest, handler: Option<&Handler>) {
+        let outcome = match (request.method.as_str(), handler) {
             ("ping", _) => Ok(RawValue::from_string("{}".to_owned()).unwrap_or_default()),
             (_, Some(handler)) => answer(handler, request).await,
             (other, None) => Err(unknown(other)),

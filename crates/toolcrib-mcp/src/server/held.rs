@@ -59,11 +59,7 @@ impl Exchange {
             if way.sink.is_none() || way.asks.is_empty() {
                 return way.held_until;
             }
-            let Some(state) = self.keep() else {
-                let full = || RpcError::new(RpcError::INTERNAL, "too many requests wait for their clients");
-                way.asks.drain(..).for_each(|ask| drop(ask.answer.send(Err(full()))));
-                return None;
-            };
+            let state = self.keep();
             let result = wanted(&way.asks, &state).map_err(RpcError::from);
             let result = result.map(|result| envelope::complete(result, &self.shared.info));
             let text = envelope::response(&way.id, &result);
@@ -79,15 +75,16 @@ impl Exchange {
         lock(&self.way).held_until
     }
 
-    /// A state nobody can guess, under which this exchange is found again; none when too many are held.
-    fn keep(self: &Arc<Self>) -> Option<String> {
+    /// A state nobody can guess, under which this exchange is found again. Where there are too many, the one whose client
+    /// has been away longest is given up: those who never come back must not stand in the way of others.
+    fn keep(self: &Arc<Self>) -> String {
         let mut held = lock(&self.shared.held);
-        if held.len() >= self.shared.options.held_max {
-            return None;
+        while held.len() >= self.shared.options.held_max.max(1) {
+            held.remove(0).1.cancel.cancel();
         }
         let state = format!("{MARK}{:032x}", rand::random::<u128>());
-        held.insert(state.clone(), self.clone());
-        Some(state)
+        held.push((state.clone(), self.clone()));
+        state
     }
 
     /// Waits until a held exchange has a client again; false when it will not.
@@ -111,7 +108,7 @@ impl Exchange {
     /// Makes sure that its client finds it no more.
     pub(super) fn forget(&self) {
         if lock(&self.way).held_until.is_some() {
-            lock(&self.shared.held).retain(|_, exchange| !std::ptr::eq(exchange.as_ref(), self));
+            lock(&self.shared.held).retain(|(_, exchange)| !std::ptr::eq(exchange.as_ref(), self));
         }
     }
 }
@@ -159,17 +156,21 @@ impl Shared {
         let responses = responses.transpose()?.unwrap_or_default();
         let exchange = {
             let mut held = lock(&self.held);
-            let exchange = held.get(state).cloned().filter(|exchange| {
-                exchange.method == method && exchange.name == params.name && exchange.peer.query == query
+            let place = held.iter().position(|(known, exchange)| {
+                known == state
+                    && exchange.method == method
+                    && exchange.name == params.name
+                    && exchange.peer.query == query
             });
             // One that does not fit stays for the request it belongs to.
             let unknown = || invalid("this `requestState` is unknown, has expired, or belongs to another request");
-            let exchange = exchange.ok_or_else(unknown)?;
+            let place = place.ok_or_else(unknown)?;
+            let exchange = held[place].1.clone();
             if let Some(desk) = &exchange.desk {
                 desk.enter(id, &exchange.cancel, self.options.requests_max)?;
             }
             // A state is good once.
-            held.remove(state);
+            held.remove(place);
             exchange
         };
         let mut way = lock(&exchange.way);

@@ -121,6 +121,7 @@ pub(super) async fn subscription(
         let change = tokio::select! {
             biased;
             () = shared.draining.cancelled() => None,
+            () = exchange.cancel.cancelled() => None,
             change = changes.next() => change,
         };
         match change {

@@ -25,7 +25,7 @@ pub struct ServerOptions {
     pub greeting_timeout: Duration,
     /// How long a client may take to answer what it is asked.
     pub ask_timeout: Duration,
-    /// Requests of 2026-07-28 that may wait for their client to come back with answers.
+    /// Requests of 2026-07-28 that may wait for their client to come back with answers; the oldest gives way.
     pub held_max: usize,
     /// How often a silent stream says that it lives.
     pub keep_alive: Duration,

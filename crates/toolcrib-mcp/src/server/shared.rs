@@ -26,8 +26,8 @@ pub(super) struct Shared {
     pub(super) options: ServerOptions,
     /// What we call ourselves, as results say it.
     pub(super) info: Box<RawValue>,
-    /// Requests that wait for their client to come back, by their `requestState`.
-    pub(super) held: Mutex<HashMap<String, Arc<Exchange>>>,
+    /// Requests that wait for their client to come back, by their `requestState`, oldest first.
+    pub(super) held: Mutex<Vec<(String, Arc<Exchange>)>>,
     /// Every task there is. They all end with `closing`.
     pub(super) tasks: TaskTracker,
     pub(super) closing: CancellationToken,

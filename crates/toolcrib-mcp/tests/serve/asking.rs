@@ -126,12 +126,23 @@ async fn a_state_belongs_to_one_request_and_cannot_be_made_up() {
 
 #[tokio::test(start_paused = true)]
 async fn a_client_that_does_not_come_back_is_given_up() {
-    let options = ServerOptions { ask_timeout: Duration::from_secs(2), held_max: 1, ..ServerOptions::default() };
+    let options = ServerOptions { ask_timeout: Duration::from_secs(2), ..ServerOptions::default() };
     let (bench, endpoint) = endpoint(options);
     let (_, state) = wanted(call(&endpoint, 1, "ask").await).await;
-    // While it is held there is room for no other.
-    assert_eq!(call(&endpoint, 2, "ask").await.json().await["error"]["code"], -32603);
-    bench.heard("gone", 2).await;
+    bench.heard("gone", 1).await;
     assert_eq!(again(&endpoint, "ask", &state, json!({})).await.json().await["error"]["code"], -32602);
     wanted(call(&endpoint, 3, "ask").await).await;
+}
+
+/// Clients that never came back left no room for the questions of others.
+#[tokio::test]
+async fn who_was_away_longest_gives_way_to_others() {
+    let (bench, endpoint) = endpoint(ServerOptions { held_max: 2, ..ServerOptions::default() });
+    let (_, abandoned) = wanted(call(&endpoint, 1, "ask").await).await;
+    let (keys, state) = wanted(call(&endpoint, 2, "ask").await).await;
+    wanted(call(&endpoint, 3, "ask").await).await;
+    bench.heard("gone", 1).await;
+    assert_eq!(again(&endpoint, "ask", &abandoned, json!({})).await.json().await["error"]["code"], -32602);
+    let answer = again(&endpoint, "ask", &state, json!({ keys[0].as_str(): { "action": "accept" } })).await;
+    assert_eq!(answer.json().await["result"]["content"][0]["text"], r#"{"action":"accept"}"#);
 }

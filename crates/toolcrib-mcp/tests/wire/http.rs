@@ -69,6 +69,45 @@ async fn a_lost_session_is_renewed_and_the_request_repeated() {
     assert_eq!(sessions.load(Ordering::SeqCst), 2, "one new session for both");
 }
 
+/// A server forgets with the session what it was to tell about.
+#[tokio::test]
+async fn what_was_watched_is_watched_in_the_new_session() {
+    let sessions = Arc::new(AtomicUsize::new(0));
+    let count = sessions.clone();
+    let server = Server::start(move |request| {
+        if request.method() == "initialize" {
+            let session = count.fetch_add(1, Ordering::SeqCst) + 1;
+            return request.legacy_handshake(&format!("s{session}")).unwrap();
+        }
+        if request.method() == "tools/call" && request.header("mcp-session-id").as_deref() == Some("s1") {
+            return Reply::empty(404);
+        }
+        request.legacy_handshake("").unwrap_or_else(|| request.result(&json!({})))
+    })
+    .await;
+    let client = server.connect().await.unwrap();
+    for (method, uri) in
+        [("resources/subscribe", "a:1"), ("resources/subscribe", "a:2"), ("resources/unsubscribe", "a:1")]
+    {
+        client.request(method, Some(&raw(&json!({ "uri": uri }))), &within(30)).await.unwrap();
+    }
+    let mut notices = client.notices();
+    call(&client, "t").await.unwrap();
+    let updated = async {
+        loop {
+            if let Notice::Other { method, params } = notices.recv().await.unwrap() {
+                return (method, parsed(&params.unwrap()));
+            }
+        }
+    };
+    let updated = tokio::time::timeout(std::time::Duration::from_secs(30), updated).await.unwrap();
+    assert_eq!(updated, ("notifications/resources/updated".to_owned(), json!({ "uri": "a:2" })));
+    let seen = server.seen();
+    let again: Vec<_> = seen.iter().filter(|seen| seen.header("mcp-session-id").as_deref() == Some("s2")).collect();
+    let watched: Vec<_> = again.iter().filter(|seen| seen.method() == "resources/subscribe").collect();
+    assert_eq!((watched.len(), &watched[0].body["params"]["uri"]), (1, &json!("a:2")));
+}
+
 #[tokio::test]
 async fn a_server_that_forgets_every_session_is_given_up() {
     let server = Server::start(|request| request.legacy_handshake("s").unwrap_or_else(|| Reply::empty(404))).await;

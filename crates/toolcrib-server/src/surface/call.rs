@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
-use toolcrib::call::{ClientId, Said};
+use toolcrib::call::{ClientId, Page, Said};
 use toolcrib::core::outline;
 use toolcrib::core::policy::Verdict;
 use toolcrib::core::tool::ToolName;
@@ -17,6 +17,7 @@ use toolcrib_mcp::{Era, Handler, Relay, RpcError, ServerRequest};
 
 use super::answer::{Answer, own_error, parameters, raw, refused};
 use super::menu::{self, CALL, DESCRIBE, SEARCH};
+use super::visitors::Logs;
 use super::{Surface, caller};
 
 /// What waits to be told to a client that is slow to listen; more is dropped, as progress may be.
@@ -41,6 +42,8 @@ struct Along {
     meta: Option<Box<RawValue>>,
     responses: Option<Box<RawValue>>,
     state: Option<Box<RawValue>>,
+    /// Called by its own name: clients hold the result against the schema it is listed with.
+    by_name: bool,
 }
 
 /// The arguments of `call_tool`.
@@ -57,11 +60,11 @@ struct Forwarded {
 impl Surface {
     pub(super) async fn tools_call(&self, request: Request) -> Answer {
         let Asked { name, arguments, meta, responses, state } = parameters(request.params.as_deref())?;
-        let (arguments, along) = (object(arguments), Along { meta, responses, state });
+        let (arguments, along) = (object(arguments), Along { meta, responses, state, by_name: true });
         match name.as_str() {
             SEARCH => Ok(self.search_tools(arguments).await),
             DESCRIBE => Ok(self.describe_tools(arguments).await),
-            CALL => Ok(self.call_tool(&request, arguments, along).await),
+            CALL => Ok(self.call_tool(&request, arguments, Along { by_name: false, ..along }).await),
             name => match self.call(&request, name, arguments, along).await {
                 Ok(output) => Ok(output.raw),
                 Err(error) => own_error(&error).map_or_else(|| Ok(refused(&error)), Err),
@@ -85,8 +88,13 @@ impl Surface {
         output.map_or_else(|error| refused(&error), |output| output.raw)
     }
 
-    /// Calls a tool for a client. A fault in the arguments comes back with the signature, so that one look mends it.
+    /// Calls a tool for a client, or gives the page it asks for. A fault in the arguments comes back with the signature,
+    /// so that one look mends it.
     async fn call(&self, request: &Request, name: &str, arguments: Value, along: Along) -> Result<Output, Error> {
+        // Who lists all tools has no other to read on with than the one that was called.
+        if let Some(page) = arguments["page"].as_str().filter(|page| Page::is_cursor(page)) {
+            return self.registry.page(Some(ClientId(request.peer.id)), page);
+        }
         let shown = self.sight().resolve(name).await;
         let name = shown.as_ref().map_or(name, ToolName::as_str);
         let outlet = &request.outlet;
@@ -101,9 +109,14 @@ impl Surface {
         };
         let asks = verdict.is_ok_and(|verdict| verdict == Verdict::Ask);
         let consent = asks && self.consents(outlet, name, &arguments).await;
-        let logs = self.visitors.hears_logs(&request.peer, along.meta.as_deref());
+        let logs = self.visitors.logs(&request.peer, along.meta.as_deref());
+        let tell = |said: &Said| {
+            if logs.include(said) {
+                outlet.notify(&said.method, said.params.as_deref());
+            }
+        };
         let (progress, mut progressed) = outlet.wants_progress().then(|| mpsc::channel(WAITING)).unzip();
-        let (said, mut heard) = logs.then(|| mpsc::channel(WAITING)).unzip();
+        let (said, mut heard) = (logs != Logs::Nothing).then(|| mpsc::channel(WAITING)).unzip();
         let options = CallOptions {
             progress,
             cancel: request.cancel.clone(),
@@ -118,7 +131,9 @@ impl Surface {
                 ..relay
             }),
             said,
+            log_level: logs.level(),
             meta: along.meta,
+            fits_schema: along.by_name,
             ..CallOptions::default()
         };
         let caller = caller(&request.peer);
@@ -127,7 +142,7 @@ impl Surface {
             tokio::select! {
                 biased;
                 Some(params) = next(&mut progressed) => outlet.progress(&params),
-                Some(said) = next(&mut heard) => self.pass_on(request, &said),
+                Some(said) = next(&mut heard) => tell(&said),
                 result = &mut calling => break result,
             }
         };
@@ -136,15 +151,9 @@ impl Surface {
             outlet.progress(&params);
         }
         while let Some(Some(said)) = next(&mut heard).now_or_never() {
-            self.pass_on(request, &said);
+            tell(&said);
         }
         result.map_err(|error| self.with_signature(name, error))
-    }
-
-    fn pass_on(&self, request: &Request, said: &Said) {
-        if self.visitors.wants(&request.peer, said) {
-            request.outlet.notify(&said.method, said.params.as_deref());
-        }
     }
 
     /// Asks the person behind the client where a rule says that somebody must be asked.

@@ -54,17 +54,20 @@ impl Surface {
 
     pub(super) async fn subscribe(&self, request: Request) -> Answer {
         let (source, uri, params) = self.routed(&request).await?;
-        let answer = self.forward(&source, params, &request).await?;
-        self.visitors.watch(&request.peer, &shown_uri(self, &source, &uri));
-        Ok(answer)
+        let uri = shown_uri(self, &source, &uri);
+        // Before the source is asked, which may have something to say at once.
+        let new = self.visitors.watch(&request.peer, &uri);
+        let answer = self.forward(&source, params, &request).await;
+        if new && answer.is_err() {
+            self.visitors.unwatch(&request.peer, &uri);
+        }
+        answer
     }
 
     pub(super) async fn unsubscribe(&self, request: Request) -> Answer {
         let (source, uri, params) = self.routed(&request).await?;
-        if self.visitors.unwatch(&request.peer, &shown_uri(self, &source, &uri)) {
-            return self.forward(&source, params, &request).await;
-        }
-        super::answer::empty()
+        self.visitors.unwatch(&request.peer, &shown_uri(self, &source, &uri));
+        self.forward(&source, params, &request).await
     }
 
     /// Where a request about a resource goes, the address there, and the parameters with it.

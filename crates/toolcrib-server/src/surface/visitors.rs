@@ -22,8 +22,37 @@ pub(super) struct Visitors(Mutex<HashMap<u64, Visitor>>);
 struct Visitor {
     listed: Option<Fingerprint>,
     /// A position in `LEVELS`.
-    level: usize,
+    level: Option<usize>,
     watched: BTreeSet<String>,
+}
+
+/// How much of a log a client wants to hear.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Logs {
+    Nothing,
+    /// It did not say; so what the source finds worth saying.
+    Anything,
+    /// A position in `LEVELS`, and what is above it.
+    From(usize),
+}
+
+impl Logs {
+    pub(super) fn level(self) -> Option<String> {
+        match self {
+            Logs::Nothing | Logs::Anything => None,
+            Logs::From(level) => LEVELS.get(level).map(|level| (*level).to_owned()),
+        }
+    }
+
+    /// Whether what a source says is among it. A level that is none passes.
+    pub(super) fn include(self, said: &Said) -> bool {
+        let wanted = || -> Option<Wanted> { serde_json::from_str(said.params.as_deref()?.get()).ok() };
+        match self {
+            Logs::Nothing => false,
+            Logs::Anything => true,
+            Logs::From(least) => wanted().and_then(|said| rank(&said.level)).is_none_or(|level| level >= least),
+        }
+    }
 }
 
 #[derive(Deserialize)]
@@ -38,8 +67,9 @@ struct Meta {
 }
 
 impl Visitors {
-    pub(super) fn forget(&self, id: u64) {
-        self.all().remove(&id);
+    /// Whether it watched anything.
+    pub(super) fn forget(&self, id: u64) -> bool {
+        self.all().remove(&id).is_some_and(|visitor| !visitor.watched.is_empty())
     }
 
     pub(super) fn has_listed(&self, peer: &Peer, listed: Fingerprint) {
@@ -60,45 +90,34 @@ impl Visitors {
     pub(super) fn set_level(&self, request: &Request) -> Answer {
         let Wanted { level } = parameters(request.params.as_deref())?;
         let level = rank(&level).ok_or_else(|| invalid(&format!("`level` is one of {}", LEVELS.join(", "))))?;
-        self.all().entry(request.peer.id).or_default().level = level;
+        self.all().entry(request.peer.id).or_default().level = Some(level);
         empty()
     }
 
-    /// Whether logs are for this client at all: in the newest version each request says so, and how much.
-    pub(super) fn hears_logs(&self, peer: &Peer, meta: Option<&RawValue>) -> bool {
-        match peer.era {
-            Era::Legacy(_) => true,
-            Era::Modern => {
-                let asked: Option<Meta> = meta.and_then(|meta| serde_json::from_str(meta.get()).ok());
-                let level = asked.and_then(|meta| rank(&meta.level?));
-                if let Some(level) = level {
-                    self.all().entry(peer.id).or_default().level = level;
-                }
-                level.is_some()
+    /// What a client hears of a log during a request. In the newest version each request says it; so does one that such
+    /// a client makes through a bridge.
+    pub(super) fn logs(&self, peer: &Peer, meta: Option<&RawValue>) -> Logs {
+        let asked: Option<Meta> = meta.and_then(|meta| serde_json::from_str(meta.get()).ok());
+        let now = asked.and_then(|meta| rank(&meta.level?));
+        match (now, peer.era) {
+            (Some(level), _) => Logs::From(level),
+            (None, Era::Modern) => Logs::Nothing,
+            (None, Era::Legacy(_)) => {
+                let once = self.all().get(&peer.id).and_then(|visitor| visitor.level);
+                once.map_or(Logs::Anything, Logs::From)
             }
         }
     }
 
-    /// Whether a client wants to hear what a source says. A level that is none passes.
-    pub(super) fn wants(&self, peer: &Peer, said: &Said) -> bool {
-        let wanted: Option<Wanted> =
-            said.params.as_deref().and_then(|raw| serde_json::from_str(RawValue::get(raw)).ok());
-        let level = wanted.and_then(|wanted| rank(&wanted.level));
-        let least = self.all().get(&peer.id).map_or(0, |visitor| visitor.level);
-        level.is_none_or(|level| level >= least)
+    /// Whether it did not watch this before.
+    pub(super) fn watch(&self, peer: &Peer, uri: &str) -> bool {
+        self.all().entry(peer.id).or_default().watched.insert(uri.to_owned())
     }
 
-    pub(super) fn watch(&self, peer: &Peer, uri: &str) {
-        self.all().entry(peer.id).or_default().watched.insert(uri.to_owned());
-    }
-
-    /// Whether nobody watches it any more.
-    pub(super) fn unwatch(&self, peer: &Peer, uri: &str) -> bool {
-        let mut all = self.all();
-        if let Some(visitor) = all.get_mut(&peer.id) {
+    pub(super) fn unwatch(&self, peer: &Peer, uri: &str) {
+        if let Some(visitor) = self.all().get_mut(&peer.id) {
             visitor.watched.remove(uri);
         }
-        !all.values().any(|visitor| visitor.watched.contains(uri))
     }
 
     pub(super) fn watches(&self, peer: &Peer, uri: &str) -> bool {

@@ -163,6 +163,79 @@ async fn a_large_result_is_read_page_by_page() {
     assert_eq!(error["code"], "TOOL_INVALID_INPUT");
 }
 
+/// The cursor that a page's note names.
+fn next(page: &Value) -> Option<String> {
+    let note = page["content"].as_array()?.last()?["text"].as_str()?;
+    Some(note.split("page: \"").nth(1)?.split('"').next()?.to_owned())
+}
+
+/// All that a call answers, read on by the same call with `page` among its arguments.
+async fn read_on(stage: &Stage, name: &str, mut arguments: Value) -> Vec<Value> {
+    let mut pages = vec![stage.call(name, arguments.clone()).await];
+    while let Some(cursor) = pages.last().and_then(next) {
+        arguments["page"] = json!(cursor);
+        pages.push(stage.call(name, arguments.clone()).await);
+    }
+    pages
+}
+
+#[tokio::test]
+async fn with_all_tools_listed_a_large_result_is_read_on_by_the_tool_itself() {
+    let big = Scripted::new([tool("say", "Says a lot")]);
+    let stage = stage(Mode::Full, &[("big", &big)]).await;
+    let long = "0123456789".repeat(60_000);
+    let whole = long.clone();
+    big.answer(move |_, _| json!(whole.clone()));
+    let pages = read_on(&stage, "big__say", json!({ "text": "x" })).await;
+    let read: String = pages.iter().filter_map(|page| page["content"][0]["text"].as_str()).collect();
+    assert_eq!((read == long, big.calls()), (true, 1));
+
+    // One that looks like a cursor and is none calls nothing, and any other text is the tool's own.
+    let unknown = format!("held-{:032x}-2", 7);
+    let error = stage.refused("big__say", json!({ "text": "x", "page": unknown })).await;
+    assert!(error["message"].as_str().unwrap().contains("call the tool again"), "{error}");
+    assert_eq!(big.calls(), 1);
+    stage.call("big__say", json!({ "text": "x", "page": "7" })).await;
+    assert_eq!(big.calls(), 2);
+}
+
+/// Clients that hold results against the schema they were listed with refused what was cut.
+#[tokio::test]
+async fn a_large_result_keeps_what_its_schema_declares() {
+    let mut say = tool("say", "Says a lot");
+    say["outputSchema"] = json!({ "type": "object", "required": ["said"] });
+    let big = Scripted::new([say]);
+    let stage = stage(Mode::Full, &[("big", &big)]).await;
+    let answer = |text: usize, structured: usize| {
+        let structured = json!({ "said": "y".repeat(structured) });
+        json!({ "content": [{ "type": "text", "text": "x".repeat(text) }], "structuredContent": structured })
+    };
+    let pages = async |result: &Value| {
+        let result = result.clone();
+        big.answer(move |_, _| result.clone());
+        read_on(&stage, "big__say", json!({ "text": "x" })).await
+    };
+
+    let apart = answer(200_000, 200_000);
+    assert_eq!(pages(&apart).await, [apart], "each is within the limit");
+
+    let much_text = answer(600_000, 200_000);
+    let split = pages(&much_text).await;
+    assert_eq!(split.len(), 3);
+    assert!(split.iter().all(|page| page["structuredContent"] == much_text["structuredContent"]));
+
+    let split = pages(&answer(300_000, 300_000)).await;
+    assert_eq!(split.len(), 2);
+    assert!(split.iter().all(|page| page["isError"] == true && page.get("structuredContent").is_none()));
+    let stats = stage.registry.stats().await.unwrap();
+    assert_eq!((stats.calls, stats.errors), (3, 0), "the tool did not fail");
+
+    // Through the menu nothing was declared.
+    let forwarded = json!({ "name": "big__say", "arguments": { "text": "x" } });
+    let split = read_on(&stage, "call_tool", forwarded).await;
+    assert!(split.iter().all(|page| page.get("isError").is_none()));
+}
+
 #[tokio::test]
 async fn what_is_no_method_is_said_so() {
     let stage = shop().await;

@@ -6,12 +6,15 @@ use std::time::Duration;
 use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
-use toolcrib::core::config::{Expose, Mode};
+use tokio_util::sync::CancellationToken;
+use toolcrib::core::config::{Config, Expose, Mode};
 use toolcrib::testkit::{Scripted, config};
 use toolcrib::{Options, Registry};
-use toolcrib_mcp::server::{ServerOptions, serve_stream};
+use toolcrib_mcp::server::{ServerOptions, Service, serve_stream};
 use toolcrib_mcp::{Client, Notice, RequestOptions, Target, WireError};
-use toolcrib_server::Surface;
+use toolcrib_server::{Serving, Surface, bind};
+use toolcrib_testkit::rig;
+use url::Url;
 
 pub(crate) const SOON: Duration = Duration::from_secs(20);
 
@@ -37,15 +40,55 @@ pub(crate) async fn staged(expose: Expose, sources: &[(&str, &Arc<Scripted>)]) -
     Stage { registry, surface, client, _server: server }
 }
 
-/// Another client of the same surface.
+/// A source that is a process of its own: the scripted server with these flags.
+pub(crate) fn source(flags: &[&str], settings: Value) -> Value {
+    let mut source = json!({ "command": rig::scripted(), "args": flags });
+    source.as_object_mut().unwrap().extend(settings.as_object().unwrap().clone());
+    source
+}
+
+/// A surface over such sources.
+pub(crate) async fn processes(sources: Value, mode: Mode) -> (Registry, Surface) {
+    let config = json!({ "sources": sources }).to_string();
+    let config = Config::read(&config, "toolcrib.json", std::path::Path::new(".")).unwrap();
+    let registry = Registry::open(config, Options::default()).await.unwrap();
+    let surface = Surface::new(registry.clone(), Expose { mode, ..Expose::default() });
+    (registry, surface)
+}
+
+/// A surface at an address, until dropped.
+pub(crate) struct Served {
+    pub(crate) url: Url,
+    leave: CancellationToken,
+    running: JoinHandle<()>,
+}
+
+impl Served {
+    pub(crate) async fn at(address: &str, surface: &Surface) -> Served {
+        let serving = Serving::new(bind(address.parse().unwrap()).await.unwrap(), surface.clone());
+        let url = format!("http://{}/mcp", serving.address().unwrap()).parse().unwrap();
+        let leave = CancellationToken::new();
+        let running = tokio::spawn(serving.run(leave.clone().cancelled_owned()));
+        Served { url, leave, running }
+    }
+
+    /// Takes leave of its clients; where it was.
+    pub(crate) async fn end(self) -> String {
+        self.leave.cancel();
+        self.running.await.unwrap();
+        format!("127.0.0.1:{}", self.url.port().unwrap())
+    }
+}
+
+/// Another client of the same surface, or of what leads to it.
 pub(crate) async fn connect(
-    surface: &Surface,
+    service: &(impl Service + Clone),
     how: impl FnOnce(&mut toolcrib_mcp::Options),
 ) -> (Client, JoinHandle<()>) {
     let (ours, theirs) = tokio::io::duplex(1 << 20);
     let (reader, writer) = tokio::io::split(theirs);
     let options = ServerOptions::new("toolcrib", "0");
-    let server = tokio::spawn(serve_stream(Arc::new(surface.clone()), reader, writer, options));
+    let server = tokio::spawn(serve_stream(Arc::new(service.clone()), reader, writer, options));
     let (reader, writer) = tokio::io::split(ours);
     let mut options = toolcrib_mcp::Options::new("test", "0");
     how(&mut options);

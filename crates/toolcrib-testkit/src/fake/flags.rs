@@ -36,6 +36,8 @@ pub struct Flags {
     pub hang: Option<Hang>,
     /// The protocol version it insists on.
     pub version: Option<String>,
+    /// Has one resource, `note://one`, that can be watched.
+    pub resources: bool,
     pub count_file: Option<PathBuf>,
     /// How long the list holds, as servers of 2026 say it; it is public then.
     pub ttl_ms: Option<u64>,
@@ -81,6 +83,7 @@ impl Flags {
             "--delay-ms" => self.delay = Some(Duration::from_millis(words.value(flag))),
             "--hang" => self.hang = Some(hang(&words.value::<String>(flag))),
             "--version" => self.version = Some(words.value(flag)),
+            "--resources" => self.resources = true,
             "--ttl-ms" => self.ttl_ms = Some(words.value(flag)),
             "--count-file" => self.count_file = Some(words.value(flag)),
             _ => return false,

@@ -41,6 +41,10 @@ impl Fake {
             "ping" => Reply::value(&json!({})),
             "tools/list" => self.tools_list(params),
             "tools/call" => self.tools_call(params),
+            "resources/list" if self.flags.resources => {
+                Reply::value(&json!({"resources": [{"uri": "note://one", "name": "one"}]}))
+            }
+            "resources/subscribe" | "resources/unsubscribe" if self.flags.resources => Reply::value(&json!({})),
             _ => Reply::Error(-32601, format!("Method not found: {method}")),
         }
     }
@@ -72,9 +76,13 @@ impl Fake {
         }
         let known = LEGACY.iter().copied().find(|version| *version == asked);
         let version = self.flags.version.as_deref().or(known).unwrap_or("2025-11-25");
+        let mut capabilities = json!({"tools": {"listChanged": true}});
+        if self.flags.resources {
+            capabilities["resources"] = json!({"subscribe": true});
+        }
         Reply::value(&json!({
             "protocolVersion": version,
-            "capabilities": {"tools": {"listChanged": true}},
+            "capabilities": capabilities,
             "serverInfo": {"name": "scripted", "version": "1.0.0"},
         }))
     }

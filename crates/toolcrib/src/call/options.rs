@@ -45,6 +45,11 @@ pub struct CallOptions {
     pub relay: Option<Relay>,
     /// Gets what the source says to this caller. One that does not keep up misses some.
     pub said: Option<mpsc::Sender<Said>>,
+    /// From which level on the caller wants to hear what is logged; told to sources that want to know.
+    pub log_level: Option<String>,
+    /// A result that is given in pages is held against the tool's output schema, where there is one: its structured
+    /// content is never cut, and where that is too large, the page is an error that says so.
+    pub fits_schema: bool,
     /// The whole result at once, however large.
     pub whole: bool,
 }
@@ -60,6 +65,7 @@ impl CallOptions {
             back: self.back.clone(),
             relay: self.relay.clone(),
             said: self.said.clone(),
+            log_level: self.log_level.clone(),
         }
     }
 

@@ -7,6 +7,7 @@ use serde_json::value::RawValue;
 use toolcrib_core::SourceId;
 
 use crate::connector::{Answer, Layout};
+use crate::held::is_cursor;
 
 #[derive(Clone)]
 pub struct Output {
@@ -30,6 +31,13 @@ pub struct Page {
     pub next: Option<String>,
     /// Of the whole result.
     pub total_bytes: u64,
+}
+
+impl Page {
+    /// Whether a text has the form of a cursor, so that it is no argument for a tool.
+    pub fn is_cursor(text: &str) -> bool {
+        is_cursor(text)
+    }
 }
 
 impl Output {

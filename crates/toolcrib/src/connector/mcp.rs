@@ -7,6 +7,7 @@ mod lines;
 mod live;
 mod overheard;
 mod target;
+mod watched;
 
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
@@ -39,12 +40,13 @@ pub(crate) struct McpConnector {
     lines: Lines,
     /// The protocol version found last, to save the probe next time.
     era: std::sync::Mutex<Option<String>>,
+    tending: tokio::sync::Mutex<()>,
 }
 
 impl McpConnector {
     pub(crate) fn new(source: Source, options: &Options, clients: Arc<HttpClients>, news: News) -> McpConnector {
-        let (lines, era) = (Lines::default(), std::sync::Mutex::default());
-        McpConnector { source, options: options.clone(), clients, news, lines, era }
+        let (lines, era, tending) = Default::default();
+        McpConnector { source, options: options.clone(), clients, news, lines, era, tending }
     }
 
     async fn connect(&self, timeout: Duration, stay: Stay) -> Result<Arc<Live>> {
@@ -57,12 +59,15 @@ impl McpConnector {
 
     /// The connection that stands on a line, or a new one in its place.
     async fn standing(&self, line: &Line, timeout: Duration) -> Result<Arc<Live>> {
-        let mut live = line.lock().await;
+        let mut live = line.live.lock().await;
         if let Some(standing) = live.as_ref().filter(|live| live.usable()) {
             return Ok(standing.clone());
         }
-        let new = self.connect(timeout, Stay::Long).await?;
+        let new = self.connect(timeout, Stay::Long(line.watched.clone())).await?;
         *live = Some(new.clone());
+        if line.watched.any() {
+            new.own(tokio::spawn(line.watched.clone().renew(new.clone(), self.source.id.clone(), self.news.clone())));
+        }
         Ok(new)
     }
 }
@@ -78,7 +83,7 @@ impl Connector for McpConnector {
             }
         }
         let deadline = Instant::now() + discovery.timeout;
-        let standing = self.lines.common.lock().await.clone().filter(|live| live.usable());
+        let standing = self.lines.common.live.lock().await.clone().filter(|live| live.usable());
         let keep = discovery.keep && self.source.settings.lifecycle() == Lifecycle::Shared;
         let (live, ends) = match standing {
             Some(live) => (live, false),
@@ -118,7 +123,11 @@ impl Connector for McpConnector {
     }
 
     async fn request(&self, request: Request) -> Result<Box<RawValue>, CallFailure> {
-        self.exchange(&Exchange::Request(&request)).await
+        match request.method.as_str() {
+            "resources/subscribe" => self.watch(request).await,
+            "resources/unsubscribe" => self.unwatch(request).await,
+            _ => self.exchange(&Exchange::Request(&request)).await,
+        }
     }
 
     fn connected(&self) -> bool {
@@ -127,11 +136,28 @@ impl Connector for McpConnector {
 
     async fn client_gone(&self, client: ClientId) {
         self.lines.client_gone(client).await;
+        self.unwatch_all(client).await;
+    }
+
+    fn neglected(&self) -> bool {
+        self.is_neglected()
+    }
+
+    async fn tend(&self) {
+        // One at a time; who looks again soon finds it done.
+        if let Ok(_alone) = self.tending.try_lock() {
+            self.attend().await;
+        }
     }
 
     async fn close(&self) {
         self.lines.drain().await;
     }
+}
+
+/// An empty result.
+fn unsaid() -> Box<RawValue> {
+    RawValue::from_string("{}".to_owned()).unwrap_or_default()
 }
 
 /// The names of the capabilities a server announced.

@@ -7,6 +7,7 @@ use serde_json::value::RawValue;
 use toolcrib_core::json::{Fields, string};
 use toolcrib_core::text::shown_short;
 
+use super::Shape;
 use crate::connector::Answer;
 
 /// What the note on a page may take.
@@ -14,11 +15,11 @@ const NOTE: usize = 400;
 
 /// The pages of a result, each a result of its own that ends with a note on where it belongs. `cursor` names the page
 /// that a note points to. Fields that are not known here stay on the first page.
-pub(super) fn split(answer: &Answer, limit: u64, cursor: impl Fn(usize) -> String) -> Vec<Answer> {
+pub(super) fn split(answer: &Answer, limit: u64, shape: Shape, cursor: impl Fn(usize) -> String) -> Vec<Answer> {
     let limit = usize::try_from(limit).unwrap_or(usize::MAX);
     let full = limit.saturating_sub(NOTE).max(limit / 2).max(64);
     let fields = Fields::parse(&answer.raw).unwrap_or_default();
-    let first = FirstPage::plan(answer, &fields, full);
+    let first = FirstPage::plan(answer, &fields, Room { full, limit }, shape);
     let drafts = Binder::bind(answer, &first, full);
     let number_of = drafts.len();
     let total = size(answer.raw.get().len());
@@ -32,10 +33,13 @@ pub(super) fn split(answer: &Answer, limit: u64, cursor: impl Fn(usize) -> Strin
         if number == 1 {
             first.left_out.iter().for_each(|left_out| note.push_str(&format!("; {left_out}")));
         }
+        if first.called_error {
+            note.push_str("; no failure, but what the tool declares to give is too large to be given");
+        }
         match drafts.get(number) {
             Some(next) => {
                 note.push_str(&waiting(next));
-                note.push_str(&format!("; `call_tool` with `page: \"{}\"` gives the next]", cursor(number + 1)));
+                note.push_str(&format!("; the same call with `page: \"{}\"` gives the next]", cursor(number + 1)));
             }
             None if number_of > 1 => note.push_str("; this is the last]"),
             None => note.push(']'),
@@ -43,31 +47,53 @@ pub(super) fn split(answer: &Answer, limit: u64, cursor: impl Fn(usize) -> Strin
         let blocks = draft.iter().map(|block| Cow::Borrowed(block.json.as_ref()));
         let blocks = blocks.chain([Cow::Owned(format!("{{\"type\":\"text\",\"text\":{}}}", string(&note)))]);
         let content = format!("[{}]", blocks.collect::<Vec<_>>().join(","));
-        pages.extend(first.result(&fields, number, content));
+        // What it is called for the sake of its shape is not the tool's own word.
+        let own_word = |mut page: Answer| {
+            page.layout.is_error = answer.layout.is_error;
+            page
+        };
+        pages.extend(first.result(&fields, number, content).map(own_word));
     }
     pages
 }
 
+/// What a page may take with its note, and without.
+#[derive(Clone, Copy)]
+struct Room {
+    limit: usize,
+    full: usize,
+}
+
 /// What stands on the first page besides the blocks, and what does not.
 struct FirstPage {
-    structured: bool,
+    structured: Structured,
     others: bool,
-    /// The structured content has no place, and the text says less.
-    structured_as_text: bool,
+    /// It lacks what its shape wants.
+    called_error: bool,
     bytes: usize,
     left_out: Vec<String>,
 }
 
+/// Where the structured content is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Structured {
+    OnFirst,
+    OnEach,
+    /// It has no place, and the text says less.
+    AsText,
+    LeftOut,
+}
+
 impl FirstPage {
-    fn plan(answer: &Answer, fields: &Fields, full: usize) -> FirstPage {
+    fn plan(answer: &Answer, fields: &Fields, Room { limit, full }: Room, shape: Shape) -> FirstPage {
         let others: usize = fields
             .iter()
             .filter(|(name, _)| !matches!(*name, "content" | "structuredContent" | "isError" | "resultType"))
             .map(|(name, value)| name.len() + value.get().len() + 4)
             .sum();
         let structured = answer.layout.structured(&answer.raw).map_or(0, str::len);
-        let mut plan =
-            FirstPage { structured: false, others: false, structured_as_text: false, bytes: 0, left_out: Vec::new() };
+        let (unplanned, left_out) = (Structured::LeftOut, Vec::new());
+        let mut plan = FirstPage { structured: unplanned, others: false, called_error: false, bytes: 0, left_out };
         // Half a page is for what the tool has to say.
         if others <= full / 2 {
             plan.others = true;
@@ -75,26 +101,41 @@ impl FirstPage {
         } else {
             plan.left_out.push(format!("what came beside it ({}) does not fit and is left out", size(others)));
         }
-        if structured > 0 && plan.bytes + structured <= full / 2 {
-            plan.structured = true;
-            plan.bytes += structured;
-        } else if structured > 0 {
-            plan.structured_as_text = text_bytes(answer) < structured / 2;
-            plan.left_out.push(match plan.structured_as_text {
-                true => "its structured content follows as text".to_owned(),
-                false => format!("its structured content ({}) does not fit and is left out", size(structured)),
-            });
+        if structured == 0 {
+            return plan;
         }
+        // Who declared nothing, or failed, owes no structured content.
+        let owed = shape == Shape::Declared && !answer.layout.is_error;
+        if owed && structured <= limit {
+            plan.structured = Structured::OnEach;
+        } else if !owed && plan.bytes + structured <= full / 2 {
+            plan.structured = Structured::OnFirst;
+            plan.bytes += structured;
+        } else if text_bytes(answer) < structured / 2 {
+            plan.structured = Structured::AsText;
+            plan.left_out.push("its structured content follows as text".to_owned());
+        } else {
+            plan.left_out.push(format!("its structured content ({}) does not fit and is left out", size(structured)));
+        }
+        plan.called_error = owed && plan.structured != Structured::OnEach;
         plan
     }
 
     fn result(&self, fields: &Fields, number: usize, content: String) -> Option<Answer> {
         let mut parts = vec![format!("\"content\":{content}")];
+        if self.called_error {
+            parts.push("\"isError\":true".to_owned());
+        }
         for (name, value) in fields.iter() {
             let stays = match name {
                 "content" => false,
-                "isError" | "resultType" => true,
-                "structuredContent" => number == 1 && self.structured,
+                "isError" => !self.called_error,
+                "resultType" => true,
+                "structuredContent" => match self.structured {
+                    Structured::OnFirst => number == 1,
+                    Structured::OnEach => true,
+                    Structured::AsText | Structured::LeftOut => false,
+                },
                 _ => number == 1 && self.others,
             };
             if stays {
@@ -127,7 +168,7 @@ impl<'a> Binder<'a> {
         for block in blocks(answer) {
             binder.add(block);
         }
-        if first.structured_as_text
+        if first.structured == Structured::AsText
             && let Some(structured) = answer.layout.structured(&answer.raw)
         {
             binder.add_text(&Fields::default(), structured);

@@ -152,11 +152,22 @@ impl Shared {
             loop {
                 tokio::select! {
                     () = shared.ended.cancelled() => return,
-                    _ = ticks.tick() => shared.tick(&mut pulse).await,
+                    _ = ticks.tick() => {
+                        shared.tend_connections();
+                        shared.tick(&mut pulse).await;
+                    }
                     source = shared.connections.news.changed_source() => shared.clone().heed(source),
                 }
             }
         });
+    }
+
+    /// Has those connections looked after that clients rely on and that are gone.
+    fn tend_connections(&self) {
+        for connector in self.connections.all().into_iter().filter(|connector| connector.neglected()) {
+            let ended = self.ended.clone();
+            self.tasks.spawn(ended.run_until_cancelled_owned(async move { connector.tend().await }));
+        }
     }
 
     async fn tick(&self, pulse: &mut Option<u64>) {

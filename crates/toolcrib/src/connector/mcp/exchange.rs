@@ -7,12 +7,12 @@ use std::sync::Arc;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use tokio::time::Instant;
-use toolcrib_core::json::Fields;
+use toolcrib_core::json::{Fields, string};
 use toolcrib_core::source::Lifecycle;
 use toolcrib_core::text::{shown, shown_short};
 use toolcrib_core::time::format_duration;
 use toolcrib_core::{Code, Error, Result};
-use toolcrib_mcp::{Client, RequestOptions, RpcError, WireError};
+use toolcrib_mcp::{Client, Era, RequestOptions, RpcError, WireError};
 
 use super::McpConnector;
 use super::callers::Asking;
@@ -131,7 +131,8 @@ async fn send(live: &Live, exchange: &Exchange<'_>, deadline: Instant) -> Result
     let mut options = RequestOptions::new(deadline.saturating_duration_since(Instant::now()));
     options.progress = terms.progress.clone();
     options.cancel = terms.cancel.clone();
-    options.handler = Some(asking.handler(terms.back.clone()));
+    // Before 2026-07-28 nothing says for certain which call a question is for, whatever stream it came on.
+    options.handler = (live.client.era() == Era::Modern).then(|| asking.handler(terms.back.clone()));
     options.relay = terms.relay.clone();
     exchange.over(&live.client, &options).await.map_err(|error| Failed { error, asking })
 }
@@ -165,14 +166,25 @@ impl Exchange<'_> {
     async fn over(&self, client: &Client, options: &RequestOptions) -> Result<Box<RawValue>, WireError> {
         match self {
             Exchange::Call(call) => {
-                let (schema, meta) = (Some(&*call.input_schema), call.meta.as_deref());
-                client.call_tool(&call.tool, &call.arguments, schema, meta, options).await
+                let (schema, meta) = (Some(&*call.input_schema), call.meta_for(client.era()));
+                client.call_tool(&call.tool, &call.arguments, schema, meta.as_deref(), options).await
             }
             Exchange::Request(request) => {
                 let params = request.params_with_meta();
                 client.request(&request.method, params.as_deref(), options).await
             }
         }
+    }
+}
+
+impl Call {
+    /// A server of 2026-07-28 is told with each call how much of a log is wanted.
+    fn meta_for(&self, era: Era) -> Option<Cow<'_, RawValue>> {
+        let level = self.terms.log_level.as_deref().filter(|_| era == Era::Modern);
+        let Some(level) = level else { return self.meta.as_deref().map(Cow::Borrowed) };
+        let mut meta = self.meta.as_deref().and_then(Fields::parse).unwrap_or_default();
+        meta.put("io.modelcontextprotocol/logLevel", string(level));
+        serde_json::value::to_raw_value(&meta).ok().map(Cow::Owned)
     }
 }
 

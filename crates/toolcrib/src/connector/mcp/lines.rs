@@ -8,14 +8,33 @@ use toolcrib_core::source::Lifecycle;
 use toolcrib_core::{Code, Error, Result, Source};
 
 use super::live::Live;
+use super::watched::Watched;
 use crate::call::ClientId;
 use crate::connector::Terms;
 
 /// How many clients may have a connection of their own.
 const CLIENTS: usize = 64;
 
-/// A place for one connection. Locked while one is made, so that one is made for all who wait.
-pub(super) type Line = tokio::sync::Mutex<Option<Arc<Live>>>;
+/// A place for one connection, and what is watched over it.
+#[derive(Debug, Default)]
+pub(super) struct Line {
+    /// Locked while one is made, so that one is made for all who wait.
+    pub(super) live: tokio::sync::Mutex<Option<Arc<Live>>>,
+    pub(super) watched: Arc<Watched>,
+}
+
+impl Line {
+    pub(super) fn stands(&self) -> bool {
+        // Somebody is connecting when the lock is taken.
+        self.live.try_lock().is_ok_and(|live| live.as_ref().is_some_and(|live| live.usable()))
+    }
+
+    /// Whether somebody listens to what is said over it, or is about to.
+    pub(super) fn is_heard(&self) -> bool {
+        let heard = |live: &Arc<Live>| live.usable() && live.client.is_listening();
+        self.live.try_lock().map_or(true, |live| live.as_ref().is_some_and(heard))
+    }
+}
 
 #[derive(Debug, Default)]
 pub(super) struct Lines {
@@ -51,16 +70,19 @@ impl Lines {
     pub(super) async fn client_gone(&self, client: ClientId) {
         let line = self.own().remove(&client);
         if let Some(line) = line
-            && let Some(live) = line.lock().await.take()
+            && let Some(live) = line.live.lock().await.take()
         {
             live.close().await;
         }
     }
 
     pub(super) fn connected(&self) -> bool {
-        // Somebody is connecting when the lock is taken.
-        let stands = |line: &Line| line.try_lock().is_ok_and(|live| live.as_ref().is_some_and(|live| live.usable()));
-        stands(&self.common) || self.own().values().any(|line| stands(line))
+        self.common.stands() || self.own().values().any(|line| line.stands())
+    }
+
+    pub(super) fn all(&self) -> Vec<Arc<Line>> {
+        let own = self.own();
+        std::iter::once(&self.common).chain(own.values()).cloned().collect()
     }
 
     /// Ends all, once the calls in flight are done.
@@ -68,7 +90,8 @@ impl Lines {
         let mut lines: Vec<Arc<Line>> = self.own().drain().map(|(_, line)| line).collect();
         lines.push(self.common.clone());
         join_all(lines.iter().map(async |line| {
-            if let Some(live) = line.lock().await.take() {
+            line.watched.clear();
+            if let Some(live) = line.live.lock().await.take() {
                 live.drain().await;
             }
         }))
@@ -82,6 +105,6 @@ impl Lines {
 
 /// A line that somebody holds may get a connection yet.
 fn in_use(line: &Arc<Line>) -> bool {
-    let stands = line.try_lock().map_or(true, |live| live.as_ref().is_some_and(|live| live.usable()));
-    stands || Arc::strong_count(line) > 1
+    let stands = line.live.try_lock().map_or(true, |live| live.as_ref().is_some_and(|live| live.usable()));
+    stands || line.watched.any() || Arc::strong_count(line) > 1
 }

@@ -14,6 +14,7 @@ use toolcrib_mcp::{Client, Heard, Notice, WireError};
 
 use super::callers::{Asking, Callers, Seat};
 use super::target::{self, HttpClients, Reached};
+use super::watched::Watched;
 use crate::connections::News;
 use crate::connector::Terms;
 use crate::guard::Server;
@@ -35,10 +36,11 @@ pub(super) struct Live {
 }
 
 /// Whether a connection is to last, so that it is worth hearing what the server says by itself.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug)]
 pub(super) enum Stay {
     Short,
-    Long,
+    /// At least while something is watched over it.
+    Long(Arc<Watched>),
 }
 
 /// A request under way; the connection is not idle while one is.
@@ -61,9 +63,13 @@ impl Live {
         let Reached { target, mut server, last_words, first_words, stderr } = target::reach(source, options).await?;
         let mut wire = target::wire_options(source, clients, era, timeout);
         let callers = Arc::new(Callers::default());
-        wire.listen = stay == Stay::Long;
+        let (lasts, watched) = match stay {
+            Stay::Short => (false, Arc::default()),
+            Stay::Long(watched) => (true, watched),
+        };
+        wire.listen = lasts;
         wire.handler = Some(callers.handler());
-        wire.heard = Some(heard(callers.clone(), source.id.clone(), (stay == Stay::Long).then(|| news.clone())));
+        wire.heard = Some(heard(callers.clone(), source.id.clone(), lasts.then(|| news.clone())));
         let client = match Client::connect(target, wire).await {
             Ok(client) => client,
             Err(error) => {
@@ -83,9 +89,14 @@ impl Live {
             used_at: Mutex::new(Instant::now()),
             tasks: Mutex::new(stderr.into_iter().collect()),
         });
-        let watcher = tokio::spawn(watch(Arc::downgrade(&live), source.id.clone(), source.settings.idle(), news));
-        live.tasks.lock().unwrap_or_else(PoisonError::into_inner).push(watcher);
+        let idle = Idle { after: source.settings.idle(), watched };
+        live.own(tokio::spawn(watch(Arc::downgrade(&live), source.id.clone(), idle, news)));
         Ok(live)
+    }
+
+    /// Ends a task with the connection.
+    pub(super) fn own(&self, task: JoinHandle<()>) {
+        self.tasks.lock().unwrap_or_else(PoisonError::into_inner).push(task);
     }
 
     pub(super) fn usable(&self) -> bool {
@@ -169,14 +180,21 @@ fn heard(callers: Arc<Callers>, id: SourceId, news: Option<News>) -> Heard {
     })
 }
 
-/// Passes on that tools changed, and ends a connection that nobody has used for `idle`.
-async fn watch(live: std::sync::Weak<Live>, id: SourceId, idle: Duration, news: News) {
+/// When a connection is idle: nobody has used it for so long, and nothing is watched over it.
+struct Idle {
+    after: Duration,
+    watched: Arc<Watched>,
+}
+
+/// Passes on that tools changed, and ends a connection that is idle.
+async fn watch(live: std::sync::Weak<Live>, id: SourceId, idle: Idle, news: News) {
     let Some(mut notices) = live.upgrade().map(|live| live.client.notices()) else { return };
     loop {
         let rest = match live.upgrade() {
             Some(live) => {
                 let used_at = *live.used_at.lock().unwrap_or_else(PoisonError::into_inner);
-                (used_at + idle).saturating_duration_since(Instant::now())
+                let rest = (used_at + idle.after).saturating_duration_since(Instant::now());
+                if idle.watched.any() { idle.after } else { rest }
             }
             None => return,
         };
@@ -195,8 +213,8 @@ async fn watch(live: std::sync::Weak<Live>, id: SourceId, idle: Duration, news: 
             },
             () = tokio::time::sleep(rest.max(Duration::from_millis(50))) => {
                 let Some(live) = live.upgrade() else { return };
-                let unused = live.in_flight.load(Ordering::SeqCst) == 0;
-                let rested = live.used_at.lock().unwrap_or_else(PoisonError::into_inner).elapsed() >= idle;
+                let unused = live.in_flight.load(Ordering::SeqCst) == 0 && !idle.watched.any();
+                let rested = live.used_at.lock().unwrap_or_else(PoisonError::into_inner).elapsed() >= idle.after;
                 if unused && rested {
                     tracing::debug!(server_name = %id, "idle; its connection ends");
                     live.close().await;

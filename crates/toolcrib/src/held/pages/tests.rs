@@ -3,8 +3,12 @@ use serde_json::{Value, json};
 use super::*;
 
 fn pages(result: &Value, limit: u64) -> Vec<Value> {
+    shaped(result, limit, Shape::Free)
+}
+
+fn shaped(result: &Value, limit: u64, shape: Shape) -> Vec<Value> {
     let answer = Answer::read(serde_json::value::to_raw_value(result).unwrap()).unwrap();
-    let pages = split(&answer, limit, |number| format!("next-{number}"));
+    let pages = split(&answer, limit, shape, |number| format!("next-{number}"));
     pages.iter().map(|page| serde_json::from_str(page.raw.get()).unwrap()).collect()
 }
 
@@ -50,7 +54,7 @@ fn a_cut_prefers_the_end_of_a_line() {
 fn notes_tell_where_one_is_and_what_comes() {
     let split = pages(&json!({"content": [text(&"word ".repeat(500))]}), 1_024);
     assert_eq!(split.len(), 5);
-    assert_eq!(note(&split[0]), "[page 1 of 5, 2.5 KiB in all; `call_tool` with `page: \"next-2\"` gives the next]");
+    assert_eq!(note(&split[0]), "[page 1 of 5, 2.5 KiB in all; the same call with `page: \"next-2\"` gives the next]");
     assert_eq!(note(&split[4]), "[page 5 of 5, 2.5 KiB in all; this is the last]");
 }
 
@@ -114,4 +118,33 @@ fn structured_content_that_does_not_fit_is_left_out_or_read_as_text() {
     let split = pages(&json!({"content": [text("hello")], "_meta": {"much": "x".repeat(2_000)}}), 1_024);
     assert_eq!((split.len(), joined(&split).as_str()), (1, "hello"));
     assert_eq!(note(&split[0]), "[2.0 KiB in all; what came beside it (2.0 KiB) does not fit and is left out]");
+}
+
+#[test]
+fn what_a_schema_declares_is_on_every_page_or_the_page_is_an_error() {
+    let (numbers, long) = ((0..100).collect::<Vec<u32>>(), "word ".repeat(500));
+    let fits = json!({"content": [text(&long)], "structuredContent": {"data": numbers}});
+    let split = shaped(&fits, 1_024, Shape::Declared);
+    assert_eq!((joined(&split), split.len()), (long.clone(), 5), "it counts apart");
+    for page in &split {
+        assert_eq!((&page["structuredContent"], page.get("isError")), (&fits["structuredContent"], None));
+        assert!(page["content"].to_string().len() <= 1_024);
+    }
+
+    let large = json!({"content": [text(&long)], "structuredContent": {"data": long}, "isError": false});
+    let split = shaped(&large, 1_024, Shape::Declared);
+    assert_eq!(joined(&split), long);
+    for page in &split {
+        assert_eq!((page.get("structuredContent"), &page["isError"]), (None, &json!(true)));
+        assert!(note(page).contains("; no failure, but what the tool declares"), "{}", note(page));
+        assert_eq!(page.to_string().matches("isError").count(), 1);
+    }
+    assert!(note(&split[0]).contains("its structured content (2.5 KiB) does not fit and is left out"));
+
+    let failed = json!({"content": [text(&long)], "structuredContent": {"a": 1}, "isError": true});
+    let split = shaped(&failed, 1_024, Shape::Declared);
+    assert_eq!(
+        (split, note(&shaped(&failed, 1_024, Shape::Declared)[0]).contains("no failure")),
+        (pages(&failed, 1_024), false)
+    );
 }
