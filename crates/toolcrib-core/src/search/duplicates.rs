@@ -2,9 +2,8 @@
 
 use std::collections::HashMap;
 
-use super::directory::Directory;
+use super::directory::{Directory, Keyed};
 use super::names::Named;
-use super::postings::Card;
 use super::rank::{Line, Scored};
 
 /// How much of two tools' texts must be the same, from 0 to 1.
@@ -20,13 +19,12 @@ pub(super) fn collapsed(
     limit: usize,
 ) -> Vec<Line> {
     let mut lines: Vec<Line> = Vec::new();
-    let mut by_name: HashMap<&str, Vec<usize>> = HashMap::new();
+    let mut by_name: Keyed<Vec<usize>> = Keyed::default();
     for scored in best {
-        let Some((_, card)) = directory.card(scored.tool) else { continue };
-        let alike = by_name.entry(&card.own).or_default();
+        let alike = by_name.entry(directory.texts().own(scored.tool)).or_default();
         let asked_for = named.contains_key(&scored.tool);
         let same =
-            alike.iter().copied().find(|&line| !asked_for && is_same(directory, lines[line].scored.tool, &scored));
+            alike.iter().copied().find(|&line| !asked_for && is_same(directory, lines[line].scored.tool, scored.tool));
         match same {
             Some(line) => lines[line].also.push(scored.tool),
             // Beyond the last line, only copies of what is shown are of interest.
@@ -40,17 +38,15 @@ pub(super) fn collapsed(
     lines
 }
 
-fn is_same(directory: &Directory, one: u32, other: &Scored) -> bool {
-    match (directory.card(one), directory.card(other.tool)) {
-        (Some((here, one)), Some((there, other))) => here != there && likeness(one, other) >= SAME,
-        _ => false,
-    }
+fn is_same(directory: &Directory, one: u32, other: u32) -> bool {
+    directory.place_of(one) != directory.place_of(other)
+        && likeness(directory.texts().sequence(one), directory.texts().sequence(other)) >= SAME
 }
 
-/// The share of words that two tools have in common.
-fn likeness(one: &Card, other: &Card) -> f32 {
-    let sorted = |card: &Card| {
-        let mut terms = card.sequence.to_vec();
+/// The share of words that two texts have in common.
+fn likeness(one: &[u32], other: &[u32]) -> f32 {
+    let sorted = |words: &[u32]| {
+        let mut terms = words.to_vec();
         terms.sort_unstable();
         terms.dedup();
         terms

@@ -97,8 +97,8 @@ fn slips(directory: &Directory, question: &Question<'_>, squashed: &str) -> Hash
     let most = if length < LONG { 1 } else { 2 };
     let mut nearest: HashMap<u32, Named> = HashMap::new();
     let mut least = most;
-    for (tool, whole) in directory.roll().like(squashed, most as u32) {
-        let Some((_, card)) = directory.card(tool) else { continue };
+    for (tool, whole) in directory.roll().like(squashed, most) {
+        let Some(card) = directory.card(tool) else { continue };
         let name = if whole { &card.full } else { &card.own };
         let distance = strsim::osa_distance(squashed, name);
         if distance > least || !directory.is_offered(tool) {
