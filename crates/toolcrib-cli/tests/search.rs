@@ -101,6 +101,9 @@ fn a_labelled_set_is_measured_without_store_or_configuration() {
     assert!(measured["p50_us"].is_u64() && measured["p99_us"].is_u64());
     assert!(!bench.path("home/data").exists());
     bench.run_with(&eval, &[]).ended(0).says("ndcg@10").says("1.0000");
+    let first = bench.run_with(&[&eval[..], &["-k", "3"]].concat(), &[]).ended(0).says("ndcg@3").stdout.clone();
+    assert!(first.contains("recall@3") && !first.contains("@5") && !first.contains("@10"), "{first}");
+    bench.run_with(&[&eval[..], &["-k", "0"]].concat(), &[]).ended(2);
 }
 
 #[test]

@@ -13,7 +13,7 @@ fn recorded() -> Option<LabelledSet> {
     for file in std::fs::read_dir(rig::data()?.join("toollists")).unwrap() {
         let recording: Value = serde_json::from_slice(&std::fs::read(file.unwrap().path()).unwrap()).unwrap();
         for tool in recording["tools"].as_array().unwrap() {
-            let line = json!({"id": tool["name"], "server": recording["server"], "name": tool["name"],
+            let line = json!({"id": format!("{} {}", recording["server"], tool["name"]), "server": recording["server"], "name": tool["name"],
                 "description": tool["description"], "input_schema": tool["inputSchema"]});
             lines.push(line.to_string());
         }
