@@ -102,21 +102,17 @@ impl Wanted {
 }
 
 /// A quick no for most numbers.
-struct Sieve([u64; 64]);
+struct Sieve([bool; 4096]);
 
 impl Sieve {
     fn of(numbers: impl Iterator<Item = u32>) -> Sieve {
-        let mut sieve = Sieve([0; 64]);
-        numbers.for_each(|number| sieve.0[Sieve::word(number)] |= 1 << (number % 64));
+        let mut sieve = Sieve([false; 4096]);
+        numbers.for_each(|number| sieve.0[number as usize % 4096] = true);
         sieve
     }
 
     fn may_have(&self, number: u32) -> bool {
-        self.0[Sieve::word(number)] >> (number % 64) & 1 == 1
-    }
-
-    fn word(number: u32) -> usize {
-        (number / 64 % 64) as usize
+        self.0[number as usize % 4096]
     }
 }
 

@@ -204,7 +204,7 @@ impl Directory {
     pub(super) fn spellings(&self) -> &Spellings {
         self.spellings.get_or_init(|| {
             let postings = self.places.iter().map(|place| place.part.segment.postings());
-            Spellings::of(postings.flat_map(|postings| &postings.terms).map(|term| (&*term.text, term.key)))
+            Spellings::of(postings.flat_map(|postings| &postings.terms).map(|term| (term.key, &*term.text)))
         })
     }
 

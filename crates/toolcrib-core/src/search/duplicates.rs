@@ -19,12 +19,13 @@ pub(super) fn collapsed(
     limit: usize,
 ) -> Vec<Line> {
     let mut lines: Vec<Line> = Vec::new();
+    let mut words = Distinct { directory, by_tool: HashMap::new() };
     let mut by_name: Keyed<Vec<usize>> = Keyed::default();
     for scored in best {
         let alike = by_name.entry(directory.texts().own(scored.tool)).or_default();
         let asked_for = named.contains_key(&scored.tool);
         let same =
-            alike.iter().copied().find(|&line| !asked_for && is_same(directory, lines[line].scored.tool, scored.tool));
+            alike.iter().copied().find(|&line| !asked_for && words.are_same(lines[line].scored.tool, scored.tool));
         match same {
             Some(line) => lines[line].also.push(scored.tool),
             // Beyond the last line, only copies of what is shown are of interest.
@@ -38,21 +39,32 @@ pub(super) fn collapsed(
     lines
 }
 
-fn is_same(directory: &Directory, one: u32, other: u32) -> bool {
-    directory.place_of(one) != directory.place_of(other)
-        && likeness(directory.texts().sequence(one), directory.texts().sequence(other)) >= SAME
+/// The words of tools that were compared, each once, in order.
+struct Distinct<'a> {
+    directory: &'a Directory,
+    by_tool: HashMap<u32, Vec<u32>>,
+}
+
+impl Distinct<'_> {
+    fn are_same(&mut self, one: u32, other: u32) -> bool {
+        if self.directory.place_of(one) == self.directory.place_of(other) {
+            return false;
+        }
+        for tool in [one, other] {
+            self.by_tool.entry(tool).or_insert_with(|| {
+                let mut words = self.directory.texts().sequence(tool).to_vec();
+                words.sort_unstable();
+                words.dedup();
+                words
+            });
+        }
+        likeness(&self.by_tool[&one], &self.by_tool[&other]) >= SAME
+    }
 }
 
 /// The share of words that two texts have in common.
 fn likeness(one: &[u32], other: &[u32]) -> f32 {
-    let sorted = |words: &[u32]| {
-        let mut terms = words.to_vec();
-        terms.sort_unstable();
-        terms.dedup();
-        terms
-    };
-    let (one, other) = (sorted(one), sorted(other));
-    let common = one.iter().filter(|term| other.binary_search(term).is_ok()).count();
+    let common = one.iter().filter(|word| other.binary_search(word).is_ok()).count();
     let all = one.len() + other.len() - common;
     if all < TELLING { 0.0 } else { common as f32 / all as f32 }
 }

@@ -10,9 +10,8 @@ use super::{Query, closer, duplicates, inside, names};
 
 /// At least so many tools get the closer look.
 const CANDIDATES: usize = 150;
-/// Scores are gone through in rows of so many, and then by runs.
+/// Several times as many, so that few columns have two of the best.
 const COLUMNS: usize = 1024;
-const RUN: usize = 32;
 
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Scored {
@@ -70,26 +69,9 @@ fn by_words(directory: &Directory, asked: &Asked<'_>) -> Vec<f32> {
     scores
 }
 
-/// The best so many tools that have a score, in no order.
+/// The best so many tools that have a score, in no order. They are dealt out to columns: at least so many tools reach
+/// what so many columns have, and only columns that have it are looked through.
 fn best(scores: &[f32], keep: usize) -> Vec<Scored> {
-    let floor = floor(scores, keep);
-    let mut best: Vec<Scored> = Vec::with_capacity(2 * keep);
-    for (number, run) in scores.chunks(RUN).enumerate() {
-        // Without a branch for each: most runs have none.
-        if run.iter().fold(false, |any, score| any | (*score >= floor)) {
-            let scored = run.iter().zip(number * RUN..).map(|(&score, tool)| Scored { score, tool: tool as u32 });
-            best.extend(scored.filter(|scored| scored.score >= floor));
-        }
-    }
-    if keep < best.len() {
-        best.select_nth_unstable_by(keep, better);
-        best.truncate(keep);
-    }
-    best
-}
-
-/// A score that at least so many tools reach: when they are dealt out to columns, so many columns have one that does.
-fn floor(scores: &[f32], keep: usize) -> f32 {
     let mut columns = [0.0_f32; COLUMNS];
     for row in scores.chunks(COLUMNS) {
         for (highest, score) in columns.iter_mut().zip(row) {
@@ -97,10 +79,21 @@ fn floor(scores: &[f32], keep: usize) -> f32 {
         }
     }
     let reached = match keep {
-        1..=COLUMNS => *columns.select_nth_unstable_by(keep - 1, |one, other| other.total_cmp(one)).1,
+        1..=COLUMNS => *columns.clone().select_nth_unstable_by(keep - 1, |one, other| other.total_cmp(one)).1,
         _ => 0.0,
     };
-    reached.max(f32::MIN_POSITIVE)
+    let floor = reached.max(f32::MIN_POSITIVE);
+    let mut best: Vec<Scored> = Vec::with_capacity(2 * keep);
+    for (column, _) in columns.iter().enumerate().filter(|(_, highest)| **highest >= floor) {
+        let tools = (column..scores.len()).step_by(COLUMNS);
+        let scored = tools.map(|tool| Scored { score: scores[tool], tool: tool as u32 });
+        best.extend(scored.filter(|scored| scored.score >= floor));
+    }
+    if keep < best.len() {
+        best.select_nth_unstable_by(keep, better);
+        best.truncate(keep);
+    }
+    best
 }
 
 /// The better score, then the name that stands first.

@@ -1,8 +1,7 @@
 //! The texts of all terms of a catalogue, to be searched as texts: for what stands inside of them, and for what differs
 //! from a word by a slip of the finger.
 
-use std::collections::BTreeMap;
-
+use super::directory::Keyed;
 use super::lines::Lines;
 use super::words;
 
@@ -22,8 +21,10 @@ struct Mark {
 
 impl Spellings {
     /// A term may come more than once.
-    pub(super) fn of<'a>(terms: impl Iterator<Item = (&'a str, u64)>) -> Spellings {
-        let terms: BTreeMap<&str, u64> = terms.collect();
+    pub(super) fn of<'a>(terms: impl Iterator<Item = (u64, &'a str)>) -> Spellings {
+        let texts: Keyed<&str> = terms.collect();
+        let mut terms: Vec<(&str, u64)> = texts.into_iter().map(|(key, text)| (text, key)).collect();
+        terms.sort_unstable();
         let mut spellings = Spellings::default();
         for (text, key) in terms {
             spellings.texts.push(text);

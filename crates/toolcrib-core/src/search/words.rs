@@ -59,9 +59,10 @@ pub(super) fn letters(text: &str) -> u64 {
     text.chars().fold(0, |letters, character| letters | 1 << (character as u32 % 64))
 }
 
-/// Whether texts with these letters may differ by so many slips and no more: one changes two letters at most.
+/// Whether texts with these letters may differ by so many slips and no more: each takes one letter at most, and adds one.
 pub(super) fn may_be_slip(one: u64, other: u64, most: usize) -> bool {
-    (one ^ other).count_ones() as usize <= 2 * most
+    let most = most as u32;
+    (one & !other).count_ones() <= most && (other & !one).count_ones() <= most
 }
 
 /// A run of letters and digits: pieces of one script, then the parts of each.
