@@ -108,7 +108,7 @@ impl Hit {
 }
 
 impl View {
-    /// The tools that fit a query best, among those that an agent may be offered.
+    /// The tools that fit a query best, among those that an agent may be offered and may call.
     pub fn search(&self, query: &Query) -> Found {
         self.search_by(query, |_, _| {})
     }

@@ -26,7 +26,7 @@ pub(crate) struct Directory {
     places: Vec<Place>,
     /// For every tool, the number of its place.
     place_of: Vec<u32>,
-    /// The tools that agents may not be offered, in order.
+    /// The tools that no search finds, in order.
     withheld: Vec<u32>,
     terms: Keyed<Spread>,
     /// By term, then by tool.
@@ -68,8 +68,8 @@ impl Directory {
             let base = directory.place_of.len() as u32;
             let entries = part.segment.entries();
             for (position, entry) in entries.iter().enumerate() {
-                let offered = ToolRef { part, entry }.is_offered() && masked.binary_search(&position).is_err();
-                if !offered {
+                let findable = ToolRef { part, entry }.is_findable() && masked.binary_search(&position).is_err();
+                if !findable {
                     directory.withheld.push(base + position as u32);
                 }
             }
@@ -143,16 +143,16 @@ impl Directory {
         }
     }
 
-    /// How many tools there are, offered or not.
+    /// How many tools there are, findable or not.
     pub(super) fn len(&self) -> usize {
         self.place_of.len()
     }
 
-    pub(super) fn is_offered(&self, tool: u32) -> bool {
+    pub(super) fn is_findable(&self, tool: u32) -> bool {
         self.withheld.binary_search(&tool).is_err()
     }
 
-    /// Takes every score from the tools that are not offered, or not of the source and tag that a query is about.
+    /// Takes every score from the tools that cannot be found, or are not of the source and tag that a query is about.
     pub(super) fn withhold(&self, query: &Query, scores: &mut [f32]) {
         self.withheld.iter().for_each(|tool| scores[*tool as usize] = 0.0);
         if query.source.is_none() && query.tag.is_none() {
@@ -208,7 +208,7 @@ impl Directory {
         })
     }
 
-    /// Every tool with its card, offered or not.
+    /// Every tool with its card, findable or not.
     pub(super) fn cards(&self) -> impl Iterator<Item = (u32, &Card)> {
         self.places.iter().flat_map(|place| {
             let cards = &place.part.segment.postings().cards;

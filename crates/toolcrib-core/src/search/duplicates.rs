@@ -11,7 +11,7 @@ const SAME: f32 = 0.8;
 /// With fewer words between them, two tools may well be about different things: `search`, `list projects`.
 const TELLING: usize = 6;
 
-/// The lines of an answer, at most `limit`. A tool whose name was asked for keeps its own.
+/// The lines of an answer, at most `limit`. A tool whose very name was asked for keeps its own.
 pub(super) fn collapsed(
     directory: &Directory,
     best: Vec<Scored>,
@@ -23,7 +23,7 @@ pub(super) fn collapsed(
     let mut by_name: Keyed<Vec<usize>> = Keyed::default();
     for scored in best {
         let alike = by_name.entry(directory.texts().own(scored.tool)).or_default();
-        let asked_for = named.contains_key(&scored.tool);
+        let asked_for = named.get(&scored.tool).is_some_and(|named| named.surely());
         let same =
             alike.iter().copied().find(|&line| !asked_for && words.are_same(lines[line].scored.tool, scored.tool));
         match same {
