@@ -1,8 +1,7 @@
 //! Recorded tools of real servers, as many as wanted, and sources that offer them.
 
 use std::collections::BTreeSet;
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Map, Value, json};
@@ -26,27 +25,19 @@ pub(crate) struct Listed {
 
 /// Every recorded list, none left out, in the order of their names.
 pub(crate) fn recordings() -> Result<Vec<Recording>> {
-    let data = rig::data().ok_or("there is no recorded material; TOOLCRIB_TEST_DATA says where it is")?;
-    let mut paths: Vec<PathBuf> =
-        fs::read_dir(data.join("toollists"))?.map(|entry| Ok(entry?.path())).collect::<Result<_>>()?;
-    paths.retain(|path| path.extension().is_some_and(|extension| extension == "json"));
-    paths.sort();
-    let recordings = paths.iter().map(|path| {
-        let mut recording: Value = serde_json::from_slice(&fs::read(path)?)?;
-        let Value::Array(tools) = recording["tools"].take() else {
-            return Err(format!("`{}` holds no list of tools", path.display()).into());
-        };
-        let tools = tools.into_iter().filter_map(|tool| match tool {
+    let lists = rig::recordings().ok_or("there is no recorded material; TOOLCRIB_TEST_DATA says where it is")?;
+    let recordings = lists.into_iter().map(|list| {
+        let tools = list.tools.into_iter().filter_map(|tool| match tool {
             Value::Object(tool) => Some(tool),
             Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => None,
         });
-        let name = path.file_stem().unwrap_or_default().to_string_lossy();
+        let name = list.file.file_stem().unwrap_or_default().to_string_lossy();
         // With its scope, a package may be called longer than a source.
         let name =
             name.strip_prefix("modelcontextprotocol__").or(name.strip_prefix("browserbasehq__")).unwrap_or(&name);
-        Ok(Recording { name: name.to_owned(), tools: tools.collect() })
+        Recording { name: name.to_owned(), tools: tools.collect() }
     });
-    recordings.collect()
+    Ok(recordings.collect())
 }
 
 /// Every recorded list as a source, and as many more that repeat recorded tools as make the numbers come out.

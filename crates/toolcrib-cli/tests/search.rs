@@ -101,6 +101,8 @@ fn a_labelled_set_is_measured_without_store_or_configuration() {
     assert!(measured["p50_us"].is_u64() && measured["p99_us"].is_u64());
     assert!(!bench.path("home/data").exists());
     bench.run_with(&eval, &[]).ended(0).says("ndcg@10").says("1.0000");
+    bench.run_with(&[&eval[..], &["-k", "3"]].concat(), &[]).ended(0).says("ndcg@3").says("ndcg@10");
+    bench.run_with(&[&eval[..], &["-k", "0"]].concat(), &[]).ended(2);
 }
 
 /// A static embedding of six words: `umbrella` and `rain` point one way, `post` another.

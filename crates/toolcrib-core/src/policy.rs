@@ -9,7 +9,7 @@ pub enum Verdict {
     Allow,
     /// Listed; a call needs somebody's consent.
     Ask,
-    /// Listed; every call is refused.
+    /// Listed and not found by a search; every call is refused.
     Deny,
     /// As if it did not exist.
     Hide,

@@ -5,6 +5,8 @@ mod rank;
 
 mod question;
 
+mod asked;
+
 mod closer;
 
 mod names;
@@ -15,7 +17,13 @@ mod duplicates;
 
 mod directory;
 
+mod texts;
+
 mod roll;
+
+mod spellings;
+
+mod lines;
 
 mod postings;
 
@@ -100,7 +108,7 @@ impl Hit {
 }
 
 impl View {
-    /// The tools that fit a query best, among those that an agent may be offered.
+    /// The tools that fit a query best, among those that an agent may be offered and may call.
     pub fn search(&self, query: &Query) -> Found {
         self.search_by(query, |_, _| {})
     }
@@ -127,7 +135,7 @@ impl View {
 
 fn hit(directory: &Directory, Line { scored, also }: Line) -> Option<Hit> {
     let name = |tool: u32| directory.tool(tool).map(|tool| tool.name().clone());
-    let (_, card) = directory.card(scored.tool)?;
+    let card = directory.card(scored.tool)?;
     Some(Hit {
         name: name(scored.tool)?,
         score: scored.score,

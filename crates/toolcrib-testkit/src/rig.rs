@@ -2,9 +2,11 @@
 //! without says so with [`skip`], by name.
 
 use std::env;
-use std::fs::OpenOptions;
+use std::fs::{self, OpenOptions};
 use std::io::Write;
 use std::path::{Path, PathBuf};
+
+use serde_json::Value;
 
 /// A program and the arguments that come first.
 pub type Program = (PathBuf, Vec<String>);
@@ -32,6 +34,33 @@ pub fn deps() -> Option<PathBuf> {
 /// Recorded real material: `$TOOLCRIB_TEST_DATA`, else `../shared/data` beside the repository.
 pub fn data() -> Option<PathBuf> {
     folder("TOOLCRIB_TEST_DATA", "../shared/data")
+}
+
+/// What one real server offered.
+#[derive(Debug)]
+pub struct Recording {
+    pub file: PathBuf,
+    pub server: String,
+    pub tools: Vec<Value>,
+}
+
+/// Every recorded list, in the order of the files.
+///
+/// # Panics
+///
+/// When there are lists and one of them cannot be read.
+#[expect(clippy::unwrap_used, reason = "a list that cannot be read is no reason to skip a test")]
+pub fn recordings() -> Option<Vec<Recording>> {
+    let folder = data()?.join("toollists");
+    let mut files: Vec<PathBuf> = fs::read_dir(folder).ok()?.map(|entry| entry.unwrap().path()).collect();
+    files.retain(|file| file.extension().is_some_and(|extension| extension == "json"));
+    files.sort();
+    let read = |file: PathBuf| {
+        let recorded: Value = serde_json::from_slice(&fs::read(&file).unwrap()).unwrap();
+        let server = recorded["server"].as_str().unwrap().to_owned();
+        Recording { server, tools: recorded["tools"].as_array().unwrap().clone(), file }
+    };
+    Some(files.into_iter().map(read).collect())
 }
 
 pub fn node() -> Option<PathBuf> {

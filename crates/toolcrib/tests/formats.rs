@@ -55,17 +55,10 @@ fn rendered(view: &View, format: Format) -> (String, Vec<SetAside>) {
 }
 
 fn recorded() -> Option<View> {
-    let mut paths: Vec<_> =
-        std::fs::read_dir(rig::data()?.join("toollists")).ok()?.map(|entry| entry.unwrap().path()).collect();
-    paths.sort();
-    let parts = paths.iter().enumerate().map(|(number, path)| {
-        let list: Value = serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap();
-        let tools = list["tools"].as_array().unwrap();
-        part(
-            &format!("s{number}"),
-            &tools.iter().map(|tool| RawValue::from_string(tool.to_string()).unwrap()).collect::<Vec<_>>(),
-        )
-    });
+    let raw = |tool: &Value| RawValue::from_string(tool.to_string()).unwrap();
+    let lists = rig::recordings()?.into_iter().enumerate();
+    let parts = lists
+        .map(|(number, recording)| part(&format!("s{number}"), &recording.tools.iter().map(raw).collect::<Vec<_>>()));
     let catalog = Arc::new(Catalog::build(1, parts.collect()));
     Some(View { catalog, caller: Caller { name: "test".into() } })
 }

@@ -2,7 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "these are tests, their helpers too")]
 
-use serde_json::{Value, json};
+use serde_json::json;
 use toolcrib::core::search::Query;
 use toolcrib::core::search::eval::{File, LabelledSet};
 use toolcrib_testkit::rig;
@@ -10,11 +10,10 @@ use toolcrib_testkit::rig;
 /// Every recorded tool in one catalogue.
 fn recorded() -> Option<LabelledSet> {
     let mut lines = Vec::new();
-    for file in std::fs::read_dir(rig::data()?.join("toollists")).unwrap() {
-        let recording: Value = serde_json::from_slice(&std::fs::read(file.unwrap().path()).unwrap()).unwrap();
-        for tool in recording["tools"].as_array().unwrap() {
-            let line = json!({"id": tool["name"], "server": recording["server"], "name": tool["name"],
-                "description": tool["description"], "input_schema": tool["inputSchema"]});
+    for recording in rig::recordings()? {
+        for tool in &recording.tools {
+            let line = json!({"id": format!("{} {}", recording.server, tool["name"]), "server": recording.server,
+                "name": tool["name"], "description": tool["description"], "input_schema": tool["inputSchema"]});
             lines.push(line.to_string());
         }
     }

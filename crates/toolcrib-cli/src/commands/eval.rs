@@ -1,6 +1,7 @@
 //! `toolcrib eval`: how well search finds, on a labelled set of one's own. Reads no store and no configuration.
 
 use std::fs;
+use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -33,9 +34,9 @@ pub(crate) struct Arguments {
     /// The queries with what each should find, one JSON object a line
     #[arg(long, value_name = "FILE")]
     queries: PathBuf,
-    /// How many hits are asked for
-    #[arg(short = 'k', long, value_name = "N", default_value_t = 10)]
-    limit: usize,
+    /// Tell recall and NDCG with the first so many hits too
+    #[arg(short = 'k', long, value_name = "N", default_value_t = NonZeroUsize::MIN.saturating_add(9))]
+    limit: NonZeroUsize,
     #[command(flatten)]
     model: ModelArguments,
 }
@@ -61,10 +62,10 @@ pub(crate) fn run(common: &Common, arguments: &Arguments) -> Result<Done> {
     // The first search builds what the others read.
     let finder = manner.over(set.view.clone());
     finder.find(&Query::new(""));
-    let (mut scores, mut times) = (Scores::default(), Vec::with_capacity(set.queries.len()));
+    let (mut scores, mut times) = (Scores::also_at(arguments.limit.get()), Vec::with_capacity(set.queries.len()));
     for query in &set.queries {
         let start = Instant::now();
-        let found = finder.find(&Query::new(&*query.text).limited(arguments.limit));
+        let found = finder.find(&Query::new(&*query.text).limited(scores.depth()));
         times.push(start.elapsed());
         set.judge(query, &found, &mut scores);
     }
@@ -92,14 +93,7 @@ fn table(Measured { means, p50_us, p99_us }: &Measured) -> String {
     let mut table = Table::new(&["measure", "value"]);
     let mut row = |name: &str, value: String| table.row(vec![name.to_owned(), value]);
     row("queries", means.queries.to_string());
-    for (name, value) in [
-        ("recall@1", means.recall_1),
-        ("recall@3", means.recall_3),
-        ("recall@5", means.recall_5),
-        ("recall@10", means.recall_10),
-        ("ndcg@10", means.ndcg_10),
-        ("mrr", means.mrr),
-    ] {
+    for (name, value) in &means.measures {
         row(name, format!("{value:.4}"));
     }
     row("p50", format!("{p50_us} µs"));

@@ -119,6 +119,11 @@ impl<'a> ToolRef<'a> {
         self.is_listed() && self.state() == State::Active
     }
 
+    /// Whether a search may find it: one that every call refuses would only lead an agent astray.
+    pub fn is_findable(&self) -> bool {
+        self.is_offered() && self.verdict() != Verdict::Deny
+    }
+
     pub fn verdict(&self) -> Verdict {
         let shown = self.name().as_str();
         let shown = shown.strip_prefix(self.part.segment.prefix()).unwrap_or(shown);

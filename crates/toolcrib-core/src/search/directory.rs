@@ -8,8 +8,10 @@ use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
 use super::Query;
-use super::postings::{Card, Posting};
+use super::postings::{Card, Posting, Term};
 use super::roll::Roll;
+use super::spellings::Spellings;
+use super::texts::Texts;
 use super::words::{self, Word};
 use crate::catalog::{Part, ToolRef};
 
@@ -22,18 +24,19 @@ const RARITY: f32 = 0.8;
 #[derive(Debug, Default)]
 pub(crate) struct Directory {
     places: Vec<Place>,
-    /// For every tool of every place, whether agents may be offered it.
-    offered: Vec<bool>,
     /// For every tool, the number of its place.
     place_of: Vec<u32>,
+    /// The tools that no search finds, in order.
+    withheld: Vec<u32>,
     terms: Keyed<Spread>,
     /// By term, then by tool.
     postings: Vec<Posting>,
     /// The places whose title or tags have a term.
     labels: Keyed<Vec<u32>>,
+    texts: Texts,
     roll: Roll,
-    /// Every term's text in order, made when a search needs it.
-    vocabulary: OnceLock<Vec<Box<str>>>,
+    /// Made when a search needs it.
+    spellings: OnceLock<Spellings>,
 }
 
 /// One segment, and the number of its first tool.
@@ -43,12 +46,16 @@ struct Place {
     base: u32,
 }
 
-/// Where a term stands in `postings`, in how many tools, and how rare that makes it.
-#[derive(Debug, Default, Clone)]
-struct Spread {
-    postings: Range<u32>,
+/// A term over all sources: where it stands in `postings`, in how many tools, and how rare that makes it.
+#[derive(Debug, Default)]
+pub(super) struct Spread {
+    pub(super) key: u64,
+    /// What it goes by in [`Texts`].
+    pub(super) number: u32,
+    /// How much it tells tools apart.
+    pub(super) rarity: f32,
     tools: u32,
-    rarity: f32,
+    postings: Range<u32>,
 }
 
 pub(super) type Keyed<T> = HashMap<u64, T, BuildHasherDefault<AsIs>>;
@@ -58,12 +65,15 @@ impl Directory {
     pub(crate) fn build<'a>(parts: impl Iterator<Item = (&'a Arc<Part>, &'a [usize])>) -> Directory {
         let mut directory = Directory::default();
         for (part, masked) in parts {
-            let base = directory.offered.len() as u32;
-            for (position, entry) in part.segment.entries().iter().enumerate() {
-                let tool = ToolRef { part, entry };
-                directory.offered.push(tool.is_offered() && masked.binary_search(&position).is_err());
+            let base = directory.place_of.len() as u32;
+            let entries = part.segment.entries();
+            for (position, entry) in entries.iter().enumerate() {
+                let findable = ToolRef { part, entry }.is_findable() && masked.binary_search(&position).is_err();
+                if !findable {
+                    directory.withheld.push(base + position as u32);
+                }
             }
-            directory.place_of.resize(directory.offered.len(), directory.places.len() as u32);
+            directory.place_of.resize(directory.place_of.len() + entries.len(), directory.places.len() as u32);
             directory.places.push(Place { part: part.clone(), base });
         }
         directory.read_labels();
@@ -86,105 +96,119 @@ impl Directory {
             }
         }
         for (key, places) in &self.labels {
-            let tools = places.iter().map(|place| self.places[*place as usize].part.segment.entries().len() as u32);
-            self.terms.entry(*key).or_default().tools += tools.sum::<u32>();
+            let tools = places.iter().map(|place| self.places[*place as usize].tools().len() as u32);
+            let number = self.terms.len() as u32;
+            self.terms.insert(*key, Spread { key: *key, number, tools: tools.sum(), ..Spread::default() });
         }
     }
 
     fn spread_terms(&mut self) {
+        // For each place, the numbers of its terms in this catalogue.
+        let mut numbers: Vec<Vec<u32>> = Vec::with_capacity(self.places.len());
         for place in &self.places {
             let postings = place.part.segment.postings();
-            for (term, text) in postings.terms.iter().enumerate() {
-                self.terms.entry(text.key).or_default().postings.end += postings.of(term as u32).len() as u32;
-            }
+            let number = |(term, known): (usize, &Term)| {
+                let next = self.terms.len() as u32;
+                let spread =
+                    self.terms.entry(known.key).or_insert_with(|| Spread { number: next, ..Spread::default() });
+                spread.key = known.key;
+                spread.postings.end += postings.of(term as u32).len() as u32;
+                spread.number
+            };
+            numbers.push(postings.terms.iter().enumerate().map(number).collect());
         }
-        let all = self.offered.len() as f32;
+        let all = self.place_of.len() as f32;
+        let (mut free, mut rarities) = (vec![0; self.terms.len()], vec![0.0; self.terms.len()]);
         let mut start = 0;
         for spread in self.terms.values_mut() {
             let length = spread.postings.end;
-            spread.postings = start..start;
-            start += length;
+            spread.postings = start..start + length;
             spread.tools += length;
             spread.rarity = rarity(all, spread.tools as f32);
+            free[spread.number as usize] = start as usize;
+            rarities[spread.number as usize] = spread.rarity;
+            start += length;
         }
         self.postings = vec![Posting { tool: 0, impact: 0.0 }; start as usize];
-        for Place { part, base } in &self.places {
+        for (Place { part, base }, numbers) in self.places.iter().zip(&numbers) {
             let postings = part.segment.postings();
-            for (term, text) in postings.terms.iter().enumerate() {
-                let Some(spread) = self.terms.get_mut(&text.key) else { continue };
-                let own = postings.of(term as u32);
-                let end = spread.postings.end as usize;
-                for (to, from) in self.postings[end..end + own.len()].iter_mut().zip(own) {
-                    *to = Posting { tool: base + from.tool, impact: from.impact };
+            for (term, number) in numbers.iter().enumerate() {
+                let free = &mut free[*number as usize];
+                for Posting { tool, impact } in postings.of(term as u32) {
+                    self.postings[*free] = Posting { tool: base + tool, impact: *impact };
+                    *free += 1;
                 }
-                spread.postings.end += own.len() as u32;
+            }
+            self.texts.add(postings, numbers, &rarities);
+        }
+    }
+
+    /// How many tools there are, findable or not.
+    pub(super) fn len(&self) -> usize {
+        self.place_of.len()
+    }
+
+    pub(super) fn is_findable(&self, tool: u32) -> bool {
+        self.withheld.binary_search(&tool).is_err()
+    }
+
+    /// Takes every score from the tools that cannot be found, or are not of the source and tag that a query is about.
+    pub(super) fn withhold(&self, query: &Query, scores: &mut [f32]) {
+        self.withheld.iter().for_each(|tool| scores[*tool as usize] = 0.0);
+        if query.source.is_none() && query.tag.is_none() {
+            return;
+        }
+        for place in &self.places {
+            let fits = query.source.as_ref().is_none_or(|source| source == place.part.segment.source())
+                && query.tag.as_ref().is_none_or(|tag| place.part.manner.tags.contains(tag));
+            if !fits {
+                scores[place.tools()].fill(0.0);
             }
         }
     }
 
-    /// How many tools there are, offered or not.
-    pub(super) fn len(&self) -> usize {
-        self.offered.len()
-    }
-
-    pub(super) fn is_offered(&self, tool: u32) -> bool {
-        self.offered.get(tool as usize).copied().unwrap_or(false)
-    }
-
-    /// Whether a tool is offered and of the source and tag that a query is about.
-    pub(super) fn wanted<'a>(&'a self, query: &'a Query) -> impl Fn(u32) -> bool + 'a {
-        let unfiltered = query.source.is_none() && query.tag.is_none();
-        let fits = move |place: &Place| {
-            query.source.as_ref().is_none_or(|source| source == place.part.segment.source())
-                && query.tag.as_ref().is_none_or(|tag| place.part.manner.tags.contains(tag))
-        };
-        move |tool| self.is_offered(tool) && (unfiltered || self.place(tool).is_some_and(|(_, place)| fits(place)))
+    /// A term, if any tool has it.
+    pub(super) fn spread(&self, key: u64) -> Option<&Spread> {
+        self.terms.get(&key)
     }
 
     /// In how many tools a term stands.
     pub(super) fn frequency(&self, key: u64) -> u32 {
-        self.terms.get(&key).map_or(0, |spread| spread.tools)
-    }
-
-    /// How much a term tells tools apart.
-    pub(super) fn rarity(&self, key: u64) -> f32 {
-        self.terms.get(&key).map_or_else(|| rarity(self.offered.len() as f32, 0.0), |spread| spread.rarity)
+        self.spread(key).map_or(0, |spread| spread.tools)
     }
 
     /// Calls `take` with every tool that has the term, and what the term is worth there.
-    pub(super) fn each(&self, key: u64, mut take: impl FnMut(u32, f32)) {
-        for Posting { tool, impact } in self.postings(key) {
+    pub(super) fn each(&self, spread: &Spread, mut take: impl FnMut(u32, f32)) {
+        for Posting { tool, impact } in self.postings(spread) {
             take(*tool, *impact);
         }
-        for number in self.labels.get(&key).into_iter().flatten() {
-            let Place { part, base } = &self.places[*number as usize];
-            (*base..base + part.segment.entries().len() as u32).for_each(|tool| take(tool, LABEL));
+        for number in self.labels.get(&spread.key).into_iter().flatten() {
+            self.places[*number as usize].tools().for_each(|tool| take(tool as u32, LABEL));
         }
     }
 
     /// The tools that have a term, in order.
-    pub(super) fn postings(&self, key: u64) -> &[Posting] {
-        let spread = self.terms.get(&key);
-        let range = spread.map_or(0..0, |spread| spread.postings.start as usize..spread.postings.end as usize);
+    pub(super) fn postings(&self, spread: &Spread) -> &[Posting] {
+        let range = spread.postings.start as usize..spread.postings.end as usize;
         self.postings.get(range).unwrap_or_default()
+    }
+
+    pub(super) fn texts(&self) -> &Texts {
+        &self.texts
     }
 
     pub(super) fn roll(&self) -> &Roll {
         &self.roll
     }
 
-    /// Every term's text, in order.
-    pub(super) fn vocabulary(&self) -> &[Box<str>] {
-        self.vocabulary.get_or_init(|| {
+    pub(super) fn spellings(&self) -> &Spellings {
+        self.spellings.get_or_init(|| {
             let postings = self.places.iter().map(|place| place.part.segment.postings());
-            let mut texts: Vec<&str> = postings.flat_map(|postings| &postings.terms).map(|term| &*term.text).collect();
-            texts.sort_unstable();
-            texts.dedup();
-            texts.into_iter().map(Into::into).collect()
+            Spellings::of(postings.flat_map(|postings| &postings.terms).map(|term| (term.key, &*term.text)))
         })
     }
 
-    /// Every tool with its card, offered or not.
+    /// Every tool with its card, findable or not.
     pub(super) fn cards(&self) -> impl Iterator<Item = (u32, &Card)> {
         self.places.iter().flat_map(|place| {
             let cards = &place.part.segment.postings().cards;
@@ -192,21 +216,35 @@ impl Directory {
         })
     }
 
-    /// A tool's card, and the number of its source.
-    pub(super) fn card(&self, tool: u32) -> Option<(u32, &Card)> {
-        let (number, place) = self.place(tool)?;
-        Some((number as u32, place.part.segment.postings().cards.get((tool - place.base) as usize)?))
+    pub(super) fn card(&self, tool: u32) -> Option<&Card> {
+        let Place { part, base } = self.place(tool)?;
+        part.segment.postings().cards.get((tool - base) as usize)
     }
 
     pub(super) fn tool(&self, tool: u32) -> Option<ToolRef<'_>> {
-        let (_, Place { part, base }) = self.place(tool)?;
+        let Place { part, base } = self.place(tool)?;
         let entry = part.segment.entries().get((tool - base) as usize)?;
         Some(ToolRef { part, entry })
     }
 
-    fn place(&self, tool: u32) -> Option<(usize, &Place)> {
-        let number = *self.place_of.get(tool as usize)? as usize;
-        Some((number, self.places.get(number)?))
+    /// How many sources there are.
+    pub(super) fn places(&self) -> usize {
+        self.places.len()
+    }
+
+    /// The number of a tool's source.
+    pub(super) fn place_of(&self, tool: u32) -> u32 {
+        self.place_of.get(tool as usize).copied().unwrap_or_default()
+    }
+
+    fn place(&self, tool: u32) -> Option<&Place> {
+        self.places.get(*self.place_of.get(tool as usize)? as usize)
+    }
+}
+
+impl Place {
+    fn tools(&self) -> Range<usize> {
+        self.base as usize..self.base as usize + self.part.segment.entries().len()
     }
 }
 

@@ -2,9 +2,8 @@
 
 use std::collections::HashMap;
 
-use super::directory::Directory;
+use super::directory::{Directory, Keyed};
 use super::names::Named;
-use super::postings::Card;
 use super::rank::{Line, Scored};
 
 /// How much of two tools' texts must be the same, from 0 to 1.
@@ -12,7 +11,7 @@ const SAME: f32 = 0.8;
 /// With fewer words between them, two tools may well be about different things: `search`, `list projects`.
 const TELLING: usize = 6;
 
-/// The lines of an answer, at most `limit`. A tool whose name was asked for keeps its own.
+/// The lines of an answer, at most `limit`. A tool whose very name was asked for keeps its own.
 pub(super) fn collapsed(
     directory: &Directory,
     best: Vec<Scored>,
@@ -20,13 +19,13 @@ pub(super) fn collapsed(
     limit: usize,
 ) -> Vec<Line> {
     let mut lines: Vec<Line> = Vec::new();
-    let mut by_name: HashMap<&str, Vec<usize>> = HashMap::new();
+    let mut words = Distinct { directory, by_tool: HashMap::new() };
+    let mut by_name: Keyed<Vec<usize>> = Keyed::default();
     for scored in best {
-        let Some((_, card)) = directory.card(scored.tool) else { continue };
-        let alike = by_name.entry(&card.own).or_default();
-        let asked_for = named.contains_key(&scored.tool);
+        let alike = by_name.entry(directory.texts().own(scored.tool)).or_default();
+        let asked_for = named.get(&scored.tool).is_some_and(|named| named.surely());
         let same =
-            alike.iter().copied().find(|&line| !asked_for && is_same(directory, lines[line].scored.tool, &scored));
+            alike.iter().copied().find(|&line| !asked_for && words.are_same(lines[line].scored.tool, scored.tool));
         match same {
             Some(line) => lines[line].also.push(scored.tool),
             // Beyond the last line, only copies of what is shown are of interest.
@@ -40,23 +39,32 @@ pub(super) fn collapsed(
     lines
 }
 
-fn is_same(directory: &Directory, one: u32, other: &Scored) -> bool {
-    match (directory.card(one), directory.card(other.tool)) {
-        (Some((here, one)), Some((there, other))) => here != there && likeness(one, other) >= SAME,
-        _ => false,
+/// The words of tools that were compared, each once, in order.
+struct Distinct<'a> {
+    directory: &'a Directory,
+    by_tool: HashMap<u32, Vec<u32>>,
+}
+
+impl Distinct<'_> {
+    fn are_same(&mut self, one: u32, other: u32) -> bool {
+        if self.directory.place_of(one) == self.directory.place_of(other) {
+            return false;
+        }
+        for tool in [one, other] {
+            self.by_tool.entry(tool).or_insert_with(|| {
+                let mut words = self.directory.texts().sequence(tool).to_vec();
+                words.sort_unstable();
+                words.dedup();
+                words
+            });
+        }
+        likeness(&self.by_tool[&one], &self.by_tool[&other]) >= SAME
     }
 }
 
-/// The share of words that two tools have in common.
-fn likeness(one: &Card, other: &Card) -> f32 {
-    let sorted = |card: &Card| {
-        let mut terms = card.sequence.to_vec();
-        terms.sort_unstable();
-        terms.dedup();
-        terms
-    };
-    let (one, other) = (sorted(one), sorted(other));
-    let common = one.iter().filter(|term| other.binary_search(term).is_ok()).count();
+/// The share of words that two texts have in common.
+fn likeness(one: &[u32], other: &[u32]) -> f32 {
+    let common = one.iter().filter(|word| other.binary_search(word).is_ok()).count();
     let all = one.len() + other.len() - common;
     if all < TELLING { 0.0 } else { common as f32 / all as f32 }
 }

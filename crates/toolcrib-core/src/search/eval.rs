@@ -8,6 +8,7 @@ use std::collections::HashMap;
 
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
+use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::{Found, Query};
@@ -56,6 +57,8 @@ struct ToolLine {
 
 #[derive(Deserialize)]
 struct QueryLine {
+    #[serde(default)]
+    id: Value,
     query: String,
     #[serde(default)]
     relevant: Vec<String>,
@@ -64,27 +67,30 @@ struct QueryLine {
 
 impl LabelledSet {
     pub fn read(tools: File<'_>, queries: File<'_>) -> Result<LabelledSet> {
-        let tools: Vec<(usize, ToolLine)> = lines(tools)?;
-        let mut by_id: HashMap<&str, Vec<usize>> = HashMap::new();
-        for (position, (_, tool)) in tools.iter().enumerate() {
-            by_id.entry(&tool.id).or_default().push(position);
-        }
+        let lists: Vec<(usize, ToolLine)> = lines(tools)?;
+        each_once(tools.name, lists.iter().map(|(line, tool)| (*line, tool.id.clone())))?;
+        let by_id: HashMap<&str, usize> =
+            lists.iter().enumerate().map(|(position, (_, tool))| (tool.id.as_str(), position)).collect();
+        let asked: Vec<(usize, QueryLine)> = lines(queries)?;
+        let ids = asked.iter().filter(|(_, query)| !query.id.is_null());
+        each_once(queries.name, ids.map(|(line, query)| (*line, shown(&query.id))))?;
         let (mut labelled, mut unknown) = (Vec::new(), Vec::new());
-        for (line, query) in lines::<QueryLine>(queries)? {
+        for (line, query) in asked {
             let needed = query.groups.unwrap_or_else(|| query.relevant.into_iter().map(|id| vec![id]).collect());
             if needed.is_empty() {
                 return Err(wrong(queries.name, line, "the query names no relevant tool"));
             }
+            each_once(queries.name, needed.iter().flatten().map(|id| (line, id.clone())))?;
             let mut positions = |ids: &Vec<String>| -> Vec<usize> {
                 unknown.extend(ids.iter().filter(|id| !by_id.contains_key(id.as_str())).cloned());
-                ids.iter().filter_map(|id| by_id.get(id.as_str())).flatten().copied().collect()
+                ids.iter().filter_map(|id| by_id.get(id.as_str())).copied().collect()
             };
             let groups = needed.iter().map(&mut positions).collect();
             labelled.push(LabelledQuery { text: query.query, groups });
         }
         unknown.sort();
         unknown.dedup();
-        let (view, positions) = catalogue::build(&tools)?;
+        let (view, positions) = catalogue::build(&lists)?;
         Ok(LabelledSet { view, queries: labelled, unknown, positions })
     }
 
@@ -101,8 +107,27 @@ impl LabelledSet {
     }
 }
 
-/// Every line that is not empty, with its number.
+/// Ids come with their lines.
+fn each_once(file: &str, ids: impl Iterator<Item = (usize, String)>) -> Result<()> {
+    let mut known: HashMap<String, usize> = HashMap::new();
+    for (line, id) in ids {
+        match known.get(&id) {
+            Some(first) if *first == line => return Err(wrong(file, line, &format!("the id `{id}` is here twice"))),
+            Some(first) => return Err(wrong(file, line, &format!("the id `{id}` is on line {first} already"))),
+            None => known.insert(id, line),
+        };
+    }
+    Ok(())
+}
+
+/// An id as it was written, without quotes.
+fn shown(id: &Value) -> String {
+    id.as_str().map_or_else(|| id.to_string(), str::to_owned)
+}
+
+/// Every line that is not empty, with its number. Some editors begin a file with a mark of its byte order.
 fn lines<T: DeserializeOwned>(File { name, text }: File<'_>) -> Result<Vec<(usize, T)>> {
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let numbered = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
     let read = numbered.map(|(index, line)| {
         let parsed = serde_json::from_str(line).map_err(|error| wrong(name, index + 1, &error.to_string()))?;

@@ -29,18 +29,11 @@ fn inside(directory: &Directory, word: &str, scores: &mut [f32]) {
     if word.chars().count() < SHORTEST_INSIDE {
         return;
     }
-    let stem = words::stem(word);
-    for text in directory.vocabulary() {
-        if **text != *stem && (text.contains(word) || text.contains(&*stem)) {
-            let key = words::key(text);
-            let weight = INSIDE * directory.rarity(key);
-            directory.each(key, |tool, impact| scores[tool as usize] += weight * impact);
-        }
+    for key in directory.spellings().around(word, &words::stem(word)) {
+        add(directory, key, INSIDE, scores);
     }
-    for (tool, card) in directory.cards() {
-        if card.full.contains(word) || card.own.contains(word) {
-            scores[tool as usize] += INSIDE;
-        }
+    for tool in directory.roll().around(word) {
+        scores[tool as usize] += INSIDE;
     }
 }
 
@@ -51,17 +44,14 @@ fn slips(directory: &Directory, word: &str, scores: &mut [f32]) {
         return;
     }
     let most = if length < LONG { 1 } else { 2 };
-    // Slips rarely fall on the first letter, and the vocabulary is in order.
-    let vocabulary = directory.vocabulary();
-    let first = stem.chars().next().unwrap_or_default();
-    let same_first = &vocabulary[vocabulary.partition_point(|text| !text.starts_with(first) && **text < *stem)..];
-    let near = same_first.iter().take_while(|text| text.starts_with(first));
-    for text in near
-        .filter(|text| text.len().abs_diff(stem.len()) <= most)
-        .filter(|text| strsim::osa_distance(text, &stem) <= most)
-    {
-        let key = words::key(text);
-        let weight = SLIP * directory.rarity(key);
-        directory.each(key, |tool, impact| scores[tool as usize] += weight * impact);
+    // Slips rarely fall on the first letter.
+    for key in directory.spellings().like(&stem, most) {
+        add(directory, key, SLIP, scores);
     }
+}
+
+fn add(directory: &Directory, key: u64, share: f32, scores: &mut [f32]) {
+    let Some(spread) = directory.spread(key) else { return };
+    let weight = share * spread.rarity;
+    directory.each(spread, |tool, impact| scores[tool as usize] += weight * impact);
 }

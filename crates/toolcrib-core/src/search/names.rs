@@ -21,7 +21,9 @@ const NAMED: f32 = 1000.0;
 /// How well a tool's name meets the query.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Named {
-    /// In other forms of its words, or with a slip of the finger.
+    /// In other forms of its words: perhaps no more than words.
+    Worded,
+    /// With a slip of the finger.
     Nearly,
     /// In another spelling.
     Spelled,
@@ -29,12 +31,22 @@ pub(super) enum Named {
     Exactly,
 }
 
+impl Named {
+    /// Whether it was surely this name that was asked for, so that copies of the tool may not stand for it.
+    pub(super) fn surely(self) -> bool {
+        match self {
+            Named::Exactly | Named::Spelled | Named::Nearly => true,
+            Named::Worded => false,
+        }
+    }
+}
+
 /// The tools whose names were asked for.
 pub(super) fn named(directory: &Directory, question: &Question<'_>) -> HashMap<u32, Named> {
     let mut named: HashMap<u32, Named> = HashMap::new();
     let mut add = |tools: &[u32], text: &str, how: Named| {
         for tool in tools {
-            if directory.is_offered(*tool)
+            if directory.is_findable(*tool)
                 && let Entry::Vacant(place) = named.entry(*tool)
             {
                 let to_the_letter =
@@ -50,7 +62,7 @@ pub(super) fn named(directory: &Directory, question: &Question<'_>) -> HashMap<u
         add(directory.roll().spelled(&words::squashed(word)), word, Named::Spelled);
     }
     if question.words.len() <= MOST_WORDS {
-        add(directory.roll().worded(question.text), question.text, Named::Nearly);
+        add(directory.roll().worded(question.text), question.text, Named::Worded);
     }
     if named.is_empty() {
         named.extend(slips(directory, question, &squashed));
@@ -67,7 +79,7 @@ pub(super) fn first(named: &HashMap<u32, Named>, best: &mut [Scored]) {
         match named.get(&scored.tool) {
             Some(Named::Exactly) => scored.score += 3.0 * NAMED,
             Some(Named::Spelled) => scored.score += 2.0 * NAMED,
-            Some(Named::Nearly) => scored.score += NAMED,
+            Some(Named::Nearly | Named::Worded) => scored.score += NAMED,
             None => {}
         }
     }
@@ -97,11 +109,11 @@ fn slips(directory: &Directory, question: &Question<'_>, squashed: &str) -> Hash
     let most = if length < LONG { 1 } else { 2 };
     let mut nearest: HashMap<u32, Named> = HashMap::new();
     let mut least = most;
-    for (tool, whole) in directory.roll().like(squashed, most as u32) {
-        let Some((_, card)) = directory.card(tool) else { continue };
+    for (tool, whole) in directory.roll().like(squashed, most) {
+        let Some(card) = directory.card(tool) else { continue };
         let name = if whole { &card.full } else { &card.own };
         let distance = strsim::osa_distance(squashed, name);
-        if distance > least || !directory.is_offered(tool) {
+        if distance > least || !directory.is_findable(tool) {
             continue;
         }
         if distance < least {

@@ -54,10 +54,10 @@ pub(super) struct Card {
     pub(super) cut: Option<Box<str>>,
     /// Its own name by the stems of its words.
     pub(super) stems: u64,
-    /// The terms of its own name, each once.
-    pub(super) name: Box<[u64]>,
-    /// Name and description in their order, without words that say nothing.
-    pub(super) sequence: Box<[u64]>,
+    /// The terms of its own name, each once, by their position in `terms`.
+    pub(super) name: Box<[u32]>,
+    /// Name and description in their order, without words that say nothing; likewise.
+    pub(super) sequence: Box<[u32]>,
 }
 
 impl Postings {
@@ -90,13 +90,15 @@ impl Postings {
             for (word, weight) in weights.drain() {
                 entries.push((word, Posting { tool: position as u32, impact: weight / (SATURATION + weight) }));
             }
-            cards.push(card(segment, entry, tool.as_ref(), &schema));
+            cards.push(card(segment, entry, tool.as_ref(), &schema, &mut lexicon));
         }
         entries.sort_unstable_by_key(|(word, posting)| (*word, posting.tool));
-        let with_key = |text: Box<str>| Term { key: words::key(&text), text, end: 0 };
-        let mut terms: Vec<Term> = lexicon.terms.into_iter().map(with_key).collect();
-        for (end, (word, _)) in entries.iter().enumerate() {
-            terms[*word as usize].end = end as u32 + 1;
+        let mut terms = lexicon.terms;
+        entries.iter().for_each(|(word, _)| terms[*word as usize].end += 1);
+        let mut end = 0;
+        for term in &mut terms {
+            end += term.end;
+            term.end = end;
         }
         Postings { terms, postings: entries.into_iter().map(|(_, posting)| posting).collect(), cards }
     }
@@ -108,21 +110,22 @@ impl Postings {
     }
 }
 
-fn card(segment: &Segment, entry: &Entry, tool: Option<&Tool>, schema: &Value) -> Card {
+fn card(segment: &Segment, entry: &Entry, tool: Option<&Tool>, schema: &Value, lexicon: &mut Lexicon) -> Card {
     let original = segment.original(entry);
-    let mut name: Vec<u64> = Vec::new();
+    let mut name: Vec<u32> = Vec::new();
     words::each(original, |Word { whole, parts }| {
         let parts = if parts.is_empty() { vec![whole] } else { parts };
-        name.extend(parts.iter().map(|part| words::term(part)));
+        name.extend(parts.iter().map(|part| lexicon.term(part)));
     });
     let description = tool.map(|tool| tool.face.description.as_str()).unwrap_or_default();
     let mut sequence = name.clone();
     words::each(description, |Word { whole, .. }| {
         if sequence.len() < LONGEST_SEQUENCE && !vocabulary().is_silent(&whole) {
-            sequence.push(words::term(&whole));
+            sequence.push(lexicon.term(&whole));
         }
     });
-    name.sort_unstable();
+    // Everywhere in one order, so that what is added up comes out the same.
+    name.sort_unstable_by_key(|term| lexicon.terms[*term as usize].key);
     name.dedup();
     let full = words::squashed(&format!("{}{original}", segment.prefix()));
     Card {
@@ -142,7 +145,7 @@ type Fields = [Vec<u32>; Field::ALL.len()];
 /// Every word once. The same word is met again and again, so that what it stems to is remembered.
 #[derive(Default)]
 struct Lexicon {
-    terms: Vec<Box<str>>,
+    terms: Vec<Term>,
     by_stem: HashMap<Box<str>, u32>,
     by_word: HashMap<Box<str>, u32>,
 }
@@ -161,7 +164,7 @@ impl Lexicon {
         }
         let stem: Box<str> = words::stem(word).into();
         let term = *self.by_stem.entry(stem).or_insert_with_key(|stem| {
-            self.terms.push(stem.clone());
+            self.terms.push(Term { text: stem.clone(), key: words::key(stem), end: 0 });
             self.terms.len() as u32 - 1
         });
         self.by_word.insert(word.into(), term);

@@ -3,12 +3,15 @@
 
 use std::cmp::Ordering;
 
+use super::asked::{Asked, Known};
 use super::directory::Directory;
 use super::question::Question;
 use super::{Query, closer, duplicates, inside, names};
 
 /// At least so many tools get the closer look.
 const CANDIDATES: usize = 150;
+/// Several times as many, so that few columns have two of the best.
+const COLUMNS: usize = 1024;
 
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Scored {
@@ -32,8 +35,8 @@ pub(super) struct Ranking {
 
 pub(super) fn ranked(directory: &Directory, query: &Query, mix: impl FnOnce(&str, &mut [f32])) -> Ranking {
     let question = Question::read(&query.text);
-    let wanted = directory.wanted(query);
-    let mut scores = by_words(directory, &question);
+    let asked = Asked::new(directory, &question);
+    let mut scores = by_words(directory, &asked);
     mix(question.text, &mut scores);
     inside::score(directory, &question, &mut scores);
     let named = names::named(directory, &question);
@@ -41,38 +44,56 @@ pub(super) fn ranked(directory: &Directory, query: &Query, mix: impl FnOnce(&str
         // A name that was asked for is found even when none of its words is.
         scores[tool as usize] = scores[tool as usize].max(f32::MIN_POSITIVE);
     }
+    directory.withhold(query, &mut scores);
 
-    let matching = scores.iter().enumerate().filter(|(tool, score)| **score > 0.0 && wanted(*tool as u32));
-    let mut best: Vec<Scored> = matching.map(|(tool, &score)| Scored { score, tool: tool as u32 }).collect();
-    let total = best.len();
+    let total = scores.iter().filter(|score| **score > 0.0).count();
     let limit = if query.limit == 0 { total } else { query.limit };
     let keep = CANDIDATES.max(limit.saturating_mul(2)).min(total);
-    if keep < total {
-        best.select_nth_unstable_by(keep, better);
-        let left_out = best.split_off(keep);
-        let left_out = left_out.into_iter().filter(|scored| named.contains_key(&scored.tool));
-        best.extend(left_out);
+    let mut best = best(&scores, keep);
+    if let Some(last) = best.iter().copied().max_by(better) {
+        let named = named.keys().map(|tool| Scored { score: scores[*tool as usize], tool: *tool });
+        best.extend(named.filter(|named| named.score > 0.0 && better(&last, named) == Ordering::Less));
     }
-    closer::look(directory, &question, &mut best);
+    closer::look(directory, &asked, &mut best);
     names::first(&named, &mut best);
     let lines = duplicates::collapsed(directory, best, &named, limit);
     Ranking { lines, total }
 }
 
 /// BM25F: what each word is worth for a tool, times how rare it is.
-fn by_words(directory: &Directory, question: &Question<'_>) -> Vec<f32> {
+fn by_words(directory: &Directory, asked: &Asked<'_>) -> Vec<f32> {
     let mut scores = vec![0.0_f32; directory.len()];
-    let mut add = |key: u64, weight: f32| directory.each(key, |tool, impact| scores[tool as usize] += weight * impact);
-    let rarities: Vec<f32> = question.terms.iter().map(|term| directory.rarity(term.key)).collect();
-    for (term, rarity) in question.terms.iter().zip(&rarities) {
-        add(term.key, term.weight * rarity);
-    }
-    for related in &question.related {
-        // Standing for a word, it is no rarer than that.
-        let rarity = directory.rarity(related.key).min(rarities[related.to]);
-        add(related.key, related.weight * rarity);
+    for Known { spread, weight } in asked.terms.iter().chain(&asked.related) {
+        directory.each(spread, |tool, impact| scores[tool as usize] += weight * impact);
     }
     scores
+}
+
+/// The best so many tools that have a score, in no order. They are dealt out to columns: at least so many tools reach
+/// what so many columns have, and only columns that have it are looked through.
+fn best(scores: &[f32], keep: usize) -> Vec<Scored> {
+    let mut columns = [0.0_f32; COLUMNS];
+    for row in scores.chunks(COLUMNS) {
+        for (highest, score) in columns.iter_mut().zip(row) {
+            *highest = if score > highest { *score } else { *highest };
+        }
+    }
+    let reached = match keep {
+        1..=COLUMNS => *columns.clone().select_nth_unstable_by(keep - 1, |one, other| other.total_cmp(one)).1,
+        _ => 0.0,
+    };
+    let floor = reached.max(f32::MIN_POSITIVE);
+    let mut best: Vec<Scored> = Vec::with_capacity(2 * keep);
+    for (column, _) in columns.iter().enumerate().filter(|(_, highest)| **highest >= floor) {
+        let tools = (column..scores.len()).step_by(COLUMNS);
+        let scored = tools.map(|tool| Scored { score: scores[tool], tool: tool as u32 });
+        best.extend(scored.filter(|scored| scored.score >= floor));
+    }
+    if keep < best.len() {
+        best.select_nth_unstable_by(keep, better);
+        best.truncate(keep);
+    }
+    best
 }
 
 /// The better score, then the name that stands first.

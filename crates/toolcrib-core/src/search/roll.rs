@@ -1,6 +1,7 @@
 //! The names of all tools, to be found in any spelling: letters and digits alone, or by the stems of their words.
 
 use super::directory::Keyed;
+use super::lines::Lines;
 use super::postings::Card;
 use super::words::{self, Word};
 
@@ -8,20 +9,22 @@ use super::words::{self, Word};
 pub(super) struct Roll {
     by_spelling: Keyed<Vec<u32>>,
     by_stems: Keyed<Vec<u32>>,
-    /// What is compared before a name itself is.
+    /// What is compared before a name itself is, by the length of the name.
     shapes: Vec<Shape>,
+    /// Every tool's name with its source, letters and digits alone.
+    names: Lines,
 }
 
 #[derive(Debug, Clone, Copy)]
 struct Shape {
     tool: u32,
     length: u32,
-    /// Which letters and digits occur.
     letters: u64,
     whole: bool,
 }
 
 impl Roll {
+    /// The cards of all tools, in order.
     pub(super) fn call<'a>(cards: impl Iterator<Item = (u32, &'a Card)>) -> Roll {
         let mut roll = Roll::default();
         for (tool, card) in cards {
@@ -33,13 +36,16 @@ impl Roll {
                 roll.by_spelling.entry(words::key(cut)).or_default().push(tool);
             }
             roll.by_stems.entry(card.stems).or_default().push(tool);
+            roll.names.push(&card.full);
         }
+        roll.shapes.sort_by_key(|shape| shape.length);
         roll
     }
 
     fn enter(&mut self, tool: u32, name: &str, whole: bool) {
         self.by_spelling.entry(words::key(name)).or_default().push(tool);
-        self.shapes.push(Shape { tool, length: name.chars().count() as u32, letters: letters(name), whole });
+        let (length, letters) = (name.chars().count() as u32, words::letters(name));
+        self.shapes.push(Shape { tool, length, letters, whole });
     }
 
     /// Tools that are called so, letters and digits alone.
@@ -52,13 +58,18 @@ impl Roll {
         self.by_stems.get(&stems(text)).map(Vec::as_slice).unwrap_or_default()
     }
 
+    /// Tools with this inside of their names.
+    pub(super) fn around(&self, squashed: &str) -> impl Iterator<Item = u32> {
+        self.names.having(squashed).into_iter().map(|tool| tool as u32)
+    }
+
     /// Tools whose names may differ by so many letters and no more; whether it is the name with the source or without.
-    pub(super) fn like(&self, squashed: &str, most: u32) -> impl Iterator<Item = (u32, bool)> {
-        let (length, wanted) = (squashed.chars().count() as u32, letters(squashed));
-        let near = move |shape: &&Shape| {
-            shape.length.abs_diff(length) <= most && (shape.letters ^ wanted).count_ones() <= 2 * most
-        };
-        self.shapes.iter().filter(near).map(|shape| (shape.tool, shape.whole))
+    pub(super) fn like(&self, squashed: &str, most: usize) -> impl Iterator<Item = (u32, bool)> {
+        let (length, letters) = (squashed.chars().count(), words::letters(squashed));
+        let start = self.shapes.partition_point(|shape| (shape.length as usize) + most < length);
+        let near = self.shapes[start..].iter().take_while(move |shape| shape.length as usize <= length + most);
+        let alike = near.filter(move |shape| words::may_be_slip(shape.letters, letters, most));
+        alike.map(|shape| (shape.tool, shape.whole))
     }
 }
 
@@ -70,8 +81,4 @@ pub(super) fn stems(text: &str) -> u64 {
         parts.iter().for_each(|part| joined.push_str(&words::stem(part)));
     });
     words::key(&joined)
-}
-
-fn letters(name: &str) -> u64 {
-    name.chars().fold(0, |letters, character| letters | 1 << (character as u32 % 64))
 }

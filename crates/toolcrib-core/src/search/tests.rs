@@ -16,12 +16,13 @@ struct Offered {
     tools: Vec<Value>,
     tags: &'static [&'static str],
     hidden: &'static [&'static str],
+    denied: &'static [&'static str],
     disabled: &'static [&'static str],
 }
 
 fn source(source: &'static str, tools: &[(&str, &str)]) -> Offered {
     let tools = tools.iter().map(|(name, description)| json!({"name": name, "description": description})).collect();
-    Offered { source, tools, tags: &[], hidden: &[], disabled: &[] }
+    Offered { source, tools, tags: &[], hidden: &[], denied: &[], disabled: &[] }
 }
 
 fn part(offered: Offered) -> Arc<Part> {
@@ -40,10 +41,13 @@ fn part(offered: Offered) -> Arc<Part> {
         manifest: Some(packed.fingerprint),
         tools: packed.tools.iter().map(|tool| (tool.name.clone(), disabled(&tool.name))).collect(),
     };
-    let hide = |name: &&str| Rule { glob: (*name).into(), verdict: Verdict::Hide };
+    let ruled = |names: &[&str], verdict| -> Vec<Rule> {
+        names.iter().map(|name| Rule { glob: (*name).into(), verdict }).collect()
+    };
+    let rules = [ruled(offered.hidden, Verdict::Hide), ruled(offered.denied, Verdict::Deny)];
     let manner = Manner {
         kind: "mcp".into(),
-        rules: Rules::new(offered.hidden.iter().map(hide).collect()),
+        rules: Rules::new(rules.concat()),
         tags: offered.tags.iter().map(|tag| (*tag).to_owned()).collect(),
         ..Manner::default()
     };
@@ -158,11 +162,17 @@ fn the_tags_of_a_source_are_searched() {
 }
 
 #[test]
-fn what_is_hidden_or_disabled_is_not_found() {
-    let tools = [("push", "Push commits"), ("pull", "Pull commits"), ("fetch", "Fetch commits")];
-    let view = view(vec![Offered { hidden: &["push"], disabled: &["pull"], ..source("git", &tools) }]);
-    assert_eq!(names(&view, &Query::new("git push pull fetch commits")), ["git__fetch"]);
-    assert_eq!(names(&view, &Query::new("git__push")), ["git__fetch"]);
+fn what_is_hidden_denied_or_disabled_is_not_found() {
+    let tools =
+        [("push", "Push commits"), ("pull", "Pull commits"), ("fetch", "Fetch commits"), ("reset", "Reset commits")];
+    let git = Offered { hidden: &["push"], denied: &["res*"], disabled: &["pull"], ..source("git", &tools) };
+    let view = view(vec![git]);
+    let found = view.search(&Query::new("git push pull fetch reset commits"));
+    assert_eq!((found.hits[0].name.as_str(), found.hits.len(), found.total), ("git__fetch", 1, 1));
+    for name in ["git__push", "git__reset", "git__rseet", "git/pull"] {
+        assert_eq!(names(&view, &Query::new(name)), ["git__fetch"], "{name}");
+    }
+    assert_eq!(names(&view, &Query::new("reset")), [""; 0]);
 }
 
 #[test]
@@ -234,8 +244,13 @@ fn copies_of_one_tool_share_a_line_unless_its_name_was_asked_for() {
     assert_eq!(lines, ["a__create_issue 1", "c__create_issue 0"]);
     assert!(found.hits[0].line().ends_with("(also: b__create_issue)"));
     assert_eq!(found.total, 3);
-    let asked = names(&view, &Query::new("create_issue"));
-    assert_eq!(asked.len(), 3);
+    for name in ["create_issue", "create issue", "create_isssue"] {
+        assert_eq!(names(&view, &Query::new(name)).len(), 3, "{name}");
+    }
+    // Other forms of the words, and words that mean nearly the same, are no name.
+    for words in ["creating issues", "create ticket", "new tickets"] {
+        assert_eq!(names(&view, &Query::new(words)), ["a__create_issue", "c__create_issue"], "{words}");
+    }
     assert_eq!(names(&view, &Query::new("b__create_issue")).first().map(String::as_str), Some("b__create_issue"));
 }
 

@@ -54,6 +54,17 @@ pub(super) fn key(term: &str) -> u64 {
     term.bytes().fold(OFFSET, |key, byte| (key ^ u64::from(byte)).wrapping_mul(PRIME))
 }
 
+/// Which letters and digits occur in a text.
+pub(super) fn letters(text: &str) -> u64 {
+    text.chars().fold(0, |letters, character| letters | 1 << (character as u32 % 64))
+}
+
+/// Whether texts with these letters may differ by so many slips and no more: each takes one letter at most, and adds one.
+pub(super) fn may_be_slip(one: u64, other: u64, most: usize) -> bool {
+    let most = most as u32;
+    (one & !other).count_ones() <= most && (other & !one).count_ones() <= most
+}
+
 /// A run of letters and digits: pieces of one script, then the parts of each.
 fn split(run: &str, take: &mut impl FnMut(Word)) {
     let characters: Vec<char> = run.chars().collect();

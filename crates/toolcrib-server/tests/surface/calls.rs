@@ -2,19 +2,38 @@
 
 use serde_json::{Value, json};
 use toolcrib::core::config::{Config, Expose, Mode};
-use toolcrib::testkit::{Reply, Scripted};
+use toolcrib::core::policy::{Rule, Rules, Verdict};
+use toolcrib::testkit::{Reply, Scripted, config};
 use toolcrib::{Options, Refresh, Registry};
 use toolcrib_mcp::{RequestOptions, WireError};
 use toolcrib_server::Surface;
 use toolcrib_testkit::rig;
 
-use crate::support::{SOON, Stage, connect, stage, tool};
+use crate::support::{SOON, Stage, configured, connect, stage, tool};
 
 async fn shop() -> Stage {
     let shop = Scripted::new([tool("order", "Orders goods. Slowly."), tool("refund", "Gives money back")]);
     let stage = stage(Mode::Search, &[("shop", &shop)]).await;
     stage.registry.refresh(Refresh::default()).await;
     stage
+}
+
+#[tokio::test]
+async fn a_search_offers_nothing_that_every_call_refuses() {
+    let shop = Scripted::new([tool("order", "Orders goods"), tool("refund", "Gives money back for goods")]);
+    let mut config = config(["shop"]);
+    config.expose.mode = Mode::Search;
+    if let Ok(source) = &mut config.sources[0].source {
+        source.settings.tools = Rules::new(vec![Rule { glob: "ref*".into(), verdict: Verdict::Deny }]);
+    }
+    let stage = configured(config, &[("shop", &shop)]).await;
+    stage.registry.refresh(Refresh::default()).await;
+    for query in ["goods", "shop__refund goods"] {
+        let found = stage.said("search_tools", json!({ "query": query })).await;
+        assert!(found.contains("shop__order") && !found.contains("shop__refund"), "{found}");
+    }
+    let called = json!({ "name": "shop__refund", "arguments": { "text": "tea" } });
+    assert_eq!(stage.refused("call_tool", called).await["code"], "FORBIDDEN");
 }
 
 #[tokio::test]

@@ -12,17 +12,13 @@ use toolcrib_testkit::rig;
 use crate::support::{Stage, stage};
 
 async fn real_lists() -> Option<Stage> {
-    let data = rig::data()?.join("toollists");
-    let mut files: Vec<_> = std::fs::read_dir(data).ok()?.filter_map(|entry| Some(entry.ok()?.path())).collect();
-    files.sort();
     let mut sources = Vec::new();
-    for file in files.iter().filter(|file| file.extension().is_some_and(|extension| extension == "json")) {
-        let recorded: Value = serde_json::from_slice(&std::fs::read(file).unwrap()).unwrap();
+    for recording in rig::recordings()? {
         // What comes after the scope and tells servers apart fits.
-        let stem = file.file_stem()?.to_string_lossy().replace("-mcp-server", "").replace("mcp-server-", "");
+        let stem = recording.file.file_stem()?.to_string_lossy().replace("-mcp-server", "").replace("mcp-server-", "");
         let name = stem.rsplit("__").next()?.chars().take(32).collect::<String>();
         let name = toolcrib::SourceId::from_name(&name).unwrap();
-        sources.push((name.to_string(), Scripted::new(recorded["tools"].as_array()?.clone())));
+        sources.push((name.to_string(), Scripted::new(recording.tools)));
     }
     let sources: Vec<(&str, &Arc<Scripted>)> = sources.iter().map(|(name, source)| (name.as_str(), source)).collect();
     let stage = stage(Mode::Search, &sources).await;

@@ -31,9 +31,14 @@ pub(crate) async fn stage(mode: Mode, sources: &[(&str, &Arc<Scripted>)]) -> Sta
 }
 
 pub(crate) async fn staged(expose: Expose, sources: &[(&str, &Arc<Scripted>)]) -> Stage {
-    let options = Options { connect: Some(Scripted::connect(sources.iter().copied())), ..Options::default() };
     let mut config = config(sources.iter().map(|(id, _)| *id));
-    config.expose = expose.clone();
+    config.expose = expose;
+    configured(config, sources).await
+}
+
+pub(crate) async fn configured(config: Config, sources: &[(&str, &Arc<Scripted>)]) -> Stage {
+    let options = Options { connect: Some(Scripted::connect(sources.iter().copied())), ..Options::default() };
+    let expose = config.expose.clone();
     let registry = Registry::open(config, options).await.unwrap();
     let surface = Surface::new(registry.clone(), expose);
     let (client, server) = connect(&surface, |_| {}).await;

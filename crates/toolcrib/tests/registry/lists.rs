@@ -11,21 +11,15 @@ use crate::support::{Workshop, agent, scripted, tools};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_recorded_list_comes_out_whole() {
-    let Some(folder) = rig::data().map(|data| data.join("toollists")).filter(|folder| folder.is_dir()) else {
+    let Some(recordings) = rig::recordings() else {
         return rig::skip("lists::every_recorded_list_comes_out_whole", "there are no recorded lists");
     };
     let mut recorded: BTreeMap<String, (String, Vec<Value>)> = BTreeMap::new();
     let mut sources = json!({});
-    for (number, file) in std::fs::read_dir(folder).unwrap().enumerate() {
-        let path = file.unwrap().path();
-        if path.extension().is_none_or(|extension| extension != "json") {
-            continue;
-        }
-        let recording: Value = serde_json::from_str(&std::fs::read_to_string(&path).unwrap()).unwrap();
-        let list = recording.get("tools").unwrap_or(&recording).as_array().unwrap().clone();
+    for (number, recording) in recordings.into_iter().enumerate() {
         let source = format!("s{number}");
-        sources[&source] = scripted(&["--tools-file", path.to_str().unwrap()]);
-        recorded.insert(source, (path.file_name().unwrap().to_string_lossy().into_owned(), list));
+        sources[&source] = scripted(&["--tools-file", recording.file.to_str().unwrap()]);
+        recorded.insert(source, (recording.server, recording.tools));
     }
     assert!(recorded.len() > 40, "{} lists", recorded.len());
     let workshop = Workshop::open(sources.clone()).await;

@@ -1,37 +1,58 @@
 //! The usual measures: recall, NDCG with one gain for each needed tool, and the reciprocal rank of the first found.
 
-use serde::Serialize;
+use std::collections::BTreeSet;
 
-const DEPTH: usize = 10;
+use serde::{Serialize, Serializer};
+use serde_json::Value;
 
-#[derive(Debug, Clone, Default)]
+/// Recall is always told at these.
+const CUTS: [usize; 4] = [1, 3, 5, USUAL];
+const USUAL: usize = 10;
+
+#[derive(Debug, Clone)]
 pub struct Scores {
     queries: usize,
-    recall: [f64; 4],
-    ndcg: f64,
+    recall: Vec<Sum>,
+    ndcg: Vec<Sum>,
     reciprocal: f64,
 }
 
-/// Means over all queries.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub struct Means {
-    pub queries: usize,
-    #[serde(rename = "recall@1")]
-    pub recall_1: f64,
-    #[serde(rename = "recall@3")]
-    pub recall_3: f64,
-    #[serde(rename = "recall@5")]
-    pub recall_5: f64,
-    #[serde(rename = "recall@10")]
-    pub recall_10: f64,
-    #[serde(rename = "ndcg@10")]
-    pub ndcg_10: f64,
-    pub mrr: f64,
+/// Of all queries, with the first so many hits of each.
+#[derive(Debug, Clone)]
+struct Sum {
+    cut: usize,
+    sum: f64,
 }
 
-const CUTS: [usize; 4] = [1, 3, 5, 10];
+/// Means over all queries.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Means {
+    pub queries: usize,
+    /// By what they are called: `recall@5`, `ndcg@10`, `mrr`.
+    pub measures: Vec<(String, f64)>,
+}
+
+impl Default for Scores {
+    fn default() -> Scores {
+        Scores::also_at(USUAL)
+    }
+}
 
 impl Scores {
+    /// The usual measures, and the same with the first so many hits.
+    pub fn also_at(cut: usize) -> Scores {
+        let sums = |usual: &[usize]| -> Vec<Sum> {
+            let cuts: BTreeSet<usize> = usual.iter().copied().chain([cut]).collect();
+            cuts.into_iter().map(|cut| Sum { cut, sum: 0.0 }).collect()
+        };
+        Scores { queries: 0, recall: sums(&CUTS), ndcg: sums(&[USUAL]), reciprocal: 0.0 }
+    }
+
+    /// How many hits must be known.
+    pub fn depth(&self) -> usize {
+        self.recall.last().map_or(USUAL, |sum| sum.cut)
+    }
+
     /// `ranking` names tools by their position; the first found of a group counts.
     pub fn add(&mut self, groups: &[Vec<usize>], ranking: &[Option<usize>]) {
         let mut ranks: Vec<usize> = Vec::new();
@@ -44,24 +65,40 @@ impl Scores {
                 ranks.push(rank);
             }
         }
-        let gain = |rank: usize| 1.0 / (rank as f64 + 2.0).log2();
-        let ideal: f64 = (0..groups.len().min(DEPTH)).map(gain).sum();
-        let gained: f64 = ranks.iter().filter(|rank| **rank < DEPTH).map(|rank| gain(*rank)).sum();
         self.queries += 1;
-        self.ndcg += if ideal > 0.0 { gained / ideal } else { 0.0 };
         self.reciprocal += ranks.first().map_or(0.0, |rank| 1.0 / (*rank as f64 + 1.0));
-        for (sum, cut) in self.recall.iter_mut().zip(CUTS) {
-            let found = ranks.iter().filter(|rank| **rank < cut).count();
+        for Sum { cut, sum } in &mut self.recall {
+            let found = ranks.iter().filter(|rank| *rank < cut).count();
             *sum += found as f64 / groups.len().max(1) as f64;
+        }
+        let gain = |rank: usize| 1.0 / (rank as f64 + 2.0).log2();
+        for Sum { cut, sum } in &mut self.ndcg {
+            let ideal: f64 = (0..groups.len().min(*cut)).map(gain).sum();
+            let gained: f64 = ranks.iter().filter(|rank| *rank < cut).map(|rank| gain(*rank)).sum();
+            *sum += if ideal > 0.0 { gained / ideal } else { 0.0 };
         }
     }
 
     pub fn means(&self) -> Means {
         // Four digits: more would be noise.
         let mean = |sum: f64| (sum / self.queries.max(1) as f64 * 1e4).round() / 1e4;
-        let [recall_1, recall_3, recall_5, recall_10] = self.recall.map(mean);
-        let (ndcg_10, mrr) = (mean(self.ndcg), mean(self.reciprocal));
-        Means { queries: self.queries, recall_1, recall_3, recall_5, recall_10, ndcg_10, mrr }
+        let recall = self.recall.iter().map(|Sum { cut, sum }| (format!("recall@{cut}"), mean(*sum)));
+        let ndcg = self.ndcg.iter().map(|Sum { cut, sum }| (format!("ndcg@{cut}"), mean(*sum)));
+        let measures = recall.chain(ndcg).chain([("mrr".to_owned(), mean(self.reciprocal))]);
+        Means { queries: self.queries, measures: measures.collect() }
+    }
+}
+
+impl Means {
+    pub fn get(&self, measure: &str) -> Option<f64> {
+        self.measures.iter().find(|(name, _)| name == measure).map(|(_, mean)| *mean)
+    }
+}
+
+impl Serialize for Means {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let measures = self.measures.iter().map(|(name, mean)| (name.as_str(), Value::from(*mean)));
+        serializer.collect_map([("queries", Value::from(self.queries))].into_iter().chain(measures))
     }
 }
 
@@ -74,8 +111,8 @@ mod tests {
         let ranking: Vec<Option<usize>> = ranking.iter().copied().map(Some).collect();
         let mut scores = Scores::default();
         scores.add(&groups, &ranking);
-        let means = scores.means();
-        assert_eq!((means.recall_1, means.ndcg_10, means.mrr), expected, "{groups:?} {ranking:?}");
+        let mean = |measure: &str| scores.means().get(measure).unwrap();
+        assert_eq!((mean("recall@1"), mean("ndcg@10"), mean("mrr")), expected, "{groups:?} {ranking:?}");
     }
 
     #[test]
@@ -87,5 +124,24 @@ mod tests {
         check(&[&[7], &[8]], &[8, 1, 7], (0.5, 0.9197, 1.0));
         check(&[&[]], &[1], (0.0, 0.0, 0.0));
         check(&[&[7]], &[], (0.0, 0.0, 0.0));
+    }
+
+    #[test]
+    fn the_usual_is_always_told_and_what_was_asked_for_as_well() {
+        for (cut, expected, depth) in [
+            (1, "recall@1 recall@3 recall@5 recall@10 ndcg@1 ndcg@10 mrr", 10),
+            (4, "recall@1 recall@3 recall@4 recall@5 recall@10 ndcg@4 ndcg@10 mrr", 10),
+            (10, "recall@1 recall@3 recall@5 recall@10 ndcg@10 mrr", 10),
+            (20, "recall@1 recall@3 recall@5 recall@10 recall@20 ndcg@10 ndcg@20 mrr", 20),
+        ] {
+            let scores = Scores::also_at(cut);
+            let told = scores.means().measures;
+            assert_eq!(told.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>().join(" "), expected);
+            assert_eq!(scores.depth(), depth);
+        }
+        let mut scores = Scores::also_at(2);
+        scores.add(&[vec![7], vec![8], vec![9]], &[Some(1), Some(7), Some(8)]);
+        assert_eq!(scores.means().get("recall@2"), Some(0.3333));
+        assert_eq!(scores.means().get("ndcg@2"), Some(0.3869));
     }
 }

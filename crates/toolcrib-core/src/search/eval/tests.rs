@@ -9,7 +9,7 @@ fn ndcg(set: &LabelledSet) -> f64 {
     for query in &set.queries {
         set.judge(query, &set.search(query, 10), &mut scores);
     }
-    scores.means().ndcg_10
+    scores.means().get("ndcg@10").unwrap()
 }
 
 #[test]
@@ -17,15 +17,15 @@ fn odd_sets_are_read() {
     let long = "very_long_name_".repeat(8);
     let tools = [
         r#"{"id":"a","server":"My Server!","name":"send_mail","description":"Send a mail"}"#,
-        // The same id and name once more, and a server whose id is the same.
-        r#"{"id":"a","server":"My Server!","name":"send_mail","description":"Send a letter"}"#,
+        // The same name once more, and a server whose id is the same.
+        r#"{"id":"a2","server":"My Server!","name":"send_mail","description":"Send a letter"}"#,
         r#"{"id":"b","server":"my-server","name":"send_mail","input_schema":{"$ref":"http://elsewhere/x"}}"#,
         r#"{"id":"c","name":"搜索","description":"搜索网页"}"#,
         &format!(r#"{{"id":"d","server":"search_tools","name":"{long}","description":"Nothing like it"}}"#),
         "",
     ];
     let queries = [
-        r#"{"id":"1","query":"send a letter","relevant":["a"]}"#,
+        r#"{"id":"1","query":"send a letter","relevant":["a2"]}"#,
         r#"{"query":"搜索","groups":[["c","gone"]],"relevant":["c"]}"#,
         &format!(r#"{{"query":"{long}","relevant":["d"]}}"#),
     ];
@@ -37,16 +37,27 @@ fn odd_sets_are_read() {
 
 #[test]
 fn a_fault_names_file_and_line() {
-    let tool = r#"{"id":"a","name":"x"}"#;
+    let (tool, query) = (r#"{"id":"a","name":"x"}"#, r#"{"id":7,"query":"x","relevant":["a"]}"#);
     for (tools, queries, said) in [
         ("{\"id\":1}", "", "t.jsonl:1: "),
         (tool, "\n\nnonsense", "q.jsonl:3: expected"),
         (tool, r#"{"query":"x","relevant":[]}"#, "q.jsonl:1: the query names no relevant tool"),
         (tool, "{\"relevant\":[]}", "q.jsonl:1: missing field `query`"),
         ("", "", "`t.jsonl` has no lines"),
+        (&format!("{tool}\n\n{tool}"), query, "t.jsonl:3: the id `a` is on line 1 already"),
+        (tool, &format!("{query}\n{query}"), "q.jsonl:2: the id `7` is on line 1 already"),
+        (tool, r#"{"query":"x","relevant":["a","a"]}"#, "q.jsonl:1: the id `a` is here twice"),
     ] {
         let error = read(tools, queries).unwrap_err();
         assert!(error.message.starts_with(said), "{}", error.message);
         assert_eq!(error.code, Code::BadRequest);
     }
+}
+
+#[test]
+fn a_mark_of_the_byte_order_is_passed_over() {
+    let tool = r#"{"id":"a","name":"x"}"#;
+    let query = r#"{"query":"x","relevant":["a"]}"#;
+    let set = read(&format!("\u{feff}{tool}"), &format!("\u{feff}{query}\r\n")).unwrap();
+    assert_eq!(ndcg(&set), 1.0);
 }
