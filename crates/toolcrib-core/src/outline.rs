@@ -107,14 +107,16 @@ pub fn parted(text: &str) -> (&str, &str) {
 /// Reads one schema; what is open on the way down is its trail, so that a schema which holds itself is told once.
 struct Reader<'a> {
     root: &'a Value,
-    /// What is left of the arguments and the looks.
+    /// What is left of the arguments, the looks, and the counts where no look is left.
     arguments: Cell<usize>,
     looks: Cell<usize>,
+    counts: Cell<usize>,
 }
 
 impl<'a> Reader<'a> {
     fn new(root: &'a Value) -> Reader<'a> {
-        Reader { root, arguments: Cell::new(MOST_ARGUMENTS), looks: Cell::new(MOST_LOOKS) }
+        let [looks, counts] = [MOST_LOOKS; 2].map(Cell::new);
+        Reader { root, arguments: Cell::new(MOST_ARGUMENTS), looks, counts }
     }
 
     /// Whether there is still a look left; takes it, and as many more as `size` is worth.
@@ -176,14 +178,16 @@ impl<'a> Reader<'a> {
 
     /// Each with its whole name, for the one that is shown may be cut; and how many are not told.
     fn named_fields(&self, schema: &'a Value, trail: &mut Vec<&'a Value>) -> (Vec<(&'a str, Argument)>, usize) {
+        if self.arguments.get() == 0 || !self.look(0) {
+            return (Vec::new(), self.untold(schema, trail));
+        }
         let schema = self.followed(schema);
         if is_open(schema, trail) {
             return (Vec::new(), 0);
         }
         let (required, own) = (list(schema, "required"), schema.get("properties").and_then(Value::as_object));
         let count = own.map_or(0, |own| own.len());
-        let size = required.len() + count;
-        if self.arguments.get() == 0 || trail.len() > DEEPEST || !self.look(size) {
+        if trail.len() > DEEPEST || !self.look(required.len() + count) {
             return (Vec::new(), count);
         }
         trail.push(schema);
@@ -214,6 +218,15 @@ impl<'a> Reader<'a> {
         }
         trail.pop();
         (fields, more)
+    }
+
+    /// How many fields there are that nobody will look at. References are followed for as many counts as there are.
+    fn untold(&self, schema: &'a Value, trail: &[&'a Value]) -> usize {
+        let left = self.counts.get();
+        self.counts.set(left.saturating_sub(1));
+        let schema = if left > 0 { self.followed(schema) } else { schema };
+        let own = schema.get("properties").and_then(Value::as_object).filter(|_| !is_open(schema, trail));
+        own.map_or(0, |own| own.len())
     }
 
     fn argument(&self, name: &str, property: &'a Value, trail: &mut Vec<&'a Value>) -> Argument {
