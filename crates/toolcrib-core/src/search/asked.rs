@@ -2,7 +2,7 @@
 //! are left out.
 
 use super::directory::{Directory, Spread};
-use super::question::Question;
+use super::question::{Question, Term};
 
 #[derive(Debug)]
 pub(super) struct Asked<'a> {
@@ -23,7 +23,7 @@ pub(super) struct Known<'a> {
 impl<'a> Asked<'a> {
     pub(super) fn new(directory: &'a Directory, question: &Question<'_>) -> Asked<'a> {
         let spreads: Vec<Option<&Spread>> = question.terms.iter().map(|term| directory.spread(term.key)).collect();
-        let known = |(term, spread): (&super::question::Term, &Option<&'a Spread>)| {
+        let known = |(term, spread): (&Term, &Option<&'a Spread>)| {
             let spread = (*spread)?;
             Some(Known { spread, weight: term.weight * spread.rarity })
         };
