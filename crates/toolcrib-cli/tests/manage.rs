@@ -165,6 +165,22 @@ fn a_disabled_source_and_its_tool_are_enabled_together() {
 }
 
 #[test]
+fn a_tool_that_is_called_so_goes_before_one_that_is_made_into_it() {
+    let toolcrib = Toolcrib::new();
+    let tools = toolcrib.write("tools.json", r#"{"tools": [{"name": "a.b"}, {"name": "a_b"}, {"name": "c.d"}]}"#);
+    assert_eq!(add(&toolcrib, "one", &["--tools-file", tools.to_str().unwrap()]).code, 0);
+    assert_eq!(toolcrib.done(&["disable", "one"]).stdout, "one: disabled\n");
+    let disabled = toolcrib.done(&["disable", "one", "one__a_b", "one__c_d"]);
+    assert_eq!(disabled.stdout, "one: already disabled\none__a_b: disabled\none__c_d: disabled\n");
+    toolcrib.done(&["enable", "one"]);
+    let listed = toolcrib.json(&["tools", "--cached"]);
+    let enabled: Vec<&Value> =
+        listed["tools"].as_array().unwrap().iter().filter(|tool| tool["enabled"] == true).collect();
+    assert_eq!(enabled.len(), 1, "{listed}");
+    assert_eq!(enabled[0]["original_name"], "a.b", "{listed}");
+}
+
+#[test]
 fn an_invalidated_source_is_stale() {
     let toolcrib = Toolcrib::new();
     assert_eq!(add(&toolcrib, "one", &[]).code, 0);

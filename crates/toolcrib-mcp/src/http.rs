@@ -65,6 +65,7 @@ enum Stop {
 
 impl Http {
     pub(crate) fn new(client: reqwest::Client, url: Url, headers: HeaderMap, body_bytes: usize) -> Http {
+        let (url, headers) = credentials(&client, url, headers);
         Http { client, url, headers, body_bytes, session: RwLock::default(), listening: AtomicBool::new(false) }
     }
 
@@ -289,6 +290,15 @@ impl Http {
     }
 }
 
+/// Credentials in an address are sent as a header, unless another is given.
+fn credentials(client: &reqwest::Client, url: Url, mut headers: HeaderMap) -> (Url, HeaderMap) {
+    let Ok(request) = client.get(url.clone()).build() else { return (url, headers) };
+    if let Some(basic) = request.headers().get(header::AUTHORIZATION) {
+        headers.entry(header::AUTHORIZATION).or_insert_with(|| basic.clone());
+    }
+    (request.url().clone(), headers)
+}
+
 /// Somebody listens until this is dropped.
 struct Listening<'a>(&'a AtomicBool);
 
@@ -310,4 +320,22 @@ fn finish(connection: &Arc<Connection>, mut response: Response) {
         let rest = async { while let Ok(Some(_)) = response.chunk().await {} };
         let _kept_open = timeout(Duration::from_secs(1), rest).await;
     });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn credentials_in_an_address_become_a_header() {
+        let client = crate::Options::http_client(Duration::from_secs(1)).unwrap();
+        let url: Url = "https://me:p%40ss@host.example/mcp".parse().unwrap();
+        let http = Http::new(client.clone(), url.clone(), HeaderMap::new(), 1);
+        assert_eq!(http.url.as_str(), "https://host.example/mcp");
+        assert_eq!(http.headers[header::AUTHORIZATION], "Basic bWU6cEBzcw==");
+
+        let given = HeaderMap::from_iter([(header::AUTHORIZATION, HeaderValue::from_static("Bearer x"))]);
+        let http = Http::new(client, url, given, 1);
+        assert_eq!(http.headers[header::AUTHORIZATION], "Bearer x");
+    }
 }

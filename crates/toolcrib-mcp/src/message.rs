@@ -160,9 +160,9 @@ fn write(outgoing: &Outgoing<'_>) -> Result<String, WireError> {
 #[derive(Debug, Default)]
 pub(crate) struct RawObject<'a>(Vec<(Cow<'a, str>, Cow<'a, RawValue>)>);
 
-/// The name of a field, borrowed unless it is written with escapes.
+/// A short text, borrowed unless it is written with escapes.
 #[derive(Deserialize)]
-struct Key<'a>(#[serde(borrow)] Cow<'a, str>);
+pub(crate) struct Key<'a>(#[serde(borrow)] pub(crate) Cow<'a, str>);
 
 impl<'a> RawObject<'a> {
     /// `None` for anything but an object.
@@ -197,9 +197,12 @@ impl<'a> RawObject<'a> {
         }
     }
 
+    /// Of a key given twice, the first; the others go with it.
     pub(crate) fn take(&mut self, key: &str) -> Option<Cow<'a, RawValue>> {
         let position = self.0.iter().position(|(name, _)| name == key)?;
-        Some(self.0.remove(position).1)
+        let (_, value) = self.0.remove(position);
+        self.retain(|name| name != key);
+        Some(value)
     }
 
     pub(crate) fn retain(&mut self, keep: impl Fn(&str) -> bool) {

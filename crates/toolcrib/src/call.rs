@@ -88,7 +88,7 @@ impl Registry {
         if options.whole || answer.raw.get().len() as u64 <= limit {
             return Ok(Output::new(id, answer, None));
         }
-        let declared = options.fits_schema && tool.tool()?.output_schema.is_some();
+        let declared = options.fits_schema && tool.tool().is_ok_and(|tool| tool.output_schema.is_some());
         let shape = if declared { Shape::Declared } else { Shape::Free };
         // Splitting a very large result takes a while: not on a thread that others wait for.
         let (shared, keeper) = (self.shared.clone(), options.keeper());

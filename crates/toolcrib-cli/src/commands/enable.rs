@@ -142,12 +142,14 @@ fn tool_beside(inventory: &Inventory, name: &str, sources: &[SourceId]) -> Optio
     let mut found = meant.filter_map(|id| {
         let state = inventory.source(id)?;
         let prefix = if state.kind == "builtin" { String::new() } else { format!("{id}{SEPARATOR}") };
-        let mut offered = state.tools.iter().filter(|(_, state)| !state.deprecated).map(|(own, _)| own);
-        let own = offered.find(|own| {
-            let made = [ToolName::plain(&prefix, own), ToolName::hashed(&prefix, own)];
-            *own == tool || made.iter().any(|made| made.as_str().strip_prefix(&prefix) == Some(tool))
-        })?;
-        Some(Target::Tool(ToolId { source: id.clone(), name: own.clone() }, ToolName::plain(&prefix, own)))
+        let offered = || state.tools.iter().filter(|(_, state)| !state.deprecated).map(|(own, _)| own);
+        // As a catalogue names them: who is called so goes before who is only made into it.
+        let made = |make: fn(&str, &str) -> ToolName| {
+            offered().find(|own| make(&prefix, own).as_str().strip_prefix(&prefix) == Some(tool)).map(|own| (own, make))
+        };
+        let exact = offered().find(|own| *own == tool).map(|own| (own, ToolName::plain as fn(&str, &str) -> ToolName));
+        let (own, make) = exact.or_else(|| made(ToolName::plain)).or_else(|| made(ToolName::hashed))?;
+        Some(Target::Tool(ToolId { source: id.clone(), name: own.clone() }, make(&prefix, own)))
     });
     found.next().filter(|_| found.next().is_none())
 }

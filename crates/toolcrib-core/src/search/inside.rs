@@ -26,7 +26,8 @@ pub(super) fn score(directory: &Directory, question: &Question<'_>, scores: &mut
 }
 
 fn inside(directory: &Directory, word: &str, scores: &mut [f32]) {
-    if word.chars().count() < SHORTEST_INSIDE {
+    // A single letter says nothing, but a single sign may be a word.
+    if word.is_ascii() && word.len() < SHORTEST_INSIDE {
         return;
     }
     for key in directory.spellings().around(word, &words::stem(word)) {

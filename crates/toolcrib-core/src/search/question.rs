@@ -62,7 +62,9 @@ impl<'a> Question<'a> {
             parts.iter().for_each(|part| {
                 self.add(part);
             });
-            if let Some(before) = before.replace(key) {
+            if let Some(before) = before.replace(key)
+                && !self.pairs.contains(&(before, key))
+            {
                 self.pairs.push((before, key));
             }
             self.words.push(whole);

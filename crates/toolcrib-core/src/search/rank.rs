@@ -100,3 +100,39 @@ fn best(scores: &[f32], keep: usize) -> Vec<Scored> {
 pub(super) fn better(one: &Scored, other: &Scored) -> Ordering {
     other.score.total_cmp(&one.score).then(one.tool.cmp(&other.tool))
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn check(scores: &[f32], keep: usize) {
+        let mut expected: Vec<Scored> =
+            scores.iter().enumerate().map(|(tool, &score)| Scored { score, tool: tool as u32 }).collect();
+        expected.retain(|scored| scored.score > 0.0);
+        expected.sort_by(better);
+        let keep = keep.min(expected.len());
+        expected.truncate(keep);
+        let mut found = best(scores, keep);
+        found.sort_by(better);
+        assert_eq!(found, expected, "{keep} of {}", scores.len());
+    }
+
+    #[test]
+    fn the_best_are_the_best_around_the_number_of_columns() {
+        for tools in [0, 1, COLUMNS - 1, COLUMNS, COLUMNS + 1, 5 * COLUMNS] {
+            let few_values: Vec<f32> = (0..tools).map(|tool| (tool * 7919 % 13) as f32).collect();
+            for keep in [0, 1, 150, COLUMNS, COLUMNS + 1, tools] {
+                check(&few_values, keep);
+            }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn the_best_are_those_a_sort_gives(seeds in prop::collection::vec(0_u8..40, 0..4000), keep in 0_usize..2000) {
+            check(&seeds.iter().map(|seed| f32::from(*seed) / 4.0).collect::<Vec<_>>(), keep);
+        }
+    }
+}

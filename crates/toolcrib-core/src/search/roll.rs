@@ -50,12 +50,16 @@ impl Roll {
 
     /// Tools that are called so, letters and digits alone.
     pub(super) fn spelled(&self, squashed: &str) -> &[u32] {
-        self.by_spelling.get(&words::key(squashed)).map(Vec::as_slice).unwrap_or_default()
+        // Names of marks alone are all alike.
+        let found = self.by_spelling.get(&words::key(squashed)).filter(|_| !squashed.is_empty());
+        found.map(Vec::as_slice).unwrap_or_default()
     }
 
     /// Tools whose own names consist of the same words, in whatever form.
     pub(super) fn worded(&self, text: &str) -> &[u32] {
-        self.by_stems.get(&stems(text)).map(Vec::as_slice).unwrap_or_default()
+        let stems = stems(text);
+        let found = self.by_stems.get(&stems).filter(|_| stems != words::key(""));
+        found.map(Vec::as_slice).unwrap_or_default()
     }
 
     /// Tools with this inside of their names.

@@ -16,6 +16,7 @@ pub(super) struct Spellings {
 struct Mark {
     key: u64,
     /// What is compared before a text itself is.
+    length: u32,
     letters: u64,
 }
 
@@ -28,7 +29,7 @@ impl Spellings {
         let mut spellings = Spellings::default();
         for (text, key) in terms {
             spellings.texts.push(text);
-            spellings.marks.push(Mark { key, letters: words::letters(text) });
+            spellings.marks.push(Mark { key, length: text.chars().count() as u32, letters: words::letters(text) });
         }
         spellings
     }
@@ -47,7 +48,7 @@ impl Spellings {
 
     /// The keys of the terms that begin with the same letter and differ by so many letters and no more.
     pub(super) fn like(&self, stem: &str, most: usize) -> Vec<u64> {
-        let letters = words::letters(stem);
+        let (length, letters) = (stem.chars().count() as u32, words::letters(stem));
         let first = stem.chars().next().unwrap_or_default();
         let start = self.texts.partition_point(|text| !text.starts_with(first) && text < stem);
         let mut found = Vec::new();
@@ -56,7 +57,7 @@ impl Spellings {
             if !text.starts_with(first) {
                 break;
             }
-            if text.len().abs_diff(stem.len()) <= most
+            if mark.length.abs_diff(length) as usize <= most
                 && words::may_be_slip(mark.letters, letters, most)
                 && strsim::osa_distance(text, stem) <= most
             {

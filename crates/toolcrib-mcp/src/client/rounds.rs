@@ -1,7 +1,7 @@
 //! Requests in several rounds (2026-07-28): a server that needs input says so in its result, and the same request is
 //! made again with the input and the state the server wants to see again.
 
-use std::{borrow::Cow, sync::Arc};
+use std::sync::Arc;
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -10,7 +10,7 @@ use crate::{
     connection::{Ask, Connection, Terms, serve},
     era::Era,
     error::{WireError, shortened},
-    message::RawObject,
+    message::{Key, RawObject},
     options::{Handler, ServerRequest},
 };
 
@@ -44,7 +44,7 @@ pub(super) async fn request(
 #[serde(rename_all = "camelCase")]
 struct Head<'a> {
     #[serde(borrow, default)]
-    result_type: Option<Cow<'a, str>>,
+    result_type: Option<Key<'a>>,
     #[serde(borrow, default, rename = "inputRequests")]
     inputs: Option<RawObject<'a>>,
     #[serde(borrow, default, rename = "requestState")]
@@ -59,7 +59,7 @@ fn wanted<'a>(connection: &Connection, ask: &Ask<'_>, result: &'a RawValue) -> R
     }
     let head: Head<'a> = serde_json::from_str(result.get())
         .map_err(|_| WireError::Protocol(format!("the result of `{}` is no object", ask.method)))?;
-    match head.result_type.as_deref() {
+    match head.result_type.as_ref().map(|Key(kind)| kind.as_ref()) {
         None | Some("complete") => Ok(None),
         Some("input_required") if head.inputs.is_none() && head.state.is_none() => {
             Err(WireError::Protocol("it asks for input without saying for which".to_owned()))

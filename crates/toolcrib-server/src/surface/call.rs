@@ -91,12 +91,14 @@ impl Surface {
     /// Calls a tool for a client, or gives the page it asks for. A fault in the arguments comes back with the signature,
     /// so that one look mends it.
     async fn call(&self, request: &Request, name: &str, arguments: Value, along: Along) -> Result<Output, Error> {
-        // Who lists all tools has no other to read on with than the one that was called.
-        if let Some(page) = arguments["page"].as_str().filter(|page| Page::is_cursor(page)) {
-            return self.registry.page(Some(ClientId(request.peer.id)), page);
-        }
         let shown = self.sight().resolve(name).await;
         let name = shown.as_ref().map_or(name, ToolName::as_str);
+        // Who lists all tools has no other to read on with than the one that was called.
+        let cursor = arguments["page"].as_str().filter(|page| Page::is_cursor(page));
+        let page = cursor.map(|cursor| self.registry.page(Some(ClientId(request.peer.id)), cursor));
+        if let Some(Ok(page)) = page {
+            return Ok(page);
+        }
         let outlet = &request.outlet;
         let verdict = || self.registry.catalog().find(name).map(|tool| tool.verdict());
         let verdict = match verdict() {
@@ -107,6 +109,12 @@ impl Surface {
                 verdict()
             }
         };
+        // The source may be another Toolcrib, and the cursor its own.
+        if let Some(Err(not_held)) = page
+            && !self.takes_pages(name)
+        {
+            return Err(not_held);
+        }
         let asks = verdict.is_ok_and(|verdict| verdict == Verdict::Ask);
         let consent = asks && self.consents(outlet, name, &arguments).await;
         let logs = self.visitors.logs(&request.peer, along.meta.as_deref());
@@ -174,6 +182,13 @@ impl Surface {
         let answer: Value =
             answered.ok().and_then(|answer| serde_json::from_str(answer.get()).ok()).unwrap_or_default();
         answer["action"] == "accept" && answer["content"]["allow"] == true
+    }
+
+    /// Whether a tool has an argument `page` of its own.
+    fn takes_pages(&self, name: &str) -> bool {
+        let Ok(tool) = self.registry.tool(name) else { return false };
+        let schema: Value = serde_json::from_str(tool.input_schema.get()).unwrap_or_default();
+        schema["properties"].get("page").is_some()
     }
 
     fn with_signature(&self, name: &str, mut error: Error) -> Error {

@@ -218,6 +218,17 @@ async fn with_all_tools_listed_a_large_result_is_read_on_by_the_tool_itself() {
     assert_eq!(big.calls(), 2);
 }
 
+#[tokio::test]
+async fn a_cursor_of_another_toolcrib_reaches_it() {
+    let mut call = tool("call_tool", "Calls a tool of the Toolcrib behind");
+    call["inputSchema"]["properties"]["page"] = json!({ "type": "string" });
+    let inner = Scripted::new([call]);
+    let stage = stage(Mode::Full, &[("inner", &inner)]).await;
+    let page = format!("held-{:032x}-2", 7);
+    stage.call("inner__call_tool", json!({ "text": "x", "page": page })).await;
+    assert_eq!(inner.calls(), 1);
+}
+
 /// Clients that hold results against the schema they were listed with refused what was cut.
 #[tokio::test]
 async fn a_large_result_keeps_what_its_schema_declares() {

@@ -12,6 +12,8 @@ use crate::connector::Answer;
 
 /// What the note on a page may take.
 const NOTE: usize = 400;
+/// What structured content that stands on each page may take in all.
+const REPEATED: usize = 8 * 1024 * 1024;
 
 /// The pages of a result, each a result of its own that ends with a note on where it belongs. `cursor` names the page
 /// that a note points to. Fields that are not known here stay on the first page.
@@ -106,7 +108,8 @@ impl FirstPage {
         }
         // Who declared nothing, or failed, owes no structured content.
         let owed = shape == Shape::Declared && !answer.layout.is_error;
-        if owed && structured <= limit {
+        let pages = answer.raw.get().len() / full + 1;
+        if owed && structured <= limit && structured.saturating_mul(pages) <= REPEATED {
             plan.structured = Structured::OnEach;
         } else if !owed && plan.bytes + structured <= full / 2 {
             plan.structured = Structured::OnFirst;

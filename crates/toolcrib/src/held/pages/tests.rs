@@ -141,6 +141,16 @@ fn what_a_schema_declares_is_on_every_page_or_the_page_is_an_error() {
     }
     assert!(note(&split[0]).contains("its structured content (2.5 KiB) does not fit and is left out"));
 
+    // On every one of so many pages it would take more than is held.
+    let repeated =
+        json!({"content": [text(&"word ".repeat(40_000))], "structuredContent": {"data": "x".repeat(60_000)}});
+    let split = shaped(&repeated, 64 * 1_024, Shape::Declared);
+    assert!(split.iter().all(|page| page.get("structuredContent").is_some()));
+    let repeated =
+        json!({"content": [text(&"word ".repeat(2_000_000))], "structuredContent": {"data": "x".repeat(60_000)}});
+    let split = shaped(&repeated, 64 * 1_024, Shape::Declared);
+    assert!(split.iter().all(|page| page.get("structuredContent").is_none() && page["isError"] == true));
+
     let failed = json!({"content": [text(&long)], "structuredContent": {"a": 1}, "isError": true});
     let split = shaped(&failed, 1_024, Shape::Declared);
     assert_eq!(
