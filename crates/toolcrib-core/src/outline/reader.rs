@@ -11,7 +11,7 @@ use crate::schema::type_name;
 use crate::text::shown_short;
 
 /// References and nesting are followed so far, and no further.
-const DEEPEST: usize = 4;
+pub(super) const DEEPEST: usize = 4;
 const MOST_CHOICES: usize = 12;
 /// References can make a small schema endless to tell. So many arguments are told in all, after so many looks.
 pub(super) const MOST_ARGUMENTS: usize = 500;

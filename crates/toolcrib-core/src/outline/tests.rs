@@ -1,6 +1,6 @@
 use serde_json::json;
 
-use super::reader::MOST_ARGUMENTS;
+use super::reader::{DEEPEST, MOST_ARGUMENTS};
 use super::*;
 
 fn check(schema: &Value, expected: &[&str]) {
