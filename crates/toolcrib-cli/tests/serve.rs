@@ -84,6 +84,8 @@ fn strangers_and_giants_stay_outside() {
     }
     let (status, _) = served.send("POST", "/mcp", HEADERS, &vec![b' '; 5 * 1024 * 1024]);
     assert_eq!(status, 413);
+    let (status, body) = served.send("POST", "/healthz", HEADERS, b"{}");
+    assert!(status == 405 && body.contains("BAD_REQUEST"), "{status} {body}");
     assert_eq!(served.send("GET", "/healthz", "Origin: http://localhost:1234\r\n", b"").0, 200);
 }
 

@@ -50,16 +50,22 @@ pub fn arguments(schema: &Value) -> Arguments {
 
 /// `name(required*: type, optional: type)`: everything that is required, then what finds room, then `…+3` for the rest.
 pub fn call_form(name: &str, schema: &Value) -> String {
+    call_form_with(name, schema, &[])
+}
+
+/// The same, with some arguments that must not be missing.
+pub fn call_form_with(name: &str, schema: &Value, wanted: &[&str]) -> String {
     let reader = Reader::new(schema);
     let mut arguments = reader.outermost(schema);
-    arguments.sort_by_key(|(_, _, required)| !required);
+    let needed = |name: &str, required: bool| required || wanted.contains(&name);
+    arguments.sort_by_key(|(name, _, required)| (!required, !needed(name, *required)));
     let (mut form, mut left) = (format!("{name}("), arguments.len());
     let room = form.chars().count() + ROOM;
     for (name, property, required) in &arguments {
+        let room = if needed(name, *required) { room + ROOM_REQUIRED } else { room };
         let (name, kind) = (shown_short(beginning(name, 80), 80), reader.short_kind(property, 0));
         let separator = if left < arguments.len() { ", " } else { "" };
         let argument = format!("{separator}{name}{}: {kind}", if *required { "*" } else { "" });
-        let room = if *required { room + ROOM_REQUIRED } else { room };
         if form.chars().count() + argument.chars().count() > room {
             break;
         }
@@ -74,15 +80,51 @@ pub fn call_form(name: &str, schema: &Value) -> String {
     form
 }
 
-/// The beginning of a text, up to the end of its first sentence, cut at a word when that is long.
+/// The beginning of a text, up to the end of its first sentence, cut at a word when that is long. Headings before it
+/// say nothing, and a line may end in the middle of it.
 pub fn first_sentence(text: &str) -> String {
-    let line = shown_short(parted(text).0.trim_end_matches('.'), 2 * LONGEST_SENTENCE);
+    let line = shown_short(sentence(past_headings(text)).trim_end_matches('.'), 2 * LONGEST_SENTENCE);
     if line.chars().count() <= LONGEST_SENTENCE {
         return line;
     }
     let cut: String = line.chars().take(LONGEST_SENTENCE).collect();
     let end = cut.rfind(' ').unwrap_or(cut.len());
     format!("{}…", cut[..end].trim_end_matches([',', ';', ':', '.', ' ', '(', '-']))
+}
+
+/// Without the lines at its beginning that only announce what follows: `# Usage`, `🎯 Purpose:`.
+fn past_headings(text: &str) -> &str {
+    const LONGEST_HEADING: usize = 40;
+    let mut rest = text.trim_start();
+    while let Some((line, after)) = rest.split_once('\n') {
+        let heading = line.trim_end().ends_with(':') || line.starts_with('#');
+        if !heading || line.len() > LONGEST_HEADING || after.trim().is_empty() {
+            break;
+        }
+        rest = after.trim_start();
+    }
+    let item = rest.trim_start_matches(|letter: char| letter.is_ascii_digit() || "-*•# ".contains(letter));
+    // A number may begin a sentence, or count an item of a list.
+    item.strip_prefix(". ").unwrap_or_else(|| rest.trim_start_matches(['-', '*', '•', '#', ' ']))
+}
+
+/// Up to a full stop that ends a sentence, an empty line or the next item of a list.
+fn sentence(text: &str) -> &str {
+    const SHORTENED: [&str; 5] = ["e.g", "i.e", "etc", "vs", "incl"];
+    let ends = text.match_indices(['.', '\n']).find(|(at, mark)| {
+        let (before, after) = (&text[..*at], &text[at + 1..]);
+        let next = after.chars().next();
+        match *mark {
+            "." => next.is_none_or(char::is_whitespace) && !SHORTENED.iter().any(|word| before.ends_with(word)),
+            _ => {
+                let line = after.trim_start_matches([' ', '\t']);
+                line.is_empty()
+                    || line.starts_with(['\n', '\r', '-', '*', '•', '#'])
+                    || before.ends_with([':', '!', '?'])
+            }
+        }
+    });
+    ends.map_or(text, |(at, _)| &text[..at])
 }
 
 /// A text's first sentence, and the rest.

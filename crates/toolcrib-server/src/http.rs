@@ -10,6 +10,7 @@ use axum::http::{HeaderMap, StatusCode, header};
 use axum::middleware::{Next, from_fn};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{any, get};
+use futures_util::StreamExt;
 use toolcrib::core::config::Mode;
 use toolcrib::core::text::shown_short;
 use toolcrib::{Code, Error};
@@ -20,6 +21,8 @@ use url::{Host, Url};
 const LARGEST: usize = 4 * 1024 * 1024;
 /// How long a request may take to arrive.
 const SLOWEST: Duration = Duration::from_secs(60);
+/// Of one that is too large so much is read and thrown away: many clients hear an answer only once they have sent all.
+const THROWN_AWAY: usize = 64 * 1024 * 1024;
 
 /// Every route, behind the check of who asks.
 pub fn router(endpoint: Endpoint) -> Router {
@@ -29,6 +32,9 @@ pub fn router(endpoint: Endpoint) -> Router {
         .route("/healthz", get(|| async { "ok\n" }))
         .fallback(|| async {
             refusal(StatusCode::NOT_FOUND, Code::NotFound, "there is nothing here; MCP is at `/mcp`")
+        })
+        .method_not_allowed_fallback(|| async {
+            refusal(StatusCode::METHOD_NOT_ALLOWED, Code::BadRequest, "this address takes no such method")
         })
         .layer(from_fn(from_here))
         .with_state(endpoint)
@@ -41,12 +47,24 @@ async fn mcp(State(endpoint): State<Endpoint>, request: Request) -> Response {
     let (parts, body) = request.into_parts();
     let told = parts.headers.get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<usize>().ok());
     if told.is_some_and(|length| length > LARGEST) {
+        let _cut_off = tokio::time::timeout(SLOWEST, throw_away(body)).await;
         return too_large();
     }
     match tokio::time::timeout(SLOWEST, to_bytes(body, LARGEST)).await {
         Ok(Ok(bytes)) => endpoint.handle(axum::http::Request::from_parts(parts, bytes)).await.map(Body::new),
         Ok(Err(_)) => too_large(),
         Err(_) => refusal(StatusCode::REQUEST_TIMEOUT, Code::BadRequest, "the request did not arrive in time"),
+    }
+}
+
+async fn throw_away(body: Body) {
+    let mut body = body.into_data_stream();
+    let mut read = 0;
+    while let Some(Ok(chunk)) = body.next().await {
+        read += chunk.len();
+        if read > THROWN_AWAY {
+            return;
+        }
     }
 }
 

@@ -83,8 +83,11 @@ impl Surface {
     async fn greet(self, peer: Arc<Peer>) -> Greeting {
         match self.kind(&peer).await {
             Kind::Search => Greeting {
-                capabilities: raw(&json!({ "tools": { "listChanged": true } })),
-                instructions: Some(self.sight().summary().await),
+                capabilities: raw(&json!({ "tools": { "listChanged": true }, "logging": {} })),
+                instructions: Some(match self.unused() {
+                    Some(unused) => format!("{}\n{unused}", self.sight().summary().await),
+                    None => self.sight().summary().await,
+                }),
             },
             Kind::Full => Greeting {
                 capabilities: raw(&json!({

@@ -62,13 +62,21 @@ impl Connections {
         let mut slots = self.slots();
         match slots.get(&source.id) {
             Some(slot) if slot.source == *source => slot.clone(),
-            _ => {
-                let connector = self.connector(source);
-                let slot = Arc::new(Slot { source: source.clone(), connector, breaker: Mutex::default() });
+            before => {
+                let slot = self.new_slot(source, before);
                 slots.insert(source.id.clone(), slot.clone());
                 slot
             }
         }
+    }
+
+    /// A slot which takes over what clients watch from the one before.
+    fn new_slot(&self, source: &Source, before: Option<&Arc<Slot>>) -> Arc<Slot> {
+        let connector = self.connector(source);
+        if let Some(before) = before {
+            connector.take_over(before.connector.hand_over());
+        }
+        Arc::new(Slot { source: source.clone(), connector, breaker: Mutex::default() })
     }
 
     fn connector(&self, source: &Source) -> Arc<dyn Connector> {
@@ -84,7 +92,8 @@ impl Connections {
         }
     }
 
-    /// Takes out the connectors of sources that are gone or declared otherwise now, to be closed.
+    /// Takes out the connectors of sources that are gone or declared otherwise now, to be closed. What clients watch is
+    /// watched on as the source is declared now.
     pub(crate) fn take_changed(
         &self,
         sources: &BTreeMap<SourceId, Arc<Source>>,
@@ -94,7 +103,15 @@ impl Connections {
         let same =
             |id: &SourceId, slot: &Slot| enabled(id) && sources.get(id).is_some_and(|source| **source == slot.source);
         let ids: Vec<SourceId> = slots.iter().filter(|(id, slot)| !same(id, slot)).map(|(id, _)| id.clone()).collect();
-        ids.iter().filter_map(|id| slots.remove(id)).map(|slot| slot.connector.clone()).collect()
+        let mut taken = Vec::new();
+        for id in ids {
+            let Some(before) = slots.remove(&id) else { continue };
+            if let Some(source) = sources.get(&id).filter(|_| enabled(&id)) {
+                slots.insert(id, self.new_slot(source, Some(&before)));
+            }
+            taken.push(before.connector.clone());
+        }
+        taken
     }
 
     pub(crate) fn connected(&self, id: &SourceId) -> bool {

@@ -20,6 +20,7 @@ use crate::call::{ClientId, Said};
 
 pub use answer::Answer;
 pub(crate) use answer::Layout;
+pub use mcp::Watches;
 
 /// Speaks one source's protocol. It keeps no catalogue, makes no policy, and ends every wait at the deadline it is given.
 #[async_trait]
@@ -38,6 +39,12 @@ pub trait Connector: Send + Sync + std::fmt::Debug {
     }
     /// Puts that right, as far as it can be.
     async fn tend(&self) {}
+    /// Gives away what clients watch, for the connector in its place.
+    fn hand_over(&self) -> Watches {
+        Watches::default()
+    }
+    /// Watches it from now on.
+    fn take_over(&self, _watches: Watches) {}
     /// Ends the connection and everything behind it.
     async fn close(&self);
 }

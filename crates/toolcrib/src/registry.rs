@@ -230,6 +230,11 @@ impl Registry {
         Ok(())
     }
 
+    /// What must not be contacted, and why.
+    pub fn forbidden(&self) -> Arc<BTreeMap<SourceId, String>> {
+        self.shared.forbidden.load_full()
+    }
+
     /// From now on these sources must not be contacted, and all others may.
     pub fn forbid(&self, forbidden: BTreeMap<SourceId, String>) {
         self.shared.forbidden.store(Arc::new(forbidden));

@@ -58,6 +58,10 @@ pub(crate) async fn run(common: &Common, arguments: Arguments) -> Result<Done> {
         None => Ok(None),
     };
     desk.close().await;
+    if common.json && found.iter().all(|(_, found)| found.is_err()) {
+        let first = found.into_iter().find_map(|(_, found)| found.err());
+        return first.map_or(Ok(Done::Well), Err);
+    }
     match formatted? {
         Some((format, tools)) if arguments.explain => explain(common, format, tools)?,
         Some((format, tools)) => provided(common, format, &tools)?,

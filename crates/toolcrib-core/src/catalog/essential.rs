@@ -2,7 +2,7 @@
 //! people would.
 
 use super::{Catalog, Part, ToolRef, View};
-use crate::policy::glob_matches;
+use crate::policy::{Verdict, glob_matches};
 
 /// Names that hold one of these are essential where nothing is configured.
 const USUAL: [&str; 7] = ["search", "github", "slack", "confluence", "jira", "calendar", "email"];
@@ -20,10 +20,11 @@ impl Catalog {
 }
 
 impl View {
-    /// The tools that the configuration calls essential, in name order; none where it says nothing.
+    /// The tools that the configuration calls essential, in name order; none where it says nothing. One that is denied
+    /// is of no use to anybody.
     pub fn configured_essentials(&self) -> impl Iterator<Item = ToolRef<'_>> {
         let essentials = self.catalog.essentials();
-        self.offered().filter(move |tool| essentials.is_configured(tool))
+        self.offered().filter(move |tool| essentials.is_configured(tool) && tool.verdict() != Verdict::Deny)
     }
 }
 

@@ -81,6 +81,21 @@ fn one_line_says_what_a_tool_is() {
     let schema = json!({"properties": {"a": {"type": "string"}, "n": {"type": "integer"}}, "required": ["a"]});
     assert_eq!(call_form("git__push", &schema), "git__push(a*: string, n: integer)");
     assert_eq!(first_sentence("Pushes. Then rests.\nMore."), "Pushes");
+    for (text, sentence) in [
+        ("🎯 Purpose:\n  1. Reads a deal. And more.", "Reads a deal"),
+        ("3 ways to say it. Or 4.", "3 ways to say it"),
+        ("🎯 Purpose:\n  Reads a deal\n  by its id. And more.", "Reads a deal by its id"),
+        ("# Usage\n\nSets widths, heights,\nhidden lines.\nNext.", "Sets widths, heights, hidden lines"),
+        ("Finds files (e.g. by name). Quickly.", "Finds files (e.g. by name)"),
+        ("Does it\n\nArgs: none", "Does it"),
+        ("Takes:\n- one\n- two", "one"),
+        ("Parameters:", "Parameters:"),
+        ("Version 1.5 of it", "Version 1.5 of it"),
+        ("Ends here.", "Ends here"),
+        ("", ""),
+    ] {
+        assert_eq!(first_sentence(text), sentence, "{text}");
+    }
 }
 
 /// Four definitions, each of which leads to the next in every one of its `wide` branches.

@@ -86,11 +86,12 @@ pub(super) fn first(named: &HashMap<u32, Named>, best: &mut [Scored]) {
     best.sort_by(better);
 }
 
-/// Written as only names are: `create_issue`, `github/create_issue`, `createIssue`.
+/// Written as names are: `create_issue`, `github/create_issue`, `create-issue`, `createIssue`.
 fn is_identifier(word: &str) -> bool {
     let inner = bare(word);
     let mut neighbours = inner.chars().zip(inner.chars().skip(1));
-    inner.contains(['_', '/', ':']) || neighbours.any(|(one, other)| one.is_lowercase() && other.is_uppercase())
+    inner.contains(['_', '/', ':', '-', '.'])
+        || neighbours.any(|(one, other)| one.is_lowercase() && other.is_uppercase())
 }
 
 /// A word without the marks around it.
@@ -130,11 +131,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_word_that_only_a_name_is_written_like() {
-        for word in ["create_issue", "`github__create_issue`", "github/create", "createIssue,", "a:b"] {
+    fn a_word_that_is_written_like_a_name() {
+        for word in ["create_issue", "`github__create_issue`", "github/create", "createIssue,", "a:b", "get-user."] {
             assert!(is_identifier(word), "{word}");
         }
-        for word in ["issue", "Issue", "ISSUE", "well-known", "end.", "(so)", "_"] {
+        for word in ["issue", "Issue", "ISSUE", "end.", "(so)", "_", "-"] {
             assert!(!is_identifier(word), "{word}");
         }
     }

@@ -34,6 +34,10 @@ impl Roll {
             }
             if let Some(cut) = &card.cut {
                 roll.by_spelling.entry(words::key(cut)).or_default().push(tool);
+                let source = card.full.strip_suffix(&*card.own).unwrap_or_default();
+                if let Some(own) = cut.strip_prefix(source).filter(|own| **own != **cut) {
+                    roll.by_spelling.entry(words::key(own)).or_default().push(tool);
+                }
             }
             roll.by_stems.entry(card.stems).or_default().push(tool);
             roll.names.push(&card.full);

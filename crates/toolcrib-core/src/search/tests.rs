@@ -187,6 +187,19 @@ fn a_name_is_found_in_a_sentence_in_other_forms_and_with_slips() {
 }
 
 #[test]
+fn a_name_with_hyphens_is_found_in_a_sentence_before_its_siblings() {
+    let siblings = [
+        ("get-engagement", "Purpose: read one engagement"),
+        ("update-engagement", "Use this tool to update an engagement with the engagement tool"),
+        ("create-calendar", "A calendar"),
+        ("create-calendar-event", "Create a calendar event now, please"),
+    ];
+    let view = view(vec![source("crm", &siblings)]);
+    check(&view, "Use the `get-engagement` tool.", &["crm__get-engagement"]);
+    check(&view, "please use create-calendar now", &["crm__create-calendar"]);
+}
+
+#[test]
 fn the_very_name_goes_before_other_spellings_of_it() {
     let view = view(vec![
         source("a", &[("getFile", "Get a file"), ("get_file", "Get a file")]),
@@ -205,7 +218,8 @@ fn a_name_that_was_cut_is_found_by_either() {
     let view = view(vec![source("mail", &[(&format!("{long}draft"), "Draft"), (&format!("{long}now"), "Send")])]);
     let draft = view.catalog.find(&format!("mail/{long}draft")).unwrap().name().to_string();
     assert_eq!(draft.len(), 64);
-    for asked in [&draft, &format!("mail/{long}draft"), &format!("{long}draft")] {
+    let bare = draft.trim_start_matches("mail__").to_owned();
+    for asked in [&draft, &bare, &format!("mail/{long}draft"), &format!("{long}draft")] {
         check(&view, asked, &[&draft]);
     }
 }

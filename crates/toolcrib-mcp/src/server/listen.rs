@@ -1,10 +1,14 @@
 //! News of changes: to a session or stream of old as they come, to a subscription of 2026-07-28 as far as it asked.
 
-use std::sync::Arc;
+use std::{
+    collections::{BTreeSet, HashMap},
+    sync::Arc,
+};
 
-use futures_util::StreamExt;
+use futures_util::{StreamExt, future::join_all};
 use serde::{Deserialize, Serialize};
 use serde_json::{json, value::RawValue};
+use tokio_util::sync::CancellationToken;
 
 use super::{Change, Outlet, Request, exchange::Exchange, feed::Weight, greet};
 use crate::{
@@ -78,21 +82,83 @@ impl Filter {
     }
 }
 
-/// Those of the resources that the service agrees to watch. It is asked as clients of old ask, one by one, so that a
-/// service need not know that there are two ways.
-async fn watched(exchange: &Arc<Exchange>, uris: Vec<String>) -> Vec<String> {
-    const MOST: usize = 100;
-    let asked = uris.into_iter().take(MOST).map(|uri| async move {
-        let request = Request {
-            method: "resources/subscribe".to_owned(),
-            params: raw(&json!({ "uri": uri })).ok(),
-            peer: exchange.peer.clone(),
-            cancel: exchange.cancel.clone(),
-            outlet: Outlet::new(exchange.clone()),
-        };
-        exchange.shared.service.request(request).await.is_ok().then_some(uri)
-    });
-    futures_util::future::join_all(asked).await.into_iter().flatten().collect()
+/// The resources of one subscription. The service is asked as clients of old ask, one by one, so that it need not know
+/// that there are two ways; and hears at the end of those that no other subscription of the client holds.
+struct Holding {
+    exchange: Arc<Exchange>,
+    uris: BTreeSet<String>,
+}
+
+impl Holding {
+    /// As many of the resources as the service agrees to watch.
+    async fn begin(exchange: &Arc<Exchange>, uris: Vec<String>) -> Holding {
+        const MOST: usize = 100;
+        let uris: BTreeSet<String> = uris.into_iter().take(MOST).collect();
+        let mut holding = Holding { exchange: exchange.clone(), uris: BTreeSet::new() };
+        if exchange.peer.fleeting {
+            holding.uris = holding.granted(uris).await;
+            return holding;
+        }
+        let mut listened = exchange.shared.listened.lock().await;
+        uris.iter().for_each(|uri| *listened.entry(uri.clone()).or_default() += 1);
+        // Whoever drops this on the way gives all of them back.
+        holding.uris.clone_from(&uris);
+        let granted = holding.granted(uris).await;
+        for refused in holding.uris.difference(&granted) {
+            release(&mut listened, refused);
+        }
+        drop(listened);
+        holding.uris = granted;
+        holding
+    }
+
+    async fn granted(&self, uris: BTreeSet<String>) -> BTreeSet<String> {
+        let asked = uris.into_iter().map(|uri| async move {
+            let cancel = self.exchange.cancel.clone();
+            ask(&self.exchange, "resources/subscribe", &uri, cancel).await.then_some(uri)
+        });
+        join_all(asked).await.into_iter().flatten().collect()
+    }
+}
+
+impl Drop for Holding {
+    fn drop(&mut self) {
+        let (exchange, uris) = (self.exchange.clone(), std::mem::take(&mut self.uris));
+        // A client that is its one subscription leaves with it; and all leave soon when the server does.
+        if exchange.peer.fleeting || uris.is_empty() || exchange.shared.draining.is_cancelled() {
+            return;
+        }
+        let closing = exchange.shared.closing.clone();
+        self.exchange.shared.tasks.spawn(closing.run_until_cancelled_owned(async move {
+            let mut listened = exchange.shared.listened.lock().await;
+            let last: Vec<&String> = uris.iter().filter(|uri| release(&mut listened, uri)).collect();
+            // The request itself may be cancelled.
+            let cancel = || exchange.shared.closing.child_token();
+            join_all(last.into_iter().map(|uri| ask(&exchange, "resources/unsubscribe", uri, cancel()))).await;
+        }));
+    }
+}
+
+/// Whether nobody else holds it.
+fn release(listened: &mut HashMap<String, usize>, uri: &str) -> bool {
+    let Some(holders) = listened.get_mut(uri) else { return false };
+    *holders -= 1;
+    let last = *holders == 0;
+    if last {
+        listened.remove(uri);
+    }
+    last
+}
+
+async fn ask(exchange: &Arc<Exchange>, method: &str, uri: &str, cancel: CancellationToken) -> bool {
+    let request = Request {
+        method: method.to_owned(),
+        params: raw(&json!({ "uri": uri })).ok(),
+        peer: exchange.peer.clone(),
+        cancel,
+        outlet: Outlet::new(exchange.clone()),
+    };
+    exchange.shared.service.request(request).await.is_ok()
 }
 
 /// `subscriptions/listen`: acknowledges, then tells of changes until either side ends it.
@@ -111,7 +177,8 @@ pub(super) async fn subscription(
     // Before the acknowledgement, so that nothing that changes after it is missed.
     let mut changes = shared.service.changes(peer);
     let mut filter = filter.within(&greet::greeting(shared, peer).await?.capabilities);
-    filter.resource_subscriptions = watched(&exchange, filter.resource_subscriptions).await;
+    let holding = Holding::begin(&exchange, std::mem::take(&mut filter.resource_subscriptions)).await;
+    filter.resource_subscriptions = holding.uris.iter().cloned().collect();
     let id = crate::connection::lock(&exchange.way).id.clone();
     let meta = json!({ SUBSCRIPTION_KEY: id });
     let acknowledged = raw(&json!({ "notifications": filter, "_meta": meta }))

@@ -28,6 +28,9 @@ pub(super) struct Shared {
     pub(super) info: Box<RawValue>,
     /// Requests that wait for their client to come back, by their `requestState`, oldest first.
     pub(super) held: Mutex<Vec<(String, Arc<Exchange>)>>,
+    /// How many subscriptions hold a resource, on a stream, which has one client. Locked while the service is asked, so
+    /// that it hears of beginning and end in their order.
+    pub(super) listened: tokio::sync::Mutex<HashMap<String, usize>>,
     /// Every task there is. They all end with `closing`.
     pub(super) tasks: TaskTracker,
     pub(super) closing: CancellationToken,
@@ -39,8 +42,8 @@ impl Shared {
     pub(super) fn new(service: Arc<dyn Service>, options: ServerOptions) -> Arc<Shared> {
         let (closing, draining) = (CancellationToken::new(), CancellationToken::new());
         let info = raw(&json!({ "name": options.name, "version": options.version })).unwrap_or_default();
-        let (held, tasks) = (Mutex::default(), TaskTracker::new());
-        Arc::new(Shared { service, options, info, held, tasks, closing, draining })
+        let (held, listened, tasks) = (Mutex::default(), tokio::sync::Mutex::default(), TaskTracker::new());
+        Arc::new(Shared { service, options, info, held, listened, tasks, closing, draining })
     }
 }
 

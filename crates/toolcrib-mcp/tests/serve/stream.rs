@@ -127,6 +127,30 @@ async fn today_needs_no_handshake() {
     assert_eq!(line.bench.gone.load(Ordering::SeqCst), 1);
 }
 
+/// The stream goes on after a subscription, so its client does not leave with it.
+#[tokio::test]
+async fn what_no_subscription_holds_any_more_is_unsubscribed() {
+    let mut line = Line::open(ServerOptions::default());
+    for (id, uris) in [(1, json!(["a:1", "a:2", "no:1"])), (2, json!(["a:2", "a:2"]))] {
+        let filter = json!({ "notifications": { "resourceSubscriptions": uris } });
+        line.say(&modern(id, "subscriptions/listen", filter)).await;
+        let granted = line.hear().await["params"]["notifications"]["resourceSubscriptions"].take();
+        assert_eq!(granted, if id == 1 { json!(["a:1", "a:2"]) } else { json!(["a:2"]) });
+    }
+    let end = |id: u64| json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": id } });
+    line.say(&end(1)).await;
+    line.bench.heard("resources/unsubscribe a:1", 1).await;
+    assert_eq!(line.bench.times("resources/unsubscribe a:2"), 0, "the other holds it");
+    line.say(&end(2)).await;
+    line.bench.heard("resources/unsubscribe a:2", 1).await;
+    assert_eq!((line.bench.times("resources/unsubscribe no:1"), line.bench.times("gone")), (0, 0));
+    // It may begin again.
+    let filter = json!({ "notifications": { "resourceSubscriptions": ["a:1"] } });
+    line.say(&modern(3, "subscriptions/listen", filter)).await;
+    assert_eq!(line.hear().await["method"], "notifications/subscriptions/acknowledged");
+    assert_eq!(line.bench.times("resources/subscribe a:1"), 2);
+}
+
 #[tokio::test]
 async fn what_is_no_message_gets_an_error_and_the_stream_goes_on() {
     let options = ServerOptions { line_bytes: 500, requests_max: 1, ..ServerOptions::default() };

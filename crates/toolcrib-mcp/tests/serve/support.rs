@@ -57,12 +57,17 @@ impl Bench {
         self.news.notify_waiters();
     }
 
+    /// How often that happened so far.
+    pub(crate) fn times(&self, what: &str) -> usize {
+        self.heard.lock().unwrap().iter().filter(|heard| *heard == what).count()
+    }
+
     /// Waits until that happened so often.
     pub(crate) async fn heard(&self, what: &str, times: usize) {
         let waiting = async {
             loop {
                 let news = self.news.notified();
-                if self.heard.lock().unwrap().iter().filter(|heard| *heard == what).count() >= times {
+                if self.times(what) >= times {
                     return;
                 }
                 news.await;
@@ -110,7 +115,11 @@ fn marked() -> Value {
 
 async fn answer(bench: Arc<Bench>, request: Asked) -> Result<Box<RawValue>, RpcError> {
     let params = request.params.as_deref().map_or(Value::Null, parsed);
-    if request.method == "resources/subscribe" {
+    if let "resources/subscribe" | "resources/unsubscribe" = request.method.as_str() {
+        bench.note(format!("{} {}", request.method, params["uri"].as_str().unwrap_or_default()));
+        if params["uri"] == "no:1" {
+            return Err(RpcError::new(RpcError::INVALID_PARAMS, "no such resource"));
+        }
         return Ok(raw(&json!({})));
     }
     if request.method == "tools/list" {

@@ -71,16 +71,20 @@ async fn a_lost_session_is_renewed_and_the_request_repeated() {
 
 /// A server forgets with the session what it was to tell about.
 #[tokio::test]
-async fn what_was_watched_is_watched_in_the_new_session() {
-    let sessions = Arc::new(AtomicUsize::new(0));
-    let count = sessions.clone();
+async fn what_was_watched_is_watched_in_the_new_session_even_if_refused_at_first() {
+    let (sessions, refused) = (AtomicUsize::new(0), AtomicUsize::new(0));
     let server = Server::start(move |request| {
         if request.method() == "initialize" {
-            let session = count.fetch_add(1, Ordering::SeqCst) + 1;
+            let session = sessions.fetch_add(1, Ordering::SeqCst) + 1;
             return request.legacy_handshake(&format!("s{session}")).unwrap();
         }
-        if request.method() == "tools/call" && request.header("mcp-session-id").as_deref() == Some("s1") {
+        let in_first = request.header("mcp-session-id").as_deref() == Some("s1");
+        if request.method() == "tools/call" && in_first {
             return Reply::empty(404);
+        }
+        // It may not be ready when it was just started.
+        if request.method() == "resources/subscribe" && !in_first && refused.fetch_add(1, Ordering::SeqCst) == 0 {
+            return Reply::text(500, "not yet");
         }
         request.legacy_handshake("").unwrap_or_else(|| request.result(&json!({})))
     })
@@ -105,7 +109,8 @@ async fn what_was_watched_is_watched_in_the_new_session() {
     let seen = server.seen();
     let again: Vec<_> = seen.iter().filter(|seen| seen.header("mcp-session-id").as_deref() == Some("s2")).collect();
     let watched: Vec<_> = again.iter().filter(|seen| seen.method() == "resources/subscribe").collect();
-    assert_eq!((watched.len(), &watched[0].body["params"]["uri"]), (1, &json!("a:2")));
+    let watched: Vec<_> = watched.iter().map(|seen| &seen.body["params"]["uri"]).collect();
+    assert_eq!(watched, ["a:2", "a:2"], "asked again when it was refused");
 }
 
 #[tokio::test]

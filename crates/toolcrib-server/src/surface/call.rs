@@ -10,6 +10,7 @@ use tokio::sync::mpsc;
 use toolcrib::call::{ClientId, Page, Said};
 use toolcrib::core::outline;
 use toolcrib::core::policy::Verdict;
+use toolcrib::core::text::shown_short;
 use toolcrib::core::tool::ToolName;
 use toolcrib::{CallOptions, Code, Error, Need, Output};
 use toolcrib_mcp::server::{Outlet, Request};
@@ -55,6 +56,8 @@ struct Forwarded {
     arguments: Option<Value>,
     #[serde(default)]
     page: Option<String>,
+    #[serde(flatten)]
+    others: serde_json::Map<String, Value>,
 }
 
 impl Surface {
@@ -81,6 +84,13 @@ impl Surface {
             (Some(page), _) => self.registry.page(Some(ClientId(request.peer.id)), &page),
             (None, Some(name)) if menu::input_schema(&name).is_some() => {
                 return wrong_arguments(CALL, &format!("`{name}` is called by itself, not through `{CALL}`"));
+            }
+            (None, Some(_)) if forwarded.arguments.is_none() && !forwarded.others.is_empty() => {
+                let stray: Vec<String> =
+                    forwarded.others.keys().map(|key| format!("`{}`", shown_short(key, 40))).collect();
+                let fault =
+                    format!("what the tool is given stands under `arguments`, not beside it ({})", stray.join(", "));
+                return wrong_arguments(CALL, &fault);
             }
             (None, Some(name)) => self.call(request, &name, object(forwarded.arguments), along).await,
             (None, None) => return wrong_arguments(CALL, "missing field `name`"),
@@ -169,7 +179,7 @@ impl Surface {
         if !outlet.can_ask("elicitation/create") {
             return false;
         }
-        let given = toolcrib::core::text::shown_short(&arguments.to_string(), 2000);
+        let given = shown_short(&arguments.to_string(), 2000);
         let question = json!({
             "message": format!("May the agent call `{name}` with {given}?"),
             "requestedSchema": {
@@ -197,8 +207,10 @@ impl Surface {
         }
         let Ok(tool) = self.registry.tool(name) else { return error };
         let schema: Value = serde_json::from_str(tool.input_schema.get()).unwrap_or_default();
-        let signature = outline::call_form(tool.name.as_str(), &schema);
         let mut details = error.details.take().unwrap_or_else(|| json!({}));
+        let faults = details["faults"].as_array().into_iter().flatten();
+        let wrong: Vec<&str> = faults.filter_map(|fault| fault["path"].as_str()?.split('/').nth(1)).collect();
+        let signature = outline::call_form_with(tool.name.as_str(), &schema, &wrong);
         details["signature"] = signature.into();
         error.with_details(details)
     }

@@ -22,17 +22,10 @@ const SURPLUS: usize = 55;
 
 #[derive(Deserialize)]
 struct Asked {
-    names: Names,
+    #[serde(default)]
+    names: Value,
     #[serde(default)]
     full: bool,
-}
-
-/// Agents often give one name where a list is wanted.
-#[derive(Deserialize)]
-#[serde(untagged)]
-enum Names {
-    One(String),
-    Many(Vec<String>),
 }
 
 impl Surface {
@@ -41,13 +34,14 @@ impl Surface {
             Ok(asked) => asked,
             Err(error) => return wrong_arguments(DESCRIBE, &error.to_string()),
         };
-        let names = match asked.names {
-            Names::One(name) => vec![name],
-            Names::Many(names) => names,
+        // Agents often give one name where a list is wanted.
+        let names: Option<Vec<String>> = match asked.names.as_str() {
+            Some(name) => Some(vec![name.to_owned()]),
+            None => serde_json::from_value(asked.names).ok(),
         };
-        if names.is_empty() || names.len() > MOST {
-            return wrong_arguments(DESCRIBE, &format!("`names` takes 1 to {MOST} names"));
-        }
+        let Some(names) = names.filter(|names| (1..=MOST).contains(&names.len())) else {
+            return wrong_arguments(DESCRIBE, &format!("`names` is a list of 1 to {MOST} names of tools"));
+        };
         let sight = self.sight();
         let mut texts = Vec::new();
         let mut unknown = Vec::new();

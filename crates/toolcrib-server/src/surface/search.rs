@@ -18,8 +18,9 @@ const MOST: usize = 200;
 #[derive(Deserialize)]
 struct Asked {
     query: String,
+    /// Any form of a number: models write `5`, `5.0` and `"5"`.
     #[serde(default)]
-    limit: Option<i64>,
+    limit: Value,
 }
 
 impl Surface {
@@ -29,25 +30,38 @@ impl Surface {
             Err(error) => return wrong_arguments(SEARCH, &error.to_string()),
         };
         self.look_around().await;
-        let limit = match asked.limit.map(usize::try_from) {
-            None | Some(Err(_)) => USUAL,
-            Some(Ok(0)) => MOST,
-            Some(Ok(limit)) => limit.min(MOST),
+        let limit = match number(&asked.limit) {
+            None => USUAL,
+            Some(0) => MOST,
+            Some(limit) => limit.min(MOST),
         };
         let sight = self.sight();
         let query = Query::new(asked.query).limited(limit);
         // Postings are built by the first search, which may take a while; others want to be answered meanwhile.
         let searching = tokio::task::spawn_blocking(move || sight.view().search(&query));
         let found = searching.await.unwrap_or_default();
-        text(&self.said(&found))
+        text(&self.said(&found, limit))
     }
 
-    fn said(&self, found: &Found) -> String {
+    /// Sources that a person has to allow first, and how.
+    pub(super) fn unused(&self) -> Option<String> {
+        let forbidden = self.registry.forbidden();
+        let reason = forbidden.values().next()?;
+        let what = if forbidden.len() == 1 { "1 source is" } else { &format!("{} sources are", forbidden.len()) };
+        Some(format!("{what} not used: {reason}"))
+    }
+
+    fn said(&self, found: &Found, limit: usize) -> String {
         let mut lines: Vec<String> = found.hits.iter().map(Hit::line).collect();
         if lines.is_empty() {
             lines.push(found.hint.clone().unwrap_or_else(|| "Nothing found.".into()));
         }
-        let missing = self.registry.sources().into_iter();
+        if limit == MOST && found.total > MOST {
+            lines.push(format!("({} more match; more words narrow it down)", found.total - MOST));
+        }
+        lines.extend(self.unused().map(|unused| format!("({unused})")));
+        let forbidden = self.registry.forbidden();
+        let missing = self.registry.sources().into_iter().filter(|source| !forbidden.contains_key(&source.id));
         let missing = missing.filter(|source| source.enabled && source.freshness == Freshness::Missing);
         let missing = missing.filter(|source| source.last_error.is_none()).count();
         if missing > 0 {
@@ -56,4 +70,10 @@ impl Surface {
         }
         lines.join("\n")
     }
+}
+
+/// A whole number that is not negative.
+fn number(value: &Value) -> Option<usize> {
+    let number = value.as_f64().or_else(|| value.as_str()?.trim().parse().ok())?;
+    (number >= 0.0 && number.fract() == 0.0).then_some(number as usize)
 }

@@ -81,6 +81,20 @@ async fn wrong_arguments_come_back_with_the_faults_and_the_signature() {
 }
 
 #[tokio::test]
+async fn the_signature_shows_the_argument_that_was_wrong() {
+    let mut order = tool("order", "Orders");
+    for number in 0..30 {
+        order["inputSchema"]["properties"][format!("option_number_{number}")] = json!({ "type": "integer" });
+    }
+    order["inputSchema"]["properties"]["zone"] = json!({ "type": "array", "items": { "type": "string" } });
+    let shop = Scripted::new([order]);
+    let stage = stage(Mode::Search, &[("shop", &shop)]).await;
+    let error = stage.refused("shop__order", json!({ "text": "x", "zone": 5 })).await;
+    let signature = error["details"]["signature"].as_str().unwrap();
+    assert!(signature.starts_with("shop__order(text*: string, zone: string[], "), "{signature}");
+}
+
+#[tokio::test]
 async fn an_unknown_tool_is_answered_with_near_names() {
     let stage = shop().await;
     for (name, arguments) in [
@@ -102,6 +116,9 @@ async fn the_menu_itself_says_what_it_wants() {
         ("search_tools", json!({ "query": 7 })),
         ("describe_tools", json!({ "names": [] })),
         ("describe_tools", json!({})),
+        ("describe_tools", json!({ "names": [1] })),
+        ("call_tool", json!({ "name": "shop__order", "args": { "text": "x" } })),
+        ("call_tool", json!({ "name": "shop__order", "text": "x" })),
         ("call_tool", json!({})),
         ("call_tool", json!({ "name": "call_tool", "arguments": {} })),
         ("call_tool", json!([])),
@@ -121,6 +138,32 @@ async fn any_query_gets_an_answer() {
         let said = stage.said("search_tools", json!({ "query": query })).await;
         assert!(!said.is_empty());
     }
+}
+
+#[tokio::test]
+async fn a_limit_is_read_in_any_form_and_a_cut_is_told() {
+    let many: Vec<Value> = (0..210).map(|number| tool(&format!("order_{number}"), "Orders")).collect();
+    let shop = Scripted::new(many);
+    let stage = stage(Mode::Search, &[("shop", &shop)]).await;
+    stage.registry.ensure(toolcrib::Need::Known, None, false).await;
+    for (limit, lines) in [(json!(3), 3), (json!(3.0), 3), (json!("3"), 3), (json!(-1), 5), (json!(null), 5)] {
+        let said = stage.said("search_tools", json!({ "query": "orders", "limit": limit })).await;
+        assert_eq!(said.lines().count(), lines, "{limit}: {said}");
+    }
+    let all = stage.said("search_tools", json!({ "query": "orders", "limit": 0 })).await;
+    assert!(all.lines().count() == 201 && all.ends_with("(10 more match; more words narrow it down)"), "{all:.200}");
+}
+
+#[tokio::test]
+async fn who_must_be_allowed_first_is_told() {
+    let shop = Scripted::new([tool("order", "Orders")]);
+    let stage = stage(Mode::Search, &[("shop", &shop)]).await;
+    let why = "its file is not trusted yet; `toolcrib trust` allows it";
+    stage.registry.forbid([(toolcrib::SourceId::parse("shop").unwrap(), why.to_owned())].into());
+    let said = stage.said("search_tools", json!({ "query": "orders" })).await;
+    assert!(said.contains(&format!("1 source is not used: {why}")) && !said.contains("search again"), "{said}");
+    let (client, _server) = connect(&stage.surface, |_| {}).await;
+    assert!(client.server().instructions.as_ref().unwrap().contains(why));
 }
 
 #[tokio::test]

@@ -6,7 +6,8 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::sync::broadcast;
-use toolcrib::core::config::Mode;
+use toolcrib::core::config::{Config, Mode};
+use toolcrib::core::inventory::{Actor, Command};
 use toolcrib::registry::Connection;
 use toolcrib::{Refresh, SourceId};
 use toolcrib_mcp::{Client, Era, Notice, Options, Target};
@@ -22,22 +23,30 @@ const UNSUBSCRIBED: &str = "resources/unsubscribe";
 struct Watching {
     surface: Surface,
     registry: toolcrib::Registry,
+    sources: Value,
     home: TempDir,
 }
 
 impl Watching {
     /// `idle` is for how long the server may be unused.
     async fn new(idle: &str) -> Watching {
+        Watching::with(idle, &[]).await
+    }
+
+    async fn with(idle: &str, more: &[&str]) -> Watching {
         let home = tempfile::tempdir().unwrap();
         let path = |name: &str| home.path().join(name).to_str().unwrap().to_owned();
-        let flags = ["--resources", "--with", "announce", "--log-file", &path("log"), "--count-file", &path("starts")];
+        let mut flags = vec!["--resources", "--with", "announce"];
+        let files = [("--log-file", path("log")), ("--count-file", path("starts")), ("--unwatchable-file", path("no"))];
+        files.iter().for_each(|(flag, path)| flags.extend([*flag, path]));
+        flags.extend(more);
         let idle = json!({ "idle": idle });
         let sources = json!({ "s": source(&flags, idle.clone()), "unwatched": source(&[], idle) });
-        let (registry, surface) = processes(sources, Mode::Full).await;
+        let (registry, surface) = processes(sources.clone(), Mode::Full).await;
         registry.refresh(Refresh::default()).await;
         std::fs::write(home.path().join("log"), "").unwrap();
         std::fs::write(home.path().join("starts"), "").unwrap();
-        Watching { surface, registry, home }
+        Watching { surface, registry, sources, home }
     }
 
     fn lines(&self, file: &str) -> Vec<String> {
@@ -53,6 +62,12 @@ impl Watching {
     fn connected(&self, source: &str) -> bool {
         let source = self.registry.source(&SourceId::parse(source).unwrap()).unwrap();
         source.connection == Connection::Connected
+    }
+
+    /// Ends the server's process that was started last.
+    fn kill(&self) {
+        let pid = self.lines("starts").pop().unwrap();
+        assert!(std::process::Command::new("kill").args(["-9", &pid]).status().unwrap().success());
     }
 
     async fn until(&self, what: &str, is_so: impl Fn(&Watching) -> bool) {
@@ -124,11 +139,86 @@ async fn what_is_watched_is_watched_again_when_the_server_was_lost() {
     let watching = Watching::new("5m").await;
     let (client, _served) = watching.client().await;
     let mut hears = subscribe(&client).await;
-    let pid = watching.lines("starts")[0].clone();
-    assert!(std::process::Command::new("kill").args(["-9", &pid]).status().unwrap().success());
+    watching.kill();
     // Nobody calls: it is started for the subscription alone, and may have changed meanwhile.
     updated(&mut hears).await;
     assert_eq!((watching.lines("starts").len(), watching.asked(SUBSCRIBED)), (2, 2));
+    change(&client).await;
+    updated(&mut hears).await;
+    watching.registry.clone().close().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_the_new_server_refuses_at_first_is_asked_for_again() {
+    let watching = Watching::new("5m").await;
+    let (client, _served) = watching.client().await;
+    let mut hears = subscribe(&client).await;
+    std::fs::write(watching.home.path().join("no"), "").unwrap();
+    watching.kill();
+    watching.until("it is asked in vain", |watching| watching.asked(SUBSCRIBED) >= 2).await;
+    std::fs::remove_file(watching.home.path().join("no")).unwrap();
+    updated(&mut hears).await;
+    assert_eq!(watching.lines("starts").len(), 2, "over the same connection");
+    watching.registry.clone().close().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_the_server_refuses_is_not_watched() {
+    let watching = Watching::new("100ms").await;
+    let (client, _served) = watching.client().await;
+    std::fs::write(watching.home.path().join("no"), "").unwrap();
+    ask(&client, SUBSCRIBED, json!({ "uri": NOTE })).await.unwrap_err();
+    watching.until("it is idle", |watching| !watching.connected("s")).await;
+    ask(&client, UNSUBSCRIBED, json!({ "uri": NOTE })).await.unwrap();
+    assert_eq!((watching.lines("starts").len(), watching.asked(UNSUBSCRIBED)), (1, 0));
+    watching.registry.clone().close().await;
+}
+
+/// One by one, each within its time, would take longer than anybody waits.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_client_leaves_at_once_though_the_server_does_not_answer() {
+    let watching = Watching::with("100ms", &["--hang", "unsubscribe"]).await;
+    let (client, served) = watching.client().await;
+    for number in 0..20 {
+        ask(&client, SUBSCRIBED, json!({ "uri": format!("{NOTE}{number}") })).await.unwrap();
+    }
+    client.close().await;
+    served.await.unwrap();
+    watching.until("it is idle", |watching| !watching.connected("s")).await;
+    assert_eq!(watching.lines("starts").len(), 1);
+    watching.registry.clone().close().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_source_that_is_declared_otherwise_is_watched_on() {
+    let watching = Watching::new("5m").await;
+    let (client, served) = watching.client().await;
+    let mut hears = subscribe(&client).await;
+    let mut sources = watching.sources.clone();
+    sources["s"]["ttl"] = json!("7m");
+    let config = json!({ "sources": sources }).to_string();
+    let config = Config::read(&config, "toolcrib.json", std::path::Path::new(".")).unwrap();
+    watching.registry.reconfigure(&config).await.unwrap();
+    updated(&mut hears).await;
+    assert_eq!((watching.lines("starts").len(), watching.asked(SUBSCRIBED)), (2, 2));
+    client.close().await;
+    served.await.unwrap();
+    watching.until("the server hears", |watching| watching.asked(UNSUBSCRIBED) == 1).await;
+    watching.registry.clone().close().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_watches_hears_when_a_source_is_disabled_and_finds_nothing() {
+    let watching = Watching::new("5m").await;
+    let (client, _served) = watching.client().await;
+    let mut hears = subscribe(&client).await;
+    let s = || SourceId::parse("s").unwrap();
+    watching.registry.execute(Command::Disable(s()), Actor::new("somebody")).await.unwrap();
+    updated(&mut hears).await;
+    let error = ask(&client, "resources/read", json!({ "uri": NOTE })).await.unwrap_err().to_string();
+    assert!(error.contains("no resource at"), "{error}");
+    watching.registry.execute(Command::Enable(s()), Actor::new("somebody")).await.unwrap();
+    let mut hears = subscribe(&client).await;
     change(&client).await;
     updated(&mut hears).await;
     watching.registry.clone().close().await;
@@ -201,12 +291,26 @@ async fn over_a_bridge_a_subscription_outlives_serve_and_ends_with_its_client() 
 async fn there_is_a_bound() {
     let watching = Watching::new("5m").await;
     let (client, _served) = watching.client().await;
-    for number in 0..1000 {
+    for number in 0..200 {
         ask(&client, SUBSCRIBED, json!({ "uri": format!("{NOTE}{number}") })).await.unwrap();
     }
     let error = ask(&client, SUBSCRIBED, json!({ "uri": NOTE })).await.unwrap_err().to_string();
-    assert!(error.contains("1000 resources of `s` are watched already"), "{error}");
+    assert!(error.contains("200 resources, as many as one client may watch, of `s` are watched already"), "{error}");
+    ask(&client, SUBSCRIBED, json!({ "uri": format!("{NOTE}7") })).await.expect("it is watched already");
     ask(&client, UNSUBSCRIBED, json!({ "uri": format!("{NOTE}7") })).await.unwrap();
     ask(&client, SUBSCRIBED, json!({ "uri": NOTE })).await.unwrap();
+
+    let mut others = Vec::new();
+    for _ in 0..4 {
+        let (other, served) = watching.client().await;
+        for number in 0..200 {
+            ask(&other, SUBSCRIBED, json!({ "uri": format!("{NOTE}{number}") })).await.unwrap();
+        }
+        others.push((other, served));
+    }
+    let (late, _late) = watching.client().await;
+    let error = ask(&late, SUBSCRIBED, json!({ "uri": NOTE })).await.unwrap_err().to_string();
+    assert!(error.contains("1000 resources of `s` are watched already"), "{error}");
+    ask(&client, SUBSCRIBED, json!({ "uri": NOTE })).await.expect("it is watched already");
     watching.registry.clone().close().await;
 }

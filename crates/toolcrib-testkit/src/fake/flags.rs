@@ -11,6 +11,7 @@ pub enum Hang {
     Start,
     List,
     Call,
+    Unsubscribe,
 }
 
 /// What a fake server is told to be.
@@ -38,6 +39,8 @@ pub struct Flags {
     pub version: Option<String>,
     /// Has one resource, `note://one`, that can be watched.
     pub resources: bool,
+    /// Nothing can be watched while this file is there.
+    pub unwatchable_file: Option<PathBuf>,
     pub count_file: Option<PathBuf>,
     /// How long the list holds, as servers of 2026 say it; it is public then.
     pub ttl_ms: Option<u64>,
@@ -84,6 +87,7 @@ impl Flags {
             "--hang" => self.hang = Some(hang(&words.value::<String>(flag))),
             "--version" => self.version = Some(words.value(flag)),
             "--resources" => self.resources = true,
+            "--unwatchable-file" => self.unwatchable_file = Some(words.value(flag)),
             "--ttl-ms" => self.ttl_ms = Some(words.value(flag)),
             "--count-file" => self.count_file = Some(words.value(flag)),
             _ => return false,
@@ -97,7 +101,8 @@ fn hang(word: &str) -> Hang {
         "start" => Hang::Start,
         "list" => Hang::List,
         "call" => Hang::Call,
-        other => misused(&format!("`--hang` is start, list or call, not `{other}`")),
+        "unsubscribe" => Hang::Unsubscribe,
+        other => misused(&format!("`--hang` is start, list, call or unsubscribe, not `{other}`")),
     }
 }
 

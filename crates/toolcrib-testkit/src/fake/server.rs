@@ -44,6 +44,10 @@ impl Fake {
             "resources/list" if self.flags.resources => {
                 Reply::value(&json!({"resources": [{"uri": "note://one", "name": "one"}]}))
             }
+            "resources/subscribe" if self.flags.unwatchable_file.as_ref().is_some_and(|file| file.exists()) => {
+                Reply::Error(-32603, "not now".to_owned())
+            }
+            "resources/unsubscribe" if self.flags.hang == Some(Hang::Unsubscribe) => Reply::Hang,
             "resources/subscribe" | "resources/unsubscribe" if self.flags.resources => Reply::value(&json!({})),
             _ => Reply::Error(-32601, format!("Method not found: {method}")),
         }

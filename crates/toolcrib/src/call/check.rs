@@ -34,6 +34,10 @@ impl Shared {
         let Ok(Asked::Qualified { source, .. }) = parse_name(name) else { return None };
         let id = SourceId::from_name(source).ok()?;
         let now = self.now.load();
+        if let Some(wrong) = now.invalid.get(&id) {
+            let message = format!("`{id}` is stated wrongly in the configuration: {}", wrong.message);
+            return Some(Error::new(Code::ToolUnavailable, message).with_retryable(false));
+        }
         let state = now.inventory.source(&id)?;
         if let Err(forbidden) = self.permitted(&id) {
             return Some(forbidden);

@@ -29,6 +29,7 @@ use exchange::Exchange;
 use lines::{Line, Lines};
 use live::{Live, Stay};
 
+pub use lines::Watches;
 pub(crate) use target::HttpClients;
 
 #[derive(Debug)]
@@ -59,12 +60,15 @@ impl McpConnector {
 
     /// The connection that stands on a line, or a new one in its place.
     async fn standing(&self, line: &Line, timeout: Duration) -> Result<Arc<Live>> {
-        let mut live = line.live.lock().await;
-        if let Some(standing) = live.as_ref().filter(|live| live.usable()) {
+        self.stand(line, &mut *line.live.lock().await, timeout).await
+    }
+
+    async fn stand(&self, line: &Line, place: &mut Option<Arc<Live>>, timeout: Duration) -> Result<Arc<Live>> {
+        if let Some(standing) = place.as_ref().filter(|live| live.usable()) {
             return Ok(standing.clone());
         }
         let new = self.connect(timeout, Stay::Long(line.watched.clone())).await?;
-        *live = Some(new.clone());
+        *place = Some(new.clone());
         if line.watched.any() {
             new.own(tokio::spawn(line.watched.clone().renew(new.clone(), self.source.id.clone(), self.news.clone())));
         }
@@ -150,7 +154,20 @@ impl Connector for McpConnector {
         }
     }
 
+    fn hand_over(&self) -> Watches {
+        self.lines.hand_over()
+    }
+
+    fn take_over(&self, watches: Watches) {
+        match self.source.settings.lifecycle() {
+            Lifecycle::Shared => self.lines.take_over(watches, |_| None),
+            Lifecycle::PerClient => self.lines.take_over(watches, |client| client),
+            Lifecycle::Transient => self.lose(&watches),
+        }
+    }
+
     async fn close(&self) {
+        self.lose(&self.lines.hand_over());
         self.lines.drain().await;
     }
 }

@@ -35,6 +35,14 @@ struct Failed {
 
 impl McpConnector {
     pub(super) async fn exchange(&self, exchange: &Exchange<'_>) -> Result<Box<RawValue>, CallFailure> {
+        self.exchange_over(exchange).await.map(|(answer, _)| answer)
+    }
+
+    /// The answer, and the connection it came over.
+    pub(super) async fn exchange_over(
+        &self,
+        exchange: &Exchange<'_>,
+    ) -> Result<(Box<RawValue>, Arc<Live>), CallFailure> {
         let terms = exchange.terms();
         let deadline = Instant::now() + terms.timeout;
         match self.source.settings.lifecycle() {
@@ -44,7 +52,7 @@ impl McpConnector {
                 let live = self.in_time(terms, deadline, self.connect(terms.timeout, Stay::Short)).await?;
                 let answered = send(&live, exchange, deadline).await;
                 live.close().await;
-                return answered.map_err(|failed| self.failure(&failed, exchange));
+                return answered.map(|answer| (answer, live)).map_err(|failed| self.failure(&failed, exchange));
             }
         }
         let line = self.lines.of(&self.source, terms).map_err(CallFailure::Undecided)?;
@@ -54,7 +62,7 @@ impl McpConnector {
             let remaining = deadline.saturating_duration_since(Instant::now());
             let live = self.in_time(terms, deadline, self.standing(&line, remaining)).await?;
             match send(&live, exchange, deadline).await {
-                Ok(result) => return Ok(result),
+                Ok(result) => return Ok((result, live)),
                 // A dead connection found before sending is replaced; after sending only what may happen twice.
                 // Over HTTP only one stream may have ended, and others go on; one that is dead ends by itself.
                 Err(Failed { error: WireError::Closed { sent, .. }, .. })

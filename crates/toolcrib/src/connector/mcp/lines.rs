@@ -1,6 +1,6 @@
 //! Which connection serves whom: one for all, or with `lifecycle: per_client` one for each client that stays.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use futures_util::future::join_all;
@@ -8,7 +8,7 @@ use toolcrib_core::source::Lifecycle;
 use toolcrib_core::{Code, Error, Result, Source};
 
 use super::live::Live;
-use super::watched::Watched;
+use super::watched::{Watched, WatchedUris};
 use crate::call::ClientId;
 use crate::connector::Terms;
 
@@ -29,9 +29,9 @@ impl Line {
         self.live.try_lock().is_ok_and(|live| live.as_ref().is_some_and(|live| live.usable()))
     }
 
-    /// Whether somebody listens to what is said over it, or is about to.
+    /// Whether somebody listens to what is said over it, and the server knows what is watched; or it is about to be so.
     pub(super) fn is_heard(&self) -> bool {
-        let heard = |live: &Arc<Live>| live.usable() && live.client.is_listening();
+        let heard = |live: &Arc<Live>| live.usable() && live.client.is_listening() && !self.watched.lags(live);
         self.live.try_lock().map_or(true, |live| live.as_ref().is_some_and(heard))
     }
 }
@@ -40,6 +40,16 @@ impl Line {
 pub(super) struct Lines {
     pub(super) common: Arc<Line>,
     own: Mutex<HashMap<ClientId, Arc<Line>>>,
+}
+
+/// What is watched over each connection of a source: the one of all, and those of single clients.
+#[derive(Debug, Default)]
+pub struct Watches(Vec<(Option<ClientId>, WatchedUris)>);
+
+impl Watches {
+    pub(super) fn uris(&self) -> BTreeSet<&String> {
+        self.0.iter().flat_map(|(_, uris)| uris.keys()).collect()
+    }
 }
 
 impl Lines {
@@ -69,9 +79,10 @@ impl Lines {
     /// Ends the connection of a client that has left. Nobody waits for its calls any more.
     pub(super) async fn client_gone(&self, client: ClientId) {
         let line = self.own().remove(&client);
-        if let Some(line) = line
-            && let Some(live) = line.live.lock().await.take()
-        {
+        let Some(line) = line else { return };
+        // First, so that nobody who looks after it connects again.
+        line.watched.clear();
+        if let Some(live) = line.live.lock().await.take() {
             live.close().await;
         }
     }
@@ -83,6 +94,23 @@ impl Lines {
     pub(super) fn all(&self) -> Vec<Arc<Line>> {
         let own = self.own();
         std::iter::once(&self.common).chain(own.values()).cloned().collect()
+    }
+
+    pub(super) fn hand_over(&self) -> Watches {
+        let own = self.own();
+        let own = own.iter().map(|(client, line)| (Some(*client), &line.watched));
+        let all = std::iter::once((None, &self.common.watched)).chain(own);
+        Watches(all.map(|(client, watched)| (client, watched.take())).filter(|(_, uris)| !uris.is_empty()).collect())
+    }
+
+    /// `whose` says whose connection takes the place of a client's, or of the one of all.
+    pub(super) fn take_over(&self, watches: Watches, whose: impl Fn(Option<ClientId>) -> Option<ClientId>) {
+        for (client, uris) in watches.0 {
+            match whose(client) {
+                Some(client) => self.own().entry(client).or_default().watched.take_in(uris),
+                None => self.common.watched.take_in(uris),
+            }
+        }
     }
 
     /// Ends all, once the calls in flight are done.
