@@ -3,6 +3,7 @@
 
 pub(crate) mod call;
 pub(crate) mod compose;
+mod mail;
 pub(crate) mod serve;
 mod watched;
 
@@ -15,22 +16,18 @@ use std::{
 
 use http::HeaderMap;
 use serde_json::value::RawValue;
-use tokio::{
-    runtime::Handle,
-    sync::{broadcast, mpsc},
-    task::JoinSet,
-    time::{Instant, timeout},
-};
+use tokio::{runtime::Handle, sync::broadcast, task::JoinSet, time::timeout};
 use tokio_util::sync::CancellationToken;
 
-use self::call::{Pending, Ticket};
+use self::call::Pending;
+pub(crate) use self::mail::{Ask, Delivered, Mail, Seen, Terms, after};
 use crate::{
     client::handshake,
     era::{Era, Version},
     error::WireError,
     http::{Http, legacy::LegacySse},
     message::{self, Incoming, RawObject},
-    options::{Handler, Heard, Limits, Options, Relay, RequestOptions},
+    options::{Heard, Limits, Options},
     pipe::Pipe,
 };
 
@@ -63,59 +60,6 @@ pub(crate) enum Transport {
     Pipe(Pipe),
     Http(Http),
     Sse(LegacySse),
-}
-
-/// A request to be made, before it has an id.
-#[derive(Clone)]
-pub(crate) struct Ask<'a> {
-    pub(crate) method: &'a str,
-    pub(crate) params: Option<&'a RawValue>,
-    pub(crate) headers: HeaderMap,
-    pub(crate) relay: Option<&'a Relay>,
-}
-
-/// On which terms somebody waits.
-#[derive(Clone)]
-pub(crate) struct Terms {
-    pub(crate) deadline: Instant,
-    pub(crate) progress: Option<mpsc::Sender<Box<RawValue>>>,
-    pub(crate) cancel: CancellationToken,
-    pub(crate) handler: Option<Handler>,
-    pub(crate) heard: Option<Heard>,
-}
-
-/// A written message on its way out. Without an id it expects no answer.
-pub(crate) struct Mail<'a> {
-    pub(crate) id: Option<u64>,
-    pub(crate) method: &'a str,
-    pub(crate) text: String,
-    pub(crate) headers: HeaderMap,
-    pub(crate) ticket: Arc<Ticket>,
-}
-
-/// How far a transport got with a message.
-pub(crate) enum Delivered {
-    Sent,
-    /// The server no longer knows our session and has not looked at the message.
-    SessionLost,
-}
-
-/// What an incoming text was.
-pub(crate) enum Seen {
-    Answer(u64),
-    Refusal(crate::error::RpcError),
-    Other,
-    Junk,
-}
-
-impl Seen {
-    /// In a batch, an answer is what counts.
-    fn or_other(self) -> Seen {
-        match self {
-            Seen::Answer(_) | Seen::Refusal(_) => self,
-            Seen::Other | Seen::Junk => Seen::Other,
-        }
-    }
 }
 
 impl Connection {
@@ -330,18 +274,6 @@ impl Connection {
     }
 }
 
-impl Terms {
-    pub(crate) fn new(options: &RequestOptions) -> Terms {
-        let deadline = after(options.timeout);
-        let (handler, heard) = (options.handler.clone(), options.heard.clone());
-        Terms { deadline, progress: options.progress.clone(), cancel: options.cancel.clone(), handler, heard }
-    }
-
-    pub(crate) fn until(deadline: Instant) -> Terms {
-        Terms { deadline, progress: None, cancel: CancellationToken::new(), handler: None, heard: None }
-    }
-}
-
 impl Transport {
     async fn deliver(&self, connection: &Arc<Connection>, mail: &mut Mail<'_>) -> Result<Delivered, WireError> {
         match self {
@@ -357,12 +289,6 @@ impl Transport {
             Transport::Pipe(_) | Transport::Sse(_) => None,
         }
     }
-}
-
-/// A moment from now, however far.
-pub(crate) fn after(duration: Duration) -> Instant {
-    const YEARS: Duration = Duration::from_secs(10 * 365 * 24 * 60 * 60);
-    Instant::now() + duration.min(YEARS)
 }
 
 pub(crate) fn closed(sent: bool, reason: String) -> WireError {
