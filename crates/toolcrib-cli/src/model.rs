@@ -14,7 +14,7 @@ use toolcrib::core::search::meaning::{Meanings, Vectors};
 #[derive(Debug, Args)]
 pub(crate) struct ModelArguments {
     /// Search by meaning too, with a static embedding: a folder with `model.safetensors` and `tokenizer.json`
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", hide = cfg!(not(feature = "embeddings")))]
     model: Option<PathBuf>,
 }
 

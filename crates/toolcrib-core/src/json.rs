@@ -1,5 +1,7 @@
 //! JSON as text: fields in their order, canonical form and depth, without turning numbers into floats.
 
+mod mend;
+
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 
@@ -8,6 +10,8 @@ use serde::ser::{Serialize, Serializer};
 use serde_json::value::RawValue;
 
 use crate::fingerprint::Fingerprint;
+
+pub use mend::mended;
 
 /// An object's fields as text, in their order. Of a name given twice, the last counts.
 #[derive(Debug, Clone, Default)]

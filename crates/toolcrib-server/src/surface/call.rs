@@ -171,7 +171,10 @@ impl Surface {
         while let Some(Some(said)) = next(&mut heard).now_or_never() {
             tell(&said);
         }
-        result.map_err(|error| self.with_signature(name, error))
+        result.map_err(|error| match error.code == Code::Forbidden && asks && !consent {
+            true => without_consent(name, outlet),
+            false => self.with_signature(name, error),
+        })
     }
 
     /// Asks the person behind the client where a rule says that somebody must be asked.
@@ -214,6 +217,15 @@ impl Surface {
         details["signature"] = signature.into();
         error.with_details(details)
     }
+}
+
+/// In words for an agent, who has no command line.
+fn without_consent(name: &str, outlet: &Outlet) -> Error {
+    let why = match outlet.can_ask("elicitation/create") {
+        true => "it was not given",
+        false => "this client cannot ask for it",
+    };
+    Error::new(Code::Forbidden, format!("`{name}` needs a person's consent before each call, and {why}"))
 }
 
 /// What comes next; nothing where nobody asked to hear it.

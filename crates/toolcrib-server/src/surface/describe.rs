@@ -13,7 +13,7 @@ use toolcrib::registry::ToolView;
 use super::Surface;
 use super::answer::{refused, text};
 use super::call::wrong_arguments;
-use super::menu::DESCRIBE;
+use super::menu::{self, DESCRIBE};
 use super::sight::Sight;
 
 const MOST: usize = 20;
@@ -46,6 +46,10 @@ impl Surface {
         let mut texts = Vec::new();
         let mut unknown = Vec::new();
         for name in &names {
+            if menu::input_schema(name).is_some() {
+                texts.push(menu::signature(name).to_owned());
+                continue;
+            }
             let name = sight.resolve(name).await.map_or_else(|| name.clone(), |name| name.to_string());
             let described = self.registry.tool(&name).and_then(|tool| match asked.full {
                 true => whole(&sight, &tool),

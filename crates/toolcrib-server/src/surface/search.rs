@@ -53,7 +53,10 @@ impl Surface {
 
     fn said(&self, found: &Found, limit: usize) -> String {
         let mut lines: Vec<String> = found.hits.iter().map(Hit::line).collect();
-        if lines.is_empty() {
+        let sources = self.registry.sources();
+        if sources.is_empty() {
+            lines.push("There are no sources yet, so there are no tools; whoever runs this declares them.".into());
+        } else if lines.is_empty() {
             lines.push(found.hint.clone().unwrap_or_else(|| "Nothing found.".into()));
         }
         if limit == MOST && found.total > MOST {
@@ -61,7 +64,7 @@ impl Surface {
         }
         lines.extend(self.unused().map(|unused| format!("({unused})")));
         let forbidden = self.registry.forbidden();
-        let missing = self.registry.sources().into_iter().filter(|source| !forbidden.contains_key(&source.id));
+        let missing = sources.into_iter().filter(|source| !forbidden.contains_key(&source.id));
         let missing = missing.filter(|source| source.enabled && source.freshness == Freshness::Missing);
         let missing = missing.filter(|source| source.last_error.is_none()).count();
         if missing > 0 {

@@ -1,5 +1,6 @@
 //! Finding, describing and calling through the menu and by name.
 
+use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use toolcrib::core::config::{Config, Expose, Mode};
 use toolcrib::core::policy::{Rule, Rules, Verdict};
@@ -138,6 +139,17 @@ async fn any_query_gets_an_answer() {
         let said = stage.said("search_tools", json!({ "query": query })).await;
         assert!(!said.is_empty());
     }
+    // As a client writes a text that it cut in the middle of a character.
+    let half = r#"{"name": "search_tools", "arguments": {"query": "order \ud83e"}}"#;
+    let half = RawValue::from_string(half.to_owned()).unwrap();
+    let answer = stage.client.request("tools/call", Some(&half), &RequestOptions::new(SOON)).await.unwrap();
+    assert!(answer.get().contains("shop__order"), "{answer}");
+}
+
+#[tokio::test]
+async fn the_menu_describes_itself() {
+    let said = shop().await.said("describe_tools", json!({ "names": ["search_tools"] })).await;
+    assert!(said.starts_with("search_tools(query*: string"), "{said}");
 }
 
 #[tokio::test]
