@@ -1,7 +1,6 @@
 //! A name that was asked for comes first: in any spelling, in the middle of a sentence, and with a slip of the finger.
 
 use std::collections::HashMap;
-use std::collections::hash_map::Entry;
 
 use super::directory::Directory;
 use super::question::Question;
@@ -45,14 +44,11 @@ impl Named {
 pub(super) fn named(directory: &Directory, question: &Question<'_>) -> HashMap<u32, Named> {
     let mut named: HashMap<u32, Named> = HashMap::new();
     let mut add = |tools: &[u32], text: &str, how: Named| {
-        for tool in tools {
-            if directory.is_findable(*tool)
-                && let Entry::Vacant(place) = named.entry(*tool)
-            {
-                let to_the_letter =
-                    directory.tool(*tool).is_some_and(|tool| tool.name().as_str() == text || tool.original() == text);
-                place.insert(if to_the_letter { Named::Exactly } else { how });
-            }
+        for tool in tools.iter().filter(|tool| directory.is_findable(**tool)) {
+            let to_the_letter =
+                directory.tool(*tool).is_some_and(|tool| tool.name().as_str() == text || tool.original() == text);
+            let how = if to_the_letter { Named::Exactly } else { how };
+            named.entry(*tool).and_modify(|known| *known = how.max(*known)).or_insert(how);
         }
     };
     let squashed = words::squashed(question.text);

@@ -197,6 +197,9 @@ fn a_name_with_hyphens_is_found_in_a_sentence_before_its_siblings() {
     let view = view(vec![source("crm", &siblings)]);
     check(&view, "Use the `get-engagement` tool.", &["crm__get-engagement"]);
     check(&view, "please use create-calendar now", &["crm__create-calendar"]);
+    let view = self::view(vec![source("a", &[("list_groups", "Groups")]), source("b", &[("list-groups", "Groups")])]);
+    check(&view, "list_groups()", &["a__list_groups"]);
+    check(&view, "list-groups()", &["b__list-groups"]);
 }
 
 #[test]
