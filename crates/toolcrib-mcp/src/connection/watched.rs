@@ -24,12 +24,15 @@ pub(super) struct Watched(Mutex<BTreeSet<String>>);
 impl Connection {
     /// Remembers what a request that was granted asked for.
     pub(crate) fn remember(&self, method: &str, params: Option<&RawValue>) {
-        let uri = || params.and_then(RawObject::open).and_then(|params| params.text("uri"));
+        if !matches!(method, "resources/subscribe" | "resources/unsubscribe") {
+            return;
+        }
+        let Some(uri) = params.and_then(RawObject::open).and_then(|params| params.text("uri")) else { return };
         let mut watched = lock(&self.watched.0);
-        match method {
-            "resources/subscribe" if watched.len() < MOST => watched.extend(uri()),
-            "resources/unsubscribe" => drop(uri().and_then(|uri| watched.take(&uri))),
-            _ => {}
+        if method == "resources/unsubscribe" {
+            watched.remove(&uri);
+        } else if watched.len() < MOST {
+            watched.insert(uri);
         }
     }
 

@@ -3,8 +3,9 @@
 use serde_json::value::RawValue;
 use toolcrib::call::Offering;
 use toolcrib::core::json::Fields;
-use toolcrib::core::tool::{Asked, parse_name};
+use toolcrib::core::tool::{Asked, SEPARATOR, parse_name};
 use toolcrib::{CallOptions, SourceId};
+use toolcrib_mcp::RpcError;
 use toolcrib_mcp::server::Request;
 
 use super::Surface;
@@ -19,7 +20,7 @@ impl Surface {
         let mut prompts = self.gather(&PROMPTS, request).await;
         if self.prefixed() {
             for prompt in &mut prompts {
-                let name = format!("{}__{}", prompt.source, prompt.own);
+                let name = format!("{}{SEPARATOR}{}", prompt.source, prompt.own);
                 put_text(&mut prompt.fields, "name", &name);
             }
         }
@@ -29,7 +30,8 @@ impl Surface {
     pub(super) async fn prompts_get(&self, request: Request) -> Answer {
         let mut params = fields(request.params.as_deref())?;
         let name = text(&params, "name").ok_or_else(|| invalid("`name` is missing"))?;
-        let (source, own) = self.prompt(&name, &request).await.ok_or_else(|| rpc_error(&unknown("prompt", &name)))?;
+        let found = self.prompt(&name, &request).await?;
+        let (source, own) = found.ok_or_else(|| rpc_error(&unknown("prompt", &name)))?;
         put_text(&mut params, "name", &own);
         self.forward(&source, params, &request).await
     }
@@ -38,8 +40,8 @@ impl Surface {
         let mut params = fields(request.params.as_deref())?;
         let mut reference = params.get("ref").and_then(Fields::parse).ok_or_else(|| invalid("`ref` is missing"))?;
         let source = match (text(&reference, "name"), text(&reference, "uri")) {
-            (Some(name), _) => self.prompt(&name, &request).await.map(|found| (found, "name")),
-            (None, Some(uri)) => self.resource(&uri, &request).await.map(|found| (found, "uri")),
+            (Some(name), _) => self.prompt(&name, &request).await?.map(|found| (found, "name")),
+            (None, Some(uri)) => self.resource(&uri, &request).await?.map(|found| (found, "uri")),
             (None, None) => None,
         };
         let ((source, own), key) = source.ok_or_else(|| invalid("`ref` names no prompt and no resource known here"))?;
@@ -49,14 +51,15 @@ impl Surface {
     }
 
     /// The source of a prompt and its name there.
-    async fn prompt(&self, name: &str, request: &Request) -> Option<(SourceId, String)> {
+    async fn prompt(&self, name: &str, request: &Request) -> Result<Option<(SourceId, String)>, RpcError> {
         if let Ok(Asked::Qualified { source, tool }) = parse_name(name) {
             let source = self.registry.offering(Offering::Prompts).into_iter().find(|id| id.as_str() == source);
             if let Some(source) = source {
-                return Some((source, tool.to_owned()));
+                return Ok(Some((source, tool.to_owned())));
             }
         }
-        Some((self.owner(&PROMPTS, name, request).await?, name.to_owned()))
+        let owner = self.owner(&PROMPTS, name, request, |source| format!("{source}{SEPARATOR}{name}")).await?;
+        Ok(owner.map(|source| (source, name.to_owned())))
     }
 
     pub(super) async fn forward(&self, source: &SourceId, params: Fields, request: &Request) -> Answer {
@@ -70,7 +73,7 @@ impl Surface {
 }
 
 /// The fields of a request's parameters.
-pub(super) fn fields(params: Option<&RawValue>) -> Result<Fields, toolcrib_mcp::RpcError> {
+pub(super) fn fields(params: Option<&RawValue>) -> Result<Fields, RpcError> {
     let parsed = params.map_or_else(|| Some(Fields::default()), Fields::parse);
     parsed.ok_or_else(|| invalid("the parameters are no object"))
 }

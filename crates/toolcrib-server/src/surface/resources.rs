@@ -74,18 +74,20 @@ impl Surface {
     async fn routed(&self, request: &Request) -> Result<(SourceId, String, Fields), RpcError> {
         let mut params = fields(request.params.as_deref())?;
         let uri = text(&params, "uri").ok_or_else(|| invalid("`uri` is missing"))?;
-        let (source, own) = self.resource(&uri, request).await.ok_or_else(|| in_its_words(not_found(&uri), request))?;
+        let found = self.resource(&uri, request).await?;
+        let (source, own) = found.ok_or_else(|| in_its_words(not_found(&uri), request))?;
         put_text(&mut params, "uri", &own);
         Ok((source, own, params))
     }
 
     /// The source of a resource and its address there. A result may hold an address without its prefix.
-    pub(super) async fn resource(&self, uri: &str, request: &Request) -> Option<(SourceId, String)> {
+    pub(super) async fn resource(&self, uri: &str, request: &Request) -> Result<Option<(SourceId, String)>, RpcError> {
         if let Some((source, own)) = uri.strip_prefix(SCHEME).and_then(|rest| rest.split_once('/')) {
-            let source = self.registry.offering(Offering::Resources).into_iter().find(|id| id.as_str() == source)?;
-            return Some((source, own.to_owned()));
+            let source = self.registry.offering(Offering::Resources).into_iter().find(|id| id.as_str() == source);
+            return Ok(source.map(|source| (source, own.to_owned())));
         }
-        Some((self.owner(&RESOURCES, uri, request).await?, uri.to_owned()))
+        let owner = self.owner(&RESOURCES, uri, request, |source| format!("{SCHEME}{source}/{uri}")).await?;
+        Ok(owner.map(|source| (source, uri.to_owned())))
     }
 
     /// The contents under the address they were asked for by.

@@ -8,8 +8,9 @@ use serde_json::json;
 use serde_json::value::RawValue;
 use toolcrib::call::{ClientId, Offering};
 use toolcrib::core::json::{Fields, string};
-use toolcrib::core::text::{is_plain, shown};
+use toolcrib::core::text::{is_plain, shown, shown_short};
 use toolcrib::{CallOptions, Error, Result, SourceId};
+use toolcrib_mcp::RpcError;
 use toolcrib_mcp::server::Request;
 
 use super::Surface;
@@ -82,13 +83,27 @@ impl Surface {
         Ok(items)
     }
 
-    /// Whose thing it is, by its own key: the only source that offers any, or the first that lists it.
-    pub(super) async fn owner(&self, shelf: &Shelf, own: &str, request: &Request) -> Option<SourceId> {
-        match &self.registry.offering(shelf.offering)[..] {
-            [] => None,
-            [only] => Some(only.clone()),
-            _ => self.gather(shelf, request).await.into_iter().find(|item| item.own == own).map(|item| item.source),
+    /// Whose thing it is, by its own key: the only source that offers any, or the only one that lists it. Where several
+    /// do, they are told, with the names in full.
+    pub(super) async fn owner(
+        &self,
+        shelf: &Shelf,
+        own: &str,
+        request: &Request,
+        full: impl Fn(&SourceId) -> String,
+    ) -> Result<Option<SourceId>, RpcError> {
+        let offering = self.registry.offering(shelf.offering);
+        if offering.len() < 2 {
+            return Ok(offering.into_iter().next());
         }
+        let listed = self.gather(shelf, request).await.into_iter().filter(|item| item.own == own);
+        let mut owners: Vec<SourceId> = listed.map(|item| item.source).collect();
+        owners.dedup();
+        if owners.len() < 2 {
+            return Ok(owners.into_iter().next());
+        }
+        let names: Vec<String> = owners.iter().map(|source| format!("`{}`", full(source))).collect();
+        Err(invalid(&format!("`{}` is offered by several sources: {}", shown_short(own, 200), names.join(", "))))
     }
 
     /// A list as the protocol has it, in the order of the keys.
@@ -141,6 +156,6 @@ pub(super) fn within(request: &Request, timeout: Option<Duration>) -> CallOption
 }
 
 pub(super) fn unknown(what: &str, name: &str) -> Error {
-    let name = toolcrib::core::text::shown_short(name, 200);
+    let name = shown_short(name, 200);
     Error::new(toolcrib::Code::NotFound, format!("no {what} named `{name}`"))
 }

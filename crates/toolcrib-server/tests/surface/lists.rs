@@ -8,7 +8,7 @@ use toolcrib::testkit::Scripted;
 use toolcrib::{Refresh, SourceId};
 use toolcrib_mcp::Era;
 
-use crate::support::{ask, connect, stage, staged, told_of_change, tool};
+use crate::support::{ask, connect, processes, source, stage, staged, told_of_change, tool};
 
 const MENU: [&str; 3] = ["call_tool", "describe_tools", "search_tools"];
 
@@ -136,4 +136,16 @@ async fn a_description_of_very_many_arguments_says_how_many_more_there_are() {
     stage.registry.refresh(Refresh::default()).await;
     let said = stage.said("describe_tools", json!({"names": ["wide__t"]})).await;
     assert!(said.contains("\n- p499: .\n- … (+10 more)"), "{said}");
+}
+
+#[tokio::test]
+async fn an_address_that_two_sources_have_is_no_address_of_one() {
+    let sources = json!({ "one": source(&["--resources"], json!({})), "two": source(&["--resources"], json!({})) });
+    let (registry, surface) = processes(sources, Mode::Full).await;
+    registry.refresh(Refresh::default()).await;
+    let (client, _server) = connect(&surface, |_| {}).await;
+    let error = ask(&client, "resources/read", json!({ "uri": "note://one" })).await.unwrap_err().to_string();
+    let both = "`toolcrib://one/note://one`, `toolcrib://two/note://one`";
+    assert!(error.contains(&format!("`note://one` is offered by several sources: {both}")), "{error}");
+    ask(&client, "resources/subscribe", json!({ "uri": "toolcrib://two/note://one" })).await.unwrap();
 }

@@ -8,6 +8,7 @@ mod live;
 mod overheard;
 mod target;
 mod watched;
+mod watching;
 
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;

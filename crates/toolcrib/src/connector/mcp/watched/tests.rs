@@ -10,6 +10,8 @@ use toolcrib_core::config::Config;
 use super::*;
 use crate::CallOptions;
 use crate::connector::Connector;
+use crate::connector::Request;
+use crate::connector::mcp::McpConnector;
 
 const URI: &str = "note://one";
 
