@@ -36,6 +36,8 @@ pub(crate) fn reached_by(source: &Source) -> String {
             }
         }
         Kind::Http(remote) | Kind::Sse(remote) => shown_url(&remote.url),
+        Kind::OpenApi(openapi) => shown_url(&openapi.document),
+        Kind::Workflow(workflow) => workflow.document.clone(),
         Kind::Builtin(builtin) => format!("built-in tools: {}", builtin.tools.join(", ")),
     };
     shown_short(&text, 300)

@@ -3,13 +3,17 @@
 //!
 //! Nothing here reads a clock, a file or a socket: every function depends on its arguments alone.
 
+pub mod arazzo;
 pub mod catalog;
 pub mod config;
 pub mod error;
+pub mod execution;
+pub mod expression;
 pub mod fingerprint;
 pub mod freshness;
 pub mod inventory;
 pub mod manifest;
+pub mod openapi;
 pub mod outline;
 pub mod policy;
 pub mod reference;

@@ -28,6 +28,9 @@ pub enum Kind {
     Stdio(Stdio),
     Http(Remote),
     Sse(Remote),
+    #[serde(rename = "openapi")]
+    OpenApi(OpenApi),
+    Workflow(Workflow),
     Builtin(Builtin),
 }
 
@@ -61,8 +64,77 @@ pub struct Remote {
 #[serde(rename_all = "snake_case")]
 pub enum Auth {
     Bearer(String),
-    Basic { user: String, password: String },
-    ApiKey { name: String, place: KeyPlace, value: String },
+    Basic {
+        user: String,
+        password: String,
+    },
+    ApiKey {
+        name: String,
+        place: KeyPlace,
+        value: String,
+    },
+    /// Client credentials.
+    Oauth2 {
+        token_url: String,
+        client_id: String,
+        client_secret: String,
+        #[serde(default)]
+        scopes: Vec<String>,
+    },
+    /// By the names that an OpenAPI document has for its security schemes.
+    Schemes(BTreeMap<String, Auth>),
+}
+
+/// An API that an OpenAPI document describes.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct OpenApi {
+    /// The document: a file, or an address.
+    pub document: String,
+    /// Where requests go, whatever the document says.
+    pub base_url: Option<String>,
+    /// Globs on the names of tools and on `METHOD /path`.
+    pub include: Vec<String>,
+    pub exclude: Vec<String>,
+    /// Only operations with one of these tags.
+    pub include_tags: Vec<String>,
+    /// Methods that become tools too: HEAD, OPTIONS, TRACE.
+    pub methods: Vec<String>,
+    /// Headers of every request, the one for the document included. Templates.
+    pub headers: BTreeMap<String, String>,
+    pub auth: Option<Auth>,
+    /// Whether a document from an address may lead to private addresses.
+    pub allow_private: bool,
+    /// Other places that `$ref` may lead to: the beginnings of addresses, or directories.
+    pub allow_refs: Vec<String>,
+    /// Values for the document's server variables and for the templates in `base_url` and `headers`.
+    pub variables: BTreeMap<String, String>,
+    /// Operations that start something, by a glob on the name of the tool, and how to see when it is done.
+    pub poll: BTreeMap<String, Poll>,
+}
+
+/// How to see when something that a request started is done.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Poll {
+    /// The address to look at, relative to the server, with runtime expressions such as `{$response.body#/id}` in it.
+    pub url: String,
+    /// JSON pointers into what is found there: to the status, and to the result (the whole where there is none).
+    pub status: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub result: Option<String>,
+    /// The values of the status that mean it is done, or has failed. Any other means that it goes on.
+    pub done: Vec<String>,
+    #[serde(default)]
+    pub failed: Vec<String>,
+    #[serde(default, with = "millis", skip_serializing_if = "Option::is_none")]
+    pub interval: Option<Duration>,
+}
+
+/// Workflows that an Arazzo document describes.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct Workflow {
+    /// The document: a file.
+    pub document: String,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -147,10 +219,12 @@ impl Source {
 }
 
 impl Kind {
-    /// `mcp` or `builtin`, as surfaces show it.
+    /// `mcp`, `openapi`, `workflow` or `builtin`, as surfaces show it.
     pub fn name(&self) -> &'static str {
         match self {
             Kind::Stdio(_) | Kind::Http(_) | Kind::Sse(_) => "mcp",
+            Kind::OpenApi(_) => "openapi",
+            Kind::Workflow(_) => "workflow",
             Kind::Builtin(_) => "builtin",
         }
     }
@@ -160,6 +234,8 @@ impl Kind {
             Kind::Stdio(_) => "stdio",
             Kind::Http(_) => "http",
             Kind::Sse(_) => "sse",
+            Kind::OpenApi(_) => "openapi",
+            Kind::Workflow(_) => "workflow",
             Kind::Builtin(_) => "builtin",
         }
     }

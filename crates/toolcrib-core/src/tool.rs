@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use crate::error::{Code, Error, Result};
+use crate::execution::Backing;
 use crate::fingerprint::Fingerprint;
 use crate::json::{self, Fields};
 use crate::source::SourceId;
@@ -25,6 +26,10 @@ pub struct Tool {
     pub name: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output_schema: Option<Box<RawValue>>,
+    /// How it is carried out, where this process knows that itself: a [`Backing`]. No list
+    /// shows it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub backing: Option<Box<RawValue>>,
     /// Every other field the source gave, in its order.
     #[serde(default, skip_serializing_if = "Fields::is_empty")]
     pub extra: Fields,
@@ -72,6 +77,9 @@ fn boolean_or_nothing<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Resu
     Ok(serde_json::Value::deserialize(deserializer)?.as_bool().unwrap_or(false))
 }
 
+/// The key of an offered tool under which a connector says how it is carried out.
+pub const BACKING: &str = "x-toolcrib-backing";
+
 impl Tool {
     /// The tool as its source offered it.
     pub fn as_offered(&self) -> Fields {
@@ -85,6 +93,7 @@ impl Tool {
             ("inputSchema", (!absent(Note::NoSchema)).then(|| input_schema.clone())),
             ("outputSchema", self.output_schema.clone()),
             ("annotations", annotations.clone()),
+            (BACKING, self.backing.clone()),
         ];
         for (key, shown) in given {
             if let Some(value) = self.original.get(key).map(ToOwned::to_owned).or(shown) {
@@ -95,6 +104,11 @@ impl Tool {
             offered.put(key, value.to_owned());
         }
         offered
+    }
+
+    /// How it is carried out, where this process knows that itself.
+    pub fn backing(&self) -> Option<Backing> {
+        serde_json::from_str(self.backing.as_ref()?.get()).ok()
     }
 
     pub fn hints(&self) -> Hints {

@@ -75,6 +75,7 @@ impl Registry {
             tool: tool.original().to_owned(),
             arguments: to_raw_value(&input).context(Code::Internal, "write the arguments")?,
             input_schema: calling.input_schema.clone(),
+            backing: calling.backing.clone(),
             meta: options.meta.clone(),
             repeatable: calling.hints.read_only_hint || calling.hints.idempotent_hint,
             terms: options.terms(timeout.unwrap_or(settings.call_timeout())),

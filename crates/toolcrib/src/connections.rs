@@ -13,6 +13,7 @@ use crate::breaker::Breaker;
 use crate::connector::Connector;
 use crate::connector::builtin::{BuiltinConnector, Builtins};
 use crate::connector::mcp::{HttpClients, McpConnector};
+use crate::connector::openapi::OpenApiConnector;
 use crate::registry::Options;
 
 pub use news::News;
@@ -86,6 +87,7 @@ impl Connections {
         }
         match &source.kind {
             Kind::Builtin(_) => Arc::new(BuiltinConnector::new(source.clone(), self.builtins.clone())),
+            Kind::OpenApi(_) | Kind::Workflow(_) => Arc::new(OpenApiConnector::new(source.clone())),
             Kind::Stdio(_) | Kind::Http(_) | Kind::Sse(_) => {
                 Arc::new(McpConnector::new(source.clone(), &self.options, self.clients.clone(), self.news.clone()))
             }

@@ -3,15 +3,19 @@
 mod answer;
 pub mod builtin;
 pub mod mcp;
+pub mod openapi;
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
+use toolcrib_core::fingerprint::Fingerprint;
 use toolcrib_core::manifest::SetAside;
 use toolcrib_core::{Code, Error, Result};
 use toolcrib_mcp::{Handler, Relay};
@@ -56,6 +60,22 @@ pub struct Discovery {
     pub era: Option<String>,
     /// Whether a call follows, so that the connection is worth keeping.
     pub keep: bool,
+    /// What the list we have was read from: when that is the same still, the source need not be read again.
+    pub known: Option<Marks>,
+}
+
+/// How documents are recognised, by where they are. A row beside the journal.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Marks {
+    /// Which reader made the list: another version may make another of the same documents.
+    pub reader: String,
+    pub documents: BTreeMap<String, Mark>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Mark {
+    pub etag: Option<String>,
+    pub hash: Fingerprint,
 }
 
 /// What a source offers, tool by tool, as it came.
@@ -72,6 +92,10 @@ pub struct Offer {
     pub private: bool,
     /// What the source says about itself, for search.
     pub about: Option<String>,
+    /// What all this was read from.
+    pub marks: Option<Marks>,
+    /// It is what `known` was: there are no tools here, the list that holds goes on to.
+    pub unchanged: bool,
 }
 
 #[derive(Debug)]
@@ -80,6 +104,8 @@ pub struct Call {
     pub tool: String,
     pub arguments: Box<RawValue>,
     pub input_schema: Arc<RawValue>,
+    /// How it is carried out, where the connector said so when it was discovered.
+    pub backing: Option<Arc<RawValue>>,
     /// The caller's `_meta`.
     pub meta: Option<Box<RawValue>>,
     /// Whether it does no harm when it happens twice.

@@ -261,9 +261,11 @@ impl Shared {
         const FIRST_START: Duration = Duration::from_secs(120);
         match (&source.kind, known, source.settings.discovery_timeout) {
             (Kind::Stdio(_), false, None) => FIRST_START,
-            (Kind::Stdio(_) | Kind::Http(_) | Kind::Sse(_) | Kind::Builtin(_), _, _) => {
-                source.settings.discovery_timeout()
-            }
+            (
+                Kind::Stdio(_) | Kind::Http(_) | Kind::Sse(_) | Kind::OpenApi(_) | Kind::Workflow(_) | Kind::Builtin(_),
+                _,
+                _,
+            ) => source.settings.discovery_timeout(),
         }
     }
 }

@@ -92,14 +92,25 @@ fn confided(kind: &Kind) -> Vec<String> {
         }
         Kind::Http(remote) | Kind::Sse(remote) => {
             let words = remote.headers.values().flat_map(|value| value.split_whitespace()).map(str::to_owned);
-            let auth = match &remote.auth {
-                None => Vec::new(),
-                Some(Auth::Bearer(value) | Auth::ApiKey { value, .. }) => vec![value.clone()],
-                Some(Auth::Basic { user, password }) => vec![basic(user, password), user.clone(), password.clone()],
-            };
+            let auth = remote.auth.iter().flat_map(presented);
             words.filter(|word| !matches!(word.as_str(), "Bearer" | "Basic")).chain(auth).collect()
         }
-        Kind::Builtin(_) => Vec::new(),
+        Kind::OpenApi(openapi) => {
+            let words = openapi.headers.values().flat_map(|value| value.split_whitespace()).map(str::to_owned);
+            let auth = openapi.auth.iter().flat_map(presented);
+            words.filter(|word| !matches!(word.as_str(), "Bearer" | "Basic")).chain(auth).collect()
+        }
+        Kind::Workflow(_) | Kind::Builtin(_) => Vec::new(),
+    }
+}
+
+/// What is presented to a source to be let in.
+fn presented(auth: &Auth) -> Vec<String> {
+    match auth {
+        Auth::Bearer(value) | Auth::ApiKey { value, .. } => vec![value.clone()],
+        Auth::Basic { user, password } => vec![basic(user, password), user.clone(), password.clone()],
+        Auth::Oauth2 { client_id, client_secret, .. } => vec![basic(client_id, client_secret), client_secret.clone()],
+        Auth::Schemes(schemes) => schemes.values().flat_map(presented).collect(),
     }
 }
 
@@ -114,7 +125,7 @@ pub fn connects_to(key: &[u8; 32], kind: &Kind) -> Option<Fingerprint> {
     let resolved = resolve_kind(kind).ok()?;
     let inherited: Vec<(&String, Option<String>)> = match kind {
         Kind::Stdio(stdio) => stdio.inherit_env.iter().map(|name| (name, std::env::var(name).ok())).collect(),
-        Kind::Http(_) | Kind::Sse(_) | Kind::Builtin(_) => Vec::new(),
+        Kind::Http(_) | Kind::Sse(_) | Kind::OpenApi(_) | Kind::Workflow(_) | Kind::Builtin(_) => Vec::new(),
     };
     keyed_hash(key, &serde_json::to_string(&(resolved, inherited)).ok()?)
 }

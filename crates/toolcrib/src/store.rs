@@ -14,6 +14,8 @@ use toolcrib_core::inventory::{Actor, Event};
 use toolcrib_core::manifest::Packed;
 use toolcrib_core::{Code, Error, Result, Source, SourceId, Timestamp};
 
+use crate::connector::Marks;
+
 pub use memory::MemoryStore;
 pub use open::open;
 pub use sqlite::SqliteStore;
@@ -123,6 +125,8 @@ pub struct Standing {
     /// What the source itself says about its list: how long it holds, and that it is for nobody else.
     pub hint_ttl_ms: Option<u64>,
     pub private: bool,
+    /// What its list was read from.
+    pub marks: Option<Marks>,
     /// While somebody is discovering it. Kept by `lease` and `release`, ignored by `commit`.
     #[serde(skip)]
     pub discovering_until: Option<Timestamp>,

@@ -47,7 +47,10 @@ pub struct Entry {
 #[derive(Debug)]
 pub struct Calling {
     pub validator: Validator,
+    /// As it is listed.
     pub input_schema: Arc<RawValue>,
+    /// How it is carried out, where this process knows that itself.
+    pub backing: Option<Arc<RawValue>>,
     pub hints: Hints,
 }
 
@@ -166,10 +169,13 @@ impl Segment {
             return Ok(calling);
         }
         let tool = self.tool(entry)?;
+        // What was pruned for a list holds for a call.
+        let whole = tool.backing().and_then(|backing| backing.input_schema);
         Ok(entry.calling.get_or_init(|| Calling {
-            validator: Validator::compile(&tool.face.input_schema),
+            validator: Validator::compile(whole.as_ref().unwrap_or(&tool.face.input_schema)),
             hints: tool.hints(),
             input_schema: tool.face.input_schema.into(),
+            backing: tool.backing.map(Into::into),
         }))
     }
 }

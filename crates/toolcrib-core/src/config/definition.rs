@@ -9,7 +9,7 @@ use super::mask::{shown_args, shown_url};
 use super::settings::{lifecycle_name, on_conflict_name};
 use super::size::format_size;
 use crate::reference::masked;
-use crate::source::{Auth, Kind, Remote, Settings, Source};
+use crate::source::{Auth, Kind, OpenApi, Poll, Remote, Settings, Source};
 use crate::time::format_duration;
 
 /// Whether values that may be secret are written.
@@ -38,6 +38,10 @@ pub(super) fn definition(source: &Source, secrets: Secrets) -> Map<String, Value
         Kind::Sse(remote) => {
             remote_keys(&mut keys, remote, secrets);
             keys.insert("transport".into(), json!("sse"));
+        }
+        Kind::OpenApi(openapi) => openapi_keys(&mut keys, openapi, secrets),
+        Kind::Workflow(workflow) => {
+            keys.insert("workflow".into(), json!(workflow.document));
         }
         Kind::Builtin(builtin) => {
             let all = builtin.tools == ["all"];
@@ -85,6 +89,44 @@ fn remote_keys(keys: &mut Map<String, Value>, remote: &Remote, secrets: Secrets)
     }
 }
 
+fn openapi_keys(keys: &mut Map<String, Value>, openapi: &OpenApi, secrets: Secrets) {
+    let address = |text: &String| match secrets {
+        Secrets::Masked => shown_url(text),
+        Secrets::Plain => text.clone(),
+    };
+    keys.insert("openapi".into(), json!(address(&openapi.document)));
+    put(keys, "base_url", openapi.base_url.is_some(), json!(openapi.base_url.as_ref().map(address)));
+    let lists = [
+        ("include", &openapi.include),
+        ("exclude", &openapi.exclude),
+        ("include_tags", &openapi.include_tags),
+        ("methods", &openapi.methods),
+        ("allow_refs", &openapi.allow_refs),
+    ];
+    for (key, list) in lists {
+        put(keys, key, !list.is_empty(), json!(list));
+    }
+    put(keys, "headers", !openapi.headers.is_empty(), pairs(&openapi.headers, secrets));
+    put(keys, "variables", !openapi.variables.is_empty(), pairs(&openapi.variables, secrets));
+    if let Some(auth) = &openapi.auth {
+        keys.insert("auth".into(), auth_keys(auth, secrets));
+    }
+    put(keys, "allow_private", openapi.allow_private, json!(true));
+    let polls: Map<String, Value> = openapi.poll.iter().map(|(glob, poll)| (glob.clone(), poll_keys(poll))).collect();
+    put(keys, "poll", !polls.is_empty(), Value::Object(polls));
+}
+
+fn poll_keys(poll: &Poll) -> Value {
+    let mut keys = Map::new();
+    keys.insert("url".into(), json!(poll.url));
+    keys.insert("status".into(), json!(poll.status));
+    put(&mut keys, "result", poll.result.is_some(), json!(poll.result));
+    keys.insert("done".into(), json!(poll.done));
+    put(&mut keys, "failed", !poll.failed.is_empty(), json!(poll.failed));
+    put(&mut keys, "interval", poll.interval.is_some(), json!(poll.interval.map(format_duration)));
+    keys.into()
+}
+
 fn auth_keys(auth: &Auth, secrets: Secrets) -> Value {
     match auth {
         Auth::Bearer(token) => json!({ "bearer": shown(token, secrets) }),
@@ -94,6 +136,18 @@ fn auth_keys(auth: &Auth, secrets: Secrets) -> Value {
         }
         Auth::ApiKey { name, place, value } => {
             json!({ "api_key": { "name": name, "in": place_name(*place), "value": shown(value, secrets) } })
+        }
+        Auth::Oauth2 { token_url, client_id, client_secret, scopes } => {
+            let mut keys = Map::new();
+            keys.insert("token_url".into(), json!(token_url));
+            keys.insert("client_id".into(), json!(shown(client_id, secrets)));
+            keys.insert("client_secret".into(), json!(shown(client_secret, secrets)));
+            put(&mut keys, "scopes", !scopes.is_empty(), json!(scopes));
+            json!({ "oauth2": keys })
+        }
+        Auth::Schemes(schemes) => {
+            let each = schemes.iter().map(|(name, auth)| (name.clone(), auth_keys(auth, secrets)));
+            json!({ "schemes": each.collect::<Map<_, _>>() })
         }
     }
 }

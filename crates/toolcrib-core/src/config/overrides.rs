@@ -69,7 +69,13 @@ impl Override {
         source.settings.enabled = self.enabled.or(source.settings.enabled);
         match &mut source.kind {
             Kind::Http(remote) | Kind::Sse(remote) => self.redirect(remote),
-            Kind::Stdio(_) | Kind::Builtin(_) => {}
+            Kind::OpenApi(openapi) => {
+                if let Some(url) = &self.url {
+                    openapi.base_url = Some(url.clone());
+                }
+                self.present(&mut openapi.headers, &mut openapi.auth);
+            }
+            Kind::Stdio(_) | Kind::Workflow(_) | Kind::Builtin(_) => {}
         }
         source
     }
@@ -78,9 +84,13 @@ impl Override {
         if let Some(url) = &self.url {
             remote.url = url.clone();
         }
+        self.present(&mut remote.headers, &mut remote.auth);
+    }
+
+    fn present(&self, headers: &mut BTreeMap<String, String>, auth: &mut Option<Auth>) {
         if let Some(token) = &self.token {
-            remote.headers.retain(|name, _| !name.eq_ignore_ascii_case("authorization"));
-            remote.auth = Some(Auth::Bearer(token.clone()));
+            headers.retain(|name, _| !name.eq_ignore_ascii_case("authorization"));
+            *auth = Some(Auth::Bearer(token.clone()));
         }
     }
 }

@@ -7,7 +7,7 @@ use crate::fingerprint::Fingerprint;
 use crate::json::{self, Fields};
 use crate::source::SourceId;
 use crate::text::{is_plain, shown, shown_short};
-use crate::tool::{Face, Note, Tool};
+use crate::tool::{BACKING, Face, Note, Tool};
 
 const LONGEST_NAME: usize = 512;
 
@@ -89,7 +89,8 @@ pub(super) fn tool(
         None => input_schema,
     };
     let face = Face { title, description, input_schema: tidy(input_schema), annotations: annotations.map(tidy) };
-    let tool = Tool { name, output_schema: output_schema.map(tidy), extra: fields, original, notes, face };
+    let (output_schema, backing) = (output_schema.map(tidy), fields.take(BACKING));
+    let tool = Tool { name, output_schema, backing, extra: fields, original, notes, face };
     Ok((tool, Fingerprint::of(canonical)))
 }
 

@@ -16,6 +16,7 @@ fn tool(schema: &Value) -> Tool {
     Tool {
         name: "t".into(),
         output_schema: None,
+        backing: None,
         extra: Default::default(),
         original: Default::default(),
         notes: vec![],

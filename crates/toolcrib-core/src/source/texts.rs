@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Auth, Builtin, Kind, Remote, Stdio};
+use super::{Auth, Builtin, Kind, OpenApi, Remote, Stdio, Workflow};
 
 impl Kind {
     /// The same kind with every text that may hold a reference made anew by `change`.
@@ -17,6 +17,8 @@ impl Kind {
             }),
             Kind::Http(remote) => Kind::Http(remote.try_map(&mut change)?),
             Kind::Sse(remote) => Kind::Sse(remote.try_map(&mut change)?),
+            Kind::OpenApi(openapi) => Kind::OpenApi(openapi.try_map(&mut change)?),
+            Kind::Workflow(workflow) => Kind::Workflow(Workflow { document: change(&workflow.document)? }),
             Kind::Builtin(builtin) => Kind::Builtin(Builtin {
                 roots: builtin.roots.iter().map(|text| change(text)).collect::<Result<_, E>>()?,
                 ..builtin.clone()
@@ -27,17 +29,43 @@ impl Kind {
 
 impl Remote {
     fn try_map<E>(&self, change: &mut impl FnMut(&str) -> Result<String, E>) -> Result<Remote, E> {
-        let auth = match &self.auth {
-            None => None,
-            Some(Auth::Bearer(token)) => Some(Auth::Bearer(change(token)?)),
-            Some(Auth::Basic { user, password }) => {
-                Some(Auth::Basic { user: change(user)?, password: change(password)? })
-            }
-            Some(Auth::ApiKey { name, place, value }) => {
-                Some(Auth::ApiKey { name: name.clone(), place: *place, value: change(value)? })
-            }
-        };
+        let auth = self.auth.as_ref().map(|auth| auth.try_map(change)).transpose()?;
         Ok(Remote { url: change(&self.url)?, headers: try_map_values(&self.headers, change)?, auth })
+    }
+}
+
+impl OpenApi {
+    fn try_map<E>(&self, change: &mut impl FnMut(&str) -> Result<String, E>) -> Result<OpenApi, E> {
+        Ok(OpenApi {
+            document: change(&self.document)?,
+            base_url: self.base_url.as_deref().map(&mut *change).transpose()?,
+            headers: try_map_values(&self.headers, change)?,
+            auth: self.auth.as_ref().map(|auth| auth.try_map(change)).transpose()?,
+            variables: try_map_values(&self.variables, change)?,
+            ..self.clone()
+        })
+    }
+}
+
+impl Auth {
+    fn try_map<E>(&self, change: &mut impl FnMut(&str) -> Result<String, E>) -> Result<Auth, E> {
+        Ok(match self {
+            Auth::Bearer(token) => Auth::Bearer(change(token)?),
+            Auth::Basic { user, password } => Auth::Basic { user: change(user)?, password: change(password)? },
+            Auth::ApiKey { name, place, value } => {
+                Auth::ApiKey { name: name.clone(), place: *place, value: change(value)? }
+            }
+            Auth::Oauth2 { token_url, client_id, client_secret, scopes } => Auth::Oauth2 {
+                token_url: change(token_url)?,
+                client_id: change(client_id)?,
+                client_secret: change(client_secret)?,
+                scopes: scopes.clone(),
+            },
+            Auth::Schemes(schemes) => {
+                let each = schemes.iter().map(|(name, auth)| Ok((name.clone(), auth.try_map(change)?)));
+                Auth::Schemes(each.collect::<Result<_, E>>()?)
+            }
+        })
     }
 }
 

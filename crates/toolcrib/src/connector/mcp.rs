@@ -113,7 +113,7 @@ impl Connector for McpConnector {
         let list = listed?;
         let excluded = list.excluded.into_iter().map(|(name, reason)| SetAside { name, reason }).collect();
         let (ttl_ms, private) = (list.ttl_ms, modern && !list.public);
-        Ok(Offer { tools: list.tools, excluded, era: Some(era), offers, about, ttl_ms, private })
+        Ok(Offer { tools: list.tools, excluded, era: Some(era), offers, about, ttl_ms, private, ..Offer::default() })
     }
 
     async fn call(&self, call: Call) -> Result<Answer, CallFailure> {

@@ -114,7 +114,11 @@ impl Shared {
         let standing = self.now.load().standings.get(&source.id).cloned().unwrap_or_default();
         let connects_to = connects_to(&self.key, &source.kind);
         let timeout = self.discovery_timeout(source, standing.checked_at.is_some() || standing.failures > 0);
-        let discovery = Discovery { timeout, era: standing.era.clone(), keep: refresh.keep };
+        let same = connects_to.is_some() && connects_to == standing.connects_to;
+        let at_hand = self.now.load().catalog.part(&source.id).is_some();
+        let known =
+            standing.marks.clone().filter(|_| same && at_hand && !refresh.force && !self.overridden(&source.id));
+        let discovery = Discovery { timeout, era: standing.era.clone(), keep: refresh.keep, known };
         let slot = self.connections.slot(source);
         // A connector keeps to its deadline and knows best what it waited for; this is for one that does not.
         let offer = match tokio::time::timeout(timeout + GRACE, slot.connector.discover(discovery)).await {
@@ -128,6 +132,25 @@ impl Shared {
         let check =
             |tool_count, error| Check { source: source.id.clone(), at: started_at, duration_ms, tool_count, error };
         match offer {
+            Ok(offer) if offer.unchanged => {
+                let tool_count = self.now.load().catalog.tool_count(&source.id);
+                let standing = Standing {
+                    started_at,
+                    checked_at: Some(self.options.clock.now()),
+                    tried: connects_to,
+                    marks: offer.marks,
+                    failures: 0,
+                    last_error: None,
+                    not_before: None,
+                    invalidated: false,
+                    ..standing
+                };
+                let same = check(Some(tool_count), None);
+                let decide = |writer: &Writer| writer.inventory.known(&source.id).map(|_| Vec::new());
+                self.write(&Actor::refresh(), Some((&same, &standing)), decide).await?;
+                tracing::info!(server_name = %source.id, tool_count, duration_ms, "tools.discovery.server.success");
+                Ok(Outcome { contacted: true, ..self.standing_outcome(&source.id, None) })
+            }
             Ok(offer) => {
                 let standing = Standing {
                     started_at,
@@ -138,6 +161,7 @@ impl Shared {
                     offers: offer.offers.clone(),
                     hint_ttl_ms: offer.ttl_ms,
                     private: offer.private,
+                    marks: offer.marks.clone(),
                     ..Standing::default()
                 };
                 let outcome = self.record(source, offer, standing, |count| check(Some(count), None)).await?;

@@ -104,6 +104,8 @@ impl Shared {
         let (command, args, url) = match &source.kind {
             Kind::Stdio(stdio) => (Some(stdio.command.clone()), Some(shown_args(&stdio.args)), None),
             Kind::Http(remote) | Kind::Sse(remote) => (None, None, Some(shown_url(&remote.url))),
+            Kind::OpenApi(openapi) => (None, None, Some(shown_url(&openapi.document))),
+            Kind::Workflow(workflow) => (None, None, Some(workflow.document.clone())),
             Kind::Builtin(_) => (None, None, None),
         };
         Some(SourceView {

@@ -42,7 +42,9 @@ pub(super) async fn reach(source: &Source, options: &Options) -> Result<Reached>
             let (url, headers) = address(&remote)?;
             Ok(reached(Target::Sse { url, headers }))
         }
-        Kind::Builtin(_) => Err(Error::new(Code::Internal, format!("`{}` is not an MCP source", source.id))),
+        Kind::OpenApi(_) | Kind::Workflow(_) | Kind::Builtin(_) => {
+            Err(Error::new(Code::Internal, format!("`{}` is not an MCP source", source.id)))
+        }
     }
 }
 
@@ -73,7 +75,7 @@ pub(super) fn wire_options(
     options.connect_timeout = source.settings.connect_timeout();
     options.http = match &source.kind {
         Kind::Http(_) | Kind::Sse(_) => clients.get(options.connect_timeout),
-        Kind::Stdio(_) | Kind::Builtin(_) => None,
+        Kind::Stdio(_) | Kind::OpenApi(_) | Kind::Workflow(_) | Kind::Builtin(_) => None,
     };
     options.handshake_timeout = timeout;
     options.capabilities = RawValue::from_string(CAPABILITIES.to_owned()).unwrap_or_default();
@@ -131,6 +133,10 @@ fn address(remote: &Remote) -> Result<(Url, HeaderMap)> {
         }
         Some(Auth::ApiKey { name, place: KeyPlace::Query, value }) => {
             url.query_pairs_mut().append_pair(name, value);
+        }
+        // The configuration does not take these for an MCP server.
+        Some(Auth::Oauth2 { .. } | Auth::Schemes(_)) => {
+            return Err(Error::new(Code::ConfigInvalid, "`oauth2` and `schemes` are for OpenAPI sources"));
         }
     }
     Ok((url, headers))

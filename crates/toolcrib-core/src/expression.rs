@@ -1,0 +1,1 @@
+//! Runtime expressions, as OpenAPI and Arazzo have them: `$response.body#/id`, `$steps.find.outputs.pet`.

@@ -1,0 +1,3 @@
+//! OpenAPI documents: from their text to tools, and from a call to the request that the document asks for.
+
+pub mod request;
