@@ -322,7 +322,7 @@ fn the_configuration_is_shown_with_its_origins() {
     let sources = json!({
         "bad": { "faults": [
             format!("{project}:3: sources.bad: unknown key `ulr`; did you mean `url`?"),
-            format!("{project}:3: sources.bad: needs one of `command`, `url` or `builtin`"),
+            format!("{project}:3: sources.bad: needs one of `command`, `url`, `openapi`, `workflow` or `builtin`"),
         ], "origin": format!("{project}:3") },
         "docs": { "url": "http://x/?key=***", "auth": { "bearer": "***" }, "origin": format!("{project}:2") },
         "late": { "url": "http://127.0.0.1:1/", "auth": { "bearer": "${env:TOKEN}" }, "origin": "runtime" },
