@@ -119,15 +119,27 @@ async fn fetch(
     // The configuration names this address, so that it may be any.
     let territory = Territory::new(&OpenApi::default(), None, Some(&url));
     let sender = Sender { clients, territory: &territory, connect_timeout, most: LARGEST };
-    let mut received = sender.send(request(grant, &url, *in_body).map_err(Failed::Refused)?).await?;
+    let mut received = sender.send(request(grant, &url, *in_body)?).await.map_err(before_the_call)?;
     if !*in_body && refuses_client(&received) {
-        received = sender.send(request(grant, &url, true).map_err(Failed::Refused)?).await?;
+        received = sender.send(request(grant, &url, true)?).await.map_err(before_the_call)?;
         *in_body = received.status.is_success();
     }
     read(grant, &url, &received)
 }
 
-fn request(grant: &Grant, url: &Url, in_body: bool) -> toolcrib_core::Result<Outgoing> {
+/// Whatever became of the token, the call itself was not sent.
+fn before_the_call(failed: Failed) -> Failed {
+    let unsent = |error: Error| {
+        let retryable = error.retryable();
+        Error { code: Code::ToolUnavailable, ..error }.with_retryable(retryable)
+    };
+    match failed {
+        Failed::Refused(error) => Failed::Refused(unsent(error)),
+        Failed::Unreached(error) | Failed::Broken(error) => Failed::Unreached(unsent(error).with_retryable(true)),
+    }
+}
+
+fn request(grant: &Grant, url: &Url, in_body: bool) -> Result<Outgoing, Failed> {
     let mut form = form_urlencoded::Serializer::new(String::new());
     form.append_pair("grant_type", "client_credentials");
     if !grant.scopes.is_empty() {
@@ -142,7 +154,7 @@ fn request(grant: &Grant, url: &Url, in_body: bool) -> toolcrib_core::Result<Out
         // RFC 6749, section 2.3.1: each is written as in a form first.
         let encoded = |text: &str| form_urlencoded::byte_serialize(text.as_bytes()).collect::<String>();
         let value = format!("Basic {}", basic(&encoded(&grant.client_id), &encoded(&grant.client_secret)));
-        headers.insert(AUTHORIZATION, header_value("authorization", &value)?);
+        headers.insert(AUTHORIZATION, header_value("authorization", &value).map_err(Failed::Refused)?);
     }
     let (label, body) = ("POST token_url".to_owned(), Some(form.finish().into()));
     Ok(Outgoing { label, method: Method::POST, url: url.clone(), headers, body })
