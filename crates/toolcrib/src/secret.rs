@@ -1,6 +1,7 @@
 //! Looking references up at the moment of use, and hashing what a source connects to so that no value can be guessed from it.
 
 use std::borrow::Cow;
+use std::convert::Infallible;
 use std::io::Read;
 
 use base64::Engine;
@@ -67,14 +68,18 @@ pub struct Confided(Vec<String>);
 impl Confided {
     pub fn to(kind: &Kind) -> Confided {
         let filled = filled(kind).unwrap_or(Cow::Borrowed(kind));
-        let resolved = resolve_kind(&filled).unwrap_or_else(|_| filled.into_owned());
-        Confided::of(&confided(&resolved))
+        // What cannot be looked up here was given to nobody.
+        let resolved: Result<Kind, Infallible> =
+            filled.try_map(|text| Ok(resolve(text).unwrap_or_else(|_| text.to_owned())));
+        let Ok(resolved) = resolved;
+        let mut values = confided(&resolved);
+        values.extend(looked_up_variables(&filled, &resolved));
+        Confided::of(&values)
     }
 
     /// These values, as far as they can be hidden.
     pub(crate) fn of(values: &[String]) -> Confided {
         let mut values = values.to_vec();
-        values.extend(looked_up_variables(kind, &resolved));
         let path = |value: &str| value.starts_with('/') && std::path::Path::new(value).exists();
         values.retain(|value| value.len() >= SHORTEST_HIDDEN && !path(value));
         // A value that holds another goes first.

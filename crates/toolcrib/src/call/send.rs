@@ -1,8 +1,8 @@
 //! To the source: past its breaker, and back with what that says about the source. Nothing it was given in confidence
 //! comes back in an error.
 
-use serde_json::value::RawValue;
 use serde_json::json;
+use serde_json::value::RawValue;
 use toolcrib_core::{Code, Error, Result, Source, SourceId, Timestamp};
 
 use crate::breaker::Admission;

@@ -192,7 +192,8 @@ pub(super) fn beside(from: &str, reference: &str) -> Result<String> {
 }
 
 fn elsewhere(place: &str) -> Error {
-    let message = format!("`{place}` is not where the document comes from; `allow_refs` of the source allows more places");
+    let message =
+        format!("`{place}` is not where the document comes from; `allow_refs` of the source allows more places");
     Error::new(Code::ConfigInvalid, message)
 }
 

@@ -57,7 +57,7 @@ impl Fetch<'_> {
         let clients = &self.connector.clients;
         let sender = Sender { clients, territory: &territory, connect_timeout, most: self.room };
         let outgoing = Outgoing { label: format!("GET {shown}"), method: Method::GET, url, headers, body: None };
-        let received = sender.send(outgoing).await.map_err(unavailable)?;
+        let received = sender.send(outgoing).await.map_err(Failed::into_unavailable)?;
         match received.status {
             StatusCode::NOT_MODIFIED if known.is_some() => Ok(Fetched::Same),
             StatusCode::OK => text(&shown, received),
@@ -120,12 +120,6 @@ fn readable(shown: &str, bytes: Vec<u8>) -> Result<String> {
     let text = String::from_utf8(bytes)
         .map_err(|_| Error::new(Code::ConfigInvalid, format!("`{shown}` is not a text in UTF-8")))?;
     Ok(text.strip_prefix('\u{feff}').map(str::to_owned).unwrap_or(text))
-}
-
-fn unavailable(failed: Failed) -> Error {
-    let error = failed.into_error();
-    let retryable = error.retryable();
-    Error { code: Code::ToolUnavailable, ..error }.with_retryable(retryable)
 }
 
 fn too_large(shown: &str) -> Error {

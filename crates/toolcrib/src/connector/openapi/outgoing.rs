@@ -38,7 +38,9 @@ pub(super) fn base(settled: &Settled, operation: &Operation) -> Result<Url> {
     let server = shown_short(&operation.server, 200);
     let url = match (Url::parse(&operation.server), &settled.document) {
         (Ok(url), _) => Some(url),
-        (Err(url::ParseError::RelativeUrlWithoutBase), Place::Address(document)) => document.join(&operation.server).ok(),
+        (Err(url::ParseError::RelativeUrlWithoutBase), Place::Address(document)) => {
+            document.join(&operation.server).ok()
+        }
         (Err(url::ParseError::RelativeUrlWithoutBase), Place::File(_)) => {
             let message = format!("the document's server `{server}` is relative to where the document comes from");
             return Err(wrong(format!("{message}, which is a file; set `base_url` on the source")));
@@ -46,7 +48,9 @@ pub(super) fn base(settled: &Settled, operation: &Operation) -> Result<Url> {
         (Err(_), _) => None,
     };
     let url = url.filter(|url| matches!(url.scheme(), "http" | "https") && url.has_host()).map(without_query);
-    url.ok_or_else(|| wrong(format!("the document's server `{server}` is no http address; set `base_url` on the source")))
+    url.ok_or_else(|| {
+        wrong(format!("the document's server `{server}` is no http address; set `base_url` on the source"))
+    })
 }
 
 /// As it begins a path: without a slash at its end.

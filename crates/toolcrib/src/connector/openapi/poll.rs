@@ -123,7 +123,8 @@ impl Polling<'_> {
         match self.poll.result.as_deref() {
             None | Some("") => answer(&self.draft.label, received),
             Some(pointer) => {
-                let missing = || self.error(&format!("is done, and there is no result at `{}`", shown_short(pointer, 80)));
+                let missing =
+                    || self.error(&format!("is done, and there is no result at `{}`", shown_short(pointer, 80)));
                 answer_with(body.pointer(pointer).ok_or_else(missing)?, received)
             }
         }

@@ -115,7 +115,8 @@ fn structured(raw: &RawValue) -> Structured<'_> {
 
 pub(super) fn nature(kind: &str, body: &[u8]) -> Nature {
     let (family, sub) = kind.split_once('/').unwrap_or((kind, ""));
-    let textual = ["xml", "yaml", "x-yaml", "javascript", "graphql", "sql", "toml", "csv", "jwt", "x-www-form-urlencoded"];
+    let textual =
+        ["xml", "yaml", "x-yaml", "javascript", "graphql", "sql", "toml", "csv", "jwt", "x-www-form-urlencoded"];
     let lines = ["x-ndjson", "ndjson", "jsonl", "x-jsonl", "jsonlines", "json-seq", "problem+xml"];
     match family {
         _ if sub == "json" || sub.ends_with("+json") => Nature::Json,
@@ -189,7 +190,8 @@ fn meta(status: StatusCode, headers: &HeaderMap) -> Value {
 pub(super) fn useful(headers: &HeaderMap) -> Value {
     let mut shown = Map::new();
     for name in headers.keys().filter(|name| is_useful(name.as_str())).take(MOST_HEADERS) {
-        let values: Vec<_> = headers.get_all(name).iter().map(|value| String::from_utf8_lossy(value.as_bytes())).collect();
+        let values: Vec<_> =
+            headers.get_all(name).iter().map(|value| String::from_utf8_lossy(value.as_bytes())).collect();
         shown.insert(name.as_str().to_owned(), shown_short(&values.join(", "), LONGEST_HEADER).into());
     }
     Value::Object(shown)

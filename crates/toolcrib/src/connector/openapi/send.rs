@@ -74,7 +74,8 @@ impl Sender<'_> {
 
     async fn once(&self, outgoing: &Outgoing, reach: Reach) -> Result<reqwest::Response, Failed> {
         let client = self.clients.get(reach, self.connect_timeout).map_err(Failed::Refused)?;
-        let mut request = client.request(outgoing.method.clone(), outgoing.url.clone()).headers(outgoing.headers.clone());
+        let mut request =
+            client.request(outgoing.method.clone(), outgoing.url.clone()).headers(outgoing.headers.clone());
         if let Some(body) = &outgoing.body {
             request = request.body(body.clone());
         } else if matches!(outgoing.method, Method::POST | Method::PUT | Method::PATCH) {
@@ -97,7 +98,9 @@ impl Sender<'_> {
             if outgoing.url.scheme() == "https" && target.scheme() == "http" {
                 return Err(refuse("which is not encrypted"));
             }
-            self.territory.reach_beyond(&target).map_err(|refused| refuse(&format!("where nothing is sent: {refused}")))?
+            self.territory
+                .reach_beyond(&target)
+                .map_err(|refused| refuse(&format!("where nothing is sent: {refused}")))?
         };
         let becomes_get = match status.as_u16() {
             303 => outgoing.method != Method::HEAD,
@@ -161,6 +164,14 @@ impl Failed {
         match self {
             Failed::Refused(error) | Failed::Unreached(error) | Failed::Broken(error) => error,
         }
+    }
+
+    /// Of a request that is no call, so that no tool was asked for anything.
+    pub(super) fn into_unavailable(self) -> Error {
+        let refused = matches!(self, Failed::Refused(_));
+        let mut error = self.into_error();
+        error.code = Code::ToolUnavailable;
+        error.with_retryable(!refused)
     }
 }
 

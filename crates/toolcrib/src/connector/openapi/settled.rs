@@ -82,7 +82,8 @@ fn given(auth: Option<Auth>) -> Result<Given> {
     Ok(match auth {
         None => Given::Nothing,
         Some(Auth::Schemes(schemes)) => {
-            let each = schemes.into_iter().map(|(name, auth)| (name, resolved_auth(auth).map_err(|error| error.message)));
+            let each =
+                schemes.into_iter().map(|(name, auth)| (name, resolved_auth(auth).map_err(|error| error.message)));
             Given::ByScheme(each.collect())
         }
         Some(auth @ (Auth::Bearer(_) | Auth::Basic { .. } | Auth::ApiKey { .. } | Auth::Oauth2 { .. })) => {

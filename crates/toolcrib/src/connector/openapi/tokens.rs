@@ -129,14 +129,9 @@ async fn fetch(
 
 /// Whatever became of the token, the call itself was not sent.
 fn before_the_call(failed: Failed) -> Failed {
-    let unsent = |error: Error| {
-        let retryable = error.retryable();
-        Error { code: Code::ToolUnavailable, ..error }.with_retryable(retryable)
-    };
-    match failed {
-        Failed::Refused(error) => Failed::Refused(unsent(error)),
-        Failed::Unreached(error) | Failed::Broken(error) => Failed::Unreached(unsent(error).with_retryable(true)),
-    }
+    let refused = matches!(failed, Failed::Refused(_));
+    let error = failed.into_unavailable();
+    if refused { Failed::Refused(error) } else { Failed::Unreached(error) }
 }
 
 fn request(grant: &Grant, url: &Url, in_body: bool) -> Result<Outgoing, Failed> {

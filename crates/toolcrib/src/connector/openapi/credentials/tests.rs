@@ -40,10 +40,26 @@ fn the_first_alternative_that_can_be_satisfied_is_used() {
     for (security, given, expected) in [
         (vec![vec![key_scheme("key", KeyPlace::Header)]], by_scheme([("key", key_auth())]), "a=1 x-key: k-value"),
         (vec![vec![key_scheme("key", KeyPlace::Query)]], by_scheme([("key", key_auth())]), "a=1&X-key=k-value"),
-        (vec![vec![key_scheme("key", KeyPlace::Cookie)]], by_scheme([("key", bearer_auth())]), "a=1 cookie: X-key=b-token"),
-        (vec![vec![needed("b", Scheme::Bearer)]], by_scheme([("b", bearer_auth())]), "a=1 authorization: Bearer b-token"),
-        (vec![both(), vec![needed("b", Scheme::Bearer)]], by_scheme([("b", bearer_auth()), ("key", key_auth())]), "a=1 authorization: Bearer b-token"),
-        (vec![both()], by_scheme([("oauth", bearer_auth()), ("key", key_auth())]), "a=1&X-key=k-value authorization: Bearer b-token"),
+        (
+            vec![vec![key_scheme("key", KeyPlace::Cookie)]],
+            by_scheme([("key", bearer_auth())]),
+            "a=1 cookie: X-key=b-token",
+        ),
+        (
+            vec![vec![needed("b", Scheme::Bearer)]],
+            by_scheme([("b", bearer_auth())]),
+            "a=1 authorization: Bearer b-token",
+        ),
+        (
+            vec![both(), vec![needed("b", Scheme::Bearer)]],
+            by_scheme([("b", bearer_auth()), ("key", key_auth())]),
+            "a=1 authorization: Bearer b-token",
+        ),
+        (
+            vec![both()],
+            by_scheme([("oauth", bearer_auth()), ("key", key_auth())]),
+            "a=1&X-key=k-value authorization: Bearer b-token",
+        ),
         (vec![vec![needed("b", Scheme::Bearer)], vec![]], by_scheme([("other", bearer_auth())]), "a=1"),
         (vec![], by_scheme([("b", bearer_auth())]), "a=1"),
     ] {

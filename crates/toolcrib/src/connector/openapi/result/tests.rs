@@ -3,9 +3,8 @@ use http::{HeaderName, HeaderValue};
 use super::*;
 
 fn received(status: u16, headers: &[(&'static str, &str)], body: &[u8]) -> Received {
-    let header = |(name, value): &(&'static str, &str)| {
-        (HeaderName::from_static(name), HeaderValue::from_str(value).unwrap())
-    };
+    let header =
+        |(name, value): &(&'static str, &str)| (HeaderName::from_static(name), HeaderValue::from_str(value).unwrap());
     Received {
         status: StatusCode::from_u16(status).unwrap(),
         headers: headers.iter().map(header).collect(),
