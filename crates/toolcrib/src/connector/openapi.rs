@@ -97,3 +97,6 @@ impl Connector for OpenApiConnector {
         self.tokens.clear();
     }
 }
+
+#[cfg(test)]
+mod tests;

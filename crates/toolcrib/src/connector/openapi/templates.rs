@@ -49,7 +49,7 @@ pub(super) fn fill(text: &str, variables: &BTreeMap<String, String>) -> Result<S
     environment.set_auto_escape_callback(|_| AutoEscape::None);
     environment.set_fuel(Some(FUEL));
     environment.set_recursion_limit(32);
-    let context = Value::from_iter(variables.iter().map(|(name, value)| (name.clone(), value.clone())));
+    let context = Value::from(variables.clone());
     let filled = environment.render_str(text, context).map_err(|error| {
         let detail = error.detail().map(|detail| format!(" ({})", shown_short(detail, 200))).unwrap_or_default();
         wrong(&format!("{}{detail}; it knows the source's `variables`", error.kind()))
