@@ -12,7 +12,7 @@ mod declare;
 mod definition;
 mod export;
 mod mask;
-mod node;
+pub(crate) mod node;
 mod path;
 mod reader;
 mod settings;
