@@ -2,7 +2,7 @@
 
 use toolcrib::Source;
 use toolcrib::core::config::show::{shown_args, shown_url};
-use toolcrib::core::source::Kind;
+use toolcrib::core::source::{Auth, Kind};
 use toolcrib::core::text::shown_short;
 
 /// `1 tool`, `3 tools`, `2 processes`.
@@ -36,11 +36,27 @@ pub(crate) fn reached_by(source: &Source) -> String {
             }
         }
         Kind::Http(remote) | Kind::Sse(remote) => shown_url(&remote.url),
-        Kind::OpenApi(openapi) => shown_url(&openapi.document),
-        Kind::Workflow(workflow) => workflow.document.clone(),
+        Kind::OpenApi(openapi) => {
+            let others = openapi.base_url.iter().chain(openapi.auth.iter().flat_map(token_urls));
+            let others: Vec<String> = others.map(|url| shown_url(url)).collect();
+            match others.is_empty() {
+                true => format!("the API of {}", shown_url(&openapi.document)),
+                false => format!("the API of {} ({})", shown_url(&openapi.document), others.join(", ")),
+            }
+        }
+        Kind::Workflow(workflow) => format!("the workflows of {}", workflow.document),
         Kind::Builtin(builtin) => format!("built-in tools: {}", builtin.tools.join(", ")),
     };
     shown_short(&text, 300)
+}
+
+/// Where credentials are shown for a token.
+fn token_urls(auth: &Auth) -> Vec<&String> {
+    match auth {
+        Auth::Oauth2 { token_url, .. } => vec![token_url],
+        Auth::Schemes(schemes) => schemes.values().flat_map(token_urls).collect(),
+        Auth::Bearer(_) | Auth::Basic { .. } | Auth::ApiKey { .. } => Vec::new(),
+    }
 }
 
 fn quoted(word: &str) -> String {

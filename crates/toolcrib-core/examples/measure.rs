@@ -37,7 +37,7 @@ fn main() {
             if std::env::var("TOKENS").is_ok() {
                 let mut text = String::new();
                 toolcrib_core::render::mcp::push(&format!("github__{}", tool.name), tool, &mut text);
-                tokens += toolcrib_core::tokens::count(&text);
+                let n = toolcrib_core::tokens::count(&text); tokens += n; if std::env::var("DUMP").is_ok() { println!("{n} {text}"); }
             }
         }
         if std::env::var("SHOW").is_ok() { for s in manifest.set_aside.iter().take(6) { println!("   {} :: {}", s.name, s.reason); } }

@@ -7,12 +7,14 @@ pub mod overrides;
 pub mod show;
 pub mod size;
 
+mod address;
 mod auth;
 mod declare;
 mod definition;
 mod export;
 mod mask;
 pub(crate) mod node;
+mod openapi;
 mod path;
 mod reader;
 mod settings;

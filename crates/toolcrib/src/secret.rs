@@ -64,6 +64,7 @@ impl Confided {
     pub fn to(kind: &Kind) -> Confided {
         let resolved = resolve_kind(kind).unwrap_or_else(|_| kind.clone());
         let mut values = confided(&resolved);
+        values.extend(looked_up_variables(kind, &resolved));
         let path = |value: &str| value.starts_with('/') && std::path::Path::new(value).exists();
         values.retain(|value| value.len() >= SHORTEST_HIDDEN && !path(value));
         // A value that holds another goes first.
@@ -102,6 +103,13 @@ fn confided(kind: &Kind) -> Vec<String> {
         }
         Kind::Workflow(_) | Kind::Builtin(_) => Vec::new(),
     }
+}
+
+/// Variables of an API that a reference stands for. Those written down, a region say, are no secrets.
+fn looked_up_variables(given: &Kind, resolved: &Kind) -> Vec<String> {
+    let (Kind::OpenApi(given), Kind::OpenApi(resolved)) = (given, resolved) else { return Vec::new() };
+    let pairs = given.variables.values().zip(resolved.variables.values());
+    pairs.filter(|(given, resolved)| given != resolved).map(|(_, resolved)| resolved.clone()).collect()
 }
 
 /// What is presented to a source to be let in.
@@ -146,7 +154,7 @@ pub fn keyed_hash(key: &[u8; 32], text: &str) -> Option<Fingerprint> {
 mod tests {
     use std::collections::BTreeMap;
 
-    use toolcrib_core::source::{Remote, Stdio};
+    use toolcrib_core::source::{OpenApi, Remote, Stdio};
 
     use super::*;
 
@@ -178,6 +186,16 @@ mod tests {
         let headers = BTreeMap::from([("Authorization".to_owned(), "Bearer ghp_12345".to_owned())]);
         let kind = Kind::Http(Remote { headers, ..Remote::default() });
         assert_eq!(hide("Bearer ghp_12345 expired", &kind), "Bearer *** expired");
+    }
+
+    #[test]
+    fn variables_that_a_reference_stands_for_are_hidden() {
+        let variables = BTreeMap::from([
+            ("region".to_owned(), "europe".to_owned()),
+            ("account".to_owned(), "${env:TOOLCRIB_NO_SUCH_VARIABLE:-hunter2}".to_owned()),
+        ]);
+        let kind = Kind::OpenApi(OpenApi { variables, ..OpenApi::default() });
+        assert_eq!(hide("https://europe.example/hunter2", &kind), "https://europe.example/***");
     }
 
     #[test]

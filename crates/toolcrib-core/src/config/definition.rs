@@ -78,11 +78,7 @@ fn settings_keys(keys: &mut Map<String, Value>, settings: &Settings) {
 }
 
 fn remote_keys(keys: &mut Map<String, Value>, remote: &Remote, secrets: Secrets) {
-    let url = match secrets {
-        Secrets::Masked => shown_url(&remote.url),
-        Secrets::Plain => remote.url.clone(),
-    };
-    keys.insert("url".into(), json!(url));
+    keys.insert("url".into(), json!(address(&remote.url, secrets)));
     put(keys, "headers", !remote.headers.is_empty(), pairs(&remote.headers, secrets));
     if let Some(auth) = &remote.auth {
         keys.insert("auth".into(), auth_keys(auth, secrets));
@@ -90,22 +86,20 @@ fn remote_keys(keys: &mut Map<String, Value>, remote: &Remote, secrets: Secrets)
 }
 
 fn openapi_keys(keys: &mut Map<String, Value>, openapi: &OpenApi, secrets: Secrets) {
-    let address = |text: &String| match secrets {
-        Secrets::Masked => shown_url(text),
-        Secrets::Plain => text.clone(),
-    };
-    keys.insert("openapi".into(), json!(address(&openapi.document)));
-    put(keys, "base_url", openapi.base_url.is_some(), json!(openapi.base_url.as_ref().map(address)));
+    keys.insert("openapi".into(), json!(address(&openapi.document, secrets)));
+    let base_url = openapi.base_url.as_ref().map(|url| address(url, secrets));
+    put(keys, "base_url", base_url.is_some(), json!(base_url));
     let lists = [
         ("include", &openapi.include),
         ("exclude", &openapi.exclude),
         ("include_tags", &openapi.include_tags),
         ("methods", &openapi.methods),
-        ("allow_refs", &openapi.allow_refs),
     ];
     for (key, list) in lists {
         put(keys, key, !list.is_empty(), json!(list));
     }
+    let allow_refs: Vec<String> = openapi.allow_refs.iter().map(|place| address(place, secrets)).collect();
+    put(keys, "allow_refs", !allow_refs.is_empty(), json!(allow_refs));
     put(keys, "headers", !openapi.headers.is_empty(), pairs(&openapi.headers, secrets));
     put(keys, "variables", !openapi.variables.is_empty(), pairs(&openapi.variables, secrets));
     if let Some(auth) = &openapi.auth {
@@ -139,7 +133,7 @@ fn auth_keys(auth: &Auth, secrets: Secrets) -> Value {
         }
         Auth::Oauth2 { token_url, client_id, client_secret, scopes } => {
             let mut keys = Map::new();
-            keys.insert("token_url".into(), json!(token_url));
+            keys.insert("token_url".into(), json!(address(token_url, secrets)));
             keys.insert("client_id".into(), json!(shown(client_id, secrets)));
             keys.insert("client_secret".into(), json!(shown(client_secret, secrets)));
             put(&mut keys, "scopes", !scopes.is_empty(), json!(scopes));
@@ -154,6 +148,13 @@ fn auth_keys(auth: &Auth, secrets: Secrets) -> Value {
 
 fn pairs(pairs: &BTreeMap<String, String>, secrets: Secrets) -> Value {
     pairs.iter().map(|(name, value)| (name.clone(), json!(shown(value, secrets)))).collect::<Map<_, _>>().into()
+}
+
+fn address(url: &str, secrets: Secrets) -> String {
+    match secrets {
+        Secrets::Masked => shown_url(url),
+        Secrets::Plain => url.to_owned(),
+    }
 }
 
 fn shown(text: &str, secrets: Secrets) -> String {

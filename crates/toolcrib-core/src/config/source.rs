@@ -1,19 +1,19 @@
 //! One source out of its map of keys: what it is made from decides which keys may stand beside it.
 
-use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::path::Path;
 
+use super::address::is_address;
 use super::node::{Node, Value, joined};
 use super::path;
 use super::reader::{Reader, Section, one_of};
-use super::{auth, settings};
+use super::{auth, openapi, settings};
 use crate::reference::with_paths;
-use crate::source::{Auth, Builtin, Kind, Remote, Source, SourceId, Stdio};
+use crate::source::{Builtin, Kind, Remote, Source, SourceId, Stdio};
 use crate::text::did_you_mean;
 
 /// Every key that may stand on some source.
-pub(super) const KEYS: [&str; 32] = [
+pub(super) const KEYS: [&str; 36] = [
     "command",
     "args",
     "env",
@@ -32,6 +32,10 @@ pub(super) const KEYS: [&str; 32] = [
     "include",
     "exclude",
     "include_tags",
+    "methods",
+    "allow_refs",
+    "variables",
+    "poll",
     "workflow",
     "ttl",
     "connect_timeout",
@@ -52,9 +56,9 @@ pub(super) const KEYS: [&str; 32] = [
 const ORIGINS: [(&str, &[&str]); 5] = [
     ("command", &["args", "env", "cwd", "inherit_env"]),
     ("url", &["headers", "auth"]),
-    ("builtin", &["roots", "allow_private"]),
-    ("openapi", &["base_url", "include", "exclude", "include_tags", "headers", "auth", "allow_private"]),
+    ("openapi", &openapi::KEYS),
     ("workflow", &[]),
+    ("builtin", &["roots", "allow_private"]),
 ];
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -106,7 +110,8 @@ fn kind(reader: &mut Reader<'_>, section: &Section<'_>) -> Option<Kind> {
     let origin = match given.as_slice() {
         [origin] => *origin,
         [] => {
-            reader.fault(section.line, &section.path, "needs one of `command`, `url` or `builtin`");
+            let origins: Vec<&str> = ORIGINS.iter().map(|(key, _)| *key).collect();
+            reader.fault(section.line, &section.path, format!("needs one of {}", one_of(&origins)));
             return None;
         }
         [first, second, ..] => {
@@ -128,16 +133,13 @@ fn kind(reader: &mut Reader<'_>, section: &Section<'_>) -> Option<Kind> {
             let kind = if transport == Some(Transport::Sse) { Kind::Sse } else { Kind::Http };
             remote_server(reader, section).map(kind)
         }
-        "builtin" => builtin(reader, section).map(Kind::Builtin),
-        "openapi" => unsupported(reader, section, "openapi", "OpenAPI"),
-        _ => unsupported(reader, section, "workflow", "workflow"),
+        "openapi" => {
+            check_transport(reader, section, transport, &[], "an API is reached as its document says");
+            openapi::read(reader, section).map(Kind::OpenApi)
+        }
+        "workflow" => openapi::read_workflow(reader, section).map(Kind::Workflow),
+        _ => builtin(reader, section).map(Kind::Builtin),
     }
-}
-
-fn unsupported(reader: &mut Reader<'_>, section: &Section<'_>, key: &str, name: &str) -> Option<Kind> {
-    let line = section.entry(key).map_or(section.line, |entry| entry.line);
-    reader.fault(line, &section.path, format!("{name} sources are not supported by this version"));
-    None
 }
 
 /// Keys that mean something only beside another origin.
@@ -215,32 +217,16 @@ fn command(reader: &mut Reader<'_>, section: &Section<'_>, args: &[String]) -> O
 
 fn remote_server(reader: &mut Reader<'_>, section: &Section<'_>) -> Option<Remote> {
     let headers = reader.pairs(section, "headers");
-    let auth = auth::read(reader, section);
-    forbid_two_authorizations(reader, section, &headers, auth.as_ref());
+    let auth = auth::read(reader, section, auth::Ways::Plain);
+    auth::forbid_two(reader, section, &headers, auth.as_ref());
     let node = section.get("url")?;
     let url = reader.text(section, "url")?;
-    let scheme = url.split("://").next().unwrap_or_default().to_ascii_lowercase();
-    let has_host = url.split_once("://").is_some_and(|(_, rest)| !rest.is_empty() && !rest.starts_with('/'));
-    // A reference may hold the scheme, or the whole.
-    if !url.starts_with("${") && (!has_host || !matches!(scheme.as_str(), "http" | "https")) {
+    if !is_address(&url) {
         let path = joined(&section.path, "url");
         reader.fault(node.line, &path, "expected an address that begins with `http://` or `https://`");
         return None;
     }
     Some(Remote { url, headers, auth })
-}
-
-fn forbid_two_authorizations(
-    reader: &mut Reader<'_>,
-    section: &Section<'_>,
-    headers: &BTreeMap<String, String>,
-    auth: Option<&Auth>,
-) {
-    let sets_header = matches!(auth, Some(Auth::Bearer(_) | Auth::Basic { .. }));
-    if sets_header && headers.keys().any(|name| name.eq_ignore_ascii_case("authorization")) {
-        let line = section.entry("auth").map_or(section.line, |entry| entry.line);
-        reader.fault(line, &section.path, "`auth` and the header `Authorization` say the same twice; keep one");
-    }
 }
 
 fn builtin(reader: &mut Reader<'_>, section: &Section<'_>) -> Option<Builtin> {

@@ -4,9 +4,10 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::policy::{Rule, Rules, Verdict};
-use crate::source::{Auth, Builtin, KeyPlace, Kind, Lifecycle, OnConflict, Remote, Stdio};
+use crate::source::{Auth, Builtin, KeyPlace, Kind, Lifecycle, OnConflict, OpenApi, Poll, Remote, Stdio, Workflow};
 
 mod mistakes;
+mod openapi;
 mod round_trip;
 
 const SAMPLE: &str = r#"sources:
@@ -70,6 +71,14 @@ fn the_sample_of_the_contract_is_read() {
         auth: None,
     });
     let old = Kind::Sse(Remote { url: "https://old.example.com/sse".into(), ..Remote::default() });
+    let shop = Kind::OpenApi(OpenApi {
+        document: "/p/shop.yaml".into(),
+        base_url: Some("https://shop.example.com".into()),
+        auth: Some(Auth::Bearer("${env:SHOP_TOKEN}".into())),
+        include: texts(&["orders*"]),
+        exclude: texts(&["*delete*"]),
+        ..OpenApi::default()
+    });
     let core = Kind::Builtin(Builtin { tools: texts(&["all"]), ..Builtin::default() });
     assert_eq!(
         kinds,
@@ -77,14 +86,11 @@ fn the_sample_of_the_contract_is_read() {
             ("files", 2, Some(&files)),
             ("docs", 3, Some(&docs)),
             ("old", 4, Some(&old)),
-            ("shop", 5, None),
+            ("shop", 5, Some(&shop)),
             ("core", 6, Some(&core)),
         ]
     );
-    assert_eq!(
-        messages(Ok(config.clone())),
-        "toolcrib.yaml:5: sources.shop: OpenAPI sources are not supported by this version"
-    );
+    assert_eq!(messages(Ok(config.clone())), "");
     let seconds = |seconds| Some(Duration::from_secs(seconds));
     assert_eq!(
         config.defaults,

@@ -41,6 +41,7 @@ impl OpenApi {
             base_url: self.base_url.as_deref().map(&mut *change).transpose()?,
             headers: try_map_values(&self.headers, change)?,
             auth: self.auth.as_ref().map(|auth| auth.try_map(change)).transpose()?,
+            allow_refs: self.allow_refs.iter().map(|place| change(place)).collect::<Result<_, E>>()?,
             variables: try_map_values(&self.variables, change)?,
             ..self.clone()
         })

@@ -174,7 +174,7 @@ fn windsurf_and_zed() {
         read(Client::Zed, "settings.json", text),
         "  a: { command: \"x\", args: [\"y\"] }\n  b: { command: \"x\", args: [\"y\"], env: { K: \"v\" } }\n  \
          d: { url: \"http://x\", headers: { K: \"v\" } }\n\
-         settings.json:4: context_servers.c: needs one of `command`, `url` or `builtin`\n\
+         settings.json:4: context_servers.c: needs one of `command`, `url`, `openapi`, `workflow` or `builtin`\n\
          settings.json:3: context_servers.b: unknown key `settings`; ignored\n\
          settings.json:4: context_servers.c: unknown key `settings`; ignored"
     );

@@ -58,15 +58,28 @@ fn wrong_types_name_what_was_expected_and_found() {
 #[test]
 fn exactly_one_origin_is_wanted() {
     source("{ command: x, url: http://x }", "sources.files: `command` and `url` cannot stand together; keep one");
-    source("{ title: x }", "sources.files: needs one of `command`, `url` or `builtin`");
-    check("sources: { files: }", "toolcrib.yaml:1: sources.files: needs one of `command`, `url` or `builtin`");
+    source("{ title: x }", "sources.files: needs one of `command`, `url`, `openapi`, `workflow` or `builtin`");
+    check(
+        "sources: { files: }",
+        "toolcrib.yaml:1: sources.files: needs one of `command`, `url`, `openapi`, `workflow` or `builtin`",
+    );
     source("{ url: http://x, args: [] }", "sources.files: `args` belongs to a source with `command`, not `url`");
     source(
         "{ command: x, auth: {} }",
         "sources.files: `auth` belongs to a source with `url` or `openapi`, not `command`",
     );
-    source("{ openapi: x.yaml }", "sources.files: OpenAPI sources are not supported by this version");
-    source("{ workflow: x.yaml }", "sources.files: workflow sources are not supported by this version");
+    source(
+        "{ url: http://x, base_url: http://y }",
+        "sources.files: `base_url` belongs to a source with `openapi`, not `url`",
+    );
+    source(
+        "{ workflow: x.yaml, variables: {} }",
+        "sources.files: `variables` belongs to a source with `openapi`, not `workflow`",
+    );
+    source(
+        "{ openapi: x.yaml, workflow: y.yaml }",
+        "sources.files: `openapi` and `workflow` cannot stand together; keep one",
+    );
 }
 
 #[test]
@@ -94,14 +107,22 @@ fn authentication_is_checked_without_repeating_a_value() {
         "{ api_key: { name: k, value: v, in: body } }",
         "sources.files.auth.api_key.in: expected `header`, `query` or `cookie`, found `body`",
     );
-    auth(
-        "{ oauth2: { token_url: x } }",
-        "sources.files.auth.oauth2: is not supported by this version; use `bearer` with a token",
-    );
+    for way in ["oauth2", "schemes"] {
+        auth(
+            &format!("{{ {way}: {{ client_secret: hunter2 }} }}"),
+            &format!(
+                "sources.files.auth.{way}: belongs to a source with `openapi`; beside `url` use `bearer` with a token"
+            ),
+        );
+    }
     auth("hunter2", "sources.files.auth: expected a map of keys, found text");
     source(
         "{ url: http://x, headers: { authorization: x }, auth: { bearer: hunter2 } }",
         "sources.files: `auth` and the header `Authorization` say the same twice; keep one",
+    );
+    source(
+        "{ url: http://x, headers: { x-key: x }, auth: { api_key: { name: X-Key, value: hunter2 } } }",
+        "sources.files: `auth` and the header `X-Key` say the same twice; keep one",
     );
 }
 
@@ -165,7 +186,7 @@ fn all_mistakes_are_named_at_once_and_one_source_takes_no_other_down() {
         messages(Ok(config)),
         "toolcrib.yaml:2: sources.bad: unknown key `comand`; did you mean `command`?\n\
          toolcrib.yaml:2: sources.bad.ttl: expected a length of time, found the number 5; write `5s`\n\
-         toolcrib.yaml:2: sources.bad: needs one of `command`, `url` or `builtin`"
+         toolcrib.yaml:2: sources.bad: needs one of `command`, `url`, `openapi`, `workflow` or `builtin`"
     );
 }
 
@@ -180,4 +201,90 @@ fn a_command_with_its_arguments_in_it_is_warned_of() {
 #[test]
 fn a_fault_cannot_steer_a_terminal() {
     check("\"a\\e[31mb\\nc\": 1", "toolcrib.yaml:1: unknown key `ab c`");
+}
+
+/// One OpenAPI source with these keys.
+fn openapi(keys: &str, expected: &str) {
+    source(&format!("{{ openapi: x.yaml, {keys} }}"), expected);
+}
+
+#[test]
+fn what_stands_beside_a_document_is_checked() {
+    let address = "expected an address that begins with `http://` or `https://`";
+    source(
+        "{ openapi: file:///x.yaml }",
+        "sources.files.openapi: expected a file, or an address that begins with `http://` or `https://`",
+    );
+    source("{ openapi: { paths: {} } }", "sources.files.openapi: expected text, found a map of keys");
+    source(
+        "{ workflow: http://x/y.yaml }",
+        "sources.files.workflow: expected a file; fetch the document and name it here",
+    );
+    openapi("transport: http", "sources.files.transport: does not fit: an API is reached as its document says");
+    openapi("base_url: api.example", &format!("sources.files.base_url: {address}"));
+    openapi("base_url: /v1", &format!("sources.files.base_url: {address}"));
+    openapi("include: orders", "sources.files.include: expected a list, found text");
+    openapi("variables: [a]", "sources.files.variables: expected a map of keys, found a list");
+    openapi("include_tag: [a]", "sources.files: unknown key `include_tag`; did you mean `include_tags`?");
+    openapi(
+        "methods: [head, get]",
+        "sources.files.methods: expected `HEAD`, `OPTIONS` or `TRACE`, found `get`; that one needs no asking for",
+    );
+    openapi(
+        "methods: [OPTION]",
+        "sources.files.methods: expected `HEAD`, `OPTIONS` or `TRACE`, found `OPTION`; did you mean `OPTIONS`?",
+    );
+    openapi(
+        "headers: { authorization: x }, auth: { schemes: { a: { bearer: hunter2 } } }",
+        "sources.files: `auth` and the header `Authorization` say the same twice; keep one",
+    );
+}
+
+#[test]
+fn polling_is_checked() {
+    let poll = |keys: &str, expected: &str| openapi(&format!("poll: {{ 'start_*': {keys} }}"), expected);
+    poll("5", "sources.files.poll.start_*: expected a map of keys, found a number");
+    poll("{ url: /x, status: /s }", "sources.files.poll.start_*: needs `done`");
+    poll(
+        "{ url: /x, status: /s, done: [] }",
+        "sources.files.poll.start_*.done: needs a value that means that it is done",
+    );
+    poll(
+        "{ url: /x, status: state, done: [a] }",
+        "sources.files.poll.start_*.status: expected a JSON pointer such as `/state`, found `state`",
+    );
+    poll(
+        "{ url: /x, status: /s, done: [a], interval: 0s }",
+        "sources.files.poll.start_*.interval: must be more than nothing; write `30s`, say",
+    );
+    poll(
+        "{ url: /x, status: /s, done: [a], intervall: 1s }",
+        "sources.files.poll.start_*: unknown key `intervall`; did you mean `interval`?",
+    );
+}
+
+#[test]
+fn credentials_for_an_api_are_checked_without_repeating_a_value() {
+    let auth = |auth: &str, expected: &str| openapi(&format!("auth: {auth}"), expected);
+    auth("{}", "sources.files.auth: needs one of `bearer`, `basic`, `api_key`, `oauth2` or `schemes`");
+    auth(
+        "{ oauth2: { token_url: hunter2, client_id: a, client_secret: hunter2 } }",
+        "sources.files.auth.oauth2.token_url: expected an address that begins with `http://` or `https://`",
+    );
+    auth("{ oauth2: { token_url: http://x, client_secret: hunter2 } }", "sources.files.auth.oauth2: needs `client_id`");
+    auth(
+        "{ schemes: {} }",
+        "sources.files.auth.schemes: names no scheme; the document has them under `securitySchemes`",
+    );
+    auth(
+        "{ schemes: { a: { schemes: { b: { bearer: hunter2 } } } } }",
+        "sources.files.auth.schemes.a.schemes: cannot stand inside `schemes`; name the schemes side by side",
+    );
+    auth(
+        "{ schemes: { a: { baerer: hunter2 } } }",
+        concat!(
+            "sources.files.auth.schemes.a: unknown key `baerer`; did you mean `bearer`?\n",
+            "toolcrib.yaml:3: sources.files.auth.schemes.a: needs one of `bearer`, `basic`, `api_key` or `oauth2`"
+        ),
+    );
 }

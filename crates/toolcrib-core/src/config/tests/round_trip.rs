@@ -15,12 +15,13 @@ fn kind() -> impl Strategy<Value = Kind> {
     let path = prop::option::of("/[a-z .\u{e9}]{0,8}");
     let stdio = ("[a-z]{1,8}|/[a-z/]{1,8}|\\$\\{env:X\\}", words(), map(), path, words())
         .prop_map(|(command, args, env, cwd, inherit_env)| Kind::Stdio(Stdio { command, args, env, cwd, inherit_env }));
-    let auth = prop_oneof![
+    let plain = prop_oneof![
         any::<String>().prop_map(Auth::Bearer),
         any::<(String, String)>().prop_map(|(user, password)| Auth::Basic { user, password }),
         any::<(String, String)>().prop_map(|(name, value)| Auth::ApiKey { name, place: KeyPlace::Cookie, value }),
-    ];
-    let remote = ("https?://[a-z]{1,8}/[a-z?=&]{0,8}", map(), prop::option::of(auth), any::<bool>()).prop_map(
+    ]
+    .boxed();
+    let remote = ("https?://[a-z]{1,8}/[a-z?=&]{0,8}", map(), prop::option::of(plain.clone()), any::<bool>()).prop_map(
         |(url, headers, auth, sse)| {
             let remote = Remote { url, headers, auth };
             if sse { Kind::Sse(remote) } else { Kind::Http(remote) }
@@ -29,7 +30,50 @@ fn kind() -> impl Strategy<Value = Kind> {
     let roots = prop::collection::vec("/[a-z]{0,5}", 0..3);
     let builtin = (words(), roots, any::<bool>())
         .prop_map(|(tools, roots, allow_private)| Kind::Builtin(Builtin { tools, roots, allow_private }));
-    prop_oneof![stdio, remote, builtin]
+    let workflow = "/[a-z .]{1,8}".prop_map(|document| Kind::Workflow(Workflow { document }));
+    prop_oneof![stdio, remote, openapi(plain), workflow, builtin]
+}
+
+fn openapi(plain: BoxedStrategy<Auth>) -> impl Strategy<Value = Kind> {
+    let secrets = any::<(String, String)>();
+    let oauth2 =
+        ("https?://[a-z]{1,8}", secrets, words()).prop_map(|(token_url, (client_id, client_secret), scopes)| {
+            Auth::Oauth2 { token_url, client_id, client_secret, scopes }
+        });
+    let single = prop_oneof![plain, oauth2].boxed();
+    let schemes = prop::collection::btree_map("[A-Za-z][a-z_. ]{0,5}", single.clone(), 1..3).prop_map(Auth::Schemes);
+    // Two headers of one name are a mistake: those of a map here never have this one.
+    let headers = prop::collection::btree_map("X-[a-z]{1,5}", any::<String>(), 0..3);
+    let interval = prop::option::of((1u64..10_000_000).prop_map(Duration::from_millis));
+    let poll = ("/[a-z{}$#.]{0,9}", "(/[a-z]{1,3}){0,2}", prop::option::of("(/[a-z]{1,3}){0,2}"), words(), interval);
+    let poll = poll.prop_map(|(url, status, result, failed, interval)| {
+        let done = vec!["done".to_owned(), "true".to_owned()];
+        Poll { url, status, result, done, failed, interval }
+    });
+    let addresses = ("/[a-z .]{1,8}|https?://[a-z]{1,8}/[a-z?=&]{0,8}", prop::option::of("https?://[a-z{} ]{1,8}"));
+    let lists = [words().boxed(), words().boxed(), words().boxed(), prop::collection::vec("/[a-z]{0,5}", 0..3).boxed()];
+    let methods = prop::sample::subsequence(vec!["HEAD".to_owned(), "OPTIONS".to_owned(), "TRACE".to_owned()], 0..=3);
+    let polls = prop::collection::btree_map("[a-z_*]{1,6}", poll, 0..2);
+    let rest = (methods, any::<bool>(), map(), polls);
+    (addresses, lists, headers, prop::option::of(prop_oneof![single, schemes]), rest).prop_map(
+        |((document, base_url), [include, exclude, include_tags, allow_refs], headers, auth, rest)| {
+            let (methods, allow_private, variables, poll) = rest;
+            Kind::OpenApi(OpenApi {
+                document,
+                base_url,
+                include,
+                exclude,
+                include_tags,
+                methods,
+                headers,
+                auth,
+                allow_private,
+                allow_refs,
+                variables,
+                poll,
+            })
+        },
+    )
 }
 
 fn settings() -> impl Strategy<Value = Settings> {

@@ -1,0 +1,122 @@
+//! Sources made from documents: every key, and where their files lie.
+
+use super::*;
+
+fn kind(text: &str) -> Kind {
+    let config = own(text).unwrap();
+    config.sources[0].source.clone().unwrap().kind
+}
+
+#[test]
+fn every_key_beside_a_document_is_read() {
+    let text = r#"
+sources:
+  shop:
+    openapi: ../api/shop.yaml
+    base_url: "{{ scheme }}://{{ host }}/v1"
+    include: [orders*, "GET /products/*"]
+    exclude: ["*delete*"]
+    include_tags: [orders, 2]
+    methods: [head, Options, HEAD]
+    headers: { X-Tenant: "{{ tenant }}" }
+    auth:
+      schemes:
+        key: { api_key: { name: k, in: cookie, value: v } }
+        oauth: { oauth2: { token_url: "https://id.example/token", client_id: me, client_secret: "${env:S}", scopes: read  write } }
+        other: { oauth2: { token_url: "${env:URL}", client_id: me, client_secret: s, scopes: [read, write] } }
+    allow_private: true
+    allow_refs: ["https://schemas.example/", ../shared, ~/refs]
+    variables: { host: shop.example, port: 8080, tenant: "${file:tenant.txt}" }
+    poll:
+      start_*: { url: "{$response.header.Location}", status: /state, result: "", done: [ready, true], failed: [lost], interval: 100ms }
+"#;
+    let oauth2 = |token_url: &str, client_secret: &str| Auth::Oauth2 {
+        token_url: token_url.into(),
+        client_id: "me".into(),
+        client_secret: client_secret.into(),
+        scopes: texts(&["read", "write"]),
+    };
+    let expected = OpenApi {
+        document: "/api/shop.yaml".into(),
+        base_url: Some("{{ scheme }}://{{ host }}/v1".into()),
+        include: texts(&["orders*", "GET /products/*"]),
+        exclude: texts(&["*delete*"]),
+        include_tags: texts(&["orders", "2"]),
+        methods: texts(&["HEAD", "OPTIONS"]),
+        headers: text_pairs(&[("X-Tenant", "{{ tenant }}")]),
+        auth: Some(Auth::Schemes(BTreeMap::from([
+            ("key".into(), Auth::ApiKey { name: "k".into(), place: KeyPlace::Cookie, value: "v".into() }),
+            ("oauth".into(), oauth2("https://id.example/token", "${env:S}")),
+            ("other".into(), oauth2("${env:URL}", "s")),
+        ]))),
+        allow_private: true,
+        allow_refs: texts(&["https://schemas.example/", "/shared", "${env:HOME}/refs"]),
+        variables: text_pairs(&[("host", "shop.example"), ("port", "8080"), ("tenant", "${file:/p/tenant.txt}")]),
+        poll: BTreeMap::from([(
+            "start_*".into(),
+            Poll {
+                url: "{$response.header.Location}".into(),
+                status: "/state".into(),
+                result: Some(String::new()),
+                done: texts(&["ready", "true"]),
+                failed: texts(&["lost"]),
+                interval: Some(Duration::from_millis(100)),
+            },
+        )]),
+    };
+    assert_eq!(kind(text), Kind::OpenApi(expected));
+}
+
+#[test]
+fn a_document_is_a_file_beside_the_configuration_or_an_address() {
+    for (given, expected) in [
+        ("shop.yaml", "/p/shop.yaml"),
+        ("./a/../shop.yaml", "/p/shop.yaml"),
+        ("/etc/shop.yaml", "/etc/shop.yaml"),
+        ("~/shop.yaml", "${env:HOME}/shop.yaml"),
+        ("${env:DOCUMENT}", "${env:DOCUMENT}"),
+        ("${file:where.txt}", "${file:/p/where.txt}"),
+        ("http://127.0.0.1:8080/openapi.json", "http://127.0.0.1:8080/openapi.json"),
+        ("HTTPS://shop.example/openapi.json", "HTTPS://shop.example/openapi.json"),
+    ] {
+        let openapi = OpenApi { document: expected.into(), ..OpenApi::default() };
+        assert_eq!(kind(&format!("sources: {{ a: {{ openapi: '{given}' }} }}")), Kind::OpenApi(openapi), "{given}");
+    }
+    let workflow = Workflow { document: "/p/flows.yaml".into() };
+    assert_eq!(kind("sources: { a: { workflow: ./flows.yaml } }"), Kind::Workflow(workflow));
+}
+
+#[test]
+fn what_is_shown_of_an_api_is_not_secret() {
+    let text = r#"
+sources:
+  a:
+    openapi: "https://me:hunter2@x.example/openapi.json?key=hunter2"
+    base_url: "https://me:hunter2@x.example"
+    headers: { X-Key: hunter2 }
+    variables: { account: hunter2 }
+    allow_refs: ["https://me:hunter2@y.example/"]
+    auth: { schemes: { a: { oauth2: { token_url: "https://id.example?k=hunter2", client_id: hunter2, client_secret: hunter2 } }, b: { bearer: hunter2 } } }
+"#;
+    let shown = show::show(&own(text).unwrap());
+    assert!(!shown.to_string().contains("hunter2"), "{shown}");
+    insta::assert_snapshot!(shown["sources"]["a"].to_string(), @r#"{"openapi":"https://***@x.example/openapi.json?key=***","base_url":"https://***@x.example","allow_refs":["https://***@y.example/"],"headers":{"X-Key":"***"},"variables":{"account":"***"},"auth":{"schemes":{"a":{"oauth2":{"token_url":"https://id.example?k=***","client_id":"***","client_secret":"***"}},"b":{"bearer":"***"}}},"origin":"toolcrib.yaml:3"}"#);
+}
+
+#[test]
+fn trust_is_in_whom_an_api_is_asked_as() {
+    let hashed = |keys: &str| command_hash_input(&own(&format!("sources: {{ a: {{ {keys} }} }}")).unwrap());
+    let before = hashed("openapi: a.yaml, auth: { bearer: '${env:T}' }");
+    assert_eq!(before, hashed("auth: { bearer: '${env:T}' }, openapi: ./a.yaml, ttl: 5m"));
+    for other in [
+        "openapi: b.yaml, auth: { bearer: '${env:T}' }",
+        "openapi: a.yaml, auth: { bearer: '${env:U}' }",
+        "openapi: a.yaml, auth: { bearer: '${env:T}' }, base_url: http://x",
+        "openapi: a.yaml, auth: { bearer: '${env:T}' }, headers: { X: '${env:U}' }",
+        "openapi: a.yaml, auth: { bearer: '${env:T}' }, variables: { host: x }",
+        "openapi: a.yaml, auth: { bearer: '${env:T}' }, allow_private: true",
+        "workflow: a.yaml",
+    ] {
+        assert_ne!(before, hashed(other), "{other}");
+    }
+}
