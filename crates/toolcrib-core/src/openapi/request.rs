@@ -1,1 +1,77 @@
-//! From an operation and the arguments of a call to the request that the specification asks for.
+//! From an operation and the arguments of a call to the request that the specification asks for: OpenAPI 3.0.4, 3.1.1
+//! and 3.2, and RFC 6570 beneath them. Arguments come from agents and are not trusted: none can leave the place that the
+//! document gives it. Credentials, and the sending, are left to others.
+
+mod address;
+mod body;
+mod escape;
+mod form;
+mod header;
+mod media;
+mod multipart;
+mod style;
+
+#[cfg(test)]
+mod tests;
+
+use serde_json::{Map, Value};
+
+use crate::error::{Code, Error, Result};
+use crate::execution::{Operation, Parameter};
+
+/// The request as it goes on the wire, without credentials.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Prepared {
+    pub method: String,
+    /// Absolute and percent-encoded: parsing it changes nothing that it means.
+    pub url: String,
+    /// Names and values are free of line breaks and other control characters. A value may have characters beyond ASCII,
+    /// to be sent as UTF-8: the specification wants values of headers passed on unchanged, so they are not encoded here.
+    pub headers: Vec<(String, String)>,
+    /// For one `Cookie` header, in this order, joined by `; `.
+    pub cookies: Vec<(String, String)>,
+    pub body: Option<PreparedBody>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PreparedBody {
+    pub content_type: String,
+    pub bytes: Vec<u8>,
+}
+
+/// `base` is the address that the path is appended to, `boundary` a random text that divides the parts of a multipart body.
+pub fn prepare(operation: &Operation, base: &str, arguments: &Map<String, Value>, boundary: &str) -> Result<Prepared> {
+    Ok(Prepared {
+        method: operation.method.clone(),
+        url: address::build(operation, base, arguments)?,
+        headers: header::headers(operation, arguments)?,
+        cookies: header::cookies(operation, arguments)?,
+        body: body::build(operation, arguments, boundary)?,
+    })
+}
+
+/// What was given for a parameter. Null counts as not given where the parameter may be left out.
+fn given<'a>(parameter: &Parameter, arguments: &'a Map<String, Value>) -> Result<Option<&'a Value>> {
+    match arguments.get(&parameter.argument) {
+        Some(Value::Null) | None if !parameter.required => Ok(None),
+        Some(value) => Ok(Some(value)),
+        None => Err(refused(&parameter.argument, "is required; give it a value")),
+    }
+}
+
+/// A value as text: a string as it is, anything else as JSON writes it.
+fn plain(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => value.to_string(),
+    }
+}
+
+/// The document that a value is in a media type: JSON where it is that, else the plain text.
+fn document(value: &Value, media_type: &str) -> String {
+    if media::is_json(media_type) { value.to_string() } else { plain(value) }
+}
+
+fn refused(argument: &str, why: &str) -> Error {
+    Error::new(Code::ToolInvalidInput, format!("argument `{argument}` {why}"))
+}

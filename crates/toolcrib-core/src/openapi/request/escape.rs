@@ -1,0 +1,110 @@
+//! Percent-encoding: what of a text stays as it is, by the rules of the place where it goes.
+
+/// How values are written. Names are written as the strict one has it wherever anything is encoded at all.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Escape {
+    /// Only unreserved characters of RFC 3986 stay.
+    Unreserved,
+    /// Reserved characters and percent-encoded triples stay too, as in RFC 6570's reserved expansion, but for these.
+    Reserved { but: &'static str },
+    /// Everything stays.
+    Nothing,
+}
+
+/// What the document itself has in a path or a query, where every delimiter is meant.
+pub(super) const LITERAL: Escape = Escape::Reserved { but: "#" };
+
+/// `allowReserved` in a path, where the specification forbids these.
+pub(super) const RESERVED_IN_PATH: Escape = Escape::Reserved { but: "/?#" };
+
+/// `allowReserved` in a query or a form. `&` and `#` would end the parameter. `=` and `+` stay, as reserved expansion has
+/// it: neither ends a value, and who says `allowReserved` may mean the `+` that forms read as a space.
+pub(super) const RESERVED_IN_QUERY: Escape = Escape::Reserved { but: "&#" };
+
+/// `allowReserved` in a cookie: `;` would end it, and RFC 6265 has no comma in one.
+pub(super) const RESERVED_IN_COOKIE: Escape = Escape::Reserved { but: ";," };
+
+impl Escape {
+    pub(super) fn value(self, text: &str) -> String {
+        self.item(text, "")
+    }
+
+    /// A value that stands beside others, and what is between them. It never has that itself, even where reserved
+    /// characters stay: the specification leaves the outcome open there, and so what was given can be read back.
+    pub(super) fn item(self, text: &str, delimiters: &str) -> String {
+        match self {
+            Escape::Nothing => text.to_owned(),
+            Escape::Unreserved => encode(text, |_| false, false),
+            Escape::Reserved { but } => {
+                let stays = |character| !but.contains(character) && !delimiters.contains(character);
+                encode(text, |character| is_reserved(character) && stays(character), true)
+            }
+        }
+    }
+
+    pub(super) fn name(self, text: &str) -> String {
+        match self {
+            Escape::Nothing => text.to_owned(),
+            Escape::Unreserved | Escape::Reserved { .. } => Escape::Unreserved.value(text),
+        }
+    }
+}
+
+fn encode(text: &str, stays: impl Fn(char) -> bool, keep_triples: bool) -> String {
+    let mut encoded = String::with_capacity(text.len());
+    for (index, character) in text.char_indices() {
+        let is_triple = character == '%' && keep_triples && begins_with_triple(&text.as_bytes()[index..]);
+        if is_unreserved(character) || stays(character) || is_triple {
+            encoded.push(character);
+            continue;
+        }
+        for byte in character.encode_utf8(&mut [0; 4]).bytes() {
+            encoded.push('%');
+            encoded.push(hex_digit(byte >> 4));
+            encoded.push(hex_digit(byte & 0xF));
+        }
+    }
+    encoded
+}
+
+fn is_unreserved(character: char) -> bool {
+    character.is_ascii_alphanumeric() || matches!(character, '-' | '.' | '_' | '~')
+}
+
+fn is_reserved(character: char) -> bool {
+    ":/?#[]@!$&'()*+,;=".contains(character)
+}
+
+fn begins_with_triple(bytes: &[u8]) -> bool {
+    matches!(bytes, [b'%', high, low, ..] if high.is_ascii_hexdigit() && low.is_ascii_hexdigit())
+}
+
+fn hex_digit(nibble: u8) -> char {
+    char::from_digit(u32::from(nibble), 16).unwrap_or('0').to_ascii_uppercase()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_stays_depends_on_the_place() {
+        let text = "aZ9-._~ :/?#[]@!$&'()*+,;=%%41é\\\"";
+        let cases = [
+            (Escape::Nothing, text),
+            (
+                Escape::Unreserved,
+                "aZ9-._~%20%3A%2F%3F%23%5B%5D%40%21%24%26%27%28%29%2A%2B%2C%3B%3D%25%2541%C3%A9%5C%22",
+            ),
+            (RESERVED_IN_PATH, "aZ9-._~%20:%2F%3F%23[]@!$&'()*+,;=%25%41%C3%A9%5C%22"),
+            (RESERVED_IN_QUERY, "aZ9-._~%20:/?%23[]@!$%26'()*+,;=%25%41%C3%A9%5C%22"),
+            (RESERVED_IN_COOKIE, "aZ9-._~%20:/?#[]@!$&'()*+%2C%3B=%25%41%C3%A9%5C%22"),
+        ];
+        for (escape, expected) in cases {
+            assert_eq!(escape.value(text), expected);
+        }
+        assert_eq!(RESERVED_IN_QUERY.item("a,b:c", ","), "a%2Cb:c");
+        assert_eq!(RESERVED_IN_QUERY.name("a:b"), "a%3Ab");
+        assert_eq!(Escape::Nothing.name("a:b"), "a:b");
+    }
+}
