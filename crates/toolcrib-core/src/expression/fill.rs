@@ -1,0 +1,144 @@
+//! Texts and payloads with expressions in them. A text that is one expression becomes its value; `{$…}` inside of a
+//! text is replaced by the value as text.
+
+use serde_json::Value;
+
+use super::{Scope, is_expression, look_up};
+use crate::error::{Code, Error, Result};
+
+/// A text that is an expression keeps the type of what it leads to; otherwise every `{$…}` in it becomes text.
+pub fn fill(text: &str, scope: &Scope<'_>) -> Result<Value> {
+    text_filled(text, scope, &mut Room(MOST))
+}
+
+/// The same for every text in a payload. Names of properties stay as they are.
+pub fn fill_value(value: &Value, scope: &Scope<'_>) -> Result<Value> {
+    value_filled(value, scope, &mut Room(MOST), 0)
+}
+
+/// What may come of one payload, in bytes: a document could name the same large answer many times.
+const MOST: usize = 16 * 1024 * 1024;
+const DEEPEST: usize = 64;
+
+/// How many more bytes there is room for.
+struct Room(usize);
+
+impl Room {
+    fn take(&mut self, bytes: usize) -> Result<()> {
+        let too_large =
+            || Error::new(Code::ToolExecutionFailed, format!("what expressions fill in exceeds {MOST} bytes"));
+        self.0 = self.0.checked_sub(bytes).ok_or_else(too_large)?;
+        Ok(())
+    }
+}
+
+fn value_filled(value: &Value, scope: &Scope<'_>, room: &mut Room, depth: usize) -> Result<Value> {
+    if depth > DEEPEST {
+        let message = format!("the payload is nested deeper than {DEEPEST} levels");
+        return Err(Error::new(Code::ToolExecutionFailed, message));
+    }
+    match value {
+        Value::String(text) => text_filled(text, scope, room),
+        Value::Array(items) => items.iter().map(|item| value_filled(item, scope, room, depth + 1)).collect(),
+        Value::Object(object) => object
+            .iter()
+            .map(|(name, value)| Ok((name.clone(), value_filled(value, scope, room, depth + 1)?)))
+            .collect(),
+        Value::Null | Value::Bool(_) | Value::Number(_) => Ok(value.clone()),
+    }
+}
+
+fn text_filled(text: &str, scope: &Scope<'_>, room: &mut Room) -> Result<Value> {
+    if is_expression(text) {
+        let value = look_up(text, scope)?;
+        room.take(weight(&value))?;
+        return Ok(value.into_owned());
+    }
+    let mut filled = String::new();
+    let mut rest = text;
+    while let Some(start) = rest.find("{$") {
+        let Some(length) = rest[start..].find('}') else { break };
+        filled.push_str(&rest[..start]);
+        let value = look_up(&rest[start + 1..start + length], scope)?;
+        room.take(weight(&value))?;
+        match value.as_str() {
+            Some(text) => filled.push_str(text),
+            None => filled.push_str(&value.to_string()),
+        }
+        rest = &rest[start + length + 1..];
+    }
+    room.take(rest.len())?;
+    filled.push_str(rest);
+    Ok(Value::String(filled))
+}
+
+/// About as many bytes as it takes.
+fn weight(value: &Value) -> usize {
+    match value {
+        Value::Null | Value::Bool(_) | Value::Number(_) => 8,
+        Value::String(text) => text.len() + 8,
+        Value::Array(items) => 8 + items.iter().map(weight).sum::<usize>(),
+        Value::Object(object) => 8 + object.iter().map(|(name, value)| name.len() + 8 + weight(value)).sum::<usize>(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::expression::Response;
+
+    fn filled(value: &Value) -> Result<Value, String> {
+        let body = json!({"id": 5, "tags": ["a"], "name": "rex"});
+        let headers = [("Location".to_owned(), "/jobs/5".to_owned())];
+        let inputs = json!({"large": "x".repeat(1024 * 1024)});
+        let scope = Scope {
+            response: Some(Response { status: 200, headers: &headers, body: Some(&body) }),
+            inputs: Some(&inputs),
+            ..Scope::default()
+        };
+        fill_value(value, &scope).map_err(|error| error.message)
+    }
+
+    #[test]
+    fn one_expression_keeps_its_type_and_one_in_braces_is_text() {
+        for (template, expected) in [
+            (json!("$response.body#/id"), json!(5)),
+            (json!("{$response.body#/id}"), json!("5")),
+            (json!("/jobs/{$response.body#/id}/of/{$response.body#/name}"), json!("/jobs/5/of/rex")),
+            (json!("{$response.header.location}"), json!("/jobs/5")),
+            (json!("tags {$response.body#/tags}!"), json!(r#"tags ["a"]!"#)),
+            (json!("{\"id\": \"{$response.body#/id}\"}"), json!("{\"id\": \"5\"}")),
+            (json!("plain {text} and $5 and {$open"), json!("plain {text} and $5 and {$open")),
+            (json!("$5"), json!("$5")),
+            (
+                json!({"a": ["$response.body#/tags", 1, null], "$inputs": true}),
+                json!({"a": [["a"], 1, null], "$inputs": true}),
+            ),
+        ] {
+            assert_eq!(filled(&template), Ok(expected), "{template}");
+        }
+    }
+
+    #[test]
+    fn what_leads_nowhere_or_grows_without_bound_is_refused() {
+        let deep = (0..80).fold(json!(1), |inner, _| json!([inner]));
+        let many: Vec<&str> = vec!["$inputs.large"; 20];
+        for (template, message) in [
+            (
+                json!("a {$response.body#/x}"),
+                "the expression `$response.body#/x` leads nowhere: there is nothing at `/x`",
+            ),
+            (
+                json!("{$respnse.body#/id}"),
+                "the expression `$respnse.body#/id` leads nowhere: there is no such expression",
+            ),
+            (deep, "the payload is nested deeper than 64 levels"),
+            (json!(many), "what expressions fill in exceeds 16777216 bytes"),
+            (json!("{$inputs.large}".repeat(20)), "what expressions fill in exceeds 16777216 bytes"),
+        ] {
+            assert_eq!(filled(&template), Err(message.to_owned()));
+        }
+    }
+}
