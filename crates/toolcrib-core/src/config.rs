@@ -13,7 +13,7 @@ mod declare;
 mod definition;
 mod export;
 mod mask;
-mod node;
+pub(crate) mod node;
 mod openapi;
 mod path;
 mod reader;

@@ -122,7 +122,7 @@ impl Tool {
 pub struct ToolName(String);
 
 pub const SEPARATOR: &str = "__";
-const LONGEST: usize = 64;
+pub(crate) const LONGEST: usize = 64;
 
 impl ToolName {
     /// The plain name of a tool: illegal characters become `_`, and one that is too long is cut and gets a short hash.

@@ -2,6 +2,7 @@
 //! Scalars keep their spelling, so that `1.10` in `env` stays `1.10`. What the keys mean is left to others.
 
 mod json;
+mod plain;
 mod toml;
 mod yaml;
 
@@ -9,6 +10,8 @@ use std::collections::HashMap;
 
 use super::Syntax;
 use super::fault::Fault;
+
+pub(crate) use plain::yaml_to_json;
 
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Node {
@@ -37,6 +40,8 @@ pub(super) struct Entry {
 
 /// Larger than any configuration, smaller than any harm.
 const LARGEST_FILE: usize = 16 * 1024 * 1024;
+/// How many nodes the aliases of a configuration may copy in all: an alias bomb ends here.
+const MOST_COPIES: usize = 100_000;
 /// Deeper than any configuration; the tree is walked by recursion.
 const DEEPEST: usize = 128;
 
@@ -47,7 +52,7 @@ pub(super) fn parse(text: &str, file: &str, syntax: Syntax) -> Result<Node, Vec<
     }
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let node = match syntax {
-        Syntax::Yaml => yaml::parse(text, file),
+        Syntax::Yaml => yaml::parse(text, file, MOST_COPIES),
         Syntax::Toml => toml::parse(text, file),
         Syntax::Json => json::parse(text, file),
     }

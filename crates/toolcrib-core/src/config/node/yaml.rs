@@ -6,11 +6,9 @@ use granit_parser::{Event, Parser, ScalarStyle, Tag};
 
 use super::{DEEPEST, Entry, Fault, Node, Value, lower_first};
 
-/// How many nodes aliases may copy in all: an alias bomb ends here.
-const MOST_COPIES: usize = 100_000;
-
-pub(super) fn parse(text: &str, file: &str) -> Result<Node, Fault> {
-    let mut tree = Tree { file, open: Vec::new(), anchors: HashMap::new(), copies: 0, root: None };
+/// Aliases may copy `most_copies` nodes in all.
+pub(super) fn parse(text: &str, file: &str, most_copies: usize) -> Result<Node, Fault> {
+    let mut tree = Tree { file, open: Vec::new(), anchors: HashMap::new(), copies: 0, most_copies, root: None };
     for next in Parser::new_from_str(text) {
         let (event, span) = next.map_err(|error| {
             let (line, column) = (error.marker().line(), error.marker().col() + 1);
@@ -27,6 +25,7 @@ struct Tree<'a> {
     open: Vec<Open>,
     anchors: HashMap<usize, Node>,
     copies: usize,
+    most_copies: usize,
     root: Option<Node>,
 }
 
@@ -116,7 +115,7 @@ impl Tree<'_> {
         };
         let (size, depth) = node.size_and_depth();
         self.copies += size;
-        if self.copies > MOST_COPIES || self.open.len() + depth > DEEPEST {
+        if self.copies > self.most_copies || self.open.len() + depth > DEEPEST {
             return Err(self.fault(line, "aliases copy too much; write the values out"));
         }
         Ok(node.clone())

@@ -96,7 +96,7 @@ fn filled_segment(segment: &str, operation: &Operation, arguments: &Map<String, 
                 if text.is_empty() || *value == "" && !text.starts_with(';') {
                     return Err(refused(&parameter.argument, "is part of a path and must not be empty"));
                 }
-                if is_dots(&text) || is_dots(&plain(value)) {
+                if is_dots(&text) || *value == "." || *value == ".." {
                     return Err(dots(&parameter.argument));
                 }
                 filled.push_str(&text);

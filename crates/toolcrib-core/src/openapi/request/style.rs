@@ -64,7 +64,7 @@ impl Writing<'_> {
 
     /// Form and its kin, each name and value encoded.
     pub(super) fn pairs(&self, value: &Value) -> Result<Vec<(String, String)>> {
-        let mut pairs = Pairs { argument: self.argument, room: self.room, list: Vec::new() };
+        let mut pairs = Pairs { argument: self.argument, room: self.room, names: self.room, list: Vec::new() };
         let name = self.escape.name(self.name);
         if self.style == Style::DeepObject {
             self.deep_object(value, &mut pairs)?;
@@ -117,12 +117,14 @@ impl Writing<'_> {
                 pairs.push(self.escape.name(name), self.escape.value(&plain(value)))
             }
             Value::Object(properties) => {
+                pairs.repeat(name, properties.len())?;
                 properties.iter().try_for_each(|(key, value)| self.deep(&format!("{name}[{key}]"), value, pairs))
             }
             Value::Array(items) if items.iter().all(is_single) => {
                 items.iter().try_for_each(|item| self.deep(name, item, pairs))
             }
             Value::Array(items) => {
+                pairs.repeat(name, items.len())?;
                 let mut indexed = items.iter().enumerate();
                 indexed.try_for_each(|(index, item)| self.deep(&format!("{name}[{index}]"), item, pairs))
             }
@@ -189,6 +191,8 @@ impl<'a> Shape<'a> {
 struct Pairs<'a> {
     argument: &'a str,
     room: usize,
+    /// What is left for names on the way down, of which an object without values leaves nothing in the list.
+    names: usize,
     list: Vec<(String, String)>,
 }
 
@@ -199,6 +203,12 @@ impl Pairs<'_> {
         };
         self.room = room;
         self.list.push((name, value));
+        Ok(())
+    }
+
+    fn repeat(&mut self, name: &str, times: usize) -> Result<()> {
+        let names = self.names.checked_sub(name.len().saturating_mul(times));
+        self.names = names.ok_or_else(|| too_large(self.argument))?;
         Ok(())
     }
 }

@@ -1,0 +1,207 @@
+//! A whole document: its operations one by one, each a tool or set aside with its pointer and its reason.
+
+use serde_json::value::RawValue;
+use serde_json::{Map, Value};
+
+use super::library::{At, Library};
+use super::schema::{Dialect, Schemas};
+use super::{names, operation, security, server, tool, wording};
+use crate::error::{Code, Error, Result};
+use crate::manifest::SetAside;
+use crate::policy::glob_matches;
+use crate::source::{OpenApi, SourceId};
+use crate::text::shown_short;
+
+/// Whose document it is, and what of it is wanted.
+#[derive(Debug, Clone, Copy)]
+pub struct Conversion<'a> {
+    pub source: &'a SourceId,
+    pub openapi: &'a OpenApi,
+}
+
+#[derive(Debug, Default)]
+pub struct Converted {
+    /// As a source offers them.
+    pub tools: Vec<Box<RawValue>>,
+    pub set_aside: Vec<SetAside>,
+    /// What the document says about itself.
+    pub about: Option<String>,
+}
+
+/// What every operation of a document has in common.
+#[derive(Debug)]
+pub(super) struct Shared<'a> {
+    pub(super) library: &'a Library,
+    pub(super) root: At<'a>,
+    pub(super) version: Version,
+    pub(super) security: security::Schemes<'a>,
+    pub(super) servers: server::Servers<'a>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Version {
+    Two,
+    Three,
+}
+
+/// Where in the document an operation stands, and what it inherits from there.
+#[derive(Debug, Clone)]
+pub(super) struct Found<'a> {
+    /// In capitals.
+    pub(super) method: String,
+    pub(super) path: &'a str,
+    pub(super) pointer: String,
+    pub(super) item: At<'a>,
+    pub(super) operation: At<'a>,
+}
+
+const METHODS: [&str; 6] = ["get", "put", "post", "delete", "patch", "query"];
+const ON_DEMAND: [&str; 3] = ["head", "options", "trace"];
+/// How many faults of parts are told, and how many operations a document may have.
+const MOST_FAULTS: usize = 500;
+const MOST_OPERATIONS: usize = 20_000;
+
+pub fn convert(library: &Library, conversion: Conversion<'_>) -> Result<Converted> {
+    let root = library.root().ok_or_else(|| Error::new(Code::Internal, "a library without its document"))?;
+    let (version, dialect) = version(root.value)?;
+    let shared = Shared {
+        library,
+        root,
+        version,
+        security: security::Schemes::of(root, library, version),
+        servers: server::Servers::new(library.root_url(), root, version, &conversion.openapi.variables),
+    };
+    let mut converted = Converted { about: about(root.value), ..Converted::default() };
+    let mut schemas = Schemas::new(library, dialect);
+    let found = operations(&shared, conversion.openapi, &mut converted.set_aside);
+    let names = names::names(&found, conversion.source);
+    for (found, name) in found.iter().zip(names) {
+        if !wanted(found, &name, conversion.openapi) {
+            continue;
+        }
+        let mut broken = Vec::new();
+        let read = operation::read(&shared, &mut schemas, found, &mut broken);
+        let poll = conversion.openapi.poll.iter().find(|(glob, _)| glob_matches(glob, &name)).map(|(_, poll)| poll);
+        match tool::offered(&name, found, read, poll) {
+            Ok(tool) => converted.tools.push(tool),
+            Err(reason) => broken.push(reason),
+        }
+        let told = broken.into_iter().map(|reason| SetAside { name: found.pointer.clone(), reason });
+        converted.set_aside.extend(told);
+    }
+    let shared_faults = std::mem::take(&mut schemas.broken);
+    converted.set_aside.extend(shared_faults.into_iter().map(|(name, reason)| SetAside { name, reason }));
+    bound(&mut converted.set_aside);
+    Ok(converted)
+}
+
+fn version(root: &Value) -> Result<(Version, Dialect)> {
+    let wrong = |message: String| Err(Error::new(Code::ConfigInvalid, message));
+    let text = |key: &str| match root.get(key) {
+        Some(Value::String(text)) => Some(text.clone()),
+        Some(Value::Number(number)) => Some(number.to_string()),
+        Some(Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_)) | None => None,
+    };
+    match (text("openapi"), text("swagger")) {
+        (Some(version), _) if version.starts_with("3.0") || version == "3" => Ok((Version::Three, Dialect::Old)),
+        (Some(version), _) if version.starts_with("3.") => Ok((Version::Three, Dialect::New)),
+        (_, Some(version)) if version.starts_with('2') => Ok((Version::Two, Dialect::Old)),
+        (Some(version), _) | (None, Some(version)) => wrong(format!(
+            "the document is of OpenAPI `{}`; Swagger 2.0 and OpenAPI 3.0 to 3.2 are read",
+            shown_short(&version, 20)
+        )),
+        (None, None) if root.get("arazzo").is_some() => {
+            wrong("this is an Arazzo document; declare it with `workflow` instead of `openapi`".into())
+        }
+        (None, None) if root.get("paths").is_some() => Ok((Version::Three, Dialect::Old)),
+        (None, None) => wrong("this is not an OpenAPI document: it has neither `openapi` nor `swagger`".into()),
+    }
+}
+
+/// Every operation that may become a tool, in the order of the document.
+fn operations<'a>(shared: &Shared<'a>, openapi: &OpenApi, set_aside: &mut Vec<SetAside>) -> Vec<Found<'a>> {
+    let mut found = Vec::new();
+    let paths = shared.root.value.get("paths").and_then(Value::as_object);
+    let extra = ON_DEMAND.into_iter().filter(|method| openapi.methods.iter().any(|m| m.eq_ignore_ascii_case(method)));
+    let methods: Vec<&str> = METHODS.into_iter().chain(extra).collect();
+    for (path, value) in paths.into_iter().flatten().filter(|(path, _)| !path.starts_with("x-")) {
+        let pointer = format!("#/paths/{}", escaped(path));
+        let item = match shared.library.follow(At { value, ..shared.root }) {
+            Ok(item) if item.value.is_object() => item,
+            Ok(_) => {
+                set_aside.push(SetAside { name: pointer, reason: "the path item is not an object".into() });
+                continue;
+            }
+            Err(reason) => {
+                set_aside.push(SetAside { name: pointer, reason });
+                continue;
+            }
+        };
+        let listed = methods.iter().filter_map(|method| Some((*method, item.value.get(*method)?)));
+        let more = item.value.get("additionalOperations").and_then(Value::as_object);
+        let more = more.into_iter().flatten().map(|(method, value)| (method.as_str(), value));
+        for (method, value) in listed.chain(more) {
+            let pointer = format!("{pointer}/{}", escaped(method));
+            let refuse = |reason: &str| SetAside { name: pointer.clone(), reason: reason.into() };
+            if !value.is_object() {
+                set_aside.push(refuse("the operation is not an object"));
+            } else if !method.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-') {
+                set_aside.push(refuse("this is no name of an HTTP method"));
+            } else if found.len() >= MOST_OPERATIONS {
+                set_aside.push(refuse("the document has too many operations"));
+                return found;
+            } else {
+                let (method, operation) = (method.to_ascii_uppercase(), At { value, ..item });
+                found.push(Found { method, path, pointer, item, operation });
+            }
+        }
+    }
+    found
+}
+
+/// What the declaration of the source picks: by the name of the tool, by its operation, or by `METHOD /path`.
+fn wanted(found: &Found<'_>, name: &str, openapi: &OpenApi) -> bool {
+    let line = format!("{} {}", found.method, found.path);
+    let id = found.operation.value.get("operationId").and_then(Value::as_str).unwrap_or(name);
+    let among = |globs: &[String]| {
+        globs.iter().any(|glob| [name, id, &line, found.path].iter().any(|text| glob_matches(glob, text)))
+    };
+    let tags = || operation::tags(found.operation.value);
+    (openapi.include.is_empty() || among(&openapi.include))
+        && !among(&openapi.exclude)
+        && (openapi.include_tags.is_empty() || tags().iter().any(|tag| openapi.include_tags.contains(tag)))
+}
+
+fn about(root: &Value) -> Option<String> {
+    let info = root.get("info")?;
+    let text = |key: &str| info.get(key).and_then(Value::as_str).map(wording::plain);
+    let texts: Vec<String> = [text("title"), text("summary"), text("description")].into_iter().flatten().collect();
+    Some(texts.join(". ")).filter(|text| !text.is_empty())
+}
+
+/// Each fault once, and not too many of them.
+fn bound(set_aside: &mut Vec<SetAside>) {
+    for refused in set_aside.iter_mut() {
+        refused.name = shown_short(&refused.name, 300);
+    }
+    set_aside.sort();
+    set_aside.dedup();
+    if set_aside.len() > MOST_FAULTS {
+        let more = set_aside.len() - MOST_FAULTS;
+        set_aside.truncate(MOST_FAULTS);
+        set_aside.push(SetAside { name: "#/".into(), reason: format!("and {more} more faults of this document") });
+    }
+}
+
+/// A key as JSON pointers write it.
+pub(super) fn escaped(key: &str) -> String {
+    key.replace('~', "~0").replace('/', "~1")
+}
+
+/// A member that is an object; an empty one where there is none.
+pub(super) fn members<'a>(value: &'a Value, key: &str) -> impl Iterator<Item = (&'a String, &'a Value)> {
+    value.get(key).and_then(Value::as_object).into_iter().flat_map(Map::iter)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,195 @@
+//! A document and those it refers to, each under its address, and the way from a `$ref` to what it names.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::Value;
+use url::Url;
+
+use crate::text::shown_short;
+
+/// The documents that were read, and those that could not be, with the reason.
+#[derive(Debug)]
+pub struct Library {
+    root: Url,
+    documents: BTreeMap<String, Result<Value, String>>,
+}
+
+/// A value, and where it stands.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct At<'a> {
+    pub(super) value: &'a Value,
+    /// The address of its document.
+    pub(super) place: &'a str,
+}
+
+/// How many references may follow one another.
+const MOST_HOPS: usize = 32;
+
+impl Library {
+    /// A library of one document. Files are addressed by `file://`.
+    pub fn new(root: Url, document: Value) -> Library {
+        let documents = BTreeMap::from([(root.to_string(), Ok(document))]);
+        Library { root, documents }
+    }
+
+    pub fn add(&mut self, address: &Url, document: Result<Value, String>) {
+        self.documents.insert(address.to_string(), document);
+    }
+
+    /// The documents that are referred to and have not been added yet.
+    pub fn missing(&self) -> BTreeSet<Url> {
+        let mut missing = BTreeSet::new();
+        for (place, document) in &self.documents {
+            if let (Ok(document), Ok(base)) = (document, Url::parse(place)) {
+                find_references(document, &mut |reference| {
+                    let address = reference.split('#').next().unwrap_or_default();
+                    if !address.is_empty()
+                        && let Ok(target) = base.join(address)
+                        && !self.documents.contains_key(target.as_str())
+                    {
+                        missing.insert(target);
+                    }
+                });
+            }
+        }
+        missing
+    }
+
+    pub(super) fn root_url(&self) -> &Url {
+        &self.root
+    }
+
+    pub(super) fn root(&self) -> Option<At<'_>> {
+        let (place, document) = self.documents.get_key_value(self.root.as_str())?;
+        Some(At { value: document.as_ref().ok()?, place })
+    }
+
+    /// What a reference names, through further references where that is one itself.
+    pub(super) fn follow<'a>(&'a self, mut at: At<'a>) -> Result<At<'a>, String> {
+        for _ in 0..MOST_HOPS {
+            match reference(at.value) {
+                None => return Ok(at),
+                Some(reference) => at = self.target(reference, at.place)?.0,
+            }
+        }
+        Err("its `$ref`s lead to one another without end".into())
+    }
+
+    /// What one reference names, and the whole address of that.
+    pub(super) fn target<'a>(&'a self, reference: &str, place: &'a str) -> Result<(At<'a>, String), String> {
+        let shown = || shown_short(reference, 120);
+        let (address, fragment) = reference.split_once('#').unwrap_or((reference, ""));
+        let place = if address.is_empty() {
+            place
+        } else {
+            let target = Url::parse(place).and_then(|base| base.join(address));
+            let target = target.map_err(|_| format!("`$ref` to `{}`, which is no address", shown()))?;
+            match self.documents.get_key_value(target.as_str()) {
+                Some((place, Ok(_))) => place,
+                Some((_, Err(reason))) => return Err(format!("`$ref` to `{}`: {reason}", shown())),
+                None => return Err(format!("`$ref` to `{}`, which was not read", shown())),
+            }
+        };
+        let document = self.documents.get(place).and_then(|document| document.as_ref().ok());
+        let pointer = percent_decoded(fragment);
+        let found = match pointer.as_str() {
+            "" => document,
+            pointer if pointer.starts_with('/') => document.and_then(|document| document.pointer(pointer)),
+            anchor => document.and_then(|document| anchored(document, anchor, 0)),
+        };
+        match found {
+            Some(value) => Ok((At { value, place }, format!("{place}#{pointer}"))),
+            None => Err(format!("`$ref` to `{}`, which is not there", shown())),
+        }
+    }
+}
+
+pub(super) fn reference(value: &Value) -> Option<&str> {
+    value.get("$ref").and_then(Value::as_str)
+}
+
+fn find_references(value: &Value, found: &mut impl FnMut(&str)) {
+    match value {
+        Value::Object(fields) => {
+            for (key, value) in fields {
+                match (key.as_str(), value) {
+                    ("$ref", Value::String(reference)) => found(reference),
+                    // What looks like a reference in there is somebody's data.
+                    ("example" | "examples" | "default" | "enum" | "const", _) => {}
+                    _ => find_references(value, found),
+                }
+            }
+        }
+        Value::Array(items) => items.iter().for_each(|item| find_references(item, found)),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+    }
+}
+
+/// The schema that calls itself by this `$anchor`.
+fn anchored<'a>(value: &'a Value, anchor: &str, depth: usize) -> Option<&'a Value> {
+    if depth > MOST_HOPS {
+        return None;
+    }
+    let named = |key| value.get(key).and_then(Value::as_str) == Some(anchor);
+    match value {
+        Value::Object(_) if named("$anchor") || named("$dynamicAnchor") => Some(value),
+        Value::Object(fields) => fields.values().find_map(|value| anchored(value, anchor, depth + 1)),
+        Value::Array(items) => items.iter().find_map(|value| anchored(value, anchor, depth + 1)),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => None,
+    }
+}
+
+fn percent_decoded(text: &str) -> String {
+    if !text.contains('%') {
+        return text.to_owned();
+    }
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let [first, tail @ ..] = rest {
+        let escaped = (*first == b'%').then(|| tail.get(..2)).flatten();
+        let byte = escaped.and_then(|hex| u8::from_str_radix(std::str::from_utf8(hex).ok()?, 16).ok());
+        bytes.push(byte.unwrap_or(*first));
+        rest = if byte.is_some() { &tail[2..] } else { tail };
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn library() -> Library {
+        let root = json!({
+            "a": { "$ref": "#/b" }, "b": { "$ref": "other.json#/c%20d" }, "loop": { "$ref": "#/loop" },
+            "gone": { "$ref": "gone.json#/x" }, "x~y": 1, "far": { "$ref": "https://elsewhere.example/x.json" },
+            "named": { "$ref": "#tree" }, "deep": { "t": { "$anchor": "tree" } },
+        });
+        let mut library = Library::new(Url::parse("http://h/api/root.json").unwrap(), root);
+        library.add(&Url::parse("http://h/api/other.json").unwrap(), Ok(json!({ "c d": { "end": true } })));
+        library.add(&Url::parse("http://h/api/gone.json").unwrap(), Err("404 Not Found".into()));
+        library
+    }
+
+    #[test]
+    fn references_lead_through_documents() {
+        let library = library();
+        let root = library.root().unwrap();
+        let follow = |key: &str| {
+            library.follow(At { value: &root.value[key], ..root }).map(|at| (at.value.to_string(), at.place.to_owned()))
+        };
+        assert_eq!(follow("a").unwrap(), (r#"{"end":true}"#.to_owned(), "http://h/api/other.json".to_owned()));
+        assert_eq!(follow("named").unwrap().0, r#"{"$anchor":"tree"}"#);
+        assert_eq!(follow("loop").unwrap_err(), "its `$ref`s lead to one another without end");
+        assert_eq!(follow("gone").unwrap_err(), "`$ref` to `gone.json#/x`: 404 Not Found");
+        assert_eq!(library.target("#/nowhere", root.place).unwrap_err(), "`$ref` to `#/nowhere`, which is not there");
+        assert_eq!(library.target("#/x~0y", root.place).unwrap().0.value, &json!(1));
+    }
+
+    #[test]
+    fn what_is_still_to_be_read_is_known() {
+        let missing: Vec<String> = library().missing().iter().map(Url::to_string).collect();
+        assert_eq!(missing, ["https://elsewhere.example/x.json"]);
+    }
+}

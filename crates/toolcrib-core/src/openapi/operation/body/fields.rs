@@ -1,0 +1,172 @@
+//! The fields of a form: which of them are files, how each is written, and the schema of the whole.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value, json};
+
+use super::super::super::convert::{Shared, members};
+use super::super::super::library::At;
+use super::super::super::parameters;
+use super::super::super::schema::{Direction, Schemas, Translated};
+use crate::execution::{Content, Field, Form, Place};
+
+pub(super) struct Fields {
+    pub(super) fields: BTreeMap<String, Field>,
+    pub(super) schema: Translated,
+}
+
+/// A file is base64, with a name where one is wanted.
+pub(super) fn base64() -> Value {
+    json!({ "type": ["string", "object"], "description": "base64, or {name, base64}" })
+}
+
+pub(super) fn read<'a>(
+    shared: &Shared<'a>,
+    schemas: &mut Schemas<'a>,
+    schema: Option<At<'a>>,
+    encoding: &Value,
+    content: Content,
+    broken: &mut Vec<String>,
+) -> Fields {
+    let Some(schema) = schema else {
+        return Fields { fields: BTreeMap::new(), schema: Translated::of(json!({ "type": "object" })) };
+    };
+    let mut translated = schemas.translate(schema, Direction::Request, broken);
+    let mut properties = BTreeMap::new();
+    collect(shared, schema, 0, &mut properties);
+    let mut fields = BTreeMap::new();
+    for (name, at) in &properties {
+        let said = encoding.get(name).unwrap_or(&Value::Null);
+        let field = field(shared, *at, said, content);
+        if field != Field::default() {
+            fields.insert(name.clone(), field);
+        }
+    }
+    // Files are not what their schemas say, so these need one of their own.
+    if fields.values().any(|field| field.binary) {
+        translated = with_files(shared, schemas, schema, &properties, &fields, broken);
+    }
+    Fields { fields, schema: translated }
+}
+
+/// The properties of an object, through references and `allOf`.
+fn collect<'a>(shared: &Shared<'a>, at: At<'a>, depth: usize, into: &mut BTreeMap<String, At<'a>>) {
+    let Ok(at) = shared.library.follow(at) else { return };
+    if depth > 8 {
+        return;
+    }
+    for (name, value) in members(at.value, "properties") {
+        into.entry(name.clone()).or_insert(At { value, ..at });
+    }
+    for value in at.value.get("allOf").and_then(Value::as_array).into_iter().flatten() {
+        collect(shared, At { value, ..at }, depth + 1, into);
+    }
+}
+
+fn field(shared: &Shared<'_>, at: At<'_>, encoding: &Value, content: Content) -> Field {
+    let content_type = encoding.get("contentType").and_then(Value::as_str);
+    let content_type = content_type.and_then(|types| types.split(',').map(str::trim).find(|one| !one.contains('*')));
+    let styled = ["style", "explode", "allowReserved"].iter().any(|key| encoding.get(*key).is_some());
+    let form = styled.then(|| parameters::style(encoding, Place::Query));
+    let binary = content == Content::Multipart && is_file(shared, at, encoding);
+    Field { binary, content_type: content_type.map(str::to_owned), form }
+}
+
+fn is_file(shared: &Shared<'_>, at: At<'_>, encoding: &Value) -> bool {
+    let Ok(at) = shared.library.follow(at) else { return false };
+    let text = |key: &str| at.value.get(key).and_then(Value::as_str);
+    if let (Some("array"), Some(items)) = (text("type"), at.value.get("items")) {
+        return is_file(shared, At { value: items, ..at }, encoding);
+    }
+    let encoded = text("contentEncoding").is_some();
+    let typed = encoding.get("contentType").and_then(Value::as_str).or(text("contentMediaType"));
+    let string = matches!(text("type"), Some("string") | None) && at.value.get("properties").is_none();
+    let binary_type = |media: &str| {
+        ["image/", "audio/", "video/", "application/octet-stream", "application/pdf", "application/zip"]
+            .iter()
+            .any(|prefix| media.starts_with(prefix))
+    };
+    text("format") == Some("binary")
+        || text("type") == Some("file")
+        || (string && !encoded && typed.is_some_and(binary_type))
+}
+
+/// The schema of a form with files in it, field by field.
+fn with_files<'a>(
+    shared: &Shared<'a>,
+    schemas: &mut Schemas<'a>,
+    schema: At<'a>,
+    properties: &BTreeMap<String, At<'a>>,
+    fields: &BTreeMap<String, Field>,
+    broken: &mut Vec<String>,
+) -> Translated {
+    let (mut out, mut references) = (Map::new(), Vec::new());
+    for (name, at) in properties {
+        let followed = shared.library.follow(*at).unwrap_or(*at);
+        let read_only = |at: At<'_>| at.value.get("readOnly") == Some(&Value::Bool(true));
+        if read_only(*at) || read_only(followed) {
+            continue;
+        }
+        let file = fields.get(name).is_some_and(|field| field.binary);
+        let many = followed.value.get("type").and_then(Value::as_str) == Some("array");
+        let value = match (file, many) {
+            (true, true) => json!({ "type": "array", "items": base64() }),
+            (true, false) => base64(),
+            (false, _) => {
+                let translated = schemas.translate(*at, Direction::Request, broken);
+                references.extend(translated.references);
+                translated.value
+            }
+        };
+        out.insert(name.clone(), value);
+    }
+    let mut required = Vec::new();
+    collect_required(shared, schema, 0, &mut required);
+    required.retain(|name| out.contains_key(name));
+    let mut value = json!({ "type": "object", "properties": out });
+    if !required.is_empty() {
+        value["required"] = json!(required);
+    }
+    Translated::referring(value, references)
+}
+
+fn collect_required(shared: &Shared<'_>, at: At<'_>, depth: usize, into: &mut Vec<String>) {
+    let Ok(at) = shared.library.follow(at) else { return };
+    if depth > 8 {
+        return;
+    }
+    for name in at.value.get("required").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str) {
+        if !into.iter().any(|known| known == name) {
+            into.push(name.to_owned());
+        }
+    }
+    for value in at.value.get("allOf").and_then(Value::as_array).into_iter().flatten() {
+        collect_required(shared, At { value, ..at }, depth + 1, into);
+    }
+}
+
+/// The fields that Swagger 2.0 keeps among the parameters.
+pub(super) fn of_swagger<'a>(schemas: &mut Schemas<'a>, given: &[At<'a>], broken: &mut Vec<String>) -> Fields {
+    let (mut properties, mut required, mut references) = (Map::new(), Vec::new(), Vec::new());
+    let mut fields = BTreeMap::new();
+    for at in given {
+        let text = |key: &str| at.value.get(key).and_then(Value::as_str);
+        let Some(name) = text("name") else { continue };
+        let binary = text("type") == Some("file");
+        let translated = schemas.translate(*at, Direction::Request, broken);
+        references.extend(translated.references);
+        properties.insert(name.to_owned(), if binary { base64() } else { translated.value });
+        if at.value.get("required") == Some(&Value::Bool(true)) {
+            required.push(name.to_owned());
+        }
+        let listed = text("type") == Some("array");
+        let form: Option<Form> = listed.then(|| parameters::collection(text("collectionFormat"), Place::Query));
+        fields.insert(name.to_owned(), Field { binary, content_type: None, form });
+    }
+    fields.retain(|_, field| *field != Field::default());
+    let mut value = json!({ "type": "object", "properties": properties });
+    if !required.is_empty() {
+        value["required"] = json!(required);
+    }
+    Fields { fields, schema: Translated::referring(value, references) }
+}

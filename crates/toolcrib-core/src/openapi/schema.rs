@@ -1,0 +1,134 @@
+//! Schemas of a document as JSON Schema 2020-12: each definition is translated once and shared, and what one operation
+//! needs is gathered from them, with cycles as `$defs`, pruned where it would be too large to be listed.
+
+mod gather;
+mod prune;
+mod translate;
+
+use std::collections::HashMap;
+use std::rc::Rc;
+
+use serde_json::Value;
+
+use super::library::{At, Library};
+use crate::fingerprint::Fingerprint;
+
+pub(super) use gather::Gathered;
+
+/// Who writes the value: what is read only is no part of a request, what is written only none of an answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum Direction {
+    Request,
+    Answer,
+}
+
+/// Which words a document's schemas use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Dialect {
+    /// Swagger 2.0 and OpenAPI 3.0: `nullable`, boolean bounds, nothing beside a `$ref`.
+    Old,
+    /// OpenAPI 3.1 and later: JSON Schema.
+    New,
+}
+
+/// Everything there is to know about a document's schemas while it is converted.
+#[derive(Debug)]
+pub(super) struct Schemas<'a> {
+    library: &'a Library,
+    dialect: Dialect,
+    /// By the whole address of what a `$ref` names.
+    names: HashMap<String, Rc<str>>,
+    targets: HashMap<Rc<str>, At<'a>>,
+    definitions: HashMap<(Direction, Rc<str>), Rc<Translated>>,
+    /// Whether a pattern can be compiled.
+    patterns: HashMap<String, bool>,
+    /// What is broken in shared definitions: pointer and reason.
+    pub(super) broken: Vec<(String, String)>,
+}
+
+/// A schema in our words. References are `#/$defs/NAME`.
+#[derive(Debug, Clone)]
+pub(super) struct Translated {
+    pub(super) value: Value,
+    /// The definitions it names, as often as it does.
+    pub(super) references: Vec<Rc<str>>,
+    /// How many bytes it takes as text.
+    size: usize,
+}
+
+impl Translated {
+    /// A schema that names no definition.
+    pub(super) fn of(value: Value) -> Translated {
+        Translated::referring(value, Vec::new())
+    }
+
+    pub(super) fn referring(value: Value, references: Vec<Rc<str>>) -> Translated {
+        let size = value.to_string().len();
+        Translated { value, references, size }
+    }
+}
+
+impl<'a> Schemas<'a> {
+    pub(super) fn new(library: &'a Library, dialect: Dialect) -> Schemas<'a> {
+        let (names, targets, definitions, patterns, broken) = Default::default();
+        Schemas { library, dialect, names, targets, definitions, patterns, broken }
+    }
+
+    /// One schema of an operation; what is broken in it is added to `broken`.
+    pub(super) fn translate(&mut self, at: At<'a>, direction: Direction, broken: &mut Vec<String>) -> Translated {
+        translate::schema(self, at, direction, broken)
+    }
+
+    /// A definition that something referred to.
+    fn definition(&mut self, name: &Rc<str>, direction: Direction) -> Option<Rc<Translated>> {
+        let key = (direction, name.clone());
+        if let Some(known) = self.definitions.get(&key) {
+            return Some(known.clone());
+        }
+        let at = *self.targets.get(name)?;
+        let mut broken = Vec::new();
+        let translated = Rc::new(translate::schema(self, at, direction, &mut broken));
+        self.definitions.insert(key, translated.clone());
+        let address = self.names.iter().find(|(_, known)| *known == name).map(|(address, _)| address.clone());
+        let pointer = address.as_deref().and_then(|address| address.find('#').map(|at| address[at..].to_owned()));
+        self.broken.extend(broken.into_iter().map(|reason| (pointer.clone().unwrap_or_default(), reason)));
+        Some(translated)
+    }
+
+    /// The name that a definition goes by in our schemas: its own, unless it has none or another may have it.
+    fn name(&mut self, at: At<'a>, address: String) -> Rc<str> {
+        if let Some(name) = self.names.get(&address) {
+            return name.clone();
+        }
+        let pointer = address.split_once('#').map_or("", |(_, pointer)| pointer);
+        let own = pointer.rsplit('/').next().unwrap_or_default();
+        let kept: String = own.chars().map(|letter| if is_plain(letter) { letter } else { '_' }).take(48).collect();
+        let parent = pointer.strip_suffix(own).unwrap_or_default();
+        let usual = matches!(parent, "/components/schemas/" | "/definitions/") && kept == own;
+        let here = at.place == self.library.root_url().as_str();
+        let name: Rc<str> = match usual && here && !kept.is_empty() {
+            true => kept.into(),
+            false => format!("{kept}_{}", Fingerprint::of(&address).short(6)).into(),
+        };
+        self.names.insert(address, name.clone());
+        self.targets.insert(name.clone(), at);
+        name
+    }
+
+    /// Whether our checker can read a pattern: one that it cannot would cost the whole schema.
+    fn compiles(&mut self, pattern: &str) -> bool {
+        if let Some(known) = self.patterns.get(pattern) {
+            return *known;
+        }
+        let compiles = jsonschema::options().build(&serde_json::json!({ "pattern": pattern })).is_ok();
+        self.patterns.insert(pattern.to_owned(), compiles);
+        compiles
+    }
+}
+
+fn is_plain(letter: char) -> bool {
+    letter.is_ascii_alphanumeric() || matches!(letter, '_' | '-' | '.')
+}
+
+#[cfg(test)]
+mod tests;

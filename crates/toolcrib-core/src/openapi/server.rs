@@ -1,0 +1,138 @@
+//! Where requests go: the servers of an operation, its path or the document, with their variables filled in.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+use url::Url;
+
+use super::convert::{Found, Version, members};
+use super::library::At;
+
+#[derive(Debug)]
+pub(super) struct Servers<'a> {
+    document: &'a Url,
+    common: String,
+    variables: &'a BTreeMap<String, String>,
+}
+
+impl<'a> Servers<'a> {
+    pub(super) fn new(
+        document: &'a Url,
+        root: At<'a>,
+        version: Version,
+        variables: &'a BTreeMap<String, String>,
+    ) -> Servers<'a> {
+        let mut servers = Servers { document, common: String::new(), variables };
+        servers.common = match version {
+            Version::Two => servers.swagger(root.value),
+            Version::Three => servers.first(root.value).unwrap_or_else(|| servers.absolute("/")),
+        };
+        servers
+    }
+
+    /// Without a slash at its end; empty where a document in a file names none.
+    pub(super) fn of(&self, found: &Found<'a>) -> String {
+        let own = self.first(found.operation.value).or_else(|| self.first(found.item.value));
+        own.unwrap_or_else(|| self.common.clone())
+    }
+
+    fn first(&self, value: &Value) -> Option<String> {
+        let server = value.get("servers")?.as_array()?.iter().find(|server| server.get("url").is_some())?;
+        let mut url = server.get("url")?.as_str()?.to_owned();
+        for (name, variable) in members(server, "variables") {
+            // A reference may be a secret, and a document could ask for any name.
+            let chosen = self.variables.get(name).filter(|value| !value.contains("${")).map(String::as_str);
+            let text = match variable.get("default") {
+                Some(Value::String(text)) => Some(text.clone()),
+                Some(Value::Number(number)) => Some(number.to_string()),
+                Some(Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_)) | None => {
+                    variable.get("enum").and_then(|choices| choices.get(0)?.as_str().map(str::to_owned))
+                }
+            };
+            if let Some(value) = chosen.or(text.as_deref()) {
+                url = url.replace(&format!("{{{name}}}"), value);
+            }
+        }
+        Some(self.absolute(&url))
+    }
+
+    fn swagger(&self, root: &Value) -> String {
+        let text = |key: &str| root.get(key).and_then(Value::as_str).filter(|text| !text.is_empty());
+        let base = text("basePath").unwrap_or("/");
+        let Some(host) = text("host") else { return self.absolute(base) };
+        let schemes = root.get("schemes").and_then(Value::as_array);
+        let schemes: Vec<&str> = schemes.into_iter().flatten().filter_map(Value::as_str).collect();
+        let of_document = Some(self.document.scheme()).filter(|scheme| matches!(*scheme, "http" | "https"));
+        let scheme = match schemes.contains(&"https") {
+            true => "https",
+            false => schemes.first().copied().or(of_document).unwrap_or("https"),
+        };
+        self.absolute(&format!("{scheme}://{host}/{}", base.trim_start_matches('/')))
+    }
+
+    fn absolute(&self, url: &str) -> String {
+        let url = url.trim();
+        let joined = match Url::parse(url) {
+            Ok(_) => url.to_owned(),
+            Err(_) if self.document.scheme() == "file" => match url {
+                "" | "/" => String::new(),
+                relative => relative.to_owned(),
+            },
+            Err(_) => self.document.join(url).map(String::from).unwrap_or_else(|_| url.to_owned()),
+        };
+        joined.trim_end_matches('/').to_owned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn server(document: &str, root: Value, operation: Value) -> String {
+        let document = Url::parse(document).unwrap();
+        let variables = BTreeMap::from([("region".into(), "eu".into()), ("key".into(), "${env:KEY}".into())]);
+        let version = if root.get("swagger").is_some() { Version::Two } else { Version::Three };
+        let at = |value| At { value, place: "" };
+        let none = json!({});
+        let servers = Servers::new(&document, at(&root), version, &variables);
+        let found = Found {
+            method: "GET".into(),
+            path: "/",
+            pointer: String::new(),
+            item: At { value: &none, place: "" },
+            operation: At { value: &operation, place: "" },
+        };
+        // The lifetimes of what is made here are all the same.
+        servers.of(&found)
+    }
+
+    #[test]
+    fn the_nearest_server_counts_and_its_variables_are_filled() {
+        let one = |url: &str| json!({ "servers": [{ "url": url }, { "url": "https://second" }] });
+        let web = "https://h/docs/openapi.json";
+        for (document, root, operation, expected) in [
+            (web, one("https://a/v1/"), json!({}), "https://a/v1"),
+            (web, one("https://a/v1/"), one("https://b"), "https://b"),
+            (web, one("/api"), json!({}), "https://h/api"),
+            (web, one("v2"), json!({}), "https://h/docs/v2"),
+            (web, json!({}), json!({}), "https://h"),
+            ("file:///x/a.yaml", json!({}), json!({}), ""),
+            ("file:///x/a.yaml", one("/api/"), json!({}), "/api"),
+            (web, json!({ "swagger": "2.0" }), json!({}), "https://h"),
+            (
+                web,
+                json!({ "swagger": "2.0", "host": "a:1", "basePath": "/b", "schemes": ["ws", "http"] }),
+                json!({}),
+                "ws://a:1/b",
+            ),
+            ("http://h/x", json!({ "swagger": "2.0", "host": "a" }), json!({}), "http://a"),
+        ] {
+            assert_eq!(server(document, root.clone(), operation), expected, "{root}");
+        }
+        let variables = json!({ "region": { "default": "us" }, "v": { "default": 2 }, "key": { "default": "none" } });
+        let root = json!({ "servers": [{ "url": "https://{region}.a/{v}/{key}", "variables": variables }] });
+        assert_eq!(server(web, root, json!({})), "https://eu.a/2/none");
+    }
+}

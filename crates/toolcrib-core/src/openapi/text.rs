@@ -1,0 +1,92 @@
+//! From text to an untyped value: JSON or YAML, bounded, with a reason in the reader's words when it is neither.
+
+use serde_json::Value;
+
+use crate::config::node::yaml_to_json;
+use crate::error::{Code, Error, Result};
+use crate::text::shown_short;
+
+/// How many values a document may have: what holds more is no description of an API.
+const MOST_VALUES: usize = 6_000_000;
+/// How many of them YAML aliases may copy.
+const MOST_COPIES: usize = 500_000;
+
+/// The document; an error says what it is instead, or where it breaks.
+pub fn parse(text: &str) -> Result<Value> {
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    let wrong = |message: String| Error::new(Code::ConfigInvalid, message);
+    let begins = text.trim_start();
+    if begins.is_empty() {
+        return Err(wrong("the document is empty".into()));
+    }
+    if begins.starts_with('<') {
+        return Err(wrong("this is a page or XML, not a document in JSON or YAML; is the address right?".into()));
+    }
+    let json = begins.starts_with(['{', '[']);
+    let separators: &[u8] = if json { b",{[" } else { b",{[\n" };
+    let values = memchr::memchr3_iter(separators[0], separators[1], separators[2], text.as_bytes()).count()
+        + if json { 0 } else { memchr::memchr_iter(b'\n', text.as_bytes()).count() };
+    if values > MOST_VALUES {
+        return Err(wrong(format!("the document has more than {MOST_VALUES} values")));
+    }
+    let value = if json {
+        serde_json::from_str(text).map_err(|error| {
+            let (line, column) = (error.line(), error.column());
+            let reason = match error.classify() {
+                serde_json::error::Category::Eof => "it ends in the middle, as if it were cut off".to_owned(),
+                serde_json::error::Category::Syntax
+                | serde_json::error::Category::Data
+                | serde_json::error::Category::Io => {
+                    let said = error.to_string();
+                    said.split(" at line ").next().unwrap_or_default().to_owned()
+                }
+            };
+            wrong(format!("the document is not valid JSON, line {line}, column {column}: {reason}"))
+        })?
+    } else {
+        yaml_to_json(text, MOST_COPIES)
+            .map_err(|fault| wrong(format!("the document is not valid YAML, line {}: {}", fault.line, fault.message)))?
+    };
+    match value {
+        Value::Object(_) => Ok(value),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => {
+            Err(wrong(format!("this is not an OpenAPI document: it begins with `{}`", shown_short(begins, 40))))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_no_document_is_told() {
+        for (text, reason) in [
+            ("", "the document is empty"),
+            ("  \n", "the document is empty"),
+            ("<!doctype html>", "this is a page or XML, not a document in JSON or YAML; is the address right?"),
+            (
+                "{\"openapi\": \"3.1",
+                "the document is not valid JSON, line 1, column 16: it ends in the middle, as if it were cut off",
+            ),
+            ("{\"a\" 1}", "the document is not valid JSON, line 1, column 6: expected `:`"),
+            ("hello", "this is not an OpenAPI document: it begins with `hello`"),
+            ("[1]", "this is not an OpenAPI document: it begins with `[1]`"),
+        ] {
+            assert_eq!(parse(text).unwrap_err().message, reason, "{text}");
+        }
+        assert!(parse("a: [1\nb: 2").unwrap_err().message.starts_with("the document is not valid YAML, line "));
+    }
+
+    #[test]
+    fn a_bomb_ends_early() {
+        let mut bomb = "a0: &a0 [x, x, x, x, x, x, x, x, x]\n".to_owned();
+        for level in 1..10 {
+            let below = format!("*a{}, ", level - 1).repeat(9);
+            bomb.push_str(&format!("a{level}: &a{level} [{below}]\n"));
+        }
+        assert!(parse(&bomb).unwrap_err().message.contains("aliases copy too much"));
+        assert!(parse(&"[".repeat(100_000)).is_err());
+        assert!(parse(&format!("a: {}", "[".repeat(100_000))).is_err());
+    }
+}

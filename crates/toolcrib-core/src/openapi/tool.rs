@@ -1,0 +1,103 @@
+//! An operation as the tool it becomes: what agents read of it, and what lies behind.
+
+use serde_json::value::{RawValue, to_raw_value};
+use serde_json::{Map, Value, json};
+
+use super::convert::Found;
+use super::operation::{Read, tags};
+use super::wording;
+use crate::execution::{Backing, Execution};
+use crate::source::Poll;
+use crate::time::parse_duration;
+use crate::tool::BACKING;
+
+const LONGEST_SUMMARY: usize = 160;
+const LONGEST_DESCRIPTION: usize = 200;
+
+/// The tool as a source offers it, or why it cannot be.
+pub(super) fn offered(name: &str, found: &Found<'_>, read: Read, poll: Option<&Poll>) -> Result<Box<RawValue>, String> {
+    let value = found.operation.value;
+    let poll = match (poll, value.get("x-toolcrib-poll")) {
+        (Some(poll), _) => Some(poll.clone()),
+        (None, Some(stated)) => Some(polled(stated)?),
+        (None, None) => None,
+    };
+    let execution = match poll {
+        Some(poll) => Execution::AsyncPoll { operation: read.operation, poll },
+        None => Execution::SyncHttp(read.operation),
+    };
+    let raw = |value: &Value| to_raw_value(value).map_err(|error| format!("it cannot be written: {error}"));
+    let backing = Backing {
+        execution,
+        input_schema: read.input.whole.as_ref().map(raw).transpose()?,
+        output_schema: read.output.as_ref().map(raw).transpose()?,
+        tags: tags(value),
+        deprecated: value.get("deprecated") == Some(&Value::Bool(true)),
+    };
+    let mut tool = Map::new();
+    tool.insert("name".into(), name.into());
+    tool.insert("description".into(), described(found, backing.deprecated).into());
+    tool.insert("inputSchema".into(), read.input.listed);
+    if let Some(hints) = hints(&found.method) {
+        tool.insert("annotations".into(), hints);
+    }
+    let tool = serde_json::to_string(&tool).map_err(|error| format!("it cannot be written: {error}"))?;
+    let backing = serde_json::to_string(&backing).map_err(|error| format!("it cannot be written: {error}"))?;
+    let text = format!("{},\"{BACKING}\":{backing}}}", tool.strip_suffix('}').unwrap_or(&tool));
+    RawValue::from_string(text).map_err(|error| format!("it cannot be written: {error}"))
+}
+
+/// The summary, then what the description adds to it; without either, the request itself.
+fn described(found: &Found<'_>, deprecated: bool) -> String {
+    let text = |holder: &Value, key: &str| {
+        holder.get(key).and_then(Value::as_str).map(str::trim).filter(|text| !text.is_empty()).map(str::to_owned)
+    };
+    let own = |key| text(found.operation.value, key).or_else(|| text(found.item.value, key));
+    let summary = own("summary").map(|text| wording::shortened(&text, LONGEST_SUMMARY));
+    let description = own("description").map(|text| wording::shortened(&text, LONGEST_DESCRIPTION));
+    let bare = |text: &str| text.trim_end_matches('.').to_lowercase();
+    let text = match (summary.filter(|text| !text.is_empty()), description.filter(|text| !text.is_empty())) {
+        (Some(summary), Some(description)) if bare(&description).starts_with(&bare(&summary)) => description,
+        (Some(summary), Some(description)) => {
+            let stop = if summary.ends_with(['.', '!', '?', '…']) { "" } else { "." };
+            format!("{summary}{stop} {description}")
+        }
+        (Some(only), None) | (None, Some(only)) => only,
+        (None, None) => format!("{} {}", found.method, found.path),
+    };
+    if deprecated { format!("(deprecated) {text}") } else { text }
+}
+
+/// What a method promises.
+fn hints(method: &str) -> Option<Value> {
+    match method {
+        "GET" | "HEAD" | "OPTIONS" | "TRACE" | "QUERY" => Some(json!({ "readOnlyHint": true })),
+        "PUT" => Some(json!({ "idempotentHint": true })),
+        "DELETE" => Some(json!({ "destructiveHint": true, "idempotentHint": true })),
+        _ => None,
+    }
+}
+
+/// How to see when something is done, as `x-toolcrib-poll` says it.
+fn polled(stated: &Value) -> Result<Poll, String> {
+    let wrong = |key: &str| format!("`x-toolcrib-poll` needs `{key}`");
+    let text = |key: &str| stated.get(key).and_then(Value::as_str).map(str::to_owned);
+    let list = |key: &str| match stated.get(key) {
+        Some(Value::String(one)) => vec![one.clone()],
+        Some(Value::Array(several)) => several.iter().filter_map(Value::as_str).map(str::to_owned).collect(),
+        Some(Value::Null | Value::Bool(_) | Value::Number(_) | Value::Object(_)) | None => Vec::new(),
+    };
+    let interval = text("interval").map(|interval| {
+        let unknown = || format!("`x-toolcrib-poll`: `interval` is no length of time such as `2s`: `{interval}`");
+        parse_duration(&interval).ok_or_else(unknown)
+    });
+    let done = Some(list("done")).filter(|done| !done.is_empty()).ok_or_else(|| wrong("done"))?;
+    Ok(Poll {
+        url: text("url").ok_or_else(|| wrong("url"))?,
+        status: text("status").ok_or_else(|| wrong("status"))?,
+        result: text("result"),
+        done,
+        failed: list("failed"),
+        interval: interval.transpose()?,
+    })
+}

@@ -1,0 +1,131 @@
+//! Descriptions as an agent gets them: without the addresses behind links and without markup, cut at the end of a
+//! sentence where they are long.
+
+use crate::text::shown;
+
+/// One line of at most about `limit` characters.
+pub(super) fn shortened(text: &str, limit: usize) -> String {
+    let line = plain(text);
+    if line.chars().count() <= limit {
+        return line;
+    }
+    let cut: String = line.chars().take(limit).collect();
+    // A sentence, unless that leaves next to nothing; else a word.
+    let sentence = cut.rmatch_indices(['.', '!', '?']).map(|(at, _)| at + 1).find(|&at| cut[at..].starts_with(' '));
+    if let Some(end) = sentence.filter(|&end| end * 2 > cut.len() || end > 60) {
+        return cut[..end].to_owned();
+    }
+    let word = cut.rfind(' ').unwrap_or(cut.len());
+    format!("{}…", cut[..word].trim_end_matches([',', ';', ':', '(', '-', ' ']))
+}
+
+/// Without markup, in one line.
+pub(super) fn plain(text: &str) -> String {
+    let mut text = shown(text);
+    if text.contains("](") {
+        text = without_links(&text);
+    }
+    if text.contains('<') && text.contains('>') {
+        text = without_tags(&text);
+    }
+    let words: Vec<&str> = text.split_whitespace().filter(|word| !is_rule(word)).collect();
+    words.join(" ").replace("**", "").replace("> [!NOTE] ", "").replace("> [!WARNING] ", "")
+}
+
+/// A line, or the frame of a table.
+fn is_rule(word: &str) -> bool {
+    word.len() > 2 && word.chars().all(|letter| matches!(letter, '-' | '=' | '*' | '_' | '|' | ':' | '#'))
+}
+
+/// `[text](address)` is its text.
+fn without_links(text: &str) -> String {
+    let (mut out, mut rest) = (String::with_capacity(text.len()), text);
+    while let Some(middle) = rest.find("](") {
+        let open = rest[..middle].rfind('[');
+        let close = closing(&rest[middle + 2..]);
+        match (open, close) {
+            (Some(open), Some(close)) => {
+                out.push_str(rest[..open].trim_end_matches('!'));
+                out.push_str(&rest[open + 1..middle]);
+                rest = &rest[middle + 2 + close + 1..];
+            }
+            _ => {
+                out.push_str(&rest[..middle + 2]);
+                rest = &rest[middle + 2..];
+            }
+        }
+    }
+    out.push_str(rest);
+    out
+}
+
+/// Where the address ends; it may hold brackets itself.
+fn closing(text: &str) -> Option<usize> {
+    let mut open = 0;
+    for (at, letter) in text.char_indices() {
+        match letter {
+            '(' => open += 1,
+            ')' if open == 0 => return Some(at),
+            ')' => open -= 1,
+            '\n' => return None,
+            _ => {}
+        }
+    }
+    None
+}
+
+/// `<p>text</p>` is its text; `a < b` stays, and so does what stands in backticks or names an address.
+fn without_tags(text: &str) -> String {
+    const TAGS: [&str; 24] = [
+        "p", "br", "b", "i", "em", "strong", "a", "ul", "ol", "li", "code", "pre", "div", "span", "table", "tr", "td",
+        "th", "tbody", "thead", "h1", "h2", "h3", "h4",
+    ];
+    let (mut out, mut rest) = (String::with_capacity(text.len()), text);
+    while let Some(start) = rest.find('<') {
+        let (before, tag) = rest.split_at(start);
+        out.push_str(before);
+        let name: String = tag[1..]
+            .trim_start_matches('/')
+            .chars()
+            .take_while(char::is_ascii_alphanumeric)
+            .collect::<String>()
+            .to_lowercase();
+        match tag.find('>').filter(|_| TAGS.contains(&name.as_str())) {
+            Some(end) => {
+                out.push(' ');
+                rest = &tag[end + 1..];
+            }
+            None => {
+                out.push('<');
+                rest = &tag[1..];
+            }
+        }
+    }
+    out.push_str(rest);
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn markup_goes_and_words_stay() {
+        for (text, expected) in [
+            ("See [the docs](https://x/y(z)) now.", "See the docs now."),
+            ("**Note**: a < b and `x > y`\n\n- one\n- two", "Note: a < b and `x > y` - one - two"),
+            ("<p>Creates a <b>thing</b>.</p><br/>Really", "Creates a thing . Really"),
+            ("[a](b\n[c](d)", "[a](b c"),
+            ("![image](x) [y]", "image [y]"),
+        ] {
+            assert_eq!(plain(text), expected);
+        }
+    }
+
+    #[test]
+    fn a_long_text_ends_with_a_sentence_or_a_word() {
+        assert_eq!(shortened("One two. Three four five six", 12), "One two.");
+        assert_eq!(shortened("One two three four", 10), "One two…");
+        assert_eq!(shortened("short", 10), "short");
+    }
+}
