@@ -25,8 +25,9 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use serde_json::value::RawValue;
+use toolcrib_core::openapi::{Conversion, Converted, Library, convert, parse};
 use toolcrib_core::time::format_duration;
-use toolcrib_core::{Code, Error, Result, Source};
+use toolcrib_core::{Code, Error, Result, ResultExt, Source};
 
 use super::{Answer, Call, CallFailure, Connector, Discovery, Offer, Request};
 use crate::clock::Clock;
@@ -52,22 +53,42 @@ impl OpenApiConnector {
 
     async fn look(&self, discovery: &Discovery) -> Result<Offer> {
         let settled = Settled::of(&self.source)?;
-        let documents = Documents::new(self, &settled);
+        let documents = Documents::new(self, &settled)?;
         if let Some(known) = &discovery.known
             && let Some(marks) = documents.unchanged(known).await?
         {
             return Ok(Offer { unchanged: true, marks: Some(marks), ..Offer::default() });
         }
-        let offer = read(&documents).await?;
-        Ok(Offer { marks: Some(documents.marks()), ..offer })
+        let library = read(&documents).await?;
+        let (source, openapi) = (self.source.id.clone(), settled.openapi.clone());
+        let converted = apart(move || convert(&library, Conversion { source: &source, openapi: &openapi })).await?;
+        let Converted { tools, set_aside, about } = converted;
+        Ok(Offer { tools, excluded: set_aside, about, marks: Some(documents.marks()), ..Offer::default() })
     }
 }
 
-/// From the documents to what the source offers. The lead's conversion comes here.
-async fn read(documents: &Documents<'_>) -> Result<Offer> {
-    let _text = documents.load(documents.main()).await?;
-    let _where_references_lead = documents::beside;
-    Err(Error::new(Code::ConfigInvalid, "OpenAPI documents cannot be read yet"))
+/// The document with all that it leads to. What cannot be had of the latter is known by its reason.
+async fn read(documents: &Documents<'_>) -> Result<Library> {
+    let text = documents.load(documents.main()).await?;
+    let mut library = Library::new(documents.main().clone(), apart(move || parse(&text)).await?);
+    loop {
+        let missing = library.missing();
+        if missing.is_empty() {
+            return Ok(library);
+        }
+        for address in missing {
+            let document = match documents.load(&address).await {
+                Ok(text) => apart(move || parse(&text)).await,
+                Err(error) => Err(error),
+            };
+            library.add(&address, document.map_err(|error| error.message));
+        }
+    }
+}
+
+/// Large documents take a while: not on a thread that others wait for.
+async fn apart<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
+    tokio::task::spawn_blocking(work).await.context(Code::Internal, "a document could not be read")?
 }
 
 #[async_trait]

@@ -12,7 +12,7 @@ use toolcrib_core::{Code, Error, Result, ResultExt};
 use super::OpenApiConnector;
 use super::credentials::choose;
 use super::exchange::Exchange;
-use super::outgoing::{as_beginning, base, draft, label};
+use super::outgoing::{base, draft, label};
 use super::poll::Polling;
 use super::result::answer;
 use super::settled::Settled;
@@ -42,7 +42,7 @@ impl OpenApiConnector {
         let settled = Settled::of(&self.source).map_err(CallFailure::Refused)?;
         let base = base(&settled, operation).map_err(CallFailure::Refused)?;
         let boundary = format!("toolcrib-{:032x}", rand::random::<u128>());
-        let prepared = prepare(operation, as_beginning(&base), &arguments, &boundary).map_err(CallFailure::Refused)?;
+        let prepared = prepare(operation, base.as_str(), &arguments, &boundary).map_err(CallFailure::Refused)?;
         let draft = draft(prepared, operation, &settled, &base).map_err(CallFailure::Refused)?;
         let chosen = choose(operation, &settled.given).map_err(CallFailure::Refused)?;
 

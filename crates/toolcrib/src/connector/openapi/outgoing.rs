@@ -12,30 +12,20 @@ use super::credentials::add_cookies;
 use super::send::{Outgoing, shown_origin};
 use super::settled::{Place, Settled};
 
-/// Headers that belong to the connection, whatever a document calls a parameter.
-const OURS: [&str; 10] = [
-    "connection",
-    "content-length",
-    "expect",
-    "host",
-    "keep-alive",
-    "proxy-connection",
-    "te",
-    "trailer",
-    "transfer-encoding",
-    "upgrade",
-];
-
 /// The address that paths begin at.
 pub(super) fn base(settled: &Settled, operation: &Operation) -> Result<Url> {
     if let Some(base) = &settled.base {
-        return Ok(without_query(base.clone()));
+        return Ok(base.clone());
     }
     let wrong = |message: String| Error::new(Code::ConfigInvalid, message);
     if operation.server.is_empty() {
         return Err(wrong("the document names no server; set `base_url` on the source".into()));
     }
     let server = shown_short(&operation.server, 200);
+    if operation.server.contains(['{', '}']) {
+        let message = format!("the document's server `{server}` has a variable without a value");
+        return Err(wrong(format!("{message}; set it under `variables` of the source, or set `base_url`")));
+    }
     let url = match (Url::parse(&operation.server), &settled.document) {
         (Ok(url), _) => Some(url),
         (Err(url::ParseError::RelativeUrlWithoutBase), Place::Address(document)) => {
@@ -47,15 +37,10 @@ pub(super) fn base(settled: &Settled, operation: &Operation) -> Result<Url> {
         }
         (Err(_), _) => None,
     };
-    let url = url.filter(|url| matches!(url.scheme(), "http" | "https") && url.has_host()).map(without_query);
+    let url = url.filter(|url| matches!(url.scheme(), "http" | "https") && url.has_host());
     url.ok_or_else(|| {
         wrong(format!("the document's server `{server}` is no http address; set `base_url` on the source"))
     })
-}
-
-/// As it begins a path: without a slash at its end.
-pub(super) fn as_beginning(base: &Url) -> &str {
-    base.as_str().trim_end_matches('/')
 }
 
 /// The request without credentials.
@@ -70,15 +55,7 @@ pub(super) fn draft(prepared: Prepared, operation: &Operation, settled: &Settled
         let name = HeaderName::try_from(name).map_err(|_| wrong(&format!("`{shown}` is no name for a header")))?;
         let value = HeaderValue::try_from(value)
             .map_err(|_| wrong(&format!("the header `{shown}` has a value that HTTP does not allow")))?;
-        if !OURS.contains(&name.as_str()) {
-            headers.append(name, value);
-        }
-    }
-    if !headers.contains_key(ACCEPT)
-        && !operation.accept.is_empty()
-        && let Ok(accept) = HeaderValue::try_from(operation.accept.join(", "))
-    {
-        headers.insert(ACCEPT, accept);
+        headers.append(name, value);
     }
     let body = match prepared.body {
         Some(body) => {
@@ -134,10 +111,4 @@ pub(super) fn declared(text: &str, base: &Url) -> Result<Url, String> {
         return Err(format!("it would leave `{}`", shown_origin(base)));
     }
     Ok(url)
-}
-
-fn without_query(mut url: Url) -> Url {
-    url.set_query(None);
-    url.set_fragment(None);
-    url
 }

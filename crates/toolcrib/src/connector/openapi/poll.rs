@@ -16,7 +16,7 @@ use url::Url;
 use super::again::retry_after;
 use super::call::listed;
 use super::exchange::Exchange;
-use super::outgoing::{as_beginning, declared, look};
+use super::outgoing::{declared, look};
 use super::refusal::{bounded, reason};
 use super::result::{answer, answer_with};
 use super::send::{Outgoing, Received};
@@ -90,7 +90,10 @@ impl Polling<'_> {
         let address = match (whole, pointed) {
             (true, _) => filled,
             (false, true) => started.url.join(&filled).map(String::from).unwrap_or_default(),
-            (false, false) => format!("{}/{}", as_beginning(self.base), filled.trim_start_matches('/')),
+            (false, false) => {
+                let server = self.base.as_str().split(['?', '#']).next().unwrap_or_default();
+                format!("{}/{}", server.trim_end_matches('/'), filled.trim_start_matches('/'))
+            }
         };
         declared(&address, self.base).map_err(|why| self.error(&format!("cannot be looked at: {why}")))
     }

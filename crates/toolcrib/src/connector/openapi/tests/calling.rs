@@ -60,7 +60,7 @@ async fn a_call_is_the_request_of_its_operation_over_a_connection_that_is_kept()
     assert_eq!(first.body, r#"{"n":1}"#);
     for (name, value) in [
         ("content-type", "application/json"),
-        ("accept", "application/json, text/plain"),
+        ("accept", "application/json, text/plain, */*;q=0.1"),
         ("x-stage", "stage v1"),
         ("x-client", "configured"),
         ("cookie", "lang=de; site=1; sid=s3cret"),
@@ -78,7 +78,7 @@ async fn where_a_request_goes_is_for_the_configuration_then_for_the_document() {
     let document = format!("{}/docs/openapi.json?token=x", server.url);
     let base_url = Some(format!("{}/base?x=1", server.url));
     for (document, base_url, at, expected) in [
-        ("/api.yaml", base_url.clone(), "https://other.example.com", Ok("/base/p")),
+        ("/api.yaml", base_url.clone(), "https://other.example.com", Ok("/base/p?x=1")),
         ("/api.yaml", None, server.url.as_str(), Ok("/p")),
         (document.as_str(), None, "/v2", Ok("/v2/p")),
         (document.as_str(), None, "v2", Ok("/docs/v2/p")),
@@ -86,7 +86,12 @@ async fn where_a_request_goes_is_for_the_configuration_then_for_the_document() {
         ("/api.yaml", None, "", Err("the document names no server; set `base_url` on the source")),
         ("/api.yaml", None, "/v2", Err("which is a file; set `base_url` on the source")),
         ("/api.yaml", None, "ftp://h/", Err("`ftp://h/` is no http address; set `base_url` on the source")),
-        ("/api.yaml", None, "http://{host}/", Err("is no http address; set `base_url` on the source")),
+        (
+            "/api.yaml",
+            None,
+            "http://{host}/",
+            Err("without a value; set it under `variables` of the source, or set `base_url`"),
+        ),
     ] {
         let before = server.heard().len();
         let connector = connector(OpenApi { document: document.into(), base_url, ..OpenApi::default() });

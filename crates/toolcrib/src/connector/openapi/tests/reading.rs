@@ -14,10 +14,10 @@ fn at(document: &str) -> OpenApi {
 async fn load(openapi: OpenApi, places: &[&str]) -> Result<Vec<String>> {
     let connector = connector(openapi);
     let settled = Settled::of(&connector.source)?;
-    let documents = Documents::new(&connector, &settled);
+    let documents = Documents::new(&connector, &settled)?;
     let mut texts = vec![documents.load(documents.main()).await?];
     for place in places {
-        texts.push(documents.load(&documents::beside(documents.main(), place)?).await?);
+        texts.push(documents.load(&documents.main().join(place).unwrap()).await?);
     }
     Ok(texts)
 }
@@ -30,10 +30,10 @@ async fn unchanged(openapi: OpenApi, known: &Marks) -> bool {
 async fn marks(openapi: OpenApi, places: &[&str]) -> Marks {
     let connector = connector(openapi);
     let settled = Settled::of(&connector.source).unwrap();
-    let documents = Documents::new(&connector, &settled);
+    let documents = Documents::new(&connector, &settled).unwrap();
     documents.load(documents.main()).await.unwrap();
     for place in places {
-        documents.load(&documents::beside(documents.main(), place).unwrap()).await.unwrap();
+        documents.load(&documents.main().join(place).unwrap()).await.unwrap();
     }
     documents.marks()
 }
@@ -83,7 +83,7 @@ async fn an_address_gets_the_credentials_and_other_origins_do_not() {
         ..at(&format!("{}/api.json?key=s3cret", server.url))
     };
     let allowed = format!("{}/specs/x.json", other.url);
-    let texts = load(source.clone(), &["pet.json#/Pet", &allowed]).await.unwrap();
+    let texts = load(source.clone(), &["pet.json", &allowed]).await.unwrap();
     assert_eq!(texts, ["main", "main", "other"]);
     assert_eq!(server.lines(), ["GET /api.json?key=s3cret", "GET /pet.json"]);
     for heard in server.heard() {
