@@ -1,0 +1,88 @@
+//! Calls, from the agent's side.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use toolcrib::{CallOptions, Code};
+
+use crate::server::{self, Answer, Server, reply};
+use crate::support::{Bench, pets};
+
+#[tokio::test]
+async fn a_document_becomes_tools_and_a_call_its_request() {
+    let server = Server::start(|heard, _| match heard.method.as_str() {
+        "GET" => server::json(200, r#"{"name": "Rex"}"#),
+        _ => reply(201, "location: /v1/pets/7", ""),
+    })
+    .await;
+    let bench = Bench::shop(&pets(&server), json!({ "auth": { "bearer": "s3cret-token" } })).await;
+    assert_eq!(bench.names().await, ["shop__getPet", "shop__makePet"]);
+
+    let output = bench.call("shop__getPet", json!({ "id": "a b", "full": true })).await.unwrap();
+    assert_eq!(output.structured(), Some(r#"{"name": "Rex"}"#));
+    let output = bench.call("shop__makePet", json!({ "body": { "name": "Rex" } })).await.unwrap();
+    let content: Value = serde_json::from_str(output.content()).unwrap();
+    assert_eq!(content, json!([{ "type": "text", "text": "201 Created" }]));
+
+    let heard = server.heard();
+    assert_eq!(server.lines(), ["GET /v1/pets/a%20b?full=true", "POST /v1/pets"]);
+    assert_eq!(heard[1].body, r#"{"name":"Rex"}"#);
+    assert!(heard.iter().all(|heard| heard.header("authorization") == "Bearer s3cret-token"));
+    assert_eq!((heard[0].connection, heard[1].connection), (0, 0));
+}
+
+#[tokio::test]
+async fn wrong_arguments_never_leave_the_machine() {
+    let server = Server::start(|_, _| reply(204, "", "")).await;
+    let bench = Bench::shop(&pets(&server), json!({})).await;
+    for (tool, input) in [
+        ("shop__getPet", json!({})),
+        ("shop__getPet", json!({ "id": 7 })),
+        ("shop__getPet", json!({ "id": ".." })),
+        ("shop__getPet", json!({ "id": "" })),
+        ("shop__makePet", json!({})),
+        ("shop__makePet", json!({ "body": {} })),
+    ] {
+        let error = bench.call(tool, input.clone()).await.unwrap_err();
+        assert_eq!(error.code, Code::ToolInvalidInput, "{tool} {input}: {error}");
+    }
+    assert_eq!(server.lines(), [""; 0]);
+}
+
+#[tokio::test]
+async fn an_error_of_the_api_keeps_its_words_and_no_secret() {
+    let server = Server::start(|heard, _| {
+        server::json(422, &format!(r#"{{"error":{{"message":"bad {}"}}}}"#, heard.header("authorization")))
+    })
+    .await;
+    let bench = Bench::shop(&pets(&server), json!({ "auth": { "bearer": "s3cret-token" } })).await;
+    let error = bench.call("shop__getPet", json!({ "id": "1" })).await.unwrap_err();
+    assert_eq!((error.code, error.retryable()), (Code::ToolExecutionFailed, false));
+    assert_eq!(error.message, "`GET /pets/{id}` answered 422 Unprocessable Entity: bad Bearer ***");
+    assert_eq!(error.details.as_ref().unwrap()["status"], 422);
+    assert!(!error.envelope().to_string().contains("s3cret"));
+}
+
+#[tokio::test]
+async fn a_server_that_is_lost_too_often_rests() {
+    let server = Server::start(|_, _| Answer::HangUp).await;
+    let bench = Bench::shop(&pets(&server), json!({})).await;
+    let make = || bench.call("shop__makePet", json!({ "body": { "name": "Rex" } }));
+    for _ in 0..5 {
+        assert_eq!(make().await.unwrap_err().code, Code::ToolExecutionFailed);
+    }
+    let error = make().await.unwrap_err();
+    assert_eq!((error.code, server.heard().len()), (Code::ToolUnavailable, 5));
+    assert!(error.message.starts_with("`shop` failed too often and rests"), "{error}");
+}
+
+#[tokio::test]
+async fn a_caller_in_a_hurry_does_not_wait() {
+    let server = Server::start(|_, _| Answer::Silence).await;
+    let bench = Bench::shop(&pets(&server), json!({})).await;
+    assert_eq!(bench.names().await.len(), 2);
+    let options = CallOptions { timeout: Some(Duration::from_millis(100)), ..CallOptions::default() };
+    let error = bench.call_with("shop__getPet", json!({ "id": "1" }), options).await.unwrap_err();
+    assert_eq!(error.code, Code::ToolExecutionFailed);
+    assert!(error.message.starts_with("`GET /pets/{id}` did not answer within "), "{error}");
+}

@@ -1,0 +1,94 @@
+//! A registry over OpenAPI sources, in a directory of its own.
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use toolcrib::core::config::Config;
+use toolcrib::core::{Result, SourceId};
+use toolcrib::registry::Filter;
+use toolcrib::store::MemoryStore;
+use toolcrib::{CallOptions, Caller, Options, Outcome, Output, Refresh, Registry};
+
+use crate::server::Server;
+
+pub(crate) struct Bench {
+    pub(crate) registry: Registry,
+    pub(crate) home: TempDir,
+}
+
+impl std::ops::Deref for Bench {
+    type Target = Registry;
+
+    fn deref(&self) -> &Registry {
+        &self.registry
+    }
+}
+
+impl Bench {
+    /// Paths of documents are below `home`.
+    pub(crate) async fn open(home: TempDir, sources: Value) -> Bench {
+        let options = Options {
+            store: Some(std::sync::Arc::new(MemoryStore::new())),
+            environment: Vec::new(),
+            ..Options::default()
+        };
+        let text = json!({ "sources": sources }).to_string();
+        let config = Config::read(&text, "toolcrib.json", home.path()).unwrap();
+        Bench { registry: Registry::open(config, options).await.unwrap(), home }
+    }
+
+    /// One source `shop` with a document in a file, whose server is this one.
+    pub(crate) async fn shop(document: &Value, settings: Value) -> Bench {
+        let home = tempfile::tempdir().unwrap();
+        std::fs::write(home.path().join("api.json"), document.to_string()).unwrap();
+        let mut source = json!({ "openapi": "api.json" });
+        source.as_object_mut().unwrap().extend(settings.as_object().unwrap().clone());
+        Bench::open(home, json!({ "shop": source })).await
+    }
+
+    pub(crate) async fn refreshed(&self, source: &str) -> Outcome {
+        let sources = Some(vec![SourceId::parse(source).unwrap()]);
+        self.refresh(Refresh { sources, ..Refresh::default() }).await.pop().unwrap()
+    }
+
+    pub(crate) async fn names(&self) -> Vec<String> {
+        self.tools(Filter::default()).await.unwrap().into_iter().map(|tool| tool.name.to_string()).collect()
+    }
+
+    pub(crate) async fn call(&self, name: &str, input: Value) -> Result<Output> {
+        self.call_with(name, input, CallOptions::default()).await
+    }
+
+    pub(crate) async fn call_with(&self, name: &str, input: Value, options: CallOptions) -> Result<Output> {
+        self.registry.call(&Caller { name: "agent".into() }, name, input, options).await
+    }
+}
+
+/// A small API: a pet can be looked at, and made.
+pub(crate) fn pets(server: &Server) -> Value {
+    json!({
+        "openapi": "3.1.0",
+        "info": { "title": "Pets", "version": "1" },
+        "servers": [{ "url": format!("{}/v1", server.url) }],
+        "paths": {
+            "/pets/{id}": {
+                "get": {
+                    "operationId": "getPet",
+                    "parameters": [
+                        { "name": "id", "in": "path", "required": true, "schema": { "type": "string" } },
+                        { "name": "full", "in": "query", "schema": { "type": "boolean" } },
+                    ],
+                    "responses": { "200": { "description": "it" } },
+                },
+            },
+            "/pets": {
+                "post": {
+                    "operationId": "makePet",
+                    "requestBody": { "required": true, "content": { "application/json": { "schema": {
+                        "type": "object", "required": ["name"], "properties": { "name": { "type": "string" } },
+                    } } } },
+                    "responses": { "201": { "description": "made" } },
+                },
+            },
+        },
+    })
+}
