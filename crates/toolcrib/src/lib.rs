@@ -21,6 +21,7 @@ mod breaker;
 mod counters;
 mod held;
 mod network;
+mod templates;
 
 pub use call::{CallOptions, ClientId, Offering, Output, Page, Said};
 pub use refresh::{Need, Outcome, Refresh};

@@ -14,7 +14,7 @@ use toolcrib_core::reference::{self, Reference};
 use toolcrib_core::source::{Auth, Kind};
 use toolcrib_core::{Code, Error, Result};
 
-use crate::connector::openapi::filled;
+use crate::templates::filled;
 
 /// A secret file larger than this is a mistake.
 const LONGEST_FILE: u64 = 64 * 1024;

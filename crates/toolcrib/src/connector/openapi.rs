@@ -14,7 +14,6 @@ mod send;
 mod clients;
 mod credentials;
 mod settled;
-mod templates;
 mod territory;
 mod tokens;
 
@@ -36,7 +35,6 @@ use settled::Settled;
 use tokens::Tokens;
 
 pub(crate) use clients::Clients;
-pub(crate) use templates::filled;
 
 #[derive(Debug)]
 pub(crate) struct OpenApiConnector {
@@ -63,7 +61,7 @@ impl OpenApiConnector {
         let (source, openapi) = (self.source.id.clone(), settled.openapi.clone());
         let converted = apart(move || convert(&library, Conversion { source: &source, openapi: &openapi })).await?;
         let Converted { tools, set_aside, about } = converted;
-        Ok(Offer { tools, excluded: set_aside, about, marks: Some(documents.marks()), ..Offer::default() })
+        Ok(Offer { tools, excluded: set_aside, about, marks: documents.marks(), ..Offer::default() })
     }
 }
 

@@ -60,9 +60,11 @@ async fn what_a_document_leads_to_is_read_and_watched_too() {
     std::fs::write(bench.home.path().join("parts.yaml"), part("id").replace("string", "integer")).unwrap();
     let changed = bench.refreshed("shop").await.changed;
     assert_eq!(changed.iter().map(|change| change.name.as_str()).collect::<Vec<_>>(), ["shop__getPet"]);
-    // Without it the document is read for what is left.
+    // Without it the document is read for what is left, until it is back.
     std::fs::remove_file(bench.home.path().join("parts.yaml")).unwrap();
     assert_eq!(bench.refreshed("shop").await.error, None);
+    std::fs::write(bench.home.path().join("parts.yaml"), part("id").replace("string", "boolean")).unwrap();
+    assert_eq!(bench.refreshed("shop").await.changed.len(), 1);
 }
 
 #[tokio::test]

@@ -38,6 +38,8 @@ struct Shelf {
     /// How many documents have been asked for, there or not, and their size.
     asked: usize,
     bytes: usize,
+    /// Something that may be there next time was not.
+    incomplete: bool,
 }
 
 impl<'a> Documents<'a> {
@@ -90,15 +92,20 @@ impl<'a> Documents<'a> {
         if let Some(text) = self.shelf().texts.remove(place) {
             return Ok(text);
         }
-        match self.look(place, None).await? {
-            Fetched::Text { text, .. } => Ok(text),
-            Fetched::Same => Err(Error::new(Code::Internal, "a document is said to be as it never was")),
+        match self.look(place, None).await {
+            Ok(Fetched::Text { text, .. }) => Ok(text),
+            Ok(Fetched::Same) => Err(Error::new(Code::Internal, "a document is said to be as it never was")),
+            Err(error) => {
+                self.shelf().incomplete |= error.code != Code::Forbidden;
+                Err(error)
+            }
         }
     }
 
-    /// What has been read, to be recognised next time.
-    pub(super) fn marks(&self) -> Marks {
-        Marks { reader: READER.to_owned(), documents: self.shelf().marks.clone() }
+    /// What has been read, to be recognised next time; nothing where there may be more to read then.
+    pub(super) fn marks(&self) -> Option<Marks> {
+        let shelf = self.shelf();
+        (!shelf.incomplete).then(|| Marks { reader: READER.to_owned(), documents: shelf.marks.clone() })
     }
 
     async fn look(&self, place: &str, known: Option<&Mark>) -> Result<Fetched> {
@@ -186,5 +193,5 @@ fn without_secrets(mut url: Url) -> Url {
 fn elsewhere(place: &str) -> Error {
     let message =
         format!("`{place}` is not where the document comes from; `allow_refs` of the source allows more places");
-    Error::new(Code::ConfigInvalid, message)
+    Error::new(Code::Forbidden, message)
 }

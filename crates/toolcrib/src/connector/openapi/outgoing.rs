@@ -72,10 +72,11 @@ pub(super) fn draft(prepared: Prepared, operation: &Operation, settled: &Settled
 }
 
 /// A look at another address of the same server.
-pub(super) fn look(label: &str, url: Url, settled: &Settled) -> Result<Outgoing> {
+pub(super) fn look(url: Url, settled: &Settled) -> Result<Outgoing> {
     let mut headers = HeaderMap::from_iter([(ACCEPT, HeaderValue::from_static("application/json, */*;q=0.5"))]);
     configure(&mut headers, settled)?;
-    Ok(Outgoing { label: label.to_owned(), method: Method::GET, url, headers, body: None })
+    let label = shown_short(&format!("GET {}", url.path()), 200);
+    Ok(Outgoing { label, method: Method::GET, url, headers, body: None })
 }
 
 /// What the configuration says goes over what an agent said.

@@ -51,7 +51,7 @@ impl Polling<'_> {
         started: Received,
     ) -> Result<Answer, CallFailure> {
         let url = self.address(operation, arguments, &started).map_err(CallFailure::Refused)?;
-        let look = look(&self.draft.label, url, self.exchange.settled).map_err(CallFailure::Refused)?;
+        let look = look(url, self.exchange.settled).map_err(CallFailure::Refused)?;
         let mut interval = self.poll.interval.unwrap_or(FIRST_INTERVAL);
         let (mut last, mut status) = (started, None);
         for times in 1u64.. {

@@ -3,7 +3,7 @@
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use http::header::{CONTENT_LENGTH, CONTENT_TYPE};
+use http::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE};
 use http::{HeaderMap, StatusCode};
 use serde::Serialize;
 use serde_json::value::{RawValue, to_raw_value};
@@ -78,7 +78,8 @@ enum Structured<'a> {
 pub(super) fn answer(label: &str, received: &Received) -> Result<Answer> {
     let Received { status, headers, body, cut, .. } = received;
     let kind = media_type(headers);
-    let (content, structured) = match nature(&kind, body) {
+    let nature = if is_packed(headers) { Nature::Binary } else { nature(&kind, body) };
+    let (content, structured) = match nature {
         _ if body.is_empty() => (vec![text(&status.to_string())], None),
         Nature::Json | Nature::Text if *cut => {
             let message = format!("the answer to `{label}` is larger than 16 MiB; ask for less of it");
@@ -152,6 +153,11 @@ pub(super) fn decoded(headers: &HeaderMap, body: &[u8]) -> String {
         Err(_) if says_utf8 => String::from_utf8_lossy(body).into_owned(),
         Err(_) => body.iter().map(|byte| char::from(*byte)).collect(),
     }
+}
+
+/// Nobody asked for that, and nobody here unpacks it.
+fn is_packed(headers: &HeaderMap) -> bool {
+    headers.get(CONTENT_ENCODING).is_some_and(|encoding| !encoding.as_bytes().eq_ignore_ascii_case(b"identity"))
 }
 
 fn fits(received: &Received, most: usize) -> bool {

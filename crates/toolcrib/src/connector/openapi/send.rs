@@ -92,7 +92,8 @@ impl Sender<'_> {
         let next_reach = if same {
             reach
         } else {
-            if !matches!(outgoing.method, Method::GET | Method::HEAD) {
+            // 303 says in so many words that this is another thing to look at; the others, that it has moved.
+            if !matches!(outgoing.method, Method::GET | Method::HEAD) && status != StatusCode::SEE_OTHER {
                 return Err(refuse("which is another server: only GET is sent there"));
             }
             if outgoing.url.scheme() == "https" && target.scheme() == "http" {
@@ -216,4 +217,43 @@ fn innermost(error: &reqwest::Error) -> String {
         cause = next;
     }
     cause.to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use http::HeaderValue;
+    use toolcrib_core::source::OpenApi;
+
+    use super::*;
+
+    #[test]
+    fn what_is_followed_is_never_less_safe_than_what_was_asked() {
+        let check = |method: Method, status: u16, from: &str, to: &str| {
+            let territory = Territory::new(&OpenApi { allow_private: true, ..OpenApi::default() }, None, None);
+            let clients = Clients::default();
+            let sender = Sender { clients: &clients, territory: &territory, connect_timeout: Duration::ZERO, most: 0 };
+            let headers = HeaderMap::from_iter([(ACCEPT, HeaderValue::from_static("a/b"))]);
+            let url = Url::parse(from).unwrap();
+            let mut outgoing = Outgoing { label: "x".into(), method, url, headers, body: Some(Bytes::new()) };
+            let status = StatusCode::from_u16(status).unwrap();
+            let followed = sender.follow(&mut outgoing, status, Url::parse(to).unwrap(), Reach::Anywhere);
+            assert_eq!(outgoing.headers.len(), 1);
+            followed.ok().map(|_| outgoing.method.to_string())
+        };
+        let (safe, open, other) = ("https://a/", "http://a/", "https://b/");
+        for (method, status, from, to, expected) in [
+            (Method::GET, 302, safe, open, None),
+            (Method::GET, 302, open, safe, Some("GET")),
+            (Method::GET, 302, safe, other, Some("GET")),
+            (Method::HEAD, 303, safe, other, Some("HEAD")),
+            (Method::POST, 302, safe, other, None),
+            (Method::POST, 307, safe, other, None),
+            (Method::POST, 303, safe, other, Some("GET")),
+            (Method::POST, 303, safe, open, None),
+            (Method::PUT, 302, safe, safe, Some("PUT")),
+            (Method::DELETE, 303, safe, safe, Some("GET")),
+        ] {
+            assert_eq!(check(method.clone(), status, from, to).as_deref(), expected, "{method} {status} {from} {to}");
+        }
+    }
 }

@@ -8,9 +8,9 @@ use toolcrib_core::source::{Auth, Kind, OpenApi};
 use toolcrib_core::{Code, Error, Result, Source};
 use url::Url;
 
-use super::templates::filled_openapi;
 use super::territory::Territory;
 use crate::secret::resolve_kind;
+use crate::templates::filled_openapi;
 
 #[derive(Debug)]
 pub(super) struct Settled {

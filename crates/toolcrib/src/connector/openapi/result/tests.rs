@@ -77,6 +77,10 @@ fn pictures_are_shown_and_other_bytes_described() {
     let text = "200 OK with binary content: `application/octet-stream`, 65537 bytes";
     assert_eq!(large["content"], json!([{"type": "text", "text": text}]));
 
+    let packed = [("content-type", "text/plain"), ("content-encoding", "gzip")];
+    let text = "200 OK with binary content: `text/plain`, 2 bytes";
+    assert_eq!(result(&received(200, &packed, b"\x1f\x8b"))["content"][0]["text"], text);
+
     let mut cut = received(200, &[("content-type", "video/mp4"), ("content-length", "99999999")], b"x");
     cut.cut = true;
     let text = "200 OK with binary content: `video/mp4`, 99999999 bytes";

@@ -22,7 +22,7 @@ pub(crate) fn filled(kind: &Kind) -> Result<Cow<'_, Kind>> {
     }
 }
 
-pub(super) fn filled_openapi(openapi: &OpenApi) -> Result<OpenApi> {
+pub(crate) fn filled_openapi(openapi: &OpenApi) -> Result<OpenApi> {
     let of = |name: &str, text: &str| {
         fill(text, &openapi.variables).map_err(|error| Error::new(error.code, format!("`{name}`: {}", error.message)))
     };
@@ -35,7 +35,7 @@ pub(super) fn filled_openapi(openapi: &OpenApi) -> Result<OpenApi> {
 }
 
 /// Text with `{{ name }}` and `{% if … %}` filled from the variables. One that is not there is an error.
-pub(super) fn fill(text: &str, variables: &BTreeMap<String, String>) -> Result<String> {
+fn fill(text: &str, variables: &BTreeMap<String, String>) -> Result<String> {
     if !["{{", "{%", "{#"].iter().any(|mark| text.contains(mark)) {
         return Ok(text.to_owned());
     }
