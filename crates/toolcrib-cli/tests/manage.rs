@@ -61,6 +61,12 @@ fn what_is_written_wrongly_is_refused_before_anything_happens() {
         (&["add", "x", "--cwd", ".", "--url", "http://x"], "cannot be used with"),
         (&["add", "x", "--url", "http://x", "--", "server"], "cannot be used with"),
         (&["add", "x", "--url", "http://x", "--transport", "tcp"], "invalid value 'tcp'"),
+        (&["add", "x", "--openapi", "x.yaml", "--url", "http://x"], "cannot be used with"),
+        (&["add", "x", "--openapi", "x.yaml", "--transport", "http"], "cannot be used with"),
+        (&["add", "x", "--workflow", "x.yaml", "--bearer", "hunter2"], "cannot be used with"),
+        (&["add", "x", "--tag", "a", "--url", "http://x"], "cannot be used with"),
+        (&["add", "x", "--openapi", "ftp://x"], "x.openapi: expected a file, or an address that begins with"),
+        (&["add", "x", "--openapi", "x.yaml", "--base-url", "x"], "x.base_url: expected an address that begins with"),
         (&["disabel", "x"], "a similar subcommand exists: 'disable'"),
         (&["import", "--from", "emacs"], "invalid value 'emacs'"),
         (&["import", "no-such-file.json"], "cannot read `no-such-file.json`"),
@@ -77,6 +83,46 @@ fn what_is_written_wrongly_is_refused_before_anything_happens() {
         assert!(!outcome.stderr.contains("hunter2"), "{outcome:?}");
     }
     assert_eq!(toolcrib.json(&["sources"]), json!({ "sources": [] }));
+}
+
+#[test]
+fn an_api_is_declared_as_it_would_be_in_a_file() {
+    let toolcrib = Toolcrib::new();
+    let options = ["--base-url", "http://127.0.0.1:1/v1", "--header", "X-Team: hunter2", "--bearer", "${env:TOKEN}"];
+    let filters =
+        ["--include", "get_*", "--include", "GET *", "--exclude", "*x*", "--tag", "orders", "--allow-private"];
+    let arguments = [&["add", "shop", "--openapi", "no-such.yaml"][..], &options, &filters].concat();
+    let added = toolcrib.run(&arguments);
+    assert_eq!((added.code, added.stdout.starts_with("shop: declared, but not discovered")), (1, true), "{added:?}");
+    assert_eq!(toolcrib.run(&["add", "errands", "--workflow", "no-such.yaml"]).code, 1);
+    let mut sources = toolcrib.json(&["config"])["sources"].take();
+    sources["shop"].as_object_mut().unwrap().remove("origin");
+    assert_eq!(
+        sources["shop"],
+        json!({
+            "openapi": toolcrib.project().join("no-such.yaml"),
+            "base_url": "http://127.0.0.1:1/v1",
+            "include": ["get_*", "GET *"],
+            "exclude": ["*x*"],
+            "include_tags": ["orders"],
+            "headers": { "X-Team": "***" },
+            "auth": { "bearer": "${env:TOKEN}" },
+            "allow_private": true,
+        })
+    );
+    assert_eq!(sources["errands"]["workflow"], json!(toolcrib.project().join("no-such.yaml")));
+}
+
+#[test]
+fn an_api_of_a_file_that_nobody_trusts_is_not_asked_for() {
+    let toolcrib = Toolcrib::new();
+    toolcrib.write(
+        "toolcrib.yaml",
+        "sources: { shop: { openapi: 'http://127.0.0.1:1/x', base_url: 'http://127.0.0.1:2', auth: { bearer: '${env:HOME}' } } }",
+    );
+    let listed = toolcrib.run(&["tools"]);
+    listed.complains("is not trusted yet, so none of its sources is contacted");
+    toolcrib.done(&["trust"]).says("  shop: the API of http://127.0.0.1:1/x (http://127.0.0.1:2)");
 }
 
 #[test]

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
+use crate::manifest::shown_schema;
 use crate::source::{KeyPlace, Poll};
 
 /// What lies behind a tool that its list does not show. Stored with it.
@@ -183,6 +184,32 @@ pub enum Scheme {
     OpenIdConnect,
     /// A kind that nothing here can satisfy, in the document's words.
     Other(String),
+}
+
+impl Backing {
+    /// With the texts of its schemas cleaned as those of a list are.
+    pub(crate) fn fit_to_be_shown(mut self) -> Backing {
+        for schema in [&mut self.input_schema, &mut self.output_schema].into_iter().flatten() {
+            if let Some(clean) = shown_schema(schema) {
+                *schema = clean;
+            }
+        }
+        self
+    }
+}
+
+impl Scheme {
+    /// As surfaces show it.
+    pub fn name(&self) -> &str {
+        match self {
+            Scheme::Bearer => "bearer",
+            Scheme::Basic => "basic",
+            Scheme::ApiKey { .. } => "api_key",
+            Scheme::Oauth2 => "oauth2",
+            Scheme::OpenIdConnect => "openid_connect",
+            Scheme::Other(words) => words,
+        }
+    }
 }
 
 impl Execution {

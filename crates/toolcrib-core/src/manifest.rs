@@ -17,6 +17,7 @@ use crate::text::shown_short;
 use crate::tool::Tool;
 
 pub use delta::{Change, Delta};
+pub(crate) use normalise::shown_schema;
 pub use packed::{Packed, PackedTool};
 
 #[derive(Debug, Clone)]

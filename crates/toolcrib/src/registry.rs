@@ -4,6 +4,7 @@
 mod declare;
 mod detail;
 mod hints;
+mod needs;
 mod open;
 mod parts;
 mod publish;
@@ -43,6 +44,7 @@ use crate::store::{Check, Commit, Committed, Failure, Standing, Store};
 pub use declare::Declared;
 pub use detail::{Execution, ToolDetail};
 pub use hints::ListHints;
+pub use needs::{MissingScheme, Needs, Server, needs};
 pub use publish::Notice;
 pub(crate) use publish::Writer;
 pub use source_view::{Connection, Health, SourceView, Status};

@@ -1,33 +1,41 @@
 //! `toolcrib add`: declare a source at run time, discover it at once, and say what was found.
 
+mod report;
+
 use clap::{ArgGroup, Args};
 use serde_json::{Map, Value, json};
 use toolcrib::core::ResultExt;
 use toolcrib::core::config::{Fault, declare};
 use toolcrib::core::reference::masked;
-use toolcrib::core::text::shown_short;
 use toolcrib::refresh::Refreshed;
-use toolcrib::registry::{Declared, SourceView};
-use toolcrib::{Code, Error, Outcome, Refresh, Result, Source};
+use toolcrib::registry::Declared;
+use toolcrib::{Code, Error, Refresh, Result, Source};
 
 use crate::arguments::Common;
 use crate::desk::Desk;
 use crate::exit::Done;
-use crate::{output, progress, wording};
+use crate::{output, progress};
 
-const MOST_NAMES: usize = 8;
+use report::Report;
 
 /// Declare a source, discover it at once, and report what it offers
 #[derive(Debug, Args)]
-#[command(override_usage = "toolcrib add [OPTIONS] NAME -- COMMAND…\n       toolcrib add [OPTIONS] NAME --url URL")]
-#[command(group = ArgGroup::new("made_from").args(["url", "command"]).required(true))]
+#[command(override_usage = "toolcrib add [OPTIONS] NAME -- COMMAND…
+       toolcrib add [OPTIONS] NAME --url URL
+       toolcrib add [OPTIONS] NAME --openapi FILE-OR-URL
+       toolcrib add NAME --workflow FILE")]
+#[command(group = ArgGroup::new("made_from").args(["url", "openapi", "workflow", "command"]).required(true))]
 #[command(after_help = "Examples:
   toolcrib add time -- uvx mcp-server-time
   toolcrib add files --cwd . --env LOG=debug -- npx -y @modelcontextprotocol/server-filesystem .
   toolcrib add docs --url https://docs.example.com/mcp --bearer '${env:DOCS_TOKEN}'
   toolcrib add old --url https://old.example.com/sse --transport sse --header X-Team=core
+  toolcrib add shop --openapi https://shop.example.com/openapi.json --tag orders --exclude '*delete*'
+  toolcrib add shop --openapi ./shop.yaml --base-url http://127.0.0.1:8080 --bearer '${env:SHOP_TOKEN}'
+  toolcrib add errands --workflow ./errands.arazzo.yaml
 
-A source that cannot be discovered is kept, marked failed, and the exit code is 1.")]
+A source that cannot be discovered is kept, marked failed, and the exit code is 1. What else an API may be declared
+with (several credentials, variables, polling) stands in a configuration: docs/openapi.md.")]
 pub(crate) struct Arguments {
     /// Becomes the prefix of its tools: `name__tool`
     name: String,
@@ -35,26 +43,47 @@ pub(crate) struct Arguments {
     #[arg(last = true, value_name = "COMMAND")]
     command: Vec<String>,
     /// A variable for the server; the value may be a reference such as `${env:NAME}`
-    #[arg(long, value_name = "NAME=VALUE", requires = "command", conflicts_with = "url")]
+    #[arg(long, value_name = "NAME=VALUE", conflicts_with_all = ["url", "openapi", "workflow"])]
     env: Vec<String>,
     /// The directory that the server starts in
-    #[arg(long, value_name = "DIR", requires = "command", conflicts_with = "url")]
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["url", "openapi", "workflow"])]
     cwd: Option<String>,
     /// A variable of the caller's own that the server gets too
-    #[arg(long, value_name = "NAME", requires = "command", conflicts_with = "url")]
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["url", "openapi", "workflow"])]
     inherit_env: Vec<String>,
     /// The address of a server that runs elsewhere
     #[arg(long, value_name = "URL")]
     url: Option<String>,
     /// `http` is Streamable HTTP, `sse` the older transport
-    #[arg(long, value_parser = ["http", "sse"], requires = "url", conflicts_with = "command")]
+    #[arg(long, value_parser = ["http", "sse"], conflicts_with_all = ["command", "openapi", "workflow"])]
     transport: Option<String>,
     /// A header for every request
-    #[arg(long, value_name = "NAME=VALUE", requires = "url", conflicts_with = "command")]
+    #[arg(long, value_name = "NAME=VALUE", conflicts_with_all = ["command", "workflow"])]
     header: Vec<String>,
     /// The token to present, best as a reference: `${env:NAME}` or `${file:PATH}`
-    #[arg(long, value_name = "REFERENCE", requires = "url", conflicts_with = "command")]
+    #[arg(long, value_name = "REFERENCE", conflicts_with_all = ["command", "workflow"])]
     bearer: Option<String>,
+    /// An API: its OpenAPI document, JSON or YAML
+    #[arg(long, value_name = "FILE-OR-URL")]
+    openapi: Option<String>,
+    /// Where requests go, whatever the document says
+    #[arg(long, value_name = "URL", conflicts_with_all = ["command", "url", "workflow"])]
+    base_url: Option<String>,
+    /// Only these operations: a glob on the name of the tool or on `METHOD /path`
+    #[arg(long, value_name = "GLOB", conflicts_with_all = ["command", "url", "workflow"])]
+    include: Vec<String>,
+    /// All operations but these
+    #[arg(long, value_name = "GLOB", conflicts_with_all = ["command", "url", "workflow"])]
+    exclude: Vec<String>,
+    /// Only operations with this tag, or one of several
+    #[arg(long, value_name = "TAG", conflicts_with_all = ["command", "url", "workflow"])]
+    tag: Vec<String>,
+    /// A document from an address may lead to private addresses
+    #[arg(long, conflicts_with_all = ["command", "url", "workflow"])]
+    allow_private: bool,
+    /// Workflows: their Arazzo document
+    #[arg(long, value_name = "FILE")]
+    workflow: Option<String>,
 }
 
 pub(crate) async fn run(common: &Common, arguments: Arguments) -> Result<Done> {
@@ -80,10 +109,10 @@ async fn add(desk: &Desk, source: &Source) -> Result<Done> {
     let outcomes = progress::shown(&desk.registry, common.quiet, desk.registry.refresh(refresh)).await;
     let gone = || Error::new(Code::Internal, format!("the discovery of `{id}` gave no outcome"));
     let outcome = outcomes.into_iter().next().ok_or_else(gone)?;
-    let view = desk.registry.source(id).ok_or_else(gone)?;
+    let report = Report::of(&desk.registry, desk.registry.source(id).ok_or_else(gone)?).await;
     match common.json {
-        true => output::json(&view)?,
-        false => output::line(&told(desk, &outcome, &view))?,
+        true => output::json(&report)?,
+        false => output::line(&report.told(&outcome))?,
     }
     if outcome.status != Refreshed::Failed {
         return Ok(Done::Well);
@@ -91,27 +120,6 @@ async fn add(desk: &Desk, source: &Source) -> Result<Done> {
     let reason = outcome.error.map_or_else(|| "no reason is known".to_owned(), |failure| failure.message);
     output::complain(&format!("error: {id}: {reason}"));
     Ok(Done::Failed)
-}
-
-fn told(desk: &Desk, outcome: &Outcome, view: &SourceView) -> String {
-    let id = &view.id;
-    match outcome.status {
-        Refreshed::Failed => format!("{id}: declared, but not discovered; `toolcrib refresh {id}` tries again"),
-        Refreshed::Disabled => format!("{id}: declared, and disabled; `toolcrib enable {id}` enables it"),
-        Refreshed::Success | Refreshed::Unchanged | Refreshed::Fresh => {
-            let view_of_all = desk.registry.view(&Desk::caller());
-            let names: Vec<String> =
-                view_of_all.listed().filter(|tool| tool.source() == id).map(|tool| tool.name().to_string()).collect();
-            let mut text = format!("{id}: {} ({} ms)", wording::counted(view.tool_count, "tool"), outcome.elapsed_ms);
-            if !names.is_empty() {
-                text.push_str(&format!("\n  {}", wording::shortened(&names, MOST_NAMES)));
-            }
-            for aside in &view.set_aside {
-                text.push_str(&format!("\n  set aside: `{}`: {}", shown_short(&aside.name, 80), aside.reason));
-            }
-            text
-        }
-    }
 }
 
 /// The source in the words of a file, so that both are read, checked and refused alike.
@@ -129,6 +137,18 @@ fn source(arguments: &Arguments) -> Result<Source> {
         keys.insert("url".into(), json!(url));
         keys.insert("transport".into(), json!(arguments.transport));
         keys.insert("headers".into(), pairs("--header", &arguments.header, &['=', ':'])?);
+    }
+    if let Some(document) = &arguments.openapi {
+        keys.insert("openapi".into(), json!(document));
+        keys.insert("base_url".into(), json!(arguments.base_url));
+        keys.insert("include".into(), json!(arguments.include));
+        keys.insert("exclude".into(), json!(arguments.exclude));
+        keys.insert("include_tags".into(), json!(arguments.tag));
+        keys.insert("headers".into(), pairs("--header", &arguments.header, &['=', ':'])?);
+        keys.insert("allow_private".into(), json!(arguments.allow_private));
+    }
+    if let Some(document) = &arguments.workflow {
+        keys.insert("workflow".into(), json!(document));
     }
     if let Some(token) = &arguments.bearer {
         keys.insert("auth".into(), json!({ "bearer": token }));

@@ -64,7 +64,7 @@ pub(crate) fn saving(summary: &Summary) -> String {
 }
 
 /// `61,230`.
-fn grouped(number: usize) -> String {
+pub(crate) fn grouped(number: usize) -> String {
     let digits = number.to_string();
     let mut grouped = String::new();
     for (position, digit) in digits.char_indices() {

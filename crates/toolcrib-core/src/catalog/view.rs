@@ -7,6 +7,7 @@ use serde::Serialize;
 
 use super::{Calling, Catalog, Entry, Part, Placed};
 use crate::error::Result;
+use crate::execution::Backing;
 use crate::inventory::ToolState;
 use crate::policy::Verdict;
 use crate::source::SourceId;
@@ -145,6 +146,24 @@ impl<'a> ToolRef<'a> {
     /// The tool's content, parsed.
     pub fn tool(&self) -> Result<Tool> {
         self.part.segment.tool(self.entry)
+    }
+
+    /// What lies behind it, where this process carries it out itself. What a server says there counts for nothing.
+    pub fn backing(&self) -> Result<Option<Backing>> {
+        if !matches!(self.part.manner.kind.as_str(), "openapi" | "workflow") {
+            return Ok(None);
+        }
+        Ok(self.tool()?.backing().map(Backing::fit_to_be_shown))
+    }
+
+    /// The tool with what lists leave out: the whole input schema and the output schema.
+    pub fn whole(&self) -> Result<Tool> {
+        let mut tool = self.tool()?;
+        if let Some(Backing { input_schema, output_schema, .. }) = self.backing()? {
+            tool.face.input_schema = input_schema.unwrap_or(tool.face.input_schema);
+            tool.output_schema = tool.output_schema.or(output_schema);
+        }
+        Ok(tool)
     }
 
     pub fn calling(&self) -> Result<&'a Calling> {

@@ -134,7 +134,7 @@ fn items(array: &RawValue) -> Vec<&RawValue> {
 
 /// The schema with its texts as they may be shown, if that makes a difference. What must be met to the letter (the
 /// values of `enum` and their like, the names of properties) stays.
-fn shown_schema(schema: &RawValue) -> Option<Box<RawValue>> {
+pub(crate) fn shown_schema(schema: &RawValue) -> Option<Box<RawValue>> {
     // A character can hide behind an escape, too.
     if !schema.get().contains("\\u") && is_plain(schema.get()) {
         return None;

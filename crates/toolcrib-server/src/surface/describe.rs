@@ -53,7 +53,7 @@ impl Surface {
             let name = sight.resolve(name).await.map_or_else(|| name.clone(), |name| name.to_string());
             let described = self.registry.tool(&name).and_then(|tool| match asked.full {
                 true => whole(&sight, &tool),
-                false => compact(&tool),
+                false => compact(&sight, &tool),
             });
             match described {
                 Ok(text) => texts.push(text),
@@ -70,20 +70,21 @@ impl Surface {
     }
 }
 
-/// The tool as it would be listed.
+/// The tool as it would be listed, with the schemas that a list leaves out.
 fn whole(sight: &Sight, tool: &ToolView) -> Result<String, Error> {
     let mut text = String::new();
-    mcp::push(tool.name.as_str(), &sight.view().catalog.find(tool.name.as_str())?.tool()?, &mut text);
+    mcp::push(tool.name.as_str(), &sight.view().catalog.find(tool.name.as_str())?.whole()?, &mut text);
     Ok(text)
 }
 
 /// A signature, what the tool does, and a line for each argument that has more to say than its name and type.
-fn compact(tool: &ToolView) -> Result<String, Error> {
+fn compact(sight: &Sight, tool: &ToolView) -> Result<String, Error> {
+    let backing = sight.view().catalog.find(tool.name.as_str()).and_then(|tool| tool.backing());
+    let mut left_out = backing.is_ok_and(|backing| backing.is_some_and(|backing| backing.input_schema.is_some()));
     let schema: Value = serde_json::from_str(tool.input_schema.get()).unwrap_or_default();
     let allowed = tokens::count(tool.input_schema.get()) + SURPLUS;
     let mut text = outline::call_form(tool.name.as_str(), &schema);
     let mut spent = tokens::count(&text);
-    let mut left_out = false;
     let mut add = |line: String, text: &mut String| {
         let cost = tokens::count(&line) + 1;
         let fits = spent + cost <= allowed;

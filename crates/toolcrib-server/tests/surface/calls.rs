@@ -350,3 +350,26 @@ async fn every_step_of_progress_arrives_before_the_answer() {
     }
     registry.close().await;
 }
+
+#[tokio::test]
+async fn a_description_in_full_has_the_schemas_that_lists_leave_out() {
+    let mut order = tool("order", "Order a thing");
+    let whole = json!({ "type": "object", "properties": { "text": { "type": "string", "maxLength": 9 } } });
+    order["x-toolcrib-backing"] = json!({
+        "execution": { "mode": "sync_http", "method": "POST", "server": "http://x", "path": "/orders" },
+        "input_schema": whole,
+        "output_schema": { "type": "object" },
+    });
+    let shop = Scripted::new([order]);
+    let sources = "sources: { shop: { openapi: shop.yaml } }";
+    let mut config = Config::read(sources, "toolcrib.yaml", std::path::Path::new("/p")).unwrap();
+    config.expose.mode = Mode::Search;
+    let stage = configured(config, &[("shop", &shop)]).await;
+    stage.registry.tools(toolcrib::registry::Filter::default()).await.unwrap();
+    let full = stage.said("describe_tools", json!({ "names": "shop__order", "full": true })).await;
+    let full: Value = serde_json::from_str(&full).unwrap();
+    assert_eq!((&full["inputSchema"], &full["outputSchema"]), (&whole, &json!({ "type": "object" })));
+    assert_eq!(full.get("x-toolcrib-backing"), None);
+    let short = stage.said("describe_tools", json!({ "names": "shop__order" })).await;
+    assert!(short.ends_with("(`full`: true tells more)"), "{short}");
+}

@@ -4,6 +4,7 @@
 mod support;
 
 mod asking;
+mod backed;
 mod bad_input;
 mod builtins;
 mod calls;

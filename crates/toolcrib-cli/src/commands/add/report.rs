@@ -1,0 +1,226 @@
+//! What came of declaring a source: what was found and what was set aside, and of an API where requests go, which
+//! credentials are missing and what its tools cost.
+
+use serde::Serialize;
+use toolcrib::core::summary::Budget;
+use toolcrib::core::text::shown_short;
+use toolcrib::refresh::Refreshed;
+use toolcrib::registry::{MissingScheme, Needs, Server, SourceView};
+use toolcrib::{Outcome, Registry};
+
+use crate::commands::context::grouped;
+use crate::desk::Desk;
+use crate::wording::{counted, shortened};
+
+const MOST_NAMES: usize = 8;
+const MOST_SET_ASIDE: usize = 10;
+const MOST_SCHEMES: usize = 5;
+const MOST_SERVERS: usize = 3;
+
+/// As programs read it: the source, and more where it is an API.
+#[derive(Debug, Serialize)]
+pub(super) struct Report {
+    #[serde(flatten)]
+    view: SourceView,
+    #[serde(flatten)]
+    api: Option<Api>,
+    #[serde(skip)]
+    names: Vec<String>,
+}
+
+#[derive(Debug, Serialize)]
+struct Api {
+    #[serde(flatten)]
+    needs: Needs,
+    tokens: Tokens,
+}
+
+#[derive(Debug, Serialize)]
+struct Tokens {
+    /// Its tools with their schemas.
+    full: usize,
+    /// The text that stands for all tools of all sources.
+    summary: usize,
+}
+
+impl Report {
+    pub(super) async fn of(registry: &Registry, view: SourceView) -> Report {
+        let seen = registry.view(&Desk::caller());
+        let ours = || seen.listed().filter(|tool| *tool.source() == view.id);
+        let names: Vec<String> = ours().map(|tool| tool.name().to_string()).collect();
+        let is_api = matches!(view.kind.as_str(), "openapi" | "workflow") && !names.is_empty();
+        let mut api = None;
+        if is_api {
+            registry.count_tokens().await;
+            let full = ours().map(|tool| tool.part.segment.tokens(tool.entry) as usize).sum();
+            let tokens = Tokens { full, summary: seen.summary(Budget::default()).tokens };
+            api = Some(Api { needs: registry.needs(&view.id), tokens });
+        }
+        Report { view, api, names }
+    }
+
+    /// As people read it.
+    pub(super) fn told(&self, outcome: &Outcome) -> String {
+        let id = &self.view.id;
+        match outcome.status {
+            Refreshed::Failed => format!("{id}: declared, but not discovered; `toolcrib refresh {id}` tries again"),
+            Refreshed::Disabled => format!("{id}: declared, and disabled; `toolcrib enable {id}` enables it"),
+            Refreshed::Success | Refreshed::Unchanged | Refreshed::Fresh => {
+                let tools = counted(self.view.tool_count, "tool");
+                let mut lines = vec![format!("{id}: {tools} ({} ms)", outcome.elapsed_ms)];
+                lines.extend((!self.names.is_empty()).then(|| shortened(&self.names, MOST_NAMES)));
+                lines.extend(self.api.iter().flat_map(Api::lines));
+                lines.extend(self.set_aside());
+                lines.join("\n  ")
+            }
+        }
+    }
+
+    fn set_aside(&self) -> Vec<String> {
+        let aside = &self.view.set_aside;
+        let line = |name: &str, reason: &str| format!("set aside: `{}`: {reason}", shown_short(name, 80));
+        let mut lines: Vec<String> =
+            aside.iter().take(MOST_SET_ASIDE).map(|aside| line(&aside.name, &aside.reason)).collect();
+        if let Some(more) = aside.len().checked_sub(MOST_SET_ASIDE).filter(|more| *more > 0) {
+            lines.push(format!("set aside: {more} more; `toolcrib sources --json` has them all"));
+        }
+        lines
+    }
+}
+
+impl Api {
+    fn lines(&self) -> Vec<String> {
+        let Tokens { full, summary } = self.tokens;
+        let mut lines = servers(&self.needs.servers);
+        lines.extend(missing(&self.needs.auth_missing));
+        lines.push(format!(
+            "tokens: {} for its tools in full, {} for the summary of all there is",
+            grouped(full),
+            grouped(summary)
+        ));
+        lines
+    }
+}
+
+fn servers(servers: &[Server]) -> Vec<String> {
+    let shown = |server: &Server| shown_short(&server.url, 120);
+    match servers {
+        [] => Vec::new(),
+        [only] if only.url.is_empty() => {
+            vec!["requests: the document names no server; `--base-url URL` says where they go".to_owned()]
+        }
+        [only] => vec![format!("requests go to {}", shown(only))],
+        several => {
+            let each = several.iter().map(|server| match server.url.is_empty() {
+                true => format!("nowhere ({})", counted(server.tools, "tool")),
+                false => format!("{} ({})", shown(server), counted(server.tools, "tool")),
+            });
+            let each: Vec<String> = each.collect();
+            vec![format!("requests go to {}; `base_url` chooses one for all", shortened(&each, MOST_SERVERS))]
+        }
+    }
+}
+
+fn missing(schemes: &[MissingScheme]) -> Option<String> {
+    let each: Vec<String> = schemes
+        .iter()
+        .map(|missing| {
+            let (scheme, kind) = (shown_short(&missing.scheme, 60), shown_short(&missing.kind, 40));
+            format!("`{scheme}` ({kind}) for {}", counted(missing.tools, "tool"))
+        })
+        .collect();
+    let remedy = match schemes {
+        [] => return None,
+        [only] if matches!(only.kind.as_str(), "bearer" | "oauth2" | "openid_connect") => {
+            "`--bearer '${env:NAME}'` gives a token"
+        }
+        _ => "`auth: { schemes: { NAME: … } }` in a configuration gives them",
+    };
+    Some(format!("auth missing: {}; {remedy}", shortened(&each, MOST_SCHEMES)))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use serde_json::value::{RawValue, to_raw_value};
+    use serde_json::{Value, json};
+    use toolcrib::core::config::Config;
+    use toolcrib::{Options, SourceId};
+
+    use super::*;
+
+    fn tool(name: &str, server: &str, security: Value) -> Box<RawValue> {
+        let execution =
+            json!({ "mode": "sync_http", "method": "GET", "server": server, "path": "/x", "security": security });
+        let backing = json!({ "execution": execution });
+        let tool = json!({ "name": name, "inputSchema": { "type": "object" }, "x-toolcrib-backing": backing });
+        to_raw_value(&tool).unwrap()
+    }
+
+    /// What is said of an API with these tools, and the same for programs.
+    async fn check(keys: &str, tools: Vec<Box<RawValue>>) -> (String, Value) {
+        let text = format!("sources: {{ shop: {{ openapi: shop.yaml{keys} }} }}");
+        let config = Config::read(&text, "toolcrib.yaml", Path::new("/p")).unwrap();
+        let options = Options { environment: Vec::new(), ..Options::default() };
+        let registry = Registry::open(config, options).await.unwrap();
+        let id = SourceId::parse("shop").unwrap();
+        let outcome = registry.record(&id, tools).await.unwrap();
+        let report = Report::of(&registry, registry.source(&id).unwrap()).await;
+        registry.close().await;
+        let told = report.told(&outcome);
+        (
+            told.split_once('\n').map_or_else(String::new, |(_, rest)| rest.to_owned()),
+            serde_json::to_value(&report).unwrap(),
+        )
+    }
+
+    #[tokio::test]
+    async fn an_api_says_where_requests_go_what_is_missing_and_what_it_costs() {
+        let token = json!([[{ "scheme": "token", "kind": "bearer" }]]);
+        let key = json!([[{ "scheme": "key", "kind": { "api_key": { "name": "k", "place": "query" } } }]]);
+        let tools = || {
+            vec![
+                tool("a", "http://one.example", json!([])),
+                tool("b", "http://one.example", token.clone()),
+                tool("c", "http://two.example", json!([])),
+            ]
+        };
+        let (told, report) = check("", tools()).await;
+        let tokens = &report["tokens"];
+        assert_eq!(
+            told,
+            format!(
+                "  shop__a, shop__b, shop__c\n  \
+                 requests go to http://one.example (2 tools), http://two.example (1 tool); `base_url` chooses one for all\n  \
+                 auth missing: `token` (bearer) for 1 tool; `--bearer '${{env:NAME}}'` gives a token\n  \
+                 tokens: {} for its tools in full, {} for the summary of all there is",
+                tokens["full"], tokens["summary"]
+            )
+        );
+        assert!(tokens["full"].as_u64() > Some(0) && tokens["summary"].as_u64() > Some(0), "{tokens}");
+        assert_eq!((&report["id"], &report["tool_count"]), (&json!("shop"), &json!(3)));
+        assert_eq!(report["auth_missing"], json!([{ "scheme": "token", "kind": "bearer", "tools": 1 }]));
+        let servers = json!([{ "url": "http://one.example", "tools": 2 }, { "url": "http://two.example", "tools": 1 }]);
+        assert_eq!(report["servers"], servers);
+
+        let (told, report) = check(", base_url: 'https://x.example/', auth: { bearer: t }", tools()).await;
+        assert!(told.contains("\n  requests go to https://x.example\n  tokens: "), "{told}");
+        assert_eq!(report["auth_missing"], json!([]));
+        let (told, _) = check("", vec![tool("a", "", token), tool("b", "", key)]).await;
+        assert!(told.contains("requests: the document names no server; `--base-url URL` says where they go"), "{told}");
+        let both = "auth missing: `key` (api_key) for 1 tool, `token` (bearer) for 1 tool; `auth: { schemes:";
+        assert!(told.contains(both), "{told}");
+    }
+
+    #[tokio::test]
+    async fn ten_of_what_was_set_aside_are_shown_and_the_rest_is_counted() {
+        let bad = |number: usize| to_raw_value(&json!({ "name": format!("t{number:02}"), "inputSchema": 5 })).unwrap();
+        let (told, report) = check("", (0..12).map(bad).collect()).await;
+        assert_eq!(told.lines().count(), 11, "{told}");
+        assert!(told.ends_with("  set aside: 2 more; `toolcrib sources --json` has them all"), "{told}");
+        assert_eq!(report["set_aside"].as_array().map(Vec::len), Some(12));
+        let (told, _) = check("", (0..10).map(bad).collect()).await;
+        assert!(told.lines().count() == 10 && !told.contains("more"), "{told}");
+    }
+}

@@ -1,0 +1,192 @@
+//! A tool as people read it.
+
+use serde_json::Value;
+use serde_json::value::RawValue;
+use toolcrib::core::catalog::State;
+use toolcrib::core::text::{shown, shown_short};
+use toolcrib::core::tool::Note;
+use toolcrib::registry::ToolDetail;
+
+use super::listed::{listed, wrapped};
+use crate::commands::sources::ago;
+use crate::paint;
+use crate::pretty::pretty;
+
+/// What it is, what it takes, who may call it; `full` adds the complete schemas.
+pub(crate) fn readable(detail: &ToolDetail, full: bool) -> String {
+    let view = &detail.view;
+    let mut text = paint::bold(view.name.as_str());
+    if let Some(title) = &view.title {
+        text.push_str(&format!(" — {}", shown_short(title, 120)));
+    }
+    text.push('\n');
+    let mut row = |label: &str, value: String| {
+        if !value.is_empty() {
+            text.push_str(&format!("  {}{value}\n", paint::dim(&format!("{label:<10}"))));
+        }
+    };
+    let own = shown(&view.original_name);
+    let own = if view.name.as_str().ends_with(&own) { String::new() } else { format!(", which calls it `{own}`") };
+    row("source", format!("{} ({}){own}", view.source, detail.kind));
+    row("policy", standing(detail));
+    row("hints", hints(view.annotations.as_deref()).join(", "));
+    for (label, value) in request(detail) {
+        row(label, value);
+    }
+    row("tags", shown_short(&detail.tags.join(", "), 200));
+    row("calls", calls(detail));
+    let description: Vec<String> = shown(&view.description).lines().map(|line| wrapped(line, 2).join("\n")).collect();
+    text.push_str(&format!("\n{}\n", indented(&description.join("\n"), "  ")));
+    let schema = if full { detail.input_schema() } else { &view.input_schema };
+    let schema: Value = serde_json::from_str(schema.get()).unwrap_or_default();
+    text.push_str(&format!("\n  {}\n", paint::bold("Arguments")));
+    text.push_str(&listed(&schema, view.notes.contains(&Note::NoSchema)));
+    let pruned = detail.backing.as_ref().is_some_and(|backing| backing.input_schema.is_some());
+    let pruned = (pruned && !full).then_some("what lies deep is left out here; `--full` has it");
+    let notes = view.notes.iter().map(|note| in_words(*note)).chain(pruned);
+    let notes: Vec<String> = notes.map(|note| format!("  note: {note}\n")).collect();
+    if !notes.is_empty() {
+        text.push_str(&format!("\n{}", notes.concat()));
+    }
+    if full {
+        for (title, raw) in whole(detail) {
+            let raw = raw.map_or_else(|| "none".to_owned(), |raw| shown(&pretty(&raw)));
+            text.push_str(&format!("\n  {}\n{}\n", paint::bold(title), indented(&raw, "    ")));
+        }
+    }
+    text
+}
+
+/// Everything about it, as JSON.
+fn whole(detail: &ToolDetail) -> [(&'static str, Option<String>); 3] {
+    let last = match &detail.backing {
+        Some(backing) => ("How it is carried out", serde_json::to_string(&backing.execution).ok()),
+        None => ("As the source gave it", serde_json::to_string(&detail.definition).ok()),
+    };
+    [
+        ("Input schema", Some(detail.input_schema().get().to_owned())),
+        ("Output schema", detail.output_schema().map(|raw| raw.get().to_owned())),
+        last,
+    ]
+}
+
+/// The request that a call becomes, where it becomes one.
+fn request(detail: &ToolDetail) -> Vec<(&'static str, String)> {
+    let execution = &detail.execution;
+    let mut rows = Vec::new();
+    if let (Some(method), Some(path)) = (&execution.method, &execution.path) {
+        rows.push(("request", shown_short(&format!("{method} {path}"), 200)));
+        rows.push(("address", shown_short(execution.url_template.as_deref().unwrap_or_default(), 300)));
+    }
+    if execution.mode == "async_poll" {
+        rows.push(("answer", "comes later: it is looked for until it is there".to_owned()));
+    }
+    if execution.mode == "workflow" {
+        rows.push(("steps", "several, one after the other".to_owned()));
+    }
+    let alternatives = execution.security.iter().map(|schemes| match schemes.is_empty() {
+        true => "nothing".to_owned(),
+        false => schemes.keys().map(String::as_str).collect::<Vec<_>>().join(" and "),
+    });
+    rows.push(("auth", shown_short(&alternatives.collect::<Vec<_>>().join(", or "), 200)));
+    if detail.deprecated() {
+        rows.push(("advice", "deprecated: its source advises against its use".to_owned()));
+    }
+    rows
+}
+
+fn standing(detail: &ToolDetail) -> String {
+    let policy = detail.view.policy.as_str();
+    match detail.view.state {
+        State::Active => format!("{policy}, {}", detail.view.state.as_str()),
+        State::Disabled => {
+            format!("{policy}, but disabled; `toolcrib enable {}` turns it on", detail.view.name)
+        }
+    }
+}
+
+/// What the source claims about the tool. Only a plain boolean counts.
+fn hints(annotations: Option<&RawValue>) -> Vec<&'static str> {
+    let annotations: Value = annotations.and_then(|raw| serde_json::from_str(raw.get()).ok()).unwrap_or_default();
+    let said = |name: &str| annotations.get(name).and_then(Value::as_bool);
+    let words = [
+        (said("readOnlyHint"), "only reads", "changes things"),
+        (said("destructiveHint"), "may destroy", "destroys nothing"),
+        (said("idempotentHint"), "doing it twice does it once", "doing it twice does it twice"),
+        (said("openWorldHint"), "reaches beyond its source", "stays within its source"),
+    ];
+    words.into_iter().filter_map(|(said, yes, no)| said.map(|said| if said { yes } else { no })).collect()
+}
+
+fn calls(detail: &ToolDetail) -> String {
+    let Some(last) = detail.last_called else { return String::new() };
+    let mut text = format!("{}, {} failed, the last {}", detail.calls, detail.errors, ago(last));
+    if let Some(failure) = &detail.last_error {
+        text.push_str(&format!("; last error: {}", shown_short(&failure.message, 200)));
+    }
+    text
+}
+
+fn in_words(note: Note) -> &'static str {
+    match note {
+        Note::NoSchema => "the source gave no schema, so any arguments are passed on as they are",
+        Note::NoDescription => "the source gave no description",
+        Note::TextCleaned => "characters that hide or steer were removed from its text; `--full` has the original",
+        Note::OutputSchemaIgnored => "its output schema cannot be used and is left out",
+        Note::AnnotationsIgnored => "its annotations are not an object and were left out",
+    }
+}
+
+fn indented(text: &str, by: &str) -> String {
+    let lines: Vec<String> = text.lines().map(|line| format!("{by}{line}").trim_end().to_owned()).collect();
+    lines.join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use serde_json::json;
+    use serde_json::value::to_raw_value;
+    use toolcrib::core::config::Config;
+    use toolcrib::{Options, Registry, SourceId};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn an_operation_shows_its_request() {
+        let text = "sources: { shop: { openapi: shop.yaml } }";
+        let config = Config::read(text, "toolcrib.yaml", Path::new("/p")).unwrap();
+        let registry = Registry::open(config, Options::default()).await.unwrap();
+        let needed = json!({ "scheme": "token", "kind": "bearer" });
+        let operation = json!({
+            "mode": "async_poll",
+            "operation": { "method": "POST", "server": "https://x", "path": "/reports", "security": [[needed], []] },
+            "poll": { "url": "/r", "status": "/s", "done": ["d"] },
+        });
+        let whole = json!({ "type": "object", "properties": { "deep": { "type": "string" } } });
+        let backing = json!({
+            "execution": operation, "tags": ["reports"], "deprecated": true, "input_schema": whole,
+            "output_schema": { "title": "a report" },
+        });
+        let tool = json!({
+            "name": "report", "description": "Reports", "inputSchema": { "type": "object" },
+            "x-toolcrib-backing": backing,
+        });
+        let id = SourceId::parse("shop").unwrap();
+        registry.record(&id, vec![to_raw_value(&tool).unwrap()]).await.unwrap();
+        let detail = registry.tool_detail("shop__report").await.unwrap();
+        registry.close().await;
+        let expected = "shop__report\n  source    shop (openapi)\n  policy    allow, active\n  request   POST /reports\n  \
+                        address   https://x/reports\n  answer    comes later: it is looked for until it is there\n  \
+                        auth      token, or nothing\n  advice    deprecated: its source advises against its use\n  \
+                        tags      reports\n\n  Reports\n\n  Arguments\n    none\n\n  \
+                        note: what lies deep is left out here; `--full` has it\n";
+        assert_eq!(console::strip_ansi_codes(&readable(&detail, false)), expected);
+        let full = readable(&detail, true);
+        for wanted in ["deep  string", "Output schema", "a report", "How it is carried out", "\"status\": \"/s\""] {
+            assert!(full.contains(wanted), "{wanted}\n{full}");
+        }
+        assert!(!full.contains("left out here"), "{full}");
+    }
+}
