@@ -89,5 +89,6 @@ impl Command {
     /// Whether it goes on until somebody asks it to leave.
     pub(crate) fn stays(&self) -> bool {
         matches!(self, Command::Serve(_) | Command::Mcp(_))
+            || matches!(self, Command::Demo(arguments) if arguments.stays())
     }
 }

@@ -1,6 +1,7 @@
 //! `toolcrib demo`: everything once, on a server that is part of this binary, in a directory that is gone afterwards.
 
 pub(crate) mod server;
+mod shop;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -18,28 +19,68 @@ use toolcrib::store::{self, Store};
 use toolcrib::{CallOptions, Code, Error, Need, Options, Registry, Result};
 
 use crate::arguments::Common;
-use crate::commands::{call, describe, sources};
+use crate::commands::{call, describe, serve, sources};
 use crate::desk::Desk;
-use crate::exit::Done;
+use crate::exit::{Done, Leave};
 use crate::wording::counted;
 use crate::{output, paint, progress};
 
+use shop::Shop;
+
 /// See it work, without any configuration: discovers, finds, calls, and starts again from the cache
 #[derive(Debug, Args)]
-#[command(after_help = "Example:\n  toolcrib demo
+#[command(after_help = "Examples:
+  toolcrib demo
+  toolcrib demo --api                          serve the demo's REST API, to try `toolcrib add --openapi` on
 
 Nothing is left behind: no file, no process.")]
-pub(crate) struct Arguments {}
+pub(crate) struct Arguments {
+    /// Serve the bundled REST API alone, until Ctrl-C
+    #[arg(long)]
+    api: bool,
+    /// Where to serve it; port 0 takes any that is free
+    #[arg(long, value_name = "ADDRESS", requires = "api", default_value = "127.0.0.1:0")]
+    listen: String,
+}
+
+impl Arguments {
+    /// Whether it goes on until somebody asks it to leave.
+    pub(crate) fn stays(&self) -> bool {
+        self.api
+    }
+}
 
 const TOOL: &str = "library__borrow_book";
 const QUERY: &str = "lend somebody a book";
 
-pub(crate) async fn run(common: &Common, _: Arguments) -> Result<Done> {
+pub(crate) async fn run(common: &Common, arguments: Arguments) -> Result<Done> {
+    if arguments.api {
+        return serve_api(common, &arguments.listen).await;
+    }
     let stage = Stage::set(common)?;
     let report = perform(&stage).await?;
     if common.json {
         output::json(&report)?;
     }
+    Ok(Done::Well)
+}
+
+async fn serve_api(common: &Common, listen: &str) -> Result<Done> {
+    let mut leave = Leave::listen();
+    let shop = Shop::open(serve::address(listen).await?).await?;
+    let (url, document) = (shop.url(), shop.document());
+    if common.json {
+        output::json(&json!({ "listening": url, "document": document }))?;
+    } else {
+        output::line(&format!("listening on {url}"))?;
+        output::line(&format!(
+            "now try, elsewhere:\n  toolcrib add shop --openapi {document} --allow-private\n  \
+             toolcrib add shop --openapi {document} --allow-private --bearer {}    cancels orders, too",
+            shop::TOKEN
+        ))?;
+    }
+    leave.asked().await;
+    shop.close().await;
     Ok(Done::Well)
 }
 
