@@ -13,7 +13,7 @@ use crate::breaker::Breaker;
 use crate::connector::Connector;
 use crate::connector::builtin::{BuiltinConnector, Builtins};
 use crate::connector::mcp::{HttpClients, McpConnector};
-use crate::connector::openapi::OpenApiConnector;
+use crate::connector::openapi::{Clients, OpenApiConnector};
 use crate::registry::Options;
 
 pub use news::News;
@@ -23,6 +23,7 @@ pub(crate) struct Connections {
     slots: Mutex<BTreeMap<SourceId, Arc<Slot>>>,
     builtins: Arc<Builtins>,
     clients: Arc<HttpClients>,
+    api_clients: Arc<Clients>,
     options: Options,
     pub(crate) news: News,
 }
@@ -49,6 +50,7 @@ impl Connections {
             slots: Mutex::default(),
             builtins: Arc::new(Builtins::new(options)),
             clients: Arc::default(),
+            api_clients: Arc::default(),
             options: options.clone(),
             news,
         }
@@ -87,7 +89,10 @@ impl Connections {
         }
         match &source.kind {
             Kind::Builtin(_) => Arc::new(BuiltinConnector::new(source.clone(), self.builtins.clone())),
-            Kind::OpenApi(_) | Kind::Workflow(_) => Arc::new(OpenApiConnector::new(source.clone())),
+            Kind::OpenApi(_) | Kind::Workflow(_) => {
+                let (clients, clock) = (self.api_clients.clone(), self.options.clock.clone());
+                Arc::new(OpenApiConnector::new(source.clone(), clients, clock))
+            }
             Kind::Stdio(_) | Kind::Http(_) | Kind::Sse(_) => {
                 Arc::new(McpConnector::new(source.clone(), &self.options, self.clients.clone(), self.news.clone()))
             }

@@ -20,6 +20,7 @@ pub mod testkit;
 mod breaker;
 mod counters;
 mod held;
+mod network;
 
 pub use call::{CallOptions, ClientId, Offering, Output, Page, Said};
 pub use refresh::{Need, Outcome, Refresh};

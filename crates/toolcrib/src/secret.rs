@@ -1,15 +1,20 @@
 //! Looking references up at the moment of use, and hashing what a source connects to so that no value can be guessed from it.
 
+use std::borrow::Cow;
+use std::convert::Infallible;
 use std::io::Read;
 
 use base64::Engine;
 use hmac::{Hmac, KeyInit, Mac};
+use serde_json::Value;
 use sha2::Sha256;
 use toolcrib_core::config::show::shown_args;
 use toolcrib_core::fingerprint::Fingerprint;
 use toolcrib_core::reference::{self, Reference};
 use toolcrib_core::source::{Auth, Kind};
 use toolcrib_core::{Code, Error, Result};
+
+use crate::connector::openapi::filled;
 
 /// A secret file larger than this is a mistake.
 const LONGEST_FILE: u64 = 64 * 1024;
@@ -62,9 +67,19 @@ pub struct Confided(Vec<String>);
 
 impl Confided {
     pub fn to(kind: &Kind) -> Confided {
-        let resolved = resolve_kind(kind).unwrap_or_else(|_| kind.clone());
+        let filled = filled(kind).unwrap_or(Cow::Borrowed(kind));
+        // What cannot be looked up here was given to nobody.
+        let resolved: Result<Kind, Infallible> =
+            filled.try_map(|text| Ok(resolve(text).unwrap_or_else(|_| text.to_owned())));
+        let Ok(resolved) = resolved;
         let mut values = confided(&resolved);
-        values.extend(looked_up_variables(kind, &resolved));
+        values.extend(looked_up_variables(&filled, &resolved));
+        Confided::of(&values)
+    }
+
+    /// These values, as far as they can be hidden.
+    pub(crate) fn of(values: &[String]) -> Confided {
+        let mut values = values.to_vec();
         let path = |value: &str| value.starts_with('/') && std::path::Path::new(value).exists();
         values.retain(|value| value.len() >= SHORTEST_HIDDEN && !path(value));
         // A value that holds another goes first.
@@ -74,6 +89,24 @@ impl Confided {
 
     pub fn hide(&self, text: &str) -> String {
         self.0.iter().fold(text.to_owned(), |text, value| text.replace(value.as_str(), "***"))
+    }
+
+    /// A source may repeat in its error, or in the data beside it, what it was given.
+    pub(crate) fn hide_in(&self, mut error: Error) -> Error {
+        error.message = self.hide(&error.message);
+        if let Some(details) = &mut error.details {
+            self.hide_within(details);
+        }
+        error
+    }
+
+    fn hide_within(&self, value: &mut Value) {
+        match value {
+            Value::String(text) => *text = self.hide(text),
+            Value::Array(items) => items.iter_mut().for_each(|item| self.hide_within(item)),
+            Value::Object(fields) => fields.values_mut().for_each(|field| self.hide_within(field)),
+            Value::Null | Value::Bool(_) | Value::Number(_) => {}
+        }
     }
 }
 

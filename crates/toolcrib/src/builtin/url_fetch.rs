@@ -4,8 +4,6 @@
 //! name cannot answer differently the second time. Hosts that are addresses themselves are checked with the URL, for
 //! the first request and for every redirect. No proxy is used, for it would resolve names behind our back.
 
-mod address;
-
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -16,7 +14,7 @@ use serde_json::json;
 use toolcrib_core::{Error, Result};
 
 use super::{Answer, Definition, Handler, arguments, failed, handler, invalid, shown};
-use address::{PublicOnly, Refused, check_url};
+use crate::network::{PublicOnly, Refused, check_url, refusal};
 
 const LARGEST: usize = 1024 * 1024;
 /// A page of this size stays within the usual bound on results, escapes included.
@@ -167,16 +165,4 @@ fn explain(error: reqwest::Error, url: &Url) -> Error {
         format!("the answer of `{host}` could not be read")
     };
     failed(message).with_cause(error.without_url())
-}
-
-/// Our own refusal, however deep the client has wrapped it.
-fn refusal(error: &reqwest::Error) -> Option<&Refused> {
-    let mut cause = std::error::Error::source(error);
-    while let Some(error) = cause {
-        if let Some(refused) = error.downcast_ref() {
-            return Some(refused);
-        }
-        cause = error.source();
-    }
-    None
 }

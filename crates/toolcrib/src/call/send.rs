@@ -1,9 +1,8 @@
 //! To the source: past its breaker, and back with what that says about the source. Nothing it was given in confidence
 //! comes back in an error.
 
+use serde_json::json;
 use serde_json::value::RawValue;
-use serde_json::{Value, json};
-use toolcrib_core::source::Kind;
 use toolcrib_core::{Code, Error, Result, Source, SourceId, Timestamp};
 
 use crate::breaker::Admission;
@@ -65,7 +64,7 @@ impl Admitted<'_> {
             Err(CallFailure::Undecided(_)) => breaker.undecided(self.admission),
         }
         drop(breaker);
-        answer.map_err(|failure| hidden_in(failure.into_error(), &source.kind))
+        answer.map_err(|failure| Confided::to(&source.kind).hide_in(failure.into_error()))
     }
 }
 
@@ -75,22 +74,4 @@ impl Drop for Admitted<'_> {
             self.slot.breaker().undecided(self.admission);
         }
     }
-}
-
-/// A source may repeat in its error, or in the data beside it, what it was given.
-fn hidden_in(mut error: Error, kind: &Kind) -> Error {
-    fn hide_within(value: &mut Value, confided: &Confided) {
-        match value {
-            Value::String(text) => *text = confided.hide(text),
-            Value::Array(items) => items.iter_mut().for_each(|item| hide_within(item, confided)),
-            Value::Object(fields) => fields.values_mut().for_each(|field| hide_within(field, confided)),
-            Value::Null | Value::Bool(_) | Value::Number(_) => {}
-        }
-    }
-    let confided = Confided::to(kind);
-    error.message = confided.hide(&error.message);
-    if let Some(details) = &mut error.details {
-        hide_within(details, &confided);
-    }
-    error
 }

@@ -1,31 +1,108 @@
 //! APIs that an OpenAPI document describes: the document is read, its operations become tools, and a call becomes the
 //! request that the document asks for.
 
+mod call;
+mod exchange;
+mod outgoing;
+mod poll;
+mod result;
+
+mod again;
+mod refusal;
+mod send;
+
+mod clients;
+mod credentials;
+mod settled;
+mod templates;
+mod territory;
+mod tokens;
+
+mod documents;
+mod fetch;
+
+use std::sync::Arc;
+
 use async_trait::async_trait;
 use serde_json::value::RawValue;
-use toolcrib_core::{Code, Error, Result, Source};
+use toolcrib_core::openapi::{Conversion, Converted, Library, convert, parse};
+use toolcrib_core::time::format_duration;
+use toolcrib_core::{Code, Error, Result, ResultExt, Source};
 
 use super::{Answer, Call, CallFailure, Connector, Discovery, Offer, Request};
+use crate::clock::Clock;
+use documents::Documents;
+use settled::Settled;
+use tokens::Tokens;
+
+pub(crate) use clients::Clients;
+pub(crate) use templates::filled;
 
 #[derive(Debug)]
 pub(crate) struct OpenApiConnector {
     source: Source,
+    clients: Arc<Clients>,
+    tokens: Tokens,
+    clock: Clock,
 }
 
 impl OpenApiConnector {
-    pub(crate) fn new(source: Source) -> OpenApiConnector {
-        OpenApiConnector { source }
+    pub(crate) fn new(source: Source, clients: Arc<Clients>, clock: Clock) -> OpenApiConnector {
+        OpenApiConnector { source, clients, tokens: Tokens::default(), clock }
     }
+
+    async fn look(&self, discovery: &Discovery) -> Result<Offer> {
+        let settled = Settled::of(&self.source)?;
+        let documents = Documents::new(self, &settled)?;
+        if let Some(known) = &discovery.known
+            && let Some(marks) = documents.unchanged(known).await?
+        {
+            return Ok(Offer { unchanged: true, marks: Some(marks), ..Offer::default() });
+        }
+        let library = read(&documents).await?;
+        let (source, openapi) = (self.source.id.clone(), settled.openapi.clone());
+        let converted = apart(move || convert(&library, Conversion { source: &source, openapi: &openapi })).await?;
+        let Converted { tools, set_aside, about } = converted;
+        Ok(Offer { tools, excluded: set_aside, about, marks: Some(documents.marks()), ..Offer::default() })
+    }
+}
+
+/// The document with all that it leads to. What cannot be had of the latter is known by its reason.
+async fn read(documents: &Documents<'_>) -> Result<Library> {
+    let text = documents.load(documents.main()).await?;
+    let mut library = Library::new(documents.main().clone(), apart(move || parse(&text)).await?);
+    loop {
+        let missing = library.missing();
+        if missing.is_empty() {
+            return Ok(library);
+        }
+        for address in missing {
+            let document = match documents.load(&address).await {
+                Ok(text) => apart(move || parse(&text)).await,
+                Err(error) => Err(error),
+            };
+            library.add(&address, document.map_err(|error| error.message));
+        }
+    }
+}
+
+/// Large documents take a while: not on a thread that others wait for.
+async fn apart<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
+    tokio::task::spawn_blocking(work).await.context(Code::Internal, "a document could not be read")?
 }
 
 #[async_trait]
 impl Connector for OpenApiConnector {
-    async fn discover(&self, _: Discovery) -> Result<Offer> {
-        Err(Error::new(Code::ConfigInvalid, format!("`{}` cannot be read yet", self.source.id)))
+    async fn discover(&self, discovery: Discovery) -> Result<Offer> {
+        let late = |_| {
+            let message = format!("the document was not read within {}", format_duration(discovery.timeout));
+            Error::new(Code::ToolUnavailable, message)
+        };
+        tokio::time::timeout(discovery.timeout, self.look(&discovery)).await.map_err(late)?
     }
 
-    async fn call(&self, _: Call) -> Result<Answer, CallFailure> {
-        Err(CallFailure::Refused(Error::new(Code::ToolNotImplemented, "not yet")))
+    async fn call(&self, call: Call) -> Result<Answer, CallFailure> {
+        self.carry_out(&call).await
     }
 
     async fn request(&self, request: Request) -> Result<Box<RawValue>, CallFailure> {
@@ -37,5 +114,10 @@ impl Connector for OpenApiConnector {
         false
     }
 
-    async fn close(&self) {}
+    async fn close(&self) {
+        self.tokens.clear();
+    }
 }
+
+#[cfg(test)]
+mod tests;

@@ -5,28 +5,27 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use reqwest::Url;
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
+use toolcrib_core::text::shown_short;
 use url::Host;
-
-use super::super::shown;
 
 /// Why a URL is not fetched, in words for the agent.
 #[derive(Debug)]
-pub(super) struct Refused(String);
+pub(crate) struct Refused(String);
 
 impl Refused {
-    pub(super) fn new(reason: String) -> Refused {
+    pub(crate) fn new(reason: String) -> Refused {
         Refused(reason)
     }
 
     fn private(host: &str) -> Refused {
-        Refused(format!("`{}` is not a public address; set `allow_private` to permit it", shown(host)))
+        Refused(format!("`{}` is not a public address; set `allow_private` to permit it", shown_short(host, 200)))
     }
 }
 
 /// The scheme, and the host where it is an address. The parser has brought `0x7f.1` and the like into their usual form.
-pub(super) fn check_url(url: &Url, allow_private: bool) -> Result<(), Refused> {
+pub(crate) fn check_url(url: &Url, allow_private: bool) -> Result<(), Refused> {
     if !matches!(url.scheme(), "http" | "https") {
-        return Err(Refused(format!("`{}` URLs are not fetched, only http and https", shown(url.scheme()))));
+        return Err(Refused(format!("`{}` URLs are not fetched, only http and https", shown_short(url.scheme(), 200))));
     }
     let address = match url.host() {
         Some(Host::Ipv4(address)) => IpAddr::V4(address),
@@ -40,7 +39,7 @@ pub(super) fn check_url(url: &Url, allow_private: bool) -> Result<(), Refused> {
 
 /// Resolves names to public addresses only.
 #[derive(Debug)]
-pub(super) struct PublicOnly;
+pub(crate) struct PublicOnly;
 
 impl Resolve for PublicOnly {
     fn resolve(&self, name: Name) -> Resolving {
@@ -56,7 +55,7 @@ impl Resolve for PublicOnly {
 }
 
 /// Whether an address is out in the open: not ours, not this network's, not a machine's metadata.
-pub(super) fn is_public(address: IpAddr) -> bool {
+pub(crate) fn is_public(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(address) => is_public_v4(address),
         IpAddr::V6(address) => is_public_v6(address),
@@ -96,6 +95,18 @@ fn is_public_v6(address: Ipv6Addr) -> bool {
         // What is given out for the open net; all else (mapped, local, multicast, unspecified) is not.
         [first, ..] => first & 0xe000 == 0x2000,
     }
+}
+
+/// Our own refusal, however deep the client has wrapped it.
+pub(crate) fn refusal(error: &reqwest::Error) -> Option<&Refused> {
+    let mut cause = std::error::Error::source(error);
+    while let Some(error) = cause {
+        if let Some(refused) = error.downcast_ref() {
+            return Some(refused);
+        }
+        cause = error.source();
+    }
+    None
 }
 
 impl fmt::Display for Refused {

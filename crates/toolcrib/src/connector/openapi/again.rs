@@ -1,0 +1,120 @@
+//! Whether a request is made once more, and when: what may happen twice or was never sent, a few times, as late as the
+//! server asks for and never beyond the time there is.
+
+use std::time::Duration;
+
+use http::header::RETRY_AFTER;
+use http::{HeaderMap, StatusCode};
+use jiff::fmt::rfc2822;
+use toolcrib_core::Timestamp;
+
+const MOST_ANSWERS: u32 = 2;
+const FIRST_WAIT: Duration = Duration::from_millis(250);
+
+#[derive(Debug)]
+pub(super) struct Tries {
+    repeatable: bool,
+    lost: u32,
+    answered: u32,
+}
+
+impl Tries {
+    pub(super) fn new(repeatable: bool) -> Tries {
+        Tries { repeatable, lost: 0, answered: 0 }
+    }
+
+    /// No connection came about: that harms nobody, so once more.
+    pub(super) fn after_unreached(&mut self, remaining: Duration) -> Option<Duration> {
+        self.lost += 1;
+        Some(backoff(0)).filter(|wait| self.lost == 1 && wait < &remaining)
+    }
+
+    /// It was sent and no answer came.
+    pub(super) fn after_broken(&mut self, remaining: Duration) -> Option<Duration> {
+        self.after_unreached(remaining).filter(|_| self.repeatable)
+    }
+
+    /// An answer came that may be another one later. `asked` is how long the server wants to be left alone.
+    pub(super) fn after(
+        &mut self,
+        status: StatusCode,
+        asked: Option<Duration>,
+        remaining: Duration,
+    ) -> Option<Duration> {
+        let passing = matches!(status.as_u16(), 429 | 502 | 503 | 504);
+        if !passing || !self.repeatable || self.answered == MOST_ANSWERS {
+            return None;
+        }
+        let wait = asked.unwrap_or_else(|| backoff(self.answered));
+        self.answered += 1;
+        Some(wait).filter(|wait| *wait < remaining)
+    }
+}
+
+/// Twice as long each time, and never the same for two callers.
+fn backoff(times: u32) -> Duration {
+    (FIRST_WAIT * 2u32.saturating_pow(times)).mul_f64(0.5 + rand::random::<f64>())
+}
+
+/// `Retry-After`: seconds, or a date.
+pub(super) fn retry_after(headers: &HeaderMap, now: Timestamp) -> Option<Duration> {
+    let text = headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
+    if let Ok(seconds) = text.parse::<u64>() {
+        return Some(Duration::from_secs(seconds.min(365 * 24 * 3600)));
+    }
+    let at = rfc2822::DateTimeParser::new().parse_timestamp(text).ok()?;
+    Some(Timestamp(at.as_millisecond()).since(now))
+}
+
+#[cfg(test)]
+mod tests {
+    use http::HeaderValue;
+
+    use super::*;
+
+    const LONG: Duration = Duration::from_secs(60);
+
+    #[test]
+    fn a_server_says_when_to_come_again() {
+        // Sun, 06 Nov 1994 08:49:37 GMT
+        let now = Timestamp(784_111_777_000);
+        for (text, expected) in [
+            ("120", Some(120)),
+            (" 0 ", Some(0)),
+            ("Sun, 06 Nov 1994 08:50:07 GMT", Some(30)),
+            ("Sun, 06 Nov 1994 08:49:00 GMT", Some(0)),
+            ("soon", None),
+            ("-5", None),
+        ] {
+            let headers = HeaderMap::from_iter([(RETRY_AFTER, HeaderValue::from_str(text).unwrap())]);
+            assert_eq!(retry_after(&headers, now), expected.map(Duration::from_secs), "{text}");
+        }
+        assert_eq!(retry_after(&HeaderMap::new(), now), None);
+    }
+
+    #[test]
+    fn only_what_may_happen_twice_is_asked_again_and_only_a_few_times() {
+        let mut tries = Tries::new(true);
+        assert!(tries.after(StatusCode::SERVICE_UNAVAILABLE, None, LONG).is_some());
+        assert!(tries.after(StatusCode::TOO_MANY_REQUESTS, None, LONG).is_some());
+        assert_eq!(tries.after(StatusCode::TOO_MANY_REQUESTS, None, LONG), None);
+        for status in [StatusCode::INTERNAL_SERVER_ERROR, StatusCode::NOT_FOUND, StatusCode::OK] {
+            assert_eq!(Tries::new(true).after(status, None, LONG), None);
+        }
+        assert_eq!(Tries::new(false).after(StatusCode::SERVICE_UNAVAILABLE, None, LONG), None);
+
+        let mut tries = Tries::new(false);
+        assert!(tries.after_unreached(LONG).is_some());
+        assert_eq!(tries.after_unreached(LONG), None);
+        assert_eq!(Tries::new(false).after_broken(LONG), None);
+        assert!(Tries::new(true).after_broken(LONG).is_some());
+    }
+
+    #[test]
+    fn nobody_waits_beyond_the_time_there_is() {
+        let asked = |seconds| Some(Duration::from_secs(seconds));
+        assert_eq!(Tries::new(true).after(StatusCode::TOO_MANY_REQUESTS, asked(30), LONG), asked(30));
+        assert_eq!(Tries::new(true).after(StatusCode::TOO_MANY_REQUESTS, asked(61), LONG), None);
+        assert_eq!(Tries::new(true).after_unreached(Duration::ZERO), None);
+    }
+}

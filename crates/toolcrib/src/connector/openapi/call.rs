@@ -1,0 +1,94 @@
+//! A call: from a tool's backing to the request, under the caller's terms, and back with a result.
+
+use http::HeaderMap;
+use serde_json::{Map, Value};
+use tokio::time::Instant;
+use toolcrib_core::execution::{Backing, Execution, Operation};
+use toolcrib_core::openapi::request::prepare;
+use toolcrib_core::source::Poll;
+use toolcrib_core::time::format_duration;
+use toolcrib_core::{Code, Error, Result, ResultExt};
+
+use super::OpenApiConnector;
+use super::credentials::choose;
+use super::exchange::Exchange;
+use super::outgoing::{base, draft, label};
+use super::poll::Polling;
+use super::result::answer;
+use super::settled::Settled;
+use crate::connector::{Answer, Call, CallFailure, Terms};
+
+impl OpenApiConnector {
+    /// Carries a call out until it is done, its time is up, or its caller has left.
+    pub(super) async fn carry_out(&self, call: &Call) -> Result<Answer, CallFailure> {
+        let deadline = Instant::now() + call.terms.timeout;
+        let (operation, poll) = read(call).map_err(CallFailure::Refused)?;
+        tokio::select! {
+            biased;
+            () = call.terms.cancel.cancelled() => Err(CallFailure::cancelled()),
+            answer = self.perform(call, &operation, poll.as_ref(), deadline) => answer,
+            () = tokio::time::sleep_until(deadline) => Err(self.late(&label(&operation), &call.terms)),
+        }
+    }
+
+    async fn perform(
+        &self,
+        call: &Call,
+        operation: &Operation,
+        poll: Option<&Poll>,
+        deadline: Instant,
+    ) -> Result<Answer, CallFailure> {
+        let arguments = arguments(call).map_err(CallFailure::Refused)?;
+        let settled = Settled::of(&self.source).map_err(CallFailure::Refused)?;
+        let base = base(&settled, operation).map_err(CallFailure::Refused)?;
+        let boundary = format!("toolcrib-{:032x}", rand::random::<u128>());
+        let prepared = prepare(operation, base.as_str(), &arguments, &boundary).map_err(CallFailure::Refused)?;
+        let draft = draft(prepared, operation, &settled, &base).map_err(CallFailure::Refused)?;
+        let chosen = choose(operation, &settled.given).map_err(CallFailure::Refused)?;
+
+        let exchange = Exchange { connector: self, settled: &settled, chosen: &chosen, deadline };
+        let received = exchange.ask(&draft, call.repeatable).await?;
+        match poll {
+            None => answer(&draft.label, &received).map_err(CallFailure::Refused),
+            Some(poll) => {
+                let progress = call.terms.progress.as_ref();
+                let polling = Polling { exchange: &exchange, base: &base, poll, draft: &draft, progress };
+                polling.follow(operation, &arguments, received).await
+            }
+        }
+    }
+
+    /// A deadline shorter than the source's own says more about the caller.
+    fn late(&self, label: &str, terms: &Terms) -> CallFailure {
+        let message = format!("`{label}` did not answer within {}", format_duration(terms.timeout));
+        let error = Error::new(Code::ToolExecutionFailed, message);
+        match terms.timeout < self.source.settings.call_timeout() {
+            true => CallFailure::Undecided(error),
+            false => CallFailure::Lost(error),
+        }
+    }
+}
+
+fn read(call: &Call) -> Result<(Operation, Option<Poll>)> {
+    let unknown = || {
+        let message = format!("how `{}` is called is not known; refresh its source", call.tool);
+        Error::new(Code::ToolUnavailable, message)
+    };
+    let backing = call.backing.as_ref().ok_or_else(unknown)?;
+    let backing: Backing = serde_json::from_str(backing.get()).map_err(|error| unknown().with_cause(error))?;
+    match backing.execution {
+        Execution::SyncHttp(operation) => Ok((operation, None)),
+        Execution::AsyncPoll { operation, poll } => Ok((operation, Some(poll))),
+        Execution::McpCall | Execution::Workflow { .. } => Err(unknown()),
+    }
+}
+
+fn arguments(call: &Call) -> Result<Map<String, Value>> {
+    serde_json::from_str(call.arguments.get()).context(Code::ToolInvalidInput, "the arguments are no object")
+}
+
+/// Headers as expressions see them.
+pub(super) fn listed(headers: &HeaderMap) -> Vec<(String, String)> {
+    let text = |value: &http::HeaderValue| String::from_utf8_lossy(value.as_bytes()).into_owned();
+    headers.iter().map(|(name, value)| (name.as_str().to_owned(), text(value))).collect()
+}

@@ -1,0 +1,114 @@
+//! One request of a call and its answer: with credentials, made again where that is safe, and what a failure says about
+//! the source.
+
+use std::time::Duration;
+
+use http::StatusCode;
+use tokio::time::Instant;
+
+use super::OpenApiConnector;
+use super::again::{Tries, retry_after};
+use super::credentials::{Chosen, Proof, present};
+use super::refusal::refusal;
+use super::result::LARGEST;
+use super::send::{Failed, Outgoing, Received, Sender};
+use super::settled::Settled;
+use crate::connector::CallFailure;
+use crate::secret::Confided;
+
+#[derive(Debug)]
+pub(super) struct Exchange<'a> {
+    pub(super) connector: &'a OpenApiConnector,
+    pub(super) settled: &'a Settled,
+    pub(super) chosen: &'a Chosen,
+    pub(super) deadline: Instant,
+}
+
+impl Exchange<'_> {
+    /// The answer, if it is below 400. Who calls sees to it that this ends in time.
+    pub(super) async fn ask(&self, draft: &Outgoing, repeatable: bool) -> Result<Received, CallFailure> {
+        let mut tries = Tries::new(repeatable);
+        let mut renewed = false;
+        loop {
+            let tokens = self.tokens().await.map_err(failure)?;
+            let wait = match self.once(draft, &tokens).await {
+                Ok(received) if received.status.as_u16() < 400 => return Ok(received),
+                // It may have been taken back before its time, once.
+                Ok(received) if received.status == StatusCode::UNAUTHORIZED && !tokens.is_empty() && !renewed => {
+                    renewed = true;
+                    self.forget(&tokens).await;
+                    continue;
+                }
+                Ok(received) => {
+                    let asked = retry_after(&received.headers, self.connector.clock.now());
+                    let wait = tries.after(received.status, asked, self.remaining());
+                    wait.ok_or_else(|| self.refused(draft, &received, &tokens))
+                }
+                Err(failed) => {
+                    let wait = match &failed {
+                        Failed::Refused(_) => None,
+                        Failed::Unreached(_) => tries.after_unreached(self.remaining()),
+                        Failed::Broken(_) => tries.after_broken(self.remaining()),
+                    };
+                    wait.ok_or_else(|| failure(failed))
+                }
+            };
+            tokio::time::sleep(wait?).await;
+        }
+    }
+
+    pub(super) fn remaining(&self) -> Duration {
+        self.deadline.saturating_duration_since(Instant::now())
+    }
+
+    async fn once(&self, draft: &Outgoing, tokens: &[String]) -> Result<Received, Failed> {
+        let mut outgoing = draft.clone();
+        present(&self.chosen.proofs, tokens, &mut outgoing.url, &mut outgoing.headers).map_err(Failed::Refused)?;
+        let sender = Sender {
+            clients: &self.connector.clients,
+            territory: &self.settled.territory,
+            connect_timeout: self.connector.source.settings.connect_timeout(),
+            most: LARGEST,
+        };
+        sender.send(outgoing).await
+    }
+
+    /// Those of the proofs that are had by asking for them, in their order.
+    async fn tokens(&self) -> Result<Vec<String>, Failed> {
+        let (connector, mut tokens) = (self.connector, Vec::new());
+        for proof in &self.chosen.proofs {
+            if let Proof::Oauth2(grant) = proof {
+                let connect = connector.source.settings.connect_timeout();
+                tokens.push(connector.tokens.get(grant, &connector.clients, connect).await?);
+            }
+        }
+        Ok(tokens)
+    }
+
+    async fn forget(&self, tokens: &[String]) {
+        let grants = self.chosen.proofs.iter().filter_map(|proof| match proof {
+            Proof::Oauth2(grant) => Some(grant),
+            Proof::Bearer(_) | Proof::Basic { .. } | Proof::Key { .. } => None,
+        });
+        for (grant, token) in grants.zip(tokens) {
+            self.connector.tokens.forget(grant, token).await;
+        }
+    }
+
+    fn refused(&self, draft: &Outgoing, received: &Received, tokens: &[String]) -> CallFailure {
+        let error = refusal(&draft.label, received, self.chosen.missing.as_deref());
+        // A server may repeat what it got; what the configuration gave is hidden by whoever called.
+        let error = Confided::of(tokens).hide_in(error);
+        match received.status.as_u16() {
+            502..=504 => CallFailure::Lost(error),
+            _ => CallFailure::Refused(error),
+        }
+    }
+}
+
+fn failure(failed: Failed) -> CallFailure {
+    match failed {
+        Failed::Refused(error) => CallFailure::Refused(error),
+        Failed::Unreached(error) | Failed::Broken(error) => CallFailure::Lost(error),
+    }
+}

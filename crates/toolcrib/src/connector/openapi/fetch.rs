@@ -1,0 +1,132 @@
+//! The text of one document, from a plain file or from an address, with what it is recognised by next time.
+
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use http::header::{ACCEPT, ETAG, IF_NONE_MATCH};
+use http::{HeaderMap, HeaderValue, Method, StatusCode};
+use toolcrib_core::fingerprint::Fingerprint;
+use toolcrib_core::text::shown_short;
+use toolcrib_core::{Code, Error, Result, ResultExt};
+use url::Url;
+
+use super::OpenApiConnector;
+use super::credentials::{Proof, always, present};
+use super::send::{Failed, Outgoing, Received, Sender, shown_place};
+use super::settled::Settled;
+use super::territory::Territory;
+use crate::connector::Mark;
+
+const ACCEPTED: &str = "application/json, application/yaml, application/vnd.oai.openapi+json, */*;q=0.8";
+const LONGEST_ETAG: usize = 1024;
+
+pub(super) enum Fetched {
+    /// As it was when it was marked.
+    Same,
+    Text {
+        text: String,
+        mark: Mark,
+    },
+}
+
+#[derive(Debug)]
+pub(super) struct Fetch<'a> {
+    pub(super) connector: &'a OpenApiConnector,
+    pub(super) settled: &'a Settled,
+    /// It has the origin of the source's own document, which credentials are for.
+    pub(super) own: bool,
+    /// How many bytes it may have.
+    pub(super) room: usize,
+}
+
+impl Fetch<'_> {
+    pub(super) async fn address(&self, mut url: Url, known: Option<&Mark>) -> Result<Fetched> {
+        let shown = shown_place(&url);
+        let mut headers = HeaderMap::from_iter([(ACCEPT, HeaderValue::from_static(ACCEPTED))]);
+        if let Some(etag) = known.and_then(|mark| HeaderValue::try_from(mark.etag.as_deref()?).ok()) {
+            headers.insert(IF_NONE_MATCH, etag);
+        }
+        if self.own {
+            headers.extend(self.settled.headers.iter().map(|(name, value)| (name.clone(), value.clone())));
+            let proofs = always(&self.settled.given)?;
+            present(&proofs, &self.tokens(&proofs).await?, &mut url, &mut headers)?;
+        }
+        // The source itself says that it may be read, so that only where it points to is in question.
+        let territory = Territory::new(&self.settled.openapi, None, None);
+        let connect_timeout = self.connector.source.settings.connect_timeout();
+        let clients = &self.connector.clients;
+        let sender = Sender { clients, territory: &territory, connect_timeout, most: self.room };
+        let outgoing = Outgoing { label: format!("GET {shown}"), method: Method::GET, url, headers, body: None };
+        let received = sender.send(outgoing).await.map_err(Failed::into_unavailable)?;
+        match received.status {
+            StatusCode::NOT_MODIFIED if known.is_some() => Ok(Fetched::Same),
+            StatusCode::OK => text(&shown, received),
+            status => {
+                let message = format!("`{shown}` gives no document: it answered {status}");
+                Err(Error::new(Code::ToolUnavailable, message))
+            }
+        }
+    }
+
+    async fn tokens(&self, proofs: &[Proof]) -> Result<Vec<String>> {
+        let (connector, mut tokens) = (self.connector, Vec::new());
+        for proof in proofs {
+            if let Proof::Oauth2(grant) = proof {
+                let connect = connector.source.settings.connect_timeout();
+                let token = connector.tokens.get(grant, &connector.clients, connect).await;
+                tokens.push(token.map_err(Failed::into_error)?);
+            }
+        }
+        Ok(tokens)
+    }
+}
+
+pub(super) async fn read_file(path: PathBuf, room: usize) -> Result<Fetched> {
+    // Looking at a file may wait for a disk: not on a thread that others wait for.
+    tokio::task::spawn_blocking(move || {
+        let shown = shown_short(&path.to_string_lossy(), 300);
+        let about = std::fs::metadata(&path).map_err(|error| unreadable(&path, &error))?;
+        // Before it is opened: to open a pipe would wait for whoever writes to it.
+        if !about.is_file() {
+            return Err(Error::new(Code::ConfigInvalid, format!("`{shown}` is not a plain file")));
+        }
+        if about.len() > room as u64 {
+            return Err(too_large(&shown));
+        }
+        let file = std::fs::File::open(&path).map_err(|error| unreadable(&path, &error))?;
+        let mut bytes = Vec::new();
+        file.take(room as u64 + 1).read_to_end(&mut bytes).map_err(|error| unreadable(&path, &error))?;
+        if bytes.len() > room {
+            return Err(too_large(&shown));
+        }
+        let hash = Fingerprint::of(&bytes);
+        Ok(Fetched::Text { text: readable(&shown, bytes)?, mark: Mark { etag: None, hash } })
+    })
+    .await
+    .context(Code::Internal, "a file could not be read")?
+}
+
+fn text(shown: &str, received: Received) -> Result<Fetched> {
+    if received.cut {
+        return Err(too_large(shown));
+    }
+    let etag = received.headers.get(ETAG).and_then(|etag| etag.to_str().ok());
+    let etag = etag.filter(|etag| etag.len() <= LONGEST_ETAG).map(str::to_owned);
+    let hash = Fingerprint::of(&received.body);
+    Ok(Fetched::Text { text: readable(shown, received.body)?, mark: Mark { etag, hash } })
+}
+
+fn readable(shown: &str, bytes: Vec<u8>) -> Result<String> {
+    let text = String::from_utf8(bytes)
+        .map_err(|_| Error::new(Code::ConfigInvalid, format!("`{shown}` is not a text in UTF-8")))?;
+    Ok(text.strip_prefix('\u{feff}').map(str::to_owned).unwrap_or(text))
+}
+
+fn too_large(shown: &str) -> Error {
+    Error::new(Code::ConfigInvalid, format!("`{shown}` is larger than 64 MiB, with what was read before it"))
+}
+
+pub(super) fn unreadable(path: &Path, error: &std::io::Error) -> Error {
+    let shown = shown_short(&path.to_string_lossy(), 300);
+    Error::new(Code::ConfigInvalid, format!("`{shown}` cannot be read: {error}"))
+}

@@ -1,0 +1,114 @@
+//! From what the document asks for to a request of this source: its headers, cookies and address, all but credentials.
+
+use http::header::{ACCEPT, CONTENT_TYPE, COOKIE};
+use http::{HeaderMap, HeaderName, HeaderValue, Method};
+use toolcrib_core::execution::Operation;
+use toolcrib_core::openapi::request::Prepared;
+use toolcrib_core::text::shown_short;
+use toolcrib_core::{Code, Error, Result};
+use url::Url;
+
+use super::credentials::add_cookies;
+use super::send::{Outgoing, shown_origin};
+use super::settled::{Place, Settled};
+
+/// The address that paths begin at.
+pub(super) fn base(settled: &Settled, operation: &Operation) -> Result<Url> {
+    if let Some(base) = &settled.base {
+        return Ok(base.clone());
+    }
+    let wrong = |message: String| Error::new(Code::ConfigInvalid, message);
+    if operation.server.is_empty() {
+        return Err(wrong("the document names no server; set `base_url` on the source".into()));
+    }
+    let server = shown_short(&operation.server, 200);
+    if operation.server.contains(['{', '}']) {
+        let message = format!("the document's server `{server}` has a variable without a value");
+        return Err(wrong(format!("{message}; set it under `variables` of the source, or set `base_url`")));
+    }
+    let url = match (Url::parse(&operation.server), &settled.document) {
+        (Ok(url), _) => Some(url),
+        (Err(url::ParseError::RelativeUrlWithoutBase), Place::Address(document)) => {
+            document.join(&operation.server).ok()
+        }
+        (Err(url::ParseError::RelativeUrlWithoutBase), Place::File(_)) => {
+            let message = format!("the document's server `{server}` is relative to where the document comes from");
+            return Err(wrong(format!("{message}, which is a file; set `base_url` on the source")));
+        }
+        (Err(_), _) => None,
+    };
+    let url = url.filter(|url| matches!(url.scheme(), "http" | "https") && url.has_host());
+    url.ok_or_else(|| {
+        wrong(format!("the document's server `{server}` is no http address; set `base_url` on the source"))
+    })
+}
+
+/// The request without credentials.
+pub(super) fn draft(prepared: Prepared, operation: &Operation, settled: &Settled, base: &Url) -> Result<Outgoing> {
+    let label = label(operation);
+    let wrong = |what: &str| Error::new(Code::ToolInvalidInput, format!("`{label}` cannot be sent: {what}"));
+    let method = Method::from_bytes(prepared.method.as_bytes()).map_err(|_| wrong("its method is none of HTTP"))?;
+    let url = declared(&prepared.url, base).map_err(|why| wrong(&why))?;
+    let mut headers = HeaderMap::new();
+    for (name, value) in &prepared.headers {
+        let shown = shown_short(name, 80);
+        let name = HeaderName::try_from(name).map_err(|_| wrong(&format!("`{shown}` is no name for a header")))?;
+        let value = HeaderValue::try_from(value)
+            .map_err(|_| wrong(&format!("the header `{shown}` has a value that HTTP does not allow")))?;
+        headers.append(name, value);
+    }
+    let body = match prepared.body {
+        Some(body) => {
+            let kind = HeaderValue::try_from(body.content_type).map_err(|_| wrong("its media type is none"))?;
+            headers.insert(CONTENT_TYPE, kind);
+            Some(body.bytes.into())
+        }
+        None => None,
+    };
+    let cookies: Vec<String> = prepared.cookies.iter().map(|(name, value)| format!("{name}={value}")).collect();
+    add_cookies(&mut headers, &cookies).map_err(|_| wrong("a cookie has a value that HTTP does not allow"))?;
+    configure(&mut headers, settled)?;
+    Ok(Outgoing { label, method, url, headers, body })
+}
+
+/// A look at another address of the same server.
+pub(super) fn look(label: &str, url: Url, settled: &Settled) -> Result<Outgoing> {
+    let mut headers = HeaderMap::from_iter([(ACCEPT, HeaderValue::from_static("application/json, */*;q=0.5"))]);
+    configure(&mut headers, settled)?;
+    Ok(Outgoing { label: label.to_owned(), method: Method::GET, url, headers, body: None })
+}
+
+/// What the configuration says goes over what an agent said.
+fn configure(headers: &mut HeaderMap, settled: &Settled) -> Result<()> {
+    for (name, value) in &settled.headers {
+        match name == COOKIE {
+            true => add_cookies(headers, &[String::from_utf8_lossy(value.as_bytes()).into_owned()])?,
+            false => {
+                headers.insert(name, value.clone());
+            }
+        }
+    }
+    Ok(())
+}
+
+pub(super) fn label(operation: &Operation) -> String {
+    shown_short(&format!("{} {}", operation.method, operation.path), 200)
+}
+
+/// An address that means what it says and is one of the declared server. The parser would take `..` for a way out,
+/// and leave out line breaks, which nobody who encodes values writes.
+pub(super) fn declared(text: &str, base: &Url) -> Result<Url, String> {
+    if text.chars().any(|character| character.is_control() || character == '\\') {
+        return Err("its address has characters that no address has".into());
+    }
+    let path = text.split(['?', '#']).next().unwrap_or_default();
+    let dots = |segment: &str| matches!(segment.to_ascii_lowercase().replace("%2e", ".").as_str(), "." | "..");
+    if path.split('/').any(dots) {
+        return Err("its address has `.` or `..` for a part of its path".into());
+    }
+    let url = Url::parse(text).map_err(|_| "its address is none".to_owned())?;
+    if url.origin() != base.origin() {
+        return Err(format!("it would leave `{}`", shown_origin(base)));
+    }
+    Ok(url)
+}

@@ -1,0 +1,174 @@
+//! An answer of 400 and more as an error: the status, and what the body itself says about it.
+
+use http::StatusCode;
+use serde_json::{Value, json};
+use toolcrib_core::text::shown_short;
+use toolcrib_core::{Code, Error};
+
+use super::result::{Nature, decoded, media_type, nature, useful};
+use super::send::Received;
+
+/// Bytes of a body that stand in the details of an error.
+const BODY: usize = 16 * 1024;
+const MESSAGE: usize = 400;
+
+/// `missing` is what the document wants to see and nobody gave.
+pub(super) fn refusal(label: &str, received: &Received, missing: Option<&str>) -> Error {
+    let body = body(received);
+    let mut message = format!("`{label}` answered {}", received.status);
+    if let Some(reason) = body.as_ref().and_then(reason) {
+        message = format!("{message}: {reason}");
+    }
+    let unknown = matches!(received.status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN);
+    if let Some(missing) = missing.filter(|_| unknown) {
+        message = format!("{message}; the document wants {missing}, which `auth` of the source gives");
+    }
+    let details = json!({
+        "status": received.status.as_u16(),
+        "headers": useful(&received.headers),
+        "body": body.map(bounded),
+    });
+    Error::new(Code::ToolExecutionFailed, message).with_retryable(is_passing(received.status)).with_details(details)
+}
+
+/// Whether the same may go well later.
+pub(super) fn is_passing(status: StatusCode) -> bool {
+    matches!(status.as_u16(), 408 | 425 | 429 | 500 | 502 | 503 | 504)
+}
+
+/// JSON as it is, else the beginning of a text; nothing of what is neither.
+fn body(received: &Received) -> Option<Value> {
+    let kind = media_type(&received.headers);
+    if received.body.is_empty() {
+        return None;
+    }
+    let text = || {
+        let beginning = &received.body[..received.body.len().min(BODY)];
+        Value::String(shown_text(&decoded(&received.headers, beginning)))
+    };
+    match nature(&kind, &received.body) {
+        Nature::Json => Some(serde_json::from_slice(&received.body).unwrap_or_else(|_| text())),
+        Nature::Text => Some(text()),
+        Nature::Image | Nature::Audio | Nature::Binary => None,
+    }
+}
+
+fn shown_text(text: &str) -> String {
+    toolcrib_core::text::shown(text)
+}
+
+pub(super) fn bounded(body: Value) -> Value {
+    let text = body.to_string();
+    if text.len() <= BODY {
+        return body;
+    }
+    let mut end = BODY;
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    Value::String(format!("{}…", &text[..end]))
+}
+
+/// What a body says for people, wherever it says so.
+pub(super) fn reason(body: &Value) -> Option<String> {
+    const POINTERS: [&str; 13] = [
+        "/error/message",
+        "/message",
+        "/error_description",
+        "/error/description",
+        "/error/error",
+        "/error",
+        "/detail",
+        "/detail/0/msg",
+        "/errors/0/message",
+        "/errors/0/detail",
+        "/errors/0",
+        "/title",
+        "/fault/faultstring",
+    ];
+    let said = match body {
+        Value::String(text) => Some(text.as_str()),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => {
+            POINTERS.iter().find_map(|pointer| body.pointer(pointer)?.as_str().filter(|text| !text.trim().is_empty()))
+        }
+    };
+    said.map(|text| shown_short(text, MESSAGE)).filter(|text| !text.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use http::{HeaderMap, HeaderValue};
+
+    use super::*;
+
+    fn received(status: u16, kind: &'static str, body: &[u8]) -> Received {
+        let headers = HeaderMap::from_iter([
+            (http::header::CONTENT_TYPE, HeaderValue::from_static(kind)),
+            (http::header::SET_COOKIE, HeaderValue::from_static("secret=1")),
+        ]);
+        let url = "http://h/p?key=1".parse().unwrap();
+        Received { status: StatusCode::from_u16(status).unwrap(), headers, url, body: body.to_vec(), cut: false }
+    }
+
+    #[test]
+    fn an_error_says_what_the_body_says() {
+        for (kind, body, expected) in [
+            ("application/json", r#"{"error":{"message":"no such pet"}}"#, ": no such pet"),
+            ("application/json", r#"{"message":"Not\nFound","documentation_url":"x"}"#, ": Not Found"),
+            ("application/json", r#"{"error":"invalid","error_description":"why"}"#, ": why"),
+            ("application/problem+json", r#"{"title":"T","detail":"D"}"#, ": D"),
+            ("application/problem+json", r#"{"title":"T"}"#, ": T"),
+            ("application/json", r#"{"errors":[{"message":"first"},{"message":"second"}]}"#, ": first"),
+            ("application/json", r#"{"detail":[{"loc":["x"],"msg":"field required"}]}"#, ": field required"),
+            ("application/json", r#"{"a":1}"#, ""),
+            ("application/json", "not json", ": not json"),
+            ("text/plain", "plain \u{1b}[31mwords", ": plain words"),
+            ("application/octet-stream", "\0\u{1}", ""),
+            ("text/plain", "", ""),
+        ] {
+            let error = refusal("GET /p", &received(404, kind, body.as_bytes()), Some("nothing"));
+            assert_eq!(error.message, format!("`GET /p` answered 404 Not Found{expected}"), "{body}");
+            assert_eq!((error.code, error.retryable()), (Code::ToolExecutionFailed, false));
+            assert!(!error.details.unwrap().to_string().contains("secret"));
+        }
+    }
+
+    #[test]
+    fn what_is_missing_is_told_where_nobody_was_let_in() {
+        let error = refusal("GET /p", &received(401, "text/plain", b""), Some("`key` (a bearer token)"));
+        let told = "; the document wants `key` (a bearer token), which `auth` of the source gives";
+        assert_eq!(error.message, format!("`GET /p` answered 401 Unauthorized{told}"));
+        let error = refusal("GET /p", &received(403, "text/plain", b"no"), None);
+        assert_eq!(error.message, "`GET /p` answered 403 Forbidden: no");
+    }
+
+    #[test]
+    fn whether_to_try_again_goes_by_the_status() {
+        for (status, retryable) in [
+            (400, false),
+            (401, false),
+            (404, false),
+            (408, true),
+            (409, false),
+            (422, false),
+            (425, true),
+            (429, true),
+            (500, true),
+            (501, false),
+            (502, true),
+            (503, true),
+            (504, true),
+        ] {
+            assert_eq!(refusal("x", &received(status, "text/plain", b""), None).retryable(), retryable, "{status}");
+        }
+    }
+
+    #[test]
+    fn a_large_body_is_cut() {
+        let large = format!(r#"{{"message":"m","x":"{}"}}"#, "é".repeat(20_000));
+        let error = refusal("GET /p", &received(500, "application/json", large.as_bytes()), None);
+        assert!(error.message.ends_with(": m"));
+        let details = error.details.unwrap();
+        assert!(details["body"].as_str().unwrap().len() <= BODY + 3);
+    }
+}

@@ -1,0 +1,95 @@
+use std::net::TcpListener;
+
+use super::server::Answer;
+use super::*;
+
+#[tokio::test]
+async fn what_is_safe_is_asked_again_when_the_server_says_so() {
+    for (method, status, headers, fails, expected) in [
+        // How often it is asked, and what the failure says about the source.
+        ("GET", 503, "retry-after: 0", 1, (2, None)),
+        ("GET", 429, "retry-after: 0", 2, (3, None)),
+        ("GET", 429, "retry-after: 0", 9, (3, Some("refused"))),
+        ("GET", 503, "retry-after: 0", 9, (3, Some("lost"))),
+        ("GET", 503, "retry-after: 3600", 9, (1, Some("lost"))),
+        ("GET", 500, "retry-after: 0", 9, (1, Some("refused"))),
+        ("GET", 404, "", 9, (1, Some("refused"))),
+        ("POST", 503, "retry-after: 0", 9, (1, Some("lost"))),
+        ("POST", 429, "retry-after: 0", 9, (1, Some("refused"))),
+    ] {
+        let answer =
+            move |_: &Heard, number| if number <= fails { reply(status, headers, "") } else { reply(204, "", "") };
+        let server = Server::start(answer).await;
+        let result = call(&connector(OpenApi::default()), &operation(method, &server.url, "/p"), json!({})).await;
+        let kind = result.is_err().then(|| told(result).0);
+        assert_eq!((server.heard().len(), kind), expected, "{method} {status} {headers}");
+    }
+}
+
+#[tokio::test]
+async fn what_was_sent_is_sent_twice_only_where_that_is_safe() {
+    for (method, times) in [("GET", 2), ("POST", 1)] {
+        let server = Server::start(|_, _| Answer::HangUp).await;
+        let result = call(&connector(OpenApi::default()), &operation(method, &server.url, "/p"), json!({})).await;
+        let (kind, code, message) = told(result);
+        assert_eq!((kind, code, server.heard().len()), ("lost", Code::ToolExecutionFailed, times), "{message}");
+        assert!(
+            message.starts_with(&format!("the answer to `{method} /p` from `{}` broke off: ", server.url)),
+            "{message}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn nobody_there_is_unavailable() {
+    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let server = format!("http://127.0.0.1:{port}");
+    let (kind, code, message) =
+        told(call(&connector(OpenApi::default()), &operation("POST", &server, "/p"), json!({})).await);
+    assert_eq!((kind, code), ("lost", Code::ToolUnavailable));
+    assert!(message.starts_with(&format!("`{server}` cannot be reached: ")), "{message}");
+}
+
+#[tokio::test]
+async fn a_deadline_speaks_of_the_source_only_when_it_is_the_sources_own() {
+    let server = Server::start(|_, _| Answer::Silence).await;
+    let short = Duration::from_millis(50);
+    let settings = Settings { call_timeout: Some(short), ..Settings::default() };
+    for (connector, expected) in
+        [(connector(OpenApi::default()), "undecided"), (connector_with(OpenApi::default(), settings), "lost")]
+    {
+        let execution = Execution::SyncHttp(operation("GET", &server.url, "/p"));
+        let call = call_of(execution, json!({}), Terms { timeout: short, ..terms() });
+        let (kind, code, message) = told(connector.call(call).await);
+        assert_eq!((kind, code), (expected, Code::ToolExecutionFailed));
+        assert_eq!(message, "`GET /p` did not answer within 50ms");
+    }
+    let cancelled = terms();
+    cancelled.cancel.cancel();
+    let call = call_of(Execution::SyncHttp(operation("GET", &server.url, "/p")), json!({}), cancelled);
+    assert_eq!(told(connector(OpenApi::default()).call(call).await).2, "the call was cancelled");
+}
+
+#[tokio::test]
+async fn a_tool_without_its_backing_says_what_to_do() {
+    let mut call = call_of(Execution::McpCall, json!({}), terms());
+    let connector = connector(OpenApi::default());
+    let message = "how `tool` is called is not known; refresh its source".to_owned();
+    for backing in [call.backing.take(), None] {
+        let call = Call { backing, ..call_of(Execution::McpCall, json!({}), terms()) };
+        assert_eq!(told(connector.call(call).await), ("refused", Code::ToolUnavailable, message.clone()));
+    }
+}
+
+#[tokio::test]
+async fn an_endless_answer_is_not_read_to_its_end() {
+    let endless = |_: &Heard, _| {
+        let mut bytes = b"HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\ncontent-length: 99999999\r\n\r\n".to_vec();
+        bytes.resize(17 * 1024 * 1024, b'x');
+        Answer::Bytes(bytes)
+    };
+    let server = Server::start(endless).await;
+    let result = call(&connector(OpenApi::default()), &operation("GET", &server.url, "/p"), json!({})).await;
+    let message = "the answer to `GET /p` is larger than 16 MiB; ask for less of it".to_owned();
+    assert_eq!(told(result), ("refused", Code::ToolExecutionFailed, message));
+}

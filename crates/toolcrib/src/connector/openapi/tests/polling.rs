@@ -1,0 +1,99 @@
+use tokio::sync::mpsc;
+use toolcrib_core::source::{Auth, Poll};
+
+use super::*;
+
+fn poll(url: &str) -> Poll {
+    Poll {
+        url: url.into(),
+        status: "/state".into(),
+        result: Some("/out".into()),
+        done: vec!["done".into(), "3".into()],
+        failed: vec!["failed".into()],
+        interval: Some(Duration::from_millis(1)),
+    }
+}
+
+/// A job that is started at `/jobs` and then in these states, one after the other.
+async fn working(location: &'static str, states: &'static [&'static str]) -> Server {
+    Server::start(move |heard, number| match heard.method.as_str() {
+        "POST" => reply(
+            202,
+            &format!("content-type: application/json\nlocation: {location}"),
+            r#"{"id":"j 1","self":"/api/jobs/1"}"#,
+        ),
+        _ => server::json(200, states[(number - 2).min(states.len() - 1)]),
+    })
+    .await
+}
+
+async fn follow(server: &Server, poll: Poll, terms: Terms) -> Result<Value, CallFailure> {
+    let operation = operation("POST", &format!("{}/api", server.url), "/jobs");
+    let connector = connector(OpenApi { auth: Some(Auth::Bearer("token".into())), ..OpenApi::default() });
+    let call = call_of(Execution::AsyncPoll { operation, poll }, json!({}), terms);
+    connector.call(call).await.map(|answer| serde_json::from_str(answer.raw.get()).unwrap())
+}
+
+#[tokio::test]
+async fn what_was_started_is_looked_at_until_it_is_done() {
+    let states = &["", r#"{"state":"queued"}"#, r#"{"state":"running"}"#, r#"{"state":3,"out":{"n":1}}"#];
+    for (url, looked_at) in [
+        ("/jobs/{$response.body#/id}/status", "GET /api/jobs/j%201/status"),
+        ("{$response.header.Location}", "GET /status/1"),
+        ("$response.body#/self", "GET /api/jobs/1"),
+    ] {
+        let server = working("/status/1", states).await;
+        let (progress, mut heard) = mpsc::channel(8);
+        let result = follow(&server, poll(url), Terms { progress: Some(progress), ..terms() }).await.unwrap();
+        assert_eq!(result["structuredContent"], json!({"n": 1}));
+        assert_eq!(server.lines(), ["POST /api/jobs", looked_at, looked_at, looked_at, looked_at]);
+        assert!(server.heard().iter().all(|heard| heard.header("authorization") == "Bearer token"));
+        let mut said = Vec::new();
+        while let Ok(progress) = heard.try_recv() {
+            said.push(progress.get().to_owned());
+        }
+        let expected = ["under way", "queued", "running"].iter().zip(1..);
+        let expected: Vec<_> =
+            expected.map(|(state, n)| format!(r#"{{"progress":{n},"message":"{state}"}}"#)).collect();
+        assert_eq!(said, expected);
+    }
+}
+
+#[tokio::test]
+async fn a_result_may_be_the_whole_and_a_failure_says_why() {
+    let server = working("/s", &[r#"{"state":"done","n":1.50}"#]).await;
+    let whole = Poll { result: None, ..poll("/s") };
+    let result = follow(&server, whole, terms()).await.unwrap();
+    assert_eq!(result["content"][0]["text"], r#"{"state":"done","n":1.50}"#);
+
+    for (state, expected) in [
+        (r#"{"state":"failed","message":"out of paper"}"#, "ended as `failed`: out of paper"),
+        (r#"{"state":"done"}"#, "is done, and there is no result at `/out`"),
+        ("busy", "has a status that is not JSON, so that nobody knows how it goes"),
+    ] {
+        let states: &'static [&'static str] = Box::leak(Box::new([state]));
+        let server = working("/s", states).await;
+        let (kind, code, message) = told(follow(&server, poll("/s"), terms()).await);
+        assert_eq!((kind, code), ("refused", Code::ToolExecutionFailed));
+        assert_eq!(message, format!("`POST /jobs` {expected}"));
+    }
+}
+
+#[tokio::test]
+async fn nobody_looks_on_another_server_or_beyond_the_time() {
+    for (location, url, expected) in [
+        ("https://evil.example.com/s", "{$response.header.Location}", "cannot be looked at: it would leave `"),
+        ("//evil.example.com/s", "{$response.header.Location}", "cannot be looked at: it would leave `"),
+        ("/s", "/jobs/../../admin", "cannot be looked at: its address has `.` or `..` for a part of its path"),
+    ] {
+        let server = working(location, &[r#"{"state":"done"}"#]).await;
+        let (kind, _, message) = told(follow(&server, poll(url), terms()).await);
+        assert_eq!((kind, server.heard().len()), ("refused", 1));
+        assert!(message.starts_with(&format!("`POST /jobs` {expected}")), "{message}");
+    }
+    let server = working("/s", &[r#"{"state":"running"}"#]).await;
+    let slow = Poll { interval: Some(Duration::from_secs(3600)), ..poll("/s") };
+    assert_eq!(told(follow(&server, slow, terms()).await).2, "`POST /jobs` is not done in time");
+    let nowhere = told(follow(&server, poll("{$response.body#/nothing}"), terms()).await);
+    assert_eq!((nowhere.0, nowhere.1), ("refused", Code::ToolExecutionFailed));
+}

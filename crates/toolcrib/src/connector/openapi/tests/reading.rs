@@ -1,0 +1,152 @@
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use toolcrib_core::source::Auth;
+
+use super::*;
+use crate::connector::Marks;
+
+fn at(document: &str) -> OpenApi {
+    OpenApi { document: document.into(), ..OpenApi::default() }
+}
+
+/// Loads documents as a reader does.
+async fn load(openapi: OpenApi, places: &[&str]) -> Result<Vec<String>> {
+    let connector = connector(openapi);
+    let settled = Settled::of(&connector.source)?;
+    let documents = Documents::new(&connector, &settled)?;
+    let mut texts = vec![documents.load(documents.main()).await?];
+    for place in places {
+        texts.push(documents.load(&documents.main().join(place).unwrap()).await?);
+    }
+    Ok(texts)
+}
+
+async fn unchanged(openapi: OpenApi, known: &Marks) -> bool {
+    let discovery = Discovery { timeout: Duration::from_secs(10), era: None, keep: false, known: Some(known.clone()) };
+    connector(openapi).discover(discovery).await.is_ok_and(|offer| offer.unchanged)
+}
+
+async fn marks(openapi: OpenApi, places: &[&str]) -> Marks {
+    let connector = connector(openapi);
+    let settled = Settled::of(&connector.source).unwrap();
+    let documents = Documents::new(&connector, &settled).unwrap();
+    documents.load(documents.main()).await.unwrap();
+    for place in places {
+        documents.load(&documents.main().join(place).unwrap()).await.unwrap();
+    }
+    documents.marks()
+}
+
+#[tokio::test]
+async fn an_unchanged_document_is_recognised_by_its_tag_or_its_content() {
+    let server = Server::start(|heard, number| match heard.target.as_str() {
+        "/tagged" if heard.header("if-none-match") == "\"v1\"" => reply(304, "", ""),
+        "/tagged" => reply(200, "etag: \"v1\"", "{}"),
+        "/changing" => reply(200, "", &number.to_string()),
+        _ => reply(200, "", "{}"),
+    })
+    .await;
+    for (path, refs, expected) in [
+        ("tagged", &[][..], true),
+        ("plain", &[], true),
+        ("plain", &["tagged", "other"], true),
+        ("changing", &[], false),
+        ("plain", &["changing"], false),
+    ] {
+        let source = at(&format!("{}/{path}", server.url));
+        let known = marks(source.clone(), refs).await;
+        assert_eq!(known.documents.len(), 1 + refs.len());
+        assert_eq!(unchanged(source.clone(), &known).await, expected, "{path} {refs:?}");
+        let other = Marks { reader: "another".into(), ..known.clone() };
+        assert!(!unchanged(source.clone(), &other).await);
+    }
+
+    let home = tempfile::tempdir().unwrap();
+    let file = home.path().join("api.yaml");
+    std::fs::write(&file, "\u{feff}a: 1").unwrap();
+    let source = at(file.to_str().unwrap());
+    let known = marks(source.clone(), &[]).await;
+    assert!(unchanged(source.clone(), &known).await);
+    std::fs::write(&file, "a: 2").unwrap();
+    assert!(!unchanged(source, &known).await);
+}
+
+#[tokio::test]
+async fn an_address_gets_the_credentials_and_other_origins_do_not() {
+    let other = Server::start(|_, _| reply(200, "", "other")).await;
+    let server = Server::start(|_, _| reply(200, "", "main")).await;
+    let source = OpenApi {
+        auth: Some(Auth::Bearer("token".into())),
+        headers: BTreeMap::from([("X-Team".to_owned(), "a".to_owned())]),
+        allow_refs: vec![format!("{}/specs/", other.url)],
+        ..at(&format!("{}/api.json?key=s3cret", server.url))
+    };
+    let allowed = format!("{}/specs/x.json", other.url);
+    let texts = load(source.clone(), &["pet.json", &allowed]).await.unwrap();
+    assert_eq!(texts, ["main", "main", "other"]);
+    assert_eq!(server.lines(), ["GET /api.json?key=s3cret", "GET /pet.json"]);
+    for heard in server.heard() {
+        assert_eq!((heard.header("authorization"), heard.header("x-team")), ("Bearer token", "a"));
+    }
+    assert_eq!((other.heard()[0].header("authorization"), other.heard()[0].header("x-team")), ("", ""));
+
+    let known = marks(source.clone(), &[]).await;
+    assert!(!serde_json::to_string(&known).unwrap().contains("s3cret"));
+    let error = load(source, &[&format!("{}/private.json", other.url)]).await.unwrap_err();
+    let place = format!("{}/private.json", other.url);
+    let told = format!("`{place}` is not where the document comes from; `allow_refs` of the source allows more places");
+    assert_eq!((error.code, error.message), (Code::ConfigInvalid, told));
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn files_lead_to_files_beside_them_only() {
+    let home = tempfile::tempdir().unwrap();
+    let path = |name: &str| home.path().join(name);
+    for (name, text) in [("specs/api.yaml", "main"), ("specs/a/pet.yaml", "pet"), ("other/x.yaml", "x")] {
+        std::fs::create_dir_all(path(name).parent().unwrap()).unwrap();
+        std::fs::write(path(name), text).unwrap();
+    }
+    std::os::unix::fs::symlink(path("other/x.yaml"), path("specs/link.yaml")).unwrap();
+    let source = at(path("specs/api.yaml").to_str().unwrap());
+    assert_eq!(load(source.clone(), &["a/pet.yaml"]).await.unwrap(), ["main", "pet"]);
+    for outside in ["../other/x.yaml", "link.yaml", "/etc/passwd", "http://127.0.0.1:1/x.yaml"] {
+        let error = load(source.clone(), &[outside]).await.unwrap_err();
+        assert!(error.message.contains("is not where the document comes from"), "{outside}: {error}");
+    }
+    let allowed = OpenApi { allow_refs: vec![path("other").to_str().unwrap().into()], ..source };
+    assert_eq!(load(allowed, &["../other/x.yaml", "link.yaml"]).await.unwrap(), ["main", "x", "x"]);
+}
+
+#[tokio::test]
+async fn what_is_no_document_is_told_at_once() {
+    let home = tempfile::tempdir().unwrap();
+    let large = home.path().join("large.json");
+    std::fs::File::create(&large).unwrap().set_len(65 * 1024 * 1024).unwrap();
+    let latin = home.path().join("latin.json");
+    std::fs::write(&latin, b"gr\xfcn").unwrap();
+    let check = async |document: &Path, expected: &str| {
+        let error = load(at(document.to_str().unwrap()), &[]).await.unwrap_err();
+        assert_eq!(error.code, Code::ConfigInvalid);
+        assert!(error.message.contains(expected), "{error}");
+    };
+    check(&large, "is larger than 64 MiB").await;
+    check(&latin, "is not a text in UTF-8").await;
+    check(home.path(), "is not a plain file").await;
+    check(Path::new("/dev/zero"), "is not a plain file").await;
+    check(&home.path().join("missing"), "cannot be read: ").await;
+
+    let server = Server::start(|_, _| reply(404, "", "")).await;
+    let error = load(at(&format!("{}/api.json?key=s3cret", server.url)), &[]).await.unwrap_err();
+    let told = format!("`{}/api.json` gives no document: it answered 404 Not Found", server.url);
+    assert_eq!((error.code, error.message), (Code::ToolUnavailable, told));
+
+    let names: Vec<String> = (0..64).map(|number| format!("{number}.json")).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let server = Server::start(|_, _| reply(200, "", "{}")).await;
+    let source = at(&format!("{}/api.json", server.url));
+    assert_eq!(load(source.clone(), &names[..63]).await.unwrap().len(), 64);
+    let error = load(source, &names).await.unwrap_err();
+    assert_eq!(error.message, "the document leads to more than 63 others");
+}

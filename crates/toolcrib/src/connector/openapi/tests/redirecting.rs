@@ -1,0 +1,95 @@
+use std::collections::BTreeMap;
+
+use toolcrib_core::execution::{Body, Content};
+use toolcrib_core::source::Auth;
+
+use super::*;
+
+fn posting(server: &str) -> Operation {
+    let body = Body {
+        argument: "body".into(),
+        required: true,
+        media_type: "text/plain".into(),
+        content: Content::Text,
+        fields: BTreeMap::new(),
+    };
+    Operation { body: Some(body), ..operation("POST", server, "/start") }
+}
+
+fn trusted(allow_private: bool) -> OpenApiConnector {
+    connector(OpenApi {
+        allow_private,
+        auth: Some(Auth::Bearer("s3cret-token".into())),
+        headers: BTreeMap::from([("X-Configured".to_owned(), "yes".to_owned())]),
+        ..OpenApi::default()
+    })
+}
+
+async fn redirecting(status: u16, location: String) -> Server {
+    Server::start(move |heard, _| match heard.target.as_str() {
+        "/start" => reply(status, &format!("location: {location}"), "elsewhere"),
+        _ => reply(200, "content-type: text/plain", "arrived"),
+    })
+    .await
+}
+
+#[tokio::test]
+async fn on_the_same_server_a_redirect_is_followed_as_browsers_do() {
+    for (method, status, then) in [
+        ("GET", 301, "GET /end "),
+        ("GET", 308, "GET /end "),
+        ("POST", 301, "GET /end "),
+        ("POST", 302, "GET /end "),
+        ("POST", 303, "GET /end "),
+        ("POST", 307, "POST /end said"),
+        ("POST", 308, "POST /end said"),
+    ] {
+        let server = redirecting(status, "/end".into()).await;
+        let operation = if method == "POST" { posting(&server.url) } else { operation("GET", &server.url, "/start") };
+        let result = call(&trusted(false), &operation, json!({"body": "said"})).await.unwrap();
+        assert_eq!(result["content"][0]["text"], "arrived");
+        let last = server.heard().pop().unwrap();
+        assert_eq!(format!("{} {}", last.line(), last.body), then, "{method} {status}");
+        assert_eq!(last.header("authorization"), "Bearer s3cret-token");
+        assert_eq!(last.header("content-type").is_empty(), last.body.is_empty());
+    }
+}
+
+#[tokio::test]
+async fn another_server_is_asked_without_anything_that_was_meant_for_the_first() {
+    let other = Server::start(|_, _| reply(200, "", "arrived")).await;
+    let server = redirecting(302, format!("{}/end?x=1", other.url)).await;
+    let result = call(&trusted(true), &operation("GET", &server.url, "/start"), json!({})).await.unwrap();
+    assert_eq!(result["content"][0]["text"], "arrived");
+    let heard = other.heard();
+    assert_eq!(heard[0].line(), "GET /end?x=1");
+    for name in ["authorization", "cookie", "x-configured"] {
+        assert_eq!(heard[0].header(name), "", "{name}");
+    }
+}
+
+#[tokio::test]
+async fn a_redirect_that_may_not_be_followed_says_where_it_pointed() {
+    let other = Server::start(|_, _| reply(200, "", "arrived")).await;
+    let to = format!("{}/end?secret=1", other.url);
+    let place = format!("{}/end", other.url);
+    for (connector, post, location, expected) in [
+        (trusted(false), false, to.clone(), format!("was redirected to `{place}`, where nothing is sent: ")),
+        (
+            trusted(true),
+            true,
+            to,
+            format!("was redirected to `{place}`, which is another server: only GET is sent there"),
+        ),
+        (trusted(true), false, "file:///etc/passwd".into(), "was redirected to no valid address".into()),
+        (trusted(true), false, "/start".into(), "was redirected more than 5 times".into()),
+    ] {
+        let server = redirecting(307, location).await;
+        let operation = if post { posting(&server.url) } else { operation("GET", &server.url, "/start") };
+        let (kind, code, message) = told(call(&connector, &operation, json!({"body": "x"})).await);
+        assert_eq!((kind, code), ("refused", Code::ToolExecutionFailed));
+        let expected = format!("`{} /start` {expected}", operation.method);
+        assert!(message.starts_with(&expected) && !message.contains("secret"), "{message}");
+    }
+    assert_eq!(other.heard().len(), 0);
+}
