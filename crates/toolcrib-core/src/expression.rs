@@ -8,6 +8,7 @@ use std::borrow::Cow;
 
 use serde_json::{Map, Value};
 
+pub(crate) use fill::weight;
 pub use fill::{fill, fill_value};
 
 use crate::error::{Code, Error, Result};
