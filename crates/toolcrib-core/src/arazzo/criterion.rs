@@ -6,7 +6,7 @@ use regex::{Regex, RegexBuilder};
 use serde_json::Value;
 
 use super::condition::Condition;
-use super::jsonpath::Query;
+use super::jsonpath::Question;
 use crate::expression::{Scope, is_expression, look_up};
 use crate::json::beginning;
 use crate::text::shown_short;
@@ -22,7 +22,7 @@ pub struct Criterion {
 enum Test {
     Simple(Condition),
     Regex { context: String, pattern: Regex },
-    JsonPath { context: String, query: Query },
+    JsonPath { context: String, question: Question },
 }
 
 impl Criterion {
@@ -42,7 +42,7 @@ impl Criterion {
         let test = match kind.map(|kind| kind.as_str().unwrap_or_default()) {
             None | Some("simple") => Test::Simple(Condition::parse(&condition)?),
             Some("regex") => Test::Regex { context: context()?, pattern: pattern(&condition)? },
-            Some("jsonpath") => Test::JsonPath { context: context()?, query: Query::parse(&condition)? },
+            Some("jsonpath") => Test::JsonPath { context: context()?, question: Question::parse(&condition)? },
             Some("xpath") => return Err("conditions in XPath are not supported".into()),
             Some(other) => return Err(format!("there is no type of condition called `{}`", shown_short(other, 40))),
         };
@@ -64,8 +64,8 @@ impl Criterion {
                 }
                 Ok(pattern.is_match(&text))
             }
-            Test::JsonPath { context, query } => match look_up(context, scope) {
-                Ok(value) => query.finds(&value),
+            Test::JsonPath { context, question } => match look_up(context, scope) {
+                Ok(value) => question.holds(&value),
                 Err(_) => Ok(false),
             },
         }

@@ -12,8 +12,20 @@ use serde_json::Value;
 
 use super::condition::order_of_numbers;
 
+/// What a criterion asks of its context.
 #[derive(Debug, Clone)]
-pub(super) struct Query {
+pub(super) struct Question(Kind);
+
+#[derive(Debug, Clone)]
+enum Kind {
+    /// Whether it selects anything.
+    Query(Query),
+    /// `$.token != null` is no query, yet documents write it. What is not there counts as null.
+    Comparison(Logical),
+}
+
+#[derive(Debug, Clone)]
+struct Query {
     /// From `@`, what a filter looks at, and not from `$`.
     relative: bool,
     segments: Vec<Segment>,
@@ -64,15 +76,22 @@ enum Comparison {
     NotEqual,
 }
 
-impl Query {
-    pub(super) fn parse(text: &str) -> Result<Query, String> {
-        parse::query(text)
+impl Question {
+    pub(super) fn parse(text: &str) -> Result<Question, String> {
+        parse::question(text)
     }
 
-    /// Whether it selects anything.
-    pub(super) fn finds(&self, root: &Value) -> Result<bool, String> {
-        let mut walk = Walk { root, visits: MOST_VISITS };
-        Ok(!walk.select(self, root)?.is_empty())
+    pub(super) fn holds(&self, root: &Value) -> Result<bool, String> {
+        match &self.0 {
+            Kind::Query(query) => {
+                let mut walk = Walk { root, visits: MOST_VISITS, absent: None };
+                Ok(!walk.select(query, root)?.is_empty())
+            }
+            Kind::Comparison(logical) => {
+                let mut walk = Walk { root, visits: MOST_VISITS, absent: Some(&Value::Null) };
+                walk.holds(logical, root)
+            }
+        }
     }
 }
 
@@ -82,6 +101,8 @@ const MOST_VISITS: usize = 1_000_000;
 struct Walk<'a> {
     root: &'a Value,
     visits: usize,
+    /// What stands for a value that is not there.
+    absent: Option<&'a Value>,
 }
 
 impl<'a> Walk<'a> {
@@ -173,7 +194,7 @@ impl<'a> Walk<'a> {
             Logical::Exists(query) => Ok(!self.select(query, current)?.is_empty()),
             Logical::Compare(left, comparison, right) => {
                 let (left, right) = (self.value(left, current)?, self.value(right, current)?);
-                Ok(comparison.holds(left.as_deref(), right.as_deref()))
+                Ok(comparison.holds(left.as_deref().or(self.absent), right.as_deref().or(self.absent)))
             }
             Logical::Matches(operand, pattern) => {
                 let value = self.value(operand, current)?;
@@ -266,8 +287,8 @@ mod tests {
     use super::*;
 
     fn selected(text: &str, root: &Value) -> Vec<Value> {
-        let query = Query::parse(text).unwrap_or_else(|reason| panic!("{text}: {reason}"));
-        let mut walk = Walk { root, visits: MOST_VISITS };
+        let Ok(Question(Kind::Query(query))) = Question::parse(text) else { panic!("{text} is no query") };
+        let mut walk = Walk { root, visits: MOST_VISITS, absent: None };
         walk.select(&query, root).unwrap().into_iter().cloned().collect()
     }
 
@@ -314,7 +335,7 @@ mod tests {
     #[test]
     fn a_query_that_cannot_be_read_says_why() {
         for (text, reason) in [
-            ("pets", "a JSONPath query begins with `$`"),
+            ("pets", "`pets` is no literal"),
             ("$.pets[", "the JSONPath query ends too early"),
             ("$.pets[?@.id ==]", "`]` is not expected there in a JSONPath query"),
             ("$.pets x", "`x` is not expected there in a JSONPath query"),
@@ -325,14 +346,30 @@ mod tests {
             (&format!("$[?{}", "(".repeat(100)), "the JSONPath query is nested deeper than 16 levels"),
             (&format!("${}", "[?@".repeat(100)), "the JSONPath query is nested deeper than 16 levels"),
         ] {
-            assert_eq!(Query::parse(text).map(|_| ()), Err(reason.to_owned()), "{text}");
+            assert_eq!(Question::parse(text).map(|_| ()), Err(reason.to_owned()), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_comparison_that_is_no_query_is_taken_for_what_it_means() {
+        let root = json!({"token": "t", "none": null, "list": [1]});
+        for (text, expected) in [
+            ("$.token != null", true),
+            ("$.none != null", false),
+            ("$.gone != null", false),
+            ("$.gone == null", true),
+            ("$.list.length == 1 || length($.list) == 1", true),
+            ("$.token == 't' && $.list[0] > 1", false),
+            ("count($.list[*]) == 1", true),
+        ] {
+            assert_eq!(Question::parse(text).and_then(|question| question.holds(&root)), Ok(expected), "{text}");
         }
     }
 
     #[test]
     fn what_a_query_may_cost_is_bounded() {
         let deep = (0..100).fold(json!([1, 2]), |inner, _| json!([inner, 1]));
-        let query = Query::parse("$..*..*..*..*..*").unwrap();
-        assert_eq!(query.finds(&deep), Err("the JSONPath query takes too many steps".to_owned()));
+        let query = Question::parse("$..*..*..*..*..*").unwrap();
+        assert_eq!(query.holds(&deep), Err("the JSONPath query takes too many steps".to_owned()));
     }
 }

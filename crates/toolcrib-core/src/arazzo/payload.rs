@@ -8,7 +8,7 @@ use crate::error::{Code, Error, Result};
 use crate::expression::{Scope, fill_value};
 use crate::text::shown_short;
 
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct RequestBody {
     pub content_type: Option<String>,
     pub payload: Option<Value>,
@@ -33,6 +33,11 @@ impl RequestBody {
             replacements.push((pointer.to_owned(), value.clone()));
         }
         Ok(RequestBody { content_type, payload, replacements })
+    }
+
+    /// Adds a property to what the payload has.
+    pub(super) fn put(&mut self, name: &str, value: Value) {
+        self.replacements.push((format!("/{}", name.replace('~', "~0").replace('/', "~1")), value));
     }
 
     pub(super) fn filled(&self, scope: &Scope<'_>, absent: &[String]) -> Result<Value> {

@@ -293,6 +293,7 @@ impl<'a> Run<'a> {
         let Ok(outputs) = outputs else { return self.stop(&step.id, TOO_MUCH.into()) };
         self.kept += kept;
         let Some(frame) = self.frames.last_mut() else { return };
+        frame.answer = attempt.into_answer();
         if failure.is_none() {
             frame.succeeded(&step.id, outputs);
             if frame.back_from_detour() {
@@ -371,7 +372,7 @@ impl<'a> Run<'a> {
             (Purpose::Tool, failure) => self.state = State::Over { outputs, failure },
             (Purpose::Step, failure) => {
                 let reason = failure.as_ref().map(inner);
-                self.conclude(Attempt::nested(outputs, reason));
+                self.conclude(Attempt::nested(outputs, frame.answer, reason));
             }
             (Purpose::Dependency | Purpose::BeforeRetry, None) => {}
             (Purpose::Dependency | Purpose::BeforeRetry, Some(failure)) => {

@@ -3,20 +3,24 @@
 use regex::Regex;
 use serde_json::Value;
 
-use super::{Comparison, Logical, Operand, Query, Segment, Selector};
+use super::{Comparison, Kind, Logical, Operand, Query, Question, Segment, Selector};
 use crate::arazzo::criterion::pattern;
 use crate::text::shown_short;
 
-pub(super) fn query(text: &str) -> Result<Query, String> {
+pub(super) fn question(text: &str) -> Result<Question, String> {
     if text.len() > LONGEST {
         return Err(format!("the JSONPath query is longer than {LONGEST} characters"));
     }
     let mut parser = Parser { rest: text.trim(), depth: 0 };
-    if !parser.rest.starts_with('$') {
-        return Err("a JSONPath query begins with `$`".into());
+    if parser.rest.starts_with('$') {
+        let query = parser.query()?;
+        if parser.rest.is_empty() {
+            return Ok(Question(Kind::Query(query)));
+        }
     }
-    let query = parser.query()?;
-    if parser.rest.is_empty() { Ok(query) } else { Err(parser.unexpected()) }
+    parser = Parser { rest: text.trim(), depth: 0 };
+    let comparison = parser.any()?;
+    if parser.rest.is_empty() { Ok(Question(Kind::Comparison(comparison))) } else { Err(parser.unexpected()) }
 }
 
 const LONGEST: usize = 2000;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::{Fault, Read, Reader, list, outputs};
 use crate::arazzo::payload::{RequestBody, decoded};
@@ -39,21 +39,31 @@ impl Reader<'_> {
     fn step(&self, value: &Value, ids: &[&str], index: usize, common: &Common<'_>, at: &str) -> Read<Step> {
         let what = self.what(value, at)?;
         let calls_workflow = matches!(what, What::Workflow { .. });
-        let mut parameters = self.parameters(list(value, "parameters"), calls_workflow, &format!("{at}/parameters"))?;
-        let common_at = format!("{}/parameters", common.at);
-        for parameter in self.parameters(common.parameters, calls_workflow, &common_at)? {
-            let same = |own: &Parameter| own.name == parameter.name && own.place == parameter.place;
-            if !parameters.iter().any(same) {
-                parameters.push(parameter);
+        let own = self.parameters(list(value, "parameters"), calls_workflow, &format!("{at}/parameters"))?;
+        let inherited = self.parameters(common.parameters, calls_workflow, &format!("{}/parameters", common.at))?;
+        let mut given = own;
+        for parameter in inherited {
+            let same = |own: &Given| own.name == parameter.name && own.place == parameter.place;
+            if !given.iter().any(same) {
+                given.push(parameter);
             }
         }
         let body = value.get("requestBody").map(RequestBody::read).transpose();
+        let mut body = body.map_err(|reason| Fault::at(format!("{at}/requestBody"), reason))?;
+        let mut parameters = Vec::new();
+        for Given { name, place, value } in given {
+            match place {
+                Goes::Body => body.get_or_insert_default().put(&name, value),
+                Goes::Place(place) => parameters.push(Parameter { name, place: Some(place), value }),
+                Goes::Inputs => parameters.push(Parameter { name, place: None, value }),
+            }
+        }
         Ok(Step {
             id: ids[index].to_owned(),
             what,
             description: value.get("description").and_then(Value::as_str).map(str::to_owned),
             parameters,
-            body: body.map_err(|reason| Fault::at(format!("{at}/requestBody"), reason))?,
+            body,
             success_criteria: criteria(value, "successCriteria", at)?,
             on_success: merged(self.actions(value, "onSuccess", Outcome::Success, ids, at)?, &common.on_success),
             on_failure: merged(self.actions(value, "onFailure", Outcome::Failure, ids, at)?, &common.on_failure),
@@ -131,20 +141,21 @@ impl Reader<'_> {
         }
     }
 
-    fn parameters(&self, given: &[Value], calls_workflow: bool, at: &str) -> Read<Vec<Parameter>> {
-        let mut parameters: Vec<Parameter> = Vec::new();
+    fn parameters(&self, given: &[Value], calls_workflow: bool, at: &str) -> Read<Vec<Given>> {
+        let mut parameters: Vec<Given> = Vec::new();
         for (index, value) in given.iter().enumerate() {
             let at = format!("{at}/{index}");
             let (parameter, own) = self.reusable(value, "parameters", &at)?;
             let name = parameter.get("name").and_then(Value::as_str).filter(|name| !name.is_empty());
             let name = name.ok_or_else(|| Fault::at(&at, "the parameter has no `name`"))?.to_owned();
             let place = match parameter.get("in").and_then(Value::as_str) {
-                _ if calls_workflow => None,
-                Some("path") => Some(Place::Path),
-                Some("query") => Some(Place::Query),
-                Some("header") => Some(Place::Header),
-                Some("cookie") => Some(Place::Cookie),
-                Some("querystring") => Some(Place::Querystring),
+                _ if calls_workflow => Goes::Inputs,
+                Some("path") => Goes::Place(Place::Path),
+                Some("query") => Goes::Place(Place::Query),
+                Some("header") => Goes::Place(Place::Header),
+                Some("cookie") => Goes::Place(Place::Cookie),
+                Some("querystring") => Goes::Place(Place::Querystring),
+                Some("body") => Goes::Body,
                 Some(_) => return Err(Fault::at(at, "`in` is one of `path`, `query`, `header` and `cookie`")),
                 None => return Err(Fault::at(at, "the parameter of an operation has no `in`")),
             };
@@ -152,7 +163,7 @@ impl Reader<'_> {
             if parameters.iter().any(|other| other.name == name && other.place == place) {
                 return Err(Fault::at(at, "an earlier parameter has the same name and place"));
             }
-            parameters.push(Parameter { name, place, value: value.clone() });
+            parameters.push(Given { name, place, value: value.clone() });
         }
         Ok(parameters)
     }
@@ -195,7 +206,13 @@ impl Reader<'_> {
                 (None, _) => return Err(Fault::at(at, "the action has no `type`")),
             };
             let name = text("name").map_or_else(|| format!("#{}", index + 1), str::to_owned);
-            actions.push(Action { name, criteria: criteria(action, "criteria", &at)?, then });
+            let mut criteria = criteria(action, "criteria", &at)?;
+            // Documents also write the only condition without a list around it.
+            if let (true, Some(condition)) = (criteria.is_empty(), action.get("condition")) {
+                let criterion = Criterion::read(&json!({"condition": condition}));
+                criteria.push(criterion.map_err(|reason| Fault::at(&at, reason))?);
+            }
+            actions.push(Action { name, criteria, then });
         }
         Ok(actions)
     }
@@ -222,6 +239,22 @@ struct Common<'a> {
     on_success: Vec<Action>,
     on_failure: Vec<Action>,
     at: &'a str,
+}
+
+/// A parameter as it is written.
+struct Given {
+    name: String,
+    place: Goes,
+    value: Value,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Goes {
+    Place(Place),
+    /// Of the workflow that is called.
+    Inputs,
+    /// Arazzo has no such place, yet documents name properties of the body so.
+    Body,
 }
 
 #[derive(Clone, Copy)]

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
 
+use super::Response;
 use crate::arazzo::tool::input_schema;
 use crate::arazzo::{Action, Then, Workflow};
 
@@ -18,6 +19,8 @@ pub(super) struct Frame<'a> {
     pub(super) steps: Value,
     /// The step that is due.
     pub(super) at: usize,
+    /// The answer to the last step that had one.
+    pub(super) answer: Option<Response>,
     /// The next one last.
     pub(super) dependencies: Vec<&'a str>,
     /// Steps to go back to after the one that is due.
@@ -63,6 +66,7 @@ impl<'a> Frame<'a> {
             absent,
             steps: json!({}),
             at: 0,
+            answer: None,
             dependencies: workflow.depends_on.iter().rev().map(String::as_str).collect(),
             detours: Vec::new(),
             retries: BTreeMap::new(),

@@ -216,12 +216,29 @@ fn a_success_can_end_or_go_elsewhere() {
 }
 
 #[test]
+fn what_documents_write_beside_the_specification_is_understood() {
+    let workflow = json!([{"workflowId": "w", "steps": [
+        step("a", json!({
+            "parameters": [{"name": "x/y", "in": "body", "value": "$inputs.x"}, {"name": "b", "in": "body", "value": true}],
+            "onSuccess": [{"name": "on", "type": "goto", "stepId": "c", "condition": "$response.body.go == true"}]})),
+        step("b", json!({"requestBody": {"payload": {"c": 1}}, "parameters": [{"name": "d", "in": "body", "value": 2}]})),
+        step("c", json!({})),
+    ]}]);
+    check(
+        workflow,
+        json!({"x": 1}),
+        &[ok(json!({"go": false})), status(200), status(200)],
+        &[r#"shop.a body {"x/y":1,"b":true}"#, r#"shop.b body {"c":1,"d":2}"#, "shop.c", "done {}"],
+    );
+}
+
+#[test]
 fn a_step_can_be_a_workflow() {
     let workflows = json!([
         {"workflowId": "w", "steps": [
             step("inner", json!({"workflowId": "order", "parameters": [{"name": "pet", "value": "$inputs.pet"}],
                 "outputs": {"id": "$outputs.order"}})),
-            step("again", json!({"workflowId": "order", "parameters": [{"name": "pet", "value": 2}]})),
+            step("again", json!({"workflowId": "order", "successCriteria": [{"condition": "$statusCode == 200"}], "parameters": [{"name": "pet", "value": 2}]})),
             step("show", json!({"parameters": [{"name": "id", "in": "path", "value": "$steps.inner.outputs.id"}]})),
         ], "outputs": {"last": "$steps.again.outputs.order", "pet": "$workflows.order.inputs.pet"}},
         {"workflowId": "order", "inputs": {"type": "object", "properties": {"pet": {}}},
