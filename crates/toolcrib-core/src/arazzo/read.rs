@@ -3,12 +3,14 @@
 
 mod step;
 
+use std::cell::Cell;
 use std::collections::BTreeSet;
 
 use serde_json::Value;
 
 use super::{Document, SourceDescription, SourceKind, Target, Then, What, Workflow, inputs};
 use crate::error::{Code, Error, Result};
+use crate::expression::weight;
 use crate::fingerprint::Fingerprint;
 use crate::manifest::SetAside;
 use crate::text::shown_short;
@@ -32,7 +34,7 @@ impl Document {
         if given.len() > MOST_WORKFLOWS {
             return refused(format!("the Arazzo document has more than {MOST_WORKFLOWS} workflows"));
         }
-        let mut reader = Reader { document, sources: Vec::new() };
+        let mut reader = Reader { document, sources: Vec::new(), room: Cell::new(MOST_BYTES) };
         let mut set_aside = reader.read_sources();
         let mut workflows: Vec<(usize, Workflow)> = Vec::new();
         for (index, value) in given.iter().enumerate() {
@@ -60,6 +62,9 @@ impl Document {
 }
 
 const MOST_WORKFLOWS: usize = 1000;
+const MOST_SOURCES: usize = 1000;
+/// Of all workflows together.
+const MOST_BYTES: usize = 128 * 1024 * 1024;
 
 /// What is wrong, and where.
 #[derive(Debug)]
@@ -83,13 +88,28 @@ type Read<T> = std::result::Result<T, Fault>;
 struct Reader<'a> {
     document: &'a Value,
     sources: Vec<SourceDescription>,
+    /// How many more bytes workflows may take: what many refer to is copied for each.
+    room: Cell<usize>,
 }
 
 impl Reader<'_> {
+    fn take_room(&self, bytes: usize, at: &str) -> Read<()> {
+        match self.room.get().checked_sub(bytes) {
+            Some(left) => {
+                self.room.set(left);
+                Ok(())
+            }
+            None => {
+                self.room.set(0);
+                Err(Fault::at(at, "the document is too large once its references are followed"))
+            }
+        }
+    }
+
     /// A source description that cannot be used harms only the workflows that need it.
     fn read_sources(&mut self) -> Vec<SetAside> {
         let mut set_aside = Vec::new();
-        for (index, value) in list(self.document, "sourceDescriptions").iter().enumerate() {
+        for (index, value) in list(self.document, "sourceDescriptions").iter().take(MOST_SOURCES).enumerate() {
             let text = |name: &str| value.get(name).and_then(Value::as_str).filter(|text| !text.is_empty());
             let name = text("name").map_or_else(|| format!("#{}", index + 1), |name| shown_short(name, 100));
             let read = match (text("name"), text("url"), text("type")) {
@@ -116,12 +136,15 @@ impl Reader<'_> {
 
     fn workflow(&self, id: &str, value: &Value, at: &str) -> Read<Workflow> {
         let text = |name: &str| value.get(name).and_then(Value::as_str).map(str::to_owned);
+        // Nothing more is looked at once there is no room.
+        self.take_room(1, at)?;
         let inputs = match value.get("inputs") {
             Some(given) => {
                 inputs::resolved(self.document, given).map_err(|reason| Fault::at(format!("{at}/inputs"), reason))?
             }
             None => Value::Object(serde_json::Map::new()),
         };
+        self.take_room(weight(&inputs), at)?;
         let steps = self.steps(value, at)?;
         let mut depends_on = Vec::new();
         for (index, other) in list(value, "dependsOn").iter().enumerate() {

@@ -8,6 +8,7 @@ use super::{Fault, Read, Reader, list, outputs};
 use crate::arazzo::payload::{RequestBody, decoded};
 use crate::arazzo::{Action, Criterion, OperationReference, Parameter, SourceKind, Step, Target, Then, What};
 use crate::execution::Place;
+use crate::expression::weight;
 use crate::text::shown_short;
 
 impl Reader<'_> {
@@ -15,6 +16,9 @@ impl Reader<'_> {
         let steps = list(workflow, "steps");
         if steps.is_empty() {
             return Err(Fault::at(format!("{at}/steps"), "it has no steps"));
+        }
+        if steps.len() > MOST_LISTED {
+            return Err(Fault::at(format!("{at}/steps"), format!("it has more than {MOST_LISTED} steps")));
         }
         let ids: Vec<&str> =
             steps.iter().map(|step| step.get("stepId").and_then(Value::as_str).unwrap_or_default()).collect();
@@ -65,8 +69,16 @@ impl Reader<'_> {
             parameters,
             body,
             success_criteria: criteria(value, "successCriteria", at)?,
-            on_success: merged(self.actions(value, "onSuccess", Outcome::Success, ids, at)?, &common.on_success),
-            on_failure: merged(self.actions(value, "onFailure", Outcome::Failure, ids, at)?, &common.on_failure),
+            on_success: self.merged(
+                self.actions(value, "onSuccess", Outcome::Success, ids, at)?,
+                &common.on_success,
+                at,
+            )?,
+            on_failure: self.merged(
+                self.actions(value, "onFailure", Outcome::Failure, ids, at)?,
+                &common.on_failure,
+                at,
+            )?,
             outputs: outputs(value),
         })
     }
@@ -142,6 +154,9 @@ impl Reader<'_> {
     }
 
     fn parameters(&self, given: &[Value], calls_workflow: bool, at: &str) -> Read<Vec<Given>> {
+        if given.len() > MOST_LISTED {
+            return Err(Fault::at(at, format!("there are more than {MOST_LISTED} parameters")));
+        }
         let mut parameters: Vec<Given> = Vec::new();
         for (index, value) in given.iter().enumerate() {
             let at = format!("{at}/{index}");
@@ -163,6 +178,7 @@ impl Reader<'_> {
             if parameters.iter().any(|other| other.name == name && other.place == place) {
                 return Err(Fault::at(at, "an earlier parameter has the same name and place"));
             }
+            self.take_room(weight(value) + name.len() + 64, &at)?;
             parameters.push(Given { name, place, value: value.clone() });
         }
         Ok(parameters)
@@ -173,6 +189,7 @@ impl Reader<'_> {
         for (index, value) in list(value, name).iter().enumerate() {
             let at = format!("{at}/{name}/{index}");
             let (action, _) = self.reusable(value, outcome.components(), &at)?;
+            self.take_room(weight(action), &at)?;
             let text = |name: &str| action.get(name).and_then(Value::as_str).filter(|text| !text.is_empty());
             let target = match (text("stepId"), text("workflowId")) {
                 (None, None) => None,
@@ -217,6 +234,21 @@ impl Reader<'_> {
         Ok(actions)
     }
 
+    /// The step's own come first, and stand for those of the workflow with the same name.
+    fn merged(&self, mut own: Vec<Action>, common: &[Action], at: &str) -> Read<Vec<Action>> {
+        if own.len().max(common.len()) > MOST_LISTED {
+            return Err(Fault::at(at, format!("there are more than {MOST_LISTED} actions")));
+        }
+        let inherited: Vec<&Action> =
+            common.iter().filter(|action| !own.iter().any(|own| own.name == action.name)).collect();
+        for action in inherited {
+            let conditions = action.criteria.iter().map(|criterion| criterion.condition.len() + 256);
+            self.take_room(256 + conditions.sum::<usize>(), at)?;
+            own.push(action.clone());
+        }
+        Ok(own)
+    }
+
     /// The object itself, or the one in the components that it refers to, with a value of its own.
     fn reusable<'v>(&'v self, value: &'v Value, kind: &str, at: &str) -> Read<(&'v Value, Option<&'v Value>)> {
         let Some(reference) = value.get("reference") else { return Ok((value, None)) };
@@ -229,6 +261,9 @@ impl Reader<'_> {
         }
     }
 }
+
+/// Longer lists would take their time, for their names are compared with each other.
+const MOST_LISTED: usize = 1000;
 
 /// In seconds. Whoever waits has a deadline of its own.
 const LONGEST_WAIT: f64 = 3600.0;
@@ -270,14 +305,6 @@ impl Outcome {
             Outcome::Failure => "failureActions",
         }
     }
-}
-
-/// The step's own come first, and stand for those of the workflow with the same name.
-fn merged(mut own: Vec<Action>, common: &[Action]) -> Vec<Action> {
-    let inherited: Vec<Action> =
-        common.iter().filter(|action| !own.iter().any(|own| own.name == action.name)).cloned().collect();
-    own.extend(inherited);
-    own
 }
 
 fn criteria(value: &Value, name: &str, at: &str) -> Read<Vec<Criterion>> {

@@ -187,6 +187,24 @@ fn a_reference_can_have_a_value_of_its_own() {
 }
 
 #[test]
+fn what_many_refer_to_takes_no_room_without_bound() {
+    let step = json!({"stepId": "s", "operationId": "o", "parameters": [{"reference": "$components.parameters.page"}]});
+    let workflows: Vec<Value> =
+        (0..300).map(|number| json!({"workflowId": number.to_string(), "steps": [step]})).collect();
+    let mut document = document(json!(workflows));
+    document["components"]["parameters"]["page"]["value"] = json!("x".repeat(1024 * 1024));
+    let read = Document::read(&document).unwrap();
+    assert_eq!((read.workflows.len(), read.set_aside.len()), (127, 173));
+    assert_eq!(
+        read.set_aside[0].reason,
+        "the document is too large once its references are followed (at `/workflows/127/steps/0/parameters/0`)"
+    );
+    let steps: Vec<Value> = (0..1001).map(|number| json!({"stepId": number.to_string(), "operationId": "o"})).collect();
+    document["workflows"] = json!([{"workflowId": "w", "steps": steps}]);
+    assert_eq!(reasons(&document), ["w: it has more than 1000 steps (at `/workflows/0/steps`)"]);
+}
+
+#[test]
 fn a_source_description_that_cannot_be_used_is_told() {
     let document = json!({"arazzo": "1.0.0", "workflows": [], "sourceDescriptions": [
         {"name": "a"}, {"url": "x"}, {"name": "b", "url": "x", "type": "asyncapi"}, {"name": "c", "url": "x"}, {"name": "c", "url": "y"}]});

@@ -1,4 +1,5 @@
 use super::*;
+use crate::arazzo::OperationReference;
 
 /// Runs a workflow against scripted answers: each line of what happened is a call, a pause or the end.
 fn check(workflows: Value, inputs: Value, answers: &[Answer], expected: &[&str]) {
