@@ -67,7 +67,7 @@ pub(crate) enum Command {
     Refresh(crate::commands::refresh::Arguments),
     Init(crate::commands::init::Arguments),
     Import(crate::commands::import::Arguments),
-    Add(crate::commands::add::Arguments),
+    Add(Box<crate::commands::add::Arguments>),
     Remove(crate::commands::remove::Arguments),
     Enable(crate::commands::enable::EnableArguments),
     Disable(crate::commands::enable::DisableArguments),
@@ -89,5 +89,6 @@ impl Command {
     /// Whether it goes on until somebody asks it to leave.
     pub(crate) fn stays(&self) -> bool {
         matches!(self, Command::Serve(_) | Command::Mcp(_))
+            || matches!(self, Command::Demo(arguments) if arguments.stays())
     }
 }

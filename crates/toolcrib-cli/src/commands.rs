@@ -50,7 +50,7 @@ pub(crate) async fn run(arguments: Arguments) -> Result<Done> {
             Command::Refresh(arguments) => refresh::run(&common, arguments).await,
             Command::Init(arguments) => init::run(&common, &arguments),
             Command::Import(arguments) => import::run(&common, arguments).await,
-            Command::Add(arguments) => add::run(&common, arguments).await,
+            Command::Add(arguments) => add::run(&common, *arguments).await,
             Command::Remove(arguments) => remove::run(&common, arguments).await,
             Command::Enable(arguments) => enable::enable(&common, arguments).await,
             Command::Disable(arguments) => enable::disable(&common, arguments).await,

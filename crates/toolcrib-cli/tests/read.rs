@@ -379,12 +379,13 @@ fn the_demo_shows_it_all_and_leaves_nothing_behind() {
     let variables = [("TOOLCRIB_SOURCE_LIBRARY_ENABLED", "false"), ("TOOLCRIB_DATA", "/nowhere")];
     let ran = bench.run_with(&["demo"], &variables);
     ran.ended(0).says("1. Declare").says("$ toolcrib sources").says("library  stdio    success");
+    ran.says("shop     openapi  success").says("$ toolcrib call shop__list_products").says(r#""sku":"apple-1""#);
     ran.says("1 process started")
-        .says("for 15 tools with their schemas, counted just now")
+        .says("for 23 tools with their schemas, counted just now")
         .says("$ toolcrib search")
         .says("library__borrow_book — Borrow a book");
     ran.says(r#"{"book":"dune","member":"ada","title":"Dune","due_in_days":21}"#);
-    ran.says("15 tools from the cache in")
+    ran.says("23 tools from the cache in")
         .says("0 processes started; the same list, byte for byte")
         .says("toolcrib add");
     assert!(!ran.stdout.contains('\u{1b}') && ran.stderr.is_empty(), "{}", ran.stderr);
@@ -393,6 +394,7 @@ fn the_demo_shows_it_all_and_leaves_nothing_behind() {
     let report: Value = serde_json::from_str(&report.ended(0).stdout).unwrap();
     assert_eq!((&report["discovered_processes"], &report["second_start_processes"]), (&json!(1), &json!(0)));
     assert_eq!(report["call"]["structured"]["due_in_days"], 21);
+    assert_eq!(report["api_call"]["structured"]["items"].as_array().map(Vec::len), Some(2), "{report}");
     assert!(report["tokens_full"].as_u64() > report["tokens"].as_u64());
     assert_eq!(report["hits"][0], "library__borrow_book");
 

@@ -148,3 +148,18 @@ fn leaving_lets_calls_finish_and_leaves_nothing_behind() {
     assert_eq!(served.ended().code(), Some(0));
     until("its processes to end", || place.processes() == 0);
 }
+
+#[test]
+fn the_demo_s_api_can_be_had_alone() {
+    let place = Place::new(&json!({}), &json!({}));
+    let mut shop = place.started(&["demo", "--api"]);
+    let (status, document) = shop.send("GET", "/openapi.json", "", b"");
+    let document: Value = serde_json::from_str(&document).unwrap();
+    assert_eq!((status, &document["openapi"]), (200, &json!("3.1.0")));
+    let (status, refused) = shop.send("GET", "/products?limit=0", "", b"");
+    assert_eq!(status, 400, "{refused}");
+    shop.signal("TERM");
+    assert_eq!(shop.ended().code(), Some(0));
+    let refused = place.toolcrib(&["demo", "--api", "--listen", "0.0.0.0:0"]).output().unwrap();
+    assert_eq!(refused.status.code(), Some(2), "{}", String::from_utf8_lossy(&refused.stderr));
+}

@@ -1,2 +1,143 @@
 //! Arazzo 1.0: workflows whose steps are operations of OpenAPI documents, read tolerantly and advanced step by step.
 //! Whoever sends the requests is elsewhere.
+
+mod condition;
+mod criterion;
+mod inputs;
+mod jsonpath;
+mod payload;
+mod read;
+mod run;
+mod tool;
+
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::execution::Place;
+use crate::manifest::SetAside;
+
+pub use criterion::Criterion;
+pub use payload::RequestBody;
+pub use run::{Arguments, Body, Call, Do, MOST_STEPS, Response, Run};
+pub use tool::tool_of;
+
+/// What was read of a document: the workflows that can be run, and why others cannot.
+#[derive(Debug, Clone)]
+pub struct Document {
+    pub source_descriptions: Vec<SourceDescription>,
+    pub workflows: Vec<Workflow>,
+    pub set_aside: Vec<SetAside>,
+    /// For expressions.
+    components: Value,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SourceDescription {
+    pub name: String,
+    /// As the document has it: it may be relative.
+    pub url: String,
+    pub kind: SourceKind,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SourceKind {
+    OpenApi,
+    Arazzo,
+}
+
+#[derive(Debug, Clone)]
+pub struct Workflow {
+    pub id: String,
+    /// The id made legal, and told apart from others that become the same.
+    pub tool: String,
+    pub summary: Option<String>,
+    pub description: Option<String>,
+    /// A JSON Schema that stands alone: what it refers to lies in its `$defs`.
+    pub inputs: Value,
+    pub steps: Vec<Step>,
+    pub outputs: Vec<(String, Value)>,
+    /// Ids of workflows that are run first, with the same inputs.
+    pub depends_on: Vec<String>,
+}
+
+/// One step. What its workflow says for all steps (parameters, actions) is laid out in it.
+#[derive(Debug, Clone)]
+pub struct Step {
+    pub id: String,
+    pub what: What,
+    pub description: Option<String>,
+    pub parameters: Vec<Parameter>,
+    pub body: Option<RequestBody>,
+    /// Without any, an answer of 2xx is a success, and a workflow that came to its end.
+    pub success_criteria: Vec<Criterion>,
+    pub on_success: Vec<Action>,
+    pub on_failure: Vec<Action>,
+    pub outputs: Vec<(String, Value)>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum What {
+    /// Of the source description of this name; of whichever has it where none is named and there are several.
+    Operation {
+        source: Option<String>,
+        operation: OperationReference,
+    },
+    Workflow {
+        id: String,
+    },
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum OperationReference {
+    Id(String),
+    /// The method in capitals, the path as the document has it.
+    Path {
+        method: String,
+        path: String,
+    },
+}
+
+#[derive(Debug, Clone)]
+pub struct Parameter {
+    pub name: String,
+    /// None where a workflow is called: then it is one of its inputs.
+    pub place: Option<Place>,
+    pub value: Value,
+}
+
+#[derive(Debug, Clone)]
+pub struct Action {
+    pub name: String,
+    pub criteria: Vec<Criterion>,
+    pub then: Then,
+}
+
+#[derive(Debug, Clone)]
+pub enum Then {
+    End,
+    Goto(Target),
+    /// After a failure only. `first` is run before the step is tried again.
+    Retry {
+        after: Duration,
+        limit: u32,
+        first: Option<Target>,
+    },
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Target {
+    /// By its position.
+    Step(usize),
+    Workflow(String),
+}
+
+impl Document {
+    pub fn workflow(&self, id: &str) -> Option<&Workflow> {
+        self.workflows.iter().find(|workflow| workflow.id == id)
+    }
+
+    pub fn source_description(&self, name: &str) -> Option<&SourceDescription> {
+        self.source_descriptions.iter().find(|source| source.name == name)
+    }
+}

@@ -8,6 +8,7 @@ use std::borrow::Cow;
 
 use serde_json::{Map, Value};
 
+pub(crate) use fill::weight;
 pub use fill::{fill, fill_value};
 
 use crate::error::{Code, Error, Result};
@@ -144,7 +145,9 @@ fn of_response<'a>(rest: &str, response: &Response<'a>) -> Found<'a> {
         let body = response.body.ok_or("the response has no body")?;
         return path::follow(body, rest).map(Cow::Borrowed).map_err(Into::into);
     }
-    let name = rest.strip_prefix("header.").ok_or("after `$response.` stands `header.` or `body`")?;
+    // Documents also write the plural.
+    let name = rest.strip_prefix("header.").or_else(|| rest.strip_prefix("headers."));
+    let name = name.ok_or("after `$response.` stands `header.` or `body`")?;
     let header = response.headers.iter().find(|(key, _)| key.eq_ignore_ascii_case(name));
     header.map(|(_, value)| Cow::Owned(value.as_str().into())).ok_or_else(|| "the response has no such header".into())
 }

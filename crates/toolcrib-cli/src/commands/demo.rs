@@ -1,67 +1,105 @@
 //! `toolcrib demo`: everything once, on a server that is part of this binary, in a directory that is gone afterwards.
 
 pub(crate) mod server;
+mod shop;
+mod stage;
 
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use clap::Args;
 use serde_json::{Value, json};
-use toolcrib::core::ResultExt;
-use toolcrib::core::config::{Config, Fault};
 use toolcrib::core::render::Format;
 use toolcrib::core::search::{Hit, Query};
 use toolcrib::core::summary::Budget;
 use toolcrib::refresh::Refreshed;
-use toolcrib::store::{self, Store};
-use toolcrib::{CallOptions, Code, Error, Need, Options, Registry, Result};
+use toolcrib::{CallOptions, Code, Error, Need, Result};
 
 use crate::arguments::Common;
-use crate::commands::{call, describe, sources};
+use crate::commands::{call, describe, serve, sources};
 use crate::desk::Desk;
-use crate::exit::Done;
+use crate::exit::{Done, Leave};
 use crate::wording::counted;
 use crate::{output, paint, progress};
 
+use shop::Shop;
+use stage::Stage;
+
 /// See it work, without any configuration: discovers, finds, calls, and starts again from the cache
 #[derive(Debug, Args)]
-#[command(after_help = "Example:\n  toolcrib demo
+#[command(after_help = "Examples:
+  toolcrib demo
+  toolcrib demo --api                          serve the demo's REST API, to try `toolcrib add --openapi` on
 
 Nothing is left behind: no file, no process.")]
-pub(crate) struct Arguments {}
+pub(crate) struct Arguments {
+    /// Serve the bundled REST API alone, until Ctrl-C
+    #[arg(long)]
+    api: bool,
+    /// Where to serve it; port 0 takes any that is free
+    #[arg(long, value_name = "ADDRESS", requires = "api", default_value = "127.0.0.1:0")]
+    listen: String,
+}
+
+impl Arguments {
+    /// Whether it goes on until somebody asks it to leave.
+    pub(crate) fn stays(&self) -> bool {
+        self.api
+    }
+}
 
 const TOOL: &str = "library__borrow_book";
 const QUERY: &str = "lend somebody a book";
+const OPERATION: &str = "shop__list_products";
 
-pub(crate) async fn run(common: &Common, _: Arguments) -> Result<Done> {
-    let stage = Stage::set(common)?;
-    let report = perform(&stage).await?;
+pub(crate) async fn run(common: &Common, arguments: Arguments) -> Result<Done> {
+    if arguments.api {
+        return serve_api(common, &arguments.listen).await;
+    }
+    let shop = Shop::open(serve::address("127.0.0.1:0").await?).await?;
+    let stage = Stage::set(common, &shop.document())?;
+    let report = perform(&stage).await;
+    shop.close().await;
+    let report = report?;
     if common.json {
         output::json(&report)?;
     }
     Ok(Done::Well)
 }
 
-/// A directory of its own, which goes when the demo does.
-struct Stage {
-    directory: PathBuf,
-    config: Config,
-    text: String,
-    silent: bool,
-    quiet: bool,
+async fn serve_api(common: &Common, listen: &str) -> Result<Done> {
+    let mut leave = Leave::listen();
+    let shop = Shop::open(serve::address(listen).await?).await?;
+    let (url, document) = (shop.url(), shop.document());
+    if common.json {
+        output::json(&json!({ "listening": url, "document": document }))?;
+    } else {
+        output::line(&format!("listening on {url}"))?;
+        output::line(&format!(
+            "now try, elsewhere:\n  toolcrib add shop --openapi {document} --allow-private\n  \
+             toolcrib add shop --openapi {document} --allow-private --bearer {}    cancels orders, too",
+            shop::TOKEN
+        ))?;
+    }
+    leave.asked().await;
+    shop.close().await;
+    Ok(Done::Well)
 }
 
 async fn perform(stage: &Stage) -> Result<Value> {
     stage.say(&format!(
-        "{}\nA small lending library stands in for your MCP servers. Everything happens in a directory that is removed at the end.",
+        "{}\nA small lending library stands in for your MCP servers, a corner shop for your REST APIs. Everything happens\n\
+         on this machine and in a directory that is removed at the end.",
         paint::bold("Toolcrib in a minute")
     ))?;
     stage.step(1, "Declare where tools come from", "cat toolcrib.yaml")?;
     stage.show(&stage.text)?;
 
     let registry = stage.open().await?;
-    stage.step(2, "Discover them: each server is started once, asked, and put to sleep", "toolcrib sources")?;
+    stage.step(
+        2,
+        "Discover them: each server is started once, asked, and put to sleep; an API's document is read",
+        "toolcrib sources",
+    )?;
     let outcomes = progress::shown(&registry, stage.quiet, registry.ensure(Need::Known, None, false)).await;
     if let Some(error) = outcomes.iter().find(|outcome| outcome.status == Refreshed::Failed) {
         let reason = error.error.as_ref().map_or("no reason is known", |failure| failure.message.as_str());
@@ -96,10 +134,17 @@ async fn perform(stage: &Stage) -> Result<Value> {
     let called = registry.call(&Desk::caller(), TOOL, input, CallOptions::default()).await?;
     stage.show(&call::readable(&called))?;
     stage.note(&format!("answered in {} ms", called.elapsed_ms))?;
+
+    let command = format!("toolcrib call {OPERATION} category=fruit filter:='{{\"max_price\":0.5}}'");
+    stage.step(7, "Call an API: its OpenAPI document says how", &command)?;
+    let input = json!({"category": ["fruit"], "filter": {"max_price": 0.5}});
+    let requested = registry.call(&Desk::caller(), OPERATION, input, CallOptions::default()).await?;
+    stage.show(&call::readable(&requested))?;
+    stage.note(&format!("answered in {} ms", requested.elapsed_ms))?;
     let list = view.render(Format::Mcp)?;
     registry.close().await;
 
-    stage.step(7, "Start again: everything is still known", "toolcrib tools")?;
+    stage.step(8, "Start again: everything is still known", "toolcrib tools")?;
     let before = stage.starts();
     let began = Instant::now();
     let again = stage.open().await?;
@@ -119,6 +164,7 @@ async fn perform(stage: &Stage) -> Result<Value> {
     stage.say(&format!(
         "\n{}
    toolcrib add time -- uvx mcp-server-time    declare a server of your own
+   toolcrib add shop --openapi URL             or an API, by its OpenAPI document
    toolcrib import --from claude-desktop       or bring those of another client
    toolcrib mcp                                what an MCP client starts; see docs/clients.md
    toolcrib doctor                             what is wrong, and how to put it right",
@@ -132,98 +178,10 @@ async fn perform(stage: &Stage) -> Result<Value> {
         "discovered_ms": discovered_ms,
         "discovered_processes": discovered_starts,
         "call": called,
+        "api_call": requested,
         "second_start_us": u64::try_from(took.as_micros()).unwrap_or(u64::MAX),
         "second_start_processes": started,
     }))
-}
-
-impl Stage {
-    fn set(common: &Common) -> Result<Stage> {
-        let directory = std::env::temp_dir().join(format!("toolcrib-demo-{:016x}", rand::random::<u64>()));
-        let cannot = || format!("make `{}`", directory.display());
-        let mut builder = std::fs::DirBuilder::new();
-        #[cfg(unix)]
-        std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-        builder.create(&directory).context(Code::Internal, cannot())?;
-        let mut stage = Stage {
-            directory,
-            config: Config::default(),
-            text: String::new(),
-            silent: common.json,
-            quiet: common.quiet || common.json,
-        };
-        let program = std::env::current_exe().context(Code::Internal, "find this program's own file")?;
-        stage.text = config_text(&program);
-        let read = Config::read(&stage.text, "toolcrib.yaml", &stage.directory);
-        stage.config = read.map_err(|faults| Fault::into_error(&faults))?;
-        Ok(stage)
-    }
-
-    /// As every command does it, but without the user's own files and variables.
-    async fn open(&self) -> Result<Registry> {
-        let store: Arc<dyn Store> = store::open(&self.directory.join("data").to_string_lossy()).await?;
-        let options = Options {
-            store: Some(store),
-            follow: false,
-            revalidate: false,
-            environment: Vec::new(),
-            ..Options::default()
-        };
-        Registry::open(self.config.clone(), options).await
-    }
-
-    /// How often the server was started so far, by its own account.
-    fn starts(&self) -> usize {
-        std::fs::read_to_string(self.directory.join(STARTS)).map_or(0, |text| text.lines().count())
-    }
-
-    fn step(&self, number: usize, title: &str, command: &str) -> Result<()> {
-        self.say(&format!(
-            "\n{}\n   {}",
-            paint::bold(&format!("{number}. {title}")),
-            paint::dim(&format!("$ {command}"))
-        ))
-    }
-
-    fn show(&self, text: &str) -> Result<()> {
-        let lines: Vec<String> =
-            text.trim_end().lines().map(|line| format!("   {line}").trim_end().to_owned()).collect();
-        self.say(&lines.join("\n"))
-    }
-
-    fn note(&self, text: &str) -> Result<()> {
-        self.say(&format!("   {}", paint::good(&format!("=> {text}"))))
-    }
-
-    fn say(&self, text: &str) -> Result<()> {
-        if self.silent { Ok(()) } else { output::line(text) }
-    }
-}
-
-impl Drop for Stage {
-    fn drop(&mut self) {
-        if let Err(error) = std::fs::remove_dir_all(&self.directory) {
-            output::complain(&format!("warning: cannot remove `{}`: {error}", self.directory.display()));
-        }
-    }
-}
-
-const STARTS: &str = "starts.log";
-
-fn config_text(program: &Path) -> String {
-    // JSON's strings are YAML's, too.
-    let program = Value::from(program.to_string_lossy());
-    format!(
-        "sources:
-  library:
-    command: {program}
-    args: [{}, --starts, {STARTS}]
-    cwd: .
-  core:
-    builtin: all
-",
-        server::ASKED
-    )
 }
 
 fn in_words(duration: Duration) -> String {

@@ -64,7 +64,7 @@ pub(crate) async fn run(common: &Common, arguments: Arguments) -> Result<Done> {
 }
 
 /// An address, by number or by a name such as `localhost`.
-async fn address(listen: &str) -> Result<SocketAddr> {
+pub(crate) async fn address(listen: &str) -> Result<SocketAddr> {
     let wrong = || Error::new(Code::ConfigInvalid, format!("`{listen}` is no address; write `127.0.0.1:7450`"));
     let mut found = tokio::net::lookup_host(listen).await.map_err(|error| wrong().with_cause(error))?;
     found.next().ok_or_else(wrong)

@@ -78,8 +78,14 @@ impl Place {
 
     #[track_caller]
     pub(crate) fn serve_at(&self, address: &str) -> Served {
+        self.started(&["serve", "--listen", address])
+    }
+
+    /// Starts a command that says where it listens, and waits until it does.
+    #[track_caller]
+    pub(crate) fn started(&self, arguments: &[&str]) -> Served {
         let log = fs::File::create(self.path("serve.log")).unwrap();
-        let mut command = self.toolcrib(&["serve", "--listen", address]);
+        let mut command = self.toolcrib(arguments);
         let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log).spawn().unwrap();
         let told = told_address(child.stdout.take().unwrap());
         let served = Served { child, url: told.recv_timeout(PATIENCE).unwrap_or_default() };

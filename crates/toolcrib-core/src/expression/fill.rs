@@ -73,7 +73,7 @@ fn text_filled(text: &str, scope: &Scope<'_>, room: &mut Room) -> Result<Value> 
 }
 
 /// About as many bytes as it takes.
-fn weight(value: &Value) -> usize {
+pub(crate) fn weight(value: &Value) -> usize {
     match value {
         Value::Null | Value::Bool(_) | Value::Number(_) => 8,
         Value::String(text) => text.len() + 8,

@@ -55,13 +55,14 @@ fn described(found: &Found<'_>, deprecated: bool) -> String {
     let own = |key| text(found.operation.value, key).or_else(|| text(found.item.value, key));
     let summary = own("summary").map(|text| wording::shortened(&text, LONGEST_SUMMARY));
     let description = own("description").map(|text| wording::shortened(&text, LONGEST_DESCRIPTION));
-    let bare = |text: &str| text.trim_end_matches('.').to_lowercase();
     let text = match (summary.filter(|text| !text.is_empty()), description.filter(|text| !text.is_empty())) {
-        (Some(summary), Some(description)) if bare(&description).starts_with(&bare(&summary)) => description,
-        (Some(summary), Some(description)) => {
-            let stop = if summary.ends_with(['.', '!', '?', '…']) { "" } else { "." };
-            format!("{summary}{stop} {description}")
-        }
+        (Some(summary), Some(description)) => match wording::beyond(&summary, &description) {
+            "" => summary,
+            more => {
+                let stop = if summary.ends_with(['.', '!', '?', '…']) { "" } else { "." };
+                format!("{summary}{stop} {more}")
+            }
+        },
         (Some(only), None) | (None, Some(only)) => only,
         (None, None) => format!("{} {}", found.method, found.path),
     };

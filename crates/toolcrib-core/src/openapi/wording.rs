@@ -29,7 +29,50 @@ pub(super) fn plain(text: &str) -> String {
         text = without_tags(&text);
     }
     let words: Vec<&str> = text.split_whitespace().filter(|word| !is_rule(word)).collect();
-    words.join(" ").replace("**", "").replace("> [!NOTE] ", "").replace("> [!WARNING] ", "")
+    let line = words.join(" ").replace("**", "").replace("> [!NOTE] ", "").replace("> [!WARNING] ", "");
+    if line.contains("or more ") { without_pointers(&line) } else { line }
+}
+
+/// Without the sentences that only say where more can be read: the address is gone already.
+fn without_pointers(line: &str) -> String {
+    let points = |sentence: &&str| {
+        let sentence = sentence.trim_start().to_ascii_lowercase();
+        ["for more information", "for more info", "for more details"].iter().any(|words| sentence.starts_with(words))
+    };
+    let kept: Vec<&str> = sentences(line).filter(|sentence| !points(sentence)).map(str::trim).collect();
+    kept.join(" ")
+}
+
+/// A text in pieces that end with a sentence.
+fn sentences(line: &str) -> impl Iterator<Item = &str> {
+    let mut rest = line;
+    std::iter::from_fn(move || {
+        if rest.is_empty() {
+            return None;
+        }
+        let ends = |at: &usize| rest[*at..].starts_with(' ') || rest[*at..].is_empty();
+        let end = rest.match_indices(['.', '!', '?', '"']).map(|(at, _)| at + 1).find(|at| {
+            let stops = rest[..*at].ends_with(['.', '!', '?']) || rest[..*at].ends_with(".\"");
+            stops && ends(at)
+        });
+        let (sentence, after) = rest.split_at(end.unwrap_or(rest.len()));
+        rest = after;
+        Some(sentence)
+    })
+}
+
+/// A description without its first sentence, where that says nothing that the summary does not say.
+pub(super) fn beyond<'t>(summary: &str, description: &'t str) -> &'t str {
+    let Some(first) = sentences(description).next() else { return description };
+    let stem = |word: &str| -> String { word.chars().take(5).flat_map(char::to_lowercase).collect() };
+    let words = |text: &str| -> Vec<String> {
+        text.split(|letter: char| !letter.is_alphanumeric()).filter(|word| word.len() > 3).map(stem).collect()
+    };
+    let known = words(summary);
+    match words(first).iter().all(|word| known.contains(word)) {
+        true => description[first.len()..].trim_start(),
+        false => description,
+    }
 }
 
 /// A line, or the frame of a table.
@@ -117,8 +160,21 @@ mod tests {
             ("<p>Creates a <b>thing</b>.</p><br/>Really", "Creates a thing . Really"),
             ("[a](b\n[c](d)", "[a](b c"),
             ("![image](x) [y]", "image [y]"),
+            ("The page. For more information, see \"[Pages](x).\" Really.", "The page. Really."),
+            ("One. For more information about v1.2, see x", "One."),
         ] {
             assert_eq!(plain(text), expected);
+        }
+    }
+
+    #[test]
+    fn what_a_summary_says_is_not_said_again() {
+        for (summary, description, rest) in [
+            ("List pets of a user", "Lists the user's pets. Sorted by name.", "Sorted by name."),
+            ("List pets", "Lists pets of one owner.", "Lists pets of one owner."),
+            ("List pets", "List pets", ""),
+        ] {
+            assert_eq!(beyond(summary, description), rest);
         }
     }
 

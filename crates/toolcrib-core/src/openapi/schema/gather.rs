@@ -135,15 +135,13 @@ fn overlaid(
         .map(|(key, value)| (key.clone(), inline(value, definitions, inlined)))
         .collect();
     let decorates = |key: &String| matches!(key.as_str(), "description" | "default" | "deprecated");
-    match definition {
-        Value::Object(mut fields) if beside.keys().all(|key| decorates(key) || !fields.contains_key(key)) => {
-            fields.extend(beside);
-            fields.into()
-        }
-        definition => {
-            let mut both = Map::from_iter([("allOf".to_owned(), Value::from(vec![definition]))]);
-            both.extend(beside);
-            both.into()
-        }
+    let free = |key: &String| decorates(key) || definition.get(key.as_str()).is_none();
+    if definition.is_object() && beside.keys().all(free) {
+        let mut both = definition.as_object().cloned().unwrap_or_default();
+        both.extend(beside);
+        return both.into();
     }
+    let mut both = Map::from_iter([("allOf".to_owned(), Value::from(vec![definition]))]);
+    both.extend(beside);
+    both.into()
 }

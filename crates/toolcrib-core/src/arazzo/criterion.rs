@@ -1,0 +1,135 @@
+//! What must hold for a step to be successful or for an action to be taken: read once, asked as often as needed.
+
+use std::borrow::Cow;
+
+use regex::{Regex, RegexBuilder};
+use serde_json::Value;
+
+use super::condition::Condition;
+use super::jsonpath::Question;
+use crate::expression::{Scope, is_expression, look_up};
+use crate::json::beginning;
+use crate::text::shown_short;
+
+#[derive(Debug, Clone)]
+pub struct Criterion {
+    /// As the document has it.
+    pub condition: String,
+    test: Test,
+}
+
+#[derive(Debug, Clone)]
+enum Test {
+    Simple(Condition),
+    Regex { context: String, pattern: Regex },
+    JsonPath { context: String, question: Question },
+}
+
+impl Criterion {
+    pub(super) fn read(value: &Value) -> Result<Criterion, String> {
+        let text = |name: &str| value.get(name).and_then(Value::as_str);
+        let condition = text("condition").ok_or("it has no `condition`")?.to_owned();
+        let kind = value.get("type").map(|kind| kind.get("type").unwrap_or(kind));
+        let context = || {
+            let context = text("context").ok_or("it has no `context`")?;
+            let inner = context.trim().trim_start_matches('{').trim_end_matches('}');
+            if is_expression(inner) {
+                Ok(inner.to_owned())
+            } else {
+                Err(format!("its context `{}` is no runtime expression", shown_short(context, 60)))
+            }
+        };
+        let test = match kind.map(|kind| kind.as_str().unwrap_or_default()) {
+            None | Some("simple") => Test::Simple(Condition::parse(&condition)?),
+            Some("regex") => Test::Regex { context: context()?, pattern: pattern(&condition)? },
+            Some("jsonpath") => Test::JsonPath { context: context()?, question: Question::parse(&condition)? },
+            Some("xpath") => return Err("conditions in XPath are not supported".into()),
+            Some(other) => return Err(format!("there is no type of condition called `{}`", shown_short(other, 40))),
+        };
+        Ok(Criterion { condition, test })
+    }
+
+    /// A context that leads nowhere satisfies nothing.
+    pub fn holds(&self, scope: &Scope<'_>) -> Result<bool, String> {
+        match &self.test {
+            Test::Simple(condition) => Ok(condition.holds(scope)),
+            Test::Regex { context, pattern } => {
+                let Ok(value) = look_up(context, scope) else { return Ok(false) };
+                let text = match value.as_str() {
+                    Some(text) => Cow::Borrowed(text),
+                    None => Cow::Owned(beginning(&value, LONGEST_TEXT + 1)),
+                };
+                if text.len() > LONGEST_TEXT {
+                    return Err(format!("a text of more than {LONGEST_TEXT} bytes is not matched with a pattern"));
+                }
+                Ok(pattern.is_match(&text))
+            }
+            Test::JsonPath { context, question } => match look_up(context, scope) {
+                Ok(value) => question.holds(&value),
+                Err(_) => Ok(false),
+            },
+        }
+    }
+}
+
+const LONGEST_TEXT: usize = 1024 * 1024;
+
+/// A pattern of bounded size; the engine takes time in proportion to the text.
+pub(super) fn pattern(text: &str) -> Result<Regex, String> {
+    const LONGEST: usize = 1000;
+    if text.len() > LONGEST {
+        return Err(format!("the pattern is longer than {LONGEST} characters"));
+    }
+    let built = RegexBuilder::new(text).size_limit(512 * 1024).dfa_size_limit(512 * 1024).nest_limit(50).build();
+    built.map_err(|_| format!("`{}` is no pattern that can be used here", shown_short(text, 60)))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::expression::Response;
+
+    #[test]
+    fn each_kind_of_condition_is_asked_in_its_own_way() {
+        let body = json!({"status": "done", "items": [{"n": 1}]});
+        let scope =
+            Scope { response: Some(Response { status: 200, headers: &[], body: Some(&body) }), ..Scope::default() };
+        for (criterion, expected) in [
+            (json!({"condition": "$statusCode == 200"}), Ok(true)),
+            (json!({"condition": "$statusCode == 200", "type": "simple"}), Ok(true)),
+            (json!({"context": "$statusCode", "condition": "^2\\d\\d$", "type": "regex"}), Ok(true)),
+            (json!({"context": "$response.body#/status", "condition": "^D", "type": "regex"}), Ok(false)),
+            (json!({"context": "$response.body#/nope", "condition": ".*", "type": "regex"}), Ok(false)),
+            (json!({"context": "$response.body", "condition": "$.items[?@.n == 1]", "type": "jsonpath"}), Ok(true)),
+            (
+                json!({"context": "$response.body", "condition": "$[?count(@.*) > 5]",
+                    "type": {"type": "jsonpath", "version": "draft-goessner-dispatch-jsonpath-00"}}),
+                Ok(false),
+            ),
+            (json!({"type": "simple"}), Err("it has no `condition`")),
+            (json!({"condition": "^2", "type": "regex"}), Err("it has no `context`")),
+            (
+                json!({"context": "body", "condition": "^2", "type": "regex"}),
+                Err("its context `body` is no runtime expression"),
+            ),
+            (
+                json!({"context": "$url", "condition": "(?=x)", "type": "regex"}),
+                Err("`(?=x)` is no pattern that can be used here"),
+            ),
+            (
+                json!({"context": "$url", "condition": "(a{500}){500}", "type": "regex"}),
+                Err("`(a{500}){500}` is no pattern that can be used here"),
+            ),
+            (
+                json!({"context": "$url", "condition": "//a", "type": "xpath"}),
+                Err("conditions in XPath are not supported"),
+            ),
+            (json!({"condition": "x", "type": "sql"}), Err("there is no type of condition called `sql`")),
+        ] {
+            let found = Criterion::read(&criterion).and_then(|read| read.holds(&scope));
+            assert_eq!(found, expected.map_err(str::to_owned), "{criterion}");
+        }
+    }
+}

@@ -1,0 +1,121 @@
+//! A workflow in progress: its inputs, what its steps gave, and which of them is due.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value, json};
+
+use super::Response;
+use crate::arazzo::tool::input_schema;
+use crate::arazzo::{Action, Then, Workflow};
+
+#[derive(Debug)]
+pub(super) struct Frame<'a> {
+    pub(super) workflow: &'a Workflow,
+    pub(super) purpose: Purpose,
+    pub(super) inputs: Value,
+    /// Inputs that were not given and need not be.
+    pub(super) absent: Vec<String>,
+    /// `$steps`
+    pub(super) steps: Value,
+    /// The step that is due.
+    pub(super) at: usize,
+    /// The answer to the last step that had one.
+    pub(super) answer: Option<Response>,
+    /// The next one last.
+    pub(super) dependencies: Vec<&'a str>,
+    /// Steps to go back to after the one that is due.
+    detours: Vec<usize>,
+    /// By step and name of the action, since the step's last success.
+    retries: BTreeMap<(usize, &'a str), u32>,
+}
+
+/// What a workflow is run for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Purpose {
+    Tool,
+    /// It is a step of the one before.
+    Step,
+    /// The one before depends on it.
+    Dependency,
+    /// A step of the one before is tried again after it.
+    BeforeRetry,
+}
+
+impl<'a> Frame<'a> {
+    /// What is not given has its default, where the schema has one.
+    pub(super) fn new(workflow: &'a Workflow, inputs: Value, purpose: Purpose) -> Frame<'a> {
+        let schema = input_schema(&workflow.inputs);
+        let declared = schema.get("properties").and_then(Value::as_object);
+        let mut given = match inputs {
+            Value::Object(given) => given,
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => Map::new(),
+        };
+        for (name, property) in declared.into_iter().flatten() {
+            if let Some(default) = property.get("default").filter(|_| !given.contains_key(name)) {
+                given.insert(name.clone(), default.clone());
+            }
+        }
+        let required = schema.get("required").and_then(Value::as_array);
+        let is_required = |name: &str| required.is_some_and(|names| names.iter().any(|required| required == name));
+        let absent = declared.into_iter().flat_map(Map::keys).filter(|name| !given.contains_key(*name));
+        let absent = absent.filter(|name| !is_required(name)).cloned().collect();
+        Frame {
+            workflow,
+            purpose,
+            inputs: Value::Object(given),
+            absent,
+            steps: json!({}),
+            at: 0,
+            answer: None,
+            dependencies: workflow.depends_on.iter().rev().map(String::as_str).collect(),
+            detours: Vec::new(),
+            retries: BTreeMap::new(),
+        }
+    }
+
+    /// Whether an action can still be taken: a retry only so many times.
+    pub(super) fn may_take(&self, action: &'a Action) -> bool {
+        match action.then {
+            Then::Retry { limit, .. } => {
+                self.retries.get(&(self.at, action.name.as_str())).copied().unwrap_or(0) < limit
+            }
+            Then::End | Then::Goto(_) => true,
+        }
+    }
+
+    pub(super) fn count_retry(&mut self, action: &'a Action) {
+        *self.retries.entry((self.at, action.name.as_str())).or_default() += 1;
+    }
+
+    pub(super) fn succeeded(&mut self, step: &str, outputs: Value) {
+        self.steps[step] = json!({});
+        self.steps[step]["outputs"] = outputs;
+        let at = self.at;
+        self.retries.retain(|(position, _), _| *position != at);
+    }
+
+    pub(super) fn go_to(&mut self, position: usize) {
+        self.detours.clear();
+        self.at = position;
+    }
+
+    /// Runs another step, and then the one that is due.
+    pub(super) fn detour(&mut self, position: usize) {
+        self.detours.push(self.at);
+        self.at = position;
+    }
+
+    pub(super) fn back_from_detour(&mut self) -> bool {
+        let back = self.detours.pop();
+        self.at = back.unwrap_or(self.at);
+        back.is_some()
+    }
+
+    pub(super) fn first_step(&self) -> String {
+        self.workflow.steps.first().map(|step| step.id.clone()).unwrap_or_default()
+    }
+
+    pub(super) fn due_step(&self) -> String {
+        self.workflow.steps.get(self.at).map(|step| step.id.clone()).unwrap_or_default()
+    }
+}

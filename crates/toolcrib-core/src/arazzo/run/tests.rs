@@ -1,0 +1,321 @@
+use super::*;
+use crate::arazzo::OperationReference;
+
+/// Runs a workflow against scripted answers: each line of what happened is a call, a pause or the end.
+fn check(workflows: Value, inputs: Value, answers: &[Answer], expected: &[&str]) {
+    let document = json!({
+        "arazzo": "1.0.1",
+        "sourceDescriptions": [{"name": "shop", "url": "https://shop.test/openapi.json", "type": "openapi"}],
+        "workflows": workflows,
+    });
+    let document = Document::read(&document).unwrap();
+    assert_eq!(document.set_aside.iter().map(|aside| &aside.reason).collect::<Vec<_>>(), Vec::<&String>::new());
+    let mut run = Run::new(&document, &document.workflows[0].id, inputs).unwrap();
+    let mut answers = answers.iter();
+    let mut told = Vec::new();
+    loop {
+        let call = match run.next_action() {
+            Do::Call(call) => written(call),
+            Do::Wait(pause) => {
+                told.push(format!("wait {}", pause.as_secs_f64()));
+                continue;
+            }
+            Do::Done { outputs } => {
+                told.push(format!("done {outputs}"));
+                break;
+            }
+            Do::Failed { step, reason, outputs } => {
+                told.push(format!("failed at {step}: {reason} {outputs}"));
+                break;
+            }
+        };
+        told.push(call);
+        match answers.next() {
+            Some(Answer(status, headers, body)) => run.answer(Response {
+                status: *status,
+                headers: headers.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect(),
+                body: Some(body.clone()),
+                url: "https://shop.test/x".into(),
+                method: "GET".into(),
+            }),
+            None => run.no_answer("nobody is there"),
+        }
+    }
+    assert_eq!(told, expected);
+}
+
+struct Answer(u16, &'static [(&'static str, &'static str)], Value);
+
+fn ok(body: Value) -> Answer {
+    Answer(200, &[], body)
+}
+
+fn status(status: u16) -> Answer {
+    Answer(status, &[], Value::Null)
+}
+
+fn written(call: &Call<'_>) -> String {
+    let operation = match call.operation {
+        OperationReference::Id(id) => id.clone(),
+        OperationReference::Path { method, path } => format!("{method} {path}"),
+    };
+    let Arguments { path, query, headers, cookies, querystring, body } = &call.arguments;
+    let mut line = format!("{}.{operation}", call.source.map(|source| source.name.as_str()).unwrap_or_default());
+    for (place, values) in [("path", path), ("query", query), ("header", headers), ("cookie", cookies)] {
+        if !values.is_empty() {
+            line += &format!(" {place} {}", json!(values));
+        }
+    }
+    assert_eq!(*querystring, None);
+    if let Some(body) = body {
+        line += &format!(" body {}", body.value);
+    }
+    line
+}
+
+fn step(id: &str, more: Value) -> Value {
+    let mut step = json!({"stepId": id, "operationId": id});
+    step.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    if step.get("workflowId").is_some() || step.get("operationPath").is_some() {
+        step.as_object_mut().unwrap().remove("operationId");
+    }
+    step
+}
+
+#[test]
+fn a_step_uses_what_earlier_ones_gave() {
+    let workflow = json!([{
+        "workflowId": "pets",
+        "inputs": {"type": "object", "required": ["user"], "properties": {
+            "user": {"type": "string"}, "status": {"default": "available"}, "limit": {"type": "integer"}}},
+        "parameters": [{"name": "X-Client", "in": "header", "value": "crib"}, {"name": "page", "in": "query", "value": 1}],
+        "steps": [
+            step("login", json!({
+                "requestBody": {"contentType": "application/json", "payload": {"user": "$inputs.user", "limit": "$inputs.limit"}},
+                "successCriteria": [{"condition": "$statusCode == 200"}],
+                "outputs": {"token": "$response.body#/token", "left": "$response.header.X-Left", "no": "$response.body#/no"},
+            })),
+            step("find", json!({
+                "operationPath": "{$sourceDescriptions.shop.url}#/paths/~1pets~1%7Bowner%7D/get",
+                "parameters": [
+                    {"name": "owner", "in": "path", "value": "$inputs.user"},
+                    {"name": "status", "in": "query", "value": "$inputs.status"},
+                    {"name": "page", "in": "query", "value": 2},
+                    {"name": "limit", "in": "query", "value": "$inputs.limit"},
+                    {"name": "Authorization", "in": "header", "value": "Bearer {$steps.login.outputs.token}"},
+                    {"name": "sid", "in": "cookie", "value": "$steps.login.outputs.left"},
+                ],
+                "outputs": {"pets": "$response.body", "asked": "$request.query.status"},
+            })),
+        ],
+        "outputs": {"first": "$steps.find.outputs.pets#/0/name", "asked": "$steps.find.outputs.asked", "none": "$steps.x.outputs.y"},
+    }]);
+    check(
+        workflow,
+        json!({"user": "ann"}),
+        &[Answer(200, &[("x-left", "9")], json!({"token": "t"})), ok(json!([{"name": "rex"}]))],
+        &[
+            r#"shop.login query {"page":1} header {"X-Client":"crib"} body {"user":"ann"}"#,
+            r#"shop.GET /pets/{owner} path {"owner":"ann"} query {"status":"available","page":2} header {"Authorization":"Bearer t","X-Client":"crib"} cookie {"sid":"9"}"#,
+            r#"done {"first":"rex","asked":"available"}"#,
+        ],
+    );
+}
+
+#[test]
+fn a_failed_step_without_an_action_ends_the_workflow() {
+    let one = |more: Value| json!([{"workflowId": "w", "steps": [step("a", more)], "outputs": {"x": "$inputs.x"}}]);
+    let check = |more, answers: &[Answer], end| check(one(more), json!({"x": 1}), answers, &["shop.a", end]);
+    check(json!({}), &[status(204)], r#"done {"x":1}"#);
+    check(json!({}), &[status(404)], r#"failed at a: it was answered with status 404 {"x":1}"#);
+    check(json!({}), &[], r#"failed at a: nobody is there {"x":1}"#);
+    check(json!({"successCriteria": [{"condition": "$statusCode == 404"}]}), &[status(404)], r#"done {"x":1}"#);
+    check(
+        json!({"successCriteria": [{"condition": "$statusCode == 200"}, {"condition": "$response.body#/ok"}]}),
+        &[ok(json!({"ok": false}))],
+        r#"failed at a: it was answered with status 200, and `$response.body#/ok` does not hold {"x":1}"#,
+    );
+    check(
+        json!({"onFailure": [{"name": "stop", "type": "end"}]}),
+        &[status(500)],
+        r#"failed at a: it was answered with status 500 {"x":1}"#,
+    );
+    check(
+        json!({"onFailure": [{"name": "no", "type": "goto", "stepId": "a", "criteria": [{"condition": "$statusCode == 503"}]}]}),
+        &[],
+        r#"failed at a: nobody is there {"x":1}"#,
+    );
+}
+
+#[test]
+fn a_value_that_is_not_there_fails_the_step_before_anything_is_sent() {
+    let workflow = json!([{"workflowId": "w", "steps": [
+        step("a", json!({"parameters": [{"name": "q", "in": "query", "value": "$steps.nope.outputs.x"}]}))]}]);
+    let reason = "failed at a: the expression `$steps.nope.outputs.x` leads nowhere: there is no `nope` {}";
+    check(workflow, json!({}), &[], &[reason]);
+}
+
+#[test]
+fn a_retry_waits_and_ends_at_its_limit() {
+    let retry = |more: Value| {
+        let mut action = json!({"name": "again", "type": "retry", "retryAfter": 1.5});
+        action.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        json!([{"workflowId": "w", "steps": [step("a", json!({"onFailure": [action]})), step("b", json!({}))]}])
+    };
+    let failed = "failed at a: it was answered with status 503 {}";
+    check(retry(json!({})), json!({}), &[status(503), status(503)], &["shop.a", "wait 1.5", "shop.a", failed]);
+    check(retry(json!({"retryLimit": 0})), json!({}), &[status(503)], &["shop.a", failed]);
+    check(
+        retry(json!({"retryLimit": 5})),
+        json!({}),
+        &[Answer(429, &[("Retry-After", "7")], Value::Null), status(503), ok(json!(1)), ok(json!(1))],
+        &["shop.a", "wait 7", "shop.a", "wait 1.5", "shop.a", "shop.b", "done {}"],
+    );
+    check(
+        retry(json!({"retryAfter": 0, "stepId": "b"})),
+        json!({}),
+        &[status(401), ok(json!(1)), ok(json!(1)), ok(json!(1))],
+        &["shop.a", "shop.b", "shop.a", "shop.b", "done {}"],
+    );
+}
+
+#[test]
+fn a_retry_can_run_a_workflow_first() {
+    let workflows = json!([
+        {"workflowId": "w", "failureActions": [
+            {"name": "renew", "type": "retry", "workflowId": "renew", "criteria": [{"condition": "$statusCode == 401"}]}],
+            "steps": [step("a", json!({}))], "outputs": {"t": "$workflows.renew.outputs.t"}},
+        {"workflowId": "renew", "steps": [step("login", json!({"outputs": {"t": "$response.body"}}))],
+            "outputs": {"t": "$steps.login.outputs.t"}},
+    ]);
+    check(
+        workflows.clone(),
+        json!({}),
+        &[status(401), ok(json!("new")), status(200)],
+        &["shop.a", "shop.login", "shop.a", r#"done {"t":"new"}"#],
+    );
+    let reason = "failed at a: the workflow `renew` failed at its step `login`: it was answered with status 500 {}";
+    check(workflows, json!({}), &[status(401), status(500)], &["shop.a", "shop.login", reason]);
+}
+
+#[test]
+fn a_success_can_end_or_go_elsewhere() {
+    let workflow = json!([{"workflowId": "w", "steps": [
+        step("a", json!({"onSuccess": [
+            {"name": "sold", "type": "goto", "stepId": "c", "criteria": [
+                {"context": "$response.body", "condition": "$.pets[?@.sold == true]", "type": "jsonpath"}]},
+            {"name": "over", "type": "end", "criteria": [{"condition": "$response.body#/pets/0 == null"}]}]})),
+        step("b", json!({})),
+        step("c", json!({})),
+    ]}]);
+    let check = |pets, expected: &[&str]| {
+        check(workflow.clone(), json!({}), &[ok(json!({"pets": pets})), status(200), status(200)], expected);
+    };
+    check(json!([{"sold": true}]), &["shop.a", "shop.c", "done {}"]);
+    check(json!([{"sold": false}]), &["shop.a", "shop.b", "shop.c", "done {}"]);
+    check(json!([]), &["shop.a", "done {}"]);
+}
+
+#[test]
+fn what_documents_write_beside_the_specification_is_understood() {
+    let workflow = json!([{"workflowId": "w", "steps": [
+        step("a", json!({
+            "parameters": [{"name": "x/y", "in": "body", "value": "$inputs.x"}, {"name": "b", "in": "body", "value": true}],
+            "onSuccess": [{"name": "on", "type": "goto", "stepId": "c", "condition": "$response.body.go == true"}]})),
+        step("b", json!({"requestBody": {"payload": {"c": 1}}, "parameters": [{"name": "d", "in": "body", "value": 2}]})),
+        step("c", json!({})),
+    ]}]);
+    check(
+        workflow,
+        json!({"x": 1}),
+        &[ok(json!({"go": false})), status(200), status(200)],
+        &[r#"shop.a body {"x/y":1,"b":true}"#, r#"shop.b body {"c":1,"d":2}"#, "shop.c", "done {}"],
+    );
+}
+
+#[test]
+fn a_step_can_be_a_workflow() {
+    let workflows = json!([
+        {"workflowId": "w", "steps": [
+            step("inner", json!({"workflowId": "order", "parameters": [{"name": "pet", "value": "$inputs.pet"}],
+                "outputs": {"id": "$outputs.order"}})),
+            step("again", json!({"workflowId": "order", "successCriteria": [{"condition": "$statusCode == 200"}], "parameters": [{"name": "pet", "value": 2}]})),
+            step("show", json!({"parameters": [{"name": "id", "in": "path", "value": "$steps.inner.outputs.id"}]})),
+        ], "outputs": {"last": "$steps.again.outputs.order", "pet": "$workflows.order.inputs.pet"}},
+        {"workflowId": "order", "inputs": {"type": "object", "properties": {"pet": {}}},
+            "steps": [step("buy", json!({"requestBody": {"payload": "$inputs.pet"}, "outputs": {"id": "$response.body#/id"}}))],
+            "outputs": {"order": "$steps.buy.outputs.id"}},
+    ]);
+    check(
+        workflows.clone(),
+        json!({"pet": 1}),
+        &[ok(json!({"id": 11})), ok(json!({"id": 12})), status(200)],
+        &["shop.buy body 1", "shop.buy body 2", r#"shop.show path {"id":11}"#, r#"done {"last":12,"pet":2}"#],
+    );
+    let reason =
+        "failed at inner: the workflow `order` failed at its step `buy`: it was answered with status 400 {\"pet\":1}";
+    check(workflows, json!({"pet": 1}), &[status(400)], &["shop.buy body 1", reason]);
+}
+
+#[test]
+fn a_workflow_runs_what_it_depends_on_first_and_may_go_over_to_another() {
+    let workflows = json!([
+        {"workflowId": "w", "dependsOn": ["first"], "steps": [
+            step("a", json!({"parameters": [{"name": "q", "in": "query", "value": "$workflows.first.outputs.x"}],
+                "onSuccess": [{"name": "on", "type": "goto", "workflowId": "last"}]})),
+            step("never", json!({}))]},
+        {"workflowId": "first", "steps": [step("f", json!({"outputs": {"x": "$response.body"}}))], "outputs": {"x": "$steps.f.outputs.x"}},
+        {"workflowId": "last", "steps": [step("l", json!({}))], "outputs": {"y": "$inputs.y"}},
+    ]);
+    check(
+        workflows,
+        json!({"y": true}),
+        &[ok(json!(5)), status(200), status(200)],
+        &["shop.f", r#"shop.a query {"q":5}"#, "shop.l", r#"done {"y":true}"#],
+    );
+}
+
+#[test]
+fn what_never_ends_is_ended() {
+    let endless = json!([{"workflowId": "w", "steps": [
+        step("a", json!({"onFailure": [{"name": "on", "type": "goto", "stepId": "a"}]}))]}]);
+    let mut expected = vec!["shop.a"; MOST_STEPS];
+    expected.push("failed at a: the workflow takes more than 100 steps {}");
+    check(endless, json!({}), &[], &expected);
+
+    let itself = json!([{"workflowId": "w", "steps": [step("a", json!({"workflowId": "w"}))]}]);
+    check(itself, json!({}), &[], &["failed at a: workflows are nested deeper than 8 levels {}"]);
+
+    let each_other = json!([
+        {"workflowId": "w", "dependsOn": ["v"], "steps": [step("a", json!({}))]},
+        {"workflowId": "v", "dependsOn": ["w"], "steps": [step("b", json!({}))]},
+    ]);
+    check(each_other, json!({}), &[], &["failed at a: workflows are nested deeper than 8 levels {}"]);
+}
+
+#[test]
+fn what_is_kept_is_bounded() {
+    let outputs: Map<String, Value> = (0..70).map(|number| (number.to_string(), json!("$response.body"))).collect();
+    let workflow = json!([{"workflowId": "w", "steps": [step("a", json!({"outputs": outputs}))]}]);
+    let large = ok(json!("x".repeat(1024 * 1024)));
+    check(workflow, json!({}), &[large], &["shop.a", "failed at a: the workflow keeps more than 64 MiB of answers {}"]);
+}
+
+#[test]
+fn an_answer_nobody_asked_for_changes_nothing() {
+    let document = json!({"arazzo": "1.0.0", "sourceDescriptions": [{"name": "a", "url": "a"}],
+        "workflows": [{"workflowId": "w", "steps": [step("a", json!({}))]}]});
+    let document = Document::read(&document).unwrap();
+    let mut run = Run::new(&document, "w", Value::Null).unwrap();
+    run.no_answer("too early");
+    assert!(matches!(run.next_action(), Do::Call(_)));
+    assert!(matches!(run.next_action(), Do::Call(_)));
+    run.no_answer("gone");
+    assert!(matches!(run.next_action(), Do::Failed { .. }));
+    run.no_answer("too late");
+    assert!(matches!(run.next_action(), Do::Failed { reason: "gone", .. }));
+    assert_eq!(
+        Run::new(&document, "W1", Value::Null).unwrap_err().message,
+        "no workflow named `W1`; did you mean `w`?"
+    );
+}

@@ -1,0 +1,168 @@
+//! A workflow as the tool that agents see.
+
+use serde_json::{Map, Value, json};
+
+use super::Workflow;
+use crate::execution::{Backing, Execution};
+use crate::tool::BACKING;
+
+/// The tool that a source of workflows offers for one of them.
+pub fn tool_of(workflow: &Workflow) -> Value {
+    let execution = Execution::Workflow { id: workflow.id.clone() };
+    let backing = Backing { execution, input_schema: None, output_schema: None, tags: Vec::new(), deprecated: false };
+    let mut tool = Map::new();
+    tool.insert("name".into(), workflow.tool.as_str().into());
+    tool.insert("description".into(), description(workflow).into());
+    tool.insert("inputSchema".into(), input_schema(&workflow.inputs));
+    tool.insert(BACKING.into(), serde_json::to_value(backing).unwrap_or_default());
+    Value::Object(tool)
+}
+
+fn description(workflow: &Workflow) -> String {
+    let summary = workflow.summary.as_deref().unwrap_or_default().trim();
+    let description = workflow.description.as_deref().unwrap_or_default().trim();
+    let text = match (summary, description) {
+        ("", "") => format!("Workflow {}: {}", workflow.id, steps(workflow)),
+        (only, "") | ("", only) => only.to_owned(),
+        (summary, description) if description.starts_with(summary) => description.to_owned(),
+        (summary, description) => format!("{summary}\n\n{description}"),
+    };
+    shortened(text)
+}
+
+fn steps(workflow: &Workflow) -> String {
+    workflow.steps.iter().map(|step| step.id.as_str()).collect::<Vec<_>>().join(", ")
+}
+
+/// Cut after a sentence, or else after a word.
+fn shortened(text: String) -> String {
+    const LONGEST: usize = 1000;
+    let Some((end, _)) = text.char_indices().nth(LONGEST) else { return text };
+    let beginning = &text[..end];
+    let sentence = beginning.rfind(". ").or_else(|| beginning.rfind(".\n")).map(|at| at + 1);
+    let cut = sentence.filter(|&at| at > end / 2).or_else(|| beginning.rfind(char::is_whitespace)).unwrap_or(end);
+    format!("{} …", beginning[..cut].trim_end())
+}
+
+/// Always an object, and nothing at its top that providers refuse: alternatives are laid together, and what they
+/// demand of each other is left to the workflow.
+pub(super) fn input_schema(inputs: &Value) -> Value {
+    let mut schema = inputs.as_object().filter(|object| may_be_object(object)).cloned().unwrap_or_default();
+    let definitions = schema.get("$defs").cloned();
+    let (mut properties, mut required) = (Map::new(), Vec::new());
+    lay_out(inputs, definitions.as_ref(), Demand::Kept, 0, &mut properties, &mut required);
+    for keyword in ["$ref", "allOf", "anyOf", "oneOf", "not", "if", "then", "else", "enum", "const", "type"] {
+        schema.remove(keyword);
+    }
+    if !properties.is_empty() {
+        schema.insert("properties".into(), Value::Object(properties));
+    }
+    if !required.is_empty() {
+        schema.insert("required".into(), json!(required));
+    }
+    let mut whole = Map::new();
+    whole.insert("type".into(), "object".into());
+    whole.extend(schema);
+    Value::Object(whole)
+}
+
+fn may_be_object(schema: &Map<String, Value>) -> bool {
+    match schema.get("type") {
+        None => true,
+        Some(Value::Array(types)) => types.contains(&json!("object")),
+        Some(kind) => kind == "object",
+    }
+}
+
+#[derive(Clone, Copy)]
+enum Demand {
+    Kept,
+    Dropped,
+}
+
+fn lay_out(
+    schema: &Value,
+    definitions: Option<&Value>,
+    demand: Demand,
+    depth: usize,
+    properties: &mut Map<String, Value>,
+    required: &mut Vec<String>,
+) {
+    let Some(object) = schema.as_object().filter(|object| depth <= 4 && may_be_object(object)) else { return };
+    for (name, value) in object.get("properties").and_then(Value::as_object).into_iter().flatten() {
+        properties.entry(name.as_str()).or_insert_with(|| value.clone());
+    }
+    let names = object.get("required").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str);
+    for name in names {
+        if matches!(demand, Demand::Kept) && !required.iter().any(|known| known == name) {
+            required.push(name.to_owned());
+        }
+    }
+    let reference = object.get("$ref").and_then(Value::as_str).and_then(|text| text.strip_prefix("#/$defs/"));
+    if let Some(target) = reference.and_then(|name| definitions?.get(name)) {
+        lay_out(target, definitions, demand, depth + 1, properties, required);
+    }
+    for (keyword, demand) in [("allOf", demand), ("anyOf", Demand::Dropped), ("oneOf", Demand::Dropped)] {
+        for part in object.get(keyword).and_then(Value::as_array).into_iter().flatten().take(50) {
+            lay_out(part, definitions, demand, depth + 1, properties, required);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::arazzo::Document;
+
+    #[test]
+    fn a_workflow_is_offered_with_a_legal_name_and_an_object_of_arguments() {
+        let name = json!({"type": "string"});
+        for (inputs, expected) in [
+            (json!(null), json!({"type": "object"})),
+            (json!({"type": "string"}), json!({"type": "object"})),
+            (json!(true), json!({"type": "object"})),
+            (
+                json!({"properties": {"name": name}, "required": ["name"]}),
+                json!({"type": "object", "properties": {"name": name}, "required": ["name"]}),
+            ),
+            (json!({"type": ["object", "null"], "description": "d"}), json!({"type": "object", "description": "d"})),
+            (
+                json!({"allOf": [{"$ref": "#/components/inputs/page"}, {"properties": {"name": name}, "required": ["name"]}],
+                    "oneOf": [{"properties": {"x": name}, "required": ["x"]}]}),
+                json!({
+                    "type": "object",
+                    "$defs": {"page": {"type": "object", "properties": {"size": {"type": "integer"}}}},
+                    "properties": {"size": {"type": "integer"}, "name": name, "x": name},
+                    "required": ["name"],
+                }),
+            ),
+        ] {
+            let document = json!({
+                "arazzo": "1.0.1",
+                "sourceDescriptions": [{"name": "a", "url": "a.json"}],
+                "components": {"inputs": {"page": {"type": "object", "properties": {"size": {"type": "integer"}}}}},
+                "workflows": [{"workflowId": "buy.pet", "summary": "Buys", "description": "It buys.", "inputs": inputs,
+                    "steps": [{"stepId": "s", "operationId": "o"}]}],
+            });
+            let document = Document::read(&document).unwrap();
+            let tool = tool_of(&document.workflows[0]);
+            assert_eq!(
+                tool,
+                json!({
+                    "name": "buy_pet",
+                    "description": "Buys\n\nIt buys.",
+                    "inputSchema": expected,
+                    "x-toolcrib-backing": {"execution": {"mode": "workflow", "id": "buy.pet"}},
+                })
+            );
+        }
+    }
+
+    #[test]
+    fn a_long_description_ends_after_a_sentence() {
+        let text = format!("{}. {}", "a".repeat(700), "word ".repeat(100));
+        assert_eq!(shortened(text), format!("{}. …", "a".repeat(700)));
+        assert_eq!(shortened("x ".repeat(600)).chars().count(), 1001);
+        assert_eq!(shortened("short".into()), "short");
+    }
+}
