@@ -53,7 +53,27 @@ pub fn call_form(name: &str, schema: &Value) -> String {
     call_form_with(name, schema, &[])
 }
 
-/// The same, with some arguments that must not be missing.
+/// `name(required*, another*)`: what must be given, by name alone. For tools that come by the hundred and whose schema
+/// is looked at before a call in any case.
+pub fn short_form(name: &str, schema: &Value) -> String {
+    let mut required = Reader::new(schema).outermost(schema);
+    required.retain(|(_, _, required)| *required);
+    let mut form = format!("{name}(");
+    let room = form.chars().count() + ROOM + ROOM_REQUIRED;
+    for (index, (name, _, _)) in required.iter().enumerate() {
+        let separator = if index > 0 { ", " } else { "" };
+        let argument = format!("{separator}{}*", shown_short(beginning(name, 80), 80));
+        if form.chars().count() + argument.chars().count() > room {
+            form.push_str(&format!("{separator}…+{}", required.len() - index));
+            break;
+        }
+        form.push_str(&argument);
+    }
+    form.push(')');
+    form
+}
+
+/// Like [`call_form`], with some arguments that must not be missing.
 pub fn call_form_with(name: &str, schema: &Value, wanted: &[&str]) -> String {
     let reader = Reader::new(schema);
     let mut arguments = reader.outermost(schema);

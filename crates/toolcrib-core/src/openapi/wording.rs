@@ -5,8 +5,12 @@ use crate::text::shown;
 
 /// One line of at most about `limit` characters.
 pub(super) fn shortened(text: &str, limit: usize) -> String {
-    let line = plain(text);
-    if line.chars().count() <= limit {
+    cut(plain(text), limit)
+}
+
+/// The same of a text that is plain already.
+pub(super) fn cut(line: String, limit: usize) -> String {
+    if line.len() <= limit || line.chars().count() <= limit {
         return line;
     }
     let cut: String = line.chars().take(limit).collect();
@@ -64,7 +68,7 @@ fn sentences(line: &str) -> impl Iterator<Item = &str> {
 /// A description without its first sentence, where that says nothing that the summary does not say.
 pub(super) fn beyond<'t>(summary: &str, description: &'t str) -> &'t str {
     let Some(first) = sentences(description).next() else { return description };
-    let stem = |word: &str| -> String { word.chars().take(5).flat_map(char::to_lowercase).collect() };
+    let stem = |word: &str| -> String { word.chars().take(4).flat_map(char::to_lowercase).collect() };
     let words = |text: &str| -> Vec<String> {
         text.split(|letter: char| !letter.is_alphanumeric()).filter(|word| word.len() > 3).map(stem).collect()
     };

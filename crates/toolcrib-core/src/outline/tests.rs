@@ -181,3 +181,11 @@ fn a_huge_value_behind_many_references_is_read_only_so_far() {
     assert!(default.starts_with(r#"["x","x","#) && default.ends_with('…'), "{default}");
     assert!(started.elapsed().as_secs() < 10, "{:?}", started.elapsed());
 }
+
+#[test]
+fn a_short_form_has_what_must_be_given() {
+    let schema =
+        json!({"properties": {"a": {"type": "string"}, "n": {"type": "integer"}, "o": {}}, "required": ["a", "n"]});
+    assert_eq!(short_form("t", &schema), "t(a*, n*)");
+    assert_eq!(short_form("t", &json!({"properties": {"o": {}}})), "t()");
+}

@@ -128,8 +128,9 @@ fn card(segment: &Segment, entry: &Entry, tool: Option<&Tool>, schema: &Value, l
     name.sort_unstable_by_key(|term| lexicon.terms[*term as usize].key);
     name.dedup();
     let full = words::squashed(&format!("{}{original}", segment.prefix()));
+    let form = if tool.is_some_and(|tool| tool.backing.is_some()) { outline::short_form } else { outline::call_form };
     Card {
-        signature: outline::call_form(entry.name.as_str(), schema),
+        signature: form(entry.name.as_str(), schema),
         summary: outline::first_sentence(description),
         own: words::squashed(original).into(),
         cut: Some(words::squashed(entry.name.as_str())).filter(|cut| *cut != full).map(Into::into),

@@ -1,1 +1,233 @@
+use serde_json::json;
+use url::Url;
 
+use super::*;
+use crate::tool::BACKING;
+
+fn converted(document: Value, openapi: OpenApi) -> Converted {
+    let library = Library::new(Url::parse("https://h.example/openapi.json").unwrap(), document);
+    let source = SourceId::parse("shop").unwrap();
+    convert(&library, Conversion { source: &source, openapi: &openapi }).unwrap()
+}
+
+fn tools(converted: &Converted) -> Vec<Value> {
+    converted.tools.iter().map(|tool| serde_json::from_str(tool.get()).unwrap()).collect()
+}
+
+fn names(converted: &Converted) -> Vec<String> {
+    tools(converted).iter().map(|tool| tool["name"].as_str().unwrap().to_owned()).collect()
+}
+
+fn faults(converted: &Converted) -> Vec<String> {
+    converted.set_aside.iter().map(|aside| format!("{}: {}", aside.name, aside.reason)).collect()
+}
+
+/// One operation of an OpenAPI 3.1 document.
+fn only(method: &str, path: &str, operation: Value) -> Value {
+    let converted =
+        converted(json!({ "openapi": "3.1.0", "paths": { path: { method: operation } } }), OpenApi::default());
+    assert_eq!(faults(&converted), [""; 0]);
+    tools(&converted).remove(0)
+}
+
+#[test]
+fn an_operation_becomes_a_tool() {
+    let tool = only(
+        "delete",
+        "/pets/{id}",
+        json!({
+            "operationId": "deletePet", "summary": "Delete a pet", "description": "Deletes the pet. For good.",
+            "tags": ["pets"], "deprecated": true,
+            "parameters": [{ "name": "id", "in": "path", "required": true, "schema": { "type": "integer" } }],
+        }),
+    );
+    let backing = json!({
+        "execution": {
+            "mode": "sync_http", "method": "DELETE", "server": "https://h.example", "path": "/pets/{id}",
+            "operation_id": "deletePet",
+            "parameters": [{
+                "argument": "id", "name": "id", "place": "path", "required": true,
+                "form": { "style": { "style": "simple", "explode": false } },
+            }],
+        },
+        "tags": ["pets"],
+        "deprecated": true,
+    });
+    let expected = json!({
+        "name": "deletePet",
+        "description": "(deprecated) Delete a pet. For good.",
+        "inputSchema": { "type": "object", "properties": { "id": { "type": "integer" } }, "required": ["id"] },
+        "annotations": { "destructiveHint": true, "idempotentHint": true },
+        (BACKING): backing,
+    });
+    assert_eq!(tool, expected);
+    assert_eq!(only("get", "/x", json!({}))["description"], "GET /x");
+    assert_eq!(only("get", "/x", json!({}))["annotations"], json!({ "readOnlyHint": true }));
+    assert_eq!(only("post", "/x", json!({})).get("annotations"), None);
+}
+
+#[test]
+fn a_name_in_two_places_says_where_it_goes() {
+    let parameter = |name: &str, place: &str| json!({ "name": name, "in": place, "schema": { "type": "string" } });
+    let arguments = |tool: &Value| -> Vec<String> {
+        tool["inputSchema"]["properties"].as_object().unwrap().keys().cloned().collect()
+    };
+    let body =
+        json!({ "content": { "application/json": { "schema": { "type": "object", "properties": { "id": {} } } } } });
+    let tool = only(
+        "put",
+        "/t/{id}",
+        json!({
+            "parameters": [
+                parameter("id", "query"), parameter("id", "header"), parameter("id", "cookie"), parameter("id", "path"),
+                parameter("body", "query"), parameter("both", "query"), parameter("both", "header"),
+                parameter("Authorization", "header"), parameter("alone", "cookie"),
+            ],
+            "requestBody": body,
+        }),
+    );
+    let expected =
+        ["id", "id__query", "body__query", "both__query", "id__header", "both__header", "id__cookie", "alone", "body"];
+    assert_eq!(arguments(&tool), expected);
+    assert_eq!(arguments(&only("get", "/t", json!({ "parameters": [parameter("body", "query")] }))), ["body"]);
+    assert_eq!(arguments(&only("get", "/t/{a}/{b}", json!({}))), ["a", "b"], "what the path names is an argument");
+}
+
+#[test]
+fn one_broken_node_costs_no_other() {
+    let document = json!({
+        "openapi": "3.0.3",
+        "paths": {
+            "x-note": "not a path",
+            "/a": { "get": { "operationId": "a", "parameters": [{ "$ref": "#/components/parameters/Gone" }, 5] } },
+            "/b": { "get": "nonsense", "post": { "operationId": "b", "requestBody": { "$ref": "#/nowhere" } } },
+            "/c": 7,
+            "/d": { "$ref": "#/nowhere" },
+            "/e": { "get": { "operationId": "e", "responses": { "200": { "content": { "application/json": { "schema": false } } } } } },
+        },
+    });
+    let converted = converted(document, OpenApi::default());
+    assert_eq!(names(&converted), ["a", "b", "e"]);
+    assert_eq!(
+        faults(&converted),
+        [
+            "#/paths/~1a/get: a parameter without `name` or `in`; the tool is served without it",
+            "#/paths/~1a/get: parameter 0: `$ref` to `#/components/parameters/Gone`, which is not there; the tool is served without it",
+            "#/paths/~1b/get: the operation is not an object",
+            "#/paths/~1b/post: the body: `$ref` to `#/nowhere`, which is not there; anything is accepted as JSON",
+            "#/paths/~1c: the path item is not an object",
+            "#/paths/~1d: `$ref` to `#/nowhere`, which is not there",
+        ]
+    );
+}
+
+#[test]
+fn what_is_wanted_is_picked() {
+    let document = || {
+        json!({ "openapi": "3.2.0", "paths": {
+            "/orders": { "get": { "operationId": "ordersList", "tags": ["read"] }, "post": { "operationId": "ordersMake" }, "head": {}, "query": {} },
+            "/pets": { "delete": { "operationId": "petsDelete" }, "additionalOperations": { "COPY": {} } },
+        } })
+    };
+    let picked = |openapi: OpenApi| names(&converted(document(), openapi));
+    let list = |text: &[&str]| text.iter().map(|text| (*text).to_owned()).collect();
+    assert_eq!(picked(OpenApi::default()), ["ordersList", "ordersMake", "query_orders", "petsDelete", "copy_pets"]);
+    assert_eq!(picked(OpenApi { include: list(&["orders*"]), ..OpenApi::default() }), ["ordersList", "ordersMake"]);
+    assert_eq!(
+        picked(OpenApi { exclude: list(&["*Delete", "GET /*", "copy*"]), ..OpenApi::default() }),
+        ["ordersMake", "query_orders"]
+    );
+    assert_eq!(picked(OpenApi { include_tags: list(&["read"]), ..OpenApi::default() }), ["ordersList"]);
+    assert_eq!(
+        picked(OpenApi { methods: list(&["HEAD"]), include: list(&["head*"]), ..OpenApi::default() }),
+        ["head_orders"]
+    );
+}
+
+#[test]
+fn swagger_is_lifted() {
+    let document = json!({
+        "swagger": "2.0", "host": "a.example", "basePath": "/v1", "schemes": ["https"],
+        "securityDefinitions": { "key": { "type": "apiKey", "in": "query", "name": "key" } },
+        "paths": { "/t": { "post": {
+            "operationId": "t", "consumes": ["multipart/form-data"], "security": [{ "key": [] }],
+            "parameters": [
+                { "name": "ids", "in": "query", "type": "array", "items": { "type": "integer" }, "collectionFormat": "pipes" },
+                { "name": "key", "in": "query", "type": "string" },
+                { "name": "file", "in": "formData", "type": "file", "required": true },
+                { "name": "note", "in": "formData", "type": "string" },
+            ],
+        } } },
+    });
+    let tool = tools(&converted(document, OpenApi::default())).remove(0);
+    let file = json!({ "type": ["string", "object"], "description": "base64, or {name, base64}" });
+    let expected = json!({ "type": "object", "properties": {
+        "ids": { "type": "array", "items": { "type": "integer" } },
+        "body": { "type": "object", "properties": { "file": file, "note": { "type": "string" } }, "required": ["file"] },
+    }, "required": ["body"] });
+    assert_eq!(tool["inputSchema"], expected);
+    let execution = &tool[BACKING]["execution"];
+    assert_eq!(execution["server"], "https://a.example/v1");
+    assert_eq!(execution["parameters"][0]["form"]["style"]["style"], "pipeDelimited");
+    assert_eq!(execution["body"]["content"], "multipart");
+    assert_eq!(execution["body"]["fields"], json!({ "file": { "binary": true } }));
+    assert_eq!(execution["security"][0][0]["scheme"], "key");
+}
+
+#[test]
+fn the_best_media_type_is_sent() {
+    let of = |content: Value| {
+        let tool = only("post", "/t", json!({ "requestBody": { "content": content, "required": true } }));
+        let body = &tool[BACKING]["execution"]["body"];
+        (body["media_type"].as_str().unwrap().to_owned(), body["content"].as_str().unwrap().to_owned())
+    };
+    let any = || json!({ "schema": {} });
+    for (content, media_type, kind) in [
+        (json!({ "application/xml": any(), "application/json": any() }), "application/json", "json"),
+        (json!({ "text/plain": any(), "application/vnd.x+json; v=1": any() }), "application/vnd.x+json; v=1", "json"),
+        (json!({ "application/xml": any() }), "application/xml", "text"),
+        (json!({ "*/*": any() }), "application/json", "json"),
+        (json!({ "image/*": any() }), "application/octet-stream", "binary"),
+        (json!({}), "application/json", "json"),
+        (
+            json!({ "application/x-www-form-urlencoded": any(), "multipart/form-data": any() }),
+            "application/x-www-form-urlencoded",
+            "urlencoded",
+        ),
+        (
+            json!({ "application/x-www-form-urlencoded": any(), "multipart/form-data": { "schema": { "properties": { "f": { "format": "binary" } } } } }),
+            "multipart/form-data",
+            "multipart",
+        ),
+        (json!({ "application/x-ndjson": any() }), "application/x-ndjson", "jsonlines"),
+    ] {
+        assert_eq!(of(content.clone()), (media_type.to_owned(), kind.to_owned()), "{content}");
+    }
+}
+
+#[test]
+fn a_poll_is_taken_from_the_document_or_the_declaration() {
+    let poll = json!({ "url": "{$response.header.Location}", "status": "/status", "done": "ready", "interval": "2s" });
+    let tool = only("post", "/t", json!({ "operationId": "t", "x-toolcrib-poll": poll }));
+    let execution = &tool[BACKING]["execution"];
+    assert_eq!(execution["mode"], "async_poll");
+    assert_eq!(execution["poll"]["done"], json!(["ready"]));
+    assert_eq!(execution["poll"]["interval"], 2000);
+    let wrong = json!({ "openapi": "3.1.0", "paths": { "/t": { "post": { "x-toolcrib-poll": {} } } } });
+    assert_eq!(faults(&converted(wrong, OpenApi::default())), ["#/paths/~1t/post: `x-toolcrib-poll` needs `done`"]);
+}
+
+#[test]
+fn what_is_no_document_is_refused() {
+    let message = |document: Value| {
+        let library = Library::new(Url::parse("https://h/").unwrap(), document);
+        let source = SourceId::parse("shop").unwrap();
+        convert(&library, Conversion { source: &source, openapi: &OpenApi::default() }).unwrap_err().message
+    };
+    assert_eq!(message(json!({ "a": 1 })), "this is not an OpenAPI document: it has neither `openapi` nor `swagger`");
+    assert_eq!(
+        message(json!({ "openapi": "4.0.0" })),
+        "the document is of OpenAPI `4.0.0`; Swagger 2.0 and OpenAPI 3.0 to 3.2 are read"
+    );
+    assert!(message(json!({ "arazzo": "1.0.0" })).contains("declare it with `workflow`"));
+}

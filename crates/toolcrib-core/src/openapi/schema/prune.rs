@@ -145,7 +145,7 @@ impl Pruner<'_, '_> {
 
     fn describe(&mut self, text: &str, out: &mut Map<String, Value>) {
         if self.text > 0 {
-            let text = wording::shortened(text, self.text);
+            let text = wording::cut(text.to_owned(), self.text);
             self.room -= text.len() as isize;
             out.insert("description".into(), text.into());
         }

@@ -1,1 +1,158 @@
+use serde_json::json;
+use url::Url;
 
+use super::*;
+
+/// The schema of a request, as it is listed, and what is broken in it.
+fn translated(dialect: Dialect, schema: Value, definitions: Value) -> (Value, Vec<String>) {
+    let root = json!({ "schema": schema, "components": { "schemas": definitions } });
+    let library = Library::new(Url::parse("http://h/").unwrap(), root);
+    let root = library.root().unwrap();
+    let mut schemas = Schemas::new(&library, dialect);
+    let mut broken = Vec::new();
+    let at = At { value: &root.value["schema"], ..root };
+    let translated = schemas.translate(at, Direction::Request, &mut broken);
+    let gathered = schemas.gather(&translated, Direction::Request);
+    broken.extend(schemas.broken.iter().map(|(pointer, reason)| format!("{pointer}: {reason}")));
+    assert!(jsonschema::options().build(&gathered.listed).is_ok(), "{}", gathered.listed);
+    (gathered.listed, broken)
+}
+
+fn check(dialect: Dialect, schema: Value, expected: Value) {
+    let (found, broken) = translated(dialect, schema.clone(), json!({}));
+    assert_eq!(found, expected, "{schema}");
+    assert_eq!(broken, [""; 0], "{schema}");
+}
+
+#[test]
+fn old_words_become_new_ones() {
+    for (schema, expected) in [
+        (json!({"type": "string", "nullable": true}), json!({"type": ["string", "null"]})),
+        (
+            json!({"type": "string", "enum": ["a"], "nullable": true}),
+            json!({"type": ["string", "null"], "enum": ["a", null]}),
+        ),
+        (
+            json!({"type": "integer", "minimum": 1, "exclusiveMinimum": true, "maximum": 9, "exclusiveMaximum": false}),
+            json!({"type": "integer", "maximum": 9, "exclusiveMinimum": 1}),
+        ),
+        (json!({"type": "file"}), json!({"type": "string", "format": "binary"})),
+        (
+            json!({"properties": {"a": {"type": "int"}}, "required": ["a", "a"], "x-foo": 1, "example": {"a": 1}}),
+            json!({"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]}),
+        ),
+        (json!({"type": "string", "enum": [1, true, "x"]}), json!({"type": "string", "enum": ["1", "true", "x"]})),
+        (
+            json!({"type": "array", "items": [{"type": "string"}]}),
+            json!({"type": "array", "prefixItems": [{"type": "string"}]}),
+        ),
+        (
+            json!({"type": "string", "pattern": "(", "minLength": "2", "maxLength": -1}),
+            json!({"type": "string", "minLength": 2}),
+        ),
+        (json!({"allOf": [{"type": "string"}], "description": "A."}), json!({"type": "string", "description": "A."})),
+        (json!({"type": "any", "format": "int64", "title": "T"}), json!({})),
+        (json!({"type": "integer", "default": 20}), json!({"type": "integer", "default": 20})),
+        (json!({"required": true, "type": "boolean"}), json!({"type": "boolean"})),
+    ] {
+        check(Dialect::Old, schema, expected);
+    }
+}
+
+#[test]
+fn new_words_stay() {
+    for schema in [
+        json!({"type": ["string", "null"]}),
+        json!({"exclusiveMinimum": 1}),
+        json!({"const": 1}),
+        json!({"type": "object", "patternProperties": {"^a": {"type": "string"}}, "unevaluatedProperties": false}),
+        json!({"if": {"type": "string"}, "then": {"minLength": 1}, "else": {"not": {}}}),
+    ] {
+        check(Dialect::New, schema.clone(), schema);
+    }
+    check(Dialect::New, json!({"type": ["string", "nonsense"], "not": false}), json!({"type": "string", "not": false}));
+    check(Dialect::New, json!(true), json!({}));
+    check(Dialect::New, json!(false), json!({"not": {}}));
+}
+
+#[test]
+fn what_the_server_writes_is_neither_shown_nor_demanded() {
+    let definitions = json!({"Id": {"type": "integer", "readOnly": true}});
+    let schema = json!({
+        "type": "object",
+        "properties": {"id": {"$ref": "#/components/schemas/Id"}, "at": {"readOnly": true}, "name": {"type": "string"}},
+        "required": ["id", "at", "name"],
+    });
+    let expected = json!({"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]});
+    assert_eq!(translated(Dialect::Old, schema, definitions), (expected, vec![]));
+}
+
+#[test]
+fn a_cycle_is_shared_and_what_is_named_once_stands_where_it_is_used() {
+    let reference = |name: &str| json!({"$ref": format!("#/components/schemas/{name}")});
+    let definitions = json!({
+        "Node": {"type": "object", "properties": {"kids": {"type": "array", "items": reference("Node")}, "once": reference("Once")}},
+        "Once": {"type": "object", "properties": {"x": {"type": "string"}}},
+    });
+    let (found, broken) =
+        translated(Dialect::Old, json!({"type": "object", "properties": {"n": reference("Node")}}), definitions);
+    let expected = json!({
+        "type": "object",
+        "properties": {"n": {"$ref": "#/$defs/Node"}},
+        "$defs": {"Node": {"type": "object", "properties": {
+            "kids": {"type": "array", "items": {"$ref": "#/$defs/Node"}},
+            "once": {"type": "object", "properties": {"x": {"type": "string"}}},
+        }}},
+    });
+    assert_eq!((found, broken), (expected, vec![]));
+}
+
+#[test]
+fn what_is_broken_is_told_and_the_rest_holds() {
+    let definitions =
+        json!({"Pet": {"type": "object", "properties": {"tag": {"$ref": "#/components/schemas/Gone"}, "a": 7}}});
+    let (found, broken) = translated(Dialect::Old, json!({"$ref": "#/components/schemas/Pet"}), definitions);
+    assert_eq!(found, json!({"type": "object", "properties": {"tag": {}, "a": {}}}));
+    assert_eq!(
+        broken,
+        [
+            "#/components/schemas/Pet: `$ref` to `#/components/schemas/Gone`, which is not there; anything is accepted in its place",
+            "#/components/schemas/Pet: a schema is neither an object nor true or false; anything is accepted there",
+        ]
+    );
+}
+
+#[test]
+fn what_is_too_large_is_pruned_at_depth_and_kept_whole_beside() {
+    let leaf = json!({"type": "string", "description": "x".repeat(100), "enum": (0..80).map(|n| format!("value {n}")).collect::<Vec<_>>()});
+    let mut deep = json!({"type": "object", "properties": {"end": leaf}, "required": ["end"]});
+    for level in 0..8 {
+        deep = json!({"type": "object", "properties": {format!("level{level}"): deep, "beside": leaf}, "required": [format!("level{level}")]});
+    }
+    let root = json!({ "schema": deep });
+    let library = Library::new(Url::parse("http://h/").unwrap(), root);
+    let root = library.root().unwrap();
+    let mut schemas = Schemas::new(&library, Dialect::New);
+    let at = At { value: &root.value["schema"], ..root };
+    let translated = schemas.translate(at, Direction::Request, &mut Vec::new());
+    let Gathered { listed, whole } = schemas.gather(&translated, Direction::Request);
+    assert!(listed.to_string().len() <= 8 * 1024);
+    assert_eq!(listed["$comment"], "pruned; ask for the full schema to see the rest");
+    assert!(listed.to_string().contains(r#""required":["level7"]"#));
+    let whole = whole.unwrap();
+    assert!(whole.to_string().contains(r#""required":["end"]"#) && whole.get("$comment").is_none());
+}
+
+#[test]
+fn a_graph_without_end_costs_little() {
+    // Every definition names all others: inlined it would never end.
+    let names: Vec<String> = (0..60).map(|number| format!("D{number}")).collect();
+    let all: serde_json::Map<String, Value> =
+        names.iter().map(|name| (name.clone(), json!({"$ref": format!("#/components/schemas/{name}")}))).collect();
+    let text = "y".repeat(2_000);
+    let definition = json!({"type": "object", "properties": all, "description": text});
+    let definitions: serde_json::Map<String, Value> =
+        names.iter().map(|name| (name.clone(), definition.clone())).collect();
+    let (listed, broken) = translated(Dialect::Old, json!({"$ref": "#/components/schemas/D0"}), definitions.into());
+    assert!(listed.to_string().len() <= 8 * 1024 && broken.is_empty());
+}
