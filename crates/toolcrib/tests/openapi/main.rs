@@ -6,5 +6,6 @@ mod server;
 mod support;
 
 mod documents;
+mod recorded;
 mod requests;
 mod serialization;
