@@ -16,6 +16,8 @@ mod wire;
 mod proxy;
 mod search;
 
+mod openapi;
+
 mod material;
 mod measure;
 mod report;
@@ -27,7 +29,7 @@ use report::Report;
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
 type Bench = fn(&mut Report) -> Result<()>;
 
-const BENCHES: [(&str, Bench); 7] = [
+const BENCHES: [(&str, Bench); 8] = [
     ("start", start::run),
     ("discovery", discovery::run),
     ("publish", publish::run),
@@ -35,6 +37,7 @@ const BENCHES: [(&str, Bench); 7] = [
     ("wire", wire::run),
     ("proxy", proxy::run),
     ("search", search::run),
+    ("openapi", openapi::run),
 ];
 
 fn main() -> ExitCode {

@@ -2,6 +2,7 @@
 
 use std::process::{Command, ExitCode};
 
+use crate::deps;
 use crate::place::Place;
 use crate::process::{cargo, open};
 use crate::report::End;
@@ -43,5 +44,11 @@ fn measure(names: &[&str]) -> End {
     println!("$ cargo xtask bench {}\n", names.join(" "));
     let mut command = Command::new(program);
     command.args(names).env("TOOLCRIB_TEST_DATA", &place.data);
+    if names.is_empty() || names.contains(&"openapi") {
+        match deps::fastmcp(&place) {
+            Ok(python) => drop(command.env("TOOLCRIB_BENCH_FASTMCP", python)),
+            Err(reason) => println!("without FastMCP to compare with: {reason}\n"),
+        }
+    }
     open(command)
 }

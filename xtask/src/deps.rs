@@ -3,7 +3,7 @@
 //! pinned by the files in `xtask/deps`, into one folder; a second run finds it there.
 
 use std::fs::{self, File};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
@@ -40,6 +40,11 @@ pub(crate) fn fetch(place: &Place, report: &mut Report) {
             Err(reason) => missing(&format!("cannot be had: {reason}")),
         });
     }
+}
+
+/// A Python with the peer that `bench openapi` compares with. No test needs it.
+pub(crate) fn fastmcp(place: &Place) -> Result<PathBuf, String> {
+    python::fetch_peer(place, "fastmcp==3.4.10")
 }
 
 /// A component that cannot be had: a pity at home, a failure under CI.

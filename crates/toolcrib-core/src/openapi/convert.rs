@@ -72,6 +72,10 @@ pub fn convert(library: &Library, conversion: Conversion<'_>) -> Result<Converte
         servers: server::Servers::new(library.root_url(), root, version, &conversion.openapi.variables),
     };
     let mut converted = Converted { about: about(root.value), ..Converted::default() };
+    if conversion.openapi.base_url.is_none() {
+        let told = shared.servers.told(root.value);
+        converted.set_aside.extend(told.map(|reason| SetAside { name: "#/servers".into(), reason }));
+    }
     let mut schemas = Schemas::new(library, dialect);
     let found = operations(&shared, conversion.openapi, &mut converted.set_aside);
     let names = names::names(&found, conversion.source);

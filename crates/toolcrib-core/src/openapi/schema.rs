@@ -89,10 +89,18 @@ impl<'a> Schemas<'a> {
         let mut broken = Vec::new();
         let translated = Rc::new(translate::schema(self, at, direction, &mut broken));
         self.definitions.insert(key, translated.clone());
-        let address = self.names.iter().find(|(_, known)| *known == name).map(|(address, _)| address.clone());
-        let pointer = address.as_deref().and_then(|address| address.find('#').map(|at| address[at..].to_owned()));
-        self.broken.extend(broken.into_iter().map(|reason| (pointer.clone().unwrap_or_default(), reason)));
+        if !broken.is_empty() {
+            let pointer = self.pointer(name);
+            self.broken.extend(broken.into_iter().map(|reason| (pointer.clone(), reason)));
+        }
         Some(translated)
+    }
+
+    /// Where in its document a definition stands.
+    fn pointer(&self, name: &Rc<str>) -> String {
+        let address = self.names.iter().find(|(_, known)| *known == name).map(|(address, _)| address.as_str());
+        let pointer = address.and_then(|address| address.find('#').map(|at| &address[at..]));
+        pointer.unwrap_or_default().to_owned()
     }
 
     /// The name that a definition goes by in our schemas: its own, unless it has none or another may have it.

@@ -7,6 +7,7 @@ use url::Url;
 
 use super::convert::{Found, Version, members};
 use super::library::At;
+use crate::text::shown_short;
 
 #[derive(Debug)]
 pub(super) struct Servers<'a> {
@@ -34,6 +35,22 @@ impl<'a> Servers<'a> {
     pub(super) fn of(&self, found: &Found<'a>) -> String {
         let own = self.first(found.operation.value).or_else(|| self.first(found.item.value));
         own.unwrap_or_else(|| self.common.clone())
+    }
+
+    /// What whoever declares the source should know: that there is no server, or which of several is taken.
+    pub(super) fn told(&self, root: &Value) -> Option<String> {
+        let listed = root.get("servers").and_then(Value::as_array).map_or(0, Vec::len);
+        let relative = || Url::parse(&self.common).is_err();
+        if self.common.is_empty() || relative() {
+            return Some(
+                "the document names no server that can be reached from a file; `base_url` says where requests go"
+                    .into(),
+            );
+        }
+        let taken = shown_short(&self.common, 120);
+        (listed > 1).then(|| {
+            format!("the document names {listed} servers; requests go to the first, `{taken}`, and `base_url` chooses another")
+        })
     }
 
     fn first(&self, value: &Value) -> Option<String> {

@@ -25,6 +25,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use serde_json::value::RawValue;
 use toolcrib_core::openapi::{Conversion, Converted, Library, convert, parse};
+use toolcrib_core::source::Kind;
 use toolcrib_core::time::format_duration;
 use toolcrib_core::{Code, Error, Result, ResultExt, Source};
 
@@ -58,8 +59,13 @@ impl OpenApiConnector {
             return Ok(Offer { unchanged: true, marks: Some(marks), ..Offer::default() });
         }
         let library = read(&documents).await?;
-        let (source, openapi) = (self.source.id.clone(), settled.openapi.clone());
-        let converted = apart(move || convert(&library, Conversion { source: &source, openapi: &openapi })).await?;
+        let source = self.source.clone();
+        let converted = apart(move || {
+            // As it is declared: what a reference stands for belongs in no manifest.
+            let Kind::OpenApi(openapi) = &source.kind else { return Ok(Converted::default()) };
+            convert(&library, Conversion { source: &source.id, openapi })
+        });
+        let converted = converted.await?;
         let Converted { tools, set_aside, about } = converted;
         Ok(Offer { tools, excluded: set_aside, about, marks: documents.marks(), ..Offer::default() })
     }

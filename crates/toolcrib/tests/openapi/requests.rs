@@ -40,6 +40,7 @@ async fn wrong_arguments_never_leave_the_machine() {
         ("shop__getPet", json!({ "id": 7 })),
         ("shop__getPet", json!({ "id": ".." })),
         ("shop__getPet", json!({ "id": "" })),
+        ("shop__getPet", json!({ "id": "7", "idd": "8" })),
         ("shop__makePet", json!({})),
         ("shop__makePet", json!({ "body": {} })),
     ] {

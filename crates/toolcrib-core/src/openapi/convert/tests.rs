@@ -231,3 +231,31 @@ fn what_is_no_document_is_refused() {
     );
     assert!(message(json!({ "arazzo": "1.0.0" })).contains("declare it with `workflow`"));
 }
+
+#[test]
+fn where_requests_go_is_told_when_it_is_open() {
+    let told = |place: &str, servers: Value, base_url: Option<&str>| {
+        let library = Library::new(Url::parse(place).unwrap(), json!({ "openapi": "3.1.0", "servers": servers }));
+        let openapi = OpenApi { base_url: base_url.map(str::to_owned), ..OpenApi::default() };
+        let source = SourceId::parse("shop").unwrap();
+        faults(&convert(&library, Conversion { source: &source, openapi: &openapi }).unwrap())
+    };
+    let two = json!([{ "url": "https://a" }, { "url": "https://b" }]);
+    assert_eq!(
+        told("file:///x.json", two.clone(), None),
+        [
+            "#/servers: the document names 2 servers; requests go to the first, `https://a`, and `base_url` chooses another"
+        ]
+    );
+    let nowhere =
+        "#/servers: the document names no server that can be reached from a file; `base_url` says where requests go";
+    assert_eq!(told("file:///x.json", json!([]), None), [nowhere]);
+    assert_eq!(told("file:///x.json", json!([{ "url": "/v1" }]), None), [nowhere]);
+    for (place, servers, base_url) in [
+        ("https://h/x", json!([]), None),
+        ("file:///x", two, Some("https://c")),
+        ("file:///x", json!([]), Some("https://c")),
+    ] {
+        assert_eq!(told(place, servers, base_url), [""; 0]);
+    }
+}

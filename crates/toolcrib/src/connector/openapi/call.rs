@@ -1,11 +1,12 @@
 //! A call: from a tool's backing to the request, under the caller's terms, and back with a result.
 
 use http::HeaderMap;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 use tokio::time::Instant;
 use toolcrib_core::execution::{Backing, Execution, Operation};
 use toolcrib_core::openapi::request::prepare;
 use toolcrib_core::source::Poll;
+use toolcrib_core::text::{did_you_mean, shown_short};
 use toolcrib_core::time::format_duration;
 use toolcrib_core::{Code, Error, Result, ResultExt};
 
@@ -38,7 +39,7 @@ impl OpenApiConnector {
         poll: Option<&Poll>,
         deadline: Instant,
     ) -> Result<Answer, CallFailure> {
-        let arguments = arguments(call).map_err(CallFailure::Refused)?;
+        let arguments = arguments(call, operation).map_err(CallFailure::Refused)?;
         let settled = Settled::of(&self.source).map_err(CallFailure::Refused)?;
         let base = base(&settled, operation).map_err(CallFailure::Refused)?;
         let boundary = format!("toolcrib-{:032x}", rand::random::<u128>());
@@ -83,8 +84,17 @@ fn read(call: &Call) -> Result<(Operation, Option<Poll>)> {
     }
 }
 
-fn arguments(call: &Call) -> Result<Map<String, Value>> {
-    serde_json::from_str(call.arguments.get()).context(Code::ToolInvalidInput, "the arguments are no object")
+/// The arguments, all of which must have a place in the request: one that is left out unsaid was a slip.
+fn arguments(call: &Call, operation: &Operation) -> Result<Map<String, Value>> {
+    let arguments: Map<String, Value> =
+        serde_json::from_str(call.arguments.get()).context(Code::ToolInvalidInput, "the arguments are no object")?;
+    let parameters = operation.parameters.iter().map(|parameter| parameter.argument.as_str());
+    let known: Vec<&str> = parameters.chain(operation.body.as_ref().map(|body| body.argument.as_str())).collect();
+    let Some(unknown) = arguments.keys().find(|name| !known.contains(&name.as_str())) else { return Ok(arguments) };
+    let near = did_you_mean(unknown, known.iter().copied());
+    let message = format!("`{}` is not an argument of `{}`{near}", shown_short(unknown, 80), call.tool);
+    let fault = json!({ "path": format!("/{unknown}"), "message": "is not an argument of this tool" });
+    Err(Error::new(Code::ToolInvalidInput, message).with_details(json!({ "faults": [fault] })))
 }
 
 /// Headers as expressions see them.

@@ -181,6 +181,12 @@ fn key(name: &str, place: KeyPlace, value: &str, url: &mut Url, headers: &mut He
             headers.insert(header_name(name)?, header_value(name, value)?);
         }
         KeyPlace::Query => {
+            // An agent may have chosen a name inside of an object: whoever configures a key means that one.
+            let is_key = |pair: &&str| url::form_urlencoded::parse(pair.as_bytes()).any(|(known, _)| known == name);
+            let others: Vec<&str> =
+                url.query().into_iter().flat_map(|query| query.split('&')).filter(|pair| !is_key(pair)).collect();
+            let others = others.join("&");
+            url.set_query(Some(&others).filter(|query| !query.is_empty()).map(String::as_str));
             url.query_pairs_mut().append_pair(name, value);
         }
         KeyPlace::Cookie => {

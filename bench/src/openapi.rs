@@ -1,0 +1,139 @@
+//! Large OpenAPI documents: read, converted and recorded by `toolcrib refresh`, with the memory that takes; the same
+//! document once more when it has not changed; and, where it can be had, FastMCP on the same document.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use toolcrib_testkit::rig;
+
+use crate::Result;
+use crate::measure::{median, ratio};
+use crate::report::{Bar, Report, Row, shown};
+
+const ROUNDS: usize = 7;
+/// The document, what it is called, how long it may take and how much memory.
+const DOCUMENTS: [(&str, &str, Duration, f64); 2] = [
+    ("github__api.github.com.json", "GitHub", Duration::from_millis(1_000), 150.0),
+    ("stripe__spec3-2022-04-12.json", "Stripe", Duration::from_millis(1_500), 150.0),
+];
+/// A Python that has FastMCP, from `cargo xtask bench`.
+const PEER: &str = "TOOLCRIB_BENCH_FASTMCP";
+
+pub(crate) fn run(report: &mut Report) -> Result<()> {
+    let folder = rig::data().ok_or("there is no recorded material")?.join("openapi");
+    for (file, name, allowed, memory) in DOCUMENTS {
+        document(report, &folder.join(file), name, allowed, memory)?;
+    }
+    Ok(())
+}
+
+fn document(report: &mut Report, file: &Path, name: &str, allowed: Duration, memory: f64) -> Result<()> {
+    let place = tempfile::tempdir()?;
+    let config = place.path().join("toolcrib.json");
+    let source = json!({ "openapi": file, "base_url": "http://127.0.0.1:9", "ttl": "0s" });
+    fs::write(&config, json!({ "sources": { "api": source } }).to_string())?;
+    let refresh = |force: bool| {
+        let mut command = Command::new(rig::toolcrib());
+        command.args(["refresh", "--json", "--config"]).arg(&config).arg("--data").arg(place.path().join("data"));
+        command.args(force.then_some("--force"));
+        command
+    };
+    let (mut read, mut same, mut largest, mut tools) = (Vec::new(), Vec::new(), 0.0_f64, 0);
+    for round in 0..ROUNDS {
+        let first = measured(refresh(true))?;
+        let again = measured(refresh(false))?;
+        let outcome: Value = serde_json::from_slice(&first.printed)?;
+        let outcome = &outcome["results"][0];
+        tools =
+            outcome["unchanged"].as_u64().unwrap_or_default() + outcome["added"].as_array().map_or(0, Vec::len) as u64;
+        let unchanged: Value = serde_json::from_slice(&again.printed)?;
+        if unchanged["results"][0]["status"] != "unchanged" || tools == 0 {
+            return Err(format!("round {round}: {outcome}, then {unchanged}").into());
+        }
+        read.push(first.took);
+        same.push(again.took);
+        largest = largest.max(first.megabytes);
+    }
+    let best = read.iter().min().copied().unwrap_or_default();
+    let (read, same) = (median(read), median(same));
+    report.row(Row {
+        bench: "openapi",
+        measured: format!("{name}'s document to {tools} tools on disk, a process of its own: {}", shown(read)),
+        against: format!("what it may take: {}; the least disturbed of {ROUNDS}: {}", shown(allowed), shown(best)),
+        ratio: ratio(read, allowed),
+        bar: Bar::AtMost(1.0, shown(allowed)),
+    });
+    report.row(Row {
+        bench: "openapi",
+        measured: format!("{name}: at most {largest:.0} MB of memory"),
+        against: format!("what it may take: {memory:.0} MB"),
+        ratio: largest / memory,
+        bar: Bar::AtMost(1.0, format!("{memory:.0} MB")),
+    });
+    report.row(Row {
+        bench: "openapi",
+        measured: format!("{name}: the same document again, unchanged: {}", shown(same)),
+        against: format!("read anew: {}", shown(read)),
+        ratio: ratio(same, read),
+        bar: Bar::AtMost(0.5, "not parsed again".into()),
+    });
+    peer(report, file, name, read, largest)
+}
+
+/// The same by FastMCP. Not a bar: it may not be there.
+fn peer(report: &mut Report, file: &Path, name: &str, ours: Duration, memory: f64) -> Result<()> {
+    let Some(python) = std::env::var_os(PEER) else { return Ok(()) };
+    let script = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("peers/fastmcp_openapi.py");
+    let mut command = Command::new(python);
+    command.arg(script).arg(file);
+    let theirs = measured(command)?;
+    let said = String::from_utf8_lossy(&theirs.printed).trim().to_owned();
+    report.row(Row {
+        bench: "openapi",
+        measured: format!("{name}: {} and {memory:.0} MB", shown(ours)),
+        against: format!("FastMCP, {said}: {} and {:.0} MB", shown(theirs.took), theirs.megabytes),
+        ratio: ratio(ours, theirs.took),
+        bar: Bar::None,
+    });
+    Ok(())
+}
+
+struct Measured {
+    took: Duration,
+    /// The most memory it ever held.
+    megabytes: f64,
+    printed: Vec<u8>,
+}
+
+fn measured(mut command: Command) -> Result<Measured> {
+    let began = Instant::now();
+    let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
+    let status = PathBuf::from(format!("/proc/{}/status", child.id()));
+    let watching = thread::spawn(move || {
+        // Only grows, so the last look is good for all.
+        let mut kilobytes = 0.0;
+        while let Some(now) = fs::read_to_string(&status).ok().as_deref().and_then(peak) {
+            kilobytes = now;
+            thread::sleep(Duration::from_millis(1));
+        }
+        kilobytes / 1024.0
+    });
+    let output = child.wait_with_output()?;
+    let took = began.elapsed();
+    let megabytes = watching.join().map_err(|_| "nobody watched its memory")?;
+    if !output.status.success() {
+        return Err(
+            format!("{command:?} ended with {}: {}", output.status, String::from_utf8_lossy(&output.stderr)).into()
+        );
+    }
+    Ok(Measured { took, megabytes, printed: output.stdout })
+}
+
+fn peak(status: &str) -> Option<f64> {
+    let line = status.lines().find(|line| line.starts_with("VmHWM:"))?;
+    line.split_whitespace().nth(1)?.parse().ok()
+}
