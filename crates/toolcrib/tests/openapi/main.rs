@@ -8,3 +8,4 @@ mod support;
 mod documents;
 mod requests;
 mod serialization;
+mod workflow;

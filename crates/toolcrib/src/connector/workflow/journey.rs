@@ -34,7 +34,9 @@ impl WorkflowConnector {
         let deadline = Instant::now() + call.terms.timeout;
         let (workflow, inputs) = read(call).map_err(CallFailure::Refused)?;
         let registry = self.origin.registry().map_err(CallFailure::Refused)?;
-        let held = self.document().await.map_err(|mut error| {
+        let held = tokio::time::timeout_at(deadline, self.document()).await;
+        let late = |_| Error::new(Code::ToolUnavailable, "the document of the workflow was not read in time");
+        let held = held.map_err(late).and_then(|held| held).map_err(|mut error| {
             error.code = Code::ToolUnavailable;
             CallFailure::Refused(error.with_retryable(false))
         })?;

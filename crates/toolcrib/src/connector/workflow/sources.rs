@@ -36,9 +36,15 @@ impl Journey<'_> {
             return found.ok_or_else(|| no_operation(&source.id, call.operation));
         }
         let described = self.held.document.source_descriptions.iter();
-        let mut found = Vec::new();
+        let (mut found, mut missing) = (Vec::new(), None);
         for description in described.filter(|description| description.kind == SourceKind::OpenApi) {
-            let source = self.source(description)?;
+            let source = match self.source(description) {
+                Ok(source) => source,
+                Err(error) => {
+                    missing = Some(error);
+                    continue;
+                }
+            };
             if let Some(target) = self.operation(&source, call.operation).await? {
                 found.push((description.name.as_str(), target));
             }
@@ -49,9 +55,10 @@ impl Journey<'_> {
             (Some((one, _)), Some((other, _))) => Err(unavailable(format!(
                 "both `{other}` and `{one}` have an operation `{shown}`; write `$sourceDescriptions.{one}.{shown}`"
             ))),
-            (None, _) => {
-                Err(unavailable(format!("none of the APIs that the document names has an operation `{shown}`")))
-            }
+            // One that is not declared may have it.
+            (None, _) => Err(missing.unwrap_or_else(|| {
+                unavailable(format!("none of the APIs that the document names has an operation `{shown}`"))
+            })),
         }
     }
 
