@@ -1,5 +1,6 @@
 //! Workflows on the command line, over the API that `toolcrib demo --api` serves.
 #![cfg(unix)]
+#![expect(clippy::unwrap_used, reason = "these are tests")]
 
 mod support;
 

@@ -138,7 +138,9 @@ fn no_source<'a>(description: &SourceDescription, sources: impl Iterator<Item = 
 
 fn no_operation(source: &SourceId, wanted: &OperationReference) -> Error {
     let shown = shown(wanted);
-    unavailable(format!("the source `{source}` has no operation `{shown}`; `toolcrib list {source}` shows what it has"))
+    unavailable(format!(
+        "the source `{source}` has no operation `{shown}`; `toolcrib tools --source {source}` shows what it has"
+    ))
 }
 
 fn shown(operation: &OperationReference) -> String {

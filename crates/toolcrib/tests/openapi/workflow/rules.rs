@@ -94,7 +94,7 @@ async fn a_source_that_is_not_there_is_named() {
         ),
         (
             described("shop", "x", "steal"),
-            "the source `shop` has no operation `steal`; `toolcrib list shop` shows what it has",
+            "the source `shop` has no operation `steal`; `toolcrib tools --source shop` shows what it has",
         ),
     ] {
         let error = run(&bench(&server, &flow, json!({})).await).await.unwrap_err();

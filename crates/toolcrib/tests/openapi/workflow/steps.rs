@@ -159,3 +159,20 @@ async fn an_api_that_cannot_be_reached_is_no_answer() {
     );
     assert_eq!(server.lines().len(), 2);
 }
+
+#[tokio::test]
+async fn a_step_that_starts_something_sees_what_came_of_it() {
+    let server = Server::start(|heard, number| match (heard.method.as_str(), number) {
+        ("POST", _) => answer(202, r#"{"id": 7}"#),
+        (_, 2) => answer(200, r#"{"status": "packing"}"#),
+        _ => answer(200, r#"{"status": "sent", "parcel": {"id": "p-1"}}"#),
+    })
+    .await;
+    let poll = json!({ "url": "/orders/{$response.body#/id}", "status": "/status", "result": "/parcel",
+        "done": ["sent"], "interval": "10ms" });
+    let step = order_and(json!({ "successCriteria": [{ "condition": "$statusCode == 200" }] }));
+    let flow = buy(json!([step]), json!({ "parcel": "$steps.order.outputs.id" }));
+    let bench = bench(&server, &flow, json!({ "poll": { "placeOrder": poll } })).await;
+    assert_eq!(run(&bench).await.unwrap(), json!({ "parcel": "p-1" }));
+    assert_eq!(server.lines(), ["POST /orders", "GET /orders/7", "GET /orders/7"]);
+}
