@@ -6,16 +6,18 @@ mod options;
 mod output;
 mod send;
 
+use std::sync::Arc;
+
 use serde_json::Value;
 use serde_json::value::to_raw_value;
 use toolcrib_core::catalog::Caller;
 use toolcrib_core::tool::{Asked, parse_name};
 use toolcrib_core::{Code, Error, Result, ResultExt, SourceId, ToolId};
 
-use crate::connector::{Call, CallFailure};
+use crate::connector::{Call, CallFailure, Terms, Witness};
 use crate::held::Shape;
 use crate::refresh::{Need, Outcome};
-use crate::registry::Registry;
+use crate::registry::{Registry, Shared};
 use crate::store::Failure;
 use check::{fitting, permit};
 
@@ -23,78 +25,20 @@ pub use ask::Offering;
 pub use options::{CallOptions, ClientId, Said};
 pub use output::{Output, Page};
 
+/// A call that somebody wishes for.
+pub(crate) struct Wish<'a> {
+    /// Any spelling of it.
+    pub(crate) name: &'a str,
+    pub(crate) input: Value,
+    pub(crate) options: CallOptions,
+    /// Is shown what an API answers.
+    pub(crate) witness: Option<Witness>,
+}
+
 impl Registry {
     /// Calls a tool by any spelling of its name.
     pub async fn call(&self, caller: &Caller, name: &str, input: Value, options: CallOptions) -> Result<Output> {
-        let began = tokio::time::Instant::now();
-        let mut called = None;
-        let result = self.call_inner(name, input, options, &mut called).await;
-        let elapsed_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
-        let failure = match &result {
-            Ok(output) if output.is_error() => {
-                let message = first_text(output.content()).unwrap_or_else(|| "the tool reported an error".into());
-                let message = self.shared.hidden(&output.source, &message);
-                Some(Failure { code: Code::ToolExecutionFailed, message })
-            }
-            Ok(_) => None,
-            Err(error) => Some(Failure::of(error)),
-        };
-        let code = failure.as_ref().map_or("OK", |failure| failure.code.as_str());
-        tracing::info!(tool = name, caller = caller.name, code, duration_ms = elapsed_ms, "tools.call.finished");
-        if let Some(id) = called {
-            self.shared.counters.called(&id, self.shared.options.clock.now(), failure);
-        }
-        result.map(|mut output| {
-            output.elapsed_ms = elapsed_ms;
-            output
-        })
-    }
-
-    async fn call_inner(
-        &self,
-        name: &str,
-        input: Value,
-        options: CallOptions,
-        called: &mut Option<ToolId>,
-    ) -> Result<Output> {
-        let began = tokio::time::Instant::now();
-        self.discover_in_time(name, &options).await?;
-        let timeout = options.timeout.map(|timeout| timeout.saturating_sub(began.elapsed()));
-        // One moment for all: what is found and what is called must not be of two worlds.
-        let now = self.shared.now.load_full();
-        let tool = self.shared.usable_tool(&now.catalog, name)?;
-        permit(&tool, options.consent)?;
-        let input = fitting(&tool, input)?;
-
-        *called = Some(tool.id());
-        let calling = tool.calling()?;
-        let source = now.sources.get(tool.source());
-        let defaults = self.shared.defaults.load_full();
-        let settings = source.map_or(&*defaults, |source| &source.settings);
-        let call = Call {
-            tool: tool.original().to_owned(),
-            arguments: to_raw_value(&input).context(Code::Internal, "write the arguments")?,
-            input_schema: calling.input_schema.clone(),
-            backing: calling.backing.clone(),
-            meta: options.meta.clone(),
-            repeatable: calling.hints.read_only_hint || calling.hints.idempotent_hint,
-            terms: options.terms(timeout.unwrap_or(settings.call_timeout())),
-        };
-        let answer = match source {
-            Some(source) => self.shared.send(source, call).await?,
-            // A tool of the embedding host is behind no connection.
-            None => self.shared.connections.builtins().call(call).await.map_err(CallFailure::into_error)?,
-        };
-        let (id, limit) = (tool.source().clone(), settings.result_limit());
-        if options.whole || answer.raw.get().len() as u64 <= limit {
-            return Ok(Output::new(id, answer, None));
-        }
-        let declared = options.fits_schema && tool.tool().is_ok_and(|tool| tool.output_schema.is_some());
-        let shape = if declared { Shape::Declared } else { Shape::Free };
-        // Splitting a very large result takes a while: not on a thread that others wait for.
-        let (shared, keeper) = (self.shared.clone(), options.keeper());
-        let splitting = tokio::task::spawn_blocking(move || shared.held.hold(id, keeper, answer, limit, shape));
-        splitting.await.context(Code::Internal, "a result could not be split")?
+        self.shared.call(caller, Wish { name, input, options, witness: None }).await
     }
 
     /// A page of a large result. Nothing is called again.
@@ -110,8 +54,84 @@ impl Registry {
         }
     }
 
+    /// Discovers what must be known before a tool can be looked up: its own source when the name tells, else all.
+    /// Returns what was done about it.
+    pub async fn discover_for(&self, name: &str, need: Need, keep: bool) -> Result<Vec<Outcome>> {
+        self.shared.discover_for(name, need, keep).await
+    }
+}
+
+impl Shared {
+    /// The one way to a tool, for agents and for the steps of workflows.
+    pub(crate) async fn call(self: &Arc<Self>, caller: &Caller, wish: Wish<'_>) -> Result<Output> {
+        let began = tokio::time::Instant::now();
+        let (name, mut called) = (wish.name, None);
+        let result = self.call_inner(wish, &mut called).await;
+        let elapsed_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
+        let failure = match &result {
+            Ok(output) if output.is_error() => {
+                let message = first_text(output.content()).unwrap_or_else(|| "the tool reported an error".into());
+                let message = self.hidden(&output.source, &message);
+                Some(Failure { code: Code::ToolExecutionFailed, message })
+            }
+            Ok(_) => None,
+            Err(error) => Some(Failure::of(error)),
+        };
+        let code = failure.as_ref().map_or("OK", |failure| failure.code.as_str());
+        tracing::info!(tool = name, caller = caller.name, code, duration_ms = elapsed_ms, "tools.call.finished");
+        if let Some(id) = called {
+            self.counters.called(&id, self.options.clock.now(), failure);
+        }
+        result.map(|mut output| {
+            output.elapsed_ms = elapsed_ms;
+            output
+        })
+    }
+
+    async fn call_inner(self: &Arc<Self>, wish: Wish<'_>, called: &mut Option<ToolId>) -> Result<Output> {
+        let Wish { name, input, options, witness } = wish;
+        let began = tokio::time::Instant::now();
+        self.discover_in_time(name, &options).await?;
+        let timeout = options.timeout.map(|timeout| timeout.saturating_sub(began.elapsed()));
+        // One moment for all: what is found and what is called must not be of two worlds.
+        let now = self.now.load_full();
+        let tool = self.usable_tool(&now.catalog, name)?;
+        permit(&tool, options.consent)?;
+        let input = fitting(&tool, input)?;
+
+        *called = Some(tool.id());
+        let calling = tool.calling()?;
+        let source = now.sources.get(tool.source());
+        let defaults = self.defaults.load_full();
+        let settings = source.map_or(&*defaults, |source| &source.settings);
+        let call = Call {
+            tool: tool.original().to_owned(),
+            arguments: to_raw_value(&input).context(Code::Internal, "write the arguments")?,
+            input_schema: calling.input_schema.clone(),
+            backing: calling.backing.clone(),
+            meta: options.meta.clone(),
+            repeatable: calling.hints.read_only_hint || calling.hints.idempotent_hint,
+            terms: Terms { witness, ..options.terms(timeout.unwrap_or(settings.call_timeout())) },
+        };
+        let answer = match source {
+            Some(source) => self.send(source, call).await?,
+            // A tool of the embedding host is behind no connection.
+            None => self.connections.builtins().call(call).await.map_err(CallFailure::into_error)?,
+        };
+        let (id, limit) = (tool.source().clone(), settings.result_limit());
+        if options.whole || answer.raw.get().len() as u64 <= limit {
+            return Ok(Output::new(id, answer, None));
+        }
+        let declared = options.fits_schema && tool.tool().is_ok_and(|tool| tool.output_schema.is_some());
+        let shape = if declared { Shape::Declared } else { Shape::Free };
+        // Splitting a very large result takes a while: not on a thread that others wait for.
+        let (shared, keeper) = (self.clone(), options.keeper());
+        let splitting = tokio::task::spawn_blocking(move || shared.held.hold(id, keeper, answer, limit, shape));
+        splitting.await.context(Code::Internal, "a result could not be split")?
+    }
+
     /// What has to be discovered first, within the time of the call and for as long as its caller is there.
-    async fn discover_in_time(&self, name: &str, options: &CallOptions) -> Result<()> {
+    async fn discover_in_time(self: &Arc<Self>, name: &str, options: &CallOptions) -> Result<()> {
         let need = if options.cached { Need::Cached } else { Need::Known };
         let late = async {
             match options.timeout {
@@ -130,10 +150,8 @@ impl Registry {
         }
     }
 
-    /// Discovers what must be known before a tool can be looked up: its own source when the name tells, else all.
-    /// Returns what was done about it.
-    pub async fn discover_for(&self, name: &str, need: Need, keep: bool) -> Result<Vec<Outcome>> {
-        let catalog = self.catalog();
+    async fn discover_for(self: &Arc<Self>, name: &str, need: Need, keep: bool) -> Result<Vec<Outcome>> {
+        let catalog = self.now.load().catalog.clone();
         let source = match parse_name(name)? {
             Asked::Qualified { source, .. } => SourceId::from_name(source).ok(),
             // Another source may have a tool of this name too, unless it is a built-in's.
@@ -141,7 +159,7 @@ impl Registry {
                 catalog.find(name).ok().filter(|tool| tool.part.manner.builtin).map(|tool| tool.source().clone())
             }
         };
-        let now = self.shared.now.load_full();
+        let now = self.now.load_full();
         let known = source.filter(|id| now.inventory.source(id).is_some());
         let among = known.as_ref().map(std::slice::from_ref);
         Ok(self.ensure(need, among, keep).await)

@@ -1,6 +1,7 @@
 //! One connector per source, made when first needed, with its breaker; and the table of built-in tools.
 
 mod news;
+mod origin;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -14,9 +15,11 @@ use crate::connector::Connector;
 use crate::connector::builtin::{BuiltinConnector, Builtins};
 use crate::connector::mcp::{HttpClients, McpConnector};
 use crate::connector::openapi::{Clients, OpenApiConnector};
+use crate::connector::workflow::WorkflowConnector;
 use crate::registry::Options;
 
 pub use news::News;
+pub(crate) use origin::Origin;
 
 #[derive(Debug)]
 pub(crate) struct Connections {
@@ -26,6 +29,7 @@ pub(crate) struct Connections {
     api_clients: Arc<Clients>,
     options: Options,
     pub(crate) news: News,
+    pub(crate) origin: Origin,
 }
 
 /// A source's connector and how its calls fare.
@@ -53,6 +57,7 @@ impl Connections {
             api_clients: Arc::default(),
             options: options.clone(),
             news,
+            origin: Origin::default(),
         }
     }
 
@@ -89,10 +94,11 @@ impl Connections {
         }
         match &source.kind {
             Kind::Builtin(_) => Arc::new(BuiltinConnector::new(source.clone(), self.builtins.clone())),
-            Kind::OpenApi(_) | Kind::Workflow(_) => {
+            Kind::OpenApi(_) => {
                 let (clients, clock) = (self.api_clients.clone(), self.options.clock.clone());
                 Arc::new(OpenApiConnector::new(source.clone(), clients, clock))
             }
+            Kind::Workflow(_) => Arc::new(WorkflowConnector::new(source.clone(), self.origin.clone())),
             Kind::Stdio(_) | Kind::Http(_) | Kind::Sse(_) => {
                 Arc::new(McpConnector::new(source.clone(), &self.options, self.clients.clone(), self.news.clone()))
             }

@@ -4,6 +4,9 @@ mod answer;
 pub mod builtin;
 pub mod mcp;
 pub mod openapi;
+pub mod workflow;
+
+mod witness;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -25,6 +28,7 @@ use crate::call::{ClientId, Said};
 pub use answer::Answer;
 pub(crate) use answer::Layout;
 pub use mcp::Watches;
+pub(crate) use witness::Witness;
 
 /// Speaks one source's protocol. It keeps no catalogue, makes no policy, and ends every wait at the deadline it is given.
 #[async_trait]
@@ -129,6 +133,8 @@ pub struct Terms {
     pub timeout: Duration,
     pub progress: Option<mpsc::Sender<Box<RawValue>>>,
     pub cancel: CancellationToken,
+    /// Somebody said yes to what a policy asks about.
+    pub consent: bool,
     pub client: Option<ClientId>,
     /// The client has no connection that outlives this request.
     pub fleeting: bool,
@@ -139,6 +145,8 @@ pub struct Terms {
     pub said: Option<mpsc::Sender<Said>>,
     /// From which level on the caller wants to hear what is logged.
     pub log_level: Option<String>,
+    /// Is shown what an API answers.
+    pub(crate) witness: Option<Witness>,
 }
 
 /// Why a call has no answer, and what that says about the source.

@@ -50,7 +50,7 @@ pub fn parse(text: &str) -> Result<Value> {
     match value {
         Value::Object(_) => Ok(value),
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => {
-            Err(wrong(format!("this is not an OpenAPI document: it begins with `{}`", shown_short(begins, 40))))
+            Err(wrong(format!("this is no document of names and values: it begins with `{}`", shown_short(begins, 40))))
         }
     }
 }
@@ -70,8 +70,8 @@ mod tests {
                 "the document is not valid JSON, line 1, column 16: it ends in the middle, as if it were cut off",
             ),
             ("{\"a\" 1}", "the document is not valid JSON, line 1, column 6: expected `:`"),
-            ("hello", "this is not an OpenAPI document: it begins with `hello`"),
-            ("[1]", "this is not an OpenAPI document: it begins with `[1]`"),
+            ("hello", "this is no document of names and values: it begins with `hello`"),
+            ("[1]", "this is no document of names and values: it begins with `[1]`"),
         ] {
             assert_eq!(parse(text).unwrap_err().message, reason, "{text}");
         }

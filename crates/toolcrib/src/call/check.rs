@@ -32,24 +32,28 @@ impl Shared {
     /// A better reason than "unknown" when the name's source is known.
     fn explain(&self, name: &str) -> Option<Error> {
         let Ok(Asked::Qualified { source, .. }) = parse_name(name) else { return None };
-        let id = SourceId::from_name(source).ok()?;
+        self.explain_source(&SourceId::from_name(source).ok()?)
+    }
+
+    /// Why the tools of a source are not known, where they are not.
+    pub(crate) fn explain_source(&self, id: &SourceId) -> Option<Error> {
         let now = self.now.load();
-        if let Some(wrong) = now.invalid.get(&id) {
+        if let Some(wrong) = now.invalid.get(id) {
             let message = format!("`{id}` is stated wrongly in the configuration: {}", wrong.message);
             return Some(Error::new(Code::ToolUnavailable, message).with_retryable(false));
         }
-        let state = now.inventory.source(&id)?;
-        if let Err(forbidden) = self.permitted(&id) {
+        let state = now.inventory.source(id)?;
+        if let Err(forbidden) = self.permitted(id) {
             return Some(forbidden);
         }
-        if !self.enabled_here(&id, state.enabled) {
+        if !self.enabled_here(id, state.enabled) {
             let message = format!("the source `{id}` is disabled; `toolcrib enable {id}` turns it on");
             return Some(Error::new(Code::ToolNotImplemented, message));
         }
-        if self.freshness(&now, &id) != Freshness::Missing {
+        if self.freshness(&now, id) != Freshness::Missing {
             return None;
         }
-        let reason = now.standings.get(&id).and_then(|standing| standing.last_error.clone());
+        let reason = now.standings.get(id).and_then(|standing| standing.last_error.clone());
         let reason = reason.map_or_else(|| "it was never discovered".to_owned(), |failure| failure.message);
         let message = format!("the tools of `{id}` are not known: {reason}; `toolcrib refresh {id}` tries again");
         Some(Error::new(Code::ToolUnavailable, message))

@@ -60,12 +60,14 @@ impl CallOptions {
             timeout,
             progress: self.progress.clone(),
             cancel: self.cancel.clone(),
+            consent: self.consent,
             client: self.client,
             fleeting: self.fleeting,
             back: self.back.clone(),
             relay: self.relay.clone(),
             said: self.said.clone(),
             log_level: self.log_level.clone(),
+            witness: None,
         }
     }
 

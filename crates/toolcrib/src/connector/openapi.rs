@@ -36,6 +36,8 @@ use settled::Settled;
 use tokens::Tokens;
 
 pub(crate) use clients::Clients;
+pub(super) use fetch::{Fetched, read_file};
+pub(super) use settled::Place;
 
 #[derive(Debug)]
 pub(crate) struct OpenApiConnector {
@@ -91,7 +93,7 @@ async fn read(documents: &Documents<'_>) -> Result<Library> {
 }
 
 /// Large documents take a while: not on a thread that others wait for.
-async fn apart<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
+pub(super) async fn apart<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
     tokio::task::spawn_blocking(work).await.context(Code::Internal, "a document could not be read")?
 }
 

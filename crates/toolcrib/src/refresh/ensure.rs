@@ -46,7 +46,7 @@ impl Registry {
 }
 
 impl Shared {
-    async fn ensure(self: &Arc<Self>, need: Need, among: Option<&[SourceId]>, keep: bool) -> Vec<Outcome> {
+    pub(crate) async fn ensure(self: &Arc<Self>, need: Need, among: Option<&[SourceId]>, keep: bool) -> Vec<Outcome> {
         if need == Need::Cached {
             return Vec::new();
         }

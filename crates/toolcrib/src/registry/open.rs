@@ -50,6 +50,7 @@ impl Registry {
             store,
             options,
         });
+        shared.connections.origin.is(&shared);
         shared.catch_up().await?;
         shared.reconcile(&config).await?;
         shared.warn_of_environment();

@@ -9,3 +9,4 @@ mod documents;
 mod recorded;
 mod requests;
 mod serialization;
+mod workflow;

@@ -47,7 +47,8 @@ impl OpenApiConnector {
         let draft = draft(prepared, operation, &settled, &base).map_err(CallFailure::Refused)?;
         let chosen = choose(operation, &settled.given).map_err(CallFailure::Refused)?;
 
-        let exchange = Exchange { connector: self, settled: &settled, chosen: &chosen, deadline };
+        let witness = call.terms.witness.as_ref();
+        let exchange = Exchange { connector: self, settled: &settled, chosen: &chosen, deadline, witness };
         let received = exchange.ask(&draft, call.repeatable).await?;
         match poll {
             None => answer(&draft.label, &received).map_err(CallFailure::Refused),

@@ -10,10 +10,10 @@ use super::OpenApiConnector;
 use super::again::{Tries, retry_after};
 use super::credentials::{Chosen, Proof, present};
 use super::refusal::refusal;
-use super::result::LARGEST;
+use super::result::{LARGEST, response};
 use super::send::{Failed, Outgoing, Received, Sender};
 use super::settled::Settled;
-use crate::connector::CallFailure;
+use crate::connector::{CallFailure, Witness};
 use crate::secret::Confided;
 
 #[derive(Debug)]
@@ -22,6 +22,7 @@ pub(super) struct Exchange<'a> {
     pub(super) settled: &'a Settled,
     pub(super) chosen: &'a Chosen,
     pub(super) deadline: Instant,
+    pub(super) witness: Option<&'a Witness>,
 }
 
 impl Exchange<'_> {
@@ -32,7 +33,10 @@ impl Exchange<'_> {
         loop {
             let tokens = self.tokens().await.map_err(failure)?;
             let wait = match self.once(draft, &tokens).await {
-                Ok(received) if received.status.as_u16() < 400 => return Ok(received),
+                Ok(received) if received.status.as_u16() < 400 => {
+                    self.show(draft, &received);
+                    return Ok(received);
+                }
                 // It may have been taken back before its time, once.
                 Ok(received) if received.status == StatusCode::UNAUTHORIZED && !tokens.is_empty() && !renewed => {
                     renewed = true;
@@ -42,7 +46,10 @@ impl Exchange<'_> {
                 Ok(received) => {
                     let asked = retry_after(&received.headers, self.connector.clock.now());
                     let wait = tries.after(received.status, asked, self.remaining());
-                    wait.ok_or_else(|| self.refused(draft, &received, &tokens))
+                    wait.ok_or_else(|| {
+                        self.show(draft, &received);
+                        self.refused(draft, &received, &tokens)
+                    })
                 }
                 Err(failed) => {
                     let wait = match &failed {
@@ -61,6 +68,12 @@ impl Exchange<'_> {
         self.deadline.saturating_duration_since(Instant::now())
     }
 
+    fn show(&self, draft: &Outgoing, received: &Received) {
+        if let Some(witness) = self.witness {
+            witness.sees(response(draft, received));
+        }
+    }
+
     async fn once(&self, draft: &Outgoing, tokens: &[String]) -> Result<Received, Failed> {
         let mut outgoing = draft.clone();
         present(&self.chosen.proofs, tokens, &mut outgoing.url, &mut outgoing.headers).map_err(Failed::Refused)?;
@@ -70,7 +83,10 @@ impl Exchange<'_> {
             connect_timeout: self.connector.source.settings.connect_timeout(),
             most: LARGEST,
         };
-        sender.send(outgoing).await
+        match self.witness.is_some_and(|witness| witness.sees_redirects) {
+            true => sender.send_and_stay(outgoing).await,
+            false => sender.send(outgoing).await,
+        }
     }
 
     /// Those of the proofs that are had by asking for them, in their order.

@@ -20,7 +20,7 @@ use crate::connector::Mark;
 const ACCEPTED: &str = "application/json, application/yaml, application/vnd.oai.openapi+json, */*;q=0.8";
 const LONGEST_ETAG: usize = 1024;
 
-pub(super) enum Fetched {
+pub(in crate::connector) enum Fetched {
     /// As it was when it was marked.
     Same,
     Text {
@@ -81,7 +81,7 @@ impl Fetch<'_> {
     }
 }
 
-pub(super) async fn read_file(path: PathBuf, room: usize) -> Result<Fetched> {
+pub(in crate::connector) async fn read_file(path: PathBuf, room: usize) -> Result<Fetched> {
     // Looking at a file may wait for a disk: not on a thread that others wait for.
     tokio::task::spawn_blocking(move || {
         let shown = shown_short(&path.to_string_lossy(), 300);

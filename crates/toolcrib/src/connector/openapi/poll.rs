@@ -128,7 +128,11 @@ impl Polling<'_> {
             Some(pointer) => {
                 let missing =
                     || self.error(&format!("is done, and there is no result at `{}`", shown_short(pointer, 80)));
-                answer_with(body.pointer(pointer).ok_or_else(missing)?, received)
+                let result = body.pointer(pointer).ok_or_else(missing)?;
+                if let Some(witness) = self.exchange.witness {
+                    witness.sees_body(result);
+                }
+                answer_with(result, received)
             }
         }
     }

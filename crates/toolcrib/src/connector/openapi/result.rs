@@ -8,10 +8,12 @@ use http::{HeaderMap, StatusCode};
 use serde::Serialize;
 use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Map, Value, json};
+use toolcrib_core::arazzo::Response;
 use toolcrib_core::text::shown_short;
 use toolcrib_core::{Code, Error, Result, ResultExt};
 
-use super::send::{Received, shown_place};
+use super::call::listed;
+use super::send::{Outgoing, Received, shown_place};
 use crate::connector::Answer;
 
 /// Bytes of an answer that are read.
@@ -96,6 +98,21 @@ pub(super) fn answer(label: &str, received: &Received) -> Result<Answer> {
         Nature::Image | Nature::Audio | Nature::Binary => (described(received, &kind), None),
     };
     written(&CallResult { content, structured, meta: meta(*status, headers) })
+}
+
+/// The answer as expressions see it, whatever its status: all of its headers, and a body that is JSON or text. Its
+/// address is that of the request, without credentials.
+pub(super) fn response(draft: &Outgoing, received: &Received) -> Response {
+    let Received { status, headers, body, cut, .. } = received;
+    let text = || Value::String(decoded(headers, body));
+    let value = match nature(&media_type(headers), body) {
+        _ if body.is_empty() || *cut || is_packed(headers) => None,
+        Nature::Json => Some(serde_json::from_slice(body).unwrap_or_else(|_| text())),
+        Nature::Text => Some(text()),
+        Nature::Image | Nature::Audio | Nature::Binary => None,
+    };
+    let (url, method) = (draft.url.to_string(), draft.method.to_string());
+    Response { status: status.as_u16(), headers: listed(headers), body: value, url, method }
 }
 
 /// A part of an answer as the result: what a call came to that was looked at until it was done.

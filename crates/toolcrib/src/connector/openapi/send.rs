@@ -72,6 +72,13 @@ impl Sender<'_> {
         Err(failed(&outgoing, &format!("was redirected more than {MOST_REDIRECTS} times")))
     }
 
+    /// The same, but an answer that points elsewhere is the answer.
+    pub(super) async fn send_and_stay(&self, outgoing: Outgoing) -> Result<Received, Failed> {
+        let reach = self.territory.reach(&outgoing.url).map_err(|refused| forbidden(&outgoing, &refused))?;
+        let response = self.once(&outgoing, reach).await?;
+        self.receive(&outgoing, response).await
+    }
+
     async fn once(&self, outgoing: &Outgoing, reach: Reach) -> Result<reqwest::Response, Failed> {
         let client = self.clients.get(reach, self.connect_timeout).map_err(Failed::Refused)?;
         let mut request =

@@ -24,7 +24,7 @@ pub(super) struct Settled {
 }
 
 #[derive(Debug, Clone, PartialEq)]
-pub(super) enum Place {
+pub(in crate::connector) enum Place {
     File(PathBuf),
     Address(Url),
 }
@@ -58,7 +58,7 @@ impl Settled {
 }
 
 impl Place {
-    pub(super) fn parse(text: &str) -> Result<Place> {
+    pub(in crate::connector) fn parse(text: &str) -> Result<Place> {
         let scheme = |scheme: &str| text.get(..scheme.len()).is_some_and(|start| start.eq_ignore_ascii_case(scheme));
         if scheme("http://") || scheme("https://") {
             return Ok(Place::Address(address(text, "openapi")?));

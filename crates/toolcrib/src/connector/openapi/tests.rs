@@ -42,12 +42,14 @@ fn terms() -> Terms {
         timeout: Duration::from_secs(60),
         progress: None,
         cancel: CancellationToken::new(),
+        consent: false,
         client: None,
         fleeting: false,
         back: None,
         relay: None,
         said: None,
         log_level: None,
+        witness: None,
     }
 }
 

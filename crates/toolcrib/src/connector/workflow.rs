@@ -1,0 +1,89 @@
+//! Workflows that an Arazzo document describes: each is a tool, and its steps are calls to tools of other sources, made
+//! the way any caller makes them. From here nothing is sent, and no rule is got around.
+
+mod journey;
+mod result;
+
+mod step;
+
+mod arguments;
+mod operations;
+mod sources;
+
+mod document;
+
+use std::sync::{Arc, Mutex};
+
+use async_trait::async_trait;
+use serde_json::value::{RawValue, to_raw_value};
+use toolcrib_core::arazzo::tool_of;
+use toolcrib_core::time::format_duration;
+use toolcrib_core::{Code, Error, Result, ResultExt, Source};
+
+use super::{Answer, Call, CallFailure, Connector, Discovery, Marks, Offer, Request};
+use crate::connections::Origin;
+use document::Held;
+use operations::Operations;
+
+/// Another version may make other tools of the same document.
+const READER: &str = concat!("workflow ", env!("CARGO_PKG_VERSION"));
+
+#[derive(Debug)]
+pub(crate) struct WorkflowConnector {
+    source: Source,
+    origin: Origin,
+    /// The document as it was last read.
+    held: Mutex<Option<Arc<Held>>>,
+    operations: Operations,
+}
+
+impl WorkflowConnector {
+    pub(crate) fn new(source: Source, origin: Origin) -> WorkflowConnector {
+        WorkflowConnector { source, origin, held: Mutex::default(), operations: Operations::default() }
+    }
+
+    async fn look(&self, discovery: &Discovery) -> Result<Offer> {
+        let file = self.file().await?;
+        let documents = [(file.place.to_string(), file.mark.clone())].into();
+        let marks = Some(Marks { reader: READER.to_owned(), documents });
+        if discovery.known == marks {
+            return Ok(Offer { unchanged: true, marks, ..Offer::default() });
+        }
+        let held = self.read(file).await?;
+        let tools = held.document.workflows.iter().map(|workflow| to_raw_value(&tool_of(workflow)));
+        let tools = tools.collect::<Result<_, _>>().context(Code::Internal, "write a tool")?;
+        Ok(Offer {
+            tools,
+            excluded: held.document.set_aside.clone(),
+            about: held.about.clone(),
+            marks,
+            ..Offer::default()
+        })
+    }
+}
+
+#[async_trait]
+impl Connector for WorkflowConnector {
+    async fn discover(&self, discovery: Discovery) -> Result<Offer> {
+        let late = |_| {
+            let message = format!("the document was not read within {}", format_duration(discovery.timeout));
+            Error::new(Code::ToolUnavailable, message)
+        };
+        tokio::time::timeout(discovery.timeout, self.look(&discovery)).await.map_err(late)?
+    }
+
+    async fn call(&self, call: Call) -> Result<Answer, CallFailure> {
+        self.carry_out(&call).await
+    }
+
+    async fn request(&self, request: Request) -> Result<Box<RawValue>, CallFailure> {
+        let message = format!("`{}` is no MCP server and answers no `{}`", self.source.id, request.method);
+        Err(CallFailure::Refused(Error::new(Code::ToolNotImplemented, message)))
+    }
+
+    fn connected(&self) -> bool {
+        false
+    }
+
+    async fn close(&self) {}
+}
