@@ -159,6 +159,9 @@ pub struct Field {
     /// As a parameter of a query is written, where the document says how.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub form: Option<Form>,
+    /// A list or an object that must be there, of which something must be sent: empty, it would leave no trace.
+    #[serde(skip_serializing_if = "is_false")]
+    pub required: bool,
 }
 
 /// One security scheme that a request must satisfy.

@@ -120,6 +120,13 @@ pub fn python_client() -> Option<Program> {
     Some((python()?, vec![text(&fixture("python_client.py"))]))
 }
 
+/// Generated calls and the server that reads them back; its arguments are in the file.
+pub fn generated_calls() -> Option<Program> {
+    // One of the packages that it needs beyond the SDK.
+    fetched("venv/bin/openapi-spec-validator")?;
+    Some((python()?, vec![text(&fixture("generated/calls.py"))]))
+}
+
 /// Our client on the TypeScript SDK; its arguments are in the file.
 pub fn ts_client() -> Option<Program> {
     let (node, mut arguments) = with_node(fixture("ts_client.mjs"))?;

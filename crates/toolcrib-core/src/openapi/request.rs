@@ -14,7 +14,7 @@ mod style;
 #[cfg(test)]
 mod tests;
 
-use serde_json::{Map, Value};
+use serde_json::{Map, Number, Value};
 
 use crate::error::{Code, Error, Result};
 use crate::execution::{Operation, Parameter};
@@ -59,12 +59,27 @@ fn given<'a>(parameter: &Parameter, arguments: &'a Map<String, Value>) -> Result
     }
 }
 
-/// A value as text: a string as it is, anything else as JSON writes it.
+/// Whether something came of a value, where something must: an empty list or object would leave no trace.
+fn traced<T>(argument: &str, required: bool, pieces: Vec<T>) -> Result<Vec<T>> {
+    if required && pieces.is_empty() {
+        return Err(refused(argument, "is required and must not be empty, for nothing of it would be sent"));
+    }
+    Ok(pieces)
+}
+
+/// A value as text: a string as it is, a whole number in digits alone, anything else as JSON writes it.
 fn plain(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => value.to_string(),
+        Value::Number(number) => digits(number).unwrap_or_else(|| number.to_string()),
+        Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => value.to_string(),
     }
+}
+
+/// JSON Schema takes `5.0` and `1e3` for integers; who reads integers out of text takes neither.
+fn digits(number: &Number) -> Option<String> {
+    let whole = number.as_f64().filter(|float| number.is_f64() && float.fract() == 0.0)?;
+    Some(whole.to_string())
 }
 
 /// The document that a value is in a media type: JSON where it is that, else the plain text.

@@ -5,7 +5,7 @@ use serde_json::{Map, Value};
 
 use super::escape::{self, Escape};
 use super::style::Writing;
-use super::{document, form, given, media, plain, refused};
+use super::{document, form, given, media, plain, refused, traced};
 use crate::error::{Code, Error, Result};
 use crate::execution::{Form, Operation, Parameter, Place, Style};
 
@@ -191,6 +191,7 @@ fn query_pieces(parameter: &Parameter, arguments: &Map<String, Value>) -> Result
             vec![(Escape::Unreserved.name(&parameter.name), Escape::Unreserved.value(&text))]
         }
     };
+    let pairs = traced(&parameter.argument, parameter.required, pairs)?;
     Ok(pairs.into_iter().map(|(name, value)| format!("{name}={value}")).collect())
 }
 

@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 
 use super::escape::{self, Escape};
 use super::style::Writing;
-use super::{document, plain, refused};
+use super::{document, plain, refused, traced};
 use crate::error::Result;
 use crate::execution::{Field, Form, Style};
 
@@ -49,6 +49,7 @@ fn pairs(
             Some(Form::Content { media_type }) => writing.pairs(&contents(value, field, Some(media_type)))?,
             None => writing.pairs(&contents(value, field, field.content_type.as_deref()))?,
         };
+        let made = traced(&format!("{argument}.{name}"), field.required, made)?;
         let size: usize = made.iter().map(|(name, value)| name.len() + value.len() + 2).sum();
         left = left.saturating_sub(size);
         pairs.extend(made);

@@ -4,7 +4,7 @@ use serde_json::{Map, Value};
 
 use super::escape::{self, Escape};
 use super::style::Writing;
-use super::{document, given, media, refused};
+use super::{document, given, media, refused, traced};
 use crate::error::Result;
 use crate::execution::{Form, Operation, Parameter, Place, Style};
 
@@ -86,13 +86,15 @@ pub(super) fn cookies(operation: &Operation, arguments: &Map<String, Value>) -> 
                 cookies.push((Escape::Unreserved.name(&parameter.name), String::new()));
             }
             Form::Style { style: Style::Cookie, explode, .. } => {
-                for (name, value) in writing(parameter, Style::Cookie, *explode, Escape::Nothing).pairs(value)? {
+                let pairs = writing(parameter, Style::Cookie, *explode, Escape::Nothing).pairs(value)?;
+                for (name, value) in traced(&parameter.argument, parameter.required, pairs)? {
                     cookies.push(sound_cookie(&parameter.argument, name, value)?);
                 }
             }
             Form::Style { style, explode, allow_reserved } => {
                 let escape = if *allow_reserved { escape::RESERVED_IN_COOKIE } else { Escape::Unreserved };
-                cookies.extend(writing(parameter, *style, *explode, escape).pairs(value)?);
+                let pairs = writing(parameter, *style, *explode, escape).pairs(value)?;
+                cookies.extend(traced(&parameter.argument, parameter.required, pairs)?);
             }
             Form::Content { media_type } => {
                 let text = Escape::Unreserved.value(&document(value, media_type));
@@ -110,6 +112,12 @@ fn writing(parameter: &Parameter, style: Style, explode: bool, escape: Escape) -
 fn sound(argument: &str, text: String) -> Result<String> {
     if text.chars().any(|character| character.is_control() && character != '\t') {
         return Err(refused(argument, "goes into a header and must not have line breaks or other control characters"));
+    }
+    if text.starts_with([' ', '\t']) || text.ends_with([' ', '\t']) {
+        return Err(refused(
+            argument,
+            "goes into a header and must not begin or end with a space, which would get lost",
+        ));
     }
     Ok(text)
 }

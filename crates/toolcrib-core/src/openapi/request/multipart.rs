@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 use super::body::{LARGEST_FORM, file};
 use super::escape::Escape;
 use super::style::Writing;
-use super::{PreparedBody, document, media, plain, refused};
+use super::{PreparedBody, document, media, plain, refused, traced};
 use crate::error::Result;
 use crate::execution::{Body, Field, Form};
 
@@ -52,14 +52,16 @@ fn named(parts: &mut Parts<'_>, body: &Body, properties: &Map<String, Value>) ->
         {
             let (argument, escape, room) = (parts.argument, Escape::Nothing, LARGEST_FORM);
             let writing = Writing { argument, name, style: *style, explode: *explode, escape, room };
-            for (name, value) in writing.pairs(value)? {
+            let pairs = writing.pairs(value)?;
+            for (name, value) in traced(&format!("{argument}.{name}"), field.required, pairs)? {
                 let bytes = value.into_bytes();
                 parts.push(&Part { name: Some(&name), filename: None, content_type: None, bytes })?;
             }
             continue;
         }
         let items: &[Value] = if let Value::Array(items) = value { items } else { std::slice::from_ref(value) };
-        for item in items.iter().filter(|item| !item.is_null()) {
+        let items: Vec<&Value> = items.iter().filter(|item| !item.is_null()).collect();
+        for item in traced(&format!("{}.{name}", parts.argument), field.required, items)? {
             parts.push(&described(parts.argument, name, field, item)?)?;
         }
     }

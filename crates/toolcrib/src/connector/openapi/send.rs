@@ -83,11 +83,13 @@ impl Sender<'_> {
         let client = self.clients.get(reach, self.connect_timeout).map_err(Failed::Refused)?;
         let mut request =
             client.request(outgoing.method.clone(), outgoing.url.clone()).headers(outgoing.headers.clone());
-        if let Some(body) = &outgoing.body {
-            request = request.body(body.clone());
-        } else if matches!(outgoing.method, Method::POST | Method::PUT | Method::PATCH) {
+        let has_length = matches!(outgoing.method, Method::POST | Method::PUT | Method::PATCH);
+        match &outgoing.body {
+            Some(body) if !body.is_empty() => request = request.body(body.clone()),
             // Said in so many words, for some servers wait for a body otherwise.
-            request = request.header(CONTENT_LENGTH, 0);
+            Some(_) => request = request.header(CONTENT_LENGTH, 0),
+            None if has_length => request = request.header(CONTENT_LENGTH, 0),
+            None => {}
         }
         request.send().await.map_err(|error| self.explain(outgoing, error))
     }

@@ -34,17 +34,20 @@ pub(super) fn read<'a>(
     let mut translated = schemas.translate(schema, Direction::Request, broken);
     let mut properties = BTreeMap::new();
     collect(shared, schema, 0, &mut properties);
+    let mut required = Vec::new();
+    collect_required(shared, schema, 0, &mut required);
     let mut fields = BTreeMap::new();
     for (name, at) in &properties {
         let said = encoding.get(name).unwrap_or(&Value::Null);
-        let field = field(shared, *at, said, content);
+        let mut field = field(shared, *at, said, content);
+        field.required = required.contains(name) && may_be_empty(shared, *at);
         if field != Field::default() {
             fields.insert(name.clone(), field);
         }
     }
     // Files are not what their schemas say, so these need one of their own.
     if fields.values().any(|field| field.binary) {
-        translated = with_files(shared, schemas, schema, &properties, &fields, broken);
+        translated = with_files(shared, schemas, schema, &properties, &fields, &required, broken);
     }
     Fields { fields, schema: translated }
 }
@@ -69,7 +72,13 @@ fn field(shared: &Shared<'_>, at: At<'_>, encoding: &Value, content: Content) ->
     let styled = ["style", "explode", "allowReserved"].iter().any(|key| encoding.get(*key).is_some());
     let form = styled.then(|| parameters::style(encoding, Place::Query));
     let binary = content == Content::Multipart && is_file(shared, at, encoding);
-    Field { binary, content_type: content_type.map(str::to_owned), form }
+    Field { binary, content_type: content_type.map(str::to_owned), form, required: false }
+}
+
+/// Whether it is a list or an object, of which an empty one leaves no trace in a form.
+fn may_be_empty(shared: &Shared<'_>, at: At<'_>) -> bool {
+    let Ok(at) = shared.library.follow(at) else { return false };
+    matches!(at.value.get("type").and_then(Value::as_str), Some("array" | "object"))
 }
 
 fn is_file(shared: &Shared<'_>, at: At<'_>, encoding: &Value) -> bool {
@@ -98,6 +107,7 @@ fn with_files<'a>(
     schema: At<'a>,
     properties: &BTreeMap<String, At<'a>>,
     fields: &BTreeMap<String, Field>,
+    required: &[String],
     broken: &mut Vec<String>,
 ) -> Translated {
     let (mut out, mut references) = (Map::new(), Vec::new());
@@ -120,14 +130,21 @@ fn with_files<'a>(
         };
         out.insert(name.clone(), value);
     }
-    let mut required = Vec::new();
-    collect_required(shared, schema, 0, &mut required);
-    required.retain(|name| out.contains_key(name));
+    let required: Vec<&String> = required.iter().filter(|name| out.contains_key(*name)).collect();
     let mut value = json!({ "type": "object", "properties": out });
     if !required.is_empty() {
         value["required"] = json!(required);
     }
+    if is_closed(shared, schema) {
+        value["additionalProperties"] = false.into();
+    }
     Translated::referring(value, references)
+}
+
+/// Whether the form takes no other fields.
+fn is_closed(shared: &Shared<'_>, schema: At<'_>) -> bool {
+    let Ok(at) = shared.library.follow(schema) else { return false };
+    at.value.get("additionalProperties") == Some(&Value::Bool(false))
 }
 
 fn collect_required(shared: &Shared<'_>, at: At<'_>, depth: usize, into: &mut Vec<String>) {
@@ -161,7 +178,8 @@ pub(super) fn of_swagger<'a>(schemas: &mut Schemas<'a>, given: &[At<'a>], broken
         }
         let listed = text("type") == Some("array");
         let form: Option<Form> = listed.then(|| parameters::collection(text("collectionFormat"), Place::Query));
-        fields.insert(name.to_owned(), Field { binary, content_type: None, form });
+        let required = listed && at.value.get("required") == Some(&Value::Bool(true));
+        fields.insert(name.to_owned(), Field { binary, content_type: None, form, required });
     }
     fields.retain(|_, field| *field != Field::default());
     let mut value = json!({ "type": "object", "properties": properties });
@@ -169,4 +187,51 @@ pub(super) fn of_swagger<'a>(schemas: &mut Schemas<'a>, given: &[At<'a>], broken
         value["required"] = json!(required);
     }
     Fields { fields, schema: Translated::referring(value, references) }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+    use url::Url;
+
+    use crate::execution::{Backing, Body};
+    use crate::openapi::{Conversion, Library, convert};
+    use crate::source::{OpenApi, SourceId};
+    use crate::tool::BACKING;
+
+    /// The body of a form with this schema, and the schema of its argument.
+    fn form(media_type: &str, schema: Value) -> (Body, Value) {
+        let content = json!({ media_type: { "schema": schema } });
+        let operation = json!({ "operationId": "send", "requestBody": { "content": content } });
+        let document = json!({ "openapi": "3.0.3", "paths": { "/t": { "post": operation } } });
+        let library = Library::new(Url::parse("file:///t.json").unwrap(), document);
+        let source = SourceId::parse("t").unwrap();
+        let converted = convert(&library, Conversion { source: &source, openapi: &OpenApi::default() }).unwrap();
+        let tool: Value = serde_json::from_str(converted.tools[0].get()).unwrap();
+        let backing: Backing = serde_json::from_value(tool[BACKING].clone()).unwrap();
+        let body = backing.execution.operation().and_then(|operation| operation.body.clone()).unwrap();
+        (body, tool["inputSchema"]["properties"]["body"].clone())
+    }
+
+    #[test]
+    fn a_form_with_files_takes_other_fields_only_where_its_schema_does() {
+        let file = json!({ "image": { "type": "string", "format": "binary" } });
+        for (more, expected) in [(json!(false), json!(false)), (json!(true), json!(null)), (json!({}), json!(null))] {
+            let schema = json!({ "type": "object", "properties": file, "additionalProperties": more });
+            let (_, schema) = form("multipart/form-data", schema);
+            assert_eq!(schema["additionalProperties"], expected, "{schema}");
+        }
+    }
+
+    #[test]
+    fn a_list_that_a_form_must_have_is_known() {
+        let properties = json!({ "tags": { "type": "array", "items": {} }, "name": { "type": "string" } });
+        let schema = json!({ "type": "object", "properties": properties, "required": ["tags", "name"] });
+        for media_type in ["multipart/form-data", "application/x-www-form-urlencoded"] {
+            let (body, _) = form(media_type, schema.clone());
+            let required: Vec<&String> =
+                body.fields.iter().filter(|(_, field)| field.required).map(|(name, _)| name).collect();
+            assert_eq!(required, ["tags"], "{media_type}");
+        }
+    }
 }

@@ -144,6 +144,23 @@ fn forms_are_written_as_the_document_says() {
     }
 }
 
+#[test]
+fn a_list_that_a_form_must_have_is_not_empty() {
+    let needed = Field { required: true, ..Field::default() };
+    for (kind, media_type) in
+        [(Content::Urlencoded, "application/x-www-form-urlencoded"), (Content::Multipart, "multipart/form-data")]
+    {
+        for field in [needed.clone(), Field { form: Some(style(Style::Form, false)), ..needed.clone() }] {
+            let form = with_fields(body(kind, media_type), &[("tags", field)]);
+            assert_eq!(
+                text(&form, json!({"tags": []})),
+                "refused: argument `body.tags` is required and must not be empty, for nothing of it would be sent"
+            );
+            assert!(text(&form, json!({"tags": ["a"], "more": []})).contains('a'));
+        }
+    }
+}
+
 const HEAD: &str = "multipart/form-data; boundary=BOUNDARY\n";
 
 fn part(head: &str, content: &str) -> String {

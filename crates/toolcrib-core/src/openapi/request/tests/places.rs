@@ -134,6 +134,19 @@ fn what_is_not_given_is_left_out_unless_it_must_be_there() {
 }
 
 #[test]
+fn what_must_be_there_is_not_empty_where_that_leaves_no_trace() {
+    let empty = "refused: argument `v` is required and must not be empty, for nothing of it would be sent";
+    for place in [Place::Query, Place::Cookie] {
+        for form in [form(), style(Style::Form, false), style(Style::DeepObject, true)] {
+            let needed = Parameter { required: true, ..parameter("v", place, form) };
+            for value in [json!([]), json!({}), json!([null])] {
+                assert_eq!(url(&operation("/t", vec![needed.clone()]), json!({ "v": value })), empty, "{needed:?}");
+            }
+        }
+    }
+}
+
+#[test]
 fn an_argument_has_its_own_name_on_the_wire() {
     let wire = Parameter { argument: "id__query".into(), ..query("page[size]") };
     assert_eq!(url(&operation("/t", vec![wire.clone()]), json!({"id__query": 5})), "/t?page%5Bsize%5D=5");
@@ -201,6 +214,11 @@ fn a_header_stays_one_header() {
             told,
             "refused: argument `v` goes into a header and must not have line breaks or other control characters"
         );
+    }
+    for value in [json!(" "), json!(" a"), json!("a\t"), json!(["a", "b "])] {
+        let told = url(&header("X-Req"), json!({ "v": value }));
+        let spaced = "goes into a header and must not begin or end with a space, which would get lost";
+        assert_eq!(told, format!("refused: argument `v` {spaced}"));
     }
     let value = |name: &str, value: Value| prepared(&header(name), json!({ "v": value })).unwrap().headers;
     // As they are: neither quoted nor encoded.

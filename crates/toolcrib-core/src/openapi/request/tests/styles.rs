@@ -193,11 +193,13 @@ fn the_examples_of_the_specification_come_out() {
 }
 
 #[test]
-fn numbers_and_booleans_are_as_json_writes_them() {
+fn numbers_and_booleans_are_as_json_writes_them_but_whole_ones_are_digits() {
     let cases = [
         (json!(1), "1"),
-        (json!(1.0), "1.0"),
+        (json!(1.0), "1"),
+        (json!(-25e21), "-25000000000000000000000"),
         (json!(1.5), "1.5"),
+        (json!(0.25), "0.25"),
         (json!(-3), "-3"),
         (json!(9_007_199_254_740_993_u64), "9007199254740993"),
         (json!(true), "true"),

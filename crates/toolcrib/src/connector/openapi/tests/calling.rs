@@ -73,6 +73,27 @@ async fn a_call_is_the_request_of_its_operation_over_a_connection_that_is_kept()
 }
 
 #[tokio::test]
+async fn an_empty_body_has_a_length() {
+    let server = Server::start(|_, _| server::json(200, "{}")).await;
+    let body = Body {
+        argument: "body".into(),
+        required: true,
+        media_type: "text/plain".into(),
+        content: Content::Text,
+        fields: BTreeMap::new(),
+    };
+    for (method, body, length) in
+        [("POST", Some(body.clone()), "0"), ("DELETE", Some(body), "0"), ("POST", None, "0"), ("GET", None, "")]
+    {
+        let operation = Operation { body, ..operation(method, &server.url, "/t") };
+        call(&connector(OpenApi { allow_private: true, ..OpenApi::default() }), &operation, json!({"body": ""}))
+            .await
+            .unwrap();
+        assert_eq!(server.heard().pop().unwrap().header("content-length"), length, "{operation:?}");
+    }
+}
+
+#[tokio::test]
 async fn where_a_request_goes_is_for_the_configuration_then_for_the_document() {
     let server = Server::start(|_, _| reply(204, "", "")).await;
     let document = format!("{}/docs/openapi.json?token=x", server.url);

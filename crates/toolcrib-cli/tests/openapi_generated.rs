@@ -1,0 +1,118 @@
+//! A thousand generated calls through `toolcrib serve` to APIs that read them back by their documents: hypothesis makes
+//! the arguments from the schemas that agents see, openapi-core reads the requests. What they do is in
+//! `fixtures/generated`, what is right stands here.
+
+#![expect(clippy::unwrap_used, clippy::panic, reason = "tests")]
+
+mod support;
+
+use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use support::served::{PATIENCE, Place, read};
+use toolcrib_testkit::rig::{self, Program};
+
+/// For all calls together; half a minute is usual.
+const LONGEST: Duration = Duration::from_secs(400);
+
+/// Why a call may stay here although its arguments fit the schema: HTTP has no way to say it.
+const REASONS: [&str; 5] = [
+    "argument `…` is part of a path and must not be empty",
+    "argument `…` is part of a path and must not make it `…` or `…`",
+    "argument `…` is required and must not be empty, for nothing of it would be sent",
+    "argument `…` goes into a header and must not have line breaks or other control characters",
+    "argument `…` goes into a header and must not begin or end with a space, which would get lost",
+];
+
+#[test]
+fn a_thousand_generated_calls_arrive_as_the_documents_have_it() {
+    let Some(program) = rig::generated_calls() else {
+        let test = "a_thousand_generated_calls_arrive_as_the_documents_have_it";
+        return rig::skip(test, "hypothesis and openapi-core were not fetched");
+    };
+    let report = report(&program);
+    let number = |name: &str| report[name].as_u64().unwrap();
+    let texts = |list: &Value| list.as_array().unwrap().iter().map(|text| text.as_str().unwrap().to_owned()).collect();
+    let none = Vec::<String>::new();
+    assert_eq!((texts(&report["faults"]), texts(&report["differences"])), (none.clone(), none.clone()));
+    assert_eq!((texts(&report["failed"]), texts(&report["pruned"])), (none.clone(), none.clone()));
+    assert!(number("arrived") >= 1_000, "{report}");
+    assert_eq!(number("tools"), 29);
+    assert_eq!(report["operations"].as_object().unwrap().len(), 29, "{}", report["operations"]);
+
+    let refused = report["refused"].as_object().unwrap();
+    let unknown: Vec<&String> = refused.keys().filter(|reason| !REASONS.contains(&reason.as_str())).collect();
+    assert_eq!(unknown, Vec::<&String>::new());
+    let refusals: u64 = refused.values().map(|count| count.as_u64().unwrap()).sum();
+    assert!(refusals * 10 < number("calls"), "{refused:?}");
+
+    let wrong = &report["wrong"];
+    assert_eq!(texts(&wrong["arrived"]), none);
+    assert!(wrong["calls"].as_u64().unwrap() >= 200, "{wrong}");
+    assert_eq!(wrong["codes"], json!({ "TOOL_INVALID_INPUT": wrong["calls"] }));
+}
+
+/// What came of it all.
+fn report(program: &Program) -> Value {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let kitchen = here.join("../../fixtures/openapi/kitchen.yaml");
+    let shop = here.join("src/commands/demo/shop/openapi.json");
+    let place = Place::new(&json!({}), &json!({}));
+    let documents = [format!("kitchen={}", kitchen.display()), format!("shop={}", shop.display())];
+    let (mut calls, said) = Calls::start(&place, program, &documents);
+    let log = || read(&place.path("calls.log"));
+    let Ok(listening) = said.recv_timeout(PATIENCE) else { panic!("it did not start: {}", log()) };
+    let url = listening.strip_prefix("listening on ").unwrap();
+
+    let key = json!({"api_key": {"name": "key", "in": "query", "value": "k"}});
+    let sources = json!({
+        "kitchen": {"openapi": kitchen, "base_url": format!("{url}/kitchen"),
+            "auth": {"schemes": {"key": key, "token": {"bearer": "t"}}}},
+        "shop": {"openapi": shop, "base_url": format!("{url}/shop"), "auth": {"bearer": "corner-shop"}},
+    });
+    place.configure(&sources, &json!({"mode": "full"}));
+    place.discover();
+    let served = place.serve();
+    writeln!(calls.0.stdin.take().unwrap(), "{}", served.mcp()).unwrap();
+    let Ok(report) = said.recv_timeout(LONGEST) else {
+        panic!("it said nothing more: {}\n{}", log(), read(&place.path("serve.log")));
+    };
+    serde_json::from_str(&report).unwrap()
+}
+
+/// The running script; ends when it is dropped.
+struct Calls(Child);
+
+impl Calls {
+    /// With every line that it prints.
+    fn start(place: &Place, (program, first): &Program, documents: &[String]) -> (Calls, mpsc::Receiver<String>) {
+        let mut command = Command::new(program);
+        place.isolate(&mut command);
+        command.args(first).args(documents).stdin(Stdio::piped()).stdout(Stdio::piped());
+        // It would leave its cache beside the scripts.
+        command.env("PYTHONDONTWRITEBYTECODE", "1");
+        command.stderr(std::fs::File::create(place.path("calls.log")).unwrap());
+        let mut child = command.spawn().unwrap();
+        let stdout = child.stdout.take().unwrap();
+        let (tell, said) = mpsc::channel();
+        thread::spawn(move || {
+            for line in BufReader::new(stdout).lines().map_while(Result::ok) {
+                // Whoever listened may be gone.
+                let _ = tell.send(line);
+            }
+        });
+        (Calls(child), said)
+    }
+}
+
+impl Drop for Calls {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _gone = self.0.kill().and_then(|()| self.0.wait());
+    }
+}
