@@ -19,4 +19,4 @@ mod wording;
 
 pub use convert::{Conversion, Converted, convert};
 pub use library::Library;
-pub use text::parse;
+pub use text::{parse, parse_whole};

@@ -1,5 +1,7 @@
 //! From text to an untyped value: JSON or YAML, bounded, with a reason in the reader's words when it is neither.
 
+mod lean;
+
 use serde_json::Value;
 
 use crate::config::node::yaml_to_json;
@@ -11,8 +13,17 @@ const MOST_VALUES: usize = 6_000_000;
 /// How many of them YAML aliases may copy.
 const MOST_COPIES: usize = 500_000;
 
-/// The document; an error says what it is instead, or where it breaks.
+/// An OpenAPI document, without the examples in it where it is JSON; an error says what it is instead, or where it breaks.
 pub fn parse(text: &str) -> Result<Value> {
+    parse_with(text, lean::parse)
+}
+
+/// Any other document, with all that it holds.
+pub fn parse_whole(text: &str) -> Result<Value> {
+    parse_with(text, |text| serde_json::from_str(text))
+}
+
+fn parse_with(text: &str, json_value: impl FnOnce(&str) -> serde_json::Result<Value>) -> Result<Value> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let wrong = |message: String| Error::new(Code::ConfigInvalid, message);
     let begins = text.trim_start();
@@ -30,7 +41,7 @@ pub fn parse(text: &str) -> Result<Value> {
         return Err(wrong(format!("the document has more than {MOST_VALUES} values")));
     }
     let value = if json {
-        serde_json::from_str(text).map_err(|error| {
+        json_value(text).map_err(|error| {
             let (line, column) = (error.line(), error.column());
             let reason = match error.classify() {
                 serde_json::error::Category::Eof => "it ends in the middle, as if it were cut off".to_owned(),

@@ -24,7 +24,7 @@ fn recorded() -> Option<Vec<Recorded>> {
     let read = |entry: &Value| {
         let file = entry["file"].as_str().unwrap().to_owned();
         let text = std::fs::read_to_string(folder.join(&file)).unwrap();
-        let document = parse(&text).unwrap_or_else(|error| panic!("{file}: {}", error.message));
+        let document = parse(&text).unwrap();
         Recorded { file, operations: entry["ops"].as_u64().unwrap() as usize, document }
     };
     Some(index.as_array().unwrap().iter().map(read).collect())

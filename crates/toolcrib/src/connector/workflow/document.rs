@@ -4,7 +4,7 @@ use std::sync::{Arc, PoisonError};
 
 use serde_json::Value;
 use toolcrib_core::arazzo::Document;
-use toolcrib_core::openapi::parse;
+use toolcrib_core::openapi::parse_whole;
 use toolcrib_core::source::Kind;
 use toolcrib_core::text::shown_short;
 use toolcrib_core::{Code, Error, Result};
@@ -63,7 +63,7 @@ impl WorkflowConnector {
     pub(super) async fn read(&self, file: File) -> Result<Arc<Held>> {
         let held = apart(move || {
             let File { place, text, mark } = file;
-            let value = parse(&text)?;
+            let value = parse_whole(&text)?;
             Ok(Arc::new(Held { place, mark, document: Document::read(&value)?, about: about(&value) }))
         });
         let held = held.await?;
