@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 use support::served::{PATIENCE, Place, read};
 use toolcrib_testkit::rig::{self, Program};
 
-/// For all calls together; half a minute is usual.
+/// For all calls together; they take a minute on two busy cores.
 const LONGEST: Duration = Duration::from_secs(400);
 
 /// Why a call may stay here although its arguments fit the schema: HTTP has no way to say it.
