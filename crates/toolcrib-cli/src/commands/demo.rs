@@ -75,8 +75,8 @@ async fn serve_api(common: &Common, listen: &str) -> Result<Done> {
     } else {
         output::line(&format!("listening on {url}"))?;
         output::line(&format!(
-            "now try, elsewhere:\n  toolcrib add shop --openapi {document} --allow-private\n  \
-             toolcrib add shop --openapi {document} --allow-private --bearer {}    cancels orders, too",
+            "now try, elsewhere:\n  toolcrib add shop --openapi {document}\n  \
+             toolcrib add shop --openapi {document} --bearer {}    cancels orders, too",
             shop::TOKEN
         ))?;
     }

@@ -107,7 +107,6 @@ fn config_text(program: &Path, document: &str) -> String {
     cwd: .
   shop:
     openapi: {document}
-    allow_private: true
   core:
     builtin: all
 ",
