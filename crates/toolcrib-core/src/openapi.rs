@@ -6,8 +6,10 @@
 pub mod request;
 
 mod convert;
+mod keys;
 mod library;
 mod names;
+mod object;
 mod operation;
 mod parameters;
 mod schema;

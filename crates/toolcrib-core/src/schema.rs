@@ -17,6 +17,8 @@ pub struct Fault {
     pub message: String,
 }
 
+/// Choices that are told to whoever chose another.
+const MOST_CHOICES: usize = 24;
 /// A fault list longer than this helps nobody.
 const MOST_FAULTS: usize = 50;
 /// Patterns come from sources: matching them must end.
@@ -48,6 +50,16 @@ fn describe(error: &jsonschema::ValidationError<'_>) -> Vec<Fault> {
     let fault = |path: String, message: String| Fault { path, message };
     #[expect(clippy::wildcard_enum_match_arm, reason = "a foreign enum; its own words do for all other kinds")]
     match error.kind() {
+        Kind::Enum { options } => {
+            let listed = options.as_array().map(Vec::as_slice).unwrap_or_default();
+            let shown: Vec<String> =
+                listed.iter().take(MOST_CHOICES).map(|choice| shown_short(&choice.to_string(), 60)).collect();
+            let more = listed.len().saturating_sub(MOST_CHOICES);
+            let more = if more > 0 { format!(" or {more} more") } else { String::new() };
+            let path = if at.is_empty() { "/" } else { at };
+            let given = shown_short(&error.instance().to_string(), 80);
+            vec![fault(path.to_owned(), format!("{given} is not one of {}{more}", shown.join(", ")))]
+        }
         Kind::Required { property } => {
             vec![fault(format!("{at}/{}", property.as_str().unwrap_or_default()), "is required".into())]
         }

@@ -3,7 +3,7 @@
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
-use super::library::{At, Library};
+use super::library::{self, At, Library};
 use super::schema::{Dialect, Schemas};
 use super::{names, operation, security, server, tool, wording};
 use crate::error::{Code, Error, Result};
@@ -83,7 +83,13 @@ pub fn convert(library: &Library, conversion: Conversion<'_>) -> Result<Converte
         if !wanted(found, &name, conversion.openapi) {
             continue;
         }
-        let mut broken = Vec::new();
+        if schemas.exhausted() {
+            let reason =
+                "the document asks for more work than is done for one; its other operations are left out".into();
+            converted.set_aside.push(SetAside { name: found.pointer.clone(), reason });
+            break;
+        }
+        let mut broken: Vec<String> = names::told(found, &name).into_iter().collect();
         let read = operation::read(&shared, &mut schemas, found, &mut broken);
         let poll = conversion.openapi.poll.iter().find(|(glob, _)| glob_matches(glob, &name)).map(|(_, poll)| poll);
         match tool::offered(&name, found, read, poll) {
@@ -125,12 +131,22 @@ fn version(root: &Value) -> Result<(Version, Dialect)> {
 /// Every operation that may become a tool, in the order of the document.
 fn operations<'a>(shared: &Shared<'a>, openapi: &OpenApi, set_aside: &mut Vec<SetAside>) -> Vec<Found<'a>> {
     let mut found = Vec::new();
-    let paths = shared.root.value.get("paths").and_then(Value::as_object);
+    let paths = shared.root.value.get("paths").map(|value| shared.library.follow(At { value, ..shared.root }));
+    let paths = match paths {
+        Some(Ok(paths)) => paths,
+        Some(Err(reason)) => {
+            set_aside.push(SetAside { name: "#/paths".into(), reason });
+            return found;
+        }
+        None => return found,
+    };
     let extra = ON_DEMAND.into_iter().filter(|method| openapi.methods.iter().any(|m| m.eq_ignore_ascii_case(method)));
     let methods: Vec<&str> = METHODS.into_iter().chain(extra).collect();
-    for (path, value) in paths.into_iter().flatten().filter(|(path, _)| !path.starts_with("x-")) {
+    let listed = paths.value.as_object().into_iter().flatten();
+    for (path, value) in listed.filter(|(path, _)| !path.starts_with("x-") && *path != "$ref") {
         let pointer = format!("#/paths/{}", escaped(path));
-        let item = match shared.library.follow(At { value, ..shared.root }) {
+        let own = At { value, ..paths };
+        let item = match shared.library.follow(own) {
             Ok(item) if item.value.is_object() => item,
             Ok(_) => {
                 set_aside.push(SetAside { name: pointer, reason: "the path item is not an object".into() });
@@ -141,10 +157,16 @@ fn operations<'a>(shared: &Shared<'a>, openapi: &OpenApi, set_aside: &mut Vec<Se
                 continue;
             }
         };
-        let listed = methods.iter().filter_map(|method| Some((*method, item.value.get(*method)?)));
+        // What stands beside a reference counts as well, and more.
+        let beside = library::reference(value).is_some().then_some(own);
+        let holders: Vec<At<'a>> = beside.into_iter().chain([item]).collect();
+        let item_of =
+            |holder: At<'a>| holders.iter().copied().find(|at| at.value.get("parameters").is_some()).unwrap_or(holder);
+        let listed = methods.iter().filter_map(|method| holders.iter().find_map(|at| member(*at, method)));
         let more = item.value.get("additionalOperations").and_then(Value::as_object);
-        let more = more.into_iter().flatten().map(|(method, value)| (method.as_str(), value));
-        for (method, value) in listed.chain(more) {
+        let more = more.into_iter().flatten().map(|(method, value)| (method.as_str(), At { value, ..item }));
+        for (method, operation) in listed.chain(more) {
+            let value = operation.value;
             let pointer = format!("{pointer}/{}", escaped(method));
             let refuse = |reason: &str| SetAside { name: pointer.clone(), reason: reason.into() };
             if !value.is_object() {
@@ -155,12 +177,19 @@ fn operations<'a>(shared: &Shared<'a>, openapi: &OpenApi, set_aside: &mut Vec<Se
                 set_aside.push(refuse("the document has too many operations"));
                 return found;
             } else {
-                let (method, operation) = (method.to_ascii_uppercase(), At { value, ..item });
+                let (method, item) = (method.to_ascii_uppercase(), item_of(item));
                 found.push(Found { method, path, pointer, item, operation });
             }
         }
     }
     found
+}
+
+/// The operation of a method, which some write in capitals.
+fn member<'a>(holder: At<'a>, method: &str) -> Option<(&'a str, At<'a>)> {
+    let fields = holder.value.as_object()?;
+    let found = fields.get_key_value(method).or_else(|| fields.get_key_value(&method.to_ascii_uppercase()));
+    found.map(|(key, value)| (key.as_str(), At { value, ..holder }))
 }
 
 /// What the declaration of the source picks: by the name of the tool, by its operation, or by `METHOD /path`.

@@ -1,10 +1,13 @@
 //! A document and those it refers to, each under its address, and the way from a `$ref` to what it names.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::OnceLock;
 
 use serde_json::Value;
 use url::Url;
 
+use super::convert::escaped;
+use super::keys::Keys;
 use crate::text::shown_short;
 
 /// The documents that were read, and those that could not be, with the reason.
@@ -12,7 +15,12 @@ use crate::text::shown_short;
 pub struct Library {
     root: Url,
     documents: BTreeMap<String, Result<Value, String>>,
+    /// Made when somebody first refers to one.
+    anchors: OnceLock<Anchors>,
 }
+
+/// Pointers, by the address of a document and the name of an anchor in it.
+type Anchors = HashMap<(String, String), String>;
 
 /// A value, and where it stands.
 #[derive(Debug, Clone, Copy)]
@@ -29,7 +37,7 @@ impl Library {
     /// A library of one document. Files are addressed by `file://`.
     pub fn new(root: Url, document: Value) -> Library {
         let documents = BTreeMap::from([(root.to_string(), Ok(document))]);
-        Library { root, documents }
+        Library { root, documents, anchors: OnceLock::new() }
     }
 
     pub fn add(&mut self, address: &Url, document: Result<Value, String>) {
@@ -41,7 +49,7 @@ impl Library {
         let mut missing = BTreeSet::new();
         for (place, document) in &self.documents {
             if let (Ok(document), Ok(base)) = (document, Url::parse(place)) {
-                find_references(document, &mut |reference| {
+                find_references(document, Keys::Keywords, &mut |reference| {
                     let address = reference.split('#').next().unwrap_or_default();
                     if !address.is_empty()
                         && let Ok(target) = base.join(address)
@@ -77,6 +85,10 @@ impl Library {
 
     /// What one reference names, and the whole address of that.
     pub(super) fn target<'a>(&'a self, reference: &str, place: &'a str) -> Result<(At<'a>, String), String> {
+        self.target_within(reference, place, MOST_HOPS)
+    }
+
+    fn target_within<'a>(&'a self, reference: &str, place: &'a str, hops: usize) -> Result<(At<'a>, String), String> {
         let shown = || shown_short(reference, 120);
         let (address, fragment) = reference.split_once('#').unwrap_or((reference, ""));
         let place = if address.is_empty() {
@@ -90,17 +102,51 @@ impl Library {
                 None => return Err(format!("`$ref` to `{}`, which was not read", shown())),
             }
         };
-        let document = self.documents.get(place).and_then(|document| document.as_ref().ok());
         let pointer = percent_decoded(fragment);
         let found = match pointer.as_str() {
-            "" => document,
-            pointer if pointer.starts_with('/') => document.and_then(|document| document.pointer(pointer)),
-            anchor => document.and_then(|document| anchored(document, anchor, 0)),
+            pointer if pointer.is_empty() || pointer.starts_with('/') => self.pointed(place, pointer, hops),
+            anchor => {
+                let key = (place.to_owned(), anchor.to_owned());
+                self.anchors().get(&key).and_then(|pointer| self.pointed(place, pointer, hops))
+            }
         };
         match found {
-            Some(value) => Ok((At { value, place }, format!("{place}#{pointer}"))),
+            Some(at) => Ok((at, format!("{place}#{pointer}"))),
             None => Err(format!("`$ref` to `{}`, which is not there", shown())),
         }
+    }
+
+    /// Where a pointer leads, through references on its way.
+    fn pointed<'a>(&'a self, place: &'a str, pointer: &str, hops: usize) -> Option<At<'a>> {
+        let mut at = At { value: self.documents.get(place)?.as_ref().ok()?, place };
+        for token in pointer.split('/').skip(1) {
+            let token = token.replace("~1", "/").replace("~0", "~");
+            let step = |value: &'a Value| match value {
+                Value::Object(fields) => fields.get(&token),
+                Value::Array(items) => items.get(token.parse::<usize>().ok()?),
+                Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => None,
+            };
+            at = match step(at.value) {
+                Some(value) => At { value, ..at },
+                None => {
+                    let (target, _) = self.target_within(reference(at.value)?, at.place, hops.checked_sub(1)?).ok()?;
+                    At { value: step(target.value)?, ..target }
+                }
+            };
+        }
+        Some(at)
+    }
+
+    fn anchors(&self) -> &Anchors {
+        self.anchors.get_or_init(|| {
+            let mut found = Anchors::new();
+            for (place, document) in &self.documents {
+                if let Ok(document) = document {
+                    find_anchors(document, place, &mut String::new(), &mut found);
+                }
+            }
+            found
+        })
     }
 }
 
@@ -108,34 +154,49 @@ pub(super) fn reference(value: &Value) -> Option<&str> {
     value.get("$ref").and_then(Value::as_str)
 }
 
-fn find_references(value: &Value, found: &mut impl FnMut(&str)) {
+fn find_references(value: &Value, keys: Keys, found: &mut impl FnMut(&str)) {
     match value {
         Value::Object(fields) => {
             for (key, value) in fields {
-                match (key.as_str(), value) {
-                    ("$ref", Value::String(reference)) => found(reference),
+                match (keys, key.as_str(), value) {
                     // What looks like a reference in there is somebody's data.
-                    ("example" | "examples" | "default" | "enum" | "const", _) => {}
-                    _ => find_references(value, found),
+                    (Keys::Data, _, _) => {}
+                    (Keys::Keywords | Keys::Names, "$ref", Value::String(reference)) => found(reference),
+                    (Keys::Keywords | Keys::Names, _, _) => find_references(value, keys.below(key), found),
                 }
             }
         }
-        Value::Array(items) => items.iter().for_each(|item| find_references(item, found)),
+        Value::Array(items) => items.iter().for_each(|item| find_references(item, keys.each(), found)),
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
     }
 }
 
-/// The schema that calls itself by this `$anchor`.
-fn anchored<'a>(value: &'a Value, anchor: &str, depth: usize) -> Option<&'a Value> {
-    if depth > MOST_HOPS {
-        return None;
-    }
-    let named = |key| value.get(key).and_then(Value::as_str) == Some(anchor);
+/// Where the schemas stand that call themselves by an `$anchor`, by their documents and names.
+fn find_anchors(value: &Value, place: &str, pointer: &mut String, found: &mut Anchors) {
     match value {
-        Value::Object(_) if named("$anchor") || named("$dynamicAnchor") => Some(value),
-        Value::Object(fields) => fields.values().find_map(|value| anchored(value, anchor, depth + 1)),
-        Value::Array(items) => items.iter().find_map(|value| anchored(value, anchor, depth + 1)),
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => None,
+        Value::Object(fields) => {
+            for key in ["$anchor", "$dynamicAnchor"] {
+                if let Some(name) = fields.get(key).and_then(Value::as_str) {
+                    found.entry((place.to_owned(), name.to_owned())).or_insert_with(|| pointer.clone());
+                }
+            }
+            for (key, value) in fields {
+                let length = pointer.len();
+                pointer.push('/');
+                pointer.push_str(&escaped(key));
+                find_anchors(value, place, pointer, found);
+                pointer.truncate(length);
+            }
+        }
+        Value::Array(items) => {
+            for (index, value) in items.iter().enumerate() {
+                let length = pointer.len();
+                pointer.push_str(&format!("/{index}"));
+                find_anchors(value, place, pointer, found);
+                pointer.truncate(length);
+            }
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
     }
 }
 
@@ -164,7 +225,7 @@ mod tests {
         let root = json!({
             "a": { "$ref": "#/b" }, "b": { "$ref": "other.json#/c%20d" }, "loop": { "$ref": "#/loop" },
             "gone": { "$ref": "gone.json#/x" }, "x~y": 1, "far": { "$ref": "https://elsewhere.example/x.json" },
-            "named": { "$ref": "#tree" }, "deep": { "t": { "$anchor": "tree" } },
+            "named": { "$ref": "#tree" }, "alias": { "$ref": "#/deep" }, "through": { "$ref": "#/alias/t/inner/1" }, "deep": { "t": { "$anchor": "tree", "inner": [1, 2] } }, "properties": { "default": { "$ref": "https://far.example/y.json" } },
         });
         let mut library = Library::new(Url::parse("http://h/api/root.json").unwrap(), root);
         library.add(&Url::parse("http://h/api/other.json").unwrap(), Ok(json!({ "c d": { "end": true } })));
@@ -180,7 +241,8 @@ mod tests {
             library.follow(At { value: &root.value[key], ..root }).map(|at| (at.value.to_string(), at.place.to_owned()))
         };
         assert_eq!(follow("a").unwrap(), (r#"{"end":true}"#.to_owned(), "http://h/api/other.json".to_owned()));
-        assert_eq!(follow("named").unwrap().0, r#"{"$anchor":"tree"}"#);
+        assert_eq!(follow("named").unwrap().0, r#"{"$anchor":"tree","inner":[1,2]}"#);
+        assert_eq!(follow("through").unwrap().0, "2", "a reference on the way is followed");
         assert_eq!(follow("loop").unwrap_err(), "its `$ref`s lead to one another without end");
         assert_eq!(follow("gone").unwrap_err(), "`$ref` to `gone.json#/x`: 404 Not Found");
         assert_eq!(library.target("#/nowhere", root.place).unwrap_err(), "`$ref` to `#/nowhere`, which is not there");
@@ -190,6 +252,6 @@ mod tests {
     #[test]
     fn what_is_still_to_be_read_is_known() {
         let missing: Vec<String> = library().missing().iter().map(Url::to_string).collect();
-        assert_eq!(missing, ["https://elsewhere.example/x.json"]);
+        assert_eq!(missing, ["https://elsewhere.example/x.json", "https://far.example/y.json"]);
     }
 }

@@ -8,6 +8,7 @@ use serde_json::Value;
 use super::convert::Found;
 use crate::fingerprint::Fingerprint;
 use crate::source::SourceId;
+use crate::text::shown_short;
 use crate::tool::{LONGEST, SEPARATOR};
 
 /// In the order of the operations; legal and unique with the prefix of their source.
@@ -36,6 +37,19 @@ pub(super) fn names(found: &[Found<'_>], source: &SourceId) -> Vec<String> {
         names[index] = name;
     }
     names
+}
+
+/// What whoever reads the document should know of a name: that another operation has the same id.
+pub(super) fn told(found: &Found<'_>, name: &str) -> Option<String> {
+    let (wish, _) = wish(found);
+    let id = found.operation.value.get("operationId").and_then(Value::as_str)?;
+    let taken = name != wish && name.len() < LONGEST && name.starts_with(&wish);
+    taken.then(|| {
+        let id = shown_short(id, 80);
+        format!(
+            "another operation has the operationId `{id}`, or one that becomes the same; the tool is called `{name}`"
+        )
+    })
 }
 
 /// What it would be called if it were alone, and whether the document says so to the letter.

@@ -4,12 +4,12 @@
 mod answer;
 mod body;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use serde_json::{Map, Value, json};
 
 use super::convert::{Found, Shared};
-use super::parameters::{self, Given};
+use super::parameters::{self, Given, Schema};
 use super::schema::{Direction, Gathered, Schemas, Translated};
 use super::wording;
 use crate::execution::{Operation, Parameter, Place};
@@ -37,8 +37,9 @@ pub(super) fn read<'a>(
     let mut parameters = Vec::with_capacity(given.len());
     for (given, argument) in given.into_iter().zip(names) {
         let translated = match given.schema {
-            Some(at) => schemas.translate(at, Direction::Request, broken),
-            None => Translated::of(json!({ "type": "string" })),
+            Schema::Given(at) => schemas.translate(at, Direction::Request, broken),
+            Schema::Any => Translated::of(json!({})),
+            Schema::Text => Translated::of(json!({ "type": "string" })),
         };
         input.add(&argument, described(translated, given.description), given.required);
         let Given { name, place, required, form, .. } = given;
@@ -57,7 +58,7 @@ pub(super) fn read<'a>(
         operation: Operation {
             method: found.method.clone(),
             server: shared.servers.of(found),
-            path: if found.path.starts_with('/') { found.path.to_owned() } else { format!("/{}", found.path) },
+            path: parameters::plain_path(found.path),
             operation_id: id.map(str::to_owned),
             parameters,
             body,
@@ -79,7 +80,8 @@ fn arguments(given: &[Given<'_>], has_body: bool) -> Vec<String> {
     for parameter in given {
         *uses.entry(&parameter.name).or_default() += 1;
     }
-    let mut taken: Vec<String> = Vec::with_capacity(given.len());
+    let mut taken: HashSet<String> = HashSet::with_capacity(given.len());
+    let mut names = Vec::with_capacity(given.len());
     for parameter in given {
         let name = &parameter.name;
         let shared = uses.get(name.as_str()).is_some_and(|uses| *uses > 1) && parameter.place != Place::Path;
@@ -87,9 +89,10 @@ fn arguments(given: &[Given<'_>], has_body: bool) -> Vec<String> {
         while (shared && argument == *name) || (has_body && argument == "body") || taken.contains(&argument) {
             argument = format!("{argument}__{}", place_name(parameter.place));
         }
-        taken.push(argument);
+        taken.insert(argument.clone());
+        names.push(argument);
     }
-    taken
+    names
 }
 
 fn place_name(place: Place) -> &'static str {

@@ -1,5 +1,7 @@
 //! The parameters of an operation, those of its path included: where each goes, how its value is written, what it may be.
 
+use std::collections::HashMap;
+
 use serde_json::Value;
 
 use super::convert::{Found, Shared, Version};
@@ -14,9 +16,18 @@ pub(super) struct Given<'a> {
     pub(super) place: Place,
     pub(super) required: bool,
     pub(super) form: Form,
-    /// None where the document only names it, in the path.
-    pub(super) schema: Option<At<'a>>,
+    pub(super) schema: Schema<'a>,
     pub(super) description: Option<&'a str>,
+}
+
+/// What a parameter may be.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Schema<'a> {
+    Given(At<'a>),
+    /// The document does not say.
+    Any,
+    /// The document only names it, in the path.
+    Text,
 }
 
 /// Headers that are not a parameter's to set.
@@ -26,23 +37,29 @@ const RESERVED_HEADERS: [&str; 7] =
 /// In the order path, query, header, cookie. What is broken is told and left out.
 pub(super) fn read<'a>(shared: &Shared<'a>, found: &Found<'a>, broken: &mut Vec<String>) -> Vec<Given<'a>> {
     let mut given: Vec<Given<'a>> = Vec::new();
+    let mut positions: HashMap<(Place, String), usize> = HashMap::new();
     for parameter in all(shared, found, broken) {
         let Some(parameter) = one(shared, parameter, broken) else { continue };
         // What an operation says comes after what its path says, and counts more.
-        given.retain(|known| (known.place, &known.name) != (parameter.place, &parameter.name));
-        given.push(parameter);
+        match positions.get(&(parameter.place, parameter.name.clone())) {
+            Some(&position) => given[position] = parameter,
+            None => {
+                positions.insert((parameter.place, parameter.name.clone()), given.len());
+                given.push(parameter);
+            }
+        }
     }
     let path = found.path.split(['?', '#']).next().unwrap_or_default();
     let templates = templates(path);
     given.retain(|parameter| parameter.place != Place::Path || templates.contains(&parameter.name.as_str()));
     for name in templates {
-        if !given.iter().any(|known| known.place == Place::Path && known.name == name) {
+        if !positions.contains_key(&(Place::Path, name.to_owned())) {
             given.push(Given {
                 name: name.to_owned(),
                 place: Place::Path,
                 required: true,
                 form: usual(Place::Path),
-                schema: None,
+                schema: Schema::Text,
                 description: None,
             });
         }
@@ -55,7 +72,11 @@ pub(super) fn read<'a>(shared: &Shared<'a>, found: &Found<'a>, broken: &mut Vec<
 pub(super) fn all<'a>(shared: &Shared<'a>, found: &Found<'a>, broken: &mut Vec<String>) -> Vec<At<'a>> {
     let mut all = Vec::new();
     for holder in [found.item, found.operation] {
-        let listed = holder.value.get("parameters").and_then(Value::as_array);
+        let listed = holder.value.get("parameters");
+        if listed.is_some_and(|listed| !listed.is_array()) {
+            broken.push("`parameters` is no list; the tool is served without them".into());
+        }
+        let listed = listed.and_then(Value::as_array);
         for (index, value) in listed.into_iter().flatten().enumerate() {
             match shared.library.follow(At { value, ..holder }) {
                 Ok(at) => all.push(at),
@@ -72,7 +93,7 @@ fn one<'a>(shared: &Shared<'a>, at: At<'a>, broken: &mut Vec<String>) -> Option<
         broken.push("a parameter without `name` or `in`; the tool is served without it".into());
         return None;
     };
-    if shared.security.is_credential(place, name) {
+    if shared.security.is_credential(place, name) || is_token(shared, name, text("description")) {
         return None;
     }
     let flag = |key: &str| at.value.get(key).and_then(Value::as_bool).unwrap_or(false);
@@ -96,7 +117,11 @@ fn one<'a>(shared: &Shared<'a>, at: At<'a>, broken: &mut Vec<String>) -> Option<
         (Some((media_type, value)), Version::Three) => {
             (Form::Content { media_type: media_type.clone() }, value.get("schema"))
         }
-        (_, Version::Three) => (style(at.value, place), at.value.get("schema")),
+        (_, Version::Three) => {
+            // Some write what Swagger 2.0 wants.
+            let typed = ["type", "enum", "items"].iter().any(|key| at.value.get(*key).is_some());
+            (style(at.value, place), at.value.get("schema").or(Some(at.value).filter(|_| typed)))
+        }
         (_, Version::Two) => (collection(text("collectionFormat"), place), Some(at.value)),
     };
     Some(Given {
@@ -104,9 +129,16 @@ fn one<'a>(shared: &Shared<'a>, at: At<'a>, broken: &mut Vec<String>) -> Option<
         place,
         required: place == Place::Path || flag("required"),
         form,
-        schema: schema.map(|value| At { value, ..at }),
+        schema: schema.map_or(Schema::Any, |value| Schema::Given(At { value, ..at })),
         description: text("description"),
     })
+}
+
+/// A document with security schemes may still list the token among the parameters (Slack's does): it is presented, not
+/// asked for.
+fn is_token(shared: &Shared<'_>, name: &str, description: Option<&str>) -> bool {
+    let described = description.is_some_and(|text| text.to_ascii_lowercase().starts_with("authentication token"));
+    described && matches!(name, "token" | "access_token") && shared.security.any()
 }
 
 /// How a value is written where the document says nothing.
@@ -151,13 +183,36 @@ pub(super) fn style(value: &Value, place: Place) -> Form {
 pub(super) fn collection(format: Option<&str>, place: Place) -> Form {
     let (style, explode) = match (format, place) {
         (Some("multi"), Place::Query) => (Style::Form, true),
-        (Some("ssv"), Place::Query) => (Style::SpaceDelimited, false),
-        (Some("tsv"), Place::Query) => (Style::TabDelimited, false),
-        (Some("pipes"), Place::Query) => (Style::PipeDelimited, false),
+        (Some("ssv"), _) => (Style::SpaceDelimited, false),
+        (Some("tsv"), _) => (Style::TabDelimited, false),
+        (Some("pipes"), _) => (Style::PipeDelimited, false),
         (_, Place::Path | Place::Header) => (Style::Simple, false),
         (_, Place::Query | Place::Cookie | Place::Querystring) => (Style::Form, false),
     };
     Form::Style { style, explode, allow_reserved: false }
+}
+
+/// A path whose templates have the names of parameters alone, where people write RFC 6570's `{+path}` or `{path*}`.
+pub(super) fn plain_path(path: &str) -> String {
+    let mut plain = String::with_capacity(path.len() + 1);
+    if !path.starts_with('/') {
+        plain.push('/');
+    }
+    let mut rest = path;
+    while let Some((before, name, after)) = rest
+        .split_once('{')
+        .and_then(|(before, after)| after.split_once('}').map(|(name, after)| (before, name, after)))
+    {
+        plain.push_str(before);
+        plain.push_str(&format!("{{{}}}", bare(name)));
+        rest = after;
+    }
+    plain.push_str(rest);
+    plain
+}
+
+fn bare(name: &str) -> &str {
+    name.trim_start_matches('+').trim_end_matches('*')
 }
 
 /// The names in the braces of a path.
@@ -166,6 +221,7 @@ fn templates(path: &str) -> Vec<&str> {
     let mut rest = path;
     while let Some((_, after)) = rest.split_once('{') {
         let Some((name, after)) = after.split_once('}') else { break };
+        let name = bare(name);
         if !name.is_empty() && !names.contains(&name) {
             names.push(name);
         }

@@ -4,6 +4,7 @@
 mod gather;
 mod prune;
 mod translate;
+mod words;
 
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -38,13 +39,24 @@ pub(super) struct Schemas<'a> {
     dialect: Dialect,
     /// By the whole address of what a `$ref` names.
     names: HashMap<String, Rc<str>>,
-    targets: HashMap<Rc<str>, At<'a>>,
+    targets: HashMap<Rc<str>, Target<'a>>,
     definitions: HashMap<(Direction, Rc<str>), Rc<Translated>>,
     /// Whether a pattern can be compiled.
     patterns: HashMap<String, bool>,
     /// What is broken in shared definitions: pointer and reason.
     pub(super) broken: Vec<(String, String)>,
+    worked: u64,
 }
+
+#[derive(Debug, Clone)]
+struct Target<'a> {
+    at: At<'a>,
+    /// Where in its document it stands.
+    pointer: String,
+}
+
+/// How many schemas are looked at for one document, whatever it asks for: GitHub's takes less than a tenth of it.
+const MOST_WORK: u64 = 20_000_000;
 
 /// A schema in our words. References are `#/$defs/NAME`.
 #[derive(Debug, Clone)]
@@ -52,8 +64,9 @@ pub(super) struct Translated {
     pub(super) value: Value,
     /// The definitions it names, as often as it does.
     pub(super) references: Vec<Rc<str>>,
-    /// How many bytes it takes as text.
+    /// How many bytes it takes as text, and how deep that is.
     size: usize,
+    depth: usize,
 }
 
 impl Translated {
@@ -63,15 +76,26 @@ impl Translated {
     }
 
     pub(super) fn referring(value: Value, references: Vec<Rc<str>>) -> Translated {
-        let size = value.to_string().len();
-        Translated { value, references, size }
+        let text = value.to_string();
+        Translated { size: text.len(), depth: crate::json::depth(&text), value, references }
     }
 }
 
 impl<'a> Schemas<'a> {
     pub(super) fn new(library: &'a Library, dialect: Dialect) -> Schemas<'a> {
         let (names, targets, definitions, patterns, broken) = Default::default();
-        Schemas { library, dialect, names, targets, definitions, patterns, broken }
+        Schemas { library, dialect, names, targets, definitions, patterns, broken, worked: 0 }
+    }
+
+    /// One more schema is looked at, if that is not too many.
+    fn work(&mut self) -> bool {
+        self.worked += 1;
+        self.worked <= MOST_WORK
+    }
+
+    /// Whether the document asked for more than is done for one.
+    pub(super) fn exhausted(&self) -> bool {
+        self.worked > MOST_WORK
     }
 
     /// One schema of an operation; what is broken in it is added to `broken`.
@@ -85,22 +109,15 @@ impl<'a> Schemas<'a> {
         if let Some(known) = self.definitions.get(&key) {
             return Some(known.clone());
         }
-        let at = *self.targets.get(name)?;
+        let at = self.targets.get(name)?.at;
         let mut broken = Vec::new();
         let translated = Rc::new(translate::schema(self, at, direction, &mut broken));
         self.definitions.insert(key, translated.clone());
         if !broken.is_empty() {
-            let pointer = self.pointer(name);
+            let pointer = self.targets.get(name).map(|target| target.pointer.clone()).unwrap_or_default();
             self.broken.extend(broken.into_iter().map(|reason| (pointer.clone(), reason)));
         }
         Some(translated)
-    }
-
-    /// Where in its document a definition stands.
-    fn pointer(&self, name: &Rc<str>) -> String {
-        let address = self.names.iter().find(|(_, known)| *known == name).map(|(address, _)| address.as_str());
-        let pointer = address.and_then(|address| address.find('#').map(|at| &address[at..]));
-        pointer.unwrap_or_default().to_owned()
     }
 
     /// The name that a definition goes by in our schemas: its own, unless it has none or another may have it.
@@ -118,8 +135,9 @@ impl<'a> Schemas<'a> {
             true => kept.into(),
             false => format!("{kept}_{}", Fingerprint::of(&address).short(6)).into(),
         };
+        let pointer = format!("#{pointer}");
         self.names.insert(address, name.clone());
-        self.targets.insert(name.clone(), at);
+        self.targets.insert(name.clone(), Target { at, pointer });
         name
     }
 

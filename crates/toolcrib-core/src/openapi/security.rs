@@ -53,6 +53,11 @@ impl<'a> Schemes<'a> {
         Security { alternatives: alternatives.collect(), public }
     }
 
+    /// Whether the document says how to be let in.
+    pub(super) fn any(&self) -> bool {
+        !self.known.is_empty()
+    }
+
     /// Whether a parameter is a credential in disguise: agents never see those.
     pub(super) fn is_credential(&self, place: &str, name: &str) -> bool {
         self.known.values().any(|scheme| match scheme {

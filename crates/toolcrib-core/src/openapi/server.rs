@@ -49,16 +49,24 @@ impl<'a> Servers<'a> {
         }
         let taken = shown_short(&self.common, 120);
         (listed > 1).then(|| {
-            format!("the document names {listed} servers; requests go to the first, `{taken}`, and `base_url` chooses another")
+            format!("the document names {listed} servers; requests go to `{taken}`, and `base_url` chooses another")
         })
     }
 
     fn first(&self, value: &Value) -> Option<String> {
-        let server = value.get("servers")?.as_array()?.iter().find(|server| server.get("url").is_some())?;
-        let mut url = server.get("url")?.as_str()?.to_owned();
+        let servers = value.get("servers")?.as_array()?;
+        let url_of = |server: &'_ Value| server.get("url").and_then(Value::as_str).map(str::to_owned);
+        // From a file, nothing can be reached that is relative to it.
+        let in_file = self.document.scheme() == "file";
+        let absolute = |server: &&Value| url_of(server).is_some_and(|url| url.contains("://"));
+        let server = servers.iter().find(|server| in_file && absolute(server));
+        let server = server.or_else(|| servers.iter().find(|server| url_of(server).is_some()))?;
+        let mut url = url_of(server)?;
+        // A reference may be a secret, and a document could ask for any name.
+        for (name, value) in self.variables.iter().filter(|(_, value)| !value.contains("${")) {
+            url = url.replace(&format!("{{{name}}}"), value);
+        }
         for (name, variable) in members(server, "variables") {
-            // A reference may be a secret, and a document could ask for any name.
-            let chosen = self.variables.get(name).filter(|value| !value.contains("${")).map(String::as_str);
             let text = match variable.get("default") {
                 Some(Value::String(text)) => Some(text.clone()),
                 Some(Value::Number(number)) => Some(number.to_string()),
@@ -66,8 +74,8 @@ impl<'a> Servers<'a> {
                     variable.get("enum").and_then(|choices| choices.get(0)?.as_str().map(str::to_owned))
                 }
             };
-            if let Some(value) = chosen.or(text.as_deref()) {
-                url = url.replace(&format!("{{{name}}}"), value);
+            if let Some(value) = text {
+                url = url.replace(&format!("{{{name}}}"), &value);
             }
         }
         Some(self.absolute(&url))
@@ -77,13 +85,14 @@ impl<'a> Servers<'a> {
         let text = |key: &str| root.get(key).and_then(Value::as_str).filter(|text| !text.is_empty());
         let base = text("basePath").unwrap_or("/");
         let Some(host) = text("host") else { return self.absolute(base) };
+        // Some write a whole address.
+        let (stated, host) = host.split_once("://").map_or((None, host), |(scheme, host)| (Some(scheme), host));
         let schemes = root.get("schemes").and_then(Value::as_array);
         let schemes: Vec<&str> = schemes.into_iter().flatten().filter_map(Value::as_str).collect();
         let of_document = Some(self.document.scheme()).filter(|scheme| matches!(*scheme, "http" | "https"));
-        let scheme = match schemes.contains(&"https") {
-            true => "https",
-            false => schemes.first().copied().or(of_document).unwrap_or("https"),
-        };
+        let known = ["https", "http"].into_iter().find(|scheme| schemes.contains(scheme));
+        let scheme = stated.or(known).or(of_document).unwrap_or("https");
+        let host = host.trim_end_matches('/');
         self.absolute(&format!("{scheme}://{host}/{}", base.trim_start_matches('/')))
     }
 
@@ -136,15 +145,18 @@ mod tests {
             (web, one("v2"), json!({}), "https://h/docs/v2"),
             (web, json!({}), json!({}), "https://h"),
             ("file:///x/a.yaml", json!({}), json!({}), ""),
-            ("file:///x/a.yaml", one("/api/"), json!({}), "/api"),
+            ("file:///x/a.yaml", json!({ "servers": [{ "url": "/api/" }] }), json!({}), "/api"),
             (web, json!({ "swagger": "2.0" }), json!({}), "https://h"),
             (
                 web,
                 json!({ "swagger": "2.0", "host": "a:1", "basePath": "/b", "schemes": ["ws", "http"] }),
                 json!({}),
-                "ws://a:1/b",
+                "http://a:1/b",
             ),
             ("http://h/x", json!({ "swagger": "2.0", "host": "a" }), json!({}), "http://a"),
+            (web, json!({ "swagger": "2.0", "host": "https://a/", "basePath": "v1" }), json!({}), "https://a/v1"),
+            (web, one("https://{region}.b"), json!({}), "https://eu.b"),
+            ("file:///x", json!({ "servers": [{ "url": "/" }, { "url": "https://c" }] }), json!({}), "https://c"),
         ] {
             assert_eq!(server(document, root.clone(), operation), expected, "{root}");
         }

@@ -97,6 +97,9 @@ mod tests {
             bomb.push_str(&format!("a{level}: &a{level} [{below}]\n"));
         }
         assert!(parse(&bomb).unwrap_err().message.contains("aliases copy too much"));
+        let nested: String = (0..100).map(|n| format!("{}a: &n{n}\n", " ".repeat(n))).collect();
+        let wide: String = (0..20_000).map(|n| format!("{}k{n}: 1\n", " ".repeat(100))).collect();
+        assert!(parse(&(nested + &wide)).unwrap_err().message.contains("anchors name too much"));
         assert!(parse(&"[".repeat(100_000)).is_err());
         assert!(parse(&format!("a: {}", "[".repeat(100_000))).is_err());
     }

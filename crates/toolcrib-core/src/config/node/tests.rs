@@ -119,7 +119,7 @@ fn a_mistake_of_syntax_has_its_line_and_column() {
     f:1:4: while scanning a plain scalar, found a tab
     f:1:4: unclosed quote
     f:1: expected text as a key, found a list or a map
-    f:2: a second document begins here; a configuration is one document
+    f:2: a second document begins here; only one is read
     f:1:5: string values must be quoted, expected literal string
     f:1:3: unclosed table, expected `]`
     f:1:7: invalid literal string, expected `'`

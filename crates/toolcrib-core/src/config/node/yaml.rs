@@ -46,7 +46,7 @@ impl Tree<'_> {
         match event {
             Event::Scalar(text, style, anchor, tag) => {
                 let node = Node { value: scalar(&text, style, tag.as_deref()), line };
-                self.anchor(anchor, &node);
+                self.anchor(anchor, &node)?;
                 // A key is its text, whatever it might mean as a value.
                 self.add(node, Some(&text))
             }
@@ -59,7 +59,7 @@ impl Tree<'_> {
                 self.add(node, text.as_deref())
             }
             Event::DocumentStart(..) if self.root.is_some() => {
-                Err(self.fault(line, "a second document begins here; a configuration is one document"))
+                Err(self.fault(line, "a second document begins here; only one is read"))
             }
             Event::StreamStart | Event::StreamEnd | Event::DocumentStart(..) | Event::DocumentEnd => Ok(()),
             // Only emitted when asked for; comments exist only if another crate switches them on.
@@ -82,7 +82,7 @@ impl Tree<'_> {
             Collection::Map(entries, _) => Value::Map(self.merged(entries)?),
         };
         let node = Node { value, line };
-        self.anchor(anchor, &node);
+        self.anchor(anchor, &node)?;
         self.add(node, None)
     }
 
@@ -101,11 +101,17 @@ impl Tree<'_> {
         Ok(())
     }
 
-    fn anchor(&mut self, anchor: usize, node: &Node) {
+    /// Keeps what an alias may stand for, counted like what aliases copy: anchors may stand inside one another.
+    fn anchor(&mut self, anchor: usize, node: &Node) -> Result<(), Fault> {
         // The parser counts anchors from one; zero is none.
         if anchor > 0 {
+            self.copies += node.size_and_depth().0;
+            if self.copies > self.most_copies {
+                return Err(self.fault(node.line, "anchors name too much; write the values out"));
+            }
             self.anchors.insert(anchor, node.clone());
         }
+        Ok(())
     }
 
     /// What an alias stands for, counted so that aliases of aliases cannot grow without end.

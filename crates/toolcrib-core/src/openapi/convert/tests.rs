@@ -97,17 +97,21 @@ fn a_name_in_two_places_says_where_it_goes() {
 fn one_broken_node_costs_no_other() {
     let document = json!({
         "openapi": "3.0.3",
+        "x-items": { "f": { "get": { "operationId": "f1" } } },
         "paths": {
             "x-note": "not a path",
+            "/f": { "$ref": "#/x-items/f", "parameters": [{ "name": "q", "in": "query", "type": "integer" }], "POST": { "operationId": "f2" } },
             "/a": { "get": { "operationId": "a", "parameters": [{ "$ref": "#/components/parameters/Gone" }, 5] } },
             "/b": { "get": "nonsense", "post": { "operationId": "b", "requestBody": { "$ref": "#/nowhere" } } },
             "/c": 7,
             "/d": { "$ref": "#/nowhere" },
+            "/g": { "get": { "operationId": "e" }, "post": { "operationId": "g", "requestBody": 17 } },
             "/e": { "get": { "operationId": "e", "responses": { "200": { "content": { "application/json": { "schema": false } } } } } },
         },
     });
     let converted = converted(document, OpenApi::default());
-    assert_eq!(names(&converted), ["a", "b", "e"]);
+    assert_eq!(names(&converted), ["f1", "f2", "a", "b", "e_b474b1f1", "g", "e"]);
+    assert_eq!(tools(&converted)[0]["inputSchema"]["properties"]["q"], json!({ "type": "integer" }));
     assert_eq!(
         faults(&converted),
         [
@@ -117,6 +121,8 @@ fn one_broken_node_costs_no_other() {
             "#/paths/~1b/post: the body: `$ref` to `#/nowhere`, which is not there; anything is accepted as JSON",
             "#/paths/~1c: the path item is not an object",
             "#/paths/~1d: `$ref` to `#/nowhere`, which is not there",
+            "#/paths/~1g/get: another operation has the operationId `e`, or one that becomes the same; the tool is called `e_b474b1f1`",
+            "#/paths/~1g/post: the body is not an object; anything is accepted as JSON",
         ]
     );
 }
@@ -243,9 +249,7 @@ fn where_requests_go_is_told_when_it_is_open() {
     let two = json!([{ "url": "https://a" }, { "url": "https://b" }]);
     assert_eq!(
         told("file:///x.json", two.clone(), None),
-        [
-            "#/servers: the document names 2 servers; requests go to the first, `https://a`, and `base_url` chooses another"
-        ]
+        ["#/servers: the document names 2 servers; requests go to `https://a`, and `base_url` chooses another"]
     );
     let nowhere =
         "#/servers: the document names no server that can be reached from a file; `base_url` says where requests go";
@@ -258,4 +262,30 @@ fn where_requests_go_is_told_when_it_is_open() {
     ] {
         assert_eq!(told(place, servers, base_url), [""; 0]);
     }
+}
+
+#[test]
+fn a_document_may_be_spread_over_files() {
+    let paths = json!({ "/a": { "get": { "operationId": "a", "parameters": [{ "$ref": "#/x/0" }] } }, "x": [{ "name": "q", "in": "query" }] });
+    let mut library = Library::new(
+        Url::parse("https://h/openapi.json").unwrap(),
+        json!({ "openapi": "3.0.0", "paths": { "$ref": "paths.json" } }),
+    );
+    assert_eq!(library.missing().len(), 1);
+    library.add(&Url::parse("https://h/paths.json").unwrap(), Ok(paths));
+    let source = SourceId::parse("shop").unwrap();
+    let converted = convert(&library, Conversion { source: &source, openapi: &OpenApi::default() }).unwrap();
+    assert_eq!(names(&converted), ["a"]);
+    assert_eq!(tools(&converted)[0]["inputSchema"]["properties"], json!({ "q": {} }));
+}
+
+#[test]
+fn lists_of_lists_in_a_form_end() {
+    let form = json!({ "schema": { "type": "object", "properties": { "a": { "$ref": "#/components/schemas/A" } } } });
+    let document = json!({
+        "openapi": "3.0.0",
+        "paths": { "/t": { "post": { "requestBody": { "content": { "multipart/form-data": form } } } } },
+        "components": { "schemas": { "A": { "type": "array", "items": { "$ref": "#/components/schemas/A" } } } },
+    });
+    assert_eq!(names(&converted(document, OpenApi::default())), ["post_t"]);
 }

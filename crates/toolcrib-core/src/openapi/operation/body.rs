@@ -25,7 +25,12 @@ pub(super) fn read<'a>(
         Version::Three => {
             let value = found.operation.value.get("requestBody").filter(|value| !value.is_null())?;
             match shared.library.follow(At { value, ..found.operation }) {
-                Ok(body) => Some(of_openapi(shared, schemas, body, broken)),
+                Ok(body) => {
+                    if !body.value.is_object() {
+                        broken.push("the body is not an object; anything is accepted as JSON".into());
+                    }
+                    Some(of_openapi(shared, schemas, body, broken))
+                }
                 Err(reason) => {
                     broken.push(format!("the body: {reason}; anything is accepted as JSON"));
                     Some((plain("application/json", Content::Json, false), Translated::of(json!({}))))
@@ -58,18 +63,18 @@ fn of_openapi<'a>(
     };
     let schema = media.value.get("schema").or_else(|| media.value.get("itemSchema"));
     let schema = schema.map(|value| At { value, ..*media });
+    let says = body.value.get("description").and_then(Value::as_str);
     let encoding = media.value.get("encoding").unwrap_or(nothing);
     let (body, mut translated) = made(shared, schemas, media_type, schema, encoding, required, broken);
-    let says = media.value.get("description").or_else(|| body_description(&translated.value, media.value));
-    if let (Value::Object(fields), Some(text)) = (&mut translated.value, says.and_then(Value::as_str)) {
-        fields.entry("description").or_insert_with(|| wording::shortened(text, LONGEST_DESCRIPTION).into());
-    }
+    describe(&mut translated, says);
     (body, translated)
 }
 
-/// A body that is only described, not typed, is described to the agent.
-fn body_description<'v>(schema: &Value, media: &'v Value) -> Option<&'v Value> {
-    schema.as_object().is_some_and(serde_json::Map::is_empty).then(|| media.get("summary")).flatten()
+/// What a body says about itself, where its schema says nothing.
+fn describe(translated: &mut Translated, says: Option<&str>) {
+    if let (Value::Object(fields), Some(text)) = (&mut translated.value, says.filter(|text| !text.trim().is_empty())) {
+        fields.entry("description").or_insert_with(|| wording::shortened(text, LONGEST_DESCRIPTION).into());
+    }
 }
 
 fn made<'a>(
@@ -81,7 +86,13 @@ fn made<'a>(
     required: bool,
     broken: &mut Vec<String>,
 ) -> (Body, Translated) {
-    let content = content(media_type);
+    let followed = schema.and_then(|at| shared.library.follow(at).ok()).map(|at| at.value);
+    let says = |key: &str| followed.and_then(|schema| schema.get(key)).and_then(Value::as_str);
+    let content = match content(media_type) {
+        // A range says nothing about it; the schema may.
+        Content::Json if media_type.contains('*') && says("format") == Some("binary") => Content::Binary,
+        content => content,
+    };
     let media_type = concrete(media_type, content);
     let mut translate = |at: Option<At<'a>>| match at {
         Some(at) => schemas.translate(at, Direction::Request, broken),
@@ -91,13 +102,14 @@ fn made<'a>(
         Content::Json => (plain(media_type, content, required), translate(schema)),
         Content::JsonLines => {
             let translated = translate(schema);
-            let listed = translated.value.get("type").and_then(Value::as_str) == Some("array");
+            let listed = says("type") == Some("array");
             let value = if listed { translated.value } else { json!({ "type": "array", "items": translated.value }) };
             (plain(media_type, content, required), Translated::referring(value, translated.references))
         }
         Content::Text => {
             let translated = translate(schema);
-            let text = translated.value.get("type").and_then(Value::as_str) == Some("string");
+            let kind = translated.value.get("type").and_then(Value::as_str);
+            let text = matches!(kind, Some("string" | "integer" | "number" | "boolean"));
             let xml = media_type.contains("xml");
             let value = match (text && translated.references.is_empty(), xml) {
                 (true, _) => translated.value,
@@ -132,10 +144,7 @@ fn of_swagger<'a>(
         let schema = body.value.get("schema").map(|value| At { value, ..*body });
         let media_type = media_type.unwrap_or("application/json");
         let (made, mut translated) = made(shared, schemas, media_type, schema, &Value::Null, required, broken);
-        let says = body.value.get("description").and_then(Value::as_str);
-        if let (Value::Object(fields), Some(text)) = (&mut translated.value, says) {
-            fields.entry("description").or_insert_with(|| wording::shortened(text, LONGEST_DESCRIPTION).into());
-        }
+        describe(&mut translated, body.value.get("description").and_then(Value::as_str));
         return Some((made, translated));
     }
     let fields: Vec<At<'a>> = all.iter().filter(|at| is_in(at, "formData")).copied().collect();

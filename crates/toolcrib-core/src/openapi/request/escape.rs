@@ -17,9 +17,9 @@ pub(super) const LITERAL: Escape = Escape::Reserved { but: "#" };
 /// `allowReserved` in a path, where the specification forbids these.
 pub(super) const RESERVED_IN_PATH: Escape = Escape::Reserved { but: "/?#" };
 
-/// `allowReserved` in a query or a form. `&` and `#` would end the parameter. `=` and `+` stay, as reserved expansion has
-/// it: neither ends a value, and who says `allowReserved` may mean the `+` that forms read as a space.
-pub(super) const RESERVED_IN_QUERY: Escape = Escape::Reserved { but: "&#" };
+/// `allowReserved` in a query or a form. The specification (3.1.1, Parameter Object) has what a query does not allow (`[`,
+/// `]`, `#`) and what means something in a form (`&`, `+`) encoded all the same.
+pub(super) const RESERVED_IN_QUERY: Escape = Escape::Reserved { but: "&#[]+" };
 
 /// `allowReserved` in a cookie: `;` would end it, and RFC 6265 has no comma in one.
 pub(super) const RESERVED_IN_COOKIE: Escape = Escape::Reserved { but: ";," };
@@ -97,7 +97,7 @@ mod tests {
                 "aZ9-._~%20%3A%2F%3F%23%5B%5D%40%21%24%26%27%28%29%2A%2B%2C%3B%3D%25%2541%C3%A9%5C%22",
             ),
             (RESERVED_IN_PATH, "aZ9-._~%20:%2F%3F%23[]@!$&'()*+,;=%25%41%C3%A9%5C%22"),
-            (RESERVED_IN_QUERY, "aZ9-._~%20:/?%23[]@!$%26'()*+,;=%25%41%C3%A9%5C%22"),
+            (RESERVED_IN_QUERY, "aZ9-._~%20:/?%23%5B%5D@!$%26'()*%2B,;=%25%41%C3%A9%5C%22"),
             (RESERVED_IN_COOKIE, "aZ9-._~%20:/?#[]@!$&'()*+%2C%3B=%25%41%C3%A9%5C%22"),
         ];
         for (escape, expected) in cases {

@@ -67,7 +67,7 @@ impl Writing<'_> {
         let mut pairs = Pairs { argument: self.argument, room: self.room, names: self.room, list: Vec::new() };
         let name = self.escape.name(self.name);
         if self.style == Style::DeepObject {
-            self.deep_object(value, &mut pairs)?;
+            self.deep(self.name, value, &mut pairs)?;
             return Ok(pairs.list);
         }
         match Shape::of(value) {
@@ -98,18 +98,9 @@ impl Writing<'_> {
         Ok(())
     }
 
-    /// `q[a]=1`. What the specification leaves open: nested objects go on in brackets, an array of single values repeats
-    /// its name, any other has its indices in brackets. An array that is the whole value has empty brackets after its
-    /// name, for whoever declares such a parameter (Stripe does) reads it that way alone.
-    fn deep_object(&self, value: &Value, pairs: &mut Pairs<'_>) -> Result<()> {
-        match value {
-            Value::Array(items) if items.iter().all(is_single) => self.deep(&format!("{}[]", self.name), value, pairs),
-            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) | Value::Object(_) => {
-                self.deep(self.name, value, pairs)
-            }
-        }
-    }
-
+    /// `q[a]=1`. What the specification leaves open: nested objects go on in brackets, an array of single values has empty
+    /// brackets, for those who read such names (Rails, PHP, Stripe) keep one value of a name that is merely repeated; any
+    /// other array has its indices.
     fn deep(&self, name: &str, value: &Value, pairs: &mut Pairs<'_>) -> Result<()> {
         match value {
             Value::Null => Ok(()),
@@ -121,7 +112,7 @@ impl Writing<'_> {
                 properties.iter().try_for_each(|(key, value)| self.deep(&format!("{name}[{key}]"), value, pairs))
             }
             Value::Array(items) if items.iter().all(is_single) => {
-                items.iter().try_for_each(|item| self.deep(name, item, pairs))
+                items.iter().try_for_each(|item| self.deep(&format!("{name}[]"), item, pairs))
             }
             Value::Array(items) => {
                 pairs.repeat(name, items.len())?;

@@ -1,7 +1,7 @@
 //! What one operation needs of the shared definitions: those it reaches, inlined where that is shorter, and the rest as
 //! `$defs`, cycles included.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::rc::Rc;
 
 use serde_json::{Map, Value};
@@ -13,6 +13,8 @@ const LISTED: usize = 8 * 1024;
 /// And when it is asked for.
 const WHOLE: usize = 192 * 1024;
 const MOST_DEFINITIONS: usize = 4_000;
+/// As text. A manifest takes 64 levels, and a tool has two around its schema.
+const DEEPEST: usize = 56;
 
 /// A schema that stands for itself.
 #[derive(Debug)]
@@ -48,9 +50,8 @@ impl Schemas<'_> {
 
     fn pruned(&mut self, root: &Translated, direction: Direction, limit: usize) -> Value {
         prune::pruned(&root.value, limit, &mut |name| {
-            let (name, _) = self.targets.get_key_value(name)?;
-            let name = name.clone();
-            self.definition(&name, direction)
+            let name = self.targets.get_key_value(name)?.0.clone();
+            if self.work() { self.definition(&name, direction) } else { None }
         })
     }
 
@@ -92,56 +93,65 @@ fn joined(root: &Translated, definitions: &Definitions) -> Value {
         times == 1
             || (definition.references.is_empty() && times * definition.size <= times * reference + definition.size)
     };
-    let mut value = inline(&root.value, definitions, &inlined);
-    let mut shared: Vec<&Rc<str>> = definitions.keys().filter(|name| !inlined(name)).collect();
-    shared.sort();
-    let shared: Map<String, Value> = shared
-        .into_iter()
-        .filter_map(|name| {
-            let definition = definitions.get(name)?;
-            Some((name.to_string(), inline(&definition.value, definitions, &inlined)))
-        })
-        .collect();
+    let mut inliner = Inliner { definitions, inlined: &inlined, left: BTreeSet::new() };
+    let mut value = inliner.value(&root.value, 0);
+    // Definitions that stay, and those that are left because they would stand too deep.
+    inliner.left.extend(definitions.keys().filter(|name| !inlined(name)).cloned());
+    let mut shared = BTreeMap::new();
+    while let Some(name) = inliner.left.pop_first() {
+        if let (false, Some(definition)) = (shared.contains_key(&*name), definitions.get(&name)) {
+            let value = inliner.value(&definition.value, 2);
+            shared.insert(name.to_string(), value);
+        }
+    }
     if let (Value::Object(fields), false) = (&mut value, shared.is_empty()) {
-        fields.insert("$defs".into(), shared.into());
+        fields.insert("$defs".into(), shared.into_iter().collect::<Map<_, _>>().into());
     }
     value
 }
 
-fn inline(value: &Value, definitions: &Definitions, inlined: &impl Fn(&str) -> bool) -> Value {
-    match value {
-        Value::Object(fields) => {
-            let named = fields.get("$ref").and_then(Value::as_str).and_then(|text| text.strip_prefix("#/$defs/"));
-            if let Some(definition) = named.filter(|name| inlined(name)).and_then(|name| definitions.get(name)) {
-                return overlaid(inline(&definition.value, definitions, inlined), fields, definitions, inlined);
-            }
-            fields.iter().map(|(key, value)| (key.clone(), inline(value, definitions, inlined))).collect()
-        }
-        Value::Array(items) => items.iter().map(|item| inline(item, definitions, inlined)).collect(),
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => value.clone(),
-    }
+struct Inliner<'d, F> {
+    definitions: &'d Definitions,
+    inlined: &'d F,
+    /// What a reference was left to.
+    left: BTreeSet<Rc<str>>,
 }
 
-/// A definition with what stood beside the reference to it.
-fn overlaid(
-    definition: Value,
-    beside: &Map<String, Value>,
-    definitions: &Definitions,
-    inlined: &impl Fn(&str) -> bool,
-) -> Value {
-    let beside: Map<String, Value> = beside
-        .iter()
-        .filter(|(key, _)| *key != "$ref")
-        .map(|(key, value)| (key.clone(), inline(value, definitions, inlined)))
-        .collect();
-    let decorates = |key: &String| matches!(key.as_str(), "description" | "default" | "deprecated");
-    let free = |key: &String| decorates(key) || definition.get(key.as_str()).is_none();
-    if definition.is_object() && beside.keys().all(free) {
-        let mut both = definition.as_object().cloned().unwrap_or_default();
-        both.extend(beside);
-        return both.into();
+impl<F: Fn(&str) -> bool> Inliner<'_, F> {
+    fn value(&mut self, value: &Value, depth: usize) -> Value {
+        match value {
+            Value::Object(fields) => {
+                let named = fields.get("$ref").and_then(Value::as_str).and_then(|text| text.strip_prefix("#/$defs/"));
+                if let Some((name, definition)) = named.and_then(|name| self.definitions.get_key_value(name))
+                    && (self.inlined)(name)
+                {
+                    if depth + definition.depth <= DEEPEST {
+                        let definition = self.value(&definition.value, depth);
+                        return self.overlaid(definition, fields, depth);
+                    }
+                    self.left.insert(name.clone());
+                }
+                fields.iter().map(|(key, value)| (key.clone(), self.value(value, depth + 1))).collect()
+            }
+            Value::Array(items) => items.iter().map(|item| self.value(item, depth + 1)).collect(),
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => value.clone(),
+        }
     }
-    let mut both = Map::from_iter([("allOf".to_owned(), Value::from(vec![definition]))]);
-    both.extend(beside);
-    both.into()
+
+    /// A definition with what stood beside the reference to it.
+    fn overlaid(&mut self, definition: Value, beside: &Map<String, Value>, depth: usize) -> Value {
+        let beside = beside.iter().filter(|(key, _)| *key != "$ref");
+        let beside: Map<String, Value> =
+            beside.map(|(key, value)| (key.clone(), self.value(value, depth + 1))).collect();
+        let decorates = |key: &String| matches!(key.as_str(), "description" | "default" | "deprecated");
+        let free = |key: &String| decorates(key) || definition.get(key.as_str()).is_none();
+        if definition.is_object() && beside.keys().all(free) {
+            let mut both = definition.as_object().cloned().unwrap_or_default();
+            both.extend(beside);
+            return both.into();
+        }
+        let mut both = Map::from_iter([("allOf".to_owned(), Value::from(vec![definition]))]);
+        both.extend(beside);
+        both.into()
+    }
 }

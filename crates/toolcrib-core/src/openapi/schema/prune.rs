@@ -11,6 +11,8 @@ use super::Translated;
 const MARK: &str = "pruned";
 const NOTE: &str = "pruned; ask for the full schema to see the rest";
 const MOST_CHOICES: usize = 24;
+/// Definitions that name nothing but one another.
+const MOST_INSIDE: usize = 32;
 
 /// How much is kept, from much to little: how deep, and how much of each text.
 const TRIES: [(usize, usize); 9] =
@@ -49,6 +51,36 @@ struct Pruner<'p, 'l> {
     inside: Vec<String>,
 }
 
+/// What of one schema was left out.
+#[derive(Default)]
+struct Cut {
+    /// Properties, or members that may name some.
+    named: bool,
+    condition: bool,
+    more: bool,
+}
+
+impl Cut {
+    /// Marks the schema, and takes away what would refuse what was cut: less must never be stricter.
+    fn told_in(self, out: &mut Map<String, Value>) -> bool {
+        let refuses: &[&str] = match (self.named, self.condition) {
+            (true, _) => {
+                &["additionalProperties", "unevaluatedProperties", "items", "unevaluatedItems", "if", "then", "else"]
+            }
+            (false, true) => &["if", "then", "else"],
+            (false, false) => &[],
+        };
+        for key in refuses {
+            out.shift_remove(*key);
+        }
+        let any = self.named || self.condition || self.more;
+        if any {
+            out.insert("$comment".into(), MARK.into());
+        }
+        any
+    }
+}
+
 impl Pruner<'_, '_> {
     /// Nothing where there is no more room.
     fn schema(&mut self, value: &Value, depth: usize) -> Option<Value> {
@@ -56,7 +88,7 @@ impl Pruner<'_, '_> {
         let named = fields.get("$ref").and_then(Value::as_str).and_then(|text| text.strip_prefix("#/$defs/"));
         let Some(name) = named else { return self.fields(fields, depth).map(Value::Object) };
         let Some(definition) = (self.look_up)(name) else { return Some(json!({})) };
-        if self.inside.iter().any(|open| open == name) {
+        if self.inside.len() >= MOST_INSIDE || self.inside.iter().any(|open| open == name) {
             self.marked = true;
             let kind = definition.value.get("type").cloned();
             let mut out: Map<String, Value> = kind.map(|kind| ("type".to_owned(), kind)).into_iter().collect();
@@ -74,73 +106,83 @@ impl Pruner<'_, '_> {
     }
 
     fn fields(&mut self, fields: &Map<String, Value>, depth: usize) -> Option<Map<String, Value>> {
-        let mut out = Map::new();
-        let mut cut = false;
+        let (mut out, mut cut) = (Map::new(), Cut::default());
         for (key, value) in fields {
-            self.room -= key.len() as isize + 4;
-            if self.room < 0 {
-                return None;
-            }
+            self.spend(key.len() + 4)?;
             match key.as_str() {
                 "properties" | "patternProperties" | "dependentSchemas" => match value.as_object() {
                     Some(named) if depth < self.depth => {
                         let mut kept = Map::new();
                         for (name, value) in named {
-                            self.room -= name.len() as isize + 6;
+                            self.spend(name.len() + 6)?;
                             kept.insert(name.clone(), self.schema(value, depth + 1)?);
                         }
                         out.insert(key.clone(), kept.into());
                     }
-                    _ => cut = true,
+                    _ => cut.named = true,
                 },
                 "anyOf" | "oneOf" | "allOf" | "prefixItems" => match value.as_array() {
                     Some(items) if depth < self.depth => {
-                        let kept: Option<Vec<Value>> = items.iter().map(|item| self.schema(item, depth + 1)).collect();
-                        out.insert(key.clone(), kept?.into());
+                        let (kept, marked) = self.apart(|pruner| {
+                            let each = items.iter().map(|item| {
+                                pruner.spend(3)?;
+                                pruner.schema(item, depth + 1)
+                            });
+                            each.collect::<Option<Vec<Value>>>()
+                        })?;
+                        // What told one of them from the others may be gone.
+                        let key = if key == "oneOf" && marked { "anyOf" } else { key };
+                        match out.contains_key(key) {
+                            true => cut.more = true,
+                            false => drop(out.insert(key.to_owned(), kept.into())),
+                        }
                     }
-                    _ => cut = true,
+                    _ => cut.named = true,
                 },
+                "not" | "if" | "then" | "else" => {
+                    let (kept, marked) = self.apart(|pruner| pruner.schema(value, depth + 1))?;
+                    // Less inside of these would demand more.
+                    match marked || depth >= self.depth {
+                        true => cut.condition = true,
+                        false => drop(out.insert(key.clone(), kept)),
+                    }
+                }
                 "items"
                 | "additionalProperties"
-                | "not"
-                | "if"
-                | "then"
-                | "else"
                 | "contains"
                 | "propertyNames"
                 | "unevaluatedItems"
-                | "unevaluatedProperties" => {
-                    if depth < self.depth || !value.is_object() {
-                        out.insert(key.clone(), self.schema(value, depth + 1)?);
-                    } else {
-                        cut = true;
-                    }
-                }
-                "description" => {
-                    if let Some(text) = value.as_str() {
-                        self.describe(text, &mut out);
-                    }
-                }
-                "enum" => {
-                    let choices = value.as_array().map(Vec::as_slice).unwrap_or_default();
-                    if choices.len() <= MOST_CHOICES {
-                        self.room -= value.to_string().len() as isize;
-                        out.insert(key.clone(), value.clone());
-                    } else {
-                        cut = true;
-                    }
-                }
+                | "unevaluatedProperties" => match depth < self.depth || !value.is_object() {
+                    true => drop(out.insert(key.clone(), self.schema(value, depth + 1)?)),
+                    false => cut.more = true,
+                },
+                "description" => value.as_str().map_or((), |text| self.describe(text, &mut out)),
+                "enum" if value.as_array().is_some_and(|choices| choices.len() > MOST_CHOICES) => cut.more = true,
                 _ => {
-                    self.room -= value.to_string().len() as isize;
+                    self.spend(value.to_string().len())?;
                     out.insert(key.clone(), value.clone());
                 }
             }
         }
-        if cut {
+        if cut.told_in(&mut out) {
             self.marked = true;
-            out.insert("$comment".into(), MARK.into());
         }
         Some(out)
+    }
+
+    /// What something comes to, and whether anything in it was cut.
+    fn apart<T>(&mut self, work: impl FnOnce(&mut Self) -> Option<T>) -> Option<(T, bool)> {
+        let before = std::mem::take(&mut self.marked);
+        let done = work(self)?;
+        let marked = self.marked;
+        self.marked |= before;
+        Some((done, marked))
+    }
+
+    /// Nothing where there is no more room.
+    fn spend(&mut self, bytes: usize) -> Option<()> {
+        self.room -= bytes as isize;
+        (self.room >= 0).then_some(())
     }
 
     fn describe(&mut self, text: &str, out: &mut Map<String, Value>) {

@@ -156,3 +156,74 @@ fn a_graph_without_end_costs_little() {
     let (listed, broken) = translated(Dialect::Old, json!({"$ref": "#/components/schemas/D0"}), definitions.into());
     assert!(listed.to_string().len() <= 8 * 1024 && broken.is_empty());
 }
+
+#[test]
+fn choices_are_put_right() {
+    for (schema, expected) in [
+        (json!({"type": "boolean", "enum": ["true", "False"]}), json!({"type": "boolean", "enum": [true, false]})),
+        (
+            json!({"type": "array", "items": {"type": "string"}, "enum": ["a", "b"]}),
+            json!({"type": "array", "items": {"type": "string", "enum": ["a", "b"]}}),
+        ),
+        (json!({"type": "array", "enum": [["a"], []]}), json!({"type": "array", "enum": [["a"], []]})),
+    ] {
+        check(Dialect::Old, schema, expected);
+    }
+}
+
+#[test]
+fn what_one_member_hides_no_other_demands() {
+    let definitions =
+        json!({"Base": {"type": "object", "properties": {"id": {"readOnly": true}, "name": {"type": "string"}}}});
+    let schema = json!({"allOf": [{"$ref": "#/components/schemas/Base"}, {"required": ["id", "name"]}]});
+    let base = json!({"type": "object", "properties": {"name": {"type": "string"}}});
+    let expected = json!({"allOf": [base, {"required": ["name"]}]});
+    assert_eq!(translated(Dialect::Old, schema, definitions), (expected, vec![]));
+}
+
+/// A tiny document must not take long or end the program.
+#[test]
+fn chains_and_circles_end() {
+    let chain = |length: usize, link: fn(String) -> Value| -> Value {
+        let each = (0..length).map(|n| (format!("D{n}"), link(format!("#/components/schemas/D{}", n + 1))));
+        each.chain([(format!("D{length}"), json!({"type": "string"}))]).collect::<serde_json::Map<_, _>>().into()
+    };
+    let start = || json!({"type": "object", "properties": {"a": {"$ref": "#/components/schemas/D0"}}});
+    let nested = chain(3_000, |next| json!({"type": "object", "properties": {"x": {"$ref": next}}}));
+    let (listed, _) = translated(Dialect::Old, start(), nested);
+    assert!(crate::json::depth(&listed.to_string()) <= 60);
+    let aliases = chain(20_000, |next| json!({"$ref": next}));
+    translated(Dialect::Old, start(), aliases);
+    let circle = json!({"A": {"allOf": vec![json!({"$ref": "#/components/schemas/A"}); 20]}});
+    translated(Dialect::Old, json!({"$ref": "#/components/schemas/A"}), circle);
+    let choices: Vec<usize> = (0..100_000).collect();
+    translated(Dialect::Old, json!({"enum": choices}), json!({}));
+}
+
+#[test]
+fn what_is_pruned_is_never_stricter() {
+    let text = "z".repeat(150);
+    let many: serde_json::Map<String, Value> = (0..60)
+        .map(|n| {
+            (
+                format!("p{n}"),
+                json!({"type": "object", "properties": {"q": {"description": text}}, "additionalProperties": false}),
+            )
+        })
+        .collect();
+    let schema = json!({"type": "object", "properties": {"body": {
+        "type": "object", "properties": many, "additionalProperties": false,
+        "not": {"anyOf": [{"properties": {"a": {"properties": {"b": {"properties": {"c": {"const": 1}}}}}}, "required": ["a"]}]},
+        "oneOf": [{"properties": {"k": {"properties": {"v": {"properties": {"w": {"const": 1}}}}}}}, {"required": ["p0"]}],
+    }}});
+    let root = json!({ "schema": schema });
+    let library = Library::new(Url::parse("http://h/").unwrap(), root);
+    let root = library.root().unwrap();
+    let mut schemas = Schemas::new(&library, Dialect::New);
+    let at = At { value: &root.value["schema"], ..root };
+    let translated = schemas.translate(at, Direction::Request, &mut Vec::new());
+    let listed = schemas.gather(&translated, Direction::Request).listed;
+    assert!(listed.get("$comment").is_some());
+    let validator = jsonschema::options().build(&listed).unwrap();
+    assert!(validator.is_valid(&json!({"body": {"p0": {"q": 1}, "p1": {}}})), "{listed}");
+}

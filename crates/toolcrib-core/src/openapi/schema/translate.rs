@@ -1,16 +1,19 @@
 //! One schema, keyword by keyword, from a document's words into JSON Schema 2020-12. Only what is known and well formed
 //! comes out, so that the result can always be compiled; what only decorates (`x-`, examples, titles) is left behind.
 
+use std::collections::{BTreeSet, HashSet};
 use std::rc::Rc;
 
-use serde_json::{Map, Number, Value, json};
+use serde_json::{Map, Value, json};
 
 use super::super::library::{At, reference};
+use super::super::object::Object;
 use super::super::wording;
+use super::words::{choices, count, number, types};
 use super::{Dialect, Direction, Schemas, Translated};
 
-/// Deeper than any schema that somebody reads.
-const DEEPEST: usize = 40;
+/// Deeper than any schema that somebody reads; as text it is about twice as deep.
+const DEEPEST: usize = 24;
 const LONGEST_DESCRIPTION: usize = 160;
 const LONGEST_DEFAULT: usize = 200;
 
@@ -20,7 +23,7 @@ pub(super) fn schema<'a>(
     direction: Direction,
     broken: &mut Vec<String>,
 ) -> Translated {
-    let mut translation = Translation { schemas, direction, references: Vec::new(), broken };
+    let mut translation = Translation { schemas, direction, references: Vec::new(), broken, hidden: BTreeSet::new() };
     let value = translation.schema(at, 0);
     Translated::referring(value, translation.references)
 }
@@ -30,12 +33,22 @@ struct Translation<'s, 'a> {
     direction: Direction,
     references: Vec<Rc<str>>,
     broken: &'s mut Vec<String>,
+    /// Properties that a schema around this one's `allOf` has and that are not ours to write.
+    hidden: BTreeSet<String>,
 }
 
 impl<'a> Translation<'_, 'a> {
     fn schema(&mut self, at: At<'a>, depth: usize) -> Value {
+        let outer = std::mem::take(&mut self.hidden);
+        let value = self.member(at, depth);
+        self.hidden = outer;
+        value
+    }
+
+    /// A schema, or one of another's `allOf`: that one's properties are this one's, too.
+    fn member(&mut self, at: At<'a>, depth: usize) -> Value {
         let fields = match at.value {
-            Value::Object(fields) if depth < DEEPEST => fields,
+            Value::Object(fields) if depth < DEEPEST && self.schemas.work() => fields,
             Value::Bool(false) => return json!({ "not": {} }),
             Value::Object(_) | Value::Bool(true) => return json!({}),
             Value::Null | Value::Number(_) | Value::String(_) | Value::Array(_) => {
@@ -93,7 +106,8 @@ impl<'a> Translation<'_, 'a> {
                     out.insert("prefixItems".into(), self.list(value, at, depth).unwrap_or_else(|| json!([{}])));
                     None
                 }
-                "prefixItems" | "anyOf" | "oneOf" | "allOf" => self.list(value, at, depth),
+                "prefixItems" | "anyOf" | "oneOf" => self.list(value, at, depth),
+                "allOf" => self.all(value, at, depth),
                 "items"
                 | "additionalProperties"
                 | "not"
@@ -108,6 +122,12 @@ impl<'a> Translation<'_, 'a> {
                     Value::Object(_) => Some(self.schema(below, depth + 1)),
                     Value::Null | Value::Number(_) | Value::String(_) | Value::Array(_) => None,
                 },
+                "enum"
+                    if is_list(fields)
+                        && !value.as_array().is_some_and(|choices| choices.iter().all(Value::is_array)) =>
+                {
+                    None
+                }
                 "enum" => choices(value, fields.get("type")),
                 "const" => Some(value.clone()),
                 "default" => (value.to_string().len() <= LONGEST_DEFAULT).then(|| value.clone()),
@@ -140,6 +160,13 @@ impl<'a> Translation<'_, 'a> {
             {
                 out.insert(flag.into(), value);
             }
+        }
+        // People write the choices of a list's items beside them.
+        if let (true, Some(choices), Some(Value::Object(items))) =
+            (is_list(fields), fields.get("enum").filter(|_| !out.contains_key("enum")), out.get_mut("items"))
+            && let Some(choices) = choices_of_items(choices, items)
+        {
+            items.entry("enum").or_insert(choices);
         }
         if fields.get("type").and_then(Value::as_str) == Some("file") {
             out.insert("format".into(), "binary".into());
@@ -175,8 +202,9 @@ impl<'a> Translation<'_, 'a> {
             property.is_some_and(|value| self.is_hidden(At { value, ..at }))
         };
         let mut names: Vec<&str> = Vec::new();
+        let mut known = HashSet::new();
         for name in value.as_array()?.iter().filter_map(Value::as_str) {
-            if !names.contains(&name) && !hidden(name) {
+            if known.insert(name) && !hidden(name) && !self.hidden.contains(name) {
                 names.push(name);
             }
         }
@@ -198,83 +226,31 @@ impl<'a> Translation<'_, 'a> {
         Some(fields.map(|(name, value)| (name.clone(), self.schema(At { value, ..at }, depth + 1))).collect())
     }
 
+    /// The members of `allOf` describe one object: what one of them hides, no other demands.
+    fn all(&mut self, value: &'a Value, at: At<'a>, depth: usize) -> Option<Value> {
+        let items = value.as_array().filter(|items| !items.is_empty())?;
+        let outer = self.hidden.clone();
+        let object = Object::of(self.schemas.library, at);
+        let hidden = object.properties.iter().filter(|(_, property)| self.is_hidden(**property));
+        let hidden: Vec<String> = hidden.map(|(name, _)| name.clone()).collect();
+        self.hidden.extend(hidden);
+        let all = items.iter().map(|value| self.member(At { value, ..at }, depth + 1)).collect();
+        self.hidden = outer;
+        Some(all)
+    }
+
     fn list(&mut self, value: &'a Value, at: At<'a>, depth: usize) -> Option<Value> {
         let items = value.as_array().filter(|items| !items.is_empty())?;
         Some(items.iter().map(|value| self.schema(At { value, ..at }, depth + 1)).collect())
     }
 }
 
-const TYPES: [&str; 7] = ["string", "number", "integer", "boolean", "array", "object", "null"];
-
-fn types(value: &Value) -> Option<Value> {
-    match value {
-        Value::String(name) => type_name(name).map(Into::into),
-        Value::Array(names) => {
-            let mut known: Vec<&str> = Vec::new();
-            for name in names.iter().filter_map(Value::as_str).filter_map(type_name) {
-                if !known.contains(&name) {
-                    known.push(name);
-                }
-            }
-            match known.as_slice() {
-                [] => None,
-                [only] => Some((*only).into()),
-                several => Some(json!(several)),
-            }
-        }
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::Object(_) => None,
-    }
+fn is_list(fields: &Map<String, Value>) -> bool {
+    fields.get("type").and_then(Value::as_str) == Some("array")
 }
 
-/// The type that a word means, where people write more than the seven there are.
-fn type_name(name: &str) -> Option<&'static str> {
-    let lower = name.to_ascii_lowercase();
-    let known = TYPES.into_iter().find(|known| *known == lower);
-    known.or(match lower.as_str() {
-        "file" | "date" | "datetime" | "date-time" | "uuid" | "uri" | "str" | "text" => Some("string"),
-        "int" | "int32" | "int64" | "long" => Some("integer"),
-        "float" | "double" | "decimal" => Some("number"),
-        "bool" => Some("boolean"),
-        "list" => Some("array"),
-        "map" | "dict" | "hash" => Some("object"),
-        _ => None,
-    })
-}
-
-/// The values there are to choose from, each once, and of the type that is asked for where a document is careless.
-fn choices(value: &Value, asked: Option<&Value>) -> Option<Value> {
-    let asked = asked.and_then(Value::as_str);
-    let mut known: Vec<Value> = Vec::new();
-    for value in value.as_array()? {
-        let value = match (asked, value) {
-            (Some("string"), Value::Number(_) | Value::Bool(_)) => value.to_string().into(),
-            (Some("integer" | "number"), Value::String(text)) => {
-                serde_json::from_str::<Number>(text).map_or_else(|_| value.clone(), Value::Number)
-            }
-            _ => value.clone(),
-        };
-        if !known.contains(&value) {
-            known.push(value);
-        }
-    }
-    (!known.is_empty()).then(|| known.into())
-}
-
-fn number(value: &Value) -> Option<Number> {
-    match value {
-        Value::Number(number) => Some(number.clone()),
-        Value::String(text) => serde_json::from_str(text).ok(),
-        Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => None,
-    }
-}
-
-fn count(value: &Value) -> Option<Value> {
-    let number = number(value)?;
-    let whole = number.as_u64().or_else(|| {
-        let float = number.as_f64().filter(|float| float.fract() == 0.0 && (0.0..9e15).contains(float))?;
-        Some(float as u64)
-    });
-    whole.map(Into::into)
+fn choices_of_items(choices_of_list: &Value, items: &Map<String, Value>) -> Option<Value> {
+    choices(choices_of_list, items.get("type"))
 }
 
 fn described(text: &str) -> (String, Value) {

@@ -5,6 +5,8 @@ use std::fmt;
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
 
+use super::super::keys::Keys;
+
 pub(super) fn parse(text: &str) -> serde_json::Result<Value> {
     let mut deserializer = serde_json::Deserializer::from_str(text);
     let value = Lean(Keys::Keywords).deserialize(&mut deserializer)?;
@@ -12,35 +14,8 @@ pub(super) fn parse(text: &str) -> serde_json::Result<Value> {
     Ok(value)
 }
 
-/// What the keys of an object are.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Keys {
-    /// The specification's: `example` means an example.
-    Keywords,
-    /// Somebody chose them: `example` may be the name of a property.
-    Names,
-    /// So are all below.
-    Data,
-}
-
 #[derive(Clone, Copy)]
 struct Lean(Keys);
-
-impl Lean {
-    fn below(self, key: &str) -> Lean {
-        Lean(match (self.0, key) {
-            (Keys::Data, _) | (Keys::Keywords, "default" | "enum" | "const") => Keys::Data,
-            (Keys::Names, _) => Keys::Keywords,
-            (
-                Keys::Keywords,
-                "properties" | "patternProperties" | "dependentSchemas" | "$defs" | "definitions" | "schemas" | "paths"
-                | "parameters" | "responses" | "requestBodies" | "headers" | "securitySchemes" | "pathItems"
-                | "callbacks" | "variables" | "content" | "encoding",
-            ) => Keys::Names,
-            (Keys::Keywords, _) => Keys::Keywords,
-        })
-    }
-}
 
 impl<'de> DeserializeSeed<'de> for Lean {
     type Value = Value;
@@ -86,7 +61,7 @@ impl<'de> Visitor<'de> for Lean {
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Value, A::Error> {
-        let each = Lean(if self.0 == Keys::Data { Keys::Data } else { Keys::Keywords });
+        let each = Lean(self.0.each());
         let mut items = Vec::new();
         while let Some(item) = seq.next_element_seed(each)? {
             items.push(item);
@@ -101,7 +76,7 @@ impl<'de> Visitor<'de> for Lean {
                 map.next_value::<IgnoredAny>()?;
                 continue;
             }
-            let value = map.next_value_seed(self.below(&key))?;
+            let value = map.next_value_seed(Lean(self.0.below(&key)))?;
             fields.insert(key, value);
         }
         Ok(fields.into())
@@ -120,6 +95,7 @@ mod tests {
             "example": 1, "a": [1.5, -2, true, null, "x", { "examples": [1] }],
             "properties": { "example": { "type": "string", "example": "x" }, "properties": { "examples": {}, "type": "object" } },
             "default": { "example": { "example": 1 } }, "enum": [{ "example": 1 }],
+            "security": [{ "example": [] }],
             "components": { "examples": { "x": {} }, "schemas": { "example": { "type": "null" } } },
             "paths": { "/example": { "get": { "responses": { "200": { "content": { "a/b": { "example": {} } } } } } } },
         });
@@ -127,6 +103,7 @@ mod tests {
             "a": [1.5, -2, true, null, "x", {}],
             "properties": { "example": { "type": "string" }, "properties": { "type": "object" } },
             "default": { "example": { "example": 1 } }, "enum": [{ "example": 1 }],
+            "security": [{ "example": [] }],
             "components": { "schemas": { "example": { "type": "null" } } },
             "paths": { "/example": { "get": { "responses": { "200": { "content": { "a/b": {} } } } } } },
         });

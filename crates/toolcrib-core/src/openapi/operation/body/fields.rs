@@ -1,11 +1,12 @@
 //! The fields of a form: which of them are files, how each is written, and the schema of the whole.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value, json};
 
-use super::super::super::convert::{Shared, members};
+use super::super::super::convert::Shared;
 use super::super::super::library::At;
+use super::super::super::object::Object;
 use super::super::super::parameters;
 use super::super::super::schema::{Direction, Schemas, Translated};
 use crate::execution::{Content, Field, Form, Place};
@@ -32,10 +33,7 @@ pub(super) fn read<'a>(
         return Fields { fields: BTreeMap::new(), schema: Translated::of(json!({ "type": "object" })) };
     };
     let mut translated = schemas.translate(schema, Direction::Request, broken);
-    let mut properties = BTreeMap::new();
-    collect(shared, schema, 0, &mut properties);
-    let mut required = Vec::new();
-    collect_required(shared, schema, 0, &mut required);
+    let Object { properties, required, .. } = Object::of(shared.library, schema);
     let mut fields = BTreeMap::new();
     for (name, at) in &properties {
         let said = encoding.get(name).unwrap_or(&Value::Null);
@@ -52,26 +50,16 @@ pub(super) fn read<'a>(
     Fields { fields, schema: translated }
 }
 
-/// The properties of an object, through references and `allOf`.
-fn collect<'a>(shared: &Shared<'a>, at: At<'a>, depth: usize, into: &mut BTreeMap<String, At<'a>>) {
-    let Ok(at) = shared.library.follow(at) else { return };
-    if depth > 8 {
-        return;
-    }
-    for (name, value) in members(at.value, "properties") {
-        into.entry(name.clone()).or_insert(At { value, ..at });
-    }
-    for value in at.value.get("allOf").and_then(Value::as_array).into_iter().flatten() {
-        collect(shared, At { value, ..at }, depth + 1, into);
-    }
-}
-
 fn field(shared: &Shared<'_>, at: At<'_>, encoding: &Value, content: Content) -> Field {
     let content_type = encoding.get("contentType").and_then(Value::as_str);
     let content_type = content_type.and_then(|types| types.split(',').map(str::trim).find(|one| !one.contains('*')));
     let styled = ["style", "explode", "allowReserved"].iter().any(|key| encoding.get(*key).is_some());
     let form = styled.then(|| parameters::style(encoding, Place::Query));
-    let binary = content == Content::Multipart && is_file(shared, at, encoding);
+    let binary = content == Content::Multipart && is_file(shared, at, encoding, 0);
+    // Text that is encoded bytes goes as it is, and says what it is.
+    let followed = shared.library.follow(at).map_or(&Value::Null, |at| at.value);
+    let encoded = content == Content::Multipart && !binary && followed.get("contentEncoding").is_some();
+    let content_type = content_type.or(encoded.then_some("application/octet-stream"));
     Field { binary, content_type: content_type.map(str::to_owned), form, required: false }
 }
 
@@ -81,11 +69,14 @@ fn may_be_empty(shared: &Shared<'_>, at: At<'_>) -> bool {
     matches!(at.value.get("type").and_then(Value::as_str), Some("array" | "object"))
 }
 
-fn is_file(shared: &Shared<'_>, at: At<'_>, encoding: &Value) -> bool {
+/// Lists of lists may be without end.
+const DEEPEST_LIST: usize = 4;
+
+fn is_file(shared: &Shared<'_>, at: At<'_>, encoding: &Value, depth: usize) -> bool {
     let Ok(at) = shared.library.follow(at) else { return false };
     let text = |key: &str| at.value.get(key).and_then(Value::as_str);
     if let (Some("array"), Some(items)) = (text("type"), at.value.get("items")) {
-        return is_file(shared, At { value: items, ..at }, encoding);
+        return depth < DEEPEST_LIST && is_file(shared, At { value: items, ..at }, encoding, depth + 1);
     }
     let encoded = text("contentEncoding").is_some();
     let typed = encoding.get("contentType").and_then(Value::as_str).or(text("contentMediaType"));
@@ -107,7 +98,7 @@ fn with_files<'a>(
     schema: At<'a>,
     properties: &BTreeMap<String, At<'a>>,
     fields: &BTreeMap<String, Field>,
-    required: &[String],
+    required: &BTreeSet<String>,
     broken: &mut Vec<String>,
 ) -> Translated {
     let (mut out, mut references) = (Map::new(), Vec::new());
@@ -145,21 +136,6 @@ fn with_files<'a>(
 fn is_closed(shared: &Shared<'_>, schema: At<'_>) -> bool {
     let Ok(at) = shared.library.follow(schema) else { return false };
     at.value.get("additionalProperties") == Some(&Value::Bool(false))
-}
-
-fn collect_required(shared: &Shared<'_>, at: At<'_>, depth: usize, into: &mut Vec<String>) {
-    let Ok(at) = shared.library.follow(at) else { return };
-    if depth > 8 {
-        return;
-    }
-    for name in at.value.get("required").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str) {
-        if !into.iter().any(|known| known == name) {
-            into.push(name.to_owned());
-        }
-    }
-    for value in at.value.get("allOf").and_then(Value::as_array).into_iter().flatten() {
-        collect_required(shared, At { value, ..at }, depth + 1, into);
-    }
 }
 
 /// The fields that Swagger 2.0 keeps among the parameters.

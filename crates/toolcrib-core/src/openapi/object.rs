@@ -1,0 +1,56 @@
+//! The properties of an object and what it requires, through references and `allOf`: each schema is looked at once,
+//! however often and however circularly it is named.
+
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+
+use serde_json::Value;
+
+use super::convert::members;
+use super::library::{At, Library};
+
+#[derive(Debug, Default)]
+pub(super) struct Object<'a> {
+    pub(super) properties: BTreeMap<String, At<'a>>,
+    pub(super) required: BTreeSet<String>,
+    seen: HashSet<*const Value>,
+}
+
+impl<'a> Object<'a> {
+    pub(super) fn of(library: &'a Library, schema: At<'a>) -> Object<'a> {
+        let mut object = Object::default();
+        let mut waiting = vec![schema];
+        while let Some(at) = waiting.pop() {
+            let Ok(at) = library.follow(at) else { continue };
+            if !object.seen.insert(std::ptr::from_ref(at.value)) {
+                continue;
+            }
+            for (name, value) in members(at.value, "properties") {
+                object.properties.entry(name.clone()).or_insert(At { value, ..at });
+            }
+            let required = at.value.get("required").and_then(Value::as_array).into_iter().flatten();
+            object.required.extend(required.filter_map(Value::as_str).map(str::to_owned));
+            let all = at.value.get("allOf").and_then(Value::as_array).into_iter().flatten().rev();
+            waiting.extend(all.map(|value| At { value, ..at }));
+        }
+        object
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+    use url::Url;
+
+    use super::*;
+
+    #[test]
+    fn a_schema_that_names_itself_is_looked_at_once() {
+        let own = json!({ "$ref": "#/a" });
+        let root = json!({ "a": { "allOf": vec![own; 30], "properties": { "x": {} }, "required": ["x", "y"] } });
+        let library = Library::new(Url::parse("http://h/").unwrap(), root);
+        let root = library.root().unwrap();
+        let object = Object::of(&library, At { value: &root.value["a"], ..root });
+        assert_eq!(object.properties.keys().collect::<Vec<_>>(), ["x"]);
+        assert_eq!(object.required.len(), 2);
+    }
+}
