@@ -110,6 +110,7 @@ fn with_pairs(
     // An unknown tool is reported by the call itself, with its near names.
     let schema = registry.tool(name).ok().and_then(|tool| serde_json::from_str::<Value>(tool.input_schema.get()).ok());
     let schema = schema.unwrap_or_default();
+    let mut given = std::collections::BTreeSet::new();
     for pair in pairs {
         let (key, text) = pair.split_once('=').ok_or_else(|| {
             Error::new(Code::BadRequest, format!("`{}` is no argument; write KEY=VALUE or KEY:=JSON", shown(pair)))
@@ -120,7 +121,12 @@ fn with_pairs(
             })?,
             None => typed(&schema, key, text),
         };
-        input.insert(key.strip_suffix(':').unwrap_or(key).to_owned(), value);
+        let key = key.strip_suffix(':').unwrap_or(key);
+        if !given.insert(key) {
+            let message = format!("`{0}` is given twice; a list is `{0}:='[…]'`", shown(key));
+            return Err(Error::new(Code::BadRequest, message));
+        }
+        input.insert(key.to_owned(), value);
     }
     Ok(input)
 }

@@ -11,6 +11,9 @@ use crate::desk::Desk;
 use crate::exit::Done;
 use crate::{output, progress, wording};
 
+/// A line has no room for more; `--json` has them all.
+const MOST_NAMES: usize = 20;
+
 /// Discover sources again and say what was added, changed and removed
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  toolcrib refresh\n  toolcrib refresh github --force")]
@@ -61,7 +64,7 @@ pub(crate) fn told(outcome: &Outcome) -> String {
             let mut text = format!("{source}: {total} ({elapsed_ms} ms)");
             let groups = [("added", added.clone()), ("removed", removed.clone())];
             for (what, names) in groups.iter().filter(|(_, names)| !names.is_empty()) {
-                text.push_str(&format!("\n  {what}: {}", names.join(", ")));
+                text.push_str(&format!("\n  {what}: {}", crate::wording::shortened(names, MOST_NAMES)));
             }
             for change in changed {
                 text.push_str(&format!(
