@@ -1,6 +1,7 @@
 //! Looking references up at the moment of use, and hashing what a source connects to so that no value can be guessed from it.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::io::Read;
 
@@ -10,9 +11,10 @@ use serde_json::Value;
 use sha2::Sha256;
 use toolcrib_core::config::show::shown_args;
 use toolcrib_core::fingerprint::Fingerprint;
-use toolcrib_core::reference::{self, Reference};
+use toolcrib_core::reference::{self, Piece, Reference};
 use toolcrib_core::source::{Auth, Kind};
 use toolcrib_core::{Code, Error, Result};
+use url::Url;
 
 use crate::templates::filled;
 
@@ -74,6 +76,7 @@ impl Confided {
         let Ok(resolved) = resolved;
         let mut values = confided(&resolved);
         values.extend(looked_up_variables(&filled, &resolved));
+        values.extend(within_addresses(&filled));
         Confided::of(&values)
     }
 
@@ -124,18 +127,66 @@ fn confided(kind: &Kind) -> Vec<String> {
             let args = secret.map(|arg| arg.split_once('=').map_or(arg.as_str(), |(_, value)| value).to_owned());
             stdio.env.values().cloned().chain(args).collect()
         }
-        Kind::Http(remote) | Kind::Sse(remote) => {
-            let words = remote.headers.values().flat_map(|value| value.split_whitespace()).map(str::to_owned);
-            let auth = remote.auth.iter().flat_map(presented);
-            words.filter(|word| !matches!(word.as_str(), "Bearer" | "Basic")).chain(auth).collect()
-        }
-        Kind::OpenApi(openapi) => {
-            let words = openapi.headers.values().flat_map(|value| value.split_whitespace()).map(str::to_owned);
-            let auth = openapi.auth.iter().flat_map(presented);
-            words.filter(|word| !matches!(word.as_str(), "Bearer" | "Basic")).chain(auth).collect()
-        }
+        Kind::Http(remote) | Kind::Sse(remote) => shown_at_the_door(&remote.headers, remote.auth.as_ref()),
+        Kind::OpenApi(openapi) => shown_at_the_door(&openapi.headers, openapi.auth.as_ref()),
         Kind::Workflow(_) | Kind::Builtin(_) => Vec::new(),
     }
+}
+
+fn shown_at_the_door(headers: &BTreeMap<String, String>, auth: Option<&Auth>) -> Vec<String> {
+    let words = headers.values().flat_map(|value| value.split_whitespace()).map(str::to_owned);
+    words
+        .filter(|word| !matches!(word.as_str(), "Bearer" | "Basic"))
+        .chain(auth.iter().copied().flat_map(presented))
+        .collect()
+}
+
+/// What references stand for in the addresses of an API, and the values of their queries, as they are and as an address
+/// has them. Of a reference that is a whole address, all but its origin.
+fn within_addresses(given: &Kind) -> Vec<String> {
+    let Kind::OpenApi(openapi) = given else { return Vec::new() };
+    let addresses =
+        [Some(&openapi.document), openapi.base_url.as_ref()].into_iter().flatten().chain(&openapi.allow_refs);
+    let mut values = Vec::new();
+    for text in addresses {
+        for piece in reference::pieces(text) {
+            let Piece::Reference(reference) = piece else { continue };
+            let Ok(value) = look_up(&reference) else { continue };
+            match web_address(&value) {
+                Some(url) => values.extend(behind_origin(&url)),
+                None => values.push(value),
+            }
+        }
+        let url = resolve(text).ok().and_then(|text| web_address(&text));
+        values.extend(
+            url.iter().flat_map(|url| url.query_pairs().map(|(_, value)| value.into_owned()).collect::<Vec<_>>()),
+        );
+    }
+    values.into_iter().flat_map(|value| as_in_addresses(&value)).collect()
+}
+
+fn web_address(text: &str) -> Option<Url> {
+    Url::parse(text).ok().filter(|url| matches!(url.scheme(), "http" | "https"))
+}
+
+fn behind_origin(url: &Url) -> Vec<String> {
+    let path = url.path().trim_end_matches('/');
+    let login = [url.username(), url.password().unwrap_or_default()];
+    [path].into_iter().chain(login).map(str::to_owned).collect()
+}
+
+/// A value, and what an address makes of it in a path, a query or a name of a host.
+fn as_in_addresses(value: &str) -> Vec<String> {
+    let mut path = value.to_owned();
+    if let Ok(mut url) = Url::parse("http://h/") {
+        url.set_path(value);
+        path = url.path().strip_prefix('/').unwrap_or_default().to_owned();
+    }
+    let query = url::form_urlencoded::byte_serialize(value.as_bytes()).collect();
+    let mut forms = vec![value.to_owned(), path, query, value.to_lowercase()];
+    forms.sort();
+    forms.dedup();
+    forms
 }
 
 /// Variables of an API that a reference stands for. Those written down, a region say, are no secrets.
@@ -185,8 +236,6 @@ pub fn keyed_hash(key: &[u8; 32], text: &str) -> Option<Fingerprint> {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
-
     use toolcrib_core::source::{OpenApi, Remote, Stdio};
 
     use super::*;
@@ -229,6 +278,24 @@ mod tests {
         ]);
         let kind = Kind::OpenApi(OpenApi { variables, ..OpenApi::default() });
         assert_eq!(hide("https://europe.example/hunter2", &kind), "https://europe.example/***");
+    }
+
+    #[test]
+    fn what_stands_in_the_addresses_of_an_api_is_hidden() {
+        let given = |value: &str| format!("${{env:TOOLCRIB_NO_SUCH_VARIABLE:-{value}}}");
+        let check = |document: &str, base_url: &str, text: &str, expected: &str| {
+            let (document, base_url) = (document.to_owned(), Some(base_url.to_owned()));
+            let kind = Kind::OpenApi(OpenApi { document, base_url, ..OpenApi::default() });
+            assert_eq!(hide(text, &kind), expected);
+        };
+        let bot = format!("http://h/bot{}", given("12:t0ken"));
+        check("/api.yaml", &bot, "no `/bot12:t0ken/x` at h", "no `/bot***/x` at h");
+        check(&bot, "http://h", "/bot12:t0ken/openapi.json", "/bot***/openapi.json");
+        check("/api.yaml", &format!("http://h/{}", given("a b c d")), "/a%20b%20c%20d", "/***");
+        check("/api.yaml", "http://h/x?key=hunter2&n=1", "hunter2 1", "*** 1");
+        check("/api.yaml", &format!("https://{}.h/", given("Tenant")), "https://tenant.h/", "https://***.h/");
+        let whole = given("http://127.0.0.1:8080/s3cret/path/");
+        check("/api.yaml", &whole, "`http://127.0.0.1:8080/s3cret/path/x`", "`http://127.0.0.1:8080***/x`");
     }
 
     #[test]

@@ -69,7 +69,7 @@ pub fn convert(library: &Library, conversion: Conversion<'_>) -> Result<Converte
         root,
         version,
         security: security::Schemes::of(root, library, version),
-        servers: server::Servers::new(library.root_url(), root, version, &conversion.openapi.variables),
+        servers: server::Servers::new(library.root_url(), root, version, conversion.openapi),
     };
     let mut converted = Converted { about: about(root.value), ..Converted::default() };
     if conversion.openapi.base_url.is_none() {

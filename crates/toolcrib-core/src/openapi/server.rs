@@ -7,6 +7,7 @@ use url::Url;
 
 use super::convert::{Found, Version, members};
 use super::library::At;
+use crate::source::OpenApi;
 use crate::text::shown_short;
 
 #[derive(Debug)]
@@ -14,16 +15,14 @@ pub(super) struct Servers<'a> {
     document: &'a Url,
     common: String,
     variables: &'a BTreeMap<String, String>,
+    /// A reference is part of the document's address, which is then for nobody to read.
+    confided: bool,
 }
 
 impl<'a> Servers<'a> {
-    pub(super) fn new(
-        document: &'a Url,
-        root: At<'a>,
-        version: Version,
-        variables: &'a BTreeMap<String, String>,
-    ) -> Servers<'a> {
-        let mut servers = Servers { document, common: String::new(), variables };
+    pub(super) fn new(document: &'a Url, root: At<'a>, version: Version, openapi: &'a OpenApi) -> Servers<'a> {
+        let (variables, confided) = (&openapi.variables, openapi.document.contains("${"));
+        let mut servers = Servers { document, common: String::new(), variables, confided };
         servers.common = match version {
             Version::Two => servers.swagger(root.value),
             Version::Three => servers.first(root.value).unwrap_or_else(|| servers.absolute("/")),
@@ -41,7 +40,7 @@ impl<'a> Servers<'a> {
     pub(super) fn told(&self, root: &Value) -> Option<String> {
         let listed = root.get("servers").and_then(Value::as_array).map_or(0, Vec::len);
         let relative = || Url::parse(&self.common).is_err();
-        if self.common.is_empty() || relative() {
+        if self.document.scheme() == "file" && (self.common.is_empty() || relative()) {
             return Some(
                 "the document names no server that can be reached from a file; `base_url` says where requests go"
                     .into(),
@@ -104,6 +103,9 @@ impl<'a> Servers<'a> {
                 "" | "/" => String::new(),
                 relative => relative.to_owned(),
             },
+            // Whoever calls knows the address that it is relative to.
+            Err(_) if self.confided && matches!(url, "" | "/") => return "/".to_owned(),
+            Err(_) if self.confided => url.to_owned(),
             Err(_) => self.document.join(url).map(String::from).unwrap_or_else(|_| url.to_owned()),
         };
         joined.trim_end_matches('/').to_owned()
@@ -117,12 +119,13 @@ mod tests {
     use super::*;
 
     fn server(document: &str, root: Value, operation: Value) -> String {
-        let document = Url::parse(document).unwrap();
         let variables = BTreeMap::from([("region".into(), "eu".into()), ("key".into(), "${env:KEY}".into())]);
+        let openapi = OpenApi { document: document.into(), variables, ..OpenApi::default() };
+        let document = Url::parse(&document.replace("${env:KEY}", "k3y")).unwrap();
         let version = if root.get("swagger").is_some() { Version::Two } else { Version::Three };
         let at = |value| At { value, place: "" };
         let none = json!({});
-        let servers = Servers::new(&document, at(&root), version, &variables);
+        let servers = Servers::new(&document, at(&root), version, &openapi);
         let found = Found {
             method: "GET".into(),
             path: "/",
@@ -144,6 +147,10 @@ mod tests {
             (web, one("/api"), json!({}), "https://h/api"),
             (web, one("v2"), json!({}), "https://h/docs/v2"),
             (web, json!({}), json!({}), "https://h"),
+            ("https://h/${env:KEY}/api.json", one("v2/"), json!({}), "v2"),
+            ("https://h/${env:KEY}/api.json", one("/"), json!({}), "/"),
+            ("https://h/${env:KEY}/api.json", json!({}), json!({}), "/"),
+            ("https://h/${env:KEY}/api.json", one("https://a/v1"), json!({}), "https://a/v1"),
             ("file:///x/a.yaml", json!({}), json!({}), ""),
             ("file:///x/a.yaml", json!({ "servers": [{ "url": "/api/" }] }), json!({}), "/api"),
             (web, json!({ "swagger": "2.0" }), json!({}), "https://h"),

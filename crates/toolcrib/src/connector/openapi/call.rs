@@ -46,6 +46,9 @@ impl OpenApiConnector {
         let prepared = prepare(operation, base.as_str(), &arguments, &boundary).map_err(CallFailure::Refused)?;
         let draft = draft(prepared, operation, &settled, &base).map_err(CallFailure::Refused)?;
         let chosen = choose(operation, &settled.given).map_err(CallFailure::Refused)?;
+        if !chosen.proofs.is_empty() || !settled.headers.is_empty() {
+            settled.trusts(&base).map_err(CallFailure::Refused)?;
+        }
 
         let witness = call.terms.witness.as_ref();
         let exchange = Exchange { connector: self, settled: &settled, chosen: &chosen, deadline, witness };

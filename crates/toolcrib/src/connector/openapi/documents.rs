@@ -5,19 +5,23 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use toolcrib_core::source::Kind;
 use toolcrib_core::text::shown_short;
 use toolcrib_core::{Code, Error, Result};
 use url::Url;
 
 use super::OpenApiConnector;
 use super::fetch::{Fetch, Fetched, read_file, unreadable};
-use super::send::shown_place;
+use super::send::{shown_place, without_login};
 use super::settled::{Place, Settled};
 use crate::connector::{Mark, Marks};
+use crate::secret::Confided;
 
 /// Bytes of all documents of a source.
 pub(super) const LARGEST: usize = 64 * 1024 * 1024;
 const MOST_DOCUMENTS: usize = 64;
+/// The host of made-up addresses, which no server can have.
+const STAND_IN: &str = "document.invalid";
 /// Another version may make other tools of the same documents.
 const READER: &str = concat!("openapi ", env!("CARGO_PKG_VERSION"));
 
@@ -27,6 +31,7 @@ pub(super) struct Documents<'a> {
     connector: &'a OpenApiConnector,
     settled: &'a Settled,
     main: Url,
+    confided: Confided,
     shelf: Mutex<Shelf>,
 }
 
@@ -50,12 +55,14 @@ impl<'a> Documents<'a> {
                 let no_path = |()| Error::new(Code::ConfigInvalid, "`openapi` is no path to a file");
                 Url::from_file_path(path).map_err(no_path)?
             }
+            Place::Address(url) if refers(&connector.source.kind) => stand_in(url)?,
             Place::Address(url) => without_secrets(url.clone()),
         };
-        Ok(Documents { connector, settled, main, shelf: Mutex::default() })
+        let confided = Confided::to(&connector.source.kind);
+        Ok(Documents { connector, settled, main, confided, shelf: Mutex::default() })
     }
 
-    /// Where the source's own document is, without what may be secret in it.
+    /// Where the source's own document is, without what may be secret in it; made up where a reference is part of that.
     pub(super) fn main(&self) -> &Url {
         &self.main
     }
@@ -109,8 +116,13 @@ impl<'a> Documents<'a> {
     }
 
     async fn look(&self, place: &str, known: Option<&Mark>) -> Result<Fetched> {
+        // What an error says may be kept with what is set aside.
+        self.fetch(place, known).await.map_err(|error| self.confided.hide_in(error))
+    }
+
+    async fn fetch(&self, place: &str, known: Option<&Mark>) -> Result<Fetched> {
         let own = place == self.main.as_str();
-        let target = if own { self.settled.document.clone() } else { Place::parse(place)? };
+        let target = if own { self.settled.document.clone() } else { self.real(Place::parse(place)?) };
         let room = {
             let mut shelf = self.shelf();
             if shelf.asked == MOST_DOCUMENTS {
@@ -126,7 +138,7 @@ impl<'a> Documents<'a> {
                 read_file(path, room).await?
             }
             Place::Address(url) => {
-                let own = own || self.permitted_address(&url)?;
+                let own = (own || self.permitted_address(&url)?) && self.settled.shows_itself_to(&url);
                 let fetch = Fetch { connector: self.connector, settled: self.settled, own, room };
                 fetch.address(url, known).await?
             }
@@ -141,6 +153,16 @@ impl<'a> Documents<'a> {
             }
         }
         Ok(fetched)
+    }
+
+    /// Where a document is that leads from one whose address is made up.
+    fn real(&self, place: Place) -> Place {
+        let (Place::Address(url), Some(document)) = (&place, self.settled.document.address()) else { return place };
+        if self.main.host_str() != Some(STAND_IN) || url.origin() != self.main.origin() {
+            return place;
+        }
+        let way = self.main.make_relative(url);
+        way.and_then(|way| document.join(&way).ok()).map_or(place, Place::Address)
     }
 
     /// A file below the directory of the document, or below one that the source allows. Links are followed first.
@@ -170,7 +192,7 @@ impl<'a> Documents<'a> {
             return Ok(true);
         }
         let allowed = self.settled.openapi.allow_refs.iter().any(|place| match Place::parse(place) {
-            Ok(Place::Address(beginning)) => url.as_str().starts_with(beginning.as_str()),
+            Ok(Place::Address(beginning)) => begins(url, &beginning),
             Ok(Place::File(_)) | Err(_) => false,
         });
         if allowed { Ok(false) } else { Err(elsewhere(&shown_place(url))) }
@@ -181,10 +203,27 @@ impl<'a> Documents<'a> {
     }
 }
 
-fn without_secrets(mut url: Url) -> Url {
-    // These fail for addresses that cannot have a login, which have none then.
-    let _none = url.set_username("");
-    let _none = url.set_password(None);
+/// Whether an address is the other or below it: `/api` is no beginning of `/api-v2`.
+fn begins(url: &Url, beginning: &Url) -> bool {
+    let rest = url.as_str().strip_prefix(beginning.as_str());
+    rest.is_some_and(|rest| beginning.as_str().ends_with('/') || rest.is_empty() || rest.starts_with(['/', '?', '#']))
+}
+
+fn refers(kind: &Kind) -> bool {
+    matches!(kind, Kind::OpenApi(openapi) if openapi.document.contains("${"))
+}
+
+/// An address as deep as the real one, so that what is relative to the one is relative to the other, and with nothing
+/// of it: manifests and marks are kept, and what a reference stands for is not.
+fn stand_in(url: &Url) -> Result<Url> {
+    let segments = url.path_segments().map_or(1, Iterator::count);
+    let path = vec!["-"; segments].join("/");
+    let text = format!("{}://{STAND_IN}/{path}", url.scheme());
+    Url::parse(&text).map_err(|_| Error::new(Code::Internal, "an address cannot be made up"))
+}
+
+fn without_secrets(url: Url) -> Url {
+    let mut url = without_login(url);
     url.set_query(None);
     url.set_fragment(None);
     url

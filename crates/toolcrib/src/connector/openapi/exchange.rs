@@ -83,10 +83,12 @@ impl Exchange<'_> {
             connect_timeout: self.connector.source.settings.connect_timeout(),
             most: LARGEST,
         };
-        match self.witness.is_some_and(|witness| witness.sees_redirects) {
-            true => sender.send_and_stay(outgoing).await,
-            false => sender.send(outgoing).await,
-        }
+        let mut received = match self.witness.is_some_and(|witness| witness.sees_redirects) {
+            true => sender.send_and_stay(outgoing).await?,
+            false => sender.send(outgoing).await?,
+        };
+        received.place = Confided::to(&self.connector.source.kind).hide(&received.place);
+        Ok(received)
     }
 
     /// Those of the proofs that are had by asking for them, in their order.

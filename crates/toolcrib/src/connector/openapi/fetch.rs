@@ -33,7 +33,7 @@ pub(in crate::connector) enum Fetched {
 pub(super) struct Fetch<'a> {
     pub(super) connector: &'a OpenApiConnector,
     pub(super) settled: &'a Settled,
-    /// It has the origin of the source's own document, which credentials are for.
+    /// It has the origin of the source's own document, and credentials are for that.
     pub(super) own: bool,
     /// How many bytes it may have.
     pub(super) room: usize,

@@ -107,7 +107,8 @@ mod tests {
             (http::header::SET_COOKIE, HeaderValue::from_static("secret=1")),
         ]);
         let url = "http://h/p?key=1".parse().unwrap();
-        Received { status: StatusCode::from_u16(status).unwrap(), headers, url, body: body.to_vec(), cut: false }
+        let status = StatusCode::from_u16(status).unwrap();
+        Received { status, headers, url, place: String::new(), body: body.to_vec(), cut: false }
     }
 
     #[test]

@@ -13,7 +13,7 @@ use toolcrib_core::text::shown_short;
 use toolcrib_core::{Code, Error, Result, ResultExt};
 
 use super::call::listed;
-use super::send::{Outgoing, Received, shown_place};
+use super::send::{Outgoing, Received};
 use crate::connector::Answer;
 
 /// Bytes of an answer that are read.
@@ -199,7 +199,7 @@ fn described(received: &Received, kind: &str) -> Vec<Value> {
     };
     let mut content = vec![text(&format!("{} with binary content: `{kind}`, {size}", received.status))];
     if fits(received, LARGEST_BLOB) {
-        let (uri, blob) = (shown_place(&received.url), STANDARD.encode(&received.body));
+        let (uri, blob) = (&received.place, STANDARD.encode(&received.body));
         content.push(json!({ "type": "resource", "resource": { "uri": uri, "mimeType": kind, "blob": blob } }));
     }
     content

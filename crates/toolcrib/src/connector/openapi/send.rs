@@ -33,6 +33,8 @@ pub(super) struct Received {
     pub(super) headers: HeaderMap,
     /// Where it came from, in the end.
     pub(super) url: Url,
+    /// The same, fit to be shown.
+    pub(super) place: String,
     pub(super) body: Vec<u8>,
     /// The body went on beyond its bound.
     pub(super) cut: bool,
@@ -142,7 +144,8 @@ impl Sender<'_> {
                 break;
             }
         }
-        Ok(Received { status, headers, url: outgoing.url.clone(), body, cut })
+        let place = shown_place(&outgoing.url);
+        Ok(Received { status, headers, url: outgoing.url.clone(), place, body, cut })
     }
 
     /// Without the address: its query may hold a key.
@@ -195,7 +198,7 @@ fn redirect(response: &reqwest::Response) -> Option<Option<Url>> {
     Some(target.filter(|target| matches!(target.scheme(), "http" | "https")).map(without_login))
 }
 
-fn without_login(mut url: Url) -> Url {
+pub(super) fn without_login(mut url: Url) -> Url {
     // These fail for addresses that cannot have a login, which have none then.
     let _none = url.set_username("");
     let _none = url.set_password(None);

@@ -6,8 +6,9 @@ use std::path::PathBuf;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use toolcrib_core::source::{Auth, Kind, OpenApi};
 use toolcrib_core::{Code, Error, Result, Source};
-use url::Url;
+use url::{Host, Url};
 
+use super::send::shown_origin;
 use super::territory::Territory;
 use crate::secret::resolve_kind;
 use crate::templates::filled_openapi;
@@ -54,6 +55,34 @@ impl Settled {
         }
         let territory = Territory::new(&openapi, document.address(), base.as_ref());
         Ok(Settled { openapi, given, document, base, headers, territory })
+    }
+
+    /// Whether what lets in may be shown to a server of the document. The user wrote `base_url`, and has the file; a
+    /// document from an address moves nothing to another origin where somebody on the way could have written that.
+    pub(super) fn trusts(&self, server: &Url) -> Result<()> {
+        let Some(document) = self.document.address().filter(|_| self.base.is_none()) else { return Ok(()) };
+        let safe = |url: &Url| url.scheme() == "https" || is_loopback(url);
+        if document.origin() == server.origin() || (safe(document) && safe(server)) {
+            return Ok(());
+        }
+        let (server, document) = (shown_origin(server), shown_origin(document));
+        let message = format!("the document from `{document}` sends requests to `{server}`, and not both are https");
+        let remedy = format!("no credentials go there unless `base_url` of the source names `{server}`");
+        Err(Error::new(Code::ConfigInvalid, format!("{message}; {remedy}")))
+    }
+
+    /// Whether an address with the document's origin is shown what lets in: it is for the API, wherever that is.
+    pub(super) fn shows_itself_to(&self, url: &Url) -> bool {
+        self.base.as_ref().is_none_or(|base| base.origin() == url.origin())
+    }
+}
+
+fn is_loopback(url: &Url) -> bool {
+    match url.host() {
+        Some(Host::Domain(name)) => name == "localhost" || name.ends_with(".localhost"),
+        Some(Host::Ipv4(address)) => address.is_loopback(),
+        Some(Host::Ipv6(address)) => address.is_loopback(),
+        None => false,
     }
 }
 
@@ -126,4 +155,44 @@ pub(super) fn header_value(name: &str, value: &str) -> Result<HeaderValue> {
     })?;
     value.set_sensitive(true);
     Ok(value)
+}
+
+#[cfg(test)]
+mod tests {
+    use toolcrib_core::SourceId;
+    use toolcrib_core::source::Settings;
+
+    use super::*;
+
+    #[test]
+    fn credentials_go_to_another_origin_only_where_nobody_on_the_way_chose_it() {
+        let check = |document: &str, base_url: Option<&str>, server: &str| {
+            let openapi =
+                OpenApi { document: document.into(), base_url: base_url.map(str::to_owned), ..OpenApi::default() };
+            let id = SourceId::parse("shop").unwrap();
+            let source = Source { id, kind: Kind::OpenApi(openapi), settings: Settings::default() };
+            Settled::of(&source)
+                .unwrap()
+                .trusts(&Url::parse(server).unwrap())
+                .map_err(|error| (error.code, error.message))
+        };
+        let (safe, open) = ("https://docs.example/a.json", "http://docs.example/a.json");
+        for (document, base_url, server, expected) in [
+            (safe, None, "https://api.example/", true),
+            (safe, None, "http://api.example/", false),
+            (safe, None, "http://127.0.0.1:8080/", true),
+            (open, None, "http://docs.example/v1", true),
+            (open, None, "https://docs.example/v1", false),
+            (open, None, "https://evil.example/", false),
+            (open, Some("http://api.example"), "http://api.example/", true),
+            ("http://localhost:1/a.json", None, "https://api.example/", true),
+            ("http://[::1]:1/a.json", None, "http://[::1]:2/", true),
+            ("/a.json", None, "http://api.example/", true),
+        ] {
+            assert_eq!(check(document, base_url, server).is_ok(), expected, "{document} {base_url:?} {server}");
+        }
+        let told = "the document from `http://docs.example` sends requests to `https://evil.example`, and not both are \
+                    https; no credentials go there unless `base_url` of the source names `https://evil.example`";
+        assert_eq!(check(open, None, "https://evil.example/x"), Err((Code::ConfigInvalid, told.into())));
+    }
 }

@@ -9,6 +9,7 @@ fn received(status: u16, headers: &[(&'static str, &str)], body: &[u8]) -> Recei
         status: StatusCode::from_u16(status).unwrap(),
         headers: headers.iter().map(header).collect(),
         url: "https://user:pw@api.example.com/files/1?key=secret".parse().unwrap(),
+        place: "https://api.example.com/files/1".into(),
         body: body.to_vec(),
         cut: false,
     }

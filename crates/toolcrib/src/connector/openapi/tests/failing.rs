@@ -1,4 +1,4 @@
-use std::net::TcpListener;
+use tokio::net::TcpSocket;
 
 use super::server::Answer;
 use super::*;
@@ -42,8 +42,10 @@ async fn what_was_sent_is_sent_twice_only_where_that_is_safe() {
 
 #[tokio::test]
 async fn nobody_there_is_unavailable() {
-    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-    let server = format!("http://127.0.0.1:{port}");
+    // Bound, so that nobody else gets it, and not listened on.
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let server = format!("http://{}", socket.local_addr().unwrap());
     let (kind, code, message) =
         told(call(&connector(OpenApi::default()), &operation("POST", &server, "/p"), json!({})).await);
     assert_eq!((kind, code), ("lost", Code::ToolUnavailable));

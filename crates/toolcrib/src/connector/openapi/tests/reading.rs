@@ -91,6 +91,16 @@ async fn an_address_gets_the_credentials_and_other_origins_do_not() {
     }
     assert_eq!((other.heard()[0].header("authorization"), other.heard()[0].header("x-team")), ("", ""));
 
+    // They are for the API, and that is elsewhere.
+    load(OpenApi { base_url: Some(other.url.clone()), ..source.clone() }, &[]).await.unwrap();
+    let last = server.heard().pop().unwrap();
+    assert_eq!((last.header("authorization"), last.header("x-team")), ("", ""));
+
+    // What is allowed ends where a part of the path does.
+    let beginning = OpenApi { allow_refs: vec![format!("{}/specs", other.url)], ..source.clone() };
+    assert!(load(beginning.clone(), &[&allowed]).await.is_ok());
+    assert!(load(beginning, &[&format!("{}/specs-evil/x.json", other.url)]).await.is_err());
+
     let known = marks(source.clone(), &[]).await;
     assert!(!serde_json::to_string(&known).unwrap().contains("s3cret"));
     let error = load(source, &[&format!("{}/private.json", other.url)]).await.unwrap_err();
@@ -149,4 +159,31 @@ async fn what_is_no_document_is_told_at_once() {
     assert_eq!(load(source.clone(), &names[..63]).await.unwrap().len(), 64);
     let error = load(source, &names).await.unwrap_err();
     assert_eq!(error.message, "the document leads to more than 63 others");
+}
+
+#[tokio::test]
+async fn a_reference_in_an_address_is_seen_by_its_server_alone() {
+    let document = r##"{"openapi":"3.1.0","info":{"title":"t","version":"1"},"paths":{
+        "/p":{"get":{"operationId":"p","parameters":[{"$ref":"../common.json#/q"}]}},
+        "/x":{"get":{"operationId":"x","parameters":[{"$ref":"gone.json#/q"}]}}}}"##;
+    let server = Server::start(move |heard, _| match heard.target.as_str() {
+        "/v1/t0ken-123/api.json" => reply(200, "", document),
+        "/v1/common.json" => reply(200, "", r#"{"q":{"name":"q","in":"query","schema":{"type":"string"}}}"#),
+        other => reply(404, "content-type: text/plain", other),
+    })
+    .await;
+    let given = "${env:TOOLCRIB_NO_SUCH_VARIABLE:-t0ken-123}";
+    let connector = connector(at(&format!("{}/v1/{given}/api.json", server.url)));
+    let discovery = Discovery { timeout: Duration::from_secs(10), era: None, keep: false, known: None };
+    let offer = connector.discover(discovery).await.unwrap();
+    let expected = ["GET /v1/t0ken-123/api.json", "GET /v1/t0ken-123/gone.json", "GET /v1/common.json"];
+    assert_eq!(server.lines(), expected);
+    let kept = format!("{:?} {:?} {:?}", offer.tools, offer.excluded, offer.marks);
+    assert!(!kept.contains("t0ken-123") && kept.contains("v1/***/gone.json"), "{kept}");
+    assert!(kept.contains(r#""server":"/""#) || kept.contains(r#"\"server\":\"/\""#), "{kept}");
+
+    let known = marks(at(&format!("{}/v1/{given}/api.json", server.url)), &["../common.json"]).await;
+    assert!(unchanged(at(&format!("{}/v1/{given}/api.json", server.url)), &known).await);
+    let error = load(at(&format!("{}/{given}/none.json", server.url)), &[]).await.unwrap_err();
+    assert_eq!(error.message, format!("`{}/***/none.json` gives no document: it answered 404 Not Found", server.url));
 }

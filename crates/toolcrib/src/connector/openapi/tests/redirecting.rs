@@ -5,7 +5,11 @@ use toolcrib_core::source::Auth;
 
 use super::*;
 
-fn posting(server: &str) -> Operation {
+/// What starts, and what is said to it: only what is posted has a body.
+fn starting(post: bool, server: &str) -> (Operation, Value) {
+    if !post {
+        return (operation("GET", server, "/start"), json!({}));
+    }
     let body = Body {
         argument: "body".into(),
         required: true,
@@ -13,7 +17,7 @@ fn posting(server: &str) -> Operation {
         content: Content::Text,
         fields: BTreeMap::new(),
     };
-    Operation { body: Some(body), ..operation("POST", server, "/start") }
+    (Operation { body: Some(body), ..operation("POST", server, "/start") }, json!({"body": "said"}))
 }
 
 fn trusted(allow_private: bool) -> OpenApiConnector {
@@ -45,8 +49,8 @@ async fn on_the_same_server_a_redirect_is_followed_as_browsers_do() {
         ("POST", 308, "POST /end said"),
     ] {
         let server = redirecting(status, "/end".into()).await;
-        let operation = if method == "POST" { posting(&server.url) } else { operation("GET", &server.url, "/start") };
-        let result = call(&trusted(false), &operation, json!({"body": "said"})).await.unwrap();
+        let (operation, arguments) = starting(method == "POST", &server.url);
+        let result = call(&trusted(false), &operation, arguments).await.unwrap();
         assert_eq!(result["content"][0]["text"], "arrived");
         let last = server.heard().pop().unwrap();
         assert_eq!(format!("{} {}", last.line(), last.body), then, "{method} {status}");
@@ -85,8 +89,8 @@ async fn a_redirect_that_may_not_be_followed_says_where_it_pointed() {
         (trusted(true), false, "/start".into(), "was redirected more than 5 times".into()),
     ] {
         let server = redirecting(307, location).await;
-        let operation = if post { posting(&server.url) } else { operation("GET", &server.url, "/start") };
-        let (kind, code, message) = told(call(&connector, &operation, json!({"body": "x"})).await);
+        let (operation, arguments) = starting(post, &server.url);
+        let (kind, code, message) = told(call(&connector, &operation, arguments).await);
         assert_eq!((kind, code), ("refused", Code::ToolExecutionFailed));
         let expected = format!("`{} /start` {expected}", operation.method);
         assert!(message.starts_with(&expected) && !message.contains("secret"), "{message}");
