@@ -71,8 +71,7 @@ impl Confided {
     pub fn to(kind: &Kind) -> Confided {
         let filled = filled(kind).unwrap_or(Cow::Borrowed(kind));
         // What cannot be looked up here was given to nobody.
-        let resolved: Result<Kind, Infallible> =
-            filled.try_map(|text| Ok(resolve(text).unwrap_or_else(|_| text.to_owned())));
+        let resolved: Result<Kind, Infallible> = filled.try_map(|text| Ok(resolve(text).unwrap_or_default()));
         let Ok(resolved) = resolved;
         let mut values = confided(&resolved);
         values.extend(looked_up_variables(&filled, &resolved));
@@ -82,7 +81,8 @@ impl Confided {
 
     /// These values, as far as they can be hidden.
     pub(crate) fn of(values: &[String]) -> Confided {
-        let mut values = values.to_vec();
+        // An API may repeat it as it stood in an address or a form.
+        let mut values: Vec<String> = values.iter().flat_map(|value| as_in_addresses(value)).collect();
         let path = |value: &str| value.starts_with('/') && std::path::Path::new(value).exists();
         values.retain(|value| value.len() >= SHORTEST_HIDDEN && !path(value));
         // A value that holds another goes first.
@@ -141,8 +141,7 @@ fn shown_at_the_door(headers: &BTreeMap<String, String>, auth: Option<&Auth>) ->
         .collect()
 }
 
-/// What references stand for in the addresses of an API, and the values of their queries, as they are and as an address
-/// has them. Of a reference that is a whole address, all but its origin.
+/// What references stand for in the addresses of an API, and the values of their queries. Of a reference that is a whole address, all but its origin.
 fn within_addresses(given: &Kind) -> Vec<String> {
     let Kind::OpenApi(openapi) = given else { return Vec::new() };
     let addresses =
@@ -162,7 +161,7 @@ fn within_addresses(given: &Kind) -> Vec<String> {
             url.iter().flat_map(|url| url.query_pairs().map(|(_, value)| value.into_owned()).collect::<Vec<_>>()),
         );
     }
-    values.into_iter().flat_map(|value| as_in_addresses(&value)).collect()
+    values
 }
 
 fn web_address(text: &str) -> Option<Url> {
@@ -183,7 +182,9 @@ fn as_in_addresses(value: &str) -> Vec<String> {
         path = url.path().strip_prefix('/').unwrap_or_default().to_owned();
     }
     let query = url::form_urlencoded::byte_serialize(value.as_bytes()).collect();
-    let mut forms = vec![value.to_owned(), path, query, value.to_lowercase()];
+    // Percent-encoded as strictly as our own requests have it, and as forms do.
+    let strict = url::form_urlencoded::byte_serialize(value.as_bytes()).collect::<String>().replace('+', "%20");
+    let mut forms = vec![value.to_owned(), path, query, strict, value.to_lowercase()];
     forms.sort();
     forms.dedup();
     forms
@@ -296,6 +297,17 @@ mod tests {
         check("/api.yaml", &format!("https://{}.h/", given("Tenant")), "https://tenant.h/", "https://***.h/");
         let whole = given("http://127.0.0.1:8080/s3cret/path/");
         check("/api.yaml", &whole, "`http://127.0.0.1:8080/s3cret/path/x`", "`http://127.0.0.1:8080***/x`");
+    }
+
+    #[test]
+    fn what_was_encoded_on_its_way_is_hidden_and_what_is_unknown_is_named() {
+        assert_eq!(hide("?key=SEKRET-KQ%26x+y", &stdio("SEKRET-KQ&x y")), "?key=***");
+        assert_eq!(hide("?key=SEKRET-KQ%26x%20y", &stdio("SEKRET-KQ&x y")), "?key=***");
+        let unknown = "${env:TOOLCRIB_NO_SUCH_VARIABLE}";
+        assert_eq!(
+            hide(&format!("`{unknown}` cannot be resolved"), &stdio(unknown)),
+            format!("`{unknown}` cannot be resolved")
+        );
     }
 
     #[test]

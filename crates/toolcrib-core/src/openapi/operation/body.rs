@@ -88,11 +88,9 @@ fn made<'a>(
 ) -> (Body, Translated) {
     let followed = schema.and_then(|at| shared.library.follow(at).ok()).map(|at| at.value);
     let says = |key: &str| followed.and_then(|schema| schema.get(key)).and_then(Value::as_str);
-    let content = match content(media_type) {
-        // A range says nothing about it; the schema may.
-        Content::Json if media_type.contains('*') && says("format") == Some("binary") => Content::Binary,
-        content => content,
-    };
+    // A range of media types says nothing about it; the schema may.
+    let bytes = media_type.contains('*') && says("format") == Some("binary");
+    let content = if bytes { Content::Binary } else { content(media_type) };
     let media_type = concrete(media_type, content);
     let mut translate = |at: Option<At<'a>>| match at {
         Some(at) => schemas.translate(at, Direction::Request, broken),

@@ -17,7 +17,7 @@ use super::outgoing::{base, draft, label};
 use super::poll::Polling;
 use super::result::answer;
 use super::settled::Settled;
-use crate::connector::{Answer, Call, CallFailure, Terms};
+use crate::connector::{Answer, Call, CallFailure};
 
 impl OpenApiConnector {
     /// Carries a call out until it is done, its time is up, or its caller has left.
@@ -28,7 +28,7 @@ impl OpenApiConnector {
             biased;
             () = call.terms.cancel.cancelled() => Err(CallFailure::cancelled()),
             answer = self.perform(call, &operation, poll.as_ref(), deadline) => answer,
-            () = tokio::time::sleep_until(deadline) => Err(self.late(&label(&operation), &call.terms)),
+            () = tokio::time::sleep_until(deadline) => Err(self.late(&label(&operation), call)),
         }
     }
 
@@ -64,9 +64,10 @@ impl OpenApiConnector {
     }
 
     /// A deadline shorter than the source's own says more about the caller.
-    fn late(&self, label: &str, terms: &Terms) -> CallFailure {
+    fn late(&self, label: &str, call: &Call) -> CallFailure {
+        let terms = &call.terms;
         let message = format!("`{label}` did not answer within {}", format_duration(terms.timeout));
-        let error = Error::new(Code::ToolExecutionFailed, message);
+        let error = Error::new(Code::ToolExecutionFailed, message).with_retryable(call.repeatable);
         match terms.timeout < self.source.settings.call_timeout() {
             true => CallFailure::Undecided(error),
             false => CallFailure::Lost(error),

@@ -41,7 +41,8 @@ pub(super) struct Chosen {
 pub(super) fn choose(operation: &Operation, given: &Given) -> Result<Chosen> {
     match given {
         Given::Nothing => Ok(Chosen { proofs: Vec::new(), missing: wanted(operation) }),
-        Given::Always(_) if operation.public => Ok(Chosen::default()),
+        Given::Always(_) | Given::Unresolved(_) if operation.public => Ok(Chosen::default()),
+        Given::Unresolved(why) => Err(Error::new(Code::ConfigInvalid, why.clone())),
         Given::Always(auth) => {
             let needed = operation.security.iter().flatten().find_map(|needed| match &needed.kind {
                 Scheme::ApiKey { name, place } => Some((name, *place)),
@@ -80,6 +81,7 @@ pub(super) fn choose(operation: &Operation, given: &Given) -> Result<Chosen> {
 pub(super) fn always(given: &Given) -> Result<Vec<Proof>> {
     match given {
         Given::Always(auth) => Ok(vec![proof(auth, None)?]),
+        Given::Unresolved(why) => Err(Error::new(Code::ConfigInvalid, why.clone())),
         Given::Nothing | Given::ByScheme(_) => Ok(Vec::new()),
     }
 }

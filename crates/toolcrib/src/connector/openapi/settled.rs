@@ -35,6 +35,8 @@ pub(in crate::connector) enum Place {
 pub(super) enum Given {
     Nothing,
     Always(Auth),
+    /// A reference in it cannot be looked up here, which matters to whoever needs it.
+    Unresolved(String),
     /// By the document's names; or why one cannot be had.
     ByScheme(BTreeMap<String, Result<Auth, String>>),
 }
@@ -45,7 +47,7 @@ impl Settled {
             return Err(Error::new(Code::Internal, format!("`{}` is not an OpenAPI source", source.id)));
         };
         let mut openapi = filled_openapi(openapi)?;
-        let given = given(openapi.auth.take())?;
+        let given = given(openapi.auth.take());
         let openapi = resolved(openapi)?;
         let document = Place::parse(&openapi.document)?;
         let base = openapi.base_url.as_deref().map(|text| address(text, "base_url")).transpose()?;
@@ -107,8 +109,8 @@ impl Place {
     }
 }
 
-fn given(auth: Option<Auth>) -> Result<Given> {
-    Ok(match auth {
+fn given(auth: Option<Auth>) -> Given {
+    match auth {
         None => Given::Nothing,
         Some(Auth::Schemes(schemes)) => {
             let each =
@@ -116,9 +118,9 @@ fn given(auth: Option<Auth>) -> Result<Given> {
             Given::ByScheme(each.collect())
         }
         Some(auth @ (Auth::Bearer(_) | Auth::Basic { .. } | Auth::ApiKey { .. } | Auth::Oauth2 { .. })) => {
-            Given::Always(resolved_auth(auth)?)
+            resolved_auth(auth).map_or_else(|error| Given::Unresolved(error.message), Given::Always)
         }
-    })
+    }
 }
 
 fn resolved_auth(auth: Auth) -> Result<Auth> {
