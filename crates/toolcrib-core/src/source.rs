@@ -130,6 +130,11 @@ pub struct Poll {
     pub interval: Option<Duration>,
 }
 
+impl Poll {
+    /// Nobody is asked more often.
+    pub const SHORTEST_INTERVAL: Duration = Duration::from_millis(100);
+}
+
 /// Workflows that an Arazzo document describes.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Workflow {

@@ -141,6 +141,9 @@ fn poll(reader: &mut Reader<'_>, node: &Node, path: &str) -> Option<Poll> {
         (reader.text(&section, "url"), pointer(reader, &section, "status"), pointer(reader, &section, "result"));
     let (done, failed) = (reader.texts(&section, "done"), reader.texts(&section, "failed"));
     let interval = reader.duration(&section, "interval", Zero::Refused);
+    if interval.is_some_and(|interval| interval < Poll::SHORTEST_INTERVAL) {
+        reader.fault(section.line, &joined(path, "interval"), "must be `100ms` or more");
+    }
     if section.has("done") && done.is_empty() {
         reader.fault(section.line, &joined(path, "done"), "needs a value that means that it is done");
     }

@@ -19,6 +19,9 @@ use serde_json::{Map, Number, Value};
 use crate::error::{Code, Error, Result};
 use crate::execution::{Operation, Parameter};
 
+pub use address::is_dots;
+pub use escape::encoded;
+
 /// The request as it goes on the wire, without credentials.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Prepared {

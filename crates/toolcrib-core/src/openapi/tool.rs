@@ -1,5 +1,7 @@
 //! An operation as the tool it becomes: what agents read of it, and what lies behind.
 
+use std::time::Duration;
+
 use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Map, Value, json};
 
@@ -8,6 +10,7 @@ use super::operation::{Read, tags};
 use super::wording;
 use crate::execution::{Backing, Execution};
 use crate::source::Poll;
+use crate::text::shown_short;
 use crate::time::parse_duration;
 use crate::tool::BACKING;
 
@@ -89,14 +92,25 @@ fn polled(stated: &Value) -> Result<Poll, String> {
         Some(Value::Null | Value::Bool(_) | Value::Number(_) | Value::Object(_)) | None => Vec::new(),
     };
     let interval = text("interval").map(|interval| {
-        let unknown = || format!("`x-toolcrib-poll`: `interval` is no length of time such as `2s`: `{interval}`");
-        parse_duration(&interval).ok_or_else(unknown)
+        let unknown = || {
+            format!("`x-toolcrib-poll`: `interval` is no length of time such as `2s`: `{}`", shown_short(&interval, 80))
+        };
+        let long = |interval: &Duration| *interval >= Poll::SHORTEST_INTERVAL;
+        let parsed = parse_duration(&interval).ok_or_else(unknown)?;
+        Some(parsed).filter(long).ok_or_else(|| "`x-toolcrib-poll`: `interval` must be `100ms` or more".to_owned())
     });
+    let pointer = |key: &str| match text(key) {
+        Some(pointer) if !pointer.is_empty() && !pointer.starts_with('/') => {
+            let shown = shown_short(&pointer, 80);
+            Err(format!("`x-toolcrib-poll`: `{key}` is no JSON pointer such as `/{shown}`: `{shown}`"))
+        }
+        pointer => Ok(pointer),
+    };
     let done = Some(list("done")).filter(|done| !done.is_empty()).ok_or_else(|| wrong("done"))?;
     Ok(Poll {
         url: text("url").ok_or_else(|| wrong("url"))?,
-        status: text("status").ok_or_else(|| wrong("status"))?,
-        result: text("result"),
+        status: pointer("status")?.ok_or_else(|| wrong("status"))?,
+        result: pointer("result")?,
         done,
         failed: list("failed"),
         interval: interval.transpose()?,

@@ -14,11 +14,12 @@ use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use serde_json::value::RawValue;
+use serde_json::value::{RawValue, to_raw_value};
 use tokio::time::Instant;
 use toolcrib_core::json::Fields;
 use toolcrib_core::manifest::SetAside;
 use toolcrib_core::source::Lifecycle;
+use toolcrib_core::tool::BACKING;
 use toolcrib_core::{Code, Error, Result, Source};
 use toolcrib_mcp::{Era, ServerSays};
 
@@ -113,7 +114,8 @@ impl Connector for McpConnector {
         let list = listed?;
         let excluded = list.excluded.into_iter().map(|(name, reason)| SetAside { name, reason }).collect();
         let (ttl_ms, private) = (list.ttl_ms, modern && !list.public);
-        Ok(Offer { tools: list.tools, excluded, era: Some(era), offers, about, ttl_ms, private, ..Offer::default() })
+        let tools = list.tools.into_iter().map(without_backing).collect();
+        Ok(Offer { tools, excluded, era: Some(era), offers, about, ttl_ms, private, ..Offer::default() })
     }
 
     async fn call(&self, call: Call) -> Result<Answer, CallFailure> {
@@ -178,6 +180,19 @@ fn unsaid() -> Box<RawValue> {
     RawValue::from_string("{}".to_owned()).unwrap_or_default()
 }
 
+/// What lies behind a tool of a server is the server: nobody believes what it says about requests elsewhere.
+fn without_backing(tool: Box<RawValue>) -> Box<RawValue> {
+    // A name may be written with escapes.
+    if !tool.get().contains(BACKING) && !tool.get().contains("\\u") {
+        return tool;
+    }
+    let Some(mut fields) = Fields::parse(&tool) else { return tool };
+    match fields.take(BACKING) {
+        Some(_) => to_raw_value(&fields).unwrap_or_default(),
+        None => tool,
+    }
+}
+
 /// The names of the capabilities a server announced.
 fn offers(server: &ServerSays) -> Vec<String> {
     const MOST: usize = 32;
@@ -192,4 +207,22 @@ fn about(server: &ServerSays) -> Option<String> {
     let said = |key: &str| info.get(key).and_then(|raw| serde_json::from_str::<String>(raw.get()).ok());
     let texts = [said("title"), said("description"), server.instructions.clone()];
     Some(texts.into_iter().flatten().collect::<Vec<_>>().join("\n")).filter(|text| !text.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_does_not_say_what_lies_behind_its_tools() {
+        for (tool, expected) in [
+            (r#"{"name":"a","x-toolcrib-backing":{"execution":{}},"z":1.50}"#, r#"{"name":"a","z":1.50}"#),
+            (r#"{"name":"a","x-toolcrib-\u0062acking":{}}"#, r#"{"name":"a"}"#),
+            (r#"{"name":"x-toolcrib-backing", "z":"\u00e9"}"#, r#"{"name":"x-toolcrib-backing", "z":"\u00e9"}"#),
+            ("5", "5"),
+        ] {
+            let tool = RawValue::from_string(tool.to_owned()).unwrap();
+            assert_eq!(without_backing(tool).get(), expected);
+        }
+    }
 }

@@ -258,6 +258,10 @@ fn polling_is_checked() {
         "sources.files.poll.start_*.interval: must be more than nothing; write `30s`, say",
     );
     poll(
+        "{ url: /x, status: /s, done: [a], interval: 99ms }",
+        "sources.files.poll.start_*.interval: must be `100ms` or more",
+    );
+    poll(
         "{ url: /x, status: /s, done: [a], intervall: 1s }",
         "sources.files.poll.start_*: unknown key `intervall`; did you mean `interval`?",
     );

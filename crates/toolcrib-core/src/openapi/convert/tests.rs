@@ -221,6 +221,17 @@ fn a_poll_is_taken_from_the_document_or_the_declaration() {
     assert_eq!(execution["poll"]["interval"], 2000);
     let wrong = json!({ "openapi": "3.1.0", "paths": { "/t": { "post": { "x-toolcrib-poll": {} } } } });
     assert_eq!(faults(&converted(wrong, OpenApi::default())), ["#/paths/~1t/post: `x-toolcrib-poll` needs `done`"]);
+    for (key, value, expected) in [
+        ("interval", "1ms", "`interval` must be `100ms` or more"),
+        ("status", "state", "`status` is no JSON pointer such as `/state`: `state`"),
+        ("result", "out", "`result` is no JSON pointer such as `/out`: `out`"),
+    ] {
+        let mut poll = json!({ "url": "/x", "status": "", "done": "ready" });
+        poll[key] = value.into();
+        let document = json!({ "openapi": "3.1.0", "paths": { "/t": { "post": { "x-toolcrib-poll": poll } } } });
+        let expected = format!("#/paths/~1t/post: `x-toolcrib-poll`: {expected}");
+        assert_eq!(faults(&converted(document, OpenApi::default())), [expected]);
+    }
 }
 
 #[test]

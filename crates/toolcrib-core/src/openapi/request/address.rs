@@ -256,7 +256,7 @@ fn split_outside_braces(text: &str, delimiter: char) -> (&str, Option<&str>) {
 }
 
 /// Whether a segment leads nowhere or up. Libraries read `%2e` as a dot.
-fn is_dots(segment: &str) -> bool {
+pub fn is_dots(segment: &str) -> bool {
     matches!(segment.to_ascii_lowercase().replace("%2e", ".").as_str(), "." | "..")
 }
 

@@ -50,6 +50,11 @@ impl Escape {
     }
 }
 
+/// A value as one part of a path or a query has it.
+pub fn encoded(text: &str) -> String {
+    Escape::Unreserved.value(text)
+}
+
 fn encode(text: &str, stays: impl Fn(char) -> bool, keep_triples: bool) -> String {
     let mut encoded = String::with_capacity(text.len());
     for (index, character) in text.char_indices() {

@@ -3,7 +3,7 @@
 use http::header::{ACCEPT, CONTENT_TYPE, COOKIE};
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
 use toolcrib_core::execution::Operation;
-use toolcrib_core::openapi::request::Prepared;
+use toolcrib_core::openapi::request::{Prepared, is_dots};
 use toolcrib_core::text::shown_short;
 use toolcrib_core::{Code, Error, Result};
 use url::Url;
@@ -96,20 +96,24 @@ pub(super) fn label(operation: &Operation) -> String {
     shown_short(&format!("{} {}", operation.method, operation.path), 200)
 }
 
-/// An address that means what it says and is one of the declared server. The parser would take `..` for a way out,
-/// and leave out line breaks, which nobody who encodes values writes.
+/// An address that means what it says and is one of the declared server.
 pub(super) fn declared(text: &str, base: &Url) -> Result<Url, String> {
-    if text.chars().any(|character| character.is_control() || character == '\\') {
-        return Err("its address has characters that no address has".into());
-    }
-    let path = text.split(['?', '#']).next().unwrap_or_default();
-    let dots = |segment: &str| matches!(segment.to_ascii_lowercase().replace("%2e", ".").as_str(), "." | "..");
-    if path.split('/').any(dots) {
-        return Err("its address has `.` or `..` for a part of its path".into());
-    }
+    plain(text)?;
     let url = Url::parse(text).map_err(|_| "its address is none".to_owned())?;
     if url.origin() != base.origin() {
         return Err(format!("it would leave `{}`", shown_origin(base)));
     }
     Ok(url)
+}
+
+/// The parser would take `..` for a way out, and leave out line breaks, which nobody who encodes values writes.
+pub(super) fn plain(text: &str) -> Result<(), String> {
+    if text.chars().any(|character| character.is_control() || character == '\\') {
+        return Err("its address has characters that no address has".into());
+    }
+    let path = text.split(['?', '#']).next().unwrap_or_default();
+    if path.split('/').any(is_dots) {
+        return Err("its address has `.` or `..` for a part of its path".into());
+    }
+    Ok(())
 }

@@ -7,7 +7,8 @@ use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Map, Value, json};
 use tokio::sync::mpsc;
 use toolcrib_core::execution::{Operation, Place};
-use toolcrib_core::expression::{self, Scope, fill};
+use toolcrib_core::expression::{self, Scope, evaluate, is_expression};
+use toolcrib_core::openapi::request::encoded;
 use toolcrib_core::source::Poll;
 use toolcrib_core::text::shown_short;
 use toolcrib_core::{Code, Error, Result};
@@ -16,7 +17,7 @@ use url::Url;
 use super::again::retry_after;
 use super::call::listed;
 use super::exchange::Exchange;
-use super::outgoing::{declared, look};
+use super::outgoing::{declared, look, plain};
 use super::refusal::{bounded, reason};
 use super::result::{answer, answer_with};
 use super::send::{Outgoing, Received};
@@ -24,6 +25,8 @@ use crate::connector::{Answer, CallFailure};
 
 const FIRST_INTERVAL: Duration = Duration::from_secs(1);
 const LONGEST_INTERVAL: Duration = Duration::from_secs(10);
+/// Bytes of what an answer says for an address.
+const LONGEST_VALUE: usize = 8 * 1024;
 
 #[derive(Debug)]
 pub(super) struct Polling<'a> {
@@ -83,19 +86,28 @@ impl Polling<'_> {
             }),
             ..Scope::default()
         };
-        let filled = text(&fill(&self.poll.url, &scope)?);
-        // What an answer points to is relative to where it came from; what is written down, to the server.
-        let pointed = self.poll.url.trim_start().starts_with(['$', '{']);
-        let whole = Url::parse(&filled).is_ok();
-        let address = match (whole, pointed) {
-            (true, _) => filled,
-            (false, true) => started.url.join(&filled).map(String::from).unwrap_or_default(),
-            (false, false) => {
+        let refuse = |why: String| self.error(&format!("cannot be looked at: {why}"));
+        let template = self.poll.url.trim();
+        // What an answer points to is an address, relative to where it came from.
+        if let Some(pointed) = alone(template) {
+            let pointed = text(&evaluate(pointed, &scope)?);
+            plain(&pointed).map_err(refuse)?;
+            let address = match Url::parse(&pointed) {
+                Ok(_) => pointed,
+                Err(_) => started.url.join(&pointed).map(String::from).unwrap_or_default(),
+            };
+            return declared(&address, self.base).map_err(refuse);
+        }
+        // What is written down is relative to the server, and values are parts of it.
+        let filled = filled(template, &scope)?;
+        let address = match Url::parse(&filled) {
+            Ok(_) => filled,
+            Err(_) => {
                 let server = self.base.as_str().split(['?', '#']).next().unwrap_or_default();
                 format!("{}/{}", server.trim_end_matches('/'), filled.trim_start_matches('/'))
             }
         };
-        declared(&address, self.base).map_err(|why| self.error(&format!("cannot be looked at: {why}")))
+        declared(&address, self.base).map_err(refuse)
     }
 
     async fn wait(&self, interval: Duration, status: Option<&str>) -> Result<(), CallFailure> {
@@ -193,6 +205,30 @@ impl<'a> Sent<'a> {
             body: self.body,
         }
     }
+}
+
+/// The expression that a template is and nothing besides.
+fn alone(template: &str) -> Option<&str> {
+    let inside = template.strip_prefix('{').and_then(|rest| rest.strip_suffix('}')).unwrap_or(template);
+    (is_expression(inside) && !inside.contains('}')).then_some(inside)
+}
+
+/// A template with the value of each `{$…}` in it, encoded so that it is no more than that.
+fn filled(template: &str, scope: &Scope<'_>) -> Result<String> {
+    let (mut filled, mut rest) = (String::new(), template);
+    while let Some(start) = rest.find("{$") {
+        let Some(length) = rest[start..].find('}') else { break };
+        let value = text(&evaluate(&rest[start + 1..start + length], scope)?);
+        if value.len() > LONGEST_VALUE {
+            let message = format!("a value of the address to look at is longer than {LONGEST_VALUE} bytes");
+            return Err(Error::new(Code::ToolExecutionFailed, message));
+        }
+        filled.push_str(&rest[..start]);
+        filled.push_str(&encoded(&value));
+        rest = &rest[start + length + 1..];
+    }
+    filled.push_str(rest);
+    Ok(filled)
 }
 
 /// A value as it is compared and written into addresses.

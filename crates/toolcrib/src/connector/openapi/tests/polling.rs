@@ -20,7 +20,7 @@ async fn working(location: &'static str, states: &'static [&'static str]) -> Ser
         "POST" => reply(
             202,
             &format!("content-type: application/json\nlocation: {location}"),
-            r#"{"id":"j 1","self":"/api/jobs/1"}"#,
+            r#"{"id":"j 1","self":"/api/jobs/1","sly":"1?x=/../..#","up":".."}"#,
         ),
         _ => server::json(200, states[(number - 2).min(states.len() - 1)]),
     })
@@ -41,6 +41,8 @@ async fn what_was_started_is_looked_at_until_it_is_done() {
         ("/jobs/{$response.body#/id}/status", "GET /api/jobs/j%201/status"),
         ("{$response.header.Location}", "GET /status/1"),
         ("$response.body#/self", "GET /api/jobs/1"),
+        ("{$response.body#/id}/s?of={$response.body#/sly}", "GET /api/j%201/s?of=1%3Fx%3D%2F..%2F..%23"),
+        ("/jobs/{$response.body#/sly}", "GET /api/jobs/1%3Fx%3D%2F..%2F..%23"),
     ] {
         let server = working("/status/1", states).await;
         let (progress, mut heard) = mpsc::channel(8);
@@ -84,6 +86,8 @@ async fn nobody_looks_on_another_server_or_beyond_the_time() {
     for (location, url, expected) in [
         ("https://evil.example.com/s", "{$response.header.Location}", "cannot be looked at: it would leave `"),
         ("//evil.example.com/s", "{$response.header.Location}", "cannot be looked at: it would leave `"),
+        ("../../admin", "{$response.header.Location}", "cannot be looked at: its address has `.` or `..`"),
+        ("/s", "/jobs/{$response.body#/up}/x", "cannot be looked at: its address has `.` or `..`"),
         ("/s", "/jobs/../../admin", "cannot be looked at: its address has `.` or `..` for a part of its path"),
     ] {
         let server = working(location, &[r#"{"state":"done"}"#]).await;
