@@ -81,10 +81,10 @@ impl Confided {
 
     /// These values, as far as they can be hidden.
     pub(crate) fn of(values: &[String]) -> Confided {
-        // An API may repeat it as it stood in an address or a form.
-        let mut values: Vec<String> = values.iter().flat_map(|value| as_in_addresses(value)).collect();
         let path = |value: &str| value.starts_with('/') && std::path::Path::new(value).exists();
-        values.retain(|value| value.len() >= SHORTEST_HIDDEN && !path(value));
+        let hidden = values.iter().filter(|value| value.len() >= SHORTEST_HIDDEN && !path(value));
+        // An API may repeat it as it stood in an address or a form.
+        let mut values: Vec<String> = hidden.flat_map(|value| as_in_addresses(value)).collect();
         // A value that holds another goes first.
         values.sort_by_key(|value| std::cmp::Reverse(value.len()));
         Confided(values)
