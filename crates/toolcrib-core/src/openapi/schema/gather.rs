@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::rc::Rc;
 
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use super::{Direction, Schemas, Translated, prune};
 
@@ -13,6 +13,8 @@ const LISTED: usize = 8 * 1024;
 /// And when it is asked for.
 const WHOLE: usize = 192 * 1024;
 const MOST_DEFINITIONS: usize = 4_000;
+/// Writing that many counts as looking at one more schema.
+const BYTES_OF_WORK: usize = 64;
 /// As text. A manifest takes 64 levels, and a tool has two around its schema.
 const DEEPEST: usize = 56;
 
@@ -49,10 +51,15 @@ impl Schemas<'_> {
     }
 
     fn pruned(&mut self, root: &Translated, direction: Direction, limit: usize) -> Value {
-        prune::pruned(&root.value, limit, &mut |name| {
+        if self.exhausted() {
+            return json!({ "type": "object" });
+        }
+        let (value, written) = prune::pruned(&root.value, limit, &mut |name| {
             let name = self.targets.get_key_value(name)?.0.clone();
             if self.work() { self.definition(&name, direction) } else { None }
-        })
+        });
+        self.worked += (written / BYTES_OF_WORK) as u64;
+        value
     }
 
     /// Every definition that is reached from here; nothing when they are certainly larger than `limit` together.

@@ -8,6 +8,8 @@ use serde_json::{Map, Value, json};
 use super::super::wording;
 use super::Translated;
 
+/// What a list may have of one tool in any case.
+const LARGEST: usize = 128 * 1024;
 const MARK: &str = "pruned";
 const NOTE: &str = "pruned; ask for the full schema to see the rest";
 const MOST_CHOICES: usize = 24;
@@ -20,17 +22,23 @@ const TRIES: [(usize, usize); 9] =
 
 type LookUp<'l> = dyn FnMut(&str) -> Option<Rc<Translated>> + 'l;
 
-/// The schema in at most `limit` bytes, if anything less deep than all of it can be.
-pub(super) fn pruned(root: &Value, limit: usize, look_up: &mut LookUp<'_>) -> Value {
+/// The schema in at most `limit` bytes, if anything less deep than all of it can be; and how many bytes were written
+/// to find that out.
+pub(super) fn pruned(root: &Value, limit: usize, look_up: &mut LookUp<'_>) -> (Value, usize) {
+    let mut written = 0;
     for (depth, text) in TRIES {
         let mut pruner = Pruner { depth, text, room: limit as isize - 64, marked: false, look_up, inside: Vec::new() };
-        if let Some(value) = pruner.schema(root, 0).filter(|value| value.to_string().len() <= limit) {
-            return noted(value, pruner.marked);
+        let value = pruner.schema(root, 0).filter(|value| value.to_string().len() <= limit);
+        let marked = pruner.marked;
+        written += limit.saturating_sub(pruner.room.max(0) as usize);
+        if let Some(value) = value {
+            return (noted(value, marked), written);
         }
     }
-    let mut pruner = Pruner { depth: 1, text: 0, room: isize::MAX, marked: false, look_up, inside: Vec::new() };
+    // All arguments of the tool, if those are not too many either.
+    let mut pruner = Pruner { depth: 1, text: 0, room: LARGEST as isize, marked: false, look_up, inside: Vec::new() };
     let least = pruner.schema(root, 0).unwrap_or_else(|| json!({ "type": "object" }));
-    noted(least, true)
+    (noted(least, true), written + LARGEST)
 }
 
 fn noted(mut value: Value, marked: bool) -> Value {

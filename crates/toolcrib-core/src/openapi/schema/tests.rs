@@ -227,3 +227,19 @@ fn what_is_pruned_is_never_stricter() {
     let validator = jsonschema::options().build(&listed).unwrap();
     assert!(validator.is_valid(&json!({"body": {"p0": {"q": 1}, "p1": {}}})), "{listed}");
 }
+
+/// Two thousand operations on one schema with very many properties took for ever.
+#[test]
+fn one_huge_definition_is_not_written_for_ever() {
+    let properties: serde_json::Map<String, Value> =
+        (0..20_000).map(|n| (format!("property_{n}"), json!({}))).collect();
+    let root = json!({ "components": { "schemas": { "A": { "type": "object", "properties": properties } } } });
+    let library = Library::new(Url::parse("http://h/").unwrap(), root);
+    let reference = json!({ "$ref": "#/components/schemas/A" });
+    let mut schemas = Schemas::new(&library, Dialect::New);
+    let at = At { value: &reference, ..library.root().unwrap() };
+    let translated = schemas.translate(at, Direction::Request, &mut Vec::new());
+    let Gathered { listed, whole } = schemas.gather(&translated, Direction::Request);
+    assert!(listed.to_string().len() < 200_000 && whole.unwrap().to_string().len() < 200_000);
+    assert!(schemas.worked > 1_000, "what is written counts");
+}
