@@ -169,7 +169,7 @@ async fn a_step_that_starts_something_sees_what_came_of_it() {
     })
     .await;
     let poll = json!({ "url": "/orders/{$response.body#/id}", "status": "/status", "result": "/parcel",
-        "done": ["sent"], "interval": "10ms" });
+        "done": ["sent"], "interval": "100ms" });
     let step = order_and(json!({ "successCriteria": [{ "condition": "$statusCode == 200" }] }));
     let flow = buy(json!([step]), json!({ "parcel": "$steps.order.outputs.id" }));
     let bench = bench(&server, &flow, json!({ "poll": { "placeOrder": poll } })).await;
