@@ -59,10 +59,10 @@ fn fitted(value: &Value, schema: &Value, argument: &str) -> Value {
     let types = types(schema, argument);
     let is = |kinds: &[&str]| types.iter().any(|known| kinds.contains(&known.as_str()));
     match value {
-        Value::String(text) if !is(&["string"]) => match typed(schema, argument, text.trim()) {
-            Value::String(_) => value.clone(),
-            read => read,
-        },
+        Value::String(text) if !is(&["string"]) => {
+            let read = typed(schema, argument, text.trim());
+            if read.is_string() { value.clone() } else { read }
+        }
         Value::Number(_) if is(&["string"]) && !is(&["number", "integer"]) => Value::String(value.to_string()),
         Value::Bool(_) if is(&["string"]) && !is(&["boolean"]) => Value::String(value.to_string()),
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) | Value::Object(_) => {
