@@ -21,4 +21,5 @@ mod wording;
 
 pub use convert::{Conversion, Converted, convert};
 pub use library::Library;
+pub use names::legal;
 pub use text::{parse, parse_whole};

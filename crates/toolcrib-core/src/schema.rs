@@ -77,7 +77,7 @@ fn describe(error: &jsonschema::ValidationError<'_>) -> Vec<Fault> {
 /// Turns `text` into what the schema's property `key` asks for. Where it asks for nothing in particular, text stays text.
 pub fn typed(schema: &Value, key: &str, text: &str) -> Value {
     let property = schema.get("properties").and_then(|properties| properties.get(key));
-    let types = property.map(|property| types_of(schema, property, 0)).unwrap_or_default();
+    let types = types(schema, key);
     let allows = |name: &str| types.iter().any(|known| known == name);
     let parsed: Option<Value> = serde_json::from_str(text).ok();
     match parsed {
@@ -94,6 +94,12 @@ pub fn typed(schema: &Value, key: &str, text: &str) -> Value {
         }
         _ => text.into(),
     }
+}
+
+/// The types that the schema's property `key` may have; none where it says nothing about them.
+pub fn types(schema: &Value, key: &str) -> Vec<String> {
+    let property = schema.get("properties").and_then(|properties| properties.get(key));
+    property.map(|property| types_of(schema, property, 0)).unwrap_or_default()
 }
 
 /// The types a property may have, through local references and alternatives.

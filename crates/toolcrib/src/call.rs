@@ -66,7 +66,7 @@ impl Shared {
     pub(crate) async fn call(self: &Arc<Self>, caller: &Caller, wish: Wish<'_>) -> Result<Output> {
         let began = tokio::time::Instant::now();
         let (name, mut called) = (wish.name, None);
-        let result = self.call_inner(wish, &mut called).await;
+        let result = self.call_inner(caller, wish, &mut called).await;
         let elapsed_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
         let failure = match &result {
             Ok(output) if output.is_error() => {
@@ -88,7 +88,12 @@ impl Shared {
         })
     }
 
-    async fn call_inner(self: &Arc<Self>, wish: Wish<'_>, called: &mut Option<ToolId>) -> Result<Output> {
+    async fn call_inner(
+        self: &Arc<Self>,
+        caller: &Caller,
+        wish: Wish<'_>,
+        called: &mut Option<ToolId>,
+    ) -> Result<Output> {
         let Wish { name, input, options, witness } = wish;
         let began = tokio::time::Instant::now();
         self.discover_in_time(name, &options).await?;
@@ -111,7 +116,11 @@ impl Shared {
             backing: calling.backing.clone(),
             meta: options.meta.clone(),
             repeatable: calling.hints.read_only_hint || calling.hints.idempotent_hint,
-            terms: Terms { witness, ..options.terms(timeout.unwrap_or(settings.call_timeout())) },
+            terms: Terms {
+                caller: caller.name.clone(),
+                witness,
+                ..options.terms(timeout.unwrap_or(settings.call_timeout()))
+            },
         };
         let answer = match source {
             Some(source) => self.send(source, call).await?,

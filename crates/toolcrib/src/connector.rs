@@ -130,6 +130,8 @@ pub struct Request {
 /// On whose behalf a source is asked, and how long that one waits.
 #[derive(Clone)]
 pub struct Terms {
+    /// Who calls a tool, for the log.
+    pub caller: String,
     pub timeout: Duration,
     pub progress: Option<mpsc::Sender<Box<RawValue>>>,
     pub cancel: CancellationToken,

@@ -49,6 +49,14 @@ impl Criterion {
         Ok(Criterion { condition, test })
     }
 
+    /// What the condition is about, where that does not stand in it.
+    pub fn context(&self) -> Option<&str> {
+        match &self.test {
+            Test::Simple(_) => None,
+            Test::Regex { context, .. } | Test::JsonPath { context, .. } => Some(context),
+        }
+    }
+
     /// A context that leads nowhere satisfies nothing.
     pub fn holds(&self, scope: &Scope<'_>) -> Result<bool, String> {
         match &self.test {

@@ -46,20 +46,22 @@ impl Library {
 
     /// The documents that are referred to and have not been added yet.
     pub fn missing(&self) -> BTreeSet<Url> {
+        self.documents.keys().filter_map(|place| Url::parse(place).ok()).flat_map(|at| self.missing_from(&at)).collect()
+    }
+
+    /// Those of them that the document at this address refers to.
+    pub fn missing_from(&self, address: &Url) -> BTreeSet<Url> {
         let mut missing = BTreeSet::new();
-        for (place, document) in &self.documents {
-            if let (Ok(document), Ok(base)) = (document, Url::parse(place)) {
-                find_references(document, Keys::Keywords, &mut |reference| {
-                    let address = reference.split('#').next().unwrap_or_default();
-                    if !address.is_empty()
-                        && let Ok(target) = base.join(address)
-                        && !self.documents.contains_key(target.as_str())
-                    {
-                        missing.insert(target);
-                    }
-                });
+        let Some(Ok(document)) = self.documents.get(address.as_str()) else { return missing };
+        find_references(document, Keys::Keywords, &mut |reference| {
+            let place = reference.split('#').next().unwrap_or_default();
+            if !place.is_empty()
+                && let Ok(target) = address.join(place)
+                && !self.documents.contains_key(target.as_str())
+            {
+                missing.insert(target);
             }
-        }
+        });
         missing
     }
 
@@ -251,7 +253,13 @@ mod tests {
 
     #[test]
     fn what_is_still_to_be_read_is_known() {
-        let missing: Vec<String> = library().missing().iter().map(Url::to_string).collect();
+        let library = library();
+        let missing: Vec<String> = library.missing().iter().map(Url::to_string).collect();
         assert_eq!(missing, ["https://elsewhere.example/x.json", "https://far.example/y.json"]);
+        let from = |address: &str| library.missing_from(&Url::parse(address).unwrap()).len();
+        assert_eq!(
+            ["root", "other", "gone", "unknown"].map(|name| from(&format!("http://h/api/{name}.json"))),
+            [2, 0, 0, 0]
+        );
     }
 }

@@ -52,11 +52,16 @@ pub(super) fn told(found: &Found<'_>, name: &str) -> Option<String> {
     })
 }
 
+/// An `operationId` as most tools are named for it.
+pub fn legal(id: &str) -> String {
+    let legal = |letter: char| if letter.is_ascii_alphanumeric() || letter == '-' { letter } else { '_' };
+    id.trim().chars().map(legal).collect()
+}
+
 /// What it would be called if it were alone, and whether the document says so to the letter.
 fn wish(found: &Found<'_>) -> (String, bool) {
     let id = found.operation.value.get("operationId").and_then(Value::as_str).map(str::trim).unwrap_or_default();
-    let legal = |letter: char| if letter.is_ascii_alphanumeric() || letter == '-' { letter } else { '_' };
-    let made: String = id.chars().map(legal).collect();
+    let made = legal(id);
     if made.contains(|letter: char| letter.is_ascii_alphanumeric()) {
         let exact = made == id;
         return (made, exact);

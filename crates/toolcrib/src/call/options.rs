@@ -57,6 +57,7 @@ pub struct CallOptions {
 impl CallOptions {
     pub(crate) fn terms(&self, timeout: Duration) -> Terms {
         Terms {
+            caller: String::new(),
             timeout,
             progress: self.progress.clone(),
             cancel: self.cancel.clone(),

@@ -75,21 +75,26 @@ impl OpenApiConnector {
 
 /// The document with all that it leads to. What cannot be had of the latter is known by its reason.
 async fn read(documents: &Documents<'_>) -> Result<Library> {
-    let text = documents.load(documents.main()).await?;
-    let mut library = Library::new(documents.main().clone(), apart(move || parse(&text)).await?);
-    loop {
-        let missing = library.missing();
-        if missing.is_empty() {
-            return Ok(library);
-        }
-        for address in missing {
-            let document = match documents.load(&address).await {
-                Ok(text) => apart(move || parse(&text)).await,
-                Err(error) => Err(error),
-            };
+    let (text, address) = (documents.load(documents.main()).await?, documents.main().clone());
+    let (mut library, mut missing) = apart(move || {
+        let library = Library::new(address.clone(), parse(&text)?);
+        let missing = library.missing_from(&address);
+        Ok((library, missing))
+    })
+    .await?;
+    while let Some(address) = missing.pop_first() {
+        let text = documents.load(&address).await;
+        let found;
+        (library, found) = apart(move || {
+            let document = text.and_then(|text| parse(&text));
             library.add(&address, document.map_err(|error| error.message));
-        }
+            let found = library.missing_from(&address);
+            Ok((library, found))
+        })
+        .await?;
+        missing.extend(found);
     }
+    Ok(library)
 }
 
 /// Large documents take a while: not on a thread that others wait for.

@@ -25,8 +25,8 @@ use crate::connections::Origin;
 use document::Held;
 use operations::Operations;
 
-/// Another version may make other tools of the same document.
-const READER: &str = concat!("workflow ", env!("CARGO_PKG_VERSION"));
+/// Another version may make other tools of the same document. The last number is raised whenever this one does.
+const READER: &str = concat!("workflow ", env!("CARGO_PKG_VERSION"), "/1");
 
 #[derive(Debug)]
 pub(crate) struct WorkflowConnector {

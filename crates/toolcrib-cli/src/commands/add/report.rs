@@ -2,6 +2,7 @@
 //! credentials are missing and what its tools cost.
 
 use serde::Serialize;
+use toolcrib::core::source::{Kind, OpenApi};
 use toolcrib::core::summary::Budget;
 use toolcrib::core::text::shown_short;
 use toolcrib::refresh::Refreshed;
@@ -26,6 +27,9 @@ pub(super) struct Report {
     api: Option<Api>,
     #[serde(skip)]
     names: Vec<String>,
+    /// The keys that choose among what a document has.
+    #[serde(skip)]
+    filters: Vec<&'static str>,
 }
 
 #[derive(Debug, Serialize)]
@@ -56,7 +60,8 @@ impl Report {
             let tokens = Tokens { full, summary: seen.summary(Budget::default()).tokens };
             api = Some(Api { needs: registry.needs(&view.id), tokens });
         }
-        Report { view, api, names }
+        let filters = registry.definition(&view.id).map(|source| filters(&source.kind)).unwrap_or_default();
+        Report { view, api, names, filters }
     }
 
     /// As people read it.
@@ -69,10 +74,27 @@ impl Report {
                 let tools = counted(self.view.tool_count, "tool");
                 let mut lines = vec![format!("{id}: {tools} ({} ms)", outcome.elapsed_ms)];
                 lines.extend((!self.names.is_empty()).then(|| shortened(&self.names, MOST_NAMES)));
+                lines.extend(self.nothing());
                 lines.extend(self.api.iter().flat_map(Api::lines));
                 lines.extend(self.set_aside());
                 lines.join("\n  ")
             }
+        }
+    }
+
+    /// Why there are no tools, where a document would have them.
+    fn nothing(&self) -> Option<String> {
+        if self.view.tool_count > 0 {
+            return None;
+        }
+        match (self.view.kind.as_str(), self.filters.as_slice()) {
+            ("openapi", []) => Some("the document has no operations that become tools".to_owned()),
+            ("openapi", keys) => {
+                let keys: Vec<String> = keys.iter().map(|key| format!("`{key}`")).collect();
+                Some(format!("the document has no operations that become tools under {}", keys.join(", ")))
+            }
+            ("workflow", _) => Some("the document has no workflows that become tools".to_owned()),
+            _ => None,
         }
     }
 
@@ -99,6 +121,16 @@ impl Api {
             grouped(summary)
         ));
         lines
+    }
+}
+
+fn filters(kind: &Kind) -> Vec<&'static str> {
+    match kind {
+        Kind::OpenApi(OpenApi { include, exclude, include_tags, .. }) => {
+            let given = [("include", include), ("exclude", exclude), ("include_tags", include_tags)];
+            given.into_iter().filter(|(_, values)| !values.is_empty()).map(|(key, _)| key).collect()
+        }
+        Kind::Stdio(_) | Kind::Http(_) | Kind::Sse(_) | Kind::Workflow(_) | Kind::Builtin(_) => Vec::new(),
     }
 }
 
@@ -214,13 +246,21 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_document_without_tools_says_so() {
+        let (told, _) = check("", Vec::new()).await;
+        assert_eq!(told, "  the document has no operations that become tools");
+        let (told, _) = check(", include: [x_*], include_tags: [a]", Vec::new()).await;
+        assert_eq!(told, "  the document has no operations that become tools under `include`, `include_tags`");
+    }
+
+    #[tokio::test]
     async fn ten_of_what_was_set_aside_are_shown_and_the_rest_is_counted() {
         let bad = |number: usize| to_raw_value(&json!({ "name": format!("t{number:02}"), "inputSchema": 5 })).unwrap();
         let (told, report) = check("", (0..12).map(bad).collect()).await;
-        assert_eq!(told.lines().count(), 11, "{told}");
+        assert_eq!(told.lines().count(), 12, "{told}");
         assert!(told.ends_with("  set aside: 2 more; `toolcrib sources --json` has them all"), "{told}");
         assert_eq!(report["set_aside"].as_array().map(Vec::len), Some(12));
         let (told, _) = check("", (0..10).map(bad).collect()).await;
-        assert!(told.lines().count() == 10 && !told.contains("more"), "{told}");
+        assert!(told.lines().count() == 11 && !told.contains("more"), "{told}");
     }
 }

@@ -22,8 +22,8 @@ pub(super) const LARGEST: usize = 64 * 1024 * 1024;
 const MOST_DOCUMENTS: usize = 64;
 /// The host of made-up addresses, which no server can have.
 const STAND_IN: &str = "document.invalid";
-/// Another version may make other tools of the same documents.
-const READER: &str = concat!("openapi ", env!("CARGO_PKG_VERSION"));
+/// Another version may make other tools of the same documents. The last number is raised whenever this one does.
+const READER: &str = concat!("openapi ", env!("CARGO_PKG_VERSION"), "/1");
 
 /// The documents of one discovery. Who calls sees to it that reading them ends in time.
 #[derive(Debug)]

@@ -91,16 +91,9 @@ impl Exchange<'_> {
         Ok(received)
     }
 
-    /// Those of the proofs that are had by asking for them, in their order.
     async fn tokens(&self) -> Result<Vec<String>, Failed> {
-        let (connector, mut tokens) = (self.connector, Vec::new());
-        for proof in &self.chosen.proofs {
-            if let Proof::Oauth2(grant) = proof {
-                let connect = connector.source.settings.connect_timeout();
-                tokens.push(connector.tokens.get(grant, &connector.clients, connect).await?);
-            }
-        }
-        Ok(tokens)
+        let OpenApiConnector { source, clients, tokens, .. } = self.connector;
+        tokens.of(&self.chosen.proofs, clients, source.settings.connect_timeout()).await
     }
 
     async fn forget(&self, tokens: &[String]) {

@@ -11,7 +11,7 @@ use toolcrib_core::{Code, Error, Result, ResultExt};
 use url::Url;
 
 use super::OpenApiConnector;
-use super::credentials::{Proof, always, present};
+use super::credentials::{always, present};
 use super::send::{Failed, Outgoing, Received, Sender, shown_place};
 use super::settled::Settled;
 use super::territory::Territory;
@@ -49,7 +49,9 @@ impl Fetch<'_> {
         if self.own {
             headers.extend(self.settled.headers.iter().map(|(name, value)| (name.clone(), value.clone())));
             let proofs = always(&self.settled.given)?;
-            present(&proofs, &self.tokens(&proofs).await?, &mut url, &mut headers)?;
+            let OpenApiConnector { source, clients, tokens, .. } = self.connector;
+            let tokens = tokens.of(&proofs, clients, source.settings.connect_timeout()).await;
+            present(&proofs, &tokens.map_err(Failed::into_error)?, &mut url, &mut headers)?;
         }
         // The source itself says that it may be read, so that only where it points to is in question.
         let territory = Territory::new(&self.settled.openapi, None, None);
@@ -66,18 +68,6 @@ impl Fetch<'_> {
                 Err(Error::new(Code::ToolUnavailable, message))
             }
         }
-    }
-
-    async fn tokens(&self, proofs: &[Proof]) -> Result<Vec<String>> {
-        let (connector, mut tokens) = (self.connector, Vec::new());
-        for proof in proofs {
-            if let Proof::Oauth2(grant) = proof {
-                let connect = connector.source.settings.connect_timeout();
-                let token = connector.tokens.get(grant, &connector.clients, connect).await;
-                tokens.push(token.map_err(Failed::into_error)?);
-            }
-        }
-        Ok(tokens)
     }
 }
 

@@ -2,7 +2,7 @@
 
 use http::StatusCode;
 use serde_json::{Value, json};
-use toolcrib_core::text::shown_short;
+use toolcrib_core::text::{shown, shown_short};
 use toolcrib_core::{Code, Error};
 
 use super::result::{Nature, decoded, media_type, nature, useful};
@@ -44,17 +44,13 @@ fn body(received: &Received) -> Option<Value> {
     }
     let text = || {
         let beginning = &received.body[..received.body.len().min(BODY)];
-        Value::String(shown_text(&decoded(&received.headers, beginning)))
+        Value::String(shown(&decoded(&received.headers, beginning)))
     };
     match nature(&kind, &received.body) {
         Nature::Json => Some(serde_json::from_slice(&received.body).unwrap_or_else(|_| text())),
         Nature::Text => Some(text()),
         Nature::Image | Nature::Audio | Nature::Binary => None,
     }
-}
-
-fn shown_text(text: &str) -> String {
-    toolcrib_core::text::shown(text)
 }
 
 pub(super) fn bounded(body: Value) -> Value {

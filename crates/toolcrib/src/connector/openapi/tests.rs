@@ -39,6 +39,7 @@ fn operation(method: &str, server: &str, path: &str) -> Operation {
 
 fn terms() -> Terms {
     Terms {
+        caller: String::new(),
         timeout: Duration::from_secs(60),
         progress: None,
         cancel: CancellationToken::new(),

@@ -14,7 +14,7 @@ use toolcrib_core::{Code, Error};
 use url::{Url, form_urlencoded};
 
 use super::clients::Clients;
-use super::credentials::Grant;
+use super::credentials::{Grant, Proof};
 use super::send::{Failed, Outgoing, Received, Sender, shown_origin};
 use super::settled::{address, header_value};
 use super::territory::Territory;
@@ -61,6 +61,22 @@ struct Refusal {
 }
 
 impl Tokens {
+    /// Those of the proofs that are had by asking for them, in their order.
+    pub(super) async fn of(
+        &self,
+        proofs: &[Proof],
+        clients: &Clients,
+        connect: Duration,
+    ) -> Result<Vec<String>, Failed> {
+        let mut tokens = Vec::new();
+        for proof in proofs {
+            if let Proof::Oauth2(grant) = proof {
+                tokens.push(self.get(grant, clients, connect).await?);
+            }
+        }
+        Ok(tokens)
+    }
+
     /// A token that holds. Who calls sees to it that this ends in time.
     pub(super) async fn get(&self, grant: &Grant, clients: &Clients, connect: Duration) -> Result<String, Failed> {
         let asked_at = Instant::now();

@@ -3,6 +3,7 @@
 use serde_json::{Map, Value};
 use toolcrib_core::arazzo::Arguments;
 use toolcrib_core::execution::{Operation, Parameter, Place};
+use toolcrib_core::schema::{typed, types};
 use toolcrib_core::text::shown_short;
 use toolcrib_core::{Code, Error, Result};
 
@@ -21,7 +22,7 @@ pub(super) fn arguments(target: &Target, given: &Arguments) -> Result<Value> {
         for (name, value) in values {
             match parameter(&target.operation, place, name) {
                 Some(parameter) => {
-                    let value = fitted(value, &schema["properties"][&parameter.argument]);
+                    let value = fitted(value, &schema, &parameter.argument);
                     input.insert(parameter.argument.clone(), value);
                 }
                 // The operation itself says what they are.
@@ -54,15 +55,16 @@ fn parameter<'a>(operation: &'a Operation, place: Place, name: &str) -> Option<&
 
 /// Text that was cut out of an answer or a template is the number that the document wants, and the other way round: on
 /// the wire both are text.
-fn fitted(value: &Value, schema: &Value) -> Value {
-    let is = |kind: &str| schema["type"] == kind;
+fn fitted(value: &Value, schema: &Value, argument: &str) -> Value {
+    let types = types(schema, argument);
+    let is = |kinds: &[&str]| types.iter().any(|known| kinds.contains(&known.as_str()));
     match value {
-        Value::String(text) if is("integer") || is("number") || is("boolean") => {
-            let read: Option<Value> = serde_json::from_str(text.trim()).ok();
-            read.filter(|read| if is("boolean") { read.is_boolean() } else { read.is_number() })
-                .unwrap_or_else(|| value.clone())
+        Value::String(text) if !is(&["string"]) => {
+            let read = typed(schema, argument, text.trim());
+            if read.is_string() { value.clone() } else { read }
         }
-        Value::Number(_) | Value::Bool(_) if is("string") => Value::String(value.to_string()),
+        Value::Number(_) if is(&["string"]) && !is(&["number", "integer"]) => Value::String(value.to_string()),
+        Value::Bool(_) if is(&["string"]) && !is(&["boolean"]) => Value::String(value.to_string()),
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) | Value::Object(_) => {
             value.clone()
         }
@@ -86,4 +88,38 @@ fn unknown(target: &Target, place: Place, name: &str) -> Error {
         false => String::new(),
     };
     Error::new(Code::ToolInvalidInput, format!("`{tool}` has no {place} parameter `{name}`{hint}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn values_fit_the_types_that_a_schema_leads_to() {
+        let schema = json!({
+            "properties": {
+                "n": { "$ref": "#/$defs/n" }, "m": { "type": ["integer", "null"] },
+                "a": { "anyOf": [{ "type": "boolean" }, { "type": "null" }] }, "s": { "$ref": "#/$defs/s" },
+                "both": { "type": ["string", "integer"] }, "any": {}, "l": { "type": "array", "items": { "type": "integer" } },
+            },
+            "$defs": { "n": { "type": "integer" }, "s": { "type": "string" } },
+        });
+        for (argument, value, expected) in [
+            ("n", json!(" 7 "), json!(7)),
+            ("n", json!("seven"), json!("seven")),
+            ("m", json!("7"), json!(7)),
+            ("a", json!("true"), json!(true)),
+            ("s", json!(7), json!("7")),
+            ("s", json!(true), json!("true")),
+            ("s", json!("7"), json!("7")),
+            ("both", json!("7"), json!("7")),
+            ("both", json!(7), json!(7)),
+            ("any", json!("7"), json!("7")),
+            ("l", json!("1,2"), json!([1, 2])),
+        ] {
+            assert_eq!(fitted(&value, &schema, argument), expected, "{argument} {value}");
+        }
+    }
 }

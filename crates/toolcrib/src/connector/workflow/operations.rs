@@ -7,6 +7,7 @@ use toolcrib_core::arazzo::OperationReference;
 use toolcrib_core::catalog::{Part, Segment};
 use toolcrib_core::execution::Operation;
 use toolcrib_core::fingerprint::Fingerprint;
+use toolcrib_core::openapi::legal;
 use toolcrib_core::{Result, SourceId};
 
 use crate::connector::openapi::apart;
@@ -78,12 +79,6 @@ impl Index {
 fn operation(segment: &Segment, position: usize) -> Result<Option<Operation>> {
     let Some(entry) = segment.entries().get(position) else { return Ok(None) };
     Ok(segment.tool(entry)?.backing().and_then(|backing| backing.execution.operation().cloned()))
-}
-
-/// As most tools are named.
-fn legal(id: &str) -> String {
-    let legal = |letter: char| if letter.is_ascii_alphanumeric() || letter == '-' { letter } else { '_' };
-    id.trim().chars().map(legal).collect()
 }
 
 fn line(method: &str, path: &str) -> String {

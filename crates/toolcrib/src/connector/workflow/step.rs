@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use toolcrib_core::arazzo::{Call, Response, Step};
 use toolcrib_core::catalog::Caller;
 use toolcrib_core::text::shown_short;
-use toolcrib_core::{Code, Error, Result};
+use toolcrib_core::{Code, Error, Result, SourceId};
 
 use super::arguments::arguments;
 use super::journey::Journey;
@@ -41,7 +41,7 @@ impl Journey<'_> {
             whole: true,
             ..CallOptions::default()
         };
-        let caller = Caller { name: format!("workflow {}", self.connector.source.id) };
+        let caller = on_behalf(&self.terms.caller, &self.connector.source.id);
         let wish = Wish { name: tool, input, options, witness: Some(witness.clone()) };
         match self.registry.call(&caller, wish).await {
             Ok(_) => Ok(witness.take().map_or_else(|| Came::Nothing(format!("`{tool}` is no API")), Came::Answer)),
@@ -110,10 +110,70 @@ fn at_step(call: &Call<'_>, error: Error) -> Error {
     Error::new(code, message).with_retryable(retryable).with_details(details)
 }
 
+/// Who is behind a step, and what is between.
+fn on_behalf(caller: &str, workflow: &SourceId) -> Caller {
+    let name = match caller {
+        "" => format!("workflow {workflow}"),
+        caller => format!("{caller} via workflow {workflow}"),
+    };
+    Caller { name }
+}
+
 /// Whether what the step says about its answers is about one that points elsewhere.
 fn expects_redirect(step: &Step) -> bool {
     let actions = step.on_success.iter().chain(&step.on_failure);
-    let criteria = step.success_criteria.iter().chain(actions.flat_map(|action| &action.criteria));
-    let mut conditions = criteria.map(|criterion| criterion.condition.as_str());
-    conditions.any(|text| ["301", "302", "303", "307", "308"].iter().any(|status| text.contains(status)))
+    let mut criteria = step.success_criteria.iter().chain(actions.flat_map(|action| &action.criteria));
+    criteria.any(|criterion| match criterion.context() {
+        Some(context) => {
+            context.trim() == "$statusCode" && REDIRECTS.iter().any(|status| criterion.condition.contains(status))
+        }
+        None => compares_with_redirect(&criterion.condition),
+    })
+}
+
+const REDIRECTS: [&str; 5] = ["301", "302", "303", "307", "308"];
+
+/// Whether `$statusCode` is compared with the number of a redirect, on either side.
+fn compares_with_redirect(condition: &str) -> bool {
+    const OPERATORS: [&str; 6] = ["==", "!=", "<=", ">=", "<", ">"];
+    let quotes = ['\'', '"'];
+    let apart = |character: char| character.is_whitespace() || "()&|!=<>'\"".contains(character);
+    condition.match_indices("$statusCode").any(|(at, name)| {
+        let (before, after) = (condition[..at].trim_end(), condition[at + name.len()..].trim_start());
+        let after = OPERATORS.iter().find_map(|operator| after.strip_prefix(operator));
+        let after = after.and_then(|after| after.trim_start().trim_start_matches(quotes).split(apart).next());
+        let before = OPERATORS.iter().find_map(|operator| before.strip_suffix(operator));
+        let before = before.and_then(|before| before.trim_end().trim_end_matches(quotes).rsplit(apart).next());
+        [before, after].into_iter().flatten().any(|number| REDIRECTS.contains(&number))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_status_that_is_compared_turns_following_off() {
+        for (condition, expected) in [
+            ("$statusCode == 302", true),
+            ("$statusCode==302", true),
+            ("($statusCode == '307')", true),
+            ("303 == $statusCode && $response.body#/a == 1", true),
+            ("$statusCode == 200 || $statusCode == 301", true),
+            ("$statusCode == 3020", false),
+            ("$statusCode == 200 && $response.body#/count == 302", false),
+            ("$response.body#/302 == $statusCode", false),
+            ("$statusCode == 200", false),
+            ("$statusCode", false),
+        ] {
+            assert_eq!(compares_with_redirect(condition), expected, "{condition}");
+        }
+    }
+
+    #[test]
+    fn who_called_a_workflow_is_told_of_its_steps_too() {
+        let workflow = SourceId::parse("errands").unwrap();
+        assert_eq!(on_behalf("agent", &workflow).name, "agent via workflow errands");
+        assert_eq!(on_behalf("", &workflow).name, "workflow errands");
+    }
 }
