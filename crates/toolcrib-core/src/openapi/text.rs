@@ -6,6 +6,7 @@ use serde_json::Value;
 
 use crate::config::node::yaml_to_json;
 use crate::error::{Code, Error, Result};
+use crate::json;
 use crate::text::shown_short;
 
 /// How many values a document may have: what holds more is no description of an API.
@@ -33,15 +34,16 @@ fn parse_with(text: &str, json_value: impl FnOnce(&str) -> serde_json::Result<Va
     if begins.starts_with('<') {
         return Err(wrong("this is a page or XML, not a document in JSON or YAML; is the address right?".into()));
     }
-    let json = begins.starts_with(['{', '[']);
-    let separators: &[u8] = if json { b",{[" } else { b",{[\n" };
+    let is_json = begins.starts_with(['{', '[']);
+    let separators: &[u8] = if is_json { b",{[" } else { b",{[\n" };
     let values = memchr::memchr3_iter(separators[0], separators[1], separators[2], text.as_bytes()).count()
-        + if json { 0 } else { memchr::memchr_iter(b'\n', text.as_bytes()).count() };
+        + if is_json { 0 } else { memchr::memchr_iter(b'\n', text.as_bytes()).count() };
     if values > MOST_VALUES {
         return Err(wrong(format!("the document has more than {MOST_VALUES} values")));
     }
-    let value = if json {
-        json_value(text).map_err(|error| {
+    let value = if is_json {
+        let mended = |error: serde_json::Error| careless(text, &error).ok_or(error);
+        json_value(text).or_else(mended).map_err(|error| {
             let (line, column) = (error.line(), error.column());
             let reason = match error.classify() {
                 serde_json::error::Category::Eof => "it ends in the middle, as if it were cut off".to_owned(),
@@ -66,6 +68,16 @@ fn parse_with(text: &str, json_value: impl FnOnce(&str) -> serde_json::Result<Va
     }
 }
 
+/// What people write for JSON: halves of characters, trailing commas, line breaks inside of texts. YAML takes most of it.
+fn careless(text: &str, error: &serde_json::Error) -> Option<Value> {
+    const LARGEST: usize = 16 * 1024 * 1024;
+    if error.is_eof() || text.len() > LARGEST {
+        return None;
+    }
+    let mended = json::mended(text).and_then(|text| serde_json::from_str(&text).ok());
+    mended.or_else(|| yaml_to_json(text, MOST_COPIES).ok()).filter(Value::is_object)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -80,13 +92,20 @@ mod tests {
                 "{\"openapi\": \"3.1",
                 "the document is not valid JSON, line 1, column 16: it ends in the middle, as if it were cut off",
             ),
-            ("{\"a\" 1}", "the document is not valid JSON, line 1, column 6: expected `:`"),
+            ("{\"a\": [1}", "the document is not valid JSON, line 1, column 9: expected `,` or `]`"),
             ("hello", "this is no document of names and values: it begins with `hello`"),
             ("[1]", "this is no document of names and values: it begins with `[1]`"),
         ] {
             assert_eq!(parse(text).unwrap_err().message, reason, "{text}");
         }
         assert!(parse("a: [1\nb: 2").unwrap_err().message.starts_with("the document is not valid YAML, line "));
+    }
+
+    #[test]
+    fn what_is_almost_json_is_read() {
+        for text in [r#"{"a": "x\ud83d", "b": 1}"#, "{\"a\": \"x\",\n \"b\": 1,\n}", "{\"a\": \"x\ty\", \"b\": 1}"] {
+            assert_eq!(parse(text).unwrap()["b"], 1, "{text}");
+        }
     }
 
     #[test]

@@ -106,9 +106,16 @@ fn text(shown: &str, received: Received) -> Result<Fetched> {
     Ok(Fetched::Text { text: readable(shown, received.body)?, mark: Mark { etag, hash } })
 }
 
+/// A stray byte of another alphabet costs no document; what is no text at all does.
 fn readable(shown: &str, bytes: Vec<u8>) -> Result<String> {
-    let text = String::from_utf8(bytes)
-        .map_err(|_| Error::new(Code::ConfigInvalid, format!("`{shown}` is not a text in UTF-8")))?;
+    let wrong = |what: &str| Error::new(Code::ConfigInvalid, format!("`{shown}` is {what}"));
+    if bytes.starts_with(&[0x1f, 0x8b]) {
+        return Err(wrong("packed with gzip; unpack it"));
+    }
+    if bytes.iter().take(1024).any(|byte| *byte == 0) {
+        return Err(wrong("not a text in UTF-8"));
+    }
+    let text = String::from_utf8(bytes).unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned());
     Ok(text.strip_prefix('\u{feff}').map(str::to_owned).unwrap_or(text))
 }
 

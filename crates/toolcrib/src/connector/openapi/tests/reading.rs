@@ -134,15 +134,17 @@ async fn what_is_no_document_is_told_at_once() {
     let home = tempfile::tempdir().unwrap();
     let large = home.path().join("large.json");
     std::fs::File::create(&large).unwrap().set_len(65 * 1024 * 1024).unwrap();
-    let latin = home.path().join("latin.json");
-    std::fs::write(&latin, b"gr\xfcn").unwrap();
+    let bytes = home.path().join("bytes.json");
+    std::fs::write(&bytes, b"gr\x00n").unwrap();
     let check = async |document: &Path, expected: &str| {
         let error = load(at(document.to_str().unwrap()), &[]).await.unwrap_err();
         assert_eq!(error.code, Code::ConfigInvalid);
         assert!(error.message.contains(expected), "{error}");
     };
     check(&large, "is larger than 64 MiB").await;
-    check(&latin, "is not a text in UTF-8").await;
+    check(&bytes, "is not a text in UTF-8").await;
+    std::fs::write(&bytes, b"\x1f\x8b\x08").unwrap();
+    check(&bytes, "is packed with gzip").await;
     check(home.path(), "is not a plain file").await;
     check(Path::new("/dev/zero"), "is not a plain file").await;
     check(&home.path().join("missing"), "cannot be read: ").await;
