@@ -76,8 +76,8 @@ pub fn convert(library: &Library, conversion: Conversion<'_>) -> Result<Converte
         let told = shared.servers.told(root.value);
         converted.set_aside.extend(told.map(|reason| SetAside { name: "#/servers".into(), reason }));
     }
-    let mut schemas = Schemas::new(library, dialect);
     let found = operations(&shared, conversion.openapi, &mut converted.set_aside);
+    let mut schemas = Schemas::new(library, dialect, found.len());
     let names = names::names(&found, conversion.source);
     for (found, name) in found.iter().zip(names) {
         if !wanted(found, &name, conversion.openapi) {

@@ -46,6 +46,7 @@ pub(super) struct Schemas<'a> {
     /// What is broken in shared definitions: pointer and reason.
     pub(super) broken: Vec<(String, String)>,
     worked: u64,
+    allowed: u64,
 }
 
 #[derive(Debug, Clone)]
@@ -55,8 +56,10 @@ struct Target<'a> {
     pointer: String,
 }
 
-/// How many schemas are looked at for one document, whatever it asks for. Of forty real ones the largest takes 220,000.
+/// How many schemas are looked at for one document, whatever it asks for: of forty real ones the largest takes 220,000,
+/// and none more than a few hundred for each operation.
 const MOST_WORK: u64 = 4_000_000;
+const WORK_OF_OPERATION: u64 = 2_000;
 
 /// A schema in our words. References are `#/$defs/NAME`.
 #[derive(Debug, Clone)]
@@ -82,20 +85,21 @@ impl Translated {
 }
 
 impl<'a> Schemas<'a> {
-    pub(super) fn new(library: &'a Library, dialect: Dialect) -> Schemas<'a> {
+    pub(super) fn new(library: &'a Library, dialect: Dialect, operations: usize) -> Schemas<'a> {
+        let allowed = MOST_WORK + operations as u64 * WORK_OF_OPERATION;
         let (names, targets, definitions, patterns, broken) = Default::default();
-        Schemas { library, dialect, names, targets, definitions, patterns, broken, worked: 0 }
+        Schemas { library, dialect, names, targets, definitions, patterns, broken, worked: 0, allowed }
     }
 
     /// One more schema is looked at, if that is not too many.
     fn work(&mut self) -> bool {
         self.worked += 1;
-        self.worked <= MOST_WORK
+        self.worked <= self.allowed
     }
 
     /// Whether the document asked for more than is done for one.
     pub(super) fn exhausted(&self) -> bool {
-        self.worked > MOST_WORK
+        self.worked > self.allowed
     }
 
     /// One schema of an operation; what is broken in it is added to `broken`.

@@ -8,7 +8,7 @@ fn translated(dialect: Dialect, schema: Value, definitions: Value) -> (Value, Ve
     let root = json!({ "schema": schema, "components": { "schemas": definitions } });
     let library = Library::new(Url::parse("http://h/").unwrap(), root);
     let root = library.root().unwrap();
-    let mut schemas = Schemas::new(&library, dialect);
+    let mut schemas = Schemas::new(&library, dialect, 1);
     let mut broken = Vec::new();
     let at = At { value: &root.value["schema"], ..root };
     let translated = schemas.translate(at, Direction::Request, &mut broken);
@@ -132,7 +132,7 @@ fn what_is_too_large_is_pruned_at_depth_and_kept_whole_beside() {
     let root = json!({ "schema": deep });
     let library = Library::new(Url::parse("http://h/").unwrap(), root);
     let root = library.root().unwrap();
-    let mut schemas = Schemas::new(&library, Dialect::New);
+    let mut schemas = Schemas::new(&library, Dialect::New, 1);
     let at = At { value: &root.value["schema"], ..root };
     let translated = schemas.translate(at, Direction::Request, &mut Vec::new());
     let Gathered { listed, whole } = schemas.gather(&translated, Direction::Request);
@@ -219,7 +219,7 @@ fn what_is_pruned_is_never_stricter() {
     let root = json!({ "schema": schema });
     let library = Library::new(Url::parse("http://h/").unwrap(), root);
     let root = library.root().unwrap();
-    let mut schemas = Schemas::new(&library, Dialect::New);
+    let mut schemas = Schemas::new(&library, Dialect::New, 1);
     let at = At { value: &root.value["schema"], ..root };
     let translated = schemas.translate(at, Direction::Request, &mut Vec::new());
     let listed = schemas.gather(&translated, Direction::Request).listed;
@@ -236,7 +236,7 @@ fn one_huge_definition_is_not_written_for_ever() {
     let root = json!({ "components": { "schemas": { "A": { "type": "object", "properties": properties } } } });
     let library = Library::new(Url::parse("http://h/").unwrap(), root);
     let reference = json!({ "$ref": "#/components/schemas/A" });
-    let mut schemas = Schemas::new(&library, Dialect::New);
+    let mut schemas = Schemas::new(&library, Dialect::New, 1);
     let at = At { value: &reference, ..library.root().unwrap() };
     let translated = schemas.translate(at, Direction::Request, &mut Vec::new());
     let Gathered { listed, whole } = schemas.gather(&translated, Direction::Request);
