@@ -10,7 +10,7 @@ use std::cmp::Ordering;
 use regex::Regex;
 use serde_json::Value;
 
-use super::condition::order_of_numbers;
+use super::condition::{Comparison, order_of_numbers};
 
 /// What a criterion asks of its context.
 #[derive(Debug, Clone)]
@@ -64,16 +64,6 @@ enum Operand {
     Query(Query),
     Length(Box<Operand>),
     Count(Query),
-}
-
-#[derive(Debug, Clone, Copy)]
-enum Comparison {
-    Less,
-    LessOrEqual,
-    Greater,
-    GreaterOrEqual,
-    Equal,
-    NotEqual,
 }
 
 impl Question {
@@ -194,7 +184,7 @@ impl<'a> Walk<'a> {
             Logical::Exists(query) => Ok(!self.select(query, current)?.is_empty()),
             Logical::Compare(left, comparison, right) => {
                 let (left, right) = (self.value(left, current)?, self.value(right, current)?);
-                Ok(comparison.holds(left.as_deref().or(self.absent), right.as_deref().or(self.absent)))
+                Ok(comparison.holds_in_a_query(left.as_deref().or(self.absent), right.as_deref().or(self.absent)))
             }
             Logical::Matches(operand, pattern) => {
                 let value = self.value(operand, current)?;
@@ -230,8 +220,9 @@ impl<'a> Walk<'a> {
 /// Longer texts match no pattern.
 const LONGEST_TEXT: usize = 1024 * 1024;
 
+/// JSONPath tells letters apart by their case, and knows what is absent; conditions do not.
 impl Comparison {
-    fn holds(self, left: Option<&Value>, right: Option<&Value>) -> bool {
+    fn holds_in_a_query(self, left: Option<&Value>, right: Option<&Value>) -> bool {
         let order = match (left, right) {
             (Some(Value::Number(left)), Some(Value::Number(right))) => order_of_numbers(left, right),
             (Some(Value::String(left)), Some(Value::String(right))) => Some(left.cmp(right)),

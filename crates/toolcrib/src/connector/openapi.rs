@@ -20,14 +20,16 @@ mod tokens;
 mod documents;
 mod fetch;
 
+use std::future::Future;
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use serde_json::value::RawValue;
 use toolcrib_core::openapi::{Conversion, Converted, Library, convert, parse};
 use toolcrib_core::source::Kind;
 use toolcrib_core::time::format_duration;
-use toolcrib_core::{Code, Error, Result, ResultExt, Source};
+use toolcrib_core::{Code, Error, Result, ResultExt, Source, SourceId};
 
 use super::{Answer, Call, CallFailure, Connector, Discovery, Offer, Request};
 use crate::clock::Clock;
@@ -102,14 +104,25 @@ pub(super) async fn apart<T: Send + 'static>(work: impl FnOnce() -> Result<T> + 
     tokio::task::spawn_blocking(work).await.context(Code::Internal, "a document could not be read")?
 }
 
+/// A document is read within the time of its discovery.
+pub(super) async fn in_time(timeout: Duration, look: impl Future<Output = Result<Offer>>) -> Result<Offer> {
+    let late = |_| {
+        let message = format!("the document was not read within {}", format_duration(timeout));
+        Error::new(Code::ToolUnavailable, message)
+    };
+    tokio::time::timeout(timeout, look).await.map_err(late)?
+}
+
+/// What a source that a document describes answers to requests of MCP.
+pub(super) fn no_mcp_server(id: &SourceId, request: &Request) -> CallFailure {
+    let message = format!("`{id}` is no MCP server and answers no `{}`", request.method);
+    CallFailure::Refused(Error::new(Code::ToolNotImplemented, message))
+}
+
 #[async_trait]
 impl Connector for OpenApiConnector {
     async fn discover(&self, discovery: Discovery) -> Result<Offer> {
-        let late = |_| {
-            let message = format!("the document was not read within {}", format_duration(discovery.timeout));
-            Error::new(Code::ToolUnavailable, message)
-        };
-        tokio::time::timeout(discovery.timeout, self.look(&discovery)).await.map_err(late)?
+        in_time(discovery.timeout, self.look(&discovery)).await
     }
 
     async fn call(&self, call: Call) -> Result<Answer, CallFailure> {
@@ -117,8 +130,7 @@ impl Connector for OpenApiConnector {
     }
 
     async fn request(&self, request: Request) -> Result<Box<RawValue>, CallFailure> {
-        let message = format!("`{}` is no MCP server and answers no `{}`", self.source.id, request.method);
-        Err(CallFailure::Refused(Error::new(Code::ToolNotImplemented, message)))
+        Err(no_mcp_server(&self.source.id, &request))
     }
 
     fn connected(&self) -> bool {

@@ -17,9 +17,9 @@ use std::sync::{Arc, Mutex};
 use async_trait::async_trait;
 use serde_json::value::{RawValue, to_raw_value};
 use toolcrib_core::arazzo::tool_of;
-use toolcrib_core::time::format_duration;
-use toolcrib_core::{Code, Error, Result, ResultExt, Source};
+use toolcrib_core::{Code, Result, ResultExt, Source};
 
+use super::openapi::{in_time, no_mcp_server};
 use super::{Answer, Call, CallFailure, Connector, Discovery, Marks, Offer, Request};
 use crate::connections::Origin;
 use document::Held;
@@ -65,11 +65,7 @@ impl WorkflowConnector {
 #[async_trait]
 impl Connector for WorkflowConnector {
     async fn discover(&self, discovery: Discovery) -> Result<Offer> {
-        let late = |_| {
-            let message = format!("the document was not read within {}", format_duration(discovery.timeout));
-            Error::new(Code::ToolUnavailable, message)
-        };
-        tokio::time::timeout(discovery.timeout, self.look(&discovery)).await.map_err(late)?
+        in_time(discovery.timeout, self.look(&discovery)).await
     }
 
     async fn call(&self, call: Call) -> Result<Answer, CallFailure> {
@@ -77,8 +73,7 @@ impl Connector for WorkflowConnector {
     }
 
     async fn request(&self, request: Request) -> Result<Box<RawValue>, CallFailure> {
-        let message = format!("`{}` is no MCP server and answers no `{}`", self.source.id, request.method);
-        Err(CallFailure::Refused(Error::new(Code::ToolNotImplemented, message)))
+        Err(no_mcp_server(&self.source.id, &request))
     }
 
     fn connected(&self) -> bool {
