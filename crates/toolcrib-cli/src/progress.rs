@@ -23,7 +23,14 @@ pub(crate) async fn shown<T>(registry: &Registry, quiet: bool, work: impl Future
             match notices.recv().await {
                 Ok(Notice::Discovering(id)) => bars.begin(&id),
                 Ok(Notice::Discovered(outcome)) => bars.end(&outcome),
-                Ok(Notice::Recorded(_) | Notice::CatalogChanged | Notice::Said { .. }) | Err(RecvError::Lagged(_)) => {}
+                Ok(
+                    Notice::Recorded(_)
+                    | Notice::Progress { .. }
+                    | Notice::Called(_)
+                    | Notice::CatalogChanged
+                    | Notice::Said { .. },
+                )
+                | Err(RecvError::Lagged(_)) => {}
                 Err(RecvError::Closed) => std::future::pending().await,
             }
         }

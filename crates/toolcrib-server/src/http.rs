@@ -7,15 +7,19 @@ use axum::body::{Body, to_bytes};
 use axum::extract::{Request, State};
 use axum::http::uri::Authority;
 use axum::http::{HeaderMap, StatusCode, header};
-use axum::middleware::{Next, from_fn};
-use axum::response::{IntoResponse, Response};
+use axum::middleware::{Next, from_fn, from_fn_with_state};
+use axum::response::Response;
 use axum::routing::{any, get};
 use futures_util::StreamExt;
 use toolcrib::core::config::Mode;
 use toolcrib::core::text::shown_short;
 use toolcrib::{Code, Error};
-use toolcrib_mcp::server::Endpoint;
 use url::{Host, Url};
+
+use crate::access::{Needs, admit};
+use crate::api::with_status;
+use crate::house::House;
+use crate::{api, console};
 
 /// The largest request.
 const LARGEST: usize = 4 * 1024 * 1024;
@@ -24,23 +28,30 @@ const SLOWEST: Duration = Duration::from_secs(60);
 /// Of one that is too large so much is read and thrown away: many clients hear an answer only once they have sent all.
 const THROWN_AWAY: usize = 64 * 1024 * 1024;
 
-/// Every route, behind the check of who asks.
-pub fn router(endpoint: Endpoint) -> Router {
+/// Every route, behind the check of where a request comes from.
+pub(crate) fn router(house: &House) -> Router {
+    let admitted = |needs| from_fn_with_state((house.clone(), needs), admit);
     Router::new()
-        .route("/mcp", any(mcp))
+        .merge(api::router(house))
+        .merge(console::router(house))
+        .route("/mcp", any(mcp).layer(admitted(Needs::Using)))
         .route("/mcp/{group}", any(group))
         .route("/healthz", get(|| async { "ok\n" }))
         .fallback(|| async {
-            refusal(StatusCode::NOT_FOUND, Code::NotFound, "there is nothing here; MCP is at `/mcp`")
+            refusal(
+                StatusCode::NOT_FOUND,
+                Code::NotFound,
+                "there is nothing here; `/api/openapi.json` says what there is",
+            )
         })
         .method_not_allowed_fallback(|| async {
             refusal(StatusCode::METHOD_NOT_ALLOWED, Code::BadRequest, "this address takes no such method")
         })
         .layer(from_fn(from_here))
-        .with_state(endpoint)
+        .with_state(house.clone())
 }
 
-async fn mcp(State(endpoint): State<Endpoint>, request: Request) -> Response {
+async fn mcp(State(house): State<House>, request: Request) -> Response {
     if let Err(refused) = surface_asked_for(request.uri().query().unwrap_or_default()) {
         return *refused;
     }
@@ -51,7 +62,7 @@ async fn mcp(State(endpoint): State<Endpoint>, request: Request) -> Response {
         return too_large();
     }
     match tokio::time::timeout(SLOWEST, to_bytes(body, LARGEST)).await {
-        Ok(Ok(bytes)) => endpoint.handle(axum::http::Request::from_parts(parts, bytes)).await.map(Body::new),
+        Ok(Ok(bytes)) => house.endpoint.handle(axum::http::Request::from_parts(parts, bytes)).await.map(Body::new),
         Ok(Err(_)) => too_large(),
         Err(_) => refusal(StatusCode::REQUEST_TIMEOUT, Code::BadRequest, "the request did not arrive in time"),
     }
@@ -134,8 +145,7 @@ fn too_large() -> Response {
 }
 
 fn refusal(status: StatusCode, code: Code, message: &str) -> Response {
-    let envelope = Error::new(code, message).envelope().to_string();
-    (status, [(header::CONTENT_TYPE, "application/json")], envelope).into_response()
+    with_status(status, &Error::new(code, message))
 }
 
 #[cfg(test)]

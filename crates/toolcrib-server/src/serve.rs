@@ -17,6 +17,7 @@ use toolcrib::core::ResultExt;
 use toolcrib::{Code, Error, Result};
 use toolcrib_mcp::server::{Endpoint, ServerOptions};
 
+use crate::house::{House, Setup};
 use crate::http::router;
 use crate::surface::Surface;
 
@@ -49,23 +50,31 @@ pub async fn bind(address: SocketAddr) -> Result<TcpListener> {
 #[derive(Debug)]
 pub struct Serving {
     listener: TcpListener,
-    endpoint: Endpoint,
+    address: SocketAddr,
+    house: House,
 }
 
 impl Serving {
-    pub fn new(listener: TcpListener, surface: Surface) -> Serving {
+    pub fn new(listener: TcpListener, surface: Surface, setup: Setup) -> Result<Serving> {
+        let address = listener.local_addr().context(Code::Internal, "read the address of the socket")?;
         let options = ServerOptions { farewell: GRACE, ..ServerOptions::new("toolcrib", env!("CARGO_PKG_VERSION")) };
-        Serving { listener, endpoint: Endpoint::new(Arc::new(surface), options) }
+        let registry = surface.registry().clone();
+        let endpoint = Endpoint::new(Arc::new(surface), options);
+        Ok(Serving { listener, address, house: House::new(setup, registry, endpoint, address) })
     }
 
-    pub fn address(&self) -> Result<SocketAddr> {
-        self.listener.local_addr().context(Code::Internal, "read the address of the socket")
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    pub fn house(&self) -> &House {
+        &self.house
     }
 
     /// Serves until `leave` is ready, then lets calls in flight finish, for a while.
     pub async fn run(self, leave: impl Future<Output = ()>) {
-        let Serving { listener, endpoint } = self;
-        let service = TowerToHyperService::new(router(endpoint.clone()));
+        let Serving { listener, house, .. } = self;
+        let service = TowerToHyperService::new(router(&house));
         let mut protocol = http1::Builder::new();
         protocol.timer(TokioTimer::new()).header_read_timeout(HEADERS);
         let (graceful, tasks, abandoned) = (GracefulShutdown::new(), TaskTracker::new(), CancellationToken::new());
@@ -90,7 +99,7 @@ impl Serving {
         drop(listener);
         tasks.close();
         // The endpoint ends what waits for news at once, and what is being answered after a while.
-        let ending = futures_util::future::join(endpoint.close(), graceful.shutdown());
+        let ending = futures_util::future::join(house.endpoint.close(), graceful.shutdown());
         if tokio::time::timeout(GRACE, ending).await.is_err() {
             tracing::warn!("some calls were still going on; they are cancelled");
         }

@@ -48,6 +48,10 @@ impl Surface {
         Surface { registry, expose: Arc::new(expose), sights: Arc::default(), visitors: Arc::default() }
     }
 
+    pub(crate) fn registry(&self) -> &Registry {
+        &self.registry
+    }
+
     /// Shows tools in another way from now on. Clients hear of it when that changes their list.
     pub fn show(&self, expose: Expose) {
         self.expose.send_if_modified(|current| {

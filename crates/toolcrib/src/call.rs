@@ -8,22 +8,39 @@ mod send;
 
 use std::sync::Arc;
 
+use serde::Serialize;
 use serde_json::Value;
 use serde_json::value::to_raw_value;
 use toolcrib_core::catalog::Caller;
+use toolcrib_core::text::shown_short;
 use toolcrib_core::tool::{Asked, parse_name};
-use toolcrib_core::{Code, Error, Result, ResultExt, SourceId, ToolId};
+use toolcrib_core::{Code, Error, Result, ResultExt, SourceId, Timestamp, ToolId};
 
 use crate::connector::{Call, CallFailure, Terms, Witness};
 use crate::held::Shape;
 use crate::refresh::{Need, Outcome};
-use crate::registry::{Registry, Shared};
+use crate::registry::{Notice, Registry, Shared};
 use crate::store::Failure;
 use check::{fitting, permit};
 
 pub use ask::Offering;
 pub use options::{CallOptions, ClientId, Said};
 pub use output::{Output, Page};
+
+/// A call that ended: what is told of it to those who watch, and no more.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Called {
+    /// As it was asked for.
+    pub tool: String,
+    /// Of a call that came so far as to know it.
+    pub source: Option<SourceId>,
+    pub caller: String,
+    /// `OK`, or the code of what went wrong.
+    pub code: &'static str,
+    /// When it ended.
+    pub at: Timestamp,
+    pub elapsed_ms: u64,
+}
 
 /// A call that somebody wishes for.
 pub(crate) struct Wish<'a> {
@@ -79,8 +96,18 @@ impl Shared {
         };
         let code = failure.as_ref().map_or("OK", |failure| failure.code.as_str());
         tracing::info!(tool = name, caller = caller.name, code, duration_ms = elapsed_ms, "tools.call.finished");
+        let at = self.options.clock.now();
+        let finished = Called {
+            tool: shown_short(name, 200),
+            source: called.as_ref().map(|id| id.source.clone()),
+            caller: caller.name.clone(),
+            code,
+            at,
+            elapsed_ms,
+        };
+        let _nobody_listens = self.notices.send(Notice::Called(Arc::new(finished)));
         if let Some(id) = called {
-            self.counters.called(&id, self.options.clock.now(), failure);
+            self.counters.called(&id, at, failure);
         }
         result.map(|mut output| {
             output.elapsed_ms = elapsed_ms;
@@ -179,5 +206,5 @@ impl Shared {
 fn first_text(content: &str) -> Option<String> {
     let blocks: Vec<Value> = serde_json::from_str(content).ok()?;
     let text = blocks.iter().find_map(|block| block.get("text")?.as_str())?;
-    Some(toolcrib_core::text::shown_short(text, 200))
+    Some(shown_short(text, 200))
 }

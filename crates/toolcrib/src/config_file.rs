@@ -12,7 +12,7 @@ const NAMES: [&str; 5] = ["toolcrib.yaml", "toolcrib.yml", "toolcrib.toml", "too
 const LARGEST: u64 = 16 * 1024 * 1024;
 
 /// A configuration as it was found: a project's or named file, laid over the user's own.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Found {
     pub config: Config,
     /// The project's or named file.

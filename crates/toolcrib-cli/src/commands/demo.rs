@@ -127,7 +127,7 @@ async fn perform(stage: &Stage) -> Result<Value> {
     stage.show(&hits.iter().map(Hit::line).collect::<Vec<_>>().join("\n"))?;
 
     stage.step(5, "Look at it", &format!("toolcrib describe {TOOL}"))?;
-    stage.show(&describe::readable(&registry.tool_detail(TOOL).await?, false))?;
+    stage.show(&describe::readable(&registry.tool_detail(TOOL)?, false))?;
 
     stage.step(6, "Call it: the server wakes for this", &format!("toolcrib call {TOOL} book=dune member=ada"))?;
     let input = json!({"book": "dune", "member": "ada"});

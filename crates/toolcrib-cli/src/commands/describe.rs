@@ -88,7 +88,8 @@ async fn look_up(desk: &Desk, name: &str, need: &NeedArguments) -> Result<ToolDe
     let work = desk.registry.discover_for(name, need.need(), false);
     let outcomes = progress::shown(&desk.registry, desk.common.quiet, work).await?;
     desk.hint_stale_tool(name);
-    let found = desk.registry.tool_detail(name).await;
+    desk.registry.read_counts().await?;
+    let found = desk.registry.tool_detail(name);
     // When the tool is there, other sources' troubles are not what was asked about.
     if found.is_err() {
         progress::report_failures(&outcomes, desk.common.quiet);

@@ -8,7 +8,7 @@ use clap::Args;
 use serde_json::json;
 use toolcrib::core::tokens;
 use toolcrib::{Code, Error, Result};
-use toolcrib_server::{Serving, Surface, bind};
+use toolcrib_server::{Serving, Setup, Surface, bind};
 
 use crate::arguments::Common;
 use crate::desk::Desk;
@@ -36,8 +36,10 @@ pub(crate) async fn run(common: &Common, arguments: Arguments) -> Result<Done> {
     let desk = Desk::stay(common).await?;
     tokio::task::spawn_blocking(tokens::warm);
     let surface = Surface::new(desk.registry.clone(), desk.found.config.expose.clone());
-    let serving = Serving::new(listener, surface.clone());
-    let url = format!("http://{}", serving.address()?);
+    desk.registry.read_counts().await?;
+    let setup = Setup { found: desk.found.clone(), data: desk.data.clone() };
+    let serving = Serving::new(listener, surface.clone(), setup)?;
+    let (url, house) = (format!("http://{}", serving.address()), serving.house().clone());
     match common.json {
         true => output::json(&json!({ "listening": url }))?,
         false => output::line(&format!("listening on {url}"))?,
@@ -49,7 +51,7 @@ pub(crate) async fn run(common: &Common, arguments: Arguments) -> Result<Done> {
     let mut serve = std::pin::pin!(serve);
     tokio::select! {
         () = &mut serve => {}
-        () = reload::watch(&desk, &surface) => {}
+        () = reload::watch(&desk, &surface, &house) => {}
         () = leave.asked() => {
             common.hint("leaving: calls in flight may finish; ask again to leave at once");
             asked.cancel();

@@ -23,9 +23,10 @@ pub(crate) struct Arguments {}
 
 pub(crate) async fn run(common: &Common, _: Arguments) -> Result<Done> {
     let desk = Desk::manage(common).await?;
-    let stats = desk.registry.stats().await;
+    let read = desk.registry.read_counts().await;
+    let stats = desk.registry.stats();
     desk.close().await;
-    let stats = stats?;
+    read?;
     if common.json {
         output::json(&stats)?;
     } else {

@@ -49,7 +49,13 @@ impl Watch {
                 notice = self.notices.recv() => match notice {
                     Ok(Notice::CatalogChanged) | Err(RecvError::Lagged(_)) => self.compared().await,
                     Ok(Notice::Said { source, method, params }) => self.said(&source, &method, params.as_deref()).await,
-                    Ok(Notice::Recorded(_) | Notice::Discovering(_) | Notice::Discovered(_)) => None,
+                    Ok(
+                        Notice::Recorded(_)
+                        | Notice::Discovering(_)
+                        | Notice::Progress { .. }
+                        | Notice::Discovered(_)
+                        | Notice::Called(_),
+                    ) => None,
                     Err(RecvError::Closed) => return None,
                 },
                 changed = self.expose.changed() => {

@@ -70,7 +70,17 @@ pub(crate) struct Served {
 
 impl Served {
     pub(crate) async fn at(address: &str, surface: &Surface) -> Served {
-        let serving = Serving::new(bind(address.parse().unwrap()).await.unwrap(), surface.clone());
+        let directory = tempfile::tempdir().unwrap();
+        let found = toolcrib::config_file::Found {
+            config: toolcrib::core::config::Config::default(),
+            file: None,
+            files: Vec::new(),
+            walked: false,
+            commands: toolcrib::core::fingerprint::Fingerprint::of(""),
+            declared: Vec::new(),
+        };
+        let setup = Setup { found, data: directory.path().to_owned() };
+        let serving = Serving::new(bind(address.parse().unwrap()).await.unwrap(), surface.clone(), setup).unwrap();
         let url = format!("http://{}/mcp", serving.address().unwrap()).parse().unwrap();
         let leave = CancellationToken::new();
         let running = tokio::spawn(serving.run(leave.clone().cancelled_owned()));

@@ -11,7 +11,7 @@ use toolcrib_core::{Code, Error, Result, Source, SourceId, Timestamp, ToolName};
 
 use super::{Outcome, Refresh, Refreshed};
 use crate::connector::{Discovery, Offer};
-use crate::registry::{Notice, Shared, Writer, Written};
+use crate::registry::{Notice, Shared, Stage, Writer, Written};
 use crate::secret::{connects_to, hide};
 use crate::store::{Check, Failure, Lease, Standing};
 
@@ -120,6 +120,7 @@ impl Shared {
             standing.marks.clone().filter(|_| same && at_hand && !refresh.force && !self.overridden(&source.id));
         let discovery = Discovery { timeout, era: standing.era.clone(), keep: refresh.keep, known };
         let slot = self.connections.slot(source);
+        self.tell_stage(source, Stage::Contacting);
         // A connector keeps to its deadline and knows best what it waited for; this is for one that does not.
         let offer = match tokio::time::timeout(timeout + GRACE, slot.connector.discover(discovery)).await {
             Ok(offer) => offer,
@@ -152,6 +153,7 @@ impl Shared {
                 Ok(Outcome { contacted: true, ..self.standing_outcome(&source.id, None) })
             }
             Ok(offer) => {
+                self.tell_stage(source, Stage::Recording { tools: offer.tools.len() });
                 let standing = Standing {
                     started_at,
                     checked_at: Some(self.options.clock.now()),
@@ -195,6 +197,10 @@ impl Shared {
                 Ok(Outcome { contacted: true, ..self.standing_outcome(&source.id, Some(failure)) })
             }
         }
+    }
+
+    fn tell_stage(&self, source: &Source, stage: Stage) {
+        let _nobody_listens = self.notices.send(Notice::Progress { source: source.id.clone(), stage });
     }
 
     /// First the content, then the fact that refers to it; unchanged: no fact, only the check.

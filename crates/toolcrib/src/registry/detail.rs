@@ -52,12 +52,10 @@ pub struct Execution {
 
 impl Registry {
     /// A tool by any spelling of its name, from what is known. Contacts nobody.
-    pub async fn tool_detail(&self, name: &str) -> Result<ToolDetail> {
+    pub fn tool_detail(&self, name: &str) -> Result<ToolDetail> {
         let catalog = self.catalog();
         let tool = self.shared.look_up(&catalog, name)?;
-        self.shared.counters.flush(&*self.shared.store).await;
-        let counts = self.shared.store.call_counts().await?;
-        let count = counts.into_iter().find(|count| count.source == *tool.source() && count.tool == tool.original());
+        let count = self.shared.counters.of_tool(&tool.id());
         let definition = self.definition(tool.source());
         ToolDetail::of(&tool, definition.as_ref().map(|source| &source.kind), count)
     }

@@ -180,7 +180,12 @@ impl Shared {
         match self.store.pulse().await {
             Ok(now) if *pulse == Some(now) => {}
             Ok(now) => match self.catch_up().await {
-                Ok(()) => *pulse = Some(now),
+                Ok(()) => {
+                    *pulse = Some(now);
+                    if let Err(error) = self.counters.read(&*self.store).await {
+                        tracing::warn!(%error, "cannot read what others counted; reads go on");
+                    }
+                }
                 Err(error) => tracing::warn!(%error, "cannot take in what others wrote; reads go on"),
             },
             Err(error) => tracing::warn!(%error, "cannot look for what others wrote; reads go on"),

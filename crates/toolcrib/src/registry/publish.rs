@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use serde::Serialize;
 use serde_json::value::RawValue;
 use toolcrib_core::catalog::{Catalog, Part, Segment};
 use toolcrib_core::fingerprint::Fingerprint;
@@ -11,6 +12,7 @@ use toolcrib_core::manifest::{Delta, Packed};
 use toolcrib_core::{Result, Source, SourceId};
 
 use super::{Shared, Snapshot};
+use crate::call::Called;
 use crate::refresh::Outcome;
 use crate::secret::{connects_to, refers_to_file};
 use crate::store::{Failure, Standing, StoredRecord};
@@ -22,6 +24,13 @@ pub enum Notice {
     /// Measurements: a source is being discovered, and what came of it.
     Discovering(SourceId),
     Discovered(Arc<Outcome>),
+    /// How far a discovery has come.
+    Progress {
+        source: SourceId,
+        stage: Stage,
+    },
+    /// A call ended, whatever came of it.
+    Called(Arc<Called>),
     /// What lists show has changed.
     CatalogChanged,
     /// An MCP source says that its resources or prompts changed.
@@ -30,6 +39,16 @@ pub enum Notice {
         method: String,
         params: Option<Arc<RawValue>>,
     },
+}
+
+/// What a discovery is at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(tag = "stage", rename_all = "lowercase")]
+pub enum Stage {
+    /// The source is asked for its tools.
+    Contacting,
+    /// It has answered; its list is being taken in.
+    Recording { tools: usize },
 }
 
 /// The writers' copy of everything, behind the one lock.

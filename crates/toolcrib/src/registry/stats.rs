@@ -1,14 +1,13 @@
 //! Numbers: needs met from the cache, ages, calls and errors.
 
-use std::collections::BTreeMap;
-
 use serde::Serialize;
 use toolcrib_core::freshness::Freshness;
 use toolcrib_core::tool::{SEPARATOR, ToolName};
 use toolcrib_core::{Result, SourceId, Timestamp};
 
 use super::Registry;
-use crate::store::{CallCount, Failure, NeedCount};
+use crate::counters::Tally;
+use crate::store::{CallCount, Failure};
 
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Stats {
@@ -42,13 +41,15 @@ pub struct ToolStats {
 }
 
 impl Registry {
-    /// What was counted, by this process and by others on the same store.
-    pub async fn stats(&self) -> Result<Stats> {
-        self.shared.counters.flush(&*self.shared.store).await;
+    /// Takes in what the store holds of counts. A registry that follows others' writes does so by itself.
+    pub async fn read_counts(&self) -> Result<()> {
+        self.shared.counters.read(&*self.shared.store).await
+    }
+
+    /// What was counted, by this process, and by others on the same store as far as that was read.
+    pub fn stats(&self) -> Stats {
         let now = self.shared.now.load_full();
-        let calls = self.shared.store.call_counts().await?;
-        let needs: BTreeMap<SourceId, NeedCount> =
-            self.shared.store.need_counts().await?.into_iter().map(|count| (count.source.clone(), count)).collect();
+        let Tally { calls, needs } = self.shared.counters.total();
         let sources: Vec<SourceStats> = now
             .inventory
             .sources()
@@ -67,18 +68,18 @@ impl Registry {
             .collect();
         let (hits, misses) =
             sources.iter().fold((0, 0), |(hits, misses), source| (hits + source.hits, misses + source.misses));
-        let mut tools: Vec<ToolStats> = calls.iter().map(|count| self.tool_stats(count)).collect();
+        let mut tools: Vec<ToolStats> = calls.values().map(|count| self.tool_stats(count)).collect();
         tools.sort_by(|one, other| one.name.cmp(&other.name));
-        Ok(Stats {
+        Stats {
             tool_count: now.catalog.tools().count(),
             hits,
             misses,
             hit_ratio: (hits + misses > 0).then(|| hits as f64 / (hits + misses) as f64),
-            calls: calls.iter().map(|count| count.calls).sum(),
-            errors: calls.iter().map(|count| count.errors).sum(),
+            calls: calls.values().map(|count| count.calls).sum(),
+            errors: calls.values().map(|count| count.errors).sum(),
             sources,
             tools,
-        })
+        }
     }
 
     fn tool_stats(&self, count: &CallCount) -> ToolStats {

@@ -30,7 +30,7 @@ async fn detail(keys: &str) -> Value {
     let shop = Scripted::new([order()]);
     let bench = open_yaml(&format!("sources:\n  shop: {{ {keys}, tags: [shop] }}\n"), &[("shop", &shop)]).await;
     bench.tools(toolcrib::registry::Filter::default()).await.unwrap();
-    let detail = bench.tool_detail("shop__get_order").await.unwrap();
+    let detail = bench.tool_detail("shop__get_order").unwrap();
     let mut json: Value = serde_json::from_str(detail.json().unwrap().get()).unwrap();
     json["whole"] = serde_json::from_str(detail.input_schema().get()).unwrap();
     json

@@ -83,7 +83,7 @@ async fn a_call_is_measured_and_counted() {
     bench.hand.advance(Duration::from_secs(1));
     call(&bench, "git__push", json!({})).await.unwrap();
     call(&bench, "git__nothing", json!({})).await.unwrap_err();
-    let stats = bench.stats().await.unwrap();
+    let stats = bench.stats();
     assert_eq!((stats.calls, stats.errors, stats.tools.len()), (2, 1, 1));
     let push = &stats.tools[0];
     assert_eq!((push.name.as_str(), push.calls, push.errors), ("git__push", 2, 1));
@@ -324,6 +324,6 @@ async fn what_a_source_was_given_in_confidence_comes_back_masked() {
         Reply::Result(json!({"content": [{"type": "text", "text": "hunter2hunter2?"}], "isError": true}))
     });
     assert!(call(&bench, "git__push", json!({})).await.unwrap().is_error());
-    let stats = serde_json::to_string(&bench.stats().await.unwrap()).unwrap();
+    let stats = serde_json::to_string(&bench.stats()).unwrap();
     assert!(stats.contains("***?") && !stats.contains("hunter2"), "{stats}");
 }

@@ -248,6 +248,8 @@ async fn whoever_subscribed_hears_what_changed_and_nothing_else() {
                 Notice::Recorded(record) => format!("recorded {}", record.seq),
                 Notice::Discovering(id) => format!("discovering {id}"),
                 Notice::Discovered(outcome) => format!("discovered {}", outcome.source),
+                Notice::Progress { source, .. } => format!("progress {source}"),
+                Notice::Called(called) => format!("called {}", called.tool),
                 Notice::CatalogChanged => "changed".to_owned(),
                 Notice::Said { method, .. } => format!("said {method}"),
             });

@@ -175,7 +175,7 @@ mod tests {
         });
         let id = SourceId::parse("shop").unwrap();
         registry.record(&id, vec![to_raw_value(&tool).unwrap()]).await.unwrap();
-        let detail = registry.tool_detail("shop__report").await.unwrap();
+        let detail = registry.tool_detail("shop__report").unwrap();
         registry.close().await;
         let expected = "shop__report\n  source    shop (openapi)\n  policy    allow, active\n  request   POST /reports\n  \
                         address   https://x/reports\n  answer    comes later: it is looked for until it is there\n  \

@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 use toolcrib::config_file::{self, Found};
 use toolcrib::core::config::Config;
 use toolcrib::{Code, Error, Result};
-use toolcrib_server::Surface;
+use toolcrib_server::{House, Surface};
 
 use crate::desk::{Desk, find};
 use crate::exit::HangUp;
@@ -19,7 +19,7 @@ const TICK: Duration = Duration::from_secs(1);
 type Stamps = BTreeMap<PathBuf, Option<(SystemTime, u64)>>;
 
 /// Follows the files for as long as it is polled.
-pub(super) async fn watch(desk: &Desk, surface: &Surface) {
+pub(super) async fn watch(desk: &Desk, surface: &Surface, house: &House) {
     let mut hang_up = HangUp::listen();
     let mut config = desk.found.config.clone();
     // Not stamped yet: what changed since they were read is found by the first look.
@@ -42,7 +42,8 @@ pub(super) async fn watch(desk: &Desk, surface: &Surface) {
                     desk.common.hint(&format!("configuration read again: {what}"));
                 }
                 known = paths(&found).map(|path| (path.clone(), known.get(&path).copied().flatten())).collect();
-                config = found.config;
+                config = found.config.clone();
+                house.reread(found);
             }
             Err(error) => {
                 desk.common.hint(&format!("error: {}; the configuration stays as it was", error.message));

@@ -63,7 +63,7 @@ async fn what_one_step_gives_another_takes() {
         ]
     );
     let tools = bench.tools(Filter::default()).await.unwrap();
-    let calls = bench.tool_detail("shop__placeOrder").await.unwrap().calls;
+    let calls = bench.tool_detail("shop__placeOrder").unwrap().calls;
     assert_eq!((tools.len(), calls), (5, 1), "a step counts as a call");
 }
 

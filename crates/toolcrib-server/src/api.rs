@@ -1,0 +1,31 @@
+//! REST: one table of routes, from which the router, the access rules and `/api/openapi.json` are all made.
+//! Reads answer from the catalogue at hand; they touch neither the store nor a source.
+
+mod document;
+mod fault;
+mod route;
+mod sources;
+
+use axum::Router;
+use axum::routing::get;
+
+pub(crate) use fault::{Fault, with_status};
+
+use crate::access::Needs;
+use crate::house::House;
+use route::Route;
+
+/// Every route under `/api`, in the order of the document.
+fn routes() -> Vec<Route> {
+    let mut routes = Vec::new();
+    routes.extend(sources::routes());
+    routes
+}
+
+pub(crate) fn router(house: &House) -> Router<House> {
+    let document = document::bytes();
+    let own = Route::new("GET", "/api/openapi.json", "openapi", get(move || async move { document }))
+        .about("This document")
+        .needs(Needs::Reading);
+    routes().into_iter().chain([own]).fold(Router::new(), |router, route| route.add_to(router, house))
+}

@@ -1,0 +1,43 @@
+//! An error on its way out over HTTP: the envelope, and the one place that knows the status of each code.
+
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use toolcrib::{Code, Error};
+
+/// An error as an answer.
+#[derive(Debug)]
+pub(crate) struct Fault(pub(crate) Error);
+
+impl From<Error> for Fault {
+    fn from(error: Error) -> Fault {
+        Fault(error)
+    }
+}
+
+impl IntoResponse for Fault {
+    fn into_response(self) -> Response {
+        if let Some(cause) = self.0.cause_chain() {
+            tracing::debug!(code = self.0.code.as_str(), %cause, "a request failed");
+        }
+        with_status(status(self.0.code), &self.0)
+    }
+}
+
+/// For the codes that several statuses share: a method, a size or a type that is not taken.
+pub(crate) fn with_status(status: StatusCode, error: &Error) -> Response {
+    (status, [(header::CONTENT_TYPE, "application/json")], error.envelope().to_string()).into_response()
+}
+
+fn status(code: Code) -> StatusCode {
+    match code {
+        Code::ToolNotImplemented | Code::NotFound => StatusCode::NOT_FOUND,
+        Code::ToolInvalidInput | Code::ConfigInvalid | Code::BadRequest => StatusCode::BAD_REQUEST,
+        Code::ToolUnavailable | Code::StoreUnavailable => StatusCode::SERVICE_UNAVAILABLE,
+        Code::ToolExecutionFailed => StatusCode::BAD_GATEWAY,
+        Code::Conflict => StatusCode::CONFLICT,
+        Code::Unauthorized => StatusCode::UNAUTHORIZED,
+        Code::Forbidden => StatusCode::FORBIDDEN,
+        Code::RateLimited => StatusCode::TOO_MANY_REQUESTS,
+        Code::Internal => StatusCode::INTERNAL_SERVER_ERROR,
+    }
+}

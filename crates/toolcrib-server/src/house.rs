@@ -1,0 +1,62 @@
+//! Everything the routes share: the registry, the MCP endpoint, the configuration as it was last read, who may do what.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use toolcrib::Registry;
+use toolcrib::config_file::Found;
+use toolcrib_mcp::server::Endpoint;
+
+use crate::access::Access;
+
+/// Cheap to clone; all clones are one house.
+#[derive(Debug, Clone)]
+pub struct House(Arc<Rooms>);
+
+/// What a house is made with, besides a surface.
+#[derive(Debug, Clone)]
+pub struct Setup {
+    /// The configuration as it was found.
+    pub found: Found,
+    /// The data directory.
+    pub data: PathBuf,
+}
+
+#[derive(Debug)]
+/// What is in it, for this crate.
+pub struct Rooms {
+    pub(crate) registry: Registry,
+    pub(crate) endpoint: Endpoint,
+    /// The configuration; replaced when it is read again.
+    pub(crate) found: ArcSwap<Found>,
+    /// The data directory, as `GET /api/config` tells it.
+    pub(crate) data: PathBuf,
+    pub(crate) access: Access,
+}
+
+impl House {
+    pub(crate) fn new(setup: Setup, registry: Registry, endpoint: Endpoint, address: SocketAddr) -> House {
+        House(Arc::new(Rooms {
+            registry,
+            endpoint,
+            found: ArcSwap::from_pointee(setup.found),
+            data: setup.data,
+            access: Access { address },
+        }))
+    }
+
+    /// The configuration was read again.
+    pub fn reread(&self, found: Found) {
+        self.found.store(Arc::new(found));
+    }
+}
+
+impl std::ops::Deref for House {
+    type Target = Rooms;
+
+    fn deref(&self) -> &Rooms {
+        &self.0
+    }
+}
