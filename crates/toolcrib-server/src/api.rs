@@ -8,11 +8,13 @@ mod sources;
 
 use axum::Router;
 use axum::routing::get;
+use serde_json::{Value, json};
 
 pub(crate) use fault::{Fault, with_status};
 
 use crate::access::Needs;
 use crate::house::House;
+use document::Document;
 use route::Route;
 
 /// Every route under `/api`, in the order of the document.
@@ -22,10 +24,18 @@ fn routes() -> Vec<Route> {
     routes
 }
 
+/// The shapes that routes take and answer, by their names.
+fn schemas() -> Vec<(&'static str, Value)> {
+    let mut schemas = vec![("Error", fault::schema())];
+    schemas.extend(sources::schemas());
+    schemas
+}
+
 pub(crate) fn router(house: &House) -> Router<House> {
-    let document = document::bytes();
+    let document = Document::written();
     let own = Route::new("GET", "/api/openapi.json", "openapi", get(move || async move { document }))
         .about("This document")
-        .needs(Needs::Reading);
+        .needs(Needs::Reading)
+        .answer(200, json!({ "description": "OpenAPI 3.1" }));
     routes().into_iter().chain([own]).fold(Router::new(), |router, route| route.add_to(router, house))
 }

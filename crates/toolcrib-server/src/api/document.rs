@@ -5,13 +5,17 @@ use bytes::Bytes;
 use http::header;
 use serde_json::{Map, Value, json};
 
-use super::routes;
+use super::route::reference;
+use super::{routes, schemas};
 
+/// The document as it is served.
 #[derive(Debug, Clone)]
 pub(super) struct Document(Bytes);
 
-pub(super) fn bytes() -> Document {
-    Document(Bytes::from(document().to_string()))
+impl Document {
+    pub(super) fn written() -> Document {
+        Document(Bytes::from(document().to_string()))
+    }
 }
 
 impl IntoResponse for Document {
@@ -22,13 +26,19 @@ impl IntoResponse for Document {
 
 fn document() -> Value {
     let mut paths: Map<String, Value> = Map::new();
-    for route in routes() {
-        let path = paths.entry(route.path).or_insert_with(|| json!({}));
-        path[route.method.to_lowercase()] = json!({ "operationId": route.operation, "summary": route.summary });
-    }
+    routes().into_iter().for_each(|route| route.describe(&mut paths));
+    let error = json!({
+        "description": "What went wrong, and what to do about it",
+        "content": { "application/json": { "schema": reference("Error") } },
+    });
     json!({
         "openapi": "3.1.0",
         "info": { "title": "Toolcrib", "version": env!("CARGO_PKG_VERSION") },
         "paths": paths,
+        "components": {
+            "schemas": schemas().into_iter().map(|(name, schema)| (name.to_owned(), schema)).collect::<Map<_, _>>(),
+            "responses": { "Error": error },
+            "securitySchemes": { "token": { "type": "http", "scheme": "bearer" } },
+        },
     })
 }

@@ -2,6 +2,7 @@
 
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use serde_json::{Value, json};
 use toolcrib::{Code, Error};
 
 /// An error as an answer.
@@ -26,6 +27,24 @@ impl IntoResponse for Fault {
 /// For the codes that several statuses share: a method, a size or a type that is not taken.
 pub(crate) fn with_status(status: StatusCode, error: &Error) -> Response {
     (status, [(header::CONTENT_TYPE, "application/json")], error.envelope().to_string()).into_response()
+}
+
+/// `{"error":{"code","message","retryable","details"}}`.
+pub(super) fn schema() -> Value {
+    json!({
+        "type": "object",
+        "required": ["error"],
+        "properties": { "error": {
+            "type": "object",
+            "required": ["code", "message", "retryable", "details"],
+            "properties": {
+                "code": { "type": "string" },
+                "message": { "type": "string" },
+                "retryable": { "type": "boolean" },
+                "details": {},
+            },
+        } },
+    })
 }
 
 fn status(code: Code) -> StatusCode {

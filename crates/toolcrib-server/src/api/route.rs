@@ -3,29 +3,46 @@
 use axum::Router;
 use axum::middleware::from_fn_with_state;
 use axum::routing::MethodRouter;
+use serde_json::{Map, Value, json};
 
 use crate::access::{Needs, admit};
 use crate::house::House;
 
 #[derive(Debug)]
 pub(crate) struct Route {
-    pub(super) method: &'static str,
-    pub(super) path: &'static str,
+    method: &'static str,
+    path: &'static str,
     /// Its `operationId`.
-    pub(super) operation: &'static str,
-    pub(super) summary: &'static str,
+    operation: &'static str,
+    summary: &'static str,
     needs: Needs,
+    parameters: Vec<Value>,
+    body: Option<Value>,
+    answers: Map<String, Value>,
     handler: MethodRouter<House>,
 }
 
 impl Route {
+    /// The handler must be for the same method: `Route::new("GET", "/api/x", "list_x", get(list))`.
     pub(super) fn new(
         method: &'static str,
         path: &'static str,
         operation: &'static str,
         handler: MethodRouter<House>,
     ) -> Route {
-        Route { method, path, operation, summary: "", needs: Needs::Managing, handler }
+        let (parameters, answers) = (Vec::new(), Map::new());
+        let route = Route {
+            method,
+            path,
+            operation,
+            summary: "",
+            needs: Needs::Managing,
+            parameters,
+            body: None,
+            answers,
+            handler,
+        };
+        route.refuses(&[401, 403])
     }
 
     pub(super) fn about(self, summary: &'static str) -> Route {
@@ -37,8 +54,74 @@ impl Route {
         Route { needs, ..self }
     }
 
+    /// What `{name}` in the path stands for.
+    pub(super) fn path(self, name: &str, schema: Value, about: &str) -> Route {
+        self.parameter(json!({ "name": name, "in": "path", "required": true, "description": about, "schema": schema }))
+    }
+
+    /// A parameter of the query that may be left out.
+    pub(super) fn query(self, name: &str, schema: Value, about: &str) -> Route {
+        self.parameter(json!({ "name": name, "in": "query", "description": about, "schema": schema }))
+    }
+
+    /// A parameter of the query that must be there.
+    pub(super) fn query_required(self, name: &str, schema: Value, about: &str) -> Route {
+        self.parameter(json!({ "name": name, "in": "query", "required": true, "description": about, "schema": schema }))
+    }
+
+    /// A JSON body of this shape, a name among the `schemas`.
+    pub(super) fn takes(self, schema: &str) -> Route {
+        let content = json!({ "application/json": { "schema": reference(schema) } });
+        Route { body: Some(json!({ "required": true, "content": content })), ..self }
+    }
+
+    /// JSON of this shape, a name among the `schemas`.
+    pub(super) fn answers(self, status: u16, schema: &str, about: &str) -> Route {
+        self.answer(
+            status,
+            json!({ "description": about, "content": { "application/json": { "schema": reference(schema) } } }),
+        )
+    }
+
+    /// Something other than JSON, or nothing.
+    pub(super) fn answer(mut self, status: u16, response: Value) -> Route {
+        self.answers.insert(status.to_string(), response);
+        self
+    }
+
+    /// The envelope of an error, with these statuses.
+    pub(super) fn refuses(self, statuses: &[u16]) -> Route {
+        statuses.iter().fold(self, |route, status| {
+            let response = json!({ "$ref": "#/components/responses/Error" });
+            route.answer(*status, response)
+        })
+    }
+
+    fn parameter(mut self, parameter: Value) -> Route {
+        self.parameters.push(parameter);
+        self
+    }
+
     pub(super) fn add_to(self, router: Router<House>, house: &House) -> Router<House> {
         let guarded = self.handler.layer(from_fn_with_state((house.clone(), self.needs), admit));
         router.route(self.path, guarded)
     }
+
+    /// Writes the operation into the document's `paths`.
+    pub(super) fn describe(self, paths: &mut Map<String, Value>) {
+        let mut operation = json!({
+            "operationId": self.operation,
+            "summary": self.summary,
+            "parameters": self.parameters,
+            "responses": self.answers,
+        });
+        if let Some(body) = self.body {
+            operation["requestBody"] = body;
+        }
+        paths.entry(self.path).or_insert_with(|| json!({}))[self.method.to_lowercase()] = operation;
+    }
+}
+
+pub(super) fn reference(schema: &str) -> Value {
+    json!({ "$ref": format!("#/components/schemas/{schema}") })
 }

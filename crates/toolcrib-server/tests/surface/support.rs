@@ -12,7 +12,7 @@ use toolcrib::testkit::{Scripted, config};
 use toolcrib::{Options, Registry};
 use toolcrib_mcp::server::{ServerOptions, Service, serve_stream};
 use toolcrib_mcp::{Client, Notice, RequestOptions, Target, WireError};
-use toolcrib_server::{Serving, Surface, bind};
+use toolcrib_server::{Serving, Setup, Surface, bind};
 use toolcrib_testkit::rig;
 use url::Url;
 
@@ -81,7 +81,7 @@ impl Served {
         };
         let setup = Setup { found, data: directory.path().to_owned() };
         let serving = Serving::new(bind(address.parse().unwrap()).await.unwrap(), surface.clone(), setup).unwrap();
-        let url = format!("http://{}/mcp", serving.address().unwrap()).parse().unwrap();
+        let url = format!("http://{}/mcp", serving.address()).parse().unwrap();
         let leave = CancellationToken::new();
         let running = tokio::spawn(serving.run(leave.clone().cancelled_owned()));
         Served { url, leave, running }
