@@ -2,22 +2,55 @@
 //! Text from sources is text, always: maud escapes it, and nothing a page says is run.
 
 mod page;
+mod refusal;
+
+mod activity;
+mod overview;
+mod source;
+mod sources;
+mod tool;
+mod tools;
+
+mod act;
+mod add;
+mod assets;
+mod attention;
+mod chart;
+mod fields;
+mod happened;
+mod past;
+mod words;
 
 use axum::Router;
-use axum::extract::State;
-use axum::middleware::from_fn_with_state;
-use axum::routing::get;
+use axum::middleware::{from_fn, from_fn_with_state};
+use axum::routing::{get, post};
 use maud::{Markup, html};
 
-use crate::access::{Needs, admit};
+pub(crate) use refusal::not_found;
+
+use crate::access::{Needs, Visitor, admit};
 use crate::house::House;
 
 pub(crate) fn router(house: &House) -> Router<House> {
-    let overview = get(overview).layer(from_fn_with_state((house.clone(), Needs::Reading), admit));
-    Router::new().route("/", overview)
+    let admitted = |needs| from_fn_with_state((house.clone(), needs), admit);
+    Router::new()
+        .route("/", get(overview::show).layer(admitted(Needs::Reading)))
+        .route("/sources", get(sources::show).layer(admitted(Needs::Reading)))
+        .route("/sources/{id}", get(source::show).layer(admitted(Needs::Reading)))
+        .route("/tools", get(tools::show).layer(admitted(Needs::Reading)))
+        .route("/tools/{name}", get(tool::show).layer(admitted(Needs::Reading)))
+        .route("/activity", get(activity::show).layer(admitted(Needs::Reading)))
+        .route("/sources/refresh", post(act::refresh_all).layer(admitted(Needs::Using)))
+        .route("/sources/{id}/refresh", post(act::refresh).layer(admitted(Needs::Using)))
+        .route("/tools/{name}/call", post(tool::call).layer(admitted(Needs::Using)))
+        .route("/sources", post(act::add_source).layer(admitted(Needs::Managing)))
+        .route("/sources/{id}/{action}", post(act::change_source).layer(admitted(Needs::Managing)))
+        .route("/tools/{name}/{action}", post(act::change_tool).layer(admitted(Needs::Managing)))
+        .route("/assets/{file}", get(assets::serve))
+        .layer(from_fn(refusal::dress))
 }
 
-async fn overview(State(house): State<House>) -> Markup {
-    let sources = house.registry.sources();
-    page::page("Overview", html! { p { (sources.len()) " sources" } })
+/// What proves that a form was made here.
+fn guarded(_visitor: &Visitor) -> Markup {
+    html! {}
 }

@@ -10,6 +10,7 @@ use toolcrib::config_file::Found;
 use toolcrib_mcp::server::Endpoint;
 
 use crate::access::Access;
+use crate::activity::Activity;
 
 /// Cheap to clone; all clones are one house.
 #[derive(Debug, Clone)]
@@ -34,6 +35,8 @@ pub struct Rooms {
     /// The data directory, as `GET /api/config` tells it.
     pub(crate) data: PathBuf,
     pub(crate) access: Access,
+    /// What happened lately, for the console.
+    pub(crate) activity: Activity,
 }
 
 impl House {
@@ -44,6 +47,7 @@ impl House {
             found: ArcSwap::from_pointee(setup.found),
             data: setup.data,
             access: Access { address },
+            activity: Activity::default(),
         }))
     }
 

@@ -37,13 +37,7 @@ pub(crate) fn router(house: &House) -> Router {
         .route("/mcp", any(mcp).layer(admitted(Needs::Using)))
         .route("/mcp/{group}", any(group))
         .route("/healthz", get(|| async { "ok\n" }))
-        .fallback(|| async {
-            refusal(
-                StatusCode::NOT_FOUND,
-                Code::NotFound,
-                "there is nothing here; `/api/openapi.json` says what there is",
-            )
-        })
+        .fallback(nothing_here)
         .method_not_allowed_fallback(|| async {
             refusal(StatusCode::METHOD_NOT_ALLOWED, Code::BadRequest, "this address takes no such method")
         })
@@ -66,6 +60,15 @@ async fn mcp(State(house): State<House>, request: Request) -> Response {
         Ok(Err(_)) => too_large(),
         Err(_) => refusal(StatusCode::REQUEST_TIMEOUT, Code::BadRequest, "the request did not arrive in time"),
     }
+}
+
+/// A person gets a page, a program the envelope.
+async fn nothing_here(request: Request) -> Response {
+    let accepts = request.headers().get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    if accepts.contains("text/html") && !request.uri().path().starts_with("/api/") {
+        return console::not_found();
+    }
+    refusal(StatusCode::NOT_FOUND, Code::NotFound, "there is nothing here; `/api/openapi.json` says what there is")
 }
 
 async fn throw_away(body: Body) {

@@ -1,6 +1,7 @@
 //! What agents and people reach: the MCP surface of a registry over HTTP and over a byte stream, REST, the console.
 
 mod access;
+mod activity;
 mod api;
 mod bridge;
 mod console;

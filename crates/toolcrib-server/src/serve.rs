@@ -79,6 +79,8 @@ impl Serving {
         protocol.timer(TokioTimer::new()).header_read_timeout(HEADERS);
         let (graceful, tasks, abandoned) = (GracefulShutdown::new(), TaskTracker::new(), CancellationToken::new());
         let places = Arc::new(Semaphore::new(MOST));
+        let (watcher, ended) = (house.clone(), abandoned.clone());
+        tasks.spawn(async move { ended.run_until_cancelled(watcher.activity.watch(watcher.registry.clone())).await });
 
         let mut leave = pin!(leave);
         loop {

@@ -1,17 +1,94 @@
-//! What every page has: head, navigation, and a place for its own content.
+//! What every page has: head, navigation, who is looking, and a place for its own content.
 
 use maud::{DOCTYPE, Markup, html};
 
-pub(super) fn page(title: &str, content: Markup) -> Markup {
+use super::assets::{MARK, SCRIPT, STYLE};
+use super::words::grouped;
+use crate::access::{Needs, Visitor};
+use crate::house::House;
+
+/// Where in the navigation a page stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Here {
+    Overview,
+    Sources,
+    Tools,
+    Activity,
+}
+
+/// Who looks at which page.
+#[derive(Debug)]
+pub(super) struct Frame<'a> {
+    pub(super) house: &'a House,
+    pub(super) visitor: &'a Visitor,
+}
+
+impl Frame<'_> {
+    pub(super) fn may(&self, needs: Needs) -> bool {
+        self.visitor.role.may(needs)
+    }
+
+    /// A whole page; `title` is text from anywhere.
+    pub(super) fn page(&self, here: Here, title: &str, content: Markup) -> Markup {
+        let (sources, tools) = (self.house.registry.sources().len(), self.house.registry.catalog().tools().count());
+        let counts = |number: usize| Some(grouped(number as u64));
+        let links = [
+            (Here::Overview, "/", "Overview", None),
+            (Here::Sources, "/sources", "Sources", counts(sources)),
+            (Here::Tools, "/tools", "Tools", counts(tools)),
+            (Here::Activity, "/activity", "Activity", None),
+        ];
+        let navigation = html! {
+            nav aria-label="Pages" {
+                ul id="pages" {
+                    @for (place, path, name, count) in links {
+                        li { a href=(path) aria-current=[(place == here).then_some("page")] {
+                            span { (name) }
+                            @if let Some(count) = count { span.count { (count) } }
+                        } }
+                    }
+                }
+            }
+            div.foot {
+                p.live id="live" hidden { "Live" }
+                (self.who())
+                p.faint { "Toolcrib " (env!("CARGO_PKG_VERSION")) }
+            }
+        };
+        shell(title, navigation, content)
+    }
+
+    fn who(&self) -> Markup {
+        html! {
+            @if self.may(Needs::Managing) { p { "Signed in as " b { (self.visitor.name) } } }
+            @else { p.faint { "Looking on. " a href="/login" { "Sign in" } " to make changes." } }
+        }
+    }
+}
+
+/// A page for somebody we know nothing of.
+pub(super) fn shell(title: &str, navigation: Markup, content: Markup) -> Markup {
     html! {
         (DOCTYPE)
         html lang="en" {
             head {
                 meta charset="utf-8";
                 meta name="viewport" content="width=device-width, initial-scale=1";
+                meta name="color-scheme" content="light dark";
                 title { (title) " · Toolcrib" }
+                link rel="icon" type="image/svg+xml" href=(MARK.path);
+                link rel="stylesheet" href=(STYLE.path);
+                script src=(SCRIPT.path) type="module" {}
             }
-            body { main { h1 { (title) } (content) } }
+            body {
+                a.skip href="#main" { "Skip to content" }
+                header.side {
+                    a.brand href="/" { img src=(MARK.path) alt="" width="24" height="24"; "Toolcrib" }
+                    (navigation)
+                }
+                main id="main" tabindex="-1" { (content) }
+                p.unseen id="told" role="status" aria-live="polite" {}
+            }
         }
     }
 }

@@ -1,0 +1,232 @@
+// What a page does beyond being read: it follows what happens, searches as one types, and sends forms without
+// leaving. It builds no HTML: all it shows is what the server rendered, taken from the same pages.
+
+const main = document.getElementById("main");
+const told = document.getElementById("told");
+const live = document.getElementById("live");
+document.documentElement.classList.add("script");
+
+/* A page of the server, as a document that runs nothing. */
+async function load(address, options = {}) {
+  const response = await fetch(address, { credentials: "same-origin", ...options });
+  const page = new DOMParser().parseFromString(await response.text(), "text/html");
+  return { response, page };
+}
+
+/* Makes an element like a fresh one without touching what is the same, so that focus, selection and scrolling stay. */
+function become(old, fresh) {
+  if (old.isEqualNode(fresh)) return;
+  if (old.nodeType !== Node.ELEMENT_NODE) {
+    old.nodeValue = fresh.nodeValue;
+    return;
+  }
+  if (old.dataset.keep !== undefined && old.dataset.keep === fresh.dataset.keep) return;
+  const opened = old.localName === "details";
+  for (const { name } of [...old.attributes]) {
+    if (!fresh.hasAttribute(name) && !(opened && name === "open")) old.removeAttribute(name);
+  }
+  for (const { name, value } of fresh.attributes) {
+    if (old.getAttribute(name) !== value && !(opened && name === "open")) old.setAttribute(name, value);
+  }
+  becomeWithin(old, fresh);
+}
+
+function becomeWithin(old, fresh) {
+  const named = new Map([...old.children].filter((child) => child.id).map((child) => [child.id, child]));
+  let at = old.firstChild;
+  for (const next of [...fresh.childNodes]) {
+    const known = next.id && named.get(next.id);
+    if (known) {
+      if (known === at) at = at.nextSibling;
+      else old.insertBefore(known, at);
+      become(known, next);
+    } else if (at && !at.id && !next.id && at.nodeName === next.nodeName) {
+      const same = at;
+      at = at.nextSibling;
+      become(same, next);
+    } else {
+      old.insertBefore(document.importNode(next, true), at);
+    }
+  }
+  while (at) {
+    const gone = at;
+    at = at.nextSibling;
+    gone.remove();
+  }
+}
+
+function take(page) {
+  const fresh = page.getElementById("main");
+  if (!fresh) return;
+  for (const [old, next] of [[main, fresh], [document.getElementById("pages"), page.getElementById("pages")]]) {
+    if (old && next) becomeWithin(old, next);
+  }
+  ready();
+}
+
+/* What came of a form stays until the next one; everything else may be asked for again at any time. */
+let refreshing = false;
+let again = false;
+async function refresh() {
+  if (refreshing) {
+    again = true;
+    return;
+  }
+  refreshing = true;
+  try {
+    const { response, page } = await load(location.href);
+    if (response.ok || response.status === 404) take(page);
+  } catch {
+    // The server is away; the next event or the next minute tries again.
+  }
+  await new Promise((done) => setTimeout(done, 250));
+  refreshing = false;
+  if (again) {
+    again = false;
+    refresh();
+  } else if (main.querySelector("[data-pending]")) {
+    setTimeout(refresh, 400);
+  }
+}
+
+/* Live: one stream, closed while nobody looks, for a browser has few connections to give. */
+const KINDS = ["record", "discovering", "progress", "discovered", "called", "changed", "status", "call"];
+let stream = null;
+function follow() {
+  if (stream || document.hidden || !live) return;
+  stream = new EventSource("/api/events");
+  stream.onopen = () => { live.hidden = false; };
+  stream.onmessage = refresh;
+  KINDS.forEach((kind) => stream.addEventListener(kind, refresh));
+  stream.onerror = () => {
+    live.hidden = true;
+    if (stream && stream.readyState === EventSource.CLOSED) {
+      stream = null;
+      setTimeout(() => { refresh(); follow(); }, 5000);
+    }
+  };
+}
+document.addEventListener("visibilitychange", () => {
+  if (!document.hidden) {
+    refresh();
+    follow();
+  } else if (stream) {
+    stream.close();
+    stream = null;
+    live.hidden = true;
+  }
+});
+addEventListener("pagehide", () => stream && stream.close());
+// Times are told as how long ago they were.
+setInterval(() => document.hidden || refresh(), 30000);
+
+function tell(words) {
+  told.textContent = "";
+  requestAnimationFrame(() => { told.textContent = words; });
+}
+
+/* What a page of refusal says, for the form that asked. */
+function refusal(page) {
+  const said = page.querySelector(".refusal");
+  return said ? [...said.querySelectorAll("p")].slice(1, 2).map((p) => p.textContent).join("") : "That did not work.";
+}
+
+function complain(form, words) {
+  let place = form.querySelector(":scope > .message");
+  if (!place) {
+    place = document.createElement("p");
+    place.className = "message";
+    place.setAttribute("role", "alert");
+    form.append(place);
+  }
+  place.textContent = words;
+}
+
+/* Forms are sent as they would be without script; only the page stays. */
+async function send(form, submitter) {
+  const data = new URLSearchParams(new FormData(form, submitter));
+  const button = submitter ?? form.querySelector("button");
+  button.disabled = true;
+  form.querySelector(":scope > .message")?.remove();
+  try {
+    const { response, page } = await load(form.action, { method: "POST", body: data });
+    if (form.dataset.call !== undefined) return answer(form, response, page);
+    if (!response.ok) return complain(form, refusal(page));
+    tell(`${button.textContent.trim()}: done`);
+    if (form.dataset.follow !== undefined) {
+      location.assign(response.url);
+      return undefined;
+    }
+    if (form.closest("details.add")) {
+      form.reset();
+      form.closest("details").open = false;
+    }
+    return refresh();
+  } catch {
+    return complain(form, "The server cannot be reached.");
+  } finally {
+    button.disabled = false;
+  }
+}
+
+function answer(form, response, page) {
+  const fresh = page.getElementById("answer");
+  if (!fresh) return complain(form, refusal(page));
+  const place = document.getElementById("answer");
+  becomeWithin(place, fresh);
+  place.scrollIntoView({ block: "nearest" });
+  return refresh();
+}
+
+document.addEventListener("submit", (event) => {
+  const form = event.target;
+  if (form.dataset.act === undefined && form.dataset.call === undefined) return;
+  event.preventDefault();
+  send(form, event.submitter);
+});
+
+/* Search as one types: the same address the form would go to, of which only what was found is taken. */
+let typed = 0;
+let asking = null;
+async function search(form) {
+  const query = new URLSearchParams([...new FormData(form)].filter(([, value]) => value !== ""));
+  const address = `${form.getAttribute("action")}?${query}`;
+  asking?.abort();
+  asking = new AbortController();
+  try {
+    const { page } = await load(address, { signal: asking.signal });
+    const [old, fresh] = [document.getElementById("found"), page.getElementById("found")];
+    history.replaceState(null, "", address);
+    if (old && fresh) becomeWithin(old, fresh);
+    if (main.querySelector("[data-pending]")) setTimeout(refresh, 400);
+  } catch {
+    // Another letter was typed meanwhile.
+  }
+}
+document.addEventListener("input", (event) => {
+  const form = event.target.form;
+  if (form?.dataset.search === undefined) return;
+  clearTimeout(typed);
+  typed = setTimeout(() => search(form), event.target.type === "search" ? 120 : 0);
+});
+document.addEventListener("submit", (event) => {
+  if (event.target.dataset.search === undefined) return;
+  event.preventDefault();
+  search(event.target);
+});
+
+document.addEventListener("click", async (event) => {
+  const button = event.target.closest("[data-copy]");
+  if (!button) return;
+  await navigator.clipboard.writeText(document.getElementById(button.dataset.copy).textContent);
+  tell("Copied");
+});
+
+function ready() {
+  if (navigator.clipboard) document.querySelectorAll("[data-copy]").forEach((button) => { button.hidden = false; });
+}
+
+ready();
+follow();
+if (main.querySelector("[data-pending]")) setTimeout(refresh, 400);
+if (location.hash === "#add") document.querySelector("details.add")?.setAttribute("open", "");

@@ -1,0 +1,170 @@
+//! The form that adds a source, and what is read out of it: the keys that would stand in a configuration file.
+
+use maud::{Markup, html};
+use serde_json::{Map, Value, json};
+use toolcrib::{Code, Error, Result};
+
+use super::fields::Fields;
+use super::guarded;
+use super::page::Frame;
+
+pub(super) fn form(frame: &Frame<'_>, open: bool) -> Markup {
+    html! {
+        details.add id="add" open[open] data-keep {
+            summary { "Add a source" }
+            form.stack method="post" action="/sources" data-act {
+                (guarded(frame.visitor))
+                fieldset.kinds {
+                    legend { "What it is" }
+                    (choice("command", "MCP server, started here", true))
+                    (choice("url", "MCP server, elsewhere", false))
+                    (choice("openapi", "API with an OpenAPI document", false))
+                    (choice("workflow", "Workflow (Arazzo)", false))
+                }
+                (text("name", "Name", "github", "Becomes the prefix of its tools: name__tool", true))
+                div.for-command {
+                    (text("command", "Command", "npx -y @modelcontextprotocol/server-everything", "Program and arguments, as in a shell; quotes hold words together", false))
+                    (lines("env", "Environment", "TOKEN=${env:TOKEN}", "NAME=VALUE, one a line; a reference keeps a secret out of the store"))
+                    (text("cwd", "Directory", "", "Where it starts; empty for the server's own", false))
+                }
+                div.for-url {
+                    (text("url", "Address", "https://docs.example.com/mcp", "", false))
+                    label { span { "Transport" } select name="transport" { option value="http" { "Streamable HTTP" } option value="sse" { "SSE (older)" } } }
+                }
+                div.for-openapi {
+                    (text("openapi", "Document", "https://shop.example.com/openapi.json", "A file or an address, JSON or YAML", false))
+                    (text("base_url", "Base address", "", "Where requests go, whatever the document says", false))
+                }
+                div.for-workflow { (text("workflow", "Document", "./errands.arazzo.yaml", "A file", false)) }
+                div.for-url.for-openapi {
+                    (text("bearer", "Bearer token", "${env:DOCS_TOKEN}", "Best as a reference: ${env:NAME} or ${file:PATH}", false))
+                    (lines("headers", "Headers", "X-Team: core", "Name: value, one a line"))
+                }
+                p { button.primary { "Add and discover" } }
+            }
+        }
+    }
+}
+
+fn choice(value: &str, words: &str, checked: bool) -> Markup {
+    html! { label { input type="radio" name="kind" value=(value) checked[checked]; span { (words) } } }
+}
+
+fn text(name: &str, label: &str, placeholder: &str, hint: &str, required: bool) -> Markup {
+    let described = (!hint.is_empty()).then(|| format!("add-{name}-hint"));
+    html! {
+        label { span { (label) }
+            input name=(name) placeholder=(placeholder) required[required] aria-describedby=[described.as_deref()] autocomplete="off" spellcheck="false";
+            @if let Some(id) = &described { small id=(id) { (hint) } } }
+    }
+}
+
+fn lines(name: &str, label: &str, placeholder: &str, hint: &str) -> Markup {
+    html! { label { span { (label) } textarea name=(name) rows="2" placeholder=(placeholder) spellcheck="false" {} small { (hint) } } }
+}
+
+/// The name and the keys that somebody filled in.
+pub(super) fn read(fields: &Fields) -> Result<(String, Value)> {
+    let given = |key: &str| fields.get(key).map(str::trim).filter(|text| !text.is_empty());
+    let needed =
+        |key: &str, words: &str| given(key).ok_or_else(|| Error::new(Code::BadRequest, format!("{words} is missing")));
+    let mut keys = Map::new();
+    let kind = given("kind").unwrap_or("command");
+    match kind {
+        "command" => {
+            let mut command = words(needed("command", "the command")?)?.into_iter();
+            keys.insert("command".into(), json!(command.next()));
+            keys.insert("args".into(), command.collect());
+            keys.insert("env".into(), pairs(given("env"), '=')?);
+            if let Some(directory) = given("cwd") {
+                keys.insert("cwd".into(), json!(directory));
+            }
+        }
+        "url" => {
+            keys.insert("url".into(), json!(needed("url", "the address")?));
+            keys.insert("transport".into(), json!(given("transport").unwrap_or("http")));
+        }
+        "openapi" => {
+            keys.insert("openapi".into(), json!(needed("openapi", "the document")?));
+            if let Some(base) = given("base_url") {
+                keys.insert("base_url".into(), json!(base));
+            }
+        }
+        "workflow" => {
+            keys.insert("workflow".into(), json!(needed("workflow", "the document")?));
+        }
+        _ => {
+            return Err(Error::new(
+                Code::BadRequest,
+                "a source is a command, an address, an OpenAPI document or a workflow",
+            ));
+        }
+    }
+    if matches!(kind, "url" | "openapi") {
+        keys.insert("headers".into(), pairs(given("headers"), ':')?);
+        if let Some(token) = given("bearer") {
+            keys.insert("auth".into(), json!({ "bearer": token }));
+        }
+    }
+    Ok((needed("name", "the name")?.to_owned(), keys.into()))
+}
+
+/// What was written wrongly is not repeated: it may be a secret.
+fn pairs(lines: Option<&str>, separator: char) -> Result<Value> {
+    let mut pairs = Map::new();
+    for line in lines.unwrap_or_default().lines().filter(|line| !line.trim().is_empty()) {
+        let Some((name, value)) = line.split_once(separator).filter(|(name, _)| !name.trim().is_empty()) else {
+            return Err(Error::new(Code::BadRequest, format!("a line is not of the form `NAME{separator}VALUE`")));
+        };
+        pairs.insert(name.trim().to_owned(), json!(value.trim()));
+    }
+    Ok(pairs.into())
+}
+
+/// A command line as words: blanks part them, quotes hold them together, a backslash takes the next as it is.
+fn words(line: &str) -> Result<Vec<String>> {
+    let (mut words, mut word, mut quote) = (Vec::new(), None::<String>, None::<char>);
+    let mut characters = line.chars();
+    while let Some(character) = characters.next() {
+        match (quote, character) {
+            (Some(open), _) if character == open => quote = None,
+            (None, '\'' | '"') => {
+                quote = Some(character);
+                word.get_or_insert_default();
+            }
+            (None | Some('"'), '\\') => word.get_or_insert_default().extend(characters.next()),
+            (None, _) if character.is_whitespace() => words.extend(word.take()),
+            (Some(_) | None, _) => word.get_or_insert_default().push(character),
+        }
+    }
+    if quote.is_some() {
+        return Err(Error::new(Code::BadRequest, "a quote in the command is not closed"));
+    }
+    words.extend(word);
+    Ok(words)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_line_is_read_as_a_shell_would() {
+        let read = |line: &str| words(line).unwrap();
+        assert_eq!(read("npx  -y server ."), ["npx", "-y", "server", "."]);
+        assert_eq!(read(r#"sh -c 'echo "a b"' "" c\ d"#), ["sh", "-c", "echo \"a b\"", "", "c d"]);
+        assert!(words("sh 'open").is_err());
+    }
+
+    #[test]
+    fn a_filled_form_is_what_a_file_would_say() {
+        let fields = Fields::parse(
+            "kind=url&name=docs&url=https%3A%2F%2Fx%2Fmcp&transport=http&headers=X-Team%3A+core%0D%0A&bearer=&command=",
+        );
+        let (name, keys) = read(&fields).unwrap();
+        assert_eq!(name, "docs");
+        assert_eq!(keys, json!({ "url": "https://x/mcp", "transport": "http", "headers": { "X-Team": "core" } }));
+        let wrong = read(&Fields::parse("kind=url&name=docs&url=x&headers=hunter2")).unwrap_err();
+        assert!(!wrong.message.contains("hunter2"), "{}", wrong.message);
+    }
+}

@@ -1,0 +1,47 @@
+//! The style, the script and the mark: part of this binary, named by their content, so that browsers may keep them.
+
+use std::fmt::Write;
+use std::sync::LazyLock;
+
+use axum::extract::Path;
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use sha2::{Digest, Sha256};
+
+/// One file under `/assets/`.
+#[derive(Debug)]
+pub(super) struct Asset {
+    pub(super) path: String,
+    kind: &'static str,
+    text: &'static str,
+}
+
+pub(super) static STYLE: LazyLock<Asset> =
+    LazyLock::new(|| Asset::new("console", "css", "text/css; charset=utf-8", include_str!("../../assets/console.css")));
+pub(super) static SCRIPT: LazyLock<Asset> = LazyLock::new(|| {
+    Asset::new("console", "js", "text/javascript; charset=utf-8", include_str!("../../assets/console.js"))
+});
+pub(super) static MARK: LazyLock<Asset> =
+    LazyLock::new(|| Asset::new("mark", "svg", "image/svg+xml", include_str!("../../assets/mark.svg")));
+
+impl Asset {
+    fn new(name: &str, extension: &str, kind: &'static str, text: &'static str) -> Asset {
+        let hash = Sha256::digest(text).iter().take(6).fold(String::new(), |mut hash, byte| {
+            // Writing to a string does not fail.
+            let _done = write!(hash, "{byte:02x}");
+            hash
+        });
+        Asset { path: format!("/assets/{name}.{hash}.{extension}"), kind, text }
+    }
+}
+
+pub(super) async fn serve(Path(file): Path<String>) -> Response {
+    let path = format!("/assets/{file}");
+    match [&*STYLE, &*SCRIPT, &*MARK].into_iter().find(|asset| asset.path == path) {
+        Some(asset) => {
+            let kept = (header::CACHE_CONTROL, "public, max-age=31536000, immutable");
+            ([(header::CONTENT_TYPE, asset.kind), kept], asset.text).into_response()
+        }
+        None => StatusCode::NOT_FOUND.into_response(),
+    }
+}

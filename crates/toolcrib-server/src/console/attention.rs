@@ -1,0 +1,77 @@
+//! What needs somebody: sources that fail, with their reason and the next step.
+
+use maud::{Markup, html};
+use toolcrib::Code;
+use toolcrib::core::inventory::Origin;
+use toolcrib::core::text::{shown, shown_short};
+use toolcrib::registry::SourceView;
+
+use super::words::{Tone, ago_or, counted, state};
+
+const MOST: usize = 6;
+
+pub(super) fn list(sources: &[SourceView]) -> Markup {
+    let failing: Vec<&SourceView> =
+        sources.iter().filter(|source| source.enabled && source.last_error.is_some()).collect();
+    html! {
+        @if !failing.is_empty() {
+            section.attention aria-labelledby="attention-title" {
+                h2 id="attention-title" { "Needs attention" }
+                ul {
+                    @for source in failing.iter().take(MOST) {
+                        @if let Some(error) = &source.last_error {
+                            li {
+                                p { a href=(format!("/sources/{}", source.id)) { (source.id) } " " (verdict(source)) " " span.faint { (ago_or(source.last_checked, "")) } }
+                                p.message { (shown_short(&error.message, 300)) }
+                                p.faint { (next_step(source, error.code)) }
+                            }
+                        }
+                    }
+                }
+                @if failing.len() > MOST { p { a href="/sources" { (counted(failing.len() - MOST, "more source")) } } }
+            }
+        }
+    }
+}
+
+/// The last error of a source, in full.
+pub(super) fn error(source: &SourceView) -> Markup {
+    html! {
+        @if let Some(error) = &source.last_error {
+            section.attention aria-labelledby="error-title" {
+                h2 id="error-title" { "Last error" }
+                p { code { (error.code.as_str()) } " " span.faint { (ago_or(source.last_checked, "")) } }
+                pre.message { (shown(&error.message)) }
+                p.faint { (next_step(source, error.code)) }
+            }
+        }
+    }
+}
+
+fn verdict(source: &SourceView) -> Markup {
+    match source.tool_count {
+        0 => state(Tone::Bad, "failed"),
+        tools => state(Tone::Warning, &format!("failing, the last {} still served", counted(tools, "tool"))),
+    }
+}
+
+fn next_step(source: &SourceView, code: Code) -> &'static str {
+    match code {
+        Code::ConfigInvalid if source.origin == Origin::Config => {
+            "Put its declaration right in the configuration file; it is read again by itself."
+        }
+        Code::ConfigInvalid => "Its declaration cannot be used: remove the source and add it again.",
+        Code::Forbidden => "Somebody has to allow it first: `toolcrib trust`.",
+        Code::Unauthorized => "Look at its credentials: they are refused.",
+        Code::ToolUnavailable | Code::StoreUnavailable | Code::RateLimited => {
+            "Look whether it runs and can be reached; `toolcrib logs` has the last words of a server. Then refresh."
+        }
+        Code::ToolNotImplemented
+        | Code::ToolInvalidInput
+        | Code::ToolExecutionFailed
+        | Code::NotFound
+        | Code::Conflict
+        | Code::BadRequest
+        | Code::Internal => "Look at what it says; `toolcrib doctor` looks for the reason. Then refresh.",
+    }
+}

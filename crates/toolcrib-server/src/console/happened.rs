@@ -1,0 +1,116 @@
+//! Calls, discoveries and records as lines that people read.
+
+use maud::{Markup, html};
+use toolcrib::call::Called;
+use toolcrib::core::inventory::{Event, Record};
+use toolcrib::core::text::{shown, shown_short};
+use toolcrib::refresh::Refreshed;
+use toolcrib::{Outcome, SourceId};
+
+use super::words::{Tone, ago, counted, lasted, state};
+use crate::activity::{Moment, What};
+
+/// Names that a line tells before it only counts.
+const MOST_NAMES: usize = 3;
+
+/// The newest first.
+pub(super) fn moments(moments: &[Moment]) -> Markup {
+    html! {
+        ol.moments {
+            @for moment in moments {
+                li {
+                    @match &moment.what {
+                        What::Called(called) => { (call(called)) }
+                        What::Discovered(outcome) => { (discovery(outcome)) }
+                        What::Recorded(record) => { (fact(record)) }
+                    }
+                    span.when { (ago(moment.at)) }
+                }
+            }
+        }
+    }
+}
+
+fn call(called: &Called) -> Markup {
+    let well = called.code == "OK";
+    html! {
+        span.what { "call" }
+        span.text {
+            @match &called.source {
+                Some(_) => { a.name href=(tool_path(&called.tool)) { (called.tool) } }
+                None => { span.name { (called.tool) } }
+            }
+            " " @if well { (state(Tone::Good, "done")) } @else { (state(Tone::Bad, called.code)) }
+            " " span.faint { (lasted(called.elapsed_ms)) " · by " (called.caller) }
+        }
+    }
+}
+
+fn discovery(outcome: &Outcome) -> Markup {
+    let (tone, words) = match outcome.status {
+        Refreshed::Success => (Tone::Good, delta(outcome)),
+        Refreshed::Unchanged => (Tone::Good, format!("{}, as before", counted(outcome.unchanged, "tool"))),
+        Refreshed::Fresh => (Tone::Good, "fresh".into()),
+        Refreshed::Disabled => (Tone::Quiet, "disabled".into()),
+        Refreshed::Failed => (Tone::Bad, "failed".into()),
+    };
+    html! {
+        span.what { "discovery" }
+        span.text {
+            (source_link(&outcome.source)) " " (state(tone, &words)) " " span.faint { (lasted(outcome.elapsed_ms)) }
+            @if let Some(error) = &outcome.error { span.message { (shown_short(&error.message, 200)) } }
+        }
+    }
+}
+
+fn delta(outcome: &Outcome) -> String {
+    let parts =
+        [(outcome.added.len(), "added"), (outcome.changed.len(), "changed"), (outcome.removed.len(), "removed")];
+    let parts: Vec<String> =
+        parts.iter().filter(|(count, _)| *count > 0).map(|(count, word)| format!("{count} {word}")).collect();
+    if parts.is_empty() { "no change".into() } else { parts.join(", ") }
+}
+
+fn fact(record: &Record) -> Markup {
+    html! {
+        span.what { "record " (record.seq) }
+        span.text {
+            @match &record.event {
+                Event::SourceDeclared { source, .. } => { (source_link(source)) " declared" }
+                Event::SourceChanged { source, .. } => { (source_link(source)) " declared otherwise" }
+                Event::SourceEnabled { source } => { (source_link(source)) " enabled" }
+                Event::SourceDisabled { source } => { (source_link(source)) " disabled" }
+                Event::SourceRemoved { source } => { (source_link(source)) " removed" }
+                Event::ToolEnabled { source, tool } => { (source_link(source)) ": " code { (shown(tool)) } " enabled" }
+                Event::ToolDisabled { source, tool } => { (source_link(source)) ": " code { (shown(tool)) } " disabled" }
+                Event::InventoryRecorded { source, added, changed, removed, .. } => {
+                    @let changed: Vec<String> = changed.iter().map(|change| change.name.clone()).collect();
+                    (source_link(source)) ": "
+                    @for (index, (names, word)) in [(added, "added"), (&changed, "changed"), (removed, "removed")].into_iter().filter(|(names, _)| !names.is_empty()).enumerate() {
+                        @if index > 0 { ", " } (counted(names.len(), "tool")) " " (word) " " span.faint { "(" (listed(names)) ")" }
+                    }
+                }
+                Event::Unknown => { "something that a newer Toolcrib wrote" }
+            }
+            " " span.faint { "by " (record.actor) }
+        }
+    }
+}
+
+fn listed(names: &[String]) -> String {
+    let mut text = names.iter().take(MOST_NAMES).map(|name| shown_short(name, 60)).collect::<Vec<_>>().join(", ");
+    if names.len() > MOST_NAMES {
+        text.push_str(", …");
+    }
+    text
+}
+
+fn source_link(id: &SourceId) -> Markup {
+    html! { a.name href=(format!("/sources/{id}")) { (id) } }
+}
+
+/// The page of a tool, whatever its name is made of.
+pub(super) fn tool_path(name: &str) -> String {
+    let encoded: String = url::form_urlencoded::byte_serialize(name.as_bytes()).collect();
+    format!("/tools/{}", encoded.replace('+', "%20"))
+}

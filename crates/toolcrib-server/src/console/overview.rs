@@ -1,0 +1,125 @@
+//! `/`: how everything stands, what needs somebody, what happened last.
+
+use axum::Extension;
+use axum::extract::State;
+use maud::{Markup, html};
+use toolcrib::registry::{SourceView, Stats};
+
+use super::happened::moments;
+use super::page::{Frame, Here};
+use super::words::{ago_or, counted, grouped, kind, now, standing, state};
+use super::{attention, chart};
+use crate::access::Visitor;
+use crate::house::House;
+
+/// Sources whose discoveries are drawn.
+const MOST_DRAWN: usize = 8;
+const MOST_SOURCES: usize = 30;
+const MOST_MOMENTS: usize = 8;
+
+pub(super) async fn show(State(house): State<House>, Extension(visitor): Extension<Visitor>) -> Markup {
+    let frame = Frame { house: &house, visitor: &visitor };
+    let sources = house.registry.sources();
+    let content = if sources.is_empty() { welcome() } else { overview(&house, &sources) };
+    frame.page(Here::Overview, "Overview", content)
+}
+
+fn overview(house: &House, sources: &[SourceView]) -> Markup {
+    let stats = house.registry.stats();
+    let drawn = sources.iter().map(|source| (source.id.to_string(), house.activity.runs(&source.id)));
+    let drawn: Vec<_> = drawn.filter(|(_, runs)| !runs.is_empty()).take(MOST_DRAWN).collect();
+    let recent = house.activity.moments(|_| true, MOST_MOMENTS);
+    html! {
+        header.head { h1 { "Overview" } }
+        (numbers(house, sources, &stats))
+        (attention::list(sources))
+        div.columns {
+            section.card aria-labelledby="calls-title" {
+                h2 id="calls-title" { "Calls, last hour" }
+                (chart::minutes(&house.activity.minutes(now())))
+            }
+            section.card aria-labelledby="tokens-title" {
+                h2 id="tokens-title" { "Tokens an agent is shown" }
+                @match house.activity.costs.of(&house.registry) {
+                    Some(costs) => { (chart::against(costs.tokens_full, costs.tokens)) }
+                    None => { p.faint data-pending { "Being counted…" } }
+                }
+            }
+            @if !drawn.is_empty() {
+                section.card aria-labelledby="durations-title" {
+                    h2 id="durations-title" { "Last discovery took" }
+                    (chart::durations(&drawn))
+                }
+            }
+        }
+        section aria-labelledby="sources-title" {
+            div.row { h2 id="sources-title" { "Sources" } a href="/sources" { "All sources" } }
+            (table(house, sources))
+        }
+        section aria-labelledby="recent-title" {
+            div.row { h2 id="recent-title" { "Lately" } a href="/activity" { "All activity" } }
+            @if recent.is_empty() { p.empty { "Nothing has happened since this server started." } }
+            @else { (moments(&recent)) }
+        }
+    }
+}
+
+fn numbers(house: &House, sources: &[SourceView], stats: &Stats) -> Markup {
+    let well = sources.iter().filter(|source| source.enabled && source.last_error.is_none()).count();
+    let enabled = sources.iter().filter(|source| source.enabled).count();
+    let unused = stats.tool_count.saturating_sub(stats.tools.iter().filter(|tool| tool.calls > 0).count());
+    let costs = house.activity.costs.of(&house.registry);
+    html! {
+        dl.numbers {
+            div { dt { "Sources" } dd { (enabled) } dd.note { @if well == enabled { "all well" } @else { (enabled - well) " with errors" } } }
+            div { dt { "Tools" } dd { (grouped(stats.tool_count as u64)) } dd.note { (grouped(unused as u64)) " never called" } }
+            div { dt { "Calls" } dd { (grouped(stats.calls)) } dd.note { (grouped(stats.errors)) " failed" } }
+            @if let Some(costs) = costs {
+                @let saved = 100.0 - costs.tokens as f64 * 100.0 / costs.tokens_full.max(1) as f64;
+                div { dt { "Tokens" } dd { (grouped(costs.tokens as u64)) }
+                    dd.note { @if saved > 0.0 { (format!("{saved:.0} % fewer than all definitions")) } @else { "all definitions are as short" } } }
+            } @else {
+                div { dt { "Tokens" } dd { "…" } dd.note { "being counted" } }
+            }
+            div { dt { "Answered from cache" }
+                dd { @match stats.hit_ratio { Some(ratio) => { (format!("{:.0} %", ratio * 100.0)) } None => { "–" } } }
+                dd.note { (grouped(stats.hits)) " of " (grouped(stats.hits + stats.misses)) " needs" } }
+        }
+    }
+}
+
+fn table(house: &House, sources: &[SourceView]) -> Markup {
+    html! {
+        table.list {
+            caption.unseen { "Sources and how they stand" }
+            thead { tr { th scope="col" { "Source" } th scope="col" { "State" } th scope="col" { "Kind" } th.number scope="col" { "Tools" } th scope="col" { "Checked" } } }
+            tbody {
+                @for source in sources.iter().take(MOST_SOURCES) {
+                    @let (tone, word) = standing(source, house.activity.stage(&source.id));
+                    tr id=(format!("overview-{}", source.id)) {
+                        th scope="row" { a href=(format!("/sources/{}", source.id)) { (source.id) } @if let Some(title) = &source.title { " " span.faint { (title) } } }
+                        td data-label="State" { (state(tone, &word)) }
+                        td data-label="Kind" { (kind(&source.kind)) }
+                        td.number data-label="Tools" { (grouped(source.tool_count as u64)) }
+                        td data-label="Checked" { (ago_or(source.last_checked, "never")) }
+                    }
+                }
+            }
+        }
+        @if sources.len() > MOST_SOURCES { p.faint { (counted(sources.len() - MOST_SOURCES, "more source")) } }
+    }
+}
+
+/// The first page somebody sees.
+fn welcome() -> Markup {
+    html! {
+        header.head { h1 { "Overview" } }
+        div.welcome {
+            h2 { "No sources yet" }
+            p { "A source is where tools come from: an MCP server, an API with an OpenAPI document, or a workflow. Add the first and its tools appear here, counted, searchable and ready to try." }
+            p { a.button href="/sources#add" { "Add a source" } }
+            p.faint { "Or on the command line:" }
+            pre { code { "toolcrib add files -- npx -y @modelcontextprotocol/server-filesystem .\ntoolcrib import" } }
+        }
+    }
+}

@@ -1,0 +1,107 @@
+//! What went wrong, as a page: an error on its way to a browser is dressed as one.
+
+use axum::body::{Body, to_bytes};
+use axum::extract::Request;
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use maud::{Markup, html};
+use serde_json::Value;
+
+use super::page::shell;
+
+/// No error says more.
+const LARGEST: usize = 64 * 1024;
+
+/// Makes a page of every refusal below, and says to the browser what a page here may do: nothing but its own.
+pub(crate) async fn dress(request: Request, next: Next) -> Response {
+    let response = next.run(request).await;
+    let failed = response.status().is_client_error() || response.status().is_server_error();
+    let is_page =
+        response.headers().get(header::CONTENT_TYPE).is_some_and(|kind| kind.as_bytes().starts_with(b"text/html"));
+    guarded(if failed && !is_page { dressed(response).await } else { response })
+}
+
+fn guarded(mut response: Response) -> Response {
+    let headers = response.headers_mut();
+    for (name, value) in [
+        (header::CONTENT_SECURITY_POLICY, POLICY),
+        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+        // Another policy would make the browser hide where a form was sent from, and we look at that.
+        (header::REFERRER_POLICY, "same-origin"),
+        (header::X_FRAME_OPTIONS, "DENY"),
+    ] {
+        headers.insert(name, HeaderValue::from_static(value));
+    }
+    headers.entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
+    response
+}
+
+/// Images in results are shown from `data:`, which runs nothing.
+const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; \
+                      connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
+
+async fn dressed(response: Response) -> Response {
+    let (mut parts, body) = response.into_parts();
+    let body = to_bytes(body, LARGEST).await.unwrap_or_default();
+    let envelope: Value = serde_json::from_slice(&body).unwrap_or_default();
+    let said = |key: &str| envelope["error"][key].as_str().map(str::to_owned);
+    let code = said("code").unwrap_or_else(|| "NOT_FOUND".into());
+    let message = said("message").unwrap_or_else(|| "there is nothing here".into());
+    parts.headers.remove(header::CONTENT_LENGTH);
+    parts.headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/html; charset=utf-8"));
+    Response::from_parts(parts.clone(), Body::from(page(parts.status, &code, &message).into_string()))
+}
+
+pub(crate) fn not_found() -> Response {
+    let page = page(StatusCode::NOT_FOUND, "NOT_FOUND", "there is no page at this address");
+    guarded((StatusCode::NOT_FOUND, page).into_response())
+}
+
+fn page(status: StatusCode, code: &str, message: &str) -> Markup {
+    let (title, advice) = match status {
+        StatusCode::NOT_FOUND => (
+            "Not found",
+            html! { a href="/tools" { "Look among the tools" } " or go to the " a href="/" { "overview" } "." },
+        ),
+        StatusCode::UNAUTHORIZED => ("Sign in", html! { a.button href="/login" { "Sign in" } }),
+        StatusCode::FORBIDDEN => (
+            "Not allowed",
+            html! {
+                "Changes need the admin role: " a href="/login" { "sign in" } " with a token, or open the link that "
+                code { "toolcrib serve" } " printed when it started."
+            },
+        ),
+        StatusCode::SERVICE_UNAVAILABLE => (
+            "Not available",
+            html! { "It may pass: try again in a moment, or go to the " a href="/sources" { "sources" } "." },
+        ),
+        _ => ("That did not work", html! { "Go back and try otherwise, or to the " a href="/" { "overview" } "." }),
+    };
+    let content = html! {
+        div.refusal {
+            p.faint { (status.as_u16()) " · " code { (code) } }
+            h1 { (title) }
+            p { (sentence(message)) }
+            p { (advice) }
+        }
+    };
+    shell(
+        title,
+        html! { nav aria-label="Pages" { ul id="pages" {
+            li { a href="/" { "Overview" } }
+            li { a href="/sources" { "Sources" } }
+            li { a href="/tools" { "Tools" } }
+            li { a href="/activity" { "Activity" } }
+        } } },
+        content,
+    )
+}
+
+/// A message begins in lower case and has no dot; on a page it is a sentence.
+fn sentence(message: &str) -> String {
+    let mut characters = message.chars();
+    let first: String = characters.next().into_iter().flat_map(char::to_uppercase).collect();
+    let end = if message.ends_with(['.', '?', '!']) { "" } else { "." };
+    format!("{first}{}{end}", characters.as_str())
+}

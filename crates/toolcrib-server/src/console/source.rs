@@ -1,0 +1,130 @@
+//! `/sources/{id}`: one source: how it stands, how it is declared, what it offers, what was set aside, its past.
+
+use axum::Extension;
+use axum::extract::{Path, State};
+use maud::{Markup, html};
+use toolcrib::core::config::show::show_keys;
+use toolcrib::core::text::{shown, shown_short};
+use toolcrib::core::time::format_duration;
+use toolcrib::registry::{Connection, SourceView};
+use toolcrib::store::Check;
+use toolcrib::{Caller, SourceId};
+
+use super::happened::{moments, tool_path};
+use super::page::{Frame, Here};
+use super::sources::{actions, whence};
+use super::words::{Tone, ago, ago_or, counted, grouped, kind, lasted, standing, state};
+use super::{attention, past};
+use crate::access::Visitor;
+use crate::activity::What;
+use crate::api::Fault;
+use crate::house::House;
+
+const MOST_TOOLS: usize = 200;
+const MOST_CHECKS: usize = 10;
+const MOST_MOMENTS: usize = 10;
+
+pub(super) async fn show(
+    State(house): State<House>,
+    Extension(visitor): Extension<Visitor>,
+    Path(id): Path<String>,
+) -> Result<Markup, Fault> {
+    let frame = Frame { house: &house, visitor: &visitor };
+    let unknown = || Fault(house.registry.unknown_source(&shown_short(&id, 80)));
+    let source = SourceId::from_name(&id).ok().and_then(|id| house.registry.source(&id)).ok_or_else(unknown)?;
+    let checks = house.registry.checks(&source.id).await.unwrap_or_default();
+    let records = past::of_source(&house, &source.id).await;
+    let (tone, word) = standing(&source, house.activity.stage(&source.id));
+    let lately = house.activity.moments(|moment| concerns(&moment.what, &source.id), MOST_MOMENTS);
+    let content = html! {
+        nav.trail aria-label="Where you are" { a href="/sources" { "Sources" } " / " span { (source.id) } }
+        header.head {
+            h1 { (source.id) @if let Some(title) = &source.title { " " small { (shown_short(title, 80)) } } }
+            (actions(&frame, &source))
+        }
+        p.standing id="standing" { (state(tone, &word)) " " (kind(&source.kind)) " · " (counted(source.tool_count, "tool")) " · checked " (ago_or(source.last_checked, "never")) }
+        (attention::error(&source))
+        div.columns.two {
+            section.card aria-labelledby="declared-title" { h2 id="declared-title" { "Declaration" } (declaration(&house, &source)) }
+            section.card aria-labelledby="checks-title" { h2 id="checks-title" { "Last checks" } (checked(&checks)) }
+        }
+        @if !source.set_aside.is_empty() { (set_aside(&source)) }
+        (tools(&house, &source))
+        section aria-labelledby="past-title" { h2 id="past-title" { "What changed" } (records) }
+        @if !lately.is_empty() { section aria-labelledby="lately-title" { h2 id="lately-title" { "Lately" } (moments(&lately)) } }
+    };
+    Ok(frame.page(Here::Sources, source.id.as_str(), content))
+}
+
+fn concerns(what: &What, id: &SourceId) -> bool {
+    match what {
+        What::Called(called) => called.source.as_ref() == Some(id),
+        What::Discovered(outcome) => outcome.source == *id,
+        // What was recorded is told in full above.
+        What::Recorded(_) => false,
+    }
+}
+
+fn declaration(house: &House, source: &SourceView) -> Markup {
+    let keys = house.registry.definition(&source.id).map(|definition| show_keys(&definition));
+    let text = keys.and_then(|keys| serde_json::to_string_pretty(&keys).ok());
+    let millis = |millis: u64| format_duration(std::time::Duration::from_millis(millis));
+    html! {
+        dl.facts {
+            div { dt { "From" } dd { @match source.origin { toolcrib::core::inventory::Origin::Config => { "the configuration" } toolcrib::core::inventory::Origin::Runtime => { "added at run time" } } } }
+            div { dt { "Reached by" } dd { code { (shown(&whence(source))) } } }
+            div { dt { "Kept fresh for" } dd { (millis(source.ttl_ms)) } }
+            div { dt { "Discovery ends after" } dd { (millis(source.discovery_timeout_ms)) } }
+            div { dt { "Connection" } dd { @match source.connection { Connection::None => { "none now" } Connection::Connected => { "open" } Connection::Resting => { "left alone after failures" } } } }
+            @if let Some(hash) = &source.inventory_hash { div { dt { "Inventory" } dd { code { (hash.short(12)) } } } }
+        }
+        @if let Some(text) = text { details { summary { "As it would stand in a file" } pre tabindex="0" { code { (shown(&text)) } } } }
+    }
+}
+
+fn checked(checks: &[Check]) -> Markup {
+    html! {
+        @if checks.is_empty() { p.faint { "It has not been contacted yet." } }
+        @else {
+            ol.checks { @for check in checks.iter().take(MOST_CHECKS) {
+                li {
+                    @match (&check.error, check.tool_count) {
+                        (Some(error), _) => { (state(Tone::Bad, error.code.as_str())) span.message { (shown_short(&error.message, 160)) } }
+                        (None, Some(count)) => { (state(Tone::Good, &counted(count, "tool"))) }
+                        (None, None) => { (state(Tone::Good, "answered")) }
+                    }
+                    span.when { (lasted(check.duration_ms)) " · " (ago(check.at)) }
+                }
+            } }
+        }
+    }
+}
+
+fn set_aside(source: &SourceView) -> Markup {
+    html! {
+        section aria-labelledby="aside-title" {
+            h2 id="aside-title" { "Set aside" }
+            p.faint { "Offered by the source, but not to agents, each for its reason." }
+            dl.aside { @for tool in &source.set_aside { div { dt { code { (shown_short(&tool.name, 120)) } } dd { (shown(&tool.reason)) } } } }
+        }
+    }
+}
+
+fn tools(house: &House, source: &SourceView) -> Markup {
+    let view = house.registry.view(&Caller { name: "console".into() });
+    let own: Vec<_> = view.listed().filter(|tool| *tool.source() == source.id).take(MOST_TOOLS).collect();
+    html! {
+        section aria-labelledby="tools-title" {
+            div.row { h2 id="tools-title" { "Tools" } a href=(format!("/tools?source={}", source.id)) { "Search among them" } }
+            @if own.is_empty() { p.empty { "None are known." } }
+            @else { ul.names { @for tool in &own {
+                li {
+                    a.name href=(tool_path(tool.name().as_str())) { (shown_short(tool.original(), 100)) }
+                    @if tool.state() == toolcrib::core::catalog::State::Disabled { " " (state(Tone::Quiet, "disabled")) }
+                    @if tool.part.segment.is_counted() { span.when { (grouped(u64::from(tool.part.segment.tokens(tool.entry)))) " tokens" } }
+                }
+            } } }
+            @if source.tool_count > own.len() { p.faint { (counted(source.tool_count - own.len(), "more tool")) } }
+        }
+    }
+}

@@ -1,0 +1,181 @@
+//! `/tools/{name}`: one tool: what it does, what it takes, a form to try it, how to hand it to a model, its past.
+
+pub(super) mod form;
+mod result;
+mod snippets;
+mod tree;
+
+use axum::Extension;
+use axum::extract::{Path, State};
+use maud::{Markup, html};
+use serde_json::Value;
+use toolcrib::core::catalog;
+use toolcrib::core::outline;
+use toolcrib::core::policy::Verdict;
+use toolcrib::core::text::{shown, shown_short};
+use toolcrib::registry::ToolDetail;
+use toolcrib::{CallOptions, Caller, Code, Error};
+
+use super::fields::Fields;
+use super::page::{Frame, Here};
+use super::tools::{Hints, verdict};
+use super::words::{Tone, ago, ago_or, grouped, kind, lasted, state};
+use super::{guarded, past};
+use crate::access::{Needs, Visitor};
+use crate::api::Fault;
+use crate::house::House;
+use form::Form;
+
+pub(super) async fn show(
+    State(house): State<House>,
+    Extension(visitor): Extension<Visitor>,
+    Path(name): Path<String>,
+) -> Result<Markup, Fault> {
+    let frame = Frame { house: &house, visitor: &visitor };
+    let detail = house.registry.tool_detail(&name)?;
+    page(&frame, &detail, &Fields::default(), html! {}).await
+}
+
+/// The form was sent: the same page, with what came of it.
+pub(super) async fn call(
+    State(house): State<House>,
+    Extension(visitor): Extension<Visitor>,
+    Path(name): Path<String>,
+    fields: Fields,
+) -> Result<Markup, Fault> {
+    let frame = Frame { house: &house, visitor: &visitor };
+    let detail = house.registry.tool_detail(&name)?;
+    let answered = match Form::of(&schema(&detail)).read(&fields) {
+        Ok(arguments) => {
+            let consent = fields.get("consent").is_some() && frame.may(Needs::Managing);
+            let options = CallOptions { consent, fleeting: true, ..CallOptions::default() };
+            let caller = Caller { name: visitor.name.clone() };
+            house.registry.call(&caller, detail.view.name.as_str(), arguments, options).await
+        }
+        Err(error) => Err(error),
+    };
+    let detail = house.registry.tool_detail(&name)?;
+    page(&frame, &detail, &fields, result::shown(&answered)).await
+}
+
+fn schema(detail: &ToolDetail) -> Value {
+    serde_json::from_str(detail.input_schema().get()).unwrap_or_default()
+}
+
+async fn page(frame: &Frame<'_>, detail: &ToolDetail, filled: &Fields, answer: Markup) -> Result<Markup, Fault> {
+    let (view, schema) = (&detail.view, schema(detail));
+    let output: Option<Value> = detail.output_schema().and_then(|raw| serde_json::from_str(raw.get()).ok());
+    let hints = Hints::read(view.annotations.as_deref().map(|raw| raw.get()));
+    let history = past::of_tool(frame.house, &view.source, &view.original_name).await;
+    let content = html! {
+        nav.trail aria-label="Where you are" { a href="/tools" { "Tools" } " / " a href=(format!("/sources/{}", view.source)) { (view.source) } " / " span { (shown_short(&view.original_name, 80)) } }
+        header.head {
+            h1.code { (view.name) @if let Some(title) = &view.title { " " small { (shown_short(title, 120)) } } }
+            (switch(frame, detail))
+        }
+        p.standing {
+            @match view.state { catalog::State::Active => { (state(Tone::Good, "active")) } catalog::State::Disabled => { (state(Tone::Quiet, "disabled")) } }
+            " " (hints.shown()) (verdict(view.policy)) @if detail.deprecated() { span.tag.warning { "advised against" } }
+        }
+        div.split {
+            div {
+                div.description { (paragraphs(&view.description)) }
+                pre.signature tabindex="0" { code { (shown(&outline::call_form(view.name.as_str(), &schema))) } }
+                section aria-labelledby="arguments-title" { h2 id="arguments-title" { "Arguments" } (tree::of(&schema, "It takes no arguments.")) }
+                @if let Some(output) = &output { section aria-labelledby="answer-title" { h2 id="answer-title" { "Answer" } (tree::of(output, "Its shape is not told.")) } }
+            }
+            div {
+                (attempt(frame, detail, &schema, filled, answer))
+                section.card aria-labelledby="facts-title" { h2 id="facts-title" { "Facts" } (facts(frame, detail)) }
+            }
+        }
+        section aria-labelledby="use-title" { h2 id="use-title" { "Use it" } (snippets::of(frame.house, detail, &schema)) }
+        section aria-labelledby="past-title" { h2 id="past-title" { "What changed" } (history) }
+        section aria-labelledby="raw-title" {
+            h2 id="raw-title" { "As its source defines it" }
+            details { summary { "Raw definition" } pre tabindex="0" { code { (shown(&pretty(&detail.definition))) } } }
+        }
+    };
+    Ok(frame.page(Here::Tools, view.name.as_str(), content))
+}
+
+fn paragraphs(description: &str) -> Markup {
+    let clean = shown(description);
+    html! {
+        @if clean.trim().is_empty() { p.faint { "Its source does not say what it does." } }
+        @else { @for paragraph in clean.split("\n\n").filter(|text| !text.trim().is_empty()) { p { (paragraph.trim()) } } }
+    }
+}
+
+fn switch(frame: &Frame<'_>, detail: &ToolDetail) -> Markup {
+    let (action, word) = match detail.view.state {
+        catalog::State::Active => ("disable", "Disable"),
+        catalog::State::Disabled => ("enable", "Enable"),
+    };
+    html! {
+        @if frame.may(Needs::Managing) {
+            form method="post" action=(format!("{}/{action}", super::happened::tool_path(detail.view.name.as_str()))) data-act {
+                (guarded(frame.visitor)) button id="switch" { (word) }
+            }
+        }
+    }
+}
+
+fn attempt(frame: &Frame<'_>, detail: &ToolDetail, schema: &Value, filled: &Fields, answer: Markup) -> Markup {
+    let view = &detail.view;
+    html! {
+        section.card.attempt id="try" aria-labelledby="try-title" data-keep=(view.state.as_str()) {
+            h2 id="try-title" { "Try it" }
+            @if !frame.may(Needs::Using) { p.empty { "Calls need the agent role: " a href="/login" { "sign in" } "." } }
+            @else if view.policy == Verdict::Deny { p.empty { "A rule denies every call of this tool." } }
+            @else if view.state == catalog::State::Disabled { p.empty { "It is disabled; enable it to call it." } }
+            @else {
+                form.stack method="post" action=(format!("{}/call#try", super::happened::tool_path(view.name.as_str()))) data-call {
+                    (guarded(frame.visitor))
+                    (Form::of(schema).shown(filled))
+                    @if view.policy == Verdict::Ask { label.check { input type="checkbox" name="consent" value="yes" required; span { "I have looked at the arguments: call it" } } }
+                    p { button.primary { "Call" } }
+                }
+            }
+            div id="answer" role="status" { (answer) }
+        }
+    }
+}
+
+fn facts(frame: &Frame<'_>, detail: &ToolDetail) -> Markup {
+    let (view, catalog) = (&detail.view, frame.house.registry.catalog());
+    let tool = catalog.find(view.name.as_str()).ok().filter(|tool| tool.part.segment.is_counted());
+    let tokens = tool.map(|tool| tool.part.segment.tokens(tool.entry));
+    html! {
+        dl.facts {
+            div { dt { "Source" } dd { a href=(format!("/sources/{}", view.source)) { (view.source) } " (" (kind(&detail.kind)) ")" } }
+            @if view.original_name != view.name.as_str() { div { dt { "Its own name" } dd { code { (shown_short(&view.original_name, 120)) } } } }
+            div { dt { "Costs" } dd { @match tokens { Some(tokens) => { (grouped(u64::from(tokens))) " tokens" } None => { "not counted yet" } } } }
+            div { dt { "Calls" } dd { (grouped(detail.calls)) ", " (grouped(detail.errors)) " failed" } }
+            div { dt { "Last used" } dd { (ago_or(detail.last_called, "never")) } }
+            @if let Some(error) = &detail.last_error { div { dt { "Last error" } dd.message { code { (error.code.as_str()) } " " (shown_short(&error.message, 200)) } } }
+            @if let (Some(method), Some(url)) = (&detail.execution.method, &detail.execution.url_template) { div { dt { "Carried out by" } dd { code { (method) " " (shown_short(url, 160)) } } } }
+            @else { div { dt { "Carried out by" } dd { (detail.execution.mode.replace('_', " ")) } } }
+            @if !detail.tags.is_empty() { div { dt { "Tags" } dd { @for tag in &detail.tags { span.tag { (shown_short(tag, 40)) } } } } }
+            div { dt { "First seen" } dd { (ago(detail.created_at)) } }
+            div { dt { "Last changed" } dd { (ago(detail.updated_at)) } }
+            div { dt { "Fingerprint" } dd { code { (detail.fingerprint.short(12)) } } }
+        }
+    }
+}
+
+/// JSON in lines, whatever it is.
+pub(super) fn pretty(value: &impl serde::Serialize) -> String {
+    let value = serde_json::to_value(value).unwrap_or_default();
+    serde_json::to_string_pretty(&value).unwrap_or_default()
+}
+
+/// What a visitor did wrong in a form, where a call never began.
+pub(super) fn wrong(message: String) -> Error {
+    Error::new(Code::ToolInvalidInput, message)
+}
+
+/// How long a call took, for a line below its result.
+fn took(millis: u64) -> String {
+    format!("took {}", lasted(millis))
+}

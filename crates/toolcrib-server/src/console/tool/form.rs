@@ -1,0 +1,118 @@
+//! A form made from a schema, and what is read out of it again: fields for what a form can say, JSON for the rest.
+
+mod field;
+
+use maud::{Markup, html};
+use serde_json::{Map, Value};
+use toolcrib::Result;
+use toolcrib::core::text::{shown, shown_short};
+
+use super::wrong;
+use crate::console::fields::Fields;
+use field::{Field, Shape};
+
+#[derive(Debug)]
+pub(in crate::console) struct Form {
+    fields: Vec<Field>,
+    /// Some arguments have no field.
+    partial: bool,
+}
+
+/// The name under which the whole is given as JSON.
+const WHOLE: &str = "arguments";
+
+impl Form {
+    pub(in crate::console) fn of(schema: &Value) -> Form {
+        let mut left = field::MOST;
+        let fields = field::fields(schema, schema, "", 0, &mut left);
+        Form { fields, partial: left == 0 }
+    }
+
+    /// The arguments that somebody filled in.
+    pub(in crate::console) fn read(&self, given: &Fields) -> Result<Value> {
+        if let Some(text) = given.get(WHOLE).filter(|text| !text.trim().is_empty()) {
+            return serde_json::from_str(text).map_err(|error| wrong(format!("the arguments are no JSON: {error}")));
+        }
+        let mut arguments = Map::new();
+        for field in &self.fields {
+            if let Some(value) = field.read(given)? {
+                arguments.insert(field.name.clone(), value);
+            }
+        }
+        Ok(arguments.into())
+    }
+
+    pub(in crate::console) fn shown(&self, filled: &Fields) -> Markup {
+        let whole = filled.get(WHOLE).unwrap_or_default();
+        html! {
+            @if self.fields.is_empty() { p.faint { "It takes no arguments that are told." } }
+            @for field in &self.fields { (one(field, filled)) }
+            @if self.partial { p.faint { "There are more arguments than a form can hold; give them as JSON." } }
+            details.whole open[!whole.is_empty()] {
+                summary { "All arguments as JSON" }
+                label { span.unseen { "All arguments as JSON" } textarea name=(WHOLE) rows="4" spellcheck="false" placeholder="{ }" { (whole) } small { "Taken instead of the fields above" } }
+            }
+        }
+    }
+}
+
+fn one(field: &Field, filled: &Fields) -> Markup {
+    let path = &field.path;
+    let filled_in = filled.get(path);
+    let text = filled_in.map_or_else(|| field.default.clone().unwrap_or_default(), str::to_owned);
+    let label = html! { span { code { (shown_short(&field.name, 80)) } @if field.required { " " span.needed { "required" } } @else { " " span.type { (field.shape.word()) } } } };
+    let hint = html! { @if !field.description.is_empty() { small { (shown_short(&field.description, 240)) } } };
+    html! {
+        @match &field.shape {
+            Shape::Group(fields) => {
+                fieldset { legend { (label) } (hint) @for field in fields { (one(field, filled)) } }
+            }
+            Shape::Choice(choices) => {
+                label { (label) select name=(path) {
+                    @if !field.required || field.default.is_none() { option value="" { "–" } }
+                    @for choice in choices { @let value = choice.to_string(); option value=(value) selected[value == text] { (choice.as_str().map_or_else(|| shown_short(&value, 80), |text| shown_short(text, 80))) } }
+                } (hint) }
+            }
+            Shape::Boolean => {
+                label { (label) select name=(path) { option value="" selected[text.is_empty()] { "–" } option value="true" selected[text == "true"] { "yes" } option value="false" selected[text == "false"] { "no" } } (hint) }
+            }
+            Shape::Number => { label { (label) input name=(path) value=(text) inputmode="decimal" autocomplete="off"; (hint) } }
+            Shape::Text => { label { (label) textarea name=(path) rows=(if text.contains('\n') { 4 } else { 1 }) spellcheck="false" { (shown(&text)) } (hint) } }
+            Shape::Lines(_) => { label { (label) textarea name=(path) rows="2" spellcheck="false" placeholder="one a line" { (shown(&text)) } (hint) } }
+            Shape::Json => { label { (label) textarea name=(path) rows="3" spellcheck="false" placeholder="JSON" { (text) } (hint) } }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn what_is_filled_in_is_read_by_the_schema() {
+        let schema = json!({ "type": "object", "required": ["title"], "$defs": { "who": { "type": "object", "properties": { "name": { "type": "string" }, "age": { "type": "integer" } } } }, "properties": {
+            "title": { "type": "string" }, "count": { "type": "integer" }, "deep": { "type": "boolean" },
+            "level": { "enum": ["low", 3, null] }, "tags": { "type": "array", "items": { "type": "string" } },
+            "sizes": { "type": "array", "items": { "type": "number" } }, "who": { "$ref": "#/$defs/who" },
+            "filter": { "type": "array", "items": { "type": "object" } }, "maybe": { "type": ["string", "null"] },
+            "a/b~c": { "type": "string" },
+        } });
+        let read = |query: &str| Form::of(&schema).read(&Fields::parse(query));
+        assert_eq!(read("").unwrap(), json!({ "title": "" }));
+        let filled = "/title=x&/count=3&/deep=false&/level=3&/tags=a%0D%0Ab&/sizes=1.5&/who/name=Ada&/who/age=36&/filter=[{\"a\":1}]&/a~1b~0c=y";
+        assert_eq!(
+            read(filled).unwrap(),
+            json!({
+                "title": "x", "count": 3, "deep": false, "level": 3, "tags": ["a", "b"], "sizes": [1.5],
+                "who": { "name": "Ada", "age": 36 }, "filter": [{ "a": 1 }], "a/b~c": "y",
+            })
+        );
+        assert_eq!(read("/count=many&/title=x").unwrap(), json!({ "title": "x", "count": "many" }));
+        assert_eq!(read("arguments={\"z\":1}&/title=x").unwrap(), json!({ "z": 1 }));
+        for wrong in ["arguments={", "/filter=[&/title=x"] {
+            assert_eq!(read(wrong).unwrap_err().code, toolcrib::Code::ToolInvalidInput);
+        }
+    }
+}

@@ -1,0 +1,198 @@
+//! One field of a form: where its value goes, of what shape it is, and how text becomes that value.
+
+use serde_json::{Map, Value};
+use toolcrib::Result;
+
+use super::wrong;
+use crate::console::fields::Fields;
+
+/// Schemas come from outside: so many fields, so deep, so many choices.
+pub(super) const MOST: usize = 80;
+const DEEPEST: usize = 3;
+const MOST_CHOICES: usize = 200;
+const LONGEST_NAME: usize = 200;
+
+#[derive(Debug)]
+pub(super) struct Field {
+    pub(super) name: String,
+    /// A JSON pointer to where its value goes.
+    pub(super) path: String,
+    pub(super) required: bool,
+    pub(super) description: String,
+    /// As it would be typed in.
+    pub(super) default: Option<String>,
+    pub(super) shape: Shape,
+}
+
+#[derive(Debug)]
+pub(super) enum Shape {
+    Text,
+    Number,
+    Boolean,
+    Choice(Vec<Value>),
+    /// A list of plain values; whether they are numbers.
+    Lines(Plain),
+    Group(Vec<Field>),
+    Json,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Plain {
+    Text,
+    Number,
+}
+
+impl Shape {
+    pub(super) fn word(&self) -> &'static str {
+        match self {
+            Shape::Text => "text",
+            Shape::Number => "number",
+            Shape::Boolean => "yes or no",
+            Shape::Choice(_) => "choice",
+            Shape::Lines(_) => "list",
+            Shape::Group(_) => "object",
+            Shape::Json => "JSON",
+        }
+    }
+}
+
+pub(super) fn fields(root: &Value, schema: &Value, at: &str, depth: usize, left: &mut usize) -> Vec<Field> {
+    let required: Vec<&str> =
+        schema.get("required").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str).collect();
+    let mut fields = Vec::new();
+    for (name, property) in schema.get("properties").and_then(Value::as_object).into_iter().flatten() {
+        // `false` is how a schema says that there is no such argument.
+        if *property == Value::Bool(false) || name.len() > LONGEST_NAME {
+            continue;
+        }
+        if *left == 0 {
+            break;
+        }
+        *left -= 1;
+        let target = followed(root, property);
+        let path = format!("{at}/{}", name.replace('~', "~0").replace('/', "~1"));
+        let said = |key: &str| property.get(key).or_else(|| target.get(key));
+        let shape = shape(root, target, &path, depth, left);
+        fields.push(Field {
+            required: required.contains(&name.as_str()),
+            description: said("description").and_then(Value::as_str).unwrap_or_default().to_owned(),
+            default: said("default").map(|value| typed_in(value, &shape)),
+            name: name.clone(),
+            path,
+            shape,
+        });
+    }
+    fields
+}
+
+fn shape(root: &Value, schema: &Value, path: &str, depth: usize, left: &mut usize) -> Shape {
+    if let Some(choices) = schema.get("enum").and_then(Value::as_array).filter(|choices| choices.len() <= MOST_CHOICES)
+    {
+        return Shape::Choice(choices.clone());
+    }
+    match type_of(root, schema) {
+        Some("string") => Shape::Text,
+        Some("integer" | "number") => Shape::Number,
+        Some("boolean") => Shape::Boolean,
+        Some("array") => {
+            match schema.get("items").map(|items| followed(root, items)).and_then(|items| type_of(root, items)) {
+                Some("string") => Shape::Lines(Plain::Text),
+                Some("integer" | "number") => Shape::Lines(Plain::Number),
+                _ => Shape::Json,
+            }
+        }
+        Some("object") if depth < DEEPEST && schema.get("properties").is_some() => {
+            let fields = fields(root, schema, path, depth + 1, left);
+            if fields.is_empty() { Shape::Json } else { Shape::Group(fields) }
+        }
+        _ => Shape::Json,
+    }
+}
+
+/// The one type that is not null; none where there are several.
+fn type_of<'a>(root: &'a Value, schema: &'a Value) -> Option<&'a str> {
+    let mut names: Vec<&str> = match schema.get("type") {
+        Some(Value::String(name)) => vec![name],
+        Some(Value::Array(names)) => names.iter().filter_map(Value::as_str).collect(),
+        _ => {
+            let alternatives = ["anyOf", "oneOf"].into_iter().filter_map(|key| schema.get(key)?.as_array()).flatten();
+            alternatives.take(8).filter_map(|one| followed(root, one).get("type")?.as_str()).collect()
+        }
+    };
+    names.retain(|name| *name != "null");
+    names.dedup();
+    match names[..] {
+        // Alternatives may be objects, whose fields are not those of the whole.
+        [only] if schema.get("type").is_some() || !matches!(only, "object" | "array") => Some(only),
+        _ => None,
+    }
+}
+
+fn followed<'a>(root: &'a Value, schema: &'a Value) -> &'a Value {
+    const HOPS: usize = 8;
+    let mut at = schema;
+    for _ in 0..HOPS {
+        let reference = at.get("$ref").and_then(Value::as_str).and_then(|reference| reference.strip_prefix('#'));
+        match reference.and_then(|pointer| root.pointer(pointer)) {
+            Some(target) => at = target,
+            None => return at,
+        }
+    }
+    at
+}
+
+fn typed_in(value: &Value, shape: &Shape) -> String {
+    match (value, shape) {
+        (Value::String(text), Shape::Text) => text.clone(),
+        (Value::Array(items), Shape::Lines(_)) => items
+            .iter()
+            .map(|item| item.as_str().map_or_else(|| item.to_string(), str::to_owned))
+            .collect::<Vec<_>>()
+            .join("\n"),
+        (value, _) => value.to_string(),
+    }
+}
+
+impl Field {
+    /// Its value; nothing where nothing was filled in and nothing must be.
+    pub(super) fn read(&self, given: &Fields) -> Result<Option<Value>> {
+        let text = given.get(&self.path).map(|text| text.replace("\r\n", "\n")).unwrap_or_default();
+        let read = match &self.shape {
+            Shape::Group(fields) => {
+                let mut group = Map::new();
+                for field in fields {
+                    if let Some(value) = field.read(given)? {
+                        group.insert(field.name.clone(), value);
+                    }
+                }
+                let empty = group.values().all(|value| value.as_str() == Some(""));
+                return Ok((self.required || !empty).then(|| group.into()));
+            }
+            Shape::Text if text.is_empty() => self.required.then(|| Value::String(text)),
+            Shape::Text => Some(Value::String(text)),
+            Shape::Lines(_) if text.trim().is_empty() => self.required.then(|| Value::Array(Vec::new())),
+            Shape::Lines(plain) => {
+                Some(text.lines().filter(|line| !line.is_empty()).map(|line| plain.read(line)).collect())
+            }
+            Shape::Number | Shape::Boolean | Shape::Choice(_) | Shape::Json if text.trim().is_empty() => None,
+            // What is no number is sent as it is: the schema's own words say what is wrong with it.
+            Shape::Number => Some(Plain::Number.read(text.trim())),
+            Shape::Boolean => Some(text == "true").map(Value::Bool),
+            Shape::Choice(_) => Some(serde_json::from_str(&text).unwrap_or(Value::String(text))),
+            Shape::Json => Some(
+                serde_json::from_str(&text).map_err(|error| wrong(format!("`{}` is no JSON: {error}", self.name)))?,
+            ),
+        };
+        Ok(read)
+    }
+}
+
+impl Plain {
+    fn read(self, text: &str) -> Value {
+        let number = match self {
+            Plain::Number => serde_json::from_str(text).ok().filter(Value::is_number),
+            Plain::Text => None,
+        };
+        number.unwrap_or_else(|| Value::String(text.to_owned()))
+    }
+}

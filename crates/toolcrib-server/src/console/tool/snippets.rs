@@ -1,0 +1,114 @@
+//! The tool as each provider takes it, and as a command and a request: ready to be copied.
+
+use maud::{Markup, html};
+use serde_json::{Map, Value, json};
+use toolcrib::Caller;
+use toolcrib::core::outline;
+use toolcrib::core::render::{Format, Projected};
+use toolcrib::core::text::shown;
+use toolcrib::registry::ToolDetail;
+
+use super::pretty;
+use crate::house::House;
+
+const FORMATS: [(Format, &str); 5] = [
+    (Format::Mcp, "MCP"),
+    (Format::Anthropic, "Anthropic"),
+    (Format::Openai, "OpenAI"),
+    (Format::OpenaiStrict, "OpenAI, strict"),
+    (Format::Gemini, "Gemini"),
+];
+
+pub(super) fn of(house: &House, detail: &ToolDetail, schema: &Value) -> Markup {
+    let view = house.registry.view(&Caller { name: "console".into() });
+    let name = detail.view.name.as_str();
+    let tool = view.catalog.find(name).ok();
+    let arguments = example(schema);
+    let address = format!("http://{}", house.access.address);
+    html! {
+        div.snippets {
+            (snippet("cli", "Command line", &command(name, &arguments), true))
+            (snippet("curl", "HTTP", &curl(&address, name, &arguments), false))
+            @if let Some(tool) = tool { @for (format, title) in FORMATS {
+                @match view.project(&tool, format) {
+                    Ok(projected) => { (definition(format, title, &projected)) }
+                    Err(error) => { details.snippet { summary { (title) } p.message { (error.message) } } }
+                }
+            } }
+        }
+    }
+}
+
+fn definition(format: Format, title: &str, projected: &Projected) -> Markup {
+    let text =
+        projected.text.as_ref().and_then(|text| serde_json::from_str::<Value>(text).ok()).map(|value| pretty(&value));
+    html! {
+        @match text {
+            Some(text) => {
+                (snippet(format.as_str(), title, &text, false))
+            }
+            None => { details.snippet { summary { (title) } p.message { "It cannot be had in this form: " (shown(projected.set_aside.as_deref().unwrap_or("no reason is known"))) } } }
+        }
+    }
+}
+
+fn snippet(id: &str, title: &str, text: &str, open: bool) -> Markup {
+    let id = format!("snippet-{id}");
+    html! {
+        details.snippet name="snippet" open[open] {
+            summary { (title) }
+            div.copied { button.copy hidden data-copy=(id) { "Copy" span.unseen { " " (title) } } pre id=(id) tabindex="0" { code { (shown(text)) } } }
+        }
+    }
+}
+
+/// A value for each argument that must be given.
+fn example(schema: &Value) -> Map<String, Value> {
+    let required = outline::arguments(schema).told.into_iter().filter(|argument| argument.required);
+    required
+        .map(|argument| {
+            let chosen = argument.default.or_else(|| argument.choices.into_iter().next());
+            let value = match (chosen, argument.kind.split(' ').next().unwrap_or_default()) {
+                (Some(text), _) => serde_json::from_str(&text).unwrap_or(Value::String(text)),
+                (None, "integer" | "number") => json!(1),
+                (None, "boolean") => json!(true),
+                (None, "array") => json!([]),
+                (None, "object") => json!({}),
+                (None, _) => json!("…"),
+            };
+            (argument.name, value)
+        })
+        .collect()
+}
+
+fn command(name: &str, arguments: &Map<String, Value>) -> String {
+    let words = arguments.iter().map(|(key, value)| match value {
+        Value::String(text) => format!(" {}", quoted(&format!("{key}={text}"))),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => {
+            format!(" {}", quoted(&format!("{key}:={value}")))
+        }
+    });
+    format!("toolcrib call {name}{}", words.collect::<String>())
+}
+
+fn curl(address: &str, name: &str, arguments: &Map<String, Value>) -> String {
+    let body = json!({ "arguments": arguments }).to_string();
+    format!("curl {address}/api/tools/{name}/call \\\n  -H 'Content-Type: application/json' \\\n  -d {}", quoted(&body))
+}
+
+/// One word for a shell, whatever is in it.
+fn quoted(word: &str) -> String {
+    let plain = word.chars().all(|character| character.is_ascii_alphanumeric() || "_-=.:/".contains(character));
+    if plain { word.to_owned() } else { format!("'{}'", word.replace('\'', r"'\''")) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_snippet_is_one_command_whatever_a_schema_says() {
+        let schema = json!({ "required": ["a'b", "n"], "properties": { "a'b": { "type": "string", "default": "$(x)" }, "n": { "type": "integer" } } });
+        assert_eq!(command("s__t", &example(&schema)), r"toolcrib call s__t 'a'\''b=$(x)' n:=1");
+    }
+}

@@ -1,0 +1,142 @@
+//! Numbers, times and states as people read them.
+
+use maud::{Markup, html};
+use toolcrib::clock::Clock;
+use toolcrib::core::Timestamp;
+use toolcrib::core::freshness::Freshness;
+use toolcrib::registry::{Connection, SourceView, Stage, Status};
+
+/// How something stands, by a shape and a colour; a word always stands beside it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Tone {
+    Good,
+    Busy,
+    Quiet,
+    Warning,
+    Bad,
+}
+
+impl Tone {
+    pub(super) fn as_str(self) -> &'static str {
+        match self {
+            Tone::Good => "good",
+            Tone::Busy => "busy",
+            Tone::Quiet => "quiet",
+            Tone::Warning => "warning",
+            Tone::Bad => "bad",
+        }
+    }
+}
+
+/// A state in one word, with its shape.
+pub(super) fn state(tone: Tone, word: &str) -> Markup {
+    html! { span.state.(tone.as_str()) { (word) } }
+}
+
+/// How a source stands, worst first.
+pub(super) fn standing(source: &SourceView, stage: Option<Stage>) -> (Tone, String) {
+    let busy = match stage {
+        Some(Stage::Contacting) => Some("contacting…".to_owned()),
+        Some(Stage::Recording { tools }) => Some(format!("recording {}…", counted(tools, "tool"))),
+        None if source.status == Status::Discovering => Some("discovering…".to_owned()),
+        None => None,
+    };
+    match busy {
+        _ if !source.enabled => (Tone::Quiet, "disabled".into()),
+        Some(words) => (Tone::Busy, words),
+        None if source.connection == Connection::Resting => (Tone::Bad, "resting".into()),
+        None if source.last_error.is_some() && source.tool_count > 0 => (Tone::Warning, "failing".into()),
+        None if source.last_error.is_some() => (Tone::Bad, "failed".into()),
+        None => match source.freshness {
+            Freshness::Fresh => (Tone::Good, "ready".into()),
+            Freshness::Stale => (Tone::Good, "stale".into()),
+            Freshness::Missing => (Tone::Quiet, "not discovered yet".into()),
+        },
+    }
+}
+
+/// `18,204`.
+pub(super) fn grouped(number: impl TryInto<u64>) -> String {
+    let digits = number.try_into().unwrap_or(u64::MAX).to_string();
+    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// `1 tool`, `3 tools`.
+pub(super) fn counted(number: usize, thing: &str) -> String {
+    format!("{} {thing}{}", grouped(number as u64), if number == 1 { "" } else { "s" })
+}
+
+/// `412 ms`, `1.2 s`, `3 min`.
+pub(super) fn lasted(millis: u64) -> String {
+    match millis {
+        0..1_000 => format!("{millis} ms"),
+        1_000..60_000 => format!("{:.1} s", millis as f64 / 1_000.0),
+        _ => format!("{} min", millis / 60_000),
+    }
+}
+
+pub(super) fn now() -> Timestamp {
+    Clock::system().now()
+}
+
+/// A moment by how long ago it was; the moment itself is told by the element.
+pub(super) fn ago(at: Timestamp) -> Markup {
+    let full = at.to_string();
+    html! { time datetime=(full) title=(full) { (long_ago(now().since(at).as_secs())) } }
+}
+
+pub(super) fn ago_or(at: Option<Timestamp>, never: &str) -> Markup {
+    match at {
+        Some(at) => ago(at),
+        None => html! { span.faint { (never) } },
+    }
+}
+
+fn long_ago(seconds: u64) -> String {
+    match seconds {
+        0..10 => "just now".into(),
+        10..60 => format!("{seconds} s ago"),
+        60..3_600 => format!("{} min ago", seconds / 60),
+        3_600..86_400 => format!("{} h ago", seconds / 3_600),
+        86_400..172_800 => "yesterday".into(),
+        _ => format!("{} days ago", seconds / 86_400),
+    }
+}
+
+/// A kind as people call it.
+pub(super) fn kind(kind: &str) -> &str {
+    match kind {
+        "stdio" => "MCP, stdio",
+        "http" => "MCP, HTTP",
+        "sse" => "MCP, SSE",
+        "openapi" => "OpenAPI",
+        "workflow" => "Workflow",
+        "builtin" => "Built in",
+        other => other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_and_times_are_written_for_people() {
+        for (number, text) in [(0, "0"), (999, "999"), (1_000, "1,000"), (18_204, "18,204"), (1_234_567, "1,234,567")] {
+            assert_eq!(grouped(number as u64), text);
+        }
+        assert_eq!((counted(1, "tool"), counted(0, "tool")), ("1 tool".into(), "0 tools".into()));
+        assert_eq!([412, 1_240, 200_000].map(lasted), ["412 ms", "1.2 s", "3 min"]);
+        assert_eq!(
+            [3, 59, 3_599, 90_000, 400_000].map(long_ago),
+            ["just now", "59 s ago", "59 min ago", "yesterday", "4 days ago"]
+        );
+    }
+}
