@@ -10,6 +10,7 @@ use toolcrib::config_file::Found;
 use toolcrib_mcp::server::Endpoint;
 
 use crate::access::Access;
+use crate::traffic::Traffic;
 
 /// Cheap to clone; all clones are one house.
 #[derive(Debug, Clone)]
@@ -34,6 +35,7 @@ pub struct Rooms {
     /// The data directory, as `GET /api/config` tells it.
     pub(crate) data: PathBuf,
     pub(crate) access: Access,
+    pub(crate) traffic: Traffic,
 }
 
 impl House {
@@ -44,6 +46,7 @@ impl House {
             found: ArcSwap::from_pointee(setup.found),
             data: setup.data,
             access: Access { address },
+            traffic: Traffic::default(),
         }))
     }
 

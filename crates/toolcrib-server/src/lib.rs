@@ -4,10 +4,13 @@ mod access;
 mod api;
 mod bridge;
 mod console;
+mod door;
 mod house;
 mod http;
+mod operations;
 mod serve;
 mod surface;
+mod traffic;
 
 pub use bridge::Bridge;
 pub use house::{House, Setup};

@@ -8,6 +8,7 @@ mod needs;
 mod open;
 mod parts;
 mod publish;
+mod ready;
 mod source_view;
 mod stats;
 mod tokens;
@@ -38,6 +39,7 @@ use crate::connections::Connections;
 use crate::counters::Counters;
 use crate::guard::GuardExe;
 use crate::held::Held;
+use crate::meters::{Measures, Meters};
 use crate::refresh::{Outcome, Refresh, Runs};
 use crate::store::{Check, Commit, Committed, Failure, Standing, Store};
 
@@ -47,6 +49,7 @@ pub use hints::ListHints;
 pub use needs::{MissingScheme, Needs, Server, needs};
 pub(crate) use publish::Writer;
 pub use publish::{Notice, Stage};
+pub(crate) use ready::Upkeep;
 pub use source_view::{Connection, Health, SourceView, Status};
 pub use stats::{SourceStats, Stats, ToolStats};
 pub use tools::{Filter, ToolView};
@@ -126,6 +129,8 @@ pub(crate) struct Shared {
     pub(crate) connections: Connections,
     pub(crate) held: Held,
     pub(crate) counters: Counters,
+    pub(crate) meters: Meters,
+    pub(crate) upkeep: Upkeep,
     pub(crate) runs: Runs,
     /// How many discoveries may go on at once, whoever asked for them.
     pub(crate) turns: Semaphore,
@@ -251,6 +256,11 @@ impl Registry {
         self.shared.notices.subscribe()
     }
 
+    /// What this process has done since it opened the registry.
+    pub fn measures(&self) -> Measures {
+        self.shared.meters.read()
+    }
+
     /// Writes what is counted, ends every connection and every process behind it, and closes the store.
     pub async fn close(self) {
         self.shared.ended.cancel();
@@ -259,7 +269,8 @@ impl Registry {
         if tokio::time::timeout(LONGEST_FAREWELL, ending).await.is_err() {
             tracing::warn!("some connections did not end in time; they end with the process");
         }
-        self.shared.counters.flush(&*self.shared.store).await;
+        // What could not be written was told, and is lost with this process.
+        let _lost = self.shared.counters.flush(&*self.shared.store).await;
         self.shared.store.close().await;
     }
 }
