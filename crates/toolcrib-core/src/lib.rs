@@ -3,6 +3,7 @@
 //!
 //! Nothing here reads a clock, a file or a socket: every function depends on its arguments alone.
 
+pub mod access;
 pub mod arazzo;
 pub mod catalog;
 pub mod config;

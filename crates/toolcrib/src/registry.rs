@@ -1,6 +1,7 @@
 //! The front door: the one type an embedder must learn. It holds the inventory, publishes the catalogue, and sends each
 //! call to its source. Opening one contacts nobody.
 
+mod access;
 mod declare;
 mod detail;
 mod hints;
@@ -43,6 +44,7 @@ use crate::meters::{Measures, Meters};
 use crate::refresh::{Outcome, Refresh, Runs};
 use crate::store::{Check, Commit, Committed, Failure, Standing, Store};
 
+pub use access::{CreatedToken, TokenView, random_secret, random_token};
 pub use declare::Declared;
 pub use detail::{Execution, ToolDetail};
 pub use hints::ListHints;

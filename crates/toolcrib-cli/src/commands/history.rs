@@ -213,6 +213,9 @@ fn happened(record: &HistoryRecord, asked: Option<&str>) -> String {
         "SourceRemoved" => format!("`{source}` removed"),
         "ToolEnabled" => format!("tool `{tool}` of `{source}` enabled"),
         "ToolDisabled" => format!("tool `{tool}` of `{source}` disabled"),
+        "TokenCreated" => format!("token `{}` created ({})", data("name"), data("role")),
+        "TokenChanged" => format!("token `{}` changed ({})", data("name"), data("role")),
+        "TokenRevoked" => format!("token `{}` revoked", data("name")),
         "InventoryRecorded" => recorded(record, source, asked),
         other => format!("`{}`, which this Toolcrib does not know", shown_short(other, 60)),
     }

@@ -130,7 +130,10 @@ impl Shared {
                 | Command::Disable(_)
                 | Command::Record(_)
                 | Command::EnableTool(_)
-                | Command::DisableTool(_) => {}
+                | Command::DisableTool(_)
+                | Command::CreateToken(_)
+                | Command::ChangeToken(_)
+                | Command::RevokeToken(_) => {}
             }
             self.execute(wish, Actor::config()).await?;
         }

@@ -100,6 +100,8 @@ fn shown(stored: StoredRecord) -> HistoryRecord {
     let mut data: serde_json::Map<String, Value> = serde_json::from_str(&stored.body).unwrap_or_default();
     let mut text = |key: &str| data.shift_remove(key).and_then(|value| value.as_str().map(str::to_owned));
     let (kind, source, tool) = (text("type").unwrap_or_default(), text("source"), text("tool"));
+    // Of a token not even its hash is shown. Definitions and lists are named by fingerprints of their own.
+    data.shift_remove("hash");
     let (seq, at, actor) = (stored.seq, stored.at, stored.actor.to_string());
     HistoryRecord { seq, at, actor, kind, source, tool, data: Value::Object(data) }
 }
