@@ -67,6 +67,11 @@ impl Inventory {
         self.sources.get(id).filter(|state| !state.removed)
     }
 
+    /// Every source that there is or was.
+    pub fn remembered(&self) -> impl Iterator<Item = &SourceId> {
+        self.sources.keys()
+    }
+
     /// The facts that make a wish come true. None means it is so already.
     pub fn decide(&self, command: &Command) -> Result<Vec<Event>> {
         match command {

@@ -12,6 +12,7 @@ pub mod execution;
 pub mod expression;
 pub mod fingerprint;
 pub mod freshness;
+pub mod history;
 pub mod inventory;
 pub mod manifest;
 pub mod openapi;

@@ -5,6 +5,8 @@ mod access;
 mod declare;
 mod detail;
 mod hints;
+mod history;
+mod journal;
 mod needs;
 mod open;
 mod parts;
@@ -48,6 +50,7 @@ pub use access::{CreatedToken, TokenView, random_secret, random_token};
 pub use declare::Declared;
 pub use detail::{Execution, ToolDetail};
 pub use hints::ListHints;
+pub use history::{HistoryRecord, Wanted};
 pub use needs::{MissingScheme, Needs, Server, needs};
 pub(crate) use publish::Writer;
 pub use publish::{Notice, Stage};
@@ -55,7 +58,9 @@ pub(crate) use ready::Upkeep;
 pub use source_view::{Connection, Health, SourceView, Status};
 pub use stats::{SourceStats, Stats, ToolStats};
 pub use tools::{Filter, ToolView};
-pub use verify::{HistoryRecord, Verification};
+pub use verify::Verification;
+
+use journal::Journal;
 
 /// Cheap to clone; all clones are one registry.
 #[derive(Debug, Clone)]
@@ -165,6 +170,8 @@ pub(crate) struct Snapshot {
     pub(crate) connects_to: Arc<BTreeMap<SourceId, Option<Fingerprint>>>,
     /// Sources that a configuration states wrongly.
     pub(crate) invalid: Arc<BTreeMap<SourceId, Failure>>,
+    /// The end of the journal, up to the inventory's version.
+    pub(crate) journal: Arc<Journal>,
 }
 
 /// How long closing may take; what is left after that ends with the process.
