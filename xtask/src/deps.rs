@@ -40,6 +40,11 @@ pub(crate) fn fetch(place: &Place, report: &mut Report) {
             Err(reason) => missing(&format!("cannot be had: {reason}")),
         });
     }
+    // Of Debian's package, the one program that reads metrics is used.
+    report.step("promtool", || match need("promtool", "prometheus", &place.deps.join("apt.log")) {
+        Ok(()) => End::Passed("there".to_owned()),
+        Err(reason) => missing(&reason),
+    });
 }
 
 /// A Python with the peer that `bench openapi` compares with. No test needs it.

@@ -4,10 +4,12 @@
 mod command;
 mod event;
 mod reconcile;
+mod tokens;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use crate::access::Token;
 use crate::error::{Code, Error, Result};
 use crate::fingerprint::Fingerprint;
 use crate::manifest::Delta;
@@ -15,7 +17,7 @@ use crate::source::SourceId;
 use crate::time::Timestamp;
 use crate::tool::ToolId;
 
-pub use command::{Before, Command, Declaration, Recording};
+pub use command::{Before, Command, Declaration, NewToken, Recording, TokenChange};
 pub use event::{Actor, Event, Origin, Record};
 pub use reconcile::reconcile;
 
@@ -24,6 +26,8 @@ pub struct Inventory {
     /// The sequence number of the last record taken in.
     pub version: u64,
     sources: BTreeMap<SourceId, Arc<SourceState>>,
+    /// Tokens that were not revoked, by their ids.
+    tokens: Arc<BTreeMap<String, Token>>,
     /// Records of a kind this build does not know; it serves on without them.
     pub unknown_events: u64,
 }
@@ -63,6 +67,11 @@ impl Inventory {
         self.sources.get(id).filter(|state| !state.removed)
     }
 
+    /// Every source that there is or was.
+    pub fn remembered(&self) -> impl Iterator<Item = &SourceId> {
+        self.sources.keys()
+    }
+
     /// The facts that make a wish come true. None means it is so already.
     pub fn decide(&self, command: &Command) -> Result<Vec<Event>> {
         match command {
@@ -90,6 +99,9 @@ impl Inventory {
                 let event = Event::ToolDisabled { source: tool.source.clone(), tool: tool.name.clone() };
                 Ok(only_if(!state.disabled, event))
             }
+            Command::CreateToken(new) => self.create_token(new),
+            Command::ChangeToken(change) => self.change_token(change),
+            Command::RevokeToken(id) => Ok(self.revoke_token(id)),
         }
     }
 
@@ -149,6 +161,20 @@ impl Inventory {
             }
             Event::ToolEnabled { source, tool } => self.change_tool(source, tool, |state| state.disabled = false),
             Event::ToolDisabled { source, tool } => self.change_tool(source, tool, |state| state.disabled = true),
+            Event::TokenCreated { token, name, role, hash, expires_at } => {
+                let (id, name) = (token.clone(), name.clone());
+                let made = Token { id, name, role: *role, hash: *hash, created_at: at, expires_at: *expires_at };
+                Arc::make_mut(&mut self.tokens).insert(token.clone(), made);
+            }
+            Event::TokenChanged { token, name, role } => {
+                if let Some(known) = Arc::make_mut(&mut self.tokens).get_mut(token) {
+                    known.name.clone_from(name);
+                    known.role = *role;
+                }
+            }
+            Event::TokenRevoked { token, .. } => {
+                Arc::make_mut(&mut self.tokens).remove(token);
+            }
             Event::Unknown => self.unknown_events += 1,
         }
     }

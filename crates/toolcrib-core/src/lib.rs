@@ -3,6 +3,7 @@
 //!
 //! Nothing here reads a clock, a file or a socket: every function depends on its arguments alone.
 
+pub mod access;
 pub mod arazzo;
 pub mod catalog;
 pub mod config;
@@ -11,6 +12,7 @@ pub mod execution;
 pub mod expression;
 pub mod fingerprint;
 pub mod freshness;
+pub mod history;
 pub mod inventory;
 pub mod manifest;
 pub mod openapi;

@@ -1,10 +1,14 @@
 //! A moment, in milliseconds, and lengths of time as people write them. Only the library's clock makes new moments.
 
+mod when;
+
 use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+pub use when::When;
 
 /// Milliseconds since 1970, written as RFC 3339 in UTC.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]

@@ -90,7 +90,7 @@ async function refresh() {
 }
 
 /* Live: one stream, closed while nobody looks, for a browser has few connections to give. */
-const KINDS = ["record", "discovering", "progress", "discovered", "called", "changed", "status", "call"];
+const KINDS = ["record", "source", "progress", "discovered", "call", "catalog", "lost"];
 let stream = null;
 function follow() {
   if (stream || document.hidden || !live) return;

@@ -7,9 +7,9 @@ use axum::body::{Body, to_bytes};
 use axum::extract::{Request, State};
 use axum::http::uri::Authority;
 use axum::http::{HeaderMap, StatusCode, header};
-use axum::middleware::{Next, from_fn, from_fn_with_state};
+use axum::middleware::from_fn_with_state;
 use axum::response::Response;
-use axum::routing::{any, get};
+use axum::routing::any;
 use futures_util::StreamExt;
 use toolcrib::core::config::Mode;
 use toolcrib::core::text::shown_short;
@@ -18,8 +18,9 @@ use url::{Host, Url};
 
 use crate::access::{Needs, admit};
 use crate::api::with_status;
+use crate::door::door;
 use crate::house::House;
-use crate::{api, console};
+use crate::{api, console, operations};
 
 /// The largest request.
 const LARGEST: usize = 4 * 1024 * 1024;
@@ -36,12 +37,12 @@ pub(crate) fn router(house: &House) -> Router {
         .merge(console::router(house))
         .route("/mcp", any(mcp).layer(admitted(Needs::Using)))
         .route("/mcp/{group}", any(group))
-        .route("/healthz", get(|| async { "ok\n" }))
+        .merge(operations::router(house))
         .fallback(nothing_here)
         .method_not_allowed_fallback(|| async {
             refusal(StatusCode::METHOD_NOT_ALLOWED, Code::BadRequest, "this address takes no such method")
         })
-        .layer(from_fn(from_here))
+        .layer(from_fn_with_state(house.clone(), door))
         .with_state(house.clone())
 }
 
@@ -108,16 +109,16 @@ fn surface_asked_for(query: &str) -> Result<(), Box<Response>> {
 
 /// A web page elsewhere can make a browser on this machine send requests here. Such a request names another host, or
 /// comes from another origin.
-async fn from_here(request: Request, next: Next) -> Response {
+pub(crate) fn turned_away(request: &Request) -> Option<Response> {
     let host = request.headers().get(header::HOST).and_then(|value| value.to_str().ok());
     let host = host.or_else(|| request.uri().authority().map(Authority::as_str));
     if !host.is_some_and(|host| is_plainly_here(host) || is_here(&format!("http://{host}"))) {
-        return refusal(StatusCode::FORBIDDEN, Code::Forbidden, "this address answers on localhost only");
+        return Some(refusal(StatusCode::FORBIDDEN, Code::Forbidden, "this address answers on localhost only"));
     }
     if !origin_is_here(request.headers()) {
-        return refusal(StatusCode::FORBIDDEN, Code::Forbidden, "requests from other origins are refused");
+        return Some(refusal(StatusCode::FORBIDDEN, Code::Forbidden, "requests from other origins are refused"));
     }
-    next.run(request).await
+    None
 }
 
 fn origin_is_here(headers: &HeaderMap) -> bool {

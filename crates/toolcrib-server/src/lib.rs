@@ -5,10 +5,13 @@ mod activity;
 mod api;
 mod bridge;
 mod console;
+mod door;
 mod house;
 mod http;
+mod operations;
 mod serve;
 mod surface;
+mod traffic;
 
 pub use bridge::Bridge;
 pub use house::{House, Setup};

@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use hyper::server::conn::http1;
@@ -91,13 +92,16 @@ impl Serving {
             let Some((stream, place)) = accepted else { continue };
             let connection = protocol.serve_connection(TokioIo::new(stream), service.clone());
             let connection = graceful.watch(connection);
-            let abandoned = abandoned.clone();
+            let (abandoned, house) = (abandoned.clone(), house.clone());
             tasks.spawn(async move {
+                house.traffic.connections.fetch_add(1, Ordering::Relaxed);
                 // A client that breaks off or talks nonsense harms itself alone.
                 let _ended = abandoned.run_until_cancelled(connection).await;
+                house.traffic.connections.fetch_sub(1, Ordering::Relaxed);
                 drop(place);
             });
         }
+        house.traffic.leave();
         drop(listener);
         tasks.close();
         // The endpoint ends what waits for news at once, and what is being answered after a while.

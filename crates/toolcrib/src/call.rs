@@ -83,8 +83,11 @@ impl Shared {
     pub(crate) async fn call(self: &Arc<Self>, caller: &Caller, wish: Wish<'_>) -> Result<Output> {
         let began = tokio::time::Instant::now();
         let (name, mut called) = (wish.name, None);
+        let in_flight = self.meters.call_begins();
         let result = self.call_inner(caller, wish, &mut called).await;
-        let elapsed_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
+        drop(in_flight);
+        let elapsed = began.elapsed();
+        let elapsed_ms = u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX);
         let failure = match &result {
             Ok(output) if output.is_error() => {
                 let message = first_text(output.content()).unwrap_or_else(|| "the tool reported an error".into());
@@ -96,6 +99,7 @@ impl Shared {
         };
         let code = failure.as_ref().map_or("OK", |failure| failure.code.as_str());
         tracing::info!(tool = name, caller = caller.name, code, duration_ms = elapsed_ms, "tools.call.finished");
+        self.meters.called(called.as_ref().map(|id| &id.source), code, elapsed);
         let at = self.options.clock.now();
         let finished = Called {
             tool: shown_short(name, 200),

@@ -81,7 +81,7 @@ impl Counters {
         Some(total)
     }
 
-    pub(crate) async fn flush(&self, store: &dyn Store) {
+    pub(crate) async fn flush(&self, store: &dyn Store) -> Result<()> {
         let _turn = self.writing.lock().await;
         let leaving = {
             let mut counts = self.counts();
@@ -91,17 +91,21 @@ impl Counters {
         let calls: Vec<CallCount> = leaving.calls.values().cloned().collect();
         let needs: Vec<NeedCount> = leaving.needs.values().cloned().collect();
         if calls.is_empty() && needs.is_empty() {
-            return;
+            return Ok(());
         }
         let written = store.count(&calls, &needs).await;
         let mut counts = self.counts();
         let leaving = std::mem::take(&mut counts.leaving);
         match written {
-            Ok(()) => counts.known.add(&leaving),
+            Ok(()) => {
+                counts.known.add(&leaving);
+                Ok(())
+            }
             Err(error) => {
                 tracing::warn!(%error, "counters cannot be written now; they are kept");
                 let newer = std::mem::replace(&mut counts.pending, leaving);
                 counts.pending.add(&newer);
+                Err(error)
             }
         }
     }

@@ -9,6 +9,7 @@ pub mod connections;
 pub mod connector;
 pub mod guard;
 pub mod logs;
+pub mod meters;
 pub mod refresh;
 pub mod registry;
 pub mod secret;

@@ -63,6 +63,18 @@ pub enum Refreshed {
     Disabled,
 }
 
+impl Refreshed {
+    pub fn name(self) -> &'static str {
+        match self {
+            Refreshed::Success => "success",
+            Refreshed::Unchanged => "unchanged",
+            Refreshed::Fresh => "fresh",
+            Refreshed::Failed => "failed",
+            Refreshed::Disabled => "disabled",
+        }
+    }
+}
+
 /// What comes in a burst of announcements leads to one refresh.
 const GATHER: Duration = Duration::from_millis(100);
 /// A source that announces for ever is asked now and then.
@@ -186,6 +198,7 @@ impl Shared {
     fn count_need(&self, id: &SourceId, freshness: Freshness) {
         let hit = freshness == Freshness::Fresh;
         self.counters.needed(id, hit);
+        self.meters.needed(id, hit);
         match hit {
             true => tracing::info!(server_name = %id, "tools.cache.hit"),
             false => tracing::info!(server_name = %id, "tools.cache.miss"),

@@ -1,13 +1,17 @@
 //! The front door: the one type an embedder must learn. It holds the inventory, publishes the catalogue, and sends each
 //! call to its source. Opening one contacts nobody.
 
+mod access;
 mod declare;
 mod detail;
 mod hints;
+mod history;
+mod journal;
 mod needs;
 mod open;
 mod parts;
 mod publish;
+mod ready;
 mod source_view;
 mod stats;
 mod tokens;
@@ -38,19 +42,25 @@ use crate::connections::Connections;
 use crate::counters::Counters;
 use crate::guard::GuardExe;
 use crate::held::Held;
+use crate::meters::{Measures, Meters};
 use crate::refresh::{Outcome, Refresh, Runs};
 use crate::store::{Check, Commit, Committed, Failure, Standing, Store};
 
+pub use access::{CreatedToken, TokenView, random_secret, random_token};
 pub use declare::Declared;
 pub use detail::{Execution, ToolDetail};
 pub use hints::ListHints;
+pub use history::{HistoryRecord, Wanted};
 pub use needs::{MissingScheme, Needs, Server, needs};
 pub(crate) use publish::Writer;
 pub use publish::{Notice, Stage};
+pub(crate) use ready::Upkeep;
 pub use source_view::{Connection, Health, SourceView, Status};
 pub use stats::{SourceStats, Stats, ToolStats};
 pub use tools::{Filter, ToolView};
-pub use verify::{HistoryRecord, Verification};
+pub use verify::Verification;
+
+use journal::Journal;
 
 /// Cheap to clone; all clones are one registry.
 #[derive(Debug, Clone)]
@@ -126,6 +136,8 @@ pub(crate) struct Shared {
     pub(crate) connections: Connections,
     pub(crate) held: Held,
     pub(crate) counters: Counters,
+    pub(crate) meters: Meters,
+    pub(crate) upkeep: Upkeep,
     pub(crate) runs: Runs,
     /// How many discoveries may go on at once, whoever asked for them.
     pub(crate) turns: Semaphore,
@@ -158,6 +170,8 @@ pub(crate) struct Snapshot {
     pub(crate) connects_to: Arc<BTreeMap<SourceId, Option<Fingerprint>>>,
     /// Sources that a configuration states wrongly.
     pub(crate) invalid: Arc<BTreeMap<SourceId, Failure>>,
+    /// The end of the journal, up to the inventory's version.
+    pub(crate) journal: Arc<Journal>,
 }
 
 /// How long closing may take; what is left after that ends with the process.
@@ -251,6 +265,11 @@ impl Registry {
         self.shared.notices.subscribe()
     }
 
+    /// What this process has done since it opened the registry.
+    pub fn measures(&self) -> Measures {
+        self.shared.meters.read()
+    }
+
     /// Writes what is counted, ends every connection and every process behind it, and closes the store.
     pub async fn close(self) {
         self.shared.ended.cancel();
@@ -259,7 +278,8 @@ impl Registry {
         if tokio::time::timeout(LONGEST_FAREWELL, ending).await.is_err() {
             tracing::warn!("some connections did not end in time; they end with the process");
         }
-        self.shared.counters.flush(&*self.shared.store).await;
+        // What could not be written was told, and is lost with this process.
+        let _lost = self.shared.counters.flush(&*self.shared.store).await;
         self.shared.store.close().await;
     }
 }

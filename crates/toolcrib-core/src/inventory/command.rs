@@ -3,9 +3,11 @@
 use std::sync::Arc;
 
 use super::Origin;
+use crate::access::Role;
 use crate::fingerprint::Fingerprint;
 use crate::manifest::Packed;
 use crate::source::SourceId;
+use crate::time::Timestamp;
 use crate::tool::ToolId;
 
 #[derive(Debug, Clone)]
@@ -17,6 +19,28 @@ pub enum Command {
     Record(Recording),
     EnableTool(ToolId),
     DisableTool(ToolId),
+    CreateToken(NewToken),
+    ChangeToken(TokenChange),
+    /// By its id.
+    RevokeToken(String),
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NewToken {
+    pub id: String,
+    pub name: String,
+    pub role: Role,
+    pub hash: Fingerprint,
+    pub expires_at: Option<Timestamp>,
+    /// When this is wished for: whether an older token of that name still holds depends on it.
+    pub now: Timestamp,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TokenChange {
+    pub id: String,
+    pub name: Option<String>,
+    pub role: Option<Role>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -4,6 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use crate::access::Role;
 use crate::fingerprint::Fingerprint;
 use crate::manifest::Change;
 use crate::source::SourceId;
@@ -51,6 +52,24 @@ pub enum Event {
     ToolDisabled {
         source: SourceId,
         tool: String,
+    },
+    TokenCreated {
+        /// Its id, as in the others.
+        token: String,
+        name: String,
+        role: Role,
+        /// SHA-256 of the token itself, which is written nowhere.
+        hash: Fingerprint,
+        expires_at: Option<Timestamp>,
+    },
+    TokenChanged {
+        token: String,
+        name: String,
+        role: Role,
+    },
+    TokenRevoked {
+        token: String,
+        name: String,
     },
     /// Written by a newer Toolcrib.
     #[serde(other)]
@@ -123,7 +142,9 @@ impl Event {
             | Event::InventoryRecorded { source, .. }
             | Event::ToolEnabled { source, .. }
             | Event::ToolDisabled { source, .. } => Some(source),
-            Event::Unknown => None,
+            Event::TokenCreated { .. } | Event::TokenChanged { .. } | Event::TokenRevoked { .. } | Event::Unknown => {
+                None
+            }
         }
     }
 }

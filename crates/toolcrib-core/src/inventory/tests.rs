@@ -2,6 +2,7 @@ use proptest::prelude::*;
 use serde_json::value::RawValue;
 
 use super::*;
+use crate::access::Role;
 use crate::manifest::{Bounds, Change, Manifest, Packed};
 
 fn id(name: &str) -> SourceId {
@@ -170,6 +171,48 @@ fn an_unknown_event_is_counted_and_skipped() {
     assert!(inventory.source(&id("git")).is_some());
 }
 
+fn token(id: &str, name: &str, now: i64) -> NewToken {
+    let expires_at = Some(Timestamp(1_000));
+    let (id, name, hash) = (id.to_owned(), name.to_owned(), Fingerprint::of(id));
+    NewToken { id, name, role: Role::Agent, hash, expires_at, now: Timestamp(now) }
+}
+
+fn token_created(id: &str, name: &str) -> Event {
+    let NewToken { id: token, name, role, hash, expires_at, .. } = token(id, name, 0);
+    Event::TokenCreated { token, name, role, hash, expires_at }
+}
+
+#[test]
+fn a_token_has_its_name_alone_until_it_is_revoked_or_expires() {
+    let (one, two) = (token_created("a1", "ci"), token_created("b2", "ci"));
+    let revoked = Event::TokenRevoked { token: "a1".into(), name: "ci".into() };
+    check(&[], Command::CreateToken(token("a1", "ci", 0)), std::slice::from_ref(&one));
+    check(std::slice::from_ref(&one), Command::CreateToken(token("a1", "ci", 0)), &[]);
+    let second = Command::CreateToken(token("b2", "ci", 999));
+    assert_eq!(given(std::slice::from_ref(&one)).decide(&second).unwrap_err().code, Code::Conflict);
+    check(&[one.clone(), revoked.clone()], second, std::slice::from_ref(&two));
+    check(std::slice::from_ref(&one), Command::CreateToken(token("b2", "ci", 1_000)), &[revoked.clone(), two]);
+    check(std::slice::from_ref(&one), Command::RevokeToken("a1".into()), std::slice::from_ref(&revoked));
+    check(&[one, revoked], Command::RevokeToken("a1".into()), &[]);
+}
+
+#[test]
+fn a_token_keeps_its_hash_when_its_name_or_role_changes() {
+    let facts = [token_created("a1", "ci"), token_created("b2", "build")];
+    let change = |name: Option<&str>, role| {
+        Command::ChangeToken(TokenChange { id: "a1".into(), name: name.map(str::to_owned), role })
+    };
+    let changed = Event::TokenChanged { token: "a1".into(), name: "ci".into(), role: Role::Admin };
+    check(&facts, change(None, Some(Role::Admin)), std::slice::from_ref(&changed));
+    check(&facts, change(Some("ci"), Some(Role::Agent)), &[]);
+    assert_eq!(given(&facts).decide(&change(Some("build"), None)).unwrap_err().code, Code::Conflict);
+    assert_eq!(given(&facts).decide(&change(Some("a b"), None)).unwrap_err().code, Code::BadRequest);
+    let inventory = given(&[facts[0].clone(), changed]);
+    let token = inventory.token("ci").unwrap();
+    assert_eq!((token.role, token.hash), (Role::Admin, Fingerprint::of("a1")));
+    assert_eq!(inventory.token("a1"), Some(token));
+}
+
 /// The journal is read for ever: this file may grow, its lines may not change.
 #[test]
 fn events_are_written_as_they_always_were() {
@@ -179,7 +222,7 @@ fn events_are_written_as_they_always_were() {
         assert_ne!(event, Event::Unknown, "{line}");
         assert_eq!(serde_json::to_string(&event).unwrap(), line);
     }
-    assert_eq!(golden.lines().count(), 8, "one line for each kind of event");
+    assert_eq!(golden.lines().count(), 11, "one line for each kind of event");
 }
 
 fn wish() -> impl Strategy<Value = Command> {

@@ -2,16 +2,15 @@
 
 use maud::{Markup, html};
 use toolcrib::call::Called;
-use toolcrib::core::inventory::{Event, Record};
-use toolcrib::core::text::{shown, shown_short};
+use toolcrib::core::inventory::Record;
+use toolcrib::core::text::shown_short;
 use toolcrib::refresh::Refreshed;
+use toolcrib::registry::HistoryRecord;
 use toolcrib::{Outcome, SourceId};
 
+use super::past::words;
 use super::words::{Tone, ago, counted, lasted, state};
 use crate::activity::{Moment, What};
-
-/// Names that a line tells before it only counts.
-const MOST_NAMES: usize = 3;
 
 /// The newest first.
 pub(super) fn moments(moments: &[Moment]) -> Markup {
@@ -72,37 +71,11 @@ fn delta(outcome: &Outcome) -> String {
 }
 
 fn fact(record: &Record) -> Markup {
+    let told = HistoryRecord::of(record);
     html! {
         span.what { "record " (record.seq) }
-        span.text {
-            @match &record.event {
-                Event::SourceDeclared { source, .. } => { (source_link(source)) " declared" }
-                Event::SourceChanged { source, .. } => { (source_link(source)) " declared otherwise" }
-                Event::SourceEnabled { source } => { (source_link(source)) " enabled" }
-                Event::SourceDisabled { source } => { (source_link(source)) " disabled" }
-                Event::SourceRemoved { source } => { (source_link(source)) " removed" }
-                Event::ToolEnabled { source, tool } => { (source_link(source)) ": " code { (shown(tool)) } " enabled" }
-                Event::ToolDisabled { source, tool } => { (source_link(source)) ": " code { (shown(tool)) } " disabled" }
-                Event::InventoryRecorded { source, added, changed, removed, .. } => {
-                    @let changed: Vec<String> = changed.iter().map(|change| change.name.clone()).collect();
-                    (source_link(source)) ": "
-                    @for (index, (names, word)) in [(added, "added"), (&changed, "changed"), (removed, "removed")].into_iter().filter(|(names, _)| !names.is_empty()).enumerate() {
-                        @if index > 0 { ", " } (counted(names.len(), "tool")) " " (word) " " span.faint { "(" (listed(names)) ")" }
-                    }
-                }
-                Event::Unknown => { "something that a newer Toolcrib wrote" }
-            }
-            " " span.faint { "by " (record.actor) }
-        }
+        span.text { (words(&told.text)) " " span.faint { "by " (record.actor) } }
     }
-}
-
-fn listed(names: &[String]) -> String {
-    let mut text = names.iter().take(MOST_NAMES).map(|name| shown_short(name, 60)).collect::<Vec<_>>().join(", ");
-    if names.len() > MOST_NAMES {
-        text.push_str(", …");
-    }
-    text
 }
 
 fn source_link(id: &SourceId) -> Markup {

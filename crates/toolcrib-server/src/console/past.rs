@@ -2,7 +2,8 @@
 
 use maud::{Markup, html};
 use toolcrib::SourceId;
-use toolcrib::registry::HistoryRecord;
+use toolcrib::core::text::shown;
+use toolcrib::registry::{HistoryRecord, Wanted};
 
 use super::words::ago;
 use crate::house::House;
@@ -10,30 +11,43 @@ use crate::house::House;
 const MOST: usize = 30;
 
 pub(super) async fn of_source(house: &House, id: &SourceId) -> Markup {
-    let records = house.registry.history(0).await.unwrap_or_default();
-    let own: Vec<HistoryRecord> =
-        records.into_iter().rev().filter(|record| record.source.as_deref() == Some(id.as_str())).take(MOST).collect();
-    list(&own)
+    let wanted = Wanted { source: Some(id.clone()), limit: Some(MOST), ..Wanted::default() };
+    list(&house.registry.history(&wanted).await.unwrap_or_default())
 }
 
+pub(super) async fn of_tool(house: &House, id: &SourceId, tool: &str) -> Markup {
+    let wanted = Wanted {
+        source: Some(id.clone()),
+        tool: Some(tool.to_owned()),
+        limit: Some(MOST),
+        ..Wanted::default()
+    };
+    list(&house.registry.history(&wanted).await.unwrap_or_default())
+}
+
+/// The newest first.
 fn list(records: &[HistoryRecord]) -> Markup {
     html! {
         @if records.is_empty() { p.empty { "Nothing is recorded." } }
         @else {
-            ol.moments { @for record in records {
-                li { span.what { (record.seq) } span.text { (record.kind) " " span.faint { "by " (record.actor) } } span.when { (ago(record.at)) } }
-            } }
+            ol.moments {
+                @for record in records.iter().rev() {
+                    li {
+                        span.text { (words(&record.text)) " " span.faint { "by " (record.actor) } }
+                        span.when { (ago(record.at)) }
+                    }
+                }
+            }
         }
     }
 }
 
-pub(super) async fn of_tool(house: &House, id: &SourceId, tool: &str) -> Markup {
-    let records = house.registry.history(0).await.unwrap_or_default();
-    let own: Vec<HistoryRecord> = records
-        .into_iter()
-        .rev()
-        .filter(|record| record.source.as_deref() == Some(id.as_str()) && record.data.to_string().contains(tool))
-        .take(MOST)
-        .collect();
-    list(&own)
+/// A line of the journal; what stands in backticks is a name.
+pub(super) fn words(text: &str) -> Markup {
+    let text = shown(text);
+    html! {
+        @for (index, piece) in text.split('`').enumerate() {
+            @if index % 2 == 1 { code { (piece) } } @else { (piece) }
+        }
+    }
 }

@@ -31,7 +31,9 @@ impl Shared {
         if let Some(failure) = &outcome.error {
             tracing::warn!(server_name = %source.id, error_message = %failure.message, "tools.discovery.server.failed");
         }
-        outcome.elapsed_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
+        let elapsed = began.elapsed();
+        outcome.elapsed_ms = u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX);
+        self.meters.discovered(source.kind.name(), outcome.status.name(), elapsed);
         let _nobody_listens = self.notices.send(Notice::Discovered(Arc::new(outcome.clone())));
         outcome
     }

@@ -13,10 +13,11 @@ use toolcrib_core::inventory::{Actor, Command, Inventory, Origin, reconcile};
 use toolcrib_core::manifest::Manifest;
 use toolcrib_core::{Code, Result, Source, SourceId};
 
-use super::{Options, Registry, Shared, Snapshot};
+use super::{Options, Registry, Shared, Snapshot, Upkeep};
 use crate::connections::{Connections, News};
 use crate::counters::Counters;
 use crate::held::Held;
+use crate::meters::Meters;
 use crate::refresh::{Refresh, Runs};
 use crate::store::Failure;
 use crate::store::MemoryStore;
@@ -41,6 +42,8 @@ impl Registry {
             connections: Connections::new(&options, news),
             held: Held::default(),
             counters: Counters::default(),
+            meters: Meters::default(),
+            upkeep: Upkeep::default(),
             runs: Runs::default(),
             turns: Semaphore::new(options.parallel.max(1)),
             counting: tokio::sync::Mutex::default(),
@@ -127,7 +130,10 @@ impl Shared {
                 | Command::Disable(_)
                 | Command::Record(_)
                 | Command::EnableTool(_)
-                | Command::DisableTool(_) => {}
+                | Command::DisableTool(_)
+                | Command::CreateToken(_)
+                | Command::ChangeToken(_)
+                | Command::RevokeToken(_) => {}
             }
             self.execute(wish, Actor::config()).await?;
         }
@@ -173,23 +179,25 @@ impl Shared {
 
     async fn tick(&self, pulse: &mut Option<u64>) {
         self.held.sweep();
-        self.counters.flush(&*self.store).await;
-        if !self.options.follow {
-            return;
+        let written = self.counters.flush(&*self.store).await;
+        let followed = match self.options.follow {
+            true => self.follow(pulse).await,
+            false => Ok(()),
+        };
+        if let Err(error) = &followed {
+            tracing::warn!(%error, "cannot take in what others wrote; reads go on");
         }
-        match self.store.pulse().await {
-            Ok(now) if *pulse == Some(now) => {}
-            Ok(now) => match self.catch_up().await {
-                Ok(()) => {
-                    *pulse = Some(now);
-                    if let Err(error) = self.counters.read(&*self.store).await {
-                        tracing::warn!(%error, "cannot read what others counted; reads go on");
-                    }
-                }
-                Err(error) => tracing::warn!(%error, "cannot take in what others wrote; reads go on"),
-            },
-            Err(error) => tracing::warn!(%error, "cannot look for what others wrote; reads go on"),
+        self.upkeep.saw(written.and(followed));
+    }
+
+    async fn follow(&self, pulse: &mut Option<u64>) -> Result<()> {
+        let now = self.store.pulse().await?;
+        if *pulse == Some(now) {
+            return Ok(());
         }
+        self.catch_up().await?;
+        *pulse = Some(now);
+        self.counters.read(&*self.store).await
     }
 }
 

@@ -7,15 +7,16 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 use toolcrib_core::catalog::{Catalog, Part, Segment};
 use toolcrib_core::fingerprint::Fingerprint;
-use toolcrib_core::inventory::{Before, Event, Inventory, Record};
+use toolcrib_core::inventory::{Before, Inventory, Record};
 use toolcrib_core::manifest::{Delta, Packed};
 use toolcrib_core::{Result, Source, SourceId};
 
+use super::journal::{Entry, Journal};
 use super::{Shared, Snapshot};
 use crate::call::Called;
 use crate::refresh::Outcome;
 use crate::secret::{connects_to, refers_to_file};
-use crate::store::{Failure, Standing, StoredRecord};
+use crate::store::{Failure, Standing};
 
 /// What is told to those who subscribed.
 #[derive(Debug, Clone)]
@@ -58,6 +59,7 @@ pub(crate) struct Writer {
     pub(super) definitions: BTreeMap<SourceId, (Fingerprint, Arc<Source>)>,
     pub(super) segments: BTreeMap<SourceId, Arc<Segment>>,
     parts: BTreeMap<SourceId, Arc<Part>>,
+    journal: Arc<Journal>,
     /// What was found at addresses and with tokens that hold for this process only. It is recorded nowhere.
     here: BTreeMap<SourceId, Here>,
     /// Whether measurements may have changed too.
@@ -98,14 +100,14 @@ impl Shared {
     /// Reads the journal from where we are, changes a copy, and swaps it in last: an error on the way changes nothing.
     pub(crate) async fn take_news(&self, writer: &mut Writer) -> Result<()> {
         let mut inventory = writer.inventory.clone();
-        let mut news: Vec<Record> = Vec::new();
+        let mut news: Vec<Entry> = Vec::new();
         loop {
             let stored = self.store.records(inventory.version, BATCH).await?;
             let last = stored.len() < BATCH;
             for record in stored {
-                let record = read(record);
-                inventory.apply(&record);
-                news.push(record);
+                let entry = Entry::read(record);
+                inventory.apply(&entry.record);
+                news.push(entry);
             }
             if last {
                 break;
@@ -120,7 +122,8 @@ impl Shared {
             writer.standings_due = false;
             return Ok(());
         }
-        let touched: BTreeSet<SourceId> = news.iter().filter_map(|record| record.event.source().cloned()).collect();
+        let touched: BTreeSet<SourceId> =
+            news.iter().filter_map(|entry| entry.record.event.source().cloned()).collect();
         let definitions = self.definitions(writer, &inventory, &touched).await?;
         let segments = self.segments(writer, &inventory, &definitions, &touched).await?;
         let gone: Vec<(SourceId, usize)> = touched
@@ -131,6 +134,7 @@ impl Shared {
         writer.inventory = inventory;
         writer.definitions = definitions;
         writer.segments = segments;
+        Arc::make_mut(&mut writer.journal).append(&news);
         writer.standings_due = false;
         for id in &touched {
             match self.part(writer, id) {
@@ -148,14 +152,14 @@ impl Shared {
         for (id, removed_count) in gone {
             tracing::info!(server_name = %id, removed_count, "tools.registry.server.removed");
         }
-        if news.iter().any(|record| record.event == Event::Unknown) {
+        if news.iter().any(|entry| entry.unknown.is_some()) {
             tracing::warn!(
                 events = writer.inventory.unknown_events,
                 "the journal holds events of a newer Toolcrib; they are passed over"
             );
         }
-        for record in news {
-            let _nobody_listens = self.notices.send(Notice::Recorded(Arc::new(record)));
+        for entry in news {
+            let _nobody_listens = self.notices.send(Notice::Recorded(entry.record));
         }
         Ok(())
     }
@@ -213,6 +217,7 @@ impl Shared {
             now.sources = sources.clone();
             now.connects_to = connects_to.clone();
             now.standings = standings.clone();
+            now.journal = writer.journal.clone();
         });
         let catalog = self.now.load().catalog.clone();
         if before != catalog.hash() {
@@ -294,10 +299,4 @@ impl Shared {
             next
         });
     }
-}
-
-fn read(stored: StoredRecord) -> Record {
-    // What cannot be read is of a kind we do not know; it keeps its place.
-    let event = serde_json::from_str(&stored.body).unwrap_or(Event::Unknown);
-    Record { seq: stored.seq, at: stored.at, actor: stored.actor, event }
 }

@@ -1,12 +1,11 @@
 //! Whether the journal is whole and the catalogue equals its replay.
 
 use serde::Serialize;
-use serde_json::Value;
+use toolcrib_core::Result;
 use toolcrib_core::inventory::{Event, Inventory, Record};
-use toolcrib_core::{Result, SourceId};
 
 use super::Registry;
-use crate::store::{Check, StoredRecord};
+use crate::store::StoredRecord;
 
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Verification {
@@ -15,19 +14,6 @@ pub struct Verification {
     pub unknown_events: u64,
     /// What is wrong, in words. Empty when all is well.
     pub faults: Vec<String>,
-}
-
-/// A journal entry as `history` shows it.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct HistoryRecord {
-    pub seq: u64,
-    pub at: toolcrib_core::Timestamp,
-    pub actor: String,
-    #[serde(rename = "type")]
-    pub kind: String,
-    pub source: Option<String>,
-    pub tool: Option<String>,
-    pub data: Value,
 }
 
 const BATCH: usize = 5_000;
@@ -74,17 +60,6 @@ impl Registry {
         Ok(found)
     }
 
-    /// The journal, oldest first, from after `seq` on.
-    pub async fn history(&self, after: u64) -> Result<Vec<HistoryRecord>> {
-        let stored = self.journal(after).await?;
-        Ok(stored.into_iter().map(shown).collect())
-    }
-
-    /// The last checks of a source, newest first.
-    pub async fn checks(&self, id: &SourceId) -> Result<Vec<Check>> {
-        self.shared.store.checks(id).await
-    }
-
     async fn journal(&self, after: u64) -> Result<Vec<StoredRecord>> {
         let (mut records, mut after) = (Vec::new(), after);
         loop {
@@ -94,12 +69,4 @@ impl Registry {
             records.extend(batch);
         }
     }
-}
-
-fn shown(stored: StoredRecord) -> HistoryRecord {
-    let mut data: serde_json::Map<String, Value> = serde_json::from_str(&stored.body).unwrap_or_default();
-    let mut text = |key: &str| data.shift_remove(key).and_then(|value| value.as_str().map(str::to_owned));
-    let (kind, source, tool) = (text("type").unwrap_or_default(), text("source"), text("tool"));
-    let (seq, at, actor) = (stored.seq, stored.at, stored.actor.to_string());
-    HistoryRecord { seq, at, actor, kind, source, tool, data: Value::Object(data) }
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use toolcrib::core::freshness::Freshness;
 use toolcrib::refresh::Refreshed;
-use toolcrib::registry::{Health, Status};
+use toolcrib::registry::{Health, Status, Wanted};
 use toolcrib::testkit::Scripted;
 use toolcrib::{Code, Need, Options, Refresh};
 
@@ -186,7 +186,7 @@ async fn a_refresh_returns_its_delta_and_records_it() {
         (delta.changed[0].name.as_str(), &delta.changed[0].fields),
         ("git__push", &vec!["description".to_owned()])
     );
-    let last = bench.history(0).await.unwrap().pop().unwrap();
+    let last = bench.history(&Wanted::after(0)).await.unwrap().pop().unwrap();
     assert_eq!((last.kind.as_str(), last.source.as_deref()), ("InventoryRecorded", Some("git")));
     assert_eq!(last.data["removed"], serde_json::json!(["pull"]));
 }

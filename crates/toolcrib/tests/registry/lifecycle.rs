@@ -8,7 +8,7 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use toolcrib::core::inventory::{Actor, Command};
 use toolcrib::refresh::Refreshed;
-use toolcrib::registry::Connection;
+use toolcrib::registry::{Connection, Wanted};
 use toolcrib::{CallOptions, Code};
 
 use crate::support::{Workshop, agent, cached, call, force, id, lines, lives, one, scripted, text, tools, until, with};
@@ -221,8 +221,11 @@ async fn a_server_gets_a_clean_environment_and_what_its_config_grants() {
     let ours =
         |name: &&String| name.starts_with("CARGO") || name.starts_with("NEXTEST") || name.starts_with("TOOLCRIB");
     assert_eq!(environment.keys().filter(ours).collect::<Vec<_>>(), Vec::<&String>::new());
-    let secret =
-        format!("{:?}{}", workshop.history(0).await.unwrap(), serde_json::to_string(&workshop.sources()).unwrap());
+    let secret = format!(
+        "{:?}{}",
+        workshop.history(&Wanted::after(0)).await.unwrap(),
+        serde_json::to_string(&workshop.sources()).unwrap()
+    );
     assert!(!secret.contains("from a file"));
 }
 

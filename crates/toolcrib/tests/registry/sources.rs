@@ -7,7 +7,7 @@ use toolcrib::core::freshness::Freshness;
 use toolcrib::core::inventory::{Actor, Command};
 use toolcrib::core::source::{Kind, Settings, Stdio};
 use toolcrib::refresh::Refreshed;
-use toolcrib::registry::{Notice, Status};
+use toolcrib::registry::{Notice, Status, Wanted};
 use toolcrib::testkit::Scripted;
 use toolcrib::{Code, Options, Source};
 
@@ -210,7 +210,8 @@ async fn variables_override_a_source_for_this_process_only() {
     assert_eq!(tools(&other).await, ["hub__elsewhere"]);
 
     assert_eq!(bench.journal().await, length, "nothing was recorded");
-    let records = format!("{:?} {:?}", bench.history(0).await.unwrap(), bench.store.standings().await.unwrap());
+    let records =
+        format!("{:?} {:?}", bench.history(&Wanted::after(0)).await.unwrap(), bench.store.standings().await.unwrap());
     assert!(!records.contains("s3cret"));
     assert_eq!(cached(&bench), ["git__push", "hub__pull"], "nor is anybody else concerned");
     assert!(!serde_json::to_string(&other.sources()).unwrap().contains("s3cret"));

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use toolcrib::Registry;
 use toolcrib::refresh::Refreshed;
-use toolcrib::registry::{Notice, Status};
+use toolcrib::registry::{Notice, Status, Wanted};
 use toolcrib_testkit::rig;
 
 use crate::support::{cached, force, id, lines, open_at, scripted, tools, until, with};
@@ -47,7 +47,7 @@ async fn what_a_command_changes_is_noticed_within_two_seconds() {
     })
     .await;
     assert_eq!(tools(&registry).await, ["s__old"]);
-    let before = registry.history(0).await.unwrap().len();
+    let before = registry.history(&Wanted::after(0)).await.unwrap().len();
     write_list(home.path(), &["new"]);
     let mut notices = registry.subscribe();
     let told = answer(toolcrib(home.path(), &["refresh", "s", "--force"]));
@@ -57,7 +57,7 @@ async fn what_a_command_changes_is_noticed_within_two_seconds() {
     tokio::time::timeout(Duration::from_secs(20), changed).await.unwrap();
     assert!(done.elapsed() < Duration::from_secs(2), "{:?}", done.elapsed());
     assert_eq!(cached(&registry), ["s__new"]);
-    assert_eq!(registry.history(0).await.unwrap().len(), before + 1, "one fact, for both");
+    assert_eq!(registry.history(&Wanted::after(0)).await.unwrap().len(), before + 1, "one fact, for both");
 
     // And the other way round: what is known here is known there, without a question to the server.
     write_list(home.path(), &["newer"]);

@@ -1,0 +1,72 @@
+//! HTTP by hand against a running `toolcrib serve`.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+
+use serde_json::{Value, json};
+
+use super::served::{PATIENCE, Served};
+
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    head: String,
+    pub(crate) body: String,
+}
+
+impl Answer {
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
+        let mut fields = self.head.lines().filter_map(|line| line.split_once(':'));
+        fields.find(|(field, _)| field.eq_ignore_ascii_case(name)).map(|(_, value)| value.trim())
+    }
+
+    #[track_caller]
+    pub(crate) fn json(&self) -> Value {
+        serde_json::from_str(&self.body).unwrap_or_else(|error| panic!("{error}: {self:?}"))
+    }
+}
+
+/// One request on a connection of its own. `headers` are whole lines.
+pub(crate) fn request(url: &str, method: &str, path: &str, headers: &str, body: &str) -> Answer {
+    let address = url.strip_prefix("http://").unwrap();
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    let host = if headers.contains("Host:") { String::new() } else { format!("Host: {address}\r\n") };
+    let length = body.len();
+    let head =
+        format!("{method} {path} HTTP/1.1\r\n{host}{headers}Content-Length: {length}\r\nConnection: close\r\n\r\n");
+    stream.write_all(head.as_bytes()).unwrap();
+    let _it_may_have_read_enough = stream.write_all(body.as_bytes());
+    let mut answer = Vec::new();
+    let _closed = stream.read_to_end(&mut answer);
+    let answer = String::from_utf8_lossy(&answer).into_owned();
+    let status = answer.split(' ').nth(1).and_then(|status| status.parse().ok()).unwrap_or_default();
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap_or_default();
+    Answer { status, head: head.to_owned(), body: body.to_owned() }
+}
+
+/// Calls a tool over MCP 2026-07-28, with `more` in its `_meta`; its result.
+#[track_caller]
+pub(crate) fn call(served: &Served, tool: &str, arguments: &Value, more: Value) -> Value {
+    call_with(served, tool, arguments, more, "")
+}
+
+/// The same, with header lines beside.
+#[track_caller]
+pub(crate) fn call_with(served: &Served, tool: &str, arguments: &Value, more: Value, headers: &str) -> Value {
+    let mut meta = json!({
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientCapabilities": {},
+        "io.modelcontextprotocol/clientInfo": { "name": "test", "version": "1" },
+    });
+    meta.as_object_mut().unwrap().extend(more.as_object().cloned().unwrap_or_default());
+    let params = json!({ "name": tool, "arguments": arguments, "_meta": meta });
+    let body = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params }).to_string();
+    let headers = format!(
+        "Content-Type: application/json\r\nAccept: application/json, text/event-stream\r\n\
+         MCP-Protocol-Version: 2026-07-28\r\nMcp-Method: tools/call\r\nMcp-Name: {tool}\r\n{headers}"
+    );
+    let answer = request(&served.url, "POST", "/mcp", &headers, &body);
+    assert_eq!(answer.status, 200, "{answer:?}");
+    answer.json()["result"].clone()
+}

@@ -1,0 +1,114 @@
+//! Who may do what over the network: roles, and the tokens that give them. Of a token only its hash is known here.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::{Code, Error, Result};
+use crate::fingerprint::Fingerprint;
+use crate::text::shown_short;
+use crate::time::Timestamp;
+
+/// Each may do what those before it may.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Role {
+    /// Sees what there is.
+    Viewer,
+    /// Calls and refreshes tools too.
+    Agent,
+    /// Changes what there is.
+    Admin,
+}
+
+/// A token as it is remembered.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Token {
+    /// Short and random: it names the token where its name may change.
+    pub id: String,
+    pub name: String,
+    pub role: Role,
+    /// SHA-256 of the token.
+    pub hash: Fingerprint,
+    pub created_at: Timestamp,
+    pub expires_at: Option<Timestamp>,
+}
+
+impl Token {
+    pub fn expired(&self, now: Timestamp) -> bool {
+        self.expires_at.is_some_and(|at| at <= now)
+    }
+}
+
+/// How many tokens there may be.
+pub const MOST_TOKENS: usize = 1_000;
+const LONGEST_NAME: usize = 64;
+
+/// A name that may stand in logs, tables and addresses as it is.
+pub fn check_name(name: &str) -> Result<()> {
+    let plain = |character: char| character.is_ascii_alphanumeric() || "._-@".contains(character);
+    let sound = name.starts_with(|first: char| first.is_ascii_alphanumeric()) && name.chars().all(plain);
+    if sound && name.len() <= LONGEST_NAME {
+        return Ok(());
+    }
+    let message = format!(
+        "`{}` is no name for a token: letters, digits and `.`, `_`, `-`, `@`, at most {LONGEST_NAME}, a letter or digit first",
+        shown_short(name, 80)
+    );
+    Err(Error::new(Code::BadRequest, message))
+}
+
+impl Role {
+    pub const ALL: [Role; 3] = [Role::Viewer, Role::Agent, Role::Admin];
+
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Role::Viewer => "viewer",
+            Role::Agent => "agent",
+            Role::Admin => "admin",
+        }
+    }
+}
+
+impl fmt::Display for Role {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl FromStr for Role {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Role> {
+        let found = Role::ALL.into_iter().find(|role| role.as_str() == text);
+        found.ok_or_else(|| {
+            let message = format!("no role named `{}`; there are admin, agent and viewer", shown_short(text, 40));
+            Error::new(Code::BadRequest, message)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_plain_and_bounded() {
+        for name in ["ci", "ada@laptop", "build-1.2_x", "7"] {
+            assert!(check_name(name).is_ok(), "{name}");
+        }
+        for name in ["", "-x", "a b", "a/b", "<b>", "naïve", "a\n", &"x".repeat(65)] {
+            assert_eq!(check_name(name).unwrap_err().code, Code::BadRequest, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_larger_role_includes_the_smaller_ones() {
+        assert!(Role::Viewer < Role::Agent && Role::Agent < Role::Admin);
+        for role in Role::ALL {
+            assert_eq!(role.as_str().parse::<Role>().unwrap(), role);
+        }
+        assert!("root".parse::<Role>().is_err());
+    }
+}

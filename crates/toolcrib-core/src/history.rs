@@ -1,0 +1,151 @@
+//! What the journal says, in words: one line for each event, the same on the command line, over HTTP and in the console.
+
+use crate::inventory::Event;
+use crate::source::SourceId;
+use crate::text::shown_short;
+use crate::tool::{Asked, ToolName, parse_name};
+
+/// How many tools of one kind of change are named in a line.
+const MOST_NAMED: usize = 10;
+
+/// What happened. `kind` names an event of a newer Toolcrib.
+pub fn told(event: &Event, kind: &str) -> String {
+    told_of(event, kind, |_| true)
+}
+
+/// What happened to one tool.
+pub fn told_about(event: &Event, kind: &str, tool: &str) -> String {
+    match event.source() {
+        Some(source) => told_of(event, kind, |name| is_meant(source, name, tool)),
+        None => told(event, kind),
+    }
+}
+
+/// Whether an event speaks of a tool, by its own name or by any that agents see or people write.
+pub fn touches(event: &Event, asked: &str) -> bool {
+    let Some(source) = event.source() else { return false };
+    let meant = |name: &String| is_meant(source, name, asked);
+    match event {
+        Event::ToolEnabled { tool, .. } | Event::ToolDisabled { tool, .. } => meant(tool),
+        Event::InventoryRecorded { added, changed, removed, .. } => {
+            added.iter().chain(removed).any(meant) || changed.iter().any(|change| meant(&change.name))
+        }
+        Event::SourceDeclared { .. }
+        | Event::SourceChanged { .. }
+        | Event::SourceEnabled { .. }
+        | Event::SourceDisabled { .. }
+        | Event::SourceRemoved { .. }
+        | Event::TokenCreated { .. }
+        | Event::TokenChanged { .. }
+        | Event::TokenRevoked { .. }
+        | Event::Unknown => false,
+    }
+}
+
+/// Whether somebody who wrote `asked` meant this tool of this source.
+pub fn is_meant(source: &SourceId, tool: &str, asked: &str) -> bool {
+    if tool == asked {
+        return true;
+    }
+    let prefix = format!("{source}__");
+    // Names are made only where they could be it.
+    if asked.starts_with(&prefix)
+        && [ToolName::plain(&prefix, tool), ToolName::hashed(&prefix, tool)].iter().any(|name| name.as_str() == asked)
+    {
+        return true;
+    }
+    match parse_name(asked) {
+        Ok(Asked::Qualified { source: named, tool: own }) => {
+            own == tool && SourceId::from_name(named).is_ok_and(|named| named == *source)
+        }
+        Ok(Asked::Bare(_)) | Err(_) => false,
+    }
+}
+
+fn told_of(event: &Event, kind: &str, wanted: impl Fn(&str) -> bool) -> String {
+    let disabled = |enabled: &Option<bool>| if *enabled == Some(false) { ", disabled" } else { "" };
+    match event {
+        Event::SourceDeclared { source, kind, origin, enabled, .. } => {
+            let kind = shown_short(kind, 40);
+            format!("`{source}` declared ({kind}, from {}{})", origin.as_str(), disabled(enabled))
+        }
+        Event::SourceChanged { source, kind, origin, enabled, .. } => {
+            let kind = shown_short(kind, 40);
+            format!("the declaration of `{source}` changed ({kind}, from {}{})", origin.as_str(), disabled(enabled))
+        }
+        Event::SourceEnabled { source } => format!("`{source}` enabled"),
+        Event::SourceDisabled { source } => format!("`{source}` disabled"),
+        Event::SourceRemoved { source } => format!("`{source}` removed"),
+        Event::ToolEnabled { source, tool } => format!("tool `{}` of `{source}` enabled", shown_short(tool, 80)),
+        Event::ToolDisabled { source, tool } => format!("tool `{}` of `{source}` disabled", shown_short(tool, 80)),
+        Event::InventoryRecorded { source, added, changed, removed, .. } => {
+            let names = |names: &[String]| -> Vec<String> {
+                names.iter().filter(|name| wanted(name)).map(|name| shown_short(name, 80)).collect()
+            };
+            let changed = changed.iter().filter(|change| wanted(&change.name)).map(|change| {
+                format!("{} ({})", shown_short(&change.name, 80), shown_short(&change.fields.join(", "), 120))
+            });
+            recorded(source, &names(added), &changed.collect::<Vec<_>>(), &names(removed))
+        }
+        Event::TokenCreated { name, role, .. } => {
+            format!("token `{}` created ({})", shown_short(name, 80), role.as_str())
+        }
+        Event::TokenChanged { name, role, .. } => {
+            format!("token `{}` changed ({})", shown_short(name, 80), role.as_str())
+        }
+        Event::TokenRevoked { name, .. } => format!("token `{}` revoked", shown_short(name, 80)),
+        Event::Unknown => format!("`{}`, which this Toolcrib does not know", shown_short(kind, 60)),
+    }
+}
+
+/// ``3 tools added to `github`: a, b, c; 1 changed: create_issue (inputSchema)``.
+fn recorded(source: &SourceId, added: &[String], changed: &[String], removed: &[String]) -> String {
+    let mut parts = Vec::new();
+    for (names, what, preposition) in [(added, "added", "to"), (changed, "changed", "in"), (removed, "removed", "from")]
+    {
+        if names.is_empty() {
+            continue;
+        }
+        let subject = match (parts.is_empty(), names.len()) {
+            (true, 1) => format!("1 tool {what} {preposition} `{source}`"),
+            (true, count) => format!("{count} tools {what} {preposition} `{source}`"),
+            (false, count) => format!("{count} {what}"),
+        };
+        let mut named = names.iter().take(MOST_NAMED).cloned().collect::<Vec<_>>().join(", ");
+        if names.len() > MOST_NAMED {
+            named.push_str(&format!(", and {} more", names.len() - MOST_NAMED));
+        }
+        parts.push(format!("{subject}: {named}"));
+    }
+    match &parts[..] {
+        [] => format!("the list of `{source}` was recorded; no tool came, changed or went"),
+        parts => parts.join("; "),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn recorded() -> Event {
+        let text = r#"{"type":"InventoryRecorded","source":"github","fingerprint":"ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad","added":["a.b"],"changed":[{"name":"c","fields":["title"]}],"removed":[]}"#;
+        serde_json::from_str(text).unwrap()
+    }
+
+    #[test]
+    fn a_tool_is_meant_by_any_of_its_names() {
+        for asked in ["a.b", "github__a_b", "github__a.b", "github/a.b", "GitHub:a.b", "c", "github__c"] {
+            assert!(touches(&recorded(), asked), "{asked}");
+        }
+        for asked in ["a", "gitlab__c", "gitlab/a.b", "github", ""] {
+            assert!(!touches(&recorded(), asked), "{asked}");
+        }
+    }
+
+    #[test]
+    fn a_record_is_one_line() {
+        assert_eq!(told(&recorded(), ""), "1 tool added to `github`: a.b; 1 changed: c (title)");
+        assert_eq!(told_about(&recorded(), "", "c"), "1 tool changed in `github`: c (title)");
+        assert_eq!(told(&Event::Unknown, "ToolPainted"), "`ToolPainted`, which this Toolcrib does not know");
+    }
+}

@@ -1,0 +1,70 @@
+//! Tokens as facts: created, changed, revoked. What is revoked is forgotten here; the journal remembers it.
+
+use super::{Event, Inventory};
+use crate::access::{MOST_TOKENS, Token, check_name};
+use crate::error::{Code, Error, Result};
+
+use super::command::{NewToken, TokenChange};
+
+impl Inventory {
+    /// Every token that was not revoked, expired ones included, by their ids.
+    pub fn tokens(&self) -> impl Iterator<Item = &Token> {
+        self.tokens.values()
+    }
+
+    /// By its name, else by its id.
+    pub fn token(&self, name: &str) -> Option<&Token> {
+        self.tokens().find(|token| token.name == name).or_else(|| self.tokens.get(name))
+    }
+
+    pub(super) fn create_token(&self, new: &NewToken) -> Result<Vec<Event>> {
+        let NewToken { id, name, role, hash, expires_at, now } = new.clone();
+        check_name(&name)?;
+        if self.tokens.get(&id).is_some_and(|token| token.hash == hash) {
+            return Ok(Vec::new());
+        }
+        let mut events = Vec::new();
+        // A name whose token has expired is free again.
+        match self.tokens().find(|token| token.name == name) {
+            Some(old) if old.expired(now) => {
+                events.push(Event::TokenRevoked { token: old.id.clone(), name: name.clone() })
+            }
+            Some(_) => return Err(taken(&name)),
+            None => {}
+        }
+        if self.tokens.len() >= MOST_TOKENS + events.len() {
+            let message = format!("there are {MOST_TOKENS} tokens already; revoke some with `toolcrib token revoke`");
+            return Err(Error::new(Code::Conflict, message));
+        }
+        events.push(Event::TokenCreated { token: id, name, role, hash, expires_at });
+        Ok(events)
+    }
+
+    pub(super) fn change_token(&self, change: &TokenChange) -> Result<Vec<Event>> {
+        let unknown = || Error::new(Code::NotFound, format!("no token with the id `{}`", change.id));
+        let token = self.tokens.get(&change.id).ok_or_else(unknown)?;
+        let name = change.name.as_ref().unwrap_or(&token.name);
+        let role = change.role.unwrap_or(token.role);
+        if *name == token.name && role == token.role {
+            return Ok(Vec::new());
+        }
+        check_name(name)?;
+        if self.tokens().any(|other| other.name == *name && other.id != token.id) {
+            return Err(taken(name));
+        }
+        Ok(vec![Event::TokenChanged { token: token.id.clone(), name: name.clone(), role }])
+    }
+
+    pub(super) fn revoke_token(&self, id: &str) -> Vec<Event> {
+        let token = self.tokens.get(id);
+        token
+            .map(|token| Event::TokenRevoked { token: token.id.clone(), name: token.name.clone() })
+            .into_iter()
+            .collect()
+    }
+}
+
+fn taken(name: &str) -> Error {
+    let message = format!("there is a token named `{name}` already; take another name, or revoke it first");
+    Error::new(Code::Conflict, message)
+}

@@ -1,0 +1,82 @@
+//! What every request passes on its way in, and every answer on its way out: who may knock, the request's id, counting.
+//! It is one layer, for each costs every request.
+
+use std::time::Instant;
+
+use axum::extract::{Request, State};
+use axum::http::{HeaderMap, HeaderName, HeaderValue};
+use axum::middleware::Next;
+use axum::response::Response;
+use tracing::Instrument;
+
+use crate::house::House;
+use crate::http::turned_away;
+use crate::traffic::Class;
+
+const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+
+pub(crate) async fn door(State(house): State<House>, request: Request, next: Next) -> Response {
+    let began = Instant::now();
+    let (class, method, id) = (Class::of(request.uri().path()), request.method().clone(), id(request.headers()));
+    let mut response = match turned_away(&request) {
+        Some(refused) => refused,
+        // What only reads says nothing that would have to be found again by its id, unless all is told.
+        None if method.is_safe() && !tracing::enabled!(tracing::Level::INFO) => next.run(request).await,
+        None => {
+            let span = tracing::error_span!("request", request_id = shown(&id));
+            next.run(request).instrument(span).await
+        }
+    };
+    let (status, elapsed) = (response.status(), began.elapsed());
+    house.traffic.answered(class, status, elapsed);
+    tracing::info!(
+        request_id = shown(&id),
+        class = class.name(),
+        method = method.as_str(),
+        status = status.as_u16(),
+        duration_ms = u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX),
+        "http.request"
+    );
+    response.headers_mut().insert(REQUEST_ID, id);
+    response
+}
+
+/// The one that came with the request, if it is fit for a log, or a new one.
+fn id(headers: &HeaderMap) -> HeaderValue {
+    if let Some(given) = headers.get(&REQUEST_ID).filter(|given| is_sane(given.as_bytes())) {
+        return given.clone();
+    }
+    let new = HeaderValue::try_from(format!("{:016x}", rand::random::<u64>()));
+    new.unwrap_or_else(|_| HeaderValue::from_static("0"))
+}
+
+fn is_sane(id: &[u8]) -> bool {
+    let plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"-_.:/+=".contains(byte);
+    (1..=128).contains(&id.len()) && id.iter().all(plain)
+}
+
+fn shown(id: &HeaderValue) -> &str {
+    id.to_str().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_an_id_that_is_fit_for_a_log_is_taken_over() {
+        for (given, kept) in [
+            ("0af7651916cd43dd", true),
+            ("Root=1-67891233-abcdef012345678912345678", true),
+            ("", false),
+            ("two words", false),
+            ("\"quoted\"", false),
+            (&"x".repeat(200), false),
+        ] {
+            let headers = HeaderMap::from_iter([(REQUEST_ID, HeaderValue::try_from(given).unwrap())]);
+            let id = id(&headers);
+            assert_eq!(id.as_bytes() == given.as_bytes(), kept, "{given}");
+            assert!(is_sane(id.as_bytes()));
+        }
+    }
+}

@@ -1,0 +1,134 @@
+//! Everything that `/metrics` tells, from what is at hand. Labels are our own words, codes and ids of sources: none holds
+//! the name of a tool or any text of a source.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, UNIX_EPOCH};
+
+use toolcrib::registry::{Connection, Status};
+
+use super::exposition::Exposition;
+use crate::house::House;
+
+pub(super) fn written(house: &House) -> String {
+    let mut text = Exposition::default();
+    work(&mut text, house);
+    catalogue(&mut text, house);
+    traffic(&mut text, house);
+    process(&mut text, house);
+    text.into_text()
+}
+
+fn work(text: &mut Exposition, house: &House) {
+    let measures = house.registry.measures();
+    let mut total =
+        text.counter("toolcrib_discoveries_total", "Discoveries that ended, by kind of source and outcome.");
+    for ((kind, outcome), durations) in &measures.discoveries {
+        total.value(&[("kind", kind), ("outcome", outcome)], durations.count);
+    }
+    let mut took = text.histogram("toolcrib_discovery_duration_seconds", "How long discoveries took.");
+    for ((kind, outcome), durations) in &measures.discoveries {
+        took.durations(&[("kind", kind), ("outcome", outcome)], durations);
+    }
+    let mut hits = text.counter("toolcrib_cache_hits_total", "Needs for a source's tools met from a fresh list.");
+    for (source, (met, _)) in &measures.needs {
+        hits.value(&[("source", source.as_str())], met);
+    }
+    let mut misses =
+        text.counter("toolcrib_cache_misses_total", "Needs for a source's tools whose list was not fresh.");
+    for (source, (_, missed)) in &measures.needs {
+        misses.value(&[("source", source.as_str())], missed);
+    }
+    let named = |source: &Option<toolcrib::SourceId>| source.as_ref().map(ToString::to_string).unwrap_or_default();
+    let mut calls =
+        text.counter("toolcrib_calls_total", "Calls that ended, by source and code; no source: no such tool.");
+    for (source, called) in &measures.calls {
+        for (code, count) in &called.by_code {
+            calls.value(&[("source", &named(source)), ("code", code)], count);
+        }
+    }
+    let mut took = text.histogram("toolcrib_call_duration_seconds", "How long calls took, by source.");
+    for (source, called) in &measures.calls {
+        took.durations(&[("source", &named(source))], &called.durations);
+    }
+    text.gauge("toolcrib_calls_in_flight", "Calls under way.").value(&[], measures.calls_in_flight);
+}
+
+fn catalogue(text: &mut Exposition, house: &House) {
+    let (catalog, sources) = (house.registry.catalog(), house.registry.sources());
+    let mut by_kind = BTreeMap::from(["builtin", "mcp", "openapi", "workflow"].map(|kind| (kind.to_owned(), 0)));
+    for part in catalog.parts() {
+        *by_kind.entry(part.manner.kind.clone()).or_default() += catalog.tool_count(part.segment.source());
+    }
+    let mut tools = text.gauge("toolcrib_tools", "Tools in the catalogue, by kind of source.");
+    for (kind, count) in &by_kind {
+        tools.value(&[("kind", kind)], count);
+    }
+    let mut statuses = BTreeMap::from(["disabled", "discovering", "failed", "never", "success"].map(|name| (name, 0)));
+    let mut states = BTreeMap::from(["connected", "none", "resting"].map(|name| (name, 0)));
+    for source in &sources {
+        let status = match source.status {
+            _ if !source.enabled => "disabled",
+            Status::Never => "never",
+            Status::Discovering => "discovering",
+            Status::Success => "success",
+            Status::Failed => "failed",
+        };
+        let state = match source.connection {
+            Connection::None => "none",
+            Connection::Connected => "connected",
+            Connection::Resting => "resting",
+        };
+        *statuses.entry(status).or_default() += 1;
+        *states.entry(state).or_default() += 1;
+    }
+    let mut gauge = text.gauge("toolcrib_sources", "Sources, by how their last discovery went.");
+    statuses.iter().for_each(|(status, count)| gauge.value(&[("status", status)], count));
+    let mut gauge = text.gauge("toolcrib_source_connections", "Sources, by the state of their connection.");
+    states.iter().for_each(|(state, count)| gauge.value(&[("state", state)], count));
+    let mut up = text.gauge("toolcrib_source_up", "Whether a source's last discovery succeeded.");
+    for source in sources.iter().filter(|source| source.enabled && source.status != Status::Never) {
+        up.value(&[("source", source.id.as_str())], u8::from(source.status != Status::Failed));
+    }
+    let position = house.registry.inventory().version;
+    text.gauge("toolcrib_journal_position", "The number of the last record taken in.").value(&[], position);
+    let ready = u8::from(house.registry.ready().is_ok());
+    text.gauge("toolcrib_ready", "Whether the registry is open and its store answers.").value(&[], ready);
+}
+
+fn traffic(text: &mut Exposition, house: &House) {
+    let requests = house.traffic.read();
+    let mut total = text.counter("toolcrib_http_requests_total", "HTTP requests answered, by what they are for.");
+    for ((class, status), count) in &requests.by_status {
+        total.value(&[("class", class.name()), ("status", &status.to_string())], count);
+    }
+    let mut took = text.histogram("toolcrib_http_request_duration_seconds", "How long answers took to begin.");
+    requests.durations.iter().for_each(|(class, durations)| took.durations(&[("class", class.name())], durations));
+    let connections = house.traffic.connections.load(Ordering::Relaxed);
+    text.gauge("toolcrib_http_connections", "Open HTTP connections.").value(&[], connections);
+    let listeners = house.traffic.listeners();
+    text.gauge("toolcrib_event_listeners", "Listeners to the stream of events.").value(&[], listeners);
+}
+
+fn process(text: &mut Exposition, house: &House) {
+    let version = [("version", env!("CARGO_PKG_VERSION"))];
+    text.gauge("toolcrib_build_info", "Always 1; the label tells the version.").value(&version, 1);
+    let started = house.traffic.started;
+    let uptime = started.elapsed().map_or(0.0, |age| age.as_secs_f64());
+    text.gauge("toolcrib_uptime_seconds", "How long it has been serving.").value(&[], uptime);
+    let since = started.duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO).as_secs_f64();
+    text.gauge("process_start_time_seconds", "When it began to serve, in seconds since 1970.").value(&[], since);
+    if let Some(bytes) = resident() {
+        text.gauge("process_resident_memory_bytes", "Memory in use.").value(&[], bytes);
+    }
+    if let Ok(open) = std::fs::read_dir("/proc/self/fd") {
+        text.gauge("process_open_fds", "Open files and sockets.").value(&[], open.count());
+    }
+}
+
+/// Where the system tells; a file that is none on disk, so nobody waits for it.
+fn resident() -> Option<u64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+    line.split_whitespace().next()?.parse::<u64>().ok().map(|kib| kib * 1024)
+}

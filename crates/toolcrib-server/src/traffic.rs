@@ -1,0 +1,118 @@
+//! What goes in and out over HTTP, counted: requests by what they were for, connections, listeners to events.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, SystemTime};
+
+use http::StatusCode;
+use toolcrib::meters::Durations;
+
+use crate::house::House;
+
+#[derive(Debug)]
+pub(crate) struct Traffic {
+    pub(crate) started: SystemTime,
+    requests: Mutex<Requests>,
+    pub(crate) connections: AtomicU64,
+    listeners: AtomicU64,
+    leaving: AtomicBool,
+}
+
+/// Requests that were answered.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Requests {
+    pub(crate) by_status: BTreeMap<(Class, u16), u64>,
+    /// Until the answer's head: a stream of events may last for days.
+    pub(crate) durations: BTreeMap<Class, Durations>,
+}
+
+/// What a request is for. Paths are too many to count by, and anybody can make one up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Class {
+    Api,
+    Mcp,
+    Operations,
+    /// The console, and everything else.
+    Page,
+}
+
+impl Class {
+    pub(crate) fn of(path: &str) -> Class {
+        let first = path.trim_start_matches('/').split('/').next().unwrap_or_default();
+        match first {
+            "api" => Class::Api,
+            "mcp" => Class::Mcp,
+            "healthz" | "readyz" | "metrics" => Class::Operations,
+            _ => Class::Page,
+        }
+    }
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Class::Api => "api",
+            Class::Mcp => "mcp",
+            Class::Operations => "operations",
+            Class::Page => "page",
+        }
+    }
+}
+
+impl Default for Traffic {
+    fn default() -> Traffic {
+        Traffic {
+            started: SystemTime::now(),
+            requests: Mutex::default(),
+            connections: AtomicU64::new(0),
+            listeners: AtomicU64::new(0),
+            leaving: AtomicBool::new(false),
+        }
+    }
+}
+
+impl Traffic {
+    pub(crate) fn answered(&self, class: Class, status: StatusCode, elapsed: Duration) {
+        let mut requests = self.requests();
+        *requests.by_status.entry((class, status.as_u16())).or_default() += 1;
+        requests.durations.entry(class).or_default().add(elapsed);
+    }
+
+    pub(crate) fn read(&self) -> Requests {
+        self.requests().clone()
+    }
+
+    pub(crate) fn listeners(&self) -> u64 {
+        self.listeners.load(Ordering::Relaxed)
+    }
+
+    /// Nobody new is let in from now on.
+    pub(crate) fn leave(&self) {
+        self.leaving.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn leaves(&self) -> bool {
+        self.leaving.load(Ordering::Relaxed)
+    }
+
+    fn requests(&self) -> MutexGuard<'_, Requests> {
+        self.requests.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Somebody who hears events, until this is dropped.
+#[derive(Debug)]
+pub(crate) struct Listener(House);
+
+impl Listener {
+    #[expect(dead_code, reason = "the stream of events holds one for as long as somebody hears it")]
+    pub(crate) fn new(house: &House) -> Listener {
+        house.traffic.listeners.fetch_add(1, Ordering::Relaxed);
+        Listener(house.clone())
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        self.0.traffic.listeners.fetch_sub(1, Ordering::Relaxed);
+    }
+}
