@@ -10,11 +10,8 @@ use toolcrib::config_file::Found;
 use toolcrib_mcp::server::Endpoint;
 
 use crate::access::Access;
-<<<<<<< HEAD
 use crate::activity::Activity;
-=======
 use crate::traffic::Traffic;
->>>>>>> main
 
 /// Cheap to clone; all clones are one house.
 #[derive(Debug, Clone)]
@@ -39,12 +36,9 @@ pub struct Rooms {
     /// The data directory, as `GET /api/config` tells it.
     pub(crate) data: PathBuf,
     pub(crate) access: Access,
-<<<<<<< HEAD
     /// What happened lately, for the console.
     pub(crate) activity: Activity,
-=======
     pub(crate) traffic: Traffic,
->>>>>>> main
 }
 
 impl House {
@@ -55,11 +49,8 @@ impl House {
             found: ArcSwap::from_pointee(setup.found),
             data: setup.data,
             access: Access { address },
-<<<<<<< HEAD
             activity: Activity::default(),
-=======
             traffic: Traffic::default(),
->>>>>>> main
         }))
     }
 

@@ -16,12 +16,8 @@ pub(super) async fn of_source(house: &House, id: &SourceId) -> Markup {
 }
 
 pub(super) async fn of_tool(house: &House, id: &SourceId, tool: &str) -> Markup {
-    let wanted = Wanted {
-        source: Some(id.clone()),
-        tool: Some(tool.to_owned()),
-        limit: Some(MOST),
-        ..Wanted::default()
-    };
+    let wanted =
+        Wanted { source: Some(id.clone()), tool: Some(tool.to_owned()), limit: Some(MOST), ..Wanted::default() };
     list(&house.registry.history(&wanted).await.unwrap_or_default())
 }
 
