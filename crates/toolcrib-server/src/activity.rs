@@ -63,6 +63,7 @@ impl Activity {
     /// Listens for as long as the registry is there.
     pub(crate) async fn watch(&self, registry: Registry) {
         let mut notices = registry.subscribe();
+        self.remember_checks(&registry).await;
         tokio::join!(
             async {
                 loop {
@@ -76,6 +77,17 @@ impl Activity {
             },
             self.costs.count_when_asked(&registry)
         );
+    }
+
+    /// How long discoveries took before this server started.
+    async fn remember_checks(&self, registry: &Registry) {
+        for source in registry.sources() {
+            let Ok(checks) = registry.checks(&source.id).await else { continue };
+            let newest = checks.iter().take(MOST_RUNS).rev();
+            let runs =
+                newest.map(|check| Run { elapsed_ms: check.duration_ms, failed: check.error.is_some() }).collect();
+            self.lately().runs.insert(source.id, runs);
+        }
     }
 
     /// The newest first.

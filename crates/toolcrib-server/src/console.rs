@@ -50,6 +50,11 @@ pub(crate) fn router(house: &House) -> Router<House> {
         .layer(from_fn(refusal::dress))
 }
 
+/// A page for somebody we may know nothing of.
+pub(crate) fn plain_page(title: &str, content: Markup) -> Markup {
+    page::shell(title, html! {}, html! { div.refusal { h1 { (title) } (content) } })
+}
+
 /// What proves that a form was made here.
 fn guarded(_visitor: &Visitor) -> Markup {
     html! {}

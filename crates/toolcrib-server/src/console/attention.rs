@@ -6,6 +6,7 @@ use toolcrib::core::inventory::Origin;
 use toolcrib::core::text::{shown, shown_short};
 use toolcrib::registry::SourceView;
 
+use super::past::named;
 use super::words::{Tone, ago_or, counted, state};
 
 const MOST: usize = 6;
@@ -22,8 +23,8 @@ pub(super) fn list(sources: &[SourceView]) -> Markup {
                         @if let Some(error) = &source.last_error {
                             li {
                                 p { a href=(format!("/sources/{}", source.id)) { (source.id) } " " (verdict(source)) " " span.faint { (ago_or(source.last_checked, "")) } }
-                                p.message { (shown_short(&error.message, 300)) }
-                                p.faint { (next_step(source, error.code)) }
+                                p.message { (named(&shown_short(&error.message, 300))) }
+                                p.faint { (named(next_step(source, error.code))) }
                             }
                         }
                     }
@@ -42,7 +43,7 @@ pub(super) fn error(source: &SourceView) -> Markup {
                 h2 id="error-title" { "Last error" }
                 p { code { (error.code.as_str()) } " " span.faint { (ago_or(source.last_checked, "")) } }
                 pre.message { (shown(&error.message)) }
-                p.faint { (next_step(source, error.code)) }
+                p.faint { (named(next_step(source, error.code))) }
             }
         }
     }

@@ -8,7 +8,7 @@ use toolcrib::refresh::Refreshed;
 use toolcrib::registry::HistoryRecord;
 use toolcrib::{Outcome, SourceId};
 
-use super::past::words;
+use super::past::named;
 use super::words::{Tone, ago, counted, lasted, state};
 use crate::activity::{Moment, What};
 
@@ -57,7 +57,7 @@ fn discovery(outcome: &Outcome) -> Markup {
         span.what { "discovery" }
         span.text {
             (source_link(&outcome.source)) " " (state(tone, &words)) " " span.faint { (lasted(outcome.elapsed_ms)) }
-            @if let Some(error) = &outcome.error { span.message { (shown_short(&error.message, 200)) } }
+            @if let Some(error) = &outcome.error { span.message { (named(&shown_short(&error.message, 200))) } }
         }
     }
 }
@@ -74,7 +74,7 @@ fn fact(record: &Record) -> Markup {
     let told = HistoryRecord::of(record);
     html! {
         span.what { "record " (record.seq) }
-        span.text { (words(&told.text)) " " span.faint { "by " (record.actor) } }
+        span.text { (named(&told.text)) " " span.faint { "by " (record.actor) } }
     }
 }
 

@@ -7,7 +7,7 @@ use toolcrib::registry::{SourceView, Stats};
 
 use super::happened::moments;
 use super::page::{Frame, Here};
-use super::words::{ago_or, counted, grouped, kind, now, standing, state};
+use super::words::{ago_or, counted, grouped, kind_of, now, standing, state};
 use super::{attention, chart};
 use crate::access::Visitor;
 use crate::house::House;
@@ -99,7 +99,7 @@ fn table(house: &House, sources: &[SourceView]) -> Markup {
                     tr id=(format!("overview-{}", source.id)) {
                         th scope="row" { a href=(format!("/sources/{}", source.id)) { (source.id) } @if let Some(title) = &source.title { " " span.faint { (title) } } }
                         td data-label="State" { (state(tone, &word)) }
-                        td data-label="Kind" { (kind(&source.kind)) }
+                        td data-label="Kind" { (kind_of(source)) }
                         td.number data-label="Tools" { (grouped(source.tool_count as u64)) }
                         td data-label="Checked" { (ago_or(source.last_checked, "never")) }
                     }

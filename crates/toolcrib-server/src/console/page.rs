@@ -82,10 +82,10 @@ pub(super) fn shell(title: &str, navigation: Markup, content: Markup) -> Markup 
             }
             body {
                 a.skip href="#main" { "Skip to content" }
-                header.side {
+                header.side { div.inner {
                     a.brand href="/" { img src=(MARK.path) alt="" width="24" height="24"; "Toolcrib" }
                     (navigation)
-                }
+                } }
                 main id="main" tabindex="-1" { (content) }
                 p.unseen id="told" role="status" aria-live="polite" {}
             }

@@ -29,7 +29,7 @@ fn list(records: &[HistoryRecord]) -> Markup {
             ol.moments {
                 @for record in records.iter().rev() {
                     li {
-                        span.text { (words(&record.text)) " " span.faint { "by " (record.actor) } }
+                        span.text { (named(&record.text)) " " span.faint { "by " (record.actor) } }
                         span.when { (ago(record.at)) }
                     }
                 }
@@ -39,7 +39,7 @@ fn list(records: &[HistoryRecord]) -> Markup {
 }
 
 /// A line of the journal; what stands in backticks is a name.
-pub(super) fn words(text: &str) -> Markup {
+pub(super) fn named(text: &str) -> Markup {
     let text = shown(text);
     html! {
         @for (index, piece) in text.split('`').enumerate() {

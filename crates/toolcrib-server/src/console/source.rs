@@ -12,8 +12,9 @@ use toolcrib::{Caller, SourceId};
 
 use super::happened::{moments, tool_path};
 use super::page::{Frame, Here};
+use super::past::named;
 use super::sources::{actions, whence};
-use super::words::{Tone, ago, ago_or, counted, grouped, kind, lasted, standing, state};
+use super::words::{Tone, ago, ago_or, counted, grouped, kind_of, lasted, standing, state};
 use super::{attention, past};
 use crate::access::Visitor;
 use crate::activity::What;
@@ -42,7 +43,7 @@ pub(super) async fn show(
             h1 { (source.id) @if let Some(title) = &source.title { " " small { (shown_short(title, 80)) } } }
             (actions(&frame, &source))
         }
-        p.standing id="standing" { (state(tone, &word)) " " (kind(&source.kind)) " · " (counted(source.tool_count, "tool")) " · checked " (ago_or(source.last_checked, "never")) }
+        p.standing id="standing" { (state(tone, &word)) " " (kind_of(&source)) " · " (counted(source.tool_count, "tool")) " · checked " (ago_or(source.last_checked, "never")) }
         (attention::error(&source))
         div.columns.two {
             section.card aria-labelledby="declared-title" { h2 id="declared-title" { "Declaration" } (declaration(&house, &source)) }
@@ -89,7 +90,7 @@ fn checked(checks: &[Check]) -> Markup {
             ol.checks { @for check in checks.iter().take(MOST_CHECKS) {
                 li {
                     @match (&check.error, check.tool_count) {
-                        (Some(error), _) => { (state(Tone::Bad, error.code.as_str())) span.message { (shown_short(&error.message, 160)) } }
+                        (Some(error), _) => { (state(Tone::Bad, error.code.as_str())) span.message { (named(&shown_short(&error.message, 160))) } }
                         (None, Some(count)) => { (state(Tone::Good, &counted(count, "tool"))) }
                         (None, None) => { (state(Tone::Good, "answered")) }
                     }

@@ -8,7 +8,8 @@ use toolcrib::core::text::shown_short;
 use toolcrib::registry::SourceView;
 
 use super::page::{Frame, Here};
-use super::words::{ago_or, counted, grouped, kind, standing, state};
+use super::past::named;
+use super::words::{ago_or, counted, grouped, kind_of, standing, state};
 use super::{add, guarded};
 use crate::access::{Needs, Visitor};
 use crate::house::House;
@@ -54,11 +55,11 @@ fn row(frame: &Frame<'_>, source: &SourceView) -> Markup {
             th scope="row" {
                 a href=(format!("/sources/{}", source.id)) { (source.id) }
                 @if let Some(title) = &source.title { " " span.faint { (shown_short(title, 60)) } }
-                span.under { (kind(&source.kind)) " · " (shown_short(&whence(source), 120)) }
+                span.under { (kind_of(source)) " · " (shown_short(&whence(source), 120)) }
             }
             td data-label="State" {
                 (state(tone, &word))
-                @if let Some(error) = &source.last_error { span.under.message { (shown_short(&error.message, 160)) } }
+                @if let Some(error) = &source.last_error { span.under.message { (named(&shown_short(&error.message, 160))) } }
             }
             td.number data-label="Tools" {
                 (grouped(source.tool_count as u64))

@@ -113,13 +113,20 @@ fn long_ago(seconds: u64) -> String {
 /// A kind as people call it.
 pub(super) fn kind(kind: &str) -> &str {
     match kind {
-        "stdio" => "MCP, stdio",
-        "http" => "MCP, HTTP",
-        "sse" => "MCP, SSE",
+        "mcp" => "MCP",
         "openapi" => "OpenAPI",
         "workflow" => "Workflow",
         "builtin" => "Built in",
         other => other,
+    }
+}
+
+/// A kind, and for a server how it is spoken to.
+pub(super) fn kind_of(source: &SourceView) -> String {
+    match source.transport.filter(|_| source.kind == "mcp") {
+        Some("stdio") => "MCP, started here".into(),
+        Some(transport) => format!("MCP over {}", transport.to_uppercase()),
+        None => kind(&source.kind).to_owned(),
     }
 }
 
