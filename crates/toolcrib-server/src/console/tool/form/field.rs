@@ -177,7 +177,7 @@ impl Field {
             Shape::Number | Shape::Boolean | Shape::Choice(_) | Shape::Json if text.trim().is_empty() => None,
             // What is no number is sent as it is: the schema's own words say what is wrong with it.
             Shape::Number => Some(Plain::Number.read(text.trim())),
-            Shape::Boolean => Some(text == "true").map(Value::Bool),
+            Shape::Boolean => Some(Value::Bool(text == "true")),
             Shape::Choice(_) => Some(serde_json::from_str(&text).unwrap_or(Value::String(text))),
             Shape::Json => Some(
                 serde_json::from_str(&text).map_err(|error| wrong(format!("`{}` is no JSON: {error}", self.name)))?,
