@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::{ArgAction, Args, Parser, Subcommand};
 
 use crate::output;
+use crate::telemetry::Telemetry;
 
 /// One catalogue of every tool an AI agent may use.
 #[derive(Debug, Parser)]
@@ -43,6 +44,9 @@ pub(crate) struct Common {
     /// Show neither hints nor progress
     #[arg(short, long, global = true, help_heading = "Common options")]
     pub(crate) quiet: bool,
+    /// Not said on the command line.
+    #[arg(skip)]
+    pub(crate) telemetry: Telemetry,
 }
 
 impl Common {

@@ -30,13 +30,17 @@ pub(crate) mod verify;
 use toolcrib::Result;
 use tracing::Instrument;
 
-use crate::arguments::{Arguments, Command};
+use crate::arguments::{Arguments, Command, Common};
 use crate::exit::Done;
 use crate::log;
+use crate::telemetry::Telemetry;
 
 pub(crate) async fn run(arguments: Arguments) -> Result<Done> {
     let Arguments { common, command } = arguments;
     let name = command.name();
+    let telemetry = Telemetry::start(command.stays());
+    let span = log::command_span(name, telemetry.trace.as_ref());
+    let common = Common { telemetry, ..common };
     let work = async {
         match command {
             Command::Serve(arguments) => serve::run(&common, arguments).await,
@@ -68,7 +72,7 @@ pub(crate) async fn run(arguments: Arguments) -> Result<Done> {
             Command::Demo(arguments) => demo::run(&common, arguments).await,
         }
     };
-    work.instrument(log::command_span(name)).await
+    work.instrument(span).await
 }
 
 impl Command {

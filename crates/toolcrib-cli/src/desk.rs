@@ -90,6 +90,7 @@ impl Desk {
             forbidden,
             follow: pace == Pace::Steady,
             revalidate: pace == Pace::Steady,
+            trace: common.telemetry.trace.clone(),
             ..Options::default()
         };
         let registry = Registry::open(found.config.clone(), options).await?;

@@ -1,5 +1,6 @@
-//! Structured log events on stderr, each with the trace id of its command.
+//! Structured log events on stderr, each with the id of the trace it belongs to, where there is one.
 
+use toolcrib::Trace;
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt;
 
@@ -27,7 +28,10 @@ pub(crate) fn start(common: &Common, stays: bool) {
     }
 }
 
-/// The span of one command, with an id that ties its events together.
-pub(crate) fn command_span(command: &str) -> tracing::Span {
-    tracing::info_span!("command", command, trace_id = %format!("{:032x}", rand::random::<u128>()))
+/// The span of one command, with an id that ties its events together. What serves others does work of many traces.
+pub(crate) fn command_span(command: &str, trace: Option<&Trace>) -> tracing::Span {
+    match trace {
+        Some(trace) => tracing::info_span!("command", command, trace_id = %trace.id()),
+        None => tracing::info_span!("command", command),
+    }
 }

@@ -11,6 +11,7 @@ mod paint;
 mod pretty;
 mod progress;
 mod table;
+mod telemetry;
 mod wording;
 
 use std::process::ExitCode;

@@ -1,6 +1,6 @@
 //! What those see who keep `toolcrib serve` running: health, metrics, request ids.
 
-#![expect(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod support;
 

@@ -123,7 +123,7 @@ impl Client {
         params: Option<&RawValue>,
         options: &RequestOptions,
     ) -> Result<Box<RawValue>, WireError> {
-        let ask = Ask { method, params, headers: HeaderMap::new(), relay: options.relay.as_ref() };
+        let ask = Ask { method, params, headers: options.headers.clone(), relay: options.relay.as_ref() };
         let handler = options.handler.as_ref().or(self.owner.0.options.handler.as_ref());
         let result = rounds::request(&self.owner.0, &ask, &Terms::new(options), handler).await?;
         self.owner.0.remember(method, params);

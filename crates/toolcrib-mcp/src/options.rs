@@ -74,6 +74,8 @@ pub struct RequestOptions {
     /// Told of what comes on the stream of the answer over HTTP, instead of [`Options::heard`].
     pub heard: Option<Heard>,
     pub relay: Option<Relay>,
+    /// Sent with it over HTTP.
+    pub headers: HeaderMap,
 }
 
 /// A request that is made for a client of 2026-07-28. A server of that version reads it as that client made it, and what
@@ -128,7 +130,8 @@ impl Default for Limits {
 impl RequestOptions {
     pub fn new(timeout: Duration) -> RequestOptions {
         let cancel = CancellationToken::new();
-        RequestOptions { timeout, progress: None, cancel, handler: None, heard: None, relay: None }
+        let headers = HeaderMap::new();
+        RequestOptions { timeout, progress: None, cancel, handler: None, heard: None, relay: None, headers }
     }
 }
 

@@ -17,6 +17,7 @@ mod stream;
 
 use std::sync::Arc;
 
+use ::http::Extensions;
 use futures_util::{future::BoxFuture, stream::BoxStream};
 use serde_json::value::RawValue;
 use tokio_util::sync::CancellationToken;
@@ -79,6 +80,8 @@ pub struct Request {
     /// Fires when the client takes the request back or vanishes.
     pub cancel: CancellationToken,
     pub outlet: Outlet,
+    /// What whoever took the HTTP request laid beside it; nothing over a byte stream.
+    pub extensions: Extensions,
 }
 
 /// Something a client may want to read again.

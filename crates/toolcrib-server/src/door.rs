@@ -1,4 +1,4 @@
-//! What every request passes on its way in, and every answer on its way out: who may knock, the request's id, counting.
+//! What every request passes on its way in, and every answer on its way out: who may knock, the request's id and trace, counting.
 //! It is one layer, for each costs every request.
 
 use std::time::Instant;
@@ -7,7 +7,9 @@ use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue};
 use axum::middleware::Next;
 use axum::response::Response;
+use toolcrib::Trace;
 use tracing::Instrument;
+use tracing::field::display;
 
 use crate::house::House;
 use crate::http::turned_away;
@@ -15,9 +17,14 @@ use crate::traffic::Class;
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
-pub(crate) async fn door(State(house): State<House>, request: Request, next: Next) -> Response {
+pub(crate) async fn door(State(house): State<House>, mut request: Request, next: Next) -> Response {
     let began = Instant::now();
     let (class, method, id) = (Class::of(request.uri().path()), request.method().clone(), id(request.headers()));
+    let trace = Trace::of_headers(request.headers());
+    let trace_id = trace.as_ref().map(|trace| display(trace.id()));
+    if let Some(trace) = trace {
+        request.extensions_mut().insert(trace);
+    }
     let mut response = match turned_away(&request) {
         Some(refused) => refused,
         // What only reads says nothing that would have to be found again by its id, unless all is told.
@@ -30,6 +37,7 @@ pub(crate) async fn door(State(house): State<House>, request: Request, next: Nex
     let (status, elapsed) = (response.status(), began.elapsed());
     house.traffic.answered(class, status, elapsed);
     tracing::info!(
+        trace_id,
         request_id = shown(&id),
         class = class.name(),
         method = method.as_str(),

@@ -21,6 +21,7 @@ use crate::held::Shape;
 use crate::refresh::{Need, Outcome};
 use crate::registry::{Notice, Registry, Shared};
 use crate::store::Failure;
+use crate::trace::Trace;
 use check::{fitting, permit};
 
 pub use ask::Offering;
@@ -74,7 +75,12 @@ impl Registry {
     /// Discovers what must be known before a tool can be looked up: its own source when the name tells, else all.
     /// Returns what was done about it.
     pub async fn discover_for(&self, name: &str, need: Need, keep: bool) -> Result<Vec<Outcome>> {
-        self.shared.discover_for(name, need, keep).await
+        self.shared.discover_for(name, need, keep, None).await
+    }
+
+    /// Discovers what a call that is about to be made needs to know, as part of what the call is part of.
+    pub async fn discover_for_call(&self, name: &str, trace: Option<&Trace>) -> Result<Vec<Outcome>> {
+        self.shared.discover_for(name, Need::Known, true, trace).await
     }
 }
 
@@ -83,8 +89,9 @@ impl Shared {
     pub(crate) async fn call(self: &Arc<Self>, caller: &Caller, wish: Wish<'_>) -> Result<Output> {
         let began = tokio::time::Instant::now();
         let (name, mut called) = (wish.name, None);
+        let trace = self.begin_trace(wish.options.trace.as_ref());
         let in_flight = self.meters.call_begins();
-        let result = self.call_inner(caller, wish, &mut called).await;
+        let result = self.call_inner(caller, wish, &trace, &mut called).await;
         drop(in_flight);
         let elapsed = began.elapsed();
         let elapsed_ms = u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX);
@@ -98,7 +105,14 @@ impl Shared {
             Err(error) => Some(Failure::of(error)),
         };
         let code = failure.as_ref().map_or("OK", |failure| failure.code.as_str());
-        tracing::info!(tool = name, caller = caller.name, code, duration_ms = elapsed_ms, "tools.call.finished");
+        tracing::info!(
+            trace_id = %trace.id(),
+            tool = name,
+            caller = caller.name,
+            code,
+            duration_ms = elapsed_ms,
+            "tools.call.finished"
+        );
         self.meters.called(called.as_ref().map(|id| &id.source), code, elapsed);
         let at = self.options.clock.now();
         let finished = Called {
@@ -123,11 +137,12 @@ impl Shared {
         self: &Arc<Self>,
         caller: &Caller,
         wish: Wish<'_>,
+        trace: &Trace,
         called: &mut Option<ToolId>,
     ) -> Result<Output> {
         let Wish { name, input, options, witness } = wish;
         let began = tokio::time::Instant::now();
-        self.discover_in_time(name, &options).await?;
+        self.discover_in_time(name, &options, trace).await?;
         let timeout = options.timeout.map(|timeout| timeout.saturating_sub(began.elapsed()));
         // One moment for all: what is found and what is called must not be of two worlds.
         let now = self.now.load_full();
@@ -149,6 +164,7 @@ impl Shared {
             repeatable: calling.hints.read_only_hint || calling.hints.idempotent_hint,
             terms: Terms {
                 caller: caller.name.clone(),
+                trace: Some(trace.clone()),
                 witness,
                 ..options.terms(timeout.unwrap_or(settings.call_timeout()))
             },
@@ -171,7 +187,7 @@ impl Shared {
     }
 
     /// What has to be discovered first, within the time of the call and for as long as its caller is there.
-    async fn discover_in_time(self: &Arc<Self>, name: &str, options: &CallOptions) -> Result<()> {
+    async fn discover_in_time(self: &Arc<Self>, name: &str, options: &CallOptions, trace: &Trace) -> Result<()> {
         let need = if options.cached { Need::Cached } else { Need::Known };
         let late = async {
             match options.timeout {
@@ -181,7 +197,7 @@ impl Shared {
         };
         tokio::select! {
             biased;
-            known = self.discover_for(name, need, true) => known.map(drop),
+            known = self.discover_for(name, need, true, Some(trace)) => known.map(drop),
             () = options.cancel.cancelled() => Err(CallFailure::cancelled().into_error()),
             () = late => {
                 let message = format!("`{name}` is not known yet: its source is still being discovered");
@@ -190,7 +206,13 @@ impl Shared {
         }
     }
 
-    async fn discover_for(self: &Arc<Self>, name: &str, need: Need, keep: bool) -> Result<Vec<Outcome>> {
+    async fn discover_for(
+        self: &Arc<Self>,
+        name: &str,
+        need: Need,
+        keep: bool,
+        trace: Option<&Trace>,
+    ) -> Result<Vec<Outcome>> {
         let catalog = self.now.load().catalog.clone();
         let source = match parse_name(name)? {
             Asked::Qualified { source, .. } => SourceId::from_name(source).ok(),
@@ -202,7 +224,7 @@ impl Shared {
         let now = self.now.load_full();
         let known = source.filter(|id| now.inventory.source(id).is_some());
         let among = known.as_ref().map(std::slice::from_ref);
-        Ok(self.ensure(need, among, keep).await)
+        Ok(self.ensure(need, among, keep, trace).await)
     }
 }
 

@@ -24,6 +24,7 @@ use toolcrib_core::{Code, Error, Result};
 use toolcrib_mcp::{Handler, Relay};
 
 use crate::call::{ClientId, Said};
+use crate::trace::Trace;
 
 pub use answer::Answer;
 pub(crate) use answer::Layout;
@@ -147,6 +148,8 @@ pub struct Terms {
     pub said: Option<mpsc::Sender<Said>>,
     /// From which level on the caller wants to hear what is logged.
     pub log_level: Option<String>,
+    /// The call itself, for those who are asked on its behalf.
+    pub trace: Option<Trace>,
     /// Is shown what an API answers.
     pub(crate) witness: Option<Witness>,
 }

@@ -14,6 +14,7 @@ pub mod refresh;
 pub mod registry;
 pub mod secret;
 pub mod store;
+pub mod trace;
 
 #[cfg(any(test, feature = "testkit"))]
 pub mod testkit;
@@ -30,6 +31,7 @@ pub use registry::{Options, Registry};
 pub use toolcrib_core as core;
 pub use toolcrib_core::catalog::Caller;
 pub use toolcrib_core::{Code, Error, Result, Source, SourceId};
+pub use trace::Trace;
 
 /// The guide's example is compiled with the tests.
 #[cfg(doctest)]

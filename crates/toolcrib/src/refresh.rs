@@ -18,9 +18,11 @@ use toolcrib_core::freshness::Freshness;
 use toolcrib_core::manifest::{Change, Delta};
 use toolcrib_core::source::Kind;
 use toolcrib_core::{Source, SourceId};
+use tracing::field::display;
 
 use crate::registry::{Registry, Shared, Snapshot};
 use crate::store::Failure;
+use crate::trace::Trace;
 
 pub use ensure::Need;
 
@@ -33,6 +35,8 @@ pub struct Refresh {
     pub force: bool,
     /// A call follows: the connection made for discovery is worth keeping.
     pub keep: bool,
+    /// What it is part of.
+    pub trace: Option<Trace>,
 }
 
 /// What came of one source: its delta, or why there is none.
@@ -137,7 +141,8 @@ impl Shared {
         ids.dedup();
         let servers = ids.iter().filter(|id| self.asks(&now, id, refresh.force)).count();
         if servers > 0 {
-            tracing::info!(server_count = servers, "tools.discovery.started");
+            let trace_id = self.parent(refresh.trace.as_ref()).map(|trace| display(trace.id()));
+            tracing::info!(trace_id, server_count = servers, "tools.discovery.started");
         }
         let mut outcomes = join_all(ids.into_iter().map(|id| self.clone().refresh_one(id, refresh.clone()))).await;
         outcomes.sort_by(|one, other| one.source.cmp(&other.source));
@@ -195,13 +200,14 @@ impl Shared {
         enabled && server && (force || self.freshness(now, id) != Freshness::Fresh)
     }
 
-    fn count_need(&self, id: &SourceId, freshness: Freshness) {
+    fn count_need(&self, id: &SourceId, freshness: Freshness, trace: Option<&Trace>) {
         let hit = freshness == Freshness::Fresh;
         self.counters.needed(id, hit);
         self.meters.needed(id, hit);
+        let trace_id = self.parent(trace).map(|trace| display(trace.id()));
         match hit {
-            true => tracing::info!(server_name = %id, "tools.cache.hit"),
-            false => tracing::info!(server_name = %id, "tools.cache.miss"),
+            true => tracing::info!(trace_id, server_name = %id, "tools.cache.hit"),
+            false => tracing::info!(trace_id, server_name = %id, "tools.cache.miss"),
         }
     }
 

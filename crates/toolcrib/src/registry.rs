@@ -45,6 +45,7 @@ use crate::held::Held;
 use crate::meters::{Measures, Meters};
 use crate::refresh::{Outcome, Refresh, Runs};
 use crate::store::{Check, Commit, Committed, Failure, Standing, Store};
+use crate::trace::Trace;
 
 pub use access::{CreatedToken, TokenView, random_secret, random_token};
 pub use declare::Declared;
@@ -90,6 +91,8 @@ pub struct Options {
     pub environment: Vec<(String, String)>,
     /// Sources that must not be contacted, and why: those of a file that nobody has trusted yet.
     pub forbidden: BTreeMap<SourceId, String>,
+    /// What all work here is part of that is part of nothing else: a command's, say.
+    pub trace: Option<Trace>,
     /// Connectors to use instead of real ones, for tests.
     pub connect: Option<crate::connections::Connect>,
 }
@@ -107,6 +110,7 @@ impl Default for Options {
             revalidate: true,
             environment: overriding_variables(),
             forbidden: BTreeMap::new(),
+            trace: None,
             connect: None,
         }
     }
@@ -340,6 +344,16 @@ impl Shared {
         let mut writer = self.writer.lock().await;
         writer.standings_due = true;
         self.take_news(&mut writer).await
+    }
+
+    /// What a piece of work is part of, if anything.
+    pub(crate) fn parent<'a>(&'a self, given: Option<&'a Trace>) -> Option<&'a Trace> {
+        given.or(self.options.trace.as_ref())
+    }
+
+    /// The trace of work that begins now.
+    pub(crate) fn begin_trace(&self, given: Option<&Trace>) -> Trace {
+        self.parent(given).map_or_else(Trace::quiet, Trace::child)
     }
 
     /// Whether a source may be contacted at all.

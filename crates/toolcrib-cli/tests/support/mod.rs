@@ -6,6 +6,7 @@
 
 pub(crate) mod bench;
 pub(crate) mod served;
+pub(crate) mod upstream;
 pub(crate) mod web;
 
 use std::ffi::OsStr;

@@ -84,8 +84,15 @@ impl Place {
     /// Starts a command that says where it listens, and waits until it does.
     #[track_caller]
     pub(crate) fn started(&self, arguments: &[&str]) -> Served {
+        self.started_with(arguments, &[])
+    }
+
+    /// The same, with variables in its environment.
+    #[track_caller]
+    pub(crate) fn started_with(&self, arguments: &[&str], variables: &[(&str, &str)]) -> Served {
         let log = fs::File::create(self.path("serve.log")).unwrap();
         let mut command = self.toolcrib(arguments);
+        command.envs(variables.iter().copied());
         let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log).spawn().unwrap();
         let told = told_address(child.stdout.take().unwrap());
         let served = Served { child, url: told.recv_timeout(PATIENCE).unwrap_or_default() };

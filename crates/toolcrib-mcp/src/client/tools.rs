@@ -126,10 +126,11 @@ impl Client {
             params.lend("_meta", meta);
         }
         let params = params.close()?;
-        let headers = match input_schema {
+        let mut headers = match input_schema {
             Some(schema) if self.repeats_arguments() => headers::for_arguments(schema, arguments),
             _ => HeaderMap::new(),
         };
+        headers.extend(options.headers.clone());
         let ask = Ask { method: "tools/call", params: Some(&params), headers, relay: options.relay.as_ref() };
         let handler = options.handler.as_ref().or(self.owner.0.options.handler.as_ref());
         rounds::request(&self.owner.0, &ask, &Terms::new(options), handler).await

@@ -120,7 +120,7 @@ impl Endpoint {
                 }
                 let session = self.session(&head.headers).map_err(|refusal| refusal.under(id))?;
                 let feed = session.stream(self.owner.shared.options.queue);
-                let order = order(id, &method, read, &feed, accepts.events);
+                let order = order(head, id, &method, read, &feed, accepts.events);
                 let reader = feed.reader(None);
                 let client = session.client();
                 let ended = client.ended.clone();
@@ -202,8 +202,9 @@ impl Drop for Owner {
     }
 }
 
-fn order(id: &RawValue, method: &str, params: Params, feed: &Arc<Feed>, talks: bool) -> Order {
-    Order { id: id.to_owned(), method: method.to_owned(), params, sink: Sink::Feed(feed.clone()), talks }
+fn order(head: &Parts, id: &RawValue, method: &str, params: Params, feed: &Arc<Feed>, talks: bool) -> Order {
+    let (id, method, extensions) = (id.to_owned(), method.to_owned(), head.extensions.clone());
+    Order { id, method, params, sink: Sink::Feed(feed.clone()), talks, extensions }
 }
 
 fn said<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {

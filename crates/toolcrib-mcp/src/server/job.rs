@@ -8,12 +8,14 @@ use std::{
 };
 
 use futures_util::{FutureExt, future::BoxFuture};
+use http::Extensions;
 use serde_json::value::RawValue;
 use tokio::{
     sync::Notify,
     time::{Instant, sleep_until, timeout},
 };
 use tokio_util::sync::CancellationToken;
+use tracing::Instrument;
 
 use super::{
     Outlet, Peer, Request,
@@ -31,6 +33,7 @@ pub(super) struct Order {
     pub(super) params: Params,
     pub(super) sink: Sink,
     pub(super) talks: bool,
+    pub(super) extensions: Extensions,
 }
 
 /// Whose request it is.
@@ -48,7 +51,7 @@ type Outcome = Result<Box<RawValue>, RpcError>;
 impl Shared {
     /// Begins to answer a request, or refuses it at once.
     pub(super) fn begin(self: &Arc<Self>, client: Client, order: Order) -> Result<(), RpcError> {
-        let Order { id, method, params, sink, talks } = order;
+        let Order { id, method, params, sink, talks, extensions } = order;
         let Client { peer, desk, ended, single } = client;
         if peer.era == Era::Modern && self.resume(&id, &method, &params, &peer.query, &sink)? {
             return Ok(());
@@ -81,18 +84,19 @@ impl Shared {
             way: Mutex::new(way),
             stirred: Notify::new(),
         });
-        self.tasks.spawn(async move {
-            run(&exchange, params.rest).await;
+        let work = async move {
+            run(&exchange, params.rest, extensions).await;
             if single {
                 exchange.shared.service.gone(&exchange.peer);
             }
-        });
+        };
+        self.tasks.spawn(work.in_current_span());
         Ok(())
     }
 }
 
-async fn run(exchange: &Arc<Exchange>, params: Option<Box<RawValue>>) {
-    let outcome = drive(exchange, params).await;
+async fn run(exchange: &Arc<Exchange>, params: Option<Box<RawValue>>, extensions: Extensions) {
+    let outcome = drive(exchange, params, extensions).await;
     let waiting = exchange.returned().await;
     exchange.forget();
     exchange.leave();
@@ -109,7 +113,11 @@ async fn run(exchange: &Arc<Exchange>, params: Option<Box<RawValue>>) {
 }
 
 /// Who answers what.
-fn answering(exchange: &Arc<Exchange>, params: Option<Box<RawValue>>) -> BoxFuture<'static, Outcome> {
+fn answering(
+    exchange: &Arc<Exchange>,
+    params: Option<Box<RawValue>>,
+    extensions: Extensions,
+) -> BoxFuture<'static, Outcome> {
     match (exchange.method.as_str(), exchange.is_modern()) {
         ("server/discover", true) => greet::discover(exchange.clone()).boxed(),
         ("subscriptions/listen", true) => listen::subscription(exchange.clone(), params).boxed(),
@@ -125,13 +133,14 @@ fn answering(exchange: &Arc<Exchange>, params: Option<Box<RawValue>>) -> BoxFutu
             peer: exchange.peer.clone(),
             cancel: exchange.cancel.clone(),
             outlet: Outlet::new(exchange.clone()),
+            extensions,
         }),
     }
 }
 
 /// The service's outcome; none for a request that was taken back.
-async fn drive(exchange: &Arc<Exchange>, params: Option<Box<RawValue>>) -> Option<Outcome> {
-    let mut work = pin!(AssertUnwindSafe(async { answering(exchange, params).await }).catch_unwind());
+async fn drive(exchange: &Arc<Exchange>, params: Option<Box<RawValue>>, extensions: Extensions) -> Option<Outcome> {
+    let mut work = pin!(AssertUnwindSafe(async { answering(exchange, params, extensions).await }).catch_unwind());
     let mut held_until: Option<Instant> = None;
     loop {
         let feed = exchange.feed();

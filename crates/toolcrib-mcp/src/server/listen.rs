@@ -157,6 +157,7 @@ async fn ask(exchange: &Arc<Exchange>, method: &str, uri: &str, cancel: Cancella
         peer: exchange.peer.clone(),
         cancel,
         outlet: Outlet::new(exchange.clone()),
+        extensions: http::Extensions::new(),
     };
     exchange.shared.service.request(request).await.is_ok()
 }

@@ -177,7 +177,8 @@ impl Conversation {
         };
         let (desk, ended) = (Some(self.desk.clone()), self.shared.closing.clone());
         let sink = Sink::Line(self.lines.clone());
-        let order = Order { id: id.to_owned(), method: method.to_owned(), params, sink, talks: true };
+        let (id, method, extensions) = (id.to_owned(), method.to_owned(), http::Extensions::new());
+        let order = Order { id, method, params, sink, talks: true, extensions };
         self.shared.begin(Client { peer, desk, ended, single: false }, order)
     }
 

@@ -12,7 +12,7 @@ use toolcrib::core::outline;
 use toolcrib::core::policy::Verdict;
 use toolcrib::core::text::shown_short;
 use toolcrib::core::tool::ToolName;
-use toolcrib::{CallOptions, Code, Error, Need, Output};
+use toolcrib::{CallOptions, Code, Error, Output, Trace};
 use toolcrib_mcp::server::{Outlet, Request};
 use toolcrib_mcp::{Era, Handler, Relay, RpcError, ServerRequest};
 
@@ -110,12 +110,15 @@ impl Surface {
             return Ok(page);
         }
         let outlet = &request.outlet;
+        // What the message itself says goes over what the way it came by says.
+        let trace = along.meta.as_deref().and_then(Trace::of_meta);
+        let trace = trace.or_else(|| request.extensions.get::<Trace>().cloned());
         let verdict = || self.registry.catalog().find(name).map(|tool| tool.verdict());
         let verdict = match verdict() {
             Ok(known) => Ok(known),
             Err(_) => {
                 // Whether somebody must be asked is known once the tool is. What fails here fails again in the call.
-                let _known = self.registry.discover_for(name, Need::Known, true).await;
+                let _known = self.registry.discover_for_call(name, trace.as_ref()).await;
                 verdict()
             }
         };
@@ -152,6 +155,7 @@ impl Surface {
             log_level: logs.level(),
             meta: along.meta,
             fits_schema: along.by_name,
+            trace,
             ..CallOptions::default()
         };
         let caller = caller(&request.peer);

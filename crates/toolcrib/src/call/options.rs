@@ -9,6 +9,7 @@ use tokio_util::sync::CancellationToken;
 use toolcrib_mcp::{Handler, Relay};
 
 use crate::connector::Terms;
+use crate::trace::Trace;
 
 /// Which client connection calls. Who numbers them says so with [`Registry::client_gone`](crate::Registry::client_gone)
 /// when one ends.
@@ -52,6 +53,8 @@ pub struct CallOptions {
     pub fits_schema: bool,
     /// The whole result at once, however large.
     pub whole: bool,
+    /// What the call is part of. Its source is told, with the call in its place.
+    pub trace: Option<Trace>,
 }
 
 impl CallOptions {
@@ -68,6 +71,7 @@ impl CallOptions {
             relay: self.relay.clone(),
             said: self.said.clone(),
             log_level: self.log_level.clone(),
+            trace: None,
             witness: None,
         }
     }

@@ -9,6 +9,7 @@ use toolcrib_core::freshness::Freshness;
 
 use super::{Outcome, Refresh};
 use crate::registry::{Registry, Shared};
+use crate::trace::Trace;
 
 /// How fresh a reader wants the lists to be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,12 +25,12 @@ pub enum Need {
 impl Registry {
     /// Meets a need before reading. `among` narrows it to some sources. Returns what was done about it.
     pub async fn ensure(&self, need: Need, among: Option<&[SourceId]>, keep: bool) -> Vec<Outcome> {
-        self.shared.ensure(need, among, keep).await
+        self.shared.ensure(need, among, keep, None).await
     }
 
     /// As [`Registry::ensure`], but waits no longer than this. What was begun goes on, and is published when it is done.
     pub async fn ensure_within(&self, need: Need, limit: Duration) {
-        let _goes_on = tokio::time::timeout(limit, self.shared.ensure(need, None, false)).await;
+        let _goes_on = tokio::time::timeout(limit, self.shared.ensure(need, None, false, None)).await;
     }
 
     /// Discovers what is missing or stale behind the scenes, unless that is being done already. Waits for nobody.
@@ -39,14 +40,20 @@ impl Registry {
             return;
         }
         self.shared.tasks.spawn(async move {
-            shared.ended.run_until_cancelled(shared.ensure(Need::Fresh, None, false)).await;
+            shared.ended.run_until_cancelled(shared.ensure(Need::Fresh, None, false, None)).await;
             shared.runs.soon.store(false, Ordering::SeqCst);
         });
     }
 }
 
 impl Shared {
-    pub(crate) async fn ensure(self: &Arc<Self>, need: Need, among: Option<&[SourceId]>, keep: bool) -> Vec<Outcome> {
+    pub(crate) async fn ensure(
+        self: &Arc<Self>,
+        need: Need,
+        among: Option<&[SourceId]>,
+        keep: bool,
+        trace: Option<&Trace>,
+    ) -> Vec<Outcome> {
         if need == Need::Cached {
             return Vec::new();
         }
@@ -60,7 +67,7 @@ impl Shared {
                 continue;
             }
             let freshness = self.freshness(&now, id);
-            self.count_need(id, freshness);
+            self.count_need(id, freshness, trace);
             let invalidated = now.standings.get(id).is_some_and(|standing| standing.invalidated);
             let moved = state.manifest.is_some() && (invalidated || now.moved(id));
             let due = match (need, freshness) {
@@ -76,24 +83,25 @@ impl Shared {
             }
         }
         if self.options.revalidate {
-            self.revalidate(stale, keep);
+            self.revalidate(stale, keep, trace);
         }
         if wanted.is_empty() {
             return Vec::new();
         }
-        self.refresh(Refresh { sources: Some(wanted), keep, ..Refresh::default() }).await
+        let trace = trace.cloned();
+        self.refresh(Refresh { sources: Some(wanted), keep, trace, ..Refresh::default() }).await
     }
 
     /// Stale lists were served; new ones are fetched behind the scenes.
-    fn revalidate(self: &Arc<Self>, stale: Vec<SourceId>, keep: bool) {
+    fn revalidate(self: &Arc<Self>, stale: Vec<SourceId>, keep: bool, trace: Option<&Trace>) {
         let now = self.now.load_full();
         let stale: Vec<SourceId> = stale.into_iter().filter(|id| !self.backing_off(&now, id)).collect();
         if stale.is_empty() || self.ended.is_cancelled() {
             return;
         }
-        let shared = self.clone();
+        let (shared, trace) = (self.clone(), trace.cloned());
         self.tasks.spawn(async move {
-            let refresh = shared.refresh(Refresh { sources: Some(stale), keep, ..Refresh::default() });
+            let refresh = shared.refresh(Refresh { sources: Some(stale), keep, trace, ..Refresh::default() });
             shared.ended.run_until_cancelled(refresh).await;
         });
     }

@@ -14,6 +14,7 @@ use crate::connector::{Discovery, Offer};
 use crate::registry::{Notice, Shared, Stage, Writer, Written};
 use crate::secret::{connects_to, hide};
 use crate::store::{Check, Failure, Lease, Standing};
+use crate::trace::Trace;
 
 /// A lease is short and renewed, so that the death of its holder does not hold others up for long.
 const LEASE: Duration = Duration::from_secs(3);
@@ -25,11 +26,17 @@ const GRACE: Duration = Duration::from_secs(10);
 impl Shared {
     pub(super) async fn discover(&self, source: &Source, refresh: &Refresh) -> Outcome {
         let began = tokio::time::Instant::now();
+        let trace = self.begin_trace(refresh.trace.as_ref());
         let _nobody_listens = self.notices.send(Notice::Discovering(source.id.clone()));
-        let leased = self.discover_leased(source, refresh).await;
+        let leased = self.discover_leased(source, refresh, &trace).await;
         let mut outcome = leased.unwrap_or_else(|error| self.standing_outcome(&source.id, Some(Failure::of(&error))));
         if let Some(failure) = &outcome.error {
-            tracing::warn!(server_name = %source.id, error_message = %failure.message, "tools.discovery.server.failed");
+            tracing::warn!(
+                trace_id = %trace.id(),
+                server_name = %source.id,
+                error_message = %failure.message,
+                "tools.discovery.server.failed"
+            );
         }
         let elapsed = began.elapsed();
         outcome.elapsed_ms = u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX);
@@ -38,7 +45,7 @@ impl Shared {
         outcome
     }
 
-    async fn discover_leased(&self, source: &Source, refresh: &Refresh) -> Result<Outcome> {
+    async fn discover_leased(&self, source: &Source, refresh: &Refresh, trace: &Trace) -> Result<Outcome> {
         self.permitted(&source.id)?;
         let asked_at = self.options.clock.now();
         let holder = format!("{}-{:016x}", std::process::id(), rand::random::<u64>());
@@ -70,7 +77,7 @@ impl Shared {
             }
         };
         let outcome = tokio::select! {
-            outcome = self.contact(source, refresh) => outcome,
+            outcome = self.contact(source, refresh, trace) => outcome,
             () = renewing => Err(Error::new(Code::Internal, "a lease is renewed for ever")),
         };
         self.release(&source.id, &holder).await;
@@ -110,7 +117,7 @@ impl Shared {
         Outcome { error, inventory_hash, unchanged, ..Outcome::new(id.clone(), status) }
     }
 
-    async fn contact(&self, source: &Source, refresh: &Refresh) -> Result<Outcome> {
+    async fn contact(&self, source: &Source, refresh: &Refresh, trace: &Trace) -> Result<Outcome> {
         let began = tokio::time::Instant::now();
         let started_at = self.options.clock.now();
         let standing = self.now.load().standings.get(&source.id).cloned().unwrap_or_default();
@@ -151,7 +158,7 @@ impl Shared {
                 let same = check(Some(tool_count), None);
                 let decide = |writer: &Writer| writer.inventory.known(&source.id).map(|_| Vec::new());
                 self.write(&Actor::refresh(), Some((&same, &standing)), decide).await?;
-                tracing::info!(server_name = %source.id, tool_count, duration_ms, "tools.discovery.server.success");
+                told_success(source, tool_count, duration_ms, trace);
                 Ok(Outcome { contacted: true, ..self.standing_outcome(&source.id, None) })
             }
             Ok(offer) => {
@@ -171,7 +178,7 @@ impl Shared {
                 let outcome = self.record(source, offer, standing, |count| check(Some(count), None)).await?;
                 if !source.kind.is_builtin() {
                     let tool_count = outcome.added.len() + outcome.changed.len() + outcome.unchanged;
-                    tracing::info!(server_name = %source.id, tool_count, duration_ms, "tools.discovery.server.success");
+                    told_success(source, tool_count, duration_ms, trace);
                 }
                 Ok(Outcome { contacted: !source.kind.is_builtin(), ..outcome })
             }
@@ -276,6 +283,16 @@ impl Shared {
             ..Outcome::new(source.id.clone(), status)
         }
     }
+}
+
+fn told_success(source: &Source, tool_count: usize, duration_ms: u64, trace: &Trace) {
+    tracing::info!(
+        trace_id = %trace.id(),
+        server_name = %source.id,
+        tool_count,
+        duration_ms,
+        "tools.discovery.server.success"
+    );
 }
 
 /// The delta that a recording came to; without an event, nothing changed.

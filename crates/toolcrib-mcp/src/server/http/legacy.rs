@@ -73,7 +73,9 @@ impl Endpoint {
                     let feed = session.stream(shared.options.queue);
                     let reader = feed.reader(None);
                     Params::read(&method, params)
-                        .and_then(|params| shared.begin(session.client(), order(id, &method, params, &feed, false)))
+                        .and_then(|params| {
+                            shared.begin(session.client(), order(head, id, &method, params, &feed, false))
+                        })
                         .map(|()| readers.push((id, reader)))
                         .map_err(|error| (Some(id), error))
                 }

@@ -43,7 +43,7 @@ impl Endpoint {
         let feed = Feed::new(0, shared.options.queue, Keeps::Nothing);
         let reader = feed.reader(None);
         let client = Client { peer, desk: None, ended: shared.closing.clone(), single: true };
-        shared.begin(client, order(id, method, params, &feed, accepts.events))?;
+        shared.begin(client, order(head, id, method, params, &feed, accepts.events))?;
         let answer = self.respond(reader, Era::Modern, accepts).await;
         Ok(answer.map_or_else(|| self.unanswered(id, &shared.closing), Ok))
     }

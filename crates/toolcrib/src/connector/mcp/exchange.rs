@@ -18,6 +18,7 @@ use super::McpConnector;
 use super::callers::Asking;
 use super::live::{Live, Stay};
 use crate::connector::{Call, CallFailure, Request, Terms};
+use crate::trace::Trace;
 
 /// Data beside an error that is larger is left out.
 const ERROR_DATA: usize = 16 * 1024;
@@ -142,6 +143,9 @@ async fn send(live: &Live, exchange: &Exchange<'_>, deadline: Instant) -> Result
     // Before 2026-07-28 nothing says for certain which call a question is for, whatever stream it came on.
     options.handler = (live.client.era() == Era::Modern).then(|| asking.handler(terms.back.clone()));
     options.relay = terms.relay.clone();
+    if let Some(trace) = &terms.trace {
+        trace.add_to(&mut options.headers);
+    }
     exchange.over(&live.client, &options).await.map_err(|error| Failed { error, asking })
 }
 
@@ -186,12 +190,21 @@ impl Exchange<'_> {
 }
 
 impl Call {
-    /// A server of 2026-07-28 is told with each call how much of a log is wanted.
+    /// A server is told what the call is part of, and one of 2026-07-28 how much of a log is wanted.
     fn meta_for(&self, era: Era) -> Option<Cow<'_, RawValue>> {
         let level = self.terms.log_level.as_deref().filter(|_| era == Era::Modern);
-        let Some(level) = level else { return self.meta.as_deref().map(Cow::Borrowed) };
+        let trace = self.terms.trace.as_ref().map(Trace::told).unwrap_or_default();
+        if level.is_none() && trace.is_empty() {
+            return self.meta.as_deref().map(Cow::Borrowed);
+        }
         let mut meta = self.meta.as_deref().and_then(Fields::parse).unwrap_or_default();
-        meta.put("io.modelcontextprotocol/logLevel", string(level));
+        if let Some(level) = level {
+            meta.put("io.modelcontextprotocol/logLevel", string(level));
+        }
+        if !trace.is_empty() {
+            meta.take("tracestate");
+        }
+        trace.iter().for_each(|(name, value)| meta.put(name, string(value)));
         serde_json::value::to_raw_value(&meta).ok().map(Cow::Owned)
     }
 }

@@ -51,7 +51,8 @@ impl OpenApiConnector {
         }
 
         let witness = call.terms.witness.as_ref();
-        let exchange = Exchange { connector: self, settled: &settled, chosen: &chosen, deadline, witness };
+        let trace = call.terms.trace.as_ref();
+        let exchange = Exchange { connector: self, settled: &settled, chosen: &chosen, deadline, witness, trace };
         let received = exchange.ask(&draft, call.repeatable).await?;
         match poll {
             None => answer(&draft.label, &received).map_err(CallFailure::Refused),

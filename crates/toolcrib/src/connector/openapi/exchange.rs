@@ -15,6 +15,7 @@ use super::send::{Failed, Outgoing, Received, Sender};
 use super::settled::Settled;
 use crate::connector::{CallFailure, Witness};
 use crate::secret::Confided;
+use crate::trace::Trace;
 
 #[derive(Debug)]
 pub(super) struct Exchange<'a> {
@@ -23,6 +24,7 @@ pub(super) struct Exchange<'a> {
     pub(super) chosen: &'a Chosen,
     pub(super) deadline: Instant,
     pub(super) witness: Option<&'a Witness>,
+    pub(super) trace: Option<&'a Trace>,
 }
 
 impl Exchange<'_> {
@@ -77,6 +79,9 @@ impl Exchange<'_> {
     async fn once(&self, draft: &Outgoing, tokens: &[String]) -> Result<Received, Failed> {
         let mut outgoing = draft.clone();
         present(&self.chosen.proofs, tokens, &mut outgoing.url, &mut outgoing.headers).map_err(Failed::Refused)?;
+        if let Some(trace) = self.trace {
+            trace.add_to(&mut outgoing.headers);
+        }
         let sender = Sender {
             clients: &self.connector.clients,
             territory: &self.settled.territory,

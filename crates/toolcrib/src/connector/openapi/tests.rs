@@ -50,6 +50,7 @@ fn terms() -> Terms {
         relay: None,
         said: None,
         log_level: None,
+        trace: None,
         witness: None,
     }
 }

@@ -91,7 +91,7 @@ impl Journey<'_> {
     /// Discovers the source first where it never was.
     async fn operation(&self, source: &Source, wanted: &OperationReference) -> Result<Option<Target>> {
         let id = &source.id;
-        self.registry.ensure(Need::Known, Some(std::slice::from_ref(id)), true).await;
+        self.registry.ensure(Need::Known, Some(std::slice::from_ref(id)), true, self.terms.trace.as_ref()).await;
         let now = self.registry.now.load_full();
         let Some(part) = now.catalog.part(id) else {
             let unknown =

@@ -39,6 +39,7 @@ impl Journey<'_> {
             client: self.terms.client,
             fleeting: self.terms.fleeting,
             whole: true,
+            trace: self.terms.trace.clone(),
             ..CallOptions::default()
         };
         let caller = on_behalf(&self.terms.caller, &self.connector.source.id);

@@ -1,0 +1,149 @@
+//! Where work belongs among what others do: W3C context from who asks to who is asked, and ids in the log.
+
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
+
+mod support;
+
+use std::process::Stdio;
+
+use serde_json::{Value, json};
+use toolcrib_testkit::rig;
+
+use support::served::{Place, read, until};
+use support::upstream::Upstream;
+use support::web::{call, call_with, request};
+
+const TRACE: &str = "0af7651916cd43dd8448eb211c80319c";
+const SPAN: &str = "b7ad6b7169203331";
+
+fn traceparent() -> String {
+    format!("00-{TRACE}-{SPAN}-01")
+}
+
+/// The same trace, and a span that is not the caller's.
+#[track_caller]
+fn is_of_the_trace(told: &str) {
+    let parts: Vec<&str> = told.split('-').collect();
+    assert!(parts.len() == 4 && parts[1] == TRACE && parts[2] != SPAN && parts[3] == "01", "{told}");
+}
+
+/// A stdio server that tells the `_meta` it got, and an API that keeps the headers it got.
+fn place(api: &Upstream) -> Place {
+    let document = json!({
+        "openapi": "3.1.0",
+        "info": { "title": "Pets", "version": "1" },
+        "servers": [{ "url": api.url }],
+        "paths": { "/pets": { "get": { "operationId": "pets", "responses": { "200": { "description": "all" } } } } },
+    });
+    let sources = json!({
+        "one": { "command": rig::scripted(), "args": ["--with", "meta", "--with", "echo"] },
+        "shop": { "openapi": "shop.json", "base_url": api.url, "allow_private": true },
+    });
+    let place = Place::new(&sources, &json!({}));
+    std::fs::write(place.path("shop.json"), document.to_string()).unwrap();
+    place
+}
+
+/// The `_meta` that the tool `meta` says it got.
+fn meta(result: &Value) -> Value {
+    let text = result["content"][0]["text"].as_str().unwrap_or_else(|| panic!("{result}"));
+    serde_json::from_str(text).unwrap_or_else(|error| panic!("{error}: {text}"))
+}
+
+#[test]
+fn a_trace_goes_on_to_those_who_are_asked() {
+    let api = Upstream::answering("[]");
+    let place = place(&api);
+    let served = place.serve();
+
+    let given = json!({ "traceparent": traceparent(), "tracestate": "rojo=1", "mine": 5 });
+    let told = meta(&call(&served, "one__meta", &json!({}), given.clone()));
+    is_of_the_trace(told["traceparent"].as_str().unwrap());
+    assert_eq!((&told["tracestate"], &told["mine"]), (&json!("rojo=1"), &json!(5)));
+
+    let headers = format!("traceparent: {}\r\n", traceparent());
+    is_of_the_trace(
+        meta(&call_with(&served, "one__meta", &json!({}), json!({}), &headers))["traceparent"].as_str().unwrap(),
+    );
+
+    call(&served, "shop__pets", &json!({}), given);
+    let asked = api.asked();
+    is_of_the_trace(asked[0].header("traceparent").unwrap());
+    assert_eq!(asked[0].header("tracestate"), Some("rojo=1"));
+}
+
+#[test]
+fn nobody_is_told_of_a_trace_that_nobody_told_us_of() {
+    let api = Upstream::answering("[]");
+    let place = place(&api);
+    let served = place.serve();
+    let told = meta(&call(&served, "one__meta", &json!({}), json!({})));
+    assert_eq!(told.get("traceparent"), None);
+    let told = meta(&call(&served, "one__meta", &json!({}), json!({ "traceparent": "junk" })));
+    assert_eq!(told["traceparent"], "junk", "what is no trace passes as anything else does");
+    call(&served, "shop__pets", &json!({}), json!({}));
+    assert_eq!(api.asked()[0].header("traceparent"), None);
+}
+
+#[test]
+fn a_command_is_part_of_what_started_it() {
+    let api = Upstream::answering("[]");
+    let place = place(&api);
+    let mut command = place.toolcrib(&["call", "shop__pets"]);
+    let output = command.env("TRACEPARENT", traceparent()).stdin(Stdio::null()).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    is_of_the_trace(api.asked()[0].header("traceparent").unwrap());
+}
+
+/// Each event with what must be in it.
+const EVENTS: [(&str, &[&str]); 9] = [
+    ("tools.discovery.started", &["server_count"]),
+    ("tools.discovery.server.success", &["server_name", "tool_count", "duration_ms", "trace_id"]),
+    ("tools.discovery.server.failed", &["server_name", "error_message", "trace_id"]),
+    ("tools.registry.updated", &["static_count", "mcp_count", "openapi_count", "workflow_count"]),
+    ("tools.registry.server.removed", &["server_name", "removed_count"]),
+    ("tools.cache.hit", &["server_name", "trace_id"]),
+    ("tools.cache.miss", &["server_name", "trace_id"]),
+    ("tools.call.finished", &["tool", "code", "duration_ms", "trace_id"]),
+    ("http.request", &["class", "method", "status", "duration_ms", "request_id", "trace_id"]),
+];
+
+#[test]
+fn what_happens_is_logged_by_name_with_its_trace_and_without_what_was_said() {
+    let sources = json!({
+        "one": { "command": rig::scripted(), "args": ["--with", "echo"] },
+        "broken": { "command": "no-such-program-here" },
+    });
+    let place = Place::new(&sources, &json!({}));
+    let served = place.started_with(&["serve", "-v", "--listen", "127.0.0.1:0"], &[("TOOLCRIB_LOG_FORMAT", "json")]);
+    let given = || json!({ "traceparent": traceparent() });
+    for tool in ["one__echo", "one__echo", "broken__echo"] {
+        let headers = format!("X-Request-Id: request-{tool}\r\ntraceparent: {}\r\n", traceparent());
+        call_with(&served, tool, &json!({ "text": "xyzzy-secret" }), given(), &headers);
+    }
+    place.configure(&json!({ "broken": sources["broken"] }), &json!({}));
+    served.signal("HUP");
+    let log = || read(&place.path("serve.log"));
+    until("the source is removed", || log().contains("tools.registry.server.removed"));
+    assert_eq!(request(&served.url, "GET", "/healthz", "", "").status, 200);
+
+    let said = log();
+    let lines: Vec<Value> = said
+        .lines()
+        .filter(|line| line.starts_with('{'))
+        .map(|line| serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}")))
+        .collect();
+    for (event, fields) in EVENTS {
+        let told = lines.iter().filter(|line| line["message"] == event);
+        let full =
+            told.clone().find(|line| fields.iter().all(|field| line.get(*field).is_some_and(|it| !it.is_null())));
+        let full = full.unwrap_or_else(|| panic!("no {event} with {fields:?} in\n{said}"));
+        if fields.contains(&"trace_id") {
+            assert_eq!(full["trace_id"], TRACE, "{full}");
+        }
+    }
+    let finished = lines.iter().find(|line| line["message"] == "tools.call.finished").unwrap();
+    assert_eq!((&finished["tool"], &finished["code"]), (&json!("one__echo"), &json!("OK")));
+    assert_eq!(finished["span"]["request_id"], "request-one__echo", "{finished}");
+    assert!(!said.contains("xyzzy"), "no argument and no result is logged\n{said}");
+}
