@@ -17,6 +17,11 @@ pub(crate) fn router(house: &House) -> Router<House> {
     Router::new().route("/", overview)
 }
 
+/// A page for somebody we may know nothing of.
+pub(crate) fn plain_page(title: &str, content: Markup) -> Markup {
+    page::page(title, content)
+}
+
 async fn overview(State(house): State<House>) -> Markup {
     let sources = house.registry.sources();
     page::page("Overview", html! { p { (sources.len()) " sources" } })
