@@ -38,7 +38,7 @@ use crate::telemetry::Telemetry;
 pub(crate) async fn run(arguments: Arguments) -> Result<Done> {
     let Arguments { common, command } = arguments;
     let name = command.name();
-    let telemetry = Telemetry::start(command.stays());
+    let (telemetry, underway) = Telemetry::start(name, command.stays());
     let span = log::command_span(name, telemetry.trace.as_ref());
     let common = Common { telemetry, ..common };
     let work = async {
@@ -72,7 +72,9 @@ pub(crate) async fn run(arguments: Arguments) -> Result<Done> {
             Command::Demo(arguments) => demo::run(&common, arguments).await,
         }
     };
-    work.instrument(span).await
+    let result = work.instrument(span).await;
+    underway.end(&result).await;
+    result
 }
 
 impl Command {

@@ -91,6 +91,7 @@ impl Desk {
             follow: pace == Pace::Steady,
             revalidate: pace == Pace::Steady,
             trace: common.telemetry.trace.clone(),
+            spans: common.telemetry.spans.clone(),
             ..Options::default()
         };
         let registry = Registry::open(found.config.clone(), options).await?;

@@ -22,6 +22,19 @@ pub enum Role {
     Admin,
 }
 
+/// What is asked of who comes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Needs {
+    /// Open to whoever reaches the socket.
+    Nothing,
+    /// To see what there is.
+    Reading,
+    /// To call and refresh tools.
+    Using,
+    /// To change what there is.
+    Managing,
+}
+
 /// A token as it is remembered.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Token {
@@ -59,8 +72,24 @@ pub fn check_name(name: &str) -> Result<()> {
     Err(Error::new(Code::BadRequest, message))
 }
 
+impl Needs {
+    /// The least role that may; none where anybody may.
+    pub fn role(self) -> Option<Role> {
+        match self {
+            Needs::Nothing => None,
+            Needs::Reading => Some(Role::Viewer),
+            Needs::Using => Some(Role::Agent),
+            Needs::Managing => Some(Role::Admin),
+        }
+    }
+}
+
 impl Role {
     pub const ALL: [Role; 3] = [Role::Viewer, Role::Agent, Role::Admin];
+
+    pub fn may(self, needs: Needs) -> bool {
+        needs.role().is_none_or(|least| self >= least)
+    }
 
     pub fn as_str(self) -> &'static str {
         match self {

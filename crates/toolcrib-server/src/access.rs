@@ -1,97 +1,152 @@
 //! Who may do what: a token, a console's session, or being on this machine gives a role, and every route names the
-//! least that it needs.
+//! least that it needs. Pages find who looks at them, and what their forms must carry, in a [`Visitor`].
 
-use std::net::SocketAddr;
+mod admin;
+mod admit;
+mod attempts;
+mod cookie;
+mod headers;
+mod login;
+mod origin;
+mod sessions;
 
-use axum::extract::{Request, State};
+use std::net::{IpAddr, SocketAddr};
+use std::path::Path;
+use std::sync::Arc;
+
 use axum::http::{HeaderMap, header};
-use axum::middleware::Next;
-use axum::response::{IntoResponse, Response};
-use toolcrib::{Code, Error, Result};
+use toolcrib::core::fingerprint::Fingerprint;
+use toolcrib::registry::TokenView;
+use toolcrib::{Code, Error, Registry, Result};
 
-use crate::api::Fault;
-use crate::house::House;
+pub(crate) use admit::admit;
+pub(crate) use headers::secure;
+pub(crate) use login::router;
+pub(crate) use origin::turned_away;
+pub(crate) use toolcrib::core::access::{Needs, Role};
 
-/// What a route asks of who comes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Needs {
-    /// Open to whoever reaches the socket.
-    Nothing,
-    /// To see what there is.
-    Reading,
-    /// To call and refresh tools.
-    Using,
-    /// To change what there is.
-    Managing,
-}
+use attempts::Attempts;
+use sessions::{Holder, Sessions};
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Role {
-    Viewer,
-    Agent,
-    Admin,
-}
-
-/// Who came, and how we know.
+/// Who came, among the extensions of every request that a route let in.
 #[derive(Debug, Clone)]
 pub(crate) struct Visitor {
-    /// For logs, rules and the journal.
+    /// For logs, rules and the journal: `local`, `admin`, or `token:` and its name.
     pub(crate) name: String,
     pub(crate) role: Role,
+    /// What a page's forms send as `csrf` and its script as `X-CSRF-Token`. Only those with a session have one, and
+    /// only they need one.
+    pub(crate) csrf: Option<Arc<str>>,
 }
 
 /// How visitors are known.
 #[derive(Debug)]
 pub(crate) struct Access {
-    /// Where we listen: on loopback, whoever is on this machine may read and call.
+    /// Where we listen.
     pub(crate) address: SocketAddr,
+    reach: Reach,
+    /// Of the token in `DATA/admin.token`.
+    admin: Fingerprint,
+    sessions: Sessions,
+    attempts: Attempts,
 }
 
-impl Role {
-    pub(crate) fn may(self, needs: Needs) -> bool {
-        match needs {
-            Needs::Nothing => true,
-            Needs::Reading => self >= Role::Viewer,
-            Needs::Using => self >= Role::Agent,
-            Needs::Managing => self >= Role::Admin,
-        }
-    }
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Reach {
+    /// On loopback: whoever is on this machine may read and call.
+    Here,
+    /// Everybody shows a token.
+    Beyond,
+}
+
+/// Whether only this machine reaches an address.
+pub(crate) fn is_loopback(address: IpAddr) -> bool {
+    address.to_canonical().is_loopback()
 }
 
 impl Access {
-    /// Who a request comes from; `None` where nobody showed anything and nothing is free.
-    fn visitor(&self, _headers: &HeaderMap) -> Result<Option<Visitor>> {
-        let free = self.address.ip().is_loopback();
-        Ok(free.then(|| Visitor { name: "local".into(), role: Role::Agent }))
+    /// Reads the token of who runs this, or makes it. Refuses to be reached from elsewhere while nobody has a token.
+    pub(crate) fn open(address: SocketAddr, data: &Path, registry: &Registry, require_token: bool) -> Result<Access> {
+        let beyond = !is_loopback(address.ip());
+        if beyond && !registry.tokens().iter().any(|token| !token.expired) {
+            let message = format!(
+                "`{address}` can be reached from other machines, and nobody has a token yet; make one with \
+                 `toolcrib token create NAME --role agent`, or listen on 127.0.0.1"
+            );
+            return Err(Error::new(Code::ConfigInvalid, message));
+        }
+        let reach = if beyond || require_token { Reach::Beyond } else { Reach::Here };
+        let admin = Fingerprint::of(admin::read_or_make(data)?);
+        Ok(Access { address, reach, admin, sessions: Sessions::default(), attempts: Attempts::default() })
     }
 
-    fn admit(&self, headers: &HeaderMap, needs: Needs) -> Result<Option<Visitor>> {
-        match self.visitor(headers)? {
-            Some(visitor) if visitor.role.may(needs) => Ok(Some(visitor)),
-            Some(_) => Err(Error::new(Code::Forbidden, "this needs a token with a larger role")),
-            None if needs == Needs::Nothing => Ok(None),
-            None => Err(Error::new(Code::Unauthorized, "this needs `Authorization: Bearer` with a token")),
+    /// Whether those on this machine, and nobody else, come in without a token.
+    pub(crate) fn is_local(&self) -> bool {
+        self.reach == Reach::Here
+    }
+
+    /// The path of a link that signs its first visitor in as who runs this.
+    pub(crate) fn link(&self, registry: &Registry) -> String {
+        format!("{}?key={}", login::PATH, self.sessions.link(registry.now()))
+    }
+
+    /// Who a request comes from; `None` where nobody showed anything and nothing is free.
+    fn visitor(&self, registry: &Registry, headers: &HeaderMap) -> Result<Option<Visitor>> {
+        if headers.contains_key(header::AUTHORIZATION) {
+            let holder = self.holder(registry, bearer(headers)?)?;
+            return Ok(self.named(registry, &holder, None));
+        }
+        if let Some(visitor) = self.with_session(registry, headers) {
+            return Ok(Some(visitor));
+        }
+        Ok(self.is_local().then(|| Visitor { name: "local".into(), role: Role::Agent, csrf: None }))
+    }
+
+    /// A session that is over, or of a Toolcrib that is gone, is as none.
+    fn with_session(&self, registry: &Registry, headers: &HeaderMap) -> Option<Visitor> {
+        let id = cookie::session(self.address, headers)?;
+        let (holder, csrf) = self.sessions.find(id, registry.now())?;
+        let visitor = self.named(registry, &holder, Some(csrf));
+        if visitor.is_none() {
+            self.sessions.end(id);
+        }
+        visitor
+    }
+
+    /// Whose token this is. Wrong ones are counted, and after too many of them each is told to wait; a right one never is.
+    fn holder(&self, registry: &Registry, token: &str) -> Result<Holder> {
+        let hash = Fingerprint::of(token);
+        if hash == self.admin {
+            return Ok(Holder::Admin);
+        }
+        if let Some(TokenView { id, .. }) = registry.token_by_hash(&hash) {
+            return Ok(Holder::Token(id));
+        }
+        self.attempts.failed(registry.now())?;
+        let message =
+            "this token is not known here, or was revoked, or has expired; `toolcrib token list` shows those there are";
+        Err(Error::new(Code::Unauthorized, message))
+    }
+
+    /// What a holder is now; none when its token is gone.
+    fn named(&self, registry: &Registry, holder: &Holder, csrf: Option<Arc<str>>) -> Option<Visitor> {
+        match holder {
+            Holder::Admin => Some(Visitor { name: "admin".into(), role: Role::Admin, csrf }),
+            Holder::Token(id) => {
+                let token = registry.token_by_id(id).filter(|token| !token.expired)?;
+                Some(Visitor { name: format!("token:{}", token.name), role: token.role, csrf })
+            }
         }
     }
 }
 
-/// Lets those in who may; handlers find a [`Visitor`] among the request's extensions.
-pub(crate) async fn admit(State((house, needs)): State<(House, Needs)>, mut request: Request, next: Next) -> Response {
-    match house.access.admit(request.headers(), needs) {
-        Ok(visitor) => {
-            if let Some(visitor) = visitor {
-                request.extensions_mut().insert(visitor);
-            }
-            next.run(request).await
-        }
-        Err(error) => {
-            let unauthorized = error.code == Code::Unauthorized;
-            let mut response = Fault(error).into_response();
-            if unauthorized {
-                let challenge = header::HeaderValue::from_static("Bearer realm=\"toolcrib\"");
-                response.headers_mut().insert(header::WWW_AUTHENTICATE, challenge);
-            }
-            response
-        }
-    }
+/// The token of `Authorization: Bearer`.
+fn bearer(headers: &HeaderMap) -> Result<&str> {
+    let malformed = || Error::new(Code::Unauthorized, "write `Authorization: Bearer` and a token, once");
+    let mut given = headers.get_all(header::AUTHORIZATION).iter();
+    let (Some(value), None) = (given.next(), given.next()) else { return Err(malformed()) };
+    let (scheme, token) = value.to_str().ok().and_then(|text| text.split_once(' ')).ok_or_else(malformed)?;
+    let token = token.trim();
+    let plain = !token.is_empty() && token.bytes().all(|byte| byte.is_ascii_graphic());
+    if scheme.eq_ignore_ascii_case("bearer") && plain { Ok(token) } else { Err(malformed()) }
 }

@@ -55,7 +55,7 @@ pub(crate) fn plain_page(title: &str, content: Markup) -> Markup {
     page::shell(title, html! {}, html! { div.refusal { h1 { (title) } (content) } })
 }
 
-/// What proves that a form was made here.
-fn guarded(_visitor: &Visitor) -> Markup {
-    html! {}
+/// What proves that a form was made here; only those with a session need it.
+fn guarded(visitor: &Visitor) -> Markup {
+    html! { @if let Some(csrf) = &visitor.csrf { input type="hidden" name="csrf" value=(csrf); } }
 }

@@ -11,8 +11,8 @@ use toolcrib::Trace;
 use tracing::Instrument;
 use tracing::field::display;
 
+use crate::access::{secure, turned_away};
 use crate::house::House;
-use crate::http::turned_away;
 use crate::traffic::Class;
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
@@ -25,7 +25,7 @@ pub(crate) async fn door(State(house): State<House>, mut request: Request, next:
     if let Some(trace) = trace {
         request.extensions_mut().insert(trace);
     }
-    let mut response = match turned_away(&request) {
+    let mut response = match turned_away(&house.access, &request) {
         Some(refused) => refused,
         // What only reads says nothing that would have to be found again by its id, unless all is told.
         None if method.is_safe() && !tracing::enabled!(tracing::Level::INFO) => next.run(request).await,
@@ -45,6 +45,7 @@ pub(crate) async fn door(State(house): State<House>, mut request: Request, next:
         duration_ms = u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX),
         "http.request"
     );
+    secure(response.headers_mut());
     response.headers_mut().insert(REQUEST_ID, id);
     response
 }

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
-use toolcrib::Registry;
 use toolcrib::config_file::Found;
+use toolcrib::{Registry, Result};
 use toolcrib_mcp::server::Endpoint;
 
 use crate::access::Access;
@@ -24,6 +24,8 @@ pub struct Setup {
     pub found: Found,
     /// The data directory.
     pub data: PathBuf,
+    /// Asks everybody for a token, those on this machine too: for a place behind a proxy.
+    pub require_token: bool,
 }
 
 #[derive(Debug)]
@@ -42,16 +44,22 @@ pub struct Rooms {
 }
 
 impl House {
-    pub(crate) fn new(setup: Setup, registry: Registry, endpoint: Endpoint, address: SocketAddr) -> House {
-        House(Arc::new(Rooms {
+    pub(crate) fn new(setup: Setup, registry: Registry, endpoint: Endpoint, address: SocketAddr) -> Result<House> {
+        let access = Access::open(address, &setup.data, &registry, setup.require_token)?;
+        Ok(House(Arc::new(Rooms {
             registry,
             endpoint,
             found: ArcSwap::from_pointee(setup.found),
             data: setup.data,
-            access: Access { address },
+            access,
             activity: Activity::default(),
             traffic: Traffic::default(),
-        }))
+        })))
+    }
+
+    /// The path of a link to the console that signs in as who runs this: good once, for ten minutes.
+    pub fn login_path(&self) -> String {
+        self.access.link(&self.registry)
     }
 
     /// The configuration was read again.

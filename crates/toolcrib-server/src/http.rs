@@ -5,8 +5,7 @@ use std::time::Duration;
 use axum::Router;
 use axum::body::{Body, to_bytes};
 use axum::extract::{Request, State};
-use axum::http::uri::Authority;
-use axum::http::{HeaderMap, StatusCode, header};
+use axum::http::{StatusCode, header};
 use axum::middleware::from_fn_with_state;
 use axum::response::Response;
 use axum::routing::any;
@@ -14,13 +13,12 @@ use futures_util::StreamExt;
 use toolcrib::core::config::Mode;
 use toolcrib::core::text::shown_short;
 use toolcrib::{Code, Error};
-use url::{Host, Url};
 
 use crate::access::{Needs, admit};
 use crate::api::with_status;
 use crate::door::door;
 use crate::house::House;
-use crate::{api, console, operations};
+use crate::{access, api, console, operations};
 
 /// The largest request.
 const LARGEST: usize = 4 * 1024 * 1024;
@@ -38,6 +36,7 @@ pub(crate) fn router(house: &House) -> Router {
         .route("/mcp", any(mcp).layer(admitted(Needs::Using)))
         .route("/mcp/{group}", any(group))
         .merge(operations::router(house))
+        .merge(access::router(house))
         .fallback(nothing_here)
         .method_not_allowed_fallback(|| async {
             refusal(StatusCode::METHOD_NOT_ALLOWED, Code::BadRequest, "this address takes no such method")
@@ -107,72 +106,10 @@ fn surface_asked_for(query: &str) -> Result<(), Box<Response>> {
     Ok(())
 }
 
-/// A web page elsewhere can make a browser on this machine send requests here. Such a request names another host, or
-/// comes from another origin.
-pub(crate) fn turned_away(request: &Request) -> Option<Response> {
-    let host = request.headers().get(header::HOST).and_then(|value| value.to_str().ok());
-    let host = host.or_else(|| request.uri().authority().map(Authority::as_str));
-    if !host.is_some_and(|host| is_plainly_here(host) || is_here(&format!("http://{host}"))) {
-        return Some(refusal(StatusCode::FORBIDDEN, Code::Forbidden, "this address answers on localhost only"));
-    }
-    if !origin_is_here(request.headers()) {
-        return Some(refusal(StatusCode::FORBIDDEN, Code::Forbidden, "requests from other origins are refused"));
-    }
-    None
-}
-
-fn origin_is_here(headers: &HeaderMap) -> bool {
-    headers.get_all(header::ORIGIN).iter().all(|origin| origin.to_str().is_ok_and(is_here))
-}
-
-/// The usual spellings, seen without reading them as an address.
-fn is_plainly_here(host: &str) -> bool {
-    let name = host.rsplit_once(':').filter(|(_, port)| port.bytes().all(|byte| byte.is_ascii_digit()));
-    matches!(name.map_or(host, |(name, _)| name), "127.0.0.1" | "localhost")
-}
-
-fn is_here(address: &str) -> bool {
-    let Ok(url) = Url::parse(address) else { return false };
-    let plain = matches!(url.scheme(), "http" | "https") && url.username().is_empty() && url.password().is_none();
-    plain
-        && url.path() == "/"
-        && match url.host() {
-            Some(Host::Domain(name)) => name == "localhost" || name == "localhost.",
-            Some(Host::Ipv4(address)) => address.is_loopback(),
-            Some(Host::Ipv6(address)) => address.is_loopback(),
-            None => false,
-        }
-}
-
 fn too_large() -> Response {
     refusal(StatusCode::PAYLOAD_TOO_LARGE, Code::BadRequest, "the request is over 4 MiB")
 }
 
 fn refusal(status: StatusCode, code: Code, message: &str) -> Response {
     with_status(status, &Error::new(code, message))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_this_machine_is_here() {
-        for address in ["http://localhost", "http://localhost:7450", "https://127.0.0.1:1", "http://[::1]:7450"] {
-            assert!(is_here(address), "{address}");
-        }
-        for address in [
-            "null",
-            "",
-            "http://evil.example",
-            "http://localhost.evil.example",
-            "http://127.0.0.1.evil.example",
-            "http://localhost@evil.example",
-            "http://evil@localhost",
-            "http://localhost/path",
-            "file:///etc",
-        ] {
-            assert!(!is_here(address), "{address}");
-        }
-    }
 }

@@ -29,14 +29,8 @@ const HEADERS: Duration = Duration::from_secs(30);
 /// How long calls in flight may go on once we are asked to leave.
 const GRACE: Duration = Duration::from_secs(10);
 
-/// A socket that is ours. Beyond this machine nobody is served, for there are no tokens yet to know them by.
+/// A socket that is ours.
 pub async fn bind(address: SocketAddr) -> Result<TcpListener> {
-    if !address.ip().is_loopback() {
-        let message = format!(
-            "`{address}` can be reached from other machines, and there are no access tokens yet; listen on 127.0.0.1"
-        );
-        return Err(Error::new(Code::ConfigInvalid, message));
-    }
     let cannot = |error: std::io::Error| {
         if error.kind() == std::io::ErrorKind::AddrInUse {
             let message = format!("`{address}` is taken; give another with `--listen`, or port 0 for any that is free");
@@ -56,12 +50,13 @@ pub struct Serving {
 }
 
 impl Serving {
+    /// Refuses to be reached from other machines while nobody has a token.
     pub fn new(listener: TcpListener, surface: Surface, setup: Setup) -> Result<Serving> {
         let address = listener.local_addr().context(Code::Internal, "read the address of the socket")?;
         let options = ServerOptions { farewell: GRACE, ..ServerOptions::new("toolcrib", env!("CARGO_PKG_VERSION")) };
         let registry = surface.registry().clone();
         let endpoint = Endpoint::new(Arc::new(surface), options);
-        Ok(Serving { listener, address, house: House::new(setup, registry, endpoint, address) })
+        Ok(Serving { listener, address, house: House::new(setup, registry, endpoint, address)? })
     }
 
     pub fn address(&self) -> SocketAddr {

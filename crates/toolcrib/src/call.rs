@@ -5,6 +5,7 @@ mod check;
 mod options;
 mod output;
 mod send;
+mod told;
 
 use std::sync::Arc;
 
@@ -23,6 +24,7 @@ use crate::registry::{Notice, Registry, Shared};
 use crate::store::Failure;
 use crate::trace::Trace;
 use check::{fitting, permit};
+use told::Ended;
 
 pub use ask::Offering;
 pub use options::{CallOptions, ClientId, Said};
@@ -89,7 +91,8 @@ impl Shared {
     pub(crate) async fn call(self: &Arc<Self>, caller: &Caller, wish: Wish<'_>) -> Result<Output> {
         let began = tokio::time::Instant::now();
         let (name, mut called) = (wish.name, None);
-        let trace = self.begin_trace(wish.options.trace.as_ref());
+        let parent = wish.options.trace.clone();
+        let trace = self.begin_trace(parent.as_ref());
         let in_flight = self.meters.call_begins();
         let result = self.call_inner(caller, wish, &trace, &mut called).await;
         drop(in_flight);
@@ -113,6 +116,9 @@ impl Shared {
             duration_ms = elapsed_ms,
             "tools.call.finished"
         );
+        let tool_error = result.as_ref().is_ok_and(Output::is_error);
+        let ended = Ended { name, called: called.as_ref(), caller: &caller.name, code, tool_error, elapsed };
+        self.tell_call(&ended, &trace, parent.as_ref());
         self.meters.called(called.as_ref().map(|id| &id.source), code, elapsed);
         let at = self.options.clock.now();
         let finished = Called {

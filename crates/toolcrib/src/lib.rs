@@ -13,6 +13,7 @@ pub mod meters;
 pub mod refresh;
 pub mod registry;
 pub mod secret;
+pub mod spans;
 pub mod store;
 pub mod trace;
 

@@ -25,6 +25,8 @@ pub struct Measures {
     pub discoveries: BTreeMap<(&'static str, &'static str), Durations>,
     /// Needs met from the cache, and those that were not.
     pub needs: BTreeMap<SourceId, (u64, u64)>,
+    /// Where spans are exported: those that could not be.
+    pub spans_lost: Option<u64>,
 }
 
 #[derive(Debug, Clone, Default)]
@@ -93,6 +95,12 @@ impl Meters {
         let (hits, misses) = measures.needs.entry(source.clone()).or_default();
         *hits += u64::from(hit);
         *misses += u64::from(!hit);
+    }
+
+    /// How often a source's needs were met from the cache, between 0 and 1.
+    pub(crate) fn hit_ratio(&self, source: &SourceId) -> Option<f64> {
+        let (hits, misses) = self.measures().needs.get(source).copied()?;
+        (hits + misses > 0).then(|| hits as f64 / (hits + misses) as f64)
     }
 
     fn measures(&self) -> MutexGuard<'_, Measures> {

@@ -3,6 +3,7 @@
 
 mod ensure;
 mod run;
+mod told;
 
 use std::collections::HashMap;
 use std::sync::atomic::AtomicBool;
@@ -235,7 +236,9 @@ impl Shared {
         if !refresh.force && self.freshness(&now, &id) == Freshness::Fresh {
             let inventory_hash = now.inventory.source(&id).and_then(|state| state.manifest);
             let unchanged = now.catalog.tool_count(&id);
-            return Outcome { inventory_hash, unchanged, ..Outcome::new(id, Refreshed::Fresh) };
+            let outcome = Outcome { inventory_hash, unchanged, ..Outcome::new(id, Refreshed::Fresh) };
+            self.tell_fresh(&source, &outcome, refresh.trace.as_ref());
+            return outcome;
         }
         let mut run = self.clone().join_or_start(&id, source, refresh);
         let outcome = run.wait_for(Option::is_some).await.ok().and_then(|outcome| outcome.clone());

@@ -44,6 +44,7 @@ use crate::guard::GuardExe;
 use crate::held::Held;
 use crate::meters::{Measures, Meters};
 use crate::refresh::{Outcome, Refresh, Runs};
+use crate::spans::Spans;
 use crate::store::{Check, Commit, Committed, Failure, Standing, Store};
 use crate::trace::Trace;
 
@@ -93,6 +94,8 @@ pub struct Options {
     pub forbidden: BTreeMap<SourceId, String>,
     /// What all work here is part of that is part of nothing else: a command's, say.
     pub trace: Option<Trace>,
+    /// Where finished work is told for export. With it, those who are asked are told of every trace.
+    pub spans: Option<Spans>,
     /// Connectors to use instead of real ones, for tests.
     pub connect: Option<crate::connections::Connect>,
 }
@@ -111,6 +114,7 @@ impl Default for Options {
             environment: overriding_variables(),
             forbidden: BTreeMap::new(),
             trace: None,
+            spans: None,
             connect: None,
         }
     }
@@ -271,7 +275,8 @@ impl Registry {
 
     /// What this process has done since it opened the registry.
     pub fn measures(&self) -> Measures {
-        self.shared.meters.read()
+        let spans_lost = self.shared.options.spans.as_ref().map(Spans::lost);
+        Measures { spans_lost, ..self.shared.meters.read() }
     }
 
     /// Writes what is counted, ends every connection and every process behind it, and closes the store.
@@ -353,7 +358,11 @@ impl Shared {
 
     /// The trace of work that begins now.
     pub(crate) fn begin_trace(&self, given: Option<&Trace>) -> Trace {
-        self.parent(given).map_or_else(Trace::quiet, Trace::child)
+        let parent = self.parent(given);
+        match &self.options.spans {
+            Some(spans) => spans.begin(parent),
+            None => parent.map_or_else(Trace::quiet, Trace::child),
+        }
     }
 
     /// Whether a source may be contacted at all.

@@ -106,6 +106,12 @@ impl Trace {
         self.flags & SAMPLED != 0
     }
 
+    #[must_use]
+    pub fn with_sampled(mut self, sampled: bool) -> Trace {
+        self.flags = if sampled { self.flags | SAMPLED } else { self.flags & !SAMPLED };
+        self
+    }
+
     pub fn state(&self) -> Option<&str> {
         self.state.as_deref()
     }

@@ -2,7 +2,7 @@
 
 mod reload;
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use clap::Args;
 use serde_json::json;
@@ -15,19 +15,24 @@ use crate::desk::Desk;
 use crate::exit::{Done, Leave};
 use crate::output;
 
-/// Serve every tool to MCP clients over HTTP, until Ctrl-C or SIGTERM
+/// Serve every tool to MCP clients, programs (REST) and people (console) over HTTP, until Ctrl-C or SIGTERM
 ///
 /// Clients connect to `/mcp`; `/mcp?mode=full` lists every tool, `/mcp?mode=search` the three that find all others.
-/// The configuration is read again when its file changes, and on SIGHUP.
+/// On this machine anybody may look and call; changes need the token in `admin.token` of the data directory. The link that is
+/// printed signs in to the console, once. The configuration is read again when its file changes, and on SIGHUP.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   toolcrib serve
   toolcrib serve --listen 127.0.0.1:0            any free port; the first line tells which
+  toolcrib serve --listen 0.0.0.0:7450           for other machines: make a token first, `toolcrib token create`
   toolcrib mcp --connect http://127.0.0.1:7450   lets a client that starts programs share this one")]
 pub(crate) struct Arguments {
     /// Where to listen; port 0 takes any that is free
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:7450")]
     listen: String,
+    /// Ask everybody for a token, on this machine too: for a place behind a proxy that others reach
+    #[arg(long)]
+    require_token: bool,
 }
 
 pub(crate) async fn run(common: &Common, arguments: Arguments) -> Result<Done> {
@@ -37,14 +42,11 @@ pub(crate) async fn run(common: &Common, arguments: Arguments) -> Result<Done> {
     tokio::task::spawn_blocking(tokens::warm);
     let surface = Surface::new(desk.registry.clone(), desk.found.config.expose.clone());
     desk.registry.read_counts().await?;
-    let setup = Setup { found: desk.found.clone(), data: desk.data.clone() };
+    let require_token = arguments.require_token;
+    let setup = Setup { found: desk.found.clone(), data: desk.data.clone(), require_token };
     let serving = Serving::new(listener, surface.clone(), setup)?;
-    let (url, house) = (format!("http://{}", serving.address()), serving.house().clone());
-    match common.json {
-        true => output::json(&json!({ "listening": url }))?,
-        false => output::line(&format!("listening on {url}"))?,
-    }
-    common.hint(&format!("hint: MCP clients connect to {url}/mcp"));
+    let house = serving.house().clone();
+    announce(common, &serving)?;
 
     let asked = tokio_util::sync::CancellationToken::new();
     let serve = serving.run(asked.clone().cancelled_owned());
@@ -63,6 +65,34 @@ pub(crate) async fn run(common: &Common, arguments: Arguments) -> Result<Done> {
     }
     desk.close().await;
     Ok(Done::Well)
+}
+
+/// Where it listens, and the link that signs in to the console, once.
+pub(super) fn announce(common: &Common, serving: &Serving) -> Result<()> {
+    let address = serving.address();
+    let url = format!("http://{address}");
+    let console = format!("http://{}{}", reachable(address), serving.house().login_path());
+    match common.json {
+        true => output::json(&json!({ "listening": url, "console": console }))?,
+        false => output::line(&format!("listening on {url}\nconsole at {console}"))?,
+    }
+    common.hint(&format!(
+        "hint: MCP clients connect to {url}/mcp; the link to the console is good once, for ten minutes"
+    ));
+    if !address.ip().to_canonical().is_loopback() {
+        common.hint("warning: connections are not encrypted; put a proxy with TLS in front (see docs/access.md)");
+    }
+    Ok(())
+}
+
+/// Who listens on every address is reached on this machine by its own.
+fn reachable(mut address: SocketAddr) -> SocketAddr {
+    match address.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => address.set_ip(Ipv4Addr::LOCALHOST.into()),
+        IpAddr::V6(ip) if ip.is_unspecified() => address.set_ip(Ipv6Addr::LOCALHOST.into()),
+        IpAddr::V4(_) | IpAddr::V6(_) => {}
+    }
+    address
 }
 
 /// An address, by number or by a name such as `localhost`.

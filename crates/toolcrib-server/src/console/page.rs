@@ -3,6 +3,7 @@
 use maud::{DOCTYPE, Markup, html};
 
 use super::assets::{MARK, SCRIPT, STYLE};
+use super::guarded;
 use super::words::grouped;
 use crate::access::{Needs, Visitor};
 use crate::house::House;
@@ -60,8 +61,10 @@ impl Frame<'_> {
 
     fn who(&self) -> Markup {
         html! {
-            @if self.may(Needs::Managing) { p { "Signed in as " b { (self.visitor.name) } } }
-            @else { p.faint { "Looking on. " a href="/login" { "Sign in" } " to make changes." } }
+            @if self.visitor.csrf.is_some() {
+                p { "Signed in as " b { (self.visitor.name) } }
+                form method="post" action="/logout" { (guarded(self.visitor)) button.quiet { "Sign out" } }
+            } @else { p.faint { "Looking on. " a href="/login" { "Sign in" } " to make changes." } }
         }
     }
 }

@@ -13,33 +13,13 @@ use super::page::shell;
 /// No error says more.
 const LARGEST: usize = 64 * 1024;
 
-/// Makes a page of every refusal below, and says to the browser what a page here may do: nothing but its own.
+/// Makes a page of every refusal below.
 pub(crate) async fn dress(request: Request, next: Next) -> Response {
     let response = next.run(request).await;
     let failed = response.status().is_client_error() || response.status().is_server_error();
-    let is_page =
-        response.headers().get(header::CONTENT_TYPE).is_some_and(|kind| kind.as_bytes().starts_with(b"text/html"));
-    guarded(if failed && !is_page { dressed(response).await } else { response })
+    let kind = response.headers().get(header::CONTENT_TYPE).map(HeaderValue::as_bytes).unwrap_or_default();
+    if failed && !kind.starts_with(b"text/html") { dressed(response).await } else { response }
 }
-
-fn guarded(mut response: Response) -> Response {
-    let headers = response.headers_mut();
-    for (name, value) in [
-        (header::CONTENT_SECURITY_POLICY, POLICY),
-        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
-        // Another policy would make the browser hide where a form was sent from, and we look at that.
-        (header::REFERRER_POLICY, "same-origin"),
-        (header::X_FRAME_OPTIONS, "DENY"),
-    ] {
-        headers.insert(name, HeaderValue::from_static(value));
-    }
-    headers.entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
-    response
-}
-
-/// Images in results are shown from `data:`, which runs nothing.
-const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; \
-                      connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
 
 async fn dressed(response: Response) -> Response {
     let (mut parts, body) = response.into_parts();
@@ -55,7 +35,7 @@ async fn dressed(response: Response) -> Response {
 
 pub(crate) fn not_found() -> Response {
     let page = page(StatusCode::NOT_FOUND, "NOT_FOUND", "there is no page at this address");
-    guarded((StatusCode::NOT_FOUND, page).into_response())
+    (StatusCode::NOT_FOUND, page).into_response()
 }
 
 fn page(status: StatusCode, code: &str, message: &str) -> Markup {

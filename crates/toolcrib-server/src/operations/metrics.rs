@@ -51,6 +51,9 @@ fn work(text: &mut Exposition, house: &House) {
     for (source, called) in &measures.calls {
         took.durations(&[("source", &named(source))], &called.durations);
     }
+    if let Some(lost) = measures.spans_lost {
+        text.counter("toolcrib_spans_lost_total", "Spans that could not be exported.").value(&[], lost);
+    }
     text.gauge("toolcrib_calls_in_flight", "Calls under way.").value(&[], measures.calls_in_flight);
 }
 

@@ -79,7 +79,7 @@ impl Served {
             commands: toolcrib::core::fingerprint::Fingerprint::of(""),
             declared: Vec::new(),
         };
-        let setup = Setup { found, data: directory.path().to_owned() };
+        let setup = Setup { found, data: directory.path().to_owned(), require_token: false };
         let serving = Serving::new(bind(address.parse().unwrap()).await.unwrap(), surface.clone(), setup).unwrap();
         let url = format!("http://{}/mcp", serving.address()).parse().unwrap();
         let leave = CancellationToken::new();

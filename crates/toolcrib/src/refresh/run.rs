@@ -40,6 +40,7 @@ impl Shared {
         }
         let elapsed = began.elapsed();
         outcome.elapsed_ms = u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX);
+        self.tell_discovery(source, &outcome, elapsed, &trace, refresh.trace.as_ref());
         self.meters.discovered(source.kind.name(), outcome.status.name(), elapsed);
         let _nobody_listens = self.notices.send(Notice::Discovered(Arc::new(outcome.clone())));
         outcome

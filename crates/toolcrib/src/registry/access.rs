@@ -100,6 +100,11 @@ impl Registry {
         inventory.token(name).map(|token| view(token, self.now())).ok_or_else(unknown)
     }
 
+    pub fn token_by_id(&self, id: &str) -> Option<TokenView> {
+        let inventory = self.inventory();
+        inventory.tokens().find(|token| token.id == id).map(|token| view(token, self.now()))
+    }
+
     /// The token that is the one of this hash, unless it has expired.
     pub fn token_by_hash(&self, hash: &Fingerprint) -> Option<TokenView> {
         let (inventory, now) = (self.inventory(), self.now());

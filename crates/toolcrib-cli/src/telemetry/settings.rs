@@ -1,0 +1,91 @@
+//! What the environment says about exporting traces, in the words of OpenTelemetry. Endpoint, headers and timeout are
+//! read by the exporter itself.
+
+use toolcrib::spans::Sampler;
+
+#[derive(Debug, PartialEq)]
+pub(super) enum Wanted {
+    Not,
+    Sampled(Sampler),
+    /// Asked for in a way we cannot follow, and why.
+    Impossible(String),
+}
+
+pub(super) fn wanted(variable: impl Fn(&str) -> Option<String>) -> Wanted {
+    // An empty one counts as unset.
+    let said = |name: &str| variable(name).map(|value| value.trim().to_owned()).filter(|value| !value.is_empty());
+    let of_traces = |name: &str| said(&format!("OTEL_EXPORTER_OTLP_TRACES_{name}"));
+    let either = |name: &str| of_traces(name).or_else(|| said(&format!("OTEL_EXPORTER_OTLP_{name}")));
+    let disabled = said("OTEL_SDK_DISABLED").is_some_and(|value| value.eq_ignore_ascii_case("true"));
+    let exporters = said("OTEL_TRACES_EXPORTER").unwrap_or_else(|| "otlp".into());
+    if disabled || exporters == "none" || either("ENDPOINT").is_none() {
+        return Wanted::Not;
+    }
+    if !exporters.split(',').any(|exporter| exporter.trim() == "otlp") {
+        return Wanted::Impossible(format!("`OTEL_TRACES_EXPORTER` is `{exporters}`, and there is `otlp` alone"));
+    }
+    match either("PROTOCOL").as_deref() {
+        None | Some("http/protobuf") => {}
+        Some(other) => {
+            let port = if other == "grpc" { ", most often on port 4318 instead of 4317" } else { "" };
+            return Wanted::Impossible(format!(
+                "`OTEL_EXPORTER_OTLP_PROTOCOL` is `{other}`, and there is `http/protobuf` alone{port}"
+            ));
+        }
+    }
+    match sampler(said("OTEL_TRACES_SAMPLER").as_deref(), said("OTEL_TRACES_SAMPLER_ARG").as_deref()) {
+        Ok(sampler) => Wanted::Sampled(sampler),
+        Err(why) => Wanted::Impossible(why),
+    }
+}
+
+fn sampler(name: Option<&str>, argument: Option<&str>) -> Result<Sampler, String> {
+    let name = name.unwrap_or("parentbased_always_on");
+    let by_parent = name.starts_with("parentbased_");
+    let ratio = match name.trim_start_matches("parentbased_") {
+        "always_on" => 1.0,
+        "always_off" => 0.0,
+        "traceidratio" => {
+            let ratio = argument.unwrap_or("1").parse::<f64>().ok().filter(|ratio| (0.0..=1.0).contains(ratio));
+            ratio.ok_or("`OTEL_TRACES_SAMPLER_ARG` must be a number between 0 and 1")?
+        }
+        _ => return Err(format!("there is no `OTEL_TRACES_SAMPLER` named `{name}` here")),
+    };
+    Ok(Sampler { ratio, by_parent })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(variables: &[(&str, &str)], expected: impl Fn(&Wanted) -> bool) {
+        let found = wanted(|name| {
+            variables.iter().find(|(variable, _)| *variable == name).map(|(_, value)| (*value).to_owned())
+        });
+        assert!(expected(&found), "{variables:?}: {found:?}");
+    }
+
+    #[test]
+    fn the_environment_says_whether_and_how() {
+        const AT: (&str, &str) = ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:4318");
+        let sampled = |ratio, by_parent| move |found: &Wanted| *found == Wanted::Sampled(Sampler { ratio, by_parent });
+        let off = |found: &Wanted| *found == Wanted::Not;
+        let impossible = |found: &Wanted| matches!(found, Wanted::Impossible(_));
+        check(&[], off);
+        check(&[("OTEL_EXPORTER_OTLP_ENDPOINT", " ")], off);
+        check(&[AT], sampled(1.0, true));
+        check(&[("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "http://127.0.0.1:1/x")], sampled(1.0, true));
+        check(&[AT, ("OTEL_SDK_DISABLED", "true")], off);
+        check(&[AT, ("OTEL_TRACES_EXPORTER", "none")], off);
+        check(&[AT, ("OTEL_TRACES_EXPORTER", "zipkin")], impossible);
+        check(&[AT, ("OTEL_EXPORTER_OTLP_PROTOCOL", "http/protobuf")], sampled(1.0, true));
+        check(&[AT, ("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc")], impossible);
+        check(&[AT, ("OTEL_TRACES_SAMPLER", "always_off")], sampled(0.0, false));
+        check(
+            &[AT, ("OTEL_TRACES_SAMPLER", "parentbased_traceidratio"), ("OTEL_TRACES_SAMPLER_ARG", "0.25")],
+            sampled(0.25, true),
+        );
+        check(&[AT, ("OTEL_TRACES_SAMPLER", "traceidratio"), ("OTEL_TRACES_SAMPLER_ARG", "7")], impossible);
+        check(&[AT, ("OTEL_TRACES_SAMPLER", "jaeger_remote")], impossible);
+    }
+}

@@ -1,0 +1,98 @@
+//! Finished work as a span, in the words of OpenTelemetry's conventions for GenAI and MCP where they have some.
+
+use opentelemetry::trace::{SpanContext, SpanId, SpanKind, Status, TraceFlags, TraceId, TraceState};
+use opentelemetry::{Array, InstrumentationScope, KeyValue, StringValue, Value};
+use opentelemetry_sdk::trace::{SpanData, SpanEvents, SpanLinks};
+use toolcrib::spans::{CalledSource, Finished, Work};
+
+pub(super) fn scope() -> InstrumentationScope {
+    InstrumentationScope::builder("toolcrib").with_version(env!("CARGO_PKG_VERSION")).build()
+}
+
+pub(super) fn data(finished: &Finished, scope: &InstrumentationScope) -> SpanData {
+    let Finished { trace, parent, ended, elapsed, work, failure } = finished;
+    let (name, span_kind, mut attributes) = told(work);
+    let milliseconds = i64::try_from(elapsed.as_millis()).unwrap_or(i64::MAX);
+    attributes.push(KeyValue::new("toolcrib.duration_ms", milliseconds));
+    let status = match failure {
+        None => Status::Unset,
+        Some(fault) => {
+            attributes.push(KeyValue::new("error.type", fault.code));
+            Status::error(fault.message.clone().unwrap_or_else(|| fault.code.to_owned()))
+        }
+    };
+    let flags = if trace.sampled() { TraceFlags::SAMPLED } else { TraceFlags::default() };
+    let state = trace.state().and_then(|state| state.parse::<TraceState>().ok()).unwrap_or_default();
+    let (id, span) = (TraceId::from(trace.id().0), SpanId::from(trace.span()));
+    SpanData {
+        span_context: SpanContext::new(id, span, flags, false, state),
+        parent_span_id: parent.map_or(SpanId::INVALID, SpanId::from),
+        parent_span_is_remote: false,
+        span_kind,
+        name: name.into(),
+        start_time: ended.checked_sub(*elapsed).unwrap_or(*ended),
+        end_time: *ended,
+        attributes,
+        dropped_attributes_count: 0,
+        events: SpanEvents::default(),
+        links: SpanLinks::default(),
+        status,
+        instrumentation_scope: scope.clone(),
+    }
+}
+
+fn told(work: &Work) -> (String, SpanKind, Vec<KeyValue>) {
+    match work {
+        Work::Command { name } => {
+            (format!("toolcrib {name}"), SpanKind::Internal, vec![KeyValue::new("toolcrib.command", *name)])
+        }
+        Work::Discovery { source, kind, tool_count, tools, cache_hit, hit_ratio } => {
+            let names = tools.iter().cloned().map(StringValue::from).collect();
+            let mut attributes = vec![
+                KeyValue::new("toolcrib.server_name", source.to_string()),
+                KeyValue::new("toolcrib.source_kind", *kind),
+                KeyValue::new("toolcrib.tool_count", i64::try_from(*tool_count).unwrap_or(i64::MAX)),
+                KeyValue::new("toolcrib.tool_names", Value::Array(Array::String(names))),
+                KeyValue::new("toolcrib.cache_hit", *cache_hit),
+            ];
+            attributes.extend(hit_ratio.map(|ratio| KeyValue::new("toolcrib.cache_hit_ratio", ratio)));
+            ("tool-discovery".to_owned(), SpanKind::Client, attributes)
+        }
+        Work::Call { tool, source, caller } => {
+            let mut attributes = vec![
+                KeyValue::new("gen_ai.operation.name", "execute_tool"),
+                KeyValue::new("gen_ai.tool.name", tool.clone()),
+                KeyValue::new("toolcrib.caller", caller.clone()),
+            ];
+            let Some(source) = source else {
+                // Anybody can make up names of tools that are not there.
+                return ("execute_tool".to_owned(), SpanKind::Internal, attributes);
+            };
+            attributes.push(KeyValue::new("toolcrib.server_name", source.id.to_string()));
+            attributes.push(KeyValue::new("toolcrib.source_kind", source.kind));
+            let (operation, span_kind) = called(source, &mut attributes);
+            (format!("{operation} {tool}"), span_kind, attributes)
+        }
+    }
+}
+
+fn called(source: &CalledSource, attributes: &mut Vec<KeyValue>) -> (&'static str, SpanKind) {
+    match source.kind {
+        "mcp" => {
+            attributes.push(KeyValue::new("gen_ai.tool.type", "extension"));
+            attributes.push(KeyValue::new("mcp.method.name", "tools/call"));
+            attributes.extend(source.protocol.clone().map(|version| KeyValue::new("mcp.protocol.version", version)));
+            let transport = if source.transport == "stdio" { "pipe" } else { "tcp" };
+            attributes.push(KeyValue::new("network.transport", transport));
+            ("tools/call", SpanKind::Client)
+        }
+        "openapi" => {
+            attributes.push(KeyValue::new("gen_ai.tool.type", "extension"));
+            ("execute_tool", SpanKind::Client)
+        }
+        _ => {
+            attributes.push(KeyValue::new("gen_ai.tool.type", "function"));
+            ("execute_tool", SpanKind::Internal)
+        }
+    }
+}

@@ -1,0 +1,219 @@
+//! Traces on their way to an OpenTelemetry collector: what is told, and that a collector which does not listen harms
+//! nothing.
+
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
+
+mod support;
+
+use std::process::{Output, Stdio};
+use std::time::{Duration, Instant};
+
+use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
+use opentelemetry_proto::tonic::common::v1::{AnyValue, KeyValue, any_value};
+use opentelemetry_proto::tonic::trace::v1::{Span, span::SpanKind, status::StatusCode};
+use prost::Message;
+use serde_json::{Value, json};
+use toolcrib_testkit::rig;
+
+use support::served::{Place, read, until};
+use support::upstream::Upstream;
+use support::web::{call, request};
+
+const TRACE: &str = "0af7651916cd43dd8448eb211c80319c";
+const SPAN: &str = "b7ad6b7169203331";
+
+fn place() -> Place {
+    let sources = json!({
+        "one": { "command": rig::scripted(), "args": ["--with", "echo", "--with", "meta", "--with", "fail"] },
+        "broken": { "command": "no-such-program-here" },
+    });
+    Place::new(&sources, &json!({}))
+}
+
+/// Everything a collector was sent.
+fn requests(collector: &Upstream) -> Vec<ExportTraceServiceRequest> {
+    let bodies = collector.asked().into_iter().map(|asked| asked.body);
+    bodies.map(|body| ExportTraceServiceRequest::decode(body.as_slice()).unwrap()).collect()
+}
+
+fn spans(collector: &Upstream) -> Vec<Span> {
+    let resources = requests(collector).into_iter().flat_map(|request| request.resource_spans);
+    resources.flat_map(|resource| resource.scope_spans).flat_map(|scope| scope.spans).collect()
+}
+
+#[track_caller]
+fn named<'a>(spans: &'a [Span], name: &str) -> &'a Span {
+    let names: Vec<&str> = spans.iter().map(|span| span.name.as_str()).collect();
+    spans.iter().find(|span| span.name == name).unwrap_or_else(|| panic!("no `{name}` among {names:?}"))
+}
+
+fn attributes(told: &[KeyValue]) -> Value {
+    told.iter().map(|pair| (pair.key.clone(), plain(pair.value.as_ref()))).collect::<serde_json::Map<_, _>>().into()
+}
+
+fn plain(value: Option<&AnyValue>) -> Value {
+    match value.and_then(|value| value.value.as_ref()) {
+        Some(any_value::Value::StringValue(text)) => json!(text),
+        Some(any_value::Value::BoolValue(yes)) => json!(yes),
+        Some(any_value::Value::IntValue(number)) => json!(number),
+        Some(any_value::Value::DoubleValue(number)) => json!(number),
+        Some(any_value::Value::ArrayValue(list)) => list.values.iter().map(|value| plain(Some(value))).collect(),
+        _ => Value::Null,
+    }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn run(place: &Place, arguments: &[&str], variables: &[(&str, &str)]) -> Output {
+    place.toolcrib(arguments).envs(variables.iter().copied()).stdin(Stdio::null()).output().unwrap()
+}
+
+#[test]
+fn a_command_is_told_as_one_trace() {
+    let (place, collector) = (place(), Upstream::answering(""));
+    let variables = [
+        ("OTEL_EXPORTER_OTLP_ENDPOINT", collector.url.as_str()),
+        ("OTEL_EXPORTER_OTLP_HEADERS", "Authorization=Basic%20cGs6c2s=,x-more=a%2Cb"),
+        ("OTEL_RESOURCE_ATTRIBUTES", "deployment.environment.name=test"),
+    ];
+    let output = run(&place, &["call", "one__echo", "text=xyzzy"], &variables);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+
+    let asked = collector.asked();
+    assert_eq!(asked[0].line, "POST /v1/traces HTTP/1.1");
+    assert_eq!(asked[0].header("authorization"), Some("Basic cGs6c2s="));
+    assert_eq!(asked[0].header("x-more"), Some("a,b"));
+    assert_eq!(asked[0].header("content-type"), Some("application/x-protobuf"));
+    let resource = attributes(&requests(&collector)[0].resource_spans[0].resource.as_ref().unwrap().attributes);
+    assert_eq!(
+        (&resource["service.name"], &resource["deployment.environment.name"]),
+        (&json!("toolcrib"), &json!("test"))
+    );
+
+    let spans = spans(&collector);
+    let (command, discovery, call) =
+        (named(&spans, "toolcrib call"), named(&spans, "tool-discovery"), named(&spans, "tools/call one__echo"));
+    assert_eq!(spans.len(), 3, "{spans:?}");
+    assert!(spans.iter().all(|span| span.trace_id == command.trace_id));
+    assert!(discovery.parent_span_id == command.span_id && call.parent_span_id == command.span_id);
+    assert!(command.parent_span_id.is_empty());
+
+    let told = attributes(&discovery.attributes);
+    assert_eq!(told["toolcrib.server_name"], "one");
+    let names = told["toolcrib.tool_names"].as_array().unwrap();
+    assert!(names.contains(&json!("one__echo")) && told["toolcrib.tool_count"] == names.len(), "{told}");
+    assert_eq!((&told["toolcrib.cache_hit"], &told["toolcrib.cache_hit_ratio"]), (&json!(false), &json!(0.0)));
+    assert!(told["toolcrib.duration_ms"].is_i64());
+
+    let told = attributes(&call.attributes);
+    for (name, value) in [
+        ("gen_ai.operation.name", "execute_tool"),
+        ("gen_ai.tool.name", "one__echo"),
+        ("mcp.method.name", "tools/call"),
+        ("network.transport", "pipe"),
+        ("toolcrib.server_name", "one"),
+        ("toolcrib.caller", "cli"),
+    ] {
+        assert_eq!(told[name], value, "{name}");
+    }
+    assert!(told["mcp.protocol.version"].is_string(), "{told}");
+    assert_eq!(call.kind, SpanKind::Client as i32);
+    assert!(call.end_time_unix_nano >= call.start_time_unix_nano);
+    let said_nothing = collector.asked().iter().all(|asked| !asked.body.windows(5).any(|bytes| bytes == b"xyzzy"));
+    assert!(said_nothing, "no argument and no result is told");
+}
+
+#[test]
+fn what_fails_is_told_with_its_code() {
+    let (place, collector) = (place(), Upstream::answering(""));
+    let at = [("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", format!("{}/elsewhere", collector.url))];
+    let at = [(at[0].0, at[0].1.as_str()), ("OTEL_SERVICE_NAME", "crib")];
+    run(&place, &["refresh"], &at);
+    run(&place, &["refresh"], &at);
+    run(&place, &["call", "one__fail"], &at);
+    assert_eq!(collector.asked()[0].line, "POST /elsewhere HTTP/1.1");
+    let resource = attributes(&requests(&collector)[0].resource_spans[0].resource.as_ref().unwrap().attributes);
+    assert_eq!(resource["service.name"], "crib");
+
+    let spans = spans(&collector);
+    let of = |source: &str, hit: bool| {
+        let told = |span: &&Span| {
+            let told = attributes(&span.attributes);
+            told["toolcrib.server_name"] == source && told["toolcrib.cache_hit"] == hit
+        };
+        spans.iter().filter(|span| span.name == "tool-discovery").find(told).unwrap_or_else(|| panic!("{spans:?}"))
+    };
+    let broken = of("broken", false);
+    assert_eq!(broken.status.as_ref().unwrap().code, StatusCode::Error as i32);
+    assert_eq!(attributes(&broken.attributes)["error.type"], "TOOL_UNAVAILABLE");
+    assert_eq!(attributes(&of("one", true).attributes)["toolcrib.duration_ms"], 0);
+    let call = named(&spans, "tools/call one__fail");
+    assert_eq!(attributes(&call.attributes)["error.type"], "tool_error");
+    assert_eq!(call.status.as_ref().unwrap().code, StatusCode::Error as i32);
+}
+
+#[test]
+fn a_served_call_is_part_of_what_its_client_does() {
+    let (place, collector) = (place(), Upstream::answering(""));
+    let variables = [("OTEL_EXPORTER_OTLP_ENDPOINT", collector.url.as_str())];
+    let mut served = place.started_with(&["serve", "--listen", "127.0.0.1:0"], &variables);
+    let given = json!({ "traceparent": format!("00-{TRACE}-{SPAN}-01") });
+    let told = call(&served, "one__meta", &json!({}), given);
+    let told: Value = serde_json::from_str(told["content"][0]["text"].as_str().unwrap()).unwrap();
+    let told = told["traceparent"].as_str().unwrap().to_owned();
+    until("the call is exported", || spans(&collector).iter().any(|span| span.name == "tools/call one__meta"));
+
+    let known = spans(&collector);
+    let exported = named(&known, "tools/call one__meta");
+    assert_eq!((hex(&exported.trace_id).as_str(), hex(&exported.parent_span_id).as_str()), (TRACE, SPAN));
+    assert_eq!(told, format!("00-{TRACE}-{}-01", hex(&exported.span_id)), "its source is told of the very span");
+
+    // One that nobody traced begins a trace here, and what is under way when it leaves is exported too.
+    let told = call(&served, "one__meta", &json!({}), json!({}));
+    assert!(told["content"][0]["text"].as_str().unwrap().contains("traceparent"), "{told}");
+    served.signal("TERM");
+    assert!(served.ended().success());
+    assert_eq!(spans(&collector).iter().filter(|span| span.name == "tools/call one__meta").count(), 2);
+}
+
+#[test]
+fn a_collector_that_does_not_listen_harms_nothing() {
+    let silent = Upstream::silent();
+    // Nobody listens there any more.
+    let dead = format!("http://{}", std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap());
+    for url in [silent.url.as_str(), dead.as_str()] {
+        let place = place();
+        let variables = [("OTEL_EXPORTER_OTLP_ENDPOINT", url)];
+        let began = Instant::now();
+        let output = run(&place, &["call", "one__echo", "text=hi"], &variables);
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success() && output.stdout == b"hi\n", "{said}");
+        assert!(said.contains("lost"), "{said}");
+        assert!(began.elapsed() < Duration::from_secs(30), "{:?}", began.elapsed());
+
+        let mut served = place.started_with(&["serve", "--listen", "127.0.0.1:0"], &variables);
+        for _ in 0..20 {
+            let result = call(&served, "one__echo", &json!({ "text": "hi" }), json!({}));
+            assert_eq!(result["content"][0]["text"], "hi");
+        }
+        assert!(request(&served.url, "GET", "/metrics", "", "").body.contains("\ntoolcrib_spans_lost_total "));
+        served.signal("TERM");
+        assert!(served.ended().success());
+        assert!(read(&place.path("serve.log")).contains("lost"));
+    }
+}
+
+#[test]
+fn what_cannot_be_done_is_said() {
+    let (place, collector) = (place(), Upstream::answering(""));
+    for (name, value) in [("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc"), ("OTEL_EXPORTER_OTLP_ENDPOINT", "no address")] {
+        let variables = [("OTEL_EXPORTER_OTLP_ENDPOINT", collector.url.as_str()), (name, value)];
+        let output = run(&place, &["call", "one__echo", "text=hi"], &variables);
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success() && said.contains("traces are not exported"), "{said}");
+    }
+    run(&place, &["sources"], &[("OTEL_EXPORTER_OTLP_ENDPOINT", &collector.url), ("OTEL_SDK_DISABLED", "true")]);
+    assert!(collector.asked().is_empty());
+}

@@ -1,0 +1,115 @@
+//! `DATA/admin.token`: the token of who runs this. Whoever can read the file may manage, so nobody else may read it.
+
+use std::fs;
+use std::io::{self, Write};
+use std::path::Path;
+
+use toolcrib::registry::random_token;
+use toolcrib::{Code, Error, Result};
+
+const NAME: &str = "admin.token";
+/// One that somebody wrote by hand must be as hard to guess.
+const SHORTEST: usize = 32;
+
+pub(super) fn read_or_make(data: &Path) -> Result<String> {
+    let path = data.join(NAME);
+    let wrong = |why: String| {
+        let message = format!("`{}` {why}; remove it, and the next start makes a new one", path.display());
+        Error::new(Code::ConfigInvalid, message)
+    };
+    let text = match fs::read_to_string(&path) {
+        Ok(text) => text,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            make(data, &path).map_err(|error| wrong(format!("cannot be made: {error}")).with_cause(error))?
+        }
+        Err(error) => return Err(wrong(format!("cannot be read: {error}")).with_cause(error)),
+    };
+    // What others could read, they may have read: narrowing it now would not make it secret again.
+    if is_open_to_others(&path).map_err(|error| wrong(format!("cannot be looked at: {error}")))? {
+        return Err(wrong("can be read by others, so it is no secret any more".into()));
+    }
+    let token = text.trim();
+    if token.len() < SHORTEST || !token.bytes().all(|byte| byte.is_ascii_graphic()) {
+        return Err(wrong(format!("holds no token of {SHORTEST} or more plain characters")));
+    }
+    Ok(token.to_owned())
+}
+
+/// Written beside its place and put there whole. Of two who make one at the same time, the first wins for both.
+fn make(data: &Path, path: &Path) -> io::Result<String> {
+    fs::create_dir_all(data)?;
+    let temporary = data.join(format!(".{NAME}-{:016x}", rand::random::<u64>()));
+    let written = private().open(&temporary).and_then(|mut file| {
+        writeln!(file, "{}", random_token())?;
+        file.sync_all()
+    });
+    let placed = written.and_then(|()| match fs::hard_link(&temporary, path) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        // Not every file system has links.
+        Err(_) => fs::rename(&temporary, path),
+        Ok(()) => Ok(()),
+    });
+    let _renamed_already = fs::remove_file(&temporary);
+    placed?;
+    fs::read_to_string(path)
+}
+
+#[cfg(unix)]
+fn private() -> fs::OpenOptions {
+    use std::os::unix::fs::OpenOptionsExt;
+    let mut options = fs::OpenOptions::new();
+    options.write(true).create_new(true).mode(0o600);
+    options
+}
+
+#[cfg(unix)]
+fn is_open_to_others(path: &Path) -> io::Result<bool> {
+    use std::os::unix::fs::PermissionsExt;
+    Ok(fs::metadata(path)?.permissions().mode() & 0o077 != 0)
+}
+
+#[cfg(not(unix))]
+fn private() -> fs::OpenOptions {
+    let mut options = fs::OpenOptions::new();
+    options.write(true).create_new(true);
+    options
+}
+
+/// Elsewhere the directory of a user is that user's alone.
+#[cfg(not(unix))]
+fn is_open_to_others(_path: &Path) -> io::Result<bool> {
+    Ok(false)
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    #[test]
+    fn it_is_made_once_for_its_owner_alone() {
+        let directory = tempfile::tempdir().unwrap();
+        let data = directory.path().join("data");
+        let token = read_or_make(&data).unwrap();
+        assert!(token.starts_with("tcb_") && token.len() == 47, "{token}");
+        assert_eq!(read_or_make(&data).unwrap(), token);
+        let mode = fs::metadata(data.join(NAME)).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+        assert_eq!(fs::read_dir(&data).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn one_that_others_can_read_or_that_is_no_token_is_refused() {
+        let directory = tempfile::tempdir().unwrap();
+        let token = read_or_make(directory.path()).unwrap();
+        let path = directory.path().join(NAME);
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
+        let error = read_or_make(directory.path()).unwrap_err();
+        assert!(error.message.contains("can be read by others") && !error.message.contains(&token), "{error}");
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+        fs::write(&path, "letmein\n").unwrap();
+        let error = read_or_make(directory.path()).unwrap_err();
+        assert!(error.message.contains("holds no token") && !error.message.contains("letmein"), "{error}");
+    }
+}

@@ -1,0 +1,131 @@
+//! The layer before every route that needs something of who comes.
+
+use std::time::Duration;
+
+use axum::body::{Body, Bytes, to_bytes};
+use axum::extract::{Request, State};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Redirect, Response};
+use toolcrib::core::fingerprint::Fingerprint;
+use toolcrib::{Code, Error, Result};
+
+use super::{Needs, Visitor, login};
+use crate::api::{Fault, with_status};
+use crate::house::House;
+
+/// The largest form, and how long it may take to arrive.
+const LARGEST: usize = 4 * 1024 * 1024;
+const SLOWEST: Duration = Duration::from_secs(60);
+
+/// Lets those in who may; handlers find a [`Visitor`] among the request's extensions.
+pub(crate) async fn admit(State((house, needs)): State<(House, Needs)>, mut request: Request, next: Next) -> Response {
+    let visitor = match known(&house, request.headers(), needs) {
+        Ok(visitor) => visitor,
+        Err(error) => return refused(&request, error),
+    };
+    if let Some(visitor) = visitor {
+        if !request.method().is_safe() && visitor.csrf.is_some() {
+            request = match made_here(&visitor, request).await {
+                Ok(request) => request,
+                Err(refused) => return refused,
+            };
+        }
+        request.extensions_mut().insert(visitor);
+    }
+    next.run(request).await
+}
+
+fn known(house: &House, headers: &HeaderMap, needs: Needs) -> Result<Option<Visitor>> {
+    let visitor = house.access.visitor(&house.registry, headers)?;
+    let Some(least) = needs.role() else { return Ok(visitor) };
+    match visitor {
+        Some(visitor) if visitor.role >= least => Ok(Some(visitor)),
+        Some(visitor) if visitor.showed_something(headers) => {
+            let message =
+                format!("this needs the role `{least}`, and `{}` has the role `{}`", visitor.name, visitor.role);
+            Err(Error::new(Code::Forbidden, message))
+        }
+        Some(_) => Err(Error::new(
+            Code::Unauthorized,
+            "this needs `Authorization: Bearer` with the token in the file `admin.token` of the data directory, or with \
+             one that `toolcrib token create NAME --role admin` makes",
+        )),
+        None => {
+            let message = format!(
+                "this needs `Authorization: Bearer` with a token; `toolcrib token create NAME --role {least}` makes one"
+            );
+            Err(Error::new(Code::Unauthorized, message))
+        }
+    }
+}
+
+impl Visitor {
+    fn showed_something(&self, headers: &HeaderMap) -> bool {
+        self.csrf.is_some() || headers.contains_key(header::AUTHORIZATION)
+    }
+}
+
+/// Programs get the error; people with a browser are asked to sign in where that would help.
+fn refused(request: &Request, error: Error) -> Response {
+    if error.code == Code::Unauthorized && is_for_people(request) {
+        let back = request.method().is_safe().then(|| request.uri().path_and_query()).flatten();
+        return Redirect::to(&login::asking(back.map(|back| back.as_str()))).into_response();
+    }
+    let unauthorized = error.code == Code::Unauthorized;
+    let mut response = Fault(error).into_response();
+    if unauthorized {
+        let challenge = HeaderValue::from_static("Bearer realm=\"toolcrib\"");
+        response.headers_mut().insert(header::WWW_AUTHENTICATE, challenge);
+    }
+    response
+}
+
+fn is_for_people(request: &Request) -> bool {
+    let accept = request.headers().get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let path = request.uri().path();
+    let programs = ["/api/", "/mcp", "/metrics"].iter().any(|prefix| path.starts_with(prefix));
+    accept.contains("text/html") && !programs && !request.headers().contains_key(header::AUTHORIZATION)
+}
+
+/// A cookie comes along whoever made the browser send it. What only our own pages know tells that it was one of them:
+/// the header that their script sends, or the field of their forms.
+async fn made_here(visitor: &Visitor, request: Request) -> Result<Request, Response> {
+    let expected = visitor.csrf.as_deref().map(Fingerprint::of);
+    let right = |given: &[u8]| Some(Fingerprint::of(given)) == expected;
+    if let Some(given) = request.headers().get("x-csrf-token") {
+        return if right(given.as_bytes()) { Ok(request) } else { Err(forged()) };
+    }
+    if !is_form(request.headers()) {
+        return Err(forged());
+    }
+    let (parts, body) = request.into_parts();
+    let bytes = whole(body).await?;
+    let given = url::form_urlencoded::parse(&bytes).find(|(name, _)| name == "csrf");
+    match given.is_some_and(|(_, value)| right(value.as_bytes())) {
+        true => Ok(Request::from_parts(parts, Body::from(bytes))),
+        false => Err(forged()),
+    }
+}
+
+pub(super) fn is_form(headers: &HeaderMap) -> bool {
+    let kind = headers.get(header::CONTENT_TYPE).map(HeaderValue::as_bytes).unwrap_or_default();
+    let kind = kind.split(|byte| *byte == b';').next().unwrap_or_default();
+    kind.trim_ascii().eq_ignore_ascii_case(b"application/x-www-form-urlencoded")
+}
+
+/// A form's body, in time and not too large.
+pub(super) async fn whole(body: Body) -> Result<Bytes, Response> {
+    let refusal = |status, message: &str| with_status(status, &Error::new(Code::BadRequest, message));
+    match tokio::time::timeout(SLOWEST, to_bytes(body, LARGEST)).await {
+        Ok(Ok(bytes)) => Ok(bytes),
+        Ok(Err(_)) => Err(refusal(StatusCode::PAYLOAD_TOO_LARGE, "the form is over 4 MiB, or was cut off")),
+        Err(_) => Err(refusal(StatusCode::REQUEST_TIMEOUT, "the form did not arrive in time")),
+    }
+}
+
+fn forged() -> Response {
+    let message = "a session's request carries its page's token, as `X-CSRF-Token` or as the field `csrf`, and this one \
+                   does not; load the page again";
+    Fault(Error::new(Code::Forbidden, message)).into_response()
+}

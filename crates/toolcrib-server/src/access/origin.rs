@@ -1,0 +1,118 @@
+//! Where a request comes from. A web page elsewhere can make a browser on this machine, or one that is signed in, send
+//! requests here; such a request names another host, or comes from another origin.
+
+use axum::extract::Request;
+use axum::http::uri::Authority;
+use axum::http::{HeaderMap, header};
+use axum::response::{IntoResponse, Response};
+use toolcrib::{Code, Error};
+use url::{Host, Url};
+
+use super::Access;
+use crate::api::Fault;
+
+/// The refusal, for one that is not to be listened to.
+pub(crate) fn turned_away(access: &Access, request: &Request) -> Option<Response> {
+    let headers = request.headers();
+    let host = headers.get(header::HOST).and_then(|value| value.to_str().ok());
+    let host = host.or_else(|| request.uri().authority().map(Authority::as_str));
+    // Names that lead to this machine are anybody's to make. Beyond it, a token tells who comes.
+    if access.is_local() && !host.is_some_and(|host| is_plainly_here(host) || is_here(&format!("http://{host}"))) {
+        return Some(refusal("this address answers on localhost only"));
+    }
+    let ours = |origin: &str| (access.is_local() && is_here(origin)) || host.is_some_and(|host| is_same(origin, host));
+    if !headers.get_all(header::ORIGIN).iter().all(|origin| origin.to_str().is_ok_and(ours)) {
+        return Some(refusal("requests from other origins are refused"));
+    }
+    if !request.method().is_safe() && is_from_another_site(headers) {
+        return Some(refusal("requests from other sites are refused"));
+    }
+    None
+}
+
+fn refusal(message: &str) -> Response {
+    Fault(Error::new(Code::Forbidden, message)).into_response()
+}
+
+/// What browsers tell by themselves, and pages cannot.
+fn is_from_another_site(headers: &HeaderMap) -> bool {
+    headers.get("sec-fetch-site").is_some_and(|site| site == "cross-site")
+}
+
+/// The usual spellings, seen without reading them as an address.
+fn is_plainly_here(host: &str) -> bool {
+    let name = host.rsplit_once(':').filter(|(_, port)| port.bytes().all(|byte| byte.is_ascii_digit()));
+    matches!(name.map_or(host, |(name, _)| name), "127.0.0.1" | "localhost")
+}
+
+fn is_here(address: &str) -> bool {
+    plain(address).is_some_and(|url| match url.host() {
+        Some(Host::Domain(name)) => name == "localhost" || name == "localhost.",
+        Some(Host::Ipv4(address)) => address.is_loopback(),
+        Some(Host::Ipv6(address)) => address.is_loopback(),
+        None => false,
+    })
+}
+
+/// Whether an origin is the host that a request asked for. A proxy may have taken the TLS off on the way, so that only
+/// the origin knows what port goes without saying.
+fn is_same(origin: &str, host: &str) -> bool {
+    let Some(origin) = plain(origin) else { return false };
+    let Some(host) = plain(&format!("{}://{host}", origin.scheme())) else { return false };
+    origin.host() == host.host() && origin.port_or_known_default() == host.port_or_known_default()
+}
+
+/// An address of the web with nothing after its host.
+fn plain(address: &str) -> Option<Url> {
+    let url = Url::parse(address).ok()?;
+    let plain = matches!(url.scheme(), "http" | "https") && url.username().is_empty() && url.password().is_none();
+    (plain && url.path() == "/" && url.query().is_none() && url.fragment().is_none()).then_some(url)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_this_machine_is_here() {
+        for address in ["http://localhost", "http://localhost:7450", "https://127.0.0.1:1", "http://[::1]:7450"] {
+            assert!(is_here(address), "{address}");
+        }
+        for address in [
+            "null",
+            "",
+            "http://evil.example",
+            "http://localhost.evil.example",
+            "http://127.0.0.1.evil.example",
+            "http://localhost@evil.example",
+            "http://evil@localhost",
+            "http://localhost/path",
+            "file:///etc",
+        ] {
+            assert!(!is_here(address), "{address}");
+        }
+    }
+
+    #[test]
+    fn an_origin_is_the_host_that_was_asked_for_with_or_without_tls() {
+        for (origin, host) in [
+            ("http://tools.example:7450", "tools.example:7450"),
+            ("https://tools.example", "tools.example"),
+            ("https://tools.example", "tools.example:443"),
+            ("http://tools.example", "tools.example:80"),
+            ("http://[2001:db8::1]:7450", "[2001:db8::1]:7450"),
+        ] {
+            assert!(is_same(origin, host), "{origin} {host}");
+        }
+        for (origin, host) in [
+            ("null", "tools.example"),
+            ("https://evil.example", "tools.example"),
+            ("https://tools.example:8443", "tools.example"),
+            ("http://tools.example:7451", "tools.example:7450"),
+            ("http://tools.example.evil.example", "tools.example"),
+            ("https://tools.example", "tools.example/x"),
+        ] {
+            assert!(!is_same(origin, host), "{origin} {host}");
+        }
+    }
+}
