@@ -142,7 +142,8 @@ impl Connections {
     /// Which sources are connected, and which are left alone.
     pub(crate) fn links(&self, now: Timestamp) -> Links {
         let slots = self.slots();
-        let links = slots.iter().map(|(id, slot)| (id.clone(), slot.connector.connected(), slot.breaker().is_open(now)));
+        let links =
+            slots.iter().map(|(id, slot)| (id.clone(), slot.connector.connected(), slot.breaker().is_open(now)));
         Links(links.filter(|(_, connected, resting)| *connected || *resting).collect())
     }
 

@@ -76,9 +76,9 @@ fn show_expose(config: &Config) -> Value {
 }
 
 fn with_origins<const N: usize>(config: &Config, section: &str, values: [(&str, Value); N]) -> Value {
-    let keys = values.into_iter().map(|(key, value)| {
-        (key.to_owned(), with_origin(config, &format!("{section}.{key}"), value))
-    });
+    let keys = values
+        .into_iter()
+        .map(|(key, value)| (key.to_owned(), with_origin(config, &format!("{section}.{key}"), value)));
     keys.collect::<Map<_, _>>().into()
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use axum::body::{Body, to_bytes};
 use axum::extract::{FromRequest, Request};
 use axum::http::{HeaderMap, StatusCode, header};
-use axum::response::{IntoResponse, Response};
+use axum::response::Response;
 use bytes::Bytes;
 use futures_util::StreamExt;
 use serde::de::DeserializeOwned;
@@ -64,22 +64,16 @@ impl<S: Sync, T: DeserializeOwned> FromRequest<S> for Json<T> {
     async fn from_request(request: Request, _: &S) -> Result<Json<T>, Response> {
         let (parts, body) = request.into_parts();
         let bytes = whole(&parts.headers, body).await?;
-        if bytes.is_empty() {
-            return read(b"{}");
-        }
-        if !is_json(&parts.headers) {
+        if !bytes.is_empty() && !is_json(&parts.headers) {
             let message = "send JSON, with `Content-Type: application/json`";
             return Err(refusal(StatusCode::UNSUPPORTED_MEDIA_TYPE, message));
         }
-        read(&bytes)
+        let read = serde_json::from_slice(if bytes.is_empty() { b"{}" } else { &bytes });
+        read.map(Json).map_err(|error| {
+            let message = format!("the body cannot be used: {}", shown_short(&error.to_string(), 300));
+            refusal(StatusCode::BAD_REQUEST, &message)
+        })
     }
-}
-
-fn read<T: DeserializeOwned>(bytes: &[u8]) -> Result<Json<T>, Response> {
-    serde_json::from_slice(bytes).map(Json).map_err(|error| {
-        let message = format!("the body cannot be used: {}", shown_short(&error.to_string(), 300));
-        super::Fault(Error::new(Code::BadRequest, message)).into_response()
-    })
 }
 
 /// `application/json`, or one of the kinds that are JSON by their ending, such as `application/merge-patch+json`.

@@ -42,8 +42,14 @@ pub(super) fn schemas() -> Vec<(&'static str, Value)> {
     let call = partial(&[
         ("arguments", json!({ "type": "object", "description": "By the tool's `input_schema`" })),
         ("timeout", text("How long it may take, such as `30s`; the source's `call_timeout` otherwise")),
-        ("yes", json!({ "type": "boolean", "description": "Consent to a call that a policy asks about; for those who manage" })),
-        ("whole", json!({ "type": "boolean", "description": "All of a large result at once instead of its first page" })),
+        (
+            "yes",
+            json!({ "type": "boolean", "description": "Consent to a call that a policy asks about; for those who manage" }),
+        ),
+        (
+            "whole",
+            json!({ "type": "boolean", "description": "All of a large result at once instead of its first page" }),
+        ),
         ("page", text("`page.next` of the result before: reads on, and calls nothing")),
     ]);
     let call = with(call, "additionalProperties", json!(false));
@@ -105,9 +111,10 @@ fn options(wish: &Wish, visitor: &Visitor) -> Result<CallOptions> {
         let text = toolcrib::core::text::shown_short(text, 40);
         Error::new(Code::BadRequest, format!("`timeout` is a duration such as `30s` or `2m`, not `{text}`"))
     };
-    let timeout = wish.timeout.as_ref().map(|text| {
-        parse_duration(text).filter(|timeout| !timeout.is_zero()).ok_or_else(|| wrong(text))
-    });
+    let timeout = wish
+        .timeout
+        .as_ref()
+        .map(|text| parse_duration(text).filter(|timeout| !timeout.is_zero()).ok_or_else(|| wrong(text)));
     Ok(CallOptions {
         timeout: timeout.transpose()?.map(|timeout| timeout.min(LONGEST)),
         consent: wish.yes,

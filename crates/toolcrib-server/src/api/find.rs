@@ -36,7 +36,11 @@ pub(super) fn routes() -> Vec<Route> {
         Route::new("GET", "/api/search", "search_tools", get(search))
             .about("The tools that fit a task, a question or a name")
             .needs(Needs::Reading)
-            .query_required("q", json!({ "type": "string", "minLength": 1, "maxLength": 1000 }), "What the tool is for, or its name in any spelling")
+            .query_required(
+                "q",
+                json!({ "type": "string", "minLength": 1, "maxLength": 1000 }),
+                "What the tool is for, or its name in any spelling",
+            )
             .query("limit", limit, "At most so many hits")
             .query("source", json!({ "type": "string" }), "Only the tools of one source")
             .query("tag", json!({ "type": "string" }), "Only the tools of sources with this tag")

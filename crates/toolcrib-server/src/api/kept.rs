@@ -116,7 +116,8 @@ impl House {
         };
         let view = sight.view.clone();
         let made = tokio::task::spawn_blocking(move || make(&view)).await;
-        let failed = |error| toolcrib::Error::new(toolcrib::Code::Internal, "an answer could not be made").with_cause(error);
+        let failed =
+            |error| toolcrib::Error::new(toolcrib::Code::Internal, "an answer could not be made").with_cause(error);
         Ok(self.kept.put(&sight, made.map_err(failed)??, headers))
     }
 }

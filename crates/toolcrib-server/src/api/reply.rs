@@ -96,7 +96,9 @@ mod tests {
             headers.insert(header::IF_NONE_MATCH, given.parse().unwrap());
             is_known(&headers, &ours)
         };
-        for given in [text.clone(), format!("W/{text}"), format!("\"a\", {text}"), format!("\"a\",W/{text} "), "*".into()] {
+        for given in
+            [text.clone(), format!("W/{text}"), format!("\"a\", {text}"), format!("\"a\",W/{text} "), "*".into()]
+        {
             assert!(known(&given), "{given}");
         }
         for given in ["\"a\"", "", "a", &text[1..]] {

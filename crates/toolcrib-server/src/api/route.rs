@@ -118,7 +118,8 @@ impl Route {
     /// With `If-None-Match`, the tag of an answer that the client has.
     pub(super) fn may_be_unchanged(self) -> Route {
         let about = "The `ETag` of an answer at hand: while it holds, the answer is 304";
-        let header = json!({ "name": "If-None-Match", "in": "header", "description": about, "schema": { "type": "string" } });
+        let header =
+            json!({ "name": "If-None-Match", "in": "header", "description": about, "schema": { "type": "string" } });
         self.parameter(header).answer(304, json!({ "description": "What the client has still holds" }))
     }
 

@@ -12,7 +12,8 @@ pub(super) fn object(fields: &[(&str, Value)]) -> Value {
 
 /// An object that has those of these fields that it needs.
 pub(super) fn partial(fields: &[(&str, Value)]) -> Value {
-    let properties: Map<String, Value> = fields.iter().map(|(name, shape)| ((*name).to_owned(), shape.clone())).collect();
+    let properties: Map<String, Value> =
+        fields.iter().map(|(name, shape)| ((*name).to_owned(), shape.clone())).collect();
     json!({ "type": "object", "properties": properties })
 }
 

@@ -27,7 +27,11 @@ pub(super) fn routes() -> Vec<Route> {
             .needs(Needs::Reading)
             .query("source", json!({ "type": "string" }), "Only those of one source")
             .query("format", one_of(&FORMATS), "`json` is our own; another is the array that a provider takes")
-            .query("state", one_of(&page::STATES), "Only those in this state; `deprecated` ones are gone from their source")
+            .query(
+                "state",
+                one_of(&page::STATES),
+                "Only those in this state; `deprecated` ones are gone from their source",
+            )
             .query("limit", limit, "How many; 100 unless told, and all in a provider's format")
             .query("cursor", json!({ "type": "string" }), "`next_cursor` of the page before")
             .query("group", json!({ "type": "string" }), "There are no groups in this version")

@@ -8,7 +8,8 @@ use crate::api::shape::{nullable, object, one_of, partial, strings};
 pub(in crate::api) fn schemas() -> Vec<(&'static str, Value)> {
     let keys = keys();
     let mut new = keys.clone();
-    new["properties"]["name"] = json!({ "type": "string", "description": "Becomes the prefix of its tools: `name__tool`" });
+    new["properties"]["name"] =
+        json!({ "type": "string", "description": "Becomes the prefix of its tools: `name__tool`" });
     new["properties"]["id"] = json!({ "type": "string", "description": "Another word for `name`" });
     let declared = object(&[("outcome", nullable(reference("Outcome")))]);
     vec![
@@ -40,7 +41,10 @@ fn keys() -> Value {
         ("url", text("The address of an MCP server that runs elsewhere")),
         ("transport", nullable_words(&["http", "sse", "stdio"])),
         ("headers", pairs("For every request")),
-        ("auth", json!({ "type": ["object", "null"], "description": "`bearer`, `basic`, `api_key`, `oauth2` or `schemes`" })),
+        (
+            "auth",
+            json!({ "type": ["object", "null"], "description": "`bearer`, `basic`, `api_key`, `oauth2` or `schemes`" }),
+        ),
         ("openapi", text("An API: the file or address of its document")),
         ("base_url", text("Where requests go, whatever the document says")),
         ("include", list("Only these operations, by globs")),
@@ -51,7 +55,10 @@ fn keys() -> Value {
         ("allow_refs", list("Where else the document may be continued")),
         ("poll", json!({ "type": ["object", "null"], "description": "How operations that take long are waited for" })),
         ("workflow", text("Workflows: their Arazzo document")),
-        ("builtin", json!({ "description": "`all`, or names of built-in tools", "anyOf": [{ "type": "string", "enum": ["all"] }, strings(), { "type": "null" }] })),
+        (
+            "builtin",
+            json!({ "description": "`all`, or names of built-in tools", "anyOf": [{ "type": "string", "enum": ["all"] }, strings(), { "type": "null" }] }),
+        ),
         ("roots", list("The directories that built-in file tools may touch")),
         ("allow_private", flag("Private addresses may be reached")),
         ("ttl", text("How long its list is fresh, such as `5m`")),
@@ -66,11 +73,14 @@ fn keys() -> Value {
         ("title", text("For people")),
         ("tags", list("To search by")),
         ("essential", list("Tools that every agent should know of, by globs")),
-        ("tools", json!({
-            "type": ["object", "null"],
-            "additionalProperties": one_of(&["allow", "ask", "deny", "hide"]),
-            "description": "What may be called, by globs on the names",
-        })),
+        (
+            "tools",
+            json!({
+                "type": ["object", "null"],
+                "additionalProperties": one_of(&["allow", "ask", "deny", "hide"]),
+                "description": "What may be called, by globs on the names",
+            }),
+        ),
     ]);
     if let Some(shape) = shape.as_object_mut() {
         shape.extend(Map::from_iter([("additionalProperties".to_owned(), json!(false))]));

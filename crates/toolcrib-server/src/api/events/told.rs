@@ -9,7 +9,10 @@ use toolcrib::{Registry, SourceId};
 /// An event for every listener. Cheap to clone.
 #[derive(Debug, Clone)]
 pub(super) enum Told {
-    Record { seq: u64, text: Bytes },
+    Record {
+        seq: u64,
+        text: Bytes,
+    },
     Measure(Bytes),
     /// So many could not be passed on.
     Lost(u64),
