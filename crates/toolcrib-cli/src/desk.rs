@@ -155,12 +155,6 @@ impl Desk {
         }
     }
 
-    /// Where the configuration declares a source, as `file:line`.
-    pub(crate) fn declared_at(&self, id: &SourceId) -> Option<String> {
-        let declaration = self.found.config.sources.iter().find(|declaration| declaration.id == *id)?;
-        Some(format!("{}:{}", declaration.file, declaration.line))
-    }
-
     pub(crate) fn caller() -> Caller {
         Caller { name: "cli".into() }
     }

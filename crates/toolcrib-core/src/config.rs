@@ -42,9 +42,11 @@ pub struct Config {
     pub sources: Vec<Declaration>,
     pub defaults: Settings,
     pub expose: Expose,
+    /// Whether requests over HTTP may declare sources that start programs.
+    pub allow_commands: bool,
     /// Advice that stops nothing.
     pub warnings: Vec<Fault>,
-    /// Where each key of `defaults` and `expose` was set, by its path such as `defaults.ttl`.
+    /// Where each key of `defaults` and `expose`, and `allow_commands`, was set, by its path such as `defaults.ttl`.
     pub origins: BTreeMap<String, Origin>,
 }
 
@@ -116,7 +118,7 @@ pub enum Syntax {
 
 /// The names of the map of sources: ours, most clients', and VS Code's.
 const SOURCES: [&str; 3] = ["sources", "mcpServers", "servers"];
-const TOP_LEVEL: [&str; 6] = ["sources", "mcpServers", "servers", "defaults", "expose", "$schema"];
+const TOP_LEVEL: [&str; 7] = ["sources", "mcpServers", "servers", "defaults", "expose", "allow_commands", "$schema"];
 
 impl Config {
     /// Parses a file, taking syntax and dialect from its name and its keys.
@@ -157,6 +159,11 @@ impl Config {
                     config.expose = settings::read_expose(&mut reader, &section);
                     config.origins.extend(origins(file, &entry.node, "expose"));
                 }
+                "allow_commands" => {
+                    config.allow_commands = reader.flag(&top, "allow_commands").unwrap_or(false);
+                    let origin = Origin { file: file.to_owned(), line: entry.line };
+                    config.origins.extend((!entry.node.is_null()).then(|| (entry.key.clone(), origin)));
+                }
                 "inputs" if dialect == Dialect::Client => {
                     reader.warn(entry.line, "inputs", "are not asked for; use `${env:NAME}` where one is needed");
                 }
@@ -189,11 +196,15 @@ impl Config {
             essential: if set("essential") { self.expose.essential } else { lower.expose.essential },
             prefix: if set("prefix") { self.expose.prefix } else { lower.expose.prefix },
         };
+        let allow_commands = match self.origins.contains_key("allow_commands") {
+            true => self.allow_commands,
+            false => lower.allow_commands,
+        };
         let mut origins = lower.origins;
         origins.extend(self.origins);
         let mut warnings = self.warnings;
         warnings.extend(lower.warnings);
-        Config { sources, defaults: self.defaults.over(&lower.defaults), expose, warnings, origins }
+        Config { sources, defaults: self.defaults.over(&lower.defaults), expose, allow_commands, warnings, origins }
     }
 
     /// The sources that are valid.
@@ -274,7 +285,7 @@ impl Dialect {
     fn of(file: &str, root: &Node) -> Dialect {
         let name = file.rsplit(['/', '\\']).next().unwrap_or_default();
         let has = |keys: &[&str]| keys.iter().any(|key| root.entries().iter().any(|entry| entry.key == *key));
-        let clients = has(&["mcpServers", "servers"]) && !has(&["sources", "defaults", "expose"]);
+        let clients = has(&["mcpServers", "servers"]) && !has(&["sources", "defaults", "expose", "allow_commands"]);
         if name == ".mcp.json" || (clients && !name.starts_with("toolcrib.")) { Dialect::Client } else { Dialect::Own }
     }
 }

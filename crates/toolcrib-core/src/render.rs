@@ -11,6 +11,7 @@ mod merge;
 mod node;
 mod openai;
 mod own;
+mod page;
 mod plain;
 mod projection;
 mod root;
@@ -25,6 +26,7 @@ use crate::manifest::SetAside;
 use anthropic::Loading;
 
 pub use own::push as push_json;
+pub use page::Page;
 pub use projection::{Loss, Projected};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -100,13 +102,13 @@ impl View {
         let mut set_aside = Vec::new();
         if format == Format::Json {
             out.push_str("{\"tools\":");
-            push_array(self.listed().filter(wanted), &mut out, &mut emit, |tool, out| {
+            push_array(self.listed().filter(wanted), &mut out, &mut emit, PIECE, |tool, out| {
                 own::push(tool, out);
                 Ok(Pushed::Whole)
             })?;
             out.push_str(&format!(",\"inventory_hash\":\"{}\"}}", self.catalog.hash()));
         } else {
-            push_array(self.offered().filter(wanted), &mut out, &mut emit, |tool, out| {
+            push_array(self.offered().filter(wanted), &mut out, &mut emit, PIECE, |tool, out| {
                 let projected = self.project(tool, format)?;
                 match (&projected.text, &projected.set_aside) {
                     (Some(text), _) => out.push_str(text),
@@ -166,6 +168,7 @@ fn push_array<'a>(
     tools: impl Iterator<Item = ToolRef<'a>>,
     out: &mut String,
     emit: &mut impl FnMut(&str) -> Result<()>,
+    piece: usize,
     mut push: impl FnMut(&ToolRef<'a>, &mut String) -> Result<Pushed>,
 ) -> Result<()> {
     out.push('[');
@@ -177,7 +180,7 @@ fn push_array<'a>(
             Pushed::Whole => separator = ",",
             Pushed::Nothing => out.truncate(before),
         }
-        if out.len() >= PIECE {
+        if out.len() >= piece {
             emit(out)?;
             out.clear();
         }

@@ -1,6 +1,8 @@
 //! Finding tools by what they are for. Words are weighed by where they stand and how rare they are (BM25F); a name that
 //! was asked for comes first, whatever its spelling. Reads take no lock and touch no disk.
 
+mod answer;
+
 mod rank;
 
 mod question;
@@ -44,6 +46,7 @@ use crate::tool::ToolName;
 pub(crate) use directory::Directory;
 pub(crate) use postings::Postings;
 
+pub use answer::{Answer, Shown};
 use rank::{Line, Ranking};
 
 /// What is looked for, and among what.

@@ -1,16 +1,37 @@
 //! REST: one table of routes, from which the router, the access rules and `/api/openapi.json` are all made.
 //! Reads answer from the catalogue at hand; they touch neither the store nor a source.
 
+mod call;
+mod declare;
+mod events;
+mod find;
+mod numbers;
+mod refresh;
+mod sources;
+mod switches;
+mod tools;
+
+mod actor;
+mod asked;
+mod body;
 mod document;
 mod fault;
+mod kept;
+mod reply;
 mod route;
-mod sources;
+mod shape;
 
 use axum::Router;
 use axum::routing::get;
 use serde_json::{Value, json};
 
+pub(crate) use asked::known_source;
+pub(crate) use body::whole;
+pub(crate) use declare::{declare_source, remove_source};
+pub(crate) use events::Feed;
 pub(crate) use fault::{Fault, with_status};
+pub(crate) use kept::Kept;
+pub(crate) use sources::SourceList;
 
 use crate::access::Needs;
 use crate::house::House;
@@ -21,6 +42,14 @@ use route::Route;
 fn routes() -> Vec<Route> {
     let mut routes = Vec::new();
     routes.extend(sources::routes());
+    routes.extend(declare::routes());
+    routes.extend(refresh::routes());
+    routes.extend(switches::routes());
+    routes.extend(tools::routes());
+    routes.extend(call::routes());
+    routes.extend(find::routes());
+    routes.extend(events::routes());
+    routes.extend(numbers::routes());
     routes
 }
 
@@ -28,6 +57,13 @@ fn routes() -> Vec<Route> {
 fn schemas() -> Vec<(&'static str, Value)> {
     let mut schemas = vec![("Error", fault::schema())];
     schemas.extend(sources::schemas());
+    schemas.extend(declare::schemas());
+    schemas.extend(refresh::schemas());
+    schemas.extend(switches::schemas());
+    schemas.extend(tools::schemas());
+    schemas.extend(call::schemas());
+    schemas.extend(find::schemas());
+    schemas.extend(numbers::schemas());
     schemas
 }
 

@@ -11,6 +11,7 @@ use toolcrib_mcp::server::Endpoint;
 
 use crate::access::Access;
 use crate::activity::Activity;
+use crate::api::{Feed, Kept, SourceList};
 use crate::traffic::Traffic;
 
 /// Cheap to clone; all clones are one house.
@@ -41,19 +42,27 @@ pub struct Rooms {
     /// What happened lately, for the console.
     pub(crate) activity: Activity,
     pub(crate) traffic: Traffic,
+    /// Answers over REST that hold for as long as the catalogue does.
+    pub(crate) kept: Kept,
+    pub(crate) source_list: SourceList,
+    /// What those who listen to `/api/events` hear.
+    pub(crate) feed: Feed,
 }
 
 impl House {
     pub(crate) fn new(setup: Setup, registry: Registry, endpoint: Endpoint, address: SocketAddr) -> Result<House> {
         let access = Access::open(address, &setup.data, &registry, setup.require_token)?;
         Ok(House(Arc::new(Rooms {
-            registry,
             endpoint,
             found: ArcSwap::from_pointee(setup.found),
             data: setup.data,
             access,
             activity: Activity::default(),
             traffic: Traffic::default(),
+            kept: Kept::default(),
+            source_list: SourceList::default(),
+            feed: Feed::new(registry.clone()),
+            registry,
         })))
     }
 

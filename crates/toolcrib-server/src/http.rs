@@ -1,31 +1,21 @@
 //! The way in over HTTP: who may knock, how much they may bring, and where it goes.
 
-use std::time::Duration;
-
 use axum::Router;
-use axum::body::{Body, to_bytes};
+use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::{StatusCode, header};
 use axum::middleware::from_fn_with_state;
 use axum::response::Response;
 use axum::routing::any;
-use futures_util::StreamExt;
 use toolcrib::core::config::Mode;
 use toolcrib::core::text::shown_short;
 use toolcrib::{Code, Error};
 
 use crate::access::{Needs, admit};
-use crate::api::with_status;
+use crate::api::{whole, with_status};
 use crate::door::door;
 use crate::house::House;
 use crate::{access, api, console, operations};
-
-/// The largest request.
-const LARGEST: usize = 4 * 1024 * 1024;
-/// How long a request may take to arrive.
-const SLOWEST: Duration = Duration::from_secs(60);
-/// Of one that is too large so much is read and thrown away: many clients hear an answer only once they have sent all.
-const THROWN_AWAY: usize = 64 * 1024 * 1024;
 
 /// Every route, behind the check of where a request comes from.
 pub(crate) fn router(house: &House) -> Router {
@@ -50,15 +40,9 @@ async fn mcp(State(house): State<House>, request: Request) -> Response {
         return *refused;
     }
     let (parts, body) = request.into_parts();
-    let told = parts.headers.get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<usize>().ok());
-    if told.is_some_and(|length| length > LARGEST) {
-        let _cut_off = tokio::time::timeout(SLOWEST, throw_away(body)).await;
-        return too_large();
-    }
-    match tokio::time::timeout(SLOWEST, to_bytes(body, LARGEST)).await {
-        Ok(Ok(bytes)) => house.endpoint.handle(axum::http::Request::from_parts(parts, bytes)).await.map(Body::new),
-        Ok(Err(_)) => too_large(),
-        Err(_) => refusal(StatusCode::REQUEST_TIMEOUT, Code::BadRequest, "the request did not arrive in time"),
+    match whole(&parts.headers, body).await {
+        Ok(bytes) => house.endpoint.handle(axum::http::Request::from_parts(parts, bytes)).await.map(Body::new),
+        Err(refused) => refused,
     }
 }
 
@@ -69,17 +53,6 @@ async fn nothing_here(request: Request) -> Response {
         return console::not_found();
     }
     refusal(StatusCode::NOT_FOUND, Code::NotFound, "there is nothing here; `/api/openapi.json` says what there is")
-}
-
-async fn throw_away(body: Body) {
-    let mut body = body.into_data_stream();
-    let mut read = 0;
-    while let Some(Ok(chunk)) = body.next().await {
-        read += chunk.len();
-        if read > THROWN_AWAY {
-            return;
-        }
-    }
 }
 
 async fn group() -> Response {
@@ -104,10 +77,6 @@ fn surface_asked_for(query: &str) -> Result<(), Box<Response>> {
         return Err(Box::new(refused));
     }
     Ok(())
-}
-
-fn too_large() -> Response {
-    refusal(StatusCode::PAYLOAD_TOO_LARGE, Code::BadRequest, "the request is over 4 MiB")
 }
 
 fn refusal(status: StatusCode, code: Code, message: &str) -> Response {

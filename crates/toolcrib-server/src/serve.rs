@@ -99,6 +99,8 @@ impl Serving {
         house.traffic.leave();
         drop(listener);
         tasks.close();
+        // Listeners would wait for ever.
+        house.feed.close();
         // The endpoint ends what waits for news at once, and what is being answered after a while.
         let ending = futures_util::future::join(house.endpoint.close(), graceful.shutdown());
         if tokio::time::timeout(GRACE, ending).await.is_err() {

@@ -27,6 +27,28 @@ pub struct Found {
     pub declared: Vec<SourceId>,
 }
 
+impl Found {
+    /// Where a source is declared, as `file:line`.
+    pub fn declared_at(&self, id: &SourceId) -> Option<String> {
+        let declaration = self.config.sources.iter().find(|declaration| declaration.id == *id)?;
+        Some(format!("{}:{}", declaration.file, declaration.line))
+    }
+
+    /// What relative paths are relative to: where the file lies, or where we are.
+    pub fn directory(&self) -> Result<PathBuf> {
+        let absolute = self.file.as_deref().map(|file| std::path::absolute(file).unwrap_or_else(|_| file.to_owned()));
+        match absolute.as_deref().and_then(Path::parent) {
+            Some(directory) => Ok(directory.to_owned()),
+            None => std::env::current_dir().context(Code::ConfigInvalid, "the working directory cannot be read"),
+        }
+    }
+
+    /// Whether requests over HTTP may declare sources that start programs. A file that nobody has trusted cannot say so.
+    pub fn allows_commands(&self) -> bool {
+        self.config.allow_commands && is_trusted(self).unwrap_or(false)
+    }
+}
+
 /// Reads `named`, else the nearest file from `directory` upwards, over the user's own.
 pub fn load(named: Option<&Path>, directory: &Path) -> Result<Found> {
     let user = user_file().filter(|path| path.is_file());

@@ -40,6 +40,10 @@ pub(crate) struct Slot {
     breaker: Mutex<Breaker>,
 }
 
+/// The state of all connections that have one, to be compared.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Links(Vec<(SourceId, bool, bool)>);
+
 /// Makes a connector for a source, instead of the usual one; for tests. What it makes tells through
 /// the news what its source says of its own accord.
 #[derive(Clone)]
@@ -133,6 +137,14 @@ impl Connections {
 
     pub(crate) fn resting(&self, id: &SourceId, now: Timestamp) -> bool {
         self.slots().get(id).is_some_and(|slot| slot.breaker().is_open(now))
+    }
+
+    /// Which sources are connected, and which are left alone.
+    pub(crate) fn links(&self, now: Timestamp) -> Links {
+        let slots = self.slots();
+        let links =
+            slots.iter().map(|(id, slot)| (id.clone(), slot.connector.connected(), slot.breaker().is_open(now)));
+        Links(links.filter(|(_, connected, resting)| *connected || *resting).collect())
     }
 
     pub(crate) fn all(&self) -> Vec<Arc<dyn Connector>> {

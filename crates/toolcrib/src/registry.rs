@@ -7,6 +7,8 @@ mod detail;
 mod hints;
 mod history;
 mod journal;
+mod merged;
+mod moment;
 mod needs;
 mod open;
 mod parts;
@@ -14,6 +16,7 @@ mod publish;
 mod ready;
 mod source_view;
 mod stats;
+mod switch;
 mod tokens;
 mod tools;
 mod verify;
@@ -53,12 +56,14 @@ pub use declare::Declared;
 pub use detail::{Execution, ToolDetail};
 pub use hints::ListHints;
 pub use history::{HistoryRecord, Wanted};
+pub use moment::Moment;
 pub use needs::{MissingScheme, Needs, Server, needs};
 pub(crate) use publish::Writer;
 pub use publish::{Notice, Stage};
 pub(crate) use ready::Upkeep;
 pub use source_view::{Connection, Health, SourceView, Status};
 pub use stats::{SourceStats, Stats, ToolStats};
+pub use switch::{Switch, Switched, Target};
 pub use tools::{Filter, ToolView};
 pub use verify::Verification;
 
@@ -171,6 +176,8 @@ pub(crate) enum Written {
 pub(crate) struct Snapshot {
     pub(crate) catalog: Arc<Catalog>,
     pub(crate) inventory: Arc<Inventory>,
+    /// Each source as it was declared.
+    pub(crate) declared: Arc<BTreeMap<SourceId, Arc<Source>>>,
     /// Each source as it is used here: with the defaults and this process's overrides.
     pub(crate) sources: Arc<BTreeMap<SourceId, Arc<Source>>>,
     pub(crate) standings: Arc<BTreeMap<SourceId, Standing>>,
@@ -228,7 +235,12 @@ impl Registry {
         }
         self.execute(Command::Remove(id.clone()), actor).await?;
         self.shared.store.forget_definitions(id, None).await?;
-        self.shared.store.forget(id).await
+        self.shared.store.forget(id).await?;
+        if let Some(logs) = &self.shared.options.logs {
+            // Its last words go with it; where there are none, nothing is left to remove.
+            let _absent = std::fs::remove_file(crate::logs::path(logs, id));
+        }
+        Ok(())
     }
 
     /// Makes sources due: they are discovered again at the next need, and their tools stay meanwhile.

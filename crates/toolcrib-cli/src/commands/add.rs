@@ -97,7 +97,7 @@ pub(crate) async fn run(common: &Common, arguments: Arguments) -> Result<Done> {
 
 async fn add(desk: &Desk, source: &Source) -> Result<Done> {
     let (common, id) = (&desk.common, &source.id);
-    if let Some(place) = desk.declared_at(id) {
+    if let Some(place) = desk.found.declared_at(id) {
         let message = format!("`{id}` is declared in `{place}`, which wins; change it there, or choose another name");
         return Err(Error::new(Code::Conflict, message).with_retryable(false));
     }

@@ -2,10 +2,11 @@
 
 use clap::Args;
 use serde_json::json;
-use toolcrib::core::inventory::{Command, Inventory};
+use toolcrib::core::inventory::Inventory;
 use toolcrib::core::text::nearest;
 use toolcrib::core::tool::{Asked, SEPARATOR, parse_name};
 use toolcrib::core::{ToolId, ToolName};
+use toolcrib::registry::{Switch, Target};
 use toolcrib::{Code, Error, Result, SourceId};
 
 use crate::arguments::Common;
@@ -35,61 +36,40 @@ pub(crate) struct DisableArguments {
     names: Vec<String>,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Wish {
-    Enabled,
-    Disabled,
-}
-
-enum Target {
-    Source(SourceId),
-    Tool(ToolId, ToolName),
-}
-
 pub(crate) async fn enable(common: &Common, arguments: EnableArguments) -> Result<Done> {
-    run(common, &arguments.names, Wish::Enabled).await
+    run(common, &arguments.names, Switch::Enabled).await
 }
 
 pub(crate) async fn disable(common: &Common, arguments: DisableArguments) -> Result<Done> {
-    run(common, &arguments.names, Wish::Disabled).await
+    run(common, &arguments.names, Switch::Disabled).await
 }
 
-async fn run(common: &Common, names: &[String], wish: Wish) -> Result<Done> {
+async fn run(common: &Common, names: &[String], switch: Switch) -> Result<Done> {
     let desk = Desk::manage(common).await?;
-    let result = fulfil_all(&desk, names, wish).await;
+    let result = fulfil_all(&desk, names, switch).await;
     desk.close().await;
     result?;
     Ok(Done::Well)
 }
 
 /// All names are understood before anything changes.
-async fn fulfil_all(desk: &Desk, names: &[String], wish: Wish) -> Result<()> {
+async fn fulfil_all(desk: &Desk, names: &[String], switch: Switch) -> Result<()> {
     let sources: Vec<SourceId> = names.iter().filter_map(|name| source(desk, name).ok().flatten()).collect();
     let targets = names.iter().map(|name| target(desk, name, &sources)).collect::<Result<Vec<_>>>()?;
     for target in targets {
-        fulfil(desk, target, wish).await?;
+        fulfil(desk, target, switch).await?;
     }
     Ok(())
 }
 
-async fn fulfil(desk: &Desk, target: Target, wish: Wish) -> Result<()> {
-    let command = match (&target, wish) {
-        (Target::Source(id), Wish::Enabled) => Command::Enable(id.clone()),
-        (Target::Source(id), Wish::Disabled) => Command::Disable(id.clone()),
-        (Target::Tool(id, _), Wish::Enabled) => Command::EnableTool(id.clone()),
-        (Target::Tool(id, _), Wish::Disabled) => Command::DisableTool(id.clone()),
-    };
-    let changed = !desk.registry.inventory().decide(&command)?.is_empty();
-    desk.registry.execute(command, Desk::actor()).await?;
-    let (what, name) = match &target {
-        Target::Source(id) => ("source", id.to_string()),
-        Target::Tool(_, name) => ("tool", name.to_string()),
-    };
+async fn fulfil(desk: &Desk, target: Target, switch: Switch) -> Result<()> {
+    let switched = desk.registry.switch(target, switch, Desk::actor()).await?;
+    let (name, already) = (switched.target.name(), if switched.changed { "" } else { "already " });
     match desk.common.json {
-        true => output::json(&json!({ what: name, "enabled": wish == Wish::Enabled, "changed": changed }))?,
-        false => output::line(&format!("{name}: {}{}", if changed { "" } else { "already " }, wish.as_str()))?,
+        true => output::json(&switched)?,
+        false => output::line(&format!("{name}: {already}{}", switch.as_str()))?,
     }
-    if let Target::Source(id) = &target {
+    if let Target::Source(id) = &switched.target {
         hint_override(desk, id);
     }
     Ok(())
@@ -125,7 +105,7 @@ fn source(desk: &Desk, name: &str) -> Result<Option<SourceId>> {
         return Ok(None);
     };
     if desk.registry.inventory().source(&id).is_none() {
-        let place = desk.declared_at(&id).unwrap_or_default();
+        let place = desk.found.declared_at(&id).unwrap_or_default();
         let message = format!("`{id}` is stated wrongly in `{place}`; `toolcrib sources` says how");
         return Err(Error::new(Code::ConfigInvalid, message));
     }
@@ -198,13 +178,4 @@ fn neither(desk: &Desk, name: &str, error: Error) -> Error {
     };
     let name = toolcrib::core::text::shown_short(name, 80);
     Error::new(Code::NotFound, format!("no source or tool named `{name}`{hint}")).with_details(json!({ "near": near }))
-}
-
-impl Wish {
-    fn as_str(self) -> &'static str {
-        match self {
-            Wish::Enabled => "enabled",
-            Wish::Disabled => "disabled",
-        }
-    }
 }

@@ -17,10 +17,9 @@ pub(crate) struct Arguments {}
 
 pub(crate) async fn run(common: &Common, _: Arguments) -> Result<Done> {
     let desk = Desk::look(common).await?;
-    let declarations = desk.registry.declarations().await;
+    let declarations = desk.registry.declarations();
     let unusable: Vec<String> = desk.registry.sources().into_iter().filter_map(unusable).collect();
     desk.close().await;
-    let declarations = declarations?;
     let sources: Vec<&Source> = declarations.iter().map(|(_, source)| source).collect();
     match common.json {
         true => output::json(&export_json(&sources))?,

@@ -115,7 +115,7 @@ async fn import_all(desk: &Desk, places: &[Place], dry_run: bool) -> Result<Vec<
 }
 
 async fn import(desk: &Desk, source: &Source, dry_run: bool) -> Result<(Status, String)> {
-    if let Some(place) = desk.declared_at(&source.id) {
+    if let Some(place) = desk.found.declared_at(&source.id) {
         return Ok((Status::Skipped, format!("`{place}` declares that name, and the configuration wins")));
     }
     let declared = match dry_run {

@@ -26,14 +26,12 @@ pub(crate) async fn run(common: &Common, arguments: Arguments) -> Result<Done> {
 
 async fn remove(desk: &Desk, name: &str) -> Result<()> {
     let id = desk.source(name)?;
-    if let Some(place) = desk.declared_at(&id) {
+    if let Some(place) = desk.found.declared_at(&id) {
         let message = format!("`{id}` is declared in `{place}`; remove it there, or run `toolcrib disable {id}`");
         return Err(Error::new(Code::Conflict, message).with_retryable(false));
     }
     let tools = desk.registry.source(&id).map_or(0, |source| source.tool_count);
     desk.registry.remove(&id, Desk::actor()).await?;
-    // Its last words go with it; where there are none, nothing is left to remove.
-    let _absent = std::fs::remove_file(toolcrib::logs::path(&desk.data.join("logs"), &id));
     match desk.common.json {
         true => output::json(&json!({ "source": id, "removed": true, "tools": tools })),
         false => output::line(&format!("removed `{id}` and its {}", wording::counted(tools, "tool"))),

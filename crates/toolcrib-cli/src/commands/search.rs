@@ -1,10 +1,8 @@
 //! `toolcrib search`: the tools that fit a task, a line each.
 
 use clap::Args;
-use serde::Serialize;
 use toolcrib::Result;
 use toolcrib::core::search::{Hit, Query};
-use toolcrib::core::tokens;
 
 use crate::arguments::Common;
 use crate::commands::tools::NeedArguments;
@@ -40,27 +38,6 @@ pub(crate) struct Arguments {
     need: NeedArguments,
 }
 
-/// As the REST route of the same name answers.
-#[derive(Serialize)]
-struct Answer<'a> {
-    hits: Vec<Shown<'a>>,
-    total: usize,
-    /// What the lines cost an agent, in tokens of `o200k_base`.
-    tokens: usize,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    hint: Option<&'a str>,
-}
-
-#[derive(Serialize)]
-struct Shown<'a> {
-    name: &'a str,
-    score: f32,
-    signature: &'a str,
-    summary: &'a str,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    also: Vec<&'a str>,
-}
-
 pub(crate) async fn run(common: &Common, arguments: Arguments) -> Result<Done> {
     let manner = arguments.model.manner()?;
     let desk = Desk::open(common).await?;
@@ -70,10 +47,7 @@ pub(crate) async fn run(common: &Common, arguments: Arguments) -> Result<Done> {
     let found = manner.over(desk.registry.view(&Desk::caller())).find(&query);
     desk.close().await;
     if common.json {
-        let hits = found.hits.iter().map(shown).collect();
-        let lines: Vec<String> = found.hits.iter().map(Hit::line).collect();
-        let tokens = tokens::count(&lines.join("\n"));
-        output::json(&Answer { hits, total: found.total, tokens, hint: found.hint.as_deref() })?;
+        output::json(&found.answer())?;
     } else if !found.hits.is_empty() {
         output::line(&found.hits.iter().map(readable).collect::<Vec<_>>().join("\n"))?;
         let more = found.total.saturating_sub(found.hits.iter().map(|hit| 1 + hit.also.len()).sum());
@@ -85,16 +59,6 @@ pub(crate) async fn run(common: &Common, arguments: Arguments) -> Result<Done> {
         common.hint(&format!("hint: {hint}"));
     }
     Ok(Done::Well)
-}
-
-fn shown(hit: &Hit) -> Shown<'_> {
-    Shown {
-        name: hit.name.as_str(),
-        score: hit.score,
-        signature: &hit.signature,
-        summary: &hit.summary,
-        also: hit.also.iter().map(|name| name.as_str()).collect(),
-    }
 }
 
 /// The line an agent gets, with the name set off for people.

@@ -55,7 +55,8 @@ pub(crate) fn lines(found: &Found) -> Vec<String> {
         Ok(source) => format!("  {}: {}", source.id, wording::reached_by(source)),
         Err(_) => format!("  {}: not used, for it is stated wrongly; `toolcrib sources` says how", declaration.id),
     };
-    declared(found).map(line).collect()
+    let others = found.config.allow_commands.then(|| "  requests over HTTP may declare programs to run".to_owned());
+    declared(found).map(line).chain(others).collect()
 }
 
 /// What the project's own file declares, without the user's.

@@ -21,6 +21,7 @@ pub fn show(config: &Config) -> Value {
         "sources": sources,
         "defaults": show_defaults(config),
         "expose": show_expose(config),
+        "allow_commands": with_origin(config, "allow_commands", json!(config.allow_commands)),
         "warnings": config.warnings.iter().map(Fault::to_string).collect::<Vec<_>>(),
     })
 }
@@ -75,9 +76,13 @@ fn show_expose(config: &Config) -> Value {
 }
 
 fn with_origins<const N: usize>(config: &Config, section: &str, values: [(&str, Value); N]) -> Value {
-    let keys = values.into_iter().map(|(key, value)| {
-        let origin = config.origins.get(&format!("{section}.{key}")).map(ToString::to_string);
-        (key.to_owned(), json!({ "value": value, "origin": origin.as_deref().unwrap_or("default") }))
-    });
+    let keys = values
+        .into_iter()
+        .map(|(key, value)| (key.to_owned(), with_origin(config, &format!("{section}.{key}"), value)));
     keys.collect::<Map<_, _>>().into()
+}
+
+fn with_origin(config: &Config, path: &str, value: Value) -> Value {
+    let origin = config.origins.get(path).map(ToString::to_string);
+    json!({ "value": value, "origin": origin.as_deref().unwrap_or("default") })
 }

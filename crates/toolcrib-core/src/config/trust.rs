@@ -13,5 +13,7 @@ pub fn command_hash_input(config: &Config) -> String {
     let mut sources: Vec<&Source> = config.valid_sources().collect();
     sources.sort_by(|one, other| one.id.cmp(&other.id));
     let lines = sources.into_iter().map(|source| json!({ "id": source.id, "kind": source.kind }));
-    lines.map(|line| line.to_string() + "\n").collect()
+    // That others may start programs is as much as a command of its own.
+    let allowed = config.allow_commands.then(|| json!({ "allow_commands": true }));
+    lines.chain(allowed).map(|line| line.to_string() + "\n").collect()
 }

@@ -97,7 +97,33 @@ impl Route {
         })
     }
 
-    fn parameter(mut self, parameter: Value) -> Route {
+    /// `{id}` in the path is a source.
+    pub(super) fn source_path(self) -> Route {
+        self.path("id", json!({ "type": "string", "minLength": 1 }), "A source")
+    }
+
+    /// `{name}` in the path is a tool.
+    pub(super) fn tool_path(self) -> Route {
+        let about = "`source__tool`, `source:tool`, or the tool's own name when it is unique";
+        self.path("name", json!({ "type": "string", "minLength": 1 }), about)
+    }
+
+    /// JSON of one of these shapes.
+    pub(super) fn answers_any(self, status: u16, schemas: &[&str], about: &str) -> Route {
+        let shapes: Vec<Value> = schemas.iter().map(|schema| reference(schema)).collect();
+        let content = json!({ "application/json": { "schema": { "anyOf": shapes } } });
+        self.answer(status, json!({ "description": about, "content": content }))
+    }
+
+    /// With `If-None-Match`, the tag of an answer that the client has.
+    pub(super) fn may_be_unchanged(self) -> Route {
+        let about = "The `ETag` of an answer at hand: while it holds, the answer is 304";
+        let header =
+            json!({ "name": "If-None-Match", "in": "header", "description": about, "schema": { "type": "string" } });
+        self.parameter(header).answer(304, json!({ "description": "What the client has still holds" }))
+    }
+
+    pub(super) fn parameter(mut self, parameter: Value) -> Route {
         self.parameters.push(parameter);
         self
     }

@@ -1,18 +1,16 @@
-//! What forms wish for: each is done and answered with the page where it shows.
+//! What forms wish for: each is done as over REST, and answered with the page where it shows.
 
 use axum::Extension;
 use axum::extract::{Path, State};
 use axum::response::Redirect;
-use toolcrib::core::config::declare;
-use toolcrib::core::inventory::{Actor, Command};
-use toolcrib::core::text::shown_short;
-use toolcrib::{Code, Error, Refresh, Result, SourceId};
+use toolcrib::registry::{Switch, Target};
+use toolcrib::{Code, Error, Refresh, Result};
 
 use super::add;
 use super::fields::Fields;
 use super::happened::tool_path;
 use crate::access::Visitor;
-use crate::api::Fault;
+use crate::api::{Fault, declare_source, known_source, remove_source};
 use crate::house::House;
 
 /// Declares a source and discovers it; one that fails is kept, and its page says why.
@@ -22,13 +20,8 @@ pub(super) async fn add_source(
     fields: Fields,
 ) -> Result<Redirect, Fault> {
     let (name, keys) = add::read(&fields)?;
-    let said = |faults: Vec<toolcrib::core::config::Fault>| {
-        faults.into_iter().map(|fault| fault.message).collect::<Vec<_>>().join("; ")
-    };
-    let source = declare(&name, &keys, &house.data).map_err(|faults| Error::new(Code::ConfigInvalid, said(faults)))?;
-    let id = source.id.clone();
-    house.registry.declare(source, Actor::new(&visitor.name)).await?;
-    Ok(Redirect::to(&format!("/sources/{id}")))
+    let outcome = declare_source(&house, &visitor, &name, keys).await?;
+    Ok(Redirect::to(&format!("/sources/{}", outcome.source)))
 }
 
 pub(super) async fn refresh_all(State(house): State<House>) -> Redirect {
@@ -37,7 +30,7 @@ pub(super) async fn refresh_all(State(house): State<House>) -> Redirect {
 }
 
 pub(super) async fn refresh(State(house): State<House>, Path(id): Path<String>) -> Result<Redirect, Fault> {
-    let id = known(&house, &id)?;
+    let id = known_source(&house.registry, &id)?;
     house.registry.refresh(Refresh { sources: Some(vec![id.clone()]), force: true, ..Refresh::default() }).await;
     Ok(Redirect::to(&format!("/sources/{id}")))
 }
@@ -47,16 +40,12 @@ pub(super) async fn change_source(
     Extension(visitor): Extension<Visitor>,
     Path((id, action)): Path<(String, String)>,
 ) -> Result<Redirect, Fault> {
-    let (id, actor) = (known(&house, &id)?, Actor::new(&visitor.name));
-    match action.as_str() {
-        "enable" => house.registry.execute(Command::Enable(id.clone()), actor).await.map(drop)?,
-        "disable" => house.registry.execute(Command::Disable(id.clone()), actor).await.map(drop)?,
-        "remove" => {
-            house.registry.remove(&id, actor).await?;
-            return Ok(Redirect::to("/sources"));
-        }
-        _ => return Err(Fault(Error::new(Code::NotFound, "a source can be refreshed, enabled, disabled and removed"))),
+    let id = known_source(&house.registry, &id)?;
+    if action == "remove" {
+        remove_source(&house, &visitor, &id).await?;
+        return Ok(Redirect::to("/sources"));
     }
+    house.registry.switch(Target::Source(id.clone()), switch(&action)?, visitor.actor()).await?;
     Ok(Redirect::to(&format!("/sources/{id}")))
 }
 
@@ -65,19 +54,15 @@ pub(super) async fn change_tool(
     Extension(visitor): Extension<Visitor>,
     Path((name, action)): Path<(String, String)>,
 ) -> Result<Redirect, Fault> {
-    let (catalog, actor) = (house.registry.catalog(), Actor::new(&visitor.name));
-    let tool = catalog.find(&name)?;
-    let command = match action.as_str() {
-        "enable" => Command::EnableTool(tool.id()),
-        "disable" => Command::DisableTool(tool.id()),
-        _ => return Err(Fault(Error::new(Code::NotFound, "a tool can be called, enabled and disabled"))),
-    };
-    house.registry.execute(command, actor).await?;
-    Ok(Redirect::to(&tool_path(tool.name().as_str())))
+    let target = house.registry.target(&name)?;
+    house.registry.switch(target, switch(&action)?, visitor.actor()).await?;
+    Ok(Redirect::to(&tool_path(&name)))
 }
 
-fn known(house: &House, id: &str) -> Result<SourceId> {
-    let unknown = || house.registry.unknown_source(&shown_short(id, 80));
-    let id = SourceId::from_name(id).map_err(|_| unknown())?;
-    house.registry.source(&id).map(|_| id).ok_or_else(unknown)
+fn switch(action: &str) -> Result<Switch> {
+    match action {
+        "enable" => Ok(Switch::Enabled),
+        "disable" => Ok(Switch::Disabled),
+        _ => Err(Error::new(Code::NotFound, "nothing of this kind can be done here")),
+    }
 }

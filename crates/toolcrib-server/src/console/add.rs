@@ -64,7 +64,7 @@ fn lines(name: &str, label: &str, placeholder: &str, hint: &str) -> Markup {
 }
 
 /// The name and the keys that somebody filled in.
-pub(super) fn read(fields: &Fields) -> Result<(String, Value)> {
+pub(super) fn read(fields: &Fields) -> Result<(String, Map<String, Value>)> {
     let given = |key: &str| fields.get(key).map(str::trim).filter(|text| !text.is_empty());
     let needed =
         |key: &str, words: &str| given(key).ok_or_else(|| Error::new(Code::BadRequest, format!("{words} is missing")));
@@ -106,7 +106,7 @@ pub(super) fn read(fields: &Fields) -> Result<(String, Value)> {
             keys.insert("auth".into(), json!({ "bearer": token }));
         }
     }
-    Ok((needed("name", "the name")?.to_owned(), keys.into()))
+    Ok((needed("name", "the name")?.to_owned(), keys))
 }
 
 /// What was written wrongly is not repeated: it may be a secret.
@@ -163,7 +163,7 @@ mod tests {
         );
         let (name, keys) = read(&fields).unwrap();
         assert_eq!(name, "docs");
-        assert_eq!(keys, json!({ "url": "https://x/mcp", "transport": "http", "headers": { "X-Team": "core" } }));
+        assert_eq!(Value::Object(keys), json!({ "url": "https://x/mcp", "transport": "http", "headers": { "X-Team": "core" } }));
         let wrong = read(&Fields::parse("kind=url&name=docs&url=x&headers=hunter2")).unwrap_err();
         assert!(!wrong.message.contains("hunter2"), "{}", wrong.message);
     }

@@ -1,11 +1,10 @@
 //! What a form sent: names and values, in their order.
 
-use axum::body::Bytes;
 use axum::extract::{FromRequest, Request};
-
+use axum::response::{IntoResponse, Response};
 use toolcrib::{Code, Error};
 
-use crate::api::Fault;
+use crate::api::{Fault, whole};
 
 #[derive(Debug, Default)]
 pub(super) struct Fields(Vec<(String, String)>);
@@ -21,14 +20,12 @@ impl Fields {
 }
 
 impl<S: Send + Sync> FromRequest<S> for Fields {
-    type Rejection = Fault;
+    type Rejection = Response;
 
-    async fn from_request(request: Request, state: &S) -> Result<Fields, Fault> {
-        let body = Bytes::from_request(request, state).await;
-        let body =
-            body.map_err(|_| Fault(Error::new(Code::BadRequest, "the form is too large, or did not arrive whole")))?;
-        let text =
-            std::str::from_utf8(&body).map_err(|_| Fault(Error::new(Code::BadRequest, "the form is not UTF-8")))?;
-        Ok(Fields::parse(text))
+    async fn from_request(request: Request, _state: &S) -> Result<Fields, Response> {
+        let (parts, body) = request.into_parts();
+        let bytes = whole(&parts.headers, body).await?;
+        let wrong = |_| Fault(Error::new(Code::BadRequest, "the form is not UTF-8")).into_response();
+        std::str::from_utf8(&bytes).map(Fields::parse).map_err(wrong)
     }
 }

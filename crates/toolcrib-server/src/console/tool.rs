@@ -14,7 +14,7 @@ use toolcrib::core::outline;
 use toolcrib::core::policy::Verdict;
 use toolcrib::core::text::{shown, shown_short};
 use toolcrib::registry::ToolDetail;
-use toolcrib::{CallOptions, Caller, Code, Error};
+use toolcrib::{CallOptions, Code, Error};
 
 use super::fields::Fields;
 use super::page::{Frame, Here};
@@ -49,8 +49,7 @@ pub(super) async fn call(
         Ok(arguments) => {
             let consent = fields.get("consent").is_some() && frame.may(Needs::Managing);
             let options = CallOptions { consent, fleeting: true, ..CallOptions::default() };
-            let caller = Caller { name: visitor.name.clone() };
-            house.registry.call(&caller, detail.view.name.as_str(), arguments, options).await
+            house.registry.call(&visitor.caller(), detail.view.name.as_str(), arguments, options).await
         }
         Err(error) => Err(error),
     };

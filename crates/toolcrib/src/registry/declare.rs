@@ -1,8 +1,10 @@
 //! Sources that are declared at run time: by a command, a request, or out of another client's configuration.
 
+use std::sync::Arc;
+
 use serde::Serialize;
 use toolcrib_core::inventory::{Actor, Command, Origin};
-use toolcrib_core::{Code, Error, Result, Source};
+use toolcrib_core::{Code, Error, Result, Source, SourceId};
 
 use super::Registry;
 
@@ -50,19 +52,21 @@ impl Registry {
 
     /// Every source as it was declared, in the order of their ids: without defaults, and without what the environment
     /// of this process says. One that a command enabled or disabled since says so.
-    pub async fn declarations(&self) -> Result<Vec<(Origin, Source)>> {
-        let inventory = self.inventory();
-        let names: Vec<_> = inventory.sources().map(|(_, state)| state.definition).collect();
-        let stored = self.shared.store.definitions(&names).await?;
-        let mut declarations: Vec<(Origin, Source)> = Vec::with_capacity(stored.len());
-        for (_, mut source) in stored {
-            let Some(state) = inventory.source(&source.id) else { continue };
+    pub fn declarations(&self) -> Vec<(Origin, Source)> {
+        let now = self.shared.now.load();
+        let declared = now.declared.values().filter_map(|source| Some((source, now.inventory.source(&source.id)?)));
+        let as_it_is = declared.map(|(source, state)| {
+            let mut source = Source::clone(source);
             if state.enabled != state.declared_enabled.unwrap_or(true) {
                 source.settings.enabled = Some(state.enabled);
             }
-            declarations.push((state.origin, source));
-        }
-        declarations.sort_by(|(_, one), (_, other)| one.id.cmp(&other.id));
-        Ok(declarations)
+            (state.origin, source)
+        });
+        as_it_is.collect()
+    }
+
+    /// One source as it was declared, whatever a command said since.
+    pub fn declaration(&self, id: &SourceId) -> Option<Arc<Source>> {
+        self.shared.now.load().declared.get(id).cloned()
     }
 }

@@ -206,6 +206,8 @@ impl Shared {
     fn publish(&self, writer: &Writer, standings: Arc<BTreeMap<SourceId, Standing>>) {
         let before = self.now.load().catalog.hash();
         let sources = self.effective_sources(writer);
+        let declared = writer.definitions.iter().map(|(id, (_, source))| (id.clone(), source.clone()));
+        let declared: Arc<BTreeMap<SourceId, Arc<Source>>> = Arc::new(declared.collect());
         let inventory = Arc::new(writer.inventory.clone());
         let connects_to = self.hashes(&sources);
         self.swap(|now| {
@@ -214,6 +216,7 @@ impl Shared {
             let parts = writer.parts.values().cloned().chain(embedded).collect();
             now.catalog = Arc::new(self.catalog_of(inventory.version, parts));
             now.inventory = inventory.clone();
+            now.declared = declared.clone();
             now.sources = sources.clone();
             now.connects_to = connects_to.clone();
             now.standings = standings.clone();

@@ -21,6 +21,9 @@ pub(super) fn text(merged: &Value) -> String {
             with_origin(&mut text, "  ", &key, &value);
         }
     }
+    if merged["allow_commands"]["value"] == true {
+        with_origin(&mut text, "", "allow_commands", &merged["allow_commands"]);
+    }
     text
 }
 
@@ -92,6 +95,7 @@ mod tests {
             "overrides": { "a": { "enabled": { "value": false, "origin": "command" } } },
             "defaults": { "ttl": { "value": "5m", "origin": "default" } },
             "expose": { "prefix": { "value": true, "origin": "default" } },
+            "allow_commands": { "value": true, "origin": "toolcrib.yaml:1" },
         });
         let expected = r#"# data: /d
 # file: /p/toolcrib.yaml
@@ -108,6 +112,7 @@ defaults:
   ttl: 5m  # default
 expose:
   prefix: true  # default
+allow_commands: true  # toolcrib.yaml:1
 "#;
         assert_eq!(text(&merged), expected);
     }

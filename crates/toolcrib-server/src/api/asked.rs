@@ -1,0 +1,144 @@
+//! What an address says: the parameters of its query and the names in its path. What is written wrongly gets an error
+//! that tells what to write; parameters that nobody knows are passed over.
+
+use std::borrow::Cow;
+use std::ops::RangeInclusive;
+
+use axum::extract::{FromRequestParts, RawPathParams};
+use http::request::Parts;
+use toolcrib::core::text::shown_short;
+use toolcrib::{Code, Error, Registry, Result, SourceId};
+
+use super::fault::Fault;
+
+/// The parameters of a query, each once.
+#[derive(Debug, Default)]
+pub(super) struct Asked(Vec<(String, String)>);
+
+/// The one name in a path, decoded.
+#[derive(Debug)]
+pub(super) struct Named(pub(super) String);
+
+impl Asked {
+    pub(super) fn read(query: &str) -> Result<Asked> {
+        let mut asked: Vec<(String, String)> = Vec::new();
+        for pair in query.split('&').filter(|pair| !pair.is_empty()) {
+            let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+            let (name, value) = (decoded(name)?, decoded(value)?);
+            if asked.iter().any(|(given, _)| *given == name) {
+                return Err(wrong(format!("`{}` is given twice", shown_short(&name, 40))));
+            }
+            asked.push((name, value));
+        }
+        Ok(Asked(asked))
+    }
+
+    /// One that is empty counts as left out.
+    pub(super) fn text(&self, name: &str) -> Option<&str> {
+        let given = self.0.iter().find(|(given, _)| given == name);
+        given.map(|(_, value)| value.as_str()).filter(|value| !value.is_empty())
+    }
+
+    pub(super) fn number(&self, name: &str, range: RangeInclusive<u64>) -> Result<Option<u64>> {
+        let Some(text) = self.text(name) else { return Ok(None) };
+        let number = text.parse().ok().filter(|number| range.contains(number));
+        let (least, most) = (range.start(), range.end());
+        let expected = match *most {
+            u64::MAX => format!("a whole number from {least} on"),
+            most => format!("a whole number from {least} to {most}"),
+        };
+        number.map(Some).ok_or_else(|| wrong(format!("`{name}` is {expected}, not `{}`", shown_short(text, 40))))
+    }
+
+    pub(super) fn flag(&self, name: &str) -> Result<bool> {
+        match self.text(name) {
+            None | Some("false" | "0") => Ok(false),
+            Some("true" | "1") => Ok(true),
+            Some(other) => Err(wrong(format!("`{name}` is true or false, not `{}`", shown_short(other, 40)))),
+        }
+    }
+
+    /// A source that there is.
+    pub(super) fn source(&self, registry: &Registry) -> Result<Option<SourceId>> {
+        self.text("source").map(|name| known_source(registry, name)).transpose()
+    }
+
+    /// There are no groups yet; a list that passed over the wish for one would be too long.
+    pub(super) fn no_group(&self) -> Result<()> {
+        match self.text("group") {
+            None => Ok(()),
+            Some(_) => Err(Error::new(Code::NotFound, "there are no groups in this version")),
+        }
+    }
+}
+
+/// An id that exists, from any spelling of it.
+pub(crate) fn known_source(registry: &Registry, name: &str) -> Result<SourceId> {
+    let id = SourceId::from_name(name).ok().filter(|id| registry.source(id).is_some());
+    id.ok_or_else(|| registry.unknown_source(&shown_short(name, 80)))
+}
+
+fn wrong(message: String) -> Error {
+    Error::new(Code::BadRequest, message)
+}
+
+/// `+` is a space; a `%` must be followed by two digits, and all of it must be UTF-8.
+fn decoded(text: &str) -> Result<String> {
+    let spaced: Cow<'_, str> = if text.contains('+') { text.replace('+', " ").into() } else { text.into() };
+    percent_decoded(&spaced)
+}
+
+fn percent_decoded(text: &str) -> Result<String> {
+    let malformed = || wrong("the address is written wrongly: `%` needs two hexadecimal digits that give UTF-8".into());
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.bytes();
+    while let Some(byte) = rest.next() {
+        if byte != b'%' {
+            bytes.push(byte);
+            continue;
+        }
+        let mut digit = || rest.next().and_then(|digit| char::from(digit).to_digit(16));
+        let (high, low) = (digit().ok_or_else(malformed)?, digit().ok_or_else(malformed)?);
+        bytes.push((high * 16 + low) as u8);
+    }
+    String::from_utf8(bytes).map_err(|_| malformed())
+}
+
+impl<S: Sync> FromRequestParts<S> for Asked {
+    type Rejection = Fault;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Asked, Fault> {
+        Ok(Asked::read(parts.uri.query().unwrap_or_default())?)
+    }
+}
+
+impl<S: Send + Sync> FromRequestParts<S> for Named {
+    type Rejection = Fault;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Named, Fault> {
+        let wrong = || wrong("the name in the address is not UTF-8".into());
+        let params = RawPathParams::from_request_parts(parts, state).await.map_err(|_| wrong())?;
+        let name = params.iter().next().map(|(_, value)| value.to_owned()).ok_or_else(wrong)?;
+        Ok(Named(name))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_query_is_read_or_refused_with_what_to_write() {
+        let asked = Asked::read("a=1+2&b=%C3%A4&c&force=true&limit=7&").unwrap();
+        assert_eq!((asked.text("a"), asked.text("b"), asked.text("c")), (Some("1 2"), Some("ä"), None));
+        assert_eq!((asked.flag("force").unwrap(), asked.number("limit", 1..=9).unwrap()), (true, Some(7)));
+        for (query, says) in [("a=%zz", "two hexadecimal"), ("a=%ff", "UTF-8"), ("a=%", "two"), ("a=1&a=2", "twice")] {
+            let error = Asked::read(query).unwrap_err();
+            assert!(error.code == Code::BadRequest && error.message.contains(says), "{query}: {}", error.message);
+        }
+        for limit in ["0", "10", "-1", "1.5", "x", "99999999999999999999999"] {
+            let asked = Asked::read(&format!("limit={limit}")).unwrap();
+            assert_eq!(asked.number("limit", 1..=9).unwrap_err().code, Code::BadRequest, "{limit}");
+        }
+    }
+}

@@ -1,0 +1,166 @@
+//! Sources declared, changed and removed at run time, in the words of a configuration file.
+
+mod change;
+mod shapes;
+
+use axum::Extension;
+use axum::extract::State;
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{delete, patch, post};
+use serde::Serialize;
+use serde_json::{Map, Value};
+use toolcrib::core::config::declare;
+use toolcrib::core::source::Kind;
+use toolcrib::registry::SourceView;
+use toolcrib::{Code, Error, Outcome, Result, Source, SourceId};
+
+use super::asked::{Named, known_source};
+use super::body::Json;
+use super::fault::Fault;
+use super::reply;
+use super::route::Route;
+use crate::access::{Role, Visitor};
+use crate::house::House;
+
+pub(super) use shapes::schemas;
+
+pub(super) fn routes() -> Vec<Route> {
+    vec![
+        Route::new("POST", "/api/sources", "add_source", post(add))
+            .about("Declare a source and discover it at once; when that fails it is kept, marked failed")
+            .takes("NewSource")
+            .answers(201, "DeclaredSource", "The source, and what its discovery came to")
+            .refuses(&[400, 409, 413, 415, 503]),
+        Route::new("PATCH", "/api/sources/{id}", "change_source", patch(change::change))
+            .about("Change some keys of a source: a JSON merge patch, in which `null` takes a key away")
+            .source_path()
+            .takes("SourceKeys")
+            .answers(200, "DeclaredSource", "The source as it is now")
+            .refuses(&[400, 404, 409, 413, 415, 503]),
+        Route::new("DELETE", "/api/sources/{id}", "remove_source", delete(remove))
+            .about("Remove a source that was declared at run time, with its tools")
+            .source_path()
+            .answer(204, serde_json::json!({ "description": "It is gone" }))
+            .refuses(&[400, 404, 409, 503]),
+    ]
+}
+
+/// A source as it stands, with what its discovery came to.
+#[derive(Debug, Serialize)]
+struct Declared {
+    #[serde(flatten)]
+    source: SourceView,
+    outcome: Option<Outcome>,
+}
+
+async fn add(
+    State(house): State<House>,
+    Extension(visitor): Extension<Visitor>,
+    Json(mut keys): Json<Map<String, Value>>,
+) -> Result<Response, Fault> {
+    let name = name(&mut keys)?;
+    let outcome = declare_source(&house, &visitor, &name, keys).await?;
+    let id = outcome.source.clone();
+    let mut response = reply::json(StatusCode::CREATED, &declared(&house, &id, Some(outcome))?)?;
+    // An id is made of letters, digits and `_`.
+    if let Ok(location) = HeaderValue::from_str(&format!("/api/sources/{id}")) {
+        response.headers_mut().insert(header::LOCATION, location);
+    }
+    Ok(response)
+}
+
+/// Declares a source that is new, and discovers it at once.
+pub(crate) async fn declare_source(
+    house: &House,
+    visitor: &Visitor,
+    name: &str,
+    keys: Map<String, Value>,
+) -> Result<Outcome> {
+    let source = read(house, name, keys)?;
+    if house.registry.source(&source.id).is_some() {
+        return Err(taken(house, &source.id));
+    }
+    permit(house, visitor, &source)?;
+    house.registry.declare(source, visitor.actor()).await
+}
+
+/// Removes a source that the configuration does not declare.
+pub(crate) async fn remove_source(house: &House, visitor: &Visitor, id: &SourceId) -> Result<()> {
+    if let Some(place) = house.found.load().declared_at(id) {
+        let message = format!("`{id}` is declared in `{place}`; remove it there, or disable it");
+        return Err(Error::new(Code::Conflict, message).with_retryable(false));
+    }
+    house.registry.remove(id, visitor.actor()).await
+}
+
+async fn remove(
+    State(house): State<House>,
+    Extension(visitor): Extension<Visitor>,
+    Named(name): Named,
+) -> Result<Response, Fault> {
+    let id = known_source(&house.registry, &name)?;
+    remove_source(&house, &visitor, &id).await?;
+    Ok(StatusCode::NO_CONTENT.into_response())
+}
+
+/// The name may stand under `id` too.
+fn name(keys: &mut Map<String, Value>) -> Result<String> {
+    let name = match (keys.shift_remove("name"), keys.shift_remove("id")) {
+        (Some(_), Some(_)) => return Err(Error::new(Code::BadRequest, "`name` and `id` are the same; send one")),
+        (name, id) => name.or(id),
+    };
+    match name {
+        Some(Value::String(name)) => Ok(name),
+        Some(_) | None => Err(Error::new(Code::BadRequest, "`name` is a text: it becomes the prefix of the tools")),
+    }
+}
+
+/// Paths are relative to the configuration file, as if the keys stood there.
+fn read(house: &House, name: &str, keys: Map<String, Value>) -> Result<Source> {
+    let directory = house.found.load().directory()?;
+    declare(name, &Value::Object(keys), &directory).map_err(|faults| {
+        let said = faults.iter().map(|fault| match fault.key.strip_prefix("sources.") {
+            Some(key) => format!("{key}: {}", fault.message),
+            None => fault.message.clone(),
+        });
+        let message = said.collect::<Vec<_>>().join("; ");
+        Error::new(Code::ConfigInvalid, message).with_details(serde_json::json!({ "faults": faults }))
+    })
+}
+
+fn taken(house: &House, id: &SourceId) -> Error {
+    let message = match house.found.load().declared_at(id) {
+        Some(place) => format!("`{id}` is declared in `{place}`, which wins; change it there, or choose another name"),
+        None => format!("there is a source `{id}` already; `PATCH /api/sources/{id}` changes it"),
+    };
+    Error::new(Code::Conflict, message).with_retryable(false)
+}
+
+/// Whoever declares a program has it run here: that is for who is on this machine and manages it, unless the
+/// configuration says otherwise.
+fn permit(house: &House, visitor: &Visitor, source: &Source) -> Result<()> {
+    let here = house.access.address.ip().is_loopback() && visitor.role == Role::Admin;
+    if here || !starts_programs(&source.kind) || house.found.load().allows_commands() {
+        return Ok(());
+    }
+    let message = format!(
+        "`{}` would start programs on the server, which requests over HTTP may not; `allow_commands: true` in the \
+         configuration permits it, or `toolcrib add` declares it there",
+        source.id
+    );
+    Err(Error::new(Code::Forbidden, message))
+}
+
+fn starts_programs(kind: &Kind) -> bool {
+    match kind {
+        Kind::Stdio(_) => true,
+        Kind::Builtin(builtin) => builtin.tools.iter().any(|tool| matches!(tool.as_str(), "all" | "bash")),
+        Kind::Http(_) | Kind::Sse(_) | Kind::OpenApi(_) | Kind::Workflow(_) => false,
+    }
+}
+
+fn declared(house: &House, id: &SourceId, outcome: Option<Outcome>) -> Result<Declared> {
+    let source = house.registry.source(id).ok_or_else(|| house.registry.unknown_source(id.as_str()))?;
+    Ok(Declared { source, outcome })
+}

@@ -1,0 +1,123 @@
+//! Answers that depend on the catalogue and the address alone, made once and kept for as long as the catalogue is.
+//! Whoever reads takes no lock; whoever adds one copies the shelf, which is small.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use axum::http::{HeaderMap, HeaderValue, Uri};
+use axum::response::Response;
+use toolcrib::Registry;
+use toolcrib::core::catalog::{Caller, Catalog, View};
+
+use super::fault::Fault;
+use super::reply::{Tagged, names, tag, unchanged};
+use crate::house::House;
+
+/// So many answers, and so many bytes of them; then the shelf is begun anew.
+const MOST: usize = 1024;
+const MOST_BYTES: usize = 32 * 1024 * 1024;
+/// One that is larger is not worth keeping.
+const LARGEST: usize = 4 * 1024 * 1024;
+
+#[derive(Debug, Default)]
+pub(crate) struct Kept(ArcSwap<Shelf>);
+
+#[derive(Debug, Default, Clone)]
+struct Shelf {
+    catalog: Arc<Catalog>,
+    answers: HashMap<Arc<str>, Tagged>,
+    bytes: usize,
+}
+
+/// The catalogue of one moment, for which an answer is made.
+#[derive(Debug, Clone)]
+pub(super) struct Sight {
+    pub(super) view: View,
+    address: Arc<str>,
+    tag: HeaderValue,
+}
+
+/// What becomes of a request.
+#[derive(Debug)]
+pub(super) enum Looked {
+    /// It is at hand, or the client has it.
+    Answered(Response),
+    /// It has to be made.
+    Missing(Sight),
+}
+
+impl Kept {
+    pub(super) fn look(&self, registry: &Registry, uri: &Uri, headers: &HeaderMap) -> Looked {
+        let address = uri.path_and_query().map_or("/", |address| address.as_str());
+        let catalog = registry.catalog();
+        let shelf = self.0.load();
+        if Arc::ptr_eq(&shelf.catalog, &catalog)
+            && let Some(kept) = shelf.answers.get(address)
+        {
+            return Looked::Answered(kept.answer(headers));
+        }
+        let tag = tag(format!("{} {} {} {address}", env!("CARGO_PKG_VERSION"), catalog.version, catalog.hash()));
+        if names(headers, &tag) {
+            return Looked::Answered(unchanged(&tag));
+        }
+        let view = View { catalog, caller: Caller { name: "rest".into() } };
+        Looked::Missing(Sight { view, address: address.into(), tag })
+    }
+
+    /// Keeps what was made, unless the catalogue has changed since; and answers.
+    pub(super) fn put(&self, sight: &Sight, made: Made, headers: &HeaderMap) -> Response {
+        let link = made.link.and_then(|link| HeaderValue::from_str(&link).ok());
+        let answer = Tagged { body: made.body.into(), tag: sight.tag.clone(), link };
+        let response = answer.answer(headers);
+        if answer.body.len() <= LARGEST {
+            self.0.rcu(|shelf| shelf.with(sight, &answer));
+        }
+        response
+    }
+}
+
+/// An answer as it was written.
+#[derive(Debug, Default)]
+pub(super) struct Made {
+    pub(super) body: Vec<u8>,
+    pub(super) link: Option<String>,
+}
+
+impl Shelf {
+    fn with(&self, sight: &Sight, answer: &Tagged) -> Shelf {
+        let catalog = &sight.view.catalog;
+        if catalog.version < self.catalog.version {
+            return self.clone();
+        }
+        let room = self.answers.len() < MOST && self.bytes + answer.body.len() <= MOST_BYTES;
+        let mut next = match room && Arc::ptr_eq(&self.catalog, catalog) {
+            true => self.clone(),
+            false => Shelf { catalog: catalog.clone(), ..Shelf::default() },
+        };
+        let before = next.answers.insert(sight.address.clone(), answer.clone());
+        next.bytes += answer.body.len();
+        next.bytes -= before.map_or(0, |before| before.body.len());
+        next
+    }
+}
+
+impl House {
+    /// Answers from what is kept, or makes it, away from the threads that others wait for.
+    pub(super) async fn kept(
+        &self,
+        uri: &Uri,
+        headers: &HeaderMap,
+        make: impl FnOnce(&View) -> toolcrib::Result<Made> + Send + 'static,
+    ) -> Result<Response, Fault> {
+        let sight = match self.kept.look(&self.registry, uri, headers) {
+            Looked::Answered(response) => return Ok(response),
+            Looked::Missing(sight) => sight,
+        };
+        let view = sight.view.clone();
+        let made = tokio::task::spawn_blocking(move || make(&view)).await;
+        let failed =
+            |error| toolcrib::Error::new(toolcrib::Code::Internal, "an answer could not be made").with_cause(error);
+        Ok(self.kept.put(&sight, made.map_err(failed)??, headers))
+    }
+}

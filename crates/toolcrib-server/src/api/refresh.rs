@@ -1,0 +1,82 @@
+//! Discovery on demand, and what it changed.
+
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::response::Response;
+use axum::routing::post;
+use serde_json::{Value, json};
+use toolcrib::refresh::Refreshed;
+use toolcrib::{Code, Error, Outcome, Refresh};
+
+use super::asked::{Asked, Named, known_source};
+use super::fault::Fault;
+use super::reply;
+use super::route::{Route, reference};
+use super::shape::{and_perhaps, nullable, object, one_of, strings};
+use crate::access::Needs;
+use crate::house::House;
+
+pub(super) fn routes() -> Vec<Route> {
+    let flag = || json!({ "type": "boolean", "default": false });
+    vec![
+        Route::new("POST", "/api/refresh", "refresh", post(all))
+            .about("Look at every source that is not fresh, and say what changed")
+            .needs(Needs::Using)
+            .query("force", flag(), "Contact fresh ones too")
+            .answers(200, "Refreshed", "One outcome for each source, in the order of their ids")
+            .refuses(&[400]),
+        Route::new("POST", "/api/sources/{id}/refresh", "refresh_source", post(one))
+            .about("Look at a source that is not fresh, and say what changed")
+            .needs(Needs::Using)
+            .source_path()
+            .query("force", flag(), "Contact it even when it is fresh, and read an unchanged inventory anew")
+            .answers(200, "Outcome", "What changed")
+            .answers(502, "Outcome", "It was reached and failed; `error` says how")
+            .answers(503, "Outcome", "It could not be reached, or not in time; `error` says how")
+            .refuses(&[400, 404]),
+    ]
+}
+
+pub(super) fn schemas() -> Vec<(&'static str, Value)> {
+    let change = and_perhaps(
+        object(&[("name", json!({ "type": "string" })), ("fields", strings())]),
+        &[("class", json!({ "type": "string" })), ("notes", strings())],
+    );
+    let outcome = object(&[
+        ("source", json!({ "type": "string" })),
+        ("status", one_of(&["success", "unchanged", "fresh", "failed", "disabled"])),
+        ("contacted", json!({ "type": "boolean" })),
+        ("added", strings()),
+        ("changed", json!({ "type": "array", "items": change })),
+        ("removed", strings()),
+        ("unchanged", json!({ "type": "integer", "minimum": 0 })),
+        ("inventory_hash", nullable(json!({ "type": "string" }))),
+        ("elapsed_ms", json!({ "type": "integer", "minimum": 0 })),
+        ("error", nullable(reference("Failure"))),
+    ]);
+    let refreshed = object(&[("results", json!({ "type": "array", "items": reference("Outcome") }))]);
+    vec![("Outcome", outcome), ("Refreshed", refreshed)]
+}
+
+async fn all(State(house): State<House>, asked: Asked) -> Result<Response, Fault> {
+    let refresh = Refresh { force: asked.flag("force")?, ..Refresh::default() };
+    let results = house.registry.refresh(refresh).await;
+    Ok(reply::json(StatusCode::OK, &json!({ "results": results }))?)
+}
+
+async fn one(State(house): State<House>, Named(name): Named, asked: Asked) -> Result<Response, Fault> {
+    let id = known_source(&house.registry, &name)?;
+    let refresh = Refresh { sources: Some(vec![id.clone()]), force: asked.flag("force")?, ..Refresh::default() };
+    let none = || Error::new(Code::Internal, format!("the discovery of `{id}` gave no outcome"));
+    let outcome = house.registry.refresh(refresh).await.pop().ok_or_else(none)?;
+    Ok(reply::json(status(&outcome), &outcome)?)
+}
+
+/// Whether it was the way to the source that failed, or the source.
+fn status(outcome: &Outcome) -> StatusCode {
+    match (outcome.status, outcome.error.as_ref().map(|error| error.code)) {
+        (Refreshed::Failed, Some(Code::ToolUnavailable)) => StatusCode::SERVICE_UNAVAILABLE,
+        (Refreshed::Failed, _) => StatusCode::BAD_GATEWAY,
+        (Refreshed::Success | Refreshed::Unchanged | Refreshed::Fresh | Refreshed::Disabled, _) => StatusCode::OK,
+    }
+}
