@@ -163,7 +163,10 @@ mod tests {
         );
         let (name, keys) = read(&fields).unwrap();
         assert_eq!(name, "docs");
-        assert_eq!(Value::Object(keys), json!({ "url": "https://x/mcp", "transport": "http", "headers": { "X-Team": "core" } }));
+        assert_eq!(
+            Value::Object(keys),
+            json!({ "url": "https://x/mcp", "transport": "http", "headers": { "X-Team": "core" } })
+        );
         let wrong = read(&Fields::parse("kind=url&name=docs&url=x&headers=hunter2")).unwrap_err();
         assert!(!wrong.message.contains("hunter2"), "{}", wrong.message);
     }
