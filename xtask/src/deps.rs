@@ -1,5 +1,5 @@
 //! What the tests need and the repository does not hold: real MCP servers, the official SDKs, a current
-//! Node.js and the conformance suite. Everything is fetched by package name with the ordinary clients,
+//! Node.js, the conformance suite and a browser. Everything is fetched by package name with the ordinary clients,
 //! pinned by the files in `xtask/deps`, into one folder; a second run finds it there.
 
 use std::fs::{self, File};
@@ -11,6 +11,7 @@ use crate::place::Place;
 use crate::process::{answers, quiet_success};
 use crate::report::{End, Report};
 
+mod browser;
 mod npm;
 mod python;
 
@@ -24,9 +25,10 @@ struct Component {
     fetch: fn(&Place) -> Result<(), String>,
 }
 
-const COMPONENTS: [Component; 2] = [
+const COMPONENTS: [Component; 3] = [
     Component { name: "npm packages", pins: &npm::PINS, proof: npm::PROOF, fetch: npm::fetch },
     Component { name: "python packages", pins: &python::PINS, proof: python::PROOF, fetch: python::fetch },
+    Component { name: "browser", pins: &browser::PINS, proof: browser::PROOF, fetch: browser::fetch },
 ];
 
 /// Long enough for a slow network, short enough for an evening.

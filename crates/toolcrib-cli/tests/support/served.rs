@@ -4,7 +4,7 @@ use std::fs;
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::mpsc;
+use std::sync::{Mutex, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -94,8 +94,9 @@ impl Place {
         let mut command = self.toolcrib(arguments);
         command.envs(variables.iter().copied());
         let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log).spawn().unwrap();
-        let told = told_address(child.stdout.take().unwrap());
-        let served = Served { child, url: told.recv_timeout(PATIENCE).unwrap_or_default() };
+        let (listening, console) = told(child.stdout.take().unwrap());
+        let url = listening.recv_timeout(PATIENCE).unwrap_or_default();
+        let served = Served { child, url, console: Mutex::new(console) };
         assert!(!served.url.is_empty(), "it did not start: {}", read(&self.path("serve.log")));
         served
     }
@@ -106,9 +107,16 @@ pub(crate) struct Served {
     child: Child,
     /// `http://127.0.0.1:PORT`.
     pub(crate) url: String,
+    console: Mutex<mpsc::Receiver<String>>,
 }
 
 impl Served {
+    /// The link that signs in to the console, once.
+    #[track_caller]
+    pub(crate) fn link(&self) -> String {
+        self.console.lock().unwrap().recv_timeout(PATIENCE).unwrap()
+    }
+
     pub(crate) fn mcp(&self) -> String {
         format!("{}/mcp", self.url)
     }
@@ -137,18 +145,21 @@ impl Drop for Served {
     }
 }
 
-/// The address it says it listens on. Whatever else it prints is read as well, so that it never waits for us.
-fn told_address(stdout: impl Read + Send + 'static) -> mpsc::Receiver<String> {
-    let (tell, told) = mpsc::channel();
+/// The address it says it listens on, and the link to its console. Whatever else it prints is read as well, so that it
+/// never waits for us.
+fn told(stdout: impl Read + Send + 'static) -> (mpsc::Receiver<String>, mpsc::Receiver<String>) {
+    let ((tell_address, address), (tell_link, link)) = (mpsc::channel(), mpsc::channel());
     thread::spawn(move || {
         for line in BufReader::new(stdout).lines().map_while(Result::ok) {
-            if let Some(url) = line.strip_prefix("listening on ") {
-                // Nobody waits for a second one.
-                let _ = tell.send(url.to_owned());
+            for (words, tell) in [("listening on ", &tell_address), ("console at ", &tell_link)] {
+                if let Some(url) = line.strip_prefix(words) {
+                    // Nobody waits for a second one.
+                    let _ = tell.send(url.to_owned());
+                }
             }
         }
     });
-    told
+    (address, link)
 }
 
 /// A program as a source, with arguments after its own.

@@ -22,26 +22,48 @@ pub(super) fn form(frame: &Frame<'_>, open: bool) -> Markup {
                     (choice("workflow", "Workflow (Arazzo)", false))
                 }
                 (text("name", "Name", "github", "Becomes the prefix of its tools: name__tool", true))
-                div.for-command {
-                    (text("command", "Command", "npx -y @modelcontextprotocol/server-everything", "Program and arguments, as in a shell; quotes hold words together", false))
-                    (lines("env", "Environment", "TOKEN=${env:TOKEN}", "NAME=VALUE, one a line; a reference keeps a secret out of the store"))
-                    (text("cwd", "Directory", "", "Where it starts; empty for the server's own", false))
-                }
-                div.for-url {
-                    (text("url", "Address", "https://docs.example.com/mcp", "", false))
-                    label { span { "Transport" } select name="transport" { option value="http" { "Streamable HTTP" } option value="sse" { "SSE (older)" } } }
-                }
-                div.for-openapi {
-                    (text("openapi", "Document", "https://shop.example.com/openapi.json", "A file or an address, JSON or YAML", false))
-                    (text("base_url", "Base address", "", "Where requests go, whatever the document says", false))
-                }
-                div.for-workflow { (text("workflow", "Document", "./errands.arazzo.yaml", "A file", false)) }
-                div.for-url.for-openapi {
-                    (text("bearer", "Bearer token", "${env:DOCS_TOKEN}", "Best as a reference: ${env:NAME} or ${file:PATH}", false))
-                    (lines("headers", "Headers", "X-Team: core", "Name: value, one a line"))
-                }
+                (for_command())
+                (for_address())
                 p { button.primary { "Add and discover" } }
             }
+        }
+    }
+}
+
+fn for_command() -> Markup {
+    html! {
+        div.for-command {
+            (text("command", "Command", "npx -y @modelcontextprotocol/server-everything",
+                "Program and arguments, as in a shell; quotes hold words together", false))
+            (lines("env", "Environment", "TOKEN=${env:TOKEN}",
+                "NAME=VALUE, one a line; a reference keeps a secret out of the store"))
+            (text("cwd", "Directory", "", "Where it starts; by itself, beside the configuration", false))
+        }
+    }
+}
+
+fn for_address() -> Markup {
+    html! {
+        div.for-url {
+            (text("url", "Address", "https://docs.example.com/mcp", "Where it answers", false))
+            label {
+                span { "Transport" }
+                select name="transport" {
+                    option value="http" { "Streamable HTTP" }
+                    option value="sse" { "SSE (older)" }
+                }
+            }
+        }
+        div.for-openapi {
+            (text("openapi", "Document", "https://shop.example.com/openapi.json",
+                "A file or an address, JSON or YAML", false))
+            (text("base_url", "Base address", "", "Where requests go, whatever the document says", false))
+        }
+        div.for-workflow { (text("workflow", "Document", "./errands.arazzo.yaml", "A file", false)) }
+        div.for-url.for-openapi {
+            (text("bearer", "Bearer token", "${env:DOCS_TOKEN}",
+                "Best as a reference: ${env:NAME} or ${file:PATH}", false))
+            (lines("headers", "Headers", "X-Team: core", "Name: value, one a line"))
         }
     }
 }
@@ -51,16 +73,30 @@ fn choice(value: &str, words: &str, checked: bool) -> Markup {
 }
 
 fn text(name: &str, label: &str, placeholder: &str, hint: &str, required: bool) -> Markup {
-    let described = (!hint.is_empty()).then(|| format!("add-{name}-hint"));
+    let id = format!("add-{name}-hint");
     html! {
-        label { span { (label) }
-            input name=(name) placeholder=(placeholder) required[required] aria-describedby=[described.as_deref()] autocomplete="off" spellcheck="false";
-            @if let Some(id) = &described { small id=(id) { (hint) } } }
+        div.field {
+            label {
+                span { (label) }
+                input name=(name) placeholder=(placeholder) required[required] aria-describedby=(id)
+                    autocomplete="off" spellcheck="false";
+            }
+            small id=(id) { (hint) }
+        }
     }
 }
 
 fn lines(name: &str, label: &str, placeholder: &str, hint: &str) -> Markup {
-    html! { label { span { (label) } textarea name=(name) rows="2" placeholder=(placeholder) spellcheck="false" {} small { (hint) } } }
+    let id = format!("add-{name}-hint");
+    html! {
+        div.field {
+            label {
+                span { (label) }
+                textarea name=(name) rows="2" placeholder=(placeholder) spellcheck="false" aria-describedby=(id) {}
+            }
+            small id=(id) { (hint) }
+        }
+    }
 }
 
 /// The name and the keys that somebody filled in.

@@ -38,12 +38,16 @@ fn list(records: &[HistoryRecord]) -> Markup {
     }
 }
 
-/// A line of the journal; what stands in backticks is a name.
+/// A text in which what stands in backticks is a name.
 pub(super) fn named(text: &str) -> Markup {
     let text = shown(text);
+    // One that stands alone is no more than itself.
+    let paired = text.matches('`').count() % 2 == 0;
     html! {
-        @for (index, piece) in text.split('`').enumerate() {
-            @if index % 2 == 1 { code { (piece) } } @else { (piece) }
-        }
+        @if paired {
+            @for (index, piece) in text.split('`').enumerate() {
+                @if index % 2 == 1 { code { (piece) } } @else { (piece) }
+            }
+        } @else { (text) }
     }
 }

@@ -82,13 +82,13 @@ async fn page(frame: &Frame<'_>, detail: &ToolDetail, filled: &Fields, answer: M
                 pre.signature tabindex="0" { code { (shown(&outline::call_form(view.name.as_str(), &schema))) } }
                 section aria-labelledby="arguments-title" { h2 id="arguments-title" { "Arguments" } (tree::of(&schema, "It takes no arguments.")) }
                 @if let Some(output) = &output { section aria-labelledby="answer-title" { h2 id="answer-title" { "Answer" } (tree::of(output, "Its shape is not told.")) } }
+                section aria-labelledby="use-title" { h2 id="use-title" { "Use it" } (snippets::of(frame.house, detail, &schema)) }
             }
             div {
                 (attempt(frame, detail, &schema, filled, answer))
                 section.card aria-labelledby="facts-title" { h2 id="facts-title" { "Facts" } (facts(frame, detail)) }
             }
         }
-        section aria-labelledby="use-title" { h2 id="use-title" { "Use it" } (snippets::of(frame.house, detail, &schema)) }
         section aria-labelledby="past-title" { h2 id="past-title" { "What changed" } (history) }
         section aria-labelledby="raw-title" {
             h2 id="raw-title" { "As its source defines it" }
@@ -102,7 +102,7 @@ fn paragraphs(description: &str) -> Markup {
     let clean = shown(description);
     html! {
         @if clean.trim().is_empty() { p.faint { "Its source does not say what it does." } }
-        @else { @for paragraph in clean.split("\n\n").filter(|text| !text.trim().is_empty()) { p { (paragraph.trim()) } } }
+        @else { @for paragraph in clean.split("\n\n").filter(|text| !text.trim().is_empty()) { p { (past::named(paragraph.trim())) } } }
     }
 }
 
@@ -152,7 +152,7 @@ fn facts(frame: &Frame<'_>, detail: &ToolDetail) -> Markup {
             div { dt { "Costs" } dd { @match tokens { Some(tokens) => { (grouped(u64::from(tokens))) " tokens" } None => { "not counted yet" } } } }
             div { dt { "Calls" } dd { (grouped(detail.calls)) ", " (grouped(detail.errors)) " failed" } }
             div { dt { "Last used" } dd { (ago_or(detail.last_called, "never")) } }
-            @if let Some(error) = &detail.last_error { div { dt { "Last error" } dd.message { code { (error.code.as_str()) } " " (shown_short(&error.message, 200)) } } }
+            @if let Some(error) = &detail.last_error { div { dt { "Last error" } dd.message { code { (error.code.as_str()) } " " (past::named(&shown_short(&error.message, 200))) } } }
             @if let (Some(method), Some(url)) = (&detail.execution.method, &detail.execution.url_template) { div { dt { "Carried out by" } dd { code { (method) " " (shown_short(url, 160)) } } } }
             @else { div { dt { "Carried out by" } dd { (detail.execution.mode.replace('_', " ")) } } }
             @if !detail.tags.is_empty() { div { dt { "Tags" } dd { @for tag in &detail.tags { span.tag { (shown_short(tag, 40)) } } } } }

@@ -9,6 +9,7 @@ use toolcrib::core::text::{shown, shown_short};
 
 use super::wrong;
 use crate::console::fields::Fields;
+use crate::console::past::named;
 use field::{Field, Shape};
 
 #[derive(Debug)]
@@ -50,37 +51,67 @@ impl Form {
             @if self.partial { p.faint { "There are more arguments than a form can hold; give them as JSON." } }
             details.whole open[!whole.is_empty()] {
                 summary { "All arguments as JSON" }
-                label { span.unseen { "All arguments as JSON" } textarea name=(WHOLE) rows="4" spellcheck="false" placeholder="{ }" { (whole) } small { "Taken instead of the fields above" } }
+                label {
+                    span { "Taken instead of the fields above" }
+                    textarea name=(WHOLE) rows="4" spellcheck="false" placeholder="{ }" { "\n" (whole) }
+                }
             }
         }
     }
 }
 
 fn one(field: &Field, filled: &Fields) -> Markup {
-    let path = &field.path;
-    let filled_in = filled.get(path);
-    let text = filled_in.map_or_else(|| field.default.clone().unwrap_or_default(), str::to_owned);
-    let label = html! { span { code { (shown_short(&field.name, 80)) } @if field.required { " " span.needed { "required" } } @else { " " span.type { (field.shape.word()) } } } };
-    let hint = html! { @if !field.description.is_empty() { small { (shown_short(&field.description, 240)) } } };
-    html! {
-        @match &field.shape {
-            Shape::Group(fields) => {
-                fieldset { legend { (label) } (hint) @for field in fields { (one(field, filled)) } }
-            }
-            Shape::Choice(choices) => {
-                label { (label) select name=(path) {
-                    @if !field.required || field.default.is_none() { option value="" { "–" } }
-                    @for choice in choices { @let value = choice.to_string(); option value=(value) selected[value == text] { (choice.as_str().map_or_else(|| shown_short(&value, 80), |text| shown_short(text, 80))) } }
-                } (hint) }
-            }
-            Shape::Boolean => {
-                label { (label) select name=(path) { option value="" selected[text.is_empty()] { "–" } option value="true" selected[text == "true"] { "yes" } option value="false" selected[text == "false"] { "no" } } (hint) }
-            }
-            Shape::Number => { label { (label) input name=(path) value=(text) inputmode="decimal" autocomplete="off"; (hint) } }
-            Shape::Text => { label { (label) textarea name=(path) rows=(if text.contains('\n') { 4 } else { 1 }) spellcheck="false" { (shown(&text)) } (hint) } }
-            Shape::Lines(_) => { label { (label) textarea name=(path) rows="2" spellcheck="false" placeholder="one a line" { (shown(&text)) } (hint) } }
-            Shape::Json => { label { (label) textarea name=(path) rows="3" spellcheck="false" placeholder="JSON" { (text) } (hint) } }
+    let label = html! {
+        span {
+            code { (shown_short(&field.name, 80)) } " "
+            @if field.required { span.needed { "required" } } @else { span.type { (field.shape.word()) } }
         }
+    };
+    let hint = html! {
+        @if !field.description.is_empty() { small id=(field.hint_id()) { (named(&shown_short(&field.description, 240))) } }
+    };
+    html! {
+        @if let Shape::Group(fields) = &field.shape {
+            fieldset { legend { (label) } (hint) @for field in fields { (one(field, filled)) } }
+        } @else {
+            div.field { label { (label) (control(field, filled)) } (hint) }
+        }
+    }
+}
+
+fn control(field: &Field, filled: &Fields) -> Markup {
+    let text = filled.get(&field.path).map_or_else(|| field.default.clone().unwrap_or_default(), str::to_owned);
+    let (name, hint) = (&field.path, (!field.description.is_empty()).then(|| field.hint_id()));
+    let area = |rows: usize, placeholder: &str| {
+        html! {
+            textarea name=(name) rows=(rows) placeholder=(placeholder) spellcheck="false" aria-describedby=[&hint] {
+                "\n" (shown(&text))
+            }
+        }
+    };
+    let choices = |choices: &[(String, String)]| {
+        html! {
+            select name=(name) aria-describedby=[&hint] {
+                option value="" { "–" }
+                @for (value, words) in choices { option value=(value) selected[*value == text] { (words) } }
+            }
+        }
+    };
+    match &field.shape {
+        Shape::Boolean => {
+            choices(&[("true", "yes"), ("false", "no")].map(|(value, words)| (value.into(), words.into())))
+        }
+        Shape::Choice(values) => {
+            let words = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+            let all: Vec<_> = values.iter().map(|value| (value.to_string(), shown_short(&words(value), 80))).collect();
+            choices(&all)
+        }
+        Shape::Number => html! {
+            input name=(name) value=(text) inputmode="decimal" autocomplete="off" aria-describedby=[&hint];
+        },
+        Shape::Text => area(if text.contains('\n') { 4 } else { 1 }, ""),
+        Shape::Lines(_) => area(2, "one a line"),
+        Shape::Json | Shape::Group(_) => area(3, "JSON"),
     }
 }
 

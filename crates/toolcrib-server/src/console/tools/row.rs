@@ -10,6 +10,7 @@ use toolcrib::core::text::shown_short;
 use toolcrib::registry::ToolStats;
 
 use crate::console::happened::tool_path;
+use crate::console::past::named;
 use crate::console::words::{Tone, ago_or, grouped, state};
 
 #[derive(Debug)]
@@ -95,7 +96,7 @@ impl Row {
                     @if let Some(title) = &self.title { " " span.faint { (title) } }
                     " " (self.hints.shown()) (verdict(self.verdict))
                     @if self.state == State::Disabled { " " (state(Tone::Quiet, "disabled")) }
-                    span.under { (self.summary) }
+                    span.under { (named(&self.summary)) }
                 }
                 td data-label="Source" { a href=(format!("/sources/{}", self.source)) { (self.source) } }
                 td.number data-label="Tokens" { @match self.tokens { Some(tokens) => { (grouped(u64::from(tokens))) } None => { "…" } } }

@@ -14,6 +14,8 @@ const LONGEST_NAME: usize = 200;
 
 #[derive(Debug)]
 pub(super) struct Field {
+    /// Its place among all fields of the form.
+    number: usize,
     pub(super) name: String,
     /// A JSON pointer to where its value goes.
     pub(super) path: String,
@@ -69,11 +71,13 @@ pub(super) fn fields(root: &Value, schema: &Value, at: &str, depth: usize, left:
             break;
         }
         *left -= 1;
+        let number = MOST - *left;
         let target = followed(root, property);
         let path = format!("{at}/{}", name.replace('~', "~0").replace('/', "~1"));
         let said = |key: &str| property.get(key).or_else(|| target.get(key));
         let shape = shape(root, target, &path, depth, left);
         fields.push(Field {
+            number,
             required: required.contains(&name.as_str()),
             description: said("description").and_then(Value::as_str).unwrap_or_default().to_owned(),
             default: said("default").map(|value| typed_in(value, &shape)),
@@ -154,6 +158,11 @@ fn typed_in(value: &Value, shape: &Shape) -> String {
 }
 
 impl Field {
+    /// The element that says what it is for.
+    pub(super) fn hint_id(&self) -> String {
+        format!("hint-{}", self.number)
+    }
+
     /// Its value; nothing where nothing was filled in and nothing must be.
     pub(super) fn read(&self, given: &Fields) -> Result<Option<Value>> {
         let text = given.get(&self.path).map(|text| text.replace("\r\n", "\n")).unwrap_or_default();

@@ -1,0 +1,100 @@
+//! The console in a real browser: what two people see of each other's deeds, how every page looks and whether everybody can
+//! use it, and that whatever a source says stays text. The stories are told in `fixtures/browser`.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod support;
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::{Value, json};
+use toolcrib_testkit::rig;
+
+use support::served::{Place, Served};
+
+/// Pictures that the documentation shows, and how they are called there.
+const SHOWN: [(&str, &str); 4] = [
+    ("overview-light-wide", "console-overview"),
+    ("overview-dark-wide", "console-overview-dark"),
+    ("tool-light-wide", "console-tool"),
+    ("tools-light-narrow", "console-phone"),
+];
+
+#[test]
+fn a_second_window_sees_live_what_is_done_in_the_first() {
+    let Some(everything) = rig::everything() else { return rig::skip("console", "no server-everything") };
+    let place = Place::new(&json!({ "core": { "builtin": "all" } }), &json!({}));
+    let (program, arguments) = everything;
+    let command = format!("{} {} stdio", program.display(), arguments.join(" "));
+    tell("tour", &place.serve(), &[("COMMAND", &command)]);
+}
+
+#[test]
+fn every_page_can_be_read_and_used_by_everybody() {
+    let place = Place::new(&json!({}), &json!({}));
+    let shop = place.started(&["demo", "--api"]);
+    place.configure(&furnished(&place, &shop), &json!({}));
+    let path = format!("{}:{}", place.path("bin").display(), std::env::var("PATH").unwrap());
+    let served = place.started_with(&["serve", "--listen", "127.0.0.1:0"], &[("PATH", &path)]);
+    let pictures = Path::new(env!("CARGO_TARGET_TMPDIR")).join("console");
+    tell("looks", &served, &[("PICTURES", pictures.to_str().unwrap())]);
+    if std::env::var_os("TOOLCRIB_UPDATE_PICTURES").is_some() && pictures.exists() {
+        let images = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/images");
+        fs::create_dir_all(&images).unwrap();
+        for (picture, name) in SHOWN {
+            fs::copy(pictures.join(format!("{picture}.png")), images.join(format!("{name}.png"))).unwrap();
+        }
+    }
+}
+
+#[test]
+fn whatever_a_source_says_stays_text() {
+    let Some(node) = rig::node() else { return rig::skip("console", "no Node.js") };
+    let title = "mark <img src=x onerror=window.pwned=1>";
+    let hostile = json!({ "command": node, "args": [script("hostile_server")], "title": title });
+    let place = Place::new(&json!({ "hostile": hostile }), &json!({}));
+    tell("markup", &place.serve(), &[]);
+}
+
+/// Some sources with plain names, so that pictures of them show nothing of this machine.
+fn furnished(place: &Place, shop: &Served) -> Value {
+    let write = |name: &str, command: &str| {
+        let path = place.path("bin").join(name);
+        fs::create_dir_all(place.path("bin")).unwrap();
+        fs::write(&path, format!("#!/bin/sh\nexec {command}\n")).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+    };
+    write("library-server", &format!("{} __demo-server", env!("CARGO_BIN_EXE_toolcrib")));
+    let mut sources = json!({
+        "library": { "command": "library-server", "title": "City library" },
+        "shop": { "openapi": format!("{}/openapi.json", shop.url), "title": "Corner shop" },
+        "docs": { "url": "http://127.0.0.1:9/mcp", "headers": { "Authorization": "Bearer ${env:DOCS_TOKEN:-none}" } },
+        "core": { "builtin": "all" },
+    });
+    if let Some((node, arguments)) = rig::memory() {
+        write("memory-server", &format!("{} {}", node.display(), arguments.join(" ")));
+        sources["memory"] = json!({ "command": "memory-server" });
+    }
+    sources
+}
+
+/// Runs a story in the browser.
+#[track_caller]
+fn tell(story: &str, served: &Served, more: &[(&str, &str)]) {
+    let (Some(node), Some(modules), Some(chromium)) = (rig::node(), rig::node_modules(), rig::chromium()) else {
+        return rig::skip("console", "no browser, or nothing to drive it with");
+    };
+    let mut command = Command::new(node);
+    command.arg(script(story)).envs(more.iter().copied());
+    command.env("BASE", &served.url).env("LINK", served.link());
+    command.env("NODE_MODULES", modules).env("CHROMIUM", chromium);
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{story}:\n{}", String::from_utf8_lossy(&output.stderr));
+}
+
+fn script(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../../fixtures/browser/{name}.mjs"))
+}
