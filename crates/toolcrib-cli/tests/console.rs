@@ -45,7 +45,7 @@ fn every_page_can_be_read_and_used_by_everybody() {
         let images = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/images");
         fs::create_dir_all(&images).unwrap();
         for (picture, name) in SHOWN {
-            fs::copy(pictures.join(format!("{picture}.png")), images.join(format!("{name}.png"))).unwrap();
+            fs::copy(pictures.join(format!("first/{picture}.png")), images.join(format!("{name}.png"))).unwrap();
         }
     }
 }

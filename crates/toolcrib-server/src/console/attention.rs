@@ -2,12 +2,16 @@
 
 use maud::{Markup, html};
 use toolcrib::Code;
+use toolcrib::core::freshness::Freshness;
 use toolcrib::core::inventory::Origin;
 use toolcrib::core::text::{shown, shown_short};
 use toolcrib::registry::SourceView;
 
+use super::guarded;
+use super::page::Frame;
 use super::past::named;
 use super::words::{Tone, ago_or, counted, state};
+use crate::access::Needs;
 
 const MOST: usize = 6;
 
@@ -30,6 +34,26 @@ pub(super) fn list(sources: &[SourceView]) -> Markup {
                     }
                 }
                 @if failing.len() > MOST { p { a href="/sources" { (counted(failing.len() - MOST, "more source")) } } }
+            }
+        }
+    }
+}
+
+/// Sources that nobody has needed yet: their tools are not known.
+pub(super) fn undiscovered(frame: &Frame<'_>, sources: &[SourceView]) -> Markup {
+    let missing =
+        |source: &&SourceView| source.enabled && source.last_error.is_none() && source.freshness == Freshness::Missing;
+    let busy = |source: &SourceView| frame.house.activity.stage(&source.id).is_some();
+    let waiting = sources.iter().filter(missing).filter(|source| !busy(source)).count();
+    html! {
+        @if waiting > 0 {
+            section.notice aria-label="Not discovered yet" {
+                p { (counted(waiting, "source")) " not discovered yet: that happens at the first need, or" }
+                @if frame.may(Needs::Using) {
+                    form method="post" action="/sources/refresh" data-act {
+                        (guarded(frame.visitor)) button { "Discover now" }
+                    }
+                }
             }
         }
     }

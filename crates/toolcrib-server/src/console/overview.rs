@@ -20,11 +20,12 @@ const MOST_MOMENTS: usize = 8;
 pub(super) async fn show(State(house): State<House>, Extension(visitor): Extension<Visitor>) -> Markup {
     let frame = Frame { house: &house, visitor: &visitor };
     let sources = house.registry.sources();
-    let content = if sources.is_empty() { welcome() } else { overview(&house, &sources) };
+    let content = if sources.is_empty() { welcome() } else { overview(&frame, &sources) };
     frame.page(Here::Overview, "Overview", content)
 }
 
-fn overview(house: &House, sources: &[SourceView]) -> Markup {
+fn overview(frame: &Frame<'_>, sources: &[SourceView]) -> Markup {
+    let house = frame.house;
     let stats = house.registry.stats();
     let drawn = sources.iter().map(|source| (source.id.to_string(), house.activity.runs(&source.id)));
     let drawn: Vec<_> = drawn.filter(|(_, runs)| !runs.is_empty()).take(MOST_DRAWN).collect();
@@ -32,6 +33,7 @@ fn overview(house: &House, sources: &[SourceView]) -> Markup {
     html! {
         header.head { h1 { "Overview" } }
         (numbers(house, sources, &stats))
+        (attention::undiscovered(frame, sources))
         (attention::list(sources))
         div.columns {
             section.card aria-labelledby="calls-title" {
