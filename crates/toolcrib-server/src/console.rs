@@ -16,6 +16,7 @@ mod add;
 mod assets;
 mod attention;
 mod chart;
+mod diff;
 mod fields;
 mod happened;
 mod past;

@@ -36,10 +36,21 @@ pub(super) async fn show(
     let sources = house.registry.sources();
     let found = house.activity.moments(|moment| fits(moment, &kind, &source), MOST);
     let content = html! {
-        header.head { h1 { "Activity" } p.faint { "Since this server started; what changed before is on the page of each source." } }
-        section.card aria-labelledby="calls-title" { h2 id="calls-title" { "Calls, last hour" } (chart::minutes(&house.activity.minutes(now()))) }
+        header.head {
+            h1 { "Activity" }
+            p.faint { "Since this server started; what changed before is on the page of each source." }
+        }
+        section.card aria-labelledby="calls-title" {
+            h2 id="calls-title" { "Calls, last hour" }
+            (chart::minutes(&house.activity.minutes(now())))
+        }
         form.filters method="get" action="/activity" data-search {
-            label { span.unseen { "What" } select name="kind" { @for (value, words) in KINDS { option value=(value) selected[value == kind] { (words) } } } }
+            label {
+                span.unseen { "What" }
+                select name="kind" {
+                    @for (value, words) in KINDS { option value=(value) selected[value == kind] { (words) } }
+                }
+            }
             label { span.unseen { "Source" } select name="source" {
                 option value="" { "all sources" }
                 @for one in &sources { option value=(one.id) selected[one.id.as_str() == source] { (one.id) } }
@@ -48,7 +59,13 @@ pub(super) async fn show(
         }
         div id="found" {
             @if found.is_empty() {
-                p.empty { @if kind.is_empty() && source.is_empty() { "Nothing has happened yet. " a href="/tools" { "Try a tool" } ", and the call appears here." } @else { "Nothing of this kind has happened." } }
+                p.empty {
+                    @if kind.is_empty() && source.is_empty() {
+                        "Nothing has happened yet. " a href="/tools" { "Try a tool" } ", and the call appears here."
+                    } @else {
+                        "Nothing of this kind has happened."
+                    }
+                }
             } @else { (moments(&found)) }
         }
     };

@@ -26,7 +26,11 @@ pub(super) fn list(sources: &[SourceView]) -> Markup {
                     @for source in failing.iter().take(MOST) {
                         @if let Some(error) = &source.last_error {
                             li {
-                                p { a href=(format!("/sources/{}", source.id)) { (source.id) } " " (verdict(source)) " " span.faint { (ago_or(source.last_checked, "")) } }
+                                p {
+                                    a href=(format!("/sources/{}", source.id)) { (source.id) }
+                                    " " (verdict(source)) " "
+                                    span.faint { (ago_or(source.last_checked, "")) }
+                                }
                                 p.message { (named(&shown_short(&error.message, 300))) }
                                 p.faint { (named(next_step(source, error.code))) }
                             }

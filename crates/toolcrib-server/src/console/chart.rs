@@ -43,6 +43,21 @@ pub(super) fn against(full: usize, summary: usize) -> Markup {
     }
 }
 
+/// Parts of a whole.
+pub(super) fn parts(parts: &[(String, usize)], whole: usize) -> Markup {
+    html! {
+        dl.against {
+            @for (name, part) in parts {
+                div {
+                    dt { (name) }
+                    dd { (grouped(*part as u64)) }
+                    (bar(*part as f64 / whole.max(1) as f64 * 100.0, "mark"))
+                }
+            }
+        }
+    }
+}
+
 /// How long each source took to be discovered, the longest as the measure of all.
 pub(super) fn durations(sources: &[(String, Vec<Run>)]) -> Markup {
     let last = |runs: &[Run]| runs.last().copied();

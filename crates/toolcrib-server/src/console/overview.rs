@@ -1,9 +1,12 @@
 //! `/`: how everything stands, what needs somebody, what happened last.
 
+use std::collections::BTreeMap;
+
 use axum::Extension;
 use axum::extract::State;
 use maud::{Markup, html};
 use toolcrib::registry::{SourceView, Stats};
+use toolcrib::{Caller, SourceId};
 
 use super::happened::moments;
 use super::page::{Frame, Here};
@@ -13,7 +16,8 @@ use crate::access::Visitor;
 use crate::house::House;
 
 /// Sources whose discoveries are drawn.
-const MOST_DRAWN: usize = 8;
+const MOST_DRAWN: usize = 5;
+const MOST_COSTLY: usize = 2;
 const MOST_SOURCES: usize = 30;
 const MOST_MOMENTS: usize = 8;
 
@@ -28,7 +32,9 @@ fn overview(frame: &Frame<'_>, sources: &[SourceView]) -> Markup {
     let house = frame.house;
     let stats = house.registry.stats();
     let drawn = sources.iter().map(|source| (source.id.to_string(), house.activity.runs(&source.id)));
-    let drawn: Vec<_> = drawn.filter(|(_, runs)| !runs.is_empty()).take(MOST_DRAWN).collect();
+    let mut drawn: Vec<_> = drawn.filter(|(_, runs)| !runs.is_empty()).collect();
+    drawn.sort_by_key(|(_, runs)| std::cmp::Reverse(runs.last().map(|run| run.elapsed_ms)));
+    drawn.truncate(MOST_DRAWN);
     let recent = house.activity.moments(|_| true, MOST_MOMENTS);
     html! {
         header.head { h1 { "Overview" } }
@@ -43,7 +49,11 @@ fn overview(frame: &Frame<'_>, sources: &[SourceView]) -> Markup {
             section.card aria-labelledby="tokens-title" {
                 h2 id="tokens-title" { "Tokens an agent is shown" }
                 @match house.activity.costs.of(&house.registry) {
-                    Some(costs) => { (chart::against(costs.tokens_full, costs.tokens)) }
+                    Some(costs) => {
+                        (chart::against(costs.tokens_full, costs.tokens))
+                        h3 { "Of all definitions" }
+                        (chart::parts(&by_source(house), costs.tokens_full))
+                    }
                     None => { p.faint data-pending { "Being counted…" } }
                 }
             }
@@ -66,6 +76,19 @@ fn overview(frame: &Frame<'_>, sources: &[SourceView]) -> Markup {
     }
 }
 
+/// The sources that cost most, with their tokens.
+fn by_source(house: &House) -> Vec<(String, usize)> {
+    let view = house.registry.view(&Caller { name: "console".into() });
+    let mut costs: BTreeMap<&SourceId, usize> = BTreeMap::new();
+    for tool in view.offered().filter(|tool| tool.part.segment.is_counted()) {
+        *costs.entry(tool.source()).or_default() += tool.part.segment.tokens(tool.entry) as usize;
+    }
+    let mut costs: Vec<(String, usize)> = costs.into_iter().map(|(id, tokens)| (id.to_string(), tokens)).collect();
+    costs.sort_by_key(|(_, tokens)| std::cmp::Reverse(*tokens));
+    costs.truncate(MOST_COSTLY);
+    costs
+}
+
 fn numbers(house: &House, sources: &[SourceView], stats: &Stats) -> Markup {
     let well = sources.iter().filter(|source| source.enabled && source.last_error.is_none()).count();
     let enabled = sources.iter().filter(|source| source.enabled).count();
@@ -73,18 +96,28 @@ fn numbers(house: &House, sources: &[SourceView], stats: &Stats) -> Markup {
     let costs = house.activity.costs.of(&house.registry);
     html! {
         dl.numbers {
-            div { dt { "Sources" } dd { (enabled) } dd.note { @if well == enabled { "all well" } @else { (enabled - well) " with errors" } } }
-            div { dt { "Tools" } dd { (grouped(stats.tool_count as u64)) } dd.note { (grouped(unused as u64)) " never called" } }
+            div {
+                dt { "Sources" } dd { (enabled) }
+                dd.note { @if well == enabled { "all well" } @else { (enabled - well) " with errors" } }
+            }
+            div {
+                dt { "Tools" }
+                dd { (grouped(stats.tool_count as u64)) }
+                dd.note { (grouped(unused as u64)) " never called" }
+            }
             div { dt { "Calls" } dd { (grouped(stats.calls)) } dd.note { (grouped(stats.errors)) " failed" } }
             @if let Some(costs) = costs {
                 @let saved = 100.0 - costs.tokens as f64 * 100.0 / costs.tokens_full.max(1) as f64;
                 div { dt { "Tokens" } dd { (grouped(costs.tokens as u64)) }
-                    dd.note { @if saved > 0.0 { (format!("{saved:.0} % fewer than all definitions")) } @else { "all definitions are as short" } } }
+                    dd.note {
+                        @if saved > 0.0 { (format!("{saved:.0} % fewer than all definitions")) }
+                        @else { "all definitions are as short" }
+                    } }
             } @else {
                 div { dt { "Tokens" } dd { "…" } dd.note { "being counted" } }
             }
             div { dt { "Answered from cache" }
-                dd { @match stats.hit_ratio { Some(ratio) => { (format!("{:.0} %", ratio * 100.0)) } None => { "–" } } }
+                dd { (stats.hit_ratio.map_or_else(|| "–".to_owned(), |ratio| format!("{:.0} %", ratio * 100.0))) }
                 dd.note { (grouped(stats.hits)) " of " (grouped(stats.hits + stats.misses)) " needs" } }
         }
     }
@@ -94,12 +127,20 @@ fn table(house: &House, sources: &[SourceView]) -> Markup {
     html! {
         table.list {
             caption.unseen { "Sources and how they stand" }
-            thead { tr { th scope="col" { "Source" } th scope="col" { "State" } th scope="col" { "Kind" } th.number scope="col" { "Tools" } th scope="col" { "Checked" } } }
+            thead {
+                tr {
+                    th scope="col" { "Source" } th scope="col" { "State" } th scope="col" { "Kind" }
+                    th.number scope="col" { "Tools" } th scope="col" { "Checked" }
+                }
+            }
             tbody {
                 @for source in sources.iter().take(MOST_SOURCES) {
                     @let (tone, word) = standing(source, house.activity.stage(&source.id));
                     tr id=(format!("overview-{}", source.id)) {
-                        th scope="row" { a href=(format!("/sources/{}", source.id)) { (source.id) } @if let Some(title) = &source.title { " " span.faint { (title) } } }
+                        th scope="row" {
+                            a href=(format!("/sources/{}", source.id)) { (source.id) }
+                            @if let Some(title) = &source.title { " " span.faint { (title) } }
+                        }
                         td data-label="State" { (state(tone, &word)) }
                         td data-label="Kind" { (kind_of(source)) }
                         td.number data-label="Tools" { (grouped(source.tool_count as u64)) }
@@ -118,7 +159,10 @@ fn welcome() -> Markup {
         header.head { h1 { "Overview" } }
         div.welcome {
             h2 { "No sources yet" }
-            p { "A source is where tools come from: an MCP server, an API with an OpenAPI document, or a workflow. Add the first and its tools appear here, counted, searchable and ready to try." }
+            p {
+                "A source is where tools come from: an MCP server, an API with an OpenAPI document, or a workflow. "
+                "Add the first and its tools appear here, counted, searchable and ready to try."
+            }
             p { a.button href="/sources#add" { "Add a source" } }
             p.faint { "Or on the command line:" }
             pre { code { "toolcrib add files -- npx -y @modelcontextprotocol/server-filesystem .\ntoolcrib import" } }

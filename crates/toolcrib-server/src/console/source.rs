@@ -3,7 +3,9 @@
 use axum::Extension;
 use axum::extract::{Path, State};
 use maud::{Markup, html};
+use toolcrib::core::catalog;
 use toolcrib::core::config::show::show_keys;
+use toolcrib::core::inventory::Origin;
 use toolcrib::core::text::{shown, shown_short};
 use toolcrib::core::time::format_duration;
 use toolcrib::registry::{Connection, SourceView};
@@ -43,16 +45,24 @@ pub(super) async fn show(
             h1 { (source.id) @if let Some(title) = &source.title { " " small { (shown_short(title, 80)) } } }
             (actions(&frame, &source))
         }
-        p.standing id="standing" { (state(tone, &word)) " " (kind_of(&source)) " · " (counted(source.tool_count, "tool")) " · checked " (ago_or(source.last_checked, "never")) }
+        p.standing id="standing" {
+            (state(tone, &word)) " " (kind_of(&source)) " · " (counted(source.tool_count, "tool")) " · checked "
+            (ago_or(source.last_checked, "never"))
+        }
         (attention::error(&source))
         div.columns.two {
-            section.card aria-labelledby="declared-title" { h2 id="declared-title" { "Declaration" } (declaration(&house, &source)) }
+            section.card aria-labelledby="declared-title" {
+                h2 id="declared-title" { "Declaration" }
+                (declaration(&house, &source))
+            }
             section.card aria-labelledby="checks-title" { h2 id="checks-title" { "Last checks" } (checked(&checks)) }
         }
         @if !source.set_aside.is_empty() { (set_aside(&source)) }
         (tools(&house, &source))
         section aria-labelledby="past-title" { h2 id="past-title" { "What changed" } (records) }
-        @if !lately.is_empty() { section aria-labelledby="lately-title" { h2 id="lately-title" { "Lately" } (moments(&lately)) } }
+        @if !lately.is_empty() {
+            section aria-labelledby="lately-title" { h2 id="lately-title" { "Lately" } (moments(&lately)) }
+        }
     };
     Ok(frame.page(Here::Sources, source.id.as_str(), content))
 }
@@ -72,14 +82,33 @@ fn declaration(house: &House, source: &SourceView) -> Markup {
     let millis = |millis: u64| format_duration(std::time::Duration::from_millis(millis));
     html! {
         dl.facts {
-            div { dt { "From" } dd { @match source.origin { toolcrib::core::inventory::Origin::Config => { "the configuration" } toolcrib::core::inventory::Origin::Runtime => { "added at run time" } } } }
+            div {
+                dt { "From" }
+                dd {
+                    @match source.origin {
+                        Origin::Config => { "the configuration" }
+                        Origin::Runtime => { "added at run time" }
+                    }
+                }
+            }
             div { dt { "Reached by" } dd { code { (shown(&whence(source))) } } }
             div { dt { "Kept fresh for" } dd { (millis(source.ttl_ms)) } }
             div { dt { "Discovery ends after" } dd { (millis(source.discovery_timeout_ms)) } }
-            div { dt { "Connection" } dd { @match source.connection { Connection::None => { "none now" } Connection::Connected => { "open" } Connection::Resting => { "left alone after failures" } } } }
+            div {
+                dt { "Connection" }
+                dd {
+                    @match source.connection {
+                        Connection::None => { "none now" }
+                        Connection::Connected => { "open" }
+                        Connection::Resting => { "left alone after failures" }
+                    }
+                }
+            }
             @if let Some(hash) = &source.inventory_hash { div { dt { "Inventory" } dd { code { (hash.short(12)) } } } }
         }
-        @if let Some(text) = text { details { summary { "As it would stand in a file" } pre tabindex="0" { code { (shown(&text)) } } } }
+        @if let Some(text) = text {
+            details { summary { "As it would stand in a file" } pre tabindex="0" { code { (shown(&text)) } } }
+        }
     }
 }
 
@@ -90,7 +119,10 @@ fn checked(checks: &[Check]) -> Markup {
             ol.checks { @for check in checks.iter().take(MOST_CHECKS) {
                 li {
                     @match (&check.error, check.tool_count) {
-                        (Some(error), _) => { (state(Tone::Bad, error.code.as_str())) span.message { (named(&shown_short(&error.message, 160))) } }
+                        (Some(error), _) => {
+                            (state(Tone::Bad, error.code.as_str()))
+                            span.message { (named(&shown_short(&error.message, 160))) }
+                        }
                         (None, Some(count)) => { (state(Tone::Good, &counted(count, "tool"))) }
                         (None, None) => { (state(Tone::Good, "answered")) }
                     }
@@ -106,7 +138,11 @@ fn set_aside(source: &SourceView) -> Markup {
         section aria-labelledby="aside-title" {
             h2 id="aside-title" { "Set aside" }
             p.faint { "Offered by the source, but not to agents, each for its reason." }
-            dl.aside { @for tool in &source.set_aside { div { dt { code { (shown_short(&tool.name, 120)) } } dd { (shown(&tool.reason)) } } } }
+            dl.aside {
+                @for tool in &source.set_aside {
+                    div { dt { code { (shown_short(&tool.name, 120)) } } dd { (shown(&tool.reason)) } }
+                }
+            }
         }
     }
 }
@@ -116,13 +152,20 @@ fn tools(house: &House, source: &SourceView) -> Markup {
     let own: Vec<_> = view.listed().filter(|tool| *tool.source() == source.id).take(MOST_TOOLS).collect();
     html! {
         section aria-labelledby="tools-title" {
-            div.row { h2 id="tools-title" { "Tools" } a href=(format!("/tools?source={}", source.id)) { "Search among them" } }
+            div.row {
+                h2 id="tools-title" { "Tools" }
+                a href=(format!("/tools?source={}", source.id)) { "Search among them" }
+            }
             @if own.is_empty() { p.empty { "None are known." } }
             @else { ul.names { @for tool in &own {
                 li {
                     a.name href=(tool_path(tool.name().as_str())) { (shown_short(tool.original(), 100)) }
-                    @if tool.state() == toolcrib::core::catalog::State::Disabled { " " (state(Tone::Quiet, "disabled")) }
-                    @if tool.part.segment.is_counted() { span.when { (grouped(u64::from(tool.part.segment.tokens(tool.entry)))) " tokens" } }
+                    @if tool.state() == catalog::State::Disabled {
+                        " " (state(Tone::Quiet, "disabled"))
+                    }
+                    @if tool.part.segment.is_counted() {
+                        span.when { (grouped(u64::from(tool.part.segment.tokens(tool.entry)))) " tokens" }
+                    }
                 }
             } } }
             @if source.tool_count > own.len() { p.faint { (counted(source.tool_count - own.len(), "more tool")) } }

@@ -20,7 +20,9 @@ pub(super) async fn show(State(house): State<House>, Extension(visitor): Extensi
     let content = html! {
         header.head {
             h1 { "Sources" }
-            @if !sources.is_empty() { form method="post" action="/sources/refresh" data-act { (guarded(&visitor)) button { "Refresh all" } } }
+            @if !sources.is_empty() {
+                form method="post" action="/sources/refresh" data-act { (guarded(&visitor)) button { "Refresh all" } }
+            }
         }
         @if sources.is_empty() {
             p.empty { "No sources yet. Add one below: an MCP server, an API with an OpenAPI document, or a workflow." }
@@ -29,7 +31,10 @@ pub(super) async fn show(State(house): State<House>, Extension(visitor): Extensi
         }
         @if frame.may(Needs::Managing) { (add::form(&frame, sources.is_empty())) }
         @else {
-            p.empty id="add" { "To add sources or change them, " a href="/login" { "sign in" } " with a token, or open the link that " code { "toolcrib serve" } " printed when it started." }
+            p.empty id="add" {
+                "To add sources or change them, " a href="/login" { "sign in" }
+                " with a token, or open the link that " code { "toolcrib serve" } " printed when it started."
+            }
         }
     };
     frame.page(Here::Sources, "Sources", content)
@@ -59,11 +64,15 @@ fn row(frame: &Frame<'_>, source: &SourceView) -> Markup {
             }
             td data-label="State" {
                 (state(tone, &word))
-                @if let Some(error) = &source.last_error { span.under.message { (named(&shown_short(&error.message, 160))) } }
+                @if let Some(error) = &source.last_error {
+                    span.under.message { (named(&shown_short(&error.message, 160))) }
+                }
             }
             td.number data-label="Tools" {
                 (grouped(source.tool_count as u64))
-                @if !source.set_aside.is_empty() { span.under { (counted(source.set_aside.len(), "set aside").trim_end_matches('s')) } }
+                @if !source.set_aside.is_empty() {
+                    span.under { (counted(source.set_aside.len(), "set aside").trim_end_matches('s')) }
+                }
             }
             td data-label="Checked" { (ago_or(source.last_checked, "never")) }
             td.actions { (actions(frame, source)) }

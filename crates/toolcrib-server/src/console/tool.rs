@@ -17,6 +17,7 @@ use toolcrib::registry::ToolDetail;
 use toolcrib::{CallOptions, Code, Error};
 
 use super::fields::Fields;
+use super::happened::tool_path;
 use super::page::{Frame, Here};
 use super::tools::{Hints, verdict};
 use super::words::{Tone, ago, ago_or, grouped, kind, lasted, state};
@@ -67,22 +68,43 @@ async fn page(frame: &Frame<'_>, detail: &ToolDetail, filled: &Fields, answer: M
     let hints = Hints::read(view.annotations.as_deref().map(|raw| raw.get()));
     let history = past::of_tool(frame.house, &view.source, &view.original_name).await;
     let content = html! {
-        nav.trail aria-label="Where you are" { a href="/tools" { "Tools" } " / " a href=(format!("/sources/{}", view.source)) { (view.source) } " / " span { (shown_short(&view.original_name, 80)) } }
+        nav.trail aria-label="Where you are" {
+            a href="/tools" { "Tools" } " / "
+            a href=(format!("/sources/{}", view.source)) { (view.source) }
+            " / "
+            span { (shown_short(&view.original_name, 80)) }
+        }
         header.head {
             h1.code { (view.name) @if let Some(title) = &view.title { " " small { (shown_short(title, 120)) } } }
             (switch(frame, detail))
         }
         p.standing {
-            @match view.state { catalog::State::Active => { (state(Tone::Good, "active")) } catalog::State::Disabled => { (state(Tone::Quiet, "disabled")) } }
-            " " (hints.shown()) (verdict(view.policy)) @if detail.deprecated() { span.tag.warning { "advised against" } }
+            @match view.state {
+                catalog::State::Active => {
+                    (state(Tone::Good, "active"))
+                } catalog::State::Disabled => {
+                    (state(Tone::Quiet, "disabled"))
+                }
+            }
+            " " (hints.shown()) (verdict(view.policy)) @if detail.deprecated() {
+                span.tag.warning { "advised against" }
+            }
         }
         div.split {
             div {
                 div.description { (paragraphs(&view.description)) }
                 pre.signature tabindex="0" { code { (shown(&outline::call_form(view.name.as_str(), &schema))) } }
-                section aria-labelledby="arguments-title" { h2 id="arguments-title" { "Arguments" } (tree::of(&schema, "It takes no arguments.")) }
-                @if let Some(output) = &output { section aria-labelledby="answer-title" { h2 id="answer-title" { "Answer" } (tree::of(output, "Its shape is not told.")) } }
-                section aria-labelledby="use-title" { h2 id="use-title" { "Use it" } (snippets::of(frame.house, detail, &schema)) }
+                section aria-labelledby="arguments-title" {
+                    h2 id="arguments-title" { "Arguments" } (tree::of(&schema, "It takes no arguments."))
+                }
+                @if let Some(output) = &output {
+                    section aria-labelledby="answer-title" {
+                        h2 id="answer-title" { "Answer" } (tree::of(output, "Its shape is not told."))
+                    }
+                }
+                section aria-labelledby="use-title" {
+                    h2 id="use-title" { "Use it" } (snippets::of(frame.house, detail, &schema))
+                }
             }
             div {
                 (attempt(frame, detail, &schema, filled, answer))
@@ -102,7 +124,11 @@ fn paragraphs(description: &str) -> Markup {
     let clean = shown(description);
     html! {
         @if clean.trim().is_empty() { p.faint { "Its source does not say what it does." } }
-        @else { @for paragraph in clean.split("\n\n").filter(|text| !text.trim().is_empty()) { p { (past::named(paragraph.trim())) } } }
+        @else {
+            @for paragraph in clean.split("\n\n").filter(|text| !text.trim().is_empty()) {
+                p { (past::named(paragraph.trim())) }
+            }
+        }
     }
 }
 
@@ -113,7 +139,7 @@ fn switch(frame: &Frame<'_>, detail: &ToolDetail) -> Markup {
     };
     html! {
         @if frame.may(Needs::Managing) {
-            form method="post" action=(format!("{}/{action}", super::happened::tool_path(detail.view.name.as_str()))) data-act {
+            form method="post" action=(format!("{}/{action}", tool_path(detail.view.name.as_str()))) data-act {
                 (guarded(frame.visitor)) button id="switch" { (word) }
             }
         }
@@ -129,10 +155,15 @@ fn attempt(frame: &Frame<'_>, detail: &ToolDetail, schema: &Value, filled: &Fiel
             @else if view.policy == Verdict::Deny { p.empty { "A rule denies every call of this tool." } }
             @else if view.state == catalog::State::Disabled { p.empty { "It is disabled; enable it to call it." } }
             @else {
-                form.stack method="post" action=(format!("{}/call#try", super::happened::tool_path(view.name.as_str()))) data-call {
+                form.stack method="post" action=(format!("{}/call#try", tool_path(view.name.as_str()))) data-call {
                     (guarded(frame.visitor))
                     (Form::of(schema).shown(filled))
-                    @if view.policy == Verdict::Ask { label.check { input type="checkbox" name="consent" value="yes" required; span { "I have looked at the arguments: call it" } } }
+                    @if view.policy == Verdict::Ask {
+                        label.check {
+                            input type="checkbox" name="consent" value="yes" required;
+                            span { "I have looked at the arguments: call it" }
+                        }
+                    }
                     p { button.primary { "Call" } }
                 }
             }
@@ -147,15 +178,37 @@ fn facts(frame: &Frame<'_>, detail: &ToolDetail) -> Markup {
     let tokens = tool.map(|tool| tool.part.segment.tokens(tool.entry));
     html! {
         dl.facts {
-            div { dt { "Source" } dd { a href=(format!("/sources/{}", view.source)) { (view.source) } " (" (kind(&detail.kind)) ")" } }
-            @if view.original_name != view.name.as_str() { div { dt { "Its own name" } dd { code { (shown_short(&view.original_name, 120)) } } } }
-            div { dt { "Costs" } dd { @match tokens { Some(tokens) => { (grouped(u64::from(tokens))) " tokens" } None => { "not counted yet" } } } }
+            div {
+                dt { "Source" }
+                dd { a href=(format!("/sources/{}", view.source)) { (view.source) } " (" (kind(&detail.kind)) ")" }
+            }
+            @if view.original_name != view.name.as_str() {
+                div { dt { "Its own name" } dd { code { (shown_short(&view.original_name, 120)) } } }
+            }
+            div {
+                dt { "Costs" }
+                dd {
+                    @match tokens {
+                        Some(tokens) => { (grouped(u64::from(tokens))) " tokens" }
+                        None => { "not counted yet" }
+                    }
+                }
+            }
             div { dt { "Calls" } dd { (grouped(detail.calls)) ", " (grouped(detail.errors)) " failed" } }
             div { dt { "Last used" } dd { (ago_or(detail.last_called, "never")) } }
-            @if let Some(error) = &detail.last_error { div { dt { "Last error" } dd.message { code { (error.code.as_str()) } " " (past::named(&shown_short(&error.message, 200))) } } }
-            @if let (Some(method), Some(url)) = (&detail.execution.method, &detail.execution.url_template) { div { dt { "Carried out by" } dd { code { (method) " " (shown_short(url, 160)) } } } }
+            @if let Some(error) = &detail.last_error {
+                div {
+                    dt { "Last error" }
+                    dd.message { code { (error.code.as_str()) } " " (past::named(&shown_short(&error.message, 200))) }
+                }
+            }
+            @if let (Some(method), Some(url)) = (&detail.execution.method, &detail.execution.url_template) {
+                div { dt { "Carried out by" } dd { code { (method) " " (shown_short(url, 160)) } } }
+            }
             @else { div { dt { "Carried out by" } dd { (detail.execution.mode.replace('_', " ")) } } }
-            @if !detail.tags.is_empty() { div { dt { "Tags" } dd { @for tag in &detail.tags { span.tag { (shown_short(tag, 40)) } } } } }
+            @if !detail.tags.is_empty() {
+                div { dt { "Tags" } dd { @for tag in &detail.tags { span.tag { (shown_short(tag, 40)) } } } }
+            }
             div { dt { "First seen" } dd { (ago(detail.created_at)) } }
             div { dt { "Last changed" } dd { (ago(detail.updated_at)) } }
             div { dt { "Fingerprint" } dd { code { (detail.fingerprint.short(12)) } } }

@@ -36,7 +36,7 @@ pub(super) async fn show(
     let view = house.registry.view(&Caller { name: "console".into() });
     let (filters, sources) = (asked.clone(), house.registry.sources());
     let stats = house.registry.stats();
-    // Postings are built by the first search, and tools are parsed for their hints: others want to be answered meanwhile.
+    // Postings are built by the first search, and tools are parsed for their hints: others want to be answered too.
     let finding = tokio::task::spawn_blocking(move || Found::of(&view, &filters, &stats));
     let found = finding.await.unwrap_or_default();
     // Asked for so that counting begins; rows say what is known.
@@ -46,7 +46,10 @@ pub(super) async fn show(
         header.head { h1 { "Tools" } }
         (asked.form(&sources.iter().map(|source| source.id.as_str()).collect::<Vec<_>>(), &kinds))
         div id="found" {
-            p.faint.result-count id="found-count" role="status" { (found.words(&asked)) @if !counted_all && !found.rows.is_empty() { span data-pending { " · counting tokens…" } } }
+            p.faint.result-count id="found-count" role="status" {
+                (found.words(&asked))
+                @if !counted_all && !found.rows.is_empty() { span data-pending { " · counting tokens…" } }
+            }
             @if found.rows.is_empty() { (found.nothing(&asked, sources.is_empty())) }
             @else { (table(&found.rows)) (pages(&asked, found.total)) }
         }
@@ -100,7 +103,9 @@ impl Found {
     fn nothing(&self, asked: &Asked, no_sources: bool) -> Markup {
         html! {
             div.empty {
-                @if no_sources { p { "There are no tools, for there are no sources. " a href="/sources#add" { "Add one" } "." } }
+                @if no_sources {
+                    p { "There are no tools, for there are no sources. " a href="/sources#add" { "Add one" } "." }
+                }
                 @else if let Some(hint) = &self.hint { p { (hint) } }
                 @else if asked.narrows() { p { "No tool fits these filters. " a href="/tools" { "Show all" } "." } }
                 @else { p { "No tools are known yet: " a href="/sources" { "refresh a source" } "." } }

@@ -68,7 +68,9 @@ fn one(field: &Field, filled: &Fields) -> Markup {
         }
     };
     let hint = html! {
-        @if !field.description.is_empty() { small id=(field.hint_id()) { (named(&shown_short(&field.description, 240))) } }
+        @if !field.description.is_empty() {
+            small id=(field.hint_id()) { (named(&shown_short(&field.description, 240))) }
+        }
     };
     html! {
         @if let Shape::Group(fields) = &field.shape {
@@ -123,16 +125,30 @@ mod tests {
 
     #[test]
     fn what_is_filled_in_is_read_by_the_schema() {
-        let schema = json!({ "type": "object", "required": ["title"], "$defs": { "who": { "type": "object", "properties": { "name": { "type": "string" }, "age": { "type": "integer" } } } }, "properties": {
-            "title": { "type": "string" }, "count": { "type": "integer" }, "deep": { "type": "boolean" },
-            "level": { "enum": ["low", 3, null] }, "tags": { "type": "array", "items": { "type": "string" } },
-            "sizes": { "type": "array", "items": { "type": "number" } }, "who": { "$ref": "#/$defs/who" },
-            "filter": { "type": "array", "items": { "type": "object" } }, "maybe": { "type": ["string", "null"] },
-            "a/b~c": { "type": "string" },
-        } });
+        let who =
+            json!({ "type": "object", "properties": { "name": { "type": "string" }, "age": { "type": "integer" } } });
+        let list = |of: &str| json!({ "type": "array", "items": { "type": of } });
+        let schema = json!({
+            "type": "object",
+            "required": ["title"],
+            "$defs": { "who": who },
+            "properties": {
+                "title": { "type": "string" },
+                "count": { "type": "integer" },
+                "deep": { "type": "boolean" },
+                "level": { "enum": ["low", 3, null] },
+                "tags": list("string"),
+                "sizes": list("number"),
+                "who": { "$ref": "#/$defs/who" },
+                "filter": list("object"),
+                "maybe": { "type": ["string", "null"] },
+                "a/b~c": { "type": "string" },
+            },
+        });
         let read = |query: &str| Form::of(&schema).read(&Fields::parse(query));
         assert_eq!(read("").unwrap(), json!({ "title": "" }));
-        let filled = "/title=x&/count=3&/deep=false&/level=3&/tags=a%0D%0Ab&/sizes=1.5&/who/name=Ada&/who/age=36&/filter=[{\"a\":1}]&/a~1b~0c=y";
+        let filled = "/title=x&/count=3&/deep=false&/level=3&/tags=a%0D%0Ab&/sizes=1.5&/who/name=Ada&/who/age=36\
+            &/filter=[{\"a\":1}]&/a~1b~0c=y";
         assert_eq!(
             read(filled).unwrap(),
             json!({

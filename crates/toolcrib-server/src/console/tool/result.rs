@@ -17,15 +17,27 @@ const LONGEST_TEXT: usize = 100_000;
 pub(super) fn shown(answered: &Result<Output, Error>) -> Markup {
     match answered {
         Ok(output) => html! {
-            h3 { @if output.is_error() { (state(Tone::Bad, "the tool says that it failed")) } @else { (state(Tone::Good, "done")) } " " small.faint { (took(output.elapsed_ms)) } }
+            h3 {
+                @if output.is_error() {
+                    (state(Tone::Bad, "the tool says that it failed"))
+                } @else {
+                    (state(Tone::Good, "done"))
+                }
+                " "
+                small.faint { (took(output.elapsed_ms)) }
+            }
             @for block in blocks(output.content()) { (one(&block)) }
             @if let Some(structured) = output.structured() { h4 { "Structured" } (text(structured)) }
-            @if let Some(page) = &output.page { p.faint { "Page " (page.number) " of " (page.of) " of a large result." } }
+            @if let Some(page) = &output.page {
+                p.faint { "Page " (page.number) " of " (page.of) " of a large result." }
+            }
         },
         Err(error) => html! {
             h3 { (state(Tone::Bad, error.code.as_str())) }
             pre.message { (clean(&error.message)) }
-            @if let Some(details) = &error.details { details { summary { "Details" } pre tabindex="0" { code { (clean(&pretty(details))) } } } }
+            @if let Some(details) = &error.details {
+                details { summary { "Details" } pre tabindex="0" { code { (clean(&pretty(details))) } } }
+            }
         },
     }
 }
@@ -48,7 +60,14 @@ fn picture(kind: Option<&str>, data: Option<&str>) -> Option<Markup> {
     let (kind, data) = (PICTURES.into_iter().find(|known| Some(*known) == kind)?, data?);
     let plain = data.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/' | b'='));
     let fits = plain && data.len() <= LARGEST_PICTURE;
-    fits.then(|| html! { figure { img src=(format!("data:{kind};base64,{data}")) alt="The picture that the tool answered with"; figcaption.faint { (kind) } } })
+    fits.then(|| {
+        html! {
+            figure {
+                img src=(format!("data:{kind};base64,{data}")) alt="The picture that the tool answered with";
+                figcaption.faint { (kind) }
+            }
+        }
+    })
 }
 
 /// A block that is shown as JSON; of what it carries as base64 only the beginning.

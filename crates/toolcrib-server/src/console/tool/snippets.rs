@@ -47,7 +47,15 @@ fn definition(format: Format, title: &str, projected: &Projected) -> Markup {
             Some(text) => {
                 (snippet(format.as_str(), title, &text, false))
             }
-            None => { details.snippet { summary { (title) } p.message { "It cannot be had in this form: " (shown(projected.set_aside.as_deref().unwrap_or("no reason is known"))) } } }
+            None => {
+                details.snippet {
+                    summary { (title) }
+                    p.message {
+                        "It cannot be had in this form: "
+                        (shown(projected.set_aside.as_deref().unwrap_or("no reason is known")))
+                    }
+                }
+            }
         }
     }
 }
@@ -57,7 +65,10 @@ fn snippet(id: &str, title: &str, text: &str, open: bool) -> Markup {
     html! {
         details.snippet name="snippet" open[open] {
             summary { (title) }
-            div.copied { button.copy hidden data-copy=(id) { "Copy" span.unseen { " " (title) } } pre id=(id) tabindex="0" { code { (shown(text)) } } }
+            div.copied {
+                button.copy hidden data-copy=(id) { "Copy" span.unseen { " " (title) } }
+                pre id=(id) tabindex="0" { code { (shown(text)) } }
+            }
         }
     }
 }
@@ -108,7 +119,8 @@ mod tests {
 
     #[test]
     fn a_snippet_is_one_command_whatever_a_schema_says() {
-        let schema = json!({ "required": ["a'b", "n"], "properties": { "a'b": { "type": "string", "default": "$(x)" }, "n": { "type": "integer" } } });
+        let properties = json!({ "a'b": { "type": "string", "default": "$(x)" }, "n": { "type": "integer" } });
+        let schema = json!({ "required": ["a'b", "n"], "properties": properties });
         assert_eq!(command("s__t", &example(&schema)), r"toolcrib call s__t 'a'\''b=$(x)' n:=1");
     }
 }

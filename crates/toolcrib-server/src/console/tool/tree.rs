@@ -23,10 +23,15 @@ fn level(arguments: &Arguments) -> Markup {
 fn one(argument: &Argument) -> Markup {
     html! {
         li {
-            p { code.key { (argument.name) } " " span.type { (argument.kind) } @if argument.required { " " span.tag.needed { "required" } } }
+            p {
+                code.key { (argument.name) } " " span.type { (argument.kind) }
+                @if argument.required { " " span.tag.needed { "required" } }
+            }
             @if !argument.description.is_empty() { p.said { (named(&argument.description)) } }
-            @if !argument.choices.is_empty() { p.choices { span.faint { "one of " } @for choice in &argument.choices { code { (choice) } " " } } }
-            @if let Some(default) = &argument.default { p.choices { span.faint { "else " } code { (default) } } }
+            @if !argument.choices.is_empty() {
+                p.choices { span.faint { "one of " } @for choice in &argument.choices { code { (choice) } " " } }
+            }
+            @if let Some(default) = &argument.default { p.choices { span.faint { "by default " } code { (default) } } }
             @if !argument.nested.is_empty() { (level(&argument.nested)) }
         }
     }

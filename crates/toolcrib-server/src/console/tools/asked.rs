@@ -1,4 +1,4 @@
-//! What a list of tools is asked for: words, filters, an order, a page. It stands in the address, so it can be passed on.
+//! What a list of tools is asked for: words, filters, an order, a page. It stands in the address, to be passed on.
 
 use std::collections::BTreeSet;
 
@@ -153,7 +153,11 @@ impl Asked {
             std::iter::once(("", "any kind")).chain(kinds.iter().map(|name| (*name, kind(name)))).collect();
         html! {
             form.filters role="search" method="get" action="/tools" data-search {
-                label.wide { span.unseen { "Search" } input type="search" name="q" value=(self.query) placeholder="What should the tool do? Or its name" autocomplete="off" spellcheck="false"; }
+                label.wide {
+                    span.unseen { "Search" }
+                    input type="search" name="q" value=(self.query) autocomplete="off" spellcheck="false"
+                        placeholder="What should the tool do? Or its name";
+                }
                 (select("source", "Source", &sources, source))
                 (select("kind", "Kind", &kinds, &self.kind))
                 (select("state", "State", &STATES, &self.state))
@@ -169,6 +173,9 @@ impl Asked {
 fn select(name: &str, label: &str, choices: &[(&str, &str)], chosen: &str) -> Markup {
     html! {
         label { span.unseen { (label) }
-            select name=(name) { @for (value, words) in choices { option value=(value) selected[*value == chosen] { (words) } } } }
+            select name=(name) {
+                @for (value, words) in choices { option value=(value) selected[*value == chosen] { (words) } }
+            }
+        }
     }
 }

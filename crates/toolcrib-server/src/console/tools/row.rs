@@ -99,8 +99,13 @@ impl Row {
                     span.under { (named(&self.summary)) }
                 }
                 td data-label="Source" { a href=(format!("/sources/{}", self.source)) { (self.source) } }
-                td.number data-label="Tokens" { @match self.tokens { Some(tokens) => { (grouped(u64::from(tokens))) } None => { "…" } } }
-                td.number data-label="Calls" { (grouped(self.calls)) @if self.errors > 0 { span.under.bad-text { (grouped(self.errors)) " failed" } } }
+                td.number data-label="Tokens" {
+                    @match self.tokens { Some(tokens) => { (grouped(u64::from(tokens))) } None => { "…" } }
+                }
+                td.number data-label="Calls" {
+                    (grouped(self.calls))
+                    @if self.errors > 0 { span.under.bad-text { (grouped(self.errors)) " failed" } }
+                }
                 td data-label="Last used" { (ago_or(self.last_called, "never")) }
             }
         }
