@@ -5,6 +5,7 @@ mod call;
 mod declare;
 mod events;
 mod find;
+mod health;
 mod numbers;
 mod refresh;
 mod sources;
@@ -38,7 +39,7 @@ use crate::house::House;
 use document::Document;
 use route::Route;
 
-/// Every route under `/api`, in the order of the document.
+/// Every route of the document, in its order.
 fn routes() -> Vec<Route> {
     let mut routes = Vec::new();
     routes.extend(sources::routes());
@@ -50,6 +51,7 @@ fn routes() -> Vec<Route> {
     routes.extend(find::routes());
     routes.extend(events::routes());
     routes.extend(numbers::routes());
+    routes.extend(health::routes());
     routes
 }
 
