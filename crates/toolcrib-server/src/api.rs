@@ -10,7 +10,9 @@ mod numbers;
 mod refresh;
 mod sources;
 mod switches;
+mod tokens;
 mod tools;
+mod whoami;
 
 mod actor;
 mod asked;
@@ -52,6 +54,8 @@ fn routes() -> Vec<Route> {
     routes.extend(events::routes());
     routes.extend(numbers::routes());
     routes.extend(health::routes());
+    routes.extend(tokens::routes());
+    routes.extend(whoami::routes());
     routes
 }
 
@@ -66,6 +70,8 @@ fn schemas() -> Vec<(&'static str, Value)> {
     schemas.extend(call::schemas());
     schemas.extend(find::schemas());
     schemas.extend(numbers::schemas());
+    schemas.extend(tokens::schemas());
+    schemas.extend(whoami::schemas());
     schemas
 }
 
