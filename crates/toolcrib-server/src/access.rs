@@ -43,7 +43,7 @@ pub(crate) struct Visitor {
 #[derive(Debug)]
 pub(crate) struct Access {
     /// Where we listen.
-    address: SocketAddr,
+    pub(crate) address: SocketAddr,
     reach: Reach,
     /// Of the token in `DATA/admin.token`.
     admin: Fingerprint,

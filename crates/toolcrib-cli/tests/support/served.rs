@@ -94,8 +94,9 @@ impl Place {
         let mut command = self.toolcrib(arguments);
         command.envs(variables.iter().copied());
         let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log).spawn().unwrap();
-        let told = told_address(child.stdout.take().unwrap());
-        let served = Served { child, url: told.recv_timeout(PATIENCE).unwrap_or_default() };
+        let told = told(child.stdout.take().unwrap());
+        let url = told.recv_timeout(PATIENCE).unwrap_or_default();
+        let served = Served { child, url, told };
         assert!(!served.url.is_empty(), "it did not start: {}", read(&self.path("serve.log")));
         served
     }
@@ -106,9 +107,16 @@ pub(crate) struct Served {
     child: Child,
     /// `http://127.0.0.1:PORT`.
     pub(crate) url: String,
+    told: mpsc::Receiver<String>,
 }
 
 impl Served {
+    /// The link to the console that it prints next.
+    #[track_caller]
+    pub(crate) fn console(&self) -> String {
+        self.told.recv_timeout(PATIENCE).unwrap()
+    }
+
     pub(crate) fn mcp(&self) -> String {
         format!("{}/mcp", self.url)
     }
@@ -137,13 +145,14 @@ impl Drop for Served {
     }
 }
 
-/// The address it says it listens on. Whatever else it prints is read as well, so that it never waits for us.
-fn told_address(stdout: impl Read + Send + 'static) -> mpsc::Receiver<String> {
+/// The address it says it listens on, then that of its console. Whatever else it prints is read as well, so that it
+/// never waits for us.
+fn told(stdout: impl Read + Send + 'static) -> mpsc::Receiver<String> {
     let (tell, told) = mpsc::channel();
     thread::spawn(move || {
         for line in BufReader::new(stdout).lines().map_while(Result::ok) {
-            if let Some(url) = line.strip_prefix("listening on ") {
-                // Nobody waits for a second one.
+            if let Some(url) = line.strip_prefix("listening on ").or_else(|| line.strip_prefix("console at ")) {
+                // Nobody may wait for it any more.
                 let _ = tell.send(url.to_owned());
             }
         }
