@@ -4,7 +4,7 @@ use std::fs;
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::mpsc;
+use std::sync::{Mutex, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -96,7 +96,7 @@ impl Place {
         let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log).spawn().unwrap();
         let told = told(child.stdout.take().unwrap());
         let url = told.recv_timeout(PATIENCE).unwrap_or_default();
-        let served = Served { child, url, told };
+        let served = Served { child, url, told: Mutex::new(told) };
         assert!(!served.url.is_empty(), "it did not start: {}", read(&self.path("serve.log")));
         served
     }
@@ -107,14 +107,14 @@ pub(crate) struct Served {
     child: Child,
     /// `http://127.0.0.1:PORT`.
     pub(crate) url: String,
-    told: mpsc::Receiver<String>,
+    told: Mutex<mpsc::Receiver<String>>,
 }
 
 impl Served {
     /// The link to the console that it prints next.
     #[track_caller]
     pub(crate) fn console(&self) -> String {
-        self.told.recv_timeout(PATIENCE).unwrap()
+        self.told.lock().unwrap().recv_timeout(PATIENCE).unwrap()
     }
 
     pub(crate) fn mcp(&self) -> String {

@@ -69,8 +69,10 @@ fn while_known(house: House, needs: Needs, shown: HeaderMap, response: Response)
 }
 
 fn known(house: &House, headers: &HeaderMap, needs: Needs) -> Result<Option<Visitor>> {
-    let visitor = house.access.visitor(&house.registry, headers)?;
-    let Some(least) = needs.role() else { return Ok(visitor) };
+    let visitor = house.access.visitor(&house.registry, headers);
+    // What is open to all is not closed to who shows something old.
+    let Some(least) = needs.role() else { return Ok(visitor.ok().flatten()) };
+    let visitor = visitor?;
     match visitor {
         Some(visitor) if visitor.role >= least => Ok(Some(visitor)),
         Some(visitor) if visitor.showed_something(headers) => {
