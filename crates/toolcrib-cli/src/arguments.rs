@@ -86,6 +86,7 @@ pub(crate) enum Command {
     Verify(crate::commands::verify::Arguments),
     Doctor(crate::commands::doctor::Arguments),
     Eval(crate::commands::eval::Arguments),
+    Token(crate::commands::token::Arguments),
     Demo(crate::commands::demo::Arguments),
 }
 

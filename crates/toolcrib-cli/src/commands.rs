@@ -23,6 +23,7 @@ pub(crate) mod search;
 pub(crate) mod serve;
 pub(crate) mod sources;
 pub(crate) mod stats;
+pub(crate) mod token;
 pub(crate) mod tools;
 pub(crate) mod trust;
 pub(crate) mod verify;
@@ -69,6 +70,7 @@ pub(crate) async fn run(arguments: Arguments) -> Result<Done> {
             Command::Verify(arguments) => verify::run(&common, arguments).await,
             Command::Doctor(arguments) => doctor::run(&common, arguments).await,
             Command::Eval(arguments) => eval::run(&common, &arguments),
+            Command::Token(arguments) => token::run(&common, arguments).await,
             Command::Demo(arguments) => demo::run(&common, arguments).await,
         }
     };
@@ -106,6 +108,7 @@ impl Command {
             Command::Verify(_) => "verify",
             Command::Doctor(_) => "doctor",
             Command::Eval(_) => "eval",
+            Command::Token(_) => "token",
             Command::Demo(_) => "demo",
         }
     }

@@ -89,7 +89,7 @@ fn tell(story: &str, served: &Served, more: &[(&str, &str)]) {
     };
     let mut command = Command::new(node);
     command.arg(script(story)).envs(more.iter().copied());
-    command.env("BASE", &served.url).env("LINK", served.link());
+    command.env("BASE", &served.url).env("LINK", served.console());
     command.env("NODE_MODULES", modules).env("CHROMIUM", chromium);
     let output = command.output().unwrap();
     assert!(output.status.success(), "{story}:\n{}", String::from_utf8_lossy(&output.stderr));

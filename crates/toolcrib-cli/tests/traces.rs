@@ -16,6 +16,8 @@ use support::web::{call, call_with, request};
 const TRACE: &str = "0af7651916cd43dd8448eb211c80319c";
 const SPAN: &str = "b7ad6b7169203331";
 
+const JSON: &str = "Content-Type: application/json\r\n";
+
 fn traceparent() -> String {
     format!("00-{TRACE}-{SPAN}-01")
 }
@@ -65,6 +67,10 @@ fn a_trace_goes_on_to_those_who_are_asked() {
     is_of_the_trace(
         meta(&call_with(&served, "one__meta", &json!({}), json!({}), &headers))["traceparent"].as_str().unwrap(),
     );
+
+    let answer =
+        request(&served.url, "POST", "/api/tools/one__meta/call", &format!("{headers}{JSON}"), r#"{"arguments":{}}"#);
+    is_of_the_trace(meta(&answer.json())["traceparent"].as_str().unwrap());
 
     call(&served, "shop__pets", &json!({}), given);
     let asked = api.asked();

@@ -57,11 +57,16 @@ impl Token {
 /// How many tokens there may be.
 pub const MOST_TOKENS: usize = 1_000;
 const LONGEST_NAME: usize = 64;
+/// Who the journal and the logs know by these names holds no token.
+const RESERVED: [&str; 7] = ["admin", "local", "cli", "config", "refresh", "rest", "console"];
 
 /// A name that may stand in logs, tables and addresses as it is.
 pub fn check_name(name: &str) -> Result<()> {
     let plain = |character: char| character.is_ascii_alphanumeric() || "._-@".contains(character);
     let sound = name.starts_with(|first: char| first.is_ascii_alphanumeric()) && name.chars().all(plain);
+    if RESERVED.contains(&name) {
+        return Err(Error::new(Code::BadRequest, format!("`{name}` is the name of somebody else; take another")));
+    }
     if sound && name.len() <= LONGEST_NAME {
         return Ok(());
     }
@@ -127,7 +132,7 @@ mod tests {
         for name in ["ci", "ada@laptop", "build-1.2_x", "7"] {
             assert!(check_name(name).is_ok(), "{name}");
         }
-        for name in ["", "-x", "a b", "a/b", "<b>", "naïve", "a\n", &"x".repeat(65)] {
+        for name in ["admin", "", "-x", "a b", "a/b", "<b>", "naïve", "a\n", &"x".repeat(65)] {
             assert_eq!(check_name(name).unwrap_err().code, Code::BadRequest, "{name}");
         }
     }

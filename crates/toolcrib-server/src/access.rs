@@ -31,7 +31,7 @@ use sessions::{Holder, Sessions};
 /// Who came, among the extensions of every request that a route let in.
 #[derive(Debug, Clone)]
 pub(crate) struct Visitor {
-    /// For logs, rules and the journal: `local`, `admin`, or `token:` and its name.
+    /// For logs, rules and the journal: `local`, `admin`, or the name of a token.
     pub(crate) name: String,
     pub(crate) role: Role,
     /// What a page's forms send as `csrf` and its script as `X-CSRF-Token`. Only those with a session have one, and
@@ -134,7 +134,7 @@ impl Access {
             Holder::Admin => Some(Visitor { name: "admin".into(), role: Role::Admin, csrf }),
             Holder::Token(id) => {
                 let token = registry.token_by_id(id).filter(|token| !token.expired)?;
-                Some(Visitor { name: format!("token:{}", token.name), role: token.role, csrf })
+                Some(Visitor { name: token.name, role: token.role, csrf })
             }
         }
     }

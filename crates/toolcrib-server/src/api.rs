@@ -5,11 +5,14 @@ mod call;
 mod declare;
 mod events;
 mod find;
+mod health;
 mod numbers;
 mod refresh;
 mod sources;
 mod switches;
+mod tokens;
 mod tools;
+mod whoami;
 
 mod actor;
 mod asked;
@@ -38,7 +41,7 @@ use crate::house::House;
 use document::Document;
 use route::Route;
 
-/// Every route under `/api`, in the order of the document.
+/// Every route of the document, in its order.
 fn routes() -> Vec<Route> {
     let mut routes = Vec::new();
     routes.extend(sources::routes());
@@ -50,6 +53,9 @@ fn routes() -> Vec<Route> {
     routes.extend(find::routes());
     routes.extend(events::routes());
     routes.extend(numbers::routes());
+    routes.extend(health::routes());
+    routes.extend(tokens::routes());
+    routes.extend(whoami::routes());
     routes
 }
 
@@ -64,6 +70,8 @@ fn schemas() -> Vec<(&'static str, Value)> {
     schemas.extend(call::schemas());
     schemas.extend(find::schemas());
     schemas.extend(numbers::schemas());
+    schemas.extend(tokens::schemas());
+    schemas.extend(whoami::schemas());
     schemas
 }
 

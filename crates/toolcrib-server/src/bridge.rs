@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use futures_util::stream::{self, BoxStream, StreamExt};
-use http::HeaderMap;
+use http::header::AUTHORIZATION;
+use http::{HeaderMap, HeaderValue};
 use serde_json::value::RawValue;
 use tokio::sync::broadcast;
 use toolcrib::core::ResultExt;
@@ -29,6 +30,8 @@ const FAREWELL: Duration = Duration::from_secs(2);
 #[derive(Debug, Clone)]
 pub struct Bridge {
     url: Url,
+    /// What is shown to be let in.
+    headers: HeaderMap,
     remote: Arc<tokio::sync::Mutex<Remote>>,
 }
 
@@ -51,10 +54,40 @@ struct Listener {
 impl Bridge {
     /// Makes sure that somebody serves there.
     pub async fn to(url: Url) -> Result<Bridge> {
-        let bridge = Bridge { url, remote: Arc::default() };
+        Bridge::with(url, HeaderMap::new()).await
+    }
+
+    /// The same, with a token for those who ask for one.
+    pub async fn with_token(url: Url, token: &str) -> Result<Bridge> {
+        let mut value = HeaderValue::try_from(format!("Bearer {token}")).map_err(|_| {
+            Error::new(Code::ConfigInvalid, "the token has characters that no token has; check where it comes from")
+        })?;
+        value.set_sensitive(true);
+        Bridge::with(url, HeaderMap::from_iter([(AUTHORIZATION, value)])).await
+    }
+
+    async fn with(url: Url, headers: HeaderMap) -> Result<Bridge> {
+        let bridge = Bridge { url, headers, remote: Arc::default() };
         let nobody = || format!("nobody serves MCP at `{}`; start `toolcrib serve` there", bridge.url);
         let found = bridge.connect(&RawValue::from_string("{}".into()).context(Code::Internal, "connect")?).await;
-        let client = found.map_err(|error| Error::new(Code::ToolUnavailable, nobody()).with_cause(error))?;
+        let client = found.map_err(|error| match error {
+            WireError::Unauthorized { .. } => {
+                let message = format!(
+                    "`{}` does not let us in; give a token of the role agent with `--token '${{env:NAME}}'`, or in TOOLCRIB_TOKEN",
+                    bridge.url
+                );
+                Error::new(Code::Unauthorized, message)
+            }
+            WireError::Connect(_)
+            | WireError::Status { .. }
+            | WireError::NotMcp(_)
+            | WireError::Timeout { .. }
+            | WireError::Closed { .. }
+            | WireError::TooLarge { .. }
+            | WireError::Rpc(_)
+            | WireError::Protocol(_)
+            | WireError::Cancelled { .. } => Error::new(Code::ToolUnavailable, nobody()).with_cause(error),
+        })?;
         client.close().await;
         Ok(bridge)
     }
@@ -64,7 +97,7 @@ impl Bridge {
         options.capabilities = capabilities.to_owned();
         // With a session, so that this client stays one client to the other end.
         options.era = Some(Era::Legacy(Version::LATEST));
-        Client::connect(Target::Http { url: self.url.clone(), headers: HeaderMap::new() }, options).await
+        Client::connect(Target::Http { url: self.url.clone(), headers: self.headers.clone() }, options).await
     }
 
     /// The connection for a client, made anew when the other end went away.

@@ -15,7 +15,7 @@ use crate::access::{Needs, admit};
 use crate::api::{whole, with_status};
 use crate::door::door;
 use crate::house::House;
-use crate::{access, api, console, operations};
+use crate::{access, api, console};
 
 /// Every route, behind the check of where a request comes from.
 pub(crate) fn router(house: &House) -> Router {
@@ -25,7 +25,6 @@ pub(crate) fn router(house: &House) -> Router {
         .merge(console::router(house))
         .route("/mcp", any(mcp).layer(admitted(Needs::Using)))
         .route("/mcp/{group}", any(group))
-        .merge(operations::router(house))
         .merge(access::router(house))
         .fallback(nothing_here)
         .method_not_allowed_fallback(|| async {

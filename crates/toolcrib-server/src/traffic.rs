@@ -1,4 +1,4 @@
-//! What goes in and out over HTTP, counted: requests by what they were for, connections, listeners to events.
+//! What goes in and out over HTTP, counted: requests by what they were for, and connections.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -8,14 +8,11 @@ use std::time::{Duration, SystemTime};
 use http::StatusCode;
 use toolcrib::meters::Durations;
 
-use crate::house::House;
-
 #[derive(Debug)]
 pub(crate) struct Traffic {
     pub(crate) started: SystemTime,
     requests: Mutex<Requests>,
     pub(crate) connections: AtomicU64,
-    listeners: AtomicU64,
     leaving: AtomicBool,
 }
 
@@ -64,7 +61,6 @@ impl Default for Traffic {
             started: SystemTime::now(),
             requests: Mutex::default(),
             connections: AtomicU64::new(0),
-            listeners: AtomicU64::new(0),
             leaving: AtomicBool::new(false),
         }
     }
@@ -81,10 +77,6 @@ impl Traffic {
         self.requests().clone()
     }
 
-    pub(crate) fn listeners(&self) -> u64 {
-        self.listeners.load(Ordering::Relaxed)
-    }
-
     /// Nobody new is let in from now on.
     pub(crate) fn leave(&self) {
         self.leaving.store(true, Ordering::Relaxed);
@@ -96,23 +88,5 @@ impl Traffic {
 
     fn requests(&self) -> MutexGuard<'_, Requests> {
         self.requests.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// Somebody who hears events, until this is dropped.
-#[derive(Debug)]
-pub(crate) struct Listener(House);
-
-impl Listener {
-    #[expect(dead_code, reason = "the stream of events holds one for as long as somebody hears it")]
-    pub(crate) fn new(house: &House) -> Listener {
-        house.traffic.listeners.fetch_add(1, Ordering::Relaxed);
-        Listener(house.clone())
-    }
-}
-
-impl Drop for Listener {
-    fn drop(&mut self) {
-        self.0.traffic.listeners.fetch_sub(1, Ordering::Relaxed);
     }
 }

@@ -20,11 +20,11 @@ use toolcrib_core::{Code, Error, Result, ResultExt, SourceId, Timestamp, ToolId}
 use crate::connector::{Call, CallFailure, Terms, Witness};
 use crate::held::Shape;
 use crate::refresh::{Need, Outcome};
-use crate::registry::{Notice, Registry, Shared};
+use crate::registry::{Registry, Shared};
 use crate::store::Failure;
 use crate::trace::Trace;
 use check::{fitting, permit};
-use told::Ended;
+use told::{Underway, Wrong};
 
 pub use ask::Offering;
 pub use options::{CallOptions, ClientId, Said};
@@ -89,50 +89,19 @@ impl Registry {
 impl Shared {
     /// The one way to a tool, for agents and for the steps of workflows.
     pub(crate) async fn call(self: &Arc<Self>, caller: &Caller, wish: Wish<'_>) -> Result<Output> {
-        let began = tokio::time::Instant::now();
-        let (name, mut called) = (wish.name, None);
-        let parent = wish.options.trace.clone();
-        let trace = self.begin_trace(parent.as_ref());
-        let in_flight = self.meters.call_begins();
-        let result = self.call_inner(caller, wish, &trace, &mut called).await;
-        drop(in_flight);
-        let elapsed = began.elapsed();
-        let elapsed_ms = u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX);
-        let failure = match &result {
+        let mut underway = Underway::begin(self, wish.name, &caller.name, wish.options.trace.clone());
+        let trace = underway.trace.clone();
+        let result = self.call_inner(caller, wish, &trace, &mut underway.called).await;
+        let wrong = match &result {
             Ok(output) if output.is_error() => {
                 let message = first_text(output.content()).unwrap_or_else(|| "the tool reported an error".into());
                 let message = self.hidden(&output.source, &message);
-                Some(Failure { code: Code::ToolExecutionFailed, message })
+                Some(Wrong { failure: Failure { code: Code::ToolExecutionFailed, message }, by_the_tool: true })
             }
             Ok(_) => None,
-            Err(error) => Some(Failure::of(error)),
+            Err(error) => Some(Wrong { failure: Failure::of(error), by_the_tool: false }),
         };
-        let code = failure.as_ref().map_or("OK", |failure| failure.code.as_str());
-        tracing::info!(
-            trace_id = %trace.id(),
-            tool = name,
-            caller = caller.name,
-            code,
-            duration_ms = elapsed_ms,
-            "tools.call.finished"
-        );
-        let tool_error = result.as_ref().is_ok_and(Output::is_error);
-        let ended = Ended { name, called: called.as_ref(), caller: &caller.name, code, tool_error, elapsed };
-        self.tell_call(&ended, &trace, parent.as_ref());
-        self.meters.called(called.as_ref().map(|id| &id.source), code, elapsed);
-        let at = self.options.clock.now();
-        let finished = Called {
-            tool: shown_short(name, 200),
-            source: called.as_ref().map(|id| id.source.clone()),
-            caller: caller.name.clone(),
-            code,
-            at,
-            elapsed_ms,
-        };
-        let _nobody_listens = self.notices.send(Notice::Called(Arc::new(finished)));
-        if let Some(id) = called {
-            self.counters.called(&id, at, failure);
-        }
+        let elapsed_ms = underway.end(wrong);
         result.map(|mut output| {
             output.elapsed_ms = elapsed_ms;
             output

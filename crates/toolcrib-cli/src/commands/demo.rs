@@ -1,6 +1,7 @@
 //! `toolcrib demo`: everything once, on a server that is part of this binary, in a directory that is gone afterwards.
 
 pub(crate) mod server;
+mod serving;
 mod shop;
 mod stage;
 
@@ -12,7 +13,7 @@ use toolcrib::core::render::Format;
 use toolcrib::core::search::{Hit, Query};
 use toolcrib::core::summary::Budget;
 use toolcrib::refresh::Refreshed;
-use toolcrib::{CallOptions, Code, Error, Need, Result};
+use toolcrib::{CallOptions, Code, Error, Need, Outcome, Registry, Result};
 
 use crate::arguments::Common;
 use crate::commands::{call, describe, serve, sources};
@@ -28,22 +29,26 @@ use stage::Stage;
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   toolcrib demo
+  toolcrib demo --serve                        look around in the console
   toolcrib demo --api                          serve the demo's REST API, to try `toolcrib add --openapi` on
 
 Nothing is left behind: no file, no process.")]
 pub(crate) struct Arguments {
     /// Serve the bundled REST API alone, until Ctrl-C
-    #[arg(long)]
+    #[arg(long, group = "standing")]
     api: bool,
-    /// Where to serve it; port 0 takes any that is free
-    #[arg(long, value_name = "ADDRESS", requires = "api", default_value = "127.0.0.1:0")]
+    /// Serve the demo's tools with the console, until Ctrl-C
+    #[arg(long, group = "standing")]
+    serve: bool,
+    /// Where to serve; port 0 takes any that is free
+    #[arg(long, value_name = "ADDRESS", requires = "standing", default_value = "127.0.0.1:0")]
     listen: String,
 }
 
 impl Arguments {
     /// Whether it goes on until somebody asks it to leave.
     pub(crate) fn stays(&self) -> bool {
-        self.api
+        self.api || self.serve
     }
 }
 
@@ -54,6 +59,9 @@ const OPERATION: &str = "shop__list_products";
 pub(crate) async fn run(common: &Common, arguments: Arguments) -> Result<Done> {
     if arguments.api {
         return serve_api(common, &arguments.listen).await;
+    }
+    if arguments.serve {
+        return serving::run(common, &arguments.listen).await;
     }
     let shop = Shop::open(serve::address("127.0.0.1:0").await?).await?;
     let stage = Stage::set(common, &shop.document())?;
@@ -85,6 +93,15 @@ async fn serve_api(common: &Common, listen: &str) -> Result<Done> {
     Ok(Done::Well)
 }
 
+async fn discover(stage: &Stage, registry: &Registry) -> Result<Vec<Outcome>> {
+    let outcomes = progress::shown(registry, stage.quiet, registry.ensure(Need::Known, None, false)).await;
+    if let Some(error) = outcomes.iter().find(|outcome| outcome.status == Refreshed::Failed) {
+        let reason = error.error.as_ref().map_or("no reason is known", |failure| failure.message.as_str());
+        return Err(Error::new(Code::ToolUnavailable, format!("the demo's own server failed: {reason}")));
+    }
+    Ok(outcomes)
+}
+
 async fn perform(stage: &Stage) -> Result<Value> {
     stage.say(&format!(
         "{}\nA small lending library stands in for your MCP servers, a corner shop for your REST APIs. Everything happens\n\
@@ -100,11 +117,7 @@ async fn perform(stage: &Stage) -> Result<Value> {
         "Discover them: each server is started once, asked, and put to sleep; an API's document is read",
         "toolcrib sources",
     )?;
-    let outcomes = progress::shown(&registry, stage.quiet, registry.ensure(Need::Known, None, false)).await;
-    if let Some(error) = outcomes.iter().find(|outcome| outcome.status == Refreshed::Failed) {
-        let reason = error.error.as_ref().map_or("no reason is known", |failure| failure.message.as_str());
-        return Err(Error::new(Code::ToolUnavailable, format!("the demo's own server failed: {reason}")));
-    }
+    let outcomes = discover(stage, &registry).await?;
     let discovered_ms: u64 = outcomes.iter().map(|outcome| outcome.elapsed_ms).max().unwrap_or(0);
     let discovered_starts = stage.starts();
     stage.show(&sources::table(&registry.sources()).render())?;

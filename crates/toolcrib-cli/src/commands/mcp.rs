@@ -6,7 +6,7 @@ use std::sync::Arc;
 use clap::{Args, ValueEnum};
 use toolcrib::core::config::{Expose, Mode};
 use toolcrib::core::tokens;
-use toolcrib::{Code, Error, Result};
+use toolcrib::{Code, Error, Result, secret};
 use toolcrib_mcp::server::{ServerOptions, Service, serve_stream};
 use toolcrib_server::{Bridge, Surface};
 use url::Url;
@@ -20,7 +20,9 @@ use crate::exit::{Done, Leave};
 #[command(after_help = "Examples:
   toolcrib mcp --config /path/to/toolcrib.yaml     the program to name in a client's configuration
   toolcrib mcp --mode full                         list every tool instead of the three that find all others
-  toolcrib mcp --connect http://127.0.0.1:7450     share the servers of a running `toolcrib serve`")]
+  toolcrib mcp --connect http://127.0.0.1:7450     share the servers of a running `toolcrib serve`
+  toolcrib mcp --connect https://tools.example.com --token '${env:TOOLS_TOKEN}'
+                                                   one on another machine: it asks for a token")]
 pub(crate) struct Arguments {
     /// What is listed: every tool, the three that find all others, or whichever fits
     #[arg(long, value_name = "MODE")]
@@ -28,6 +30,9 @@ pub(crate) struct Arguments {
     /// Join the `toolcrib serve` at this address
     #[arg(long, value_name = "URL")]
     connect: Option<Url>,
+    /// The token to show there, or a reference such as `${env:NAME}` or `${file:PATH}`
+    #[arg(long, value_name = "REF", env = "TOOLCRIB_TOKEN", hide_env_values = true)]
+    token: Option<String>,
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
@@ -55,7 +60,11 @@ pub(crate) async fn run(common: &Common, arguments: Arguments) -> Result<Done> {
     let mode = arguments.mode.map(Mode::from);
     match arguments.connect {
         Some(url) => {
-            let bridge = Bridge::to(endpoint(url, mode)?).await?;
+            let url = endpoint(url, mode)?;
+            let bridge = match arguments.token.as_deref().map(secret::resolve).transpose()? {
+                Some(token) => Bridge::with_token(url, token.trim()).await?,
+                None => Bridge::to(url).await?,
+            };
             speak(Arc::new(bridge.clone()), leave).await;
             bridge.close().await;
         }

@@ -48,12 +48,20 @@ pub(crate) async fn run(common: &Common, arguments: Arguments) -> Result<Done> {
     let house = serving.house().clone();
     announce(common, &serving)?;
 
+    let following = reload::watch(&desk, &surface, &house);
+    until_left(common, serving, following, &mut leave).await;
+    desk.close().await;
+    Ok(Done::Well)
+}
+
+/// Serves, and does what is done beside it, until somebody asks it to leave. Who asks twice waits for no call in flight.
+pub(super) async fn until_left(common: &Common, serving: Serving, beside: impl Future<Output = ()>, leave: &mut Leave) {
     let asked = tokio_util::sync::CancellationToken::new();
     let serve = serving.run(asked.clone().cancelled_owned());
     let mut serve = std::pin::pin!(serve);
     tokio::select! {
         () = &mut serve => {}
-        () = reload::watch(&desk, &surface, &house) => {}
+        () = beside => {}
         () = leave.asked() => {
             common.hint("leaving: calls in flight may finish; ask again to leave at once");
             asked.cancel();
@@ -63,8 +71,6 @@ pub(crate) async fn run(common: &Common, arguments: Arguments) -> Result<Done> {
             }
         }
     }
-    desk.close().await;
-    Ok(Done::Well)
 }
 
 /// Where it listens, and the link that signs in to the console, once.

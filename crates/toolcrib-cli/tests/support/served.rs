@@ -94,9 +94,9 @@ impl Place {
         let mut command = self.toolcrib(arguments);
         command.envs(variables.iter().copied());
         let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log).spawn().unwrap();
-        let (listening, console) = told(child.stdout.take().unwrap());
-        let url = listening.recv_timeout(PATIENCE).unwrap_or_default();
-        let served = Served { child, url, console: Mutex::new(console) };
+        let told = told(child.stdout.take().unwrap());
+        let url = told.recv_timeout(PATIENCE).unwrap_or_default();
+        let served = Served { child, url, told: Mutex::new(told) };
         assert!(!served.url.is_empty(), "it did not start: {}", read(&self.path("serve.log")));
         served
     }
@@ -107,14 +107,14 @@ pub(crate) struct Served {
     child: Child,
     /// `http://127.0.0.1:PORT`.
     pub(crate) url: String,
-    console: Mutex<mpsc::Receiver<String>>,
+    told: Mutex<mpsc::Receiver<String>>,
 }
 
 impl Served {
-    /// The link that signs in to the console, once.
+    /// The link to the console that it prints next.
     #[track_caller]
-    pub(crate) fn link(&self) -> String {
-        self.console.lock().unwrap().recv_timeout(PATIENCE).unwrap()
+    pub(crate) fn console(&self) -> String {
+        self.told.lock().unwrap().recv_timeout(PATIENCE).unwrap()
     }
 
     pub(crate) fn mcp(&self) -> String {
@@ -145,21 +145,19 @@ impl Drop for Served {
     }
 }
 
-/// The address it says it listens on, and the link to its console. Whatever else it prints is read as well, so that it
+/// The address it says it listens on, then that of its console. Whatever else it prints is read as well, so that it
 /// never waits for us.
-fn told(stdout: impl Read + Send + 'static) -> (mpsc::Receiver<String>, mpsc::Receiver<String>) {
-    let ((tell_address, address), (tell_link, link)) = (mpsc::channel(), mpsc::channel());
+fn told(stdout: impl Read + Send + 'static) -> mpsc::Receiver<String> {
+    let (tell, told) = mpsc::channel();
     thread::spawn(move || {
         for line in BufReader::new(stdout).lines().map_while(Result::ok) {
-            for (words, tell) in [("listening on ", &tell_address), ("console at ", &tell_link)] {
-                if let Some(url) = line.strip_prefix(words) {
-                    // Nobody waits for a second one.
-                    let _ = tell.send(url.to_owned());
-                }
+            if let Some(url) = line.strip_prefix("listening on ").or_else(|| line.strip_prefix("console at ")) {
+                // Nobody may wait for it any more.
+                let _ = tell.send(url.to_owned());
             }
         }
     });
-    (address, link)
+    told
 }
 
 /// A program as a source, with arguments after its own.

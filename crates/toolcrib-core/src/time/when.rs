@@ -27,7 +27,7 @@ impl FromStr for When {
 
     fn from_str(text: &str) -> Result<When, Error> {
         let text = text.trim();
-        if let Some(duration) = days(text).or_else(|| parse_duration(text)) {
+        if let Some(duration) = parse_long_duration(text) {
             return Ok(When::Ago(duration));
         }
         let at = text.parse().or_else(|_| format!("{text}T00:00:00Z").parse());
@@ -39,6 +39,11 @@ impl FromStr for When {
             Error::new(Code::BadRequest, message)
         })
     }
+}
+
+/// As [`parse_duration`], and whole days and weeks: `30d`, `2w`.
+pub fn parse_long_duration(text: &str) -> Option<Duration> {
+    days(text.trim()).or_else(|| parse_duration(text))
 }
 
 /// Days and weeks, which are of no use elsewhere.

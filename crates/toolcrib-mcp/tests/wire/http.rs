@@ -34,6 +34,21 @@ async fn an_old_server_is_found_and_its_session_kept() {
 }
 
 #[tokio::test]
+async fn a_request_may_have_headers_of_its_own() {
+    let server =
+        Server::start(|request| request.legacy_handshake("s1").unwrap_or_else(|| request.result(&json!({ "ok": 1 }))))
+            .await;
+    let client = server.connect().await.unwrap();
+    let mut options = within(5);
+    options.headers.insert("traceparent", "00-1-2-01".parse().unwrap());
+    client.call_tool("t", &raw(&json!({})), None, None, &options).await.unwrap();
+    call(&client, "t").await.unwrap();
+    let calls = server.seen().into_iter().filter(|request| request.method() == "tools/call");
+    let told: Vec<_> = calls.map(|request| request.header("traceparent")).collect();
+    assert_eq!(told, [Some("00-1-2-01".to_owned()), None]);
+}
+
+#[tokio::test]
 async fn a_hint_spares_the_probe_and_a_wrong_one_does_no_harm() {
     let server = Server::start(|request| request.legacy_handshake("s").unwrap_or_else(|| Reply::empty(404))).await;
     let hinted = Options { era: Some(Era::Legacy(Version::V2025_06_18)), ..options() };

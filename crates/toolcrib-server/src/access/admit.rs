@@ -2,21 +2,21 @@
 
 use std::time::Duration;
 
-use axum::body::{Body, Bytes, to_bytes};
+use axum::body::Body;
 use axum::extract::{Request, State};
-use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::http::{HeaderMap, HeaderValue, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Redirect, Response};
+use futures_util::StreamExt;
 use toolcrib::core::fingerprint::Fingerprint;
 use toolcrib::{Code, Error, Result};
 
 use super::{Needs, Visitor, login};
-use crate::api::{Fault, with_status};
+use crate::api::{Fault, whole};
 use crate::house::House;
 
-/// The largest form, and how long it may take to arrive.
-const LARGEST: usize = 4 * 1024 * 1024;
-const SLOWEST: Duration = Duration::from_secs(60);
+/// How often it is looked whether who listens to a stream is still known.
+const LOOK_AGAIN: Duration = Duration::from_secs(2);
 
 /// Lets those in who may; handlers find a [`Visitor`] among the request's extensions.
 pub(crate) async fn admit(State((house, needs)): State<(House, Needs)>, mut request: Request, next: Next) -> Response {
@@ -24,7 +24,11 @@ pub(crate) async fn admit(State((house, needs)): State<(House, Needs)>, mut requ
         Ok(visitor) => visitor,
         Err(error) => return refused(&request, error),
     };
+    let mut shown = None;
     if let Some(visitor) = visitor {
+        if visitor.showed_something(request.headers()) {
+            shown = Some(credentials(request.headers()));
+        }
         if !request.method().is_safe() && visitor.csrf.is_some() {
             request = match made_here(&visitor, request).await {
                 Ok(request) => request,
@@ -33,12 +37,42 @@ pub(crate) async fn admit(State((house, needs)): State<(House, Needs)>, mut requ
         }
         request.extensions_mut().insert(visitor);
     }
-    next.run(request).await
+    let response = next.run(request).await;
+    match shown.filter(|_| is_stream(&response)) {
+        Some(shown) => while_known(house, needs, shown, response),
+        None => response,
+    }
+}
+
+fn credentials(headers: &HeaderMap) -> HeaderMap {
+    let wanted = [header::AUTHORIZATION, header::COOKIE];
+    let each = wanted
+        .into_iter()
+        .flat_map(|name| headers.get_all(&name).iter().map(move |value| (name.clone(), value.clone())));
+    each.collect()
+}
+
+fn is_stream(response: &Response) -> bool {
+    response.headers().get(header::CONTENT_TYPE).is_some_and(|kind| kind.as_bytes().starts_with(b"text/event-stream"))
+}
+
+/// A stream goes on long after its request was let in: it ends soon after what was shown for it does.
+fn while_known(house: House, needs: Needs, shown: HeaderMap, response: Response) -> Response {
+    let unknown = async move {
+        while known(&house, &shown, needs).is_ok() {
+            tokio::time::sleep(LOOK_AGAIN).await;
+        }
+    };
+    let (parts, body) = response.into_parts();
+    let stream = body.into_data_stream().take_until(Box::pin(unknown));
+    Response::from_parts(parts, Body::from_stream(stream))
 }
 
 fn known(house: &House, headers: &HeaderMap, needs: Needs) -> Result<Option<Visitor>> {
-    let visitor = house.access.visitor(&house.registry, headers)?;
-    let Some(least) = needs.role() else { return Ok(visitor) };
+    let visitor = house.access.visitor(&house.registry, headers);
+    // What is open to all is not closed to who shows something old.
+    let Some(least) = needs.role() else { return Ok(visitor.ok().flatten()) };
+    let visitor = visitor?;
     match visitor {
         Some(visitor) if visitor.role >= least => Ok(Some(visitor)),
         Some(visitor) if visitor.showed_something(headers) => {
@@ -100,7 +134,7 @@ async fn made_here(visitor: &Visitor, request: Request) -> Result<Request, Respo
         return Err(forged());
     }
     let (parts, body) = request.into_parts();
-    let bytes = whole(body).await?;
+    let bytes = whole(&parts.headers, body).await?;
     let given = url::form_urlencoded::parse(&bytes).find(|(name, _)| name == "csrf");
     match given.is_some_and(|(_, value)| right(value.as_bytes())) {
         true => Ok(Request::from_parts(parts, Body::from(bytes))),
@@ -112,16 +146,6 @@ pub(super) fn is_form(headers: &HeaderMap) -> bool {
     let kind = headers.get(header::CONTENT_TYPE).map(HeaderValue::as_bytes).unwrap_or_default();
     let kind = kind.split(|byte| *byte == b';').next().unwrap_or_default();
     kind.trim_ascii().eq_ignore_ascii_case(b"application/x-www-form-urlencoded")
-}
-
-/// A form's body, in time and not too large.
-pub(super) async fn whole(body: Body) -> Result<Bytes, Response> {
-    let refusal = |status, message: &str| with_status(status, &Error::new(Code::BadRequest, message));
-    match tokio::time::timeout(SLOWEST, to_bytes(body, LARGEST)).await {
-        Ok(Ok(bytes)) => Ok(bytes),
-        Ok(Err(_)) => Err(refusal(StatusCode::PAYLOAD_TOO_LARGE, "the form is over 4 MiB, or was cut off")),
-        Err(_) => Err(refusal(StatusCode::REQUEST_TIMEOUT, "the form did not arrive in time")),
-    }
 }
 
 fn forged() -> Response {

@@ -10,10 +10,10 @@ use maud::{Markup, html};
 use toolcrib::{Code, Error, Result};
 use url::form_urlencoded::{byte_serialize, parse};
 
-use super::admit::{is_form, whole};
+use super::admit::is_form;
 use super::sessions::Holder;
 use super::{Needs, admit, cookie};
-use crate::api::{Fault, with_status};
+use crate::api::{Fault, whole, with_status};
 use crate::console;
 use crate::house::House;
 
@@ -57,7 +57,7 @@ async fn sign_in(State(house): State<House>, request: Request) -> Response {
         return with_status(StatusCode::UNSUPPORTED_MEDIA_TYPE, &error);
     }
     let (parts, body) = request.into_parts();
-    let bytes = match whole(body).await {
+    let bytes = match whole(&parts.headers, body).await {
         Ok(bytes) => bytes,
         Err(refused) => return refused,
     };

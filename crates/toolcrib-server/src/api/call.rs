@@ -11,7 +11,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use tokio_util::sync::CancellationToken;
 use toolcrib::core::time::parse_duration;
-use toolcrib::{CallOptions, Code, Error, Result};
+use toolcrib::{CallOptions, Code, Error, Result, Trace};
 
 use super::asked::Named;
 use super::body::Json;
@@ -88,13 +88,14 @@ struct Wish {
 async fn call(
     State(house): State<House>,
     Extension(visitor): Extension<Visitor>,
+    trace: Option<Extension<Trace>>,
     Named(name): Named,
     Json(wish): Json<Wish>,
 ) -> Result<Response, Fault> {
     if let Some(cursor) = &wish.page {
         return Ok(reply::json(StatusCode::OK, &house.registry.page(None, cursor)?)?);
     }
-    let options = options(&wish, &visitor)?;
+    let options = CallOptions { trace: trace.map(|trace| trace.0), ..options(&wish, &visitor)? };
     // A handler whose client goes away is dropped, and this with it.
     let _cancels = options.cancel.clone().drop_guard();
     let arguments = Value::Object(wish.arguments.unwrap_or_default());

@@ -1,12 +1,13 @@
 //! Discovery on demand, and what it changed.
 
+use axum::Extension;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
 use axum::routing::post;
 use serde_json::{Value, json};
 use toolcrib::refresh::Refreshed;
-use toolcrib::{Code, Error, Outcome, Refresh};
+use toolcrib::{Code, Error, Outcome, Refresh, Trace};
 
 use super::asked::{Asked, Named, known_source};
 use super::fault::Fault;
@@ -58,15 +59,22 @@ pub(super) fn schemas() -> Vec<(&'static str, Value)> {
     vec![("Outcome", outcome), ("Refreshed", refreshed)]
 }
 
-async fn all(State(house): State<House>, asked: Asked) -> Result<Response, Fault> {
-    let refresh = Refresh { force: asked.flag("force")?, ..Refresh::default() };
+async fn all(State(house): State<House>, trace: Option<Extension<Trace>>, asked: Asked) -> Result<Response, Fault> {
+    let trace = trace.map(|trace| trace.0);
+    let refresh = Refresh { force: asked.flag("force")?, trace, ..Refresh::default() };
     let results = house.registry.refresh(refresh).await;
     Ok(reply::json(StatusCode::OK, &json!({ "results": results }))?)
 }
 
-async fn one(State(house): State<House>, Named(name): Named, asked: Asked) -> Result<Response, Fault> {
+async fn one(
+    State(house): State<House>,
+    trace: Option<Extension<Trace>>,
+    Named(name): Named,
+    asked: Asked,
+) -> Result<Response, Fault> {
     let id = known_source(&house.registry, &name)?;
-    let refresh = Refresh { sources: Some(vec![id.clone()]), force: asked.flag("force")?, ..Refresh::default() };
+    let (sources, trace) = (Some(vec![id.clone()]), trace.map(|trace| trace.0));
+    let refresh = Refresh { sources, force: asked.flag("force")?, trace, ..Refresh::default() };
     let none = || Error::new(Code::Internal, format!("the discovery of `{id}` gave no outcome"));
     let outcome = house.registry.refresh(refresh).await.pop().ok_or_else(none)?;
     Ok(reply::json(status(&outcome), &outcome)?)

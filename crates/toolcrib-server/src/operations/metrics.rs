@@ -109,7 +109,7 @@ fn traffic(text: &mut Exposition, house: &House) {
     requests.durations.iter().for_each(|(class, durations)| took.durations(&[("class", class.name())], durations));
     let connections = house.traffic.connections.load(Ordering::Relaxed);
     text.gauge("toolcrib_http_connections", "Open HTTP connections.").value(&[], connections);
-    let listeners = house.traffic.listeners();
+    let listeners = house.feed.listeners();
     text.gauge("toolcrib_event_listeners", "Listeners to the stream of events.").value(&[], listeners);
 }
 

@@ -1,33 +1,87 @@
-//! A call that ended, as it is told to whoever exports spans.
+//! That a call ended, however it did: counted, logged, told to those who watch and to whoever exports spans. A caller may
+//! leave at any point, and that is an end too.
 
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use toolcrib_core::ToolId;
+use tokio::time::Instant;
 use toolcrib_core::text::shown_short;
+use toolcrib_core::{Code, ToolId};
 
-use crate::registry::Shared;
+use super::Called;
+use crate::meters::Calling;
+use crate::registry::{Notice, Shared};
 use crate::spans::{CalledSource, Fault, Finished, Work};
+use crate::store::Failure;
 use crate::trace::Trace;
 
-/// How a call went.
-pub(super) struct Ended<'a> {
+/// A call under way.
+pub(super) struct Underway<'a> {
+    shared: &'a Shared,
     /// As it was asked for.
-    pub(super) name: &'a str,
-    /// Of a call that came so far as to know it.
-    pub(super) called: Option<&'a ToolId>,
-    pub(super) caller: &'a str,
-    /// `OK`, or what went wrong.
-    pub(super) code: &'static str,
-    /// By the tool's own word.
-    pub(super) tool_error: bool,
-    pub(super) elapsed: Duration,
+    name: &'a str,
+    caller: &'a str,
+    parent: Option<Trace>,
+    pub(super) trace: Trace,
+    began: Instant,
+    /// Once it is known.
+    pub(super) called: Option<ToolId>,
+    in_flight: Option<Calling<'a>>,
 }
 
-impl Shared {
-    pub(super) fn tell_call(&self, ended: &Ended<'_>, trace: &Trace, parent: Option<&Trace>) {
-        let Some(spans) = self.options.spans.as_ref().filter(|_| trace.sampled()) else { return };
-        let now = self.now.load();
-        let source = ended.called.map(|id| {
+/// What went wrong, and whose word that is.
+pub(super) struct Wrong {
+    pub(super) failure: Failure,
+    pub(super) by_the_tool: bool,
+}
+
+impl<'a> Underway<'a> {
+    pub(super) fn begin(shared: &'a Shared, name: &'a str, caller: &'a str, parent: Option<Trace>) -> Underway<'a> {
+        let trace = shared.begin_trace(parent.as_ref());
+        let in_flight = Some(shared.meters.call_begins());
+        Underway { shared, name, caller, parent, trace, began: Instant::now(), called: None, in_flight }
+    }
+
+    /// Tells it, and how long it took in milliseconds.
+    pub(super) fn end(mut self, wrong: Option<Wrong>) -> u64 {
+        self.tell(wrong)
+    }
+
+    fn tell(&mut self, wrong: Option<Wrong>) -> u64 {
+        self.in_flight = None;
+        let (shared, elapsed) = (self.shared, self.began.elapsed());
+        let elapsed_ms = u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX);
+        let code = wrong.as_ref().map_or("OK", |wrong| wrong.failure.code.as_str());
+        tracing::info!(
+            trace_id = %self.trace.id(),
+            tool = shown_short(self.name, 200),
+            caller = self.caller,
+            code,
+            duration_ms = elapsed_ms,
+            "tools.call.finished"
+        );
+        self.export(wrong.as_ref(), elapsed);
+        shared.meters.called(self.called.as_ref().map(|id| &id.source), code, elapsed);
+        let at = shared.options.clock.now();
+        let finished = Called {
+            tool: shown_short(self.name, 200),
+            source: self.called.as_ref().map(|id| id.source.clone()),
+            caller: self.caller.to_owned(),
+            code,
+            at,
+            elapsed_ms,
+        };
+        let _nobody_listens = shared.notices.send(Notice::Called(Arc::new(finished)));
+        if let Some(id) = &self.called {
+            shared.counters.called(id, at, wrong.map(|wrong| wrong.failure));
+        }
+        elapsed_ms
+    }
+
+    fn export(&self, wrong: Option<&Wrong>, elapsed: Duration) {
+        let Some(spans) = self.shared.options.spans.as_ref().filter(|_| self.trace.sampled()) else { return };
+        let now = self.shared.now.load();
+        let source = self.called.as_ref().map(|id| {
             let source = now.sources.get(&id.source);
             CalledSource {
                 id: id.source.clone(),
@@ -37,17 +91,29 @@ impl Shared {
                 protocol: now.standings.get(&id.source).and_then(|standing| standing.era.clone()),
             }
         });
-        let known = ended.called.and_then(|_| now.catalog.find(ended.name).ok());
-        let tool = known.map_or_else(|| shown_short(ended.name, 200), |tool| tool.name().to_string());
-        let code = if ended.tool_error { "tool_error" } else { ended.code };
-        spans.tell(Finished {
-            trace: trace.clone(),
-            parent: self.parent(parent).map(Trace::span),
-            ended: SystemTime::now(),
-            elapsed: ended.elapsed,
-            work: Work::Call { tool, source, caller: ended.caller.to_owned() },
-            // What a source says of its failure may repeat what it was given.
-            failure: (ended.code != "OK").then_some(Fault { code, message: None }),
+        let known = self.called.as_ref().and_then(|_| now.catalog.find(self.name).ok());
+        let tool = known.map_or_else(|| shown_short(self.name, 200), |tool| tool.name().to_string());
+        // What a source says of its failure may repeat what it was given.
+        let failure = wrong.map(|wrong| {
+            let code = if wrong.by_the_tool { "tool_error" } else { wrong.failure.code.as_str() };
+            Fault { code, message: None }
         });
+        spans.tell(Finished {
+            trace: self.trace.clone(),
+            parent: self.shared.parent(self.parent.as_ref()).map(Trace::span),
+            ended: SystemTime::now(),
+            elapsed,
+            work: Work::Call { tool, source, caller: self.caller.to_owned() },
+            failure,
+        });
+    }
+}
+
+impl Drop for Underway<'_> {
+    fn drop(&mut self) {
+        if self.in_flight.is_some() {
+            let failure = Failure { code: Code::ToolExecutionFailed, message: "its caller left".into() };
+            self.tell(Some(Wrong { failure, by_the_tool: false }));
+        }
     }
 }

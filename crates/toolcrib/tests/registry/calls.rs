@@ -55,6 +55,28 @@ async fn every_step_has_its_code() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_ends_is_counted_even_when_its_caller_left() {
+    let git = Scripted::new(["push"]);
+    let bench = open(&[("git", &git)]).await;
+    call(&bench, "git__push", json!({})).await.unwrap();
+    git.hold();
+    let held = call(&bench, "git__push", json!({}));
+    let in_flight = async {
+        settle().await;
+        bench.measures().calls_in_flight
+    };
+    tokio::select! {
+        _ = held => panic!("it is held"),
+        in_flight = in_flight => assert_eq!(in_flight, 1),
+    }
+    let measures = bench.measures();
+    let counted = &measures.calls[&Some(id("git"))];
+    assert_eq!(measures.calls_in_flight, 0);
+    assert_eq!(counted.by_code.clone().into_iter().collect::<Vec<_>>(), [("OK", 1), ("TOOL_EXECUTION_FAILED", 1)]);
+    assert_eq!((counted.durations.count, bench.stats().errors), (2, 1));
+}
+
+#[tokio::test(start_paused = true)]
 async fn failures_of_a_source_are_told_apart() {
     let git = Scripted::new(["push"]);
     let bench = open(&[("git", &git)]).await;

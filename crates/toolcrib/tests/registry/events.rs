@@ -26,13 +26,18 @@ impl Heard {
         (heard, guard)
     }
 
-    /// The events of this name since the last look, without their name.
+    /// The events of this name since the last look, without their name and the id of their trace.
     fn take(&self, name: &str) -> Vec<BTreeMap<String, String>> {
         let mut all = self.0.lock().unwrap();
         let (found, rest) = all.drain(..).partition(|event| event["message"] == name);
         *all = rest;
         let mut found: Vec<BTreeMap<String, String>> = found;
-        found.iter_mut().for_each(|event| drop(event.remove("message")));
+        let always = ["tools.discovery.server.success", "tools.discovery.server.failed", "tools.call.finished"];
+        for event in &mut found {
+            event.remove("message");
+            let traced = event.remove("trace_id").is_some_and(|id| id.len() == 32);
+            assert!(traced || !always.contains(&name), "{name}: {event:?}");
+        }
         found
     }
 

@@ -116,6 +116,18 @@ async fn open(git: &Arc<Scripted>) -> (Bench, Arc<Full>) {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_registry_is_ready_while_its_store_answers() {
+    let (bench, disk) = open(&Scripted::new(["push"])).await;
+    tools(&bench).await;
+    assert!(bench.ready().is_ok());
+    disk.full.store(true, Ordering::SeqCst);
+    call(&bench, "git__push", json!({})).await.unwrap();
+    until("it is told", || bench.ready().is_err_and(|error| error.code == Code::StoreUnavailable)).await;
+    disk.full.store(false, Ordering::SeqCst);
+    until("all is well", || bench.ready().is_ok()).await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_full_disk_stops_a_refresh_and_nothing_else() {
     let git = Scripted::new(["push"]);
     let (bench, disk) = open(&git).await;

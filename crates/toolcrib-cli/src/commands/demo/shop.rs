@@ -19,7 +19,7 @@ use serde_json::json;
 use tokio::task::JoinHandle;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use toolcrib::core::ResultExt;
-use toolcrib::{Code, Result};
+use toolcrib::{Code, Error, Result};
 use toolcrib_server::bind;
 
 use document::{Document, Found};
@@ -42,6 +42,10 @@ pub(crate) struct Shop {
 
 impl Shop {
     pub(crate) async fn open(address: SocketAddr) -> Result<Shop> {
+        if !address.ip().to_canonical().is_loopback() {
+            let message = format!("`{address}` can be reached from other machines, and the shop is for this one alone");
+            return Err(Error::new(Code::ConfigInvalid, message));
+        }
         let listener = bind(address).await?;
         let address = listener.local_addr().context(Code::Internal, "read the address of the socket")?;
         let counter = Arc::new(Counter { document: Document::read()?, goods: Mutex::new(Goods::new()) });

@@ -4,8 +4,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use serde_json::Value;
+use toolcrib::config_file::Found;
 use toolcrib::core::ResultExt;
 use toolcrib::core::config::{Config, Fault};
+use toolcrib::core::fingerprint::Fingerprint;
 use toolcrib::store::{self, Store};
 use toolcrib::{Code, Options, Registry, Result};
 
@@ -45,9 +47,26 @@ impl Stage {
         Ok(stage)
     }
 
+    /// Where the store is.
+    pub(super) fn data(&self) -> PathBuf {
+        self.directory.join("data")
+    }
+
+    /// The configuration, as if it had been found.
+    pub(super) fn found(&self) -> Found {
+        Found {
+            config: self.config.clone(),
+            file: None,
+            files: Vec::new(),
+            walked: false,
+            commands: Fingerprint::of(&self.text),
+            declared: Vec::new(),
+        }
+    }
+
     /// As every command does it, but without the user's own files and variables.
     pub(super) async fn open(&self) -> Result<Registry> {
-        let store: Arc<dyn Store> = store::open(&self.directory.join("data").to_string_lossy()).await?;
+        let store: Arc<dyn Store> = store::open(&self.data().to_string_lossy()).await?;
         let options = Options {
             store: Some(store),
             follow: false,

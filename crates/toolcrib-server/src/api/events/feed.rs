@@ -40,6 +40,10 @@ impl Feed {
         self.places.clone().try_acquire_owned().ok()
     }
 
+    pub(crate) fn listeners(&self) -> usize {
+        MOST.saturating_sub(self.places.available_permits())
+    }
+
     pub(super) fn subscribe(&self) -> broadcast::Receiver<Told> {
         self.told.subscribe()
     }

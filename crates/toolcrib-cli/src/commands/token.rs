@@ -1,0 +1,117 @@
+//! `toolcrib token`: who may come in over the network, and with what role. A token is shown once.
+
+use std::time::Duration;
+
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use clap::{Args, Subcommand};
+use serde_json::json;
+use toolcrib::core::access::Role;
+use toolcrib::core::time::parse_long_duration;
+use toolcrib::registry::{CreatedToken, TokenView};
+use toolcrib::{Registry, Result};
+
+use crate::arguments::Common;
+use crate::desk::Desk;
+use crate::exit::Done;
+use crate::output;
+use crate::table::Table;
+
+/// Make, list and revoke tokens: what others show to be let in by `toolcrib serve`
+///
+/// A viewer sees what there is; an agent calls and refreshes tools too, and speaks MCP; an admin changes what there is.
+/// A running `serve` takes a change up within two seconds.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  toolcrib token create ci --role agent --expires 30d
+  toolcrib token create --role viewer                    named for you
+  toolcrib token list
+  toolcrib token revoke ci")]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(Debug, Subcommand)]
+enum Action {
+    /// Make a token; it is printed this once
+    #[command(after_help = "Example:\n  toolcrib token create ci --role agent --expires 30d")]
+    Create {
+        /// What it is listed under
+        name: Option<String>,
+        /// What it may do
+        #[arg(long, value_parser = PossibleValuesParser::new(["viewer", "agent", "admin"]).try_map(|role| role.parse::<Role>()))]
+        role: Role,
+        /// When it ends, such as `12h`, `30d`, `8w`; never otherwise
+        #[arg(long, value_name = "DURATION", value_parser = duration)]
+        expires: Option<Duration>,
+    },
+    /// Show the tokens there are, not what they are
+    #[command(after_help = "Example:\n  toolcrib token list --json")]
+    List,
+    /// End a token: from now on it opens nothing
+    #[command(after_help = "Example:\n  toolcrib token revoke ci")]
+    Revoke {
+        #[arg(value_name = "NAME-OR-ID")]
+        name: String,
+    },
+}
+
+fn duration(text: &str) -> Result<Duration, String> {
+    parse_long_duration(text).ok_or_else(|| "write `12h`, `30d` or `8w`".to_owned())
+}
+
+pub(crate) async fn run(common: &Common, arguments: Arguments) -> Result<Done> {
+    let desk = Desk::manage(common).await?;
+    let result = act(common, &desk.registry, arguments.action).await;
+    desk.close().await;
+    result.map(|()| Done::Well)
+}
+
+async fn act(common: &Common, registry: &Registry, action: Action) -> Result<()> {
+    match action {
+        Action::Create { name, role, expires } => {
+            let name = name.unwrap_or_else(|| format!("{role}-{:04x}", rand::random::<u16>()));
+            created(common, &registry.create_token(&name, role, expires, Desk::actor()).await?)
+        }
+        Action::List if common.json => output::json(&json!({ "tokens": registry.tokens() })),
+        Action::List => listed(&registry.tokens()),
+        Action::Revoke { name } => {
+            let token = registry.revoke_token(&name, Desk::actor()).await?;
+            match common.json {
+                true => output::json(&json!({ "id": token.id, "name": token.name, "revoked": true })),
+                false => output::line(&format!("revoked `{}` ({})", token.name, token.role)),
+            }
+        }
+    }
+}
+
+fn created(common: &Common, created: &CreatedToken) -> Result<()> {
+    match common.json {
+        true => output::json(created)?,
+        false => output::line(&created.token)?,
+    }
+    let TokenView { name, role, expires_at, .. } = &created.view;
+    let until = expires_at.map(|at| format!(", until {at}")).unwrap_or_default();
+    common.hint(&format!(
+        "hint: this is the token `{name}` ({role}{until}), shown this once. Send it as `Authorization: Bearer TOKEN`; \
+         `toolcrib token revoke {name}` ends it"
+    ));
+    Ok(())
+}
+
+fn listed(tokens: &[TokenView]) -> Result<()> {
+    if tokens.is_empty() {
+        return output::line("there are no tokens; `toolcrib token create NAME --role agent` makes one");
+    }
+    let mut table = Table::new(&["name", "role", "id", "created", "expires"]);
+    for token in tokens {
+        let expires = match token.expires_at {
+            Some(at) if token.expired => format!("{at} (expired)"),
+            Some(at) => at.to_string(),
+            None => "never".to_owned(),
+        };
+        let (name, role, id) = (token.name.clone(), token.role.to_string(), token.id.clone());
+        table.row(vec![name, role, id, token.created_at.to_string(), expires]);
+    }
+    output::line(&table.render())
+}

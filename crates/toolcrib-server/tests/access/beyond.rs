@@ -1,0 +1,116 @@
+//! Where other machines reach us: everybody shows a token, and its role decides.
+
+use serde_json::json;
+use tokio::io::AsyncReadExt;
+use toolcrib::Code;
+use toolcrib::core::inventory::Actor;
+
+use crate::support::{House, SOON, bearer, registry, serving};
+
+#[tokio::test]
+async fn without_a_token_nobody_is_served_beyond_this_machine() {
+    let (registry, hand) = registry().await;
+    let refused = serving(&registry, "0.0.0.0:0", false).await.unwrap_err();
+    assert_eq!(refused.code, Code::ConfigInvalid);
+    assert!(refused.message.contains("toolcrib token create"), "{}", refused.message);
+    let hour = Some(std::time::Duration::from_secs(3600));
+    registry.create_token("ci", "viewer".parse().unwrap(), hour, Actor::new("test")).await.unwrap();
+    assert!(serving(&registry, "0.0.0.0:0", false).await.is_ok());
+    hand.advance(std::time::Duration::from_secs(3600));
+    assert!(serving(&registry, "0.0.0.0:0", false).await.is_err());
+}
+
+#[tokio::test]
+async fn every_route_asks_who_comes_and_what_they_may() {
+    let (house, [viewer, agent, admin]) = House::beyond().await;
+    assert_eq!(house.get("/api/openapi.json", "").await.status, 401);
+    let document = house.get("/api/openapi.json", &bearer(&viewer)).await.json();
+    let free_for_agents = ["call", "refresh"];
+    let mut walked = 0;
+    for (path, operations) in document["paths"].as_object().unwrap() {
+        let address = path.replace("{id}", "nobody").replace("{name}", "nobody");
+        for method in operations.as_object().unwrap().keys().map(|method| method.to_uppercase()) {
+            if path == "/api/events" {
+                assert_eq!(house.get(&address, "").await.status, 401);
+                continue;
+            }
+            if ["/healthz", "/readyz"].contains(&path.as_str()) {
+                assert_eq!(house.get(&address, &bearer("tcb_unknown")).await.status, 200);
+                continue;
+            }
+            walked += 1;
+            let send = async |headers: String| {
+                let headers = format!("Content-Type: application/json\r\n{headers}");
+                house.send(&method, &address, &headers, "{}").await.status
+            };
+            assert_eq!(send(String::new()).await, 401, "{method} {path}");
+            assert!(matches!(send(bearer("tcb_unknown")).await, 401 | 429), "{method} {path}");
+            let secret = path.starts_with("/api/tokens");
+            let (reads, uses) = (method == "GET" && !secret, free_for_agents.iter().any(|end| path.ends_with(end)));
+            for (token, may) in [(&viewer, reads), (&agent, reads || uses), (&admin, true)] {
+                let status = send(bearer(token)).await;
+                assert_eq!(status != 403, may, "{method} {path}: {status}");
+                assert!(status != 401 && status != 500, "{method} {path}: {status}");
+            }
+        }
+    }
+    assert!(walked > 10, "{walked}");
+}
+
+#[tokio::test]
+async fn pages_mcp_and_metrics_ask_too_and_what_watches_over_us_does_not() {
+    let (house, [viewer, agent, _]) = House::beyond().await;
+    for path in ["/healthz", "/readyz", "/login"] {
+        assert_eq!(house.get(path, "").await.status, 200, "{path}");
+    }
+    for path in ["/", "/mcp", "/metrics"] {
+        assert_eq!(house.get(path, "").await.status, 401, "{path}");
+    }
+    assert_eq!(house.post("/mcp", &bearer(&viewer), json!({})).await.status, 403);
+    assert_eq!(house.post("/mcp", &bearer(&agent), json!({})).await.status, 400);
+    assert_eq!(house.get("/metrics", &bearer(&viewer)).await.status, 200);
+    // People are led to where they can sign in, and back.
+    let led = house.get("/?a=1", "Accept: text/html\r\n").await;
+    assert_eq!((led.status, led.header("location")), (303, Some("/login?next=%2F%3Fa%3D1")));
+    let signed = house.form("/login", "", &format!("token={viewer}&next=%2F%3Fa%3D1")).await;
+    assert_eq!((signed.status, signed.header("location")), (303, Some("/?a=1")));
+    let programs = house.get("/api/sources", "Accept: text/html\r\n").await;
+    assert_eq!(programs.status, 401);
+}
+
+#[tokio::test]
+async fn any_name_of_this_host_will_do_and_an_origin_must_be_that_name() {
+    let (house, [viewer, ..]) = House::beyond().await;
+    for (headers, status) in [
+        ("Host: tools.example\r\n", 200),
+        ("Host: tools.example\r\nOrigin: https://tools.example\r\n", 200),
+        ("Host: tools.example:7450\r\nOrigin: http://tools.example:7450\r\n", 200),
+        ("Host: tools.example\r\nOrigin: https://evil.example\r\n", 403),
+        ("Host: tools.example\r\nOrigin: http://localhost\r\n", 403),
+        ("Host: tools.example\r\nOrigin: null\r\n", 403),
+    ] {
+        let answer = house.get("/api/sources", &format!("{headers}{}", bearer(&viewer))).await;
+        assert_eq!(answer.status, status, "{headers}");
+    }
+    let secure = "Host: tools.example\r\nOrigin: https://tools.example\r\n";
+    let signed = house.form("/login", secure, &format!("token={viewer}")).await;
+    assert!(signed.header("set-cookie").unwrap().ends_with("; Secure"), "{signed:?}");
+}
+
+#[tokio::test]
+async fn on_loopback_a_token_can_be_required_too() {
+    let (registry, hand) = registry().await;
+    let house = House::open(registry, hand, "127.0.0.1:0", true).await;
+    assert_eq!(house.get("/api/sources", "").await.status, 401);
+    let proxied = format!("Host: tools.example\r\n{}", bearer(&house.admin));
+    assert_eq!(house.get("/api/sources", &proxied).await.status, 200);
+}
+
+#[tokio::test]
+async fn a_stream_ends_when_its_token_does() {
+    let (house, [viewer, ..]) = House::beyond().await;
+    let mut stream = house.watch("/api/events", &bearer(&viewer)).await;
+    house.registry.revoke_token("the-viewer", Actor::new("test")).await.unwrap();
+    let mut rest = Vec::new();
+    tokio::time::timeout(SOON, stream.read_to_end(&mut rest)).await.unwrap().unwrap();
+}

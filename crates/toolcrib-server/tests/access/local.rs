@@ -1,0 +1,165 @@
+//! On loopback: reading and calling is free, changing is not, and whoever shows a token shows a good one.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use toolcrib::core::access::Role;
+use toolcrib::core::inventory::Actor;
+
+use crate::support::{House, bearer};
+
+#[tokio::test]
+async fn looking_and_calling_is_free_and_changing_is_not() {
+    let house = House::local().await;
+    for path in ["/", "/api/sources", "/api/openapi.json", "/healthz", "/login"] {
+        assert_eq!(house.get(path, "").await.status, 200, "{path}");
+    }
+    assert_eq!(house.post("/mcp", "", json!({})).await.status, 400);
+    let wish = json!({ "name": "ci", "role": "agent" });
+    let refused = house.post("/api/tokens", "", wish.clone()).await;
+    assert_eq!((refused.status, refused.code().as_str()), (401, "UNAUTHORIZED"));
+    assert_eq!(refused.header("www-authenticate"), Some("Bearer realm=\"toolcrib\""));
+    assert!(refused.body.contains("admin.token"), "{refused:?}");
+    assert_eq!(house.get("/api/tokens", "").await.status, 401);
+
+    let admin = bearer(&house.admin);
+    let created = house.post("/api/tokens", &admin, wish.clone()).await;
+    assert_eq!((created.status, created.header("cache-control")), (201, Some("no-store")), "{created:?}");
+    let (created, token) = (created.json(), created.json()["token"].as_str().unwrap().to_owned());
+    assert!(token.starts_with("tcb_") && token.len() == 47, "{token}");
+    assert_eq!(house.post("/api/tokens", &admin, wish).await.code(), "CONFLICT");
+
+    let listed = house.get("/api/tokens", &admin).await;
+    assert_eq!(listed.json()["tokens"].as_array().unwrap().len(), 1);
+    assert!(!listed.body.contains("hash") && !listed.body.contains(&token), "{}", listed.body);
+    let refused = house.get("/api/tokens", &bearer(&token)).await;
+    assert_eq!((refused.status, refused.code().as_str()), (403, "FORBIDDEN"));
+    assert!(refused.body.contains("role `admin`") && refused.body.contains("`ci`"), "{refused:?}");
+
+    let path = format!("/api/tokens/{}", created["id"].as_str().unwrap());
+    let json = "Content-Type: application/json\r\n";
+    let changed = house.send("PATCH", &path, &format!("{admin}{json}"), r#"{"role":"admin"}"#).await;
+    assert_eq!(changed.json()["role"], "admin");
+    assert_eq!(house.get("/api/tokens/ci", &bearer(&token)).await.json()["name"], "ci");
+    assert_eq!(house.send("DELETE", &path, &admin, "").await.status, 204);
+    assert_eq!(house.send("DELETE", &path, &admin, "").await.status, 404);
+    assert_eq!(house.get("/api/sources", &bearer(&token)).await.status, 401);
+}
+
+#[tokio::test]
+async fn what_a_token_is_made_with_is_checked() {
+    let house = House::local().await;
+    let admin = bearer(&house.admin);
+    for body in [
+        json!({}),
+        json!({ "name": "ci" }),
+        json!({ "name": "ci", "role": "root" }),
+        json!({ "name": "a b", "role": "agent" }),
+        json!({ "name": "admin", "role": "agent" }),
+        json!({ "name": "ci", "role": "agent", "expires": "soon" }),
+        json!({ "name": "ci", "role": "agent", "expires": "0s" }),
+        json!({ "name": "ci", "role": "agent", "hash": "x" }),
+        json!([]),
+    ] {
+        let refused = house.post("/api/tokens", &admin, body.clone()).await;
+        assert_eq!((refused.status, refused.code().as_str()), (400, "BAD_REQUEST"), "{body}");
+    }
+    assert_eq!(house.registry.tokens(), []);
+}
+
+#[tokio::test]
+async fn a_token_that_is_no_good_is_refused_even_where_none_is_needed() {
+    let house = House::local().await;
+    let short = house.token("short", Role::Admin, Some(Duration::from_secs(60))).await;
+    let revoked = house.token("revoked", Role::Admin, None).await;
+    for token in [&short, &revoked] {
+        assert_eq!(house.get("/api/sources", &bearer(token)).await.status, 200);
+    }
+    house.registry.revoke_token("revoked", Actor::new("test")).await.unwrap();
+    house.hand.advance(Duration::from_secs(60));
+    for header in [
+        bearer(&short),
+        bearer(&revoked),
+        bearer("tcb_wrong"),
+        "Authorization: Bearer\r\n".into(),
+        "Authorization: Bearer \r\n".into(),
+        "Authorization: Basic eDp5\r\n".into(),
+        format!("Authorization: {}\r\n", house.admin),
+        format!("{}{}", bearer(&house.admin), bearer(&house.admin)),
+    ] {
+        let refused = house.get("/api/sources", &header).await;
+        assert_eq!((refused.status, refused.code().as_str()), (401, "UNAUTHORIZED"), "{header}");
+        assert!(refused.header("www-authenticate").is_some());
+        assert!(!refused.body.contains("tcb_"), "{}", refused.body);
+    }
+    let lower = format!("authorization: bearer {}\r\n", house.admin);
+    assert_eq!(house.get("/api/sources", &lower).await.status, 200);
+}
+
+#[tokio::test]
+async fn guessing_is_slowed_down_and_a_right_token_is_not() {
+    let house = House::local().await;
+    let wrong = bearer("tcb_guess");
+    for _ in 0..20 {
+        assert_eq!(house.get("/api/sources", &wrong).await.status, 401);
+    }
+    assert_eq!(house.get("/api/sources", &wrong).await.code(), "RATE_LIMITED");
+    assert_eq!(house.form("/login", "", "token=guess").await.status, 429);
+    assert_eq!(house.get("/api/sources", &bearer(&house.admin)).await.status, 200);
+    assert_eq!(house.get("/api/sources", "").await.status, 200);
+    house.hand.advance(Duration::from_secs(60));
+    assert_eq!(house.get("/api/sources", &wrong).await.status, 401);
+}
+
+#[tokio::test]
+async fn pages_of_other_sites_cannot_make_a_browser_act_here() {
+    let house = House::local().await;
+    for headers in [
+        "Origin: https://evil.example\r\n",
+        "Origin: null\r\n",
+        "Sec-Fetch-Site: cross-site\r\n",
+        "Host: evil.example\r\n",
+    ] {
+        let refused = house.post("/api/sources/git/refresh", headers, json!({})).await;
+        assert_eq!((refused.status, refused.code().as_str()), (403, "FORBIDDEN"), "{headers}");
+        let refused = house.form("/login", headers, &format!("token={}", house.admin)).await;
+        assert_eq!(refused.status, 403, "{headers}");
+    }
+    let followed = "Sec-Fetch-Site: cross-site\r\nSec-Fetch-Mode: navigate\r\n";
+    assert_eq!(house.get("/", followed).await.status, 200);
+    let own = format!("Origin: http://{}\r\nSec-Fetch-Site: same-origin\r\n", house.address);
+    assert_eq!(house.form("/login", &own, &format!("token={}", house.admin)).await.status, 303);
+}
+
+#[tokio::test]
+async fn every_answer_says_how_a_browser_is_to_treat_it() {
+    let house = House::local().await;
+    for path in ["/", "/login", "/api/sources", "/nowhere", "/healthz"] {
+        let answer = house.get(path, "").await;
+        assert_eq!(answer.header("x-content-type-options"), Some("nosniff"), "{path}");
+        assert_eq!(answer.header("x-frame-options"), Some("DENY"), "{path}");
+        // With `no-referrer` a form's origin would be `null`.
+        assert_eq!(answer.header("referrer-policy"), Some("same-origin"), "{path}");
+        assert!(answer.header("cache-control").is_some(), "{path}");
+        let page = answer.header("content-type").is_some_and(|kind| kind.starts_with("text/html"));
+        let policy = answer.header("content-security-policy").unwrap_or_default();
+        assert_eq!(policy.contains("default-src 'none'") && policy.contains("frame-ancestors 'none'"), page, "{path}");
+        assert!(!policy.contains("unsafe"), "{policy}");
+    }
+}
+
+#[tokio::test]
+async fn history_tells_of_tokens_and_not_what_they_are() {
+    let house = House::local().await;
+    let token = house.token("ci", Role::Agent, None).await;
+    house.registry.revoke_token("ci", Actor::new("test")).await.unwrap();
+    let hash = toolcrib::core::fingerprint::Fingerprint::of(&token).to_string();
+    let history = json!(house.registry.history(&toolcrib::registry::Wanted::default()).await.unwrap()).to_string();
+    assert!(history.contains("TokenCreated") && history.contains("TokenRevoked"), "{history}");
+    let told = house.get("/api/history", "").await.body;
+    for text in [history, told] {
+        assert!(!text.contains(&token) && !text.contains(&hash), "{text}");
+    }
+    let who: Value = house.get("/api/whoami", "").await.json();
+    assert_eq!(who, json!({ "name": "local", "role": "agent", "csrf": null }));
+}

@@ -1,0 +1,8 @@
+//! Who may do what, over real HTTP.
+
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
+
+mod beyond;
+mod console;
+mod local;
+mod support;
