@@ -67,7 +67,9 @@ function take(page) {
 /* What came of a form stays until the next one; everything else may be asked for again at any time. */
 let refreshing = false;
 let again = false;
+let leaving = false;
 async function refresh() {
+  if (leaving) return;
   if (refreshing) {
     again = true;
     return;
@@ -147,22 +149,26 @@ async function send(form, submitter) {
   const data = new URLSearchParams(new FormData(form, submitter));
   const button = submitter ?? form.querySelector("button");
   button.disabled = true;
+  // What is being removed has no page to be refreshed.
+  leaving = form.dataset.follow !== undefined;
   form.querySelector(":scope > .message")?.remove();
   try {
     const { response, page } = await load(form.action, { method: "POST", body: data });
     if (form.dataset.call !== undefined) return answer(form, response, page);
-    if (!response.ok) return complain(form, refusal(page));
-    tell(`${button.textContent.trim()}: done`);
-    if (form.dataset.follow !== undefined) {
-      location.assign(response.url);
-      return undefined;
+    if (!response.ok) {
+      leaving = false;
+      return complain(form, refusal(page));
     }
+    tell(`${button.textContent.trim()}: done`);
+    if (leaving && new URL(response.url).pathname !== location.pathname) return location.assign(response.url);
+    leaving = false;
     if (form.closest("details.add")) {
       form.reset();
       form.closest("details").open = false;
     }
     return refresh();
   } catch {
+    leaving = false;
     return complain(form, "The server cannot be reached.");
   } finally {
     button.disabled = false;

@@ -94,7 +94,8 @@ pub(super) fn actions(frame: &Frame<'_>, source: &SourceView) -> Markup {
     let (id, managing) = (&source.id, frame.may(Needs::Managing));
     let button = |action: &str, word: &str| {
         html! {
-            form method="post" action=(format!("/sources/{id}/{action}")) data-act {
+            form method="post" action=(format!("/sources/{id}/{action}")) data-act
+                data-follow=[(action == "remove").then_some("")] {
                 (guarded(frame.visitor)) button id=(format!("{action}-{id}")) { (word) span.unseen { " " (id) } }
             }
         }
