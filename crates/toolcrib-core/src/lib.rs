@@ -6,6 +6,7 @@
 pub mod access;
 pub mod arazzo;
 pub mod catalog;
+pub mod compare;
 pub mod config;
 pub mod error;
 pub mod execution;
