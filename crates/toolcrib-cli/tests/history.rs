@@ -1,5 +1,7 @@
 //! What changed and what differs, through the real binary and a server whose list changes.
 
+#![expect(clippy::unwrap_used, reason = "what the tests share is a test too")]
+
 mod support;
 
 use serde_json::{Value, json};

@@ -217,7 +217,9 @@ fn history_tells_what_came_changed_and_went() {
         record["data"]["changed"],
         json!([{"name": "a", "fields": ["description"], "class": "text", "notes": ["its description changed"]}])
     );
-    bench.run(&["history", "--tool", "a", "--source", "one"]).says("1 tool changed in `one`: `a`: its description changed (text)");
+    bench
+        .run(&["history", "--tool", "a", "--source", "one"])
+        .says("1 tool changed in `one`: `a`: its description changed (text)");
 
     let unknown = bench.run(&["history", "--source", "three"]);
     unknown.ended(2).complains("no source named `three`");

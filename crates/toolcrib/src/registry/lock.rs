@@ -25,7 +25,7 @@ impl Registry {
         let mut found: BTreeMap<SourceId, SourceDifference> = BTreeMap::new();
         for (id, locked) in &lock.sources {
             let difference = match offered.get(id) {
-                Some(segment) => self.from_locked(locked, segment, self.is_builtin(&now, id)).await?,
+                Some(segment) => self.locked_difference(locked, segment, self.is_builtin(&now, id)).await?,
                 None => self.missing(&now, id, locked.inventory_hash, locked.tools.keys().cloned().collect()),
             };
             found.insert(id.clone(), difference);
@@ -76,7 +76,12 @@ impl Registry {
         now.sources.get(id).is_some_and(|source| source.kind.is_builtin())
     }
 
-    async fn from_locked(&self, locked: &LockedSource, segment: &Segment, builtin: bool) -> Result<SourceDifference> {
+    async fn locked_difference(
+        &self,
+        locked: &LockedSource,
+        segment: &Segment,
+        builtin: bool,
+    ) -> Result<SourceDifference> {
         let same = |then: &Segment| {
             let stored = |entry| then.stored(entry).fingerprint;
             then.entries().len() == locked.tools.len()
