@@ -82,6 +82,8 @@ pub(crate) enum Command {
     Logs(crate::commands::logs::Arguments),
     Completions(crate::commands::completions::Arguments),
     History(crate::commands::history::Arguments),
+    Diff(crate::commands::diff::Arguments),
+    Lock(crate::commands::lock::Arguments),
     Stats(crate::commands::stats::Arguments),
     Verify(crate::commands::verify::Arguments),
     Doctor(crate::commands::doctor::Arguments),

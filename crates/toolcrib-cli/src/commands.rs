@@ -7,6 +7,7 @@ pub(crate) mod config;
 pub(crate) mod context;
 pub(crate) mod demo;
 pub(crate) mod describe;
+pub(crate) mod diff;
 pub(crate) mod doctor;
 pub(crate) mod enable;
 pub(crate) mod eval;
@@ -15,6 +16,7 @@ pub(crate) mod history;
 pub(crate) mod import;
 pub(crate) mod init;
 pub(crate) mod invalidate;
+pub(crate) mod lock;
 pub(crate) mod logs;
 pub(crate) mod mcp;
 pub(crate) mod refresh;
@@ -66,6 +68,8 @@ pub(crate) async fn run(arguments: Arguments) -> Result<Done> {
             Command::Logs(arguments) => logs::run(&common, arguments).await,
             Command::Completions(arguments) => completions::run(&arguments),
             Command::History(arguments) => history::run(&common, arguments).await,
+            Command::Diff(arguments) => diff::run(&common, arguments).await,
+            Command::Lock(arguments) => lock::run(&common, arguments).await,
             Command::Stats(arguments) => stats::run(&common, arguments).await,
             Command::Verify(arguments) => verify::run(&common, arguments).await,
             Command::Doctor(arguments) => doctor::run(&common, arguments).await,
@@ -104,6 +108,8 @@ impl Command {
             Command::Logs(_) => "logs",
             Command::Completions(_) => "completions",
             Command::History(_) => "history",
+            Command::Diff(_) => "diff",
+            Command::Lock(_) => "lock",
             Command::Stats(_) => "stats",
             Command::Verify(_) => "verify",
             Command::Doctor(_) => "doctor",

@@ -185,7 +185,7 @@ fn history_tells_what_came_changed_and_went() {
             "#2  config   `two` declared (mcp, from config)",
             told[2],
             told[3],
-            "#5  refresh  1 tool added to `one`: new; 1 changed: a (description); 1 removed: gone",
+            "#5  refresh  1 tool added to `one`: new; 1 changed: `a`: its description changed (text); 1 removed: gone",
             "#6  config   `two` removed",
         ]
     );
@@ -213,8 +213,13 @@ fn history_tells_what_came_changed_and_went() {
     assert_eq!((&record["actor"], &record["type"]), (&json!("refresh"), &json!("InventoryRecorded")));
     assert_eq!((&record["source"], &record["tool"]), (&json!("one"), &Value::Null));
     assert_eq!(record["data"]["added"], json!(["new"]));
-    assert_eq!(record["data"]["changed"], json!([{"name": "a", "fields": ["description"]}]));
-    bench.run(&["history", "--tool", "a", "--source", "one"]).says("1 tool changed in `one`: a (description)");
+    assert_eq!(
+        record["data"]["changed"],
+        json!([{"name": "a", "fields": ["description"], "class": "text", "notes": ["its description changed"]}])
+    );
+    bench
+        .run(&["history", "--tool", "a", "--source", "one"])
+        .says("1 tool changed in `one`: `a`: its description changed (text)");
 
     let unknown = bench.run(&["history", "--source", "three"]);
     unknown.ended(2).complains("no source named `three`");

@@ -179,6 +179,29 @@ fn a_served_call_is_part_of_what_its_client_does() {
 }
 
 #[test]
+fn the_steps_of_a_workflow_are_parts_of_it() {
+    let (place, collector) = (Place::new(&json!({}), &json!({})), Upstream::answering(""));
+    let shop = place.started(&["demo", "--api"]);
+    std::fs::write(place.path("shop.arazzo.yaml"), include_str!("../../../fixtures/shop.arazzo.yaml")).unwrap();
+    let document = format!("{}/openapi.json", shop.url);
+    let sources = json!({
+        "shop": { "openapi": document, "allow_private": true },
+        "errands": { "workflow": "shop.arazzo.yaml" },
+    });
+    place.configure(&sources, &json!({}));
+    let variables = [("OTEL_EXPORTER_OTLP_ENDPOINT", collector.url.as_str())];
+    let output = run(&place, &["call", "errands__buy_cheapest", "category=dairy"], &variables);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+
+    let spans = spans(&collector);
+    let workflow = named(&spans, "execute_tool errands__buy_cheapest");
+    assert_eq!(workflow.kind, SpanKind::Internal as i32);
+    let steps: Vec<&Span> = spans.iter().filter(|span| span.name.starts_with("execute_tool shop__")).collect();
+    assert!(steps.len() > 1 && steps.iter().all(|step| step.parent_span_id == workflow.span_id), "{spans:?}");
+    assert!(spans.iter().all(|span| span.trace_id == workflow.trace_id));
+}
+
+#[test]
 fn a_collector_that_does_not_listen_harms_nothing() {
     let silent = Upstream::silent();
     // Nobody listens there any more.

@@ -1,12 +1,16 @@
 //! What the journal says, in words: one line for each event, the same on the command line, over HTTP and in the console.
 
+use crate::compare::Renamed;
 use crate::inventory::Event;
+use crate::manifest::Change;
 use crate::source::SourceId;
 use crate::text::shown_short;
 use crate::tool::{Asked, ToolName, parse_name};
 
 /// How many tools of one kind of change are named in a line.
 const MOST_NAMED: usize = 10;
+/// How much is told of one changed tool.
+const MOST_NOTES: usize = 3;
 
 /// What happened. `kind` names an event of a newer Toolcrib.
 pub fn told(event: &Event, kind: &str) -> String {
@@ -78,14 +82,29 @@ fn told_of(event: &Event, kind: &str, wanted: impl Fn(&str) -> bool) -> String {
         Event::SourceRemoved { source } => format!("`{source}` removed"),
         Event::ToolEnabled { source, tool } => format!("tool `{}` of `{source}` enabled", shown_short(tool, 80)),
         Event::ToolDisabled { source, tool } => format!("tool `{}` of `{source}` disabled", shown_short(tool, 80)),
-        Event::InventoryRecorded { source, added, changed, removed, .. } => {
+        Event::InventoryRecorded { source, added, changed, removed, renamed, .. } => {
+            let is_renamed = |name: &str| renamed.iter().any(|renamed| renamed.from == name || renamed.to == name);
             let names = |names: &[String]| -> Vec<String> {
-                names.iter().filter(|name| wanted(name)).map(|name| shown_short(name, 80)).collect()
+                names
+                    .iter()
+                    .filter(|name| wanted(name) && !is_renamed(name))
+                    .map(|name| shown_short(name, 80))
+                    .collect()
             };
-            let changed = changed.iter().filter(|change| wanted(&change.name)).map(|change| {
-                format!("{} ({})", shown_short(&change.name, 80), shown_short(&change.fields.join(", "), 120))
+            let renames = renamed.iter().filter(|renamed| wanted(&renamed.from) || wanted(&renamed.to));
+            let renames = renames.map(|Renamed { from, to }| {
+                format!("`{}` is `{}` now, most likely", shown_short(from, 80), shown_short(to, 80))
             });
-            recorded(source, &names(added), &changed.collect::<Vec<_>>(), &names(removed))
+            let changes = changed.iter().filter(|change| wanted(&change.name)).map(changed_in_words);
+            recorded(
+                source,
+                [
+                    ("added", "to", names(added)),
+                    ("changed", "in", changes.collect()),
+                    ("removed", "from", names(removed)),
+                    ("renamed", "in", renames.collect()),
+                ],
+            )
         }
         Event::TokenCreated { name, role, .. } => {
             format!("token `{}` created ({})", shown_short(name, 80), role.as_str())
@@ -98,11 +117,30 @@ fn told_of(event: &Event, kind: &str, wanted: impl Fn(&str) -> bool) -> String {
     }
 }
 
-/// ``3 tools added to `github`: a, b, c; 1 changed: create_issue (inputSchema)``.
-fn recorded(source: &SourceId, added: &[String], changed: &[String], removed: &[String]) -> String {
+/// `` `create_issue` gained a required `owner` (breaking)``.
+pub fn changed_in_words(change: &Change) -> String {
+    let name = shown_short(&change.name, 80);
+    let Some(class) = change.class else {
+        return format!("`{name}` ({})", shown_short(&change.fields.join(", "), 120));
+    };
+    let mut notes: Vec<String> = change.notes.iter().take(MOST_NOTES).map(|note| shown_short(note, 200)).collect();
+    if change.notes.len() > MOST_NOTES {
+        notes.push("and more".to_owned());
+    }
+    // A note that has a subject of its own does not read on after the name.
+    let has_subject = |note: &String| ["`", "its ", "the ", "how "].iter().any(|word| note.starts_with(word));
+    let between = match notes.first() {
+        None => "",
+        Some(note) if has_subject(note) => ": ",
+        Some(_) => " ",
+    };
+    format!("`{name}`{between}{} ({})", notes.join(", "), class.as_str().replace('_', " "))
+}
+
+/// ``3 tools added to `github`: a, b, c; 1 changed: `create_issue` gained a required `owner` (breaking)``.
+fn recorded(source: &SourceId, groups: [(&str, &str, Vec<String>); 4]) -> String {
     let mut parts = Vec::new();
-    for (names, what, preposition) in [(added, "added", "to"), (changed, "changed", "in"), (removed, "removed", "from")]
-    {
+    for (what, preposition, names) in groups {
         if names.is_empty() {
             continue;
         }
@@ -144,8 +182,19 @@ mod tests {
 
     #[test]
     fn a_record_is_one_line() {
-        assert_eq!(told(&recorded(), ""), "1 tool added to `github`: a.b; 1 changed: c (title)");
-        assert_eq!(told_about(&recorded(), "", "c"), "1 tool changed in `github`: c (title)");
+        assert_eq!(told(&recorded(), ""), "1 tool added to `github`: a.b; 1 changed: `c` (title)");
+        assert_eq!(told_about(&recorded(), "", "c"), "1 tool changed in `github`: `c` (title)");
         assert_eq!(told(&Event::Unknown, "ToolPainted"), "`ToolPainted`, which this Toolcrib does not know");
+    }
+
+    #[test]
+    fn a_change_is_told_with_its_notes_and_its_class() {
+        let text = r#"{"type":"InventoryRecorded","source":"github","fingerprint":"ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad","added":["a","b","to"],"changed":[{"name":"create_issue","fields":["inputSchema"],"class":"breaking","notes":["gained a required `owner`"]},{"name":"list","fields":["annotations"],"class":"hint_flipped","notes":["`x` became required","now says it is destructive"]},{"name":"n","fields":["x"],"class":"of_the_future"}],"removed":["from"],"renamed":[{"from":"from","to":"to"}]}"#;
+        let event: Event = serde_json::from_str(text).unwrap();
+        let expected = "2 tools added to `github`: a, b; 3 changed: `create_issue` gained a required `owner` (breaking), \
+                        `list`: `x` became required, now says it is destructive (hint flipped), `n` (other); \
+                        1 renamed: `from` is `to` now, most likely";
+        assert_eq!(told(&event, ""), expected);
+        assert_eq!(told_about(&event, "", "from"), "1 tool renamed in `github`: `from` is `to` now, most likely");
     }
 }

@@ -137,7 +137,7 @@ impl Inventory {
                 state.manifest = None;
                 state.tools.values_mut().for_each(|tool| tool.deprecated = true);
             }),
-            Event::InventoryRecorded { source, fingerprint, added, changed, removed } => {
+            Event::InventoryRecorded { source, fingerprint, added, changed, removed, renamed: _ } => {
                 self.change(source, |state| {
                     state.manifest = Some(*fingerprint);
                     for name in added {
@@ -214,13 +214,14 @@ impl Inventory {
         if let Before::Lost(_) = before {
             delta = state.delta_by_names(delta);
         }
-        let Delta { added, changed, removed, unchanged: _ } = delta;
+        let Delta { added, changed, removed, renamed, unchanged: _ } = delta;
         Ok(vec![Event::InventoryRecorded {
             source: after.source.clone(),
             fingerprint: after.fingerprint,
             added,
             changed,
             removed,
+            renamed,
         }])
     }
 
@@ -258,7 +259,7 @@ impl SourceState {
         let removed: Vec<String> = gone.map(|(name, _)| name.clone()).collect();
         let unchanged = offered.iter().filter(|name| current(name)).count();
         let added = offered.into_iter().filter(|name| !current(name)).collect();
-        Delta { added, changed: Vec::new(), removed, unchanged }
+        Delta { added, removed, unchanged, ..Delta::default() }
     }
 }
 

@@ -6,7 +6,9 @@
 pub mod access;
 pub mod arazzo;
 pub mod catalog;
+pub mod compare;
 pub mod config;
+pub mod difference;
 pub mod error;
 pub mod execution;
 pub mod expression;
@@ -14,6 +16,7 @@ pub mod fingerprint;
 pub mod freshness;
 pub mod history;
 pub mod inventory;
+pub mod lock;
 pub mod manifest;
 pub mod openapi;
 pub mod outline;

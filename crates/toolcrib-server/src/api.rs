@@ -3,9 +3,11 @@
 
 mod call;
 mod declare;
+mod diff;
 mod events;
 mod find;
 mod health;
+mod history;
 mod numbers;
 mod refresh;
 mod sources;
@@ -51,6 +53,8 @@ fn routes() -> Vec<Route> {
     routes.extend(tools::routes());
     routes.extend(call::routes());
     routes.extend(find::routes());
+    routes.extend(history::routes());
+    routes.extend(diff::routes());
     routes.extend(events::routes());
     routes.extend(numbers::routes());
     routes.extend(health::routes());
@@ -69,6 +73,8 @@ fn schemas() -> Vec<(&'static str, Value)> {
     schemas.extend(tools::schemas());
     schemas.extend(call::schemas());
     schemas.extend(find::schemas());
+    schemas.extend(history::schemas());
+    schemas.extend(diff::schemas());
     schemas.extend(numbers::schemas());
     schemas.extend(tokens::schemas());
     schemas.extend(whoami::schemas());

@@ -14,6 +14,7 @@ use futures_util::future::join_all;
 use serde::Serialize;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
+use toolcrib_core::compare::Renamed;
 use toolcrib_core::fingerprint::Fingerprint;
 use toolcrib_core::freshness::Freshness;
 use toolcrib_core::manifest::{Change, Delta};
@@ -49,6 +50,9 @@ pub struct Outcome {
     pub added: Vec<String>,
     pub changed: Vec<Change>,
     pub removed: Vec<String>,
+    /// Likely renames; both names stand in `removed` and `added` as well.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub renamed: Vec<Renamed>,
     pub unchanged: usize,
     pub inventory_hash: Option<Fingerprint>,
     pub elapsed_ms: u64,
@@ -294,7 +298,7 @@ impl Shared {
 
 impl Outcome {
     fn new(source: SourceId, status: Refreshed) -> Outcome {
-        let Delta { added, changed, removed, unchanged } = Delta::default();
+        let Delta { added, changed, removed, renamed, unchanged } = Delta::default();
         let (inventory_hash, error) = (None, None);
         Outcome {
             source,
@@ -303,6 +307,7 @@ impl Outcome {
             added,
             changed,
             removed,
+            renamed,
             unchanged,
             inventory_hash,
             elapsed_ms: 0,

@@ -1,6 +1,7 @@
 //! `toolcrib describe`: what a tool is, what it takes, and who may call it.
 
 mod listed;
+mod past;
 mod provided;
 mod readable;
 
@@ -8,6 +9,7 @@ use clap::Args;
 use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Value, json};
 use toolcrib::core::json::Fields;
+use toolcrib::core::time::When;
 use toolcrib::core::{Error, ResultExt};
 use toolcrib::registry::ToolDetail;
 use toolcrib::{Code, Result};
@@ -28,7 +30,8 @@ pub(crate) use readable::readable;
   toolcrib describe github/create_issue files:read_file --json
   toolcrib describe create_issue --full
   toolcrib describe create_issue --format anthropic
-  toolcrib describe create_issue --format gemini --explain")]
+  toolcrib describe create_issue --format gemini --explain
+  toolcrib describe create_issue --at 7d")]
 pub(crate) struct Arguments {
     /// `source__tool`, `source/tool`, `source:tool`, or the tool's own name when it is unique
     #[arg(value_name = "NAME", required = true)]
@@ -42,11 +45,17 @@ pub(crate) struct Arguments {
     /// With `--format`: list every edit that loses something, instead of the tool
     #[arg(long, requires = "format")]
     explain: bool,
+    /// As it was then: `2h`, `7d`, `2026-11-15`, or a time such as `2026-11-15T20:00:00Z`; contacts nobody
+    #[arg(long, value_name = "TIME", conflicts_with_all = ["full", "format"])]
+    at: Option<When>,
     #[command(flatten)]
     need: NeedArguments,
 }
 
 pub(crate) async fn run(common: &Common, arguments: Arguments) -> Result<Done> {
+    if let Some(when) = arguments.at {
+        return past::describe(common, &arguments.names, when).await;
+    }
     let desk = Desk::open(common).await?;
     let mut found: Vec<(&str, Result<ToolDetail>)> = Vec::new();
     for name in &arguments.names {

@@ -2,7 +2,8 @@
 
 use clap::Args;
 use serde_json::json;
-use toolcrib::core::text::shown_short;
+use toolcrib::core::compare::Renamed;
+use toolcrib::core::history::changed_in_words;
 use toolcrib::refresh::Refreshed;
 use toolcrib::{Outcome, Refresh, Result};
 
@@ -67,11 +68,10 @@ pub(crate) fn told(outcome: &Outcome) -> String {
                 text.push_str(&format!("\n  {what}: {}", crate::wording::shortened(names, MOST_NAMES)));
             }
             for change in changed {
-                text.push_str(&format!(
-                    "\n  changed: {} ({})",
-                    change.name,
-                    shown_short(&change.fields.join(", "), 200)
-                ));
+                text.push_str(&format!("\n  changed: {}", changed_in_words(change)));
+            }
+            for Renamed { from, to } in &outcome.renamed {
+                text.push_str(&format!("\n  most likely renamed: {from} to {to}"));
             }
             text
         }

@@ -27,7 +27,14 @@ fn part(source: &str, builtin: bool, tools: &[&str], rules: &[(&str, Verdict)]) 
             definition,
             enabled: None,
         },
-        Event::InventoryRecorded { source: id.clone(), fingerprint, added, changed: vec![], removed: vec![] },
+        Event::InventoryRecorded {
+            source: id.clone(),
+            fingerprint,
+            added,
+            changed: vec![],
+            removed: vec![],
+            renamed: vec![],
+        },
     ];
     for (index, event) in facts.into_iter().enumerate() {
         inventory.apply(&Record { seq: index as u64 + 1, at: Timestamp(0), actor: Actor::new("test"), event });

@@ -5,6 +5,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use crate::access::Role;
+use crate::compare::Renamed;
 use crate::fingerprint::Fingerprint;
 use crate::manifest::Change;
 use crate::source::SourceId;
@@ -44,6 +45,9 @@ pub enum Event {
         added: Vec<String>,
         changed: Vec<Change>,
         removed: Vec<String>,
+        /// Likely renames; both names stand in `removed` and `added` as well.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        renamed: Vec<Renamed>,
     },
     ToolEnabled {
         source: SourceId,

@@ -3,6 +3,7 @@ use serde_json::value::RawValue;
 
 use super::*;
 use crate::access::Role;
+use crate::compare::Class;
 use crate::manifest::{Bounds, Change, Manifest, Packed};
 
 fn id(name: &str) -> SourceId {
@@ -48,6 +49,7 @@ fn recorded(after: &Packed, added: &[&str], changed: Vec<Change>, removed: &[&st
         added: added.iter().map(|name| name.to_string()).collect(),
         changed,
         removed: removed.iter().map(|name| name.to_string()).collect(),
+        renamed: Vec::new(),
     }
 }
 
@@ -102,7 +104,12 @@ fn an_unchanged_inventory_writes_no_event_and_a_changed_one_writes_its_delta() {
     let first = recorded(&one, &["pull", "push"], vec![], &[]);
     check(&[declared()], record(None, &one), std::slice::from_ref(&first));
     check(&[declared(), first.clone()], record(Some(&one), &one), &[]);
-    let change = Change { name: "push".into(), fields: vec!["description".into()] };
+    let change = Change {
+        name: "push".into(),
+        fields: vec!["description".into()],
+        class: Some(Class::Text),
+        notes: vec!["its description changed".into()],
+    };
     check(&[declared(), first], record(Some(&one), &two), &[recorded(&two, &["log"], vec![change], &["pull"])]);
 }
 
@@ -222,7 +229,7 @@ fn events_are_written_as_they_always_were() {
         assert_ne!(event, Event::Unknown, "{line}");
         assert_eq!(serde_json::to_string(&event).unwrap(), line);
     }
-    assert_eq!(golden.lines().count(), 11, "one line for each kind of event");
+    assert_eq!(golden.lines().count(), 12, "one line for each kind of event, and for what was added to one");
 }
 
 fn wish() -> impl Strategy<Value = Command> {

@@ -1,11 +1,12 @@
 //! What differs between two manifests of one source.
 
 use serde::{Deserialize, Serialize};
-use serde_json::value::RawValue;
 
 use super::{Packed, PackedTool};
+use crate::compare::{
+    Allowance, Class, Comparison, Renamed, canonical, compare, different_extras, given, likely_renames,
+};
 use crate::error::Result;
-use crate::json;
 use crate::tool::Tool;
 
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -13,6 +14,9 @@ pub struct Delta {
     pub added: Vec<String>,
     pub changed: Vec<Change>,
     pub removed: Vec<String>,
+    /// Of those removed and added, which are most likely one tool under two names.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub renamed: Vec<Renamed>,
     pub unchanged: usize,
 }
 
@@ -21,12 +25,26 @@ pub struct Change {
     pub name: String,
     /// The fields that differ, in MCP's own names.
     pub fields: Vec<String>,
+    /// How it bears on who calls it; unknown of what was recorded before there were classes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub class: Option<Class>,
+    /// What changed, in words.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
+}
+
+impl Change {
+    /// What changed of a tool from one version to the next.
+    pub fn between(old: &Tool, new: &Tool, allowance: &mut Allowance) -> Change {
+        let Comparison { class, notes } = compare(old, new, allowance);
+        Change { name: new.name.clone(), fields: changed_fields(old, new), class: Some(class), notes }
+    }
 }
 
 impl Delta {
     /// One walk over both sorted lists; only tools whose fingerprints differ are parsed.
     pub fn between(before: Option<&Packed>, after: &Packed) -> Result<Delta> {
-        let mut delta = Delta::default();
+        let (mut delta, mut allowance) = (Delta::default(), Allowance::default());
         let empty: &[PackedTool] = &[];
         let mut old = before.map_or(empty, |before| &before.tools).iter().peekable();
         for new in &after.tools {
@@ -36,13 +54,15 @@ impl Delta {
             match (old.next_if(|old| old.name == new.name), before) {
                 (Some(old), _) if old.fingerprint == new.fingerprint => delta.unchanged += 1,
                 (Some(old), Some(before)) => {
-                    let fields = changed_fields(&before.tool(old)?, &after.tool(new)?);
-                    delta.changed.push(Change { name: new.name.clone(), fields });
+                    delta.changed.push(Change::between(&before.tool(old)?, &after.tool(new)?, &mut allowance));
                 }
                 _ => delta.added.push(new.name.clone()),
             }
         }
         delta.removed.extend(old.map(|gone| gone.name.clone()));
+        if let Some(before) = before {
+            delta.renamed = likely_renames(before, after, &delta.removed, &delta.added)?;
+        }
         Ok(delta)
     }
 
@@ -62,29 +82,15 @@ fn changed_fields(old: &Tool, new: &Tool) -> Vec<String> {
         ("inputSchema", given_schema(old), given_schema(new)),
         ("outputSchema", canonical(old.output_schema.as_deref()), canonical(new.output_schema.as_deref())),
         ("annotations", canonical(old.face.annotations.as_deref()), canonical(new.face.annotations.as_deref())),
+        // Ours, and no list shows it: the request of an operation, and what its document says beyond the tool.
+        ("backing", canonical(old.backing.as_deref()), canonical(new.backing.as_deref())),
     ];
     let mut fields: Vec<String> =
         pairs.into_iter().filter(|(_, old, new)| old != new).map(|(name, _, _)| name.to_owned()).collect();
-    for (name, value) in new.extra.iter() {
-        if canonical(old.extra.get(name)) != canonical(Some(value)) {
-            fields.push(name.to_owned());
-        }
-    }
-    fields.extend(old.extra.iter().filter(|(name, _)| new.extra.get(name).is_none()).map(|(name, _)| name.to_owned()));
+    fields.extend(different_extras(old, new).map(str::to_owned));
     fields
-}
-
-/// The text as the source gave it.
-fn given(tool: &Tool, field: &str, shown: Option<&str>) -> Option<String> {
-    canonical(tool.original.get(field)).or_else(|| canonical(shown.map(json::string).as_deref()))
 }
 
 fn given_schema(tool: &Tool) -> Option<String> {
     canonical(tool.original.get("inputSchema").or(Some(&tool.face.input_schema)))
-}
-
-fn canonical(raw: Option<&RawValue>) -> Option<String> {
-    let mut canonical = String::new();
-    json::canonical(raw?, &mut canonical);
-    Some(canonical)
 }

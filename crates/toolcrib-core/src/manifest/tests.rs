@@ -1,6 +1,7 @@
 use serde_json::Value;
 
 use super::*;
+use crate::compare::Class;
 use crate::tool::Note;
 
 fn source() -> SourceId {
@@ -103,10 +104,13 @@ fn a_delta_names_what_was_added_changed_and_removed() {
         r#"{"name":"d"}"#,
     ]);
     let fields = ["description", "inputSchema", "icons"].map(String::from).to_vec();
+    let notes = ["its arguments: takes object alone now", "its `icons` changed", "its description changed"];
+    let notes = notes.map(String::from).to_vec();
     let delta = Delta {
         added: vec!["d".into()],
-        changed: vec![Change { name: "b".into(), fields }],
+        changed: vec![Change { name: "b".into(), fields, class: Some(Class::Narrowed), notes }],
         removed: vec!["a".into()],
+        renamed: Vec::new(),
         unchanged: 1,
     };
     assert_eq!(Delta::between(Some(&before), &after).unwrap(), delta);

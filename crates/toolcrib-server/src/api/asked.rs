@@ -6,7 +6,9 @@ use std::ops::RangeInclusive;
 
 use axum::extract::{FromRequestParts, RawPathParams};
 use http::request::Parts;
+use toolcrib::core::Timestamp;
 use toolcrib::core::text::shown_short;
+use toolcrib::core::time::When;
 use toolcrib::{Code, Error, Registry, Result, SourceId};
 
 use super::fault::Fault;
@@ -56,6 +58,13 @@ impl Asked {
             Some("true" | "1") => Ok(true),
             Some(other) => Err(wrong(format!("`{name}` is true or false, not `{}`", shown_short(other, 40)))),
         }
+    }
+
+    /// A time, or so long before `now`.
+    pub(super) fn moment(&self, name: &str, now: Timestamp) -> Result<Option<Timestamp>> {
+        let Some(text) = self.text(name) else { return Ok(None) };
+        let when: When = text.parse().map_err(|error: Error| wrong(format!("`{name}`: {}", error.message)))?;
+        Ok(Some(when.as_of(now)))
     }
 
     /// A source that there is.

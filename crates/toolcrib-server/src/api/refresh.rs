@@ -43,20 +43,22 @@ pub(super) fn schemas() -> Vec<(&'static str, Value)> {
         object(&[("name", json!({ "type": "string" })), ("fields", strings())]),
         &[("class", json!({ "type": "string" })), ("notes", strings())],
     );
+    let renamed = object(&[("from", json!({ "type": "string" })), ("to", json!({ "type": "string" }))]);
     let outcome = object(&[
         ("source", json!({ "type": "string" })),
         ("status", one_of(&["success", "unchanged", "fresh", "failed", "disabled"])),
         ("contacted", json!({ "type": "boolean" })),
         ("added", strings()),
-        ("changed", json!({ "type": "array", "items": change })),
+        ("changed", json!({ "type": "array", "items": reference("Change") })),
         ("removed", strings()),
         ("unchanged", json!({ "type": "integer", "minimum": 0 })),
         ("inventory_hash", nullable(json!({ "type": "string" }))),
         ("elapsed_ms", json!({ "type": "integer", "minimum": 0 })),
         ("error", nullable(reference("Failure"))),
     ]);
+    let outcome = and_perhaps(outcome, &[("renamed", json!({ "type": "array", "items": reference("Renamed") }))]);
     let refreshed = object(&[("results", json!({ "type": "array", "items": reference("Outcome") }))]);
-    vec![("Outcome", outcome), ("Refreshed", refreshed)]
+    vec![("Change", change), ("Renamed", renamed), ("Outcome", outcome), ("Refreshed", refreshed)]
 }
 
 async fn all(State(house): State<House>, trace: Option<Extension<Trace>>, asked: Asked) -> Result<Response, Fault> {

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::asked::{Asked, Named};
 use super::fault::Fault;
-use super::reply::Tagged;
+use super::reply::{Tagged, written};
 use super::route::{Route, reference};
 use super::shape::{and_perhaps, nullable, object, one_of, strings};
 use crate::access::Needs;
@@ -42,7 +42,8 @@ pub(super) fn routes() -> Vec<Route> {
             .about("One tool in full: schemas, how it is carried out, how it fares")
             .needs(Needs::Reading)
             .tool_path()
-            .answers(200, "ToolDetail", "What is known of it")
+            .query("at", json!({ "type": "string" }), "As it was then: `7d`, `2026-11-15`, `2026-11-15T20:00:00Z`")
+            .answers_any(200, &["ToolDetail", "PastTool"], "What is known of it, or what it was")
             .may_be_unchanged()
             .refuses(&[400, 403, 404, 503]),
     ]
@@ -107,7 +108,16 @@ async fn list(State(house): State<House>, uri: Uri, headers: HeaderMap) -> Resul
 }
 
 /// Its counters change with every call, so that it is written anew each time.
-async fn one(State(house): State<House>, headers: HeaderMap, Named(name): Named) -> Result<Response, Fault> {
+async fn one(
+    State(house): State<House>,
+    headers: HeaderMap,
+    Named(name): Named,
+    asked: Asked,
+) -> Result<Response, Fault> {
+    if let Some(at) = asked.moment("at", house.registry.now())? {
+        let past = house.registry.tool_at(&name, at).await?;
+        return Ok(Tagged::of(written(&past)?).answer(&headers));
+    }
     let detail = house.registry.tool_detail(&name)?.json()?;
     Ok(Tagged::of(String::from(Box::<str>::from(detail)).into()).answer(&headers))
 }

@@ -138,6 +138,7 @@ impl Builtins {
                 added: own.iter().map(|registered| registered.definition.name.clone()).collect(),
                 changed: Vec::new(),
                 removed: Vec::new(),
+                renamed: Vec::new(),
             },
         ];
         let at = own.iter().map(|registered| registered.since).min().unwrap_or_default();

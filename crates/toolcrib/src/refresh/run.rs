@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use toolcrib_core::compare::Renamed;
 use toolcrib_core::freshness::backoff;
 use toolcrib_core::inventory::{Actor, Command, Event, Recording};
 use toolcrib_core::manifest::{Change, Delta, Manifest, Packed};
@@ -273,12 +274,13 @@ impl Shared {
         let status = if changed { Refreshed::Success } else { Refreshed::Unchanged };
         Outcome {
             added: delta.added.iter().map(name).collect(),
-            changed: delta
-                .changed
-                .into_iter()
-                .map(|change| Change { name: name(&change.name), fields: change.fields })
-                .collect(),
+            changed: delta.changed.into_iter().map(|change| Change { name: name(&change.name), ..change }).collect(),
             removed: delta.removed.iter().map(name).collect(),
+            renamed: delta
+                .renamed
+                .iter()
+                .map(|renamed| Renamed { from: name(&renamed.from), to: name(&renamed.to) })
+                .collect(),
             unchanged: delta.unchanged,
             inventory_hash: Some(after.fingerprint),
             ..Outcome::new(source.id.clone(), status)
@@ -299,11 +301,12 @@ fn told_success(source: &Source, tool_count: usize, duration_ms: u64, trace: &Tr
 /// The delta that a recording came to; without an event, nothing changed.
 fn told_by(events: &[Event], tools: usize) -> Delta {
     match events.first() {
-        Some(Event::InventoryRecorded { added, changed, removed, .. }) => Delta {
+        Some(Event::InventoryRecorded { added, changed, removed, renamed, .. }) => Delta {
             unchanged: tools.saturating_sub(added.len() + changed.len()),
             added: added.clone(),
             changed: changed.clone(),
             removed: removed.clone(),
+            renamed: renamed.clone(),
         },
         Some(_) | None => Delta { unchanged: tools, ..Delta::default() },
     }

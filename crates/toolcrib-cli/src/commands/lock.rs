@@ -1,0 +1,98 @@
+//! `toolcrib lock`: writes down what every source offers, by names and fingerprints, for `diff` to compare with.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use toolcrib::config_file::Found;
+use toolcrib::core::ResultExt;
+use toolcrib::refresh::Refreshed;
+use toolcrib::{Code, Error, Result};
+
+use crate::arguments::Common;
+use crate::commands::tools::NeedArguments;
+use crate::desk::Desk;
+use crate::exit::Done;
+use crate::output;
+use crate::wording::counted;
+
+const NAME: &str = "toolcrib.lock";
+
+/// Write a lockfile: every tool by its name and fingerprint, for `diff` to compare with
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  toolcrib lock
+  toolcrib lock --fresh --output ci/toolcrib.lock
+  toolcrib lock --json
+
+The file is the same byte for byte while no tool changes: keep it in your repository, and let `toolcrib diff --ci`
+fail a build when a tool is not what was locked. With `--json` it is printed instead.")]
+pub(crate) struct Arguments {
+    /// Where to write it, instead of `toolcrib.lock` beside the configuration file
+    #[arg(long, short, value_name = "FILE")]
+    output: Option<PathBuf>,
+    #[command(flatten)]
+    need: NeedArguments,
+}
+
+pub(crate) async fn run(common: &Common, arguments: Arguments) -> Result<Done> {
+    let desk = Desk::open(common).await?;
+    let outcomes = desk.ensure(arguments.need.need(), None).await;
+    let failed: Vec<String> = outcomes
+        .iter()
+        .filter(|outcome| outcome.status == Refreshed::Failed)
+        .map(|outcome| format!("`{}`", outcome.source))
+        .collect();
+    let (lock, path) = (desk.registry.lock(), arguments.output.unwrap_or_else(|| beside(&desk.found)));
+    desk.close().await;
+    let lock = lock?;
+    if common.json {
+        output::json(&lock)?;
+    } else {
+        write(&path, &lock.text()?)?;
+        let tools = lock.sources.values().map(|source| source.tools.len()).sum();
+        let (tools, sources) = (counted(tools, "tool"), counted(lock.sources.len(), "source"));
+        output::line(&format!("{}: {tools} of {sources}", path.display()))?;
+    }
+    if failed.is_empty() {
+        return Ok(Done::Well);
+    }
+    output::complain(&format!("error: not locked as they are now, for they could not be read: {}", failed.join(", ")));
+    Ok(Done::Failed)
+}
+
+/// Where a lockfile is when nobody says otherwise.
+pub(crate) fn beside(found: &Found) -> PathBuf {
+    let directory = found.file.as_deref().and_then(Path::parent);
+    directory.map_or_else(|| PathBuf::from(NAME), |directory| directory.join(NAME))
+}
+
+/// Whole or not at all: whoever reads it meanwhile sees the old one.
+fn write(path: &Path, text: &str) -> Result<()> {
+    let cannot = |error: std::io::Error| {
+        Error::new(Code::ConfigInvalid, format!("cannot write `{}`: {error}", path.display())).with_cause(error)
+    };
+    let mut name = path.file_name().unwrap_or_default().to_owned();
+    name.push(format!(".{}.new", std::process::id()));
+    let new = path.with_file_name(name);
+    let mut file = std::fs::File::create(&new).map_err(cannot)?;
+    let written = file.write_all(text.as_bytes()).and_then(|()| file.sync_all());
+    if let Err(error) = written.and_then(|()| std::fs::rename(&new, path)) {
+        let _nothing_left_behind = std::fs::remove_file(&new);
+        return Err(cannot(error));
+    }
+    Ok(())
+}
+
+/// The text of a lockfile, or how to make one.
+pub(crate) fn text(path: &Path) -> Result<String> {
+    const LARGEST: u64 = 64 * 1024 * 1024;
+    let metadata = std::fs::metadata(path).map_err(|error| {
+        let message = format!("there is no lockfile at `{}`; `toolcrib lock` makes one", path.display());
+        Error::new(Code::NotFound, message).with_cause(error)
+    })?;
+    if metadata.len() > LARGEST {
+        return Err(Error::new(Code::BadRequest, format!("`{}` is too large for a lockfile", path.display())));
+    }
+    std::fs::read_to_string(path).context(Code::BadRequest, format!("cannot read `{}`", path.display()))
+}

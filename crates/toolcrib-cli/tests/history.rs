@@ -1,0 +1,139 @@
+//! What changed and what differs, through the real binary and a server whose list changes.
+
+#![expect(clippy::unwrap_used, reason = "what the tests share is a test too")]
+
+mod support;
+
+use serde_json::{Value, json};
+use support::bench::{Bench, each};
+
+fn tool(name: &str, description: &str, schema: Value) -> Value {
+    json!({"name": name, "description": description, "inputSchema": schema})
+}
+
+/// One source whose list is a file.
+fn bench(tools: &[Value]) -> Bench {
+    let bench = Bench::new("");
+    let list = bench.path("project").join("list.json");
+    bench.configure(&format!("hub: {{ command: SERVER, args: [--change-file, {list:?}] }}"));
+    offer(&bench, tools);
+    bench
+}
+
+fn offer(bench: &Bench, tools: &[Value]) {
+    bench.write("new.json", &json!(tools).to_string());
+    std::fs::rename(bench.path("project/new.json"), bench.path("project/list.json")).unwrap();
+}
+
+fn first() -> Vec<Value> {
+    vec![
+        tool("create_issue", "Creates an issue", json!({"properties": {"title": {"type": "string"}}})),
+        tool("list_labels", "Lists", json!({"properties": {"page": {"type": "integer"}}})),
+        tool("old", "Old", json!({})),
+    ]
+}
+
+fn second() -> Vec<Value> {
+    let owner =
+        json!({"properties": {"title": {"type": "string"}, "owner": {"type": "string"}}, "required": ["owner"]});
+    vec![
+        tool("create_issue", "Creates an issue", owner),
+        tool("labels_list", "Lists", json!({"properties": {"page": {"type": "integer"}}})),
+        tool("new", "New", json!({"type": "object"})),
+    ]
+}
+
+#[test]
+fn a_change_reads_as_a_sentence_with_its_class() {
+    let bench = bench(&first());
+    bench.run(&["tools"]).ended(0);
+    offer(&bench, &second());
+    let refreshed = bench.json(0, &["refresh", "--force"]);
+    let change = &refreshed["results"][0]["changed"][0];
+    assert_eq!((&change["class"], &change["notes"]), (&json!("breaking"), &json!(["gained a required `owner`"])));
+    assert_eq!(refreshed["results"][0]["renamed"], json!([{"from": "hub__list_labels", "to": "hub__labels_list"}]));
+    let said = "1 tool added to `hub`: new; 1 changed: `create_issue` gained a required `owner` (breaking); \
+                1 removed: old; 1 renamed: `list_labels` is `labels_list` now, most likely";
+    bench.run(&["history"]).ended(0).says(said);
+    let records = bench.json(0, &["history", "--source", "hub"]);
+    assert_eq!(records["records"].as_array().unwrap().last().unwrap()["text"], json!(said));
+    let ran = bench.run(&["history", "--tool", "hub__create_issue"]);
+    ran.ended(0).says("1 tool changed in `hub`: `create_issue` gained a required `owner` (breaking)");
+}
+
+#[test]
+fn a_tool_is_shown_as_it_was() {
+    let bench = bench(&first());
+    bench.run(&["tools"]).ended(0);
+    let before = bench.json(0, &["history"])["records"].as_array().unwrap().last().unwrap()["at"].clone();
+    offer(&bench, &second());
+    bench.run(&["refresh", "--force"]).ended(0);
+    let now = bench.json(0, &["describe", "create_issue"]);
+    assert_eq!(now["input_schema"]["required"], json!(["owner"]));
+    let then = bench.json(0, &["describe", "create_issue", "--at", before.as_str().unwrap()]);
+    assert_eq!((&then["name"], &then["input_schema"]["required"]), (&json!("hub__create_issue"), &Value::Null));
+    bench.run(&["describe", "hub/old", "--at", before.as_str().unwrap()]).ended(0).says("as it was at");
+    bench.run(&["describe", "old", "--at", "2020-01-01"]).ended(1).complains("no tool named `old` was known at 2020");
+    bench.run(&["describe", "old", "--at", "yesterday"]).ended(2);
+}
+
+#[test]
+fn a_build_fails_when_a_tool_is_not_what_was_locked() {
+    let bench = bench(&first());
+    let missing = bench.run(&["diff", "--ci"]);
+    missing.ended(2).complains("`toolcrib lock` makes one");
+    bench.run(&["lock"]).ended(0).says("toolcrib.lock: 3 tools of 1 source");
+    let text = std::fs::read_to_string(bench.path("project/toolcrib.lock")).unwrap();
+    bench.run(&["lock"]).ended(0);
+    assert_eq!(std::fs::read_to_string(bench.path("project/toolcrib.lock")).unwrap(), text, "the same bytes");
+    assert_eq!(bench.json(0, &["lock"]), serde_json::from_str::<Value>(&text).unwrap());
+    let same = bench.run(&["diff", "--ci"]);
+    same.ended(0).complains("nothing differs from");
+    assert_eq!(serde_json::from_str::<Value>(&same.stdout).unwrap()["runs"][0]["results"], json!([]));
+
+    offer(&bench, &second());
+    bench.run(&["refresh", "--force"]).ended(0);
+    let differs = bench.run(&["diff", "--ci"]);
+    differs.ended(1).complains("changed: `hub__create_issue` gained a required `owner` (breaking)");
+    let log: Value = serde_json::from_str(&differs.stdout).unwrap();
+    let results = &log["runs"][0]["results"];
+    assert_eq!(each(results, "ruleId"), ["breaking", "renamed", "removed", "added"]);
+    let place = &results[0]["locations"][0]["physicalLocation"];
+    assert_eq!(place["artifactLocation"]["uri"], json!("toolcrib.lock"));
+    let line = place["region"]["startLine"].as_u64().unwrap() as usize;
+    assert!(text.lines().nth(line - 1).unwrap().contains("\"hub__create_issue\""), "{line}\n{text}");
+    bench.run(&["diff"]).ended(0).says("renamed, most likely: `hub__list_labels` to `hub__labels_list`");
+    let told = bench.json(1, &["diff", "--ci"]);
+    assert_eq!((&told["differs"], &told["sources"][0]["source"]), (&json!(true), &json!("hub")));
+    let since = bench.json(0, &["diff", "--against", "2020-01-01"]);
+    assert_eq!(each_name(&since["sources"][0]["added"]), ["hub__create_issue", "hub__labels_list", "hub__new"]);
+    bench.run(&["diff", "--against", "nonsense"]).ended(2);
+    bench.run(&["diff", "--against", "other.lock"]).ended(2).complains("there is no lockfile at `other.lock`");
+}
+
+/// As a build server has it: the lockfile, and no store.
+#[test]
+fn without_a_store_the_lockfile_tells_text_from_the_rest() {
+    let bench = bench(&first());
+    bench.run(&["lock"]).ended(0);
+    let mut tools = first();
+    tools[0]["description"] = json!("Creates one issue");
+    tools[1]["inputSchema"]["properties"]["page"]["type"] = json!("string");
+    offer(&bench, &tools);
+    let data = bench.path("elsewhere");
+    let told = bench.json(1, &["diff", "--ci", "--data", data.to_str().unwrap()]);
+    assert_eq!(each(&told["sources"][0]["changed"], "class"), ["text", "other"]);
+    // A source that cannot be read is no source without tools.
+    bench.configure("hub: { command: SERVER, args: [--exit, '3'] }");
+    let data = bench.path("nowhere");
+    let told = bench.json(1, &["diff", "--ci", "--data", data.to_str().unwrap()]);
+    assert_eq!(
+        (&told["sources"][0]["removed"], &told["sources"][0]["error"]["code"]),
+        (&json!([]), &json!("TOOL_UNAVAILABLE"))
+    );
+    bench.run(&["diff", "--data", data.to_str().unwrap()]).ended(1).says("could not be compared");
+}
+
+fn each_name(array: &Value) -> Vec<&str> {
+    array.as_array().unwrap().iter().filter_map(Value::as_str).collect()
+}

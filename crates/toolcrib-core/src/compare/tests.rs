@@ -1,0 +1,328 @@
+use serde_json::value::to_raw_value;
+use serde_json::{Value, json};
+
+use super::*;
+use crate::manifest::{Bounds, Manifest, Packed};
+use crate::source::SourceId;
+
+fn tool(offered: &Value) -> Tool {
+    let id = SourceId::parse("git").unwrap();
+    let manifest = Manifest::new(&id, &[to_raw_value(offered).unwrap()], Vec::new(), &Bounds::default());
+    manifest.tools.into_iter().next().unwrap_or_else(|| panic!("{:?}", manifest.set_aside)).0
+}
+
+fn compared(old: &Value, new: &Value) -> Comparison {
+    compare(&tool(old), &tool(new), &mut Allowance::default())
+}
+
+/// Of two input schemas: the class, and the first note.
+fn check(old: Value, new: Value, class: Class, note: &str) {
+    let comparison = compared(&json!({"name": "t", "inputSchema": old}), &json!({"name": "t", "inputSchema": new}));
+    assert_eq!((comparison.class, comparison.notes[0].as_str()), (class, note), "{:?}", comparison.notes);
+}
+
+/// Of two schemas for the argument `x`.
+fn check_argument(old: Value, new: Value, class: Class, note: &str) {
+    let schema = |argument: Value| json!({"type": "object", "properties": {"x": argument}});
+    check(schema(old), schema(new), class, note);
+}
+
+#[test]
+fn what_becomes_of_arguments_is_classed() {
+    let object = |properties: Value, required: Value| json!({"properties": properties, "required": required});
+    let (a, b) = (json!({"type": "string"}), json!({"type": "integer"}));
+    check(
+        object(json!({"a": a}), json!([])),
+        object(json!({"a": a, "owner": b}), json!(["owner"])),
+        Class::Breaking,
+        "gained a required `owner`",
+    );
+    check(
+        object(json!({"a": a}), json!([])),
+        object(json!({"a": a, "b": b}), json!([])),
+        Class::Widened,
+        "gained an optional `b`",
+    );
+    check(object(json!({"a": a, "b": b}), json!([])), object(json!({"a": a}), json!([])), Class::Breaking, "lost `b`");
+    check(
+        object(json!({"a": a}), json!([])),
+        object(json!({"a": a}), json!(["a"])),
+        Class::Breaking,
+        "`a` became required",
+    );
+    check(
+        object(json!({"a": a}), json!(["a"])),
+        object(json!({"a": a}), json!([])),
+        Class::Widened,
+        "`a` became optional",
+    );
+    check(
+        object(json!({"repo": a}), json!([])),
+        object(json!({"repository": a}), json!([])),
+        Class::Breaking,
+        "`repo` became `repository`",
+    );
+    check(
+        json!({}),
+        json!({"additionalProperties": false}),
+        Class::Narrowed,
+        "takes no fields but those it names any more",
+    );
+    check(json!({"additionalProperties": false}), json!({}), Class::Widened, "takes fields beyond those it names");
+    check(
+        object(json!({"a": a}), json!(["a", "b"])),
+        object(json!({"a": a}), json!(["b", "a"])),
+        Class::Other,
+        "its input schema is written otherwise",
+    );
+    let nested = |required: Value| json!({"properties": {"f": {"type": "object", "properties": {"s": {}}, "required": required}}});
+    check(nested(json!([])), nested(json!(["s"])), Class::Breaking, "`f.s` became required");
+}
+
+#[test]
+fn what_an_argument_takes_is_classed() {
+    for (old, new, class, note) in [
+        (json!({"type": "integer"}), json!({"type": "string"}), Class::Breaking, "`x`: integer became string"),
+        (json!({"type": "integer"}), json!({"type": "number"}), Class::Widened, "`x` also takes number"),
+        (json!({"type": "number"}), json!({"type": "integer"}), Class::Narrowed, "`x` no longer takes number"),
+        (json!({"type": "string"}), json!({"type": ["string", "null"]}), Class::Widened, "`x` also takes null"),
+        (json!({"type": ["string", "null"]}), json!({"type": "string"}), Class::Narrowed, "`x` no longer takes null"),
+        (json!({"type": "string"}), json!({}), Class::Widened, "`x` takes any type now"),
+        (json!(true), json!({"type": "string"}), Class::Narrowed, "`x` takes string alone now"),
+        (
+            json!({"type": "string"}),
+            json!({"anyOf": [{"type": "string"}, {"type": "null"}]}),
+            Class::Widened,
+            "`x` also takes null",
+        ),
+        (
+            json!({"anyOf": [{"type": "string"}, {"type": "null"}]}),
+            json!({"type": "string"}),
+            Class::Narrowed,
+            "`x` no longer takes null",
+        ),
+        (
+            json!({"anyOf": [{"type": "string"}, {"type": "null"}]}),
+            json!({"anyOf": [{"type": "null"}, {"type": "string", "maxLength": 3}]}),
+            Class::Narrowed,
+            "`x`: maxLength 3 was set",
+        ),
+        (
+            json!({"oneOf": [{"type": "string"}, {"type": "null"}]}),
+            json!({"type": "array"}),
+            Class::Breaking,
+            "`x`: null, string became array",
+        ),
+        (
+            json!({"anyOf": [{"type": "string"}, {"type": "null"}], "description": "a"}),
+            json!({"anyOf": [{"type": "string"}, {"type": "null"}], "description": "b"}),
+            Class::Text,
+            "the description of `x` changed",
+        ),
+        (
+            json!({"type": "object", "anyOf": [{"required": ["a"]}]}),
+            json!({"type": "object", "anyOf": [{"required": ["a", "b"]}]}),
+            Class::Breaking,
+            "gained a required `x.b`",
+        ),
+        (
+            json!({"type": "object"}),
+            json!({"type": "object", "oneOf": [{"required": ["a"]}]}),
+            Class::Narrowed,
+            "`x`: `oneOf` was added",
+        ),
+        (json!({"enum": ["a", "all"]}), json!({"enum": ["a"]}), Class::Narrowed, "`x` no longer takes `all`"),
+        (json!({"enum": ["a"]}), json!({"enum": ["a", "b"]}), Class::Widened, "`x` also takes `b`"),
+        (json!({"enum": ["a"]}), json!({"const": "b"}), Class::Breaking, "`x` no longer takes `a`"),
+        (json!({}), json!({"enum": [1, "a"]}), Class::Narrowed, "`x` takes only `a`, `1` now"),
+        (json!({"maximum": 100}), json!({"maximum": 50}), Class::Narrowed, "`x`: maximum 100 became 50"),
+        (json!({"minimum": 5}), json!({"minimum": 1}), Class::Widened, "`x`: minimum 5 became 1"),
+        (json!({}), json!({"pattern": "a"}), Class::Narrowed, "`x`: `pattern` was added"),
+        (json!({"pattern": "a"}), json!({}), Class::Widened, "`x`: `pattern` was dropped"),
+        (json!({"default": 10}), json!({"default": 20}), Class::Other, "`x`: default 10 became 20"),
+        (json!({"description": "a"}), json!({"description": "b"}), Class::Text, "the description of `x` changed"),
+        (
+            json!({"items": {"type": "string"}}),
+            json!({"items": {"type": "integer"}}),
+            Class::Breaking,
+            "`x[]`: string became integer",
+        ),
+        (json!({"items": {"type": "string"}}), json!({}), Class::Widened, "`x[]` takes anything now"),
+        (json!({}), json!(false), Class::Breaking, "`x` takes nothing any more"),
+        (json!({"x-unit": "s"}), json!({"x-unit": "ms"}), Class::Other, "`x`: `x-unit` changed"),
+        (
+            json!({"allOf": [{"type": "string"}]}),
+            json!({"allOf": [{"type": "integer"}]}),
+            Class::Breaking,
+            "`x`: string became integer",
+        ),
+    ] {
+        check_argument(old, new, class, note);
+    }
+}
+
+#[test]
+fn a_change_behind_a_reference_is_found_once_and_cycles_end() {
+    let schema = |kind: &str| {
+        json!({
+            "properties": {"a": {"$ref": "#/$defs/Node"}, "b": {"$ref": "#/$defs/Node"}},
+            "$defs": {"Node": {"properties": {"value": {"type": kind}, "next": {"$ref": "#/$defs/Node"}, "me": {"$ref": "#/$defs/Me"}}}, "Me": {"$ref": "#/$defs/Me"}},
+        })
+    };
+    let offered = |kind: &str| json!({"name": "t", "inputSchema": schema(kind)});
+    let comparison = compared(&offered("string"), &offered("integer"));
+    assert_eq!(
+        (comparison.class, comparison.notes),
+        (Class::Breaking, vec!["`a.value`: string became integer".to_owned()])
+    );
+    // Inlined or referred to, it is the same.
+    let inlined = json!({"name": "t", "inputSchema": {"properties": {"a": {"type": "string"}}}});
+    let referred = json!({"name": "t", "inputSchema": {"properties": {"a": {"$ref": "#/$defs/A"}}, "$defs": {"A": {"type": "string"}}}});
+    assert_eq!(compared(&inlined, &referred).notes, ["its input schema is written otherwise"]);
+}
+
+#[test]
+fn what_a_tool_says_about_itself_is_classed() {
+    let offered = |fields: Value| {
+        let mut tool = json!({"name": "t", "inputSchema": {}});
+        tool.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
+        tool
+    };
+    for (old, new, class, note) in [
+        (json!({"description": "a"}), json!({"description": "b"}), Class::Text, "its description changed"),
+        (json!({"title": "a"}), json!({}), Class::Text, "its title changed"),
+        (json!({}), json!({"annotations": {"readOnlyHint": true}}), Class::HintFlipped, "now says it only reads"),
+        (
+            json!({"annotations": {"destructiveHint": false}}),
+            json!({"annotations": {"destructiveHint": true}}),
+            Class::HintFlipped,
+            "now says it is destructive",
+        ),
+        (
+            json!({"annotations": {"openWorldHint": true}}),
+            json!({"annotations": {"openWorldHint": false}}),
+            Class::HintFlipped,
+            "now says it stays within its source",
+        ),
+        (json!({}), json!({"annotations": {"idempotentHint": false}}), Class::Other, "its annotations changed"),
+        (
+            json!({"annotations": {"title": "a"}}),
+            json!({"annotations": {"title": "b"}}),
+            Class::Text,
+            "its title changed",
+        ),
+        (json!({}), json!({"outputSchema": {"type": "object"}}), Class::Widened, "gained an output schema"),
+        (json!({"outputSchema": {"type": "object"}}), json!({}), Class::Narrowed, "lost its output schema"),
+        (
+            json!({"outputSchema": {"properties": {"a": {}}}}),
+            json!({"outputSchema": {"properties": {"a": {}, "b": {}}, "required": ["b"]}}),
+            Class::Widened,
+            "its output gained `b`",
+        ),
+        (
+            json!({"outputSchema": {"properties": {"a": {}, "b": {}}}}),
+            json!({"outputSchema": {"properties": {"a": {}}}}),
+            Class::Narrowed,
+            "its output lost `b`",
+        ),
+        (
+            json!({"outputSchema": {"properties": {"a": {"type": "string"}}}}),
+            json!({"outputSchema": {"properties": {"a": {"type": "null"}}}}),
+            Class::Breaking,
+            "its output: `a`: string became null",
+        ),
+        (json!({"icons": []}), json!({}), Class::Other, "its `icons` changed"),
+        (json!({"description": "a", "icons": []}), json!({"description": "b"}), Class::Other, "its `icons` changed"),
+    ] {
+        let comparison = compared(&offered(old), &offered(new));
+        assert_eq!((comparison.class, comparison.notes[0].as_str()), (class, note), "{:?}", comparison.notes);
+    }
+}
+
+#[test]
+fn where_an_operation_leads_is_a_class_of_its_own() {
+    let offered = |server: &str, path: &str, limit: u32| {
+        let operation = json!({"mode": "sync_http", "method": "GET", "server": server, "path": path});
+        let whole = json!({"properties": {"n": {"maximum": limit}}});
+        json!({"name": "t", "inputSchema": {}, "x-toolcrib-backing": {"execution": operation, "input_schema": whole}})
+    };
+    let first = offered("https://a", "/x", 1);
+    let told = |new: &Value| compared(&first, new);
+    assert_eq!(told(&offered("https://b", "/x", 1)).notes, ["its server changed"]);
+    assert_eq!(told(&offered("https://a", "/y", 1)).notes, ["its request: `GET /x` became `GET /y`"]);
+    assert_eq!(told(&offered("https://a", "/y", 1)).class, Class::Execution);
+    // What lists have pruned is compared whole.
+    assert_eq!(told(&offered("https://a", "/x", 2)).class, Class::Widened);
+}
+
+/// A schema from outside must not take time or memory out of proportion.
+#[test]
+fn hostile_schemas_are_compared_in_bounds() {
+    let definition = |index: usize| json!({"properties": {"a": {"$ref": format!("#/$defs/d{}", index + 1)}, "b": {"$ref": format!("#/$defs/d{}", index + 1)}}});
+    let bomb = |leaf: &str| {
+        let mut definitions: serde_json::Map<String, Value> =
+            (0..200).map(|index| (format!("d{index}"), definition(index))).collect();
+        definitions.insert("d200".to_owned(), json!({"type": leaf}));
+        json!({"name": "t", "inputSchema": {"properties": {"x": {"$ref": "#/$defs/d0"}}, "$defs": definitions}})
+    };
+    assert_eq!(compared(&bomb("string"), &bomb("integer")).class, Class::Other, "too deep to be seen to its end");
+    let wide = |kind: &str| {
+        let ways: Vec<Value> = (0..2_000).map(|index| json!({"type": kind, "maxLength": index})).collect();
+        let fields: serde_json::Map<String, Value> =
+            (0..200).map(|index| (format!("{}{index}", "x".repeat(200)), json!({"anyOf": ways[..20]}))).collect();
+        json!({"name": "t", "inputSchema": {"anyOf": ways, "properties": fields}})
+    };
+    let comparison = compared(&wide("string"), &wide("integer"));
+    assert_eq!(comparison.class, Class::Breaking);
+    assert!(comparison.notes.len() <= 13 && comparison.notes.iter().all(|note| note.len() < 600), "{comparison:?}");
+    let mut spent = Allowance(3);
+    let comparison = compare(&tool(&wide("string")), &tool(&wide("integer")), &mut spent);
+    assert!(comparison.notes.concat().contains("too large to be compared in full"), "{comparison:?}");
+}
+
+#[test]
+fn a_tool_that_went_and_one_that_came_may_be_one() {
+    let pack = |tools: &[Value]| {
+        let offered: Vec<_> = tools.iter().map(|tool| to_raw_value(tool).unwrap()).collect();
+        let id = SourceId::parse("git").unwrap();
+        Packed::new(&Manifest::new(&id, &offered, Vec::new(), &Bounds::default())).unwrap()
+    };
+    let offered = |name: &str, description: &str, field: &str| {
+        let properties = if field.is_empty() { json!({}) } else { json!({field: {"type": "string"}}) };
+        json!({"name": name, "description": description, "inputSchema": {"type": "object", "properties": properties}})
+    };
+    let renames = |old: &[Value], new: &[Value]| -> Vec<(String, String)> {
+        let (before, after) = (pack(old), pack(new));
+        let delta = crate::manifest::Delta::between(Some(&before), &after).unwrap();
+        delta.renamed.into_iter().map(|renamed| (renamed.from, renamed.to)).collect()
+    };
+    let pair = |from: &str, to: &str| (from.to_owned(), to.to_owned());
+    // The same in all but the name; the same schema and a name alike; the same description and a name alike.
+    assert_eq!(renames(&[offered("push", "Sends", "a")], &[offered("upload", "Sends", "a")]), [pair("push", "upload")]);
+    assert_eq!(
+        renames(&[offered("get_user", "A", "a")], &[offered("user.get", "B", "a")]),
+        [pair("get_user", "user.get")]
+    );
+    assert_eq!(
+        renames(&[offered("createIssue", "A", "")], &[offered("create-issue", "A", "b")]),
+        [pair("createIssue", "create-issue")]
+    );
+    // Nothing in common, or only what any tool has.
+    assert_eq!(renames(&[offered("push", "A", "a")], &[offered("pull", "B", "b")]), []);
+    assert_eq!(renames(&[offered("push", "A", "")], &[offered("pusher", "B", "")]), []);
+    // Each in one pair, the surest first.
+    let (old, new) = ([offered("a_x", "A", "a"), offered("b_x", "A", "a")], [offered("a_y", "A", "a")]);
+    assert_eq!(renames(&old, &new), [pair("a_x", "a_y")]);
+    let many =
+        |prefix: &str| (0..1_000).map(|index| offered(&format!("{prefix}{index}"), "A", "a")).collect::<Vec<_>>();
+    assert_eq!(renames(&many("a"), &many("b")), []);
+    assert!(renames(&many("a")[..300], &many("b")[..300]).len() <= 300);
+}
+
+#[test]
+fn every_class_is_written_as_it_is_called() {
+    for class in Class::ALL {
+        assert_eq!(serde_json::to_value(class).unwrap(), json!(class.as_str()));
+    }
+    assert_eq!(serde_json::from_value::<Class>(json!("of_the_future")).unwrap(), Class::Other);
+}

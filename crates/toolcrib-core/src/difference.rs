@@ -1,0 +1,186 @@
+//! What differs between all that was offered then and all that is offered now, source by source, in the names agents see.
+
+pub mod sarif;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::Serialize;
+
+use crate::catalog::Segment;
+use crate::compare::{Class, Comparison, Renamed};
+use crate::error::{Code, Result};
+use crate::fingerprint::Fingerprint;
+use crate::history::changed_in_words;
+use crate::lock::{LockedSource, LockedTool, Parts};
+use crate::manifest::{Change, Delta};
+use crate::source::SourceId;
+use crate::text::shown_short;
+
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+pub struct Difference {
+    /// Whether anything differs, or could not be compared.
+    pub differs: bool,
+    /// The sources that differ or could not be compared, in the order of their ids.
+    pub sources: Vec<SourceDifference>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct SourceDifference {
+    pub source: SourceId,
+    pub added: Vec<String>,
+    pub changed: Vec<Change>,
+    pub removed: Vec<String>,
+    /// Of those removed and added, which are most likely one tool under two names.
+    pub renamed: Vec<Renamed>,
+    pub unchanged: usize,
+    pub before: Option<Fingerprint>,
+    pub after: Option<Fingerprint>,
+    /// Why it could not be compared.
+    pub error: Option<Unreadable>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Unreadable {
+    pub code: Code,
+    pub message: String,
+}
+
+impl Difference {
+    /// Sources without a difference are left out.
+    pub fn of(sources: impl IntoIterator<Item = SourceDifference>) -> Difference {
+        let sources: Vec<SourceDifference> = sources.into_iter().filter(SourceDifference::differs).collect();
+        Difference { differs: !sources.is_empty(), sources }
+    }
+
+    /// For people: a line for each tool.
+    pub fn text(&self) -> String {
+        let lines = self.sources.iter().flat_map(SourceDifference::lines);
+        lines.collect::<Vec<_>>().join("\n")
+    }
+
+    pub fn unreadable(&self) -> bool {
+        self.sources.iter().any(|source| source.error.is_some())
+    }
+}
+
+impl SourceDifference {
+    fn new(source: &SourceId) -> SourceDifference {
+        SourceDifference {
+            source: source.clone(),
+            added: Vec::new(),
+            changed: Vec::new(),
+            removed: Vec::new(),
+            renamed: Vec::new(),
+            unchanged: 0,
+            before: None,
+            after: None,
+            error: None,
+        }
+    }
+
+    /// Of a source that was not there then.
+    pub fn added(now: &Segment) -> SourceDifference {
+        let added = now.entries().iter().map(|entry| entry.name.to_string()).collect();
+        SourceDifference { added, after: Some(now.fingerprint()), ..SourceDifference::new(now.source()) }
+    }
+
+    /// Of a source that is gone.
+    pub fn removed(source: &SourceId, before: Fingerprint, names: Vec<String>) -> SourceDifference {
+        SourceDifference { removed: names, before: Some(before), ..SourceDifference::new(source) }
+    }
+
+    pub fn unreadable(source: &SourceId, before: Option<Fingerprint>, code: Code, message: String) -> SourceDifference {
+        SourceDifference { before, error: Some(Unreadable { code, message }), ..SourceDifference::new(source) }
+    }
+
+    /// With both lists at hand.
+    pub fn between(then: &Segment, now: &Segment) -> Result<SourceDifference> {
+        let delta = Delta::between(Some(then.packed()), now.packed())?;
+        let name = |original: &str| {
+            let in_segment = |segment: &Segment| {
+                let position = segment.position_of_original(original)?;
+                segment.entries().get(position).map(|entry| entry.name.to_string())
+            };
+            in_segment(now).or_else(|| in_segment(then)).unwrap_or_else(|| original.to_owned())
+        };
+        let changed = delta.changed.into_iter().map(|change| Change { name: name(&change.name), ..change });
+        Ok(SourceDifference {
+            added: delta.added.iter().map(|original| name(original)).collect(),
+            changed: changed.collect(),
+            removed: delta.removed.iter().map(|original| name(original)).collect(),
+            renamed: delta.renamed.iter().map(|r| Renamed { from: name(&r.from), to: name(&r.to) }).collect(),
+            unchanged: delta.unchanged,
+            before: Some(then.fingerprint()),
+            after: Some(now.fingerprint()),
+            ..SourceDifference::new(now.source())
+        })
+    }
+
+    /// With nothing of then but what a lockfile says.
+    pub fn by_parts(then: &LockedSource, now: &Segment) -> Result<SourceDifference> {
+        let mut difference = SourceDifference {
+            before: Some(then.inventory_hash),
+            after: Some(now.fingerprint()),
+            ..SourceDifference::new(now.source())
+        };
+        let mut came: BTreeMap<String, Parts> = BTreeMap::new();
+        for entry in now.entries() {
+            let (name, fingerprint) = (entry.name.to_string(), now.stored(entry).fingerprint);
+            match then.tools.get(&name) {
+                Some(locked) if locked.fingerprint == fingerprint => difference.unchanged += 1,
+                Some(LockedTool { parts, .. }) => {
+                    let Comparison { class, notes } = parts.compare(&Parts::of(&now.tool(entry)?));
+                    difference.changed.push(Change { name, fields: Vec::new(), class: Some(class), notes });
+                }
+                None => {
+                    came.insert(name, Parts::of(&now.tool(entry)?));
+                }
+            }
+        }
+        let offered: BTreeSet<&str> = now.entries().iter().map(|entry| entry.name.as_str()).collect();
+        for (from, locked) in then.tools.iter().filter(|(name, _)| !offered.contains(name.as_str())) {
+            difference.removed.push(from.clone());
+            // The same in all but its name, and no other is.
+            let mut same = came.iter().filter(|(_, parts)| **parts == locked.parts);
+            if let (Some((to, _)), None) = (same.next(), same.next()) {
+                difference.renamed.push(Renamed { from: from.clone(), to: to.clone() });
+            }
+        }
+        difference.added = came.into_keys().collect();
+        Ok(difference)
+    }
+
+    fn differs(&self) -> bool {
+        self.error.is_some() || !(self.added.is_empty() && self.changed.is_empty() && self.removed.is_empty())
+    }
+
+    fn lines(&self) -> Vec<String> {
+        let is_renamed =
+            |name: &String| self.renamed.iter().any(|renamed| renamed.from == *name || renamed.to == *name);
+        let mut lines = vec![format!("{}:", self.source)];
+        if let Some(error) = &self.error {
+            lines.push(format!("  could not be compared: {}", shown_short(&error.message, 300)));
+        }
+        lines.extend(self.changed.iter().map(|change| format!("  changed: {}", changed_in_words(change))));
+        let renames = self.renamed.iter();
+        lines.extend(renames.map(|Renamed { from, to }| format!("  renamed, most likely: `{from}` to `{to}`")));
+        let gone = self.removed.iter().filter(|name| !is_renamed(name));
+        lines.extend(gone.map(|name| format!("  removed: `{}`", shown_short(name, 80))));
+        let new = self.added.iter().filter(|name| !is_renamed(name));
+        lines.extend(new.map(|name| format!("  added: `{}`", shown_short(name, 80))));
+        lines
+    }
+}
+
+/// What a change is filed under where every difference needs a name: the classes, and what happens to whole tools.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    Changed(Class),
+    Added,
+    Removed,
+    Renamed,
+    Unreadable,
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,142 @@
+//! A difference as SARIF 2.1.0, which code review tools show beside the lines of a lockfile.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+
+use super::{Difference, Kind, SourceDifference};
+use crate::compare::Class;
+use crate::fingerprint::Fingerprint;
+use crate::history::changed_in_words;
+
+/// Where findings are shown: a file, relative to the repository, and on which line each name stands.
+#[derive(Debug, Clone, Default)]
+pub struct Artifact {
+    pub uri: String,
+    pub lines: BTreeMap<String, usize>,
+}
+
+const RULES: [Kind; 11] = [
+    Kind::Changed(Class::Breaking),
+    Kind::Changed(Class::HintFlipped),
+    Kind::Changed(Class::Narrowed),
+    Kind::Changed(Class::Execution),
+    Kind::Changed(Class::Widened),
+    Kind::Changed(Class::Other),
+    Kind::Changed(Class::Text),
+    Kind::Added,
+    Kind::Removed,
+    Kind::Renamed,
+    Kind::Unreadable,
+];
+
+pub fn sarif(difference: &Difference, artifact: &Artifact, version: &str) -> Value {
+    let results: Vec<Value> = difference.sources.iter().flat_map(|source| results(source, artifact)).collect();
+    json!({
+        "$schema": "https://json.schemastore.org/sarif-2.1.0.json",
+        "version": "2.1.0",
+        "runs": [{
+            "tool": { "driver": { "name": "toolcrib", "semanticVersion": version, "rules": RULES.map(rule) } },
+            "columnKind": "utf16CodeUnits",
+            "results": results,
+        }],
+    })
+}
+
+fn rule(kind: Kind) -> Value {
+    json!({
+        "id": kind.as_str(),
+        "name": kind.name(),
+        "shortDescription": { "text": kind.meaning() },
+        "defaultConfiguration": { "level": kind.level() },
+    })
+}
+
+fn results(source: &SourceDifference, artifact: &Artifact) -> Vec<Value> {
+    let id = source.source.as_str();
+    let result = |kind: Kind, name: &str, message: String| {
+        let line = artifact.lines.get(name).or_else(|| artifact.lines.get(id)).copied().unwrap_or(1);
+        let place = json!({ "artifactLocation": { "uri": artifact.uri }, "region": { "startLine": line } });
+        let identity = format!("{} {name} {:?} {:?} {message}", kind.as_str(), source.before, source.after);
+        json!({
+            "ruleId": kind.as_str(),
+            "ruleIndex": RULES.iter().position(|rule| *rule == kind),
+            "level": kind.level(),
+            "message": { "text": message },
+            "locations": [{
+                "physicalLocation": place,
+                "logicalLocations": [{ "name": name, "fullyQualifiedName": format!("{id}/{name}"), "kind": "function" }],
+            }],
+            "partialFingerprints": { "toolcribDifference/v1": Fingerprint::of(identity).to_string() },
+        })
+    };
+    let is_renamed = |name: &String| source.renamed.iter().any(|renamed| renamed.from == *name || renamed.to == *name);
+    let mut results = Vec::new();
+    if let Some(error) = &source.error {
+        results.push(result(Kind::Unreadable, id, format!("`{id}` could not be compared: {}", error.message)));
+    }
+    for change in &source.changed {
+        let class = change.class.unwrap_or(Class::Other);
+        results.push(result(Kind::Changed(class), &change.name, changed_in_words(change)));
+    }
+    for renamed in &source.renamed {
+        let message = format!("`{}` is `{}` now, most likely", renamed.from, renamed.to);
+        results.push(result(Kind::Renamed, &renamed.from, message));
+    }
+    for name in source.removed.iter().filter(|name| !is_renamed(name)) {
+        results.push(result(Kind::Removed, name, format!("`{name}` was removed")));
+    }
+    for name in source.added.iter().filter(|name| !is_renamed(name)) {
+        results.push(result(Kind::Added, name, format!("`{name}` was added to `{id}`")));
+    }
+    results
+}
+
+impl Kind {
+    fn as_str(self) -> &'static str {
+        match self {
+            Kind::Changed(class) => class.as_str(),
+            Kind::Added => "added",
+            Kind::Removed => "removed",
+            Kind::Renamed => "renamed",
+            Kind::Unreadable => "unreadable",
+        }
+    }
+
+    /// As SARIF likes names of rules.
+    fn name(self) -> &'static str {
+        match self {
+            Kind::Changed(Class::Text) => "TextChanged",
+            Kind::Changed(Class::Widened) => "ToolWidened",
+            Kind::Changed(Class::Execution) => "ExecutionChanged",
+            Kind::Changed(Class::Narrowed) => "ToolNarrowed",
+            Kind::Changed(Class::HintFlipped) => "HintFlipped",
+            Kind::Changed(Class::Breaking) => "BreakingChange",
+            Kind::Changed(Class::Other) => "ToolChanged",
+            Kind::Added => "ToolAdded",
+            Kind::Removed => "ToolRemoved",
+            Kind::Renamed => "ToolRenamed",
+            Kind::Unreadable => "SourceUnreadable",
+        }
+    }
+
+    fn meaning(self) -> &'static str {
+        match self {
+            Kind::Changed(class) => class.meaning(),
+            Kind::Added => "A tool was added",
+            Kind::Removed => "A tool was removed",
+            Kind::Renamed => "A tool has another name, most likely",
+            Kind::Unreadable => "A source could not be compared",
+        }
+    }
+
+    fn level(self) -> &'static str {
+        match self {
+            Kind::Changed(Class::Breaking | Class::HintFlipped) | Kind::Removed | Kind::Renamed | Kind::Unreadable => {
+                "error"
+            }
+            Kind::Changed(Class::Narrowed | Class::Execution | Class::Other) => "warning",
+            Kind::Changed(Class::Text | Class::Widened) | Kind::Added => "note",
+        }
+    }
+}

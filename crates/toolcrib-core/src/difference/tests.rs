@@ -1,0 +1,141 @@
+use std::sync::Arc;
+
+use serde_json::value::to_raw_value;
+use serde_json::{Value, json};
+
+use super::sarif::{Artifact, sarif};
+use super::*;
+use crate::lock::{Lock, lines};
+use crate::manifest::{Bounds, Manifest, Packed};
+
+fn segment(tools: &[Value]) -> Segment {
+    let offered: Vec<_> = tools.iter().map(|tool| to_raw_value(tool).unwrap()).collect();
+    let manifest = Manifest::new(&SourceId::parse("git").unwrap(), &offered, Vec::new(), &Bounds::default());
+    Segment::prefixed(Arc::new(Packed::new(&manifest).unwrap()))
+}
+
+fn tool(name: &str, description: &str, fields: Value) -> Value {
+    json!({"name": name, "description": description, "inputSchema": {"type": "object", "properties": fields}})
+}
+
+fn then() -> Segment {
+    let path = json!({"path": {"type": "string", "description": "where"}});
+    segment(&[
+        tool("add", "Adds", path.clone()),
+        tool("log", "Shows the log", json!({"limit": {"maximum": 10}})),
+        tool("push", "Pushes", json!({"force": {"type": "boolean"}})),
+        tool("rm", "Removes", json!({})),
+        tool("same", "Stays", json!({})),
+    ])
+}
+
+fn now() -> Segment {
+    segment(&[
+        tool("add", "Adds", json!({"path": {"type": "string", "description": "which file"}})),
+        tool("log", "Shows the log", json!({"limit": {"maximum": 5}})),
+        tool("new", "New", json!({})),
+        tool("same", "Stays", json!({})),
+        tool("upload", "Pushes", json!({"force": {"type": "boolean"}})),
+    ])
+}
+
+fn lock(segment: &Segment) -> Lock {
+    Lock::of([segment].into_iter()).unwrap()
+}
+
+#[test]
+fn a_lockfile_is_the_same_bytes_and_is_read_back() {
+    let text = lock(&then()).text().unwrap();
+    assert_eq!(text, lock(&then()).text().unwrap());
+    assert_eq!(Lock::read(&text).unwrap(), lock(&then()));
+    assert_eq!(serde_json::from_str::<Value>(&text).unwrap(), serde_json::to_value(lock(&then())).unwrap());
+    let places = lines(&text);
+    assert_eq!((places["git"], places["git__add"], places["git__same"]), (4, 7, 11), "{text}");
+    let empty = Lock { version: 1, sources: BTreeMap::new() };
+    assert_eq!(Lock::read(&empty.text().unwrap()).unwrap(), empty);
+    for wrong in ["", "[]", "{\"version\":1}", "{\"version\":2,\"sources\":{}}"] {
+        assert_eq!(Lock::read(wrong).unwrap_err().code, Code::BadRequest, "{wrong}");
+    }
+}
+
+#[test]
+fn with_the_old_list_at_hand_changes_are_told_in_full() {
+    let difference = Difference::of([SourceDifference::between(&then(), &now()).unwrap()]);
+    let expected = "git:
+  changed: `git__add`: the description of `path` changed (text)
+  changed: `git__log`: `limit`: maximum 10 became 5 (narrowed)
+  renamed, most likely: `git__push` to `git__upload`
+  removed: `git__rm`
+  added: `git__new`";
+    assert_eq!(difference.text(), expected);
+    assert!(difference.differs);
+    let nothing = Difference::of([SourceDifference::between(&then(), &then()).unwrap()]);
+    assert_eq!(nothing, Difference::default());
+}
+
+#[test]
+fn without_it_the_lockfile_tells_text_from_the_rest() {
+    let locked = &lock(&then()).sources[&SourceId::parse("git").unwrap()];
+    let difference = SourceDifference::by_parts(locked, &now()).unwrap();
+    let classes: Vec<_> =
+        difference.changed.iter().map(|change| (change.name.as_str(), change.class.unwrap())).collect();
+    assert_eq!(classes, [("git__add", Class::Text), ("git__log", Class::Other)]);
+    assert_eq!(difference.renamed, [Renamed { from: "git__push".into(), to: "git__upload".into() }]);
+    assert_eq!((difference.removed.len(), difference.added.len(), difference.unchanged), (2, 2, 1));
+}
+
+#[test]
+fn a_flipped_hint_and_another_server_are_told_by_their_parts() {
+    let offered = |read_only: bool, server: &str| {
+        let operation = json!({"mode": "sync_http", "method": "GET", "server": server, "path": "/"});
+        json!({"name": "t", "annotations": {"readOnlyHint": read_only}, "x-toolcrib-backing": {"execution": operation}})
+    };
+    let class = |new: Value| {
+        let locked = &lock(&segment(&[offered(true, "https://a")])).sources[&SourceId::parse("git").unwrap()];
+        SourceDifference::by_parts(locked, &segment(&[new])).unwrap().changed[0].class.unwrap()
+    };
+    assert_eq!(class(offered(false, "https://a")), Class::HintFlipped);
+    assert_eq!(class(offered(true, "https://b")), Class::Execution);
+}
+
+#[test]
+fn sarif_has_what_its_readers_require() {
+    let mut difference = Difference::of([SourceDifference::between(&then(), &now()).unwrap()]);
+    let id = SourceId::parse("mail").unwrap();
+    difference.sources.push(SourceDifference::unreadable(&id, None, Code::ToolUnavailable, "it is down".into()));
+    let artifact = Artifact { uri: "toolcrib.lock".into(), lines: lines(&lock(&then()).text().unwrap()) };
+    let log = sarif(&difference, &artifact, "1.2.3");
+    assert_eq!((&log["version"], log["runs"].as_array().unwrap().len()), (&json!("2.1.0"), 1));
+    assert!(log["$schema"].as_str().unwrap().contains("sarif-2.1.0"));
+    let rules = log["runs"][0]["tool"]["driver"]["rules"].as_array().unwrap();
+    let ids: BTreeSet<&str> = rules.iter().map(|rule| rule["id"].as_str().unwrap()).collect();
+    assert_eq!(ids.len(), rules.len(), "every rule once");
+    assert!(Class::ALL.iter().all(|class| ids.contains(class.as_str())));
+    let results = log["runs"][0]["results"].as_array().unwrap();
+    for result in results {
+        assert_eq!(rules[result["ruleIndex"].as_u64().unwrap() as usize]["id"], result["ruleId"]);
+        assert!(["error", "warning", "note"].contains(&result["level"].as_str().unwrap()));
+        assert!(!result["message"]["text"].as_str().unwrap().is_empty());
+        let place = &result["locations"][0]["physicalLocation"];
+        assert_eq!(place["artifactLocation"]["uri"], json!("toolcrib.lock"));
+        assert!(place["region"]["startLine"].as_u64().unwrap() >= 1);
+        assert_eq!(result["partialFingerprints"]["toolcribDifference/v1"].as_str().unwrap().len(), 64);
+    }
+    let told: Vec<(&str, &str, u64)> = results
+        .iter()
+        .map(|result| {
+            let line = &result["locations"][0]["physicalLocation"]["region"]["startLine"];
+            (result["ruleId"].as_str().unwrap(), result["level"].as_str().unwrap(), line.as_u64().unwrap())
+        })
+        .collect();
+    let expected = [
+        ("text", "note", 7),
+        ("narrowed", "warning", 8),
+        ("renamed", "error", 9),
+        ("removed", "error", 10),
+        ("added", "note", 4),
+        ("unreadable", "error", 1),
+    ];
+    assert_eq!(told, expected);
+    assert_eq!(sarif(&Difference::default(), &artifact, "1.2.3")["runs"][0]["results"], json!([]));
+}

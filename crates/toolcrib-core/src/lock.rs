@@ -1,0 +1,109 @@
+//! A lockfile: what every source offered at one moment, by names and fingerprints, as text that stays the same byte for
+//! byte while nothing changes and that a version control system shows line by line.
+
+mod parts;
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::catalog::Segment;
+use crate::error::{Code, Error, Result, ResultExt};
+use crate::fingerprint::Fingerprint;
+use crate::json;
+use crate::source::SourceId;
+
+pub use parts::Parts;
+
+const VERSION: u32 = 1;
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Lock {
+    pub version: u32,
+    pub sources: BTreeMap<SourceId, LockedSource>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LockedSource {
+    pub inventory_hash: Fingerprint,
+    /// By the names agents see.
+    pub tools: BTreeMap<String, LockedTool>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LockedTool {
+    pub fingerprint: Fingerprint,
+    /// What can be told of a change when the definition itself is not at hand.
+    #[serde(flatten)]
+    pub parts: Parts,
+}
+
+impl Lock {
+    pub fn of<'a>(segments: impl Iterator<Item = &'a Segment>) -> Result<Lock> {
+        let sources = segments.map(|segment| Ok((segment.source().clone(), LockedSource::of(segment)?)));
+        Ok(Lock { version: VERSION, sources: sources.collect::<Result<_>>()? })
+    }
+
+    /// Reads what [`Lock::text`] wrote.
+    pub fn read(text: &str) -> Result<Lock> {
+        let lock: Lock = serde_json::from_str(text).context(Code::BadRequest, "this is no lockfile")?;
+        lock.checked()
+    }
+
+    /// One of a version that is known here.
+    pub fn checked(self) -> Result<Lock> {
+        if self.version == VERSION {
+            return Ok(self);
+        }
+        let message = format!("this lockfile has version {}, and this Toolcrib reads version {VERSION}", self.version);
+        Err(Error::new(Code::BadRequest, message))
+    }
+
+    /// One tool a line, all in the order of their names.
+    pub fn text(&self) -> Result<String> {
+        let mut text = format!("{{\n  \"version\": {},\n  \"sources\": {{", self.version);
+        for (index, (id, source)) in self.sources.iter().enumerate() {
+            text.push_str(if index > 0 { ",\n    " } else { "\n    " });
+            json::push_string(id.as_str(), &mut text);
+            text.push_str(&format!(
+                ": {{\n      \"inventory_hash\": \"{}\",\n      \"tools\": {{",
+                source.inventory_hash
+            ));
+            for (index, (name, tool)) in source.tools.iter().enumerate() {
+                text.push_str(if index > 0 { ",\n        " } else { "\n        " });
+                json::push_string(name, &mut text);
+                text.push_str(": ");
+                text.push_str(&serde_json::to_string(tool).context(Code::Internal, "write a lockfile")?);
+            }
+            text.push_str(if source.tools.is_empty() { "}\n    }" } else { "\n      }\n    }" });
+        }
+        text.push_str(if self.sources.is_empty() { "}\n}\n" } else { "\n  }\n}\n" });
+        Ok(text)
+    }
+}
+
+/// On which line of a lockfile each source and each tool stands, counted from 1.
+pub fn lines(text: &str) -> BTreeMap<String, usize> {
+    let named = |line: &str| -> Option<String> {
+        let rest = line.trim_start().strip_prefix('"')?;
+        let (name, rest) = rest.split_once('"')?;
+        rest.trim_start().starts_with(": {").then(|| name.to_owned())
+    };
+    let mut lines = BTreeMap::new();
+    for (index, line) in text.lines().enumerate() {
+        if let Some(name) = named(line) {
+            lines.entry(name).or_insert(index + 1);
+        }
+    }
+    lines
+}
+
+impl LockedSource {
+    fn of(segment: &Segment) -> Result<LockedSource> {
+        let locked = segment.entries().iter().map(|entry| {
+            let (fingerprint, parts) = (segment.stored(entry).fingerprint, Parts::of(&segment.tool(entry)?));
+            Ok((entry.name.to_string(), LockedTool { fingerprint, parts }))
+        });
+        Ok(LockedSource { inventory_hash: segment.fingerprint(), tools: locked.collect::<Result<_>>()? })
+    }
+}

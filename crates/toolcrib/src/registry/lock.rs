@@ -1,0 +1,132 @@
+//! Lockfiles, and what differs between then and now. Whom to contact before is for others to decide.
+
+use std::collections::BTreeMap;
+
+use toolcrib_core::catalog::Segment;
+use toolcrib_core::difference::{Difference, SourceDifference};
+use toolcrib_core::fingerprint::Fingerprint;
+use toolcrib_core::lock::{Lock, LockedSource};
+use toolcrib_core::{Code, Result, SourceId, Timestamp};
+
+use super::{Registry, Snapshot, Status};
+
+impl Registry {
+    /// What every enabled source offers, as it is known now. Tools of an embedding program are no source's.
+    pub fn lock(&self) -> Result<Lock> {
+        let now = self.shared.now.load_full();
+        Lock::of(self.offered(&now).into_values())
+    }
+
+    /// What differs from a lockfile. Where the store still has a list that was locked, definitions are compared in
+    /// full; else only what the lockfile tells of them.
+    pub async fn diff_from_lock(&self, lock: &Lock) -> Result<Difference> {
+        let now = self.shared.now.load_full();
+        let offered = self.offered(&now);
+        let mut found: BTreeMap<SourceId, SourceDifference> = BTreeMap::new();
+        for (id, locked) in &lock.sources {
+            let difference = match offered.get(id) {
+                Some(segment) => self.locked_difference(locked, segment, self.is_builtin(&now, id)).await?,
+                None => self.missing(&now, id, locked.inventory_hash, locked.tools.keys().cloned().collect()),
+            };
+            found.insert(id.clone(), difference);
+        }
+        for (id, segment) in offered.iter().filter(|(id, _)| !lock.sources.contains_key(*id)) {
+            found.insert(id.clone(), SourceDifference::added(segment));
+        }
+        self.mark_failed(&mut found, lock.sources.keys());
+        Ok(Difference::of(found.into_values()))
+    }
+
+    /// What differs from a moment in the past.
+    pub async fn diff_since(&self, at: Timestamp) -> Result<Difference> {
+        let then = self.inventory_at(at).await?;
+        let now = self.shared.now.load_full();
+        let offered = self.offered(&now);
+        let mut found: BTreeMap<SourceId, SourceDifference> = BTreeMap::new();
+        for (id, state) in then.sources().filter(|(_, state)| state.enabled) {
+            let Some(manifest) = state.manifest else { continue };
+            let before = match offered.get(id) {
+                Some(segment) if segment.fingerprint() == manifest => continue,
+                _ => self.segment_of(manifest, state.kind == "builtin").await,
+            };
+            let difference = match (before, offered.get(id)) {
+                (Err(error), _) => SourceDifference::unreadable(id, Some(manifest), error.code, error.message),
+                (Ok(before), Some(after)) => SourceDifference::between(&before, after)?,
+                (Ok(before), None) => {
+                    let names = before.entries().iter().map(|entry| entry.name.to_string()).collect();
+                    self.missing(&now, id, manifest, names)
+                }
+            };
+            found.insert(id.clone(), difference);
+        }
+        let known = |id: &SourceId| then.source(id).is_some_and(|state| state.enabled && state.manifest.is_some());
+        for (id, segment) in offered.iter().filter(|(id, _)| !known(id)) {
+            found.insert(id.clone(), SourceDifference::added(segment));
+        }
+        Ok(Difference::of(found.into_values()))
+    }
+
+    fn offered<'a>(&self, now: &'a Snapshot) -> BTreeMap<SourceId, &'a Segment> {
+        let embedded = self.shared.connections.builtins().embedded_id();
+        let parts = now.catalog.parts().filter(|part| part.segment.source() != embedded);
+        parts.map(|part| (part.segment.source().clone(), &*part.segment)).collect()
+    }
+
+    fn is_builtin(&self, now: &Snapshot, id: &SourceId) -> bool {
+        now.sources.get(id).is_some_and(|source| source.kind.is_builtin())
+    }
+
+    async fn locked_difference(
+        &self,
+        locked: &LockedSource,
+        segment: &Segment,
+        builtin: bool,
+    ) -> Result<SourceDifference> {
+        let same = |then: &Segment| {
+            let stored = |entry| then.stored(entry).fingerprint;
+            then.entries().len() == locked.tools.len()
+                && then.entries().iter().all(|entry| {
+                    locked.tools.get(entry.name.as_str()).is_some_and(|tool| tool.fingerprint == stored(entry))
+                })
+        };
+        match self.segment_of(locked.inventory_hash, builtin).await {
+            // A lockfile may have been edited, or merged from two.
+            Ok(then) if same(&then) => SourceDifference::between(&then, segment),
+            Ok(_) | Err(_) => SourceDifference::by_parts(locked, segment),
+        }
+    }
+
+    /// A source that offers nothing here: it is gone, or could not be read.
+    fn missing(&self, now: &Snapshot, id: &SourceId, before: Fingerprint, names: Vec<String>) -> SourceDifference {
+        if let Some(failure) = now.invalid.get(id) {
+            return SourceDifference::unreadable(id, Some(before), failure.code, failure.message.clone());
+        }
+        match self.source(id) {
+            Some(view) if view.enabled => {
+                let (code, message) = match view.last_error {
+                    Some(failure) => (failure.code, failure.message),
+                    None => (Code::ToolUnavailable, "its tools are not known yet".to_owned()),
+                };
+                SourceDifference::unreadable(id, Some(before), code, message)
+            }
+            Some(_) | None => SourceDifference::removed(id, before, names),
+        }
+    }
+
+    /// A locked source whose list is only the last good one was not read either.
+    fn mark_failed<'a>(
+        &self,
+        found: &mut BTreeMap<SourceId, SourceDifference>,
+        locked: impl Iterator<Item = &'a SourceId>,
+    ) {
+        for id in locked {
+            let failed = self.source(id).filter(|view| view.enabled && view.status == Status::Failed);
+            if let (Some(failure), Some(difference)) = (failed.and_then(|view| view.last_error), found.get_mut(id))
+                && difference.error.is_none()
+            {
+                let (code, message) = (failure.code, failure.message);
+                difference.error = Some(toolcrib_core::difference::Unreadable { code, message });
+            }
+        }
+    }
+}
