@@ -66,7 +66,7 @@ async fn page(frame: &Frame<'_>, detail: &ToolDetail, filled: &Fields, answer: M
     let (view, schema) = (&detail.view, schema(detail));
     let output: Option<Value> = detail.output_schema().and_then(|raw| serde_json::from_str(raw.get()).ok());
     let hints = Hints::read(view.annotations.as_deref().map(|raw| raw.get()));
-    let history = past::of_tool(frame.house, &view.source, &view.original_name).await;
+    let history = past::of_tool(frame.house, view.name.as_str()).await;
     let content = html! {
         nav.trail aria-label="Where you are" {
             a href="/tools" { "Tools" } " / "
