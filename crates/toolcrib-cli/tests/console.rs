@@ -40,7 +40,9 @@ fn every_page_can_be_read_and_used_by_everybody() {
     let path = format!("{}:{}", place.path("bin").display(), std::env::var("PATH").unwrap());
     let served = place.started_with(&["serve", "--listen", "127.0.0.1:0"], &[("PATH", &path)]);
     let pictures = Path::new(env!("CARGO_TARGET_TMPDIR")).join("console");
-    tell("looks", &served, &[("PICTURES", pictures.to_str().unwrap())]);
+    let tickets = place.path("tickets.json");
+    let told = [("PICTURES", pictures.to_str().unwrap()), ("TICKETS", tickets.to_str().unwrap())];
+    tell("looks", &served, &told);
     if std::env::var_os("TOOLCRIB_UPDATE_PICTURES").is_some() && pictures.exists() {
         let images = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/images");
         fs::create_dir_all(&images).unwrap();
@@ -68,7 +70,12 @@ fn furnished(place: &Place, shop: &Served) -> Value {
         fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
     };
     write("library-server", &format!("{} __demo-server", env!("CARGO_BIN_EXE_toolcrib")));
+    // A server whose one tool changes while it is looked at.
+    let (tickets, list) = (rig::scripted(), place.path("tickets.json"));
+    fs::write(&list, "[]").unwrap();
+    write("tickets-server", &format!("{} --tools-file {}", tickets.display(), list.display()));
     let mut sources = json!({
+        "tickets": { "command": "tickets-server", "title": "Help desk" },
         "library": { "command": "library-server", "title": "City library" },
         "shop": { "openapi": format!("{}/openapi.json", shop.url), "title": "Corner shop" },
         "docs": { "url": "http://127.0.0.1:9/mcp", "headers": { "Authorization": "Bearer ${env:DOCS_TOKEN:-none}" } },

@@ -74,7 +74,7 @@ fn list(lines: &[Line<'_>]) -> Markup {
 pub(super) fn named(text: &str) -> Markup {
     let text = shown(text);
     // One that stands alone is no more than itself.
-    let paired = text.matches('`').count() % 2 == 0;
+    let paired = text.matches('`').count().is_multiple_of(2);
     html! {
         @if paired {
             @for (index, piece) in text.split('`').enumerate() {
