@@ -79,6 +79,26 @@ async fn pages_mcp_and_metrics_ask_too_and_what_watches_over_us_does_not() {
 }
 
 #[tokio::test]
+async fn forms_of_the_console_ask_as_well() {
+    let (house, [viewer, _, admin]) = House::beyond().await;
+    let (cookie, csrf) = house.signed_in(&admin).await;
+    for path in [
+        "/sources",
+        "/sources/refresh",
+        "/sources/git/refresh",
+        "/sources/git/disable",
+        "/tools/git__push/call",
+        "/tools/git__push/disable",
+    ] {
+        assert_eq!(house.form(path, "", "").await.status, 401, "{path}");
+        assert_eq!(house.form(path, &bearer(&viewer), "").await.status, 403, "{path}");
+        assert_eq!(house.form(path, &cookie, "csrf=guess").await.status, 403, "{path}");
+        let let_in = house.form(path, &cookie, &format!("csrf={csrf}")).await.status;
+        assert!(![401, 403, 500].contains(&let_in), "{path}: {let_in}");
+    }
+}
+
+#[tokio::test]
 async fn any_name_of_this_host_will_do_and_an_origin_must_be_that_name() {
     let (house, [viewer, ..]) = House::beyond().await;
     for (headers, status) in [
