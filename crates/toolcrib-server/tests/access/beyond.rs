@@ -46,7 +46,9 @@ async fn every_route_asks_who_comes_and_what_they_may() {
             assert_eq!(send(String::new()).await, 401, "{method} {path}");
             assert!(matches!(send(bearer("tcb_unknown")).await, 401 | 429), "{method} {path}");
             let secret = path.starts_with("/api/tokens");
-            let (reads, uses) = (method == "GET" && !secret, free_for_agents.iter().any(|end| path.ends_with(end)));
+            // A lockfile is sent to be compared, and changes nothing.
+            let reads = (method == "GET" && !secret) || path == "/api/diff";
+            let uses = free_for_agents.iter().any(|end| path.ends_with(end));
             for (token, may) in [(&viewer, reads), (&agent, reads || uses), (&admin, true)] {
                 let status = send(bearer(token)).await;
                 assert_eq!(status != 403, may, "{method} {path}: {status}");
