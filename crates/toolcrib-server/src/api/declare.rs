@@ -164,3 +164,25 @@ fn declared(house: &House, id: &SourceId, outcome: Option<Outcome>) -> Result<De
     let source = house.registry.source(id).ok_or_else(|| house.registry.unknown_source(id.as_str()))?;
     Ok(Declared { source, outcome })
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn what_starts_programs_is_known() {
+        let starts = |keys: Value| starts_programs(&declare("a", &keys, std::path::Path::new("/p")).unwrap().kind);
+        for keys in
+            [json!({ "command": "x" }), json!({ "builtin": "all" }), json!({ "builtin": ["calculate", "bash"] })]
+        {
+            assert!(starts(keys.clone()), "{keys}");
+        }
+        for keys in
+            [json!({ "url": "http://x" }), json!({ "openapi": "./x.yaml" }), json!({ "builtin": ["calculate"] })]
+        {
+            assert!(!starts(keys.clone()), "{keys}");
+        }
+    }
+}
