@@ -158,7 +158,8 @@ impl Route {
 
 /// What a route is about: the first word after `/api/`.
 fn tag(path: &str) -> &str {
-    path.trim_start_matches("/api/").split('/').next().unwrap_or_default()
+    let rest = path.strip_prefix("/api/").unwrap_or("operations");
+    rest.split('/').next().unwrap_or_default()
 }
 
 /// On the machine itself, who reads and calls needs no token.
