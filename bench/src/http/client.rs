@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::Result;
 
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(300);
 
 pub(super) struct Client {
     stream: BufReader<TcpStream>,

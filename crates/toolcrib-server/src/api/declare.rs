@@ -35,7 +35,7 @@ pub(super) fn routes() -> Vec<Route> {
         Route::new("PATCH", "/api/sources/{id}", "change_source", patch(change::change))
             .about("Change some keys of a source: a JSON merge patch, in which `null` takes a key away")
             .source_path()
-            .takes("SourceKeys")
+            .may_take("SourceKeys")
             .answers(200, "DeclaredSource", "The source as it is now")
             .refuses(&[400, 404, 409, 413, 415, 503]),
         Route::new("DELETE", "/api/sources/{id}", "remove_source", delete(remove))
