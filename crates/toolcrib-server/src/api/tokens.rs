@@ -38,7 +38,7 @@ pub(super) fn routes() -> Vec<Route> {
             .refuses(&[400, 404]),
         one(Route::new("PATCH", "/api/tokens/{id}", "change_token", patch(change)))
             .about("Give a token another name or role")
-            .takes("TokenChange")
+            .may_take("TokenChange")
             .answers(200, "Token", "The token as it is now")
             .refuses(&[400, 404, 409, 413, 415, 503]),
         one(Route::new("DELETE", "/api/tokens/{id}", "revoke_token", delete(revoke)))
