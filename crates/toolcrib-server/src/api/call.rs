@@ -40,9 +40,9 @@ pub(super) fn routes() -> Vec<Route> {
 }
 
 pub(super) fn schemas() -> Vec<(&'static str, Value)> {
-    let text = |about: &str| json!({ "type": "string", "description": about });
+    let text = |about: &str| json!({ "type": ["string", "null"], "description": about });
     let call = partial(&[
-        ("arguments", json!({ "type": "object", "description": "By the tool's `input_schema`" })),
+        ("arguments", json!({ "type": ["object", "null"], "description": "By the tool's `input_schema`" })),
         ("timeout", text("How long it may take, such as `30s`; the source's `call_timeout` otherwise")),
         (
             "yes",

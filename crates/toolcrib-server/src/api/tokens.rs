@@ -65,7 +65,7 @@ pub(super) fn schemas() -> Vec<(&'static str, Value)> {
     let mut new = object(&[("name", name.clone()), ("role", role.clone())]);
     new["properties"]["expires"] = expires;
     new["additionalProperties"] = json!(false);
-    let mut change = partial(&[("name", name), ("role", role)]);
+    let mut change = partial(&[("name", nullable(name)), ("role", nullable(role))]);
     change["additionalProperties"] = json!(false);
     let tokens = object(&[("tokens", json!({ "type": "array", "items": reference("Token") }))]);
     vec![
