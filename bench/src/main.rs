@@ -18,6 +18,8 @@ mod search;
 
 mod openapi;
 
+mod http;
+
 mod material;
 mod measure;
 mod report;
@@ -29,7 +31,7 @@ use report::Report;
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
 type Bench = fn(&mut Report) -> Result<()>;
 
-const BENCHES: [(&str, Bench); 8] = [
+const BENCHES: [(&str, Bench); 9] = [
     ("start", start::run),
     ("discovery", discovery::run),
     ("publish", publish::run),
@@ -38,6 +40,7 @@ const BENCHES: [(&str, Bench); 8] = [
     ("proxy", proxy::run),
     ("search", search::run),
     ("openapi", openapi::run),
+    ("http", http::run),
 ];
 
 fn main() -> ExitCode {

@@ -138,6 +138,11 @@ pub fn generated_calls() -> Option<Program> {
     Some((python()?, vec![text(&fixture("generated/calls.py"))]))
 }
 
+/// Generates requests from an OpenAPI document and checks the answers against it.
+pub fn schemathesis() -> Option<Program> {
+    Some((fetched("venv/bin/schemathesis")?, vec!["--config-file".into(), text(&fixture("schemathesis.toml"))]))
+}
+
 /// Our client on the TypeScript SDK; its arguments are in the file.
 pub fn ts_client() -> Option<Program> {
     let (node, mut arguments) = with_node(fixture("ts_client.mjs"))?;

@@ -37,12 +37,15 @@ impl Asked {
 
     /// One that is empty counts as left out.
     pub(super) fn text(&self, name: &str) -> Option<&str> {
-        let given = self.0.iter().find(|(given, _)| given == name);
-        given.map(|(_, value)| value.as_str()).filter(|value| !value.is_empty())
+        self.given(name).filter(|value| !value.is_empty())
+    }
+
+    fn given(&self, name: &str) -> Option<&str> {
+        self.0.iter().find(|(given, _)| given == name).map(|(_, value)| value.as_str())
     }
 
     pub(super) fn number(&self, name: &str, range: RangeInclusive<u64>) -> Result<Option<u64>> {
-        let Some(text) = self.text(name) else { return Ok(None) };
+        let Some(text) = self.given(name) else { return Ok(None) };
         let number = text.parse().ok().filter(|number| range.contains(number));
         let (least, most) = (range.start(), range.end());
         let expected = match *most {
@@ -53,7 +56,7 @@ impl Asked {
     }
 
     pub(super) fn flag(&self, name: &str) -> Result<bool> {
-        match self.text(name) {
+        match self.given(name) {
             None | Some("false" | "0") => Ok(false),
             Some("true" | "1") => Ok(true),
             Some(other) => Err(wrong(format!("`{name}` is true or false, not `{}`", shown_short(other, 40)))),

@@ -68,6 +68,10 @@ impl<S: Sync, T: DeserializeOwned> FromRequest<S> for Json<T> {
             let message = "send JSON, with `Content-Type: application/json`";
             return Err(refusal(StatusCode::UNSUPPORTED_MEDIA_TYPE, message));
         }
+        // A list would be taken for the fields in their order.
+        if bytes.trim_ascii_start().first().is_some_and(|first| *first != b'{') {
+            return Err(refusal(StatusCode::BAD_REQUEST, "the body is a JSON object, between `{` and `}`"));
+        }
         let read = serde_json::from_slice(if bytes.is_empty() { b"{}" } else { &bytes });
         read.map(Json).map_err(|error| {
             let message = format!("the body cannot be used: {}", shown_short(&error.to_string(), 300));

@@ -10,8 +10,10 @@ use axum::routing::post;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use tokio_util::sync::CancellationToken;
+use toolcrib::core::ResultExt;
 use toolcrib::core::time::parse_duration;
 use toolcrib::{CallOptions, Code, Error, Result, Trace};
+use tracing::Instrument;
 
 use super::asked::Named;
 use super::body::Json;
@@ -31,16 +33,16 @@ pub(super) fn routes() -> Vec<Route> {
             .about("Call a tool, or read the next page of a large result")
             .needs(Needs::Using)
             .tool_path()
-            .takes("Call")
+            .may_take("Call")
             .answers(200, "Result", "What the tool answered; its own failure too, as `is_error`")
             .refuses(&[400, 404, 413, 415, 429, 502, 503]),
     ]
 }
 
 pub(super) fn schemas() -> Vec<(&'static str, Value)> {
-    let text = |about: &str| json!({ "type": "string", "description": about });
+    let text = |about: &str| json!({ "type": ["string", "null"], "description": about });
     let call = partial(&[
-        ("arguments", json!({ "type": "object", "description": "By the tool's `input_schema`" })),
+        ("arguments", json!({ "type": ["object", "null"], "description": "By the tool's `input_schema`" })),
         ("timeout", text("How long it may take, such as `30s`; the source's `call_timeout` otherwise")),
         (
             "yes",
@@ -95,12 +97,14 @@ async fn call(
     if let Some(cursor) = &wish.page {
         return Ok(reply::json(StatusCode::OK, &house.registry.page(None, cursor)?)?);
     }
-    let options = CallOptions { trace: trace.map(|trace| trace.0), ..options(&wish, &visitor)? };
-    // A handler whose client goes away is dropped, and this with it.
+    let options = CallOptions { trace: trace.map(|Extension(trace)| trace), ..options(&wish, &visitor)? };
+    // A handler whose client goes away is dropped, and this with it. The call itself hears of it and ends in order.
     let _cancels = options.cancel.clone().drop_guard();
     let arguments = Value::Object(wish.arguments.unwrap_or_default());
-    let output = house.registry.call(&visitor.caller(), &name, arguments, options).await?;
-    Ok(reply::json(StatusCode::OK, &output)?)
+    let (registry, caller) = (house.registry.clone(), visitor.caller());
+    let calling = async move { registry.call(&caller, &name, arguments, options).await };
+    let output = tokio::spawn(calling.in_current_span()).await.context(Code::Internal, "a call broke off")?;
+    Ok(reply::json(StatusCode::OK, &output?)?)
 }
 
 fn options(wish: &Wish, visitor: &Visitor) -> Result<CallOptions> {

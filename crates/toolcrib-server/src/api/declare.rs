@@ -35,7 +35,7 @@ pub(super) fn routes() -> Vec<Route> {
         Route::new("PATCH", "/api/sources/{id}", "change_source", patch(change::change))
             .about("Change some keys of a source: a JSON merge patch, in which `null` takes a key away")
             .source_path()
-            .takes("SourceKeys")
+            .may_take("SourceKeys")
             .answers(200, "DeclaredSource", "The source as it is now")
             .refuses(&[400, 404, 409, 413, 415, 503]),
         Route::new("DELETE", "/api/sources/{id}", "remove_source", delete(remove))
@@ -163,4 +163,26 @@ fn starts_programs(kind: &Kind) -> bool {
 fn declared(house: &House, id: &SourceId, outcome: Option<Outcome>) -> Result<Declared> {
     let source = house.registry.source(id).ok_or_else(|| house.registry.unknown_source(id.as_str()))?;
     Ok(Declared { source, outcome })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn what_starts_programs_is_known() {
+        let starts = |keys: Value| starts_programs(&declare("a", &keys, std::path::Path::new("/p")).unwrap().kind);
+        for keys in
+            [json!({ "command": "x" }), json!({ "builtin": "all" }), json!({ "builtin": ["calculate", "bash"] })]
+        {
+            assert!(starts(keys.clone()), "{keys}");
+        }
+        for keys in
+            [json!({ "url": "http://x" }), json!({ "openapi": "./x.yaml" }), json!({ "builtin": ["calculate"] })]
+        {
+            assert!(!starts(keys.clone()), "{keys}");
+        }
+    }
 }

@@ -47,7 +47,7 @@ pub(super) fn schemas() -> Vec<(&'static str, Value)> {
     let hash = || json!({ "type": "string", "pattern": "^[0-9a-f]{64}$" });
     let tool = and_perhaps(
         object(&[("fingerprint", hash()), ("text", text()), ("input", text()), ("hints", text())]),
-        &[("output", text()), ("execution", text())],
+        &[("output", nullable(text())), ("execution", nullable(text()))],
     );
     let tools = json!({ "type": "object", "additionalProperties": tool });
     let source = object(&[("inventory_hash", hash()), ("tools", tools)]);

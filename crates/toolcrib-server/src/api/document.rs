@@ -33,12 +33,20 @@ fn document() -> Value {
     });
     json!({
         "openapi": "3.1.0",
-        "info": { "title": "Toolcrib", "version": env!("CARGO_PKG_VERSION") },
+        "info": {
+            "title": "Toolcrib",
+            "version": env!("CARGO_PKG_VERSION"),
+            "description": "One catalogue of every tool an AI agent may use",
+        },
+        "servers": [{ "url": "/" }],
         "paths": paths,
         "components": {
             "schemas": schemas().into_iter().map(|(name, schema)| (name.to_owned(), schema)).collect::<Map<_, _>>(),
             "responses": { "Error": error },
-            "securitySchemes": { "token": { "type": "http", "scheme": "bearer" } },
+            "securitySchemes": { "token": {
+                "type": "http", "scheme": "bearer",
+                "description": "The token in `admin.token` of the data directory, or one that `toolcrib token create` made",
+            } },
         },
     })
 }

@@ -23,8 +23,8 @@ use crate::house::House;
 
 /// Nobody reads on.
 const MOST_HITS: u64 = 200;
-/// What a question may be long; a task in full has room.
-const LONGEST: usize = 8 * 1024;
+/// How many characters a question may have; a task in full has room.
+const LONGEST: usize = 2_000;
 const LARGEST_BUDGET: u64 = 100_000;
 /// How long counts of tokens are waited for that may be on their way to the store.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -38,7 +38,7 @@ pub(super) fn routes() -> Vec<Route> {
             .needs(Needs::Reading)
             .query_required(
                 "q",
-                json!({ "type": "string", "minLength": 1, "maxLength": 1000 }),
+                json!({ "type": "string", "minLength": 1, "maxLength": LONGEST }),
                 "What the tool is for, or its name in any spelling",
             )
             .query("limit", limit, "At most so many hits")
@@ -97,7 +97,7 @@ async fn search(State(house): State<House>, uri: Uri, headers: HeaderMap) -> Res
 fn question(asked: &Asked) -> Result<String> {
     match asked.text("q") {
         None => Err(Error::new(Code::BadRequest, "`q` says what to look for, such as `q=create+an+issue`")),
-        Some(text) if text.len() > LONGEST => {
+        Some(text) if text.chars().count() > LONGEST => {
             Err(Error::new(Code::BadRequest, "`q` is too long; a few sentences will do"))
         }
         Some(text) => Ok(text.to_owned()),

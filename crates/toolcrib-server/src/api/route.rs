@@ -42,7 +42,7 @@ impl Route {
             answers,
             handler,
         };
-        route.refuses(&[401, 403])
+        route.refuses(&[401, 403, 429])
     }
 
     pub(super) fn about(self, summary: &'static str) -> Route {
@@ -73,6 +73,12 @@ impl Route {
     pub(super) fn takes(self, schema: &str) -> Route {
         let content = json!({ "application/json": { "schema": reference(schema) } });
         Route { body: Some(json!({ "required": true, "content": content })), ..self }
+    }
+
+    /// As `takes`, where all of it may be left out.
+    pub(super) fn may_take(self, schema: &str) -> Route {
+        let content = json!({ "application/json": { "schema": reference(schema) } });
+        Route { body: Some(json!({ "content": content })), ..self }
     }
 
     /// JSON of this shape, a name among the `schemas`.
@@ -138,13 +144,30 @@ impl Route {
         let mut operation = json!({
             "operationId": self.operation,
             "summary": self.summary,
+            "tags": [tag(self.path)],
             "parameters": self.parameters,
             "responses": self.answers,
+            "security": security(self.needs),
         });
         if let Some(body) = self.body {
             operation["requestBody"] = body;
         }
         paths.entry(self.path).or_insert_with(|| json!({}))[self.method.to_lowercase()] = operation;
+    }
+}
+
+/// What a route is about: the first word after `/api/`.
+fn tag(path: &str) -> &str {
+    let rest = path.strip_prefix("/api/").unwrap_or("operations");
+    rest.split('/').next().unwrap_or_default()
+}
+
+/// On the machine itself, who reads and calls needs no token.
+fn security(needs: Needs) -> Value {
+    match needs {
+        Needs::Nothing => json!([]),
+        Needs::Reading | Needs::Using => json!([{}, { "token": [] }]),
+        Needs::Managing => json!([{ "token": [] }]),
     }
 }
 

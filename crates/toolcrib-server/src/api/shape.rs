@@ -30,6 +30,9 @@ pub(super) fn nullable(shape: Value) -> Value {
         Some(kind) => {
             let mut shape = shape;
             shape["type"] = json!([kind, "null"]);
+            if let Some(words) = shape.get_mut("enum").and_then(Value::as_array_mut) {
+                words.push(Value::Null);
+            }
             shape
         }
         None => json!({ "anyOf": [shape, { "type": "null" }] }),

@@ -38,7 +38,7 @@ pub(super) fn routes() -> Vec<Route> {
             .refuses(&[400, 404]),
         one(Route::new("PATCH", "/api/tokens/{id}", "change_token", patch(change)))
             .about("Give a token another name or role")
-            .takes("TokenChange")
+            .may_take("TokenChange")
             .answers(200, "Token", "The token as it is now")
             .refuses(&[400, 404, 409, 413, 415, 503]),
         one(Route::new("DELETE", "/api/tokens/{id}", "revoke_token", delete(revoke)))
@@ -65,7 +65,7 @@ pub(super) fn schemas() -> Vec<(&'static str, Value)> {
     let mut new = object(&[("name", name.clone()), ("role", role.clone())]);
     new["properties"]["expires"] = expires;
     new["additionalProperties"] = json!(false);
-    let mut change = partial(&[("name", name), ("role", role)]);
+    let mut change = partial(&[("name", nullable(name)), ("role", nullable(role))]);
     change["additionalProperties"] = json!(false);
     let tokens = object(&[("tokens", json!({ "type": "array", "items": reference("Token") }))]);
     vec![

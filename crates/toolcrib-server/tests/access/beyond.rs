@@ -46,7 +46,9 @@ async fn every_route_asks_who_comes_and_what_they_may() {
             assert_eq!(send(String::new()).await, 401, "{method} {path}");
             assert!(matches!(send(bearer("tcb_unknown")).await, 401 | 429), "{method} {path}");
             let secret = path.starts_with("/api/tokens");
-            let (reads, uses) = (method == "GET" && !secret, free_for_agents.iter().any(|end| path.ends_with(end)));
+            // A lockfile is sent to be compared, and changes nothing.
+            let reads = (method == "GET" && !secret) || path == "/api/diff";
+            let uses = free_for_agents.iter().any(|end| path.ends_with(end));
             for (token, may) in [(&viewer, reads), (&agent, reads || uses), (&admin, true)] {
                 let status = send(bearer(token)).await;
                 assert_eq!(status != 403, may, "{method} {path}: {status}");
@@ -76,6 +78,26 @@ async fn pages_mcp_and_metrics_ask_too_and_what_watches_over_us_does_not() {
     assert_eq!((signed.status, signed.header("location")), (303, Some("/?a=1")));
     let programs = house.get("/api/sources", "Accept: text/html\r\n").await;
     assert_eq!(programs.status, 401);
+}
+
+#[tokio::test]
+async fn forms_of_the_console_ask_as_well() {
+    let (house, [viewer, _, admin]) = House::beyond().await;
+    let (cookie, csrf) = house.signed_in(&admin).await;
+    for path in [
+        "/sources",
+        "/sources/refresh",
+        "/sources/git/refresh",
+        "/sources/git/disable",
+        "/tools/git__push/call",
+        "/tools/git__push/disable",
+    ] {
+        assert_eq!(house.form(path, "", "").await.status, 401, "{path}");
+        assert_eq!(house.form(path, &bearer(&viewer), "").await.status, 403, "{path}");
+        assert_eq!(house.form(path, &cookie, "csrf=guess").await.status, 403, "{path}");
+        let let_in = house.form(path, &cookie, &format!("csrf={csrf}")).await.status;
+        assert!(![401, 403, 500].contains(&let_in), "{path}: {let_in}");
+    }
 }
 
 #[tokio::test]

@@ -1,0 +1,69 @@
+//! A client that does little besides waiting: one connection, one request at a time.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::time::Duration;
+
+use crate::Result;
+
+const PATIENCE: Duration = Duration::from_secs(300);
+
+pub(super) struct Client {
+    stream: BufReader<TcpStream>,
+    address: String,
+}
+
+pub(super) struct Answer {
+    pub(super) tag: String,
+    pub(super) body: Vec<u8>,
+}
+
+impl Client {
+    pub(super) fn connect(address: &str) -> Result<Client> {
+        let stream = TcpStream::connect(address)?;
+        stream.set_nodelay(true)?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        Ok(Client { stream: BufReader::with_capacity(1 << 18, stream), address: address.to_owned() })
+    }
+
+    /// One who listens, and has been heard.
+    pub(super) fn listen(address: &str) -> Result<Client> {
+        let mut client = Client::connect(address)?;
+        client.send("/api/events", "")?;
+        let mut line = String::new();
+        while !line.contains(": listening") {
+            line.clear();
+            if client.stream.read_line(&mut line)? == 0 {
+                return Err("nobody is listened to".into());
+            }
+        }
+        Ok(client)
+    }
+
+    pub(super) fn get(&mut self, path: &str, headers: &str) -> Result<Answer> {
+        self.send(path, headers)?;
+        let (mut line, mut length, mut tag) = (String::new(), 0, String::new());
+        self.stream.read_line(&mut line)?;
+        if !line.starts_with("HTTP/1.1 200") && !line.starts_with("HTTP/1.1 304") {
+            return Err(format!("{path} was answered with {line}").into());
+        }
+        loop {
+            line.clear();
+            self.stream.read_line(&mut line)?;
+            let Some((name, value)) = line.trim_end().split_once(": ") else { break };
+            match name.to_ascii_lowercase().as_str() {
+                "content-length" => length = value.parse()?,
+                "etag" => value.clone_into(&mut tag),
+                _ => {}
+            }
+        }
+        let mut body = vec![0; length];
+        self.stream.read_exact(&mut body)?;
+        Ok(Answer { tag, body })
+    }
+
+    fn send(&mut self, path: &str, headers: &str) -> Result<()> {
+        let request = format!("GET {path} HTTP/1.1\r\nHost: {}\r\n{headers}\r\n", self.address);
+        Ok(self.stream.get_mut().write_all(request.as_bytes())?)
+    }
+}

@@ -1,0 +1,80 @@
+//! Both sides: a registry of 10,000 tools as it is served, and handlers that only hold bytes.
+
+use axum::Router;
+use axum::body::Bytes;
+use axum::http::{StatusCode, header};
+use axum::routing::get;
+use axum::serve::ListenerExt;
+use tempfile::TempDir;
+use tokio::net::TcpListener;
+use tokio::runtime::Runtime;
+use toolcrib::config_file::Found;
+use toolcrib::core::fingerprint::Fingerprint;
+use toolcrib::{Options, Registry};
+use toolcrib_server::{Serving, Setup, Surface, bind};
+
+use crate::Result;
+use crate::material::{config, cut, tools};
+
+const TOOLS: usize = 10_000;
+const EACH: usize = 200;
+
+/// Ends when it is dropped.
+pub(super) struct Served {
+    pub(super) address: String,
+    _runtime: Runtime,
+    _data: TempDir,
+}
+
+pub(super) struct Bare {
+    pub(super) address: String,
+    _runtime: Runtime,
+}
+
+impl Served {
+    pub(super) fn start() -> Result<Served> {
+        let (runtime, data) = (Runtime::new()?, tempfile::tempdir()?);
+        let lists = cut(&tools(TOOLS)?, EACH)?;
+        let commands: Vec<_> = lists.iter().map(|list| (list.id.to_string(), vec!["true".to_owned()])).collect();
+        let config = config(&commands)?;
+        let serving = runtime.block_on(async {
+            let registry = Registry::open(config.clone(), Options::default()).await?;
+            for list in lists {
+                registry.record(&list.id, list.tools).await?;
+            }
+            let surface = Surface::new(registry, config.expose.clone());
+            let found = Found {
+                config,
+                file: None,
+                files: Vec::new(),
+                walked: false,
+                commands: Fingerprint::of(""),
+                declared: Vec::new(),
+            };
+            let setup = Setup { found, data: data.path().to_owned(), require_token: false };
+            Serving::new(bind(([127, 0, 0, 1], 0).into()).await?, surface, setup)
+        })?;
+        let address = serving.address().to_string();
+        runtime.spawn(serving.run(std::future::pending()));
+        Ok(Served { address, _runtime: runtime, _data: data })
+    }
+}
+
+impl Bare {
+    pub(super) fn start(answers: &[(&'static str, &[u8])]) -> Result<Bare> {
+        let runtime = Runtime::new()?;
+        let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0"))?;
+        let address = listener.local_addr()?.to_string();
+        let listener = listener.tap_io(|stream| {
+            // A stream that cannot be set so is only slower.
+            let _ = stream.set_nodelay(true);
+        });
+        let nothing = get(|| async { StatusCode::NOT_MODIFIED });
+        let router = answers.iter().fold(Router::new().route("/unchanged", nothing), |router, (path, body)| {
+            let body = Bytes::copy_from_slice(body);
+            router.route(path, get(move || async move { ([(header::CONTENT_TYPE, "application/json")], body.clone()) }))
+        });
+        runtime.spawn(async { axum::serve(listener, router).await });
+        Ok(Bare { address, _runtime: runtime })
+    }
+}

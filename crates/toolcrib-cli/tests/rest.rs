@@ -1,0 +1,89 @@
+//! REST of a running `toolcrib serve`: it says what the command line says, and generated requests find no fault.
+
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
+
+mod support;
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::process::{Command, Stdio};
+
+use serde_json::{Value, json};
+use toolcrib_testkit::rig;
+
+use support::served::{PATIENCE, Place, Served};
+
+impl Served {
+    fn get(&self, path: &str) -> Value {
+        let address = self.url.strip_prefix("http://").unwrap();
+        let mut stream = TcpStream::connect(address).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        write!(stream, "GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n").unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+        assert!(head.starts_with("HTTP/1.1 200"), "{path}: {answer}");
+        serde_json::from_str(body).unwrap_or_else(|error| panic!("{error}: {answer}"))
+    }
+}
+
+fn sources() -> Value {
+    json!({
+        "one": { "command": rig::scripted(), "title": "First", "tags": ["a"] },
+        "two": { "command": rig::scripted(), "enabled": false },
+        "core": { "builtin": ["calculate", "current_time"] },
+    })
+}
+
+#[test]
+fn the_routes_say_what_the_commands_print() {
+    let place = Place::new(&sources(), &json!({ "mode": "full" }));
+    place.discover();
+    let served = place.serve();
+    for (command, path) in [
+        (&["sources"][..], "/api/sources"),
+        (&["tools", "--cached"], "/api/tools?limit=1000"),
+        (&["tools", "--cached", "--source", "one"], "/api/tools?source=one"),
+        (&["describe", "--cached", "one__add"], "/api/tools/one__add"),
+        (&["search", "--cached", "add", "numbers"], "/api/search?q=add+numbers"),
+        (&["context", "--cached", "--budget", "80"], "/api/context?budget=80"),
+        (&["config"], "/api/config"),
+    ] {
+        let output = place.toolcrib(&[command, &["--json"]].concat()).output().unwrap();
+        let printed: Value = serde_json::from_slice(&output.stdout).unwrap();
+        let mut answered = served.get(path);
+        // Pages are for those who ask over HTTP.
+        answered.as_object_mut().unwrap().shift_remove("next_cursor");
+        assert_eq!(answered, printed, "{path}");
+    }
+    let output = place.toolcrib(&["tools", "--cached", "--format", "openai"]).output().unwrap();
+    assert_eq!(served.get("/api/tools?format=openai"), serde_json::from_slice::<Value>(&output.stdout).unwrap());
+    // Ages pass between the two.
+    let output = place.toolcrib(&["stats", "--json"]).output().unwrap();
+    let (printed, answered) = (serde_json::from_slice::<Value>(&output.stdout).unwrap(), served.get("/api/stats"));
+    for key in ["tool_count", "hits", "misses", "hit_ratio", "calls", "errors", "tools"] {
+        assert_eq!(answered[key], printed[key], "{key}");
+    }
+}
+
+/// Everybody needs a token here, so that nobody may declare programs over HTTP: what is generated runs nothing.
+#[test]
+fn generated_requests_are_answered_as_the_document_has_it() {
+    let test = "generated_requests_are_answered_as_the_document_has_it";
+    let Some((program, first)) = rig::schemathesis() else {
+        return rig::skip(test, "schemathesis was not fetched");
+    };
+    let place = Place::new(&sources(), &json!({}));
+    place.discover();
+    let served = place.started(&["serve", "--require-token", "--listen", "127.0.0.1:0"]);
+    let token = std::fs::read_to_string(place.path("data").join("admin.token")).unwrap();
+    let mut command = Command::new(program);
+    place.isolate(&mut command);
+    command.args(first).args(["run", &format!("{}/api/openapi.json", served.url)]);
+    command.args(["--header", &format!("Authorization: Bearer {}", token.trim())]);
+    let output = command.stdin(Stdio::null()).output().unwrap();
+    let said = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{said}");
+    let tested = said.lines().find_map(|line| line.trim().strip_prefix("Tested: ")?.parse::<usize>().ok());
+    assert!(tested.is_some_and(|tested| tested >= 19), "{said}");
+}

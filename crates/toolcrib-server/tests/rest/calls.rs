@@ -1,0 +1,97 @@
+//! Calls over REST.
+
+use serde_json::{Value, json};
+use toolcrib::Options;
+use toolcrib::core::config::Config;
+use toolcrib::registry::Notice;
+use toolcrib::testkit::{Reply, Scripted};
+
+use crate::support::{SOON, Stage, known, staged, until};
+
+fn order() -> Value {
+    let schema = json!({ "type": "object", "properties": { "what": { "type": "string" } }, "required": ["what"] });
+    json!({ "name": "order", "description": "Orders something", "inputSchema": schema })
+}
+
+async fn ask(stage: &Stage, name: &str, body: Value) -> (u16, Value) {
+    let answer = stage.post(&format!("/api/tools/{name}/call"), &body).await;
+    (answer.status, answer.json())
+}
+
+#[tokio::test]
+async fn a_call_answers_or_says_why_not() {
+    let shop = Scripted::new([order()]);
+    let stage = known(&[("shop", &shop)]).await;
+    let (status, result) = ask(&stage, "shop__order", json!({ "arguments": { "what": "tea" } })).await;
+    assert_eq!((status, &result["is_error"], &result["source"]), (200, &json!(false), &json!("shop")));
+    assert_eq!(result["content"][0]["text"], "order {\"what\":\"tea\"}");
+    for (name, body, status, code) in [
+        ("shop__order", json!({ "arguments": {} }), 400, "TOOL_INVALID_INPUT"),
+        ("shop__ordre", json!({}), 404, "TOOL_NOT_IMPLEMENTED"),
+        ("shop__", json!({}), 400, "TOOL_INVALID_INPUT"),
+        ("a%0Ab", json!({}), 400, "TOOL_INVALID_INPUT"),
+        ("%3Cb%3E", json!({}), 400, "TOOL_INVALID_INPUT"),
+        ("shop__order", json!({ "argument": {} }), 400, "BAD_REQUEST"),
+        ("shop__order", json!({ "arguments": [] }), 400, "BAD_REQUEST"),
+        ("shop__order", json!({ "arguments": {}, "timeout": "soon" }), 400, "BAD_REQUEST"),
+        ("shop__order", json!({ "arguments": { "what": "x" }, "yes": true }), 403, "FORBIDDEN"),
+        ("shop__order", json!({ "page": "held-nonsense" }), 400, "TOOL_INVALID_INPUT"),
+    ] {
+        let (got, answer) = ask(&stage, name, body.clone()).await;
+        assert_eq!((got, &answer["error"]["code"]), (status, &json!(code)), "{name} {body}: {answer}");
+    }
+    shop.answer(|_, _| json!({ "content": [], "isError": true }));
+    assert_eq!(ask(&stage, "order", json!({ "arguments": { "what": "x" } })).await.1["is_error"], true);
+    shop.answer(|_, _| Reply::Refused("no".into()));
+    assert_eq!(ask(&stage, "order", json!({ "arguments": { "what": "x" }, "timeout": "99999999h" })).await.0, 502);
+    shop.answer(|_, _| Reply::Lost("gone".into()));
+    assert!(matches!(ask(&stage, "order", json!({ "arguments": { "what": "x" } })).await.0, 502 | 503));
+}
+
+#[tokio::test]
+async fn who_goes_away_cancels_the_call() {
+    let shop = Scripted::new([order()]);
+    let stage = known(&[("shop", &shop)]).await;
+    let mut notices = stage.registry.subscribe();
+    shop.hold();
+    let body = json!({ "arguments": { "what": "tea" } }).to_string();
+    let headers = "Content-Type: application/json\r\n";
+    let under_way = stage.open("POST", "/api/tools/shop__order/call", headers, body.as_bytes()).await;
+    until("the call", async || shop.calls() == 1).await;
+    drop(under_way);
+    // Nothing but the client's absence ends it: the source holds on, and its own deadline is far.
+    let ended = async {
+        loop {
+            if let Notice::Called(called) = notices.recv().await.unwrap() {
+                return called;
+            }
+        }
+    };
+    let called = tokio::time::timeout(SOON, ended).await.unwrap();
+    assert_eq!(called.code, "TOOL_EXECUTION_FAILED");
+}
+
+#[tokio::test]
+async fn a_large_result_is_read_page_by_page_or_whole() {
+    let shop = Scripted::new(["list"]);
+    shop.answer(|_, _| json!("x".repeat(20_000)));
+    let text = json!({ "sources": { "shop": { "command": "scripted", "result_limit": "8KiB" } } }).to_string();
+    let config = Config::read(&text, "toolcrib.json", std::path::Path::new("/")).unwrap();
+    let options = Options { connect: Some(Scripted::connect([("shop", &shop)])), ..Options::default() };
+    let stage = staged(config, options).await;
+    let (mut read, mut body) = (0, json!({}));
+    loop {
+        let (status, page) = ask(&stage, "shop__list", body).await;
+        assert_eq!(status, 200, "{page}");
+        let text = page["content"][0]["text"].as_str().unwrap();
+        read += text.bytes().filter(|byte| *byte == b'x').count();
+        match page["page"]["next"].as_str() {
+            Some(next) => body = json!({ "page": next }),
+            None => break,
+        }
+    }
+    assert!(read >= 20_000, "{read}");
+    assert_eq!(shop.calls(), 1);
+    let (_, whole) = ask(&stage, "shop__list", json!({ "whole": true })).await;
+    assert_eq!(whole["content"][0]["text"].as_str().unwrap().len(), 20_000);
+}

@@ -1,0 +1,12 @@
+//! REST over real HTTP: what routes answer, what bad input gets, what listeners hear, and what the document promises.
+
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
+
+mod support;
+
+mod calls;
+mod document;
+mod events;
+mod mistakes;
+mod sources;
+mod tools;

@@ -1,0 +1,74 @@
+//! What a client may get wrong, and that none of it is our fault.
+
+use serde_json::{Value, json};
+use toolcrib::testkit::Scripted;
+
+use crate::support::known;
+
+#[tokio::test]
+async fn bad_input_gets_the_envelope_and_the_right_status() {
+    let shop = Scripted::new(["order"]);
+    let stage = known(&[("shop", &shop)]).await;
+    let json = "Content-Type: application/json\r\n";
+    let admin = &format!("Authorization: Bearer {}\r\n{json}", stage.token);
+    let deep = format!("{{\"arguments\":{}1{}}}", "[".repeat(5_000), "]".repeat(5_000));
+    let huge = "x".repeat(4 * 1024 * 1024 + 1);
+    for (method, path, headers, body, status, code) in [
+        ("GET", "/api/nowhere", "", "", 404, "NOT_FOUND"),
+        ("PUT", "/api/tools", "", "", 405, "BAD_REQUEST"),
+        ("DELETE", "/api/stats", "", "", 405, "BAD_REQUEST"),
+        ("GET", "/api/tools?limit=0", "", "", 400, "BAD_REQUEST"),
+        ("GET", "/api/tools?limit=1001", "", "", 400, "BAD_REQUEST"),
+        ("GET", "/api/tools?limit=-1", "", "", 400, "BAD_REQUEST"),
+        ("GET", "/api/tools?limit=99999999999999999999", "", "", 400, "BAD_REQUEST"),
+        ("GET", "/api/tools?limit=%zz", "", "", 400, "BAD_REQUEST"),
+        ("GET", "/api/tools?source=%ff", "", "", 400, "BAD_REQUEST"),
+        ("GET", "/api/tools?limit=1&limit=2", "", "", 400, "BAD_REQUEST"),
+        ("GET", "/api/tools?cursor=nonsense", "", "", 400, "BAD_REQUEST"),
+        ("GET", "/api/tools?cursor=%F0%9F%8D%B5", "", "", 400, "BAD_REQUEST"),
+        ("GET", "/api/tools?format=yaml", "", "", 400, "BAD_REQUEST"),
+        ("GET", "/api/tools?state=odd", "", "", 400, "BAD_REQUEST"),
+        ("GET", "/api/tools?source=nowhere", "", "", 404, "NOT_FOUND"),
+        ("GET", "/api/tools?group=ops", "", "", 404, "NOT_FOUND"),
+        ("GET", "/api/sources/%00", "", "", 404, "NOT_FOUND"),
+        ("GET", "/api/sources/%ff", "", "", 400, "BAD_REQUEST"),
+        ("GET", "/api/tools/%ff", "", "", 400, "BAD_REQUEST"),
+        ("GET", "/api/tools/%00", "", "", 400, "TOOL_INVALID_INPUT"),
+        ("GET", "/api/search", "", "", 400, "BAD_REQUEST"),
+        ("GET", "/api/search?q=x&limit=many", "", "", 400, "BAD_REQUEST"),
+        ("GET", "/api/context?budget=0", "", "", 400, "BAD_REQUEST"),
+        ("GET", "/api/events?after=-1", "", "", 400, "BAD_REQUEST"),
+        ("GET", "/api/events", "Last-Event-ID: x\r\n", "", 400, "BAD_REQUEST"),
+        ("POST", "/api/refresh?force=perhaps", "", "", 400, "BAD_REQUEST"),
+        ("POST", "/api/tools/shop__order/call", json, "{", 400, "BAD_REQUEST"),
+        ("POST", "/api/tools/shop__order/call", json, "[]", 400, "BAD_REQUEST"),
+        ("POST", "/api/tools/shop__order/call", json, &deep, 400, "BAD_REQUEST"),
+        ("POST", "/api/tools/shop__order/call", json, &huge, 413, "BAD_REQUEST"),
+        ("POST", "/api/tools/shop__order/call", "Content-Type: text/plain\r\n", "{}", 415, "BAD_REQUEST"),
+        ("POST", "/api/tools/shop__order/call", "", "{}", 415, "BAD_REQUEST"),
+        ("POST", "/api/sources", admin, "", 400, "BAD_REQUEST"),
+        ("POST", "/api/sources", admin, "[]", 400, "BAD_REQUEST"),
+        ("POST", "/api/sources", admin, r#"{"name":7}"#, 400, "BAD_REQUEST"),
+        ("POST", "/api/sources", admin, r#"{"name":"a","id":"b"}"#, 400, "BAD_REQUEST"),
+        ("POST", "/api/sources", admin, r#"{"name":"a"}"#, 400, "CONFIG_INVALID"),
+        ("POST", "/api/sources", admin, r#"{"name":"call_tool","url":"http://x"}"#, 400, "CONFIG_INVALID"),
+        ("POST", "/api/sources", admin, r#"{"name":"a","url":"x","ttl":7,"odd":1}"#, 400, "CONFIG_INVALID"),
+        ("POST", "/api/sources", admin, r#"{"name":"shop","url":"http://x"}"#, 409, "CONFLICT"),
+        ("PATCH", "/api/sources/shop", admin, r#"{"enabled":"yes"}"#, 400, "BAD_REQUEST"),
+        ("PATCH", "/api/sources/nowhere", admin, "{}", 404, "NOT_FOUND"),
+        ("POST", "/api/sources/shop/enable", "", "", 401, "UNAUTHORIZED"),
+        ("DELETE", "/api/sources/shop", "Authorization: Bearer nonsense\r\n", "", 401, "UNAUTHORIZED"),
+    ] {
+        let answer = stage.send(method, path, headers, body.as_bytes()).await;
+        let shown: String = format!("{method} {path} {body}").chars().take(120).collect();
+        assert_eq!((answer.status, answer.code().as_str()), (status, code), "{shown}: {answer:?}");
+        let error = answer.json()["error"].clone();
+        assert!(error["retryable"].is_boolean() && error["message"].is_string(), "{shown}: {error}");
+    }
+    let refused = stage.send("PUT", "/api/sources/shop", "", b"").await;
+    let allowed = refused.header("allow").unwrap_or_default();
+    assert!(["get", "patch", "delete"].iter().all(|method| allowed.contains(method)), "{refused:?}");
+    let faults = stage.manage("POST", "/api/sources", &json!({ "name": "a", "url": "x", "ttl": 7, "odd": 1 })).await;
+    assert_eq!(faults.json()["error"]["details"]["faults"].as_array().map(Vec::len), Some(3), "{faults:?}");
+    assert_eq!(stage.get("/api/stats").await.with(200)["calls"], Value::from(0));
+}

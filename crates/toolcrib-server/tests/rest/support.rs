@@ -1,0 +1,147 @@
+//! A served registry over scripted sources, and a small client.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::Value;
+use tempfile::TempDir;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+use toolcrib::config_file::Found;
+use toolcrib::core::config::Config;
+use toolcrib::core::fingerprint::Fingerprint;
+use toolcrib::testkit::{Scripted, config};
+use toolcrib::{Options, Refresh, Registry};
+use toolcrib_server::{Serving, Setup, Surface, bind};
+
+pub(crate) const SOON: Duration = Duration::from_secs(20);
+
+pub(crate) struct Stage {
+    pub(crate) registry: Registry,
+    pub(crate) address: String,
+    pub(crate) token: String,
+    leave: CancellationToken,
+    running: JoinHandle<()>,
+    _data: TempDir,
+}
+
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    pub(crate) head: String,
+    pub(crate) body: String,
+}
+
+/// Served, and not discovered yet.
+pub(crate) async fn stage(sources: &[(&str, &Arc<Scripted>)]) -> Stage {
+    let options = Options { connect: Some(Scripted::connect(sources.iter().copied())), ..Options::default() };
+    staged(config(sources.iter().map(|(id, _)| *id)), options).await
+}
+
+/// Served, and every source discovered.
+pub(crate) async fn known(sources: &[(&str, &Arc<Scripted>)]) -> Stage {
+    let stage = stage(sources).await;
+    stage.registry.refresh(Refresh::default()).await;
+    stage
+}
+
+pub(crate) async fn staged(config: Config, options: Options) -> Stage {
+    let data = tempfile::tempdir().unwrap();
+    let registry = Registry::open(config.clone(), options).await.unwrap();
+    let surface = Surface::new(registry.clone(), config.expose.clone());
+    let found = Found {
+        config,
+        file: None,
+        files: Vec::new(),
+        walked: false,
+        commands: Fingerprint::of(""),
+        declared: Vec::new(),
+    };
+    let setup = Setup { found, data: data.path().to_owned(), require_token: false };
+    let serving = Serving::new(bind("127.0.0.1:0".parse().unwrap()).await.unwrap(), surface, setup).unwrap();
+    let address = serving.address().to_string();
+    let token = std::fs::read_to_string(data.path().join("admin.token")).unwrap().trim().to_owned();
+    let leave = CancellationToken::new();
+    let running = tokio::spawn(serving.run(leave.clone().cancelled_owned()));
+    Stage { registry, address, token, leave, running, _data: data }
+}
+
+impl Stage {
+    pub(crate) async fn get(&self, path: &str) -> Answer {
+        self.send("GET", path, "", b"").await
+    }
+
+    /// JSON with the administrator's token.
+    pub(crate) async fn manage(&self, method: &str, path: &str, body: &Value) -> Answer {
+        let headers = format!("Authorization: Bearer {}\r\nContent-Type: application/json\r\n", self.token);
+        let body = if body.is_null() { String::new() } else { body.to_string() };
+        self.send(method, path, &headers, body.as_bytes()).await
+    }
+
+    /// JSON without a token.
+    pub(crate) async fn post(&self, path: &str, body: &Value) -> Answer {
+        self.send("POST", path, "Content-Type: application/json\r\n", body.to_string().as_bytes()).await
+    }
+
+    pub(crate) async fn send(&self, method: &str, path: &str, headers: &str, body: &[u8]) -> Answer {
+        let mut stream = self.open(method, path, headers, body).await;
+        let mut answer = Vec::new();
+        let read = stream.read_to_end(&mut answer);
+        tokio::time::timeout(SOON, read).await.unwrap().unwrap();
+        let answer = String::from_utf8_lossy(&answer).into_owned();
+        let (head, body) = answer.split_once("\r\n\r\n").unwrap_or((&answer, ""));
+        let status = head.split(' ').nth(1).and_then(|status| status.parse().ok()).unwrap_or_default();
+        Answer { status, head: head.to_lowercase(), body: body.to_owned() }
+    }
+
+    /// A request under way.
+    pub(crate) async fn open(&self, method: &str, path: &str, headers: &str, body: &[u8]) -> TcpStream {
+        let mut stream = TcpStream::connect(&self.address).await.unwrap();
+        let (address, length) = (&self.address, body.len());
+        let head = format!(
+            "{method} {path} HTTP/1.1\r\nHost: {address}\r\n{headers}Content-Length: {length}\r\nConnection: close\r\n\r\n"
+        );
+        stream.write_all(head.as_bytes()).await.unwrap();
+        stream.write_all(body).await.unwrap();
+        stream
+    }
+
+    pub(crate) async fn end(self) {
+        self.leave.cancel();
+        tokio::time::timeout(SOON, self.running).await.unwrap().unwrap();
+    }
+}
+
+impl Answer {
+    #[track_caller]
+    pub(crate) fn json(&self) -> Value {
+        serde_json::from_str(&self.body).unwrap_or_else(|error| panic!("{error}: {self:?}"))
+    }
+
+    /// The body, of an answer with this status.
+    #[track_caller]
+    pub(crate) fn with(&self, status: u16) -> Value {
+        assert_eq!(self.status, status, "{self:?}");
+        self.json()
+    }
+
+    pub(crate) fn code(&self) -> String {
+        self.json()["error"]["code"].as_str().unwrap_or_default().to_owned()
+    }
+
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
+        self.head.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(": "))
+    }
+}
+
+/// Polls until it is so.
+pub(crate) async fn until(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
+    let waiting = async {
+        while !is_so().await {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    assert!(tokio::time::timeout(SOON, waiting).await.is_ok(), "in vain: {what}");
+}
