@@ -43,7 +43,7 @@ pub(crate) async fn run(common: &Common, arguments: Arguments) -> Result<Done> {
         .filter(|outcome| outcome.status == Refreshed::Failed)
         .map(|outcome| format!("`{}`", outcome.source))
         .collect();
-    let (lock, path) = (desk.registry.lock(), arguments.output.unwrap_or_else(|| beside(&desk.found)));
+    let (lock, path) = (desk.registry.lock().await, arguments.output.unwrap_or_else(|| beside(&desk.found)));
     desk.close().await;
     let lock = lock?;
     if common.json {

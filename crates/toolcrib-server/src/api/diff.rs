@@ -74,7 +74,7 @@ pub(super) fn schemas() -> Vec<(&'static str, Value)> {
 }
 
 async fn lock(State(house): State<House>) -> Result<Response, Fault> {
-    Ok(reply::json(StatusCode::OK, &house.registry.lock()?)?)
+    Ok(reply::json(StatusCode::OK, &house.registry.lock().await?)?)
 }
 
 async fn since(State(house): State<House>, asked: Asked) -> Result<Response, Fault> {

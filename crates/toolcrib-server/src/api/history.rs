@@ -7,6 +7,7 @@ use axum::response::Response;
 use axum::routing::get;
 use serde_json::{Value, json};
 use toolcrib::core::compare::Class;
+use toolcrib::core::text::shown_short;
 use toolcrib::registry::Wanted;
 use toolcrib::{Error, Result, SourceId};
 
@@ -119,7 +120,7 @@ async fn list(State(house): State<House>, asked: Asked) -> Result<Response, Faul
 fn remembered(house: &House, name: &str) -> Result<SourceId, Error> {
     let inventory = house.registry.inventory();
     let id = SourceId::from_name(name).ok().filter(|id| inventory.remembered().any(|known| known == id));
-    id.ok_or_else(|| house.registry.unknown_source(name))
+    id.ok_or_else(|| house.registry.unknown_source(&shown_short(name, 80)))
 }
 
 async fn versions(State(house): State<House>, Named(name): Named, asked: Asked) -> Result<Response, Fault> {

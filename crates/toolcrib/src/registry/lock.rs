@@ -1,20 +1,21 @@
 //! Lockfiles, and what differs between then and now. Whom to contact before is for others to decide.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use toolcrib_core::catalog::Segment;
 use toolcrib_core::difference::{Difference, SourceDifference};
 use toolcrib_core::fingerprint::Fingerprint;
 use toolcrib_core::lock::{Lock, LockedSource};
-use toolcrib_core::{Code, Result, SourceId, Timestamp};
+use toolcrib_core::{Code, Error, Result, SourceId, Timestamp};
 
 use super::{Registry, Snapshot, Status};
 
 impl Registry {
     /// What every enabled source offers, as it is known now. Tools of an embedding program are no source's.
-    pub fn lock(&self) -> Result<Lock> {
-        let now = self.shared.now.load_full();
-        Lock::of(self.offered(&now).into_values())
+    pub async fn lock(&self) -> Result<Lock> {
+        let offered = self.offered(&self.shared.now.load_full());
+        apart(move || Lock::of(offered.values().map(|segment| &**segment))).await
     }
 
     /// What differs from a lockfile. Where the store still has a list that was locked, definitions are compared in
@@ -25,7 +26,9 @@ impl Registry {
         let mut found: BTreeMap<SourceId, SourceDifference> = BTreeMap::new();
         for (id, locked) in &lock.sources {
             let difference = match offered.get(id) {
-                Some(segment) => self.locked_difference(locked, segment, self.is_builtin(&now, id)).await?,
+                Some(segment) => {
+                    self.locked_difference(locked.clone(), segment.clone(), self.is_builtin(&now, id)).await?
+                }
                 None => self.missing(&now, id, locked.inventory_hash, locked.tools.keys().cloned().collect()),
             };
             found.insert(id.clone(), difference);
@@ -51,7 +54,10 @@ impl Registry {
             };
             let difference = match (before, offered.get(id)) {
                 (Err(error), _) => SourceDifference::unreadable(id, Some(manifest), error.code, error.message),
-                (Ok(before), Some(after)) => SourceDifference::between(&before, after)?,
+                (Ok(before), Some(after)) => {
+                    let after = after.clone();
+                    apart(move || SourceDifference::between(&before, &after)).await?
+                }
                 (Ok(before), None) => {
                     let names = before.entries().iter().map(|entry| entry.name.to_string()).collect();
                     self.missing(&now, id, manifest, names)
@@ -66,10 +72,10 @@ impl Registry {
         Ok(Difference::of(found.into_values()))
     }
 
-    fn offered<'a>(&self, now: &'a Snapshot) -> BTreeMap<SourceId, &'a Segment> {
+    fn offered(&self, now: &Snapshot) -> BTreeMap<SourceId, Arc<Segment>> {
         let embedded = self.shared.connections.builtins().embedded_id();
         let parts = now.catalog.parts().filter(|part| part.segment.source() != embedded);
-        parts.map(|part| (part.segment.source().clone(), &*part.segment)).collect()
+        parts.map(|part| (part.segment.source().clone(), part.segment.clone())).collect()
     }
 
     fn is_builtin(&self, now: &Snapshot, id: &SourceId) -> bool {
@@ -78,22 +84,24 @@ impl Registry {
 
     async fn locked_difference(
         &self,
-        locked: &LockedSource,
-        segment: &Segment,
+        locked: LockedSource,
+        segment: Arc<Segment>,
         builtin: bool,
     ) -> Result<SourceDifference> {
-        let same = |then: &Segment| {
+        let then = self.segment_of(locked.inventory_hash, builtin).await.ok();
+        let same = |then: &Segment, locked: &LockedSource| {
             let stored = |entry| then.stored(entry).fingerprint;
             then.entries().len() == locked.tools.len()
                 && then.entries().iter().all(|entry| {
                     locked.tools.get(entry.name.as_str()).is_some_and(|tool| tool.fingerprint == stored(entry))
                 })
         };
-        match self.segment_of(locked.inventory_hash, builtin).await {
+        apart(move || match then {
             // A lockfile may have been edited, or merged from two.
-            Ok(then) if same(&then) => SourceDifference::between(&then, segment),
-            Ok(_) | Err(_) => SourceDifference::by_parts(locked, segment),
-        }
+            Some(then) if same(&then, &locked) => SourceDifference::between(&then, &segment),
+            Some(_) | None => SourceDifference::by_parts(&locked, &segment),
+        })
+        .await
     }
 
     /// A source that offers nothing here: it is gone, or could not be read.
@@ -129,4 +137,10 @@ impl Registry {
             }
         }
     }
+}
+
+/// Reading every definition of a large list takes a while: not on a thread that others wait for.
+async fn apart<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
+    let failed = |error| Error::new(Code::Internal, "lists could not be compared").with_cause(error);
+    tokio::task::spawn_blocking(work).await.map_err(failed)?
 }

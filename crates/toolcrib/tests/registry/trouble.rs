@@ -11,6 +11,7 @@ use toolcrib::core::inventory::{Actor, Command};
 use toolcrib::core::manifest::Packed;
 use toolcrib::core::{Error, Result, Timestamp};
 use toolcrib::refresh::Refreshed;
+use toolcrib::registry::Wanted;
 use toolcrib::store::{
     CallCount, Check, Commit, Committed, Lease, MemoryStore, NeedCount, Standing, Store, StoredRecord,
 };
@@ -26,6 +27,8 @@ struct Full {
     full: AtomicBool,
     /// Only a lease cannot be given back.
     sticky: AtomicBool,
+    /// The journal cannot be read.
+    mute: AtomicBool,
 }
 
 impl Full {
@@ -40,6 +43,9 @@ impl Full {
 #[async_trait]
 impl Store for Full {
     async fn records(&self, after: u64, limit: usize) -> Result<Vec<StoredRecord>> {
+        if self.mute.load(Ordering::SeqCst) {
+            return Err(Error::new(Code::StoreUnavailable, "the journal cannot be read"));
+        }
         self.store.records(after, limit).await
     }
     async fn commit(&self, commit: Commit<'_>) -> Result<Committed> {
@@ -150,6 +156,18 @@ async fn a_full_disk_stops_a_refresh_and_nothing_else() {
     disk.full.store(false, Ordering::SeqCst);
     assert_eq!(force(&bench, "git").await.added, ["git__pull"]);
     assert_eq!(bench.stats().calls, 1, "what was counted meanwhile is kept");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_recent_of_the_journal_is_read_without_the_store() {
+    let (bench, disk) = open(&Scripted::new(["push"])).await;
+    tools(&bench).await;
+    disk.mute.store(true, Ordering::SeqCst);
+    let records = bench.history(&Wanted::after(0)).await.unwrap();
+    assert_eq!(records.last().unwrap().text, "1 tool added to `git`: push");
+    let last = Wanted { limit: Some(1), tool: Some("git__push".into()), ..Wanted::default() };
+    assert_eq!(bench.history(&last).await.unwrap()[0].seq, records.len() as u64);
+    assert_eq!(bench.history(&Wanted::after(records.len() as u64)).await.unwrap(), []);
 }
 
 /// The disk fills up between asking a source and writing down what it said.
