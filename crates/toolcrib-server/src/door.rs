@@ -45,7 +45,7 @@ pub(crate) async fn door(State(house): State<House>, mut request: Request, next:
         duration_ms = u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX),
         "http.request"
     );
-    secure(response.headers_mut());
+    secure(status, response.headers_mut());
     response.headers_mut().insert(REQUEST_ID, id);
     response
 }

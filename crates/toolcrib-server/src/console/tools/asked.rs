@@ -44,8 +44,12 @@ pub(super) enum Order {
 const STATES: [(&str, &str); 3] = [("", "any state"), ("active", "active"), ("disabled", "disabled")];
 const USES: [(&str, &str); 3] = [("", "used or not"), ("ever", "used"), ("never", "never used")];
 const HINTS: [(&str, &str); 3] = [("", "any effect"), ("read-only", "read-only"), ("destructive", "destructive")];
-const ORDERS: [(&str, &str); 4] =
-    [("", "best or by name"), ("cost", "most tokens first"), ("calls", "most calls first"), ("used", "last used first")];
+const ORDERS: [(&str, &str); 4] = [
+    ("", "best or by name"),
+    ("cost", "most tokens first"),
+    ("calls", "most calls first"),
+    ("used", "last used first"),
+];
 
 impl Used {
     pub(super) fn fits(self, called: bool) -> bool {
