@@ -62,6 +62,22 @@ impl Served {
     }
 }
 
+/// The files of the configuration are looked at every second; that alone is no need for tools.
+#[test]
+fn nobody_is_contacted_before_somebody_asks_for_tools() {
+    let place = Place::new(&one(), &json!({}));
+    let served = place.serve();
+    let began = std::time::Instant::now();
+    while began.elapsed() < std::time::Duration::from_millis(2_500) {
+        let (status, body) = served.send("GET", "/api/sources", "", b"");
+        let sources: Value = serde_json::from_str(&body).unwrap();
+        assert_eq!((status, &sources["sources"][0]["status"]), (200, &json!("never")), "{body}");
+        thread::sleep(std::time::Duration::from_millis(50));
+    }
+    served.tools();
+    until(|| served.send("GET", "/api/sources", "", b"").1.contains("\"success\""));
+}
+
 #[test]
 fn strangers_and_giants_stay_outside() {
     let place = Place::new(&one(), &json!({}));

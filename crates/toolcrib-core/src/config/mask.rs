@@ -42,19 +42,32 @@ pub fn shown_args(args: &[String]) -> Vec<String> {
 }
 
 fn shown_arg(arg: &str) -> String {
-    if let Some((name, value)) = arg.split_once('=').filter(|(name, _)| sounds_secret(name)) {
-        return format!("{name}={}", masked(value));
+    for separator in ['=', ':'] {
+        let named = arg.split_once(separator).filter(|(name, _)| !name.contains("://") && sounds_secret(name));
+        if let Some((name, value)) = named {
+            return format!("{name}{separator}{}", masked(value));
+        }
     }
-    if let Some((name, value)) = arg.split_once(':').filter(|(name, _)| sounds_secret(name)) {
-        return format!("{name}:{}", masked(value));
+    if arg.contains("://") {
+        return shown_url(arg);
     }
-    if arg.contains("://") { shown_url(arg) } else { arg.to_owned() }
+    if let Some((scheme, _)) = arg.split_once(' ').filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer")) {
+        return format!("{scheme} ***");
+    }
+    if looks_secret(arg) { masked(arg) } else { arg.to_owned() }
 }
 
 fn sounds_secret(name: &str) -> bool {
     let name = name.to_ascii_lowercase().replace(['-', '_'], "");
     let telling = ["token", "secret", "password", "passwd", "apikey", "accesskey", "privatekey", "authorization"];
-    telling.iter().any(|word| name.contains(word))
+    let whole = ["auth", "bearer", "cookie", "credentials", "key", "pass", "pat", "pw"];
+    telling.iter().any(|word| name.contains(word)) || whole.contains(&name.as_str())
+}
+
+/// By how well-known services begin theirs.
+fn looks_secret(value: &str) -> bool {
+    let beginnings = ["sk-", "ghp_", "gho_", "ghs_", "github_pat_", "glpat-", "xoxb-", "xoxp-", "AKIA", "eyJ", "tcb_"];
+    value.len() >= 12 && beginnings.iter().any(|beginning| value.starts_with(beginning))
 }
 
 #[cfg(test)]
@@ -80,6 +93,9 @@ mod tests {
             ("--api-key=abc --API_KEY abc next", "--api-key=*** --API_KEY *** next"),
             ("--token ${env:T} --token --verbose", "--token ${env:T} --token --verbose"),
             ("--header Authorization:abc", "--header Authorization:***"),
+            ("--key abc --auth=abc --author me", "--key *** --auth=*** --author me"),
+            ("ghp_0123456789abcdef sk-short", "*** sk-short"),
+            ("https://u:pw@h/x?token=zz", "https://***@h/x?token=***"),
             ("postgres://me:pw@db/x --url=http://a?k=v", "postgres://***@db/x --url=http://a?k=***"),
         ] {
             let args: Vec<String> = args.split(' ').map(str::to_owned).collect();

@@ -7,7 +7,6 @@ use serde_json::Value;
 use crate::config::node::yaml_to_json;
 use crate::error::{Code, Error, Result};
 use crate::json;
-use crate::text::shown_short;
 
 /// How many values a document may have: what holds more is no description of an API.
 const MOST_VALUES: usize = 6_000_000;
@@ -60,12 +59,14 @@ fn parse_with(text: &str, json_value: impl FnOnce(&str) -> serde_json::Result<Va
         yaml_to_json(text, MOST_COPIES)
             .map_err(|fault| wrong(format!("the document is not valid YAML, line {}: {}", fault.line, fault.message)))?
     };
-    match value {
-        Value::Object(_) => Ok(value),
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => {
-            Err(wrong(format!("this is no document of names and values: it begins with `{}`", shown_short(begins, 40))))
-        }
-    }
+    // Any file can be named here, so that nothing of its content is told.
+    let is = match value {
+        Value::Object(_) => return Ok(value),
+        Value::Null => "nothing",
+        Value::Bool(_) | Value::Number(_) | Value::String(_) => "a single value",
+        Value::Array(_) => "a list",
+    };
+    Err(wrong(format!("this is no document of names and values, but {is}; is it the right file or address?")))
 }
 
 /// What people write for JSON: halves of characters, trailing commas, line breaks inside of texts. YAML takes most of it.
@@ -93,8 +94,8 @@ mod tests {
                 "the document is not valid JSON, line 1, column 16: it ends in the middle, as if it were cut off",
             ),
             ("{\"a\": [1}", "the document is not valid JSON, line 1, column 9: expected `,` or `]`"),
-            ("hello", "this is no document of names and values: it begins with `hello`"),
-            ("[1]", "this is no document of names and values: it begins with `[1]`"),
+            ("hello", "this is no document of names and values, but a single value; is it the right file or address?"),
+            ("[1]", "this is no document of names and values, but a list; is it the right file or address?"),
         ] {
             assert_eq!(parse(text).unwrap_err().message, reason, "{text}");
         }
