@@ -75,7 +75,7 @@ fn nobody_is_contacted_before_somebody_asks_for_tools() {
         thread::sleep(std::time::Duration::from_millis(50));
     }
     served.tools();
-    until(|| served.send("GET", "/api/sources", "", b"").1.contains("\"success\""));
+    until("the source is known", || served.send("GET", "/api/sources", "", b"").1.contains("\"success\""));
 }
 
 #[test]
