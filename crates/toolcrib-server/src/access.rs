@@ -19,7 +19,7 @@ use toolcrib::core::fingerprint::Fingerprint;
 use toolcrib::registry::TokenView;
 use toolcrib::{Code, Error, Registry, Result};
 
-pub(crate) use admit::admit;
+pub(crate) use admit::{admit, takes_pages};
 pub(crate) use headers::secure;
 pub(crate) use login::router;
 pub(crate) use origin::turned_away;
@@ -34,6 +34,8 @@ pub(crate) struct Visitor {
     /// For logs, rules and the journal: `local`, `admin`, or the name of a token.
     pub(crate) name: String,
     pub(crate) role: Role,
+    /// Whether who came is on this machine, as far as can be told.
+    pub(crate) here: bool,
     /// What a page's forms send as `csrf` and its script as `X-CSRF-Token`. Only those with a session have one, and
     /// only they need one.
     pub(crate) csrf: Option<Arc<str>>,
@@ -94,19 +96,36 @@ impl Access {
     fn visitor(&self, registry: &Registry, headers: &HeaderMap) -> Result<Option<Visitor>> {
         if headers.contains_key(header::AUTHORIZATION) {
             let holder = self.holder(registry, bearer(headers)?)?;
-            return Ok(self.named(registry, &holder, None));
+            return Ok(self.named(registry, &holder, None, headers));
         }
-        if let Some(visitor) = self.with_session(registry, headers) {
-            return Ok(Some(visitor));
+        Ok(self.without_token(registry, headers))
+    }
+
+    /// Who somebody that was let in before is now. What is no good any more is no attempt at guessing.
+    fn still(&self, registry: &Registry, headers: &HeaderMap) -> Option<Visitor> {
+        match headers.contains_key(header::AUTHORIZATION) {
+            true => self.named(registry, &self.known(registry, bearer(headers).ok()?)?, None, headers),
+            false => self.without_token(registry, headers),
         }
-        Ok(self.is_local().then(|| Visitor { name: "local".into(), role: Role::Agent, csrf: None }))
+    }
+
+    fn without_token(&self, registry: &Registry, headers: &HeaderMap) -> Option<Visitor> {
+        self.with_session(registry, headers).or_else(|| {
+            let here = self.is_here(headers);
+            here.then(|| Visitor { name: "local".into(), role: Role::Agent, here, csrf: None })
+        })
+    }
+
+    /// What a proxy passes on comes from anywhere, however near the proxy is.
+    fn is_here(&self, headers: &HeaderMap) -> bool {
+        self.is_local() && !is_forwarded(headers)
     }
 
     /// A session that is over, or of a Toolcrib that is gone, is as none.
     fn with_session(&self, registry: &Registry, headers: &HeaderMap) -> Option<Visitor> {
         let id = cookie::session(self.address, headers)?;
         let (holder, csrf) = self.sessions.find(id, registry.now())?;
-        let visitor = self.named(registry, &holder, Some(csrf));
+        let visitor = self.named(registry, &holder, Some(csrf), headers);
         if visitor.is_none() {
             self.sessions.end(id);
         }
@@ -115,12 +134,8 @@ impl Access {
 
     /// Whose token this is. Wrong ones are counted, and after too many of them each is told to wait; a right one never is.
     fn holder(&self, registry: &Registry, token: &str) -> Result<Holder> {
-        let hash = Fingerprint::of(token);
-        if hash == self.admin {
-            return Ok(Holder::Admin);
-        }
-        if let Some(TokenView { id, .. }) = registry.token_by_hash(&hash) {
-            return Ok(Holder::Token(id));
+        if let Some(holder) = self.known(registry, token) {
+            return Ok(holder);
         }
         self.attempts.failed(registry.now())?;
         let message =
@@ -128,16 +143,37 @@ impl Access {
         Err(Error::new(Code::Unauthorized, message))
     }
 
+    fn known(&self, registry: &Registry, token: &str) -> Option<Holder> {
+        let hash = Fingerprint::of(token);
+        if hash == self.admin {
+            return Some(Holder::Admin);
+        }
+        registry.token_by_hash(&hash).map(|TokenView { id, .. }| Holder::Token(id))
+    }
+
     /// What a holder is now; none when its token is gone.
-    fn named(&self, registry: &Registry, holder: &Holder, csrf: Option<Arc<str>>) -> Option<Visitor> {
+    fn named(
+        &self,
+        registry: &Registry,
+        holder: &Holder,
+        csrf: Option<Arc<str>>,
+        headers: &HeaderMap,
+    ) -> Option<Visitor> {
+        let here = self.is_here(headers);
         match holder {
-            Holder::Admin => Some(Visitor { name: "admin".into(), role: Role::Admin, csrf }),
+            Holder::Admin => Some(Visitor { name: "admin".into(), role: Role::Admin, here, csrf }),
             Holder::Token(id) => {
                 let token = registry.token_by_id(id).filter(|token| !token.expired)?;
-                Some(Visitor { name: token.name, role: token.role, csrf })
+                Some(Visitor { name: token.name, role: token.role, here, csrf })
             }
         }
     }
+}
+
+/// What proxies add to what they pass on.
+fn is_forwarded(headers: &HeaderMap) -> bool {
+    let added = ["forwarded", "x-forwarded-for", "x-forwarded-host", "x-real-ip", "via"];
+    added.iter().any(|name| headers.contains_key(*name))
 }
 
 /// The token of `Authorization: Bearer`.

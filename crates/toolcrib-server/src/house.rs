@@ -47,6 +47,8 @@ pub struct Rooms {
     pub(crate) source_list: SourceList,
     /// What those who listen to `/api/events` hear.
     pub(crate) feed: Feed,
+    /// Held while a declaration is compared with what there is and written: of two for one id, one comes first.
+    pub(crate) declaring: tokio::sync::Mutex<()>,
 }
 
 impl House {
@@ -62,6 +64,7 @@ impl House {
             kept: Kept::default(),
             source_list: SourceList::default(),
             feed: Feed::new(registry.clone()),
+            declaring: tokio::sync::Mutex::default(),
             registry,
         })))
     }

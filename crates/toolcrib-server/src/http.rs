@@ -3,7 +3,7 @@
 use axum::Router;
 use axum::body::Body;
 use axum::extract::{Request, State};
-use axum::http::{StatusCode, header};
+use axum::http::StatusCode;
 use axum::middleware::from_fn_with_state;
 use axum::response::Response;
 use axum::routing::any;
@@ -11,7 +11,7 @@ use toolcrib::core::config::Mode;
 use toolcrib::core::text::shown_short;
 use toolcrib::{Code, Error};
 
-use crate::access::{Needs, admit};
+use crate::access::{Needs, admit, takes_pages};
 use crate::api::{whole, with_status};
 use crate::door::door;
 use crate::house::House;
@@ -47,8 +47,7 @@ async fn mcp(State(house): State<House>, request: Request) -> Response {
 
 /// A person gets a page, a program the envelope.
 async fn nothing_here(request: Request) -> Response {
-    let accepts = request.headers().get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    if accepts.contains("text/html") && !request.uri().path().starts_with("/api/") {
+    if takes_pages(request.headers()) && !request.uri().path().starts_with("/api/") {
         return console::not_found();
     }
     refusal(StatusCode::NOT_FOUND, Code::NotFound, "there is nothing here; `/api/openapi.json` says what there is")

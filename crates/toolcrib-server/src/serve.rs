@@ -96,7 +96,6 @@ impl Serving {
                 drop(place);
             });
         }
-        house.traffic.leave();
         drop(listener);
         tasks.close();
         // Listeners would wait for ever.

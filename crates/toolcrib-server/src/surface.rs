@@ -28,6 +28,8 @@ use toolcrib::{Caller, Registry};
 use toolcrib_mcp::RpcError;
 use toolcrib_mcp::server::{Change, Greeting, Peer, Request, Service};
 
+use crate::access;
+
 use answer::{Answer, raw};
 use sight::{Kind, Sights};
 use visitors::Visitors;
@@ -161,7 +163,14 @@ fn asked_mode(query: &str) -> Option<Mode> {
     asked.and_then(|name| Mode::parse(&name))
 }
 
-/// A client, as rules and logs know it.
-fn caller(peer: &Peer) -> Caller {
-    Caller { name: peer.name.as_deref().map_or_else(|| "mcp".into(), |name| shown_short(name, 80)) }
+/// Who asks, as rules and logs know them: by the token that was shown, else by what a client says of itself.
+fn caller(request: &Request) -> Caller {
+    let shown = request.extensions.get::<access::Visitor>().filter(|visitor| visitor.showed_who());
+    let name = match (shown, request.peer.name.as_deref()) {
+        (Some(visitor), _) => format!("token:{}", visitor.name),
+        // Nobody gives themselves the name of a token.
+        (None, Some(name)) if !name.starts_with("token:") => shown_short(name, 80),
+        (None, Some(_) | None) => "mcp".into(),
+    };
+    Caller { name }
 }

@@ -1,7 +1,7 @@
 //! What goes in and out over HTTP, counted: requests by what they were for, and connections.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::AtomicU64;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
@@ -13,7 +13,6 @@ pub(crate) struct Traffic {
     pub(crate) started: SystemTime,
     requests: Mutex<Requests>,
     pub(crate) connections: AtomicU64,
-    leaving: AtomicBool,
 }
 
 /// Requests that were answered.
@@ -57,12 +56,7 @@ impl Class {
 
 impl Default for Traffic {
     fn default() -> Traffic {
-        Traffic {
-            started: SystemTime::now(),
-            requests: Mutex::default(),
-            connections: AtomicU64::new(0),
-            leaving: AtomicBool::new(false),
-        }
+        Traffic { started: SystemTime::now(), requests: Mutex::default(), connections: AtomicU64::new(0) }
     }
 }
 
@@ -75,15 +69,6 @@ impl Traffic {
 
     pub(crate) fn read(&self) -> Requests {
         self.requests().clone()
-    }
-
-    /// Nobody new is let in from now on.
-    pub(crate) fn leave(&self) {
-        self.leaving.store(true, Ordering::Relaxed);
-    }
-
-    pub(crate) fn leaves(&self) -> bool {
-        self.leaving.load(Ordering::Relaxed)
     }
 
     fn requests(&self) -> MutexGuard<'_, Requests> {

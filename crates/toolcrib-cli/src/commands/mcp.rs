@@ -30,8 +30,8 @@ pub(crate) struct Arguments {
     /// Join the `toolcrib serve` at this address
     #[arg(long, value_name = "URL")]
     connect: Option<Url>,
-    /// The token to show there, or a reference such as `${env:NAME}` or `${file:PATH}`
-    #[arg(long, value_name = "REF", env = "TOOLCRIB_TOKEN", hide_env_values = true)]
+    /// The token to show there, or a reference such as `${env:NAME}` or `${file:PATH}`; `TOOLCRIB_TOKEN` otherwise
+    #[arg(long, value_name = "REF", requires = "connect")]
     token: Option<String>,
 }
 
@@ -61,7 +61,10 @@ pub(crate) async fn run(common: &Common, arguments: Arguments) -> Result<Done> {
     match arguments.connect {
         Some(url) => {
             let url = endpoint(url, mode)?;
-            let bridge = match arguments.token.as_deref().map(secret::resolve).transpose()? {
+            // Not read by the parser: whoever has it set may well start one that connects nowhere.
+            let token =
+                arguments.token.or_else(|| std::env::var("TOOLCRIB_TOKEN").ok().filter(|token| !token.is_empty()));
+            let bridge = match token.as_deref().map(secret::resolve).transpose()? {
                 Some(token) => Bridge::with_token(url, token.trim()).await?,
                 None => Bridge::to(url).await?,
             };

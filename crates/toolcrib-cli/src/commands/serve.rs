@@ -6,6 +6,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use clap::Args;
 use serde_json::json;
+use tokio::net::TcpListener;
 use toolcrib::core::tokens;
 use toolcrib::{Code, Error, Result};
 use toolcrib_server::{Serving, Setup, Surface, bind};
@@ -39,19 +40,29 @@ pub(crate) async fn run(common: &Common, arguments: Arguments) -> Result<Done> {
     let mut leave = Leave::listen();
     let listener = bind(address(&arguments.listen).await?).await?;
     let desk = Desk::stay(common).await?;
+    let served = serve(common, &desk, listener, arguments.require_token, &mut leave).await;
+    desk.close().await;
+    served.map(|()| Done::Well)
+}
+
+async fn serve(
+    common: &Common,
+    desk: &Desk,
+    listener: TcpListener,
+    require_token: bool,
+    leave: &mut Leave,
+) -> Result<()> {
     tokio::task::spawn_blocking(tokens::warm);
     let surface = Surface::new(desk.registry.clone(), desk.found.config.expose.clone());
     desk.registry.read_counts().await?;
-    let require_token = arguments.require_token;
     let setup = Setup { found: desk.found.clone(), data: desk.data.clone(), require_token };
     let serving = Serving::new(listener, surface.clone(), setup)?;
     let house = serving.house().clone();
     announce(common, &serving)?;
 
-    let following = reload::watch(&desk, &surface, &house);
-    until_left(common, serving, following, &mut leave).await;
-    desk.close().await;
-    Ok(Done::Well)
+    let following = reload::watch(desk, &surface, &house);
+    until_left(common, serving, following, leave).await;
+    Ok(())
 }
 
 /// Serves, and does what is done beside it, until somebody asks it to leave. Who asks twice waits for no call in flight.

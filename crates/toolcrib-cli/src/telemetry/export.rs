@@ -56,7 +56,7 @@ struct Export {
     exporter: SpanExporter,
     told: mpsc::Receiver<Finished>,
     spans: Spans,
-    /// That the collector cannot be reached is told once.
+    /// That the collector cannot be reached is told once, until it answers again.
     complained: AtomicBool,
 }
 
@@ -95,7 +95,10 @@ impl Export {
         let mut pauses = AGAIN.iter().filter(|_| again);
         loop {
             let spans = batch.iter().map(|finished| data(finished, &scope)).collect();
-            let Err(error) = self.exporter.export(spans).await else { return };
+            let Err(error) = self.exporter.export(spans).await else {
+                self.complained.store(false, Ordering::Relaxed);
+                return;
+            };
             match pauses.next() {
                 Some(pause) => tokio::time::sleep(*pause).await,
                 None => {

@@ -1,5 +1,7 @@
-//! What the environment says about exporting traces, in the words of OpenTelemetry. Endpoint, headers and timeout are
-//! read by the exporter itself.
+//! What the environment says about exporting traces, in the words of OpenTelemetry. Endpoint and headers are read by the
+//! exporter itself.
+
+use std::time::Duration;
 
 use toolcrib::spans::Sampler;
 
@@ -39,6 +41,13 @@ pub(super) fn wanted(variable: impl Fn(&str) -> Option<String>) -> Wanted {
     }
 }
 
+/// How long one batch may take, in milliseconds; what is no number counts as unset.
+pub(super) fn timeout(variable: impl Fn(&str) -> Option<String>) -> Option<Duration> {
+    let said = |name: &str| variable(name)?.trim().parse().ok().filter(|milliseconds| *milliseconds > 0);
+    let milliseconds = said("OTEL_EXPORTER_OTLP_TRACES_TIMEOUT").or_else(|| said("OTEL_EXPORTER_OTLP_TIMEOUT"));
+    milliseconds.map(Duration::from_millis)
+}
+
 fn sampler(name: Option<&str>, argument: Option<&str>) -> Result<Sampler, String> {
     let name = name.unwrap_or("parentbased_always_on");
     let by_parent = name.starts_with("parentbased_");
@@ -57,6 +66,17 @@ fn sampler(name: Option<&str>, argument: Option<&str>) -> Result<Sampler, String
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_time_for_a_batch_can_be_set() {
+        let set = |pairs: &'static [(&str, &str)]| {
+            timeout(|name| pairs.iter().find(|(given, _)| *given == name).map(|(_, value)| (*value).to_owned()))
+        };
+        assert_eq!(set(&[("OTEL_EXPORTER_OTLP_TIMEOUT", "30000")]), Some(Duration::from_secs(30)));
+        let both = &[("OTEL_EXPORTER_OTLP_TIMEOUT", "30000"), ("OTEL_EXPORTER_OTLP_TRACES_TIMEOUT", "1")];
+        assert_eq!(set(both), Some(Duration::from_millis(1)));
+        assert_eq!(set(&[("OTEL_EXPORTER_OTLP_TIMEOUT", "soon")]), None);
+    }
 
     fn check(variables: &[(&str, &str)], expected: impl Fn(&Wanted) -> bool) {
         let found = wanted(|name| {

@@ -15,7 +15,8 @@ use super::{Needs, Visitor, login};
 use crate::api::{Fault, whole};
 use crate::house::House;
 
-/// How often it is looked whether who listens to a stream is still known.
+/// How often it is looked whether who listens to a stream is still known: for tokens and sessions that expire. That a
+/// token changed is heard at once.
 const LOOK_AGAIN: Duration = Duration::from_secs(2);
 
 /// Lets those in who may; handlers find a [`Visitor`] among the request's extensions.
@@ -58,14 +59,26 @@ fn is_stream(response: &Response) -> bool {
 
 /// A stream goes on long after its request was let in: it ends soon after what was shown for it does.
 fn while_known(house: House, needs: Needs, shown: HeaderMap, response: Response) -> Response {
+    let mut tokens = house.feed.tokens();
     let unknown = async move {
-        while known(&house, &shown, needs).is_ok() {
-            tokio::time::sleep(LOOK_AGAIN).await;
+        while is_still_known(&house, &shown, needs) {
+            // Where nobody tells of changes any more, time goes on.
+            let heard = async {
+                if tokens.changed().await.is_err() {
+                    std::future::pending().await
+                }
+            };
+            let _or_later = tokio::time::timeout(LOOK_AGAIN, heard).await;
         }
     };
     let (parts, body) = response.into_parts();
     let stream = body.into_data_stream().take_until(Box::pin(unknown));
     Response::from_parts(parts, Body::from_stream(stream))
+}
+
+fn is_still_known(house: &House, shown: &HeaderMap, needs: Needs) -> bool {
+    let Some(least) = needs.role() else { return true };
+    house.access.still(&house.registry, shown).is_some_and(|visitor| visitor.role >= least)
 }
 
 fn known(house: &House, headers: &HeaderMap, needs: Needs) -> Result<Option<Visitor>> {
@@ -86,8 +99,12 @@ fn known(house: &House, headers: &HeaderMap, needs: Needs) -> Result<Option<Visi
              one that `toolcrib token create NAME --role admin` makes",
         )),
         None => {
+            let why = match house.access.is_local() {
+                true => "what a proxy passes on",
+                false => "this",
+            };
             let message = format!(
-                "this needs `Authorization: Bearer` with a token; `toolcrib token create NAME --role {least}` makes one"
+                "{why} needs `Authorization: Bearer` with a token; `toolcrib token create NAME --role {least}` makes one"
             );
             Err(Error::new(Code::Unauthorized, message))
         }
@@ -115,11 +132,16 @@ fn refused(request: &Request, error: Error) -> Response {
     response
 }
 
+/// A browser that is to show something says so.
+pub(crate) fn takes_pages(headers: &HeaderMap) -> bool {
+    let accept = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    accept.contains("text/html")
+}
+
 fn is_for_people(request: &Request) -> bool {
-    let accept = request.headers().get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let path = request.uri().path();
     let programs = ["/api/", "/mcp", "/metrics"].iter().any(|prefix| path.starts_with(prefix));
-    accept.contains("text/html") && !programs && !request.headers().contains_key(header::AUTHORIZATION)
+    takes_pages(request.headers()) && !programs && !request.headers().contains_key(header::AUTHORIZATION)
 }
 
 /// A cookie comes along whoever made the browser send it. What only our own pages know tells that it was one of them:

@@ -13,7 +13,7 @@ use url::form_urlencoded::{byte_serialize, parse};
 use super::admit::is_form;
 use super::sessions::Holder;
 use super::{Needs, admit, cookie};
-use crate::api::{Fault, whole, with_status};
+use crate::api::{Fault, LATER, whole, with_status};
 use crate::console;
 use crate::house::House;
 
@@ -67,7 +67,9 @@ async fn sign_in(State(house): State<House>, request: Request) -> Response {
         Ok(holder) => signed_in(&house, &parts.headers, holder, &next).unwrap_or_else(IntoResponse::into_response),
         Err(error) if error.code == Code::RateLimited => {
             let said = "There were too many wrong tokens. Try again in a minute.";
-            page(&house, StatusCode::TOO_MANY_REQUESTS, Some(said), &next)
+            let mut response = page(&house, StatusCode::TOO_MANY_REQUESTS, Some(said), &next);
+            response.headers_mut().insert(header::RETRY_AFTER, LATER);
+            response
         }
         Err(_) => {
             let said = "This token is not known here, or was revoked, or has expired.";

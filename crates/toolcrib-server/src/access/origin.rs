@@ -20,7 +20,9 @@ pub(crate) fn turned_away(access: &Access, request: &Request) -> Option<Response
     if access.is_local() && !host.is_some_and(|host| is_plainly_here(host) || is_here(&format!("http://{host}"))) {
         return Some(refusal("this address answers on localhost only"));
     }
-    let ours = |origin: &str| (access.is_local() && is_here(origin)) || host.is_some_and(|host| is_same(origin, host));
+    // A page that another program on this machine serves may look, and reads no answer; it changes and calls nothing.
+    let neighbours = access.is_local() && request.method().is_safe();
+    let ours = |origin: &str| host.is_some_and(|host| is_same(origin, host)) || (neighbours && is_here(origin));
     if !headers.get_all(header::ORIGIN).iter().all(|origin| origin.to_str().is_ok_and(ours)) {
         return Some(refusal("requests from other origins are refused"));
     }
@@ -46,20 +48,25 @@ fn is_plainly_here(host: &str) -> bool {
 }
 
 fn is_here(address: &str) -> bool {
-    plain(address).is_some_and(|url| match url.host() {
+    plain(address).is_some_and(|url| leads_here(&url))
+}
+
+fn leads_here(url: &Url) -> bool {
+    match url.host() {
         Some(Host::Domain(name)) => name == "localhost" || name == "localhost.",
         Some(Host::Ipv4(address)) => address.is_loopback(),
         Some(Host::Ipv6(address)) => address.is_loopback(),
         None => false,
-    })
+    }
 }
 
 /// Whether an origin is the host that a request asked for. A proxy may have taken the TLS off on the way, so that only
-/// the origin knows what port goes without saying.
+/// the origin knows what port goes without saying. All names of this machine are one.
 fn is_same(origin: &str, host: &str) -> bool {
     let Some(origin) = plain(origin) else { return false };
     let Some(host) = plain(&format!("{}://{host}", origin.scheme())) else { return false };
-    origin.host() == host.host() && origin.port_or_known_default() == host.port_or_known_default()
+    let same_host = origin.host() == host.host() || (leads_here(&origin) && leads_here(&host));
+    same_host && origin.port_or_known_default() == host.port_or_known_default()
 }
 
 /// An address of the web with nothing after its host.
@@ -101,6 +108,8 @@ mod tests {
             ("https://tools.example", "tools.example:443"),
             ("http://tools.example", "tools.example:80"),
             ("http://[2001:db8::1]:7450", "[2001:db8::1]:7450"),
+            ("http://localhost:7450", "127.0.0.1:7450"),
+            ("http://[::1]:7450", "localhost:7450"),
         ] {
             assert!(is_same(origin, host), "{origin} {host}");
         }
@@ -109,6 +118,8 @@ mod tests {
             ("https://evil.example", "tools.example"),
             ("https://tools.example:8443", "tools.example"),
             ("http://tools.example:7451", "tools.example:7450"),
+            ("http://localhost:3000", "localhost:7450"),
+            ("http://localhost", "localhost:7450"),
             ("http://tools.example.evil.example", "tools.example"),
             ("https://tools.example", "tools.example/x"),
         ] {

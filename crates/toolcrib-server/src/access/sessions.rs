@@ -11,8 +11,9 @@ use toolcrib::registry::random_secret;
 
 pub(super) const LONGEST: Duration = Duration::from_secs(12 * 3600);
 const LINK: Duration = Duration::from_secs(600);
-/// The oldest go when there are more.
+/// The oldest go when there are more: of all, and of one holder, who can so not end the others'.
 const MOST: usize = 1_000;
+const MOST_OF_ONE: usize = 100;
 const MOST_LINKS: usize = 16;
 
 #[derive(Debug, Default)]
@@ -47,10 +48,8 @@ impl Sessions {
         let (id, csrf) = (random_secret(), random_secret().into());
         let mut kept = self.kept();
         kept.sessions.retain(|_, session| now.since(session.began) < LONGEST);
-        if kept.sessions.len() >= MOST {
-            let oldest = kept.sessions.iter().min_by_key(|(_, session)| session.began).map(|(id, _)| *id);
-            oldest.map(|oldest| kept.sessions.remove(&oldest));
-        }
+        kept.make_room(MOST_OF_ONE, |session| session.holder == holder);
+        kept.make_room(MOST, |_| true);
         kept.sessions.insert(Fingerprint::of(&id), Session { holder, csrf, began: now });
         id
     }
@@ -91,6 +90,17 @@ impl Sessions {
     }
 }
 
+impl Kept {
+    /// Ends the oldest of these sessions when there are so many.
+    fn make_room(&mut self, most: usize, of: impl Fn(&Session) -> bool) {
+        let these = || self.sessions.iter().filter(|(_, session)| of(session));
+        if these().count() >= most {
+            let oldest = these().min_by_key(|(_, session)| session.began).map(|(id, _)| *id);
+            oldest.map(|oldest| self.sessions.remove(&oldest));
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -108,8 +118,11 @@ mod tests {
     #[test]
     fn the_oldest_session_makes_room_and_none_is_older_than_twelve_hours() {
         let sessions = Sessions::default();
-        let ids: Vec<String> = (0..=MOST as i64).map(|at| sessions.begin(Holder::Admin, Timestamp(at))).collect();
+        let another = sessions.begin(Holder::Token("t".into()), Timestamp(0));
+        let ids: Vec<String> =
+            (0..=MOST_OF_ONE as i64).map(|at| sessions.begin(Holder::Admin, Timestamp(at))).collect();
         let now = Timestamp(2_000);
+        assert!(sessions.find(&another, now).is_some());
         assert!(sessions.find(&ids[0], now).is_none() && sessions.find(&ids[1], now).is_some());
         assert!(sessions.find(&ids[1], Timestamp(1).plus(LONGEST)).is_none());
         sessions.end(&ids[2]);

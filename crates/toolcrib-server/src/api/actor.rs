@@ -6,11 +6,16 @@ use toolcrib::core::inventory::Actor;
 use crate::access::Visitor;
 
 impl Visitor {
+    /// Whether they showed a token or have a session, and are not just on this machine.
+    pub(crate) fn showed_who(&self) -> bool {
+        self.name != "local"
+    }
+
     /// `rest`, or `rest:NAME` for whoever showed a token.
     pub(crate) fn actor(&self) -> Actor {
-        match self.name.as_str() {
-            "local" => Actor::new("rest"),
-            name => Actor::new(format!("rest:{}", name.strip_prefix("token:").unwrap_or(name))),
+        match self.showed_who() {
+            true => Actor::new(format!("rest:{}", self.name)),
+            false => Actor::new("rest"),
         }
     }
 

@@ -17,6 +17,9 @@ use super::fault::Fault;
 #[derive(Debug, Default)]
 pub(super) struct Asked(Vec<(String, String)>);
 
+/// More than any route knows.
+const MOST: usize = 64;
+
 /// The one name in a path, decoded.
 #[derive(Debug)]
 pub(super) struct Named(pub(super) String);
@@ -25,6 +28,9 @@ impl Asked {
     pub(super) fn read(query: &str) -> Result<Asked> {
         let mut asked: Vec<(String, String)> = Vec::new();
         for pair in query.split('&').filter(|pair| !pair.is_empty()) {
+            if asked.len() == MOST {
+                return Err(wrong(format!("the address has more than {MOST} parameters")));
+            }
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
             let (name, value) = (decoded(name)?, decoded(value)?);
             if asked.iter().any(|(given, _)| *given == name) {
@@ -148,6 +154,9 @@ mod tests {
             let error = Asked::read(query).unwrap_err();
             assert!(error.code == Code::BadRequest && error.message.contains(says), "{query}: {}", error.message);
         }
+        let many: Vec<String> = (0..=MOST).map(|number| format!("p{number}=")).collect();
+        assert!(Asked::read(&many[1..].join("&")).is_ok());
+        assert!(Asked::read(&many.join("&")).unwrap_err().message.contains("more than 64"));
         for limit in ["0", "10", "-1", "1.5", "x", "99999999999999999999999"] {
             let asked = Asked::read(&format!("limit={limit}")).unwrap();
             assert_eq!(asked.number("limit", 1..=9).unwrap_err().code, Code::BadRequest, "{limit}");

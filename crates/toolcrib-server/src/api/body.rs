@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use axum::body::{Body, to_bytes};
+use axum::body::Body;
 use axum::extract::{FromRequest, Request};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::Response;
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use futures_util::StreamExt;
 use serde::de::DeserializeOwned;
 use toolcrib::core::text::shown_short;
@@ -32,11 +32,21 @@ pub(crate) async fn whole(headers: &HeaderMap, body: Body) -> Result<Bytes, Resp
         let _cut_off = tokio::time::timeout(SLOWEST, throw_away(body)).await;
         return Err(too_large());
     }
-    match tokio::time::timeout(SLOWEST, to_bytes(body, LARGEST)).await {
-        Ok(Ok(bytes)) => Ok(bytes),
-        Ok(Err(_)) => Err(too_large()),
-        Err(_) => Err(refusal(StatusCode::REQUEST_TIMEOUT, "the request did not arrive in time")),
+    let late = |_| refusal(StatusCode::BAD_REQUEST, "the request did not arrive in time");
+    tokio::time::timeout(SLOWEST, read(body)).await.map_err(late)?
+}
+
+async fn read(body: Body) -> Result<Bytes, Response> {
+    let mut chunks = body.into_data_stream();
+    let mut whole = BytesMut::new();
+    while let Some(chunk) = chunks.next().await {
+        let chunk = chunk.map_err(|_| refusal(StatusCode::BAD_REQUEST, "the request broke off"))?;
+        if whole.len() + chunk.len() > LARGEST {
+            return Err(too_large());
+        }
+        whole.extend_from_slice(&chunk);
     }
+    Ok(whole.freeze())
 }
 
 async fn throw_away(body: Body) {

@@ -1,6 +1,7 @@
 //! Sources declared, changed and removed at run time, in the words of a configuration file.
 
 mod change;
+mod permit;
 mod shapes;
 
 use axum::Extension;
@@ -11,19 +12,22 @@ use axum::routing::{delete, patch, post};
 use serde::Serialize;
 use serde_json::{Map, Value};
 use toolcrib::core::config::declare;
-use toolcrib::core::source::Kind;
 use toolcrib::registry::SourceView;
-use toolcrib::{Code, Error, Outcome, Result, Source, SourceId};
+use toolcrib::{Code, Error, Outcome, Refresh, Result, Source, SourceId};
 
 use super::asked::{Named, known_source};
 use super::body::Json;
 use super::fault::Fault;
+use super::refresh::outcome;
 use super::reply;
 use super::route::Route;
-use crate::access::{Role, Visitor};
+use crate::access::Visitor;
 use crate::house::House;
 
+pub(super) use change::switch_source;
 pub(super) use shapes::schemas;
+
+use permit::permit;
 
 pub(super) fn routes() -> Vec<Route> {
     vec![
@@ -78,11 +82,20 @@ pub(crate) async fn declare_source(
     keys: Map<String, Value>,
 ) -> Result<Outcome> {
     let source = read(house, name, keys)?;
+    permit(house, visitor, &source)?;
+    let declaring = house.declaring.lock().await;
     if house.registry.source(&source.id).is_some() {
         return Err(taken(house, &source.id));
     }
-    permit(house, visitor, &source)?;
-    house.registry.declare(source, visitor.actor()).await
+    house.registry.declare_lazily(&source, visitor.actor()).await?;
+    drop(declaring);
+    look(house, &source.id, true).await
+}
+
+/// Discovers a source, a fresh one only when forced to.
+async fn look(house: &House, id: &SourceId, force: bool) -> Result<Outcome> {
+    let refresh = Refresh { sources: Some(vec![id.clone()]), force, ..Refresh::default() };
+    outcome(id, house.registry.refresh(refresh).await)
 }
 
 /// Removes a source that the configuration does not declare.
@@ -137,52 +150,7 @@ fn taken(house: &House, id: &SourceId) -> Error {
     Error::new(Code::Conflict, message).with_retryable(false)
 }
 
-/// Whoever declares a program has it run here: that is for who is on this machine and manages it, unless the
-/// configuration says otherwise.
-fn permit(house: &House, visitor: &Visitor, source: &Source) -> Result<()> {
-    let here = house.access.is_local() && visitor.role == Role::Admin;
-    if here || !starts_programs(&source.kind) || house.found.load().allows_commands() {
-        return Ok(());
-    }
-    let message = format!(
-        "`{}` would start programs on the server, which requests over HTTP may not; `allow_commands: true` in the \
-         configuration permits it, or `toolcrib add` declares it there",
-        source.id
-    );
-    Err(Error::new(Code::Forbidden, message))
-}
-
-fn starts_programs(kind: &Kind) -> bool {
-    match kind {
-        Kind::Stdio(_) => true,
-        Kind::Builtin(builtin) => builtin.tools.iter().any(|tool| matches!(tool.as_str(), "all" | "bash")),
-        Kind::Http(_) | Kind::Sse(_) | Kind::OpenApi(_) | Kind::Workflow(_) => false,
-    }
-}
-
 fn declared(house: &House, id: &SourceId, outcome: Option<Outcome>) -> Result<Declared> {
     let source = house.registry.source(id).ok_or_else(|| house.registry.unknown_source(id.as_str()))?;
     Ok(Declared { source, outcome })
-}
-
-#[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-
-    #[test]
-    fn what_starts_programs_is_known() {
-        let starts = |keys: Value| starts_programs(&declare("a", &keys, std::path::Path::new("/p")).unwrap().kind);
-        for keys in
-            [json!({ "command": "x" }), json!({ "builtin": "all" }), json!({ "builtin": ["calculate", "bash"] })]
-        {
-            assert!(starts(keys.clone()), "{keys}");
-        }
-        for keys in
-            [json!({ "url": "http://x" }), json!({ "openapi": "./x.yaml" }), json!({ "builtin": ["calculate"] })]
-        {
-            assert!(!starts(keys.clone()), "{keys}");
-        }
-    }
 }

@@ -7,7 +7,7 @@ mod told;
 
 use axum::body::Body;
 use axum::extract::State;
-use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::http::{HeaderMap, HeaderValue, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use serde_json::json;
@@ -15,7 +15,7 @@ use toolcrib::core::text::shown_short;
 use toolcrib::{Code, Error, Result};
 
 use super::asked::Asked;
-use super::fault::{Fault, with_status};
+use super::fault::Fault;
 use super::route::Route;
 use crate::access::Needs;
 use crate::house::House;
@@ -41,17 +41,14 @@ pub(super) fn routes() -> Vec<Route> {
             .query("after", seq, "Begin with the record after this number; from now on otherwise")
             .parameter(last)
             .answer(200, stream)
-            .refuses(&[400, 503]),
+            .refuses(&[400, 429, 503]),
     ]
 }
 
 async fn events(State(house): State<House>, headers: HeaderMap, asked: Asked) -> Result<Response, Fault> {
     let after = after(&headers, &asked)?;
     let Some(place) = house.feed.place() else {
-        let error = Error::new(Code::RateLimited, "too many listen already; try again in a moment");
-        let mut response = with_status(StatusCode::SERVICE_UNAVAILABLE, &error);
-        response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("10"));
-        return Ok(response);
+        return Err(Error::new(Code::RateLimited, "too many listen already; try again in a moment").into());
     };
     let listener = Listener::new(&house, place, after).await?;
     let headers = [

@@ -1,9 +1,12 @@
 //! An error on its way out over HTTP: the envelope, and the one place that knows the status of each code.
 
-use axum::http::{StatusCode, header};
+use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde_json::{Value, json};
 use toolcrib::{Code, Error};
+
+/// After so many seconds whoever was too eager may come again: as long as wrong tokens are remembered.
+pub(crate) const LATER: HeaderValue = HeaderValue::from_static("60");
 
 /// An error as an answer.
 #[derive(Debug)]
@@ -26,7 +29,12 @@ impl IntoResponse for Fault {
 
 /// For the codes that several statuses share: a method, a size or a type that is not taken.
 pub(crate) fn with_status(status: StatusCode, error: &Error) -> Response {
-    (status, [(header::CONTENT_TYPE, "application/json")], error.envelope().to_string()).into_response()
+    let mut response =
+        (status, [(header::CONTENT_TYPE, "application/json")], error.envelope().to_string()).into_response();
+    if status == StatusCode::TOO_MANY_REQUESTS {
+        response.headers_mut().insert(header::RETRY_AFTER, LATER);
+    }
+    response
 }
 
 /// `{"error":{"code","message","retryable","details"}}`.

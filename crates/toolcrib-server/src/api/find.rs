@@ -7,7 +7,6 @@ use axum::http::{HeaderMap, Uri};
 use axum::response::Response;
 use axum::routing::get;
 use serde_json::{Value, json};
-use toolcrib::core::ResultExt;
 use toolcrib::core::catalog::View;
 use toolcrib::core::search::Query;
 use toolcrib::core::summary::Budget;
@@ -16,6 +15,7 @@ use toolcrib::{Code, Error, Result};
 use super::asked::Asked;
 use super::fault::Fault;
 use super::kept::Made;
+use super::reply;
 use super::route::{Route, reference};
 use super::shape::{and_perhaps, object, strings};
 use crate::access::Needs;
@@ -120,6 +120,5 @@ async fn context(State(house): State<House>, uri: Uri, headers: HeaderMap) -> Re
 }
 
 fn written(answer: &impl serde::Serialize) -> Result<Made> {
-    let body = serde_json::to_vec(answer).context(Code::Internal, "write an answer as JSON")?;
-    Ok(Made { body, link: None })
+    Ok(Made { body: reply::written(answer)?, link: None })
 }

@@ -1,12 +1,14 @@
 //! Answers that depend on the catalogue and the address alone, made once and kept for as long as the catalogue is.
-//! Whoever reads takes no lock; whoever adds one copies the shelf, which is small.
+//! Whoever reads takes no lock; whoever adds one copies one of the shelves, which are small.
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::{Arc, Weak};
 
 use arc_swap::ArcSwap;
 use axum::http::{HeaderMap, HeaderValue, Uri};
 use axum::response::Response;
+use bytes::Bytes;
 use toolcrib::Registry;
 use toolcrib::core::catalog::{Caller, Catalog, View};
 
@@ -14,18 +16,22 @@ use super::fault::Fault;
 use super::reply::{Tagged, names, tag, unchanged};
 use crate::house::House;
 
-/// So many answers, and so many bytes of them; then the shelf is begun anew.
-const MOST: usize = 1024;
-const MOST_BYTES: usize = 32 * 1024 * 1024;
-/// One that is larger is not worth keeping.
-const LARGEST: usize = 4 * 1024 * 1024;
+/// An address stands on one of so many shelves.
+const SHELVES: usize = 8;
+/// So many answers on a shelf, and so many bytes of them and their addresses; then it is begun anew.
+const MOST: usize = 64;
+const MOST_BYTES: usize = 4 * 1024 * 1024;
+/// Nobody asks twice for what has a longer address.
+const LONGEST: usize = 2048;
 
 #[derive(Debug, Default)]
-pub(crate) struct Kept(ArcSwap<Shelf>);
+pub(crate) struct Kept([ArcSwap<Shelf>; SHELVES]);
 
 #[derive(Debug, Default, Clone)]
 struct Shelf {
-    catalog: Arc<Catalog>,
+    /// What its answers are made from. A shelf that nobody comes to keeps no old catalogue.
+    catalog: Weak<Catalog>,
+    version: u64,
     answers: HashMap<Arc<str>, Tagged>,
     bytes: usize,
 }
@@ -51,8 +57,8 @@ impl Kept {
     pub(super) fn look(&self, registry: &Registry, uri: &Uri, headers: &HeaderMap) -> Looked {
         let address = uri.path_and_query().map_or("/", |address| address.as_str());
         let catalog = registry.catalog();
-        let shelf = self.0.load();
-        if Arc::ptr_eq(&shelf.catalog, &catalog)
+        let shelf = self.shelf(address).load();
+        if shelf.is_of(&catalog)
             && let Some(kept) = shelf.answers.get(address)
         {
             return Looked::Answered(kept.answer(headers));
@@ -68,38 +74,52 @@ impl Kept {
     /// Keeps what was made, unless the catalogue has changed since; and answers.
     pub(super) fn put(&self, sight: &Sight, made: Made, headers: &HeaderMap) -> Response {
         let link = made.link.and_then(|link| HeaderValue::from_str(&link).ok());
-        let answer = Tagged { body: made.body.into(), tag: sight.tag.clone(), link };
+        let answer = Tagged { body: made.body, tag: sight.tag.clone(), link };
         let response = answer.answer(headers);
-        if answer.body.len() <= LARGEST {
-            self.0.rcu(|shelf| shelf.with(sight, &answer));
+        if sight.address.len() <= LONGEST && size(sight, &answer) <= MOST_BYTES {
+            self.shelf(&sight.address).rcu(|shelf| shelf.with(sight, &answer));
         }
         response
+    }
+
+    fn shelf(&self, address: &str) -> &ArcSwap<Shelf> {
+        let mut hasher = DefaultHasher::new();
+        address.hash(&mut hasher);
+        &self.0[hasher.finish() as usize % SHELVES]
     }
 }
 
 /// An answer as it was written.
 #[derive(Debug, Default)]
 pub(super) struct Made {
-    pub(super) body: Vec<u8>,
+    pub(super) body: Bytes,
     pub(super) link: Option<String>,
 }
 
 impl Shelf {
     fn with(&self, sight: &Sight, answer: &Tagged) -> Shelf {
         let catalog = &sight.view.catalog;
-        if catalog.version < self.catalog.version {
+        if catalog.version < self.version {
             return self.clone();
         }
-        let room = self.answers.len() < MOST && self.bytes + answer.body.len() <= MOST_BYTES;
-        let mut next = match room && Arc::ptr_eq(&self.catalog, catalog) {
+        let room = self.answers.len() < MOST && self.bytes + size(sight, answer) <= MOST_BYTES;
+        let mut next = match room && self.is_of(catalog) {
             true => self.clone(),
-            false => Shelf { catalog: catalog.clone(), ..Shelf::default() },
+            false => Shelf { catalog: Arc::downgrade(catalog), version: catalog.version, ..Shelf::default() },
         };
         let before = next.answers.insert(sight.address.clone(), answer.clone());
-        next.bytes += answer.body.len();
-        next.bytes -= before.map_or(0, |before| before.body.len());
+        next.bytes += size(sight, answer);
+        next.bytes -= before.map_or(0, |before| size(sight, &before));
         next
     }
+
+    fn is_of(&self, catalog: &Arc<Catalog>) -> bool {
+        std::ptr::eq(self.catalog.as_ptr(), Arc::as_ptr(catalog))
+    }
+}
+
+fn size(sight: &Sight, answer: &Tagged) -> usize {
+    sight.address.len() + answer.body.len()
 }
 
 impl House {

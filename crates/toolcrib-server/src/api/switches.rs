@@ -6,10 +6,10 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use axum::routing::post;
 use serde_json::{Value, json};
-use toolcrib::registry::{Switch, Target};
-use toolcrib::{Code, Error};
+use toolcrib::registry::Switch;
 
 use super::asked::{Named, known_source};
+use super::declare::switch_source;
 use super::fault::Fault;
 use super::reply;
 use super::route::Route;
@@ -52,38 +52,33 @@ pub(super) fn schemas() -> Vec<(&'static str, Value)> {
 }
 
 async fn enable_source(house: State<House>, visitor: Extension<Visitor>, named: Named) -> Result<Response, Fault> {
-    switch_source(house, visitor, named, Switch::Enabled).await
+    source(house, visitor, named, Switch::Enabled).await
 }
 
 async fn disable_source(house: State<House>, visitor: Extension<Visitor>, named: Named) -> Result<Response, Fault> {
-    switch_source(house, visitor, named, Switch::Disabled).await
+    source(house, visitor, named, Switch::Disabled).await
 }
 
 async fn enable_tool(house: State<House>, visitor: Extension<Visitor>, named: Named) -> Result<Response, Fault> {
-    switch_tool(house, visitor, named, Switch::Enabled).await
+    tool(house, visitor, named, Switch::Enabled).await
 }
 
 async fn disable_tool(house: State<House>, visitor: Extension<Visitor>, named: Named) -> Result<Response, Fault> {
-    switch_tool(house, visitor, named, Switch::Disabled).await
+    tool(house, visitor, named, Switch::Disabled).await
 }
 
-async fn switch_source(
+async fn source(
     State(house): State<House>,
     Extension(visitor): Extension<Visitor>,
     Named(name): Named,
     switch: Switch,
 ) -> Result<Response, Fault> {
     let id = known_source(&house.registry, &name)?;
-    if house.registry.inventory().source(&id).is_none() {
-        let place = house.found.load().declared_at(&id).unwrap_or_default();
-        let message = format!("`{id}` is stated wrongly in `{place}`; its `last_error` says how");
-        return Err(Error::new(Code::Conflict, message).with_retryable(false).into());
-    }
-    let switched = house.registry.switch(Target::Source(id), switch, visitor.actor()).await?;
+    let switched = switch_source(&house, &visitor, &id, switch).await?;
     Ok(reply::json(StatusCode::OK, &switched)?)
 }
 
-async fn switch_tool(
+async fn tool(
     State(house): State<House>,
     Extension(visitor): Extension<Visitor>,
     Named(name): Named,

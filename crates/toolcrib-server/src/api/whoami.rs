@@ -28,7 +28,7 @@ pub(super) fn schemas() -> Vec<(&'static str, Value)> {
 }
 
 async fn whoami(Extension(visitor): Extension<Visitor>) -> Result<Response, Fault> {
-    let Visitor { name, role, csrf } = visitor;
+    let Visitor { name, role, csrf, .. } = visitor;
     let mut response = reply::json(StatusCode::OK, &json!({ "name": name, "role": role, "csrf": csrf.as_deref() }))?;
     response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
     Ok(response)

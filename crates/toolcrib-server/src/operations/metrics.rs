@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, UNIX_EPOCH};
 
-use toolcrib::registry::{Connection, Status};
+use toolcrib::registry::{Connection, SourceView, Status};
 
 use super::exposition::Exposition;
 use crate::house::House;
@@ -90,8 +90,10 @@ fn catalogue(text: &mut Exposition, house: &House) {
     let mut gauge = text.gauge("toolcrib_source_connections", "Sources, by the state of their connection.");
     states.iter().for_each(|(state, count)| gauge.value(&[("state", state)], count));
     let mut up = text.gauge("toolcrib_source_up", "Whether a source's last discovery succeeded.");
-    for source in sources.iter().filter(|source| source.enabled && source.status != Status::Never) {
-        up.value(&[("source", source.id.as_str())], u8::from(source.status != Status::Failed));
+    // One that failed is down while it is tried again, too.
+    let tried = |source: &&SourceView| source.last_checked.is_some() || source.last_error.is_some();
+    for source in sources.iter().filter(|source| source.enabled).filter(tried) {
+        up.value(&[("source", source.id.as_str())], u8::from(source.last_error.is_none()));
     }
     let position = house.registry.inventory().version;
     text.gauge("toolcrib_journal_position", "The number of the last record taken in.").value(&[], position);

@@ -158,7 +158,7 @@ impl Surface {
             trace,
             ..CallOptions::default()
         };
-        let caller = caller(&request.peer);
+        let caller = caller(request);
         let mut calling = Box::pin(self.registry.call(&caller, name, arguments, options).fuse());
         let result = loop {
             tokio::select! {

@@ -5,6 +5,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use toolcrib::core::access::Role;
 use toolcrib::core::inventory::Actor;
+use toolcrib::registry::Notice;
 
 use crate::support::{House, bearer};
 
@@ -104,7 +105,9 @@ async fn guessing_is_slowed_down_and_a_right_token_is_not() {
         assert_eq!(house.get("/api/sources", &wrong).await.status, 401);
     }
     assert_eq!(house.get("/api/sources", &wrong).await.code(), "RATE_LIMITED");
-    assert_eq!(house.form("/login", "", "token=guess").await.status, 429);
+    assert_eq!(house.get("/api/sources", &wrong).await.header("retry-after"), Some("60"));
+    let form = house.form("/login", "", "token=guess").await;
+    assert_eq!((form.status, form.header("retry-after")), (429, Some("60")));
     assert_eq!(house.get("/api/sources", &bearer(&house.admin)).await.status, 200);
     assert_eq!(house.get("/api/sources", "").await.status, 200);
     house.hand.advance(Duration::from_secs(60));
@@ -124,6 +127,15 @@ async fn pages_of_other_sites_cannot_make_a_browser_act_here() {
         assert_eq!((refused.status, refused.code().as_str()), (403, "FORBIDDEN"), "{headers}");
         let refused = house.form("/login", headers, &format!("token={}", house.admin)).await;
         assert_eq!(refused.status, 403, "{headers}");
+    }
+    // Another program's page on this machine, and our own under its other names.
+    let port = house.address.rsplit_once(':').unwrap().1;
+    let neighbour = house.post("/api/sources/git/refresh", "Origin: http://localhost:1\r\n", json!({})).await;
+    assert_eq!((neighbour.status, neighbour.code().as_str()), (403, "FORBIDDEN"));
+    assert_eq!(house.post("/mcp", "Origin: http://127.0.0.1:1\r\n", json!({})).await.status, 403);
+    for name in ["localhost", "127.0.0.1", "[::1]"] {
+        let own = format!("Origin: http://{name}:{port}\r\n");
+        assert_eq!(house.post("/api/sources/git/refresh", &own, json!({})).await.status, 200, "{name}");
     }
     let followed = "Sec-Fetch-Site: cross-site\r\nSec-Fetch-Mode: navigate\r\n";
     assert_eq!(house.get("/", followed).await.status, 200);
@@ -162,4 +174,51 @@ async fn history_tells_of_tokens_and_not_what_they_are() {
     }
     let who: Value = house.get("/api/whoami", "").await.json();
     assert_eq!(who, json!({ "name": "local", "role": "agent", "csrf": null }));
+}
+
+#[tokio::test]
+async fn what_a_proxy_passes_on_is_not_from_this_machine() {
+    let house = House::local().await;
+    for name in ["Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Real-IP", "Via"] {
+        let passed_on = format!("{name}: 203.0.113.7\r\n");
+        let refused = house.get("/api/sources", &passed_on).await;
+        assert_eq!((refused.status, refused.code().as_str()), (401, "UNAUTHORIZED"), "{name}");
+        assert!(refused.body.contains("a proxy"), "{refused:?}");
+        assert_eq!(house.post("/mcp", &passed_on, json!({})).await.status, 401, "{name}");
+        let shown = format!("{passed_on}{}", bearer(&house.admin));
+        assert_eq!(house.get("/api/sources", &shown).await.status, 200, "{name}");
+    }
+}
+
+#[tokio::test]
+async fn a_client_is_known_by_its_token_and_not_by_what_it_says() {
+    let house = House::local().await;
+    house.post("/api/refresh", "", json!({})).await;
+    let token = house.token("ci", Role::Agent, None).await;
+    let mut notices = house.registry.subscribe();
+    for (headers, named, expected) in [
+        (bearer(&token), "somebody", "token:ci"),
+        (String::new(), "somebody", "somebody"),
+        (String::new(), "token:ci", "mcp"),
+    ] {
+        let meta = json!({
+            "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+            "io.modelcontextprotocol/clientInfo": { "name": named, "version": "1" },
+            "io.modelcontextprotocol/clientCapabilities": {},
+        });
+        let params = json!({ "name": "git__push", "arguments": {}, "_meta": meta });
+        let headers = format!(
+            "Accept: application/json, text/event-stream\r\nMCP-Protocol-Version: 2026-07-28\r\n\
+             Mcp-Method: tools/call\r\nMcp-Name: git__push\r\n{headers}"
+        );
+        let body = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params });
+        let answer = house.post("/mcp", &headers, body).await;
+        assert_eq!(answer.status, 200, "{answer:?}");
+        let caller = loop {
+            if let Notice::Called(called) = notices.recv().await.unwrap() {
+                break called.caller.clone();
+            }
+        };
+        assert_eq!(caller, expected);
+    }
 }

@@ -4,5 +4,6 @@
 
 mod beyond;
 mod console;
+mod declaring;
 mod local;
 mod support;

@@ -13,6 +13,7 @@ use toolcrib::clock::{Clock, Hand};
 use toolcrib::config_file::Found;
 use toolcrib::core::Timestamp;
 use toolcrib::core::access::Role;
+use toolcrib::core::config::Config;
 use toolcrib::core::fingerprint::Fingerprint;
 use toolcrib::core::inventory::Actor;
 use toolcrib::testkit::{Scripted, config};
@@ -50,9 +51,18 @@ pub(crate) async fn registry() -> (Registry, Hand) {
 }
 
 pub(crate) async fn serving(registry: &Registry, listen: &str, require_token: bool) -> Result<(Serving, TempDir)> {
+    configured(registry, listen, require_token, config(["git"])).await
+}
+
+pub(crate) async fn configured(
+    registry: &Registry,
+    listen: &str,
+    require_token: bool,
+    config: Config,
+) -> Result<(Serving, TempDir)> {
     let directory = tempfile::tempdir().unwrap();
     let found = Found {
-        config: config(["git"]),
+        config,
         file: None,
         files: Vec::new(),
         walked: false,
@@ -85,6 +95,10 @@ impl House {
 
     pub(crate) async fn open(registry: Registry, hand: Hand, listen: &str, require_token: bool) -> House {
         let (serving, directory) = serving(&registry, listen, require_token).await.unwrap();
+        House::of(registry, hand, serving, directory)
+    }
+
+    pub(crate) fn of(registry: Registry, hand: Hand, serving: Serving, directory: TempDir) -> House {
         let address = format!("127.0.0.1:{}", serving.address().port());
         let admin = std::fs::read_to_string(directory.path().join("admin.token")).unwrap().trim().to_owned();
         let (leave, house) = (CancellationToken::new(), serving.house().clone());

@@ -72,7 +72,7 @@ async fn a_tag_holds_until_what_it_covers_changes() {
         }
         stage.registry.refresh(toolcrib::Refresh { force: true, ..Default::default() }).await;
         stage.manage("POST", "/api/tools/shop__tool_001/disable", &Value::Null).await.with(200);
-        let changed = stage.send("GET", "/api/tools", &format!("If-None-Match: {tag}\r\n"), b"").await;
+        let changed = stage.send("GET", path, &format!("If-None-Match: {tag}\r\n"), b"").await;
         assert_eq!(changed.status, 200, "{path}");
         stage.manage("POST", "/api/tools/shop__tool_001/enable", &Value::Null).await.with(200);
     }

@@ -7,10 +7,10 @@ use axum::response::Response;
 use serde_json::{Map, Value};
 use toolcrib::core::config::export_json;
 use toolcrib::core::inventory::Origin;
-use toolcrib::registry::{Declared, Switch, Target};
-use toolcrib::{Code, Error, Outcome, Refresh, Result, Source, SourceId};
+use toolcrib::registry::{Declared, Switch, Switched, Target};
+use toolcrib::{Code, Error, Result, Source, SourceId};
 
-use super::{declared, permit, read};
+use super::{declared, look, permit, read};
 use crate::access::Visitor;
 use crate::api::asked::{Named, known_source};
 use crate::api::body::Json;
@@ -26,30 +26,39 @@ pub(super) async fn change(
 ) -> Result<Response, Fault> {
     let id = known_source(&house.registry, &name)?;
     let switch = patch.shift_remove("enabled").map(switch).transpose()?;
-    let mut changed = Declared::Same;
-    if !patch.is_empty() {
-        let source = patched(&house, &id, &patch)?;
-        // Nobody is asked twice about a program that is to stay as it is.
-        if house.registry.declaration(&id).is_none_or(|before| before.kind != source.kind) {
-            permit(&house, &visitor, &source)?;
-        }
-        changed = house.registry.declare_lazily(&source, visitor.actor()).await?;
+    let declaring = house.declaring.lock().await;
+    let source = if patch.is_empty() { None } else { Some(patched(&house, &id, &patch)?) };
+    // Nobody is asked twice about what is to stay as it is.
+    let before = house.registry.declaration(&id);
+    if let Some(source) = source.as_ref().filter(|source| before.is_none_or(|before| before.kind != source.kind)) {
+        permit(&house, &visitor, source)?;
     }
-    if let Some(switch) = switch {
-        stated_well(&house, &id)?;
-        let switched = house.registry.switch(Target::Source(id.clone()), switch, visitor.actor()).await?;
-        if switched.changed && switch == Switch::Enabled {
-            changed = Declared::Changed;
-        }
+    // What is to be off is not looked at in between.
+    if switch == Some(Switch::Disabled) {
+        switch_source(&house, &visitor, &id, Switch::Disabled).await?;
     }
-    let outcome = if changed == Declared::Same { None } else { look_again(&house, &id).await };
+    let mut changed = match &source {
+        Some(source) => house.registry.declare_lazily(source, visitor.actor()).await?,
+        None => Declared::Same,
+    };
+    if switch == Some(Switch::Enabled) && switch_source(&house, &visitor, &id, Switch::Enabled).await?.changed {
+        changed = Declared::Changed;
+    }
+    drop(declaring);
+    // A source that connects to something else now, or was never known, is discovered; one that is fresh is not.
+    let outcome = if changed == Declared::Same { None } else { Some(look(&house, &id, false).await?) };
     Ok(reply::json(StatusCode::OK, &declared(&house, &id, outcome)?)?)
 }
 
-/// A source that connects to something else now, or was never known, is discovered; one that is fresh is not.
-async fn look_again(house: &House, id: &SourceId) -> Option<Outcome> {
-    let refresh = Refresh { sources: Some(vec![id.clone()]), ..Refresh::default() };
-    house.registry.refresh(refresh).await.pop()
+/// Enables or disables a source that is stated well.
+pub(in crate::api) async fn switch_source(
+    house: &House,
+    visitor: &Visitor,
+    id: &SourceId,
+    switch: Switch,
+) -> Result<Switched> {
+    stated_well(house, id)?;
+    house.registry.switch(Target::Source(id.clone()), switch, visitor.actor()).await
 }
 
 fn switch(enabled: Value) -> Result<Switch> {

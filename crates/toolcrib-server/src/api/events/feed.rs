@@ -3,9 +3,11 @@
 use std::sync::Arc;
 
 use tokio::sync::broadcast::error::RecvError;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, broadcast};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, broadcast, watch};
 use tokio_util::sync::{CancellationToken, DropGuard};
 use toolcrib::Registry;
+use toolcrib::core::inventory::Event;
+use toolcrib::registry::Notice;
 
 use super::told::{Told, told};
 
@@ -19,6 +21,8 @@ const BEHIND: usize = 1_024;
 pub(crate) struct Feed {
     told: broadcast::Sender<Told>,
     places: Arc<Semaphore>,
+    /// Changes with the tokens there are.
+    tokens: watch::Sender<()>,
     closed: CancellationToken,
     _open: DropGuard,
 }
@@ -27,8 +31,9 @@ impl Feed {
     pub(crate) fn new(registry: Registry) -> Feed {
         let (told, _) = broadcast::channel(BEHIND);
         let closed = CancellationToken::new();
-        tokio::spawn(closed.clone().run_until_cancelled_owned(listen(registry, told.clone())));
-        Feed { told, places: Arc::new(Semaphore::new(MOST)), _open: closed.clone().drop_guard(), closed }
+        let tokens = watch::Sender::new(());
+        tokio::spawn(closed.clone().run_until_cancelled_owned(listen(registry, told.clone(), tokens.clone())));
+        Feed { told, tokens, places: Arc::new(Semaphore::new(MOST)), _open: closed.clone().drop_guard(), closed }
     }
 
     /// From now on nobody listens.
@@ -48,15 +53,24 @@ impl Feed {
         self.told.subscribe()
     }
 
+    /// Tells when a token was made, changed or revoked.
+    pub(crate) fn tokens(&self) -> watch::Receiver<()> {
+        self.tokens.subscribe()
+    }
+
     pub(super) fn closed(&self) -> CancellationToken {
         self.closed.clone()
     }
 }
 
-async fn listen(registry: Registry, tell: broadcast::Sender<Told>) {
+async fn listen(registry: Registry, tell: broadcast::Sender<Told>, tokens: watch::Sender<()>) {
     let mut notices = registry.subscribe();
     loop {
-        let news = match notices.recv().await {
+        let heard = notices.recv().await;
+        if heard.as_ref().map_or(true, concerns_tokens) {
+            tokens.send_replace(());
+        }
+        let news = match heard {
             // What nobody hears need not be written.
             Ok(_) if tell.receiver_count() == 0 => continue,
             Ok(notice) => told(&registry, &notice),
@@ -68,4 +82,11 @@ async fn listen(registry: Registry, tell: broadcast::Sender<Told>) {
             let _nobody_listens = tell.send(one);
         }
     }
+}
+
+fn concerns_tokens(notice: &Notice) -> bool {
+    matches!(notice, Notice::Recorded(record) if matches!(
+        record.event,
+        Event::TokenCreated { .. } | Event::TokenChanged { .. } | Event::TokenRevoked { .. }
+    ))
 }

@@ -38,7 +38,8 @@ impl Listener {
         let (told, closed) = (house.feed.subscribe(), house.feed.closed());
         let registry = house.registry.clone();
         let head = registry.inventory().version;
-        // Who has heard of more than there is has heard it elsewhere.
+        // Whoever has heard of more than there is heard it of another journal, or from somebody who is ahead of us:
+        // better to hear a record twice than to miss one.
         let last = after.unwrap_or(head).min(head);
         let ready = VecDeque::from([Bytes::from_static(b"retry: 2000\n\n: listening\n\n")]);
         let mut listener = Listener { registry, told, last, behind: last < head, ready, closed, _place: place };

@@ -2,20 +2,21 @@
 //! without reading it.
 
 use serde_json::{Value, json};
-use toolcrib::core::inventory::{Inventory, SourceState, ToolState};
+use toolcrib::core::inventory::{SourceState, ToolState};
+use toolcrib::core::policy::{Rules, Verdict};
 use toolcrib::core::render::Page;
 use toolcrib::core::tool::{SEPARATOR, ToolName};
 use toolcrib::core::{ResultExt, text};
-use toolcrib::{Code, Result, SourceId};
+use toolcrib::{Code, Registry, Result, SourceId};
 
-pub(super) fn page(
-    inventory: &Inventory,
-    source: Option<&SourceId>,
-    after: Option<&str>,
-    limit: usize,
-) -> Result<Page> {
+pub(super) fn page(registry: &Registry, source: Option<&SourceId>, after: Option<&str>, limit: usize) -> Result<Page> {
+    let inventory = registry.inventory();
     let sources = inventory.sources().filter(|(id, _)| source.is_none_or(|source| source == *id));
-    let mut tools: Vec<(ToolName, Value)> = sources.flat_map(|(id, state)| of(id, state)).collect();
+    let mut tools: Vec<(ToolName, Value)> = Vec::new();
+    for (id, state) in sources {
+        let declared = registry.declaration(id);
+        of(&mut tools, id, state, declared.as_ref().map(|source| &source.settings.tools));
+    }
     tools.sort_by(|(one, _), (other, _)| one.cmp(other));
     tools.retain(|(name, _)| after.is_none_or(|after| name.as_str() > after));
     let more = tools.len() > limit;
@@ -25,17 +26,20 @@ pub(super) fn page(
     Ok(Page { array: serde_json::to_string(&shown).context(Code::Internal, "write tools as JSON")?, last })
 }
 
-fn of(id: &SourceId, state: &SourceState) -> impl Iterator<Item = (ToolName, Value)> {
+/// What a rule hides is hidden when it is gone, too.
+fn of(tools: &mut Vec<(ToolName, Value)>, id: &SourceId, state: &SourceState, rules: Option<&Rules>) {
     let prefix = if state.kind == "builtin" { String::new() } else { format!("{id}{SEPARATOR}") };
-    let gone = state.tools.iter().filter(|(_, tool)| tool.deprecated);
-    gone.map(move |(own, tool)| {
+    for (own, tool) in state.tools.iter().filter(|(_, tool)| tool.deprecated) {
         let name = ToolName::plain(&prefix, own);
-        let shown = shown(id, &state.kind, own, &name, tool);
-        (name, shown)
-    })
+        let verdict = rules.and_then(|rules| rules.verdict(&[own, name.as_str()])).unwrap_or_default();
+        if verdict != Verdict::Hide {
+            let shown = shown(id, &state.kind, own, &name, tool, verdict);
+            tools.push((name, shown));
+        }
+    }
 }
 
-fn shown(id: &SourceId, kind: &str, own: &str, name: &ToolName, tool: &ToolState) -> Value {
+fn shown(id: &SourceId, kind: &str, own: &str, name: &ToolName, tool: &ToolState, verdict: Verdict) -> Value {
     let own = text::shown(own);
     json!({
         "id": format!("{id}:{own}"),
@@ -48,7 +52,7 @@ fn shown(id: &SourceId, kind: &str, own: &str, name: &ToolName, tool: &ToolState
         "input_schema": null,
         "annotations": null,
         "tags": [],
-        "policy": "allow",
+        "policy": verdict,
         "enabled": !tool.disabled,
         "state": "deprecated",
         "fingerprint": null,

@@ -56,7 +56,7 @@ impl Wanted {
         let limit = self.limit.unwrap_or(if self.format == Format::Json { USUAL } else { usize::MAX });
         let page = match (self.state, self.format) {
             (Some(Stage::Deprecated), Format::Json) => {
-                gone::page(&registry.inventory(), self.source.as_ref(), self.after.as_deref(), limit)?
+                gone::page(registry, self.source.as_ref(), self.after.as_deref(), limit)?
             }
             _ => view.render_page(self.format, |tool| self.picks(tool), self.after.as_deref(), limit)?,
         };

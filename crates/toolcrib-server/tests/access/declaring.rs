@@ -1,0 +1,82 @@
+//! What reaches into this machine is declared on it, or where the configuration lets everybody who manages.
+
+use serde_json::{Value, json};
+use toolcrib::core::access::Role;
+use toolcrib::core::config::Config;
+use toolcrib::core::inventory::Actor;
+use toolcrib::testkit::config;
+
+use crate::support::{House, bearer, configured, registry};
+
+fn program(name: &str) -> Value {
+    json!({ "name": name, "command": "/nonexistent/program" })
+}
+
+async fn change(house: &House, headers: &str, path: &str, patch: Value) -> u16 {
+    let headers = format!("Content-Type: application/json\r\n{headers}");
+    house.send("PATCH", path, &headers, &patch.to_string()).await.status
+}
+
+#[tokio::test]
+async fn nobody_elsewhere_reaches_into_this_machine() {
+    let (beyond, [.., admin]) = House::beyond().await;
+    let (registry, hand) = registry().await;
+    let asking = House::open(registry, hand, "127.0.0.1:0", true).await;
+    let local = House::local().await;
+    let proxied = format!("X-Forwarded-For: 203.0.113.7\r\n{}", bearer(&local.admin));
+    for (house, headers) in [(&beyond, bearer(&admin)), (&asking, bearer(&asking.admin)), (&local, proxied)] {
+        for wish in [
+            program("a"),
+            json!({ "name": "a", "builtin": ["file_write"], "roots": ["/"] }),
+            json!({ "name": "a", "builtin": "all", "roots": ["/"] }),
+            json!({ "name": "a", "openapi": "/etc/passwd" }),
+            json!({ "name": "a", "url": "http://127.0.0.1:1/", "headers": { "X-Key": "${env:HOME}" } }),
+            json!({ "name": "a", "url": "http://127.0.0.1:1/", "auth": { "bearer": "${file:/etc/passwd}" } }),
+        ] {
+            let refused = house.post("/api/sources", &headers, wish.clone()).await;
+            assert_eq!((refused.status, refused.code().as_str()), (403, "FORBIDDEN"), "{wish}");
+            assert!(refused.body.contains("allow_commands"), "{refused:?}");
+        }
+        let wish = json!({ "name": "b", "url": "http://127.0.0.1:1/", "headers": { "X-Key": "plain" } });
+        assert_eq!(house.post("/api/sources", &headers, wish).await.status, 201);
+        let safe = json!({ "name": "c", "builtin": "all" });
+        assert_eq!(house.post("/api/sources", &headers, safe).await.status, 201);
+        for patch in [
+            json!({ "url": null, "headers": null, "command": "/nonexistent/program" }),
+            json!({ "headers": { "X-Key": "${HOME}" } }),
+        ] {
+            assert_eq!(change(house, &headers, "/api/sources/b", patch.clone()).await, 403, "{patch}");
+        }
+        assert_eq!(change(house, &headers, "/api/sources/b", json!({ "title": "B" })).await, 200);
+    }
+}
+
+#[tokio::test]
+async fn who_manages_here_or_is_let_by_the_configuration_may() {
+    let local = House::local().await;
+    let admin = bearer(&local.admin);
+    assert_eq!(local.post("/api/sources", &admin, program("a")).await.status, 201);
+    let wish = json!({ "name": "b", "url": "http://127.0.0.1:1/" });
+    assert_eq!(local.post("/api/sources", &admin, wish).await.status, 201);
+    let patch = json!({ "url": null, "command": "/nonexistent/program" });
+    assert_eq!(change(&local, &admin, "/api/sources/b", patch).await, 200);
+    assert_eq!(local.post("/api/sources", "", program("c")).await.status, 401);
+
+    let (registry, hand) = registry().await;
+    let token = registry.create_token("boss", Role::Admin, None, Actor::new("test")).await.unwrap().token;
+    let config = Config { allow_commands: true, ..config(["git"]) };
+    let (serving, directory) = configured(&registry, "0.0.0.0:0", false, config).await.unwrap();
+    let beyond = House::of(registry, hand, serving, directory);
+    assert_eq!(beyond.post("/api/sources", &bearer(&token), program("a")).await.status, 201);
+}
+
+#[tokio::test]
+async fn of_two_who_declare_one_name_one_is_second() {
+    let house = House::local().await;
+    let admin = bearer(&house.admin);
+    let wish = |port: u16| json!({ "name": "a", "url": format!("http://127.0.0.1:{port}/") });
+    let both = [house.post("/api/sources", &admin, wish(1)), house.post("/api/sources", &admin, wish(2))];
+    let mut statuses = futures_util::future::join_all(both).await.into_iter().map(|one| one.status).collect::<Vec<_>>();
+    statuses.sort_unstable();
+    assert_eq!(statuses, [201, 409]);
+}
