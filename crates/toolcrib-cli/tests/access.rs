@@ -158,3 +158,21 @@ fn the_demo_can_be_looked_at_in_the_console_and_leaves_nothing_behind() {
     until("its processes to end", || place.processes() == 0);
     assert!(!place.path("data").exists());
 }
+
+#[test]
+fn a_token_is_for_who_connects() {
+    let place = place();
+    let (code, _, said) = ran(&place, &["mcp", "--token", "tcb_x"]);
+    assert!(code == 2 && said.contains("--connect"), "{code} {said}");
+    // One that lies about in the environment disturbs nobody.
+    let mut command = place.toolcrib(&["mcp"]);
+    let ended = command.env("TOOLCRIB_TOKEN", "tcb_x").stdin(Stdio::null()).output().unwrap();
+    assert!(ended.status.success(), "{ended:?}");
+
+    let viewer = create(&place, &["eye", "--role", "viewer"]);
+    let served = place.serve();
+    let mut command = place.toolcrib(&["mcp", "--connect", &served.url]);
+    let refused = command.env("TOOLCRIB_TOKEN", viewer).stdin(Stdio::null()).output().unwrap();
+    let said = String::from_utf8(refused.stderr).unwrap();
+    assert!(refused.status.code() == Some(1) && said.contains("role agent") && said.contains("knows us"), "{said}");
+}

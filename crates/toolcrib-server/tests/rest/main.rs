@@ -10,3 +10,4 @@ mod events;
 mod mistakes;
 mod sources;
 mod tools;
+mod trouble;

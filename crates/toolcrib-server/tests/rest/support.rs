@@ -87,6 +87,16 @@ impl Stage {
 
     pub(crate) async fn send(&self, method: &str, path: &str, headers: &str, body: &[u8]) -> Answer {
         let mut stream = self.open(method, path, headers, body).await;
+        self.finish(&mut stream, b"").await
+    }
+
+    pub(crate) async fn connect(&self) -> TcpStream {
+        TcpStream::connect(&self.address).await.unwrap()
+    }
+
+    /// Sends the rest of a request, and reads its answer.
+    pub(crate) async fn finish(&self, stream: &mut TcpStream, rest: &[u8]) -> Answer {
+        stream.write_all(rest).await.unwrap();
         let mut answer = Vec::new();
         let read = stream.read_to_end(&mut answer);
         tokio::time::timeout(SOON, read).await.unwrap().unwrap();
@@ -98,7 +108,7 @@ impl Stage {
 
     /// A request under way.
     pub(crate) async fn open(&self, method: &str, path: &str, headers: &str, body: &[u8]) -> TcpStream {
-        let mut stream = TcpStream::connect(&self.address).await.unwrap();
+        let mut stream = self.connect().await;
         let (address, length) = (&self.address, body.len());
         let head = format!(
             "{method} {path} HTTP/1.1\r\nHost: {address}\r\n{headers}Content-Length: {length}\r\nConnection: close\r\n\r\n"
