@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::str::FromStr;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
@@ -56,6 +57,10 @@ impl Token {
 
 /// How many tokens there may be.
 pub const MOST_TOKENS: usize = 1_000;
+/// How long one may live: 100 years.
+pub const LONGEST_LIFE: Duration = Duration::from_secs(36_525 * 24 * 60 * 60);
+/// Ids are so many hexadecimal digits, and no name looks like one.
+const ID_DIGITS: usize = 12;
 const LONGEST_NAME: usize = 64;
 /// Who the journal and the logs know by these names holds no token.
 const RESERVED: [&str; 7] = ["admin", "local", "cli", "config", "refresh", "rest", "console"];
@@ -64,8 +69,11 @@ const RESERVED: [&str; 7] = ["admin", "local", "cli", "config", "refresh", "rest
 pub fn check_name(name: &str) -> Result<()> {
     let plain = |character: char| character.is_ascii_alphanumeric() || "._-@".contains(character);
     let sound = name.starts_with(|first: char| first.is_ascii_alphanumeric()) && name.chars().all(plain);
-    if RESERVED.contains(&name) {
+    if RESERVED.iter().any(|reserved| reserved.eq_ignore_ascii_case(name)) {
         return Err(Error::new(Code::BadRequest, format!("`{name}` is the name of somebody else; take another")));
+    }
+    if name.len() == ID_DIGITS && name.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+        return Err(Error::new(Code::BadRequest, format!("`{name}` looks like the id of a token; take another name")));
     }
     if sound && name.len() <= LONGEST_NAME {
         return Ok(());
@@ -129,10 +137,12 @@ mod tests {
 
     #[test]
     fn names_are_plain_and_bounded() {
-        for name in ["ci", "ada@laptop", "build-1.2_x", "7"] {
+        for name in ["ci", "ada@laptop", "build-1.2_x", "7", "0123456789ab-"] {
             assert!(check_name(name).is_ok(), "{name}");
         }
-        for name in ["admin", "", "-x", "a b", "a/b", "<b>", "naïve", "a\n", &"x".repeat(65)] {
+        for name in
+            ["admin", "Admin", "LOCAL", "0123456789ab", "", "-x", "a b", "a/b", "<b>", "naïve", "a\n", &"x".repeat(65)]
+        {
             assert_eq!(check_name(name).unwrap_err().code, Code::BadRequest, "{name}");
         }
     }

@@ -27,10 +27,9 @@ impl Timestamp {
 
 impl fmt::Display for Timestamp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match jiff::Timestamp::from_millisecond(self.0) {
-            Ok(timestamp) => write!(f, "{timestamp:.3}"),
-            Err(_) => write!(f, "{}ms", self.0),
-        }
+        // What is further than a calendar goes is written as its end: everything written here can be read again.
+        let end = if self.0 < 0 { jiff::Timestamp::MIN } else { jiff::Timestamp::MAX };
+        write!(f, "{:.3}", jiff::Timestamp::from_millisecond(self.0).unwrap_or(end))
     }
 }
 
@@ -81,6 +80,15 @@ mod tests {
         let timestamp = Timestamp(1_794_700_800_123);
         assert_eq!(timestamp.to_string(), "2026-11-15T00:00:00.123Z");
         assert_eq!("2026-11-15T01:00:00.123+01:00".parse::<Timestamp>().unwrap(), timestamp);
+    }
+
+    #[test]
+    fn every_timestamp_that_is_written_can_be_read() {
+        for millis in [i64::MIN, -62_135_596_800_000, -1, 0, 253_402_300_799_999, i64::MAX] {
+            let written = serde_json::to_string(&Timestamp(millis)).unwrap();
+            let read: Timestamp = serde_json::from_str(&written).unwrap();
+            assert_eq!(serde_json::to_string(&read).unwrap(), written);
+        }
     }
 
     #[test]

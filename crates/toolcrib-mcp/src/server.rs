@@ -23,7 +23,7 @@ use serde_json::value::RawValue;
 use tokio_util::sync::CancellationToken;
 
 pub use self::{
-    http::{Body, Endpoint},
+    http::{Body, Endpoint, SessionOwner},
     options::ServerOptions,
     outlet::Outlet,
     stream::serve_stream,

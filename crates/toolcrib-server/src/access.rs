@@ -36,6 +36,8 @@ pub(crate) struct Visitor {
     pub(crate) role: Role,
     /// Whether who came is on this machine, as far as can be told.
     pub(crate) here: bool,
+    /// The same as long as they are, whatever they are named: `local`, `admin`, or the id of a token.
+    pub(crate) identity: Arc<str>,
     /// What a page's forms send as `csrf` and its script as `X-CSRF-Token`. Only those with a session have one, and
     /// only they need one.
     pub(crate) csrf: Option<Arc<str>>,
@@ -112,7 +114,7 @@ impl Access {
     fn without_token(&self, registry: &Registry, headers: &HeaderMap) -> Option<Visitor> {
         self.with_session(registry, headers).or_else(|| {
             let here = self.is_here(headers);
-            here.then(|| Visitor { name: "local".into(), role: Role::Agent, here, csrf: None })
+            here.then(|| Visitor { name: "local".into(), role: Role::Agent, here, identity: "local".into(), csrf: None })
         })
     }
 
@@ -161,10 +163,12 @@ impl Access {
     ) -> Option<Visitor> {
         let here = self.is_here(headers);
         match holder {
-            Holder::Admin => Some(Visitor { name: "admin".into(), role: Role::Admin, here, csrf }),
+            Holder::Admin => {
+                Some(Visitor { name: "admin".into(), role: Role::Admin, here, identity: "admin".into(), csrf })
+            }
             Holder::Token(id) => {
                 let token = registry.token_by_id(id).filter(|token| !token.expired)?;
-                Some(Visitor { name: token.name, role: token.role, here, csrf })
+                Some(Visitor { name: token.name, role: token.role, here, identity: token.id.into(), csrf })
             }
         }
     }

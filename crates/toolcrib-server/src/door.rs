@@ -1,17 +1,20 @@
 //! What every request passes on its way in, and every answer on its way out: who may knock, the request's id and trace, counting.
 //! It is one layer, for each costs every request.
 
+use std::panic::AssertUnwindSafe;
 use std::time::Instant;
 
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue};
 use axum::middleware::Next;
-use axum::response::Response;
-use toolcrib::Trace;
+use axum::response::{IntoResponse, Response};
+use futures_util::FutureExt;
+use toolcrib::{Code, Error, Trace};
 use tracing::Instrument;
 use tracing::field::display;
 
 use crate::access::{secure, turned_away};
+use crate::api::Fault;
 use crate::house::House;
 use crate::traffic::Class;
 
@@ -28,10 +31,10 @@ pub(crate) async fn door(State(house): State<House>, mut request: Request, next:
     let mut response = match turned_away(&house.access, &request) {
         Some(refused) => refused,
         // What only reads says nothing that would have to be found again by its id, unless all is told.
-        None if method.is_safe() && !tracing::enabled!(tracing::Level::INFO) => next.run(request).await,
+        None if method.is_safe() && !tracing::enabled!(tracing::Level::INFO) => answered(next.run(request), &id).await,
         None => {
             let span = tracing::error_span!("request", request_id = shown(&id));
-            next.run(request).instrument(span).await
+            answered(next.run(request), &id).instrument(span).await
         }
     };
     let (status, elapsed) = (response.status(), began.elapsed());
@@ -48,6 +51,20 @@ pub(crate) async fn door(State(house): State<House>, mut request: Request, next:
     secure(status, response.headers_mut());
     response.headers_mut().insert(REQUEST_ID, id);
     response
+}
+
+/// A mistake of ours ends one request, and is answered as such.
+async fn answered(answering: impl Future<Output = Response>, id: &HeaderValue) -> Response {
+    match AssertUnwindSafe(answering).catch_unwind().await {
+        Ok(response) => response,
+        Err(panic) => {
+            let text = panic.downcast_ref::<&str>().copied();
+            let reason = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+            tracing::error!(request_id = shown(id), reason, "a request ended in a panic");
+            let message = "something went wrong here that should not; the log says more under the request's id";
+            Fault(Error::new(Code::Internal, message)).into_response()
+        }
+    }
 }
 
 /// The one that came with the request, if it is fit for a log, or a new one.
@@ -71,6 +88,16 @@ fn shown(id: &HeaderValue) -> &str {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test]
+    async fn a_panic_is_answered_as_our_mistake() {
+        let panics = async { panic!("at the disco") };
+        let response = answered(panics, &HeaderValue::from_static("7")).await;
+        assert_eq!(response.status(), 500);
+        let body = axum::body::to_bytes(response.into_body(), 4_096).await.unwrap();
+        let told = String::from_utf8(body.to_vec()).unwrap();
+        assert!(told.contains("INTERNAL") && !told.contains("disco"), "{told}");
+    }
 
     #[test]
     fn only_an_id_that_is_fit_for_a_log_is_taken_over() {

@@ -60,7 +60,7 @@ impl House {
             data: setup.data,
             access,
             activity: Activity::default(),
-            traffic: Traffic::default(),
+            traffic: Traffic::new(registry.now()),
             kept: Kept::default(),
             source_list: SourceList::default(),
             feed: Feed::new(registry.clone()),

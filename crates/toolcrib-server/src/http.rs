@@ -10,8 +10,9 @@ use axum::routing::any;
 use toolcrib::core::config::Mode;
 use toolcrib::core::text::shown_short;
 use toolcrib::{Code, Error};
+use toolcrib_mcp::server::SessionOwner;
 
-use crate::access::{Needs, admit, takes_pages};
+use crate::access::{Needs, Visitor, admit, takes_pages};
 use crate::api::{whole, with_status};
 use crate::door::door;
 use crate::house::House;
@@ -38,7 +39,12 @@ async fn mcp(State(house): State<House>, request: Request) -> Response {
     if let Err(refused) = surface_asked_for(request.uri().query().unwrap_or_default()) {
         return *refused;
     }
-    let (parts, body) = request.into_parts();
+    let (mut parts, body) = request.into_parts();
+    // A session is its opener's alone: to know its id is not to be them.
+    let owner = parts.extensions.get::<Visitor>().map(|visitor| SessionOwner(visitor.identity.clone()));
+    if let Some(owner) = owner {
+        parts.extensions.insert(owner);
+    }
     match whole(&parts.headers, body).await {
         Ok(bytes) => house.endpoint.handle(axum::http::Request::from_parts(parts, bytes)).await.map(Body::new),
         Err(refused) => refused,

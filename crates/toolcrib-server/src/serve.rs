@@ -3,7 +3,6 @@
 use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use hyper::server::conn::http1;
@@ -34,7 +33,7 @@ pub async fn bind(address: SocketAddr) -> Result<TcpListener> {
     let cannot = |error: std::io::Error| {
         if error.kind() == std::io::ErrorKind::AddrInUse {
             let message = format!("`{address}` is taken; give another with `--listen`, or port 0 for any that is free");
-            return Error::new(Code::Conflict, message).with_cause(error);
+            return Error::new(Code::Conflict, message).with_retryable(false).with_cause(error);
         }
         Error::new(Code::ConfigInvalid, format!("cannot listen on `{address}`: {error}")).with_cause(error)
     };
@@ -89,10 +88,9 @@ impl Serving {
             let connection = graceful.watch(connection);
             let (abandoned, house) = (abandoned.clone(), house.clone());
             tasks.spawn(async move {
-                house.traffic.connections.fetch_add(1, Ordering::Relaxed);
+                let _counted = house.traffic.connected();
                 // A client that breaks off or talks nonsense harms itself alone.
                 let _ended = abandoned.run_until_cancelled(connection).await;
-                house.traffic.connections.fetch_sub(1, Ordering::Relaxed);
                 drop(place);
             });
         }

@@ -1,16 +1,17 @@
 //! What goes in and out over HTTP, counted: requests by what they were for, and connections.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use http::StatusCode;
+use toolcrib::core::Timestamp;
 use toolcrib::meters::Durations;
 
 #[derive(Debug)]
 pub(crate) struct Traffic {
-    pub(crate) started: SystemTime,
+    pub(crate) started: Timestamp,
     requests: Mutex<Requests>,
     pub(crate) connections: AtomicU64,
 }
@@ -54,13 +55,27 @@ impl Class {
     }
 }
 
-impl Default for Traffic {
-    fn default() -> Traffic {
-        Traffic { started: SystemTime::now(), requests: Mutex::default(), connections: AtomicU64::new(0) }
+/// A connection that stands.
+#[derive(Debug)]
+pub(crate) struct Connected<'a>(&'a Traffic);
+
+impl Drop for Connected<'_> {
+    fn drop(&mut self) {
+        self.0.connections.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
 impl Traffic {
+    pub(crate) fn new(started: Timestamp) -> Traffic {
+        Traffic { started, requests: Mutex::default(), connections: AtomicU64::new(0) }
+    }
+
+    /// A connection, counted for as long as what is returned lives.
+    pub(crate) fn connected(&self) -> Connected<'_> {
+        self.connections.fetch_add(1, Ordering::Relaxed);
+        Connected(self)
+    }
+
     pub(crate) fn answered(&self, class: Class, status: StatusCode, elapsed: Duration) {
         let mut requests = self.requests();
         *requests.by_status.entry((class, status.as_u16())).or_default() += 1;

@@ -8,26 +8,39 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use toolcrib_core::Timestamp;
 
 #[derive(Clone)]
-pub struct Clock(Arc<dyn Fn() -> Timestamp + Send + Sync>);
+pub struct Clock(Arc<dyn Fn() -> SystemTime + Send + Sync>);
 
 impl Clock {
     pub fn system() -> Clock {
-        Clock(Arc::new(|| {
-            let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-            Timestamp(i64::try_from(since.as_millis()).unwrap_or(i64::MAX))
-        }))
+        Clock(Arc::new(SystemTime::now))
     }
 
     /// A clock that stands still until its hand is moved, for tests of ages and deadlines.
     pub fn manual(start: Timestamp) -> (Clock, Hand) {
         let hand = Hand(Arc::new(AtomicI64::new(start.0)));
         let time = hand.clone();
-        (Clock(Arc::new(move || Timestamp(time.0.load(Ordering::SeqCst)))), hand)
+        let moment = move || {
+            let since = u64::try_from(time.0.load(Ordering::SeqCst)).unwrap_or_default();
+            UNIX_EPOCH.checked_add(Duration::from_millis(since)).unwrap_or(UNIX_EPOCH)
+        };
+        (Clock(Arc::new(moment)), hand)
     }
 
     pub fn now(&self) -> Timestamp {
+        let since = self.moment().duration_since(UNIX_EPOCH).unwrap_or_default();
+        Timestamp(i64::try_from(since.as_millis()).unwrap_or(i64::MAX))
+    }
+
+    /// Now, as exactly as it is known: for spans, which are shorter than a millisecond at times.
+    pub fn moment(&self) -> SystemTime {
         (self.0)()
     }
+}
+
+/// A moment from now, however far: what is too far for a clock is as good as never.
+pub(crate) fn after(duration: Duration) -> tokio::time::Instant {
+    const YEARS: Duration = Duration::from_secs(10 * 365 * 24 * 60 * 60);
+    tokio::time::Instant::now() + duration.min(YEARS)
 }
 
 /// The hand of a manual clock.

@@ -85,6 +85,10 @@ impl Counters {
         let _turn = self.writing.lock().await;
         let leaving = {
             let mut counts = self.counts();
+            // What was being written when its flush was dropped counts as written, so that nothing is counted twice;
+            // whether it was, the next reading of the store tells.
+            let left = std::mem::take(&mut counts.leaving);
+            counts.known.add(&left);
             counts.leaving = std::mem::take(&mut counts.pending);
             counts.leaving.clone()
         };
@@ -154,5 +158,28 @@ impl CallCount {
         self.errors += newer.errors;
         self.last_called = newer.last_called.or(self.last_called);
         self.last_error = newer.last_error.clone().or(self.last_error.take());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::MemoryStore;
+
+    #[tokio::test]
+    async fn a_flush_that_is_dropped_midway_neither_loses_nor_doubles_what_was_counted() {
+        let counters = Counters::default();
+        let tool = ToolId { source: SourceId::from_name("git").unwrap(), name: "push".into() };
+        counters.called(&tool, Timestamp(1), None);
+        {
+            // As a flush leaves it that is dropped while it writes.
+            let mut counts = counters.counts();
+            counts.leaving = std::mem::take(&mut counts.pending);
+        }
+        counters.called(&tool, Timestamp(2), None);
+        let store = MemoryStore::default();
+        counters.flush(&store).await.unwrap();
+        assert_eq!(counters.of_tool(&tool).unwrap().calls, 2);
+        assert_eq!(store.call_counts().await.unwrap()[0].calls, 1, "what may have been written is not written again");
     }
 }

@@ -234,7 +234,7 @@ impl Registry {
         let state = now.inventory.source(id).ok_or_else(|| self.shared.unknown_source(id.as_str()))?;
         if state.origin == Origin::Config {
             let message = format!("`{id}` is declared in the configuration; remove it there, or `disable` it");
-            return Err(Error::new(Code::Conflict, message));
+            return Err(Error::new(Code::Conflict, message).with_retryable(false));
         }
         self.execute(Command::Remove(id.clone()), actor).await?;
         self.shared.store.forget_definitions(id, None).await?;

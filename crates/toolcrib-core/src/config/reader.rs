@@ -11,6 +11,9 @@ use super::size::parse_size;
 use crate::text::did_you_mean;
 use crate::time::parse_duration;
 
+/// Nobody waits longer than this; it keeps what is computed with it within what a clock can say.
+const LONGEST: Duration = Duration::from_secs(365 * 24 * 60 * 60);
+
 pub(super) struct Reader<'a> {
     pub(super) file: &'a str,
     /// What relative paths are relative to.
@@ -168,6 +171,10 @@ impl<'a> Reader<'a> {
         match duration {
             Some(duration) if duration.is_zero() && zero == Zero::Refused => {
                 self.fault(node.line, &path, "must be more than nothing; write `30s`, say");
+                None
+            }
+            Some(duration) if duration > LONGEST => {
+                self.fault(node.line, &path, "must be a year at most; write `8760h` or less");
                 None
             }
             Some(duration) => Some(duration),

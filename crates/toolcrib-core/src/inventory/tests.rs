@@ -1,8 +1,10 @@
+use std::time::Duration;
+
 use proptest::prelude::*;
 use serde_json::value::RawValue;
 
 use super::*;
-use crate::access::Role;
+use crate::access::{LONGEST_LIFE, Role};
 use crate::compare::Class;
 use crate::manifest::{Bounds, Change, Manifest, Packed};
 
@@ -196,11 +198,30 @@ fn a_token_has_its_name_alone_until_it_is_revoked_or_expires() {
     check(&[], Command::CreateToken(token("a1", "ci", 0)), std::slice::from_ref(&one));
     check(std::slice::from_ref(&one), Command::CreateToken(token("a1", "ci", 0)), &[]);
     let second = Command::CreateToken(token("b2", "ci", 999));
-    assert_eq!(given(std::slice::from_ref(&one)).decide(&second).unwrap_err().code, Code::Conflict);
+    let taken = given(std::slice::from_ref(&one)).decide(&second).unwrap_err();
+    assert_eq!((taken.code, taken.retryable()), (Code::Conflict, false));
     check(&[one.clone(), revoked.clone()], second, std::slice::from_ref(&two));
     check(std::slice::from_ref(&one), Command::CreateToken(token("b2", "ci", 1_000)), &[revoked.clone(), two]);
     check(std::slice::from_ref(&one), Command::RevokeToken("a1".into()), std::slice::from_ref(&revoked));
     check(&[one, revoked], Command::RevokeToken("a1".into()), &[]);
+}
+
+#[test]
+fn a_token_lives_for_a_hundred_years_at_most() {
+    let lives = |life: Duration| {
+        let new = NewToken { expires_at: Some(Timestamp(1_000).plus(life)), ..token("a1", "ci", 1_000) };
+        Inventory::default().decide(&Command::CreateToken(new))
+    };
+    assert!(lives(LONGEST_LIFE).is_ok());
+    for life in [LONGEST_LIFE + Duration::from_millis(1), Duration::MAX] {
+        assert_eq!(lives(life).unwrap_err().code, Code::BadRequest);
+    }
+}
+
+#[test]
+fn an_id_means_its_own_token_whatever_others_are_named() {
+    let inventory = given(&[token_created("a1", "ci"), token_created("b2", "a1")]);
+    assert_eq!(inventory.token("a1").unwrap().name, "ci");
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Tokens as facts: created, changed, revoked. What is revoked is forgotten here; the journal remembers it.
 
 use super::{Event, Inventory};
-use crate::access::{MOST_TOKENS, Token, check_name};
+use crate::access::{LONGEST_LIFE, MOST_TOKENS, Token, check_name};
 use crate::error::{Code, Error, Result};
 
 use super::command::{NewToken, TokenChange};
@@ -12,14 +12,19 @@ impl Inventory {
         self.tokens.values()
     }
 
-    /// By its name, else by its id.
+    /// By its id, else by its name: an id always means its own token, whatever others are named.
     pub fn token(&self, name: &str) -> Option<&Token> {
-        self.tokens().find(|token| token.name == name).or_else(|| self.tokens.get(name))
+        self.tokens.get(name).or_else(|| self.tokens().find(|token| token.name == name))
     }
 
     pub(super) fn create_token(&self, new: &NewToken) -> Result<Vec<Event>> {
         let NewToken { id, name, role, hash, expires_at, now } = new.clone();
         check_name(&name)?;
+        if expires_at.is_some_and(|at| at.since(now) > LONGEST_LIFE) {
+            let message =
+                "a token lives for 100 years at most; say `30d` or `12h`, or nothing for one that never expires";
+            return Err(Error::new(Code::BadRequest, message));
+        }
         if self.tokens.get(&id).is_some_and(|token| token.hash == hash) {
             return Ok(Vec::new());
         }
@@ -34,7 +39,7 @@ impl Inventory {
         }
         if self.tokens.len() >= MOST_TOKENS + events.len() {
             let message = format!("there are {MOST_TOKENS} tokens already; revoke some with `toolcrib token revoke`");
-            return Err(Error::new(Code::Conflict, message));
+            return Err(Error::new(Code::Conflict, message).with_retryable(false));
         }
         events.push(Event::TokenCreated { token: id, name, role, hash, expires_at });
         Ok(events)
@@ -66,5 +71,5 @@ impl Inventory {
 
 fn taken(name: &str) -> Error {
     let message = format!("there is a token named `{name}` already; take another name, or revoke it first");
-    Error::new(Code::Conflict, message)
+    Error::new(Code::Conflict, message).with_retryable(false)
 }

@@ -16,6 +16,7 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 pub use self::body::Body;
+pub use self::session::SessionOwner;
 use self::{
     body::Ids,
     reply::{Accepts, Refusal},
@@ -118,7 +119,7 @@ impl Endpoint {
                 if method == "initialize" {
                     return self.initialize(head, id, params, accepts).await;
                 }
-                let session = self.session(&head.headers).map_err(|refusal| refusal.under(id))?;
+                let session = self.session(head).map_err(|refusal| refusal.under(id))?;
                 let feed = session.stream(self.owner.shared.options.queue);
                 let order = order(head, id, &method, read, &feed, accepts.events);
                 let reader = feed.reader(None);
@@ -137,7 +138,7 @@ impl Endpoint {
                 Err(Refusal::new(StatusCode::BAD_REQUEST, "there are no requests to answer in version 2026-07-28"))
             }
             other @ (Incoming::Notification { .. } | Incoming::Answer { .. } | Incoming::Refusal(_)) => {
-                let session = self.session(&head.headers)?;
+                let session = self.session(head)?;
                 session.desk.take_in(other);
                 Ok(reply::empty(StatusCode::ACCEPTED))
             }

@@ -3,8 +3,8 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, UNIX_EPOCH};
 
+use toolcrib::core::Timestamp;
 use toolcrib::registry::{Connection, SourceView, Status};
 
 use super::exposition::Exposition;
@@ -119,9 +119,9 @@ fn process(text: &mut Exposition, house: &House) {
     let version = [("version", env!("CARGO_PKG_VERSION"))];
     text.gauge("toolcrib_build_info", "Always 1; the label tells the version.").value(&version, 1);
     let started = house.traffic.started;
-    let uptime = started.elapsed().map_or(0.0, |age| age.as_secs_f64());
+    let uptime = house.registry.now().since(started).as_secs_f64();
     text.gauge("toolcrib_uptime_seconds", "How long it has been serving.").value(&[], uptime);
-    let since = started.duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO).as_secs_f64();
+    let since = started.since(Timestamp(0)).as_secs_f64();
     text.gauge("process_start_time_seconds", "When it began to serve, in seconds since 1970.").value(&[], since);
     if let Some(bytes) = resident() {
         text.gauge("process_resident_memory_bytes", "Memory in use.").value(&[], bytes);

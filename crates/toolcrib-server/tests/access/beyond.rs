@@ -136,3 +136,25 @@ async fn a_stream_ends_when_its_token_does() {
     let mut rest = Vec::new();
     tokio::time::timeout(SOON, stream.read_to_end(&mut rest)).await.unwrap().unwrap();
 }
+
+#[tokio::test]
+async fn a_session_of_mcp_is_its_openers_alone() {
+    let (house, [_, agent, admin]) = House::beyond().await;
+    let hello = json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {
+        "protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"},
+    }});
+    let accept = "Accept: application/json, text/event-stream\r\n";
+    let greeted = house.post("/mcp", &format!("{accept}{}", bearer(&agent)), hello).await;
+    assert_eq!(greeted.status, 200, "{greeted:?}");
+    let session = format!("{accept}Mcp-Session-Id: {}\r\n", greeted.header("mcp-session-id").unwrap());
+    let ping = json!({"jsonrpc": "2.0", "id": 2, "method": "ping"});
+    let others = format!("{session}{}", bearer(&admin));
+    assert_eq!(house.post("/mcp", &others, ping.clone()).await.status, 404);
+    assert_eq!(house.get("/mcp", &others).await.status, 404);
+    assert_eq!(house.send("DELETE", "/mcp", &others, "").await.status, 404);
+    // A token that is named anew is still the same.
+    house.registry.change_token("the-agent", Some("renamed".into()), None, Actor::new("test")).await.unwrap();
+    let own = format!("{session}{}", bearer(&agent));
+    assert_eq!(house.post("/mcp", &own, ping).await.status, 200);
+    assert_eq!(house.send("DELETE", "/mcp", &own, "").await.status, 200);
+}

@@ -2,7 +2,7 @@
 //! leave at any point, and that is an end too.
 
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use tokio::time::Instant;
 use toolcrib_core::text::shown_short;
@@ -101,7 +101,7 @@ impl<'a> Underway<'a> {
         spans.tell(Finished {
             trace: self.trace.clone(),
             parent: self.shared.parent(self.parent.as_ref()).map(Trace::span),
-            ended: SystemTime::now(),
+            ended: self.shared.options.clock.moment(),
             elapsed,
             work: Work::Call { tool, source, caller: self.caller.to_owned() },
             failure,

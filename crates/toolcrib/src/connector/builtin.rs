@@ -91,7 +91,8 @@ impl Builtins {
         let others = tools.get(name).filter(|taken| owner.is_none() || taken.owner.as_ref() != owner);
         let Some(taken) = others else { return Ok(()) };
         let by = taken.owner.as_ref().unwrap_or(&self.embedded);
-        Err(Error::new(Code::Conflict, format!("a built-in tool named `{name}` exists already, from `{by}`")))
+        let message = format!("a built-in tool named `{name}` exists already, from `{by}`");
+        Err(Error::new(Code::Conflict, message).with_retryable(false))
     }
 
     /// What the definitions of a source add to how its tools are treated.

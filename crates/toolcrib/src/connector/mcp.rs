@@ -25,6 +25,7 @@ use toolcrib_mcp::{Era, ServerSays};
 
 use super::{Answer, Call, CallFailure, Connector, Discovery, Offer, Request};
 use crate::call::ClientId;
+use crate::clock::after;
 use crate::connections::News;
 use crate::registry::Options;
 use exchange::Exchange;
@@ -88,7 +89,7 @@ impl Connector for McpConnector {
                 *era = discovery.era.clone();
             }
         }
-        let deadline = Instant::now() + discovery.timeout;
+        let deadline = after(discovery.timeout);
         let standing = self.lines.common.live.lock().await.clone().filter(|live| live.usable());
         let keep = discovery.keep && self.source.settings.lifecycle() == Lifecycle::Shared;
         let (live, ends) = match standing {

@@ -11,6 +11,7 @@ use toolcrib_core::time::format_duration;
 use toolcrib_core::{Code, Error, Result, Source, SourceId, Timestamp, ToolName};
 
 use super::{Outcome, Refresh, Refreshed};
+use crate::clock::after;
 use crate::connector::{Discovery, Offer};
 use crate::registry::{Notice, Shared, Stage, Writer, Written};
 use crate::secret::{connects_to, hide};
@@ -52,7 +53,7 @@ impl Shared {
         let asked_at = self.options.clock.now();
         let holder = format!("{}-{:016x}", std::process::id(), rand::random::<u64>());
         let mut waited = false;
-        let patience = tokio::time::Instant::now() + self.discovery_timeout(source, false) + GRACE;
+        let patience = after(self.discovery_timeout(source, false).saturating_add(GRACE));
         while let Lease::HeldUntil(_) = self.take_lease(&source.id, &holder).await? {
             if tokio::time::Instant::now() > patience {
                 let message = "another process has been discovering it for too long; try again";
@@ -133,7 +134,8 @@ impl Shared {
         let slot = self.connections.slot(source);
         self.tell_stage(source, Stage::Contacting);
         // A connector keeps to its deadline and knows best what it waited for; this is for one that does not.
-        let offer = match tokio::time::timeout(timeout + GRACE, slot.connector.discover(discovery)).await {
+        let offer = match tokio::time::timeout(timeout.saturating_add(GRACE), slot.connector.discover(discovery)).await
+        {
             Ok(offer) => offer,
             Err(_) => {
                 let message = format!("no answer within {}", format_duration(timeout));

@@ -1,6 +1,6 @@
 //! A discovery, as it is told to whoever exports spans.
 
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use toolcrib_core::Source;
 
@@ -34,7 +34,7 @@ impl Shared {
         spans.tell(Finished {
             trace: trace.clone(),
             parent: self.parent(parent).map(Trace::span),
-            ended: SystemTime::now(),
+            ended: self.options.clock.moment(),
             elapsed,
             work: Work::Discovery {
                 source: source.id.clone(),

@@ -90,7 +90,7 @@ impl Registry {
         tokens
     }
 
-    /// By its name, else by its id.
+    /// By its id, else by its name.
     pub fn token(&self, name: &str) -> Result<TokenView> {
         let inventory = self.inventory();
         let unknown = || {

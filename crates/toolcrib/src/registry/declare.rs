@@ -40,7 +40,7 @@ impl Registry {
         let state = now.inventory.source(&source.id);
         if state.is_some_and(|state| state.origin == Origin::Config) || now.invalid.contains_key(&source.id) {
             let message = format!("`{}` is declared in the configuration, which wins; change it there", source.id);
-            return Err(Error::new(Code::Conflict, message));
+            return Err(Error::new(Code::Conflict, message).with_retryable(false));
         }
         let wish = Command::Declare(self.shared.declaration(source, Origin::Runtime)?);
         Ok(match state {

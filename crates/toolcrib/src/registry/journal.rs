@@ -51,7 +51,10 @@ impl Entry {
 
 impl Journal {
     pub(crate) fn append(&mut self, news: &[Entry]) {
-        // Of a long journal, read whole at a start, only the end is kept.
+        // Of much at once, as at a start, only the end is kept, and nothing of what lies before it: there are no holes.
+        if news.len() > MOST {
+            *self = Journal::default();
+        }
         for entry in &news[news.len().saturating_sub(MOST)..] {
             let full = |chunk: &Arc<Chunk>| chunk.entries.len() >= CHUNK || chunk.bytes >= CHUNK_BYTES;
             if self.chunks.back().is_none_or(full) {
@@ -143,6 +146,15 @@ mod tests {
         journal.append(&entries(25_701..=25_701, 2 * MOST_BYTES));
         assert_eq!(seqs(journal.after(25_700)), [25_701], "the newest is kept, whatever its size");
         assert_eq!(journal.chunks.len(), 1);
+    }
+
+    #[test]
+    fn much_at_once_leaves_no_hole() {
+        let mut journal = Journal::default();
+        journal.append(&entries(1..=100, 0));
+        journal.append(&entries(101..=20_000, 0));
+        assert_eq!(journal.oldest(), Some(10_001));
+        assert_eq!(seqs(journal.after(0)), (10_001..=20_000).collect::<Vec<_>>());
     }
 
     #[test]

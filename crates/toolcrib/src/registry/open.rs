@@ -187,7 +187,7 @@ impl Shared {
         if let Err(error) = &followed {
             tracing::warn!(%error, "cannot take in what others wrote; reads go on");
         }
-        self.upkeep.saw(written.and(followed));
+        self.upkeep.saw(&written.and(followed));
     }
 
     async fn follow(&self, pulse: &mut Option<u64>) -> Result<()> {

@@ -18,19 +18,20 @@ pub(crate) struct Upkeep(Mutex<Seen>);
 #[derive(Debug)]
 struct Seen {
     at: Instant,
-    trouble: Option<String>,
+    /// Why is in the log alone: whoever asks whether we are ready may be anybody.
+    in_trouble: bool,
 }
 
 impl Default for Upkeep {
     fn default() -> Upkeep {
-        Upkeep(Mutex::new(Seen { at: Instant::now(), trouble: None }))
+        Upkeep(Mutex::new(Seen { at: Instant::now(), in_trouble: false }))
     }
 }
 
 impl Upkeep {
-    pub(super) fn saw(&self, store: Result<()>) {
-        let trouble = store.err().map(|error| error.message);
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Seen { at: Instant::now(), trouble };
+    pub(super) fn saw(&self, store: &Result<()>) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) =
+            Seen { at: Instant::now(), in_trouble: store.is_err() };
     }
 }
 
@@ -43,15 +44,15 @@ impl Registry {
 
 impl Shared {
     fn ready(&self) -> Result<()> {
-        let unavailable = |message: String| Err(Error::new(Code::StoreUnavailable, message));
+        let unavailable = |message: &str| Err(Error::new(Code::StoreUnavailable, message));
         if self.ended.is_cancelled() {
-            return unavailable("the registry is closed".into());
+            return unavailable("the registry is closed");
         }
         let seen = self.upkeep.0.lock().unwrap_or_else(PoisonError::into_inner);
-        match &seen.trouble {
-            Some(trouble) => unavailable(format!("the store does not answer: {trouble}")),
-            None if seen.at.elapsed() > SILENT => unavailable("the store has not answered for a while".into()),
-            None => Ok(()),
+        match seen.in_trouble {
+            true => unavailable("the store does not answer; the log says why"),
+            false if seen.at.elapsed() > SILENT => unavailable("the store has not answered for a while"),
+            false => Ok(()),
         }
     }
 }

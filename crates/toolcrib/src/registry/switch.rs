@@ -5,7 +5,7 @@ use toolcrib_core::inventory::{Actor, Command};
 use toolcrib_core::tool::{ToolId, ToolName};
 use toolcrib_core::{Result, SourceId};
 
-use super::Registry;
+use super::{Registry, Written};
 
 /// What somebody wants of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,8 +44,11 @@ impl Registry {
             (Target::Tool(id, _), Switch::Enabled) => Command::EnableTool(id.clone()),
             (Target::Tool(id, _), Switch::Disabled) => Command::DisableTool(id.clone()),
         };
-        let changed = !self.inventory().decide(&command)?.is_empty();
-        self.execute(command, actor).await?;
+        let written = self.shared.write(&actor, None, |writer| writer.inventory.decide(&command)).await?;
+        let changed = match written {
+            Written::Done(events) => !events.is_empty(),
+            Written::Superseded => false,
+        };
         Ok(Switched { target, switch, changed })
     }
 }

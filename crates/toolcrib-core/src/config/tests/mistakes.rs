@@ -292,3 +292,16 @@ fn credentials_for_an_api_are_checked_without_repeating_a_value() {
         ),
     );
 }
+
+#[test]
+fn nobody_waits_longer_than_a_year() {
+    for key in ["ttl", "connect_timeout", "discovery_timeout", "call_timeout", "idle"] {
+        for time in ["9223372036854775807s", "8761h"] {
+            source(
+                &format!("{{ command: x, {key}: {time} }}"),
+                &format!("sources.files.{key}: must be a year at most; write `8760h` or less"),
+            );
+        }
+        assert!(own(&format!("sources: {{ files: {{ command: x, {key}: 8760h }} }}")).is_ok());
+    }
+}

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use futures_util::future::join_all;
-use http::{HeaderMap, HeaderValue, StatusCode, request::Parts};
+use http::{HeaderValue, StatusCode, request::Parts};
 use serde_json::value::RawValue;
 
 use super::{
@@ -34,7 +34,7 @@ impl Endpoint {
         let peer = Arc::new(greet::newcomer(params, head.uri.query().unwrap_or_default()));
         let outcome = greet::initialize(shared, &peer).await;
         let greeted = outcome.map_err(|error| Refusal::of(id, error))?;
-        let Some(session) = sessions.open(shared, peer) else {
+        let Some(session) = sessions.open(shared, peer, head.extensions.get().cloned()) else {
             let error = RpcError::new(RpcError::INTERNAL, "there are too many sessions");
             return Err(Refusal::of(id, error));
         };
@@ -58,7 +58,7 @@ impl Endpoint {
             let error = RpcError::new(RpcError::PARSE, "this is no JSON");
             return Err(Refusal { status: StatusCode::BAD_REQUEST, id: None, error });
         };
-        let session = self.session(&head.headers)?;
+        let session = self.session(head)?;
         if session.peer.era > Era::Legacy(Version::V2025_03_26) {
             return refused("there are no batches in this version");
         }
@@ -106,7 +106,7 @@ impl Endpoint {
     /// A stream for what nobody asked for, or one that was cut.
     pub(super) fn get(&self, head: &Parts) -> Reply {
         self.without_sessions(head)?;
-        let session = self.session(&head.headers)?;
+        let session = self.session(head)?;
         if !Accepts::read(&head.headers).events {
             return Err(Refusal::new(
                 StatusCode::NOT_ACCEPTABLE,
@@ -139,7 +139,7 @@ impl Endpoint {
 
     pub(super) fn delete(&self, head: &Parts) -> Reply {
         self.without_sessions(head)?;
-        let session = self.session(&head.headers)?;
+        let session = self.session(head)?;
         self.owner.sessions.end(&self.owner.shared, &session.id);
         Ok(reply::empty(StatusCode::OK))
     }
@@ -153,7 +153,8 @@ impl Endpoint {
         }
     }
 
-    pub(super) fn session(&self, headers: &HeaderMap) -> Result<Arc<Session>, Refusal> {
+    pub(super) fn session(&self, head: &Parts) -> Result<Arc<Session>, Refusal> {
+        let headers = &head.headers;
         // Clients before 2025-06-18 say no version; they are known by their session.
         if let Some(version) = said(headers, VERSION)
             && version.parse::<Era>().is_err()
@@ -169,6 +170,6 @@ impl Endpoint {
         let unknown = || {
             Refusal::new(StatusCode::NOT_FOUND, "this session is unknown or over; begin a new one with `initialize`")
         };
-        self.owner.sessions.find(id).ok_or_else(unknown)
+        self.owner.sessions.find(id, head.extensions.get()).ok_or_else(unknown)
     }
 }

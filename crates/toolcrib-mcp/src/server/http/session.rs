@@ -24,10 +24,17 @@ use crate::{
     },
 };
 
+/// Who opens sessions, as the layer above knows them: it puts one among the extensions of each request, and a session
+/// answers to that one alone. Where there are none, whoever knows a session's id may use it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SessionOwner(pub Arc<str>);
+
 #[derive(Debug)]
 pub(super) struct Session {
     pub(super) id: String,
     pub(super) peer: Arc<Peer>,
+    /// Who opened it.
+    owner: Option<SessionOwner>,
     pub(super) desk: Arc<Desk>,
     /// The stream for what nobody asked for. Its number is 0.
     pub(super) news: Arc<Feed>,
@@ -46,10 +53,11 @@ pub(super) struct Sessions {
 }
 
 impl Session {
-    fn new(shared: &Shared, peer: Arc<Peer>) -> Session {
+    fn new(shared: &Shared, peer: Arc<Peer>, owner: Option<SessionOwner>) -> Session {
         Session {
             id: format!("{:032x}", rand::random::<u128>()),
             peer,
+            owner,
             desk: Arc::default(),
             news: Feed::new(0, shared.options.queue, Keeps::Latest),
             ended: shared.closing.child_token(),
@@ -107,8 +115,13 @@ impl Session {
 
 impl Sessions {
     /// A new session; none when there are too many and all are in use.
-    pub(super) fn open(self: &Arc<Self>, shared: &Arc<Shared>, peer: Arc<Peer>) -> Option<Arc<Session>> {
-        let session = Arc::new(Session::new(shared, peer));
+    pub(super) fn open(
+        self: &Arc<Self>,
+        shared: &Arc<Shared>,
+        peer: Arc<Peer>,
+        owner: Option<SessionOwner>,
+    ) -> Option<Arc<Session>> {
+        let session = Arc::new(Session::new(shared, peer, owner));
         let evicted = {
             let mut by_id = lock(&self.by_id);
             let full = by_id.len() >= shared.options.sessions_max;
@@ -129,8 +142,12 @@ impl Sessions {
         Some(session)
     }
 
-    pub(super) fn find(&self, id: &str) -> Option<Arc<Session>> {
+    /// To anybody but its owner a session is as none.
+    pub(super) fn find(&self, id: &str, owner: Option<&SessionOwner>) -> Option<Arc<Session>> {
         let session = lock(&self.by_id).get(id).cloned()?;
+        if session.owner.as_ref() != owner {
+            return None;
+        }
         *lock(&session.used) = Instant::now();
         Some(session)
     }

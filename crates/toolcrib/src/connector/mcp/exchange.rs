@@ -17,6 +17,7 @@ use toolcrib_mcp::{Client, Era, RequestOptions, RpcError, WireError};
 use super::McpConnector;
 use super::callers::Asking;
 use super::live::{Live, Stay};
+use crate::clock::after;
 use crate::connector::{Call, CallFailure, Request, Terms};
 use crate::trace::Trace;
 
@@ -45,7 +46,7 @@ impl McpConnector {
         exchange: &Exchange<'_>,
     ) -> Result<(Box<RawValue>, Arc<Live>), CallFailure> {
         let terms = exchange.terms();
-        let deadline = Instant::now() + terms.timeout;
+        let deadline = after(terms.timeout);
         match self.source.settings.lifecycle() {
             Lifecycle::Shared | Lifecycle::PerClient => {}
             // Over a connection of its own, which ends with it.

@@ -17,12 +17,13 @@ use super::outgoing::{base, draft, label};
 use super::poll::Polling;
 use super::result::answer;
 use super::settled::Settled;
+use crate::clock::after;
 use crate::connector::{Answer, Call, CallFailure};
 
 impl OpenApiConnector {
     /// Carries a call out until it is done, its time is up, or its caller has left.
     pub(super) async fn carry_out(&self, call: &Call) -> Result<Answer, CallFailure> {
-        let deadline = Instant::now() + call.terms.timeout;
+        let deadline = after(call.terms.timeout);
         let (operation, poll) = read(call).map_err(CallFailure::Refused)?;
         tokio::select! {
             biased;

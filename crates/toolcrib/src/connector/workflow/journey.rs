@@ -15,6 +15,7 @@ use super::WorkflowConnector;
 use super::document::Held;
 use super::result::{answer, failed};
 use super::step::Came;
+use crate::clock::after;
 use crate::connector::{Answer, Call, CallFailure, Terms};
 use crate::registry::Shared;
 
@@ -31,7 +32,7 @@ pub(super) struct Journey<'a> {
 
 impl WorkflowConnector {
     pub(super) async fn carry_out(&self, call: &Call) -> Result<Answer, CallFailure> {
-        let deadline = Instant::now() + call.terms.timeout;
+        let deadline = after(call.terms.timeout);
         let (workflow, inputs) = read(call).map_err(CallFailure::Refused)?;
         let registry = self.origin.registry().map_err(CallFailure::Refused)?;
         let held = tokio::time::timeout_at(deadline, self.document()).await;
