@@ -5,6 +5,9 @@ mod findings;
 mod keywords;
 mod renames;
 mod schema;
+mod ways;
+
+use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -12,6 +15,7 @@ use serde_json::value::RawValue;
 
 use crate::execution::{Backing, Execution};
 use crate::json;
+use crate::lock::meant;
 use crate::text::shown_short;
 use crate::tool::Tool;
 
@@ -47,9 +51,18 @@ pub struct Comparison {
     pub notes: Vec<String>,
 }
 
-/// How many nodes of schemas may be looked at; one allowance for all tools of a list.
+/// How much of schemas may be looked at: nodes, fields, values; one allowance for all tools of a list.
 #[derive(Debug)]
 pub struct Allowance(usize);
+
+impl Allowance {
+    /// Whether so much was left.
+    fn spend(&mut self, work: usize) -> bool {
+        let left = self.0.checked_sub(work);
+        self.0 = left.unwrap_or(0);
+        left.is_some()
+    }
+}
 
 impl Default for Allowance {
     fn default() -> Allowance {
@@ -112,7 +125,7 @@ pub fn compare(old: &Tool, new: &Tool, allowance: &mut Allowance) -> Comparison 
         ),
     ] {
         if old != new {
-            findings.add(Class::Text, format!("its {field} changed"));
+            findings.add(Class::Text, || format!("its {field} changed"));
         }
     }
     let (old_backing, new_backing) = (old.backing(), new.backing());
@@ -131,7 +144,7 @@ pub fn compare(old: &Tool, new: &Tool, allowance: &mut Allowance) -> Comparison 
     annotations(old.face.annotations.as_deref(), new.face.annotations.as_deref(), &mut findings);
     backing(old_backing.as_ref(), new_backing.as_ref(), &mut findings);
     for name in different_extras(old, new) {
-        findings.add(Class::Other, format!("its `{}` changed", shown_short(name, 40)));
+        findings.add(Class::Other, || format!("its `{}` changed", shown_short(name, 40)));
     }
     findings.conclude()
 }
@@ -147,11 +160,17 @@ pub(crate) fn canonical(raw: Option<&RawValue>) -> Option<String> {
     Some(canonical)
 }
 
+/// As many unknown fields are told of as somebody reads; the work is in proportion to all.
+const MOST_EXTRAS: usize = 50;
+
 /// Fields that only one of two has, or that differ, among those that nobody here knows.
-pub(crate) fn different_extras<'a>(old: &'a Tool, new: &'a Tool) -> impl Iterator<Item = &'a str> {
-    let differs = |name: &str, value| canonical(old.extra.get(name)) != canonical(Some(value));
-    let changed = new.extra.iter().filter(move |(name, value)| differs(name, value)).map(|(name, _)| name);
-    changed.chain(old.extra.iter().map(|(name, _)| name).filter(|name| new.extra.get(name).is_none()))
+pub(crate) fn different_extras<'a>(old: &'a Tool, new: &'a Tool) -> Vec<&'a str> {
+    let before: BTreeMap<&str, &RawValue> = old.extra.iter().collect();
+    let after: BTreeMap<&str, &RawValue> = new.extra.iter().collect();
+    let differs = |name: &str, value| canonical(before.get(name).copied()) != canonical(Some(value));
+    let changed = new.extra.iter().filter(|(name, value)| differs(name, value)).map(|(name, _)| name);
+    let gone = old.extra.iter().map(|(name, _)| name).filter(|name| !after.contains_key(name));
+    changed.chain(gone).take(MOST_EXTRAS).collect()
 }
 
 /// The whole of it, also where lists have it pruned.
@@ -172,15 +191,21 @@ fn schemas(
 ) {
     match (old, new) {
         (None, None) => {}
-        (None, Some(_)) => findings.add(Class::Widened, "gained an output schema".to_owned()),
-        (Some(_), None) => findings.add(Class::Narrowed, "lost its output schema".to_owned()),
+        (None, Some(_)) => findings.add(Class::Widened, || "gained an output schema".to_owned()),
+        (Some(_), None) => findings.add(Class::Narrowed, || "lost its output schema".to_owned()),
         (Some(old), Some(new)) if canonical(Some(old)) == canonical(Some(new)) => {}
         (Some(old), Some(new)) => {
-            let before = findings.count();
+            findings.begin_part();
             let value = |raw: &RawValue| serde_json::from_str(raw.get()).unwrap_or(Value::Null);
             compare_schemas(&value(old), &value(new), side, allowance, findings);
-            if findings.count() == before {
-                findings.add(Class::Other, format!("its {} schema is written otherwise", side.as_str()));
+            // What is not looked at above must not pass for a change of words, or for none.
+            let side = side.as_str();
+            match findings.worst_of_part() {
+                None | Some(Class::Text) if meant(old, &mut Vec::new()) != meant(new, &mut Vec::new()) => {
+                    findings.add(Class::Other, || format!("its {side} schema changed in a way that is not told apart"))
+                }
+                None => findings.add(Class::Text, || format!("words in its {side} schema changed")),
+                Some(_) => {}
             }
         }
     }
@@ -207,40 +232,40 @@ fn annotations(old: Option<&RawValue>, new: Option<&RawValue>, findings: &mut Fi
     if old == new {
         return;
     }
-    let before = findings.count();
+    findings.begin_part();
     for (name, assumed, yes, no) in HINTS {
         let said = |annotations: &Value| annotations.get(name).and_then(Value::as_bool).unwrap_or(assumed);
         match (said(&old), said(&new)) {
-            (false, true) => findings.add(Class::HintFlipped, yes.to_owned()),
-            (true, false) => findings.add(Class::HintFlipped, no.to_owned()),
+            (false, true) => findings.add(Class::HintFlipped, || yes.to_owned()),
+            (true, false) => findings.add(Class::HintFlipped, || no.to_owned()),
             (true, true) | (false, false) => {}
         }
     }
     if old.get("title") != new.get("title") {
-        findings.add(Class::Text, "its title changed".to_owned());
+        findings.add(Class::Text, || "its title changed".to_owned());
     }
-    if findings.count() == before {
-        findings.add(Class::Other, "its annotations changed".to_owned());
+    if findings.worst_of_part().is_none() {
+        findings.add(Class::Other, || "its annotations changed".to_owned());
     }
 }
 
 fn backing(old: Option<&Backing>, new: Option<&Backing>, findings: &mut Findings) {
     let (Some(old), Some(new)) = (old, new) else {
         if old.is_some() || new.is_some() {
-            findings.add(Class::Execution, "how it is carried out changed".to_owned());
+            findings.add(Class::Execution, || "how it is carried out changed".to_owned());
         }
         return;
     };
     if old.execution != new.execution {
-        findings.add(Class::Execution, carried_out(&old.execution, &new.execution));
+        findings.add(Class::Execution, || carried_out(&old.execution, &new.execution));
     }
     match (old.deprecated, new.deprecated) {
-        (false, true) => findings.add(Class::Other, "is deprecated by its source now".to_owned()),
-        (true, false) => findings.add(Class::Other, "is no longer deprecated by its source".to_owned()),
+        (false, true) => findings.add(Class::Other, || "is deprecated by its source now".to_owned()),
+        (true, false) => findings.add(Class::Other, || "is no longer deprecated by its source".to_owned()),
         (true, true) | (false, false) => {}
     }
     if old.tags != new.tags {
-        findings.add(Class::Other, "its tags changed".to_owned());
+        findings.add(Class::Other, || "its tags changed".to_owned());
     }
 }
 

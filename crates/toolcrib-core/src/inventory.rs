@@ -201,7 +201,7 @@ impl Inventory {
     }
 
     fn record(&self, recording: &Recording) -> Result<Vec<Event>> {
-        let Recording { before, after } = recording;
+        let Recording { before, after, delta } = recording;
         let state = self.known(&after.source)?;
         if state.manifest == Some(after.fingerprint) {
             return Ok(Vec::new());
@@ -210,7 +210,10 @@ impl Inventory {
             let message = format!("`{}` was discovered by somebody else meanwhile", after.source);
             return Err(Error::new(Code::Conflict, message));
         }
-        let mut delta = Delta::between(before.packed(), after)?;
+        let mut delta = match delta {
+            Some(delta) => delta.clone(),
+            None => Delta::between(before.packed(), after)?,
+        };
         if let Before::Lost(_) = before {
             delta = state.delta_by_names(delta);
         }
@@ -255,7 +258,8 @@ impl SourceState {
     fn delta_by_names(&self, all_added: Delta) -> Delta {
         let current = |name: &String| self.tools.get(name).is_some_and(|tool| !tool.deprecated);
         let offered = all_added.added;
-        let gone = self.tools.iter().filter(|(name, tool)| !tool.deprecated && !offered.contains(name));
+        let names: std::collections::BTreeSet<&String> = offered.iter().collect();
+        let gone = self.tools.iter().filter(|(name, tool)| !tool.deprecated && !names.contains(name));
         let removed: Vec<String> = gone.map(|(name, _)| name.clone()).collect();
         let unchanged = offered.iter().filter(|name| current(name)).count();
         let added = offered.into_iter().filter(|name| !current(name)).collect();

@@ -14,6 +14,7 @@ use crate::json;
 use crate::source::SourceId;
 
 pub use parts::Parts;
+pub(crate) use parts::meant;
 
 const VERSION: u32 = 1;
 

@@ -61,7 +61,7 @@ pub use history::{HistoryRecord, Wanted};
 pub use moment::Moment;
 pub use needs::{MissingScheme, Needs, Server, needs};
 pub use past::{PastTool, Version};
-pub(crate) use publish::Writer;
+pub(crate) use publish::{Compared, Writer};
 pub use publish::{Notice, Stage};
 pub(crate) use ready::Upkeep;
 pub use source_view::{Connection, Health, SourceView, Status};

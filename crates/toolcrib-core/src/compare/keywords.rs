@@ -1,5 +1,6 @@
 //! The keywords of one schema that speak of the value itself: types, choices, limits, and those nobody here interprets.
 
+use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value};
@@ -8,7 +9,8 @@ use super::Class;
 use super::schema::Side;
 use crate::text::shown_short;
 
-type Keywords = Map<String, Value>;
+type Keywords<'a> = BTreeMap<&'a str, &'a Value>;
+type Values<'a> = BTreeMap<String, &'a Value>;
 
 /// Lower bounds: more of them takes less.
 const LEAST: [&str; 5] = ["minimum", "exclusiveMinimum", "minLength", "minItems", "minProperties"];
@@ -36,57 +38,113 @@ const CONDITIONS: [&str; 20] = [
     "contentEncoding",
     "contentMediaType",
 ];
-/// Looked at elsewhere, or of no meaning for what is taken.
-const ELSEWHERE: [&str; 20] = [
+/// Looked at elsewhere.
+const ELSEWHERE: [&str; 15] = [
     "type",
     "enum",
     "const",
-    "title",
-    "description",
     "properties",
     "required",
     "items",
+    "additionalItems",
     "additionalProperties",
     "prefixItems",
     "allOf",
     "anyOf",
     "oneOf",
     "$ref",
-    "$defs",
-    "definitions",
+    "nullable",
+    "discriminator",
+];
+/// Of no meaning for what is taken.
+const ASIDE: [&str; 15] = [
+    "title",
+    "description",
+    "default",
+    "examples",
+    "example",
+    "deprecated",
+    "readOnly",
+    "writeOnly",
+    "$comment",
     "$schema",
     "$id",
-    "$comment",
-    "nullable",
+    "$anchor",
+    "$defs",
+    "definitions",
+    "externalDocs",
 ];
+/// Of those, what nobody need hear of.
+const UNSAID: [&str; 7] = ["title", "description", "$comment", "$schema", "$id", "$defs", "definitions"];
 const MOST_VALUES: usize = 5;
 
-/// Tells what differs, without a word about where.
-pub(super) fn compare(old: &Keywords, new: &Keywords, tell: &mut impl FnMut(Class, Note)) {
-    compare_types(old, new, tell);
-    choices(old, new, tell);
+/// Whether a keyword leaves open what is taken: words, defaults, and what others have invented.
+pub(super) fn says_nothing_of_values(keyword: &str) -> bool {
+    ASIDE.contains(&keyword) || keyword.starts_with("x-")
+}
+
+/// Whether a keyword is looked at here.
+pub(super) fn is_compared(keyword: &str) -> bool {
+    !ELSEWHERE.contains(&keyword) && !says_nothing_of_values(keyword)
+}
+
+/// What two ways say of the value itself, without a word about where.
+pub(super) fn compare(
+    (old, old_values): (&Keywords<'_>, Option<&Values<'_>>),
+    (new, new_values): (&Keywords<'_>, Option<&Values<'_>>),
+    tell: &mut impl FnMut(Class, Note),
+) {
+    choices(old_values, new_values, tell);
     limits(old, new, tell);
-    let meant = |name: &String| !ELSEWHERE.contains(&name.as_str());
-    let names: BTreeSet<&String> = old.keys().chain(new.keys()).filter(|name| meant(name)).collect();
-    for name in names {
-        let (before, after) = (old.get(name), new.get(name));
-        if before == after || LEAST.contains(&name.as_str()) || MOST.contains(&name.as_str()) {
-            continue;
-        }
+    let limited = |name: &str| LEAST.contains(&name) || MOST.contains(&name);
+    for (name, before, after) in differing(old, new, |name| !limited(name)) {
+        // To say that nothing is asked for is to say nothing.
+        let meant = |value: Option<&&Value>| value.is_some_and(|value| !asks_nothing(name, value));
         let shown = shown_short(name, 40);
-        match (CONDITIONS.contains(&name.as_str()), before, after) {
-            (true, None, _) => tell(Class::Narrowed, Note::of(format!("`{shown}` was added"))),
-            (true, Some(_), None) => tell(Class::Widened, Note::of(format!("`{shown}` was dropped"))),
-            (true, Some(_), Some(_)) => tell(Class::Narrowed, Note::of(format!("`{shown}` changed"))),
-            (false, ..) if name == "examples" || name == "example" => {
-                tell(Class::Text, Note::of("its examples changed".to_owned()));
-            }
-            (false, ..) if name == "default" => {
-                let value = |value: Option<&Value>| value.map_or("none".to_owned(), short);
-                tell(Class::Other, Note::of(format!("default {} became {}", value(before), value(after))));
-            }
-            (false, ..) => tell(Class::Other, Note::of(format!("`{shown}` changed"))),
+        match (CONDITIONS.contains(&name), meant(before), meant(after)) {
+            (true, false, false) => {}
+            (true, false, true) => tell(Class::Narrowed, Note::Remark(format!("`{shown}` was added"))),
+            (true, true, false) => tell(Class::Widened, Note::Remark(format!("`{shown}` was dropped"))),
+            (true, true, true) => tell(Class::Narrowed, Note::Remark(format!("`{shown}` changed"))),
+            (false, ..) => tell(Class::Other, Note::Remark(format!("`{shown}` changed"))),
         }
+    }
+}
+
+/// What two schemas say beside what they take; titles and descriptions are told by others.
+pub(super) fn compare_aside(old: &Keywords<'_>, new: &Keywords<'_>, tell: &mut impl FnMut(Class, Note)) {
+    for (name, before, after) in differing(old, new, |name| !UNSAID.contains(&name)) {
+        match name {
+            "examples" | "example" => tell(Class::Text, Note::Remark("its examples changed".to_owned())),
+            "default" => {
+                let value = |value: Option<&&Value>| value.map_or("none".to_owned(), |value| short(value));
+                tell(Class::Other, Note::Remark(format!("default {} became {}", value(before), value(after))));
+            }
+            _ => tell(Class::Other, Note::Remark(format!("`{}` changed", shown_short(name, 40)))),
+        }
+    }
+}
+
+/// The keywords among those wanted that only one has, or that differ.
+fn differing<'a, 'b>(
+    old: &'b Keywords<'a>,
+    new: &'b Keywords<'a>,
+    wanted: impl Fn(&str) -> bool,
+) -> Vec<(&'a str, Option<&'b &'a Value>, Option<&'b &'a Value>)> {
+    let names: BTreeSet<&'a str> = old.keys().chain(new.keys()).copied().filter(|name| wanted(name)).collect();
+    let both = names.into_iter().map(|name| (name, old.get(name), new.get(name)));
+    both.filter(|(_, old, new)| old != new).collect()
+}
+
+fn asks_nothing(name: &str, value: &Value) -> bool {
+    match name {
+        "uniqueItems" => value == &Value::Bool(false),
+        "minLength" | "minItems" | "minProperties" => value.as_f64() == Some(0.0),
+        "unevaluatedProperties" | "unevaluatedItems" | "propertyNames" => value == &Value::Bool(true),
+        "patternProperties" | "dependentRequired" | "dependentSchemas" | "dependencies" => {
+            value.as_object().is_some_and(Map::is_empty)
+        }
+        _ => false,
     }
 }
 
@@ -94,12 +152,6 @@ pub(super) fn compare(old: &Keywords, new: &Keywords, tell: &mut impl FnMut(Clas
 pub(super) enum Note {
     Predicate(String),
     Remark(String),
-}
-
-impl Note {
-    fn of(text: String) -> Note {
-        Note::Remark(text)
-    }
 }
 
 /// A note with its place before it.
@@ -118,105 +170,56 @@ pub(super) fn placed(side: Side, place: &str, note: &Note) -> String {
     }
 }
 
-/// The types a schema allows; nothing where it allows any.
-pub(super) fn types(schema: &Value) -> Option<BTreeSet<&str>> {
-    schema.as_object().and_then(types_of)
-}
-
-fn types_of(schema: &Keywords) -> Option<BTreeSet<&str>> {
-    let mut types: BTreeSet<&str> = match schema.get("type")? {
-        Value::String(name) => BTreeSet::from([name.as_str()]),
-        Value::Array(names) => names.iter().filter_map(Value::as_str).collect(),
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::Object(_) => return None,
-    };
-    if schema.get("nullable") == Some(&Value::Bool(true)) {
-        types.insert("null");
-    }
-    Some(types)
-}
-
-fn compare_types(old: &Keywords, new: &Keywords, tell: &mut impl FnMut(Class, Note)) {
-    let listed = |types: &BTreeSet<&str>| shown_short(&types.iter().copied().collect::<Vec<_>>().join(" or "), 80);
-    let (before, after) = match (types_of(old), types_of(new)) {
+fn choices(old: Option<&Values<'_>>, new: Option<&Values<'_>>, tell: &mut impl FnMut(Class, Note)) {
+    let (before, after) = match (old, new) {
         (None, None) => return,
         (None, Some(after)) => {
-            return tell(Class::Narrowed, Note::Predicate(format!("takes {} alone now", listed(&after))));
-        }
-        (Some(_), None) => return tell(Class::Widened, Note::Predicate("takes any type now".to_owned())),
-        (Some(before), Some(after)) => (before, after),
-    };
-    // Every integer is a number.
-    let takes =
-        |types: &BTreeSet<&str>, name: &str| types.contains(name) || (name == "integer" && types.contains("number"));
-    let lost: BTreeSet<&str> = before.iter().copied().filter(|name| !takes(&after, name)).collect();
-    let gained: BTreeSet<&str> = after.iter().copied().filter(|name| !takes(&before, name)).collect();
-    let common = before.iter().any(|name| takes(&after, name)) || after.iter().any(|name| takes(&before, name));
-    match (common, lost.is_empty(), gained.is_empty()) {
-        (_, true, true) => {}
-        (false, ..) => {
-            tell(Class::Breaking, Note::Remark(format!("{} became {}", listed(&before), listed(&after))));
-        }
-        (true, lost_nothing, gained_nothing) => {
-            if !lost_nothing {
-                tell(Class::Narrowed, Note::Predicate(format!("no longer takes {}", listed(&lost))));
-            }
-            if !gained_nothing {
-                tell(Class::Widened, Note::Predicate(format!("also takes {}", listed(&gained))));
-            }
-        }
-    }
-}
-
-fn choices(old: &Keywords, new: &Keywords, tell: &mut impl FnMut(Class, Note)) {
-    let (before, after) = match (values(old), values(new)) {
-        (None, None) => return,
-        (None, Some(after)) => {
-            let all: Vec<&Value> = after.into_values().collect();
-            return tell(Class::Narrowed, Note::Predicate(format!("takes only {} now", some(&all))));
+            return tell(Class::Narrowed, Note::Predicate(format!("takes only {} now", some(after))));
         }
         (Some(_), None) => return tell(Class::Widened, Note::Predicate("takes other values too".to_owned())),
         (Some(before), Some(after)) => (before, after),
     };
-    let only_in = |one: &BTreeMap<String, &'_ Value>, other: &BTreeMap<String, &'_ Value>| -> Vec<Value> {
-        one.iter().filter(|(text, _)| !other.contains_key(*text)).map(|(_, value)| (*value).clone()).collect()
-    };
-    let (lost, gained) = (only_in(&before, &after), only_in(&after, &before));
-    let named = |values: &[Value]| some(&values.iter().collect::<Vec<_>>());
+    let (lost, gained) = (only_in(before, after), only_in(after, before));
     if !lost.is_empty() {
         let class = if lost.len() == before.len() { Class::Breaking } else { Class::Narrowed };
-        tell(class, Note::Predicate(format!("no longer takes {}", named(&lost))));
+        tell(class, Note::Predicate(format!("no longer takes {}", some(&lost))));
     }
     if !gained.is_empty() {
-        tell(Class::Widened, Note::Predicate(format!("also takes {}", named(&gained))));
+        tell(Class::Widened, Note::Predicate(format!("also takes {}", some(&gained))));
     }
 }
 
-/// The values that may be chosen, by their text.
-fn values(schema: &Keywords) -> Option<BTreeMap<String, &Value>> {
-    let one = schema.get("const").map(std::slice::from_ref);
-    let values = one.or_else(|| schema.get("enum").and_then(Value::as_array).map(Vec::as_slice))?;
-    Some(values.iter().map(|value| (value.to_string(), value)).collect())
+fn only_in<'a>(one: &Values<'a>, other: &Values<'a>) -> Values<'a> {
+    one.iter().filter(|(text, _)| !other.contains_key(*text)).map(|(text, value)| (text.clone(), *value)).collect()
 }
 
-fn limits(old: &Keywords, new: &Keywords, tell: &mut impl FnMut(Class, Note)) {
+fn limits(old: &Keywords<'_>, new: &Keywords<'_>, tell: &mut impl FnMut(Class, Note)) {
     let all = LEAST.iter().map(|name| (*name, 1.0)).chain(MOST.iter().map(|name| (*name, -1.0)));
     for (name, sign) in all {
-        match (old.get(name), new.get(name)) {
-            (before, after) if before == after => {}
-            (None, Some(limit)) => tell(Class::Narrowed, Note::Remark(format!("{name} {} was set", short(limit)))),
+        let limit = |keywords: &Keywords<'_>| {
+            keywords.get(name).filter(|value| !asks_nothing(name, value)).map(|value| (*value).clone())
+        };
+        match (limit(old), limit(new)) {
+            (None, None) => {}
+            (None, Some(limit)) => tell(Class::Narrowed, Note::Remark(format!("{name} {} was set", short(&limit)))),
             (Some(_), None) => tell(Class::Widened, Note::Remark(format!("{name} was dropped"))),
+            (Some(before), Some(after)) if before == after => {}
             (Some(before), Some(after)) => {
                 let number = |value: &Value| value.as_f64().unwrap_or_default() * sign;
-                let class = if number(after) < number(before) { Class::Widened } else { Class::Narrowed };
-                tell(class, Note::Remark(format!("{name} {} became {}", short(before), short(after))));
+                let class = match number(&after).total_cmp(&number(&before)) {
+                    // 1 and 1.0 are one limit.
+                    Ordering::Equal if before.is_number() && after.is_number() => continue,
+                    Ordering::Less => Class::Widened,
+                    Ordering::Equal | Ordering::Greater => Class::Narrowed,
+                };
+                tell(class, Note::Remark(format!("{name} {} became {}", short(&before), short(&after))));
             }
-            (None, None) => {}
         }
     }
 }
 
-fn some(values: &[&Value]) -> String {
-    let mut shown: Vec<String> = values.iter().take(MOST_VALUES).map(|value| format!("`{}`", plain(value))).collect();
+pub(super) fn some(values: &Values<'_>) -> String {
+    let mut shown: Vec<String> = values.values().take(MOST_VALUES).map(|value| format!("`{}`", plain(value))).collect();
     if values.len() > MOST_VALUES {
         shown.push(format!("{} more", values.len() - MOST_VALUES));
     }

@@ -62,18 +62,13 @@ fn what_becomes_of_arguments_is_classed() {
         Class::Breaking,
         "`repo` became `repository`",
     );
-    check(
-        json!({}),
-        json!({"additionalProperties": false}),
-        Class::Narrowed,
-        "takes no fields but those it names any more",
-    );
-    check(json!({"additionalProperties": false}), json!({}), Class::Widened, "takes fields beyond those it names");
+    check(json!({}), json!({"additionalProperties": false}), Class::Narrowed, "no longer takes unknown fields");
+    check(json!({"additionalProperties": false}), json!({}), Class::Widened, "also takes unknown fields");
     check(
         object(json!({"a": a}), json!(["a", "b"])),
         object(json!({"a": a}), json!(["b", "a"])),
         Class::Other,
-        "its input schema is written otherwise",
+        "its input schema changed in a way that is not told apart",
     );
     let nested = |required: Value| json!({"properties": {"f": {"type": "object", "properties": {"s": {}}, "required": required}}});
     check(nested(json!([])), nested(json!(["s"])), Class::Breaking, "`f.s` became required");
@@ -88,7 +83,7 @@ fn what_an_argument_takes_is_classed() {
         (json!({"type": "string"}), json!({"type": ["string", "null"]}), Class::Widened, "`x` also takes null"),
         (json!({"type": ["string", "null"]}), json!({"type": "string"}), Class::Narrowed, "`x` no longer takes null"),
         (json!({"type": "string"}), json!({}), Class::Widened, "`x` takes any type now"),
-        (json!(true), json!({"type": "string"}), Class::Narrowed, "`x` takes string alone now"),
+        (json!(true), json!({"type": "string"}), Class::Narrowed, "`x` now takes only string"),
         (
             json!({"type": "string"}),
             json!({"anyOf": [{"type": "string"}, {"type": "null"}]}),
@@ -148,6 +143,36 @@ fn what_an_argument_takes_is_classed() {
             "`x[]`: string became integer",
         ),
         (json!({"items": {"type": "string"}}), json!({}), Class::Widened, "`x[]` takes anything now"),
+        (
+            json!({"items": [{"type": "string"}]}),
+            json!({"prefixItems": [{"type": "integer"}]}),
+            Class::Breaking,
+            "`x[]`: string became integer",
+        ),
+        (
+            json!({"anyOf": [{"type": "string"}, {"type": "null"}], "default": "a", "description": "a"}),
+            json!({"anyOf": [{"type": "string"}, {"type": "null"}], "default": "b", "description": "b"}),
+            Class::Other,
+            "`x`: default \"a\" became \"b\"",
+        ),
+        (
+            json!({"anyOf": [{"type": "string"}], "maxLength": 9}),
+            json!({"anyOf": [{"type": "string"}], "maxLength": 5}),
+            Class::Narrowed,
+            "`x`: maxLength 9 became 5",
+        ),
+        (
+            json!({"description": "a", "$ref": "#/$defs/gone_a"}),
+            json!({"description": "b", "$ref": "#/$defs/gone_b"}),
+            Class::Other,
+            "`x`: `$ref` changed",
+        ),
+        (
+            json!({"allOf": [{"properties": {"a": {}}, "required": ["a"]}, {"properties": {"b": {}}}]}),
+            json!({"properties": {"a": {}, "b": {}}, "required": ["a", "b"]}),
+            Class::Breaking,
+            "`x.b` became required",
+        ),
         (json!({}), json!(false), Class::Breaking, "`x` takes nothing any more"),
         (json!({"x-unit": "s"}), json!({"x-unit": "ms"}), Class::Other, "`x`: `x-unit` changed"),
         (
@@ -178,7 +203,7 @@ fn a_change_behind_a_reference_is_found_once_and_cycles_end() {
     // Inlined or referred to, it is the same.
     let inlined = json!({"name": "t", "inputSchema": {"properties": {"a": {"type": "string"}}}});
     let referred = json!({"name": "t", "inputSchema": {"properties": {"a": {"$ref": "#/$defs/A"}}, "$defs": {"A": {"type": "string"}}}});
-    assert_eq!(compared(&inlined, &referred).notes, ["its input schema is written otherwise"]);
+    assert_eq!(compared(&inlined, &referred).notes, ["its input schema changed in a way that is not told apart"]);
 }
 
 #[test]
@@ -325,4 +350,126 @@ fn every_class_is_written_as_it_is_called() {
         assert_eq!(serde_json::to_value(class).unwrap(), json!(class.as_str()));
     }
     assert_eq!(serde_json::from_value::<Class>(json!("of_the_future")).unwrap(), Class::Other);
+}
+
+/// What is written otherwise and means the same must not frighten anybody, and what means more must not pass for less.
+#[test]
+fn ways_of_writing_the_same_are_told_from_changes() {
+    const SAME: &str = "its input schema changed in a way that is not told apart";
+    let titled = |title: &str, field: &str| json!({"type": "object", "title": title, "properties": {field: {}}});
+    let (string, number, nothing) = (json!({"type": "string"}), json!({"type": "number"}), json!({"type": "null"}));
+    for (old, new, class, note) in [
+        (json!({"type": ["string", "null"]}), json!({"anyOf": [string, nothing]}), Class::Other, SAME),
+        (json!({"type": "string", "nullable": true}), json!({"type": ["null", "string"]}), Class::Other, SAME),
+        (
+            json!({"oneOf": [{"anyOf": [string, number]}, nothing]}),
+            json!({"anyOf": [nothing, number, string]}),
+            Class::Other,
+            SAME,
+        ),
+        (json!({"allOf": [string]}), string.clone(), Class::Other, SAME),
+        (json!({"enum": ["a", "b"]}), json!({"oneOf": [{"const": "b"}, {"const": "a"}]}), Class::Other, SAME),
+        (
+            json!({"enum": ["a", null], "type": ["string", "null"]}),
+            json!({"anyOf": [{"const": "a"}, nothing]}),
+            Class::Other,
+            SAME,
+        ),
+        (json!({"type": "integer"}), json!({"anyOf": [number, nothing]}), Class::Widened, "`x` also takes number"),
+        (
+            json!({"anyOf": [number, nothing]}),
+            json!({"type": ["integer", "null"]}),
+            Class::Narrowed,
+            "`x` no longer takes number",
+        ),
+        (json!({}), json!({"anyOf": [string, number]}), Class::Narrowed, "`x` now takes only number, string"),
+        (json!({"anyOf": [string, number]}), json!({}), Class::Widened, "`x` takes any type now"),
+        (
+            json!({"type": "integer"}),
+            json!({"type": ["string", "null"]}),
+            Class::Breaking,
+            "`x`: integer became null, string",
+        ),
+        (
+            json!({"anyOf": [{"const": "a"}, {"const": "b"}]}),
+            json!({"anyOf": [{"const": "a"}, {"const": "c"}]}),
+            Class::Narrowed,
+            "`x` no longer takes `b`",
+        ),
+        (json!({"anyOf": [{"enum": ["a"]}, string]}), string.clone(), Class::Other, SAME),
+        (
+            json!({"anyOf": [titled("A", "a"), titled("B", "b")]}),
+            json!({"anyOf": [titled("B", "b"), titled("A", "a"), titled("C", "c")]}),
+            Class::Widened,
+            "`x` also takes object `C`",
+        ),
+        (
+            json!({"anyOf": [titled("A", "a"), titled("B", "b")]}),
+            json!({"anyOf": [titled("B", "x"), titled("A", "a")]}),
+            Class::Breaking,
+            "`x.b` became `x.x`",
+        ),
+        (json!({"minLength": 1}), json!({"minLength": 1.0, "uniqueItems": false}), Class::Other, SAME),
+        (json!({"examples": ["a"]}), json!({"examples": ["b"]}), Class::Text, "`x`: its examples changed"),
+    ] {
+        check_argument(old, new, class, note);
+    }
+    // A definition that takes nothing too, whoever refers to it.
+    let union = |nullable: bool| {
+        let mut ways = vec![json!({"$ref": "#/$defs/A"}), json!({"$ref": "#/$defs/B"})];
+        ways.extend(nullable.then(|| nothing.clone()));
+        json!({"properties": {"x": {"$ref": "#/$defs/U"}}, "$defs": {"U": {"anyOf": ways}, "A": titled("A", "a"), "B": titled("B", "b")}})
+    };
+    check(union(false), union(true), Class::Widened, "`x` also takes null");
+    check(union(true), union(false), Class::Narrowed, "`x` no longer takes null");
+    let beside =
+        |length: u32| json!({"properties": {"x": {"$ref": "#/$defs/S", "maxLength": length}}, "$defs": {"S": string}});
+    check(beside(5), beside(6), Class::Widened, "`x`: maxLength 5 became 6");
+}
+
+/// One definition that many arguments lead to is looked at once, or until there is no more allowance.
+#[test]
+fn work_is_bounded_whatever_refers_to_it() {
+    let hostile = |suffix: &str| {
+        let fields: serde_json::Map<String, Value> = (0..3_000).map(|n| (format!("f{n}"), json!({}))).collect();
+        let values: Vec<String> = (0..3_000).map(|n| format!("v{n}{suffix}")).collect();
+        let ways = [
+            json!({"anyOf": [{"$ref": "#/$defs/D"}]}),
+            json!({"anyOf": [{"$ref": "#/$defs/D"}, {"type": "null"}]}),
+            json!({"$ref": "#/$defs/D", "minProperties": 1}),
+            json!({"$ref": "#/$defs/E"}),
+            json!({"anyOf": [{"$ref": "#/$defs/E"}, {"type": "null"}]}),
+        ];
+        let arguments: serde_json::Map<String, Value> =
+            (0..2_000).map(|n| (format!("a{n}"), ways[n % 5].clone())).collect();
+        let definitions = json!({"D": {"properties": fields, "title": suffix}, "E": {"enum": values}});
+        json!({"name": "t", "inputSchema": {"properties": arguments, "$defs": definitions}})
+    };
+    let (old, new) = (tool(&hostile("a")), tool(&hostile("b")));
+    let began = std::time::Instant::now();
+    let comparison = compare(&old, &new, &mut Allowance::default());
+    assert!(began.elapsed() < std::time::Duration::from_secs(20), "{:?}", began.elapsed());
+    assert_eq!(comparison.class, Class::Breaking, "{:?}", comparison.notes);
+    assert!(comparison.notes.len() <= 13 && comparison.notes.iter().all(|note| note.len() < 600));
+}
+
+#[test]
+fn names_of_types_are_cleaned_and_short() {
+    let schema = |name: &str| json!({"name": "t", "inputSchema": {"properties": {"x": {"anyOf": [{"type": name}, {"type": "null"}]}}}});
+    let long = format!("evil\u{1b}[31m\n{}", "y".repeat(100_000));
+    let comparison = compared(&schema("string"), &schema(&long));
+    assert!(comparison.notes.iter().all(|note| note.len() < 400 && !note.contains(char::is_control)), "{comparison:?}");
+}
+
+#[test]
+fn a_hundred_thousand_unknown_fields_are_compared_in_passing() {
+    let offered = |suffix: &str| {
+        let mut fields: serde_json::Map<String, Value> =
+            (0..50_000).map(|n| (format!("u{n}"), json!(suffix))).collect();
+        fields.insert("name".to_owned(), json!("t"));
+        Value::Object(fields)
+    };
+    let (old, new) = (tool(&offered("a")), tool(&offered("b")));
+    let change = crate::manifest::Change::between(&old, &new, &mut Allowance::default());
+    assert!(change.fields.len() <= 60 && change.notes.len() <= 13, "{}", change.fields.len());
 }

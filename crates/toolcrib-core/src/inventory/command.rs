@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::Origin;
 use crate::access::Role;
 use crate::fingerprint::Fingerprint;
-use crate::manifest::Packed;
+use crate::manifest::{Delta, Packed};
 use crate::source::SourceId;
 use crate::time::Timestamp;
 use crate::tool::ToolId;
@@ -57,6 +57,8 @@ pub struct Declaration {
 pub struct Recording {
     pub before: Before,
     pub after: Arc<Packed>,
+    /// What differs between the two, where that was found out before.
+    pub delta: Option<Delta>,
 }
 
 #[derive(Debug, Clone)]

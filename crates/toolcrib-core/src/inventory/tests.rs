@@ -41,7 +41,7 @@ fn packed(tools: &[(&str, &str)]) -> Arc<Packed> {
 
 fn record(before: Option<&Arc<Packed>>, after: &Arc<Packed>) -> Command {
     let before = before.cloned().map_or(Before::Nothing, Before::Known);
-    Command::Record(Recording { before, after: after.clone() })
+    Command::Record(Recording { before, after: after.clone(), delta: None })
 }
 
 fn recorded(after: &Packed, added: &[&str], changed: Vec<Change>, removed: &[&str]) -> Event {
@@ -126,7 +126,7 @@ fn a_recording_against_another_manifest_is_a_conflict() {
 fn a_lost_manifest_is_replaced_and_only_names_that_came_or_went_are_told() {
     let (one, two) = (packed(&[("push", "x"), ("pull", "x")]), packed(&[("push", "y"), ("log", "x")]));
     let facts = [declared(), recorded(&one, &["pull", "push"], vec![], &[])];
-    let wish = Command::Record(Recording { before: Before::Lost(one.fingerprint), after: two.clone() });
+    let wish = Command::Record(Recording { before: Before::Lost(one.fingerprint), after: two.clone(), delta: None });
     check(&facts, wish, &[recorded(&two, &["log"], vec![], &["pull"])]);
 }
 

@@ -78,7 +78,7 @@ fn short(value: &Value) -> String {
 }
 
 /// A schema without the texts in it, which are handed over in their order; keys sorted.
-fn meant(schema: &RawValue, texts: &mut Vec<String>) -> Value {
+pub(crate) fn meant(schema: &RawValue, texts: &mut Vec<String>) -> Value {
     let value: Value = serde_json::from_str(schema.get()).unwrap_or_default();
     without_text(&sorted(&value), Keys::Keywords, texts)
 }
@@ -99,6 +99,7 @@ fn without_text(value: &Value, keys: Keys, texts: &mut Vec<String>) -> Value {
                     (Keys::Keywords, "title" | "description" | "$comment", Value::String(text)) => {
                         texts.push(text.clone());
                     }
+                    (Keys::Keywords, "examples" | "example", value) => texts.push(value.to_string()),
                     (Keys::Keywords, "enum" | "const" | "default" | "required", value) => {
                         kept.insert(key.clone(), value.clone());
                     }

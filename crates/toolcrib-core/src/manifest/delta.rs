@@ -7,6 +7,7 @@ use crate::compare::{
     Allowance, Class, Comparison, Renamed, canonical, compare, different_extras, given, likely_renames,
 };
 use crate::error::Result;
+use crate::text::shown_short;
 use crate::tool::Tool;
 
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -87,7 +88,7 @@ fn changed_fields(old: &Tool, new: &Tool) -> Vec<String> {
     ];
     let mut fields: Vec<String> =
         pairs.into_iter().filter(|(_, old, new)| old != new).map(|(name, _, _)| name.to_owned()).collect();
-    fields.extend(different_extras(old, new).map(str::to_owned));
+    fields.extend(different_extras(old, new).into_iter().map(|name| shown_short(name, 80)));
     fields
 }
 

@@ -104,7 +104,7 @@ fn a_delta_names_what_was_added_changed_and_removed() {
         r#"{"name":"d"}"#,
     ]);
     let fields = ["description", "inputSchema", "icons"].map(String::from).to_vec();
-    let notes = ["its arguments: takes object alone now", "its `icons` changed", "its description changed"];
+    let notes = ["now takes only object", "its `icons` changed", "its description changed"];
     let notes = notes.map(String::from).to_vec();
     let delta = Delta {
         added: vec!["d".into()],

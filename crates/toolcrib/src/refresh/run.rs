@@ -13,7 +13,7 @@ use toolcrib_core::{Code, Error, Result, Source, SourceId, Timestamp, ToolName};
 use super::{Outcome, Refresh, Refreshed};
 use crate::clock::after;
 use crate::connector::{Discovery, Offer};
-use crate::registry::{Notice, Shared, Stage, Writer, Written};
+use crate::registry::{Compared, Notice, Shared, Stage, Writer, Written};
 use crate::secret::{connects_to, hide};
 use crate::store::{Check, Failure, Lease, Standing};
 use crate::trace::Trace;
@@ -231,23 +231,26 @@ impl Shared {
             let manifest = Manifest::new(&id, &offer.tools, offer.excluded, &bounds);
             let mut packed = Packed::new(&manifest.about(offer.about.as_deref()))?;
             // What is new is counted by the first who needs it, so that no discovery waits for the tokenizer.
-            if let Some(known) = known {
+            if let Some(known) = &known {
                 known.hand_over_counts(&mut packed);
             }
-            Ok::<_, Error>(packed)
+            let compared = Compared::between(known.as_ref().map(|known| &**known.packed()), &packed)?;
+            Ok::<_, Error>((packed, compared))
         });
-        let after = packed
+        let (after, compared) = packed
             .await
             .map_err(|error| Error::new(Code::Internal, "a list could not be packed").with_cause(error))??;
         let (check, after) = (check(after.tools.len()), Arc::new(after));
         if self.overridden(&source.id) {
-            let delta = self.record_here(source, Some(after.clone()), standing).await?;
+            let delta = self.record_here(source, Some((after.clone(), compared)), standing).await?;
             let changed = !delta.is_empty();
             return Ok(self.outcome(source, delta, changed, &after));
         }
         self.store.put_manifest(&after).await?;
         let decide = |writer: &Writer| {
-            let recording = Recording { before: writer.before(&source.id), after: after.clone() };
+            let before = writer.before(&source.id);
+            let delta = compared.delta(&before);
+            let recording = Recording { before, after: after.clone(), delta };
             writer.inventory.decide(&Command::Record(recording))
         };
         Ok(match self.write(&Actor::refresh(), Some((&check, &standing)), decide).await? {

@@ -73,6 +73,24 @@ struct Here {
     standing: Standing,
 }
 
+/// What differs between the list that was known and a new one, found out before others have to wait for it.
+pub(crate) struct Compared {
+    before: Option<Fingerprint>,
+    delta: Delta,
+}
+
+impl Compared {
+    pub(crate) fn between(before: Option<&Packed>, after: &Packed) -> Result<Compared> {
+        Ok(Compared { before: before.map(|before| before.fingerprint), delta: Delta::between(before, after)? })
+    }
+
+    /// Nothing where another list was recorded meanwhile.
+    pub(crate) fn delta(&self, before: &Before) -> Option<Delta> {
+        let readable = before.packed().map(|packed| packed.fingerprint);
+        (readable == self.before && before.fingerprint() == self.before).then(|| self.delta.clone())
+    }
+}
+
 impl Writer {
     /// What a source offered when it was last discovered.
     pub(crate) fn before(&self, id: &SourceId) -> Before {
@@ -173,12 +191,19 @@ impl Shared {
     pub(crate) async fn record_here(
         &self,
         source: &Source,
-        after: Option<Arc<Packed>>,
+        after: Option<(Arc<Packed>, Compared)>,
         standing: Standing,
     ) -> Result<Delta> {
         let mut writer = self.writer.lock().await;
         let before = writer.before(&source.id);
-        let delta = after.as_ref().map(|after| Delta::between(before.packed(), after)).transpose()?;
+        let delta = match &after {
+            Some((after, compared)) => match compared.delta(&before) {
+                Some(delta) => delta,
+                None => Delta::between(before.packed(), after)?,
+            },
+            None => Delta::default(),
+        };
+        let after = after.map(|(after, _)| after);
         let known = writer.here.remove(&source.id).and_then(|here| here.segment);
         let segment = after.map(|after| Arc::new(Segment::prefixed(after))).or(known);
         writer.here.insert(source.id.clone(), Here { segment, standing });
@@ -187,7 +212,7 @@ impl Shared {
         }
         let standings = BTreeMap::clone(&self.now.load().standings);
         self.publish(&writer, writer.with_here(standings));
-        Ok(delta.unwrap_or_default())
+        Ok(delta)
     }
 
     /// The defaults changed, and with them every source.

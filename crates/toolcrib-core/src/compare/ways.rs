@@ -1,0 +1,297 @@
+//! A schema as the ways in which a value may fit it: one for each type and each alternative, however that is written.
+//! `{"type": ["string", "null"]}`, `{"type": "string", "nullable": true}` and `{"anyOf": [..]}` come to the same ways.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value};
+
+use super::Allowance;
+use super::keywords::says_nothing_of_values;
+
+pub(super) type Keywords = Map<String, Value>;
+
+/// Alternatives beyond these are not looked at one by one.
+pub(super) const MOST_WAYS: usize = 64;
+const MOST_LAYERS: usize = 32;
+const DEEPEST_ALTERNATIVES: usize = 4;
+/// How much text of values is worth as much as a node.
+const TEXT_OF_A_NODE: usize = 16;
+
+/// The schemas that hold at once: one itself, what it refers to, and what it is made of by `allOf`.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Layers<'a> {
+    pub(super) maps: Vec<&'a Keywords>,
+    /// A reference that leads nowhere here.
+    pub(super) lost: Option<&'a Value>,
+}
+
+#[derive(Debug, Clone)]
+pub(super) struct Way<'a> {
+    /// The one type it takes; nothing where it says none.
+    pub(super) kind: Option<&'a str>,
+    /// The values it takes, by their text, where they are listed.
+    pub(super) values: Option<BTreeMap<String, &'a Value>>,
+    pub(super) layers: Layers<'a>,
+    /// What it is called among several.
+    pub(super) label: Option<String>,
+    /// One of several, with words of its own; else the schema itself.
+    pub(super) is_alternative: bool,
+}
+
+impl<'a> Layers<'a> {
+    /// Nothing for `false`, which takes nothing.
+    pub(super) fn of(root: &'a Value, schema: &'a Value) -> Option<Layers<'a>> {
+        let mut layers = Layers::default();
+        let mut due = vec![schema];
+        while let Some(schema) = due.pop() {
+            let Value::Object(keywords) = schema else {
+                if schema == &Value::Bool(false) {
+                    return None;
+                }
+                continue;
+            };
+            if layers.maps.len() >= MOST_LAYERS || layers.maps.iter().any(|known| std::ptr::eq(*known, keywords)) {
+                continue;
+            }
+            layers.maps.push(keywords);
+            due.extend(row(keywords, "allOf").iter().take(MOST_LAYERS).rev());
+            if let Some(reference) = keywords.get("$ref") {
+                let pointer = reference.as_str().and_then(|reference| reference.strip_prefix('#'));
+                match pointer.and_then(|pointer| root.pointer(pointer)) {
+                    Some(target) => due.push(target),
+                    None => layers.lost = layers.lost.or(Some(reference)),
+                }
+            }
+        }
+        Some(layers)
+    }
+
+    pub(super) fn get(&self, keyword: &str) -> Option<&'a Value> {
+        self.maps.iter().find_map(|keywords| keywords.get(keyword))
+    }
+
+    /// The first that says it counts.
+    pub(super) fn merged(&self, wanted: impl Fn(&str) -> bool) -> BTreeMap<&'a str, &'a Value> {
+        let mut merged = BTreeMap::new();
+        for (keyword, value) in self.maps.iter().flat_map(|keywords| keywords.iter()) {
+            if wanted(keyword) {
+                merged.entry(keyword.as_str()).or_insert(value);
+            }
+        }
+        merged
+    }
+
+    /// The one layer that says something of values; nothing where several do.
+    pub(super) fn only(&self) -> Option<*const Keywords> {
+        let says = |keywords: &&&Keywords| {
+            keywords.keys().any(|keyword| !["$ref", "allOf"].contains(&keyword.as_str()) && !beside(keyword))
+        };
+        let mut saying = self.maps.iter().filter(says);
+        match (saying.next(), saying.next()) {
+            (Some(only), None) => Some(std::ptr::from_ref(*only)),
+            (None, _) | (Some(_), Some(_)) => None,
+        }
+    }
+
+    /// The alternatives of a schema that is nothing but alternatives.
+    fn alternatives(&self) -> Option<&'a [Value]> {
+        let mut found = None;
+        if self.lost.is_some() {
+            return None;
+        }
+        for (keyword, value) in self.maps.iter().flat_map(|keywords| keywords.iter()) {
+            match (keyword.as_str(), value) {
+                ("anyOf" | "oneOf", Value::Array(ways)) if !ways.is_empty() => {
+                    if found.replace(ways.as_slice()).is_some() {
+                        return None;
+                    }
+                }
+                ("$ref" | "allOf" | "nullable", _) => {}
+                _ if beside(keyword) => {}
+                _ => return None,
+            }
+        }
+        found
+    }
+
+    fn types(&self) -> Option<Vec<&'a str>> {
+        match self.get("type")? {
+            Value::String(name) => Some(vec![name]),
+            Value::Array(names) => {
+                let mut types: Vec<&str> = names.iter().take(MOST_WAYS).filter_map(Value::as_str).collect();
+                types.sort_unstable();
+                types.dedup();
+                Some(types)
+            }
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::Object(_) => None,
+        }
+    }
+
+    /// The values that may be chosen, by their text; none where there are too many to be read.
+    fn values(&self, allowance: &mut Allowance) -> Option<BTreeMap<String, &'a Value>> {
+        let one = self.get("const").map(std::slice::from_ref);
+        let listed = one.or_else(|| self.get("enum").and_then(Value::as_array).map(Vec::as_slice))?;
+        let mut values = BTreeMap::new();
+        for value in listed {
+            let text = text_of(value);
+            if !allowance.spend(1 + text.len() / TEXT_OF_A_NODE) {
+                return None;
+            }
+            values.insert(text, value);
+        }
+        Some(values)
+    }
+}
+
+impl<'a> Way<'a> {
+    /// Takes whatever is of its type.
+    pub(super) fn is_free(&self) -> bool {
+        self.values.is_none()
+            && self.layers.lost.is_none()
+            && self.layers.merged(|keyword| !says_nothing_of_values(keyword) && keyword != "type").is_empty()
+    }
+
+    /// Takes whatever the other takes, as far as types tell.
+    pub(super) fn covers(&self, other: &Way<'_>) -> bool {
+        self.is_free() && (self.kind.is_none() || self.kind == other.kind || (self.is("number") && other.is("integer")))
+    }
+
+    pub(super) fn is(&self, kind: &str) -> bool {
+        self.kind == Some(kind)
+    }
+
+    /// Nothing but a list of values, which adds to another such list.
+    fn is_choice(&self) -> bool {
+        let known = |keyword: &str| ["type", "enum", "const"].contains(&keyword) || says_nothing_of_values(keyword);
+        self.values.is_some() && self.layers.lost.is_none() && self.layers.merged(|name| !known(name)).is_empty()
+    }
+
+    /// All that it says, to find it again.
+    pub(super) fn text(&self, allowance: &mut Allowance) -> String {
+        let written = self.layers.maps.iter().filter_map(|keywords| serde_json::to_string(keywords).ok());
+        let text: String = written.collect();
+        allowance.spend(text.len() / TEXT_OF_A_NODE);
+        text
+    }
+}
+
+/// No way at all where a schema takes nothing.
+pub(super) fn ways<'a>(root: &'a Value, schema: &'a Value, allowance: &mut Allowance) -> Vec<Way<'a>> {
+    within(root, schema, 0, allowance)
+}
+
+/// The ways of several schemas of which one must fit.
+pub(super) fn ways_of_any<'a>(root: &'a Value, schemas: &'a [Value], allowance: &mut Allowance) -> Vec<Way<'a>> {
+    any(root, schemas, 0, allowance)
+}
+
+fn within<'a>(root: &'a Value, schema: &'a Value, depth: usize, allowance: &mut Allowance) -> Vec<Way<'a>> {
+    let Some(layers) = Layers::of(root, schema) else { return Vec::new() };
+    let nullable = layers.maps.iter().any(|keywords| keywords.get("nullable") == Some(&Value::Bool(true)));
+    let mut ways = match layers.alternatives() {
+        Some(schemas) if depth < DEEPEST_ALTERNATIVES => any(root, schemas, depth + 1, allowance),
+        Some(_) | None => by_type(layers, allowance),
+    };
+    if nullable && !ways.iter().any(|way| way.kind.is_none() || way.is("null")) {
+        let layers = Layers::default();
+        ways.push(Way { kind: Some("null"), values: None, layers, label: None, is_alternative: true });
+    }
+    ways
+}
+
+fn any<'a>(root: &'a Value, schemas: &'a [Value], depth: usize, allowance: &mut Allowance) -> Vec<Way<'a>> {
+    let mut ways: Vec<Way<'a>> = Vec::new();
+    for schema in schemas {
+        if ways.len() >= MOST_WAYS || !allowance.spend(1) {
+            break;
+        }
+        let label = label(schema);
+        for way in within(root, schema, depth, allowance) {
+            let is_same_choice = |known: &&mut Way<'a>| known.kind == way.kind && known.is_choice() && way.is_choice();
+            match ways.iter_mut().find(is_same_choice) {
+                Some(known) => known.values.get_or_insert_default().extend(way.values.unwrap_or_default()),
+                None => ways.push(Way { label: way.label.or_else(|| label.clone()), is_alternative: true, ..way }),
+            }
+        }
+    }
+    ways.truncate(MOST_WAYS);
+    ways
+}
+
+fn by_type<'a>(layers: Layers<'a>, allowance: &mut Allowance) -> Vec<Way<'a>> {
+    let way = |kind: Option<&'a str>, values: Option<BTreeMap<String, &'a Value>>| {
+        // Of `null` there is but one.
+        let values = values.filter(|_| kind != Some("null"));
+        Way { kind, values, layers: layers.clone(), label: None, is_alternative: false }
+    };
+    let values = layers.values(allowance);
+    let Some(types) = layers.types() else {
+        let Some(values) = values else { return vec![way(None, None)] };
+        let whole = values.values().all(|value| !value.is_number() || is_whole(value));
+        let mut by_kind: BTreeMap<&'static str, BTreeMap<String, &'a Value>> = BTreeMap::new();
+        for (text, value) in values {
+            by_kind.entry(kind_of(value, whole)).or_default().insert(text, value);
+        }
+        return by_kind.into_iter().map(|(kind, values)| way(Some(kind), Some(values))).collect();
+    };
+    let Some(values) = values else { return types.into_iter().map(|kind| way(Some(kind), None)).collect() };
+    let fitting = |kind: &str| -> BTreeMap<String, &'a Value> {
+        let fits = |value: &Value| kind == kind_of(value, is_whole(value)) || (kind == "number" && value.is_number());
+        values.iter().filter(|(_, value)| fits(value)).map(|(text, value)| (text.clone(), *value)).collect()
+    };
+    let split: Vec<Way<'a>> = types
+        .iter()
+        .map(|kind| (*kind, fitting(kind)))
+        .filter(|(_, values)| !values.is_empty())
+        .map(|(kind, values)| way(Some(kind), Some(values)))
+        .collect();
+    // Values that fit none of the types: whoever wrote that meant the values.
+    if split.is_empty() { vec![way(types.first().copied(), Some(values))] } else { split }
+}
+
+/// What an alternative is known by: what it refers to, its title, or the field that tells it from others.
+fn label(schema: &Value) -> Option<String> {
+    let text = |keyword: &str| schema.get(keyword).and_then(Value::as_str);
+    if let Some(reference) = text("$ref") {
+        return reference.rsplit('/').next().map(str::to_owned);
+    }
+    if let Some(title) = text("title") {
+        return Some(title.to_owned());
+    }
+    let properties = schema.get("properties").and_then(Value::as_object)?;
+    let mut telling = properties.iter().filter_map(|(name, field)| Some((name, field.get("const")?)));
+    telling.next().map(|(name, value)| format!("{name} {}", crate::json::beginning(value, 60)))
+}
+
+fn kind_of(value: &Value, whole: bool) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "boolean",
+        Value::Number(_) if whole => "integer",
+        Value::Number(_) => "number",
+        Value::String(_) => "string",
+        Value::Array(_) => "array",
+        Value::Object(_) => "object",
+    }
+}
+
+fn is_whole(value: &Value) -> bool {
+    value.is_i64() || value.is_u64() || value.as_f64().is_some_and(|number| number.fract() == 0.0)
+}
+
+/// 1 and 1.0 are one value.
+fn text_of(value: &Value) -> String {
+    match value.as_f64() {
+        Some(number) if value.is_f64() && number.fract() == 0.0 && number.abs() < 1e15 => format!("{number:.0}"),
+        Some(_) | None => value.to_string(),
+    }
+}
+
+/// What may stand beside alternatives without a say in what is taken.
+fn beside(keyword: &str) -> bool {
+    says_nothing_of_values(keyword) || keyword == "discriminator"
+}
+
+pub(super) fn row<'a>(schema: &'a Keywords, keyword: &str) -> &'a [Value] {
+    schema.get(keyword).and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default()
+}
