@@ -134,6 +134,49 @@ fn without_a_store_the_lockfile_tells_text_from_the_rest() {
     bench.run(&["diff", "--data", data.to_str().unwrap()]).ended(1).says("could not be compared");
 }
 
+/// Nothing is lost from a lockfile because a source is down for a moment.
+#[test]
+fn a_source_that_fails_keeps_the_lockfile_as_it_was() {
+    let bench = bench(&first());
+    bench.run(&["lock"]).ended(0);
+    let locked = std::fs::read_to_string(bench.path("project/toolcrib.lock")).unwrap();
+    bench.configure("hub: { command: SERVER, args: [--exit, '3'] }");
+    bench.run(&["lock"]).ended(1).complains("nothing was locked, for these could not be read: `hub`");
+    assert_eq!(std::fs::read_to_string(bench.path("project/toolcrib.lock")).unwrap(), locked);
+    let told = bench.json(1, &["diff", "--against", "lockfile", "--ci"]);
+    assert_eq!(told["sources"][0]["error"]["code"], json!("TOOL_UNAVAILABLE"));
+    // Nor does a source pass that nobody locked.
+    bench.write("empty.lock", "{\"version\":1,\"sources\":{}}");
+    let told = bench.json(1, &["diff", "--against", "empty.lock", "--ci"]);
+    assert_eq!(told["sources"][0]["error"]["code"], json!("TOOL_UNAVAILABLE"));
+}
+
+/// A source that went and came again: what it was can still be told.
+#[test]
+fn a_source_that_was_removed_has_its_history() {
+    let bench = bench(&first());
+    bench.run(&["tools"]).ended(0);
+    let before = bench.json(0, &["history"])["records"].as_array().unwrap().last().unwrap()["at"].clone();
+    let before = before.as_str().unwrap();
+    bench.configure("");
+    bench.run(&["tools"]).ended(0);
+    let then = bench.json(0, &["describe", "hub__old", "--at", before]);
+    assert_eq!(then["original_name"], json!("old"));
+    let gone = bench.json(0, &["diff", "--against", before]);
+    assert_eq!(each_name(&gone["sources"][0]["removed"]), ["hub__create_issue", "hub__list_labels", "hub__old"]);
+    let list = bench.path("project").join("list.json");
+    bench.configure(&format!("hub: {{ command: SERVER, args: [--change-file, {list:?}] }}"));
+    offer(&bench, &second());
+    bench.run(&["tools"]).ended(0);
+    let again = bench.json(0, &["diff", "--against", before]);
+    assert_eq!(again["sources"][0]["changed"][0]["notes"], json!(["gained a required `owner`"]));
+    let told = bench.json(0, &["history", "--tool", "hub__create_issue"]);
+    assert_eq!(told["records"].as_array().unwrap().len(), 2, "it came twice: {told}");
+    let several = bench.json(1, &["describe", "old", "nothing", "--at", before]);
+    assert_eq!((several["tools"].as_array().unwrap().len(), &several["errors"][0]["name"]), (1, &json!("nothing")));
+    bench.run(&["describe", "old", "--at", before, "--fresh"]).ended(2);
+}
+
 fn each_name(array: &Value) -> Vec<&str> {
     array.as_array().unwrap().iter().filter_map(Value::as_str).collect()
 }

@@ -37,6 +37,9 @@ pub struct SourceDifference {
     pub after: Option<Fingerprint>,
     /// Why it could not be compared.
     pub error: Option<Unreadable>,
+    /// Of each tool that differs its own fingerprint, of now where it is there now.
+    #[serde(skip)]
+    pub(crate) fingerprints: BTreeMap<String, Fingerprint>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -75,13 +78,15 @@ impl SourceDifference {
             before: None,
             after: None,
             error: None,
+            fingerprints: BTreeMap::new(),
         }
     }
 
     /// Of a source that was not there then.
     pub fn added(now: &Segment) -> SourceDifference {
         let added = now.entries().iter().map(|entry| entry.name.to_string()).collect();
-        SourceDifference { added, after: Some(now.fingerprint()), ..SourceDifference::new(now.source()) }
+        let fingerprints = fingerprints(now).collect();
+        SourceDifference { added, after: Some(now.fingerprint()), fingerprints, ..SourceDifference::new(now.source()) }
     }
 
     /// Of a source that is gone.
@@ -105,6 +110,7 @@ impl SourceDifference {
         };
         let changed = delta.changed.into_iter().map(|change| Change { name: name(&change.name), ..change });
         Ok(SourceDifference {
+            fingerprints: fingerprints(then).chain(fingerprints(now)).collect(),
             added: delta.added.iter().map(|original| name(original)).collect(),
             changed: changed.collect(),
             removed: delta.removed.iter().map(|original| name(original)).collect(),
@@ -118,7 +124,9 @@ impl SourceDifference {
 
     /// With nothing of then but what a lockfile says.
     pub fn by_parts(then: &LockedSource, now: &Segment) -> Result<SourceDifference> {
+        let locked = then.tools.iter().map(|(name, tool)| (name.clone(), tool.fingerprint));
         let mut difference = SourceDifference {
+            fingerprints: locked.chain(fingerprints(now)).collect(),
             before: Some(then.inventory_hash),
             after: Some(now.fingerprint()),
             ..SourceDifference::new(now.source())
@@ -138,14 +146,20 @@ impl SourceDifference {
             }
         }
         let offered: BTreeSet<&str> = now.entries().iter().map(|entry| entry.name.as_str()).collect();
-        for (from, locked) in then.tools.iter().filter(|(name, _)| !offered.contains(name.as_str())) {
-            difference.removed.push(from.clone());
-            // The same in all but its name, and no other is.
-            let mut same = came.iter().filter(|(_, parts)| **parts == locked.parts);
-            if let (Some((to, _)), None) = (same.next(), same.next()) {
-                difference.renamed.push(Renamed { from: from.clone(), to: to.clone() });
-            }
-        }
+        let gone = || then.tools.iter().filter(|(name, _)| !offered.contains(name.as_str()));
+        // The same in all but its name, and no other is, neither among those that went nor those that came.
+        let mut alike: BTreeMap<&Parts, (Vec<&String>, Vec<&String>)> = BTreeMap::new();
+        gone().for_each(|(name, locked)| alike.entry(&locked.parts).or_default().0.push(name));
+        came.iter().for_each(|(name, parts)| alike.entry(parts).or_default().1.push(name));
+        difference.renamed = alike
+            .into_values()
+            .filter_map(|(gone, came)| match (&gone[..], &came[..]) {
+                ([from], [to]) => Some(Renamed { from: (*from).clone(), to: (*to).clone() }),
+                _ => None,
+            })
+            .collect();
+        difference.renamed.sort_by(|one, other| one.from.cmp(&other.from));
+        difference.removed = gone().map(|(name, _)| name.clone()).collect();
         difference.added = came.into_keys().collect();
         Ok(difference)
     }
@@ -154,12 +168,19 @@ impl SourceDifference {
         self.error.is_some() || !(self.added.is_empty() && self.changed.is_empty() && self.removed.is_empty())
     }
 
+    /// Names that are told as renamed, and not once more as removed and added.
+    fn names_renamed(&self) -> BTreeSet<&str> {
+        self.renamed.iter().flat_map(|renamed| [renamed.from.as_str(), renamed.to.as_str()]).collect()
+    }
+
     fn lines(&self) -> Vec<String> {
-        let is_renamed =
-            |name: &String| self.renamed.iter().any(|renamed| renamed.from == *name || renamed.to == *name);
+        let renamed = self.names_renamed();
+        let is_renamed = |name: &String| renamed.contains(name.as_str());
         let mut lines = vec![format!("{}:", self.source)];
         if let Some(error) = &self.error {
-            lines.push(format!("  could not be compared: {}", shown_short(&error.message, 300)));
+            // With a list at hand it was compared all the same.
+            let what = if self.after.is_some() { "could not be read now" } else { "could not be compared" };
+            lines.push(format!("  {what}: {}", shown_short(&error.message, 300)));
         }
         lines.extend(self.changed.iter().map(|change| format!("  changed: {}", changed_in_words(change))));
         let renames = self.renamed.iter();
@@ -170,6 +191,10 @@ impl SourceDifference {
         lines.extend(new.map(|name| format!("  added: `{}`", shown_short(name, 80))));
         lines
     }
+}
+
+fn fingerprints(segment: &Segment) -> impl Iterator<Item = (String, Fingerprint)> {
+    segment.entries().iter().map(|entry| (entry.name.to_string(), segment.stored(entry).fingerprint))
 }
 
 /// What a change is filed under where every difference needs a name: the classes, and what happens to whole tools.

@@ -1,11 +1,12 @@
 //! What the journal says, in words: one line for each event, the same on the command line, over HTTP and in the console.
 
 use crate::compare::Renamed;
-use crate::inventory::Event;
+use crate::error::{Code, Error, Result};
+use crate::inventory::{Event, Inventory, ToolState};
 use crate::manifest::Change;
 use crate::source::SourceId;
 use crate::text::shown_short;
-use crate::tool::{Asked, ToolName, parse_name};
+use crate::tool::{Asked, ToolId, ToolName, parse_name};
 
 /// How many tools of one kind of change are named in a line.
 const MOST_NAMED: usize = 10;
@@ -18,17 +19,17 @@ pub fn told(event: &Event, kind: &str) -> String {
 }
 
 /// What happened to one tool.
-pub fn told_about(event: &Event, kind: &str, tool: &str) -> String {
+pub fn told_about(event: &Event, kind: &str, meant: &Meant) -> String {
     match event.source() {
-        Some(source) => told_of(event, kind, |name| is_meant(source, name, tool)),
+        Some(source) => told_of(event, kind, |name| meant.is(source, name)),
         None => told(event, kind),
     }
 }
 
-/// Whether an event speaks of a tool, by its own name or by any that agents see or people write.
-pub fn touches(event: &Event, asked: &str) -> bool {
+/// Whether an event speaks of a tool.
+pub fn touches(event: &Event, meant: &Meant) -> bool {
     let Some(source) = event.source() else { return false };
-    let meant = |name: &String| is_meant(source, name, asked);
+    let meant = |name: &String| meant.is(source, name);
     match event {
         Event::ToolEnabled { tool, .. } | Event::ToolDisabled { tool, .. } => meant(tool),
         Event::InventoryRecorded { added, changed, removed, .. } => {
@@ -46,23 +47,83 @@ pub fn touches(event: &Event, asked: &str) -> bool {
     }
 }
 
-/// Whether somebody who wrote `asked` meant this tool of this source.
-pub fn is_meant(source: &SourceId, tool: &str, asked: &str) -> bool {
+/// The tool somebody asked about.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Meant {
+    Tool(ToolId),
+    /// Nothing here is called so any more: whatever could have been.
+    Spelled(String),
+}
+
+/// How a name fits a tool, the surest first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Fit {
+    /// Letter by letter what agents see.
+    Exact,
+    /// What agents see where letters had to be replaced.
+    Made,
+    /// `source/tool`.
+    Qualified,
+    /// Its own name, whose ever it is.
+    Bare,
+}
+
+impl Meant {
+    /// The one tool that a name fits best among those that are known; several that it fits as well are an error.
+    pub fn among(inventory: &Inventory, asked: &str, wanted: impl Fn(&ToolState) -> bool) -> Result<Meant> {
+        let mut best: Option<Fit> = None;
+        let mut found: Vec<ToolId> = Vec::new();
+        for (source, state) in inventory.sources() {
+            for (tool, _) in state.tools.iter().filter(|(_, state)| wanted(state)) {
+                let Some(fit) = fit(source, tool, state.kind == "builtin", asked) else { continue };
+                if best.is_none_or(|best| fit < best) {
+                    (best, found) = (Some(fit), Vec::new());
+                }
+                if best == Some(fit) {
+                    found.push(ToolId { source: source.clone(), name: tool.clone() });
+                }
+            }
+        }
+        match (found.pop(), found.is_empty()) {
+            (None, _) => Ok(Meant::Spelled(asked.to_owned())),
+            (Some(only), true) => Ok(Meant::Tool(only)),
+            (Some(last), false) => {
+                let several = found.iter().chain([&last]).take(MOST_NAMED);
+                let names: Vec<String> =
+                    several.map(|id| format!("{}/{}", id.source, shown_short(&id.name, 80))).collect();
+                let message = format!("`{}` may mean any of {}", shown_short(asked, 80), names.join(", "));
+                Err(Error::new(Code::ToolInvalidInput, message))
+            }
+        }
+    }
+
+    pub fn is(&self, source: &SourceId, tool: &str) -> bool {
+        match self {
+            Meant::Tool(id) => id.source == *source && id.name == tool,
+            Meant::Spelled(asked) => fit(source, tool, false, asked).is_some(),
+        }
+    }
+}
+
+fn fit(source: &SourceId, tool: &str, builtin: bool, asked: &str) -> Option<Fit> {
     if tool == asked {
-        return true;
+        return Some(if builtin { Fit::Exact } else { Fit::Bare });
     }
     let prefix = format!("{source}__");
     // Names are made only where they could be it.
-    if asked.starts_with(&prefix)
-        && [ToolName::plain(&prefix, tool), ToolName::hashed(&prefix, tool)].iter().any(|name| name.as_str() == asked)
-    {
-        return true;
+    if let Some(own) = asked.strip_prefix(&prefix) {
+        if own == tool {
+            return Some(Fit::Exact);
+        }
+        if [ToolName::plain(&prefix, tool), ToolName::hashed(&prefix, tool)].iter().any(|name| name.as_str() == asked) {
+            return Some(Fit::Made);
+        }
     }
     match parse_name(asked) {
         Ok(Asked::Qualified { source: named, tool: own }) => {
-            own == tool && SourceId::from_name(named).is_ok_and(|named| named == *source)
+            (own == tool && SourceId::from_name(named).is_ok_and(|named| named == *source)).then_some(Fit::Qualified)
         }
-        Ok(Asked::Bare(_)) | Err(_) => false,
+        Ok(Asked::Bare(_)) | Err(_) => None,
     }
 }
 
@@ -173,17 +234,20 @@ mod tests {
     #[test]
     fn a_tool_is_meant_by_any_of_its_names() {
         for asked in ["a.b", "github__a_b", "github__a.b", "github/a.b", "GitHub:a.b", "c", "github__c"] {
-            assert!(touches(&recorded(), asked), "{asked}");
+            assert!(touches(&recorded(), &Meant::Spelled(asked.to_owned())), "{asked}");
         }
         for asked in ["a", "gitlab__c", "gitlab/a.b", "github", ""] {
-            assert!(!touches(&recorded(), asked), "{asked}");
+            assert!(!touches(&recorded(), &Meant::Spelled(asked.to_owned())), "{asked}");
         }
     }
 
     #[test]
     fn a_record_is_one_line() {
         assert_eq!(told(&recorded(), ""), "1 tool added to `github`: a.b; 1 changed: `c` (title)");
-        assert_eq!(told_about(&recorded(), "", "c"), "1 tool changed in `github`: `c` (title)");
+        assert_eq!(
+            told_about(&recorded(), "", &Meant::Spelled("c".to_owned())),
+            "1 tool changed in `github`: `c` (title)"
+        );
         assert_eq!(told(&Event::Unknown, "ToolPainted"), "`ToolPainted`, which this Toolcrib does not know");
     }
 
@@ -195,6 +259,9 @@ mod tests {
                         `list`: `x` became required, now says it is destructive (hint flipped), `n` (other); \
                         1 renamed: `from` is `to` now, most likely";
         assert_eq!(told(&event, ""), expected);
-        assert_eq!(told_about(&event, "", "from"), "1 tool renamed in `github`: `from` is `to` now, most likely");
+        assert_eq!(
+            told_about(&event, "", &Meant::Spelled("from".to_owned())),
+            "1 tool renamed in `github`: `from` is `to` now, most likely"
+        );
     }
 }

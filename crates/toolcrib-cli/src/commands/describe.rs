@@ -46,7 +46,7 @@ pub(crate) struct Arguments {
     #[arg(long, requires = "format")]
     explain: bool,
     /// As it was then: `2h`, `7d`, `2026-11-15`, or a time such as `2026-11-15T20:00:00Z`; contacts nobody
-    #[arg(long, value_name = "TIME", conflicts_with_all = ["full", "format"])]
+    #[arg(long, value_name = "TIME", conflicts_with_all = ["full", "format", "cached", "fresh"])]
     at: Option<When>,
     #[command(flatten)]
     need: NeedArguments,
@@ -73,7 +73,7 @@ pub(crate) async fn run(common: &Common, arguments: Arguments) -> Result<Done> {
     match formatted? {
         Some((format, tools)) if arguments.explain => explain(common, format, tools)?,
         Some((format, tools)) => provided(common, format, &tools)?,
-        None if common.json => return as_json(found, arguments.full),
+        None if common.json => return as_json(found, |detail| object(detail, arguments.full)),
         None => {
             let texts: Vec<String> = found
                 .iter()
@@ -107,17 +107,17 @@ async fn look_up(desk: &Desk, name: &str, need: &NeedArguments) -> Result<ToolDe
 }
 
 /// One name gives its tool or its error; several give `tools`, and `errors` for those that are not there.
-fn as_json(mut found: Vec<(&str, Result<ToolDetail>)>, full: bool) -> Result<Done> {
+fn as_json<T>(mut found: Vec<(&str, Result<T>)>, object: impl Fn(&T) -> Result<Box<RawValue>>) -> Result<Done> {
     if found.len() == 1
         && let Some((_, found)) = found.pop()
     {
-        output::json(&object(&found?, full)?)?;
+        output::json(&object(&found?)?)?;
         return Ok(Done::Well);
     }
     let (mut tools, mut errors) = (Vec::new(), Vec::new());
     for (name, found) in &found {
         match found {
-            Ok(detail) => tools.push(object(detail, full)?),
+            Ok(detail) => tools.push(object(detail)?),
             Err(error) => errors.push(named(name, error)),
         }
     }

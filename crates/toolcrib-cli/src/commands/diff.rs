@@ -8,6 +8,7 @@ use toolcrib::core::difference::Difference;
 use toolcrib::core::difference::sarif::{Artifact, sarif};
 use toolcrib::core::lock::{Lock, lines};
 use toolcrib::core::time::When;
+use toolcrib::refresh::Need;
 use toolcrib::{Code, Error, Result};
 
 use crate::arguments::Common;
@@ -26,10 +27,11 @@ use crate::output;
   toolcrib diff --against ci/toolcrib.lock --fresh
   toolcrib diff --ci > toolcrib.sarif
 
-With `--ci` the exit code is 1 when anything differs or could not be read, SARIF 2.1.0 goes to stdout (with `--json`
-what `GET /api/diff` answers) and the readable text to stderr.")]
+With `--ci` lists that may be old are asked for first (not with `--cached`), the exit code is 1 when anything differs or
+could not be read, SARIF 2.1.0 goes to stdout (with `--json` what `GET /api/diff` answers) and the readable text to
+stderr.")]
 pub(crate) struct Arguments {
-    /// A lockfile, or a time: `2h`, `7d`, `2026-11-15`, `2026-11-15T20:00:00Z`; else `toolcrib.lock` beside the configuration
+    /// `lockfile`, another lockfile, or a time: `2h`, `7d`, `2026-11-15`, `2026-11-15T20:00:00Z`; else `toolcrib.lock` beside the configuration
     #[arg(long, value_name = "FILE-OR-TIME")]
     against: Option<String>,
     /// For a build: fail when anything differs, and print SARIF
@@ -74,7 +76,9 @@ pub(crate) async fn run(common: &Common, arguments: Arguments) -> Result<Done> {
 async fn compared(desk: &Desk, arguments: &Arguments) -> Result<(Against, Difference)> {
     // What cannot be compared with is said before anybody is contacted.
     let against = against(desk, arguments.against.as_deref())?;
-    desk.ensure(arguments.need.need(), None).await;
+    // A build must not pass because of what was true yesterday.
+    let unsaid = if arguments.ci { Need::Fresh } else { Need::Known };
+    desk.ensure(arguments.need.need_or(unsaid), None).await;
     let difference = match &against {
         Against::Lock { lock, .. } => desk.registry.diff_from_lock(lock).await?,
         Against::Time(when) => desk.registry.diff_since(when.as_of(Clock::system().now())).await?,
@@ -84,7 +88,7 @@ async fn compared(desk: &Desk, arguments: &Arguments) -> Result<(Against, Differ
 
 fn against(desk: &Desk, named: Option<&str>) -> Result<Against> {
     let path = match named {
-        None => lock::beside(&desk.found),
+        None | Some("lockfile") => lock::beside(&desk.found),
         Some(named) if Path::new(named).exists() => PathBuf::from(named),
         Some(named) => match named.parse::<When>() {
             Ok(when) => return Ok(Against::Time(when)),
@@ -119,6 +123,12 @@ fn relative(path: &Path) -> String {
         whole.strip_prefix(&here).ok().map(Path::to_owned)
     });
     let path = below.or_else(|| path.file_name().map(PathBuf::from)).unwrap_or_else(|| path.to_owned());
-    let parts: Vec<String> = path.iter().map(|part| part.to_string_lossy().replace(' ', "%20")).collect();
+    let parts: Vec<String> = path.iter().map(|part| encoded(&part.to_string_lossy())).collect();
     parts.join("/")
+}
+
+/// What may not stand in a URI as it is.
+fn encoded(part: &str) -> String {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
+    part.bytes().map(|byte| if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") }).collect()
 }

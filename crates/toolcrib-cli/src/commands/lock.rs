@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use toolcrib::config_file::Found;
 use toolcrib::core::ResultExt;
-use toolcrib::refresh::Refreshed;
+use toolcrib::refresh::Need;
+use toolcrib::registry::{SourceView, Status};
 use toolcrib::{Code, Error, Result};
 
 use crate::arguments::Common;
@@ -22,11 +23,13 @@ const NAME: &str = "toolcrib.lock";
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   toolcrib lock
-  toolcrib lock --fresh --output ci/toolcrib.lock
+  toolcrib lock --output ci/toolcrib.lock
+  toolcrib lock --cached
   toolcrib lock --json
 
 The file is the same byte for byte while no tool changes: keep it in your repository, and let `toolcrib diff --ci`
-fail a build when a tool is not what was locked. With `--json` it is printed instead.")]
+fail a build when a tool is not what was locked. With `--json` it is printed instead. Lists that may be old are asked
+for first, and when a source cannot be read nothing is written; `--cached` locks what is known and contacts nobody.")]
 pub(crate) struct Arguments {
     /// Where to write it, instead of `toolcrib.lock` beside the configuration file
     #[arg(long, short, value_name = "FILE")]
@@ -37,15 +40,21 @@ pub(crate) struct Arguments {
 
 pub(crate) async fn run(common: &Common, arguments: Arguments) -> Result<Done> {
     let desk = Desk::open(common).await?;
-    let outcomes = desk.ensure(arguments.need.need(), None).await;
-    let failed: Vec<String> = outcomes
-        .iter()
-        .filter(|outcome| outcome.status == Refreshed::Failed)
-        .map(|outcome| format!("`{}`", outcome.source))
-        .collect();
+    let need = arguments.need.need_or(Need::Fresh);
+    desk.ensure(need, None).await;
+    let unread = |source: &SourceView| need != Need::Cached && source.enabled && source.status == Status::Failed;
+    let failed: Vec<String> =
+        desk.registry.sources().into_iter().filter(unread).map(|source| format!("`{}`", source.id)).collect();
     let (lock, path) = (desk.registry.lock().await, arguments.output.unwrap_or_else(|| beside(&desk.found)));
     desk.close().await;
     let lock = lock?;
+    if !failed.is_empty() {
+        let message = format!(
+            "nothing was locked, for these could not be read: {}; `--cached` locks what is known of them",
+            failed.join(", ")
+        );
+        return Err(Error::new(Code::ToolUnavailable, message));
+    }
     if common.json {
         output::json(&lock)?;
     } else {
@@ -54,11 +63,7 @@ pub(crate) async fn run(common: &Common, arguments: Arguments) -> Result<Done> {
         let (tools, sources) = (counted(tools, "tool"), counted(lock.sources.len(), "source"));
         output::line(&format!("{}: {tools} of {sources}", path.display()))?;
     }
-    if failed.is_empty() {
-        return Ok(Done::Well);
-    }
-    output::complain(&format!("error: not locked as they are now, for they could not be read: {}", failed.join(", ")));
-    Ok(Done::Failed)
+    Ok(Done::Well)
 }
 
 /// Where a lockfile is when nobody says otherwise.
@@ -88,7 +93,11 @@ fn write(path: &Path, text: &str) -> Result<()> {
 pub(crate) fn text(path: &Path) -> Result<String> {
     const LARGEST: u64 = 64 * 1024 * 1024;
     let metadata = std::fs::metadata(path).map_err(|error| {
-        let message = format!("there is no lockfile at `{}`; `toolcrib lock` makes one", path.display());
+        let path = path.display();
+        let message = match error.kind() {
+            std::io::ErrorKind::NotFound => format!("there is no lockfile at `{path}`; `toolcrib lock` makes one"),
+            kind => format!("cannot read `{path}`: {kind}"),
+        };
         Error::new(Code::NotFound, message).with_cause(error)
     })?;
     if metadata.len() > LARGEST {

@@ -52,10 +52,15 @@ pub(crate) struct NeedArguments {
 
 impl NeedArguments {
     pub(crate) fn need(&self) -> Need {
+        self.need_or(Need::Known)
+    }
+
+    /// What is needed when nobody says otherwise is for the command to know.
+    pub(crate) fn need_or(&self, unsaid: Need) -> Need {
         match (self.cached, self.fresh) {
             (true, _) => Need::Cached,
             (false, true) => Need::Fresh,
-            (false, false) => Need::Known,
+            (false, false) => unsaid,
         }
     }
 }

@@ -8,6 +8,7 @@ use super::{Difference, Kind, SourceDifference};
 use crate::compare::Class;
 use crate::fingerprint::Fingerprint;
 use crate::history::changed_in_words;
+use crate::text::shown_short;
 
 /// Where findings are shown: a file, relative to the repository, and on which line each name stands.
 #[derive(Debug, Clone, Default)]
@@ -57,12 +58,14 @@ fn results(source: &SourceDifference, artifact: &Artifact) -> Vec<Value> {
     let result = |kind: Kind, name: &str, message: String| {
         let line = artifact.lines.get(name).or_else(|| artifact.lines.get(id)).copied().unwrap_or(1);
         let place = json!({ "artifactLocation": { "uri": artifact.uri }, "region": { "startLine": line } });
-        let identity = format!("{} {name} {:?} {:?} {message}", kind.as_str(), source.before, source.after);
+        // The same finding stays the same whatever else changes.
+        let own = source.fingerprints.get(name).map(Fingerprint::to_string).unwrap_or_default();
+        let identity = format!("{} {id} {name} {own}", kind.as_str());
         json!({
             "ruleId": kind.as_str(),
             "ruleIndex": RULES.iter().position(|rule| *rule == kind),
             "level": kind.level(),
-            "message": { "text": message },
+            "message": { "text": plain(&message) },
             "locations": [{
                 "physicalLocation": place,
                 "logicalLocations": [{ "name": name, "fullyQualifiedName": format!("{id}/{name}"), "kind": "function" }],
@@ -70,10 +73,12 @@ fn results(source: &SourceDifference, artifact: &Artifact) -> Vec<Value> {
             "partialFingerprints": { "toolcribDifference/v1": Fingerprint::of(identity).to_string() },
         })
     };
-    let is_renamed = |name: &String| source.renamed.iter().any(|renamed| renamed.from == *name || renamed.to == *name);
+    let renamed = source.names_renamed();
+    let is_renamed = |name: &String| renamed.contains(name.as_str());
     let mut results = Vec::new();
     if let Some(error) = &source.error {
-        results.push(result(Kind::Unreadable, id, format!("`{id}` could not be compared: {}", error.message)));
+        let what = if source.after.is_some() { "could not be read now" } else { "could not be compared" };
+        results.push(result(Kind::Unreadable, id, format!("`{id}` {what}: {}", shown_short(&error.message, 300))));
     }
     for change in &source.changed {
         let class = change.class.unwrap_or(Class::Other);
@@ -90,6 +95,22 @@ fn results(source: &SourceDifference, artifact: &Artifact) -> Vec<Value> {
         results.push(result(Kind::Added, name, format!("`{name}` was added to `{id}`")));
     }
     results
+}
+
+/// Readers of SARIF take brackets for links and braces for placeholders.
+fn plain(message: &str) -> String {
+    let mut plain = String::with_capacity(message.len());
+    for letter in message.chars() {
+        if matches!(letter, '\\' | '[' | ']') {
+            plain.push('\\');
+        }
+        plain.push(letter);
+        // A brace that is meant as one is written twice.
+        if matches!(letter, '{' | '}') {
+            plain.push(letter);
+        }
+    }
+    plain
 }
 
 impl Kind {

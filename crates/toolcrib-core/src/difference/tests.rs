@@ -139,3 +139,27 @@ fn sarif_has_what_its_readers_require() {
     assert_eq!(told, expected);
     assert_eq!(sarif(&Difference::default(), &artifact, "1.2.3")["runs"][0]["results"], json!([]));
 }
+
+#[test]
+fn a_finding_keeps_its_fingerprint_and_says_nothing_that_readers_would_follow() {
+    let with = |description: &str, other: &str| {
+        segment(&[tool("a", description, json!({})), tool("b", "B", json!({other: {"maximum": 1}}))])
+    };
+    let results = |new: &Segment| {
+        let difference = Difference::of([SourceDifference::between(&with("A", "x"), new).unwrap()]);
+        sarif(&difference, &Artifact::default(), "1")["runs"][0]["results"].as_array().unwrap().clone()
+    };
+    let (alone, both) = (results(&with("B", "x")), results(&with("B", "[y](https://evil) {0}")));
+    assert_eq!((alone.len(), both.len()), (1, 2));
+    assert_eq!(alone[0]["partialFingerprints"], both[0]["partialFingerprints"]);
+    let told = both[1]["message"]["text"].as_str().unwrap();
+    assert!(told.contains(r"\[y\](https://evil) {{0}}"), "{told}");
+}
+
+#[test]
+fn two_that_went_are_not_one_that_came() {
+    let locked = lock(&segment(&[tool("a", "Same", json!({"x": {}})), tool("b", "Same", json!({"x": {}}))]));
+    let locked = &locked.sources[&SourceId::parse("git").unwrap()];
+    let difference = SourceDifference::by_parts(locked, &segment(&[tool("c", "Same", json!({"x": {}}))])).unwrap();
+    assert_eq!((difference.renamed.len(), difference.removed.len(), difference.added.len()), (0, 2, 1));
+}

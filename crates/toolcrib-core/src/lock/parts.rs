@@ -4,11 +4,11 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use crate::compare::{Class, Comparison};
+use crate::compare::{Class, Comparison, given};
 use crate::fingerprint::Fingerprint;
 use crate::tool::Tool;
 
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Parts {
     /// Titles and descriptions, those within its schemas too.
     pub text: String,
@@ -28,10 +28,14 @@ const DIGITS: usize = 16;
 
 impl Parts {
     pub fn of(tool: &Tool) -> Parts {
-        let mut texts = vec![tool.face.title.clone().unwrap_or_default(), tool.face.description.clone()];
+        let mut texts = vec![
+            given(tool, "title", tool.face.title.as_deref()).unwrap_or_default(),
+            given(tool, "description", Some(&tool.face.description)).unwrap_or_default(),
+        ];
         let backing = tool.backing();
         let whole = backing.as_ref().and_then(|backing| backing.input_schema.as_deref());
-        let input = meant(whole.unwrap_or(&tool.face.input_schema), &mut texts);
+        let offered = tool.original.get("inputSchema").unwrap_or(&tool.face.input_schema);
+        let input = meant(whole.unwrap_or(offered), &mut texts);
         let answered = backing.as_ref().and_then(|backing| backing.output_schema.as_deref());
         let output = tool.output_schema.as_deref().or(answered).map(|schema| meant(schema, &mut texts));
         let execution = backing.as_ref().and_then(|backing| serde_json::to_value(&backing.execution).ok());

@@ -3,7 +3,7 @@
 
 use serde::Serialize;
 use serde_json::{Map, Value};
-use toolcrib_core::history;
+use toolcrib_core::history::{self, Meant};
 use toolcrib_core::inventory::Record;
 use toolcrib_core::{Result, SourceId, Timestamp};
 
@@ -47,9 +47,11 @@ impl Registry {
     pub async fn history(&self, wanted: &Wanted) -> Result<Vec<HistoryRecord>> {
         let journal = self.shared.now.load().journal.clone();
         let most = wanted.limit.unwrap_or(usize::MAX);
+        let meant = wanted.tool.as_deref().map(|name| self.meant(name)).transpose()?;
+        let meant = meant.as_ref();
         let Some(mut after) = wanted.after else {
-            let newest = journal.newest_first().filter(|entry| wanted.admits(entry)).take(most);
-            let mut records: Vec<HistoryRecord> = newest.map(|entry| wanted.shown(entry)).collect();
+            let newest = journal.newest_first().filter(|entry| wanted.admits(entry, meant)).take(most);
+            let mut records: Vec<HistoryRecord> = newest.map(|entry| shown(entry, meant)).collect();
             records.reverse();
             return Ok(records);
         };
@@ -58,11 +60,11 @@ impl Registry {
             let batch = self.shared.store.records(after, BATCH).await?;
             let Some(last) = batch.last() else { break };
             after = last.seq;
-            let entries = batch.into_iter().map(Entry::read).filter(|entry| wanted.admits(entry));
-            records.extend(entries.map(|entry| wanted.shown(&entry)));
+            let entries = batch.into_iter().map(Entry::read).filter(|entry| wanted.admits(entry, meant));
+            records.extend(entries.map(|entry| shown(&entry, meant)));
         }
-        let recent = journal.after(after).filter(|entry| wanted.admits(entry));
-        records.extend(recent.take(most).map(|entry| wanted.shown(entry)));
+        let recent = journal.after(after).filter(|entry| wanted.admits(entry, meant));
+        records.extend(recent.take(most).map(|entry| shown(entry, meant)));
         records.truncate(most);
         Ok(records)
     }
@@ -79,7 +81,7 @@ impl Wanted {
         Wanted { after: Some(seq), ..Wanted::default() }
     }
 
-    fn admits(&self, entry: &Entry) -> bool {
+    fn admits(&self, entry: &Entry, meant: Option<&Meant>) -> bool {
         let Entry { record, unknown, .. } = entry;
         if self.since.is_some_and(|since| record.at < since) {
             return false;
@@ -93,16 +95,16 @@ impl Wanted {
             return of_source && self.tool.as_ref().is_none_or(|tool| shown.tool.as_ref() == Some(tool));
         }
         self.source.as_ref().is_none_or(|id| record.event.source() == Some(id))
-            && self.tool.as_ref().is_none_or(|tool| history::touches(&record.event, tool))
+            && meant.is_none_or(|meant| history::touches(&record.event, meant))
     }
+}
 
-    /// What is asked about one tool is told of that tool alone.
-    fn shown(&self, entry: &Entry) -> HistoryRecord {
-        let shown = HistoryRecord::read(entry);
-        match &self.tool {
-            Some(tool) => HistoryRecord { text: history::told_about(&entry.record.event, &shown.kind, tool), ..shown },
-            None => shown,
-        }
+/// What is asked about one tool is told of that tool alone.
+fn shown(entry: &Entry, meant: Option<&Meant>) -> HistoryRecord {
+    let shown = HistoryRecord::read(entry);
+    match meant {
+        Some(meant) => HistoryRecord { text: history::told_about(&entry.record.event, &shown.kind, meant), ..shown },
+        None => shown,
     }
 }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use toolcrib_core::catalog::Segment;
-use toolcrib_core::difference::{Difference, SourceDifference};
+use toolcrib_core::difference::{Difference, SourceDifference, Unreadable};
 use toolcrib_core::fingerprint::Fingerprint;
 use toolcrib_core::lock::{Lock, LockedSource};
 use toolcrib_core::{Code, Error, Result, SourceId, Timestamp};
@@ -36,7 +36,7 @@ impl Registry {
         for (id, segment) in offered.iter().filter(|(id, _)| !lock.sources.contains_key(*id)) {
             found.insert(id.clone(), SourceDifference::added(segment));
         }
-        self.mark_failed(&mut found, lock.sources.keys());
+        self.mark_failed(&now, &mut found, |id| lock.sources.get(id).map(|locked| locked.inventory_hash));
         Ok(Difference::of(found.into_values()))
     }
 
@@ -53,6 +53,7 @@ impl Registry {
                 _ => self.segment_of(manifest, state.kind == "builtin").await,
             };
             let difference = match (before, offered.get(id)) {
+                (Err(error), _) if error.code == Code::StoreUnavailable => return Err(error),
                 (Err(error), _) => SourceDifference::unreadable(id, Some(manifest), error.code, error.message),
                 (Ok(before), Some(after)) => {
                     let after = after.clone();
@@ -69,6 +70,7 @@ impl Registry {
         for (id, segment) in offered.iter().filter(|(id, _)| !known(id)) {
             found.insert(id.clone(), SourceDifference::added(segment));
         }
+        self.mark_failed(&now, &mut found, |id| then.source(id).and_then(|state| state.manifest));
         Ok(Difference::of(found.into_values()))
     }
 
@@ -121,19 +123,27 @@ impl Registry {
         }
     }
 
-    /// A locked source whose list is only the last good one was not read either.
-    fn mark_failed<'a>(
+    /// An enabled source whose last discovery failed was not read, whether or not its last good list is at hand.
+    fn mark_failed(
         &self,
+        now: &Snapshot,
         found: &mut BTreeMap<SourceId, SourceDifference>,
-        locked: impl Iterator<Item = &'a SourceId>,
+        before: impl Fn(&SourceId) -> Option<Fingerprint>,
     ) {
-        for id in locked {
-            let failed = self.source(id).filter(|view| view.enabled && view.status == Status::Failed);
-            if let (Some(failure), Some(difference)) = (failed.and_then(|view| view.last_error), found.get_mut(id))
-                && difference.error.is_none()
-            {
-                let (code, message) = (failure.code, failure.message);
-                difference.error = Some(toolcrib_core::difference::Unreadable { code, message });
+        for view in self.sources() {
+            let Some(failure) = view.last_error.filter(|_| view.enabled && view.status == Status::Failed) else {
+                continue;
+            };
+            let (code, message) = (failure.code, failure.message);
+            match found.get_mut(&view.id) {
+                Some(difference) if difference.error.is_some() => {}
+                Some(difference) => difference.error = Some(Unreadable { code, message }),
+                None => {
+                    let after = now.catalog.part(&view.id).map(|part| part.segment.fingerprint());
+                    let mut unreadable = SourceDifference::unreadable(&view.id, before(&view.id), code, message);
+                    unreadable.after = after;
+                    found.insert(view.id, unreadable);
+                }
             }
         }
     }

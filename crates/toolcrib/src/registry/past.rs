@@ -1,16 +1,19 @@
 //! What was: the inventory folded up to a moment, and the tools of then, read from the manifests that the journal names.
 //! Old manifests stay in the store for this.
 
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry as Place;
+
 use serde::Serialize;
 use serde_json::value::{RawValue, to_raw_value};
 use toolcrib_core::catalog::Segment;
 use toolcrib_core::compare::Class;
 use toolcrib_core::fingerprint::Fingerprint;
-use toolcrib_core::history::{is_meant, told_about, touches};
+use toolcrib_core::history::{Meant, told_about, touches};
 use toolcrib_core::inventory::{Event, Inventory};
 use toolcrib_core::manifest::Packed;
 use toolcrib_core::text::shown_short;
-use toolcrib_core::{Code, Error, Result, ResultExt, SourceId, Timestamp, Tool, ToolName};
+use toolcrib_core::{Code, Error, Result, ResultExt, SourceId, Timestamp, Tool, ToolId, ToolName};
 
 use super::Registry;
 use super::journal::Entry;
@@ -61,29 +64,17 @@ impl Registry {
     /// A tool by any spelling of its name, as it was offered at a moment. Reads the store.
     pub async fn tool_at(&self, name: &str, at: Timestamp) -> Result<PastTool> {
         let then = self.inventory_at(at).await?;
-        let mut found: Vec<(SourceId, String, Fingerprint, bool, Timestamp)> = Vec::new();
-        for (id, state) in then.sources() {
-            let Some(manifest) = state.manifest else { continue };
-            let own = state.tools.iter().filter(|(tool, state)| !state.deprecated && is_meant(id, tool, name));
-            found.extend(
-                own.map(|(tool, known)| {
-                    (id.clone(), tool.clone(), manifest, state.kind == "builtin", known.updated_at)
-                }),
-            );
-        }
-        let (id, original, manifest, builtin, updated_at) = match &found[..] {
-            [only] => only.clone(),
-            [] => {
-                let message = format!("no tool named `{}` was known at {at}", shown_short(name, 80));
-                return Err(Error::new(Code::ToolNotImplemented, message));
-            }
-            several => {
-                let names: Vec<String> = several.iter().map(|(id, tool, ..)| format!("{id}__{tool}")).collect();
-                let message =
-                    format!("`{}` was offered by several sources: {}", shown_short(name, 80), names.join(", "));
-                return Err(Error::new(Code::ToolInvalidInput, message));
-            }
+        let unknown = || {
+            let message = format!("no tool named `{}` was known at {at}", shown_short(name, 80));
+            Error::new(Code::ToolNotImplemented, message)
         };
+        let Meant::Tool(ToolId { source: id, name: original }) = Meant::among(&then, name, |tool| !tool.deprecated)?
+        else {
+            return Err(unknown());
+        };
+        let state = then.source(&id).ok_or_else(unknown)?;
+        let (manifest, builtin) = (state.manifest.ok_or_else(unknown)?, state.kind == "builtin");
+        let updated_at = state.tools.get(&original).ok_or_else(unknown)?.updated_at;
         let segment = self.segment_of(manifest, builtin).await?;
         let entry = segment.position_of_original(&original).and_then(|position| segment.entries().get(position));
         let lost = || Error::new(Code::NotFound, format!("the list of `{id}` at {at} has no `{original}` in it"));
@@ -108,28 +99,60 @@ impl Registry {
 
     /// Every version of a tool, newest first, at most `limit` of them. Reads the store.
     pub async fn tool_history(&self, name: &str, limit: usize) -> Result<Vec<Version>> {
-        let mut inventory = Inventory::default();
+        let meant = self.meant(name)?;
+        let mut manifests: BTreeMap<SourceId, Fingerprint> = BTreeMap::new();
         let mut steps: Vec<(Entry, SourceId, Option<Fingerprint>, Fingerprint)> = Vec::new();
         for entry in self.entries().await? {
-            let event = &entry.record.event;
-            if let Event::InventoryRecorded { source, fingerprint, .. } = event
-                && touches(event, name)
-            {
-                let before = inventory.source(source).and_then(|state| state.manifest);
-                steps.push((entry.clone(), source.clone(), before, *fingerprint));
+            match &entry.record.event {
+                Event::InventoryRecorded { source, fingerprint, .. } => {
+                    let (source, fingerprint) = (source.clone(), *fingerprint);
+                    let before = manifests.insert(source.clone(), fingerprint);
+                    if touches(&entry.record.event, &meant) {
+                        steps.push((entry, source, before, fingerprint));
+                    }
+                }
+                Event::SourceRemoved { source } => {
+                    manifests.remove(source);
+                }
+                Event::SourceDeclared { .. }
+                | Event::SourceChanged { .. }
+                | Event::SourceEnabled { .. }
+                | Event::SourceDisabled { .. }
+                | Event::ToolEnabled { .. }
+                | Event::ToolDisabled { .. }
+                | Event::TokenCreated { .. }
+                | Event::TokenChanged { .. }
+                | Event::TokenRevoked { .. }
+                | Event::Unknown => {}
             }
-            inventory.apply(&entry.record);
         }
         let mut versions = Vec::new();
+        // What one step began with is what the one before it came to: each list is read once.
+        let mut read: BTreeMap<Fingerprint, Option<Box<RawValue>>> = BTreeMap::new();
         for (entry, source, before, after) in steps.into_iter().rev().take(limit) {
-            let read = |manifest: Option<Fingerprint>| self.definition_in(manifest, &source, name);
-            let (before, after) = (read(before).await?, read(Some(after)).await?);
-            versions.push(version(&entry, source, name, before, after));
+            for manifest in before.into_iter().chain([after]) {
+                if let Place::Vacant(unread) = read.entry(manifest) {
+                    unread.insert(self.definition_in(manifest, &source, &meant).await?);
+                }
+            }
+            let definition = |manifest: Fingerprint| read.get(&manifest).cloned().flatten();
+            versions.push(version(&entry, source, &meant, before.and_then(definition), definition(after)));
+            read.retain(|manifest, _| Some(*manifest) == before);
         }
         if versions.is_empty() {
             self.catalog().find(name)?;
         }
         Ok(versions)
+    }
+
+    /// The tool that a name means among all that are known now, those that went included.
+    pub(super) fn meant(&self, name: &str) -> Result<Meant> {
+        let inventory = self.shared.now.load().inventory.clone();
+        let current = Meant::among(&inventory, name, |tool| !tool.deprecated)?;
+        match current {
+            Meant::Tool(_) => Ok(current),
+            Meant::Spelled(_) => Meant::among(&inventory, name, |_| true),
+        }
     }
 
     pub(super) async fn inventory_at(&self, at: Timestamp) -> Result<Inventory> {
@@ -167,18 +190,17 @@ impl Registry {
 
     async fn definition_in(
         &self,
-        manifest: Option<Fingerprint>,
+        manifest: Fingerprint,
         source: &SourceId,
-        name: &str,
+        meant: &Meant,
     ) -> Result<Option<Box<RawValue>>> {
-        let Some(manifest) = manifest else { return Ok(None) };
         let Some(packed) = self.shared.store.manifests(&[manifest]).await?.pop() else { return Ok(None) };
-        definition(&packed, source, name)
+        definition(&packed, source, meant)
     }
 }
 
-fn definition(packed: &Packed, source: &SourceId, name: &str) -> Result<Option<Box<RawValue>>> {
-    let stored = packed.tools.iter().find(|tool| is_meant(source, &tool.name, name));
+fn definition(packed: &Packed, source: &SourceId, meant: &Meant) -> Result<Option<Box<RawValue>>> {
+    let stored = packed.tools.iter().find(|tool| meant.is(source, &tool.name));
     stored.map(|stored| offered(&packed.tool(stored)?)).transpose()
 }
 
@@ -189,15 +211,15 @@ fn offered(tool: &Tool) -> Result<Box<RawValue>> {
 fn version(
     entry: &Entry,
     source: SourceId,
-    name: &str,
+    meant: &Meant,
     before: Option<Box<RawValue>>,
     after: Option<Box<RawValue>>,
 ) -> Version {
     let record = &entry.record;
     let (mut change, mut removed) = (None, false);
     if let Event::InventoryRecorded { changed, removed: gone, .. } = &record.event {
-        change = changed.iter().find(|change| is_meant(&source, &change.name, name)).cloned();
-        removed = gone.iter().any(|gone| is_meant(&source, gone, name));
+        change = changed.iter().find(|change| meant.is(&source, &change.name)).cloned();
+        removed = gone.iter().any(|gone| meant.is(&source, gone));
     }
     let what = match (&change, removed) {
         (Some(_), _) => "changed",
@@ -213,7 +235,7 @@ fn version(
         class,
         notes,
         fields,
-        text: told_about(&record.event, "", name),
+        text: told_about(&record.event, "", meant),
         before: if what == "added" { None } else { before },
         after,
         source,

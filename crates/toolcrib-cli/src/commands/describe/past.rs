@@ -1,12 +1,15 @@
 //! A tool as it was at some time, from the store; nobody is contacted.
 
 use serde_json::Value;
-use toolcrib::Result;
+use serde_json::value::to_raw_value;
 use toolcrib::clock::Clock;
+use toolcrib::core::ResultExt;
 use toolcrib::core::text::{shown, shown_short};
 use toolcrib::core::time::When;
 use toolcrib::registry::PastTool;
+use toolcrib::{Code, Result};
 
+use super::as_json;
 use super::listed::{listed, wrapped};
 use crate::arguments::Common;
 use crate::desk::Desk;
@@ -16,29 +19,26 @@ use crate::{output, paint};
 pub(super) async fn describe(common: &Common, names: &[String], when: When) -> Result<Done> {
     let desk = Desk::look(common).await?;
     let at = when.as_of(Clock::system().now());
-    let mut found = Vec::new();
+    let mut found: Vec<(&str, Result<PastTool>)> = Vec::new();
     for name in names {
-        found.push(desk.registry.tool_at(name, at).await);
+        found.push((name, desk.registry.tool_at(name, at).await));
     }
     desk.close().await;
-    if common.json && found.len() == 1 {
-        let tool = found.pop().transpose()?;
-        output::json(&tool)?;
-        return Ok(Done::Well);
+    if common.json && found.iter().all(|(_, found)| found.is_err()) {
+        let first = found.into_iter().find_map(|(_, found)| found.err());
+        return first.map_or(Ok(Done::Well), Err);
     }
-    let (mut tools, mut done) = (Vec::new(), Done::Well);
-    for found in found {
-        match found {
-            Ok(tool) => tools.push(tool),
-            Err(error) => {
-                output::complain(&format!("error: {}", error.message));
-                done = Done::Failed;
-            }
-        }
+    if common.json {
+        return as_json(found, |tool| to_raw_value(tool).context(Code::Internal, "write a tool"));
     }
-    match common.json {
-        true => output::json(&serde_json::json!({ "tools": tools }))?,
-        false => output::line(&tools.iter().map(readable).collect::<Vec<_>>().join("\n"))?,
+    let texts: Vec<String> = found.iter().filter_map(|(_, found)| found.as_ref().ok()).map(readable).collect();
+    if !texts.is_empty() {
+        output::line(&texts.join("\n"))?;
+    }
+    let mut done = Done::Well;
+    for error in found.iter().filter_map(|(_, found)| found.as_ref().err()) {
+        output::complain(&format!("error: {}", error.message));
+        done = Done::Failed;
     }
     Ok(done)
 }
