@@ -94,9 +94,9 @@ pub(crate) fn text(path: &Path) -> Result<String> {
     const LARGEST: u64 = 64 * 1024 * 1024;
     let metadata = std::fs::metadata(path).map_err(|error| {
         let path = path.display();
-        let message = match error.kind() {
-            std::io::ErrorKind::NotFound => format!("there is no lockfile at `{path}`; `toolcrib lock` makes one"),
-            kind => format!("cannot read `{path}`: {kind}"),
+        let message = match error.kind() == std::io::ErrorKind::NotFound {
+            true => format!("there is no lockfile at `{path}`; `toolcrib lock` makes one"),
+            false => format!("cannot read `{path}`: {error}"),
         };
         Error::new(Code::NotFound, message).with_cause(error)
     })?;
