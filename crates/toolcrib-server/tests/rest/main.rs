@@ -8,7 +8,6 @@ mod calls;
 mod document;
 mod events;
 mod mistakes;
-mod past;
 mod sources;
 mod tools;
 mod trouble;
