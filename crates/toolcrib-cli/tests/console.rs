@@ -36,12 +36,14 @@ fn a_second_window_sees_live_what_is_done_in_the_first() {
 fn every_page_can_be_read_and_used_by_everybody() {
     let place = Place::new(&json!({}), &json!({}));
     let shop = place.started(&["demo", "--api"]);
-    place.configure(&furnished(&place, &shop), &json!({}));
+    let sources = furnished(&place, &shop);
+    place.configure(&sources, &json!({}));
     let path = format!("{}:{}", place.path("bin").display(), std::env::var("PATH").unwrap());
     let served = place.started_with(&["serve", "--listen", "127.0.0.1:0"], &[("PATH", &path)]);
     let pictures = Path::new(env!("CARGO_TARGET_TMPDIR")).join("console");
     let tickets = place.path("tickets.json");
-    let told = [("PICTURES", pictures.to_str().unwrap()), ("TICKETS", tickets.to_str().unwrap())];
+    let names = sources.as_object().unwrap().keys().cloned().collect::<Vec<_>>().join(",");
+    let told = [("PICTURES", pictures.to_str().unwrap()), ("TICKETS", tickets.to_str().unwrap()), ("SOURCES", &names)];
     tell("looks", &served, &told);
     if std::env::var_os("TOOLCRIB_UPDATE_PICTURES").is_some() && pictures.exists() {
         let images = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/images");
@@ -56,8 +58,9 @@ fn every_page_can_be_read_and_used_by_everybody() {
 fn whatever_a_source_says_stays_text() {
     let Some(node) = rig::node() else { return rig::skip("console", "no Node.js") };
     let title = "mark <img src=x onerror=window.pwned=1>";
-    let hostile = json!({ "command": node, "args": [script("hostile_server")], "title": title });
-    let place = Place::new(&json!({ "hostile": hostile }), &json!({}));
+    let hostile = |way: &str| json!({ "command": node, "args": [script("hostile_server"), way], "title": title });
+    let sources = json!({ "hostile": hostile("steady"), "failing": hostile("fails"), "changing": hostile("changes") });
+    let place = Place::new(&sources, &json!({}));
     tell("markup", &place.serve(), &[]);
 }
 

@@ -15,7 +15,7 @@ async function load(address, options = {}) {
 
 /* Makes an element like a fresh one without touching what is the same, so that focus, selection and scrolling stay. */
 function become(old, fresh) {
-  if (old.isEqualNode(fresh)) return;
+  if (old.isEqualNode(fresh) || fresh.dataset?.kept !== undefined) return;
   if (old.nodeType !== Node.ELEMENT_NODE) {
     old.nodeValue = fresh.nodeValue;
     return;
@@ -31,18 +31,24 @@ function become(old, fresh) {
   becomeWithin(old, fresh);
 }
 
+/* From a node on, the first that the server rendered: what a form complains of stays until it is sent again. */
+function rendered(node) {
+  while (node?.dataset?.complaint !== undefined) node = node.nextSibling;
+  return node;
+}
+
 function becomeWithin(old, fresh) {
   const named = new Map([...old.children].filter((child) => child.id).map((child) => [child.id, child]));
-  let at = old.firstChild;
+  let at = rendered(old.firstChild);
   for (const next of [...fresh.childNodes]) {
     const known = next.id && named.get(next.id);
     if (known) {
-      if (known === at) at = at.nextSibling;
+      if (known === at) at = rendered(at.nextSibling);
       else old.insertBefore(known, at);
       become(known, next);
     } else if (at && !at.id && !next.id && at.nodeName === next.nodeName) {
       const same = at;
-      at = at.nextSibling;
+      at = rendered(at.nextSibling);
       become(same, next);
     } else {
       old.insertBefore(document.importNode(next, true), at);
@@ -50,7 +56,7 @@ function becomeWithin(old, fresh) {
   }
   while (at) {
     const gone = at;
-    at = at.nextSibling;
+    at = rendered(at.nextSibling);
     gone.remove();
   }
 }
@@ -68,6 +74,7 @@ function take(page) {
 let refreshing = false;
 let again = false;
 let leaving = false;
+let past = false;
 async function refresh() {
   if (leaving) return;
   if (refreshing) {
@@ -75,9 +82,14 @@ async function refresh() {
     return;
   }
   refreshing = true;
+  // A tool's past is read from the store: it is asked for again only when something was recorded.
+  const headers = past ? {} : { "X-Past-Kept": "yes" };
+  past = false;
   try {
-    const { response, page } = await load(location.href);
-    if (response.ok || response.status === 404) take(page);
+    const address = location.href;
+    const { response, page } = await load(address, { headers });
+    // Meanwhile a search may have gone elsewhere.
+    if (address === location.href && (response.ok || response.status === 404)) take(page);
   } catch {
     // The server is away; the next event or the next minute tries again.
   }
@@ -94,22 +106,57 @@ async function refresh() {
 /* Live: one stream, closed while nobody looks, for a browser has few connections to give. */
 const KINDS = ["record", "source", "progress", "discovered", "call", "catalog", "lost"];
 let stream = null;
+
+/* Whether what happened shows on this page. */
+function concerns(kind, data) {
+  const { source, tool, own } = main.querySelector(":scope > .head")?.dataset ?? {};
+  if (["lost", "catalog", "message"].includes(kind)) return true;
+  if (tool !== undefined) {
+    // A call is told by the name it was asked for, of which there are several.
+    if (kind === "call") return data.source === source && (data.tool === tool || data.tool.endsWith(own));
+    return kind === "record" && (data.source ?? source) === source;
+  }
+  if (source !== undefined) return (data.source ?? data.id ?? source) === source;
+  switch (location.pathname) {
+    case "/sources": return kind !== "call";
+    case "/tools": return kind === "record" || (kind === "call" && main.querySelector(`#found a[href="/sources/${CSS.escape(data.source ?? "")}"]`) !== null);
+    case "/activity": return ["record", "discovered", "call"].includes(kind);
+    default: return true;
+  }
+}
+
+/* Calls may come by the hundred; they are shown once a second. */
+let called = 0;
+function happened(event) {
+  let data = {};
+  try {
+    data = JSON.parse(event.data) ?? {};
+  } catch {
+    // It is followed all the same.
+  }
+  if (!concerns(event.type, data)) return;
+  if (event.type === "record" || event.type === "lost") past = true;
+  if (event.type !== "call") refresh();
+  else called ||= setTimeout(() => { called = 0; refresh(); }, 1000);
+}
+
 function follow() {
   if (stream || document.hidden || !live) return;
   stream = new EventSource("/api/events");
   stream.onopen = () => { live.hidden = false; };
-  stream.onmessage = refresh;
-  KINDS.forEach((kind) => stream.addEventListener(kind, refresh));
+  stream.onmessage = happened;
+  KINDS.forEach((kind) => stream.addEventListener(kind, happened));
   stream.onerror = () => {
     live.hidden = true;
     if (stream && stream.readyState === EventSource.CLOSED) {
       stream = null;
-      setTimeout(() => { refresh(); follow(); }, 5000);
+      setTimeout(() => { past = true; refresh(); follow(); }, 5000);
     }
   };
 }
 document.addEventListener("visibilitychange", () => {
   if (!document.hidden) {
+    past = true;
     refresh();
     follow();
   } else if (stream) {
@@ -139,6 +186,7 @@ function complain(form, words) {
     place = document.createElement("p");
     place.className = "message";
     place.setAttribute("role", "alert");
+    place.dataset.complaint = "";
     form.append(place);
   }
   place.textContent = words;
@@ -159,7 +207,7 @@ async function send(form, submitter) {
       leaving = false;
       return complain(form, refusal(page));
     }
-    tell(`${button.textContent.trim()}: done`);
+    tell(`${button.textContent.trim()}: ${await came(response, page)}`);
     if (leaving && new URL(response.url).pathname !== location.pathname) return location.assign(response.url);
     leaving = false;
     if (form.closest("details.add")) {
@@ -173,6 +221,19 @@ async function send(form, submitter) {
   } finally {
     button.disabled = false;
   }
+}
+
+/* How what was done stands now, by the page that the server answers with. */
+async function came(response, page) {
+  const find = (page) => page.querySelector("#main .standing .state");
+  let state = find(page);
+  for (let times = 0; state?.classList.contains("busy") && times < 5; times += 1) {
+    await new Promise((done) => setTimeout(done, 200));
+    state = find((await load(response.url)).page);
+  }
+  if (state) return state.textContent;
+  const failing = page.querySelectorAll("#source-rows .state.bad, #source-rows .state.warning").length;
+  return failing > 0 ? `done, ${failing} with errors` : "done";
 }
 
 function answer(form, response, page) {

@@ -19,7 +19,7 @@ use toolcrib::core::fingerprint::Fingerprint;
 use toolcrib::registry::TokenView;
 use toolcrib::{Code, Error, Registry, Result};
 
-pub(crate) use admit::{admit, takes_pages};
+pub(crate) use admit::{RoleTooLow, admit, takes_pages};
 pub(crate) use headers::secure;
 pub(crate) use login::router;
 pub(crate) use origin::turned_away;

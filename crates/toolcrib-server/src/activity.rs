@@ -11,7 +11,7 @@ use tokio::sync::broadcast::error::RecvError;
 use toolcrib::call::Called;
 use toolcrib::clock::Clock;
 use toolcrib::core::Timestamp;
-use toolcrib::core::inventory::Record;
+use toolcrib::core::inventory::{Event, Record};
 use toolcrib::registry::{Notice, Stage};
 use toolcrib::{Outcome, Registry, SourceId};
 
@@ -120,7 +120,13 @@ impl Lately {
     fn take(&mut self, notice: Notice) {
         let now = Clock::system().now();
         match notice {
-            Notice::Recorded(record) => self.push(Moment { at: record.at, what: What::Recorded(record) }),
+            Notice::Recorded(record) => {
+                if let Event::SourceRemoved { source } = &record.event {
+                    self.runs.remove(source);
+                    self.stages.remove(source);
+                }
+                self.push(Moment { at: record.at, what: What::Recorded(record) });
+            }
             Notice::Discovering(source) => {
                 self.stages.insert(source, Stage::Contacting);
             }

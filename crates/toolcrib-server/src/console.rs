@@ -41,7 +41,7 @@ pub(crate) fn router(house: &House) -> Router<House> {
         .route("/tools", get(tools::show).layer(admitted(Needs::Reading)))
         .route("/tools/{name}", get(tool::show).layer(admitted(Needs::Reading)))
         .route("/activity", get(activity::show).layer(admitted(Needs::Reading)))
-        .route("/sources/refresh", post(act::refresh_all).layer(admitted(Needs::Using)))
+        .route("/refresh", post(act::refresh_all).layer(admitted(Needs::Using)))
         .route("/sources/{id}/refresh", post(act::refresh).layer(admitted(Needs::Using)))
         .route("/tools/{name}/call", post(tool::call).layer(admitted(Needs::Using)))
         .route("/sources", post(act::add_source).layer(admitted(Needs::Managing)))

@@ -117,6 +117,10 @@ impl Visitor {
     }
 }
 
+/// Marks the refusal of somebody we know, whose role is not enough.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct RoleTooLow;
+
 /// Programs get the error; people with a browser are asked to sign in where that would help.
 fn refused(request: &Request, error: Error) -> Response {
     if error.code == Code::Unauthorized && is_for_people(request) {
@@ -125,6 +129,9 @@ fn refused(request: &Request, error: Error) -> Response {
     }
     let unauthorized = error.code == Code::Unauthorized;
     let mut response = Fault(error).into_response();
+    if !unauthorized {
+        response.extensions_mut().insert(RoleTooLow);
+    }
     if unauthorized {
         let challenge = HeaderValue::from_static("Bearer realm=\"toolcrib\"");
         response.headers_mut().insert(header::WWW_AUTHENTICATE, challenge);

@@ -52,9 +52,9 @@ pub(super) fn undiscovered(frame: &Frame<'_>, sources: &[SourceView]) -> Markup 
     html! {
         @if waiting > 0 {
             section.notice aria-label="Not discovered yet" {
-                p { (counted(waiting, "source")) " not discovered yet: that happens at the first need, or" }
+                p { (counted(waiting, "source")) " not discovered yet: that happens when a tool is first asked for." }
                 @if frame.may(Needs::Using) {
-                    form method="post" action="/sources/refresh" data-act {
+                    form method="post" action="/refresh" data-act {
                         (guarded(frame.visitor)) button { "Discover now" }
                     }
                 }
@@ -70,7 +70,7 @@ pub(super) fn error(source: &SourceView) -> Markup {
             section.attention aria-labelledby="error-title" {
                 h2 id="error-title" { "Last error" }
                 p { code { (error.code.as_str()) } " " span.faint { (ago_or(source.last_checked, "")) } }
-                pre.message { (shown(&error.message)) }
+                pre.message tabindex="0" role="group" aria-label="What it said" { (shown(&error.message)) }
                 p.faint { (named(next_step(source, error.code))) }
             }
         }
@@ -92,6 +92,9 @@ fn next_step(source: &SourceView, code: Code) -> &'static str {
         Code::ConfigInvalid => "Its declaration cannot be used: remove the source and add it again.",
         Code::Forbidden => "Somebody has to allow it first: `toolcrib trust`.",
         Code::Unauthorized => "Look at its credentials: they are refused.",
+        Code::ToolUnavailable | Code::StoreUnavailable | Code::RateLimited if source.transport != Some("stdio") => {
+            "Look whether it answers at its address, and whether this machine reaches it. Then refresh."
+        }
         Code::ToolUnavailable | Code::StoreUnavailable | Code::RateLimited => {
             "Look whether it runs and can be reached; `toolcrib logs` has the last words of a server. Then refresh."
         }

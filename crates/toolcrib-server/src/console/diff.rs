@@ -2,8 +2,13 @@
 
 use maud::{Markup, html};
 
-/// Definitions longer than this are not compared line by line: it costs their lengths multiplied.
-const LONGEST: usize = 3_000;
+use super::words::counted;
+
+/// What differs is compared line by line where the lengths multiplied, which is what it costs, are no more than this.
+const MOST_PAIRS: usize = 500_000;
+/// So much of a difference is shown: nobody reads on.
+const MOST_SHOWN: usize = 300;
+const LONGEST_LINE: usize = 1_000;
 /// So many lines are shown around what differs.
 const AROUND: usize = 3;
 
@@ -20,18 +25,28 @@ pub(super) fn shown(before: &str, after: &str) -> Markup {
         let around = at.saturating_sub(AROUND)..=(at + AROUND).min(lines.len().saturating_sub(1));
         lines[around].iter().any(|line| !matches!(line, Line::Same(_)))
     };
+    let seen: Vec<usize> = (0..lines.len()).filter(|at| near(*at) || *at == 0 || near(*at - 1)).collect();
+    let left_out = seen.get(MOST_SHOWN..).unwrap_or_default().len();
     html! {
-        ul.diff {
-            @for (at, line) in lines.iter().enumerate() {
+        div.diff tabindex="0" role="group" aria-label="What differs" {
+            ul { @for (at, line) in seen.iter().take(MOST_SHOWN).filter_map(|at| Some((*at, lines.get(*at)?))) {
                 @match line {
-                    Line::Lost(text) => { li.lost { span { "−" span.unseen { " lost" } } del { (text) } } }
-                    Line::Gained(text) => { li.gained { span { "+" span.unseen { " gained" } } ins { (text) } } }
-                    Line::Same(text) if near(at) => { li { span {} span { (text) } } }
-                    Line::Same(_) => { @if at == 0 || near(at - 1) { li.skipped { span {} span { "…" } } } }
+                    Line::Lost(text) => { li.lost { span { "−" span.unseen { " lost" } } del { (cut(text)) } } }
+                    Line::Gained(text) => {
+                        li.gained { span { "+" span.unseen { " gained" } } ins { (cut(text)) } }
+                    }
+                    Line::Same(text) if near(at) => { li { span {} span { (cut(text)) } } }
+                    Line::Same(_) => { li.skipped { span {} span { "…" } } }
                 }
-            }
+            } }
         }
+        @if left_out > 0 { p.faint { (counted(left_out, "more line")) " left out here." } }
     }
+}
+
+fn cut(line: &str) -> String {
+    let end = line.floor_char_boundary(LONGEST_LINE);
+    if end < line.len() { format!("{}…", &line[..end]) } else { line.to_owned() }
 }
 
 /// The longest common part stays; of what differs, the old comes first.
@@ -48,7 +63,7 @@ fn compared<'a>(before: &'a str, after: &'a str) -> Vec<Line<'a>> {
 
 fn middle<'a>(old: &[&'a str], new: &[&'a str], lines: &mut Vec<Line<'a>>) {
     let (mut at, mut other) = (0, 0);
-    if old.len().saturating_mul(new.len()) <= LONGEST * LONGEST / 4 {
+    if old.len().saturating_mul(new.len()) <= MOST_PAIRS {
         let common = common(old, new);
         while at < old.len() && other < new.len() {
             if old[at] == new[other] {
@@ -92,7 +107,9 @@ mod tests {
         assert_eq!(compared("a\nb\nc\nd", "b\nd\ne"), [Lost("a"), Same("b"), Lost("c"), Same("d"), Gained("e")]);
         assert_eq!(compared("", "a"), [Gained("a")]);
         assert_eq!(compared("a\na", "a"), [Same("a"), Lost("a")]);
-        let long = |with: &str| format!("{with}\n").repeat(LONGEST);
-        assert_eq!(compared(&long("x"), &long("y")).len(), 2 * LONGEST);
+        let long = |with: &str| format!("{with}\n").repeat(3_000);
+        assert_eq!(compared(&long("x"), &long("y")).len(), 6_000);
+        let shown = shown(&long("x"), &long("y")).into_string();
+        assert_eq!((shown.matches("<li").count(), shown.contains("5,700 more lines")), (MOST_SHOWN, true));
     }
 }

@@ -69,7 +69,7 @@ fn overview(frame: &Frame<'_>, sources: &[SourceView]) -> Markup {
             (table(house, sources))
         }
         section aria-labelledby="recent-title" {
-            div.row { h2 id="recent-title" { "Lately" } a href="/activity" { "All activity" } }
+            div.row { h2 id="recent-title" { "Recent" } a href="/activity" { "All activity" } }
             @if recent.is_empty() { p.empty { "Nothing has happened since this server started." } }
             @else { (moments(&recent)) }
         }
@@ -118,7 +118,7 @@ fn numbers(house: &House, sources: &[SourceView], stats: &Stats) -> Markup {
             }
             div { dt { "Answered from cache" }
                 dd { (stats.hit_ratio.map_or_else(|| "–".to_owned(), |ratio| format!("{:.0} %", ratio * 100.0))) }
-                dd.note { (grouped(stats.hits)) " of " (grouped(stats.hits + stats.misses)) " needs" } }
+                dd.note { (grouped(stats.hits)) " of " (grouped(stats.hits + stats.misses)) " requests" } }
         }
     }
 }

@@ -53,7 +53,7 @@ impl Frame<'_> {
             div.foot {
                 p.live id="live" hidden { "Live" }
                 (self.who())
-                p.faint { "Toolcrib " (env!("CARGO_PKG_VERSION")) }
+                p.faint.roomy { "Toolcrib " (env!("CARGO_PKG_VERSION")) }
             }
         };
         shell(title, navigation, content)
@@ -62,9 +62,13 @@ impl Frame<'_> {
     fn who(&self) -> Markup {
         html! {
             @if self.visitor.csrf.is_some() {
-                p { "Signed in as " b { (self.visitor.name) } }
+                p.roomy { "Signed in as " b { (self.visitor.name) } }
                 form method="post" action="/logout" { (guarded(self.visitor)) button.quiet { "Sign out" } }
-            } @else { p.faint { "Looking on. " a href="/login" { "Sign in" } " to make changes." } }
+            } @else {
+                p.faint {
+                    span.roomy { "Viewing only. " } a href="/login" { "Sign in" } span.roomy { " to make changes." }
+                }
+             }
         }
     }
 }

@@ -2,9 +2,9 @@
 
 use maud::{Markup, html};
 use serde_json::value::RawValue;
-use toolcrib::SourceId;
-use toolcrib::core::text::shown;
+use toolcrib::core::text::{shown, shown_short};
 use toolcrib::registry::{HistoryRecord, Version, Wanted};
+use toolcrib::{Error, SourceId};
 
 use super::diff;
 use super::tool::pretty;
@@ -12,19 +12,40 @@ use super::words::ago;
 use crate::house::House;
 
 const MOST: usize = 30;
-/// Each version of a tool is read from the store.
-const MOST_VERSIONS: usize = 20;
+/// Each version of a tool is read from the store, and compared with the one before.
+const VERSIONS: usize = 5;
+const MOST_VERSIONS: usize = 50;
 
 pub(super) async fn of_source(house: &House, id: &SourceId) -> Markup {
     let wanted = Wanted { source: Some(id.clone()), limit: Some(MOST), ..Wanted::default() };
-    let records = house.registry.history(&wanted).await.unwrap_or_default();
-    list(&records.iter().rev().map(Line::of_record).collect::<Vec<_>>())
+    match house.registry.history(&wanted).await {
+        Ok(records) => list(&records.iter().rev().map(Line::of_record).collect::<Vec<_>>()),
+        Err(error) => unreadable("What changed", &error),
+    }
 }
 
-/// Every version, with what differs from the one before.
-pub(super) async fn of_tool(house: &House, name: &str) -> Markup {
-    let versions = house.registry.tool_history(name, MOST_VERSIONS).await.unwrap_or_default();
-    list(&versions.iter().map(Line::of_version).collect::<Vec<_>>())
+/// The last versions, or all that can be shown, with what differs from the one before.
+pub(super) async fn of_tool(house: &House, name: &str, all: bool) -> Markup {
+    let most = if all { MOST_VERSIONS } else { VERSIONS };
+    // One more tells whether there are more.
+    let mut versions = match house.registry.tool_history(name, most + 1).await {
+        Ok(versions) => versions,
+        Err(error) => return unreadable("What changed", &error),
+    };
+    let more = versions.len() > most;
+    versions.truncate(most);
+    // Comparing takes as long as definitions are, which their sources decide: others want to be answered meanwhile.
+    let shown = tokio::task::spawn_blocking(move || list(&versions.iter().map(Line::of_version).collect::<Vec<_>>()));
+    html! {
+        (shown.await.unwrap_or_else(|_| html! { p.empty { "What changed cannot be shown now." } }))
+        @if more && all { p.faint { "What is older is told by " code { "toolcrib history" } "." } }
+        @else if more { p { a href="?versions=all#past-title" { "Older versions" } } }
+    }
+}
+
+/// Something is known, but not to be had now.
+pub(super) fn unreadable(what: &str, error: &Error) -> Markup {
+    html! { p.empty { (what) " cannot be read now: " (named(&shown_short(&error.message, 200))) "." } }
 }
 
 /// One line of a past.

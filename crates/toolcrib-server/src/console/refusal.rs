@@ -2,6 +2,7 @@
 
 use axum::body::{Body, to_bytes};
 use axum::extract::Request;
+use axum::http::response::Parts;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
@@ -9,6 +10,7 @@ use maud::{Markup, html};
 use serde_json::Value;
 
 use super::page::shell;
+use crate::access::RoleTooLow;
 
 /// No error says more.
 const LARGEST: usize = 64 * 1024;
@@ -28,35 +30,45 @@ async fn dressed(response: Response) -> Response {
     let said = |key: &str| envelope["error"][key].as_str().map(str::to_owned);
     let code = said("code").unwrap_or_else(|| "NOT_FOUND".into());
     let message = said("message").unwrap_or_else(|| "there is nothing here".into());
+    let advice = advice(&parts);
     parts.headers.remove(header::CONTENT_LENGTH);
     parts.headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/html; charset=utf-8"));
-    Response::from_parts(parts.clone(), Body::from(page(parts.status, &code, &message).into_string()))
+    Response::from_parts(parts.clone(), Body::from(page(parts.status, &code, &message, advice).into_string()))
 }
 
 pub(crate) fn not_found() -> Response {
-    let page = page(StatusCode::NOT_FOUND, "NOT_FOUND", "there is no page at this address");
+    let page = page(StatusCode::NOT_FOUND, "NOT_FOUND", "there is no page at this address", elsewhere());
     (StatusCode::NOT_FOUND, page).into_response()
 }
 
-fn page(status: StatusCode, code: &str, message: &str) -> Markup {
-    let (title, advice) = match status {
-        StatusCode::NOT_FOUND => (
-            "Not found",
-            html! { a href="/tools" { "Look among the tools" } " or go to the " a href="/" { "overview" } "." },
-        ),
-        StatusCode::UNAUTHORIZED => ("Sign in", html! { a.button href="/login" { "Sign in" } }),
-        StatusCode::FORBIDDEN => (
-            "Not allowed",
-            html! {
-                "Changes need the admin role: " a href="/login" { "sign in" } " with a token, or open the link that "
-                code { "toolcrib serve" } " printed when it started."
-            },
-        ),
-        StatusCode::SERVICE_UNAVAILABLE => (
-            "Not available",
-            html! { "It may pass: try again in a moment, or go to the " a href="/sources" { "sources" } "." },
-        ),
-        _ => ("That did not work", html! { "Go back and try otherwise, or to the " a href="/" { "overview" } "." }),
+/// What to do next; nothing where the message alone says it.
+fn advice(parts: &Parts) -> Markup {
+    match parts.status {
+        StatusCode::NOT_FOUND => elsewhere(),
+        StatusCode::UNAUTHORIZED => html! { a.button href="/login" { "Sign in" } },
+        StatusCode::FORBIDDEN if parts.extensions.get::<RoleTooLow>().is_some() => html! {
+            a href="/login" { "Sign in" } " with a token that has this role, or open the link that "
+            code { "toolcrib serve" } " printed when it started."
+        },
+        StatusCode::FORBIDDEN => html! {},
+        StatusCode::SERVICE_UNAVAILABLE => {
+            html! { "It may pass: try again in a moment, or go to the " a href="/sources" { "sources" } "." }
+        }
+        _ => html! { "Go back and try otherwise, or to the " a href="/" { "overview" } "." },
+    }
+}
+
+fn elsewhere() -> Markup {
+    html! { a href="/tools" { "Look among the tools" } " or go to the " a href="/" { "overview" } "." }
+}
+
+fn page(status: StatusCode, code: &str, message: &str, advice: Markup) -> Markup {
+    let title = match status {
+        StatusCode::NOT_FOUND => "Not found",
+        StatusCode::UNAUTHORIZED => "Sign in",
+        StatusCode::FORBIDDEN => "Not allowed",
+        StatusCode::SERVICE_UNAVAILABLE => "Not available",
+        _ => "That did not work",
     };
     let content = html! {
         div.refusal {

@@ -10,7 +10,7 @@ use toolcrib::core::text::{shown, shown_short};
 use toolcrib::core::time::format_duration;
 use toolcrib::registry::{Connection, SourceView};
 use toolcrib::store::Check;
-use toolcrib::{Caller, SourceId};
+use toolcrib::{Caller, Error, SourceId};
 
 use super::happened::{moments, tool_path};
 use super::page::{Frame, Here};
@@ -35,13 +35,13 @@ pub(super) async fn show(
     let frame = Frame { house: &house, visitor: &visitor };
     let unknown = || Fault(house.registry.unknown_source(&shown_short(&id, 80)));
     let source = SourceId::from_name(&id).ok().and_then(|id| house.registry.source(&id)).ok_or_else(unknown)?;
-    let checks = house.registry.checks(&source.id).await.unwrap_or_default();
+    let checks = house.registry.checks(&source.id).await;
     let records = past::of_source(&house, &source.id).await;
     let (tone, word) = standing(&source, house.activity.stage(&source.id));
     let lately = house.activity.moments(|moment| concerns(&moment.what, &source.id), MOST_MOMENTS);
     let content = html! {
         nav.trail aria-label="Where you are" { a href="/sources" { "Sources" } " / " span { (source.id) } }
-        header.head {
+        header.head data-source=(source.id) {
             h1 { (source.id) @if let Some(title) = &source.title { " " small { (shown_short(title, 80)) } } }
             (actions(&frame, &source))
         }
@@ -61,7 +61,7 @@ pub(super) async fn show(
         (tools(&house, &source))
         section aria-labelledby="past-title" { h2 id="past-title" { "What changed" } (records) }
         @if !lately.is_empty() {
-            section aria-labelledby="lately-title" { h2 id="lately-title" { "Lately" } (moments(&lately)) }
+            section aria-labelledby="lately-title" { h2 id="lately-title" { "Recent" } (moments(&lately)) }
         }
     };
     Ok(frame.page(Here::Sources, source.id.as_str(), content))
@@ -100,7 +100,7 @@ fn declaration(house: &House, source: &SourceView) -> Markup {
                     @match source.connection {
                         Connection::None => { "none now" }
                         Connection::Connected => { "open" }
-                        Connection::Resting => { "left alone after failures" }
+                        Connection::Resting => { "paused after failures" }
                     }
                 }
             }
@@ -112,7 +112,11 @@ fn declaration(house: &House, source: &SourceView) -> Markup {
     }
 }
 
-fn checked(checks: &[Check]) -> Markup {
+fn checked(checks: &Result<Vec<Check>, Error>) -> Markup {
+    let checks = match checks {
+        Ok(checks) => checks,
+        Err(error) => return past::unreadable("Its checks", error),
+    };
     html! {
         @if checks.is_empty() { p.faint { "It has not been contacted yet." } }
         @else {

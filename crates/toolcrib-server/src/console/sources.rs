@@ -20,8 +20,8 @@ pub(super) async fn show(State(house): State<House>, Extension(visitor): Extensi
     let content = html! {
         header.head {
             h1 { "Sources" }
-            @if !sources.is_empty() {
-                form method="post" action="/sources/refresh" data-act { (guarded(&visitor)) button { "Refresh all" } }
+            @if !sources.is_empty() && frame.may(Needs::Using) {
+                form method="post" action="/refresh" data-act { (guarded(&visitor)) button { "Refresh all" } }
             }
         }
         @if sources.is_empty() {

@@ -6,7 +6,9 @@ mod snippets;
 mod tree;
 
 use axum::Extension;
-use axum::extract::{Path, State};
+use axum::extract::{Path, RawQuery, State};
+use axum::http::uri::Authority;
+use axum::http::{HeaderMap, header};
 use maud::{Markup, html};
 use serde_json::Value;
 use toolcrib::core::catalog;
@@ -31,10 +33,18 @@ pub(super) async fn show(
     State(house): State<House>,
     Extension(visitor): Extension<Visitor>,
     Path(name): Path<String>,
+    RawQuery(query): RawQuery,
+    headers: HeaderMap,
 ) -> Result<Markup, Fault> {
     let frame = Frame { house: &house, visitor: &visitor };
     let detail = house.registry.tool_detail(&name)?;
-    page(&frame, &detail, &Fields::default(), html! {}).await
+    let all = Fields::parse(query.as_deref().unwrap_or_default()).get("versions").is_some();
+    let past = match headers.contains_key(PAST_KEPT) {
+        true => html! { section id="past" data-kept {} },
+        false => past_of(&house, &detail, all).await,
+    };
+    let asked = Asked { host: host(&house, &headers), past, filled: Fields::default(), answer: result::none() };
+    Ok(page(&frame, &detail, &asked))
 }
 
 /// The form was sent: the same page, with what came of it.
@@ -42,31 +52,58 @@ pub(super) async fn call(
     State(house): State<House>,
     Extension(visitor): Extension<Visitor>,
     Path(name): Path<String>,
-    fields: Fields,
+    headers: HeaderMap,
+    filled: Fields,
 ) -> Result<Markup, Fault> {
     let frame = Frame { house: &house, visitor: &visitor };
     let detail = house.registry.tool_detail(&name)?;
-    let answered = match Form::of(&schema(&detail)).read(&fields) {
-        Ok(arguments) => {
-            let consent = fields.get("consent").is_some() && frame.may(Needs::Managing);
+    let answered = match (filled.get(result::PAGE), Form::of(&schema(&detail)).read(&filled)) {
+        // Reads on in a large result; nothing is called.
+        (Some(cursor), _) => house.registry.page(None, cursor),
+        (None, Ok(arguments)) => {
+            let consent = filled.get("consent").is_some() && frame.may(Needs::Managing);
             let options = CallOptions { consent, fleeting: true, ..CallOptions::default() };
             house.registry.call(&visitor.caller(), detail.view.name.as_str(), arguments, options).await
         }
-        Err(error) => Err(error),
+        (None, Err(error)) => Err(error),
     };
     let detail = house.registry.tool_detail(&name)?;
-    page(&frame, &detail, &fields, result::shown(&answered)).await
+    let answer = result::shown(&frame, detail.view.name.as_str(), &answered);
+    let past = past_of(&house, &detail, false).await;
+    Ok(page(&frame, &detail, &Asked { host: host(&house, &headers), past, filled, answer }))
+}
+
+/// What the script sends when only numbers can have changed: it keeps the past as it is shown.
+const PAST_KEPT: &str = "x-past-kept";
+
+async fn past_of(house: &House, detail: &ToolDetail, all: bool) -> Markup {
+    let history = past::of_tool(house, detail.view.name.as_str(), all).await;
+    html! { section id="past" aria-labelledby="past-title" { h2 id="past-title" { "What changed" } (history) } }
+}
+
+/// Where this visitor reaches us, for what is copied from here.
+fn host(house: &House, headers: &HeaderMap) -> String {
+    let asked = headers.get(header::HOST).and_then(|host| host.to_str().ok());
+    let plain = asked.filter(|host| host.parse::<Authority>().is_ok());
+    plain.map_or_else(|| house.access.address.to_string(), str::to_owned)
+}
+
+/// What a page shows beside the tool.
+struct Asked {
+    host: String,
+    past: Markup,
+    filled: Fields,
+    answer: Markup,
 }
 
 fn schema(detail: &ToolDetail) -> Value {
     serde_json::from_str(detail.input_schema().get()).unwrap_or_default()
 }
 
-async fn page(frame: &Frame<'_>, detail: &ToolDetail, filled: &Fields, answer: Markup) -> Result<Markup, Fault> {
+fn page(frame: &Frame<'_>, detail: &ToolDetail, asked: &Asked) -> Markup {
     let (view, schema) = (&detail.view, schema(detail));
     let output: Option<Value> = detail.output_schema().and_then(|raw| serde_json::from_str(raw.get()).ok());
     let hints = Hints::read(view.annotations.as_deref().map(|raw| raw.get()));
-    let history = past::of_tool(frame.house, view.name.as_str()).await;
     let content = html! {
         nav.trail aria-label="Where you are" {
             a href="/tools" { "Tools" } " / "
@@ -74,7 +111,7 @@ async fn page(frame: &Frame<'_>, detail: &ToolDetail, filled: &Fields, answer: M
             " / "
             span { (shown_short(&view.original_name, 80)) }
         }
-        header.head {
+        header.head data-source=(view.source) data-tool=(view.name) data-own=(view.original_name) {
             h1.code { (view.name) @if let Some(title) = &view.title { " " small { (shown_short(title, 120)) } } }
             (switch(frame, detail))
         }
@@ -87,7 +124,7 @@ async fn page(frame: &Frame<'_>, detail: &ToolDetail, filled: &Fields, answer: M
                 }
             }
             " " (hints.shown()) (verdict(view.policy)) @if detail.deprecated() {
-                span.tag.warning { "advised against" }
+                span.tag.warning { "deprecated" }
             }
         }
         div.split {
@@ -103,21 +140,21 @@ async fn page(frame: &Frame<'_>, detail: &ToolDetail, filled: &Fields, answer: M
                     }
                 }
                 section aria-labelledby="use-title" {
-                    h2 id="use-title" { "Use it" } (snippets::of(frame.house, detail, &schema))
+                    h2 id="use-title" { "Use it" } (snippets::of(frame.house, &asked.host, detail, &schema))
                 }
             }
             div {
-                (attempt(frame, detail, &schema, filled, answer))
+                (attempt(frame, detail, &schema, asked))
                 section.card aria-labelledby="facts-title" { h2 id="facts-title" { "Facts" } (facts(frame, detail)) }
             }
         }
-        section aria-labelledby="past-title" { h2 id="past-title" { "What changed" } (history) }
+        (asked.past)
         section aria-labelledby="raw-title" {
             h2 id="raw-title" { "As its source defines it" }
             details { summary { "Raw definition" } pre tabindex="0" { code { (shown(&pretty(&detail.definition))) } } }
         }
     };
-    Ok(frame.page(Here::Tools, view.name.as_str(), content))
+    frame.page(Here::Tools, view.name.as_str(), content)
 }
 
 fn paragraphs(description: &str) -> Markup {
@@ -146,10 +183,12 @@ fn switch(frame: &Frame<'_>, detail: &ToolDetail) -> Markup {
     }
 }
 
-fn attempt(frame: &Frame<'_>, detail: &ToolDetail, schema: &Value, filled: &Fields, answer: Markup) -> Markup {
+fn attempt(frame: &Frame<'_>, detail: &ToolDetail, schema: &Value, asked: &Asked) -> Markup {
     let view = &detail.view;
+    // What somebody is filling in stays while the page follows what happens, unless it fits the tool no more.
+    let kept = format!("{} {} {}", view.state.as_str(), view.policy.as_str(), detail.fingerprint);
     html! {
-        section.card.attempt id="try" aria-labelledby="try-title" data-keep=(view.state.as_str()) {
+        section.card.attempt id="try" aria-labelledby="try-title" data-keep=(kept) {
             h2 id="try-title" { "Try it" }
             @if !frame.may(Needs::Using) { p.empty { "Calls need the agent role: " a href="/login" { "sign in" } "." } }
             @else if view.policy == Verdict::Deny { p.empty { "A rule denies every call of this tool." } }
@@ -157,7 +196,7 @@ fn attempt(frame: &Frame<'_>, detail: &ToolDetail, schema: &Value, filled: &Fiel
             @else {
                 form.stack method="post" action=(format!("{}/call#try", tool_path(view.name.as_str()))) data-call {
                     (guarded(frame.visitor))
-                    (Form::of(schema).shown(filled))
+                    (Form::of(schema).shown(&asked.filled))
                     @if view.policy == Verdict::Ask {
                         label.check {
                             input type="checkbox" name="consent" value="yes" required;
@@ -167,7 +206,7 @@ fn attempt(frame: &Frame<'_>, detail: &ToolDetail, schema: &Value, filled: &Fiel
                     p { button.primary { "Call" } }
                 }
             }
-            div id="answer" role="status" { (answer) }
+            div id="answer" data-keep { (asked.answer) }
         }
     }
 }

@@ -71,14 +71,21 @@ impl Found {
         let mut hint = None;
         let mut tools: Vec<ToolRef<'_>> = match asked.query.is_empty() {
             true => view.listed().collect(),
+            // Agents are offered none of these, so that their search does not know them.
+            false if asked.among_disabled() => view.listed().filter(|tool| asked.is_named(tool)).collect(),
             false => {
-                let query = Query { source: asked.source.clone(), ..Query::new(&asked.query) }.limited(MOST_HITS);
+                // What filters leave out must not take the place of what they leave.
+                let limit = if asked.narrows_more() { 0 } else { MOST_HITS };
+                let query = Query { source: asked.source.clone(), ..Query::new(&asked.query) }.limited(limit);
                 let found = view.search(&query);
                 hint = found.hint;
                 found.hits.iter().filter_map(|hit| view.catalog.find(hit.name.as_str()).ok()).collect()
             }
         };
         tools.retain(|tool| asked.fits(tool) && asked.used.fits(count(tool).is_some_and(|count| count.calls > 0)));
+        if !asked.query.is_empty() {
+            tools.truncate(MOST_HITS);
+        }
         let cost = |tool: &ToolRef<'_>| tool.part.segment.is_counted().then(|| tool.part.segment.tokens(tool.entry));
         match asked.order {
             Order::Best => {}

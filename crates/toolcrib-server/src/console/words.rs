@@ -44,7 +44,7 @@ pub(super) fn standing(source: &SourceView, stage: Option<Stage>) -> (Tone, Stri
     match busy {
         _ if !source.enabled => (Tone::Quiet, "disabled".into()),
         Some(words) => (Tone::Busy, words),
-        None if source.connection == Connection::Resting => (Tone::Bad, "resting".into()),
+        None if source.connection == Connection::Resting => (Tone::Bad, "paused after failures".into()),
         None if source.last_error.is_some() && source.tool_count > 0 => (Tone::Warning, "failing".into()),
         None if source.last_error.is_some() => (Tone::Bad, "failed".into()),
         None => match source.freshness {

@@ -86,7 +86,7 @@ async fn forms_of_the_console_ask_as_well() {
     let (cookie, csrf) = house.signed_in(&admin).await;
     for path in [
         "/sources",
-        "/sources/refresh",
+        "/refresh",
         "/sources/git/refresh",
         "/sources/git/disable",
         "/tools/git__push/call",

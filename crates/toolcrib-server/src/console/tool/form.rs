@@ -10,7 +10,7 @@ use toolcrib::core::text::{shown, shown_short};
 use super::wrong;
 use crate::console::fields::Fields;
 use crate::console::past::named;
-use field::{Field, Shape};
+use field::{Field, Room, Shape};
 
 #[derive(Debug)]
 pub(in crate::console) struct Form {
@@ -24,9 +24,9 @@ const WHOLE: &str = "arguments";
 
 impl Form {
     pub(in crate::console) fn of(schema: &Value) -> Form {
-        let mut left = field::MOST;
-        let fields = field::fields(schema, schema, "", 0, &mut left);
-        Form { fields, partial: left == 0 }
+        let mut count = field::Count::default();
+        let fields = field::fields(schema, schema, "", 0, &mut count);
+        Form { fields, partial: count.partial }
     }
 
     /// The arguments that somebody filled in.
@@ -46,9 +46,9 @@ impl Form {
     pub(in crate::console) fn shown(&self, filled: &Fields) -> Markup {
         let whole = filled.get(WHOLE).unwrap_or_default();
         html! {
-            @if self.fields.is_empty() { p.faint { "It takes no arguments that are told." } }
+            @if self.fields.is_empty() && !self.partial { p.faint { "It takes no arguments." } }
             @for field in &self.fields { (one(field, filled)) }
-            @if self.partial { p.faint { "There are more arguments than a form can hold; give them as JSON." } }
+            @if self.partial { p.faint { "Some arguments have no field here; give them as JSON." } }
             details.whole open[!whole.is_empty()] {
                 summary { "All arguments as JSON" }
                 label {
@@ -111,7 +111,12 @@ fn control(field: &Field, filled: &Fields) -> Markup {
         Shape::Number => html! {
             input name=(name) value=(text) inputmode="decimal" autocomplete="off" aria-describedby=[&hint];
         },
-        Shape::Text => area(if text.contains('\n') { 4 } else { 1 }, ""),
+        // A field of one line would lose the breaks of what stands in it.
+        Shape::Text(Room::Line) if !text.contains('\n') => html! {
+            input type="text" name=(name) value=(shown(&text)) autocomplete="off" spellcheck="false"
+                aria-describedby=[&hint];
+        },
+        Shape::Text(_) => area(if text.contains('\n') { 4 } else { 2 }, ""),
         Shape::Lines(_) => area(2, "one a line"),
         Shape::Json | Shape::Group(_) => area(3, "JSON"),
     }
@@ -146,7 +151,7 @@ mod tests {
             },
         });
         let read = |query: &str| Form::of(&schema).read(&Fields::parse(query));
-        assert_eq!(read("").unwrap(), json!({ "title": "" }));
+        assert_eq!(read("/title=&/tags=&/who/name=").unwrap(), json!({}));
         let filled = "/title=x&/count=3&/deep=false&/level=3&/tags=a%0D%0Ab&/sizes=1.5&/who/name=Ada&/who/age=36\
             &/filter=[{\"a\":1}]&/a~1b~0c=y";
         assert_eq!(
@@ -157,9 +162,36 @@ mod tests {
             })
         );
         assert_eq!(read("/count=many&/title=x").unwrap(), json!({ "title": "x", "count": "many" }));
+        assert_eq!(read("arguments={\"title\":\"\"}").unwrap(), json!({ "title": "" }));
         assert_eq!(read("arguments={\"z\":1}&/title=x").unwrap(), json!({ "z": 1 }));
         for wrong in ["arguments={", "/filter=[&/title=x"] {
             assert_eq!(read(wrong).unwrap_err().code, toolcrib::Code::ToolInvalidInput);
         }
+    }
+
+    #[test]
+    fn an_optional_object_is_sent_once_somebody_changed_it() {
+        let size = json!({ "type": "integer", "default": 3 });
+        let paper = json!({ "type": "object", "properties": { "size": size, "name": { "type": "string" } } });
+        let form = |required: &Value| {
+            Form::of(&json!({ "type": "object", "required": required, "properties": { "paper": paper.clone() } }))
+        };
+        let read = |required: Value, query: &str| form(&required).read(&Fields::parse(query)).unwrap();
+        assert_eq!(read(json!([]), "/paper/size=3&/paper/name="), json!({}));
+        assert_eq!(read(json!([]), "/paper/size=3&/paper/name=A"), json!({ "paper": { "size": 3, "name": "A" } }));
+        assert_eq!(read(json!([]), "/paper/size=&/paper/name="), json!({}));
+        assert_eq!(read(json!(["paper"]), "/paper/size=3&/paper/name="), json!({ "paper": { "size": 3 } }));
+    }
+
+    #[test]
+    fn a_form_says_when_an_argument_has_no_field() {
+        let with = |names: Vec<String>| {
+            let properties: Map<String, Value> = names.into_iter().map(|name| (name, json!({}))).collect();
+            Form::of(&json!({ "type": "object", "properties": properties }))
+        };
+        let numbered = |count: usize| with((0..count).map(|number| format!("n{number}")).collect());
+        assert!(!numbered(80).partial);
+        assert!(numbered(81).partial);
+        assert!(with(vec!["x".repeat(201)]).partial);
     }
 }

@@ -6,6 +6,9 @@ use toolcrib::core::text::{shown as clean, shown_short};
 use toolcrib::{Error, Output};
 
 use super::{pretty, took};
+use crate::console::guarded;
+use crate::console::happened::tool_path;
+use crate::console::page::Frame;
 use crate::console::words::{Tone, state};
 
 /// Kinds that a browser draws and runs nothing of.
@@ -14,10 +17,22 @@ const PICTURES: [&str; 4] = ["image/png", "image/jpeg", "image/gif", "image/webp
 const LARGEST_PICTURE: usize = 4 * 1024 * 1024;
 const LONGEST_TEXT: usize = 100_000;
 
-pub(super) fn shown(answered: &Result<Output, Error>) -> Markup {
+/// The field that asks for more of a large result.
+pub(super) const PAGE: &str = "page";
+
+/// Before anything was called: what says aloud how a call ended has to be there already.
+pub(super) fn none() -> Markup {
+    outcome(html! {})
+}
+
+fn outcome(words: Markup) -> Markup {
+    html! { div id="outcome" role="status" { (words) } }
+}
+
+pub(super) fn shown(frame: &Frame<'_>, tool: &str, answered: &Result<Output, Error>) -> Markup {
     match answered {
         Ok(output) => html! {
-            h3 {
+            (outcome(html! { h3 {
                 @if output.is_error() {
                     (state(Tone::Bad, "the tool says that it failed"))
                 } @else {
@@ -25,16 +40,23 @@ pub(super) fn shown(answered: &Result<Output, Error>) -> Markup {
                 }
                 " "
                 small.faint { (took(output.elapsed_ms)) }
-            }
+            } }))
             @for block in blocks(output.content()) { (one(&block)) }
             @if let Some(structured) = output.structured() { h4 { "Structured" } (text(structured)) }
             @if let Some(page) = &output.page {
                 p.faint { "Page " (page.number) " of " (page.of) " of a large result." }
+                @if let Some(next) = &page.next {
+                    form method="post" action=(format!("{}/call#try", tool_path(tool))) data-call {
+                        (guarded(frame.visitor))
+                        input type="hidden" name=(PAGE) value=(next);
+                        button { "Next page" }
+                    }
+                }
             }
         },
         Err(error) => html! {
-            h3 { (state(Tone::Bad, error.code.as_str())) }
-            pre.message { (clean(&error.message)) }
+            (outcome(html! { h3 { (state(Tone::Bad, error.code.as_str())) } }))
+            pre.message tabindex="0" role="group" aria-label="What it said" { (clean(&error.message)) }
             @if let Some(details) = &error.details {
                 details { summary { "Details" } pre tabindex="0" { code { (clean(&pretty(details))) } } }
             }

@@ -19,16 +19,17 @@ const FORMATS: [(Format, &str); 5] = [
     (Format::Gemini, "Gemini"),
 ];
 
-pub(super) fn of(house: &House, detail: &ToolDetail, schema: &Value) -> Markup {
+/// `host` is what this visitor calls us.
+pub(super) fn of(house: &House, host: &str, detail: &ToolDetail, schema: &Value) -> Markup {
     let view = house.registry.view(&Caller { name: "console".into() });
     let name = detail.view.name.as_str();
     let tool = view.catalog.find(name).ok();
     let arguments = example(schema);
-    let address = format!("http://{}", house.access.address);
+    let token = (!house.access.is_local()).then_some("\"Authorization: Bearer $TOKEN\"");
     html! {
         div.snippets {
             (snippet("cli", "Command line", &command(name, &arguments), true))
-            (snippet("curl", "HTTP", &curl(&address, name, &arguments), false))
+            (snippet("curl", "HTTP", &curl(host, token, name, &arguments), false))
             @if let Some(tool) = tool { @for (format, title) in FORMATS {
                 @match view.project(&tool, format) {
                     Ok(projected) => { (definition(format, title, &projected)) }
@@ -93,6 +94,10 @@ fn example(schema: &Value) -> Map<String, Value> {
 }
 
 fn command(name: &str, arguments: &Map<String, Value>) -> String {
+    // What is no plain key would be taken for an option, or be cut at the wrong place.
+    if arguments.keys().any(|key| key.is_empty() || key.starts_with('-') || key.contains(['=', ':'])) {
+        return format!("toolcrib call {name} --args {}", quoted(&json!(arguments).to_string()));
+    }
     let words = arguments.iter().map(|(key, value)| match value {
         Value::String(text) => format!(" {}", quoted(&format!("{key}={text}"))),
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => {
@@ -102,9 +107,12 @@ fn command(name: &str, arguments: &Map<String, Value>) -> String {
     format!("toolcrib call {name}{}", words.collect::<String>())
 }
 
-fn curl(address: &str, name: &str, arguments: &Map<String, Value>) -> String {
-    let body = json!({ "arguments": arguments }).to_string();
-    format!("curl {address}/api/tools/{name}/call \\\n  -H 'Content-Type: application/json' \\\n  -d {}", quoted(&body))
+fn curl(host: &str, token: Option<&str>, name: &str, arguments: &Map<String, Value>) -> String {
+    let (address, body) =
+        (format!("http://{host}/api/tools/{name}/call"), json!({ "arguments": arguments }).to_string());
+    let token = token.map(|token| format!("  -H {token} \\\n")).unwrap_or_default();
+    let kind = "-H 'Content-Type: application/json'";
+    format!("curl {} \\\n{token}  {kind} \\\n  -d {}", quoted(&address), quoted(&body))
 }
 
 /// One word for a shell, whatever is in it.
@@ -122,5 +130,10 @@ mod tests {
         let properties = json!({ "a'b": { "type": "string", "default": "$(x)" }, "n": { "type": "integer" } });
         let schema = json!({ "required": ["a'b", "n"], "properties": properties });
         assert_eq!(command("s__t", &example(&schema)), r"toolcrib call s__t 'a'\''b=$(x)' n:=1");
+        for key in ["--config", "-c", "a=b", "a:", ""] {
+            let schema = json!({ "required": [key], "properties": { key: { "type": "string" } } });
+            let whole = format!("toolcrib call s__t --args '{{\"{key}\":\"…\"}}'");
+            assert_eq!(command("s__t", &example(&schema)), whole);
+        }
     }
 }

@@ -31,7 +31,7 @@ fn one(argument: &Argument) -> Markup {
             @if !argument.choices.is_empty() {
                 p.choices { span.faint { "one of " } @for choice in &argument.choices { code { (choice) } " " } }
             }
-            @if let Some(default) = &argument.default { p.choices { span.faint { "by default " } code { (default) } } }
+            @if let Some(default) = &argument.default { p.choices { span.faint { "default " } code { (default) } } }
             @if !argument.nested.is_empty() { (level(&argument.nested)) }
         }
     }

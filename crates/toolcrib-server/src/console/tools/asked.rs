@@ -106,6 +106,21 @@ impl Asked {
             }
     }
 
+    pub(super) fn among_disabled(&self) -> bool {
+        self.state == "disabled"
+    }
+
+    /// Whether every word of the query is part of a tool's name.
+    pub(super) fn is_named(&self, tool: &ToolRef<'_>) -> bool {
+        let name = format!("{} {}", tool.name(), tool.original()).to_lowercase();
+        self.query.to_lowercase().split_whitespace().all(|word| name.contains(word))
+    }
+
+    /// Whether there are filters that a search knows nothing of.
+    pub(super) fn narrows_more(&self) -> bool {
+        self.used != Used::Any || [&self.kind, &self.state, &self.hint].iter().any(|text| !text.is_empty())
+    }
+
     pub(super) fn narrows(&self) -> bool {
         self.source.is_some()
             || self.used != Used::Any

@@ -2,15 +2,18 @@
 
 use serde_json::{Map, Value};
 use toolcrib::Result;
+use toolcrib::core::text::shown;
 
 use super::wrong;
 use crate::console::fields::Fields;
 
 /// Schemas come from outside: so many fields, so deep, so many choices.
-pub(super) const MOST: usize = 80;
+const MOST: usize = 80;
 const DEEPEST: usize = 3;
 const MOST_CHOICES: usize = 200;
 const LONGEST_NAME: usize = 200;
+/// A text that may be longer than this gets room for several lines.
+const ONE_LINE: u64 = 250;
 
 #[derive(Debug)]
 pub(super) struct Field {
@@ -28,7 +31,7 @@ pub(super) struct Field {
 
 #[derive(Debug)]
 pub(super) enum Shape {
-    Text,
+    Text(Room),
     Number,
     Boolean,
     Choice(Vec<Value>),
@@ -36,6 +39,13 @@ pub(super) enum Shape {
     Lines(Plain),
     Group(Vec<Field>),
     Json,
+}
+
+/// What a text is likely to need.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Room {
+    Line,
+    Lines,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -47,7 +57,7 @@ pub(super) enum Plain {
 impl Shape {
     pub(super) fn word(&self) -> &'static str {
         match self {
-            Shape::Text => "text",
+            Shape::Text(_) => "text",
             Shape::Number => "number",
             Shape::Boolean => "yes or no",
             Shape::Choice(_) => "choice",
@@ -58,28 +68,40 @@ impl Shape {
     }
 }
 
-pub(super) fn fields(root: &Value, schema: &Value, at: &str, depth: usize, left: &mut usize) -> Vec<Field> {
+/// How many fields a form has so far, and whether an argument had to go without one.
+#[derive(Debug, Default)]
+pub(super) struct Count {
+    fields: usize,
+    pub(super) partial: bool,
+}
+
+pub(super) fn fields(root: &Value, schema: &Value, at: &str, depth: usize, count: &mut Count) -> Vec<Field> {
     let required: Vec<&str> =
         schema.get("required").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str).collect();
     let mut fields = Vec::new();
     for (name, property) in schema.get("properties").and_then(Value::as_object).into_iter().flatten() {
         // `false` is how a schema says that there is no such argument.
-        if *property == Value::Bool(false) || name.len() > LONGEST_NAME {
+        if *property == Value::Bool(false) {
             continue;
         }
-        if *left == 0 {
-            break;
+        if name.len() > LONGEST_NAME || count.fields == MOST {
+            count.partial = true;
+            continue;
         }
-        *left -= 1;
-        let number = MOST - *left;
+        count.fields += 1;
+        let number = count.fields;
         let target = followed(root, property);
         let path = format!("{at}/{}", name.replace('~', "~0").replace('/', "~1"));
         let said = |key: &str| property.get(key).or_else(|| target.get(key));
-        let shape = shape(root, target, &path, depth, left);
+        let description = said("description").and_then(Value::as_str).unwrap_or_default();
+        let shape = match shape(root, target, &path, depth, count) {
+            Shape::Text(_) => Shape::Text(room(name, description, target)),
+            shape => shape,
+        };
         fields.push(Field {
             number,
             required: required.contains(&name.as_str()),
-            description: said("description").and_then(Value::as_str).unwrap_or_default().to_owned(),
+            description: description.to_owned(),
             default: said("default").map(|value| typed_in(value, &shape)),
             name: name.clone(),
             path,
@@ -89,13 +111,13 @@ pub(super) fn fields(root: &Value, schema: &Value, at: &str, depth: usize, left:
     fields
 }
 
-fn shape(root: &Value, schema: &Value, path: &str, depth: usize, left: &mut usize) -> Shape {
+fn shape(root: &Value, schema: &Value, path: &str, depth: usize, count: &mut Count) -> Shape {
     if let Some(choices) = schema.get("enum").and_then(Value::as_array).filter(|choices| choices.len() <= MOST_CHOICES)
     {
         return Shape::Choice(choices.clone());
     }
     match type_of(root, schema) {
-        Some("string") => Shape::Text,
+        Some("string") => Shape::Text(Room::Line),
         Some("integer" | "number") => Shape::Number,
         Some("boolean") => Shape::Boolean,
         Some("array") => {
@@ -106,11 +128,23 @@ fn shape(root: &Value, schema: &Value, path: &str, depth: usize, left: &mut usiz
             }
         }
         Some("object") if depth < DEEPEST && schema.get("properties").is_some() => {
-            let fields = fields(root, schema, path, depth + 1, left);
+            let fields = fields(root, schema, path, depth + 1, count);
             if fields.is_empty() { Shape::Json } else { Shape::Group(fields) }
         }
         _ => Shape::Json,
     }
+}
+
+/// Whether a text is likely to have several lines, by what is said of it.
+fn room(name: &str, description: &str, schema: &Value) -> Room {
+    const NAMES: [&str; 9] = ["content", "body", "text", "code", "script", "markdown", "html", "sql", "patch"];
+    const WORDS: [&str; 4] = ["multi-line", "multiline", "markdown", "several lines"];
+    let (name, description) = (name.to_lowercase(), description.to_lowercase());
+    let long = schema.get("maxLength").and_then(Value::as_u64).is_some_and(|most| most > ONE_LINE)
+        || schema.get("contentMediaType").is_some()
+        || NAMES.iter().any(|known| name.split(['_', '-', ' ']).any(|part| part == *known))
+        || WORDS.iter().any(|word| description.contains(word));
+    if long { Room::Lines } else { Room::Line }
 }
 
 /// The one type that is not null; none where there are several.
@@ -147,7 +181,7 @@ fn followed<'a>(root: &'a Value, schema: &'a Value) -> &'a Value {
 
 fn typed_in(value: &Value, shape: &Shape) -> String {
     match (value, shape) {
-        (Value::String(text), Shape::Text) => text.clone(),
+        (Value::String(text), Shape::Text(_)) => text.clone(),
         (Value::Array(items), Shape::Lines(_)) => items
             .iter()
             .map(|item| item.as_str().map_or_else(|| item.to_string(), str::to_owned))
@@ -163,9 +197,10 @@ impl Field {
         format!("hint-{}", self.number)
     }
 
-    /// Its value; nothing where nothing was filled in and nothing must be.
+    /// Its value; nothing where nothing was filled in, so that the schema says what is missing. Who means an empty text
+    /// or list writes it as JSON.
     pub(super) fn read(&self, given: &Fields) -> Result<Option<Value>> {
-        let text = given.get(&self.path).map(|text| text.replace("\r\n", "\n")).unwrap_or_default();
+        let text = self.text(given);
         let read = match &self.shape {
             Shape::Group(fields) => {
                 let mut group = Map::new();
@@ -174,16 +209,19 @@ impl Field {
                         group.insert(field.name.clone(), value);
                     }
                 }
-                let empty = group.values().all(|value| value.as_str() == Some(""));
-                return Ok((self.required || !empty).then(|| group.into()));
+                let wanted = !group.is_empty() && (self.required || self.is_touched(given));
+                return Ok(wanted.then(|| group.into()));
             }
-            Shape::Text if text.is_empty() => self.required.then(|| Value::String(text)),
-            Shape::Text => Some(Value::String(text)),
-            Shape::Lines(_) if text.trim().is_empty() => self.required.then(|| Value::Array(Vec::new())),
+            Shape::Text(_) if text.is_empty() => None,
+            Shape::Text(_) => Some(Value::String(text)),
+            Shape::Number | Shape::Boolean | Shape::Choice(_) | Shape::Lines(_) | Shape::Json
+                if text.trim().is_empty() =>
+            {
+                None
+            }
             Shape::Lines(plain) => {
                 Some(text.lines().filter(|line| !line.is_empty()).map(|line| plain.read(line)).collect())
             }
-            Shape::Number | Shape::Boolean | Shape::Choice(_) | Shape::Json if text.trim().is_empty() => None,
             // What is no number is sent as it is: the schema's own words say what is wrong with it.
             Shape::Number => Some(Plain::Number.read(text.trim())),
             Shape::Boolean => Some(Value::Bool(text == "true")),
@@ -193,6 +231,20 @@ impl Field {
             ),
         };
         Ok(read)
+    }
+
+    fn text(&self, given: &Fields) -> String {
+        given.get(&self.path).map(|text| text.replace("\r\n", "\n")).unwrap_or_default()
+    }
+
+    /// Whether somebody wrote something else than stood there.
+    fn is_touched(&self, given: &Fields) -> bool {
+        match &self.shape {
+            Shape::Group(fields) => fields.iter().any(|field| field.is_touched(given)),
+            Shape::Text(_) | Shape::Number | Shape::Boolean | Shape::Choice(_) | Shape::Lines(_) | Shape::Json => {
+                self.text(given) != self.default.as_deref().map(shown).unwrap_or_default()
+            }
+        }
     }
 }
 
