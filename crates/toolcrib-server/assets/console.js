@@ -13,6 +13,9 @@ async function load(address, options = {}) {
   return { response, page };
 }
 
+/* Buttons whose forms are under way; they are not pressed twice, whatever the page becomes meanwhile. */
+const sending = new Set();
+
 /* Makes an element like a fresh one without touching what is the same, so that focus, selection and scrolling stay. */
 function become(old, fresh) {
   if (old.isEqualNode(fresh) || fresh.dataset?.kept !== undefined) return;
@@ -22,11 +25,12 @@ function become(old, fresh) {
   }
   if (old.dataset.keep !== undefined && old.dataset.keep === fresh.dataset.keep) return;
   const opened = old.localName === "details";
+  const ours = (name) => (opened && name === "open") || (name === "disabled" && sending.has(old));
   for (const { name } of [...old.attributes]) {
-    if (!fresh.hasAttribute(name) && !(opened && name === "open")) old.removeAttribute(name);
+    if (!fresh.hasAttribute(name) && !ours(name)) old.removeAttribute(name);
   }
   for (const { name, value } of fresh.attributes) {
-    if (old.getAttribute(name) !== value && !(opened && name === "open")) old.setAttribute(name, value);
+    if (old.getAttribute(name) !== value && !ours(name)) old.setAttribute(name, value);
   }
   becomeWithin(old, fresh);
 }
@@ -197,6 +201,7 @@ async function send(form, submitter) {
   const data = new URLSearchParams(new FormData(form, submitter));
   const button = submitter ?? form.querySelector("button");
   button.disabled = true;
+  sending.add(button);
   // What is being removed has no page to be refreshed.
   leaving = form.dataset.follow !== undefined;
   form.querySelector(":scope > .message")?.remove();
@@ -220,6 +225,7 @@ async function send(form, submitter) {
     return complain(form, "The server cannot be reached.");
   } finally {
     button.disabled = false;
+    sending.delete(button);
   }
 }
 

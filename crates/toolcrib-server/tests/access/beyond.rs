@@ -2,8 +2,8 @@
 
 use serde_json::json;
 use tokio::io::AsyncReadExt;
-use toolcrib::Code;
 use toolcrib::core::inventory::Actor;
+use toolcrib::{Code, Refresh};
 
 use crate::support::{House, SOON, bearer, registry, serving};
 
@@ -98,6 +98,21 @@ async fn forms_of_the_console_ask_as_well() {
         let let_in = house.form(path, &cookie, &format!("csrf={csrf}")).await.status;
         assert!(![401, 403, 500].contains(&let_in), "{path}: {let_in}");
     }
+    // Another token helps who has too low a role, not who sent a page's old form.
+    let low = house.form("/refresh", &bearer(&viewer), "").await.body;
+    let old = house.form("/refresh", &cookie, "csrf=guess").await.body;
+    assert!(low.contains("with a token that has this role") && !old.contains("with a token that has"), "{low}\n{old}");
+    // Any name may be a source's.
+    assert_eq!(house.get("/sources/refresh", &bearer(&viewer)).await.status, 404);
+}
+
+#[tokio::test]
+async fn a_request_to_copy_goes_where_its_reader_is_and_shows_a_token() {
+    let (house, [viewer, ..]) = House::beyond().await;
+    house.registry.refresh(Refresh::default()).await;
+    let page = house.get("/tools/git__push", &format!("Host: tools.example:80\r\n{}", bearer(&viewer))).await.body;
+    assert!(page.contains("curl http://tools.example:80/api/tools/git__push/call"), "{page}");
+    assert!(page.contains("Authorization: Bearer $TOKEN"), "{page}");
 }
 
 #[tokio::test]

@@ -94,10 +94,10 @@ pub(super) fn fields(root: &Value, schema: &Value, at: &str, depth: usize, count
         let path = format!("{at}/{}", name.replace('~', "~0").replace('/', "~1"));
         let said = |key: &str| property.get(key).or_else(|| target.get(key));
         let description = said("description").and_then(Value::as_str).unwrap_or_default();
-        let shape = match shape(root, target, &path, depth, count) {
-            Shape::Text(_) => Shape::Text(room(name, description, target)),
-            shape => shape,
-        };
+        let mut shape = shape(root, target, &path, depth, count);
+        if let Shape::Text(needed) = &mut shape {
+            *needed = room(name, description, target);
+        }
         fields.push(Field {
             number,
             required: required.contains(&name.as_str()),
