@@ -4,8 +4,8 @@
 use serde::Serialize;
 use serde_json::{Map, Value};
 use toolcrib_core::history;
-use toolcrib_core::inventory::Record;
-use toolcrib_core::{Result, SourceId, Timestamp};
+use toolcrib_core::inventory::{Event, Record};
+use toolcrib_core::{Code, Result, ResultExt, SourceId, Timestamp};
 
 use super::Registry;
 use super::journal::Entry;
@@ -48,23 +48,49 @@ impl Registry {
         let journal = self.shared.now.load().journal.clone();
         let most = wanted.limit.unwrap_or(usize::MAX);
         let Some(mut after) = wanted.after else {
-            let newest = journal.newest_first().filter(|entry| wanted.admits(entry)).take(most);
-            let mut records: Vec<HistoryRecord> = newest.map(|entry| wanted.shown(entry)).collect();
-            records.reverse();
-            return Ok(records);
+            return apart(wanted, move |wanted| {
+                let newest = journal.newest_first().filter(|entry| wanted.admits(entry)).take(most);
+                let mut records: Vec<HistoryRecord> = newest.map(|entry| wanted.shown(entry)).collect();
+                records.reverse();
+                records
+            })
+            .await;
         };
         let mut records = Vec::new();
         while records.len() < most && journal.oldest().is_some_and(|oldest| after.saturating_add(1) < oldest) {
-            let batch = self.shared.store.records(after, BATCH).await?;
-            let Some(last) = batch.last() else { break };
+            let room = most - records.len();
+            // Where all are wanted, no more are read than are shown.
+            let batch = if wanted.chooses() { BATCH } else { BATCH.min(room) };
+            let stored = self.shared.store.records(after, batch).await?;
+            let Some(last) = stored.last() else { break };
             after = last.seq;
-            let entries = batch.into_iter().map(Entry::read).filter(|entry| wanted.admits(entry));
-            records.extend(entries.map(|entry| wanted.shown(&entry)));
+            let shown = apart(wanted, move |wanted| {
+                let entries = stored.into_iter().map(Entry::read).filter(|entry| wanted.admits(entry));
+                entries.take(room).map(|entry| wanted.shown(&entry)).collect::<Vec<_>>()
+            });
+            records.extend(shown.await?);
         }
-        let recent = journal.after(after).filter(|entry| wanted.admits(entry));
-        records.extend(recent.take(most).map(|entry| wanted.shown(entry)));
-        records.truncate(most);
+        let room = most - records.len();
+        if room > 0 {
+            let recent = apart(wanted, move |wanted| {
+                let recent = journal.after(after).filter(|entry| wanted.admits(entry));
+                recent.take(room).map(|entry| wanted.shown(entry)).collect::<Vec<_>>()
+            });
+            records.extend(recent.await?);
+        }
         Ok(records)
+    }
+
+    /// A record that was told just now, as `history` shows it: what a newer Toolcrib wrote has its own words there.
+    pub fn recorded(&self, record: &Record) -> HistoryRecord {
+        if record.event == Event::Unknown {
+            let journal = self.shared.now.load().journal.clone();
+            let entry = journal.after(record.seq.saturating_sub(1)).next();
+            if let Some(entry) = entry.filter(|entry| entry.record.seq == record.seq) {
+                return HistoryRecord::read(entry);
+            }
+        }
+        HistoryRecord::of(record)
     }
 
     /// The last checks of a source, newest first.
@@ -73,10 +99,21 @@ impl Registry {
     }
 }
 
+/// Records may be many and long: not on a thread that others wait for.
+async fn apart<T: Send + 'static>(wanted: &Wanted, work: impl FnOnce(&Wanted) -> T + Send + 'static) -> Result<T> {
+    let wanted = wanted.clone();
+    tokio::task::spawn_blocking(move || work(&wanted)).await.context(Code::Internal, "the history could not be read")
+}
+
 impl Wanted {
     /// Everything after a record, from the first on with 0.
     pub fn after(seq: u64) -> Wanted {
         Wanted { after: Some(seq), ..Wanted::default() }
+    }
+
+    /// Whether some records are not wanted.
+    fn chooses(&self) -> bool {
+        self.source.is_some() || self.tool.is_some() || self.since.is_some()
     }
 
     fn admits(&self, entry: &Entry) -> bool {
@@ -108,7 +145,7 @@ impl Wanted {
 
 impl HistoryRecord {
     /// A record as it was told. An event of a newer Toolcrib is not known by more than its place;
-    /// [`Registry::history`] has the rest of it.
+    /// [`Registry::recorded`] and [`Registry::history`] have the rest of it.
     pub fn of(record: &Record) -> HistoryRecord {
         let data = serde_json::to_value(&record.event);
         HistoryRecord::shown(record, data.ok().and_then(object).unwrap_or_default())
@@ -124,8 +161,12 @@ impl HistoryRecord {
     fn shown(record: &Record, mut data: Map<String, Value>) -> HistoryRecord {
         let mut text = |key: &str| data.shift_remove(key).and_then(|value| value.as_str().map(str::to_owned));
         let (kind, source, tool) = (text("type").unwrap_or_default(), text("source"), text("tool"));
-        // Of a token not even its hash is shown. Definitions and lists are named by fingerprints of their own.
+        // Of a token only its name and role are shown: who may read this may not list tokens, and nobody sees a hash.
+        // Definitions and lists are named by fingerprints of their own.
         data.shift_remove("hash");
+        if is_about_a_token(&record.event) {
+            data.retain(|key, _| matches!(key.as_str(), "name" | "role"));
+        }
         HistoryRecord {
             seq: record.seq,
             at: record.at,
@@ -136,6 +177,21 @@ impl HistoryRecord {
             tool,
             data: Value::Object(data),
         }
+    }
+}
+
+fn is_about_a_token(event: &Event) -> bool {
+    match event {
+        Event::TokenCreated { .. } | Event::TokenChanged { .. } | Event::TokenRevoked { .. } => true,
+        Event::SourceDeclared { .. }
+        | Event::SourceChanged { .. }
+        | Event::SourceEnabled { .. }
+        | Event::SourceDisabled { .. }
+        | Event::SourceRemoved { .. }
+        | Event::InventoryRecorded { .. }
+        | Event::ToolEnabled { .. }
+        | Event::ToolDisabled { .. }
+        | Event::Unknown => false,
     }
 }
 
