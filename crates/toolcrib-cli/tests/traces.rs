@@ -79,6 +79,17 @@ fn a_trace_goes_on_to_those_who_are_asked() {
 }
 
 #[test]
+fn a_discovery_is_part_of_the_trace_of_who_asks_for_it() {
+    let api = Upstream::answering(r#"{"openapi":"3.1.0","info":{"title":"Pets","version":"1"},"paths":{}}"#);
+    let sources = json!({ "pets": { "openapi": format!("{}/pets.json", api.url), "allow_private": true } });
+    let place = Place::new(&sources, &json!({}));
+    let served = place.serve();
+    let headers = format!("traceparent: {}\r\n{JSON}", traceparent());
+    assert_eq!(request(&served.url, "POST", "/api/sources/pets/refresh?force=true", &headers, "").status, 200);
+    is_of_the_trace(api.asked().last().unwrap().header("traceparent").unwrap());
+}
+
+#[test]
 fn nobody_is_told_of_a_trace_that_nobody_told_us_of() {
     let api = Upstream::answering("[]");
     let place = place(&api);

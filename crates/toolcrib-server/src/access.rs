@@ -114,7 +114,13 @@ impl Access {
     fn without_token(&self, registry: &Registry, headers: &HeaderMap) -> Option<Visitor> {
         self.with_session(registry, headers).or_else(|| {
             let here = self.is_here(headers);
-            here.then(|| Visitor { name: "local".into(), role: Role::Agent, here, identity: "local".into(), csrf: None })
+            here.then(|| Visitor {
+                name: "local".into(),
+                role: Role::Agent,
+                here,
+                identity: "local".into(),
+                csrf: None,
+            })
         })
     }
 

@@ -15,7 +15,7 @@ use serde_json::value::to_raw_value;
 use toolcrib_core::catalog::Caller;
 use toolcrib_core::text::shown_short;
 use toolcrib_core::tool::{Asked, parse_name};
-use toolcrib_core::{Code, Error, Result, ResultExt, SourceId, Timestamp, ToolId};
+use toolcrib_core::{Code, Error, Result, ResultExt, SourceId, Timestamp};
 
 use crate::connector::{Call, CallFailure, Terms, Witness};
 use crate::held::Shape;
@@ -24,7 +24,7 @@ use crate::registry::{Registry, Shared};
 use crate::store::Failure;
 use crate::trace::Trace;
 use check::{fitting, permit};
-use told::{Underway, Wrong};
+use told::{Reached, Underway, Wrong};
 
 pub use ask::Offering;
 pub use options::{CallOptions, ClientId, Said};
@@ -91,7 +91,7 @@ impl Shared {
     pub(crate) async fn call(self: &Arc<Self>, caller: &Caller, wish: Wish<'_>) -> Result<Output> {
         let mut underway = Underway::begin(self, wish.name, &caller.name, wish.options.trace.clone());
         let trace = underway.trace.clone();
-        let result = self.call_inner(caller, wish, &trace, &mut underway.called).await;
+        let result = self.call_inner(caller, wish, &trace, &mut underway.reached).await;
         let wrong = match &result {
             Ok(output) if output.is_error() => {
                 let message = first_text(output.content()).unwrap_or_else(|| "the tool reported an error".into());
@@ -113,7 +113,7 @@ impl Shared {
         caller: &Caller,
         wish: Wish<'_>,
         trace: &Trace,
-        called: &mut Option<ToolId>,
+        reached: &mut Reached,
     ) -> Result<Output> {
         let Wish { name, input, options, witness } = wish;
         let began = tokio::time::Instant::now();
@@ -122,10 +122,11 @@ impl Shared {
         // One moment for all: what is found and what is called must not be of two worlds.
         let now = self.now.load_full();
         let tool = self.usable_tool(&now.catalog, name)?;
+        reached.found = Some(tool.source().clone());
         permit(&tool, options.consent)?;
         let input = fitting(&tool, input)?;
 
-        *called = Some(tool.id());
+        reached.called = Some(tool.id());
         let calling = tool.calling()?;
         let source = now.sources.get(tool.source());
         let defaults = self.defaults.load_full();

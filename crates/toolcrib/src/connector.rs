@@ -67,6 +67,8 @@ pub struct Discovery {
     pub keep: bool,
     /// What the list we have was read from: when that is the same still, the source need not be read again.
     pub known: Option<Marks>,
+    /// What it is part of; the source is told.
+    pub trace: Option<Trace>,
 }
 
 /// How documents are recognised, by where they are. A row beside the journal.

@@ -220,10 +220,11 @@ impl Registry {
     }
 
     /// Declares a source at run time and discovers it at once. When discovery fails the source is kept, marked failed.
-    pub async fn declare(&self, source: Source, actor: Actor) -> Result<Outcome> {
+    /// The discovery is part of `trace`, if of anything.
+    pub async fn declare(&self, source: Source, actor: Actor, trace: Option<Trace>) -> Result<Outcome> {
         let id = source.id.clone();
         self.declare_lazily(&source, actor).await?;
-        let refresh = Refresh { sources: Some(vec![id.clone()]), force: true, ..Refresh::default() };
+        let refresh = Refresh { sources: Some(vec![id.clone()]), force: true, trace, ..Refresh::default() };
         let failed = || Error::new(Code::Internal, format!("the discovery of `{id}` gave no outcome"));
         self.refresh(refresh).await.pop().ok_or_else(failed)
     }

@@ -1,11 +1,12 @@
 //! Where a piece of work belongs among what others do: W3C trace context, read from who asks and told to who is asked.
 //! What is not valid counts as absent.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
 use http::{HeaderMap, HeaderName, HeaderValue};
-use serde_json::value::RawValue;
+use serde_json::value::{RawValue, to_raw_value};
 use toolcrib_core::json::Fields;
 
 /// The names are the same in HTTP headers and in `_meta` of MCP.
@@ -125,6 +126,12 @@ impl Trace {
                 [(PARENT, self.to_string())].into_iter().chain(state).collect()
             }
         }
+    }
+
+    /// The same as the `_meta` of a request of MCP; none when there is nothing to tell.
+    pub(crate) fn meta(&self) -> Option<Box<RawValue>> {
+        let told: BTreeMap<&str, String> = self.told().into_iter().collect();
+        if told.is_empty() { None } else { to_raw_value(&told).ok() }
     }
 
     /// Adds what an HTTP server is told, unless the request says it already.

@@ -4,7 +4,7 @@ use std::{collections::HashSet, time::Duration};
 
 use http::HeaderMap;
 use serde::Deserialize;
-use serde_json::{json, value::RawValue};
+use serde_json::value::RawValue;
 
 use super::{Client, rounds};
 use crate::{
@@ -44,7 +44,16 @@ struct Page<'a> {
 impl Client {
     /// Lists all tools, page by page, within one deadline. A server that announces no tools has none.
     pub async fn list_tools(&self, timeout: Duration) -> Result<ToolList, WireError> {
-        let terms = Terms::until(after(timeout));
+        self.list_tools_with(None, &RequestOptions::new(timeout)).await
+    }
+
+    /// The same, with `_meta` in every request and the headers of the options; nothing else of them counts.
+    pub async fn list_tools_with(
+        &self,
+        meta: Option<&RawValue>,
+        options: &RequestOptions,
+    ) -> Result<ToolList, WireError> {
+        let terms = Terms::until(after(options.timeout));
         let limits = *self.owner.0.limits();
         let mut list = ToolList { public: true, ..ToolList::default() };
         if RawObject::open(&self.server.capabilities).is_some_and(|capabilities| capabilities.get("tools").is_none()) {
@@ -52,8 +61,16 @@ impl Client {
         }
         let (mut cursor, mut cursors, mut bytes) = (None::<String>, HashSet::new(), 0);
         for _ in 0..limits.pages {
-            let params = cursor.as_ref().map(|cursor| raw(&json!({ "cursor": cursor }))).transpose()?;
-            let ask = Ask { method: "tools/list", params: params.as_deref(), headers: HeaderMap::new(), relay: None };
+            let mut params = RawObject::default();
+            if let Some(cursor) = &cursor {
+                params.set("cursor", raw(cursor)?);
+            }
+            if let Some(meta) = meta {
+                params.lend("_meta", meta);
+            }
+            let params = if cursor.is_some() || meta.is_some() { Some(params.close()?) } else { None };
+            let headers = options.headers.clone();
+            let ask = Ask { method: "tools/list", params: params.as_deref(), headers, relay: None };
             let result = match self.owner.0.request(&ask, &terms).await {
                 Err(WireError::Rpc(error)) if error.code == RpcError::METHOD_NOT_FOUND && cursor.is_none() => {
                     return Ok(list);

@@ -43,9 +43,16 @@ async fn a_request_may_have_headers_of_its_own() {
     options.headers.insert("traceparent", "00-1-2-01".parse().unwrap());
     client.call_tool("t", &raw(&json!({})), None, None, &options).await.unwrap();
     call(&client, "t").await.unwrap();
-    let calls = server.seen().into_iter().filter(|request| request.method() == "tools/call");
-    let told: Vec<_> = calls.map(|request| request.header("traceparent")).collect();
-    assert_eq!(told, [Some("00-1-2-01".to_owned()), None]);
+    let told = |method: &str| -> Vec<_> {
+        let asked = server.seen().into_iter().filter(|request| request.method() == method);
+        asked.map(|request| request.header("traceparent")).collect()
+    };
+    assert_eq!(told("tools/call"), [Some("00-1-2-01".to_owned()), None]);
+    // It answers with no list, and was asked for one.
+    client.list_tools_with(Some(&raw(&json!({ "traceparent": "00-1-2-01" }))), &options).await.unwrap_err();
+    assert_eq!(told("tools/list"), [Some("00-1-2-01".to_owned())]);
+    let listed = server.seen().into_iter().find(|request| request.method() == "tools/list").unwrap();
+    assert_eq!(listed.body["params"]["_meta"]["traceparent"], "00-1-2-01");
 }
 
 #[tokio::test]

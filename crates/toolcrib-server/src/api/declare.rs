@@ -13,7 +13,7 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 use toolcrib::core::config::declare;
 use toolcrib::registry::SourceView;
-use toolcrib::{Code, Error, Outcome, Refresh, Result, Source, SourceId};
+use toolcrib::{Code, Error, Outcome, Refresh, Result, Source, SourceId, Trace};
 
 use super::asked::{Named, known_source};
 use super::body::Json;
@@ -61,10 +61,11 @@ struct Declared {
 async fn add(
     State(house): State<House>,
     Extension(visitor): Extension<Visitor>,
+    trace: Option<Extension<Trace>>,
     Json(mut keys): Json<Map<String, Value>>,
 ) -> Result<Response, Fault> {
     let name = name(&mut keys)?;
-    let outcome = declare_source(&house, &visitor, &name, keys).await?;
+    let outcome = declare_source(&house, &visitor, &name, keys, trace.map(|trace| trace.0)).await?;
     let id = outcome.source.clone();
     let mut response = reply::json(StatusCode::CREATED, &declared(&house, &id, Some(outcome))?)?;
     // An id is made of letters, digits and `_`.
@@ -80,6 +81,7 @@ pub(crate) async fn declare_source(
     visitor: &Visitor,
     name: &str,
     keys: Map<String, Value>,
+    trace: Option<Trace>,
 ) -> Result<Outcome> {
     let source = read(house, name, keys)?;
     permit(house, visitor, &source)?;
@@ -89,12 +91,12 @@ pub(crate) async fn declare_source(
     }
     house.registry.declare_lazily(&source, visitor.actor()).await?;
     drop(declaring);
-    look(house, &source.id, true).await
+    let sources = Some(vec![source.id.clone()]);
+    look(house, &source.id, Refresh { sources, force: true, trace, ..Refresh::default() }).await
 }
 
-/// Discovers a source, a fresh one only when forced to.
-async fn look(house: &House, id: &SourceId, force: bool) -> Result<Outcome> {
-    let refresh = Refresh { sources: Some(vec![id.clone()]), force, ..Refresh::default() };
+/// Discovers a source, as part of what asked for it.
+async fn look(house: &House, id: &SourceId, refresh: Refresh) -> Result<Outcome> {
     outcome(id, house.registry.refresh(refresh).await)
 }
 

@@ -4,7 +4,7 @@ use axum::Extension;
 use axum::extract::{Path, State};
 use axum::response::Redirect;
 use toolcrib::registry::{Switch, Target};
-use toolcrib::{Code, Error, Refresh, Result};
+use toolcrib::{Code, Error, Refresh, Result, Trace};
 
 use super::add;
 use super::fields::Fields;
@@ -17,10 +17,11 @@ use crate::house::House;
 pub(super) async fn add_source(
     State(house): State<House>,
     Extension(visitor): Extension<Visitor>,
+    trace: Option<Extension<Trace>>,
     fields: Fields,
 ) -> Result<Redirect, Fault> {
     let (name, keys) = add::read(&fields)?;
-    let outcome = declare_source(&house, &visitor, &name, keys).await?;
+    let outcome = declare_source(&house, &visitor, &name, keys, trace.map(|trace| trace.0)).await?;
     Ok(Redirect::to(&format!("/sources/{}", outcome.source)))
 }
 

@@ -37,6 +37,13 @@ async fn looking_and_calling_is_free_and_changing_is_not() {
     assert_eq!((refused.status, refused.code().as_str()), (403, "FORBIDDEN"));
     assert!(refused.body.contains("role `admin`") && refused.body.contains("`ci`"), "{refused:?}");
 
+    // Who may read the history may not list tokens: it tells the name and the role.
+    let history = house.get("/api/history", &bearer(&token)).await;
+    let records = history.json()["records"].as_array().unwrap().clone();
+    let made = records.iter().find(|record| record["type"] == "TokenCreated").unwrap();
+    assert_eq!(made["data"], json!({ "name": "ci", "role": created["role"] }));
+    assert!(!history.body.contains(created["id"].as_str().unwrap()), "{}", history.body);
+
     let path = format!("/api/tokens/{}", created["id"].as_str().unwrap());
     let json = "Content-Type: application/json\r\n";
     let changed = house.send("PATCH", &path, &format!("{admin}{json}"), r#"{"role":"admin"}"#).await;

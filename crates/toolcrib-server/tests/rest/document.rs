@@ -39,7 +39,7 @@ async fn toolcrib_can_use_its_own_interface() {
     });
     let source = toolcrib::core::config::declare("crib", &keys, Path::new("/")).unwrap();
     let id = source.id.clone();
-    let outcome = other.declare(source, toolcrib::core::inventory::Actor::new("test")).await.unwrap();
+    let outcome = other.declare(source, toolcrib::core::inventory::Actor::new("test"), None).await.unwrap();
     assert_eq!((outcome.added.len(), outcome.error), (operations, None));
     assert_eq!(other.source(&id).unwrap().set_aside, []);
 

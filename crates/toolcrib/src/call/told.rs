@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 use toolcrib_core::text::shown_short;
-use toolcrib_core::{Code, ToolId};
+use toolcrib_core::{Code, SourceId, ToolId};
 
 use super::Called;
 use crate::meters::Calling;
@@ -24,9 +24,17 @@ pub(super) struct Underway<'a> {
     parent: Option<Trace>,
     pub(super) trace: Trace,
     began: Instant,
-    /// Once it is known.
-    pub(super) called: Option<ToolId>,
+    pub(super) reached: Reached,
     in_flight: Option<Calling<'a>>,
+}
+
+/// How far a call has come.
+#[derive(Default)]
+pub(super) struct Reached {
+    /// The source of a tool that was found, whether it may be called or not.
+    pub(super) found: Option<SourceId>,
+    /// The tool, once its source is about to be asked.
+    pub(super) called: Option<ToolId>,
 }
 
 /// What went wrong, and whose word that is.
@@ -39,7 +47,7 @@ impl<'a> Underway<'a> {
     pub(super) fn begin(shared: &'a Shared, name: &'a str, caller: &'a str, parent: Option<Trace>) -> Underway<'a> {
         let trace = shared.begin_trace(parent.as_ref());
         let in_flight = Some(shared.meters.call_begins());
-        Underway { shared, name, caller, parent, trace, began: Instant::now(), called: None, in_flight }
+        Underway { shared, name, caller, parent, trace, began: Instant::now(), reached: Reached::default(), in_flight }
     }
 
     /// Tells it, and how long it took in milliseconds.
@@ -61,18 +69,18 @@ impl<'a> Underway<'a> {
             "tools.call.finished"
         );
         self.export(wrong.as_ref(), elapsed);
-        shared.meters.called(self.called.as_ref().map(|id| &id.source), code, elapsed);
+        shared.meters.called(self.reached.found.as_ref(), code, elapsed);
         let at = shared.options.clock.now();
         let finished = Called {
             tool: shown_short(self.name, 200),
-            source: self.called.as_ref().map(|id| id.source.clone()),
+            source: self.reached.found.clone(),
             caller: self.caller.to_owned(),
             code,
             at,
             elapsed_ms,
         };
         let _nobody_listens = shared.notices.send(Notice::Called(Arc::new(finished)));
-        if let Some(id) = &self.called {
+        if let Some(id) = &self.reached.called {
             shared.counters.called(id, at, wrong.map(|wrong| wrong.failure));
         }
         elapsed_ms
@@ -81,7 +89,7 @@ impl<'a> Underway<'a> {
     fn export(&self, wrong: Option<&Wrong>, elapsed: Duration) {
         let Some(spans) = self.shared.options.spans.as_ref().filter(|_| self.trace.sampled()) else { return };
         let now = self.shared.now.load();
-        let source = self.called.as_ref().map(|id| {
+        let source = self.reached.called.as_ref().map(|id| {
             let source = now.sources.get(&id.source);
             CalledSource {
                 id: id.source.clone(),
@@ -91,7 +99,7 @@ impl<'a> Underway<'a> {
                 protocol: now.standings.get(&id.source).and_then(|standing| standing.era.clone()),
             }
         });
-        let known = self.called.as_ref().and_then(|_| now.catalog.find(self.name).ok());
+        let known = self.reached.called.as_ref().and_then(|_| now.catalog.find(self.name).ok());
         let tool = known.map_or_else(|| shown_short(self.name, 200), |tool| tool.name().to_string());
         // What a source says of its failure may repeat what it was given.
         let failure = wrong.map(|wrong| {

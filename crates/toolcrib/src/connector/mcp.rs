@@ -21,13 +21,14 @@ use toolcrib_core::manifest::SetAside;
 use toolcrib_core::source::Lifecycle;
 use toolcrib_core::tool::BACKING;
 use toolcrib_core::{Code, Error, Result, Source};
-use toolcrib_mcp::{Era, ServerSays};
+use toolcrib_mcp::{Era, RequestOptions, ServerSays};
 
 use super::{Answer, Call, CallFailure, Connector, Discovery, Offer, Request};
 use crate::call::ClientId;
 use crate::clock::after;
 use crate::connections::News;
 use crate::registry::Options;
+use crate::trace::Trace;
 use exchange::Exchange;
 use lines::{Line, Lines};
 use live::{Live, Stay};
@@ -100,7 +101,12 @@ impl Connector for McpConnector {
         let remaining = deadline.saturating_duration_since(Instant::now());
         let listed = {
             let _in_flight = live.begin_to_look();
-            live.client.list_tools(remaining).await
+            let mut options = RequestOptions::new(remaining);
+            if let Some(trace) = &discovery.trace {
+                trace.add_to(&mut options.headers);
+            }
+            let meta = discovery.trace.as_ref().and_then(Trace::meta);
+            live.client.list_tools_with(meta.as_deref(), &options).await
         };
         let listed = match listed {
             Ok(list) => Ok(list),

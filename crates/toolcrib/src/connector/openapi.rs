@@ -56,7 +56,7 @@ impl OpenApiConnector {
 
     async fn look(&self, discovery: &Discovery) -> Result<Offer> {
         let settled = Settled::of(&self.source)?;
-        let documents = Documents::new(self, &settled)?;
+        let documents = Documents::new(self, &settled, discovery.trace.as_ref())?;
         if let Some(known) = &discovery.known
             && let Some(marks) = documents.unchanged(known).await?
         {

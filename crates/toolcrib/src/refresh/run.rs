@@ -130,7 +130,8 @@ impl Shared {
         let at_hand = self.now.load().catalog.part(&source.id).is_some();
         let known =
             standing.marks.clone().filter(|_| same && at_hand && !refresh.force && !self.overridden(&source.id));
-        let discovery = Discovery { timeout, era: standing.era.clone(), keep: refresh.keep, known };
+        let (era, trace_told) = (standing.era.clone(), Some(trace.clone()));
+        let discovery = Discovery { timeout, era, keep: refresh.keep, known, trace: trace_told };
         let slot = self.connections.slot(source);
         self.tell_stage(source, Stage::Contacting);
         // A connector keeps to its deadline and knows best what it waited for; this is for one that does not.

@@ -1,11 +1,13 @@
 //! The journal as people and programs read it: which records are wanted, and how one is shown.
 //! What is recent is in memory; only who asks for what lies further back makes the store read.
 
+use std::sync::Arc;
+
 use serde::Serialize;
 use serde_json::{Map, Value};
 use toolcrib_core::history::{self, Meant};
-use toolcrib_core::inventory::Record;
-use toolcrib_core::{Result, SourceId, Timestamp};
+use toolcrib_core::inventory::{Event, Record};
+use toolcrib_core::{Code, Result, ResultExt, SourceId, Timestamp};
 
 use super::Registry;
 use super::journal::Entry;
@@ -48,25 +50,51 @@ impl Registry {
         let journal = self.shared.now.load().journal.clone();
         let most = wanted.limit.unwrap_or(usize::MAX);
         let meant = wanted.tool.as_deref().map(|name| self.meant(name)).transpose()?;
-        let meant = meant.as_ref();
+        let choice = Arc::new(Choice { wanted: wanted.clone(), meant });
         let Some(mut after) = wanted.after else {
-            let newest = journal.newest_first().filter(|entry| wanted.admits(entry, meant)).take(most);
-            let mut records: Vec<HistoryRecord> = newest.map(|entry| shown(entry, meant)).collect();
-            records.reverse();
-            return Ok(records);
+            return apart(&choice, move |choice| {
+                let newest = journal.newest_first().filter(|entry| choice.admits(entry)).take(most);
+                let mut records: Vec<HistoryRecord> = newest.map(|entry| choice.shown(entry)).collect();
+                records.reverse();
+                records
+            })
+            .await;
         };
         let mut records = Vec::new();
         while records.len() < most && journal.oldest().is_some_and(|oldest| after.saturating_add(1) < oldest) {
-            let batch = self.shared.store.records(after, BATCH).await?;
-            let Some(last) = batch.last() else { break };
+            let room = most - records.len();
+            // Where all are wanted, no more are read than are shown.
+            let batch = if wanted.chooses() { BATCH } else { BATCH.min(room) };
+            let stored = self.shared.store.records(after, batch).await?;
+            let Some(last) = stored.last() else { break };
             after = last.seq;
-            let entries = batch.into_iter().map(Entry::read).filter(|entry| wanted.admits(entry, meant));
-            records.extend(entries.map(|entry| shown(&entry, meant)));
+            let shown = apart(&choice, move |choice| {
+                let entries = stored.into_iter().map(Entry::read).filter(|entry| choice.admits(entry));
+                entries.take(room).map(|entry| choice.shown(&entry)).collect::<Vec<_>>()
+            });
+            records.extend(shown.await?);
         }
-        let recent = journal.after(after).filter(|entry| wanted.admits(entry, meant));
-        records.extend(recent.take(most).map(|entry| shown(entry, meant)));
-        records.truncate(most);
+        let room = most - records.len();
+        if room > 0 {
+            let recent = apart(&choice, move |choice| {
+                let recent = journal.after(after).filter(|entry| choice.admits(entry));
+                recent.take(room).map(|entry| choice.shown(entry)).collect::<Vec<_>>()
+            });
+            records.extend(recent.await?);
+        }
         Ok(records)
+    }
+
+    /// A record that was told just now, as `history` shows it: what a newer Toolcrib wrote has its own words there.
+    pub fn recorded(&self, record: &Record) -> HistoryRecord {
+        if record.event == Event::Unknown {
+            let journal = self.shared.now.load().journal.clone();
+            let entry = journal.after(record.seq.saturating_sub(1)).next();
+            if let Some(entry) = entry.filter(|entry| entry.record.seq == record.seq) {
+                return HistoryRecord::read(entry);
+            }
+        }
+        HistoryRecord::of(record)
     }
 
     /// The last checks of a source, newest first.
@@ -75,42 +103,64 @@ impl Registry {
     }
 }
 
+/// Records may be many and long: not on a thread that others wait for.
+async fn apart<T: Send + 'static>(choice: &Arc<Choice>, work: impl FnOnce(&Choice) -> T + Send + 'static) -> Result<T> {
+    let choice = choice.clone();
+    tokio::task::spawn_blocking(move || work(&choice)).await.context(Code::Internal, "the history could not be read")
+}
+
 impl Wanted {
     /// Everything after a record, from the first on with 0.
     pub fn after(seq: u64) -> Wanted {
         Wanted { after: Some(seq), ..Wanted::default() }
     }
 
-    fn admits(&self, entry: &Entry, meant: Option<&Meant>) -> bool {
+    /// Whether some records are not wanted.
+    fn chooses(&self) -> bool {
+        self.source.is_some() || self.tool.is_some() || self.since.is_some()
+    }
+}
+
+/// What is wanted, and which tool its name means.
+struct Choice {
+    wanted: Wanted,
+    meant: Option<Meant>,
+}
+
+impl Choice {
+    fn admits(&self, entry: &Entry) -> bool {
         let Entry { record, unknown, .. } = entry;
-        if self.since.is_some_and(|since| record.at < since) {
+        let Wanted { source, tool, since, .. } = &self.wanted;
+        if since.is_some_and(|since| record.at < since) {
             return false;
         }
-        if self.source.is_none() && self.tool.is_none() {
+        if source.is_none() && tool.is_none() {
             return true;
         }
         if unknown.is_some() {
             let shown = HistoryRecord::read(entry);
-            let of_source = self.source.as_ref().is_none_or(|id| shown.source.as_deref() == Some(id.as_str()));
-            return of_source && self.tool.as_ref().is_none_or(|tool| shown.tool.as_ref() == Some(tool));
+            let of_source = source.as_ref().is_none_or(|id| shown.source.as_deref() == Some(id.as_str()));
+            return of_source && tool.as_ref().is_none_or(|tool| shown.tool.as_ref() == Some(tool));
         }
-        self.source.as_ref().is_none_or(|id| record.event.source() == Some(id))
-            && meant.is_none_or(|meant| history::touches(&record.event, meant))
+        source.as_ref().is_none_or(|id| record.event.source() == Some(id))
+            && self.meant.as_ref().is_none_or(|meant| history::touches(&record.event, meant))
     }
-}
 
-/// What is asked about one tool is told of that tool alone.
-fn shown(entry: &Entry, meant: Option<&Meant>) -> HistoryRecord {
-    let shown = HistoryRecord::read(entry);
-    match meant {
-        Some(meant) => HistoryRecord { text: history::told_about(&entry.record.event, &shown.kind, meant), ..shown },
-        None => shown,
+    /// What is asked about one tool is told of that tool alone.
+    fn shown(&self, entry: &Entry) -> HistoryRecord {
+        let shown = HistoryRecord::read(entry);
+        match &self.meant {
+            Some(meant) => {
+                HistoryRecord { text: history::told_about(&entry.record.event, &shown.kind, meant), ..shown }
+            }
+            None => shown,
+        }
     }
 }
 
 impl HistoryRecord {
     /// A record as it was told. An event of a newer Toolcrib is not known by more than its place;
-    /// [`Registry::history`] has the rest of it.
+    /// [`Registry::recorded`] and [`Registry::history`] have the rest of it.
     pub fn of(record: &Record) -> HistoryRecord {
         let data = serde_json::to_value(&record.event);
         HistoryRecord::shown(record, data.ok().and_then(object).unwrap_or_default())
@@ -126,8 +176,12 @@ impl HistoryRecord {
     fn shown(record: &Record, mut data: Map<String, Value>) -> HistoryRecord {
         let mut text = |key: &str| data.shift_remove(key).and_then(|value| value.as_str().map(str::to_owned));
         let (kind, source, tool) = (text("type").unwrap_or_default(), text("source"), text("tool"));
-        // Of a token not even its hash is shown. Definitions and lists are named by fingerprints of their own.
+        // Of a token only its name and role are shown: who may read this may not list tokens, and nobody sees a hash.
+        // Definitions and lists are named by fingerprints of their own.
         data.shift_remove("hash");
+        if is_about_a_token(&record.event) {
+            data.retain(|key, _| matches!(key.as_str(), "name" | "role"));
+        }
         HistoryRecord {
             seq: record.seq,
             at: record.at,
@@ -138,6 +192,21 @@ impl HistoryRecord {
             tool,
             data: Value::Object(data),
         }
+    }
+}
+
+fn is_about_a_token(event: &Event) -> bool {
+    match event {
+        Event::TokenCreated { .. } | Event::TokenChanged { .. } | Event::TokenRevoked { .. } => true,
+        Event::SourceDeclared { .. }
+        | Event::SourceChanged { .. }
+        | Event::SourceEnabled { .. }
+        | Event::SourceDisabled { .. }
+        | Event::SourceRemoved { .. }
+        | Event::InventoryRecorded { .. }
+        | Event::ToolEnabled { .. }
+        | Event::ToolDisabled { .. }
+        | Event::Unknown => false,
     }
 }
 

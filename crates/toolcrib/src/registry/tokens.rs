@@ -1,29 +1,53 @@
 //! Counting what tools cost, once in the life of each: counts are stored beside the list they belong to.
 
-use super::Registry;
+use tokio::sync::oneshot;
+use toolcrib_core::catalog::Catalog;
+use toolcrib_core::manifest::Packed;
+
+use super::{Registry, Shared};
 
 impl Registry {
     /// Counts the tools that nobody has counted yet, side by side and away from the threads that others wait for, so
     /// that [`View::tokens_full`](toolcrib_core::catalog::View::tokens_full) only adds up. A start or a discovery does
-    /// none of this: the tokenizer alone takes longer to load than they may.
+    /// none of this: the tokenizer alone takes longer to load than they may. Who waits for this waits for the counting
+    /// alone: it is stored behind the scenes, and goes on when they leave.
     pub async fn count_tokens(&self) {
         let catalog = self.catalog();
         if catalog.parts().all(|part| part.segment.is_counted()) {
             return;
         }
+        let (shared, (done, counted)) = (self.shared.clone(), oneshot::channel());
+        self.shared.tasks.spawn(async move {
+            let news = shared.count(&catalog).await;
+            let _nobody_waits = done.send(());
+            shared.store_counts(&news).await;
+        });
+        let _over = counted.await;
+    }
+}
+
+impl Shared {
+    async fn count(&self, catalog: &Catalog) -> Vec<Packed> {
         // Whoever comes meanwhile finds it done.
-        let _turn = self.shared.counting.lock().await;
+        let _turn = self.counting.lock().await;
         let uncounted = catalog.parts().map(|part| part.segment.clone()).filter(|segment| !segment.is_counted());
         let counting: Vec<_> =
             uncounted.map(|segment| tokio::task::spawn_blocking(move || segment.counted())).collect();
+        let mut news = Vec::new();
         for counting in counting {
-            let Ok(counted) = counting.await else { continue };
+            news.extend(counting.await);
+        }
+        news
+    }
+
+    async fn store_counts(&self, news: &[Packed]) {
+        for counted in news {
             // What this process alone was told is recorded nowhere.
-            let recorded = self.shared.now.load().inventory.source(&counted.source).and_then(|state| state.manifest);
+            let recorded = self.now.load().inventory.source(&counted.source).and_then(|state| state.manifest);
             if recorded != Some(counted.fingerprint) {
                 continue;
             }
-            if let Err(error) = self.shared.store.put_manifest(&counted).await {
+            if let Err(error) = self.store.put_manifest(counted).await {
                 tracing::debug!(%error, "counts of tokens cannot be stored now; they are made again");
             }
         }

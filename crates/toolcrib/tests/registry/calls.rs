@@ -129,6 +129,10 @@ async fn rules_hold_in_lists_and_again_in_calls() {
     ] {
         assert_eq!(told(&bench, name, json!({})).await, expected, "{name}");
     }
+    let measures = bench.measures();
+    assert_eq!(measures.calls[&Some(id("git"))].by_code["FORBIDDEN"], 2, "it is known whose tools they are");
+    assert_eq!(measures.calls[&None].by_code.keys().collect::<Vec<_>>(), [&"TOOL_NOT_IMPLEMENTED"]);
+    assert_eq!(bench.stats().calls, 1, "and only what was called is counted as a call");
     let consent = || CallOptions { consent: true, ..CallOptions::default() };
     assert!(bench.call(&agent(), "git__push", json!({}), consent()).await.is_ok());
     for name in ["git__delete", "git__secret"] {

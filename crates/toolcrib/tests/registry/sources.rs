@@ -118,11 +118,11 @@ async fn a_source_declared_at_run_time_is_discovered_at_once_and_can_go_again() 
     let bench = open_yaml(yaml, &[("git", &git), ("hub", &hub)]).await;
     let kind = Kind::Stdio(Stdio { command: "hub".into(), ..Stdio::default() });
     let source = Source { id: id("hub"), kind, settings: Settings::default() };
-    let outcome = bench.declare(source.clone(), somebody()).await.unwrap();
+    let outcome = bench.declare(source.clone(), somebody(), None).await.unwrap();
     assert_eq!((outcome.status, outcome.added), (Refreshed::Success, vec!["hub__pull".to_owned()]));
 
     let in_config = Source { id: id("git"), ..source.clone() };
-    assert_eq!(bench.declare(in_config, somebody()).await.unwrap_err().code, Code::Conflict);
+    assert_eq!(bench.declare(in_config, somebody(), None).await.unwrap_err().code, Code::Conflict);
     assert_eq!(bench.remove(&id("git"), somebody()).await.unwrap_err().code, Code::Conflict);
 
     // Reading the configuration again touches only what came from it.
@@ -134,7 +134,7 @@ async fn a_source_declared_at_run_time_is_discovered_at_once_and_can_go_again() 
     assert_eq!(bench.journal().await, before + 1, "history stays");
 
     hub.fail("closed for today");
-    let outcome = bench.declare(source, somebody()).await.unwrap();
+    let outcome = bench.declare(source, somebody(), None).await.unwrap();
     assert_eq!(outcome.status, Refreshed::Failed);
     let view = bench.view_of("hub");
     assert_eq!((view.status, view.last_error.unwrap().message.as_str()), (Status::Failed, "closed for today"));

@@ -15,7 +15,7 @@ async fn each_tool_is_counted_once_and_its_count_is_stored() {
     assert_eq!(stored(&bench).await, [0, 0], "a discovery counts nothing");
 
     bench.count_tokens().await;
-    let counts = stored(&bench).await;
+    let counts = all_stored(&bench).await;
     let view = bench.view(&agent());
     let list = view.render(Format::Mcp).unwrap();
     let each: Vec<Box<RawValue>> = serde_json::from_str(&list).unwrap();
@@ -26,7 +26,7 @@ async fn each_tool_is_counted_once_and_its_count_is_stored() {
     record(&bench, &[("pull", "Pulls"), ("push", "Pushes, at length")]).await;
     assert_eq!(stored(&bench).await, [counts[0], 0], "what did not change keeps its count");
     bench.count_tokens().await;
-    let counts = stored(&bench).await;
+    let counts = all_stored(&bench).await;
     assert!(counts[1] > counted[1], "{counts:?}");
 
     record(&bench, &[("pull", "Pulls"), ("push", "Pushes, at length")]).await;
@@ -58,6 +58,19 @@ async fn record(bench: &Bench, tools: &[(&str, &str)]) {
         RawValue::from_string(tool.to_string()).unwrap()
     };
     bench.registry.record(&id("git"), tools.iter().map(raw).collect()).await.unwrap();
+}
+
+/// The counts in the store, once they are all there: they are stored behind the scenes.
+async fn all_stored(bench: &Bench) -> Vec<u32> {
+    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(30);
+    loop {
+        let counts = stored(bench).await;
+        if counts.iter().all(|count| *count > 0) {
+            return counts;
+        }
+        assert!(std::time::Instant::now() < deadline, "they are never stored: {counts:?}");
+        tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+    }
 }
 
 /// The counts in the store, in the order of the list; 0 where there is none.

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use serde_json::json;
@@ -18,7 +19,7 @@ use toolcrib::store::{
 use toolcrib::testkit::Scripted;
 use toolcrib::{Code, Options, Source, SourceId};
 
-use crate::support::{Bench, cached, call, force, id, open_with, text, tools, until};
+use crate::support::{Bench, agent, cached, call, force, id, open_with, text, tools, until};
 
 /// A store on a disk that fills up: it can be read, and written only while there is room.
 #[derive(Debug, Default)]
@@ -29,6 +30,8 @@ struct Full {
     sticky: AtomicBool,
     /// The journal cannot be read.
     mute: AtomicBool,
+    /// Lists are never done being written.
+    stuck: AtomicBool,
 }
 
 impl Full {
@@ -53,6 +56,9 @@ impl Store for Full {
         self.store.commit(commit).await
     }
     async fn put_manifest(&self, manifest: &Packed) -> Result<()> {
+        if self.stuck.load(Ordering::SeqCst) {
+            std::future::pending::<()>().await;
+        }
         self.room()?;
         self.store.put_manifest(manifest).await
     }
@@ -168,6 +174,16 @@ async fn what_is_recent_of_the_journal_is_read_without_the_store() {
     let last = Wanted { limit: Some(1), tool: Some("git__push".into()), ..Wanted::default() };
     assert_eq!(bench.history(&last).await.unwrap()[0].seq, records.len() as u64);
     assert_eq!(bench.history(&Wanted::after(records.len() as u64)).await.unwrap(), []);
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_wants_tokens_counted_does_not_wait_for_the_store() {
+    let (bench, disk) = open(&Scripted::new(["push"])).await;
+    tools(&bench).await;
+    disk.stuck.store(true, Ordering::SeqCst);
+    tokio::time::timeout(Duration::from_secs(1), bench.count_tokens()).await.unwrap();
+    assert!(bench.view(&agent()).tokens_full() > 0);
+    assert!(bench.catalog().parts().all(|part| part.segment.is_counted()));
 }
 
 /// The disk fills up between asking a source and writing down what it said.

@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 use toolcrib::core::config::export_json;
 use toolcrib::core::inventory::Origin;
 use toolcrib::registry::{Declared, Switch, Switched, Target};
-use toolcrib::{Code, Error, Result, Source, SourceId};
+use toolcrib::{Code, Error, Refresh, Result, Source, SourceId, Trace};
 
 use super::{declared, look, permit, read};
 use crate::access::Visitor;
@@ -21,6 +21,7 @@ use crate::house::House;
 pub(super) async fn change(
     State(house): State<House>,
     Extension(visitor): Extension<Visitor>,
+    trace: Option<Extension<Trace>>,
     Named(name): Named,
     Json(mut patch): Json<Map<String, Value>>,
 ) -> Result<Response, Fault> {
@@ -46,7 +47,9 @@ pub(super) async fn change(
     }
     drop(declaring);
     // A source that connects to something else now, or was never known, is discovered; one that is fresh is not.
-    let outcome = if changed == Declared::Same { None } else { Some(look(&house, &id, false).await?) };
+    let (sources, trace) = (Some(vec![id.clone()]), trace.map(|trace| trace.0));
+    let refresh = Refresh { sources, trace, ..Refresh::default() };
+    let outcome = if changed == Declared::Same { None } else { Some(look(&house, &id, refresh).await?) };
     Ok(reply::json(StatusCode::OK, &declared(&house, &id, outcome)?)?)
 }
 

@@ -23,7 +23,7 @@ pub(super) fn told(registry: &Registry, notice: &Notice) -> Vec<Told> {
     match notice {
         Notice::Recorded(record) => {
             let of = record.event.source().map(|id| source(registry, id, None));
-            let mut told = vec![self::record(&HistoryRecord::of(record))];
+            let mut told = vec![self::record(&registry.recorded(record))];
             told.extend(of);
             told
         }

@@ -16,6 +16,7 @@ use super::send::{shown_place, without_login};
 use super::settled::{Place, Settled};
 use crate::connector::{Mark, Marks};
 use crate::secret::Confided;
+use crate::trace::Trace;
 
 /// Bytes of all documents of a source.
 pub(super) const LARGEST: usize = 64 * 1024 * 1024;
@@ -32,6 +33,8 @@ pub(super) struct Documents<'a> {
     settled: &'a Settled,
     main: Url,
     confided: Confided,
+    /// What the discovery is part of.
+    trace: Option<&'a Trace>,
     shelf: Mutex<Shelf>,
 }
 
@@ -48,7 +51,11 @@ struct Shelf {
 }
 
 impl<'a> Documents<'a> {
-    pub(super) fn new(connector: &'a OpenApiConnector, settled: &'a Settled) -> Result<Documents<'a>> {
+    pub(super) fn new(
+        connector: &'a OpenApiConnector,
+        settled: &'a Settled,
+        trace: Option<&'a Trace>,
+    ) -> Result<Documents<'a>> {
         let main = match &settled.document {
             Place::File(path) => {
                 let path = std::path::absolute(path).map_err(|error| unreadable(path, &error))?;
@@ -59,7 +66,7 @@ impl<'a> Documents<'a> {
             Place::Address(url) => without_secrets(url.clone()),
         };
         let confided = Confided::to(&connector.source.kind);
-        Ok(Documents { connector, settled, main, confided, shelf: Mutex::default() })
+        Ok(Documents { connector, settled, main, confided, trace, shelf: Mutex::default() })
     }
 
     /// Where the source's own document is, without what may be secret in it; made up where a reference is part of that.
@@ -139,7 +146,7 @@ impl<'a> Documents<'a> {
             }
             Place::Address(url) => {
                 let own = (own || self.permitted_address(&url)?) && self.settled.shows_itself_to(&url);
-                let fetch = Fetch { connector: self.connector, settled: self.settled, own, room };
+                let fetch = Fetch { connector: self.connector, settled: self.settled, own, room, trace: self.trace };
                 fetch.address(url, known).await?
             }
         };

@@ -16,6 +16,7 @@ use super::send::{Failed, Outgoing, Received, Sender, shown_place};
 use super::settled::Settled;
 use super::territory::Territory;
 use crate::connector::Mark;
+use crate::trace::Trace;
 
 const ACCEPTED: &str = "application/json, application/yaml, application/vnd.oai.openapi+json, */*;q=0.8";
 const LONGEST_ETAG: usize = 1024;
@@ -37,6 +38,7 @@ pub(super) struct Fetch<'a> {
     pub(super) own: bool,
     /// How many bytes it may have.
     pub(super) room: usize,
+    pub(super) trace: Option<&'a Trace>,
 }
 
 impl Fetch<'_> {
@@ -52,6 +54,9 @@ impl Fetch<'_> {
             let OpenApiConnector { source, clients, tokens, .. } = self.connector;
             let tokens = tokens.of(&proofs, clients, source.settings.connect_timeout()).await;
             present(&proofs, &tokens.map_err(Failed::into_error)?, &mut url, &mut headers)?;
+        }
+        if let Some(trace) = self.trace {
+            trace.add_to(&mut headers);
         }
         // The source itself says that it may be read, so that only where it points to is in question.
         let territory = Territory::new(&self.settled.openapi, None, None);

@@ -14,7 +14,7 @@ fn at(document: &str) -> OpenApi {
 async fn load(openapi: OpenApi, places: &[&str]) -> Result<Vec<String>> {
     let connector = connector(openapi);
     let settled = Settled::of(&connector.source)?;
-    let documents = Documents::new(&connector, &settled)?;
+    let documents = Documents::new(&connector, &settled, None)?;
     let mut texts = vec![documents.load(documents.main()).await?];
     for place in places {
         texts.push(documents.load(&documents.main().join(place).unwrap()).await?);
@@ -23,14 +23,15 @@ async fn load(openapi: OpenApi, places: &[&str]) -> Result<Vec<String>> {
 }
 
 async fn unchanged(openapi: OpenApi, known: &Marks) -> bool {
-    let discovery = Discovery { timeout: Duration::from_secs(10), era: None, keep: false, known: Some(known.clone()) };
+    let discovery =
+        Discovery { timeout: Duration::from_secs(10), era: None, keep: false, known: Some(known.clone()), trace: None };
     connector(openapi).discover(discovery).await.is_ok_and(|offer| offer.unchanged)
 }
 
 async fn marks(openapi: OpenApi, places: &[&str]) -> Marks {
     let connector = connector(openapi);
     let settled = Settled::of(&connector.source).unwrap();
-    let documents = Documents::new(&connector, &settled).unwrap();
+    let documents = Documents::new(&connector, &settled, None).unwrap();
     documents.load(documents.main()).await.unwrap();
     for place in places {
         documents.load(&documents.main().join(place).unwrap()).await.unwrap();
@@ -176,7 +177,7 @@ async fn a_reference_in_an_address_is_seen_by_its_server_alone() {
     .await;
     let given = "${env:TOOLCRIB_NO_SUCH_VARIABLE:-t0ken-123}";
     let connector = connector(at(&format!("{}/v1/{given}/api.json", server.url)));
-    let discovery = Discovery { timeout: Duration::from_secs(10), era: None, keep: false, known: None };
+    let discovery = Discovery { timeout: Duration::from_secs(10), era: None, keep: false, known: None, trace: None };
     let offer = connector.discover(discovery).await.unwrap();
     let expected = ["GET /v1/t0ken-123/api.json", "GET /v1/t0ken-123/gone.json", "GET /v1/common.json"];
     assert_eq!(server.lines(), expected);
