@@ -8,6 +8,7 @@ mod calls;
 mod document;
 mod events;
 mod mistakes;
+mod past;
 mod sources;
 mod tools;
 mod trouble;
