@@ -98,7 +98,11 @@ fn install(package: &str, log: &Path) -> Result<(), String> {
         return Err(format!("install `{package}` and run this again"));
     }
     println!("    apt-get install {package}");
-    let mut command = Command::new("apt-get");
-    command.args(["install", "-y", "--no-install-recommends", package]).env("DEBIAN_FRONTEND", "noninteractive");
-    quiet_success(&mut command, log, FETCH_DEADLINE)
+    let apt = |arguments: &[&str]| {
+        let mut command = Command::new("apt-get");
+        quiet_success(command.args(arguments).env("DEBIAN_FRONTEND", "noninteractive"), log, FETCH_DEADLINE)
+    };
+    let wanted = ["install", "-y", "--no-install-recommends", package];
+    // A machine that was set up a while ago knows of packages that are gone by now.
+    apt(&wanted).or_else(|_| apt(&["update"]).and_then(|()| apt(&wanted)))
 }
