@@ -47,12 +47,13 @@ const WORDS: [&str; 20] = [
 ];
 
 pub(crate) fn run(report: &mut Report) -> Result<()> {
-    let served = Served::start()?;
+    let runtime = served::runtime()?;
+    let served = Served::start(&runtime)?;
     let tools = "/api/tools?limit=100";
     let page = Client::connect(&served.address)?.get(tools, "")?;
     let sources = Client::connect(&served.address)?.get("/api/sources", "")?;
     let found = Client::connect(&served.address)?.get("/api/search?q=create+issue", "")?;
-    let bare = Bare::start(&[("/page", &page.body), ("/sources", &sources.body), ("/found", &found.body)])?;
+    let bare = Bare::start(&runtime, &[("/page", &page.body), ("/sources", &sources.body), ("/found", &found.body)])?;
 
     let kilobytes = |body: &[u8]| format!("{:.0} kB", body.len() as f64 / 1e3);
     let size = kilobytes(&page.body);

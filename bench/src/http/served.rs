@@ -7,7 +7,7 @@ use axum::routing::get;
 use axum::serve::ListenerExt;
 use tempfile::TempDir;
 use tokio::net::TcpListener;
-use tokio::runtime::Runtime;
+use tokio::runtime::{Builder, Runtime};
 use toolcrib::config_file::Found;
 use toolcrib::core::fingerprint::Fingerprint;
 use toolcrib::{Options, Registry};
@@ -19,21 +19,25 @@ use crate::material::{config, cut, tools};
 const TOOLS: usize = 10_000;
 const EACH: usize = 200;
 
-/// Ends when it is dropped.
+/// Ends with its runtime.
 pub(super) struct Served {
     pub(super) address: String,
-    _runtime: Runtime,
     _data: TempDir,
 }
 
 pub(super) struct Bare {
     pub(super) address: String,
-    _runtime: Runtime,
+}
+
+/// One thread for both sides: on which core the kernel puts it changes a short answer's time fourfold, and so it must be
+/// the same for both.
+pub(super) fn runtime() -> Result<Runtime> {
+    Ok(Builder::new_multi_thread().worker_threads(1).enable_all().build()?)
 }
 
 impl Served {
-    pub(super) fn start() -> Result<Served> {
-        let (runtime, data) = (Runtime::new()?, tempfile::tempdir()?);
+    pub(super) fn start(runtime: &Runtime) -> Result<Served> {
+        let data = tempfile::tempdir()?;
         let lists = cut(&tools(TOOLS)?, EACH)?;
         let commands: Vec<_> = lists.iter().map(|list| (list.id.to_string(), vec!["true".to_owned()])).collect();
         let config = config(&commands)?;
@@ -56,13 +60,12 @@ impl Served {
         })?;
         let address = serving.address().to_string();
         runtime.spawn(serving.run(std::future::pending()));
-        Ok(Served { address, _runtime: runtime, _data: data })
+        Ok(Served { address, _data: data })
     }
 }
 
 impl Bare {
-    pub(super) fn start(answers: &[(&'static str, &[u8])]) -> Result<Bare> {
-        let runtime = Runtime::new()?;
+    pub(super) fn start(runtime: &Runtime, answers: &[(&'static str, &[u8])]) -> Result<Bare> {
         let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0"))?;
         let address = listener.local_addr()?.to_string();
         let listener = listener.tap_io(|stream| {
@@ -75,6 +78,6 @@ impl Bare {
             router.route(path, get(move || async move { ([(header::CONTENT_TYPE, "application/json")], body.clone()) }))
         });
         runtime.spawn(async { axum::serve(listener, router).await });
-        Ok(Bare { address, _runtime: runtime })
+        Ok(Bare { address })
     }
 }
