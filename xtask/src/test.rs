@@ -68,7 +68,10 @@ fn nextest_or_test(place: &Place, filters: &[&str], skips: &Path) -> End {
         let command = workspace(place, &["test", "--all-targets", "--no-fail-fast"], &["--"]);
         return open(with(in_rig(command, place, skips), filters));
     }
-    let mut command = with(in_rig(workspace(place, &["nextest", "run", "--no-fail-fast"], &[]), place, skips), filters);
+    // Whoever watches sees each test pass; a log that is read later has what did not, and what was slow.
+    let told = if std::env::var_os("CI").is_some() { "slow" } else { "pass" };
+    let run = ["nextest", "run", "--no-fail-fast", "--status-level", told, "--final-status-level", "slow"];
+    let mut command = with(in_rig(workspace(place, &run, &[]), place, skips), filters);
     match command.status() {
         Ok(status) if status.success() => End::Passed(String::new()),
         Ok(status) if status.code() == Some(NEXTEST_NO_TESTS) => none_ran(filters),

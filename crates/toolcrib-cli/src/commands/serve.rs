@@ -13,7 +13,7 @@ use toolcrib_server::{Serving, Setup, Surface, bind};
 
 use crate::arguments::Common;
 use crate::desk::Desk;
-use crate::exit::{Done, Leave};
+use crate::exit::{Done, HangUp, Leave};
 use crate::output;
 
 /// Serve every tool to MCP clients, programs (REST) and people (console) over HTTP, until Ctrl-C or SIGTERM
@@ -37,10 +37,11 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) async fn run(common: &Common, arguments: Arguments) -> Result<Done> {
-    let mut leave = Leave::listen();
+    // Heard from the start on, for who reads `listening` may send either at once.
+    let (mut leave, hang_up) = (Leave::listen(), HangUp::listen());
     let listener = bind(address(&arguments.listen).await?).await?;
     let desk = Desk::stay(common).await?;
-    let served = serve(common, &desk, listener, arguments.require_token, &mut leave).await;
+    let served = serve(common, &desk, listener, arguments.require_token, (&mut leave, hang_up)).await;
     desk.close().await;
     served.map(|()| Done::Well)
 }
@@ -50,7 +51,7 @@ async fn serve(
     desk: &Desk,
     listener: TcpListener,
     require_token: bool,
-    leave: &mut Leave,
+    (leave, hang_up): (&mut Leave, HangUp),
 ) -> Result<()> {
     tokio::task::spawn_blocking(tokens::warm);
     let surface = Surface::new(desk.registry.clone(), desk.found.config.expose.clone());
@@ -60,7 +61,7 @@ async fn serve(
     let house = serving.house().clone();
     announce(common, &serving)?;
 
-    let following = reload::watch(desk, &surface, &house);
+    let following = reload::watch(desk, &surface, &house, hang_up);
     until_left(common, serving, following, leave).await;
     Ok(())
 }

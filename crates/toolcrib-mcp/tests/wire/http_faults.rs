@@ -2,7 +2,7 @@
 
 use http::HeaderMap;
 use serde_json::json;
-use tokio::net::TcpListener;
+use tokio::net::TcpSocket;
 use toolcrib_mcp::{Client, Limits, Options, Target, WireError};
 
 use crate::support::{Reply, Server, call, event, options};
@@ -19,7 +19,10 @@ async fn a_missing_token_is_told_apart_and_not_tried_around() {
 
 #[tokio::test]
 async fn nobody_there_is_no_reason_to_try_the_other_era() {
-    let unused = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
+    // Bound, so that nobody else gets it, and not listened on.
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let unused = socket.local_addr().unwrap();
     let url = format!("http://user:pw@{unused}/mcp?token=secret").parse().unwrap();
     let error = Client::connect(Target::Http { url, headers: HeaderMap::new() }, options()).await.unwrap_err();
     assert!(matches!(error, WireError::Connect(_)) && !error.sent(), "{error:?}");

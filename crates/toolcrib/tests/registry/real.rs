@@ -202,9 +202,16 @@ impl Drop for Listening {
     }
 }
 
+/// A port below those that the kernel hands out, for one of these could be another test's before the server has it.
+fn free_port() -> u16 {
+    let start = std::process::id() % 12_000;
+    let mut ports = (0..12_000).map(|step| 20_000 + u16::try_from((start + step) % 12_000).unwrap());
+    ports.find(|port| TcpListener::bind(("127.0.0.1", *port)).is_ok()).unwrap()
+}
+
 /// Starts a server on a free port and waits until it takes connections.
 pub(crate) async fn listening((program, arguments): Program, more: impl Fn(u16) -> Vec<String>) -> (Listening, u16) {
-    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let port = free_port();
     let mut command = Command::new(program);
     command.args(arguments).args(more(port)).env("PORT", port.to_string());
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());

@@ -19,8 +19,7 @@ const TICK: Duration = Duration::from_secs(1);
 type Stamps = BTreeMap<PathBuf, Option<(SystemTime, u64)>>;
 
 /// Follows the files for as long as it is polled.
-pub(super) async fn watch(desk: &Desk, surface: &Surface, house: &House) {
-    let mut hang_up = HangUp::listen();
+pub(super) async fn watch(desk: &Desk, surface: &Surface, house: &House, mut hang_up: HangUp) {
     let mut config = desk.found.config.clone();
     // Not stamped yet: what changed since they were read is found by the first look.
     let mut known: Stamps = paths(&desk.found).map(|path| (path, None)).collect();
