@@ -14,12 +14,12 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 use std::sync::Arc;
 
-use axum::http::{HeaderMap, header};
+use axum::http::{HeaderMap, HeaderName, header};
 use toolcrib::core::fingerprint::Fingerprint;
 use toolcrib::registry::TokenView;
 use toolcrib::{Code, Error, Registry, Result};
 
-pub(crate) use admit::{RoleTooLow, admit, takes_pages};
+pub(crate) use admit::{RoleTooLow, admit, may_read, takes_pages};
 pub(crate) use headers::secure;
 pub(crate) use login::router;
 pub(crate) use origin::turned_away;
@@ -181,9 +181,16 @@ impl Access {
 }
 
 /// What proxies add to what they pass on.
+const FORWARDED: [HeaderName; 5] = [
+    header::FORWARDED,
+    HeaderName::from_static("x-forwarded-for"),
+    HeaderName::from_static("x-forwarded-host"),
+    HeaderName::from_static("x-real-ip"),
+    header::VIA,
+];
+
 fn is_forwarded(headers: &HeaderMap) -> bool {
-    let added = ["forwarded", "x-forwarded-for", "x-forwarded-host", "x-real-ip", "via"];
-    added.iter().any(|name| headers.contains_key(*name))
+    FORWARDED.iter().any(|name| headers.contains_key(name))
 }
 
 /// The token of `Authorization: Bearer`.

@@ -1,14 +1,17 @@
 //! What every request passes on its way in, and every answer on its way out: who may knock, the request's id and trace, counting.
-//! It is one layer, for each costs every request.
+//! It stands before the router, whose layers each cost every request; what is at hand is answered here.
 
+use std::convert::Infallible;
 use std::panic::AssertUnwindSafe;
 use std::time::Instant;
 
-use axum::extract::{Request, State};
+use axum::Router;
+use axum::extract::Request;
 use axum::http::{HeaderMap, HeaderName, HeaderValue};
-use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use futures_util::FutureExt;
+use hyper::service::Service;
+use hyper_util::service::TowerToHyperService;
 use toolcrib::{Code, Error, Trace};
 use tracing::Instrument;
 use tracing::field::display;
@@ -20,7 +23,9 @@ use crate::traffic::Class;
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
-pub(crate) async fn door(State(house): State<House>, mut request: Request, next: Next) -> Response {
+pub(crate) type Routes = TowerToHyperService<Router>;
+
+pub(crate) async fn enter(house: House, routes: Routes, mut request: Request) -> Response {
     let began = Instant::now();
     let (class, method, id) = (Class::of(request.uri().path()), request.method().clone(), id(request.headers()));
     let trace = Trace::of_headers(request.headers());
@@ -28,13 +33,15 @@ pub(crate) async fn door(State(house): State<House>, mut request: Request, next:
     if let Some(trace) = trace {
         request.extensions_mut().insert(trace);
     }
-    let mut response = match turned_away(&house.access, &request) {
-        Some(refused) => refused,
+    let mut response = match turned_away(&house.access, &request).or_else(|| house.at_hand(&request)) {
+        Some(response) => response,
         // What only reads says nothing that would have to be found again by its id, unless all is told.
-        None if method.is_safe() && !tracing::enabled!(tracing::Level::INFO) => answered(next.run(request), &id).await,
+        None if method.is_safe() && !tracing::enabled!(tracing::Level::INFO) => {
+            answered(routes.call(request), &id).await
+        }
         None => {
             let span = tracing::error_span!("request", request_id = shown(&id));
-            answered(next.run(request), &id).instrument(span).await
+            answered(routes.call(request), &id).instrument(span).await
         }
     };
     let (status, elapsed) = (response.status(), began.elapsed());
@@ -54,9 +61,9 @@ pub(crate) async fn door(State(house): State<House>, mut request: Request, next:
 }
 
 /// A mistake of ours ends one request, and is answered as such.
-async fn answered(answering: impl Future<Output = Response>, id: &HeaderValue) -> Response {
+async fn answered(answering: impl Future<Output = Result<Response, Infallible>>, id: &HeaderValue) -> Response {
     match AssertUnwindSafe(answering).catch_unwind().await {
-        Ok(response) => response,
+        Ok(Ok(response)) => response,
         Err(panic) => {
             let text = panic.downcast_ref::<&str>().copied();
             let reason = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
@@ -72,8 +79,9 @@ fn id(headers: &HeaderMap) -> HeaderValue {
     if let Some(given) = headers.get(&REQUEST_ID).filter(|given| is_sane(given.as_bytes())) {
         return given.clone();
     }
-    let new = HeaderValue::try_from(format!("{:016x}", rand::random::<u64>()));
-    new.unwrap_or_else(|_| HeaderValue::from_static("0"))
+    let random: [u8; 16] = rand::random();
+    let digits = random.map(|byte| b"0123456789abcdef"[usize::from(byte % 16)]);
+    HeaderValue::from_bytes(&digits).unwrap_or_else(|_| HeaderValue::from_static("0"))
 }
 
 fn is_sane(id: &[u8]) -> bool {

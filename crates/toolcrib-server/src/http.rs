@@ -14,14 +14,14 @@ use toolcrib_mcp::server::SessionOwner;
 
 use crate::access::{Needs, Visitor, admit, takes_pages};
 use crate::api::{whole, with_status};
-use crate::door::door;
+use crate::door::Routes;
 use crate::house::House;
 use crate::{access, api, console};
 
-/// Every route, behind the check of where a request comes from.
-pub(crate) fn router(house: &House) -> Router {
+/// Every route; the door is before them.
+pub(crate) fn routes(house: &House) -> Routes {
     let admitted = |needs| from_fn_with_state((house.clone(), needs), admit);
-    Router::new()
+    let routes = Router::new()
         .merge(api::router(house))
         .merge(console::router(house))
         .route("/mcp", any(mcp).layer(admitted(Needs::Using)))
@@ -31,8 +31,8 @@ pub(crate) fn router(house: &House) -> Router {
         .method_not_allowed_fallback(|| async {
             refusal(StatusCode::METHOD_NOT_ALLOWED, Code::BadRequest, "this address takes no such method")
         })
-        .layer(from_fn_with_state(house.clone(), door))
-        .with_state(house.clone())
+        .with_state(house.clone());
+    Routes::new(routes)
 }
 
 async fn mcp(State(house): State<House>, request: Request) -> Response {

@@ -1,14 +1,19 @@
 //! Serving on a socket: so many connections at once, each with a deadline for what it sends, and a graceful end.
 
+use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::body::Body;
+use futures_util::FutureExt;
+use hyper::Request;
+use hyper::body::Incoming;
 use hyper::server::conn::http1;
+use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::GracefulShutdown;
-use hyper_util::service::TowerToHyperService;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
@@ -17,8 +22,9 @@ use toolcrib::core::ResultExt;
 use toolcrib::{Code, Error, Result};
 use toolcrib_mcp::server::{Endpoint, ServerOptions};
 
+use crate::door::enter;
 use crate::house::{House, Setup};
-use crate::http::router;
+use crate::http::routes;
 use crate::surface::Surface;
 
 /// Connections at once; more wait to be accepted.
@@ -69,7 +75,7 @@ impl Serving {
     /// Serves until `leave` is ready, then lets calls in flight finish, for a while.
     pub async fn run(self, leave: impl Future<Output = ()>) {
         let Serving { listener, house, .. } = self;
-        let service = TowerToHyperService::new(router(&house));
+        let routes = routes(&house);
         let mut protocol = http1::Builder::new();
         protocol.timer(TokioTimer::new()).header_read_timeout(HEADERS);
         let (graceful, tasks, abandoned) = (GracefulShutdown::new(), TaskTracker::new(), CancellationToken::new());
@@ -84,7 +90,11 @@ impl Serving {
                 accepted = accept(&listener, &places) => accepted,
             };
             let Some((stream, place)) = accepted else { continue };
-            let connection = protocol.serve_connection(TokioIo::new(stream), service.clone());
+            let (inside, routes) = (house.clone(), routes.clone());
+            let service = service_fn(move |request: Request<Incoming>| {
+                enter(inside.clone(), routes.clone(), request.map(Body::new)).map(Ok::<_, Infallible>)
+            });
+            let connection = protocol.serve_connection(TokioIo::new(stream), service);
             let connection = graceful.watch(connection);
             let (abandoned, house) = (abandoned.clone(), house.clone());
             tasks.spawn(async move {

@@ -45,6 +45,11 @@ pub(crate) async fn admit(State((house, needs)): State<(House, Needs)>, mut requ
     }
 }
 
+/// Whether a route that only reads would let somebody in. A wrong token counts where it is refused, not here.
+pub(crate) fn may_read(house: &House, headers: &HeaderMap) -> bool {
+    is_still_known(house, headers, Needs::Reading)
+}
+
 fn credentials(headers: &HeaderMap) -> HeaderMap {
     let wanted = [header::AUTHORIZATION, header::COOKIE];
     let each = wanted

@@ -6,7 +6,8 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Arc, Weak};
 
 use arc_swap::ArcSwap;
-use axum::http::{HeaderMap, HeaderValue, Uri};
+use axum::extract::Request;
+use axum::http::{HeaderMap, HeaderValue, Method, Uri};
 use axum::response::Response;
 use bytes::Bytes;
 use toolcrib::Registry;
@@ -14,6 +15,7 @@ use toolcrib::core::catalog::{Caller, Catalog, View};
 
 use super::fault::Fault;
 use super::reply::{Tagged, names, tag, unchanged};
+use crate::access::may_read;
 use crate::house::House;
 
 /// An address stands on one of so many shelves.
@@ -54,14 +56,16 @@ pub(super) enum Looked {
 }
 
 impl Kept {
-    pub(super) fn look(&self, registry: &Registry, uri: &Uri, headers: &HeaderMap) -> Looked {
-        let address = uri.path_and_query().map_or("/", |address| address.as_str());
-        let catalog = registry.catalog();
+    fn find(&self, catalog: &Arc<Catalog>, address: &str, headers: &HeaderMap) -> Option<Response> {
         let shelf = self.shelf(address).load();
-        if shelf.is_of(&catalog)
-            && let Some(kept) = shelf.answers.get(address)
-        {
-            return Looked::Answered(kept.answer(headers));
+        let kept = shelf.answers.get(address).filter(|_| shelf.is_of(catalog))?;
+        Some(kept.answer(headers))
+    }
+
+    fn look(&self, registry: &Registry, uri: &Uri, headers: &HeaderMap) -> Looked {
+        let (address, catalog) = (address(uri), registry.catalog());
+        if let Some(response) = self.find(&catalog, address, headers) {
+            return Looked::Answered(response);
         }
         let tag = tag(format!("{} {} {} {address}", env!("CARGO_PKG_VERSION"), catalog.version, catalog.hash()));
         if names(headers, &tag) {
@@ -118,11 +122,24 @@ impl Shelf {
     }
 }
 
+fn address(uri: &Uri) -> &str {
+    uri.path_and_query().map_or("/", |address| address.as_str())
+}
+
 fn size(sight: &Sight, answer: &Tagged) -> usize {
     sight.address.len() + answer.body.len()
 }
 
 impl House {
+    /// What is kept for a request, without a way through the router. Routes that keep answers are for everybody who may
+    /// read; who may not is refused by the route.
+    pub(crate) fn at_hand(&self, request: &Request) -> Option<Response> {
+        if request.method() != Method::GET || !may_read(self, request.headers()) {
+            return None;
+        }
+        self.kept.find(&self.registry.catalog(), address(request.uri()), request.headers())
+    }
+
     /// Answers from what is kept, or makes it, away from the threads that others wait for.
     pub(super) async fn kept(
         &self,

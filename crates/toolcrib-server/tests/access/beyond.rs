@@ -54,6 +54,7 @@ async fn every_route_asks_who_comes_and_what_they_may() {
                 assert_eq!(status != 403, may, "{method} {path}: {status}");
                 assert!(status != 401 && status != 500, "{method} {path}: {status}");
             }
+            assert_eq!(send(String::new()).await, 401, "{method} {path}: what others were answered is not at hand");
         }
     }
     assert!(walked > 10, "{walked}");
