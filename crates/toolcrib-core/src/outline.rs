@@ -1,11 +1,13 @@
 //! A schema as people read it: a list of arguments, or one line. Whatever a source wrote, this ends and says something.
 
+mod limits;
 mod reader;
 
 use serde_json::Value;
 
 use crate::text::shown_short;
-use reader::{Reader, beginning};
+pub use limits::limits;
+use reader::{MOST_CHOICES, Reader, beginning};
 
 /// How many characters of a line the arguments get, how many more if they are required, and what the sentence gets.
 const ROOM: usize = 90;
@@ -20,6 +22,8 @@ pub struct Argument {
     pub description: String,
     pub default: Option<String>,
     pub choices: Vec<String>,
+    /// What else it must be, in words.
+    pub limits: Vec<String>,
     /// The fields of an object, or of the objects in an array.
     pub nested: Arguments,
 }
@@ -45,7 +49,12 @@ impl Arguments {
 
 /// The arguments that a tool's input schema lists.
 pub fn arguments(schema: &Value) -> Arguments {
-    Reader::new(schema).fields(schema, &mut Vec::new())
+    arguments_with(schema, MOST_CHOICES)
+}
+
+/// Like [`arguments`], with up to so many choices of each.
+pub fn arguments_with(schema: &Value, choices: usize) -> Arguments {
+    Reader::new(schema).with_choices(choices).fields(schema, &mut Vec::new())
 }
 
 /// `name(required*: type, optional: type)`: everything that is required, then what finds room, then `…+3` for the rest.

@@ -302,4 +302,23 @@ function ready() {
 ready();
 follow();
 if (main.querySelector("[data-pending]")) setTimeout(refresh, 400);
-if (location.hash === "#add") document.querySelector("details.add")?.setAttribute("open", "");
+
+/* A link to the form opens it and goes to its first field. */
+function led() {
+  const add = location.hash === "#add" && document.querySelector("details.add");
+  if (!add) return;
+  add.open = true;
+  add.querySelector("input[name=name]").focus();
+  add.scrollIntoView({ block: "start" });
+}
+led();
+addEventListener("hashchange", led);
+document.addEventListener("click", (event) => {
+  // The same address again is no change of it.
+  if (event.target.closest('a[href="#add"]') && location.hash === "#add") led();
+});
+
+/* Who gives all arguments as JSON is not asked to put the fields right. */
+document.addEventListener("input", ({ target }) => {
+  if (target.name === "arguments" && target.form) target.form.noValidate = target.value.trim() !== "";
+});

@@ -5,6 +5,7 @@ use std::collections::HashSet;
 
 use serde_json::Value;
 
+use super::limits::limits;
 use super::{Argument, Arguments};
 use crate::json;
 use crate::schema::type_name;
@@ -12,7 +13,9 @@ use crate::text::shown_short;
 
 /// References and nesting are followed so far, and no further.
 pub(super) const DEEPEST: usize = 4;
-const MOST_CHOICES: usize = 12;
+pub(super) const MOST_CHOICES: usize = 12;
+/// So many choices are told of all arguments together, and then no more than [`MOST_CHOICES`] of each.
+const ALL_CHOICES: usize = 2_000;
 /// References can make a small schema endless to tell. So many arguments are told in all, after so many looks.
 pub(super) const MOST_ARGUMENTS: usize = 500;
 const MOST_LOOKS: usize = 5_000;
@@ -28,12 +31,20 @@ pub(super) struct Reader<'a> {
     arguments: Cell<usize>,
     looks: Cell<usize>,
     counts: Cell<usize>,
+    /// How many choices each argument may tell, and how many are left for all.
+    most_choices: usize,
+    choices: Cell<usize>,
 }
 
 impl<'a> Reader<'a> {
     pub(super) fn new(root: &'a Value) -> Reader<'a> {
         let [looks, counts] = [MOST_LOOKS; 2].map(Cell::new);
-        Reader { root, arguments: Cell::new(MOST_ARGUMENTS), looks, counts }
+        let (arguments, choices) = (Cell::new(MOST_ARGUMENTS), Cell::new(ALL_CHOICES));
+        Reader { root, arguments, looks, counts, most_choices: MOST_CHOICES, choices }
+    }
+
+    pub(super) fn with_choices(self, most_choices: usize) -> Reader<'a> {
+        Reader { most_choices, ..self }
     }
 
     /// Whether there is still a look left; takes it, and as many more as `size` is worth.
@@ -150,14 +161,10 @@ impl<'a> Reader<'a> {
         let target = self.followed(property);
         // What stands beside a reference speaks of this very use of it.
         let said = |key: &str| property.get(key).or_else(|| target.get(key));
-        let items = self.followed(target.get("items").unwrap_or(&Value::Null));
-        let all = [target, items].into_iter().map(|schema| list(schema, "enum")).find(|all| !all.is_empty());
-        let all = all.unwrap_or_default();
-        let mut choices: Vec<String> = all.iter().take(MOST_CHOICES).map(value).collect();
-        if all.len() > MOST_CHOICES {
-            let more = all.len() - MOST_CHOICES;
-            choices.push(format!("and {more} more"));
-        }
+        // What may be left out is often written as one of two: the value, or null.
+        let sole = self.sole(target);
+        let items = self.followed(sole.get("items").unwrap_or(&Value::Null));
+        let all = [target, sole, items].into_iter().map(|schema| list(schema, "enum")).find(|all| !all.is_empty());
         let again = is_open(target, trail) || is_open(items, trail);
         let kind = self.kind(property, 0);
         Argument {
@@ -169,8 +176,37 @@ impl<'a> Reader<'a> {
                 .map(|text| shown_short(beginning(text, 600), 600))
                 .unwrap_or_default(),
             default: said("default").map(value),
-            choices,
+            choices: self.told_choices(all.unwrap_or_default()),
+            limits: limits(sole, items).into_iter().chain(self.further(sole)).collect(),
             nested: self.nested(target, trail),
+        }
+    }
+
+    fn told_choices(&self, all: &[Value]) -> Vec<String> {
+        let most = self.most_choices.min(self.choices.get().max(MOST_CHOICES));
+        let mut choices: Vec<String> = all.iter().take(most).map(value).collect();
+        self.choices.set(self.choices.get().saturating_sub(choices.len()));
+        if all.len() > most {
+            let more = all.len() - most;
+            choices.push(format!("and {more} more"));
+        }
+        choices
+    }
+
+    /// What values of names that are not listed must be.
+    fn further(&self, schema: &'a Value) -> Option<String> {
+        let others = schema.get("additionalProperties").filter(|others| others.is_object())?;
+        let kind = self.kind(others, 1);
+        (kind != "any").then(|| format!("any names, each {kind}"))
+    }
+
+    /// The one alternative that is not null; the schema itself where there are none, or several.
+    fn sole(&self, schema: &'a Value) -> &'a Value {
+        let alternatives = list(schema, "anyOf").iter().chain(list(schema, "oneOf")).take(MOST_CHOICES);
+        let mut others = alternatives.map(|one| self.followed(one)).filter(|one| !is_null(one));
+        match (others.next(), others.next()) {
+            (Some(only), None) => only,
+            (Some(_) | None, _) => schema,
         }
     }
 
@@ -242,6 +278,10 @@ impl<'a> Reader<'a> {
 
 fn is_open(schema: &Value, trail: &[&Value]) -> bool {
     trail.iter().any(|open| std::ptr::eq(*open, schema))
+}
+
+fn is_null(schema: &Value) -> bool {
+    schema.get("type").and_then(Value::as_str) == Some("null")
 }
 
 fn list<'a>(schema: &'a Value, key: &str) -> &'a [Value] {

@@ -65,6 +65,25 @@ fn objects_and_references_are_followed() {
 }
 
 #[test]
+fn what_may_be_left_out_tells_its_choices_and_limits() {
+    let optional = |schema: Value| json!({ "anyOf": [schema, { "type": "null" }], "default": null });
+    let schema = json!({ "properties": {
+        "level": optional(json!({ "type": "string", "enum": ["low", "high"] })),
+        "count": optional(json!({ "type": "integer", "minimum": 1 })),
+        "sizes": { "type": "object", "additionalProperties": { "type": "integer" } },
+        "country": { "enum": (0..40).collect::<Vec<_>>() },
+    } });
+    let told = |choices: usize| arguments_with(&schema, choices).told;
+    assert_eq!(told(20)[0].choices, ["low", "high"]);
+    assert_eq!(
+        (&*told(20)[1].limits, &*told(20)[2].limits),
+        (&["at least 1".into()][..], &["any names, each integer".into()][..])
+    );
+    assert_eq!((told(20)[3].choices.len(), told(40)[3].choices.len()), (21, 40));
+    assert_eq!(told(20)[3].choices[20], "and 20 more");
+}
+
+#[test]
 fn a_schema_that_holds_itself_ends() {
     let schema = json!({
         "properties": {"node": {"$ref": "#"}, "loop": {"$ref": "#/properties/loop"}, "list": {"$ref": "#/$defs/l"}},

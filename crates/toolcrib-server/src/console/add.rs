@@ -10,9 +10,10 @@ use super::page::Frame;
 
 pub(super) fn form(frame: &Frame<'_>, open: bool) -> Markup {
     html! {
-        details.add id="add" open[open] data-keep {
+        details.add open[open] data-keep {
             summary { "Add a source" }
-            form.stack method="post" action="/sources" data-act {
+            // What an address leads to opens what it is in.
+            form.stack id="add" method="post" action="/sources" data-act {
                 (guarded(frame.visitor))
                 fieldset.kinds {
                     legend { "What it is" }
@@ -61,8 +62,7 @@ fn for_address() -> Markup {
         }
         div.for-workflow { (text("workflow", "Document", "./errands.arazzo.yaml", "A file", false)) }
         div.for-url.for-openapi {
-            (text("bearer", "Bearer token", "${env:DOCS_TOKEN}",
-                "Best as a reference: ${env:NAME} or ${file:PATH}", false))
+            (secret("bearer", "Bearer token", "${env:DOCS_TOKEN}", "Best as a reference: ${env:NAME} or ${file:PATH}"))
             (lines("headers", "Headers", "X-Team: core", "Name: value, one a line"))
         }
     }
@@ -80,6 +80,20 @@ fn text(name: &str, label: &str, placeholder: &str, hint: &str, required: bool) 
                 span { (label) }
                 input name=(name) placeholder=(placeholder) required[required] aria-describedby=(id)
                     autocomplete="off" spellcheck="false";
+            }
+            small id=(id) { (hint) }
+        }
+    }
+}
+
+fn secret(name: &str, label: &str, placeholder: &str, hint: &str) -> Markup {
+    let id = format!("add-{name}-hint");
+    html! {
+        div.field {
+            label {
+                span { (label) }
+                input type="password" name=(name) placeholder=(placeholder) aria-describedby=(id) autocomplete="off"
+                    spellcheck="false";
             }
             small id=(id) { (hint) }
         }

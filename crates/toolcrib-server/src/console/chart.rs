@@ -17,17 +17,31 @@ pub(super) fn minutes(hour: &[Minute]) -> Markup {
     let tall = |number: u64| if number == 0 { 0 } else { (number * HEIGHT / most.max(4)).max(3) };
     html! {
         figure.chart {
+            @if calls > 0 {
+                p.legend aria-hidden="true" {
+                    span.key-done { (grouped(calls - errors)) " done" }
+                    span.key-failed { (grouped(errors)) " failed" }
+                }
+            }
             svg viewBox=(format!("0 0 {} {}", hour.len() * STEP, HEIGHT + 1)) preserveAspectRatio="none"
                 role="img" aria-label=(words) {
+                // Stripes, so that what failed is not told by its colour alone.
+                defs { pattern id="stripes" width="10" height="4" patternUnits="userSpaceOnUse" {
+                    rect.bad width="10" height="2.5" {}
+                } }
                 @for (index, minute) in hour.iter().enumerate() {
                     @let (whole, failed) = (tall(minute.calls), tall(minute.errors));
                     @let x = index * STEP + 1;
                     rect.ground x=(x) y=(HEIGHT) width=(STEP - 2) height="1" {}
-                    @if whole > 0 { rect.mark x=(x) y=(HEIGHT - whole) width=(STEP - 2) height=(whole) {} }
-                    @if failed > 0 { rect.bad x=(x) y=(HEIGHT - failed) width=(STEP - 2) height=(failed) {} }
+                    @if whole > failed {
+                        rect.mark x=(x) y=(HEIGHT - whole) width=(STEP - 2) height=(whole - failed) {}
+                    }
+                    @if failed > 0 {
+                        rect x=(x) y=(HEIGHT - failed) width=(STEP - 2) height=(failed) fill="url(#stripes)" {}
+                    }
                 }
             }
-            figcaption { span { "60 min ago" } span { "at most " (grouped(most)) " a minute" } span { "now" } }
+            figcaption { span { "60 min ago" } span { @if most > 0 { "at most " (grouped(most)) " a minute" } @else { "no calls" } } span { "now" } }
         }
     }
 }

@@ -9,7 +9,7 @@ use toolcrib::registry::HistoryRecord;
 use toolcrib::{Outcome, SourceId};
 
 use super::past::named;
-use super::words::{Tone, ago, counted, lasted, state};
+use super::words::{Tone, ago, counted, grouped, lasted, state};
 use crate::activity::{Moment, What};
 
 /// The newest first.
@@ -65,8 +65,11 @@ fn discovery(outcome: &Outcome) -> Markup {
 fn delta(outcome: &Outcome) -> String {
     let parts =
         [(outcome.added.len(), "added"), (outcome.changed.len(), "changed"), (outcome.removed.len(), "removed")];
-    let parts: Vec<String> =
-        parts.iter().filter(|(count, _)| *count > 0).map(|(count, word)| format!("{count} {word}")).collect();
+    let parts: Vec<String> = parts
+        .iter()
+        .filter(|(count, _)| *count > 0)
+        .map(|(count, word)| format!("{} {word}", grouped(*count as u64)))
+        .collect();
     if parts.is_empty() { "no change".into() } else { parts.join(", ") }
 }
 

@@ -1,16 +1,16 @@
 //! `/`: how everything stands, what needs somebody, what happened last.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 use axum::Extension;
 use axum::extract::State;
 use maud::{Markup, html};
+use toolcrib::SourceId;
 use toolcrib::registry::{SourceView, Stats};
-use toolcrib::{Caller, SourceId};
 
 use super::happened::moments;
 use super::page::{Frame, Here};
-use super::words::{ago_or, counted, grouped, kind_of, now, standing, state};
+use super::words::{ago_or, counted, grouped, kind_of, now, percent, standing, state};
 use super::{attention, chart};
 use crate::access::Visitor;
 use crate::house::House;
@@ -38,7 +38,7 @@ fn overview(frame: &Frame<'_>, sources: &[SourceView]) -> Markup {
     let recent = house.activity.moments(|_| true, MOST_MOMENTS);
     html! {
         header.head { h1 { "Overview" } }
-        (numbers(house, sources, &stats))
+        (numbers(frame, sources, &stats))
         (attention::undiscovered(frame, sources))
         (attention::list(sources))
         div.columns {
@@ -52,7 +52,7 @@ fn overview(frame: &Frame<'_>, sources: &[SourceView]) -> Markup {
                     Some(costs) => {
                         (chart::against(costs.tokens_full, costs.tokens))
                         h3 { "Of all definitions" }
-                        (chart::parts(&by_source(house), costs.tokens_full))
+                        (chart::parts(&by_source(frame), costs.tokens_full))
                     }
                     None => { p.faint data-pending { "Being counted…" } }
                 }
@@ -77,8 +77,8 @@ fn overview(frame: &Frame<'_>, sources: &[SourceView]) -> Markup {
 }
 
 /// The sources that cost most, with their tokens.
-fn by_source(house: &House) -> Vec<(String, usize)> {
-    let view = house.registry.view(&Caller { name: "console".into() });
+fn by_source(frame: &Frame<'_>) -> Vec<(String, usize)> {
+    let view = frame.view();
     let mut costs: BTreeMap<&SourceId, usize> = BTreeMap::new();
     for tool in view.offered().filter(|tool| tool.part.segment.is_counted()) {
         *costs.entry(tool.source()).or_default() += tool.part.segment.tokens(tool.entry) as usize;
@@ -89,38 +89,48 @@ fn by_source(house: &House) -> Vec<(String, usize)> {
     costs
 }
 
-fn numbers(house: &House, sources: &[SourceView], stats: &Stats) -> Markup {
-    let well = sources.iter().filter(|source| source.enabled && source.last_error.is_none()).count();
-    let enabled = sources.iter().filter(|source| source.enabled).count();
-    let unused = stats.tool_count.saturating_sub(stats.tools.iter().filter(|tool| tool.calls > 0).count());
+fn numbers(frame: &Frame<'_>, sources: &[SourceView], stats: &Stats) -> Markup {
+    let (house, view) = (frame.house, frame.view());
+    let used: HashSet<&str> = stats.tools.iter().filter(|tool| tool.calls > 0).map(|tool| tool.name.as_str()).collect();
+    let tools = view.listed().count();
+    let unused = view.listed().filter(|tool| !used.contains(tool.name().as_str())).count();
     let costs = house.activity.costs.of(&house.registry);
     html! {
         dl.numbers {
             div {
-                dt { "Sources" } dd { (enabled) }
-                dd.note { @if well == enabled { "all well" } @else { (enabled - well) " with errors" } }
+                dt { "Sources" } dd { (grouped(sources.len() as u64)) }
+                dd.note { (fare(sources)) }
             }
             div {
                 dt { "Tools" }
-                dd { (grouped(stats.tool_count as u64)) }
+                dd { (grouped(tools as u64)) }
                 dd.note { (grouped(unused as u64)) " never called" }
             }
             div { dt { "Calls" } dd { (grouped(stats.calls)) } dd.note { (grouped(stats.errors)) " failed" } }
             @if let Some(costs) = costs {
-                @let saved = 100.0 - costs.tokens as f64 * 100.0 / costs.tokens_full.max(1) as f64;
+                @let saved = costs.tokens_full.saturating_sub(costs.tokens);
                 div { dt { "Tokens" } dd { (grouped(costs.tokens as u64)) }
                     dd.note {
-                        @if saved > 0.0 { (format!("{saved:.0} % fewer than all definitions")) }
+                        @if saved > 0 { (percent(saved as u64, costs.tokens_full as u64)) " fewer than all definitions" }
                         @else { "all definitions are as short" }
                     } }
             } @else {
                 div { dt { "Tokens" } dd { "…" } dd.note { "being counted" } }
             }
             div { dt { "Answered from cache" }
-                dd { (stats.hit_ratio.map_or_else(|| "–".to_owned(), |ratio| format!("{:.0} %", ratio * 100.0))) }
+                dd { (stats.hit_ratio.map_or_else(|| "–".to_owned(), |_| percent(stats.hits, stats.hits + stats.misses))) }
                 dd.note { (grouped(stats.hits)) " of " (grouped(stats.hits + stats.misses)) " requests" } }
         }
     }
+}
+
+/// How sources stand, in a few words.
+fn fare(sources: &[SourceView]) -> String {
+    let failing = sources.iter().filter(|source| source.enabled && source.last_error.is_some()).count();
+    let disabled = sources.iter().filter(|source| !source.enabled).count();
+    let parts = [(failing, "with errors"), (disabled, "disabled")].into_iter().filter(|(count, _)| *count > 0);
+    let parts: Vec<String> = parts.map(|(count, words)| format!("{} {words}", grouped(count as u64))).collect();
+    if parts.is_empty() { "all well".into() } else { parts.join(", ") }
 }
 
 fn table(house: &House, sources: &[SourceView]) -> Markup {
@@ -149,7 +159,9 @@ fn table(house: &House, sources: &[SourceView]) -> Markup {
                 }
             }
         }
-        @if sources.len() > MOST_SOURCES { p.faint { (counted(sources.len() - MOST_SOURCES, "more source")) } }
+        @if sources.len() > MOST_SOURCES {
+            p { a href="/sources" { (counted(sources.len() - MOST_SOURCES, "more source")) } }
+        }
     }
 }
 

@@ -1,6 +1,8 @@
 //! What every page has: head, navigation, who is looking, and a place for its own content.
 
 use maud::{DOCTYPE, Markup, html};
+use toolcrib::Caller;
+use toolcrib::core::catalog::View;
 
 use super::assets::{MARK, SCRIPT, STYLE};
 use super::guarded;
@@ -29,9 +31,14 @@ impl Frame<'_> {
         self.visitor.role.may(needs)
     }
 
+    /// The catalogue as pages show it: what is listed here is what is counted everywhere.
+    pub(super) fn view(&self) -> View {
+        self.house.registry.view(&Caller { name: "console".into() })
+    }
+
     /// A whole page; `title` is text from anywhere.
     pub(super) fn page(&self, here: Here, title: &str, content: Markup) -> Markup {
-        let (sources, tools) = (self.house.registry.sources().len(), self.house.registry.catalog().tools().count());
+        let (sources, tools) = (self.house.registry.sources().len(), self.view().listed().count());
         let counts = |number: usize| Some(grouped(number as u64));
         let links = [
             (Here::Overview, "/", "Overview", None),

@@ -94,8 +94,8 @@ fn list(lines: &[Line<'_>]) -> Markup {
 /// A text in which what stands in backticks is a name.
 pub(super) fn named(text: &str) -> Markup {
     let text = shown(text);
-    // One that stands alone is no more than itself.
-    let paired = text.matches('`').count().is_multiple_of(2);
+    // One that stands alone is no more than itself, but of a text that was cut it began a name.
+    let paired = text.matches('`').count().is_multiple_of(2) || text.ends_with('…');
     html! {
         @if paired {
             @for (index, piece) in text.split('`').enumerate() {

@@ -10,6 +10,7 @@ use maud::{Markup, html};
 use serde_json::Value;
 
 use super::page::shell;
+use super::past::named;
 use crate::access::RoleTooLow;
 
 /// No error says more.
@@ -74,7 +75,7 @@ fn page(status: StatusCode, code: &str, message: &str, advice: Markup) -> Markup
         div.refusal {
             p.faint { (status.as_u16()) " · " code { (code) } }
             h1 { (title) }
-            p { (sentence(message)) }
+            p { (named(&sentence(message))) }
             p { (advice) }
         }
     };

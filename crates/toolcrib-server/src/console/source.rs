@@ -16,7 +16,7 @@ use super::happened::{moments, tool_path};
 use super::page::{Frame, Here};
 use super::past::named;
 use super::sources::{actions, whence};
-use super::words::{Tone, ago, ago_or, counted, grouped, kind_of, lasted, standing, state};
+use super::words::{Tone, ago, counted, grouped, kind_of, lasted, standing, state};
 use super::{attention, past};
 use crate::access::Visitor;
 use crate::activity::What;
@@ -46,8 +46,12 @@ pub(super) async fn show(
             (actions(&frame, &source))
         }
         p.standing id="standing" {
-            (state(tone, &word)) " " (kind_of(&source)) " · " (counted(source.tool_count, "tool")) " · checked "
-            (ago_or(source.last_checked, "never"))
+            (state(tone, &word))
+            span {
+                (kind_of(&source)) " · " (counted(source.tool_count, "tool")) " · "
+                @match source.last_checked { Some(at) => { "checked " (ago(at)) } None => { "never checked" } }
+            }
+            @if tone == Tone::Aged { span { "· the next who needs it renews its list" } }
         }
         (attention::error(&source))
         div.columns.two {
@@ -153,15 +157,18 @@ fn set_aside(source: &SourceView) -> Markup {
 
 fn tools(house: &House, source: &SourceView) -> Markup {
     let view = house.registry.view(&Caller { name: "console".into() });
-    let own: Vec<_> = view.listed().filter(|tool| *tool.source() == source.id).take(MOST_TOOLS).collect();
+    let all: Vec<_> = view.listed().filter(|tool| *tool.source() == source.id).collect();
+    let own = &all[..all.len().min(MOST_TOOLS)];
     html! {
         section aria-labelledby="tools-title" {
             div.row {
                 h2 id="tools-title" { "Tools" }
-                a href=(format!("/tools?source={}", source.id)) { "Search among them" }
+                @if !own.is_empty() {
+                    a href=(format!("/tools?source={}", source.id)) { "Search among them" }
+                }
             }
             @if own.is_empty() { p.empty { "None are known." } }
-            @else { ul.names { @for tool in &own {
+            @else { ul.names { @for tool in own {
                 li {
                     a.name href=(tool_path(tool.name().as_str())) { (shown_short(tool.original(), 100)) }
                     @if tool.state() == catalog::State::Disabled {
@@ -172,7 +179,13 @@ fn tools(house: &House, source: &SourceView) -> Markup {
                     }
                 }
             } } }
-            @if source.tool_count > own.len() { p.faint { (counted(source.tool_count - own.len(), "more tool")) } }
+            @if all.len() > own.len() {
+                p {
+                    a href=(format!("/tools?source={}", source.id)) {
+                        (counted(all.len() - own.len(), "more tool"))
+                    }
+                }
+            }
         }
     }
 }

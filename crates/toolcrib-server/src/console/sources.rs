@@ -20,8 +20,13 @@ pub(super) async fn show(State(house): State<House>, Extension(visitor): Extensi
     let content = html! {
         header.head {
             h1 { "Sources" }
-            @if !sources.is_empty() && frame.may(Needs::Using) {
-                form method="post" action="/refresh" data-act { (guarded(&visitor)) button { "Refresh all" } }
+            div.actions {
+                @if !sources.is_empty() && frame.may(Needs::Using) {
+                    form method="post" action="/refresh" data-act { (guarded(&visitor)) button { "Refresh all" } }
+                }
+                @if !sources.is_empty() && frame.may(Needs::Managing) {
+                    a.button href="#add" { "Add a source" }
+                }
             }
         }
         @if sources.is_empty() {
@@ -64,9 +69,6 @@ fn row(frame: &Frame<'_>, source: &SourceView) -> Markup {
             }
             td data-label="State" {
                 (state(tone, &word))
-                @if let Some(error) = &source.last_error {
-                    span.under.message { (named(&shown_short(&error.message, 160))) }
-                }
             }
             td.number data-label="Tools" {
                 (grouped(source.tool_count as u64))
@@ -76,6 +78,12 @@ fn row(frame: &Frame<'_>, source: &SourceView) -> Markup {
             }
             td data-label="Checked" { (ago_or(source.last_checked, "never")) }
             td.actions { (actions(frame, source)) }
+        }
+        // A row of its own, for in a column among others it would be one word wide.
+        @if let Some(error) = source.last_error.as_ref().filter(|_| source.enabled) {
+            tr.more id=(format!("error-{}", source.id)) {
+                td.message colspan="5" { (named(&shown_short(&error.message, 300))) }
+            }
         }
     }
 }
@@ -107,7 +115,13 @@ pub(super) fn actions(frame: &Frame<'_>, source: &SourceView) -> Markup {
                 @if source.enabled { (button("disable", "Disable")) } @else { (button("enable", "Enable")) }
             }
             @if managing && source.origin == Origin::Runtime {
-                details.sure id=(format!("sure-{id}")) { summary { "Remove…" } (button("remove", "Remove for good")) }
+                details.sure id=(format!("sure-{id}")) {
+                    summary { "Remove…" span.unseen { " " (id) } }
+                    div {
+                        p { "Its tools leave the catalogue; what happened stays in the history." }
+                        (button("remove", "Remove for good"))
+                    }
+                }
             }
         }
     }

@@ -5,6 +5,10 @@ mod result;
 mod snippets;
 mod tree;
 
+mod example;
+mod pattern;
+mod schema;
+
 use axum::Extension;
 use axum::extract::{Path, RawQuery, State};
 use axum::http::uri::Authority;

@@ -8,7 +8,6 @@ use std::collections::{BTreeSet, HashMap};
 use axum::Extension;
 use axum::extract::{RawQuery, State};
 use maud::{Markup, html};
-use toolcrib::Caller;
 use toolcrib::core::catalog::{ToolRef, View};
 use toolcrib::core::search::Query;
 use toolcrib::registry::{Stats, ToolStats};
@@ -33,7 +32,7 @@ pub(super) async fn show(
 ) -> Markup {
     let frame = Frame { house: &house, visitor: &visitor };
     let asked = Asked::read(query.as_deref().unwrap_or_default());
-    let view = house.registry.view(&Caller { name: "console".into() });
+    let view = frame.view();
     let (filters, sources) = (asked.clone(), house.registry.sources());
     let stats = house.registry.stats();
     // Postings are built by the first search, and tools are parsed for their hints: others want to be answered too.
@@ -50,8 +49,9 @@ pub(super) async fn show(
                 (found.words(&asked))
                 @if !counted_all && !found.rows.is_empty() { span data-pending { " · counting tokens…" } }
             }
-            @if found.rows.is_empty() { (found.nothing(&asked, sources.is_empty())) }
-            @else { (table(&found.rows)) (pages(&asked, found.total)) }
+            @if found.rows.is_empty() && found.shown > 0 { (beyond(&asked, found.shown)) }
+            @else if found.rows.is_empty() { (found.nothing(&asked, sources.is_empty())) }
+            @else { (table(&found.rows)) (pages(&asked, found.shown)) }
         }
     };
     frame.page(Here::Tools, "Tools", content)
@@ -60,6 +60,8 @@ pub(super) async fn show(
 #[derive(Debug, Default)]
 struct Found {
     rows: Vec<Row>,
+    /// How many there are on all pages, and how many more a search found.
+    shown: usize,
     total: usize,
     hint: Option<String>,
 }
@@ -68,7 +70,7 @@ impl Found {
     fn of(view: &View, asked: &Asked, stats: &Stats) -> Found {
         let calls: HashMap<&str, &ToolStats> = stats.tools.iter().map(|tool| (tool.name.as_str(), tool)).collect();
         let count = |tool: &ToolRef<'_>| calls.get(tool.name().as_str()).copied();
-        let mut hint = None;
+        let (mut hint, mut matching) = (None, 0);
         let mut tools: Vec<ToolRef<'_>> = match asked.query.is_empty() {
             true => view.listed().collect(),
             // Agents are offered none of these, so that their search does not know them.
@@ -78,11 +80,15 @@ impl Found {
                 let limit = if asked.narrows_more() { 0 } else { MOST_HITS };
                 let query = Query { source: asked.source.clone(), ..Query::new(&asked.query) }.limited(limit);
                 let found = view.search(&query);
-                hint = found.hint;
-                found.hits.iter().filter_map(|hit| view.catalog.find(hit.name.as_str()).ok()).collect()
+                (hint, matching) = (found.hint, found.total);
+                // Agents are told of tools that are all alike in one line; here each has its own.
+                let names = found.hits.iter().flat_map(|hit| std::iter::once(&hit.name).chain(&hit.also));
+                names.filter_map(|name| view.catalog.find(name.as_str()).ok()).collect()
             }
         };
         tools.retain(|tool| asked.fits(tool) && asked.used.fits(count(tool).is_some_and(|count| count.calls > 0)));
+        // What a search was asked for no more of, it counted all the same.
+        let total = if tools.len() >= MOST_HITS && !asked.narrows_more() { matching } else { tools.len() };
         if !asked.query.is_empty() {
             tools.truncate(MOST_HITS);
         }
@@ -93,15 +99,26 @@ impl Found {
             Order::Calls => tools.sort_by_key(|tool| std::cmp::Reverse(count(tool).map(|count| count.calls))),
             Order::Used => tools.sort_by_key(|tool| std::cmp::Reverse(count(tool).and_then(|count| count.last_called))),
         }
-        let total = tools.len();
+        let shown = tools.len();
         let page = tools.into_iter().skip((asked.page - 1) * A_PAGE).take(A_PAGE);
-        Found { rows: page.map(|tool| Row::of(&tool, cost(&tool), count(&tool))).collect(), total, hint }
+        Found {
+            rows: page.map(|tool| Row::of(&tool, cost(&tool), count(&tool))).collect(),
+            shown,
+            total: total.max(shown),
+            hint,
+        }
     }
 
     fn words(&self, asked: &Asked) -> String {
         let words = match (asked.query.is_empty(), self.total) {
-            (false, total) => format!("{}, the best first", counted(total, "match").replace("matchs", "matches")),
             (true, total) => counted(total, "tool"),
+            (false, total) if total > self.shown => {
+                format!("The best {} of {}", grouped(self.shown as u64), counted(total, "match"))
+            }
+            (false, total) if asked.order == Order::Best && total > 1 => {
+                format!("{}, the best first", counted(total, "match"))
+            }
+            (false, total) => counted(total, "match"),
         };
         let unused = if asked.used == Used::Never { " never called" } else { "" };
         format!("{words}{unused}")
@@ -121,8 +138,29 @@ impl Found {
     }
 }
 
-fn pages(asked: &Asked, total: usize) -> Markup {
-    let last = total.div_ceil(A_PAGE).max(1);
+fn last_page(shown: usize) -> usize {
+    shown.div_ceil(A_PAGE).max(1)
+}
+
+/// An address that somebody kept, or edited.
+fn beyond(asked: &Asked, shown: usize) -> Markup {
+    let last = last_page(shown);
+    html! {
+        div.empty {
+            p {
+                "There is no page " (grouped(asked.page as u64)) ": "
+                @if last == 1 { "all of it is on the " a href=(asked.address(1)) { "first page" } "." }
+                @else {
+                    "go to the " a href=(asked.address(1)) { "first page" } " or to the last, "
+                    a href=(asked.address(last)) { "page " (grouped(last as u64)) } "."
+                }
+            }
+        }
+    }
+}
+
+fn pages(asked: &Asked, shown: usize) -> Markup {
+    let last = last_page(shown);
     html! {
         @if last > 1 {
             nav.pages aria-label="Pages of the list" {

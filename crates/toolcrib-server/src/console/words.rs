@@ -11,6 +11,8 @@ use toolcrib::registry::{Connection, SourceView, Stage, Status};
 pub(super) enum Tone {
     Good,
     Busy,
+    /// Good, but not of today.
+    Aged,
     Quiet,
     Warning,
     Bad,
@@ -21,6 +23,7 @@ impl Tone {
         match self {
             Tone::Good => "good",
             Tone::Busy => "busy",
+            Tone::Aged => "aged",
             Tone::Quiet => "quiet",
             Tone::Warning => "warning",
             Tone::Bad => "bad",
@@ -49,7 +52,7 @@ pub(super) fn standing(source: &SourceView, stage: Option<Stage>) -> (Tone, Stri
         None if source.last_error.is_some() => (Tone::Bad, "failed".into()),
         None => match source.freshness {
             Freshness::Fresh => (Tone::Good, "ready".into()),
-            Freshness::Stale => (Tone::Good, "stale".into()),
+            Freshness::Stale => (Tone::Aged, "stale".into()),
             Freshness::Missing => (Tone::Quiet, "not discovered yet".into()),
         },
     }
@@ -68,9 +71,25 @@ pub(super) fn grouped(number: impl TryInto<u64>) -> String {
     text
 }
 
-/// `1 tool`, `3 tools`.
+/// `1 tool`, `3 tools`, `2 matches`.
 pub(super) fn counted(number: usize, thing: &str) -> String {
-    format!("{} {thing}{}", grouped(number as u64), if number == 1 { "" } else { "s" })
+    let ending = match number {
+        1 => "",
+        _ if thing.ends_with("ch") => "es",
+        _ => "s",
+    };
+    format!("{} {thing}{ending}", grouped(number as u64))
+}
+
+/// `87 %`, and near the whole `99.8 %`: all is only said of all, and none of none.
+pub(super) fn percent(part: u64, whole: u64) -> String {
+    let share = part.min(whole) as f64 * 100.0 / whole.max(1) as f64;
+    match share {
+        0.0 => "0 %".into(),
+        ..1.0 => "under 1 %".into(),
+        99.0..100.0 => format!("{:.1} %", (share * 10.0).floor() / 10.0),
+        _ => format!("{share:.0} %"),
+    }
 }
 
 /// `412 ms`, `1.2 s`, `3 min`.
@@ -140,6 +159,12 @@ mod tests {
             assert_eq!(grouped(number as u64), text);
         }
         assert_eq!((counted(1, "tool"), counted(0, "tool")), ("1 tool".into(), "0 tools".into()));
+        assert_eq!([1, 2].map(|number| counted(number, "match")), ["1 match", "2 matches"]);
+        let shares = [(0, 7), (1, 1_000), (500, 1_000), (995, 1_000), (99_999, 100_000), (7, 7), (0, 0)];
+        assert_eq!(
+            shares.map(|(part, whole)| percent(part, whole)),
+            ["0 %", "under 1 %", "50 %", "99.5 %", "99.9 %", "100 %", "0 %"]
+        );
         assert_eq!([412, 1_240, 200_000].map(lasted), ["412 ms", "1.2 s", "3 min"]);
         assert_eq!(
             [3, 59, 3_599, 90_000, 400_000].map(long_ago),

@@ -6,4 +6,5 @@ mod beyond;
 mod console;
 mod declaring;
 mod local;
+mod pages;
 mod support;

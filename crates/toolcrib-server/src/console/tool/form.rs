@@ -1,5 +1,6 @@
 //! A form made from a schema, and what is read out of it again: fields for what a form can say, JSON for the rest.
 
+mod attributes;
 mod field;
 
 use maud::{Markup, html};
@@ -10,6 +11,7 @@ use toolcrib::core::text::{shown, shown_short};
 use super::wrong;
 use crate::console::fields::Fields;
 use crate::console::past::named;
+use attributes::Input;
 use field::{Field, Room, Shape};
 
 #[derive(Debug)]
@@ -64,12 +66,15 @@ fn one(field: &Field, filled: &Fields) -> Markup {
     let label = html! {
         span {
             code { (shown_short(&field.name, 80)) } " "
-            @if field.required { span.needed { "required" } } @else { span.type { (field.shape.word()) } }
+            span.type { (field.kind()) } @if field.required { " " span.needed { "required" } }
         }
     };
     let hint = html! {
-        @if !field.description.is_empty() {
-            small id=(field.hint_id()) { (named(&shown_short(&field.description, 240))) }
+        @if field.has_hint() {
+            small id=(field.hint_id()) {
+                (named(&shown_short(&field.description, 240)))
+                @if !field.limits.is_empty() { span.limits { (named(&field.limits.join(", "))) } }
+            }
         }
     };
     html! {
@@ -83,17 +88,26 @@ fn one(field: &Field, filled: &Fields) -> Markup {
 
 fn control(field: &Field, filled: &Fields) -> Markup {
     let text = filled.get(&field.path).map_or_else(|| field.default.clone().unwrap_or_default(), str::to_owned);
-    let (name, hint) = (&field.path, (!field.description.is_empty()).then(|| field.hint_id()));
+    let (name, hint) = (&field.path, field.has_hint().then(|| field.hint_id()));
+    let (text, title) = (shown(&text), field.limits.join(", "));
+    let input = Input {
+        name,
+        text: &text,
+        placeholder: field.example.as_deref(),
+        hint: hint.as_deref(),
+        title: (!title.is_empty()).then_some(&title),
+        needed: field.required,
+    };
+    let required = input.required();
     let area = |rows: usize, placeholder: &str| {
         html! {
-            textarea name=(name) rows=(rows) placeholder=(placeholder) spellcheck="false" aria-describedby=[&hint] {
-                "\n" (shown(&text))
-            }
+            textarea name=(name) rows=(rows) placeholder=(field.example.as_deref().unwrap_or(placeholder))
+                spellcheck="false" aria-describedby=[&hint] aria-required=[required] { "\n" (text) }
         }
     };
     let choices = |choices: &[(String, String)]| {
         html! {
-            select name=(name) aria-describedby=[&hint] {
+            select name=(name) aria-describedby=[&hint] aria-required=[required] {
                 option value="" { "–" }
                 @for (value, words) in choices { option value=(value) selected[*value == text] { (words) } }
             }
@@ -108,14 +122,11 @@ fn control(field: &Field, filled: &Fields) -> Markup {
             let all: Vec<_> = values.iter().map(|value| (value.to_string(), shown_short(&words(value), 80))).collect();
             choices(&all)
         }
-        Shape::Number => html! {
-            input name=(name) value=(text) inputmode="decimal" autocomplete="off" aria-describedby=[&hint];
-        },
+        // What is no number would not be shown, and could not be put right.
+        Shape::Number if text.is_empty() || text.parse::<f64>().is_ok() => field.attributes.number(&input),
+        Shape::Number => field.attributes.text(&input),
         // A field of one line would lose the breaks of what stands in it.
-        Shape::Text(Room::Line) if !text.contains('\n') => html! {
-            input type="text" name=(name) value=(shown(&text)) autocomplete="off" spellcheck="false"
-                aria-describedby=[&hint];
-        },
+        Shape::Text(Room::Line) if !text.contains('\n') => field.attributes.text(&input),
         Shape::Text(_) => area(if text.contains('\n') { 4 } else { 2 }, ""),
         Shape::Lines(_) => area(2, "one a line"),
         Shape::Json | Shape::Group(_) => area(3, "JSON"),

@@ -3,12 +3,11 @@
 use maud::{Markup, html};
 use serde_json::{Map, Value, json};
 use toolcrib::Caller;
-use toolcrib::core::outline;
 use toolcrib::core::render::{Format, Projected};
 use toolcrib::core::text::shown;
 use toolcrib::registry::ToolDetail;
 
-use super::pretty;
+use super::{example, pretty};
 use crate::house::House;
 
 const FORMATS: [(Format, &str); 5] = [
@@ -24,7 +23,7 @@ pub(super) fn of(house: &House, host: &str, detail: &ToolDetail, schema: &Value)
     let view = house.registry.view(&Caller { name: "console".into() });
     let name = detail.view.name.as_str();
     let tool = view.catalog.find(name).ok();
-    let arguments = example(schema);
+    let arguments = example::arguments(schema);
     let token = (!house.access.is_local()).then_some("\"Authorization: Bearer $TOKEN\"");
     html! {
         div.snippets {
@@ -74,25 +73,6 @@ fn snippet(id: &str, title: &str, text: &str, open: bool) -> Markup {
     }
 }
 
-/// A value for each argument that must be given.
-fn example(schema: &Value) -> Map<String, Value> {
-    let required = outline::arguments(schema).told.into_iter().filter(|argument| argument.required);
-    required
-        .map(|argument| {
-            let chosen = argument.default.or_else(|| argument.choices.into_iter().next());
-            let value = match (chosen, argument.kind.split(' ').next().unwrap_or_default()) {
-                (Some(text), _) => serde_json::from_str(&text).unwrap_or(Value::String(text)),
-                (None, "integer" | "number") => json!(1),
-                (None, "boolean") => json!(true),
-                (None, "array") => json!([]),
-                (None, "object") => json!({}),
-                (None, _) => json!("…"),
-            };
-            (argument.name, value)
-        })
-        .collect()
-}
-
 fn command(name: &str, arguments: &Map<String, Value>) -> String {
     // What is no plain key would be taken for an option, or be cut at the wrong place.
     if arguments.keys().any(|key| key.is_empty() || key.starts_with('-') || key.contains(['=', ':'])) {
@@ -129,11 +109,11 @@ mod tests {
     fn a_snippet_is_one_command_whatever_a_schema_says() {
         let properties = json!({ "a'b": { "type": "string", "default": "$(x)" }, "n": { "type": "integer" } });
         let schema = json!({ "required": ["a'b", "n"], "properties": properties });
-        assert_eq!(command("s__t", &example(&schema)), r"toolcrib call s__t 'a'\''b=$(x)' n:=1");
+        assert_eq!(command("s__t", &example::arguments(&schema)), r"toolcrib call s__t 'a'\''b=$(x)' n:=1");
         for key in ["--config", "-c", "a=b", "a:", ""] {
             let schema = json!({ "required": [key], "properties": { key: { "type": "string" } } });
             let whole = format!("toolcrib call s__t --args '{{\"{key}\":\"…\"}}'");
-            assert_eq!(command("s__t", &example(&schema)), whole);
+            assert_eq!(command("s__t", &example::arguments(&schema)), whole);
         }
     }
 }

@@ -2,15 +2,18 @@
 
 use serde_json::{Map, Value};
 use toolcrib::Result;
-use toolcrib::core::text::shown;
+use toolcrib::core::outline;
+use toolcrib::core::text::{shown, shown_short};
 
+use super::attributes::Attributes;
 use super::wrong;
 use crate::console::fields::Fields;
+use crate::console::tool::schema::{followed, list, sole, type_of};
 
 /// Schemas come from outside: so many fields, so deep, so many choices.
 const MOST: usize = 80;
 const DEEPEST: usize = 3;
-const MOST_CHOICES: usize = 200;
+const MOST_CHOICES: usize = 500;
 const LONGEST_NAME: usize = 200;
 /// A text that may be longer than this gets room for several lines.
 const ONE_LINE: u64 = 250;
@@ -26,6 +29,11 @@ pub(super) struct Field {
     pub(super) description: String,
     /// As it would be typed in.
     pub(super) default: Option<String>,
+    /// Something that would do, to be seen while the field is empty.
+    pub(super) example: Option<String>,
+    /// What it must be beyond its shape, in words.
+    pub(super) limits: Vec<String>,
+    pub(super) attributes: Attributes,
     pub(super) shape: Shape,
 }
 
@@ -54,20 +62,6 @@ pub(super) enum Plain {
     Number,
 }
 
-impl Shape {
-    pub(super) fn word(&self) -> &'static str {
-        match self {
-            Shape::Text(_) => "text",
-            Shape::Number => "number",
-            Shape::Boolean => "yes or no",
-            Shape::Choice(_) => "choice",
-            Shape::Lines(_) => "list",
-            Shape::Group(_) => "object",
-            Shape::Json => "JSON",
-        }
-    }
-}
-
 /// How many fields a form has so far, and whether an argument had to go without one.
 #[derive(Debug, Default)]
 pub(super) struct Count {
@@ -94,15 +88,20 @@ pub(super) fn fields(root: &Value, schema: &Value, at: &str, depth: usize, count
         let path = format!("{at}/{}", name.replace('~', "~0").replace('/', "~1"));
         let said = |key: &str| property.get(key).or_else(|| target.get(key));
         let description = said("description").and_then(Value::as_str).unwrap_or_default();
-        let mut shape = shape(root, target, &path, depth, count);
+        let (value, mut shape) = (sole(root, target), shape(root, target, &path, depth, count));
         if let Shape::Text(needed) = &mut shape {
-            *needed = room(name, description, target);
+            *needed = room(name, description, value);
         }
+        let items = value.get("items").map_or(&Value::Null, |items| followed(root, items));
+        let example = said("example").or_else(|| list(target, "examples").first());
         fields.push(Field {
             number,
             required: required.contains(&name.as_str()),
             description: description.to_owned(),
             default: said("default").map(|value| typed_in(value, &shape)),
+            example: example.map(|value| shown_short(&typed_in(value, &shape), 60)),
+            limits: outline::limits(value, items),
+            attributes: Attributes::of(value, type_of(root, target)),
             name: name.clone(),
             path,
             shape,
@@ -112,9 +111,9 @@ pub(super) fn fields(root: &Value, schema: &Value, at: &str, depth: usize, count
 }
 
 fn shape(root: &Value, schema: &Value, path: &str, depth: usize, count: &mut Count) -> Shape {
-    if let Some(choices) = schema.get("enum").and_then(Value::as_array).filter(|choices| choices.len() <= MOST_CHOICES)
-    {
-        return Shape::Choice(choices.clone());
+    let choices = [schema, sole(root, schema)].map(|schema| list(schema, "enum"));
+    if let Some(choices) = choices.into_iter().find(|choices| (1..=MOST_CHOICES).contains(&choices.len())) {
+        return Shape::Choice(choices.to_vec());
     }
     match type_of(root, schema) {
         Some("string") => Shape::Text(Room::Line),
@@ -147,38 +146,6 @@ fn room(name: &str, description: &str, schema: &Value) -> Room {
     if long { Room::Lines } else { Room::Line }
 }
 
-/// The one type that is not null; none where there are several.
-fn type_of<'a>(root: &'a Value, schema: &'a Value) -> Option<&'a str> {
-    let mut names: Vec<&str> = match schema.get("type") {
-        Some(Value::String(name)) => vec![name],
-        Some(Value::Array(names)) => names.iter().filter_map(Value::as_str).collect(),
-        _ => {
-            let alternatives = ["anyOf", "oneOf"].into_iter().filter_map(|key| schema.get(key)?.as_array()).flatten();
-            alternatives.take(8).filter_map(|one| followed(root, one).get("type")?.as_str()).collect()
-        }
-    };
-    names.retain(|name| *name != "null");
-    names.dedup();
-    match names[..] {
-        // Alternatives may be objects, whose fields are not those of the whole.
-        [only] if schema.get("type").is_some() || !matches!(only, "object" | "array") => Some(only),
-        _ => None,
-    }
-}
-
-fn followed<'a>(root: &'a Value, schema: &'a Value) -> &'a Value {
-    const HOPS: usize = 8;
-    let mut at = schema;
-    for _ in 0..HOPS {
-        let reference = at.get("$ref").and_then(Value::as_str).and_then(|reference| reference.strip_prefix('#'));
-        match reference.and_then(|pointer| root.pointer(pointer)) {
-            Some(target) => at = target,
-            None => return at,
-        }
-    }
-    at
-}
-
 fn typed_in(value: &Value, shape: &Shape) -> String {
     match (value, shape) {
         (Value::String(text), Shape::Text(_)) => text.clone(),
@@ -192,6 +159,26 @@ fn typed_in(value: &Value, shape: &Shape) -> String {
 }
 
 impl Field {
+    /// What is to be filled in, in a word or two.
+    pub(super) fn kind(&self) -> &'static str {
+        match &self.shape {
+            Shape::Text(_) => "text",
+            Shape::Number if self.attributes.is_whole() => "whole number",
+            Shape::Number => "number",
+            Shape::Boolean => "yes or no",
+            Shape::Choice(_) => "choice",
+            Shape::Lines(Plain::Text) => "list",
+            Shape::Lines(Plain::Number) => "list of numbers",
+            Shape::Group(_) => "object",
+            Shape::Json => "JSON",
+        }
+    }
+
+    /// Whether there is something to say below it.
+    pub(super) fn has_hint(&self) -> bool {
+        !self.description.is_empty() || !self.limits.is_empty()
+    }
+
     /// The element that says what it is for.
     pub(super) fn hint_id(&self) -> String {
         format!("hint-{}", self.number)

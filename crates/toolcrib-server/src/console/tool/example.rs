@@ -1,0 +1,193 @@
+//! Arguments that a schema would take: what is required, made up where the schema says nothing better.
+
+use serde_json::{Map, Value, json};
+
+use super::pattern::Pattern;
+use super::schema::{alternatives, followed, list};
+
+/// Schemas come from outside: so deep, so many values in all, so long a list or text.
+const DEEPEST: usize = 8;
+const MOST_VALUES: usize = 200;
+const MOST_ITEMS: u64 = 10;
+const LONGEST: u64 = 200;
+
+pub(super) fn arguments(schema: &Value) -> Map<String, Value> {
+    match (Example { root: schema, left: MOST_VALUES }).object(followed(schema, schema), 0) {
+        Value::Object(arguments) => arguments,
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => Map::new(),
+    }
+}
+
+struct Example<'a> {
+    root: &'a Value,
+    left: usize,
+}
+
+impl<'a> Example<'a> {
+    fn of(&mut self, schema: &'a Value, depth: usize) -> Value {
+        let target = followed(self.root, schema);
+        let said = |key: &str| schema.get(key).or_else(|| target.get(key));
+        let told = said("const").or_else(|| said("default").filter(|value| !value.is_null()));
+        let told = told.or_else(|| list(target, "enum").first()).or_else(|| said("example"));
+        if let Some(value) = told.or_else(|| list(target, "examples").first()) {
+            return value.clone();
+        }
+        if depth > DEEPEST || self.left == 0 {
+            return Value::Null;
+        }
+        self.left -= 1;
+        let named = match target.get("type") {
+            Some(Value::Array(names)) => names.iter().filter_map(Value::as_str).find(|name| *name != "null"),
+            Some(name) => name.as_str(),
+            None => None,
+        };
+        match named {
+            Some("integer") => json!(number(target, true) as i64),
+            Some("number") => plain(number(target, false)),
+            Some("boolean") => json!(true),
+            Some("null") => Value::Null,
+            Some("array") => self.array(target, depth),
+            Some("object") => self.object(target, depth),
+            Some(_) => json!(text(target)),
+            None if target.get("properties").is_some() || target.get("allOf").is_some() => self.object(target, depth),
+            None => match alternatives(self.root, target).first() {
+                Some(first) => self.of(first, depth + 1),
+                None => json!("…"),
+            },
+        }
+    }
+
+    fn object(&mut self, schema: &'a Value, depth: usize) -> Value {
+        let root = self.root;
+        let mut parts = vec![schema];
+        parts.extend(list(schema, "allOf").iter().map(|part| followed(root, part)));
+        // One of several forms is a form of its own.
+        parts.extend(alternatives(root, schema).first().copied());
+        let mut fields = Map::new();
+        for name in parts.iter().flat_map(|part| list(part, "required")).filter_map(Value::as_str) {
+            let property = parts.iter().find_map(|part| part.get("properties")?.get(name));
+            let value = property.map_or_else(|| json!("…"), |property| self.of(property, depth + 1));
+            fields.insert(name.to_owned(), value);
+        }
+        fields.into()
+    }
+
+    fn array(&mut self, schema: &'a Value, depth: usize) -> Value {
+        let least = count(schema, "minItems").unwrap_or(1).clamp(1, MOST_ITEMS);
+        let none = schema.get("items").is_none() || count(schema, "maxItems") == Some(0);
+        let items = schema.get("items").filter(|_| !none).into_iter().flat_map(|items| (0..least).map(move |_| items));
+        items.map(|items| self.of(items, depth + 1)).collect()
+    }
+}
+
+fn count(schema: &Value, key: &str) -> Option<u64> {
+    schema.get(key).and_then(Value::as_u64)
+}
+
+fn number(schema: &Value, whole: bool) -> f64 {
+    let bound = |key: &str| schema.get(key).and_then(Value::as_f64);
+    let beyond = |key: &str, inclusive: &str| {
+        let old = bound(inclusive).filter(|_| schema.get(key) == Some(&Value::Bool(true)));
+        bound(key).or(old)
+    };
+    let (above, below) = (beyond("exclusiveMinimum", "minimum"), beyond("exclusiveMaximum", "maximum"));
+    // Half way between two ends that are both left out.
+    let between = match (above, below) {
+        (Some(above), Some(below)) => (below - above) / 2.0,
+        (Some(_), None) | (None, Some(_)) | (None, None) => 1.0,
+    };
+    let step = if whole { 1.0 } else { between.min(1.0) };
+    let least = above.map(|above| above + step).or_else(|| bound("minimum"));
+    let most = below.map(|below| below - step).or_else(|| bound("maximum"));
+    let mut number = 1.0_f64.max(least.unwrap_or(1.0));
+    if let Some(most) = most.filter(|most| *most < number) {
+        number = most;
+    }
+    match bound("multipleOf").filter(|step| *step > 0.0) {
+        Some(step) => (number / step).ceil() * step,
+        None if whole => number.ceil(),
+        None => number,
+    }
+}
+
+/// A number as people write it: whole where it is.
+fn plain(number: f64) -> Value {
+    if number.fract() == 0.0 && number.abs() < 1e15 { json!(number as i64) } else { json!(number) }
+}
+
+fn text(schema: &Value) -> String {
+    let least = count(schema, "minLength").unwrap_or_default().min(LONGEST) as usize;
+    if let Some(pattern) = schema.get("pattern").and_then(Value::as_str).and_then(Pattern::read) {
+        return pattern.example(least);
+    }
+    let known = match schema.get("format").and_then(Value::as_str).unwrap_or_default() {
+        "date" => "2026-01-31",
+        "date-time" => "2026-01-31T09:30:00Z",
+        "time" => "09:30:00Z",
+        "duration" => "PT1H",
+        "email" => "name@example.com",
+        "uri" | "url" | "uri-reference" | "iri" => "https://example.com/",
+        "hostname" => "example.com",
+        "ipv4" => "192.0.2.1",
+        "ipv6" => "2001:db8::1",
+        "uuid" => "00000000-0000-4000-8000-000000000000",
+        _ if count(schema, "maxLength") == Some(0) => "",
+        _ => return "…".repeat(least.max(1)),
+    };
+    known.to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_example_passes_the_check_of_its_schema() {
+        let line = json!({ "type": "object", "required": ["sku", "quantity"], "properties": {
+            "sku": { "type": "string", "pattern": "^S[0-9]+$", "minLength": 4 },
+            "quantity": { "type": "integer", "minimum": 2, "maximum": 9 },
+            "note": { "type": "string" },
+        } });
+        let kinds = [
+            json!({ "$ref": "#/$defs/line" }),
+            json!({ "type": "array", "items": { "$ref": "#/$defs/line" }, "minItems": 2 }),
+            json!({ "allOf": [{ "$ref": "#/$defs/line" }], "required": ["note"] }),
+            json!({ "anyOf": [{ "type": "null" }, { "type": "string", "minLength": 3 }] }),
+            json!({ "oneOf": [{ "type": "object", "required": ["a"], "properties": { "a": { "const": 7 } } }] }),
+            json!({ "type": ["null", "integer"], "minimum": 5, "multipleOf": 4 }),
+            json!({ "type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 1 }),
+            json!({ "type": "integer", "maximum": -3 }),
+            json!({ "type": "string", "format": "date-time" }),
+            json!({ "enum": ["low", "high"] }),
+            json!({ "type": "array", "items": { "type": "boolean" } }),
+            json!({ "type": "array" }),
+            json!({ "type": "string", "default": "x" }),
+            json!({}),
+        ];
+        let properties: Map<String, Value> =
+            kinds.into_iter().enumerate().map(|(index, kind)| (format!("k{index}"), kind)).collect();
+        let required: Vec<&String> = properties.keys().collect();
+        let schema = json!({
+            "type": "object", "required": required, "properties": properties, "$defs": { "line": line },
+            "additionalProperties": false,
+        });
+        let example = Value::Object(arguments(&schema));
+        let wrong: Vec<String> = jsonschema::validator_for(&schema)
+            .unwrap()
+            .iter_errors(&example)
+            .map(|error| format!("{}: {error}", error.instance_path()))
+            .collect();
+        assert_eq!(wrong, Vec::<String>::new(), "{example}");
+        assert_eq!(example["k0"], json!({ "sku": "S000", "quantity": 2 }));
+    }
+
+    #[test]
+    fn a_schema_without_end_has_an_example_all_the_same() {
+        let endless = json!({ "required": ["a"], "properties": { "a": { "$ref": "#" } } });
+        let wide = json!({ "$defs": { "n": { "type": "array", "minItems": 10, "items": { "$ref": "#/$defs/n" } } },
+            "required": ["n"], "properties": { "n": { "$ref": "#/$defs/n" } } });
+        for schema in [endless, wide, json!(null), json!({ "required": 3, "properties": [] })] {
+            assert!(json!(arguments(&schema)).to_string().len() < 10_000);
+        }
+    }
+}

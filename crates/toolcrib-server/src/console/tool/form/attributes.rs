@@ -1,0 +1,109 @@
+//! What a browser can check of a field before it is sent: its kind, its ends, its pattern. It never knows more than the
+//! schema, which decides.
+
+use maud::{Markup, html};
+use serde_json::Value;
+
+use crate::console::tool::pattern::Pattern;
+
+#[derive(Debug, Default)]
+pub(super) struct Attributes {
+    /// `email`, `date`: where the format of a text is one that browsers know.
+    kind: Option<&'static str>,
+    min: Option<String>,
+    max: Option<String>,
+    /// Only whole numbers.
+    whole: bool,
+    least: Option<u64>,
+    most: Option<u64>,
+    pattern: Option<String>,
+}
+
+impl Attributes {
+    pub(super) fn of(schema: &Value, kind: Option<&str>) -> Attributes {
+        let whole = kind == Some("integer");
+        let count = |key: &str| schema.get(key).and_then(Value::as_u64);
+        Attributes {
+            kind: schema.get("format").and_then(Value::as_str).and_then(input_kind),
+            min: end(schema, "minimum", "exclusiveMinimum", whole.then_some(1)),
+            max: end(schema, "maximum", "exclusiveMaximum", whole.then_some(-1)),
+            whole,
+            least: count("minLength").filter(|least| *least > 0),
+            most: count("maxLength"),
+            pattern: schema.get("pattern").and_then(Value::as_str).and_then(Pattern::read).map(|text| text.html()),
+        }
+    }
+
+    pub(super) fn is_whole(&self) -> bool {
+        self.whole
+    }
+
+    pub(super) fn number(&self, field: &Input<'_>) -> Markup {
+        html! {
+            input type="number" name=(field.name) value=(field.text) step=(if self.whole { "1" } else { "any" })
+                min=[&self.min] max=[&self.max] placeholder=[field.placeholder] autocomplete="off"
+                aria-describedby=[field.hint] aria-required=[field.required()];
+        }
+    }
+
+    pub(super) fn text(&self, field: &Input<'_>) -> Markup {
+        // What a browser takes for wrong would not be shown, or could not be sent.
+        let fits = field.text.is_empty() || self.kind.is_some_and(|kind| looks_like(kind, field.text));
+        html! {
+            input type=(self.kind.filter(|_| fits).unwrap_or("text")) name=(field.name) value=(field.text)
+                minlength=[self.least] maxlength=[self.most] pattern=[&self.pattern]
+                title=[self.pattern.as_ref().and(field.title)] placeholder=[field.placeholder]
+                autocomplete="off" spellcheck="false" aria-describedby=[field.hint] aria-required=[field.required()];
+        }
+    }
+}
+
+/// One input of a form.
+#[derive(Debug)]
+pub(super) struct Input<'a> {
+    pub(super) name: &'a str,
+    pub(super) text: &'a str,
+    pub(super) placeholder: Option<&'a str>,
+    pub(super) hint: Option<&'a str>,
+    /// What a browser says of a text that does not match.
+    pub(super) title: Option<&'a str>,
+    pub(super) needed: bool,
+}
+
+impl Input<'_> {
+    /// Not `required`: who gives all arguments as JSON leaves the fields empty.
+    pub(super) fn required(&self) -> Option<&'static str> {
+        self.needed.then_some("true")
+    }
+}
+
+fn input_kind(format: &str) -> Option<&'static str> {
+    match format {
+        "email" => Some("email"),
+        "uri" | "url" => Some("url"),
+        "date" => Some("date"),
+        "password" => Some("password"),
+        // A time of a browser has no zone, which a schema wants.
+        _ => None,
+    }
+}
+
+fn looks_like(kind: &str, text: &str) -> bool {
+    match kind {
+        "email" => text.contains('@') && !text.contains(char::is_whitespace),
+        "url" => text.contains("://"),
+        "date" => text.len() == 10 && text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'-'),
+        _ => true,
+    }
+}
+
+/// An end that is left out is known for whole numbers: the next one.
+fn end(schema: &Value, inclusive: &str, exclusive: &str, next: Option<i64>) -> Option<String> {
+    let (given, beyond) = (schema.get(inclusive).filter(|value| value.is_number()), schema.get(exclusive));
+    match (given, beyond) {
+        (_, Some(value @ Value::Number(_))) => value.as_i64()?.checked_add(next?).map(|end| end.to_string()),
+        (Some(value), Some(Value::Bool(true))) => value.as_i64()?.checked_add(next?).map(|end| end.to_string()),
+        (Some(value), _) => Some(value.to_string()),
+        (None, _) => None,
+    }
+}
