@@ -194,6 +194,7 @@ function complain(form, words) {
     form.append(place);
   }
   place.textContent = words;
+  place.scrollIntoView({ block: "nearest" });
 }
 
 /* Forms are sent as they would be without script; only the page stays. */
@@ -215,11 +216,15 @@ async function send(form, submitter) {
     tell(`${button.textContent.trim()}: ${await came(response, page)}`);
     if (leaving && new URL(response.url).pathname !== location.pathname) return location.assign(response.url);
     leaving = false;
-    if (form.closest("details.add")) {
-      form.reset();
-      form.closest("details").open = false;
-    }
-    return refresh();
+    const add = form.closest("details.add");
+    if (!add) return refresh();
+    form.reset();
+    add.open = false;
+    await refresh();
+    // What was added is shown, for it may stand far above.
+    const added = document.getElementById(`source-${new URL(response.url).pathname.split("/").at(-1)}`);
+    added?.scrollIntoView({ block: "nearest" });
+    return added?.querySelector("a")?.focus({ preventScroll: true });
   } catch {
     leaving = false;
     return complain(form, "The server cannot be reached.");
@@ -316,6 +321,17 @@ addEventListener("hashchange", led);
 document.addEventListener("click", (event) => {
   // The same address again is no change of it.
   if (event.target.closest('a[href="#add"]') && location.hash === "#add") led();
+});
+
+/* What asks whether one is sure is left as one leaves a dialog. */
+document.addEventListener("keydown", (event) => {
+  const open = event.key === "Escape" && document.querySelector("details.sure[open]");
+  if (!open) return;
+  open.open = false;
+  open.querySelector("summary").focus();
+});
+document.addEventListener("click", (event) => {
+  document.querySelectorAll("details.sure[open]").forEach((open) => { open.open = open.contains(event.target); });
 });
 
 /* Who gives all arguments as JSON is not asked to put the fields right. */

@@ -21,7 +21,12 @@ pub(super) async fn add_source(
     fields: Fields,
 ) -> Result<Redirect, Fault> {
     let (name, keys) = add::read(&fields)?;
-    let outcome = declare_source(&house, &visitor, &name, keys, trace.map(|trace| trace.0)).await?;
+    let declared = declare_source(&house, &visitor, &name, keys, trace.map(|trace| trace.0)).await;
+    // Who filled in a form sees which source it is about; the key is what helps.
+    let outcome = declared.map_err(|mut error| {
+        error.message = error.message.strip_prefix(&format!("{name}.")).unwrap_or(&error.message).to_owned();
+        error
+    })?;
     Ok(Redirect::to(&format!("/sources/{}", outcome.source)))
 }
 

@@ -155,6 +155,16 @@ fn set_aside(source: &SourceView) -> Markup {
     }
 }
 
+/// Why nothing is listed.
+fn why_none(source: &SourceView) -> &'static str {
+    match (source.enabled, &source.last_error, source.last_checked) {
+        (false, _, _) => "It is disabled: enable it, and its tools are discovered.",
+        (true, Some(_), _) => "None are known: it has failed before it could tell any.",
+        (true, None, None) => "None are known yet: refresh it, or ask for one of its tools.",
+        (true, None, Some(_)) => "It answers, and offers none.",
+    }
+}
+
 fn tools(house: &House, source: &SourceView) -> Markup {
     let view = house.registry.view(&Caller { name: "console".into() });
     let all: Vec<_> = view.listed().filter(|tool| *tool.source() == source.id).collect();
@@ -167,7 +177,7 @@ fn tools(house: &House, source: &SourceView) -> Markup {
                     a href=(format!("/tools?source={}", source.id)) { "Search among them" }
                 }
             }
-            @if own.is_empty() { p.empty { "None are known." } }
+            @if own.is_empty() { p.empty { (why_none(source)) } }
             @else { ul.names { @for tool in own {
                 li {
                     a.name href=(tool_path(tool.name().as_str())) { (shown_short(tool.original(), 100)) }

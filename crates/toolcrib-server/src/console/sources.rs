@@ -115,7 +115,7 @@ pub(super) fn actions(frame: &Frame<'_>, source: &SourceView) -> Markup {
                 @if source.enabled { (button("disable", "Disable")) } @else { (button("enable", "Enable")) }
             }
             @if managing && source.origin == Origin::Runtime {
-                details.sure id=(format!("sure-{id}")) {
+                details.sure id=(format!("sure-{id}")) name="sure" {
                     summary { "Remove…" span.unseen { " " (id) } }
                     div {
                         p { "Its tools leave the catalogue; what happened stays in the history." }

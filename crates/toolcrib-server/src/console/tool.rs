@@ -217,6 +217,8 @@ fn attempt(frame: &Frame<'_>, detail: &ToolDetail, schema: &Value, asked: &Asked
 
 fn facts(frame: &Frame<'_>, detail: &ToolDetail) -> Markup {
     let (view, catalog) = (&detail.view, frame.house.registry.catalog());
+    // Asked for so that counting begins.
+    let _ = frame.house.activity.costs.of(&frame.house.registry);
     let tool = catalog.find(view.name.as_str()).ok().filter(|tool| tool.part.segment.is_counted());
     let tokens = tool.map(|tool| tool.part.segment.tokens(tool.entry));
     html! {
@@ -233,7 +235,7 @@ fn facts(frame: &Frame<'_>, detail: &ToolDetail) -> Markup {
                 dd {
                     @match tokens {
                         Some(tokens) => { (grouped(u64::from(tokens))) " tokens" }
-                        None => { "not counted yet" }
+                        None => { span data-pending { "being counted…" } }
                     }
                 }
             }

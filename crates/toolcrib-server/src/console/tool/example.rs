@@ -18,6 +18,11 @@ pub(super) fn arguments(schema: &Value) -> Map<String, Value> {
     }
 }
 
+/// What would do for one of them; `root` is where its references lead.
+pub(super) fn value(root: &Value, schema: &Value) -> Value {
+    Example { root, left: MOST_VALUES }.of(schema, 0)
+}
+
 struct Example<'a> {
     root: &'a Value,
     left: usize,
@@ -68,6 +73,11 @@ impl<'a> Example<'a> {
             let property = parts.iter().find_map(|part| part.get("properties")?.get(name));
             let value = property.map_or_else(|| json!("…"), |property| self.of(property, depth + 1));
             fields.insert(name.to_owned(), value);
+        }
+        if let Some(others) = schema.get("additionalProperties").filter(|others| others.is_object())
+            && count(schema, "minProperties").is_some_and(|least| fields.len() < least as usize)
+        {
+            fields.insert("name".into(), self.of(others, depth + 1));
         }
         fields.into()
     }
@@ -161,6 +171,7 @@ mod tests {
             json!({ "enum": ["low", "high"] }),
             json!({ "type": "array", "items": { "type": "boolean" } }),
             json!({ "type": "array" }),
+            json!({ "type": "object", "minProperties": 1, "additionalProperties": { "type": "integer" } }),
             json!({ "type": "string", "default": "x" }),
             json!({}),
         ];

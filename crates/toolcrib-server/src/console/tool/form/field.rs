@@ -8,6 +8,7 @@ use toolcrib::core::text::{shown, shown_short};
 use super::attributes::Attributes;
 use super::wrong;
 use crate::console::fields::Fields;
+use crate::console::tool::example;
 use crate::console::tool::schema::{followed, list, sole, type_of};
 
 /// Schemas come from outside: so many fields, so deep, so many choices.
@@ -15,6 +16,7 @@ const MOST: usize = 80;
 const DEEPEST: usize = 3;
 const MOST_CHOICES: usize = 500;
 const LONGEST_NAME: usize = 200;
+const LONGEST_EXAMPLE: usize = 120;
 /// A text that may be longer than this gets room for several lines.
 const ONE_LINE: u64 = 250;
 
@@ -31,6 +33,8 @@ pub(super) struct Field {
     pub(super) default: Option<String>,
     /// Something that would do, to be seen while the field is empty.
     pub(super) example: Option<String>,
+    /// What kind of text it is, as the schema calls it, or what the JSON has to be.
+    note: Option<String>,
     /// What it must be beyond its shape, in words.
     pub(super) limits: Vec<String>,
     pub(super) attributes: Attributes,
@@ -93,15 +97,21 @@ pub(super) fn fields(root: &Value, schema: &Value, at: &str, depth: usize, count
             *needed = room(name, description, value);
         }
         let items = value.get("items").map_or(&Value::Null, |items| followed(root, items));
-        let example = said("example").or_else(|| list(target, "examples").first());
+        let kind = type_of(root, target);
+        let note = match &shape {
+            Shape::Text(_) => said("format").or_else(|| value.get("format")).and_then(Value::as_str),
+            Shape::Json => kind,
+            Shape::Number | Shape::Boolean | Shape::Choice(_) | Shape::Lines(_) | Shape::Group(_) => None,
+        };
         fields.push(Field {
             number,
             required: required.contains(&name.as_str()),
             description: description.to_owned(),
             default: said("default").map(|value| typed_in(value, &shape)),
-            example: example.map(|value| shown_short(&typed_in(value, &shape), 60)),
+            example: example(root, property, target, &shape).map(|text| shown_short(&text, LONGEST_EXAMPLE)),
+            note: note.map(|note| shown_short(note, 40)),
             limits: outline::limits(value, items),
-            attributes: Attributes::of(value, type_of(root, target)),
+            attributes: Attributes::of(value, kind),
             name: name.clone(),
             path,
             shape,
@@ -139,11 +149,35 @@ fn room(name: &str, description: &str, schema: &Value) -> Room {
     const NAMES: [&str; 9] = ["content", "body", "text", "code", "script", "markdown", "html", "sql", "patch"];
     const WORDS: [&str; 4] = ["multi-line", "multiline", "markdown", "several lines"];
     let (name, description) = (name.to_lowercase(), description.to_lowercase());
-    let long = schema.get("maxLength").and_then(Value::as_u64).is_some_and(|most| most > ONE_LINE)
+    let most = schema.get("maxLength").and_then(Value::as_u64);
+    // A code of three letters is no program.
+    if most.is_some_and(|most| most <= ONE_LINE) || schema.get("pattern").is_some() {
+        return Room::Line;
+    }
+    let long = most.is_some()
         || schema.get("contentMediaType").is_some()
         || NAMES.iter().any(|known| name.split(['_', '-', ' ']).any(|part| part == *known))
         || WORDS.iter().any(|word| description.contains(word));
     if long { Room::Lines } else { Room::Line }
+}
+
+/// What a schema gives as an example; made up where an empty field would say nothing of what belongs there.
+fn example(root: &Value, property: &Value, target: &Value, shape: &Shape) -> Option<String> {
+    let given = property.get("example").or_else(|| target.get("example")).or_else(|| list(target, "examples").first());
+    let made_up = || match shape {
+        Shape::Json if type_of(root, target).is_some() => Some(example::value(root, property).to_string()),
+        Shape::Text(_) if target.get("format").and_then(Value::as_str) == Some("date-time") => {
+            example::value(root, property).as_str().map(str::to_owned)
+        }
+        Shape::Text(_)
+        | Shape::Number
+        | Shape::Boolean
+        | Shape::Choice(_)
+        | Shape::Lines(_)
+        | Shape::Group(_)
+        | Shape::Json => None,
+    };
+    given.map(|value| typed_in(value, shape)).or_else(made_up)
 }
 
 fn typed_in(value: &Value, shape: &Shape) -> String {
@@ -160,8 +194,8 @@ fn typed_in(value: &Value, shape: &Shape) -> String {
 
 impl Field {
     /// What is to be filled in, in a word or two.
-    pub(super) fn kind(&self) -> &'static str {
-        match &self.shape {
+    pub(super) fn kind(&self) -> String {
+        let kind = match &self.shape {
             Shape::Text(_) => "text",
             Shape::Number if self.attributes.is_whole() => "whole number",
             Shape::Number => "number",
@@ -171,7 +205,8 @@ impl Field {
             Shape::Lines(Plain::Number) => "list of numbers",
             Shape::Group(_) => "object",
             Shape::Json => "JSON",
-        }
+        };
+        self.note.as_ref().map_or_else(|| kind.to_owned(), |note| format!("{kind} ({note})"))
     }
 
     /// Whether there is something to say below it.
