@@ -1,11 +1,16 @@
 //! What changed between two versions of a tool: a class that says how bad it is for who calls it, and notes in words.
 //! Schemas come from outside, so the work and the words are bounded whatever they hold.
 
+mod carried;
 mod findings;
+mod hints;
 mod keywords;
+mod locked;
+mod plain;
 mod renames;
 mod schema;
 mod ways;
+mod words;
 
 use std::collections::BTreeMap;
 
@@ -13,33 +18,37 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use crate::execution::{Backing, Execution};
+use crate::execution::Backing;
 use crate::json;
-use crate::lock::meant;
 use crate::text::shown_short;
-use crate::tool::Tool;
+use crate::tool::{Note, Tool};
 
 use findings::Findings;
+pub(crate) use hints::Effects;
+pub(crate) use locked::compare_parts;
+pub(crate) use plain::Plain;
 pub use renames::{Renamed, likely_renames};
-use schema::{Side, compare_schemas};
+use schema::compare_schemas;
+use words::Side;
 
-/// How a change bears on those who use a tool, the mildest first; of several, the worst names the whole.
+/// How a change bears on those who use a tool; of several, the worst by [`Class::ALL`] names the whole.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Class {
     /// Only what it says about itself.
     Text,
-    /// It takes, or gives, more than before.
+    /// It takes more than before, or promises more of its answer: what was made for it works as it did.
     Widened,
     /// Where a call leads: the path or the server of an operation.
     Execution,
-    /// It takes less, or gives less; a call made as before may still work.
+    /// It takes less, or promises less of its answer: what was made for it may still work.
     Narrowed,
     /// What it says about its effects: reading only, destroying, and their like.
     HintFlipped,
-    /// Calls made as before fail.
+    /// What was made for it fails.
     Breaking,
-    /// None of these, or a class that a newer Toolcrib knows. It counts as little more than text.
+    /// None of these, or a class that a newer Toolcrib knows. What it means is not known, so it counts for more than
+    /// what is known to be harmless.
     #[serde(other)]
     Other,
 }
@@ -71,10 +80,11 @@ impl Default for Allowance {
 }
 
 impl Class {
+    /// The mildest first.
     pub const ALL: [Class; 7] = [
         Class::Text,
-        Class::Other,
         Class::Widened,
+        Class::Other,
         Class::Execution,
         Class::Narrowed,
         Class::HintFlipped,
@@ -98,11 +108,13 @@ impl Class {
     pub fn meaning(self) -> &'static str {
         match self {
             Class::Text => "Only titles or descriptions changed",
-            Class::Widened => "The tool takes or gives more than before",
+            Class::Widened => "The tool takes more than before, or promises more of its answer",
             Class::Execution => "A call leads elsewhere, or is carried out otherwise",
-            Class::Narrowed => "The tool takes or gives less; calls made as before may still work",
+            Class::Narrowed => {
+                "The tool takes less, or promises less of its answer; calls made as before may still work"
+            }
             Class::HintFlipped => "The tool says otherwise about its effects",
-            Class::Breaking => "Calls made as before fail",
+            Class::Breaking => "Calls made as before fail, or their answers cannot be read as before",
             Class::Other => "Something else about the tool changed",
         }
     }
@@ -141,9 +153,10 @@ pub fn compare(old: &Tool, new: &Tool, allowance: &mut Allowance) -> Comparison 
         allowance,
         &mut findings,
     );
-    annotations(old.face.annotations.as_deref(), new.face.annotations.as_deref(), &mut findings);
-    backing(old_backing.as_ref(), new_backing.as_ref(), &mut findings);
-    for name in different_extras(old, new) {
+    hints::compare(old.face.annotations.as_deref(), new.face.annotations.as_deref(), &mut findings);
+    carried::compare(old_backing.as_ref(), new_backing.as_ref(), &mut findings);
+    carried::compare_tasks(old, new, &mut findings);
+    for name in different_extras(old, new).into_iter().filter(|name| *name != carried::EXECUTION) {
         findings.add(Class::Other, || format!("its `{}` changed", shown_short(name, 40)));
     }
     findings.conclude()
@@ -151,6 +164,8 @@ pub fn compare(old: &Tool, new: &Tool, allowance: &mut Allowance) -> Comparison 
 
 /// The text as the source gave it.
 pub(crate) fn given(tool: &Tool, field: &str, shown: Option<&str>) -> Option<String> {
+    let invented = field == "description" && tool.notes.contains(&Note::NoDescription);
+    let shown = shown.filter(|_| !invented);
     canonical(tool.original.get(field)).or_else(|| canonical(shown.map(json::string).as_deref()))
 }
 
@@ -195,92 +210,32 @@ fn schemas(
         (Some(_), None) => findings.add(Class::Narrowed, || "lost its output schema".to_owned()),
         (Some(old), Some(new)) if canonical(Some(old)) == canonical(Some(new)) => {}
         (Some(old), Some(new)) => {
-            findings.begin_part();
             let value = |raw: &RawValue| serde_json::from_str(raw.get()).unwrap_or(Value::Null);
-            compare_schemas(&value(old), &value(new), side, allowance, findings);
-            // What is not looked at above must not pass for a change of words, or for none.
-            let side = side.as_str();
-            match findings.worst_of_part() {
-                None | Some(Class::Text) if meant(old, &mut Vec::new()) != meant(new, &mut Vec::new()) => {
-                    findings.add(Class::Other, || format!("its {side} schema changed in a way that is not told apart"))
-                }
-                None => findings.add(Class::Text, || format!("words in its {side} schema changed")),
-                Some(_) => {}
-            }
+            values(&value(old), &value(new), side, allowance, findings);
         }
     }
 }
 
-/// A hint, what is assumed where it is not given, and what a change to yes and to no is called.
-const HINTS: [(&str, bool, &str, &str); 4] = [
-    ("readOnlyHint", false, "now says it only reads", "no longer says it only reads"),
-    ("destructiveHint", true, "now says it is destructive", "now says it is not destructive"),
-    (
-        "idempotentHint",
-        false,
-        "now says that doing it twice does it once",
-        "no longer says that doing it twice does it once",
-    ),
-    ("openWorldHint", true, "now says it reaches beyond its source", "now says it stays within its source"),
-];
-
-fn annotations(old: Option<&RawValue>, new: Option<&RawValue>, findings: &mut Findings) {
-    let read = |raw: Option<&RawValue>| -> Value {
-        raw.and_then(|raw| serde_json::from_str(raw.get()).ok()).unwrap_or_default()
-    };
-    let (old, new) = (read(old), read(new));
-    if old == new {
-        return;
-    }
+/// Two schemas that are not the same text.
+fn values(old: &Value, new: &Value, side: Side, allowance: &mut Allowance, findings: &mut Findings) {
     findings.begin_part();
-    for (name, assumed, yes, no) in HINTS {
-        let said = |annotations: &Value| annotations.get(name).and_then(Value::as_bool).unwrap_or(assumed);
-        match (said(&old), said(&new)) {
-            (false, true) => findings.add(Class::HintFlipped, || yes.to_owned()),
-            (true, false) => findings.add(Class::HintFlipped, || no.to_owned()),
-            (true, true) | (false, false) => {}
-        }
-    }
-    if old.get("title") != new.get("title") {
-        findings.add(Class::Text, || "its title changed".to_owned());
-    }
-    if findings.worst_of_part().is_none() {
-        findings.add(Class::Other, || "its annotations changed".to_owned());
-    }
-}
-
-fn backing(old: Option<&Backing>, new: Option<&Backing>, findings: &mut Findings) {
-    let (Some(old), Some(new)) = (old, new) else {
-        if old.is_some() || new.is_some() {
-            findings.add(Class::Execution, || "how it is carried out changed".to_owned());
-        }
+    compare_schemas(old, new, side, allowance, findings);
+    // What is not looked at above must not pass for a change of words, or for none.
+    let found = findings.worst_of_part();
+    if found.is_some_and(|class| class != Class::Text) {
         return;
-    };
-    if old.execution != new.execution {
-        findings.add(Class::Execution, || carried_out(&old.execution, &new.execution));
     }
-    match (old.deprecated, new.deprecated) {
-        (false, true) => findings.add(Class::Other, || "is deprecated by its source now".to_owned()),
-        (true, false) => findings.add(Class::Other, || "is no longer deprecated by its source".to_owned()),
-        (true, true) | (false, false) => {}
-    }
-    if old.tags != new.tags {
-        findings.add(Class::Other, || "its tags changed".to_owned());
-    }
-}
-
-/// Addresses are not told: a part of one may be confidential.
-fn carried_out(old: &Execution, new: &Execution) -> String {
-    let (Some(old), Some(new)) = (old.operation(), new.operation()) else {
-        return "how it is carried out changed".to_owned();
-    };
-    if (&old.method, &old.path) != (&new.method, &new.path) {
-        let line = |method: &str, path: &str| shown_short(&format!("{method} {path}"), 80);
-        return format!("its request: `{}` became `{}`", line(&old.method, &old.path), line(&new.method, &new.path));
-    }
-    match old.server == new.server {
-        false => "its server changed".to_owned(),
-        true => "how its request is made changed".to_owned(),
+    let (before, after) = (Plain::of(old), Plain::of(new));
+    allowance.spend(before.work + after.work);
+    let side = side.as_str();
+    match (before.schema == after.schema, found) {
+        (false, _) => {
+            findings.add(Class::Other, || format!("its {side} schema changed in a way that is not told apart"))
+        }
+        (true, None) => {
+            findings.add(Class::Text, || format!("its {side} schema is written otherwise, and means the same"))
+        }
+        (true, Some(_)) => {}
     }
 }
 

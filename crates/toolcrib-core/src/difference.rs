@@ -7,11 +7,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::Serialize;
 
 use crate::catalog::Segment;
-use crate::compare::{Class, Comparison, Renamed};
+use crate::compare::{Allowance, Class, Comparison, Renamed, compare_parts};
 use crate::error::{Code, Result};
 use crate::fingerprint::Fingerprint;
 use crate::history::changed_in_words;
-use crate::lock::{LockedSource, LockedTool, Parts};
+use crate::lock::{LockedSource, Parts};
 use crate::manifest::{Change, Delta};
 use crate::source::SourceId;
 use crate::text::shown_short;
@@ -131,36 +131,30 @@ impl SourceDifference {
             after: Some(now.fingerprint()),
             ..SourceDifference::new(now.source())
         };
-        let mut came: BTreeMap<String, Parts> = BTreeMap::new();
+        let mut allowance = Allowance::default();
+        // What is not as it was locked.
+        let mut news: BTreeMap<String, Parts> = BTreeMap::new();
         for entry in now.entries() {
             let (name, fingerprint) = (entry.name.to_string(), now.stored(entry).fingerprint);
-            match then.tools.get(&name) {
-                Some(locked) if locked.fingerprint == fingerprint => difference.unchanged += 1,
-                Some(LockedTool { parts, .. }) => {
-                    let Comparison { class, notes } = parts.compare(&Parts::of(&now.tool(entry)?));
+            let locked = then.tools.get(&name);
+            if locked.is_some_and(|locked| locked.fingerprint == fingerprint) {
+                difference.unchanged += 1;
+                continue;
+            }
+            let parts = Parts::of(&now.tool(entry)?);
+            match locked {
+                Some(locked) => {
+                    let Comparison { class, notes } = compare_parts(&locked.parts, &parts, &mut allowance);
+                    let name = name.clone();
                     difference.changed.push(Change { name, fields: Vec::new(), class: Some(class), notes });
                 }
-                None => {
-                    came.insert(name, Parts::of(&now.tool(entry)?));
-                }
+                None => difference.added.push(name.clone()),
             }
+            news.insert(name, parts);
         }
         let offered: BTreeSet<&str> = now.entries().iter().map(|entry| entry.name.as_str()).collect();
-        let gone = || then.tools.iter().filter(|(name, _)| !offered.contains(name.as_str()));
-        // The same in all but its name, and no other is, neither among those that went nor those that came.
-        let mut alike: BTreeMap<&Parts, (Vec<&String>, Vec<&String>)> = BTreeMap::new();
-        gone().for_each(|(name, locked)| alike.entry(&locked.parts).or_default().0.push(name));
-        came.iter().for_each(|(name, parts)| alike.entry(parts).or_default().1.push(name));
-        difference.renamed = alike
-            .into_values()
-            .filter_map(|(gone, came)| match (&gone[..], &came[..]) {
-                ([from], [to]) => Some(Renamed { from: (*from).clone(), to: (*to).clone() }),
-                _ => None,
-            })
-            .collect();
-        difference.renamed.sort_by(|one, other| one.from.cmp(&other.from));
-        difference.removed = gone().map(|(name, _)| name.clone()).collect();
-        difference.added = came.into_keys().collect();
+        difference.removed = then.tools.keys().filter(|name| !offered.contains(name.as_str())).cloned().collect();
+        difference.renamed = renamed_by_parts(then, &news, &offered);
         Ok(difference)
     }
 
@@ -191,6 +185,25 @@ impl SourceDifference {
         lines.extend(new.map(|name| format!("  added: `{}`", shown_short(name, 80))));
         lines
     }
+}
+
+/// Pairs that are the same in all but their names, where no other tool is, neither then nor now.
+fn renamed_by_parts(then: &LockedSource, news: &BTreeMap<String, Parts>, offered: &BTreeSet<&str>) -> Vec<Renamed> {
+    let mut alike: BTreeMap<[&str; 5], (Vec<&String>, Vec<&String>)> = BTreeMap::new();
+    for (name, locked) in &then.tools {
+        locked.parts.mark().into_iter().for_each(|mark| alike.entry(mark).or_default().0.push(name));
+    }
+    for (name, parts) in news {
+        parts.mark().into_iter().for_each(|mark| alike.entry(mark).or_default().1.push(name));
+    }
+    let pairs = alike.into_values().filter_map(|(before, after)| match (&before[..], &after[..]) {
+        ([from], [to]) => Some(Renamed { from: (*from).clone(), to: (*to).clone() }),
+        _ => None,
+    });
+    let is_renamed = |pair: &Renamed| !offered.contains(pair.from.as_str()) && !then.tools.contains_key(&pair.to);
+    let mut renamed: Vec<Renamed> = pairs.filter(is_renamed).collect();
+    renamed.sort_by(|one, other| one.from.cmp(&other.from));
+    renamed
 }
 
 fn fingerprints(segment: &Segment) -> impl Iterator<Item = (String, Fingerprint)> {

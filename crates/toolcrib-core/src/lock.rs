@@ -1,6 +1,7 @@
 //! A lockfile: what every source offered at one moment, by names and fingerprints, as text that stays the same byte for
 //! byte while nothing changes and that a version control system shows line by line.
 
+mod lines;
 mod parts;
 
 use std::collections::BTreeMap;
@@ -13,25 +14,25 @@ use crate::fingerprint::Fingerprint;
 use crate::json;
 use crate::source::SourceId;
 
+pub use lines::Lines;
 pub use parts::Parts;
-pub(crate) use parts::meant;
 
 const VERSION: u32 = 1;
 
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Lock {
     pub version: u32,
     pub sources: BTreeMap<SourceId, LockedSource>,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct LockedSource {
     pub inventory_hash: Fingerprint,
     /// By the names agents see.
     pub tools: BTreeMap<String, LockedTool>,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct LockedTool {
     pub fingerprint: Fingerprint,
     /// What can be told of a change when the definition itself is not at hand.
@@ -81,22 +82,6 @@ impl Lock {
         text.push_str(if self.sources.is_empty() { "}\n}\n" } else { "\n  }\n}\n" });
         Ok(text)
     }
-}
-
-/// On which line of a lockfile each source and each tool stands, counted from 1.
-pub fn lines(text: &str) -> BTreeMap<String, usize> {
-    let named = |line: &str| -> Option<String> {
-        let rest = line.trim_start().strip_prefix('"')?;
-        let (name, rest) = rest.split_once('"')?;
-        rest.trim_start().starts_with(": {").then(|| name.to_owned())
-    };
-    let mut lines = BTreeMap::new();
-    for (index, line) in text.lines().enumerate() {
-        if let Some(name) = named(line) {
-            lines.entry(name).or_insert(index + 1);
-        }
-    }
-    lines
 }
 
 impl LockedSource {

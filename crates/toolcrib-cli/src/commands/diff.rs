@@ -6,7 +6,7 @@ use clap::Args;
 use toolcrib::clock::Clock;
 use toolcrib::core::difference::Difference;
 use toolcrib::core::difference::sarif::{Artifact, sarif};
-use toolcrib::core::lock::{Lock, lines};
+use toolcrib::core::lock::{Lines, Lock};
 use toolcrib::core::time::When;
 use toolcrib::refresh::Need;
 use toolcrib::{Code, Error, Result};
@@ -109,7 +109,7 @@ fn against(desk: &Desk, named: Option<&str>) -> Result<Against> {
 /// Findings stand in the lockfile, or in the configuration where there is none.
 fn artifact(against: &Against, configuration: Option<&Path>) -> Artifact {
     match against {
-        Against::Lock { path, text, .. } => Artifact { uri: relative(path), lines: lines(text) },
+        Against::Lock { path, text, .. } => Artifact { uri: relative(path), lines: Lines::of(text) },
         Against::Time(_) => {
             Artifact { uri: relative(configuration.unwrap_or(Path::new("toolcrib.yaml"))), ..Artifact::default() }
         }

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::{Map, Value};
 
 use super::Class;
-use super::schema::Side;
+use super::words::{Became, Place, Side};
 use crate::text::shown_short;
 
 type Keywords<'a> = BTreeMap<&'a str, &'a Value>;
@@ -78,6 +78,42 @@ const ASIDE: [&str; 15] = [
 const UNSAID: [&str; 7] = ["title", "description", "$comment", "$schema", "$id", "$defs", "definitions"];
 const MOST_VALUES: usize = 5;
 
+/// What stands under a keyword.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Holds {
+    Words,
+    Definitions,
+    Reference,
+    Schema,
+    SchemaOrRow,
+    Row,
+    Named,
+    Value,
+}
+
+pub(super) fn holds(keyword: &str) -> Holds {
+    match keyword {
+        "title" | "description" | "$comment" | "examples" | "example" | "$schema" | "$id" => Holds::Words,
+        "$defs" | "definitions" => Holds::Definitions,
+        "$ref" => Holds::Reference,
+        "additionalProperties"
+        | "additionalItems"
+        | "unevaluatedProperties"
+        | "unevaluatedItems"
+        | "propertyNames"
+        | "not"
+        | "if"
+        | "then"
+        | "else"
+        | "contains"
+        | "contentSchema" => Holds::Schema,
+        "items" => Holds::SchemaOrRow,
+        "allOf" | "anyOf" | "oneOf" | "prefixItems" => Holds::Row,
+        "properties" | "patternProperties" | "dependentSchemas" | "dependentRequired" | "dependencies" => Holds::Named,
+        _ => Holds::Value,
+    }
+}
+
 /// Whether a keyword leaves open what is taken: words, defaults, and what others have invented.
 pub(super) fn says_nothing_of_values(keyword: &str) -> bool {
     ASIDE.contains(&keyword) || keyword.starts_with("x-")
@@ -90,12 +126,13 @@ pub(super) fn is_compared(keyword: &str) -> bool {
 
 /// What two ways say of the value itself, without a word about where.
 pub(super) fn compare(
+    side: Side,
     (old, old_values): (&Keywords<'_>, Option<&Values<'_>>),
     (new, new_values): (&Keywords<'_>, Option<&Values<'_>>),
     tell: &mut impl FnMut(Class, Note),
 ) {
-    choices(old_values, new_values, tell);
-    limits(old, new, tell);
+    choices(side, old_values, new_values, tell);
+    limits(side, old, new, tell);
     let limited = |name: &str| LEAST.contains(&name) || MOST.contains(&name);
     for (name, before, after) in differing(old, new, |name| !limited(name)) {
         // To say that nothing is asked for is to say nothing.
@@ -103,8 +140,8 @@ pub(super) fn compare(
         let shown = shown_short(name, 40);
         match (CONDITIONS.contains(&name), meant(before), meant(after)) {
             (true, false, false) => {}
-            (true, false, true) => tell(Class::Narrowed, Note::Remark(format!("`{shown}` was added"))),
-            (true, true, false) => tell(Class::Widened, Note::Remark(format!("`{shown}` was dropped"))),
+            (true, false, true) => tell(side.less(), Note::Remark(format!("`{shown}` was added"))),
+            (true, true, false) => tell(side.more(), Note::Remark(format!("`{shown}` was dropped"))),
             (true, true, true) => tell(Class::Narrowed, Note::Remark(format!("`{shown}` changed"))),
             (false, ..) => tell(Class::Other, Note::Remark(format!("`{shown}` changed"))),
         }
@@ -136,56 +173,58 @@ fn differing<'a, 'b>(
     both.filter(|(_, old, new)| old != new).collect()
 }
 
-fn asks_nothing(name: &str, value: &Value) -> bool {
+/// Whether a keyword with this value may as well be left out.
+pub(super) fn asks_nothing(name: &str, value: &Value) -> bool {
     match name {
         "uniqueItems" => value == &Value::Bool(false),
         "minLength" | "minItems" | "minProperties" => value.as_f64() == Some(0.0),
-        "unevaluatedProperties" | "unevaluatedItems" | "propertyNames" => value == &Value::Bool(true),
-        "patternProperties" | "dependentRequired" | "dependentSchemas" | "dependencies" => {
+        "items"
+        | "additionalItems"
+        | "additionalProperties"
+        | "unevaluatedProperties"
+        | "unevaluatedItems"
+        | "propertyNames" => takes_anything(value),
+        "properties" | "patternProperties" | "dependentRequired" | "dependentSchemas" | "dependencies" => {
             value.as_object().is_some_and(Map::is_empty)
         }
         _ => false,
     }
 }
 
+pub(super) fn takes_anything(schema: &Value) -> bool {
+    schema == &Value::Bool(true) || schema.as_object().is_some_and(Map::is_empty)
+}
+
 /// What differs, and whether it reads on after the place (`` `state` no longer takes `all` ``) or stands by itself.
 pub(super) enum Note {
-    Predicate(String),
+    Predicate(Became),
     Remark(String),
 }
 
-/// A note with its place before it.
-pub(super) fn placed(side: Side, place: &str, note: &Note) -> String {
-    let output = match side {
-        Side::Input => "",
-        Side::Output => "its output: ",
-    };
-    match (note, place.is_empty()) {
-        (Note::Predicate(text) | Note::Remark(text), true) => match side {
-            Side::Input => format!("its arguments: {text}"),
-            Side::Output => format!("{output}{text}"),
-        },
-        (Note::Predicate(text), false) => format!("{output}`{place}` {text}"),
-        (Note::Remark(text), false) => format!("{output}`{place}`: {text}"),
+impl Note {
+    /// With its place before it.
+    pub(super) fn placed(&self, side: Side, place: &Place) -> String {
+        match self {
+            Note::Predicate(became) => side.predicate(place, became),
+            Note::Remark(text) => side.remark(place, text),
+        }
     }
 }
 
-fn choices(old: Option<&Values<'_>>, new: Option<&Values<'_>>, tell: &mut impl FnMut(Class, Note)) {
+fn choices(side: Side, old: Option<&Values<'_>>, new: Option<&Values<'_>>, tell: &mut impl FnMut(Class, Note)) {
     let (before, after) = match (old, new) {
         (None, None) => return,
-        (None, Some(after)) => {
-            return tell(Class::Narrowed, Note::Predicate(format!("takes only {} now", some(after))));
-        }
-        (Some(_), None) => return tell(Class::Widened, Note::Predicate("takes other values too".to_owned())),
+        (None, Some(after)) => return tell(side.less(), Note::Predicate(Became::Only(some(after)))),
+        (Some(_), None) => return tell(side.more(), Note::Predicate(Became::OtherValuesToo)),
         (Some(before), Some(after)) => (before, after),
     };
     let (lost, gained) = (only_in(before, after), only_in(after, before));
     if !lost.is_empty() {
-        let class = if lost.len() == before.len() { Class::Breaking } else { Class::Narrowed };
-        tell(class, Note::Predicate(format!("no longer takes {}", some(&lost))));
+        let class = if lost.len() == before.len() { Class::Breaking } else { side.less() };
+        tell(class, Note::Predicate(Became::NoLonger(some(&lost))));
     }
     if !gained.is_empty() {
-        tell(Class::Widened, Note::Predicate(format!("also takes {}", some(&gained))));
+        tell(side.more(), Note::Predicate(Became::Also(some(&gained))));
     }
 }
 
@@ -193,7 +232,7 @@ fn only_in<'a>(one: &Values<'a>, other: &Values<'a>) -> Values<'a> {
     one.iter().filter(|(text, _)| !other.contains_key(*text)).map(|(text, value)| (text.clone(), *value)).collect()
 }
 
-fn limits(old: &Keywords<'_>, new: &Keywords<'_>, tell: &mut impl FnMut(Class, Note)) {
+fn limits(side: Side, old: &Keywords<'_>, new: &Keywords<'_>, tell: &mut impl FnMut(Class, Note)) {
     let all = LEAST.iter().map(|name| (*name, 1.0)).chain(MOST.iter().map(|name| (*name, -1.0)));
     for (name, sign) in all {
         let limit = |keywords: &Keywords<'_>| {
@@ -201,16 +240,17 @@ fn limits(old: &Keywords<'_>, new: &Keywords<'_>, tell: &mut impl FnMut(Class, N
         };
         match (limit(old), limit(new)) {
             (None, None) => {}
-            (None, Some(limit)) => tell(Class::Narrowed, Note::Remark(format!("{name} {} was set", short(&limit)))),
-            (Some(_), None) => tell(Class::Widened, Note::Remark(format!("{name} was dropped"))),
+            (None, Some(limit)) => tell(side.less(), Note::Remark(format!("{name} {} was set", short(&limit)))),
+            (Some(_), None) => tell(side.more(), Note::Remark(format!("{name} was dropped"))),
             (Some(before), Some(after)) if before == after => {}
             (Some(before), Some(after)) => {
                 let number = |value: &Value| value.as_f64().unwrap_or_default() * sign;
                 let class = match number(&after).total_cmp(&number(&before)) {
                     // 1 and 1.0 are one limit.
                     Ordering::Equal if before.is_number() && after.is_number() => continue,
-                    Ordering::Less => Class::Widened,
-                    Ordering::Equal | Ordering::Greater => Class::Narrowed,
+                    Ordering::Less => side.more(),
+                    Ordering::Greater => side.less(),
+                    Ordering::Equal => Class::Narrowed,
                 };
                 tell(class, Note::Remark(format!("{name} {} became {}", short(&before), short(&after))));
             }

@@ -4,30 +4,13 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use serde_json::{Map, Value};
 
-use super::keywords::{self, says_nothing_of_values};
+use super::keywords::{self, says_nothing_of_values, takes_anything};
+use super::plain::Plain;
 use super::ways::{Keywords, Layers, Way, row, ways, ways_of_any};
+use super::words::{Became, Place, Side, named};
 use super::{Allowance, Class, Findings};
-use crate::text::shown_short;
 
 const DEEPEST: usize = 48;
-/// Of the names of types, which come from outside.
-const LONGEST_NAMES: usize = 80;
-
-/// Whether a schema is about what a tool takes or what it gives.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Side {
-    Input,
-    Output,
-}
-
-impl Side {
-    pub(super) fn as_str(self) -> &'static str {
-        match self {
-            Side::Input => "input",
-            Side::Output => "output",
-        }
-    }
-}
 
 pub(super) fn compare_schemas(
     old: &Value,
@@ -47,21 +30,6 @@ pub(super) fn compare_schemas(
         full: false,
     };
     walk.node(old, new, &Place::default(), 0);
-}
-
-/// Where in the schema: `filter.state`, `labels[]`; nothing at its root.
-#[derive(Debug, Clone, Default)]
-pub(super) struct Place(String);
-
-impl Place {
-    fn field(&self, name: &str) -> Place {
-        let dot = if self.0.is_empty() { "" } else { "." };
-        Place(shown_short(&format!("{}{dot}{}", self.0, shown_short(name, 60)), 120))
-    }
-
-    fn items(&self) -> Place {
-        Place(format!("{}[]", self.0))
-    }
 }
 
 pub(super) struct Walk<'a, 'b> {
@@ -96,15 +64,15 @@ impl<'a> Walk<'a, '_> {
 
     fn too_large(&mut self, at: &Place) {
         if !std::mem::replace(&mut self.full, true) {
-            self.tell(Class::Other, at, "is too large to be compared in full");
+            self.tell(Class::Other, at, Became::TooLarge);
         }
     }
 
     fn ways(&mut self, old: Vec<Way<'a>>, new: Vec<Way<'a>>, at: &Place, depth: usize) {
         match (&old[..], &new[..]) {
             ([], []) => {}
-            ([], _) => self.tell(Class::Widened, at, "takes something now"),
-            (_, []) => self.tell(Class::Breaking, at, "takes nothing any more"),
+            ([], _) => self.tell(Class::Widened, at, Became::Something),
+            (_, []) => self.tell(Class::Breaking, at, Became::Nothing),
             ([one], [other]) => self.pair(one, other, at, depth),
             _ => self.several(old, new, at, depth),
         }
@@ -116,7 +84,7 @@ impl<'a> Walk<'a, '_> {
         match (takes_any(&old), takes_any(&new)) {
             (true, true) => return,
             (true, false) => return self.narrowed_to(&new, at),
-            (false, true) => return self.tell(Class::Widened, at, "takes any type now"),
+            (false, true) => return self.tell(self.side.more(), at, Became::AnyType),
             (false, false) => {}
         }
         let texts = |ways: &[Way<'a>], allowance: &mut Allowance| -> Vec<String> {
@@ -155,10 +123,10 @@ impl<'a> Walk<'a, '_> {
             (true, false, false) => self.tell_of(Class::Breaking, at, &format!("{lost} became {gained}")),
             (_, lost_nothing, gained_nothing) => {
                 if !lost_nothing {
-                    self.tell(Class::Narrowed, at, &format!("no longer takes {lost}"));
+                    self.tell(self.side.less(), at, Became::NoLonger(lost));
                 }
                 if !gained_nothing {
-                    self.tell(Class::Widened, at, &format!("also takes {gained}"));
+                    self.tell(self.side.more(), at, Became::Also(gained));
                 }
             }
         }
@@ -167,14 +135,14 @@ impl<'a> Walk<'a, '_> {
     /// Where anything was taken before.
     fn narrowed_to(&mut self, ways: &[Way<'a>], at: &Place) {
         let listed: Option<Vec<_>> = ways.iter().map(|way| way.values.as_ref()).collect();
-        let note = match listed {
+        let what = match listed {
             Some(values) => {
                 let all = values.into_iter().flatten().map(|(text, value)| (text.clone(), *value)).collect();
-                format!("takes only {} now", keywords::some(&all))
+                keywords::some(&all)
             }
-            None => format!("now takes only {}", named(ways.iter())),
+            None => named(ways.iter()),
         };
-        self.tell(Class::Narrowed, at, &note);
+        self.tell(self.side.less(), at, Became::Only(what));
     }
 
     /// One way before, and what became of it.
@@ -193,10 +161,10 @@ impl<'a> Walk<'a, '_> {
             (before, after) if before == after => {}
             (None, Some(_)) if new.values.is_some() => {}
             (None, Some(_)) => self.narrowed_to(std::slice::from_ref(new), at),
-            (Some(_), None) => self.tell(Class::Widened, at, "takes any type now"),
+            (Some(_), None) => self.tell(self.side.more(), at, Became::AnyType),
             (Some("integer"), Some("number")) | (Some("number"), Some("integer")) if both_listed => {}
-            (Some("integer"), Some("number")) => self.tell(Class::Widened, at, "also takes number"),
-            (Some("number"), Some("integer")) => self.tell(Class::Narrowed, at, "no longer takes number"),
+            (Some("integer"), Some("number")) => self.tell(self.side.more(), at, Became::Also("number".to_owned())),
+            (Some("number"), Some("integer")) => self.tell(self.side.less(), at, Became::NoLonger("number".to_owned())),
             (Some(_), Some(_)) => {
                 let (before, after) = (named([old]), named([new]));
                 return self.tell_of(Class::Breaking, at, &format!("{before} became {after}"));
@@ -219,9 +187,11 @@ impl<'a> Walk<'a, '_> {
         let mut before = old.layers.merged(keywords::is_compared);
         let mut after = new.layers.merged(keywords::is_compared);
         self.forget_known(&mut before, &mut after);
+        self.hidden(&before, &after, at);
         let (side, findings) = (self.side, &mut *self.findings);
-        keywords::compare((&before, old.values.as_ref()), (&after, new.values.as_ref()), &mut |class, note| {
-            findings.add(class, || keywords::placed(side, &at.0, &note));
+        let (old_says, new_says) = ((&before, old.values.as_ref()), (&after, new.values.as_ref()));
+        keywords::compare(side, old_says, new_says, &mut |class, note| {
+            findings.add(class, || note.placed(side, at));
         });
         if old.layers.lost != new.layers.lost {
             self.tell_of(Class::Other, at, "`$ref` changed");
@@ -233,13 +203,27 @@ impl<'a> Walk<'a, '_> {
             let (before, after) = (rows(&old.layers, keyword), rows(&new.layers, keyword));
             match (before, after) {
                 ([], []) => {}
-                ([], _) => self.tell_of(Class::Narrowed, at, &format!("`{keyword}` was added")),
-                (_, []) => self.tell_of(Class::Widened, at, &format!("`{keyword}` was dropped")),
+                ([], _) => self.tell_of(self.side.less(), at, &format!("`{keyword}` was added")),
+                (_, []) => self.tell_of(self.side.more(), at, &format!("`{keyword}` was dropped")),
                 (before, after) => {
                     let before = ways_of_any(self.old_root, before, self.allowance);
                     let after = ways_of_any(self.new_root, after, self.allowance);
                     self.ways(before, after, at, depth + 1);
                 }
+            }
+        }
+    }
+
+    /// Conditions that read the same and refer to what changed.
+    fn hidden(&mut self, old: &BTreeMap<&'a str, &'a Value>, new: &BTreeMap<&'a str, &'a Value>, at: &Place) {
+        for (name, before) in old {
+            if new.get(name) != Some(before) || !before.to_string().contains("\"$ref\"") {
+                continue;
+            }
+            let (before, after) = (Plain::within(self.old_root, before), Plain::within(self.new_root, before));
+            self.allowance.spend(before.work + after.work);
+            if before.schema != after.schema {
+                self.tell_of(Class::Narrowed, at, &format!("`{name}` changed"));
             }
         }
     }
@@ -259,15 +243,14 @@ impl<'a> Walk<'a, '_> {
     fn aside(&mut self, old: &Layers<'a>, new: &Layers<'a>, at: &Place) {
         let (mut old, mut new) = (old.merged(says_nothing_of_values), new.merged(says_nothing_of_values));
         self.forget_known(&mut old, &mut new);
+        let (side, findings) = (self.side, &mut *self.findings);
         for keyword in ["title", "description"] {
             if old.get(keyword) != new.get(keyword) {
-                let of = if at.0.is_empty() { format!("its {} schema", self.side.as_str()) } else { self.called(at) };
-                self.findings.add(Class::Text, || format!("the {keyword} of {of} changed"));
+                findings.add(Class::Text, || side.text(at, keyword));
             }
         }
-        let (side, findings) = (self.side, &mut *self.findings);
         keywords::compare_aside(&old, &new, &mut |class, note| {
-            findings.add(class, || keywords::placed(side, &at.0, &note));
+            findings.add(class, || note.placed(side, at));
         });
     }
 
@@ -281,45 +264,47 @@ impl<'a> Walk<'a, '_> {
         let (known, wanted) = (names(&before, &must_before), names(&after, &must_after));
         let lost: Vec<&str> = known.difference(&wanted).copied().collect();
         let gained: Vec<&str> = wanted.difference(&known).copied().collect();
-        let input = self.side == Side::Input;
+        let (side, findings) = (self.side, &mut *self.findings);
+        // Who reads an answer may have counted on what was always there.
+        let losing = |name: &str| match (side, must_before.contains(name)) {
+            (Side::Input, _) | (Side::Output, true) => Class::Breaking,
+            (Side::Output, false) => Class::Narrowed,
+        };
         if let ([from], [to]) = (&lost[..], &gained[..])
             && before.get(from).is_some_and(|old| after.get(to) == Some(old))
             && must_before.contains(from) == must_after.contains(to)
         {
-            let class = if input { Class::Breaking } else { Class::Narrowed };
-            let (from, to) = (at.field(from), at.field(to));
-            let output = self.output();
-            self.findings.add(class, || format!("{output}`{}` became `{}`", from.0, to.0));
+            let (from, to, class) = (at.field(from), at.field(to), losing(from));
+            let renamed = || format!("`{}` became `{}`", from.as_str(), to.as_str());
+            findings.add(class, || match side {
+                Side::Input => renamed(),
+                Side::Output => format!("its output: {}", renamed()),
+            });
         } else {
             for name in lost {
-                let class = if input { Class::Breaking } else { Class::Narrowed };
-                let output = self.output();
-                self.findings.add(class, || format!("{output}lost `{}`", at.field(name).0));
+                let lost = || side.of_fields(&format!("lost `{}`", at.field(name).as_str()));
+                findings.add(losing(name), lost);
             }
             for name in gained {
-                let (class, how) = match (input, must_after.contains(name)) {
-                    (true, true) => (Class::Breaking, "a required "),
-                    (true, false) => (Class::Widened, "an optional "),
-                    (false, _) => (Class::Widened, ""),
+                let (class, how) = match (side, must_after.contains(name)) {
+                    (Side::Input, true) => (Class::Breaking, "a required "),
+                    (Side::Input, false) => (Class::Widened, "an optional "),
+                    (Side::Output, _) => (Class::Widened, ""),
                 };
-                let output = self.output();
-                self.findings.add(class, || format!("{output}gained {how}`{}`", at.field(name).0));
+                findings.add(class, || side.of_fields(&format!("gained {how}`{}`", at.field(name).as_str())));
             }
         }
         for name in known.intersection(&wanted) {
             let place = at.field(name);
-            match (must_before.contains(name), must_after.contains(name)) {
-                (false, true) => {
-                    let class = if input { Class::Breaking } else { Class::Widened };
-                    let called = self.called(&place);
-                    self.findings.add(class, || format!("{called} became required"));
-                }
-                (true, false) => {
-                    let class = if input { Class::Widened } else { Class::Narrowed };
-                    let called = self.called(&place);
-                    self.findings.add(class, || format!("{called} became optional"));
-                }
-                (true, true) | (false, false) => {}
+            let (must, class) = match (side, must_before.contains(name), must_after.contains(name)) {
+                (Side::Input, false, true) => (true, Some(Class::Breaking)),
+                (Side::Input, true, false) => (false, Some(Class::Widened)),
+                (Side::Output, false, true) => (true, Some(Class::Widened)),
+                (Side::Output, true, false) => (false, Some(Class::Narrowed)),
+                (Side::Input | Side::Output, true, true) | (Side::Input | Side::Output, false, false) => (false, None),
+            };
+            if let Some(class) = class {
+                self.findings.add(class, || side.required(&place, must));
             }
             if let (Some(old), Some(new)) = (before.get(name), after.get(name)) {
                 self.node(old, new, &place, depth + 1);
@@ -334,8 +319,8 @@ impl<'a> Walk<'a, '_> {
             (Some(old), Some(new)) => self.node(old, new, at, depth + 1),
             (None, Some(new)) if takes_anything(new) => {}
             (Some(old), None) if takes_anything(old) => {}
-            (None, Some(_)) => self.tell(Class::Narrowed, at, "takes less than anything now"),
-            (Some(_), None) => self.tell(Class::Widened, at, "takes anything now"),
+            (None, Some(_)) => self.tell(self.side.less(), at, Became::NotAnything),
+            (Some(_), None) => self.tell(self.side.more(), at, Became::Anything),
         }
     }
 
@@ -346,7 +331,7 @@ impl<'a> Walk<'a, '_> {
             self.node(old, new, &at.items(), depth + 1);
         }
         if before.len() != after.len() {
-            let class = if before.len() < after.len() { Class::Narrowed } else { Class::Widened };
+            let class = if before.len() < after.len() { self.side.less() } else { self.side.more() };
             self.tell_of(
                 class,
                 at,
@@ -361,62 +346,21 @@ impl<'a> Walk<'a, '_> {
         let closed = |layers: &Layers<'a>| layers.maps.iter().any(|map| map.get(keyword) == Some(&Value::Bool(false)));
         match (closed(old), closed(new)) {
             (true, true) => {}
-            (false, true) => self.tell(Class::Narrowed, at, "no longer takes unknown fields"),
-            (true, false) => self.tell(Class::Widened, at, "also takes unknown fields"),
+            (false, true) => self.tell(Class::Narrowed, at, Became::WithoutUnknownFields),
+            (true, false) => self.tell(Class::Widened, at, Became::WithUnknownFields),
             (false, false) => self.below(old.get(keyword), new.get(keyword), &at.field("*"), depth),
         }
     }
 
-    /// What reads on after the place, or after the tool's name: `also takes null`.
-    fn tell(&mut self, class: Class, at: &Place, what: &str) {
+    fn tell(&mut self, class: Class, at: &Place, became: Became) {
         let side = self.side;
-        self.findings.add(class, || match (at.0.is_empty(), side) {
-            (true, Side::Input) => what.to_owned(),
-            (true, Side::Output) => format!("its output {}", given(what)),
-            (false, Side::Input) => format!("`{}` {what}", at.0),
-            (false, Side::Output) => format!("its output: `{}` {}", at.0, given(what)),
-        });
+        self.findings.add(class, || side.predicate(at, &became));
     }
 
-    /// What has a subject of its own: `string became integer`.
     fn tell_of(&mut self, class: Class, at: &Place, what: &str) {
         let side = self.side;
-        let note = || keywords::placed(side, &at.0, &keywords::Note::Remark(what.to_owned()));
-        self.findings.add(class, note);
+        self.findings.add(class, || side.remark(at, what));
     }
-
-    fn called(&self, at: &Place) -> String {
-        match self.side {
-            Side::Input => format!("`{}`", at.0),
-            Side::Output => format!("`{}` in its output", at.0),
-        }
-    }
-
-    fn output(&self) -> &'static str {
-        match self.side {
-            Side::Input => "",
-            Side::Output => "its output ",
-        }
-    }
-}
-
-/// The words for what is taken, of what is given.
-fn given(what: &str) -> String {
-    let words = [("no longer takes", "is no longer"), ("also takes", "may also be"), ("now takes only", "is now only")];
-    let found = words.iter().find_map(|(taken, given)| Some(format!("{given}{}", what.strip_prefix(taken)?)));
-    found.unwrap_or_else(|| what.replace("takes", "may be"))
-}
-
-/// The types of ways, and what each is called where that is known.
-fn named<'a, 'b: 'a>(ways: impl IntoIterator<Item = &'a Way<'b>>) -> String {
-    let one = |way: &Way<'b>| match (&way.label, way.kind) {
-        (Some(label), Some(kind @ "object")) => format!("{kind} `{}`", shown_short(label, 40)),
-        (_, Some(kind)) => shown_short(kind, 40),
-        (Some(label), None) => format!("`{}`", shown_short(label, 40)),
-        (None, None) => "other values".to_owned(),
-    };
-    let names: BTreeSet<String> = ways.into_iter().map(one).collect();
-    shown_short(&names.into_iter().collect::<Vec<_>>().join(", "), LONGEST_NAMES)
 }
 
 /// Those that stand in a row, as this draft of JSON Schema or an older one has it, and what holds for the rest.
@@ -429,10 +373,6 @@ fn items<'a>(layers: &Layers<'a>) -> (&'a [Value], Option<&'a Value>) {
 
 fn rows<'a>(layers: &Layers<'a>, keyword: &str) -> &'a [Value] {
     layers.maps.iter().map(|keywords| row(keywords, keyword)).find(|row| !row.is_empty()).unwrap_or_default()
-}
-
-fn takes_anything(schema: &Value) -> bool {
-    schema == &Value::Bool(true) || schema.as_object().is_some_and(Map::is_empty)
 }
 
 fn fields<'a>(layers: &Layers<'a>) -> BTreeMap<&'a str, &'a Value> {

@@ -67,8 +67,8 @@ fn what_becomes_of_arguments_is_classed() {
     check(
         object(json!({"a": a}), json!(["a", "b"])),
         object(json!({"a": a}), json!(["b", "a"])),
-        Class::Other,
-        "its input schema changed in a way that is not told apart",
+        Class::Text,
+        "its input schema is written otherwise, and means the same",
     );
     let nested = |required: Value| json!({"properties": {"f": {"type": "object", "properties": {"s": {}}, "required": required}}});
     check(nested(json!([])), nested(json!(["s"])), Class::Breaking, "`f.s` became required");
@@ -83,7 +83,7 @@ fn what_an_argument_takes_is_classed() {
         (json!({"type": "string"}), json!({"type": ["string", "null"]}), Class::Widened, "`x` also takes null"),
         (json!({"type": ["string", "null"]}), json!({"type": "string"}), Class::Narrowed, "`x` no longer takes null"),
         (json!({"type": "string"}), json!({}), Class::Widened, "`x` takes any type now"),
-        (json!(true), json!({"type": "string"}), Class::Narrowed, "`x` now takes only string"),
+        (json!(true), json!({"type": "string"}), Class::Narrowed, "`x` takes only string now"),
         (
             json!({"type": "string"}),
             json!({"anyOf": [{"type": "string"}, {"type": "null"}]}),
@@ -203,7 +203,11 @@ fn a_change_behind_a_reference_is_found_once_and_cycles_end() {
     // Inlined or referred to, it is the same.
     let inlined = json!({"name": "t", "inputSchema": {"properties": {"a": {"type": "string"}}}});
     let referred = json!({"name": "t", "inputSchema": {"properties": {"a": {"$ref": "#/$defs/A"}}, "$defs": {"A": {"type": "string"}}}});
-    assert_eq!(compared(&inlined, &referred).notes, ["its input schema changed in a way that is not told apart"]);
+    let comparison = compared(&inlined, &referred);
+    assert_eq!(
+        (comparison.class, comparison.notes),
+        (Class::Text, vec!["its input schema is written otherwise, and means the same".to_owned()])
+    );
 }
 
 #[test]
@@ -261,6 +265,182 @@ fn what_a_tool_says_about_itself_is_classed() {
     ] {
         let comparison = compared(&offered(old), &offered(new));
         assert_eq!((comparison.class, comparison.notes[0].as_str()), (class, note), "{:?}", comparison.notes);
+    }
+}
+
+/// Of an answer it is the reader who counts: what may be more than was told is what may break.
+#[test]
+fn what_an_answer_may_be_is_classed_for_who_reads_it() {
+    let answer = |field: Value, required: Value| {
+        let output = json!({"type": "object", "properties": {"x": field}, "required": required});
+        json!({"name": "t", "inputSchema": {}, "outputSchema": output})
+    };
+    let (string, integer, number) = (json!({"type": "string"}), json!({"type": "integer"}), json!({"type": "number"}));
+    for (old, new, class, note) in [
+        (&string, &json!({"type": ["string", "null"]}), Class::Narrowed, "its output: `x` may also be null"),
+        (&json!({"type": ["string", "null"]}), &string, Class::Widened, "its output: `x` is no longer null"),
+        (&integer, &number, Class::Narrowed, "its output: `x` may also be number"),
+        (&number, &integer, Class::Widened, "its output: `x` is no longer number"),
+        (&string, &integer, Class::Breaking, "its output: `x`: string became integer"),
+        (&string, &json!({}), Class::Narrowed, "its output: `x` may be of any type now"),
+        (&json!({}), &string, Class::Widened, "its output: `x` is only string now"),
+        (&json!({"enum": ["a"]}), &json!({"enum": ["a", "b"]}), Class::Narrowed, "its output: `x` may also be `b`"),
+        (&json!({"enum": ["a", "b"]}), &json!({"enum": ["a"]}), Class::Widened, "its output: `x` is no longer `b`"),
+        (&json!({"enum": ["a"]}), &string, Class::Narrowed, "its output: `x` may have other values too"),
+        (&json!({"enum": ["a"]}), &json!({"enum": ["b"]}), Class::Breaking, "its output: `x` is no longer `a`"),
+        (&json!({"maximum": 5}), &json!({"maximum": 9}), Class::Narrowed, "its output: `x`: maximum 5 became 9"),
+        (&json!({"maximum": 9}), &json!({"maximum": 5}), Class::Widened, "its output: `x`: maximum 9 became 5"),
+        (&json!({}), &json!({"format": "date"}), Class::Widened, "its output: `x`: `format` was added"),
+        (&json!({"pattern": "a"}), &json!({"pattern": "b"}), Class::Narrowed, "its output: `x`: `pattern` changed"),
+        (
+            &json!({"items": {"type": "string"}}),
+            &json!({"items": {"type": ["string", "null"]}}),
+            Class::Narrowed,
+            "its output: `x[]` may also be null",
+        ),
+        (
+            &json!({"description": "a"}),
+            &json!({"description": "b"}),
+            Class::Text,
+            "the description of `x` in its output changed",
+        ),
+    ] {
+        let comparison = compared(&answer(old.clone(), json!([])), &answer(new.clone(), json!([])));
+        assert_eq!((comparison.class, comparison.notes[0].as_str()), (class, note), "{:?}", comparison.notes);
+    }
+    let (there, perhaps) = (answer(string.clone(), json!(["x"])), answer(string.clone(), json!([])));
+    let without = json!({"name": "t", "inputSchema": {}, "outputSchema": {"type": "object"}});
+    for (old, new, class, note) in [
+        (&there, &perhaps, Class::Narrowed, "its output may come without `x` now"),
+        (&perhaps, &there, Class::Widened, "its output always has `x` now"),
+        (&there, &without, Class::Breaking, "its output lost `x`"),
+        (&perhaps, &without, Class::Narrowed, "its output lost `x`"),
+        (&without, &there, Class::Widened, "its output gained `x`"),
+    ] {
+        let comparison = compared(old, new);
+        assert_eq!((comparison.class, comparison.notes[0].as_str()), (class, note), "{:?}", comparison.notes);
+    }
+}
+
+/// What people will try first, each change alone.
+#[test]
+fn everyday_changes_have_the_class_one_expects() {
+    let deep = |leaf: Value| json!({"type": "object", "properties": {"f": {"type": "array", "items": {"type": "object", "properties": {"s": leaf}}}}});
+    let cases = [
+        (json!({"maxLength": 5}), json!({"maxLength": 9}), Class::Widened),
+        (json!({"maxLength": 9}), json!({"maxLength": 5}), Class::Narrowed),
+        (json!({"minimum": 1}), json!({"minimum": 5}), Class::Narrowed),
+        (json!({"maximum": 50}), json!({"maximum": 100}), Class::Widened),
+        (json!({}), json!({"format": "uri"}), Class::Narrowed),
+        (json!({"format": "uri"}), json!({}), Class::Widened),
+        (json!({"type": "string"}), json!({"type": "array", "items": {"type": "string"}}), Class::Breaking),
+        (
+            json!({"anyOf": [{"type": "string"}, {"type": "integer"}]}),
+            json!({"anyOf": [{"type": "string"}]}),
+            Class::Narrowed,
+        ),
+        (
+            json!({"anyOf": [{"type": "string"}]}),
+            json!({"anyOf": [{"type": "string"}, {"type": "integer"}]}),
+            Class::Widened,
+        ),
+        (json!({"title": "a"}), json!({"title": "b"}), Class::Text),
+        (json!({"description": "a"}), json!({"description": "b"}), Class::Text),
+        (json!({"description": "a", "maximum": 2}), json!({"description": "b", "maximum": 3}), Class::Widened),
+        (json!({"default": 1}), json!({}), Class::Other),
+        (json!({"default": 1, "maximum": 2}), json!({"default": 2, "maximum": 3}), Class::Other),
+        (json!({"default": 1, "maximum": 3}), json!({"default": 2, "maximum": 2}), Class::Narrowed),
+        (
+            json!({"type": "object", "properties": {"a": {}}, "additionalProperties": true}),
+            json!({"type": "object", "properties": {"a": {}}, "additionalProperties": false}),
+            Class::Narrowed,
+        ),
+        (
+            json!({"type": "object", "properties": {"a": {}}}),
+            json!({"type": "object", "properties": {"a": {}, "b": {}}, "required": ["b"]}),
+            Class::Breaking,
+        ),
+        (json!({"type": "object", "properties": {"a": {}}}), json!({"type": "object"}), Class::Breaking),
+    ];
+    for (old, new, class) in cases {
+        for schema in [|leaf: Value| json!({"type": "object", "properties": {"s": leaf}}), deep] {
+            let offered = |leaf: &Value| json!({"name": "t", "inputSchema": schema(leaf.clone())});
+            let comparison = compared(&offered(&old), &offered(&new));
+            assert_eq!(comparison.class, class, "{old} to {new}: {:?}", comparison.notes);
+        }
+    }
+}
+
+/// A condition that reads the same may refer to something else now.
+#[test]
+fn what_conditions_refer_to_is_looked_at() {
+    let schema = |kind: &str| {
+        let gained: Value = if kind == "string" { json!({}) } else { json!({"b": {}}) };
+        json!({"properties": gained, "not": {"properties": {"a": {"$ref": "#/$defs/A"}}}, "$defs": {"A": {"type": kind}}})
+    };
+    let offered = |kind: &str| json!({"name": "t", "inputSchema": schema(kind)});
+    let comparison = compared(&offered("string"), &offered("integer"));
+    assert_eq!(comparison.notes, ["its arguments: `not` changed", "gained an optional `b`"]);
+    assert_eq!(comparison.class, Class::Narrowed);
+}
+
+#[test]
+fn whether_a_call_is_a_task_is_classed() {
+    let offered = |support: Option<&str>| match support {
+        Some(support) => json!({"name": "t", "inputSchema": {}, "execution": {"taskSupport": support}}),
+        None => json!({"name": "t", "inputSchema": {}}),
+    };
+    for (old, new, class, note) in [
+        (None, Some("required"), Class::Breaking, "must be called as a task now"),
+        (Some("optional"), Some("required"), Class::Breaking, "must be called as a task now"),
+        (Some("required"), None, Class::Breaking, "can no longer be called as a task"),
+        (Some("optional"), Some("forbidden"), Class::Narrowed, "can no longer be called as a task"),
+        (None, Some("optional"), Class::Widened, "may be called as a task now"),
+        (Some("required"), Some("optional"), Class::Widened, "need not be called as a task any more"),
+        (None, Some("forbidden"), Class::Other, "its `execution` changed"),
+    ] {
+        let comparison = compared(&offered(old), &offered(new));
+        assert_eq!((comparison.class, comparison.notes), (class, vec![note.to_owned()]), "{old:?} {new:?}");
+    }
+}
+
+#[test]
+fn hints_that_go_without_saying_are_not_flipped() {
+    let offered = |annotations: Value| json!({"name": "t", "inputSchema": {}, "annotations": annotations});
+    for (old, new, class, notes) in [
+        (json!({}), json!({"readOnlyHint": true}), Class::HintFlipped, vec!["now says it only reads"]),
+        (
+            json!({"readOnlyHint": true}),
+            json!({"readOnlyHint": false}),
+            Class::HintFlipped,
+            vec!["no longer says it only reads"],
+        ),
+        (
+            json!({"readOnlyHint": true}),
+            json!({"readOnlyHint": true, "destructiveHint": false, "idempotentHint": true}),
+            Class::Other,
+            vec!["its annotations changed"],
+        ),
+        (
+            json!({"readOnlyHint": true, "destructiveHint": false}),
+            json!({"readOnlyHint": true, "destructiveHint": true}),
+            Class::HintFlipped,
+            vec!["now says it is destructive"],
+        ),
+        (
+            json!({}),
+            json!({"destructiveHint": true, "openWorldHint": true}),
+            Class::Other,
+            vec!["its annotations changed"],
+        ),
+        (json!({}), json!({"destructiveHint": false}), Class::HintFlipped, vec!["now says it is not destructive"]),
+        (json!({}), json!({"readOnlyHint": "yes"}), Class::Other, vec!["its annotations changed"]),
+    ] {
+        let comparison = compared(&offered(old), &offered(new));
+        assert_eq!(
+            (comparison.class, comparison.notes),
+            (class, notes.iter().map(|note| (*note).to_owned()).collect())
+        );
     }
 }
 
@@ -338,6 +518,20 @@ fn a_tool_that_went_and_one_that_came_may_be_one() {
     // Each in one pair, the surest first.
     let (old, new) = ([offered("a_x", "A", "a"), offered("b_x", "A", "a")], [offered("a_y", "A", "a")]);
     assert_eq!(renames(&old, &new), [pair("a_x", "a_y")]);
+    // Those that nothing tells apart are paired by their names or not at all.
+    let (old, new) = ([offered("a_x", "A", "a"), offered("b_x", "A", "a")], [offered("zebra", "A", "a")]);
+    assert_eq!(renames(&old, &new), []);
+    // What many tools have is no mark, also of those that stayed.
+    let crowd: Vec<Value> =
+        (0..5).map(|index| offered(&format!("read_{index}"), &format!("Reads {index}"), "id")).collect();
+    let with = |tool: Value| crowd.iter().cloned().chain([tool]).collect::<Vec<_>>();
+    let (old, new) = (with(offered("get_user", "A user", "id")), with(offered("get_users", "All users", "id")));
+    assert_eq!(renames(&old, &new), []);
+    let (old, new) = (with(offered("get_user", "A user", "id")), with(offered("fetch_user", "A user", "id")));
+    assert_eq!(renames(&old, &new), [pair("get_user", "fetch_user")]);
+    let undescribed =
+        |names: &[&str]| names.iter().map(|name| json!({"name": name, "inputSchema": {}})).collect::<Vec<_>>();
+    assert_eq!(renames(&undescribed(&["run_a", "run_b", "run_c"]), &undescribed(&["run_x", "run_y", "run_z"])), []);
     let many =
         |prefix: &str| (0..1_000).map(|index| offered(&format!("{prefix}{index}"), "A", "a")).collect::<Vec<_>>();
     assert_eq!(renames(&many("a"), &many("b")), []);
@@ -355,24 +549,25 @@ fn every_class_is_written_as_it_is_called() {
 /// What is written otherwise and means the same must not frighten anybody, and what means more must not pass for less.
 #[test]
 fn ways_of_writing_the_same_are_told_from_changes() {
-    const SAME: &str = "its input schema changed in a way that is not told apart";
+    const SAME: &str = "its input schema is written otherwise, and means the same";
+    const UNTOLD: &str = "its input schema changed in a way that is not told apart";
     let titled = |title: &str, field: &str| json!({"type": "object", "title": title, "properties": {field: {}}});
     let (string, number, nothing) = (json!({"type": "string"}), json!({"type": "number"}), json!({"type": "null"}));
     for (old, new, class, note) in [
-        (json!({"type": ["string", "null"]}), json!({"anyOf": [string, nothing]}), Class::Other, SAME),
-        (json!({"type": "string", "nullable": true}), json!({"type": ["null", "string"]}), Class::Other, SAME),
+        (json!({"type": ["string", "null"]}), json!({"anyOf": [string, nothing]}), Class::Text, SAME),
+        (json!({"type": "string", "nullable": true}), json!({"type": ["null", "string"]}), Class::Text, SAME),
         (
             json!({"oneOf": [{"anyOf": [string, number]}, nothing]}),
             json!({"anyOf": [nothing, number, string]}),
-            Class::Other,
+            Class::Text,
             SAME,
         ),
-        (json!({"allOf": [string]}), string.clone(), Class::Other, SAME),
-        (json!({"enum": ["a", "b"]}), json!({"oneOf": [{"const": "b"}, {"const": "a"}]}), Class::Other, SAME),
+        (json!({"allOf": [string]}), string.clone(), Class::Text, SAME),
+        (json!({"enum": ["a", "b"]}), json!({"oneOf": [{"const": "b"}, {"const": "a"}]}), Class::Text, SAME),
         (
             json!({"enum": ["a", null], "type": ["string", "null"]}),
             json!({"anyOf": [{"const": "a"}, nothing]}),
-            Class::Other,
+            Class::Text,
             SAME,
         ),
         (json!({"type": "integer"}), json!({"anyOf": [number, nothing]}), Class::Widened, "`x` also takes number"),
@@ -382,7 +577,7 @@ fn ways_of_writing_the_same_are_told_from_changes() {
             Class::Narrowed,
             "`x` no longer takes number",
         ),
-        (json!({}), json!({"anyOf": [string, number]}), Class::Narrowed, "`x` now takes only number, string"),
+        (json!({}), json!({"anyOf": [string, number]}), Class::Narrowed, "`x` takes only number, string now"),
         (json!({"anyOf": [string, number]}), json!({}), Class::Widened, "`x` takes any type now"),
         (
             json!({"type": "integer"}),
@@ -396,7 +591,7 @@ fn ways_of_writing_the_same_are_told_from_changes() {
             Class::Narrowed,
             "`x` no longer takes `b`",
         ),
-        (json!({"anyOf": [{"enum": ["a"]}, string]}), string.clone(), Class::Other, SAME),
+        (json!({"anyOf": [{"enum": ["a"]}, string]}), string.clone(), Class::Other, UNTOLD),
         (
             json!({"anyOf": [titled("A", "a"), titled("B", "b")]}),
             json!({"anyOf": [titled("B", "b"), titled("A", "a"), titled("C", "c")]}),
@@ -409,7 +604,7 @@ fn ways_of_writing_the_same_are_told_from_changes() {
             Class::Breaking,
             "`x.b` became `x.x`",
         ),
-        (json!({"minLength": 1}), json!({"minLength": 1.0, "uniqueItems": false}), Class::Other, SAME),
+        (json!({"minLength": 1}), json!({"minLength": 1.0, "uniqueItems": false}), Class::Text, SAME),
         (json!({"examples": ["a"]}), json!({"examples": ["b"]}), Class::Text, "`x`: its examples changed"),
     ] {
         check_argument(old, new, class, note);

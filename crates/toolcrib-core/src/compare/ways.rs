@@ -263,7 +263,7 @@ fn label(schema: &Value) -> Option<String> {
     telling.next().map(|(name, value)| format!("{name} {}", crate::json::beginning(value, 60)))
 }
 
-fn kind_of(value: &Value, whole: bool) -> &'static str {
+pub(super) fn kind_of(value: &Value, whole: bool) -> &'static str {
     match value {
         Value::Null => "null",
         Value::Bool(_) => "boolean",
@@ -275,7 +275,7 @@ fn kind_of(value: &Value, whole: bool) -> &'static str {
     }
 }
 
-fn is_whole(value: &Value) -> bool {
+pub(super) fn is_whole(value: &Value) -> bool {
     value.is_i64() || value.is_u64() || value.as_f64().is_some_and(|number| number.fract() == 0.0)
 }
 

@@ -1,20 +1,19 @@
 //! A difference as SARIF 2.1.0, which code review tools show beside the lines of a lockfile.
 
-use std::collections::BTreeMap;
-
 use serde_json::{Value, json};
 
 use super::{Difference, Kind, SourceDifference};
 use crate::compare::Class;
 use crate::fingerprint::Fingerprint;
 use crate::history::changed_in_words;
+use crate::lock::Lines;
 use crate::text::shown_short;
 
 /// Where findings are shown: a file, relative to the repository, and on which line each name stands.
 #[derive(Debug, Clone, Default)]
 pub struct Artifact {
     pub uri: String,
-    pub lines: BTreeMap<String, usize>,
+    pub lines: Lines,
 }
 
 const RULES: [Kind; 11] = [
@@ -56,7 +55,7 @@ fn rule(kind: Kind) -> Value {
 fn results(source: &SourceDifference, artifact: &Artifact) -> Vec<Value> {
     let id = source.source.as_str();
     let result = |kind: Kind, name: &str, message: String| {
-        let line = artifact.lines.get(name).or_else(|| artifact.lines.get(id)).copied().unwrap_or(1);
+        let line = artifact.lines.find(&source.source, name);
         let place = json!({ "artifactLocation": { "uri": artifact.uri }, "region": { "startLine": line } });
         // The same finding stays the same whatever else changes.
         let own = source.fingerprints.get(name).map(Fingerprint::to_string).unwrap_or_default();

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::sarif::{Artifact, sarif};
 use super::*;
-use crate::lock::{Lock, lines};
+use crate::lock::{Lines, Lock};
 use crate::manifest::{Bounds, Manifest, Packed};
 
 fn segment(tools: &[Value]) -> Segment {
@@ -49,8 +49,6 @@ fn a_lockfile_is_the_same_bytes_and_is_read_back() {
     assert_eq!(text, lock(&then()).text().unwrap());
     assert_eq!(Lock::read(&text).unwrap(), lock(&then()));
     assert_eq!(serde_json::from_str::<Value>(&text).unwrap(), serde_json::to_value(lock(&then())).unwrap());
-    let places = lines(&text);
-    assert_eq!((places["git"], places["git__add"], places["git__same"]), (4, 7, 11), "{text}");
     let empty = Lock { version: 1, sources: BTreeMap::new() };
     assert_eq!(Lock::read(&empty.text().unwrap()).unwrap(), empty);
     for wrong in ["", "[]", "{\"version\":1}", "{\"version\":2,\"sources\":{}}"] {
@@ -79,9 +77,32 @@ fn without_it_the_lockfile_tells_text_from_the_rest() {
     let difference = SourceDifference::by_parts(locked, &now()).unwrap();
     let classes: Vec<_> =
         difference.changed.iter().map(|change| (change.name.as_str(), change.class.unwrap())).collect();
-    assert_eq!(classes, [("git__add", Class::Text), ("git__log", Class::Other)]);
+    assert_eq!(classes, [("git__add", Class::Text), ("git__log", Class::Narrowed)]);
     assert_eq!(difference.renamed, [Renamed { from: "git__push".into(), to: "git__upload".into() }]);
     assert_eq!((difference.removed.len(), difference.added.len(), difference.unchanged), (2, 2, 1));
+}
+
+/// A lockfile may have passed through any tool that writes JSON.
+#[test]
+fn lines_are_found_however_a_lockfile_is_laid_out() {
+    let id = |name: &str| SourceId::parse(name).unwrap();
+    let text = lock(&then()).text().unwrap();
+    let places = |text: &str| {
+        let lines = Lines::of(text);
+        ["git__add", "git__same", "git__nothing"].map(|name| lines.find(&id("git"), name))
+    };
+    assert_eq!(places(&text), [7, 11, 4], "{text}");
+    assert_eq!(places(&text.replace('\n', "\r\n")), [7, 11, 4]);
+    let value: Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(places(&value.to_string()), [1, 1, 1]);
+    let pretty = serde_json::to_string_pretty(&value).unwrap();
+    let line = |name: &str| 1 + pretty.lines().position(|line| line.contains(&format!("\"{name}\""))).unwrap();
+    assert_eq!(places(&pretty), [line("git__add"), line("git__same"), line("git")], "{pretty}");
+    // A name that is a source's and a tool's, and a value under its name.
+    let odd = "{\"sources\":{\n\"a\"\n:\n{\"tools\":{\n\"web\"\n:\n{}}},\"web\":{\"tools\":{}}}}";
+    let lines = Lines::of(odd);
+    assert_eq!((lines.find(&id("a"), "web"), lines.find(&id("web"), "x"), lines.find(&id("b"), "x")), (5, 7, 1));
+    assert_eq!(Lines::of("nonsense").find(&id("a"), "web"), 1);
 }
 
 #[test]
@@ -103,7 +124,7 @@ fn sarif_has_what_its_readers_require() {
     let mut difference = Difference::of([SourceDifference::between(&then(), &now()).unwrap()]);
     let id = SourceId::parse("mail").unwrap();
     difference.sources.push(SourceDifference::unreadable(&id, None, Code::ToolUnavailable, "it is down".into()));
-    let artifact = Artifact { uri: "toolcrib.lock".into(), lines: lines(&lock(&then()).text().unwrap()) };
+    let artifact = Artifact { uri: "toolcrib.lock".into(), lines: Lines::of(&lock(&then()).text().unwrap()) };
     let log = sarif(&difference, &artifact, "1.2.3");
     assert_eq!((&log["version"], log["runs"].as_array().unwrap().len()), (&json!("2.1.0"), 1));
     assert!(log["$schema"].as_str().unwrap().contains("sarif-2.1.0"));

@@ -1,14 +1,15 @@
-//! The parts of a tool, each by a short fingerprint: enough to tell that only words changed, or that more did.
+//! The parts of a tool, each by a short fingerprint, and its schemas without their words: enough to tell how a tool
+//! changed on a machine that has never seen it as it was.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use crate::compare::{Class, Comparison, given};
+use crate::compare::{Effects, Plain, given};
 use crate::fingerprint::Fingerprint;
 use crate::tool::Tool;
 
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Parts {
     /// Titles and descriptions, those within its schemas too.
     pub text: String,
@@ -17,14 +18,22 @@ pub struct Parts {
     /// The output schema without its texts, where there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output: Option<String>,
-    /// What it says about its effects.
+    /// What it says about its effects: the names of those hints that hold.
     pub hints: String,
     /// How a call is carried out, where that is known here.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub execution: Option<String>,
+    /// The input schema itself, by its meaning; left out where it is long.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub takes: Option<Value>,
+    /// The same of the output schema.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gives: Option<Value>,
 }
 
 const DIGITS: usize = 16;
+/// A lockfile is read by people too.
+const LONGEST_SCHEMA: usize = 2_000;
 
 impl Parts {
     pub fn of(tool: &Tool) -> Parts {
@@ -35,56 +44,50 @@ impl Parts {
         let backing = tool.backing();
         let whole = backing.as_ref().and_then(|backing| backing.input_schema.as_deref());
         let offered = tool.original.get("inputSchema").unwrap_or(&tool.face.input_schema);
-        let input = meant(whole.unwrap_or(offered), &mut texts);
+        let (input, takes) = schema(whole.unwrap_or(offered), &mut texts);
         let answered = backing.as_ref().and_then(|backing| backing.output_schema.as_deref());
-        let output = tool.output_schema.as_deref().or(answered).map(|schema| meant(schema, &mut texts));
+        let output = tool.output_schema.as_deref().or(answered).map(|output| schema(output, &mut texts));
+        let (output, gives) = output.map_or((None, None), |(output, gives)| (Some(output), gives));
         let execution = backing.as_ref().and_then(|backing| serde_json::to_value(&backing.execution).ok());
-        let annotations: Value =
-            tool.face.annotations.as_deref().and_then(|raw| serde_json::from_str(raw.get()).ok()).unwrap_or_default();
-        let hint = |name: &str, assumed: bool| annotations.get(name).and_then(Value::as_bool).unwrap_or(assumed);
-        let hints = [
-            hint("readOnlyHint", false),
-            hint("destructiveHint", true),
-            hint("idempotentHint", false),
-            hint("openWorldHint", true),
-        ];
         Parts {
             text: short(&serde_json::json!(texts)),
-            input: short(&input),
-            output: output.as_ref().map(short),
-            hints: short(&serde_json::json!(hints)),
+            input,
+            output,
+            hints: Effects::of(tool.face.annotations.as_deref()).names(),
             execution: execution.as_ref().map(|execution| short(&sorted(execution))),
+            takes,
+            gives,
         }
     }
 
-    /// What can be said about a change when only the parts are known.
-    pub fn compare(&self, new: &Parts) -> Comparison {
-        let unknown = "changed; how is not known here, for the definition it was locked with is not at hand";
-        let pairs = [
-            (self.hints != new.hints, Class::HintFlipped, "says otherwise about its effects".to_owned()),
-            (self.execution != new.execution, Class::Execution, "how it is carried out changed".to_owned()),
-            (self.input != new.input, Class::Other, format!("its input schema {unknown}")),
-            (self.output != new.output, Class::Other, format!("its output schema {unknown}")),
-            (self.text != new.text, Class::Text, "its title or descriptions changed".to_owned()),
-        ];
-        let found: Vec<(Class, String)> =
-            pairs.into_iter().filter(|(differs, ..)| *differs).map(|(_, class, note)| (class, note)).collect();
-        let worst = found.iter().map(|(class, _)| *class).max_by_key(|class| class.rank());
-        match worst {
-            Some(class) => Comparison { class, notes: found.into_iter().map(|(_, note)| note).collect() },
-            None => Comparison { class: Class::Other, notes: vec!["something else about it changed".to_owned()] },
-        }
+    /// What a tool is recognised by under another name; nothing where it has neither words nor arguments, for then it
+    /// is like many others.
+    pub(crate) fn mark(&self) -> Option<[&str; 5]> {
+        let wordless = self.text == short(&serde_json::json!(["", ""]));
+        let takes_nothing = self.takes.as_ref().is_some_and(|schema| schema.get("properties").is_none());
+        (!wordless || !takes_nothing).then(|| {
+            [
+                self.text.as_str(),
+                self.input.as_str(),
+                self.output.as_deref().unwrap_or_default(),
+                self.hints.as_str(),
+                self.execution.as_deref().unwrap_or_default(),
+            ]
+        })
     }
+}
+
+/// The fingerprint of a schema's meaning, and the meaning itself where it is short. Texts are handed over in their order.
+fn schema(schema: &RawValue, texts: &mut Vec<String>) -> (String, Option<Value>) {
+    let value: Value = serde_json::from_str(schema.get()).unwrap_or_default();
+    collect_texts(&sorted(&value), Keys::Keywords, texts);
+    let meaning = Plain::of(&value).schema;
+    let written = meaning.to_string();
+    (Fingerprint::of(&written).short(DIGITS), (written.len() <= LONGEST_SCHEMA).then_some(meaning))
 }
 
 fn short(value: &Value) -> String {
     Fingerprint::of(value.to_string()).short(DIGITS)
-}
-
-/// A schema without the texts in it, which are handed over in their order; keys sorted.
-pub(crate) fn meant(schema: &RawValue, texts: &mut Vec<String>) -> Value {
-    let value: Value = serde_json::from_str(schema.get()).unwrap_or_default();
-    without_text(&sorted(&value), Keys::Keywords, texts)
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -94,35 +97,27 @@ enum Keys {
 }
 
 /// Depth is bounded by what a manifest takes.
-fn without_text(value: &Value, keys: Keys, texts: &mut Vec<String>) -> Value {
+fn collect_texts(value: &Value, keys: Keys, texts: &mut Vec<String>) {
     match value {
         Value::Object(fields) => {
-            let mut kept = serde_json::Map::new();
             for (key, value) in fields {
                 match (keys, key.as_str(), value) {
                     (Keys::Keywords, "title" | "description" | "$comment", Value::String(text)) => {
                         texts.push(text.clone());
                     }
                     (Keys::Keywords, "examples" | "example", value) => texts.push(value.to_string()),
-                    (Keys::Keywords, "enum" | "const" | "default" | "required", value) => {
-                        kept.insert(key.clone(), value.clone());
-                    }
+                    (Keys::Keywords, "enum" | "const" | "default" | "required", _) => {}
                     (
                         Keys::Keywords,
                         "properties" | "patternProperties" | "$defs" | "definitions" | "dependentSchemas",
                         value,
-                    ) => {
-                        kept.insert(key.clone(), without_text(value, Keys::Names, texts));
-                    }
-                    (Keys::Keywords | Keys::Names, _, value) => {
-                        kept.insert(key.clone(), without_text(value, Keys::Keywords, texts));
-                    }
+                    ) => collect_texts(value, Keys::Names, texts),
+                    (Keys::Keywords | Keys::Names, _, value) => collect_texts(value, Keys::Keywords, texts),
                 }
             }
-            Value::Object(kept)
         }
-        Value::Array(items) => items.iter().map(|item| without_text(item, Keys::Keywords, texts)).collect(),
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => value.clone(),
+        Value::Array(items) => items.iter().for_each(|item| collect_texts(item, Keys::Keywords, texts)),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
     }
 }
 

@@ -1,0 +1,274 @@
+//! A schema by its meaning: without words, with references followed, and written in one of the ways that come to the
+//! same. Two schemas with one plain form take the same values; the reverse does not hold.
+
+use serde_json::{Map, Number, Value, json};
+
+use super::keywords::{Holds, asks_nothing, holds};
+use super::ways::{is_whole, kind_of};
+
+/// How much may come of one schema; past that, references stay as they are.
+const MOST: usize = 20_000;
+const DEEPEST: usize = 128;
+/// How much text of values is worth as much as a node.
+const TEXT_OF_A_NODE: usize = 16;
+
+pub(crate) struct Plain {
+    pub(crate) schema: Value,
+    /// How much work it was.
+    pub(super) work: usize,
+}
+
+impl Plain {
+    pub(crate) fn of(schema: &Value) -> Plain {
+        Plain::within(schema, schema)
+    }
+
+    /// Of a part of a schema, whose references are looked up in the whole.
+    pub(super) fn within(root: &Value, schema: &Value) -> Plain {
+        match Writer::new(root, true).write(schema) {
+            (Some(schema), work) => Plain { schema, work },
+            // Its references lead too far.
+            (None, wasted) => {
+                let (written, work) = Writer::new(root, false).write(schema);
+                Plain { schema: written.unwrap_or_default(), work: wasted + work }
+            }
+        }
+    }
+}
+
+struct Writer<'a> {
+    root: &'a Value,
+    follows: bool,
+    left: usize,
+    work: usize,
+    /// The definitions that are being written, outermost first.
+    within: Vec<*const Value>,
+}
+
+impl<'a> Writer<'a> {
+    fn new(root: &'a Value, follows: bool) -> Writer<'a> {
+        // Without following references it is no more than was there.
+        Writer { root, follows, left: if follows { MOST } else { usize::MAX }, work: 0, within: Vec::new() }
+    }
+
+    fn write(mut self, schema: &'a Value) -> (Option<Value>, usize) {
+        let written = self.schema(schema, 0);
+        (written, self.work)
+    }
+
+    fn spend(&mut self, work: usize) -> Option<()> {
+        self.work += work;
+        self.left = self.left.checked_sub(work)?;
+        Some(())
+    }
+
+    /// Nothing when there is too much of it.
+    fn schema(&mut self, schema: &'a Value, depth: usize) -> Option<Value> {
+        self.spend(1)?;
+        let Value::Object(keywords) = schema else {
+            return Some(if schema == &Value::Bool(true) { json!({}) } else { schema.clone() });
+        };
+        if depth > DEEPEST {
+            return None;
+        }
+        let mut written = Map::new();
+        let mut referred = None;
+        let mut names: Vec<&String> = keywords.keys().collect();
+        names.sort_unstable();
+        for name in names {
+            let value = &keywords[name];
+            let value = match holds(name) {
+                Holds::Words => continue,
+                Holds::Definitions if self.follows => continue,
+                Holds::Reference => match self.target(value) {
+                    Some(target) => {
+                        referred = Some(self.definition(target, depth)?);
+                        continue;
+                    }
+                    None => value.clone(),
+                },
+                Holds::Schema => self.schema(value, depth + 1)?,
+                Holds::SchemaOrRow if !value.is_array() => self.schema(value, depth + 1)?,
+                Holds::Row | Holds::SchemaOrRow => self.row(value, depth)?,
+                Holds::Named | Holds::Definitions => self.named(value, depth)?,
+                Holds::Value => self.value(value)?,
+            };
+            if !asks_nothing(name, &value) {
+                written.insert(name.clone(), value);
+            }
+        }
+        Some(simplest(written, referred))
+    }
+
+    fn target(&self, reference: &Value) -> Option<&'a Value> {
+        let pointer = reference.as_str().and_then(|reference| reference.strip_prefix('#'))?;
+        self.root.pointer(pointer).filter(|_| self.follows)
+    }
+
+    /// A definition within itself is named by how far out it began.
+    fn definition(&mut self, target: &'a Value, depth: usize) -> Option<Value> {
+        let known = self.within.iter().rev().position(|within| std::ptr::eq(*within, target));
+        if let Some(distance) = known {
+            return Some(json!({ "$ref": format!("{distance} further out") }));
+        }
+        self.within.push(std::ptr::from_ref(target));
+        let written = self.schema(target, depth + 1);
+        self.within.pop();
+        written
+    }
+
+    fn row(&mut self, value: &'a Value, depth: usize) -> Option<Value> {
+        match value {
+            Value::Array(schemas) => {
+                let written: Option<Vec<Value>> = schemas.iter().map(|schema| self.schema(schema, depth + 1)).collect();
+                written.map(Value::Array)
+            }
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Object(_) => self.value(value),
+        }
+    }
+
+    fn named(&mut self, value: &'a Value, depth: usize) -> Option<Value> {
+        let Value::Object(schemas) = value else { return self.value(value) };
+        let mut names: Vec<&String> = schemas.keys().collect();
+        names.sort_unstable();
+        let mut written = Map::new();
+        for name in names {
+            self.spend(name.len() / TEXT_OF_A_NODE)?;
+            // What a field depends on may be a list of names.
+            let schema = &schemas[name];
+            let value = if schema.is_array() { self.value(schema)? } else { self.schema(schema, depth + 1)? };
+            written.insert(name.clone(), value);
+        }
+        Some(Value::Object(written))
+    }
+
+    /// Keys in their order, and 1.0 as 1.
+    fn value(&mut self, value: &Value) -> Option<Value> {
+        self.spend(1 + value.as_str().map_or(0, str::len) / TEXT_OF_A_NODE)?;
+        Some(match value {
+            Value::Object(fields) => {
+                let mut names: Vec<&String> = fields.keys().collect();
+                names.sort_unstable();
+                let mut written = Map::new();
+                for name in names {
+                    written.insert(name.clone(), self.value(&fields[name])?);
+                }
+                Value::Object(written)
+            }
+            Value::Array(items) => items.iter().map(|item| self.value(item)).collect::<Option<Vec<_>>>()?.into(),
+            Value::Number(number) => whole(number).map_or_else(|| value.clone(), Value::from),
+            Value::Null | Value::Bool(_) | Value::String(_) => value.clone(),
+        })
+    }
+}
+
+fn whole(number: &Number) -> Option<i64> {
+    let float = number.as_f64().filter(|float| number.is_f64() && float.fract() == 0.0 && float.abs() < 1e15)?;
+    Some(float as i64)
+}
+
+/// Of the ways to write it, one.
+fn simplest(mut keywords: Map<String, Value>, referred: Option<Value>) -> Value {
+    if let Some(value) = keywords.shift_remove("const") {
+        keywords.insert("enum".to_owned(), Value::Array(vec![value]));
+    }
+    for name in ["required", "enum"] {
+        if let Some(Value::Array(values)) = keywords.get_mut(name) {
+            as_set(values);
+        }
+    }
+    if keywords.get("required").and_then(Value::as_array).is_some_and(Vec::is_empty) {
+        keywords.shift_remove("required");
+    }
+    if keywords.get("nullable") == Some(&Value::Bool(true)) && keywords.contains_key("type") {
+        keywords.shift_remove("nullable");
+        add(&mut keywords, "type", vec![json!("null")]);
+        if keywords.contains_key("enum") {
+            add(&mut keywords, "enum", vec![Value::Null]);
+        }
+    }
+    for name in ["anyOf", "oneOf"] {
+        unite(&mut keywords, name);
+    }
+    let mut parts: Vec<Value> = referred.into_iter().collect();
+    if let Some(Value::Array(all)) = keywords.shift_remove("allOf") {
+        parts.extend(all);
+    }
+    parts.retain(|part| part != &json!({}));
+    if let ([only], true) = (&parts[..], keywords.is_empty()) {
+        return only.clone();
+    }
+    as_set(&mut parts);
+    if !parts.is_empty() {
+        keywords.insert("allOf".to_owned(), Value::Array(parts));
+    }
+    add(&mut keywords, "type", Vec::new());
+    if types_say_nothing(&keywords) {
+        keywords.shift_remove("type");
+    }
+    keywords.sort_keys();
+    Value::Object(keywords)
+}
+
+/// Alternatives that are types alone are a list of types, those that are values alone a list of values.
+fn unite(keywords: &mut Map<String, Value>, name: &str) {
+    let Some(Value::Array(mut ways)) = keywords.shift_remove(name) else { return };
+    if !keywords.contains_key("type") && !keywords.contains_key("enum") {
+        let alone = |way: &Value, keyword: &str| -> Option<Vec<Value>> {
+            let way = way.as_object().filter(|way| way.len() == 1)?;
+            match way.get(keyword)? {
+                Value::Array(values) => Some(values.clone()),
+                value => Some(vec![value.clone()]),
+            }
+        };
+        let types: Option<Vec<Vec<Value>>> = ways.iter().map(|way| alone(way, "type")).collect();
+        let null = |way: &Value| (way == &json!({ "type": "null" })).then(|| vec![Value::Null]);
+        let values: Option<Vec<Vec<Value>>> = ways.iter().map(|way| null(way).or_else(|| alone(way, "enum"))).collect();
+        let united = types.map(|types| ("type", types)).or_else(|| values.map(|values| ("enum", values)));
+        if let Some((keyword, united)) = united {
+            let all: Vec<Value> = united.concat();
+            let mut each = all.clone();
+            as_set(&mut each);
+            let overlapping = each.contains(&json!("integer")) && each.contains(&json!("number"));
+            // What fits two of `oneOf` fits none.
+            if name == "anyOf" || (each.len() == all.len() && (keyword == "enum" || !overlapping)) {
+                return add(keywords, keyword, all);
+            }
+        }
+    }
+    as_set(&mut ways);
+    keywords.insert(name.to_owned(), Value::Array(ways));
+}
+
+/// Adds to what is one value, or a list of them; one that is alone stands for itself where it is a type.
+fn add(keywords: &mut Map<String, Value>, name: &str, more: Vec<Value>) {
+    let mut values = match keywords.shift_remove(name) {
+        Some(Value::Array(values)) => values,
+        Some(value) => vec![value],
+        None if more.is_empty() => return,
+        None => Vec::new(),
+    };
+    values.extend(more);
+    as_set(&mut values);
+    let value = if let ("type", [only]) = (name, &values[..]) { only.clone() } else { Value::Array(values) };
+    keywords.insert(name.to_owned(), value);
+}
+
+/// Whether values are listed, all of them of the types that are named.
+fn types_say_nothing(keywords: &Map<String, Value>) -> bool {
+    let Some(Value::Array(values)) = keywords.get("enum") else { return false };
+    let types: Vec<&str> = match keywords.get("type") {
+        Some(Value::String(only)) => vec![only],
+        Some(Value::Array(types)) => types.iter().filter_map(Value::as_str).collect(),
+        Some(Value::Null | Value::Bool(_) | Value::Number(_) | Value::Object(_)) | None => return false,
+    };
+    let fits = |value: &Value| {
+        types.contains(&kind_of(value, is_whole(value))) || (value.is_number() && types.contains(&"number"))
+    };
+    values.iter().all(fits)
+}
+
+fn as_set(values: &mut Vec<Value>) {
+    values.sort_by_cached_key(Value::to_string);
+    values.dedup();
+}
