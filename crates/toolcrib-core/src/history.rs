@@ -13,7 +13,7 @@ const MOST_NAMED: usize = 10;
 /// How much is told of one changed tool.
 const MOST_NOTES: usize = 3;
 
-/// What happened. `kind` names an event of a newer Toolcrib.
+/// What happened. `kind` names an event of a newer Toolcrib, where that is known.
 pub fn told(event: &Event, kind: &str) -> String {
     told_of(event, kind, |_| true)
 }
@@ -174,6 +174,7 @@ fn told_of(event: &Event, kind: &str, wanted: impl Fn(&str) -> bool) -> String {
             format!("token `{}` changed ({})", shown_short(name, 80), role.as_str())
         }
         Event::TokenRevoked { name, .. } => format!("token `{}` revoked", shown_short(name, 80)),
+        Event::Unknown if kind.is_empty() => "something that this Toolcrib does not know".to_owned(),
         Event::Unknown => format!("`{}`, which this Toolcrib does not know", shown_short(kind, 60)),
     }
 }

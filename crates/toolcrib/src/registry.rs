@@ -57,7 +57,7 @@ pub use access::{CreatedToken, TokenView, random_secret, random_token};
 pub use declare::Declared;
 pub use detail::{Execution, ToolDetail};
 pub use hints::ListHints;
-pub use history::{HistoryRecord, Wanted};
+pub use history::{HistoryPage, HistoryRecord, Wanted};
 pub use moment::Moment;
 pub use needs::{MissingScheme, Needs, Server, needs};
 pub use past::{PastTool, Version};

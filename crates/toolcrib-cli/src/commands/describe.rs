@@ -1,6 +1,7 @@
 //! `toolcrib describe`: what a tool is, what it takes, and who may call it.
 
 mod listed;
+mod page;
 mod past;
 mod provided;
 mod readable;
@@ -46,7 +47,7 @@ pub(crate) struct Arguments {
     #[arg(long, requires = "format")]
     explain: bool,
     /// As it was then: `2h`, `7d`, `2026-11-15`, or a time such as `2026-11-15T20:00:00Z`; contacts nobody
-    #[arg(long, value_name = "TIME", conflicts_with_all = ["full", "format", "cached", "fresh"])]
+    #[arg(long, value_name = "TIME", conflicts_with_all = ["format", "cached", "fresh"])]
     at: Option<When>,
     #[command(flatten)]
     need: NeedArguments,
@@ -54,7 +55,7 @@ pub(crate) struct Arguments {
 
 pub(crate) async fn run(common: &Common, arguments: Arguments) -> Result<Done> {
     if let Some(when) = arguments.at {
-        return past::describe(common, &arguments.names, when).await;
+        return past::describe(common, &arguments, when).await;
     }
     let desk = Desk::open(common).await?;
     let mut found: Vec<(&str, Result<ToolDetail>)> = Vec::new();
@@ -66,31 +67,13 @@ pub(crate) async fn run(common: &Common, arguments: Arguments) -> Result<Done> {
         None => Ok(None),
     };
     desk.close().await;
-    if common.json && found.iter().all(|(_, found)| found.is_err()) {
-        let first = found.into_iter().find_map(|(_, found)| found.err());
-        return first.map_or(Ok(Done::Well), Err);
-    }
     match formatted? {
+        Some(_) if common.json && found.iter().all(|(_, found)| found.is_err()) => return first_error(found),
         Some((format, tools)) if arguments.explain => explain(common, format, tools)?,
         Some((format, tools)) => provided(common, format, &tools)?,
-        None if common.json => return as_json(found, |detail| object(detail, arguments.full)),
-        None => {
-            let texts: Vec<String> = found
-                .iter()
-                .filter_map(|(_, found)| found.as_ref().ok())
-                .map(|detail| readable(detail, arguments.full))
-                .collect();
-            if !texts.is_empty() {
-                output::line(&texts.join("\n"))?;
-            }
-        }
+        None => return told(common, found, |tool| object(tool, arguments.full), |tool| readable(tool, arguments.full)),
     }
-    let mut done = Done::Well;
-    for error in found.iter().filter_map(|(_, found)| found.as_ref().err()) {
-        output::complain(&format!("error: {}", error.message));
-        done = Done::Failed;
-    }
-    Ok(done)
+    Ok(complained(&found))
 }
 
 async fn look_up(desk: &Desk, name: &str, need: &NeedArguments) -> Result<ToolDetail> {
@@ -106,12 +89,39 @@ async fn look_up(desk: &Desk, name: &str, need: &NeedArguments) -> Result<ToolDe
     found
 }
 
+/// Each tool that was found, one way or the other, and then what was not found.
+fn told<T>(
+    common: &Common,
+    found: Vec<(&str, Result<T>)>,
+    object: impl Fn(&T) -> Result<Box<RawValue>>,
+    readable: impl Fn(&T) -> String,
+) -> Result<Done> {
+    if common.json {
+        return as_json(found, object);
+    }
+    let texts: Vec<String> = found.iter().filter_map(|(_, found)| found.as_ref().ok()).map(readable).collect();
+    if !texts.is_empty() {
+        output::line(&texts.join("\n"))?;
+    }
+    Ok(complained(&found))
+}
+
+fn complained<T>(found: &[(&str, Result<T>)]) -> Done {
+    let mut done = Done::Well;
+    for error in found.iter().filter_map(|(_, found)| found.as_ref().err()) {
+        output::complain(&format!("error: {}", error.message));
+        done = Done::Failed;
+    }
+    done
+}
+
 /// One name gives its tool or its error; several give `tools`, and `errors` for those that are not there.
-fn as_json<T>(mut found: Vec<(&str, Result<T>)>, object: impl Fn(&T) -> Result<Box<RawValue>>) -> Result<Done> {
-    if found.len() == 1
-        && let Some((_, found)) = found.pop()
-    {
-        output::json(&object(&found?)?)?;
+fn as_json<T>(found: Vec<(&str, Result<T>)>, object: impl Fn(&T) -> Result<Box<RawValue>>) -> Result<Done> {
+    if found.iter().all(|(_, found)| found.is_err()) {
+        return first_error(found);
+    }
+    if let [(_, Ok(only))] = &found[..] {
+        output::json(&object(only)?)?;
         return Ok(Done::Well);
     }
     let (mut tools, mut errors) = (Vec::new(), Vec::new());
@@ -133,6 +143,11 @@ fn as_json<T>(mut found: Vec<(&str, Result<T>)>, object: impl Fn(&T) -> Result<B
     }
     output::json(&Several { tools, errors })?;
     Ok(done)
+}
+
+/// Where nothing was found, what is said of the first.
+fn first_error<T>(found: Vec<(&str, Result<T>)>) -> Result<Done> {
+    found.into_iter().find_map(|(_, found)| found.err()).map_or(Ok(Done::Well), Err)
 }
 
 fn named(name: &str, error: &Error) -> Value {

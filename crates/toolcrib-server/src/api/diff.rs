@@ -45,9 +45,10 @@ pub(super) fn routes() -> Vec<Route> {
 pub(super) fn schemas() -> Vec<(&'static str, Value)> {
     let text = || json!({ "type": "string" });
     let hash = || json!({ "type": "string", "pattern": "^[0-9a-f]{64}$" });
+    let schema = || json!({ "description": "A schema without its texts, where it is short" });
     let tool = and_perhaps(
         object(&[("fingerprint", hash()), ("text", text()), ("input", text()), ("hints", text())]),
-        &[("output", nullable(text())), ("execution", nullable(text()))],
+        &[("output", nullable(text())), ("execution", nullable(text())), ("takes", schema()), ("gives", schema())],
     );
     let tools = json!({ "type": "object", "additionalProperties": tool });
     let source = object(&[("inventory_hash", hash()), ("tools", tools)]);

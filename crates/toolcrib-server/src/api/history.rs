@@ -36,7 +36,7 @@ pub(super) fn routes() -> Vec<Route> {
             .query("after", number(0, i64::MAX as u64), "Those that follow this record; without it, the newest")
             .query("since", text(), "Only what is not older: `7d`, `2026-11-15`, `2026-11-15T20:00:00Z`")
             .query("limit", number(1, MOST_RECORDS), "At most so many; 100 unless told")
-            .answers(200, "History", "Records; the number of the last is the next `after`")
+            .answers(200, "History", "Records; `next_after` is the next `after` while there may be more")
             .refuses(&[400, 404, 503]),
         Route::new("GET", "/api/tools/{name}/history", "get_tool_history", get(versions))
             .about("Every version of one tool, newest first, with its definition before and after")
@@ -93,10 +93,14 @@ pub(super) fn schemas() -> Vec<(&'static str, Value)> {
         ("definition", json!({ "type": "object" })),
     ]);
     let several = |name: &str, item: &str| object(&[(name, json!({ "type": "array", "items": reference(item) }))]);
+    let next =
+        json!({ "type": "integer", "minimum": 0, "description": "What to go on after; nothing when that was all" });
+    let records = json!({ "type": "array", "items": reference("Record") });
+    let history = object(&[("records", records), ("next_after", nullable(next))]);
     vec![
         ("Class", one_of(&classes)),
         ("Record", record),
-        ("History", several("records", "Record")),
+        ("History", history),
         ("Version", version),
         ("Versions", several("versions", "Version")),
         ("PastTool", past),
@@ -112,8 +116,7 @@ async fn list(State(house): State<House>, asked: Asked) -> Result<Response, Faul
         since: asked.moment("since", registry.now())?,
         limit: Some(asked.number("limit", 1..=MOST_RECORDS)?.map_or(RECORDS, |limit| limit as usize)),
     };
-    let records = registry.history(&wanted).await?;
-    Ok(reply::json(StatusCode::OK, &json!({ "records": records }))?)
+    Ok(reply::json(StatusCode::OK, &registry.history_page(&wanted).await?)?)
 }
 
 /// A source that there is, or was.

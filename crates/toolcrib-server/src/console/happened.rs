@@ -2,10 +2,10 @@
 
 use maud::{Markup, html};
 use toolcrib::call::Called;
+use toolcrib::core::history::told;
 use toolcrib::core::inventory::Record;
 use toolcrib::core::text::shown_short;
 use toolcrib::refresh::Refreshed;
-use toolcrib::registry::HistoryRecord;
 use toolcrib::{Outcome, SourceId};
 
 use super::past::named;
@@ -74,10 +74,9 @@ fn delta(outcome: &Outcome) -> String {
 }
 
 fn fact(record: &Record) -> Markup {
-    let told = HistoryRecord::of(record);
     html! {
         span.what { "record " (record.seq) }
-        span.text { (named(&told.text)) " " span.faint { "by " (record.actor) } }
+        span.text { (named(&told(&record.event, ""))) " " span.faint { "by " (record.actor) } }
     }
 }
 

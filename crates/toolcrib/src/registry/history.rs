@@ -41,48 +41,74 @@ pub struct HistoryRecord {
     pub text: String,
 }
 
+/// A part of the journal, oldest first.
+#[derive(Debug, Clone, PartialEq, Default, Serialize)]
+pub struct HistoryPage {
+    pub records: Vec<HistoryRecord>,
+    /// What to go on after, when there may be more that is wanted.
+    pub next_after: Option<u64>,
+}
+
 const BATCH: usize = 5_000;
+/// How many records of the store one page looks at to find those that are wanted.
+const MOST_LOOKED_AT: usize = 4 * BATCH;
 
 impl Registry {
     /// The journal, oldest first. To follow it: subscribe, read from where you are, and with every
     /// [`Notice::Recorded`](super::Notice::Recorded) read on; it is in memory by then.
     pub async fn history(&self, wanted: &Wanted) -> Result<Vec<HistoryRecord>> {
+        let (mut wanted, mut records) = (wanted.clone(), Vec::new());
+        loop {
+            let page = self.history_page(&wanted).await?;
+            wanted.limit = wanted.limit.map(|limit| limit.saturating_sub(page.records.len()));
+            records.extend(page.records);
+            match page.next_after {
+                Some(next) if wanted.limit != Some(0) => wanted.after = Some(next),
+                Some(_) | None => return Ok(records),
+            }
+        }
+    }
+
+    /// As much of the journal as is looked at in one go: who chooses few of many records is told where to go on.
+    pub async fn history_page(&self, wanted: &Wanted) -> Result<HistoryPage> {
         let journal = self.shared.now.load().journal.clone();
         let most = wanted.limit.unwrap_or(usize::MAX);
         let meant = wanted.tool.as_deref().map(|name| self.meant(name)).transpose()?;
         let choice = Arc::new(Choice { wanted: wanted.clone(), meant });
-        let Some(mut after) = wanted.after else {
+        let Some(after) = wanted.after else {
             return apart(&choice, move |choice| {
                 let newest = journal.newest_first().filter(|entry| choice.admits(entry)).take(most);
                 let mut records: Vec<HistoryRecord> = newest.map(|entry| choice.shown(entry)).collect();
                 records.reverse();
-                records
+                HistoryPage { records, next_after: None }
             })
             .await;
         };
-        let mut records = Vec::new();
-        while records.len() < most && journal.oldest().is_some_and(|oldest| after.saturating_add(1) < oldest) {
-            let room = most - records.len();
+        let mut found = Chosen { records: Vec::new(), most, last: after };
+        let (newest, mut looked_at) = (journal.newest(), 0);
+        while found.has_room() && journal.begins_after(found.last) && looked_at < MOST_LOOKED_AT {
             // Where all are wanted, no more are read than are shown.
-            let batch = if wanted.chooses() { BATCH } else { BATCH.min(room) };
-            let stored = self.shared.store.records(after, batch).await?;
-            let Some(last) = stored.last() else { break };
-            after = last.seq;
-            let shown = apart(&choice, move |choice| {
-                let entries = stored.into_iter().map(Entry::read).filter(|entry| choice.admits(entry));
-                entries.take(room).map(|entry| choice.shown(&entry)).collect::<Vec<_>>()
-            });
-            records.extend(shown.await?);
+            let batch = if wanted.chooses() { BATCH } else { BATCH.min(most - found.records.len()) };
+            let stored = self.shared.store.records(found.last, batch).await?;
+            if stored.is_empty() {
+                break;
+            }
+            looked_at += stored.len();
+            let read = move |choice: &Choice| {
+                stored.into_iter().map(Entry::read).take_while(|entry| found.take(choice, entry)).for_each(drop);
+                found
+            };
+            found = apart(&choice, read).await?;
         }
-        let room = most - records.len();
-        if room > 0 {
-            let recent = apart(&choice, move |choice| {
-                let recent = journal.after(after).filter(|entry| choice.admits(entry));
-                recent.take(room).map(|entry| choice.shown(entry)).collect::<Vec<_>>()
-            });
-            records.extend(recent.await?);
+        if found.has_room() && !journal.begins_after(found.last) {
+            let read = move |choice: &Choice| {
+                journal.after(found.last).take_while(|entry| found.take(choice, entry)).for_each(drop);
+                found
+            };
+            found = apart(&choice, read).await?;
         }
-        Ok(records)
+        let next_after = newest.filter(|newest| found.last < *newest).map(|_| found.last);
+        Ok(HistoryPage { records: found.records, next_after })
     }
 
     /// A record that was told just now, as `history` shows it: what a newer Toolcrib wrote has its own words there.
@@ -118,6 +144,31 @@ impl Wanted {
     /// Whether some records are not wanted.
     fn chooses(&self) -> bool {
         self.source.is_some() || self.tool.is_some() || self.since.is_some()
+    }
+}
+
+/// What was found of what is wanted, up to the last record that was looked at.
+struct Chosen {
+    records: Vec<HistoryRecord>,
+    most: usize,
+    last: u64,
+}
+
+impl Chosen {
+    fn has_room(&self) -> bool {
+        self.records.len() < self.most
+    }
+
+    /// Whether there was room to look at one more.
+    fn take(&mut self, choice: &Choice, entry: &Entry) -> bool {
+        if !self.has_room() {
+            return false;
+        }
+        self.last = entry.record.seq;
+        if choice.admits(entry) {
+            self.records.push(choice.shown(entry));
+        }
+        true
     }
 }
 
@@ -159,9 +210,8 @@ impl Choice {
 }
 
 impl HistoryRecord {
-    /// A record as it was told. An event of a newer Toolcrib is not known by more than its place;
-    /// [`Registry::recorded`] and [`Registry::history`] have the rest of it.
-    pub fn of(record: &Record) -> HistoryRecord {
+    /// A record as it was told. An event of a newer Toolcrib is not known by more than its place.
+    fn of(record: &Record) -> HistoryRecord {
         let data = serde_json::to_value(&record.event);
         HistoryRecord::shown(record, data.ok().and_then(object).unwrap_or_default())
     }

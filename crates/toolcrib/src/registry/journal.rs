@@ -88,6 +88,15 @@ impl Journal {
         self.chunks.front()?.entries.first().map(|entry| entry.record.seq)
     }
 
+    pub(crate) fn newest(&self) -> Option<u64> {
+        self.chunks.back()?.entries.last().map(|entry| entry.record.seq)
+    }
+
+    /// Whether records that follow `seq` are no longer kept.
+    pub(crate) fn begins_after(&self, seq: u64) -> bool {
+        self.oldest().is_some_and(|oldest| seq.saturating_add(1) < oldest)
+    }
+
     /// What is kept of the records after `seq`, oldest first.
     pub(crate) fn after(&self, seq: u64) -> impl Iterator<Item = &Entry> {
         let old = |chunk: &Arc<Chunk>| chunk.entries.last().is_none_or(|entry| entry.record.seq <= seq);

@@ -1,18 +1,21 @@
 //! What was: the inventory folded up to a moment, and the tools of then, read from the manifests that the journal names.
 //! Old manifests stay in the store for this.
 
-use std::collections::BTreeMap;
 use std::collections::btree_map::Entry as Place;
+use std::collections::{BTreeMap, VecDeque};
+use std::ops::ControlFlow;
 
 use serde::Serialize;
 use serde_json::value::{RawValue, to_raw_value};
 use toolcrib_core::catalog::Segment;
 use toolcrib_core::compare::Class;
+use toolcrib_core::execution::Backing;
 use toolcrib_core::fingerprint::Fingerprint;
 use toolcrib_core::history::{Meant, told_about, touches};
 use toolcrib_core::inventory::{Event, Inventory};
 use toolcrib_core::manifest::Packed;
 use toolcrib_core::text::shown_short;
+use toolcrib_core::tool::Note;
 use toolcrib_core::{Code, Error, Result, ResultExt, SourceId, Timestamp, Tool, ToolId, ToolName};
 
 use super::Registry;
@@ -37,6 +40,11 @@ pub struct PastTool {
     pub updated_at: Timestamp,
     /// The tool as its source offered it.
     pub definition: Box<RawValue>,
+    #[serde(skip)]
+    pub notes: Vec<Note>,
+    /// What lay behind it, where this process carried it out itself.
+    #[serde(skip)]
+    pub backing: Option<Backing>,
 }
 
 /// One step in a tool's life.
@@ -86,6 +94,8 @@ impl Registry {
             source: id.clone(),
             fingerprint: segment.stored(entry).fingerprint,
             definition: offered(&tool)?,
+            backing: tool.backing(),
+            notes: tool.notes,
             at,
             updated_at,
             original_name: original,
@@ -101,14 +111,16 @@ impl Registry {
     pub async fn tool_history(&self, name: &str, limit: usize) -> Result<Vec<Version>> {
         let meant = self.meant(name)?;
         let mut manifests: BTreeMap<SourceId, Fingerprint> = BTreeMap::new();
-        let mut steps: Vec<(Entry, SourceId, Option<Fingerprint>, Fingerprint)> = Vec::new();
-        for entry in self.entries().await? {
+        // No more of them are held than are shown.
+        let mut steps: VecDeque<(Entry, SourceId, Option<Fingerprint>, Fingerprint)> = VecDeque::new();
+        let replayed = self.replay(|entry| {
             match &entry.record.event {
                 Event::InventoryRecorded { source, fingerprint, .. } => {
                     let (source, fingerprint) = (source.clone(), *fingerprint);
                     let before = manifests.insert(source.clone(), fingerprint);
                     if touches(&entry.record.event, &meant) {
-                        steps.push((entry, source, before, fingerprint));
+                        steps.push_back((entry, source, before, fingerprint));
+                        steps.drain(..steps.len().saturating_sub(limit));
                     }
                 }
                 Event::SourceRemoved { source } => {
@@ -125,11 +137,13 @@ impl Registry {
                 | Event::TokenRevoked { .. }
                 | Event::Unknown => {}
             }
-        }
+            ControlFlow::Continue(())
+        });
+        replayed.await?;
         let mut versions = Vec::new();
         // What one step began with is what the one before it came to: each list is read once.
         let mut read: BTreeMap<Fingerprint, Option<Box<RawValue>>> = BTreeMap::new();
-        for (entry, source, before, after) in steps.into_iter().rev().take(limit) {
+        for (entry, source, before, after) in steps.into_iter().rev() {
             for manifest in before.into_iter().chain([after]) {
                 if let Place::Vacant(unread) = read.entry(manifest) {
                     unread.insert(self.definition_in(manifest, &source, &meant).await?);
@@ -157,12 +171,14 @@ impl Registry {
 
     pub(super) async fn inventory_at(&self, at: Timestamp) -> Result<Inventory> {
         let mut inventory = Inventory::default();
-        for entry in self.entries().await? {
+        let replayed = self.replay(|entry| {
             if entry.record.at > at {
-                break;
+                return ControlFlow::Break(());
             }
             inventory.apply(&entry.record);
-        }
+            ControlFlow::Continue(())
+        });
+        replayed.await?;
         Ok(inventory)
     }
 
@@ -174,18 +190,28 @@ impl Registry {
         Ok(if builtin { Segment::bare(packed) } else { Segment::prefixed(packed) })
     }
 
-    /// The whole journal, from memory as far as it reaches.
-    async fn entries(&self) -> Result<Vec<Entry>> {
+    /// The journal from its beginning until it is enough, some at a time; from memory as far as that reaches.
+    async fn replay(&self, mut each: impl FnMut(Entry) -> ControlFlow<()>) -> Result<()> {
         let journal = self.shared.now.load().journal.clone();
-        let (mut entries, mut after) = (Vec::new(), 0);
-        while journal.oldest().is_some_and(|oldest| after + 1 < oldest) {
-            let batch = self.shared.store.records(after, BATCH).await?;
-            let Some(last) = batch.last() else { break };
+        let mut after = 0;
+        while journal.begins_after(after) {
+            let stored = self.shared.store.records(after, BATCH).await?;
+            let Some(last) = stored.last() else { break };
             after = last.seq;
-            entries.extend(batch.into_iter().map(Entry::read));
+            // Records may be long: not on a thread that others wait for.
+            let read = tokio::task::spawn_blocking(|| stored.into_iter().map(Entry::read).collect::<Vec<_>>());
+            for entry in read.await.context(Code::Internal, "the journal could not be read")? {
+                if each(entry).is_break() {
+                    return Ok(());
+                }
+            }
         }
-        entries.extend(journal.after(after).cloned());
-        Ok(entries)
+        for entry in journal.after(after) {
+            if each(entry.clone()).is_break() {
+                return Ok(());
+            }
+        }
+        Ok(())
     }
 
     async fn definition_in(

@@ -1,60 +1,39 @@
-//! A tool as people read it.
+//! A tool of now as people read it.
 
 use serde_json::Value;
 use serde_json::value::RawValue;
 use toolcrib::core::catalog::State;
 use toolcrib::core::text::{shown, shown_short};
-use toolcrib::core::tool::Note;
 use toolcrib::registry::ToolDetail;
 
-use super::listed::{listed, wrapped};
+use super::page::Page;
 use crate::commands::sources::ago;
-use crate::paint;
-use crate::pretty::pretty;
 
 /// What it is, what it takes, who may call it; `full` adds the complete schemas.
 pub(crate) fn readable(detail: &ToolDetail, full: bool) -> String {
     let view = &detail.view;
-    let mut text = paint::bold(view.name.as_str());
-    if let Some(title) = &view.title {
-        text.push_str(&format!(" — {}", shown_short(title, 120)));
-    }
-    text.push('\n');
-    let mut row = |label: &str, value: String| {
-        if !value.is_empty() {
-            text.push_str(&format!("  {}{value}\n", paint::dim(&format!("{label:<10}"))));
-        }
-    };
     let own = shown(&view.original_name);
     let own = if view.name.as_str().ends_with(&own) { String::new() } else { format!(", which calls it `{own}`") };
-    row("source", format!("{} ({}){own}", view.source, detail.kind));
-    row("policy", standing(detail));
-    row("hints", hints(view.annotations.as_deref()).join(", "));
-    for (label, value) in request(detail) {
-        row(label, value);
-    }
-    row("tags", shown_short(&detail.tags.join(", "), 200));
-    row("calls", calls(detail));
-    let description: Vec<String> = shown(&view.description).lines().map(|line| wrapped(line, 2).join("\n")).collect();
-    text.push_str(&format!("\n{}\n", indented(&description.join("\n"), "  ")));
-    let schema = if full { detail.input_schema() } else { &view.input_schema };
-    let schema: Value = serde_json::from_str(schema.get()).unwrap_or_default();
-    text.push_str(&format!("\n  {}\n", paint::bold("Arguments")));
-    text.push_str(&listed(&schema, view.notes.contains(&Note::NoSchema)));
+    let mut rows = vec![
+        ("source", format!("{} ({}){own}", view.source, detail.kind)),
+        ("policy", standing(detail)),
+        ("hints", hints(view.annotations.as_deref()).join(", ")),
+    ];
+    rows.extend(request(detail));
+    rows.push(("tags", shown_short(&detail.tags.join(", "), 200)));
+    rows.push(("calls", calls(detail)));
     let pruned = detail.backing.as_ref().is_some_and(|backing| backing.input_schema.is_some());
-    let pruned = (pruned && !full).then_some("what lies deep is left out here; `--full` has it");
-    let notes = view.notes.iter().map(|note| in_words(*note)).chain(pruned);
-    let notes: Vec<String> = notes.map(|note| format!("  note: {note}\n")).collect();
-    if !notes.is_empty() {
-        text.push_str(&format!("\n{}", notes.concat()));
-    }
-    if full {
-        for (title, raw) in whole(detail) {
-            let raw = raw.map_or_else(|| "none".to_owned(), |raw| shown(&pretty(&raw)));
-            text.push_str(&format!("\n  {}\n{}\n", paint::bold(title), indented(&raw, "    ")));
-        }
-    }
-    text
+    let page = Page {
+        name: view.name.as_str(),
+        title: view.title.as_deref(),
+        rows,
+        description: &view.description,
+        schema: if full { detail.input_schema() } else { &view.input_schema },
+        notes: &view.notes,
+        is_pruned: pruned && !full,
+        whole: if full { whole(detail).into() } else { Vec::new() },
+    };
+    page.text()
 }
 
 /// Everything about it, as JSON.
@@ -106,7 +85,7 @@ fn standing(detail: &ToolDetail) -> String {
 }
 
 /// What the source claims about the tool. Only a plain boolean counts.
-fn hints(annotations: Option<&RawValue>) -> Vec<&'static str> {
+pub(super) fn hints(annotations: Option<&RawValue>) -> Vec<&'static str> {
     let annotations: Value = annotations.and_then(|raw| serde_json::from_str(raw.get()).ok()).unwrap_or_default();
     let said = |name: &str| annotations.get(name).and_then(Value::as_bool);
     let words = [
@@ -125,21 +104,6 @@ fn calls(detail: &ToolDetail) -> String {
         text.push_str(&format!("; last error: {}", shown_short(&failure.message, 200)));
     }
     text
-}
-
-fn in_words(note: Note) -> &'static str {
-    match note {
-        Note::NoSchema => "the source gave no schema, so any arguments are passed on as they are",
-        Note::NoDescription => "the source gave no description",
-        Note::TextCleaned => "characters that hide or steer were removed from its text; `--full` has the original",
-        Note::OutputSchemaIgnored => "its output schema cannot be used and is left out",
-        Note::AnnotationsIgnored => "its annotations are not an object and were left out",
-    }
-}
-
-fn indented(text: &str, by: &str) -> String {
-    let lines: Vec<String> = text.lines().map(|line| format!("{by}{line}").trim_end().to_owned()).collect();
-    lines.join("\n")
 }
 
 #[cfg(test)]
