@@ -133,7 +133,8 @@ impl Desk {
         }
     }
 
-    fn hint_stale(&self, among: Option<&[SourceId]>) {
+    /// Says which lists may be old.
+    pub(crate) fn hint_stale(&self, among: Option<&[SourceId]>) {
         let stale = self.registry.sources().into_iter().filter(|source| {
             source.enabled
                 && source.freshness == Freshness::Stale

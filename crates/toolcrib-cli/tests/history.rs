@@ -75,6 +75,14 @@ fn a_tool_is_shown_as_it_was() {
     bench.run(&["describe", "hub/old", "--at", before.as_str().unwrap()]).ended(0).says("as it was at");
     bench.run(&["describe", "old", "--at", "2020-01-01"]).ended(1).complains("no tool named `old` was known at 2020");
     bench.run(&["describe", "old", "--at", "yesterday"]).ended(2);
+    bench.run(&["describe", "old", "--at", "2999-01-01"]).ended(2).complains("yet to come");
+    // Laid out as a tool of now is.
+    let [now, then] = ["labels_list", "list_labels"].map(|name| {
+        let at: &[&str] = if name == "list_labels" { &["--at", before.as_str().unwrap()] } else { &[] };
+        bench.run(&[&["describe", name, "--full"], at].concat()).stdout
+    });
+    let arguments = |text: &str| text.split("Arguments").nth(1).unwrap().replace("labels_list", "list_labels");
+    assert_eq!(arguments(&now), arguments(&then));
 }
 
 #[test]
@@ -108,12 +116,13 @@ fn a_build_fails_when_a_tool_is_not_what_was_locked() {
     let since = bench.json(0, &["diff", "--against", "2020-01-01"]);
     assert_eq!(each_name(&since["sources"][0]["added"]), ["hub__create_issue", "hub__labels_list", "hub__new"]);
     bench.run(&["diff", "--against", "nonsense"]).ended(2);
+    bench.run(&["diff", "--against", "2999-01-01"]).ended(2).complains("yet to come");
     bench.run(&["diff", "--against", "other.lock"]).ended(2).complains("there is no lockfile at `other.lock`");
 }
 
 /// As a build server has it: the lockfile, and no store.
 #[test]
-fn without_a_store_the_lockfile_tells_text_from_the_rest() {
+fn without_a_store_the_lockfile_tells_what_changed() {
     let bench = bench(&first());
     bench.run(&["lock"]).ended(0);
     let mut tools = first();
@@ -122,7 +131,9 @@ fn without_a_store_the_lockfile_tells_text_from_the_rest() {
     offer(&bench, &tools);
     let data = bench.path("elsewhere");
     let told = bench.json(1, &["diff", "--ci", "--data", data.to_str().unwrap()]);
-    assert_eq!(each(&told["sources"][0]["changed"], "class"), ["text", "other"]);
+    let changed = &told["sources"][0]["changed"];
+    assert_eq!(each(changed, "class"), ["text", "breaking"]);
+    assert_eq!(changed[1]["notes"], json!(["`page`: integer became string"]));
     // A source that cannot be read is no source without tools.
     bench.configure("hub: { command: SERVER, args: [--exit, '3'] }");
     let data = bench.path("nowhere");
@@ -149,6 +160,92 @@ fn a_source_that_fails_keeps_the_lockfile_as_it_was() {
     bench.write("empty.lock", "{\"version\":1,\"sources\":{}}");
     let told = bench.json(1, &["diff", "--against", "empty.lock", "--ci"]);
     assert_eq!(told["sources"][0]["error"]["code"], json!("TOOL_UNAVAILABLE"));
+}
+
+/// What is known is compared and locked, nobody is contacted, and what that leaves open is said.
+#[test]
+fn cached_lists_are_locked_and_compared_as_they_are() {
+    let bench = bench(&first());
+    bench.run(&["lock", "--cached"]).ended(0).says("0 tools of 0 sources").complains("nothing is known of `hub`");
+    bench.run(&["lock"]).ended(0);
+    let locked = std::fs::read_to_string(bench.path("project/toolcrib.lock")).unwrap();
+    // Nobody would answer.
+    bench.configure("hub: { command: SERVER, args: [--exit, '3'] }");
+    bench.run(&["lock", "--cached"]).ended(0).says("3 tools of 1 source").complains("the list of hub may be old");
+    assert_eq!(std::fs::read_to_string(bench.path("project/toolcrib.lock")).unwrap(), locked);
+    let same = bench.run(&["diff", "--ci", "--cached"]);
+    same.ended(0).complains("the list of hub may be old").complains("nothing differs");
+    let log: Value = serde_json::from_str(&same.stdout).unwrap();
+    let notes = &log["runs"][0]["invocations"][0]["toolExecutionNotifications"];
+    assert_eq!(notes[0]["message"]["text"], json!("the list of `hub` may be old"));
+    assert_eq!(bench.json(0, &["diff", "--cached"])["stale"], json!(["hub"]));
+}
+
+/// A source that is down has no tools to show, and lost none.
+#[test]
+fn a_source_that_is_down_is_told_as_such_and_not_as_empty() {
+    let bench = bench(&first());
+    bench.run(&["lock"]).ended(0);
+    bench.configure("hub: { command: SERVER, args: [--exit, '3'] }");
+    let down = bench.run(&["diff", "--ci"]);
+    down.ended(1).complains("could not be read now");
+    assert!(!down.stderr.contains("removed"), "{}", down.stderr);
+    let log: Value = serde_json::from_str(&down.stdout).unwrap();
+    let run = &log["runs"][0];
+    assert_eq!((&log["version"], &run["invocations"][0]["executionSuccessful"]), (&json!("2.1.0"), &json!(false)));
+    assert_eq!((each(&run["results"], "ruleId"), each(&run["results"], "level")), (vec!["unreadable"], vec!["error"]));
+    let place = &run["results"][0]["locations"][0]["physicalLocation"];
+    let text = std::fs::read_to_string(bench.path("project/toolcrib.lock")).unwrap();
+    let line = place["region"]["startLine"].as_u64().unwrap() as usize;
+    assert!(text.lines().nth(line - 1).unwrap().contains("\"hub\""), "{line}\n{text}");
+}
+
+#[test]
+fn what_is_no_lockfile_of_ours_is_refused_with_the_reason() {
+    let bench = bench(&first());
+    for (text, reason) in [
+        ("", "it is empty"),
+        ("<<<<<<< HEAD\n{}", "no lockfile (line 1, column 1)"),
+        (
+            "{\"version\":7,\"sources\":[1]}",
+            "has version 7, and this Toolcrib reads version 1; a newer Toolcrib wrote it",
+        ),
+        ("{\"lockfileVersion\":3,\"packages\":{}}", "no lockfile"),
+    ] {
+        bench.write("toolcrib.lock", text);
+        let refused = bench.run(&["diff", "--ci"]);
+        refused.ended(2).complains(reason).complains("toolcrib.lock");
+        assert_eq!(refused.stdout, "", "{text}");
+    }
+    let other = json!({"inventory_hash": "0".repeat(64), "tools": {}});
+    bench.write("toolcrib.lock", &json!({"version": 1, "sources": {"mail": other}}).to_string());
+    bench.run(&["diff"]).ended(0).complains("another project's lockfile").says("added: `hub__old`");
+}
+
+/// A built-in is called by its bare name; a tool of a server that is called so has its source's name before it.
+#[test]
+fn a_builtin_and_a_tool_of_the_same_name_have_histories_of_their_own() {
+    let bench = bench(&[tool("current_time", "Another clock", json!({}))]);
+    let list = bench.path("project").join("list.json");
+    bench.configure(&format!("hub: {{ command: SERVER, args: [--change-file, {list:?}] }}\ncore: {{ builtin: all }}"));
+    bench.run(&["tools"]).ended(0);
+    let sources = |name: &str| {
+        let records = bench.json(0, &["history", "--tool", name]);
+        each(&records["records"], "source").iter().map(|id| (*id).to_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!(sources("current_time"), ["core"]);
+    assert_eq!(sources("hub__current_time"), ["hub"]);
+    assert_eq!(sources("hub/current_time"), ["hub"]);
+    assert_eq!(bench.json(0, &["describe", "current_time", "--at", "0s"])["source"], json!("core"));
+    bench.run(&["lock"]).ended(0).says("2 sources");
+    bench.run(&["diff", "--ci"]).ended(0);
+    offer(&bench, &[tool("current_time", "Yet another clock", json!({}))]);
+    bench.run(&["refresh", "hub", "--force"]).ended(0);
+    let told = bench.json(0, &["diff"]);
+    assert_eq!(
+        (each(&told["sources"], "source"), &told["sources"][0]["changed"][0]["name"]),
+        (vec!["hub"], &json!("hub__current_time"))
+    );
 }
 
 /// A source that went and came again: what it was can still be told.

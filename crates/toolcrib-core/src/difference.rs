@@ -10,7 +10,7 @@ use crate::catalog::Segment;
 use crate::compare::{Allowance, Class, Comparison, Renamed, compare_parts};
 use crate::error::{Code, Result};
 use crate::fingerprint::Fingerprint;
-use crate::history::changed_in_words;
+use crate::history::changed_in_full;
 use crate::lock::{LockedSource, Parts};
 use crate::manifest::{Change, Delta};
 use crate::source::SourceId;
@@ -22,6 +22,8 @@ pub struct Difference {
     pub differs: bool,
     /// The sources that differ or could not be compared, in the order of their ids.
     pub sources: Vec<SourceDifference>,
+    /// Sources of which only a list is known that may be old.
+    pub stale: Vec<SourceId>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -52,7 +54,7 @@ impl Difference {
     /// Sources without a difference are left out.
     pub fn of(sources: impl IntoIterator<Item = SourceDifference>) -> Difference {
         let sources: Vec<SourceDifference> = sources.into_iter().filter(SourceDifference::differs).collect();
-        Difference { differs: !sources.is_empty(), sources }
+        Difference { differs: !sources.is_empty(), sources, stale: Vec::new() }
     }
 
     /// For people: a line for each tool.
@@ -176,7 +178,7 @@ impl SourceDifference {
             let what = if self.after.is_some() { "could not be read now" } else { "could not be compared" };
             lines.push(format!("  {what}: {}", shown_short(&error.message, 300)));
         }
-        lines.extend(self.changed.iter().map(|change| format!("  changed: {}", changed_in_words(change))));
+        lines.extend(self.changed.iter().map(|change| format!("  changed: {}", changed_in_full(change))));
         let renames = self.renamed.iter();
         lines.extend(renames.map(|Renamed { from, to }| format!("  renamed, most likely: `{from}` to `{to}`")));
         let gone = self.removed.iter().filter(|name| !is_renamed(name));

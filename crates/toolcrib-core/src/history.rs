@@ -181,12 +181,21 @@ fn told_of(event: &Event, kind: &str, wanted: impl Fn(&str) -> bool) -> String {
 
 /// `` `create_issue` gained a required `owner` (breaking)``.
 pub fn changed_in_words(change: &Change) -> String {
+    change_with(change, MOST_NOTES)
+}
+
+/// The same with all that is noted.
+pub fn changed_in_full(change: &Change) -> String {
+    change_with(change, usize::MAX)
+}
+
+fn change_with(change: &Change, most: usize) -> String {
     let name = shown_short(&change.name, 80);
     let Some(class) = change.class else {
         return format!("`{name}` ({})", shown_short(&change.fields.join(", "), 120));
     };
-    let mut notes: Vec<String> = change.notes.iter().take(MOST_NOTES).map(|note| shown_short(note, 200)).collect();
-    if change.notes.len() > MOST_NOTES {
+    let mut notes: Vec<String> = change.notes.iter().take(most).map(|note| shown_short(note, 200)).collect();
+    if change.notes.len() > most {
         notes.push("and more".to_owned());
     }
     // A note that has a subject of its own does not read on after the name.

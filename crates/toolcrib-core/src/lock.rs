@@ -48,17 +48,27 @@ impl Lock {
 
     /// Reads what [`Lock::text`] wrote.
     pub fn read(text: &str) -> Result<Lock> {
-        let lock: Lock = serde_json::from_str(text).context(Code::BadRequest, "this is no lockfile")?;
-        lock.checked()
+        // What else a newer version may hold is not known.
+        #[derive(Deserialize)]
+        struct Versioned {
+            version: u32,
+        }
+        if let Ok(Versioned { version }) = serde_json::from_str(text) {
+            check(version)?;
+        }
+        serde_json::from_str(text).map_err(|error| {
+            let message = match text.trim().is_empty() {
+                true => "this is no lockfile, it is empty".to_owned(),
+                false => format!("this is no lockfile (line {}, column {})", error.line(), error.column()),
+            };
+            Error::new(Code::BadRequest, message).with_cause(error)
+        })
     }
 
     /// One of a version that is known here.
     pub fn checked(self) -> Result<Lock> {
-        if self.version == VERSION {
-            return Ok(self);
-        }
-        let message = format!("this lockfile has version {}, and this Toolcrib reads version {VERSION}", self.version);
-        Err(Error::new(Code::BadRequest, message))
+        check(self.version)?;
+        Ok(self)
     }
 
     /// One tool a line, all in the order of their names.
@@ -82,6 +92,15 @@ impl Lock {
         text.push_str(if self.sources.is_empty() { "}\n}\n" } else { "\n  }\n}\n" });
         Ok(text)
     }
+}
+
+fn check(version: u32) -> Result<()> {
+    if version == VERSION {
+        return Ok(());
+    }
+    let newer = if version > VERSION { "; a newer Toolcrib wrote it" } else { "" };
+    let message = format!("this lockfile has version {version}, and this Toolcrib reads version {VERSION}{newer}");
+    Err(Error::new(Code::BadRequest, message))
 }
 
 impl LockedSource {

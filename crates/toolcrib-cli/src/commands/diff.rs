@@ -76,9 +76,14 @@ pub(crate) async fn run(common: &Common, arguments: Arguments) -> Result<Done> {
 async fn compared(desk: &Desk, arguments: &Arguments) -> Result<(Against, Difference)> {
     // What cannot be compared with is said before anybody is contacted.
     let against = against(desk, arguments.against.as_deref())?;
+    hint_elsewhere(desk, &against);
     // A build must not pass because of what was true yesterday.
     let unsaid = if arguments.ci { Need::Fresh } else { Need::Known };
-    desk.ensure(arguments.need.need_or(unsaid), None).await;
+    let need = arguments.need.need_or(unsaid);
+    desk.ensure(need, None).await;
+    if need == Need::Cached {
+        desk.hint_stale(None);
+    }
     let difference = match &against {
         Against::Lock { lock, .. } => desk.registry.diff_from_lock(lock).await?,
         Against::Time(when) => desk.registry.diff_since(when.as_of(Clock::system().now())).await?,
@@ -104,6 +109,16 @@ fn against(desk: &Desk, named: Option<&str>) -> Result<Against> {
         Error::new(Code::BadRequest, message).with_cause(error)
     })?;
     Ok(Against::Lock { path, lock, text })
+}
+
+/// A lockfile of which nothing is known here is most likely another project's.
+fn hint_elsewhere(desk: &Desk, against: &Against) {
+    let Against::Lock { path, lock, .. } = against else { return };
+    let known = |id| desk.registry.source(id).is_some();
+    if !lock.sources.is_empty() && !lock.sources.keys().any(known) {
+        let path = path.display();
+        desk.common.hint(&format!("hint: no source of `{path}` is declared here; is it another project's lockfile?"));
+    }
 }
 
 /// Findings stand in the lockfile, or in the configuration where there is none.

@@ -5,7 +5,6 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use toolcrib::config_file::Found;
-use toolcrib::core::ResultExt;
 use toolcrib::refresh::Need;
 use toolcrib::registry::{SourceView, Status};
 use toolcrib::{Code, Error, Result};
@@ -42,16 +41,20 @@ pub(crate) async fn run(common: &Common, arguments: Arguments) -> Result<Done> {
     let desk = Desk::open(common).await?;
     let need = arguments.need.need_or(Need::Fresh);
     desk.ensure(need, None).await;
-    let unread = |source: &SourceView| need != Need::Cached && source.enabled && source.status == Status::Failed;
-    let failed: Vec<String> =
-        desk.registry.sources().into_iter().filter(unread).map(|source| format!("`{}`", source.id)).collect();
+    let (unread, unknown) = not_read(desk.registry.sources());
+    if need == Need::Cached {
+        desk.hint_stale(None);
+        if !unknown.is_empty() {
+            common.hint(&format!("warning: nothing is known of {}, so nothing of it is locked", unknown.join(", ")));
+        }
+    }
     let (lock, path) = (desk.registry.lock().await, arguments.output.unwrap_or_else(|| beside(&desk.found)));
     desk.close().await;
     let lock = lock?;
-    if !failed.is_empty() {
+    if need != Need::Cached && !unread.is_empty() {
         let message = format!(
             "nothing was locked, for these could not be read: {}; `--cached` locks what is known of them",
-            failed.join(", ")
+            unread.join(", ")
         );
         return Err(Error::new(Code::ToolUnavailable, message));
     }
@@ -64,6 +67,21 @@ pub(crate) async fn run(common: &Common, arguments: Arguments) -> Result<Done> {
         output::line(&format!("{}: {tools} of {sources}", path.display()))?;
     }
     Ok(Done::Well)
+}
+
+/// The enabled sources whose list of now could not be had, and those of which there is none at all.
+fn not_read(sources: Vec<SourceView>) -> (Vec<String>, Vec<String>) {
+    let (mut unread, mut unknown) = (Vec::new(), Vec::new());
+    for source in sources.into_iter().filter(|source| source.enabled) {
+        let name = format!("`{}`", source.id);
+        if source.inventory_hash.is_none() {
+            unknown.push(name.clone());
+        }
+        if source.inventory_hash.is_none() || source.status == Status::Failed {
+            unread.push(name);
+        }
+    }
+    (unread, unknown)
 }
 
 /// Where a lockfile is when nobody says otherwise.
@@ -103,5 +121,7 @@ pub(crate) fn text(path: &Path) -> Result<String> {
     if metadata.len() > LARGEST {
         return Err(Error::new(Code::BadRequest, format!("`{}` is too large for a lockfile", path.display())));
     }
-    std::fs::read_to_string(path).context(Code::BadRequest, format!("cannot read `{}`", path.display()))
+    std::fs::read_to_string(path).map_err(|error| {
+        Error::new(Code::BadRequest, format!("cannot read `{}`: {error}", path.display())).with_cause(error)
+    })
 }

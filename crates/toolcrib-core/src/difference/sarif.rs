@@ -5,8 +5,9 @@ use serde_json::{Value, json};
 use super::{Difference, Kind, SourceDifference};
 use crate::compare::Class;
 use crate::fingerprint::Fingerprint;
-use crate::history::changed_in_words;
+use crate::history::changed_in_full;
 use crate::lock::Lines;
+use crate::source::SourceId;
 use crate::text::shown_short;
 
 /// Where findings are shown: a file, relative to the repository, and on which line each name stands.
@@ -38,9 +39,17 @@ pub fn sarif(difference: &Difference, artifact: &Artifact, version: &str) -> Val
         "runs": [{
             "tool": { "driver": { "name": "toolcrib", "semanticVersion": version, "rules": RULES.map(rule) } },
             "columnKind": "utf16CodeUnits",
+            "invocations": [{
+                "executionSuccessful": !difference.unreadable(),
+                "toolExecutionNotifications": difference.stale.iter().map(may_be_old).collect::<Vec<_>>(),
+            }],
             "results": results,
         }],
     })
+}
+
+fn may_be_old(source: &SourceId) -> Value {
+    json!({ "level": "warning", "message": { "text": format!("the list of `{source}` may be old") } })
 }
 
 fn rule(kind: Kind) -> Value {
@@ -48,6 +57,8 @@ fn rule(kind: Kind) -> Value {
         "id": kind.as_str(),
         "name": kind.name(),
         "shortDescription": { "text": kind.meaning() },
+        "fullDescription": { "text": format!("{}.", kind.meaning()) },
+        "help": { "text": kind.advice() },
         "defaultConfiguration": { "level": kind.level() },
     })
 }
@@ -57,6 +68,12 @@ fn results(source: &SourceDifference, artifact: &Artifact) -> Vec<Value> {
     let result = |kind: Kind, name: &str, message: String| {
         let line = artifact.lines.find(&source.source, name);
         let place = json!({ "artifactLocation": { "uri": artifact.uri }, "region": { "startLine": line } });
+        let place_within = match kind {
+            Kind::Unreadable => json!({ "name": id, "kind": "module" }),
+            Kind::Changed(_) | Kind::Added | Kind::Removed | Kind::Renamed => {
+                json!({ "name": name, "fullyQualifiedName": format!("{id}/{name}"), "kind": "function" })
+            }
+        };
         // The same finding stays the same whatever else changes.
         let own = source.fingerprints.get(name).map(Fingerprint::to_string).unwrap_or_default();
         let identity = format!("{} {id} {name} {own}", kind.as_str());
@@ -67,7 +84,7 @@ fn results(source: &SourceDifference, artifact: &Artifact) -> Vec<Value> {
             "message": { "text": plain(&message) },
             "locations": [{
                 "physicalLocation": place,
-                "logicalLocations": [{ "name": name, "fullyQualifiedName": format!("{id}/{name}"), "kind": "function" }],
+                "logicalLocations": [place_within],
             }],
             "partialFingerprints": { "toolcribDifference/v1": Fingerprint::of(identity).to_string() },
         })
@@ -81,7 +98,7 @@ fn results(source: &SourceDifference, artifact: &Artifact) -> Vec<Value> {
     }
     for change in &source.changed {
         let class = change.class.unwrap_or(Class::Other);
-        results.push(result(Kind::Changed(class), &change.name, changed_in_words(change)));
+        results.push(result(Kind::Changed(class), &change.name, changed_in_full(change)));
     }
     for renamed in &source.renamed {
         let message = format!("`{}` is `{}` now, most likely", renamed.from, renamed.to);
@@ -147,6 +164,17 @@ impl Kind {
             Kind::Removed => "A tool was removed",
             Kind::Renamed => "A tool has another name, most likely",
             Kind::Unreadable => "A source could not be compared",
+        }
+    }
+
+    fn advice(self) -> &'static str {
+        match self {
+            Kind::Unreadable => {
+                "`toolcrib doctor` says what is wrong with a source; nothing of it was taken for removed."
+            }
+            Kind::Changed(_) | Kind::Added | Kind::Removed | Kind::Renamed => {
+                "When this is wanted, run `toolcrib lock` and commit the lockfile."
+            }
         }
     }
 

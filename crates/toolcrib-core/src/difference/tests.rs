@@ -51,6 +51,7 @@ fn a_lockfile_is_the_same_bytes_and_is_read_back() {
     assert_eq!(serde_json::from_str::<Value>(&text).unwrap(), serde_json::to_value(lock(&then())).unwrap());
     let empty = Lock { version: 1, sources: BTreeMap::new() };
     assert_eq!(Lock::read(&empty.text().unwrap()).unwrap(), empty);
+    assert!(Lock::read("{\"version\":9,\"sources\":7}").unwrap_err().message.contains("version 9"));
     for wrong in ["", "[]", "{\"version\":1}", "{\"version\":2,\"sources\":{}}"] {
         assert_eq!(Lock::read(wrong).unwrap_err().code, Code::BadRequest, "{wrong}");
     }

@@ -70,7 +70,11 @@ pub(super) fn schemas() -> Vec<(&'static str, Value)> {
         ("after", nullable(text())),
         ("error", nullable(reference("Failure"))),
     ]);
-    let difference = object(&[("differs", json!({ "type": "boolean" })), ("sources", list("SourceDifference"))]);
+    let difference = object(&[
+        ("differs", json!({ "type": "boolean" })),
+        ("sources", list("SourceDifference")),
+        ("stale", strings()),
+    ]);
     vec![("Lock", lock), ("SourceDifference", differing), ("Difference", difference)]
 }
 

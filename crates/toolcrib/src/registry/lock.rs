@@ -6,6 +6,7 @@ use std::sync::Arc;
 use toolcrib_core::catalog::Segment;
 use toolcrib_core::difference::{Difference, SourceDifference, Unreadable};
 use toolcrib_core::fingerprint::Fingerprint;
+use toolcrib_core::freshness::Freshness;
 use toolcrib_core::lock::{Lock, LockedSource};
 use toolcrib_core::{Code, Error, Result, SourceId, Timestamp};
 
@@ -37,7 +38,7 @@ impl Registry {
             found.insert(id.clone(), SourceDifference::added(segment));
         }
         self.mark_failed(&now, &mut found, |id| lock.sources.get(id).map(|locked| locked.inventory_hash));
-        Ok(Difference::of(found.into_values()))
+        Ok(self.difference(found))
     }
 
     /// What differs from a moment in the past.
@@ -71,7 +72,12 @@ impl Registry {
             found.insert(id.clone(), SourceDifference::added(segment));
         }
         self.mark_failed(&now, &mut found, |id| then.source(id).and_then(|state| state.manifest));
-        Ok(Difference::of(found.into_values()))
+        Ok(self.difference(found))
+    }
+
+    fn difference(&self, found: BTreeMap<SourceId, SourceDifference>) -> Difference {
+        let stale = self.sources().into_iter().filter(|view| view.enabled && view.freshness == Freshness::Stale);
+        Difference { stale: stale.map(|view| view.id).collect(), ..Difference::of(found.into_values()) }
     }
 
     fn offered(&self, now: &Snapshot) -> BTreeMap<SourceId, Arc<Segment>> {

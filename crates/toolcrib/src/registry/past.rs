@@ -4,6 +4,7 @@
 use std::collections::btree_map::Entry as Place;
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::ControlFlow;
+use std::time::Duration;
 
 use serde::Serialize;
 use serde_json::value::{RawValue, to_raw_value};
@@ -67,13 +68,16 @@ pub struct Version {
 }
 
 const BATCH: usize = 5_000;
+/// Clocks differ by so much.
+const AHEAD: Duration = Duration::from_secs(60);
 
 impl Registry {
     /// A tool by any spelling of its name, as it was offered at a moment. Reads the store.
     pub async fn tool_at(&self, name: &str, at: Timestamp) -> Result<PastTool> {
         let then = self.inventory_at(at).await?;
         let unknown = || {
-            let message = format!("no tool named `{}` was known at {at}", shown_short(name, 80));
+            let before = if then.remembered().next().is_none() { ", when there was no source yet" } else { "" };
+            let message = format!("no tool named `{}` was known at {at}{before}", shown_short(name, 80));
             Error::new(Code::ToolNotImplemented, message)
         };
         let Meant::Tool(ToolId { source: id, name: original }) = Meant::among(&then, name, |tool| !tool.deprecated)?
@@ -170,6 +174,9 @@ impl Registry {
     }
 
     pub(super) async fn inventory_at(&self, at: Timestamp) -> Result<Inventory> {
+        if at > self.now().plus(AHEAD) {
+            return Err(Error::new(Code::BadRequest, format!("{at} is yet to come; name a time in the past")));
+        }
         let mut inventory = Inventory::default();
         let replayed = self.replay(|entry| {
             if entry.record.at > at {

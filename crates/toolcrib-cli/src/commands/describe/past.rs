@@ -7,11 +7,11 @@ use toolcrib::core::json::Fields;
 use toolcrib::core::text::shown_short;
 use toolcrib::core::time::When;
 use toolcrib::registry::PastTool;
-use toolcrib::{Code, Result};
+use toolcrib::{Code, Error, Result};
 
 use super::page::Page;
 use super::readable::hints;
-use super::{Arguments, told};
+use super::{Arguments, first_error, told};
 use crate::arguments::Common;
 use crate::desk::Desk;
 use crate::exit::Done;
@@ -24,6 +24,11 @@ pub(super) async fn describe(common: &Common, arguments: &Arguments, when: When)
         found.push((name, desk.registry.tool_at(name, at).await));
     }
     desk.close().await;
+    // A time that nothing can be said of is wrong for all names.
+    let is_usage = |error: &Error| error.code == Code::BadRequest;
+    if found.iter().any(|(_, found)| found.as_ref().is_err_and(is_usage)) {
+        return first_error(found);
+    }
     let full = arguments.full;
     told(common, found, |tool| object(tool, full), |tool| readable(tool, full))
 }
