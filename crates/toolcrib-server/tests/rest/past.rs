@@ -20,7 +20,7 @@ async fn what_was_locked_is_compared_with_what_is_offered() {
     let stage = known(&[("shop", &shop)]).await;
     let lock = stage.get("/api/lock").await.with(200);
     assert!(lock["sources"]["shop"]["tools"]["shop__order"]["fingerprint"].is_string(), "{lock}");
-    assert_eq!(stage.post("/api/diff", &lock).await.with(200), json!({ "differs": false, "sources": [] }));
+    assert_eq!(stage.post("/api/diff", &lock).await.with(200), json!({ "differs": false, "sources": [], "stale": [] }));
     let records = stage.get("/api/history").await.with(200);
     let then = records["records"].as_array().unwrap().last().unwrap()["at"].as_str().unwrap().to_owned();
     until("time has passed", async || stage.registry.now().to_string() > then).await;
@@ -42,6 +42,11 @@ async fn what_was_locked_is_compared_with_what_is_offered() {
     let past = stage.get(&format!("/api/tools/shop__order?at={then}")).await.with(200);
     assert_eq!(past["input_schema"]["required"], json!([]));
     assert_eq!(stage.get(&format!("/api/tools/shop__cancel?at={then}")).await.status, 404);
+
+    assert_eq!(stage.get("/api/tools/shop__order?at=2999-01-01").await.status, 400, "nobody knows");
+    let first = stage.get("/api/history?after=0&limit=1").await.with(200);
+    assert_eq!(first["next_after"], first["records"][0]["seq"], "{first}");
+    assert_eq!(stage.get("/api/history?after=0&tool=shop__order").await.with(200)["next_after"], json!(null));
 
     // Whoever cannot be read is not the same as before, even with the last good list at hand.
     shop.fail("out of order");

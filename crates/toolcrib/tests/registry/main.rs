@@ -12,6 +12,7 @@ mod clients;
 mod discovery;
 mod events;
 mod freshness;
+mod journal;
 mod lifecycle;
 mod lists;
 mod offers;
