@@ -216,10 +216,8 @@ fn unite(keywords: &mut Map<String, Value>, name: &str) {
     if !keywords.contains_key("type") && !keywords.contains_key("enum") {
         let alone = |way: &Value, keyword: &str| -> Option<Vec<Value>> {
             let way = way.as_object().filter(|way| way.len() == 1)?;
-            match way.get(keyword)? {
-                Value::Array(values) => Some(values.clone()),
-                value => Some(vec![value.clone()]),
-            }
+            let value = way.get(keyword)?;
+            Some(value.as_array().cloned().unwrap_or_else(|| vec![value.clone()]))
         };
         let types: Option<Vec<Vec<Value>>> = ways.iter().map(|way| alone(way, "type")).collect();
         let null = |way: &Value| (way == &json!({ "type": "null" })).then(|| vec![Value::Null]);
