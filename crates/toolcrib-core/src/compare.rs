@@ -211,13 +211,18 @@ fn schemas(
         (Some(old), Some(new)) if canonical(Some(old)) == canonical(Some(new)) => {}
         (Some(old), Some(new)) => {
             let value = |raw: &RawValue| serde_json::from_str(raw.get()).unwrap_or(Value::Null);
-            values(&value(old), &value(new), side, allowance, findings);
+            values(value(old), value(new), side, allowance, findings);
         }
     }
 }
 
 /// Two schemas that are not the same text.
-fn values(old: &Value, new: &Value, side: Side, allowance: &mut Allowance, findings: &mut Findings) {
+fn values(mut old: Value, mut new: Value, side: Side, allowance: &mut Allowance, findings: &mut Findings) {
+    if side == Side::Input {
+        as_arguments(&mut old);
+        as_arguments(&mut new);
+    }
+    let (old, new) = (&old, &new);
     findings.begin_part();
     compare_schemas(old, new, side, allowance, findings);
     // What is not looked at above must not pass for a change of words, or for none.
@@ -236,6 +241,16 @@ fn values(old: &Value, new: &Value, side: Side, allowance: &mut Allowance, findi
             findings.add(Class::Text, || format!("its {side} schema is written otherwise, and means the same"))
         }
         (true, Some(_)) => {}
+    }
+}
+
+/// Arguments are an object, whether or not their schema says so.
+fn as_arguments(schema: &mut Value) {
+    let made_of_others = ["type", "$ref", "allOf", "anyOf", "oneOf"];
+    if let Value::Object(keywords) = schema
+        && !made_of_others.iter().any(|keyword| keywords.contains_key(*keyword))
+    {
+        keywords.insert("type".to_owned(), Value::from("object"));
     }
 }
 

@@ -35,7 +35,7 @@ pub(crate) fn compare_parts(old: &Parts, new: &Parts, allowance: &mut Allowance)
 
 fn schema(old: Option<&Value>, new: Option<&Value>, side: Side, allowance: &mut Allowance, findings: &mut Findings) {
     if let (Some(old), Some(new)) = (old, new) {
-        return values(old, new, side, allowance, findings);
+        return values(old.clone(), new.clone(), side, allowance, findings);
     }
     let side = side.as_str();
     findings.add(Class::Other, || {

@@ -62,6 +62,12 @@ fn what_becomes_of_arguments_is_classed() {
         Class::Breaking,
         "`repo` became `repository`",
     );
+    check(
+        json!({}),
+        json!({"type": "object"}),
+        Class::Text,
+        "its input schema is written otherwise, and means the same",
+    );
     check(json!({}), json!({"additionalProperties": false}), Class::Narrowed, "no longer takes unknown fields");
     check(json!({"additionalProperties": false}), json!({}), Class::Widened, "also takes unknown fields");
     check(

@@ -104,11 +104,12 @@ fn a_delta_names_what_was_added_changed_and_removed() {
         r#"{"name":"d"}"#,
     ]);
     let fields = ["description", "inputSchema", "icons"].map(String::from).to_vec();
-    let notes = ["now takes only object", "its `icons` changed", "its description changed"];
+    let same = "its input schema is written otherwise, and means the same";
+    let notes = ["its `icons` changed", "its description changed", same];
     let notes = notes.map(String::from).to_vec();
     let delta = Delta {
         added: vec!["d".into()],
-        changed: vec![Change { name: "b".into(), fields, class: Some(Class::Narrowed), notes }],
+        changed: vec![Change { name: "b".into(), fields, class: Some(Class::Other), notes }],
         removed: vec!["a".into()],
         renamed: Vec::new(),
         unchanged: 1,
