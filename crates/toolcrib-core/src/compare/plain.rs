@@ -27,7 +27,7 @@ impl Plain {
     pub(super) fn within(root: &Value, schema: &Value) -> Plain {
         match Writer::new(root, true).write(schema) {
             (Some(schema), work) => Plain { schema, work },
-            // Its references lead too far.
+            // Its references lead too far, or elsewhere.
             (None, wasted) => {
                 let (written, work) = Writer::new(root, false).write(schema);
                 Plain { schema: written.unwrap_or_default(), work: wasted + work }
@@ -72,7 +72,7 @@ impl<'a> Writer<'a> {
             return None;
         }
         let mut written = Map::new();
-        let mut referred = None;
+        let mut referred = Vec::new();
         let mut names: Vec<&String> = keywords.keys().collect();
         names.sort_unstable();
         for name in names {
@@ -82,9 +82,11 @@ impl<'a> Writer<'a> {
                 Holds::Definitions if self.follows => continue,
                 Holds::Reference => match self.target(value) {
                     Some(target) => {
-                        referred = Some(self.definition(target, depth)?);
+                        referred.push(self.definition(target, depth)?);
                         continue;
                     }
+                    // What it refers to is not known, so nothing that it could be may be left out.
+                    None if self.follows => return None,
                     None => value.clone(),
                 },
                 Holds::Schema => self.schema(value, depth + 1)?,
@@ -168,7 +170,7 @@ fn whole(number: &Number) -> Option<i64> {
 }
 
 /// Of the ways to write it, one.
-fn simplest(mut keywords: Map<String, Value>, referred: Option<Value>) -> Value {
+fn simplest(mut keywords: Map<String, Value>, referred: Vec<Value>) -> Value {
     if let Some(value) = keywords.shift_remove("const") {
         keywords.insert("enum".to_owned(), Value::Array(vec![value]));
     }
@@ -190,7 +192,7 @@ fn simplest(mut keywords: Map<String, Value>, referred: Option<Value>) -> Value 
     for name in ["anyOf", "oneOf"] {
         unite(&mut keywords, name);
     }
-    let mut parts: Vec<Value> = referred.into_iter().collect();
+    let mut parts = referred;
     if let Some(Value::Array(all)) = keywords.shift_remove("allOf") {
         parts.extend(all);
     }

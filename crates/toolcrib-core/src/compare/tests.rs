@@ -1,3 +1,7 @@
+mod bounds;
+mod effects;
+mod renames;
+
 use serde_json::value::to_raw_value;
 use serde_json::{Value, json};
 
@@ -206,6 +210,9 @@ fn a_change_behind_a_reference_is_found_once_and_cycles_end() {
         (comparison.class, comparison.notes),
         (Class::Breaking, vec!["`a.value`: string became integer".to_owned()])
     );
+    // What is referred to by other means is not known, and does not pass for the same.
+    let anchored = |kind: &str| json!({"name": "t", "inputSchema": {"properties": {"a": {"$ref": "#here"}}, "$defs": {"A": {"$anchor": "here", "type": kind}}}});
+    assert_eq!(compared(&anchored("string"), &anchored("integer")).class, Class::Other);
     // Inlined or referred to, it is the same.
     let inlined = json!({"name": "t", "inputSchema": {"properties": {"a": {"type": "string"}}}});
     let referred = json!({"name": "t", "inputSchema": {"properties": {"a": {"$ref": "#/$defs/A"}}, "$defs": {"A": {"type": "string"}}}});
@@ -214,118 +221,6 @@ fn a_change_behind_a_reference_is_found_once_and_cycles_end() {
         (comparison.class, comparison.notes),
         (Class::Text, vec!["its input schema is written otherwise, and means the same".to_owned()])
     );
-}
-
-#[test]
-fn what_a_tool_says_about_itself_is_classed() {
-    let offered = |fields: Value| {
-        let mut tool = json!({"name": "t", "inputSchema": {}});
-        tool.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
-        tool
-    };
-    for (old, new, class, note) in [
-        (json!({"description": "a"}), json!({"description": "b"}), Class::Text, "its description changed"),
-        (json!({"title": "a"}), json!({}), Class::Text, "its title changed"),
-        (json!({}), json!({"annotations": {"readOnlyHint": true}}), Class::HintFlipped, "now says it only reads"),
-        (
-            json!({"annotations": {"destructiveHint": false}}),
-            json!({"annotations": {"destructiveHint": true}}),
-            Class::HintFlipped,
-            "now says it is destructive",
-        ),
-        (
-            json!({"annotations": {"openWorldHint": true}}),
-            json!({"annotations": {"openWorldHint": false}}),
-            Class::HintFlipped,
-            "now says it stays within its source",
-        ),
-        (json!({}), json!({"annotations": {"idempotentHint": false}}), Class::Other, "its annotations changed"),
-        (
-            json!({"annotations": {"title": "a"}}),
-            json!({"annotations": {"title": "b"}}),
-            Class::Text,
-            "its title changed",
-        ),
-        (json!({}), json!({"outputSchema": {"type": "object"}}), Class::Widened, "gained an output schema"),
-        (json!({"outputSchema": {"type": "object"}}), json!({}), Class::Narrowed, "lost its output schema"),
-        (
-            json!({"outputSchema": {"properties": {"a": {}}}}),
-            json!({"outputSchema": {"properties": {"a": {}, "b": {}}, "required": ["b"]}}),
-            Class::Widened,
-            "its output gained `b`",
-        ),
-        (
-            json!({"outputSchema": {"properties": {"a": {}, "b": {}}}}),
-            json!({"outputSchema": {"properties": {"a": {}}}}),
-            Class::Narrowed,
-            "its output lost `b`",
-        ),
-        (
-            json!({"outputSchema": {"properties": {"a": {"type": "string"}}}}),
-            json!({"outputSchema": {"properties": {"a": {"type": "null"}}}}),
-            Class::Breaking,
-            "its output: `a`: string became null",
-        ),
-        (json!({"icons": []}), json!({}), Class::Other, "its `icons` changed"),
-        (json!({"description": "a", "icons": []}), json!({"description": "b"}), Class::Other, "its `icons` changed"),
-    ] {
-        let comparison = compared(&offered(old), &offered(new));
-        assert_eq!((comparison.class, comparison.notes[0].as_str()), (class, note), "{:?}", comparison.notes);
-    }
-}
-
-/// Of an answer it is the reader who counts: what may be more than was told is what may break.
-#[test]
-fn what_an_answer_may_be_is_classed_for_who_reads_it() {
-    let answer = |field: Value, required: Value| {
-        let output = json!({"type": "object", "properties": {"x": field}, "required": required});
-        json!({"name": "t", "inputSchema": {}, "outputSchema": output})
-    };
-    let (string, integer, number) = (json!({"type": "string"}), json!({"type": "integer"}), json!({"type": "number"}));
-    for (old, new, class, note) in [
-        (&string, &json!({"type": ["string", "null"]}), Class::Narrowed, "its output: `x` may also be null"),
-        (&json!({"type": ["string", "null"]}), &string, Class::Widened, "its output: `x` is no longer null"),
-        (&integer, &number, Class::Narrowed, "its output: `x` may also be number"),
-        (&number, &integer, Class::Widened, "its output: `x` is no longer number"),
-        (&string, &integer, Class::Breaking, "its output: `x`: string became integer"),
-        (&string, &json!({}), Class::Narrowed, "its output: `x` may be of any type now"),
-        (&json!({}), &string, Class::Widened, "its output: `x` is only string now"),
-        (&json!({"enum": ["a"]}), &json!({"enum": ["a", "b"]}), Class::Narrowed, "its output: `x` may also be `b`"),
-        (&json!({"enum": ["a", "b"]}), &json!({"enum": ["a"]}), Class::Widened, "its output: `x` is no longer `b`"),
-        (&json!({"enum": ["a"]}), &string, Class::Narrowed, "its output: `x` may have other values too"),
-        (&json!({"enum": ["a"]}), &json!({"enum": ["b"]}), Class::Breaking, "its output: `x` is no longer `a`"),
-        (&json!({"maximum": 5}), &json!({"maximum": 9}), Class::Narrowed, "its output: `x`: maximum 5 became 9"),
-        (&json!({"maximum": 9}), &json!({"maximum": 5}), Class::Widened, "its output: `x`: maximum 9 became 5"),
-        (&json!({}), &json!({"format": "date"}), Class::Widened, "its output: `x`: `format` was added"),
-        (&json!({"pattern": "a"}), &json!({"pattern": "b"}), Class::Narrowed, "its output: `x`: `pattern` changed"),
-        (
-            &json!({"items": {"type": "string"}}),
-            &json!({"items": {"type": ["string", "null"]}}),
-            Class::Narrowed,
-            "its output: `x[]` may also be null",
-        ),
-        (
-            &json!({"description": "a"}),
-            &json!({"description": "b"}),
-            Class::Text,
-            "the description of `x` in its output changed",
-        ),
-    ] {
-        let comparison = compared(&answer(old.clone(), json!([])), &answer(new.clone(), json!([])));
-        assert_eq!((comparison.class, comparison.notes[0].as_str()), (class, note), "{:?}", comparison.notes);
-    }
-    let (there, perhaps) = (answer(string.clone(), json!(["x"])), answer(string.clone(), json!([])));
-    let without = json!({"name": "t", "inputSchema": {}, "outputSchema": {"type": "object"}});
-    for (old, new, class, note) in [
-        (&there, &perhaps, Class::Narrowed, "its output may come without `x` now"),
-        (&perhaps, &there, Class::Widened, "its output always has `x` now"),
-        (&there, &without, Class::Breaking, "its output lost `x`"),
-        (&perhaps, &without, Class::Narrowed, "its output lost `x`"),
-        (&without, &there, Class::Widened, "its output gained `x`"),
-    ] {
-        let comparison = compared(old, new);
-        assert_eq!((comparison.class, comparison.notes[0].as_str()), (class, note), "{:?}", comparison.notes);
-    }
 }
 
 /// What people will try first, each change alone.
@@ -337,6 +232,10 @@ fn everyday_changes_have_the_class_one_expects() {
         (json!({"maxLength": 9}), json!({"maxLength": 5}), Class::Narrowed),
         (json!({"minimum": 1}), json!({"minimum": 5}), Class::Narrowed),
         (json!({"maximum": 50}), json!({"maximum": 100}), Class::Widened),
+        (json!({"exclusiveMinimum": 0}), json!({"minimum": 0}), Class::Widened),
+        (json!({"minimum": 0}), json!({"exclusiveMinimum": 0}), Class::Narrowed),
+        (json!({"minimum": 0, "exclusiveMinimum": true}), json!({"minimum": 0}), Class::Widened),
+        (json!({"maximum": 9}), json!({"exclusiveMaximum": 12}), Class::Widened),
         (json!({}), json!({"format": "uri"}), Class::Narrowed),
         (json!({"format": "uri"}), json!({}), Class::Widened),
         (json!({"type": "string"}), json!({"type": "array", "items": {"type": "string"}}), Class::Breaking),
@@ -388,160 +287,6 @@ fn what_conditions_refer_to_is_looked_at() {
     let comparison = compared(&offered("string"), &offered("integer"));
     assert_eq!(comparison.notes, ["its arguments: `not` changed", "gained an optional `b`"]);
     assert_eq!(comparison.class, Class::Narrowed);
-}
-
-#[test]
-fn whether_a_call_is_a_task_is_classed() {
-    let offered = |support: Option<&str>| match support {
-        Some(support) => json!({"name": "t", "inputSchema": {}, "execution": {"taskSupport": support}}),
-        None => json!({"name": "t", "inputSchema": {}}),
-    };
-    for (old, new, class, note) in [
-        (None, Some("required"), Class::Breaking, "must be called as a task now"),
-        (Some("optional"), Some("required"), Class::Breaking, "must be called as a task now"),
-        (Some("required"), None, Class::Breaking, "can no longer be called as a task"),
-        (Some("optional"), Some("forbidden"), Class::Narrowed, "can no longer be called as a task"),
-        (None, Some("optional"), Class::Widened, "may be called as a task now"),
-        (Some("required"), Some("optional"), Class::Widened, "need not be called as a task any more"),
-        (None, Some("forbidden"), Class::Other, "its `execution` changed"),
-    ] {
-        let comparison = compared(&offered(old), &offered(new));
-        assert_eq!((comparison.class, comparison.notes), (class, vec![note.to_owned()]), "{old:?} {new:?}");
-    }
-}
-
-#[test]
-fn hints_that_go_without_saying_are_not_flipped() {
-    let offered = |annotations: Value| json!({"name": "t", "inputSchema": {}, "annotations": annotations});
-    for (old, new, class, notes) in [
-        (json!({}), json!({"readOnlyHint": true}), Class::HintFlipped, vec!["now says it only reads"]),
-        (
-            json!({"readOnlyHint": true}),
-            json!({"readOnlyHint": false}),
-            Class::HintFlipped,
-            vec!["no longer says it only reads"],
-        ),
-        (
-            json!({"readOnlyHint": true}),
-            json!({"readOnlyHint": true, "destructiveHint": false, "idempotentHint": true}),
-            Class::Other,
-            vec!["its annotations changed"],
-        ),
-        (
-            json!({"readOnlyHint": true, "destructiveHint": false}),
-            json!({"readOnlyHint": true, "destructiveHint": true}),
-            Class::HintFlipped,
-            vec!["now says it is destructive"],
-        ),
-        (
-            json!({}),
-            json!({"destructiveHint": true, "openWorldHint": true}),
-            Class::Other,
-            vec!["its annotations changed"],
-        ),
-        (json!({}), json!({"destructiveHint": false}), Class::HintFlipped, vec!["now says it is not destructive"]),
-        (json!({}), json!({"readOnlyHint": "yes"}), Class::Other, vec!["its annotations changed"]),
-    ] {
-        let comparison = compared(&offered(old), &offered(new));
-        assert_eq!(
-            (comparison.class, comparison.notes),
-            (class, notes.iter().map(|note| (*note).to_owned()).collect())
-        );
-    }
-}
-
-#[test]
-fn where_an_operation_leads_is_a_class_of_its_own() {
-    let offered = |server: &str, path: &str, limit: u32| {
-        let operation = json!({"mode": "sync_http", "method": "GET", "server": server, "path": path});
-        let whole = json!({"properties": {"n": {"maximum": limit}}});
-        json!({"name": "t", "inputSchema": {}, "x-toolcrib-backing": {"execution": operation, "input_schema": whole}})
-    };
-    let first = offered("https://a", "/x", 1);
-    let told = |new: &Value| compared(&first, new);
-    assert_eq!(told(&offered("https://b", "/x", 1)).notes, ["its server changed"]);
-    assert_eq!(told(&offered("https://a", "/y", 1)).notes, ["its request: `GET /x` became `GET /y`"]);
-    assert_eq!(told(&offered("https://a", "/y", 1)).class, Class::Execution);
-    // What lists have pruned is compared whole.
-    assert_eq!(told(&offered("https://a", "/x", 2)).class, Class::Widened);
-}
-
-/// A schema from outside must not take time or memory out of proportion.
-#[test]
-fn hostile_schemas_are_compared_in_bounds() {
-    let definition = |index: usize| json!({"properties": {"a": {"$ref": format!("#/$defs/d{}", index + 1)}, "b": {"$ref": format!("#/$defs/d{}", index + 1)}}});
-    let bomb = |leaf: &str| {
-        let mut definitions: serde_json::Map<String, Value> =
-            (0..200).map(|index| (format!("d{index}"), definition(index))).collect();
-        definitions.insert("d200".to_owned(), json!({"type": leaf}));
-        json!({"name": "t", "inputSchema": {"properties": {"x": {"$ref": "#/$defs/d0"}}, "$defs": definitions}})
-    };
-    assert_eq!(compared(&bomb("string"), &bomb("integer")).class, Class::Other, "too deep to be seen to its end");
-    let wide = |kind: &str| {
-        let ways: Vec<Value> = (0..2_000).map(|index| json!({"type": kind, "maxLength": index})).collect();
-        let fields: serde_json::Map<String, Value> =
-            (0..200).map(|index| (format!("{}{index}", "x".repeat(200)), json!({"anyOf": ways[..20]}))).collect();
-        json!({"name": "t", "inputSchema": {"anyOf": ways, "properties": fields}})
-    };
-    let comparison = compared(&wide("string"), &wide("integer"));
-    assert_eq!(comparison.class, Class::Breaking);
-    assert!(comparison.notes.len() <= 13 && comparison.notes.iter().all(|note| note.len() < 600), "{comparison:?}");
-    let mut spent = Allowance(3);
-    let comparison = compare(&tool(&wide("string")), &tool(&wide("integer")), &mut spent);
-    assert!(comparison.notes.concat().contains("too large to be compared in full"), "{comparison:?}");
-}
-
-#[test]
-fn a_tool_that_went_and_one_that_came_may_be_one() {
-    let pack = |tools: &[Value]| {
-        let offered: Vec<_> = tools.iter().map(|tool| to_raw_value(tool).unwrap()).collect();
-        let id = SourceId::parse("git").unwrap();
-        Packed::new(&Manifest::new(&id, &offered, Vec::new(), &Bounds::default())).unwrap()
-    };
-    let offered = |name: &str, description: &str, field: &str| {
-        let properties = if field.is_empty() { json!({}) } else { json!({field: {"type": "string"}}) };
-        json!({"name": name, "description": description, "inputSchema": {"type": "object", "properties": properties}})
-    };
-    let renames = |old: &[Value], new: &[Value]| -> Vec<(String, String)> {
-        let (before, after) = (pack(old), pack(new));
-        let delta = crate::manifest::Delta::between(Some(&before), &after).unwrap();
-        delta.renamed.into_iter().map(|renamed| (renamed.from, renamed.to)).collect()
-    };
-    let pair = |from: &str, to: &str| (from.to_owned(), to.to_owned());
-    // The same in all but the name; the same schema and a name alike; the same description and a name alike.
-    assert_eq!(renames(&[offered("push", "Sends", "a")], &[offered("upload", "Sends", "a")]), [pair("push", "upload")]);
-    assert_eq!(
-        renames(&[offered("get_user", "A", "a")], &[offered("user.get", "B", "a")]),
-        [pair("get_user", "user.get")]
-    );
-    assert_eq!(
-        renames(&[offered("createIssue", "A", "")], &[offered("create-issue", "A", "b")]),
-        [pair("createIssue", "create-issue")]
-    );
-    // Nothing in common, or only what any tool has.
-    assert_eq!(renames(&[offered("push", "A", "a")], &[offered("pull", "B", "b")]), []);
-    assert_eq!(renames(&[offered("push", "A", "")], &[offered("pusher", "B", "")]), []);
-    // Each in one pair, the surest first.
-    let (old, new) = ([offered("a_x", "A", "a"), offered("b_x", "A", "a")], [offered("a_y", "A", "a")]);
-    assert_eq!(renames(&old, &new), [pair("a_x", "a_y")]);
-    // Those that nothing tells apart are paired by their names or not at all.
-    let (old, new) = ([offered("a_x", "A", "a"), offered("b_x", "A", "a")], [offered("zebra", "A", "a")]);
-    assert_eq!(renames(&old, &new), []);
-    // What many tools have is no mark, also of those that stayed.
-    let crowd: Vec<Value> =
-        (0..5).map(|index| offered(&format!("read_{index}"), &format!("Reads {index}"), "id")).collect();
-    let with = |tool: Value| crowd.iter().cloned().chain([tool]).collect::<Vec<_>>();
-    let (old, new) = (with(offered("get_user", "A user", "id")), with(offered("get_users", "All users", "id")));
-    assert_eq!(renames(&old, &new), []);
-    let (old, new) = (with(offered("get_user", "A user", "id")), with(offered("fetch_user", "A user", "id")));
-    assert_eq!(renames(&old, &new), [pair("get_user", "fetch_user")]);
-    let undescribed =
-        |names: &[&str]| names.iter().map(|name| json!({"name": name, "inputSchema": {}})).collect::<Vec<_>>();
-    assert_eq!(renames(&undescribed(&["run_a", "run_b", "run_c"]), &undescribed(&["run_x", "run_y", "run_z"])), []);
-    let many =
-        |prefix: &str| (0..1_000).map(|index| offered(&format!("{prefix}{index}"), "A", "a")).collect::<Vec<_>>();
-    assert_eq!(renames(&many("a"), &many("b")), []);
-    assert!(renames(&many("a")[..300], &many("b")[..300]).len() <= 300);
 }
 
 #[test]
@@ -626,51 +371,4 @@ fn ways_of_writing_the_same_are_told_from_changes() {
     let beside =
         |length: u32| json!({"properties": {"x": {"$ref": "#/$defs/S", "maxLength": length}}, "$defs": {"S": string}});
     check(beside(5), beside(6), Class::Widened, "`x`: maxLength 5 became 6");
-}
-
-/// One definition that many arguments lead to is looked at once, or until there is no more allowance.
-#[test]
-fn work_is_bounded_whatever_refers_to_it() {
-    let hostile = |suffix: &str| {
-        let fields: serde_json::Map<String, Value> = (0..3_000).map(|n| (format!("f{n}"), json!({}))).collect();
-        let values: Vec<String> = (0..3_000).map(|n| format!("v{n}{suffix}")).collect();
-        let ways = [
-            json!({"anyOf": [{"$ref": "#/$defs/D"}]}),
-            json!({"anyOf": [{"$ref": "#/$defs/D"}, {"type": "null"}]}),
-            json!({"$ref": "#/$defs/D", "minProperties": 1}),
-            json!({"$ref": "#/$defs/E"}),
-            json!({"anyOf": [{"$ref": "#/$defs/E"}, {"type": "null"}]}),
-        ];
-        let arguments: serde_json::Map<String, Value> =
-            (0..2_000).map(|n| (format!("a{n}"), ways[n % 5].clone())).collect();
-        let definitions = json!({"D": {"properties": fields, "title": suffix}, "E": {"enum": values}});
-        json!({"name": "t", "inputSchema": {"properties": arguments, "$defs": definitions}})
-    };
-    let (old, new) = (tool(&hostile("a")), tool(&hostile("b")));
-    let began = std::time::Instant::now();
-    let comparison = compare(&old, &new, &mut Allowance::default());
-    assert!(began.elapsed() < std::time::Duration::from_secs(20), "{:?}", began.elapsed());
-    assert_eq!(comparison.class, Class::Breaking, "{:?}", comparison.notes);
-    assert!(comparison.notes.len() <= 13 && comparison.notes.iter().all(|note| note.len() < 600));
-}
-
-#[test]
-fn names_of_types_are_cleaned_and_short() {
-    let schema = |name: &str| json!({"name": "t", "inputSchema": {"properties": {"x": {"anyOf": [{"type": name}, {"type": "null"}]}}}});
-    let long = format!("evil\u{1b}[31m\n{}", "y".repeat(100_000));
-    let comparison = compared(&schema("string"), &schema(&long));
-    assert!(comparison.notes.iter().all(|note| note.len() < 400 && !note.contains(char::is_control)), "{comparison:?}");
-}
-
-#[test]
-fn a_hundred_thousand_unknown_fields_are_compared_in_passing() {
-    let offered = |suffix: &str| {
-        let mut fields: serde_json::Map<String, Value> =
-            (0..50_000).map(|n| (format!("u{n}"), json!(suffix))).collect();
-        fields.insert("name".to_owned(), json!("t"));
-        Value::Object(fields)
-    };
-    let (old, new) = (tool(&offered("a")), tool(&offered("b")));
-    let change = crate::manifest::Change::between(&old, &new, &mut Allowance::default());
-    assert!(change.fields.len() <= 60 && change.notes.len() <= 13, "{}", change.fields.len());
 }

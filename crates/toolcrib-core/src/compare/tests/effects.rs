@@ -1,0 +1,193 @@
+//! What a tool says and promises beside its arguments.
+
+use serde_json::{Value, json};
+
+use super::*;
+
+#[test]
+fn what_a_tool_says_about_itself_is_classed() {
+    let offered = |fields: Value| {
+        let mut tool = json!({"name": "t", "inputSchema": {}});
+        tool.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
+        tool
+    };
+    for (old, new, class, note) in [
+        (json!({"description": "a"}), json!({"description": "b"}), Class::Text, "its description changed"),
+        (json!({"title": "a"}), json!({}), Class::Text, "its title changed"),
+        (json!({}), json!({"annotations": {"readOnlyHint": true}}), Class::HintFlipped, "now says it only reads"),
+        (
+            json!({"annotations": {"destructiveHint": false}}),
+            json!({"annotations": {"destructiveHint": true}}),
+            Class::HintFlipped,
+            "now says it is destructive",
+        ),
+        (
+            json!({"annotations": {"openWorldHint": true}}),
+            json!({"annotations": {"openWorldHint": false}}),
+            Class::HintFlipped,
+            "now says it stays within its source",
+        ),
+        (json!({}), json!({"annotations": {"idempotentHint": false}}), Class::Other, "its annotations changed"),
+        (
+            json!({"annotations": {"title": "a"}}),
+            json!({"annotations": {"title": "b"}}),
+            Class::Text,
+            "its title changed",
+        ),
+        (json!({}), json!({"outputSchema": {"type": "object"}}), Class::Widened, "gained an output schema"),
+        (json!({"outputSchema": {"type": "object"}}), json!({}), Class::Narrowed, "lost its output schema"),
+        (
+            json!({"outputSchema": {"properties": {"a": {}}}}),
+            json!({"outputSchema": {"properties": {"a": {}, "b": {}}, "required": ["b"]}}),
+            Class::Widened,
+            "its output gained `b`",
+        ),
+        (
+            json!({"outputSchema": {"properties": {"a": {}, "b": {}}}}),
+            json!({"outputSchema": {"properties": {"a": {}}}}),
+            Class::Narrowed,
+            "its output lost `b`",
+        ),
+        (
+            json!({"outputSchema": {"properties": {"a": {"type": "string"}}}}),
+            json!({"outputSchema": {"properties": {"a": {"type": "null"}}}}),
+            Class::Breaking,
+            "its output: `a`: string became null",
+        ),
+        (json!({"icons": []}), json!({}), Class::Other, "its `icons` changed"),
+        (json!({"description": "a", "icons": []}), json!({"description": "b"}), Class::Other, "its `icons` changed"),
+    ] {
+        let comparison = compared(&offered(old), &offered(new));
+        assert_eq!((comparison.class, comparison.notes[0].as_str()), (class, note), "{:?}", comparison.notes);
+    }
+}
+
+#[test]
+fn whether_a_call_is_a_task_is_classed() {
+    let offered = |support: Option<&str>| match support {
+        Some(support) => json!({"name": "t", "inputSchema": {}, "execution": {"taskSupport": support}}),
+        None => json!({"name": "t", "inputSchema": {}}),
+    };
+    for (old, new, class, note) in [
+        (None, Some("required"), Class::Breaking, "must be called as a task now"),
+        (Some("optional"), Some("required"), Class::Breaking, "must be called as a task now"),
+        (Some("required"), None, Class::Breaking, "can no longer be called as a task"),
+        (Some("optional"), Some("forbidden"), Class::Narrowed, "can no longer be called as a task"),
+        (None, Some("optional"), Class::Widened, "may be called as a task now"),
+        (Some("required"), Some("optional"), Class::Widened, "need not be called as a task any more"),
+        (None, Some("forbidden"), Class::Other, "its `execution` changed"),
+    ] {
+        let comparison = compared(&offered(old), &offered(new));
+        assert_eq!((comparison.class, comparison.notes), (class, vec![note.to_owned()]), "{old:?} {new:?}");
+    }
+}
+
+#[test]
+fn hints_that_go_without_saying_are_not_flipped() {
+    let offered = |annotations: Value| json!({"name": "t", "inputSchema": {}, "annotations": annotations});
+    for (old, new, class, notes) in [
+        (json!({}), json!({"readOnlyHint": true}), Class::HintFlipped, vec!["now says it only reads"]),
+        (
+            json!({"readOnlyHint": true}),
+            json!({"readOnlyHint": false}),
+            Class::HintFlipped,
+            vec!["no longer says it only reads"],
+        ),
+        (
+            json!({"readOnlyHint": true}),
+            json!({"readOnlyHint": true, "destructiveHint": false, "idempotentHint": true}),
+            Class::Other,
+            vec!["its annotations changed"],
+        ),
+        (
+            json!({"readOnlyHint": true, "destructiveHint": false}),
+            json!({"readOnlyHint": true, "destructiveHint": true}),
+            Class::HintFlipped,
+            vec!["now says it is destructive"],
+        ),
+        (
+            json!({}),
+            json!({"destructiveHint": true, "openWorldHint": true}),
+            Class::Other,
+            vec!["its annotations changed"],
+        ),
+        (json!({}), json!({"destructiveHint": false}), Class::HintFlipped, vec!["now says it is not destructive"]),
+        (json!({}), json!({"readOnlyHint": "yes"}), Class::Other, vec!["its annotations changed"]),
+    ] {
+        let comparison = compared(&offered(old), &offered(new));
+        assert_eq!(
+            (comparison.class, comparison.notes),
+            (class, notes.iter().map(|note| (*note).to_owned()).collect())
+        );
+    }
+}
+
+#[test]
+fn where_an_operation_leads_is_a_class_of_its_own() {
+    let offered = |server: &str, path: &str, limit: u32| {
+        let operation = json!({"mode": "sync_http", "method": "GET", "server": server, "path": path});
+        let whole = json!({"properties": {"n": {"maximum": limit}}});
+        json!({"name": "t", "inputSchema": {}, "x-toolcrib-backing": {"execution": operation, "input_schema": whole}})
+    };
+    let first = offered("https://a", "/x", 1);
+    let told = |new: &Value| compared(&first, new);
+    assert_eq!(told(&offered("https://b", "/x", 1)).notes, ["its server changed"]);
+    assert_eq!(told(&offered("https://a", "/y", 1)).notes, ["its request: `GET /x` became `GET /y`"]);
+    assert_eq!(told(&offered("https://a", "/y", 1)).class, Class::Execution);
+    // What lists have pruned is compared whole.
+    assert_eq!(told(&offered("https://a", "/x", 2)).class, Class::Widened);
+}
+
+/// Of an answer it is the reader who counts: what may be more than was told is what may break.
+#[test]
+fn what_an_answer_may_be_is_classed_for_who_reads_it() {
+    let answer = |field: Value, required: Value| {
+        let output = json!({"type": "object", "properties": {"x": field}, "required": required});
+        json!({"name": "t", "inputSchema": {}, "outputSchema": output})
+    };
+    let (string, integer, number) = (json!({"type": "string"}), json!({"type": "integer"}), json!({"type": "number"}));
+    for (old, new, class, note) in [
+        (&string, &json!({"type": ["string", "null"]}), Class::Narrowed, "its output: `x` may also be null"),
+        (&json!({"type": ["string", "null"]}), &string, Class::Widened, "its output: `x` is no longer null"),
+        (&integer, &number, Class::Narrowed, "its output: `x` may also be number"),
+        (&number, &integer, Class::Widened, "its output: `x` is no longer number"),
+        (&string, &integer, Class::Breaking, "its output: `x`: string became integer"),
+        (&string, &json!({}), Class::Narrowed, "its output: `x` may be of any type now"),
+        (&json!({}), &string, Class::Widened, "its output: `x` is only string now"),
+        (&json!({"enum": ["a"]}), &json!({"enum": ["a", "b"]}), Class::Narrowed, "its output: `x` may also be `b`"),
+        (&json!({"enum": ["a", "b"]}), &json!({"enum": ["a"]}), Class::Widened, "its output: `x` is no longer `b`"),
+        (&json!({"enum": ["a"]}), &string, Class::Narrowed, "its output: `x` may have other values too"),
+        (&json!({"enum": ["a"]}), &json!({"enum": ["b"]}), Class::Breaking, "its output: `x` is no longer `a`"),
+        (&json!({"maximum": 5}), &json!({"maximum": 9}), Class::Narrowed, "its output: `x`: maximum 5 became 9"),
+        (&json!({"maximum": 9}), &json!({"maximum": 5}), Class::Widened, "its output: `x`: maximum 9 became 5"),
+        (&json!({}), &json!({"format": "date"}), Class::Widened, "its output: `x`: `format` was added"),
+        (&json!({"pattern": "a"}), &json!({"pattern": "b"}), Class::Narrowed, "its output: `x`: `pattern` changed"),
+        (
+            &json!({"items": {"type": "string"}}),
+            &json!({"items": {"type": ["string", "null"]}}),
+            Class::Narrowed,
+            "its output: `x[]` may also be null",
+        ),
+        (
+            &json!({"description": "a"}),
+            &json!({"description": "b"}),
+            Class::Text,
+            "the description of `x` in its output changed",
+        ),
+    ] {
+        let comparison = compared(&answer(old.clone(), json!([])), &answer(new.clone(), json!([])));
+        assert_eq!((comparison.class, comparison.notes[0].as_str()), (class, note), "{:?}", comparison.notes);
+    }
+    let (there, perhaps) = (answer(string.clone(), json!(["x"])), answer(string.clone(), json!([])));
+    let without = json!({"name": "t", "inputSchema": {}, "outputSchema": {"type": "object"}});
+    for (old, new, class, note) in [
+        (&there, &perhaps, Class::Narrowed, "its output may come without `x` now"),
+        (&perhaps, &there, Class::Widened, "its output always has `x` now"),
+        (&there, &without, Class::Breaking, "its output lost `x`"),
+        (&perhaps, &without, Class::Narrowed, "its output lost `x`"),
+        (&without, &there, Class::Widened, "its output gained `x`"),
+    ] {
+        let comparison = compared(old, new);
+        assert_eq!((comparison.class, comparison.notes[0].as_str()), (class, note), "{:?}", comparison.notes);
+    }
+}
