@@ -237,9 +237,7 @@ fn values(mut old: Value, mut new: Value, side: Side, allowance: &mut Allowance,
         (false, _) => {
             findings.add(Class::Other, || format!("its {side} schema changed in a way that is not told apart"))
         }
-        (true, None) => {
-            findings.add(Class::Text, || format!("its {side} schema is written otherwise, and means the same"))
-        }
+        (true, None) => findings.add(Class::Text, || format!("its {side} schema is only written otherwise")),
         (true, Some(_)) => {}
     }
 }

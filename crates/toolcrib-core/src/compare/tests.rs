@@ -66,19 +66,14 @@ fn what_becomes_of_arguments_is_classed() {
         Class::Breaking,
         "`repo` became `repository`",
     );
-    check(
-        json!({}),
-        json!({"type": "object"}),
-        Class::Text,
-        "its input schema is written otherwise, and means the same",
-    );
+    check(json!({}), json!({"type": "object"}), Class::Text, "its input schema is only written otherwise");
     check(json!({}), json!({"additionalProperties": false}), Class::Narrowed, "no longer takes unknown fields");
     check(json!({"additionalProperties": false}), json!({}), Class::Widened, "also takes unknown fields");
     check(
         object(json!({"a": a}), json!(["a", "b"])),
         object(json!({"a": a}), json!(["b", "a"])),
         Class::Text,
-        "its input schema is written otherwise, and means the same",
+        "its input schema is only written otherwise",
     );
     let nested = |required: Value| json!({"properties": {"f": {"type": "object", "properties": {"s": {}}, "required": required}}});
     check(nested(json!([])), nested(json!(["s"])), Class::Breaking, "`f.s` became required");
@@ -219,7 +214,7 @@ fn a_change_behind_a_reference_is_found_once_and_cycles_end() {
     let comparison = compared(&inlined, &referred);
     assert_eq!(
         (comparison.class, comparison.notes),
-        (Class::Text, vec!["its input schema is written otherwise, and means the same".to_owned()])
+        (Class::Text, vec!["its input schema is only written otherwise".to_owned()])
     );
 }
 
@@ -300,7 +295,7 @@ fn every_class_is_written_as_it_is_called() {
 /// What is written otherwise and means the same must not frighten anybody, and what means more must not pass for less.
 #[test]
 fn ways_of_writing_the_same_are_told_from_changes() {
-    const SAME: &str = "its input schema is written otherwise, and means the same";
+    const SAME: &str = "its input schema is only written otherwise";
     const UNTOLD: &str = "its input schema changed in a way that is not told apart";
     let titled = |title: &str, field: &str| json!({"type": "object", "title": title, "properties": {field: {}}});
     let (string, number, nothing) = (json!({"type": "string"}), json!({"type": "number"}), json!({"type": "null"}));

@@ -104,7 +104,7 @@ fn a_delta_names_what_was_added_changed_and_removed() {
         r#"{"name":"d"}"#,
     ]);
     let fields = ["description", "inputSchema", "icons"].map(String::from).to_vec();
-    let same = "its input schema is written otherwise, and means the same";
+    let same = "its input schema is only written otherwise";
     let notes = ["its `icons` changed", "its description changed", same];
     let notes = notes.map(String::from).to_vec();
     let delta = Delta {
