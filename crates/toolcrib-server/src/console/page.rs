@@ -73,7 +73,7 @@ impl Frame<'_> {
                 form method="post" action="/logout" { (guarded(self.visitor)) button.quiet { "Sign out" } }
             } @else {
                 p.faint {
-                    span.roomy { "Viewing only. " } a href="/login" { "Sign in" } span.roomy { " to make changes." }
+                    span.roomy { @if self.may(Needs::Using) { "Looking and calling. " } @else { "Viewing only. " } } a href="/login" { "Sign in" } span.roomy { " to make changes." }
                 }
              }
         }

@@ -30,7 +30,12 @@ pub(super) async fn show(State(house): State<House>, Extension(visitor): Extensi
             }
         }
         @if sources.is_empty() {
-            p.empty { "No sources yet. Add one below: an MCP server, an API with an OpenAPI document, or a workflow." }
+            p.empty {
+                "No sources yet. "
+                @if frame.may(Needs::Managing) {
+                    "Add one below: an MCP server, an API with an OpenAPI document, or a workflow."
+                }
+            }
         } @else {
             (table(&frame, &sources))
         }

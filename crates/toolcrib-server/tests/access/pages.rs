@@ -83,7 +83,7 @@ async fn a_number_means_the_same_on_every_page() {
 async fn a_tool_tells_its_limits_and_an_example_that_keeps_them() {
     let house = furnished().await;
     let page = house.page("/tools/many__fit").await;
-    says(&page, &["<p class=\"limits\">2 to 90</p>", "<p class=\"limits\">matching <code>^[A-Z]{3}$</code></p>"]);
+    says(&page, &["<span class=\"type\">integer, 2 to 90</span>", "string, matching <code>^[A-Z]{3}$</code></span>"]);
     says(&page, &["at most 5 items, each at most 8 characters", "28 more choices", "<code>land-39</code>"]);
     says(&page, &["whole number</span> <span class=\"needed\">required</span>"]);
     says(

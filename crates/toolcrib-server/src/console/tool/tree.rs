@@ -29,11 +29,11 @@ fn one(argument: &Argument) -> Markup {
     html! {
         li {
             p {
-                code.key { (argument.name) } " " span.type { (argument.kind) }
+                code.key { (argument.name) } " "
+                span.type { (argument.kind) @for limit in &argument.limits { ", " (named(limit)) } }
                 @if argument.required { " " span.tag.needed { "required" } }
             }
             @if !argument.description.is_empty() { p.said { (named(&argument.description)) } }
-            @if !argument.limits.is_empty() { p.limits { (named(&argument.limits.join(", "))) } }
             @if !argument.choices.is_empty() { (choices(&argument.choices)) }
             @if let Some(default) = &argument.default { p.choices { span.faint { "default " } code { (default) } } }
             @if !argument.nested.is_empty() { (level(&argument.nested)) }
