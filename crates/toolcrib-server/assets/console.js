@@ -43,10 +43,17 @@ function rendered(node) {
 
 function becomeWithin(old, fresh) {
   const named = new Map([...old.children].filter((child) => child.id).map((child) => [child.id, child]));
+  const wanted = new Set([...fresh.children].map((child) => child.id));
   let at = rendered(old.firstChild);
   for (const next of [...fresh.childNodes]) {
     const known = next.id && named.get(next.id);
     if (known) {
+      // What goes is taken away first, for what is moved loses its focus.
+      while (at && at !== known && at.id && !wanted.has(at.id)) {
+        const gone = at;
+        at = rendered(at.nextSibling);
+        gone.remove();
+      }
       if (known === at) at = rendered(at.nextSibling);
       else old.insertBefore(known, at);
       become(known, next);
@@ -201,6 +208,7 @@ function complain(form, words) {
 async function send(form, submitter) {
   const data = new URLSearchParams(new FormData(form, submitter));
   const button = submitter ?? form.querySelector("button");
+  const focused = document.activeElement === button;
   button.disabled = true;
   sending.add(button);
   // What is being removed has no page to be refreshed.
@@ -231,6 +239,8 @@ async function send(form, submitter) {
   } finally {
     button.disabled = false;
     sending.delete(button);
+    // Who pressed it with a key goes on from there.
+    if (focused && document.activeElement === document.body) (button.isConnected ? button : main).focus({ preventScroll: true });
   }
 }
 

@@ -105,11 +105,13 @@ pub(super) fn whence(source: &SourceView) -> String {
 /// What this visitor may do with a source.
 pub(super) fn actions(frame: &Frame<'_>, source: &SourceView) -> Markup {
     let (id, managing) = (&source.id, frame.may(Needs::Managing));
+    // What enables and what disables is one button to who presses it: it keeps its place and its focus.
     let button = |action: &str, word: &str| {
+        let place = if matches!(action, "enable" | "disable") { "switch" } else { action };
         html! {
-            form method="post" action=(format!("/sources/{id}/{action}")) data-act
+            form id=(format!("{place}-form-{id}")) method="post" action=(format!("/sources/{id}/{action}")) data-act
                 data-follow=[(action == "remove").then_some("")] {
-                (guarded(frame.visitor)) button id=(format!("{action}-{id}")) { (word) span.unseen { " " (id) } }
+                (guarded(frame.visitor)) button id=(format!("{place}-{id}")) { (word) span.unseen { " " (id) } }
             }
         }
     };
