@@ -239,8 +239,9 @@ async function send(form, submitter) {
   } finally {
     button.disabled = false;
     sending.delete(button);
-    // Who pressed it with a key goes on from there.
-    if (focused && document.activeElement === document.body) (button.isConnected ? button : main).focus({ preventScroll: true });
+    // Who pressed it with a key goes on from there, unless it goes with what was removed.
+    const stays = button.isConnected && (form.dataset.follow === undefined || form.querySelector(":scope > .message"));
+    if (focused && document.activeElement === document.body) (stays ? button : main).focus({ preventScroll: true });
   }
 }
 
@@ -326,7 +327,8 @@ function led() {
   add.querySelector("input[name=name]").focus();
   add.scrollIntoView({ block: "start" });
 }
-led();
+// Where an address leads, a browser goes itself once all is there.
+addEventListener("load", () => setTimeout(led));
 addEventListener("hashchange", led);
 document.addEventListener("click", (event) => {
   // The same address again is no change of it.
