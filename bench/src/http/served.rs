@@ -9,7 +9,6 @@ use tempfile::TempDir;
 use tokio::net::TcpListener;
 use tokio::runtime::{Builder, Runtime};
 use toolcrib::config_file::Found;
-use toolcrib::core::fingerprint::Fingerprint;
 use toolcrib::{Options, Registry};
 use toolcrib_server::{Serving, Setup, Surface, bind};
 
@@ -47,14 +46,7 @@ impl Served {
                 registry.record(&list.id, list.tools).await?;
             }
             let surface = Surface::new(registry, config.expose.clone());
-            let found = Found {
-                config,
-                file: None,
-                files: Vec::new(),
-                walked: false,
-                commands: Fingerprint::of(""),
-                declared: Vec::new(),
-            };
+            let found = Found::of(config);
             let setup = Setup { found, data: data.path().to_owned(), require_token: false };
             Serving::new(bind(([127, 0, 0, 1], 0).into()).await?, surface, setup)
         })?;

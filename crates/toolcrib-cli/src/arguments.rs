@@ -99,3 +99,27 @@ impl Command {
             || matches!(self, Command::Demo(arguments) if arguments.stays())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn every_command_and_every_argument_says_what_it_is_for() {
+        fn check(command: &clap::Command, path: &str, missing: &mut Vec<String>) {
+            let path = format!("{path} {}", command.get_name());
+            if command.get_about().is_none() {
+                missing.push(path.clone());
+            }
+            let silent = |argument: &&clap::Arg| !argument.is_hide_set() && argument.get_help().is_none();
+            missing
+                .extend(command.get_arguments().filter(silent).map(|argument| format!("{path} {}", argument.get_id())));
+            command.get_subcommands().for_each(|inner| check(inner, &path, missing));
+        }
+        let mut missing = Vec::new();
+        check(&Arguments::command(), "", &mut missing);
+        assert_eq!(missing, [""; 0]);
+    }
+}

@@ -120,6 +120,8 @@ fn beyond_this_machine_there_must_be_a_token_first() {
     assert_eq!(request(&url, "GET", "/api/sources", "", "").status, 401);
     assert_eq!(request(&url, "GET", "/api/sources", &bearer(&token), "").status, 200);
     until("the warning", || read(&place.path("serve.log")).contains("not encrypted"));
+    let log = read(&place.path("serve.log"));
+    assert!(log.contains(&format!("connect to {url}/mcp")) && !log.contains("0.0.0.0"), "{log}");
 
     // A client that starts programs reaches it with the token.
     let connect = |variable: (&str, &str), reference: &[&str]| {

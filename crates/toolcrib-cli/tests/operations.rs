@@ -43,15 +43,19 @@ fn it_says_whether_it_is_alive_and_ready() {
 
 #[test]
 fn what_it_does_is_counted_exactly_and_promtool_has_no_complaint() {
-    let sources = json!({ "one": { "command": rig::scripted() }, "broken": { "command": "no-such-program-here" } });
+    let sources = json!({ "one": { "command": rig::scripted(), "args": ["--with", "fail", "--with", "rpc_error"] }, "broken": { "command": "no-such-program-here" } });
     let place = Place::new(&sources, &json!({}));
     let served = place.serve();
     for (tool, arguments) in
-        [("one__echo", json!({"text": "a"})), ("one__echo", json!({"text": "b"})), ("one__nothing", json!({}))]
+        [("one__echo", json!({"text": "a"})), ("one.echo", json!({"text": "b"})), ("one__nothing", json!({}))]
     {
         call(&served, tool, &arguments, json!({}));
     }
-    call(&served, "broken__x", &json!({}), json!({}));
+    for tool in ["one__fail", "one__fail", "broken__x"] {
+        call(&served, tool, &json!({}), json!({}));
+    }
+    let json = "Content-Type: application/json\r\n";
+    assert_eq!(request(&served.url, "POST", "/api/tools/one__rpc_error/call", json, "{}").status, 502);
     let scrape = || request(&served.url, "GET", "/metrics", "", "");
     until("all is counted", || scrape().body.contains("toolcrib_discoveries_total{kind=\"mcp\",outcome=\"failed\"}"));
 
@@ -62,14 +66,16 @@ fn what_it_does_is_counted_exactly_and_promtool_has_no_complaint() {
         "toolcrib_discovery_duration_seconds_count{kind=\"mcp\",outcome=\"success\"} 1",
         "toolcrib_cache_misses_total{source=\"one\"} 1",
         "toolcrib_calls_total{source=\"one\",code=\"OK\"} 2",
+        "toolcrib_calls_total{source=\"one\",code=\"TOOL_EXECUTION_FAILED\"} 1",
+        "toolcrib_calls_total{source=\"one\",code=\"TOOL_EXECUTION_FAILED\",by=\"tool\"} 2",
         "toolcrib_calls_total{source=\"\",code=\"TOOL_NOT_IMPLEMENTED\"} 1",
         "toolcrib_calls_total{source=\"\",code=\"TOOL_UNAVAILABLE\"} 1",
-        "toolcrib_call_duration_seconds_bucket{source=\"one\",le=\"+Inf\"} 2",
+        "toolcrib_call_duration_seconds_bucket{source=\"one\",le=\"+Inf\"} 5",
         "toolcrib_calls_in_flight 0",
         "toolcrib_sources{status=\"failed\"} 1",
         "toolcrib_source_connections{state=\"connected\"} 1",
         "toolcrib_source_up{source=\"broken\"} 0",
-        "toolcrib_http_requests_total{class=\"mcp\",status=\"200\"} 4",
+        "toolcrib_http_requests_total{class=\"mcp\",status=\"200\"} 6",
         "toolcrib_event_listeners 0",
         "toolcrib_ready 1",
     ] {

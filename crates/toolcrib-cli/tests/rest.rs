@@ -4,26 +4,19 @@
 
 mod support;
 
-use std::io::{Read, Write};
-use std::net::TcpStream;
 use std::process::{Command, Stdio};
 
 use serde_json::{Value, json};
 use toolcrib_testkit::rig;
 
-use support::served::{PATIENCE, Place, Served};
+use support::served::{Place, Served};
+use support::web::request;
 
 impl Served {
     fn get(&self, path: &str) -> Value {
-        let address = self.url.strip_prefix("http://").unwrap();
-        let mut stream = TcpStream::connect(address).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        write!(stream, "GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n").unwrap();
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).unwrap();
-        let (head, body) = answer.split_once("\r\n\r\n").unwrap();
-        assert!(head.starts_with("HTTP/1.1 200"), "{path}: {answer}");
-        serde_json::from_str(body).unwrap_or_else(|error| panic!("{error}: {answer}"))
+        let answer = request(&self.url, "GET", path, "", "");
+        assert_eq!(answer.status, 200, "{path}: {answer:?}");
+        answer.json()
     }
 }
 

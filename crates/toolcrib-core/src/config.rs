@@ -12,6 +12,7 @@ mod auth;
 mod declare;
 mod definition;
 mod export;
+mod header;
 mod mask;
 pub(crate) mod node;
 mod openapi;

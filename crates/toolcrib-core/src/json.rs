@@ -1,6 +1,7 @@
 //! JSON as text: fields in their order, canonical form and depth, without turning numbers into floats.
 
 mod mend;
+mod mistake;
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -12,6 +13,7 @@ use serde_json::value::RawValue;
 use crate::fingerprint::Fingerprint;
 
 pub use mend::mended;
+pub use mistake::mistake;
 
 /// An object's fields as text, in their order. Of a name given twice, the last counts.
 #[derive(Debug, Clone, Default)]

@@ -7,13 +7,13 @@ use axum::http::StatusCode;
 use axum::middleware::from_fn_with_state;
 use axum::response::Response;
 use axum::routing::any;
+use toolcrib::Code;
 use toolcrib::core::config::Mode;
 use toolcrib::core::text::shown_short;
-use toolcrib::{Code, Error};
 use toolcrib_mcp::server::SessionOwner;
 
 use crate::access::{Needs, Visitor, admit, takes_pages};
-use crate::api::{whole, with_status};
+use crate::api::{refusal, whole};
 use crate::door::Routes;
 use crate::house::House;
 use crate::{access, api, console};
@@ -81,8 +81,4 @@ fn surface_asked_for(query: &str) -> Result<(), Box<Response>> {
         return Err(Box::new(refused));
     }
     Ok(())
-}
-
-fn refusal(status: StatusCode, code: Code, message: &str) -> Response {
-    with_status(status, &Error::new(code, message))
 }

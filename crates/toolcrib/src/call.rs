@@ -23,7 +23,7 @@ use crate::refresh::{Need, Outcome};
 use crate::registry::{Registry, Shared};
 use crate::store::Failure;
 use crate::trace::Trace;
-use check::{fitting, permit};
+use check::{fitting, permit, usable};
 use told::{Reached, Underway, Wrong};
 
 pub use ask::Offering;
@@ -33,7 +33,7 @@ pub use output::{Output, Page};
 /// A call that ended: what is told of it to those who watch, and no more.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Called {
-    /// As it was asked for.
+    /// By the name that lists have, whatever spelling it was asked for by; one that is not known as it was asked for.
     pub tool: String,
     /// Of a call that came so far as to know it.
     pub source: Option<SourceId>,
@@ -121,8 +121,9 @@ impl Shared {
         let timeout = options.timeout.map(|timeout| timeout.saturating_sub(began.elapsed()));
         // One moment for all: what is found and what is called must not be of two worlds.
         let now = self.now.load_full();
-        let tool = self.usable_tool(&now.catalog, name)?;
-        reached.found = Some(tool.source().clone());
+        let tool = self.look_up(&now.catalog, name)?;
+        reached.found = Some((tool.source().clone(), tool.name().to_string()));
+        usable(&tool)?;
         permit(&tool, options.consent)?;
         let input = fitting(&tool, input)?;
 

@@ -28,6 +28,12 @@ pub struct Found {
 }
 
 impl Found {
+    /// A configuration that stands in no file.
+    pub fn of(config: Config) -> Found {
+        let (files, declared, commands) = (Vec::new(), Vec::new(), Fingerprint::of(""));
+        Found { config, file: None, files, walked: false, commands, declared }
+    }
+
     /// Where a source is declared, as `file:line`.
     pub fn declared_at(&self, id: &SourceId) -> Option<String> {
         let declaration = self.config.sources.iter().find(|declaration| declaration.id == *id)?;
@@ -60,8 +66,7 @@ pub fn load(named: Option<&Path>, directory: &Path) -> Result<Found> {
     let lower = below.map(|path| read(path)).transpose()?.unwrap_or_default();
     let files = file.iter().chain(below).cloned().collect();
     let Some(file) = file else {
-        let commands = Fingerprint::of("");
-        return Ok(Found { config: lower, file: None, files, walked: false, commands, declared: Vec::new() });
+        return Ok(Found { files, ..Found::of(lower) });
     };
     let upper = read(&file)?;
     let commands = Fingerprint::of(command_hash_input(&upper));

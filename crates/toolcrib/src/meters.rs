@@ -33,6 +33,8 @@ pub struct Measures {
 pub struct Calls {
     /// `OK`, or the code of what went wrong.
     pub by_code: BTreeMap<&'static str, u64>,
+    /// Those whose tool did its work and answered that something was wrong; they are in no code.
+    pub tool_errors: u64,
     pub durations: Durations,
 }
 
@@ -74,12 +76,16 @@ impl Meters {
         Calling(self)
     }
 
-    pub(crate) fn called(&self, source: Option<&SourceId>, code: &'static str, elapsed: Duration) {
+    /// `code` is none where the tool itself answered with an error.
+    pub(crate) fn called(&self, source: Option<&SourceId>, code: Option<&'static str>, elapsed: Duration) {
         let mut measures = self.measures();
         let full = measures.calls.len() >= MOST_SOURCES;
         let source = source.filter(|source| !full || measures.calls.contains_key(&Some((*source).clone())));
         let calls = measures.calls.entry(source.cloned()).or_default();
-        *calls.by_code.entry(code).or_default() += 1;
+        match code {
+            Some(code) => *calls.by_code.entry(code).or_default() += 1,
+            None => calls.tool_errors += 1,
+        }
         calls.durations.add(elapsed);
     }
 
@@ -127,7 +133,7 @@ mod tests {
         let meters = Meters::default();
         for number in 0..2 * MOST_SOURCES {
             let source = SourceId::parse(&format!("s{number}")).unwrap();
-            meters.called(Some(&source), "OK", Duration::from_millis(3));
+            meters.called(Some(&source), Some("OK"), Duration::from_millis(3));
             meters.needed(&source, true);
         }
         let measures = meters.read();

@@ -19,7 +19,7 @@ use toolcrib_core::fingerprint::Fingerprint;
 use toolcrib_core::freshness::Freshness;
 use toolcrib_core::manifest::{Change, Delta};
 use toolcrib_core::source::Kind;
-use toolcrib_core::{Source, SourceId};
+use toolcrib_core::{Code, Error, Result, Source, SourceId};
 use tracing::field::display;
 
 use crate::registry::{Registry, Shared, Snapshot};
@@ -125,6 +125,13 @@ impl Registry {
     /// Looks at sources now and says what changed, one outcome for each, in the order of their ids.
     pub async fn refresh(&self, refresh: Refresh) -> Vec<Outcome> {
         self.shared.refresh(refresh).await
+    }
+
+    /// Looks at one source now, whichever sources `refresh` names.
+    pub async fn refresh_source(&self, id: &SourceId, refresh: Refresh) -> Result<Outcome> {
+        let outcomes = self.refresh(Refresh { sources: Some(vec![id.clone()]), ..refresh }).await;
+        let none = || Error::new(Code::Internal, format!("the discovery of `{id}` gave no outcome"));
+        outcomes.into_iter().next().ok_or_else(none)
     }
 
     /// The enabled sources that are not fresh.

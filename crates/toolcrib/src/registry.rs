@@ -224,9 +224,7 @@ impl Registry {
     pub async fn declare(&self, source: Source, actor: Actor, trace: Option<Trace>) -> Result<Outcome> {
         let id = source.id.clone();
         self.declare_lazily(&source, actor).await?;
-        let refresh = Refresh { sources: Some(vec![id.clone()]), force: true, trace, ..Refresh::default() };
-        let failed = || Error::new(Code::Internal, format!("the discovery of `{id}` gave no outcome"));
-        self.refresh(refresh).await.pop().ok_or_else(failed)
+        self.refresh_source(&id, Refresh { force: true, trace, ..Refresh::default() }).await
     }
 
     /// Removes a source that was declared at run time. One of the configuration must go there.

@@ -141,11 +141,17 @@ fn shown_at_the_door(headers: &BTreeMap<String, String>, auth: Option<&Auth>) ->
         .collect()
 }
 
-/// What references stand for in the addresses of an API, and the values of their queries. Of a reference that is a whole address, all but its origin.
+/// What references stand for in the addresses of a source, and the values of their queries. Of a reference that is a whole
+/// address, all but its origin.
 fn within_addresses(given: &Kind) -> Vec<String> {
-    let Kind::OpenApi(openapi) = given else { return Vec::new() };
-    let addresses =
-        [Some(&openapi.document), openapi.base_url.as_ref()].into_iter().flatten().chain(&openapi.allow_refs);
+    let addresses: Vec<&String> = match given {
+        Kind::Http(remote) | Kind::Sse(remote) => vec![&remote.url],
+        Kind::OpenApi(openapi) => {
+            let own = [Some(&openapi.document), openapi.base_url.as_ref()];
+            own.into_iter().flatten().chain(&openapi.allow_refs).collect()
+        }
+        Kind::Stdio(_) | Kind::Workflow(_) | Kind::Builtin(_) => Vec::new(),
+    };
     let mut values = Vec::new();
     for text in addresses {
         for piece in reference::pieces(text) {
@@ -282,13 +288,16 @@ mod tests {
     }
 
     #[test]
-    fn what_stands_in_the_addresses_of_an_api_is_hidden() {
+    fn what_stands_in_the_addresses_of_a_source_is_hidden() {
         let given = |value: &str| format!("${{env:TOOLCRIB_NO_SUCH_VARIABLE:-{value}}}");
         let check = |document: &str, base_url: &str, text: &str, expected: &str| {
             let (document, base_url) = (document.to_owned(), Some(base_url.to_owned()));
             let kind = Kind::OpenApi(OpenApi { document, base_url, ..OpenApi::default() });
             assert_eq!(hide(text, &kind), expected);
         };
+        let url = format!("http://h/{}/mcp?key=hunter2", given("s3cret-path"));
+        let server = Kind::Http(Remote { url, ..Remote::default() });
+        assert_eq!(hide("http://h/s3cret-path/mcp?key=hunter2", &server), "http://h/***/mcp?key=***");
         let bot = format!("http://h/bot{}", given("12:t0ken"));
         check("/api.yaml", &bot, "no `/bot12:t0ken/x` at h", "no `/bot***/x` at h");
         check(&bot, "http://h", "/bot12:t0ken/openapi.json", "/bot***/openapi.json");

@@ -105,11 +105,10 @@ async fn add(desk: &Desk, source: &Source) -> Result<Done> {
     if declared == Declared::Changed {
         common.hint(&format!("`{id}` was declared otherwise before; it is changed"));
     }
-    let refresh = Refresh { sources: Some(vec![id.clone()]), force: true, ..Refresh::default() };
-    let outcomes = progress::shown(&desk.registry, common.quiet, desk.registry.refresh(refresh)).await;
-    let gone = || Error::new(Code::Internal, format!("the discovery of `{id}` gave no outcome"));
-    let outcome = outcomes.into_iter().next().ok_or_else(gone)?;
-    let report = Report::of(&desk.registry, desk.registry.source(id).ok_or_else(gone)?).await;
+    let looking = desk.registry.refresh_source(id, Refresh { force: true, ..Refresh::default() });
+    let outcome = progress::shown(&desk.registry, common.quiet, looking).await?;
+    let view = desk.registry.source(id).ok_or_else(|| desk.registry.unknown_source(id.as_str()))?;
+    let report = Report::of(&desk.registry, view).await;
     match common.json {
         true => output::json(&report)?,
         false => output::line(&report.told(&outcome))?,

@@ -14,6 +14,7 @@ use crate::{arguments, output};
   toolcrib completions zsh > ~/.zfunc/_toolcrib
   toolcrib completions fish > ~/.config/fish/completions/toolcrib.fish")]
 pub(crate) struct Arguments {
+    /// The shell that it is for
     shell: Shell,
 }
 

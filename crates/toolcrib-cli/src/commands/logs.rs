@@ -15,6 +15,7 @@ use crate::output;
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  toolcrib logs files -n 20")]
 pub(crate) struct Arguments {
+    /// The source, as `toolcrib sources` lists it
     source: String,
     /// How many lines
     #[arg(short = 'n', long, value_name = "LINES", default_value_t = 50)]

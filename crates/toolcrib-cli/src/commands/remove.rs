@@ -13,6 +13,7 @@ use crate::{output, wording};
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  toolcrib remove time")]
 pub(crate) struct Arguments {
+    /// The source, as `toolcrib sources` lists it
     source: String,
 }
 

@@ -95,7 +95,8 @@ pub(super) fn announce(common: &Common, serving: &Serving) -> Result<()> {
         false => output::line(&format!("listening on {url}\nconsole at {console}"))?,
     }
     common.hint(&format!(
-        "hint: MCP clients connect to {url}/mcp; the link to the console is good once, for ten minutes"
+        "hint: MCP clients connect to http://{}/mcp; the link to the console is good once, for ten minutes",
+        reachable(address)
     ));
     if !address.ip().to_canonical().is_loopback() {
         common.hint("warning: connections are not encrypted; put a proxy with TLS in front (see docs/access.md)");

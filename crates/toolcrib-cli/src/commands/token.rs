@@ -51,6 +51,7 @@ enum Action {
     /// End a token: from now on it opens nothing
     #[command(after_help = "Example:\n  toolcrib token revoke ci")]
     Revoke {
+        /// Its name, or its id as `toolcrib token list` shows it
         #[arg(value_name = "NAME-OR-ID")]
         name: String,
     },

@@ -7,6 +7,10 @@ use serde_json::{Value, json};
 
 use super::served::{PATIENCE, Served};
 
+/// What every request over MCP 2026-07-28 has.
+pub(crate) const MCP: &str = "Content-Type: application/json\r\nAccept: application/json, text/event-stream\r\n\
+    MCP-Protocol-Version: 2026-07-28\r\n";
+
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) status: u16,
@@ -54,18 +58,22 @@ pub(crate) fn call(served: &Served, tool: &str, arguments: &Value, more: Value) 
 /// The same, with header lines beside.
 #[track_caller]
 pub(crate) fn call_with(served: &Served, tool: &str, arguments: &Value, more: Value, headers: &str) -> Value {
+    ask(served, "tools/call", json!({ "name": tool, "arguments": arguments, "_meta": more }), headers)
+}
+
+/// A request of MCP 2026-07-28, which needs no session; its result.
+#[track_caller]
+pub(crate) fn ask(served: &Served, method: &str, mut params: Value, headers: &str) -> Value {
     let mut meta = json!({
         "io.modelcontextprotocol/protocolVersion": "2026-07-28",
         "io.modelcontextprotocol/clientCapabilities": {},
         "io.modelcontextprotocol/clientInfo": { "name": "test", "version": "1" },
     });
-    meta.as_object_mut().unwrap().extend(more.as_object().cloned().unwrap_or_default());
-    let params = json!({ "name": tool, "arguments": arguments, "_meta": meta });
-    let body = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params }).to_string();
-    let headers = format!(
-        "Content-Type: application/json\r\nAccept: application/json, text/event-stream\r\n\
-         MCP-Protocol-Version: 2026-07-28\r\nMcp-Method: tools/call\r\nMcp-Name: {tool}\r\n{headers}"
-    );
+    meta.as_object_mut().unwrap().extend(params["_meta"].as_object().cloned().unwrap_or_default());
+    params["_meta"] = meta;
+    let name = params["name"].as_str().map(|name| format!("Mcp-Name: {name}\r\n")).unwrap_or_default();
+    let body = json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params }).to_string();
+    let headers = format!("{MCP}Mcp-Method: {method}\r\n{name}{headers}");
     let answer = request(&served.url, "POST", "/mcp", &headers, &body);
     assert_eq!(answer.status, 200, "{answer:?}");
     answer.json()["result"].clone()

@@ -1,5 +1,31 @@
 //! What is an address and what is a path, before any reference is known. Nothing here repeats a value.
 
+use url::Url;
+
+use crate::reference::{Piece, pieces};
+
+/// What is wrong with an address of HTTP, as far as it is known before references and templates are filled.
+pub(super) fn wrong(text: &str) -> Option<&'static str> {
+    if !is_address(text) {
+        return Some("expected an address that begins with `http://` or `https://`");
+    }
+    // They would be left out in silence.
+    if text.chars().any(char::is_control) {
+        return Some("no address has line breaks or other control characters");
+    }
+    // What a reference stands for may be a name or a port, or hold all up to here.
+    let filled = |with: &str| {
+        let each = pieces(text).into_iter().map(|piece| match piece {
+            Piece::Text(text) => text,
+            Piece::Reference(_) => with,
+        });
+        each.collect::<String>()
+    };
+    let open = text.starts_with("${") || ["{{", "{%", "{#"].iter().any(|mark| text.contains(mark));
+    let known = || ["x", "1"].iter().any(|with| Url::parse(&filled(with)).is_ok());
+    (!open && !known()).then_some("is not a valid address: look at its host and its port")
+}
+
 /// Whether this may be an address of HTTP. A reference may hold the scheme, or the whole.
 pub(super) fn is_address(text: &str) -> bool {
     text.starts_with("${") || {
@@ -43,6 +69,36 @@ mod tests {
             ("", false),
         ] {
             assert_eq!(is_address(text), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn an_address_can_be_read_but_for_what_references_hold() {
+        for right in [
+            "http://a.example:8080/mcp?x=1",
+            "https://user:word@[::1]:1/",
+            "http://${env:HOST}:${env:PORT}/mcp",
+            "http://api.${env:ZONE}/mcp",
+            "http://10.0.0.${env:LAST}/",
+            "http://h/${env:KEY}/mcp",
+            "${env:URL}",
+            "https://{{ host }}/v1",
+            "http://bücher.example/",
+        ] {
+            assert_eq!(wrong(right), None, "{right}");
+        }
+        for text in [
+            "http://a:99999",
+            "http://a:b/",
+            "http://a b/",
+            "http://[::1",
+            "http://a%zz/",
+            "http://1.2.3.4.5/",
+            "http://?x",
+            "http://a:${env:PORT}x/",
+            "http://a\n.example/",
+        ] {
+            assert!(wrong(text).is_some(), "{text}");
         }
     }
 

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use super::address::is_address;
+use super::address;
+use super::header::{check_name, check_value};
 use super::node::{Node, Value, joined};
 use super::reader::{Reader, Section, one_of};
 use crate::source::{Auth, KeyPlace};
@@ -70,7 +71,11 @@ fn one(reader: &mut Reader<'_>, node: &Node, path: &str, ways: Ways) -> Option<A
         return None;
     }
     match way {
-        "bearer" => reader.spelling(node, &path).map(Auth::Bearer),
+        "bearer" => {
+            let token = reader.spelling(node, &path)?;
+            check_value(reader, node.line, &path, &token);
+            Some(Auth::Bearer(token))
+        }
         "basic" => basic(reader, node, &path),
         "api_key" => api_key(reader, node, &path),
         "oauth2" => oauth2(reader, node, &path),
@@ -120,10 +125,9 @@ fn oauth2(reader: &mut Reader<'_>, node: &Node, path: &str) -> Option<Auth> {
     let client_secret = required(reader, &section, "client_secret");
     let scopes = scopes(reader, &section);
     if let (Some(url), Some(node)) = (&token_url, section.get("token_url"))
-        && !is_address(url)
+        && let Some(wrong) = address::wrong(url)
     {
-        let message = "expected an address that begins with `http://` or `https://`";
-        reader.fault(node.line, &joined(path, "token_url"), message);
+        reader.fault(node.line, &joined(path, "token_url"), wrong);
     }
     Some(Auth::Oauth2 { token_url: token_url?, client_id: client_id?, client_secret: client_secret?, scopes })
 }
@@ -153,7 +157,12 @@ fn api_key(reader: &mut Reader<'_>, node: &Node, path: &str) -> Option<Auth> {
         Some(node) => reader.choice(node, &joined(path, "in"), &PLACES),
         None => Some(KeyPlace::Header),
     };
-    Some(Auth::ApiKey { name: name?, place: place?, value: value? })
+    let (name, place, value) = (name?, place?, value?);
+    if place != KeyPlace::Query {
+        check_name(reader, section.line, &joined(path, "name"), &name);
+        check_value(reader, section.line, &joined(path, "value"), &value);
+    }
+    Some(Auth::ApiKey { name, place, value })
 }
 
 fn required(reader: &mut Reader<'_>, section: &Section<'_>, key: &str) -> Option<String> {

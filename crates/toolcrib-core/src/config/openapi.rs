@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use super::address::{begins_with_template, has_scheme, is_address};
+use super::address::{self, begins_with_template, has_scheme, is_address};
 use super::node::{Node, joined};
 use super::reader::{Reader, Section, Zero};
-use super::{auth, path};
+use super::{auth, header, path};
 use crate::source::{OpenApi, Poll, Workflow};
 use crate::text::did_you_mean;
 
@@ -33,7 +33,7 @@ pub(super) fn read(reader: &mut Reader<'_>, section: &Section<'_>) -> Option<Ope
     let exclude = reader.texts(section, "exclude");
     let include_tags = reader.texts(section, "include_tags");
     let methods = methods(reader, section);
-    let headers = reader.pairs(section, "headers");
+    let headers = header::read(reader, section);
     let auth = auth::read(reader, section, auth::Ways::All);
     auth::forbid_two(reader, section, &headers, auth.as_ref());
     let allow_private = reader.flag(section, "allow_private").unwrap_or(false);
@@ -77,6 +77,10 @@ fn document(reader: &mut Reader<'_>, section: &Section<'_>, key: &str) -> Option
         reader.fault(node.line, &joined(&section.path, key), message);
         return None;
     }
+    if let Some(wrong) = address::wrong(&text).filter(|_| is_address(&text)) {
+        reader.fault(node.line, &joined(&section.path, key), wrong);
+        return None;
+    }
     Some(located(reader, &text))
 }
 
@@ -88,9 +92,8 @@ fn located(reader: &Reader<'_>, place: &str) -> String {
 fn base_url(reader: &mut Reader<'_>, section: &Section<'_>) -> Option<String> {
     let node = section.get("base_url")?;
     let url = reader.text(section, "base_url")?;
-    if !is_address(&url) && !begins_with_template(&url) {
-        let path = joined(&section.path, "base_url");
-        reader.fault(node.line, &path, "expected an address that begins with `http://` or `https://`");
+    if let Some(wrong) = address::wrong(&url).filter(|_| !begins_with_template(&url)) {
+        reader.fault(node.line, &joined(&section.path, "base_url"), wrong);
         return None;
     }
     Some(url)

@@ -3,11 +3,11 @@
 use std::convert::Infallible;
 use std::path::Path;
 
-use super::address::is_address;
+use super::address;
 use super::node::{Node, Value, joined};
 use super::path;
 use super::reader::{Reader, Section, one_of};
-use super::{auth, openapi, settings};
+use super::{auth, header, openapi, settings};
 use crate::reference::with_paths;
 use crate::source::{Builtin, Kind, Remote, Source, SourceId, Stdio};
 use crate::text::did_you_mean;
@@ -216,14 +216,13 @@ fn command(reader: &mut Reader<'_>, section: &Section<'_>, args: &[String]) -> O
 }
 
 fn remote_server(reader: &mut Reader<'_>, section: &Section<'_>) -> Option<Remote> {
-    let headers = reader.pairs(section, "headers");
+    let headers = header::read(reader, section);
     let auth = auth::read(reader, section, auth::Ways::Plain);
     auth::forbid_two(reader, section, &headers, auth.as_ref());
     let node = section.get("url")?;
     let url = reader.text(section, "url")?;
-    if !is_address(&url) {
-        let path = joined(&section.path, "url");
-        reader.fault(node.line, &path, "expected an address that begins with `http://` or `https://`");
+    if let Some(wrong) = address::wrong(&url) {
+        reader.fault(node.line, &joined(&section.path, "url"), wrong);
         return None;
     }
     Some(Remote { url, headers, auth })

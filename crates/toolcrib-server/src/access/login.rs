@@ -7,13 +7,13 @@ use axum::middleware::from_fn_with_state;
 use axum::response::{IntoResponse, Redirect, Response};
 use axum::routing::{get, post};
 use maud::{Markup, html};
-use toolcrib::{Code, Error, Result};
+use toolcrib::{Code, Result};
 use url::form_urlencoded::{byte_serialize, parse};
 
 use super::admit::is_form;
 use super::sessions::Holder;
 use super::{Needs, admit, cookie};
-use crate::api::{Fault, LATER, whole, with_status};
+use crate::api::{Fault, LATER, refusal, whole};
 use crate::console;
 use crate::house::House;
 
@@ -53,8 +53,8 @@ async fn ask(State(house): State<House>, request: Request) -> Response {
 
 async fn sign_in(State(house): State<House>, request: Request) -> Response {
     if !is_form(request.headers()) {
-        let error = Error::new(Code::BadRequest, "send a form with the field `token`");
-        return with_status(StatusCode::UNSUPPORTED_MEDIA_TYPE, &error);
+        let message = "send a form with the field `token`";
+        return refusal(StatusCode::UNSUPPORTED_MEDIA_TYPE, Code::BadRequest, message);
     }
     let (parts, body) = request.into_parts();
     let bytes = match whole(&parts.headers, body).await {

@@ -3,37 +3,56 @@
 
 use axum::extract::Request;
 use axum::http::uri::Authority;
-use axum::http::{HeaderMap, header};
-use axum::response::{IntoResponse, Response};
-use toolcrib::{Code, Error};
+use axum::http::{HeaderMap, StatusCode, header};
+use axum::response::Response;
+use toolcrib::Code;
 use url::{Host, Url};
 
 use super::Access;
-use crate::api::Fault;
+use crate::api::refusal;
 
 /// The refusal, for one that is not to be listened to.
 pub(crate) fn turned_away(access: &Access, request: &Request) -> Option<Response> {
     let headers = request.headers();
-    let host = headers.get(header::HOST).and_then(|value| value.to_str().ok());
-    let host = host.or_else(|| request.uri().authority().map(Authority::as_str));
+    let Ok(host) = host(request) else {
+        let message = "a request names one host, once or by the same name in its address and in `Host`";
+        return Some(refusal(StatusCode::BAD_REQUEST, Code::BadRequest, message));
+    };
     // Names that lead to this machine are anybody's to make. Beyond it, a token tells who comes.
     if access.is_local() && !host.is_some_and(|host| is_plainly_here(host) || is_here(&format!("http://{host}"))) {
-        return Some(refusal("this address answers on localhost only"));
+        return Some(forbidden("this address answers on localhost only"));
     }
     // A page that another program on this machine serves may look, and reads no answer; it changes and calls nothing.
     let neighbours = access.is_local() && request.method().is_safe();
     let ours = |origin: &str| host.is_some_and(|host| is_same(origin, host)) || (neighbours && is_here(origin));
     if !headers.get_all(header::ORIGIN).iter().all(|origin| origin.to_str().is_ok_and(ours)) {
-        return Some(refusal("requests from other origins are refused"));
+        return Some(forbidden("requests from other origins are refused"));
     }
     if !request.method().is_safe() && is_from_another_site(headers) {
-        return Some(refusal("requests from other sites are refused"));
+        return Some(forbidden("requests from other sites are refused"));
     }
     None
 }
 
-fn refusal(message: &str) -> Response {
-    Fault(Error::new(Code::Forbidden, message)).into_response()
+fn forbidden(message: &str) -> Response {
+    refusal(StatusCode::FORBIDDEN, Code::Forbidden, message)
+}
+
+/// Several hosts, of which one is looked at here and another by somebody else.
+struct Ambiguous;
+
+/// The host that a request asks for. The address of a request may name one too, and that one is who it is for: so they
+/// must be the same.
+fn host(request: &Request) -> Result<Option<&str>, Ambiguous> {
+    let mut named = request.headers().get_all(header::HOST).iter().map(|value| value.to_str().map_err(|_| Ambiguous));
+    let (host, authority) = (named.next().transpose()?, request.uri().authority().map(Authority::as_str));
+    if named.next().is_some() {
+        return Err(Ambiguous);
+    }
+    match (host, authority) {
+        (Some(host), Some(authority)) if !host.eq_ignore_ascii_case(authority) => Err(Ambiguous),
+        (host, authority) => Ok(host.or(authority)),
+    }
 }
 
 /// What browsers tell by themselves, and pages cannot.

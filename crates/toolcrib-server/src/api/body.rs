@@ -9,10 +9,11 @@ use axum::response::Response;
 use bytes::{Bytes, BytesMut};
 use futures_util::StreamExt;
 use serde::de::DeserializeOwned;
+use toolcrib::Code;
+use toolcrib::core::json::mistake;
 use toolcrib::core::text::shown_short;
-use toolcrib::{Code, Error};
 
-use super::fault::with_status;
+use super::fault::refusal;
 
 /// The largest request.
 const LARGEST: usize = 4 * 1024 * 1024;
@@ -27,12 +28,16 @@ pub(super) struct Json<T>(pub(super) T);
 
 /// All of a body, or the answer that refuses it.
 pub(crate) async fn whole(headers: &HeaderMap, body: Body) -> Result<Bytes, Response> {
+    if let Some(message) = not_plain(headers) {
+        let _cut_off = tokio::time::timeout(SLOWEST, throw_away(body)).await;
+        return Err(unsupported(message));
+    }
     let told = headers.get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<usize>().ok());
     if told.is_some_and(|length| length > LARGEST) {
         let _cut_off = tokio::time::timeout(SLOWEST, throw_away(body)).await;
         return Err(too_large());
     }
-    let late = |_| refusal(StatusCode::BAD_REQUEST, "the request did not arrive in time");
+    let late = |_| wrong("the request did not arrive in time");
     tokio::time::timeout(SLOWEST, read(body)).await.map_err(late)?
 }
 
@@ -40,7 +45,7 @@ async fn read(body: Body) -> Result<Bytes, Response> {
     let mut chunks = body.into_data_stream();
     let mut whole = BytesMut::new();
     while let Some(chunk) = chunks.next().await {
-        let chunk = chunk.map_err(|_| refusal(StatusCode::BAD_REQUEST, "the request broke off"))?;
+        let chunk = chunk.map_err(|_| wrong("the request broke off"))?;
         if whole.len() + chunk.len() > LARGEST {
             return Err(too_large());
         }
@@ -61,11 +66,31 @@ async fn throw_away(body: Body) {
 }
 
 fn too_large() -> Response {
-    refusal(StatusCode::PAYLOAD_TOO_LARGE, "the request is over 4 MiB")
+    refusal(StatusCode::PAYLOAD_TOO_LARGE, Code::BadRequest, "the request is over 4 MiB")
 }
 
-fn refusal(status: StatusCode, message: &str) -> Response {
-    with_status(status, &Error::new(Code::BadRequest, message))
+fn unsupported(message: &str) -> Response {
+    refusal(StatusCode::UNSUPPORTED_MEDIA_TYPE, Code::BadRequest, message)
+}
+
+fn wrong(message: &str) -> Response {
+    refusal(StatusCode::BAD_REQUEST, Code::BadRequest, message)
+}
+
+/// What is packed, or spelled in other bytes than we read, is told apart from what is written wrongly.
+fn not_plain(headers: &HeaderMap) -> Option<&'static str> {
+    let mut codings =
+        headers.get_all(header::CONTENT_ENCODING).iter().flat_map(|value| value.as_bytes().split(|byte| *byte == b','));
+    if codings.any(|coding| !coding.trim_ascii().eq_ignore_ascii_case(b"identity")) {
+        return Some("send the body as it is, without `Content-Encoding`");
+    }
+    let kind = headers.get(header::CONTENT_TYPE).map(|kind| kind.as_bytes()).unwrap_or_default();
+    let mut parameters = kind.split(|byte| *byte == b';').skip(1).map(<[u8]>::trim_ascii);
+    let charset =
+        parameters.find_map(|one| one.split_at_checked(8).filter(|(name, _)| name.eq_ignore_ascii_case(b"charset=")));
+    let charset = charset.map(|(_, value)| String::from_utf8_lossy(value).trim_matches('"').to_ascii_lowercase())?;
+    let known = ["utf-8", "utf8", "us-ascii"].contains(&charset.as_str());
+    (!known).then_some("send the body in UTF-8; no other `charset` is read")
 }
 
 impl<S: Sync, T: DeserializeOwned> FromRequest<S> for Json<T> {
@@ -75,18 +100,15 @@ impl<S: Sync, T: DeserializeOwned> FromRequest<S> for Json<T> {
         let (parts, body) = request.into_parts();
         let bytes = whole(&parts.headers, body).await?;
         if !bytes.is_empty() && !is_json(&parts.headers) {
-            let message = "send JSON, with `Content-Type: application/json`";
-            return Err(refusal(StatusCode::UNSUPPORTED_MEDIA_TYPE, message));
+            return Err(unsupported("send JSON, with `Content-Type: application/json`"));
         }
         // A list would be taken for the fields in their order.
         if bytes.trim_ascii_start().first().is_some_and(|first| *first != b'{') {
-            return Err(refusal(StatusCode::BAD_REQUEST, "the body is a JSON object, between `{` and `}`"));
+            return Err(wrong("the body is a JSON object, between `{` and `}`"));
         }
         let read = serde_json::from_slice(if bytes.is_empty() { b"{}" } else { &bytes });
-        read.map(Json).map_err(|error| {
-            let message = format!("the body cannot be used: {}", shown_short(&error.to_string(), 300));
-            refusal(StatusCode::BAD_REQUEST, &message)
-        })
+        read.map(Json)
+            .map_err(|error| wrong(&format!("the body cannot be used: {}", shown_short(&mistake(&error), 300))))
     }
 }
 

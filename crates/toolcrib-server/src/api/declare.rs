@@ -18,7 +18,6 @@ use toolcrib::{Code, Error, Outcome, Refresh, Result, Source, SourceId, Trace};
 use super::asked::{Named, known_source};
 use super::body::Json;
 use super::fault::Fault;
-use super::refresh::outcome;
 use super::reply;
 use super::route::Route;
 use crate::access::Visitor;
@@ -91,13 +90,7 @@ pub(crate) async fn declare_source(
     }
     house.registry.declare_lazily(&source, visitor.actor()).await?;
     drop(declaring);
-    let sources = Some(vec![source.id.clone()]);
-    look(house, &source.id, Refresh { sources, force: true, trace, ..Refresh::default() }).await
-}
-
-/// Discovers a source, as part of what asked for it.
-async fn look(house: &House, id: &SourceId, refresh: Refresh) -> Result<Outcome> {
-    outcome(id, house.registry.refresh(refresh).await)
+    house.registry.refresh_source(&source.id, Refresh { force: true, trace, ..Refresh::default() }).await
 }
 
 /// Removes a source that the configuration does not declare.

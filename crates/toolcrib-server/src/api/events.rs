@@ -71,3 +71,45 @@ fn after(headers: &HeaderMap, asked: &Asked) -> Result<Option<u64>> {
         Error::new(Code::BadRequest, format!("`Last-Event-ID` is the number of a record, not `{shown}`"))
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use axum::http::StatusCode;
+    use toolcrib::config_file::Found;
+    use toolcrib::core::config::{Config, Expose};
+    use toolcrib::{Options, Registry};
+    use toolcrib_mcp::server::{Endpoint, ServerOptions};
+
+    use super::*;
+    use crate::house::Setup;
+    use crate::surface::Surface;
+
+    #[tokio::test]
+    async fn one_listener_too_many_is_told_to_come_again_and_let_in_when_another_left() {
+        let data = tempfile::tempdir().unwrap();
+        let registry = Registry::open(Config::default(), Options::default()).await.unwrap();
+        let surface = Surface::new(registry.clone(), Expose::default());
+        let endpoint = Endpoint::new(Arc::new(surface), ServerOptions::new("toolcrib", "0"));
+        let found = Found::of(Config::default());
+        let setup = Setup { found, data: data.path().to_owned(), require_token: false };
+        let house = House::new(setup, registry, endpoint, ([127, 0, 0, 1], 0).into()).unwrap();
+        let listen = async || events(State(house.clone()), HeaderMap::new(), Asked::default()).await.into_response();
+
+        let mut places: Vec<_> = std::iter::from_fn(|| house.feed.place()).collect();
+        assert_eq!((places.len(), house.feed.listeners()), (1_000, 1_000));
+        let refused = listen().await;
+        assert_eq!(refused.status(), StatusCode::TOO_MANY_REQUESTS);
+        assert!(refused.headers().contains_key(header::RETRY_AFTER));
+        let body = axum::body::to_bytes(refused.into_body(), 4_096).await.unwrap();
+        let error: serde_json::Value = serde_json::from_slice(&body).unwrap();
+        assert_eq!((&error["error"]["code"], &error["error"]["retryable"]), (&json!("RATE_LIMITED"), &json!(true)));
+
+        places.pop();
+        let heard = listen().await;
+        assert_eq!((heard.status(), house.feed.listeners()), (StatusCode::OK, 1_000));
+        drop(heard);
+        assert_eq!(house.feed.listeners(), 999, "who leaves makes room");
+    }
+}

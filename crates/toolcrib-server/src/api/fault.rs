@@ -28,13 +28,18 @@ impl IntoResponse for Fault {
 }
 
 /// For the codes that several statuses share: a method, a size or a type that is not taken.
-pub(crate) fn with_status(status: StatusCode, error: &Error) -> Response {
+fn with_status(status: StatusCode, error: &Error) -> Response {
     let mut response =
         (status, [(header::CONTENT_TYPE, "application/json")], error.envelope().to_string()).into_response();
     if status == StatusCode::TOO_MANY_REQUESTS {
         response.headers_mut().insert(header::RETRY_AFTER, LATER);
     }
     response
+}
+
+/// An error as an answer, with a status of its own.
+pub(crate) fn refusal(status: StatusCode, code: Code, message: &str) -> Response {
+    with_status(status, &Error::new(code, message))
 }
 
 /// `{"error":{"code","message","retryable","details"}}`.

@@ -7,7 +7,7 @@ use axum::response::Response;
 use axum::routing::post;
 use serde_json::{Value, json};
 use toolcrib::refresh::Refreshed;
-use toolcrib::{Code, Error, Outcome, Refresh, Result, SourceId, Trace};
+use toolcrib::{Code, Outcome, Refresh, Result, Trace};
 
 use super::asked::{Asked, Named, known_source};
 use super::fault::Fault;
@@ -75,15 +75,9 @@ async fn one(
     asked: Asked,
 ) -> Result<Response, Fault> {
     let id = known_source(&house.registry, &name)?;
-    let (sources, trace) = (Some(vec![id.clone()]), trace.map(|trace| trace.0));
-    let refresh = Refresh { sources, force: asked.flag("force")?, trace, ..Refresh::default() };
-    let outcome = outcome(&id, house.registry.refresh(refresh).await)?;
+    let refresh = Refresh { force: asked.flag("force")?, trace: trace.map(|trace| trace.0), ..Refresh::default() };
+    let outcome = house.registry.refresh_source(&id, refresh).await?;
     Ok(reply::json(status(&outcome), &outcome)?)
-}
-
-/// The outcome of the one source that was looked at.
-pub(super) fn outcome(id: &SourceId, mut outcomes: Vec<Outcome>) -> Result<Outcome> {
-    outcomes.pop().ok_or_else(|| Error::new(Code::Internal, format!("the discovery of `{id}` gave no outcome")))
 }
 
 /// Whether it was the way to the source that failed, or the source.

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 
+use toolcrib::Code;
 use toolcrib::core::Timestamp;
 use toolcrib::registry::{Connection, SourceView, Status};
 
@@ -40,11 +41,15 @@ fn work(text: &mut Exposition, house: &House) {
         misses.value(&[("source", source.as_str())], missed);
     }
     let named = |source: &Option<toolcrib::SourceId>| source.as_ref().map(ToString::to_string).unwrap_or_default();
-    let mut calls =
-        text.counter("toolcrib_calls_total", "Calls that ended, by source and code; no source: no such tool.");
+    let about = "Calls that ended, by source and code; no source: no such tool; by the tool: its own answer.";
+    let mut calls = text.counter("toolcrib_calls_total", about);
     for (source, called) in &measures.calls {
         for (code, count) in &called.by_code {
             calls.value(&[("source", &named(source)), ("code", code)], count);
+        }
+        if called.tool_errors > 0 {
+            let failed = Code::ToolExecutionFailed.as_str();
+            calls.value(&[("source", &named(source)), ("code", failed), ("by", "tool")], called.tool_errors);
         }
     }
     let mut took = text.histogram("toolcrib_call_duration_seconds", "How long calls took, by source.");

@@ -4,7 +4,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::json;
 use serde_json::value::{RawValue, to_raw_value};
-use toolcrib::core::json::mended;
+use toolcrib::core::json::{mended, mistake};
 use toolcrib::{Code, Error};
 use toolcrib_mcp::RpcError;
 
@@ -36,7 +36,7 @@ pub(super) fn parameters<T: DeserializeOwned>(params: Option<&RawValue>) -> Resu
         Some(mended) => serde_json::from_str(&mended),
         None => Err(error),
     });
-    read.map_err(|error| invalid(&error.to_string()))
+    read.map_err(|error| invalid(&mistake(&error)))
 }
 
 pub(super) fn invalid(message: &str) -> RpcError {

@@ -8,6 +8,7 @@ use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use toolcrib::call::{ClientId, Page, Said};
+use toolcrib::core::json::mistake;
 use toolcrib::core::outline;
 use toolcrib::core::policy::Verdict;
 use toolcrib::core::text::shown_short;
@@ -78,7 +79,7 @@ impl Surface {
     async fn call_tool(&self, request: &Request, arguments: Value, along: Along) -> Box<RawValue> {
         let forwarded: Forwarded = match serde_json::from_value(arguments) {
             Ok(forwarded) => forwarded,
-            Err(error) => return wrong_arguments(CALL, &error.to_string()),
+            Err(error) => return wrong_arguments(CALL, &mistake(&error)),
         };
         let output = match (forwarded.page, forwarded.name) {
             (Some(page), _) => self.registry.page(Some(ClientId(request.peer.id)), &page),

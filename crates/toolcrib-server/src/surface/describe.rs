@@ -4,6 +4,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 use toolcrib::Error;
+use toolcrib::core::json::mistake;
 use toolcrib::core::outline::{self, Argument, Arguments};
 use toolcrib::core::render::mcp;
 use toolcrib::core::text::shown_short;
@@ -32,7 +33,7 @@ impl Surface {
     pub(super) async fn describe_tools(&self, arguments: Value) -> Box<RawValue> {
         let asked: Asked = match serde_json::from_value(arguments) {
             Ok(asked) => asked,
-            Err(error) => return wrong_arguments(DESCRIBE, &error.to_string()),
+            Err(error) => return wrong_arguments(DESCRIBE, &mistake(&error)),
         };
         // Agents often give one name where a list is wanted.
         let names: Option<Vec<String>> = match asked.names.as_str() {

@@ -4,6 +4,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 use toolcrib::core::freshness::Freshness;
+use toolcrib::core::json::mistake;
 use toolcrib::core::search::{Found, Hit, Query};
 
 use super::Surface;
@@ -27,7 +28,7 @@ impl Surface {
     pub(super) async fn search_tools(&self, arguments: Value) -> Box<RawValue> {
         let asked: Asked = match serde_json::from_value(arguments) {
             Ok(asked) => asked,
-            Err(error) => return wrong_arguments(SEARCH, &error.to_string()),
+            Err(error) => return wrong_arguments(SEARCH, &mistake(&error)),
         };
         self.look_around().await;
         let limit = match number(&asked.limit) {

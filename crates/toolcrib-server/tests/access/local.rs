@@ -54,6 +54,30 @@ async fn looking_and_calling_is_free_and_changing_is_not() {
     assert_eq!(house.get("/api/sources", &bearer(&token)).await.status, 401);
 }
 
+/// The host that is looked at must be the one that the request is for, or a page elsewhere could name both.
+#[tokio::test]
+async fn a_request_names_one_host_and_that_is_this_machine() {
+    let house = House::local().await;
+    let here = format!("Host: {}\r\n", house.address);
+    let own = format!("http://{}/api/sources", house.address);
+    for (path, headers, status, code) in [
+        ("/api/sources", format!("{here}Host: evil.example\r\n"), 400, "BAD_REQUEST"),
+        ("/api/sources", format!("Host: evil.example\r\n{here}"), 400, "BAD_REQUEST"),
+        ("/api/sources", format!("{here}{here}"), 400, "BAD_REQUEST"),
+        ("/api/sources", "Host: \u{e4}\r\n".into(), 400, "BAD_REQUEST"),
+        ("/api/sources", "Host: evil.example\r\n".into(), 403, "FORBIDDEN"),
+        ("http://evil.example/api/sources", here.clone(), 400, "BAD_REQUEST"),
+        ("http://evil.example/api/sources", "Host: evil.example\r\n".into(), 403, "FORBIDDEN"),
+        ("http://localhost@evil.example/api/sources", here.clone(), 400, "BAD_REQUEST"),
+        (&own, "Host: evil.example\r\n".into(), 400, "BAD_REQUEST"),
+    ] {
+        let refused = house.get(path, &headers).await;
+        assert_eq!((refused.status, refused.code().as_str()), (status, code), "{path} {headers}");
+    }
+    assert_eq!(house.get(&own, &here).await.status, 200);
+    assert_eq!(house.get("/api/sources", "Host: LOCALHOST:80\r\n").await.status, 200);
+}
+
 #[tokio::test]
 async fn what_a_token_is_made_with_is_checked() {
     let house = House::local().await;

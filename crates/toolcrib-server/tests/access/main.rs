@@ -8,3 +8,5 @@ mod declaring;
 mod local;
 mod pages;
 mod support;
+#[path = "../common/web.rs"]
+mod web;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -14,13 +14,13 @@ use toolcrib::config_file::Found;
 use toolcrib::core::Timestamp;
 use toolcrib::core::access::Role;
 use toolcrib::core::config::Config;
-use toolcrib::core::fingerprint::Fingerprint;
 use toolcrib::core::inventory::Actor;
 use toolcrib::testkit::{Scripted, config};
 use toolcrib::{Options, Registry, Result};
 use toolcrib_server::{Serving, Setup, Surface, bind};
 
-pub(crate) const SOON: Duration = Duration::from_secs(20);
+pub(crate) use crate::web::{Answer, SOON};
+use crate::web::{begin, exchange};
 
 pub(crate) struct House {
     pub(crate) registry: Registry,
@@ -32,13 +32,6 @@ pub(crate) struct House {
     _directory: TempDir,
     _leave: tokio_util::sync::DropGuard,
     _running: JoinHandle<()>,
-}
-
-#[derive(Debug)]
-pub(crate) struct Answer {
-    pub(crate) status: u16,
-    head: String,
-    pub(crate) body: String,
 }
 
 /// A registry and its clock; nobody is served yet.
@@ -61,14 +54,7 @@ pub(crate) async fn configured(
     config: Config,
 ) -> Result<(Serving, TempDir)> {
     let directory = tempfile::tempdir().unwrap();
-    let found = Found {
-        config,
-        file: None,
-        files: Vec::new(),
-        walked: false,
-        commands: Fingerprint::of(""),
-        declared: Vec::new(),
-    };
+    let found = Found::of(config);
     let setup = Setup { found, data: directory.path().to_owned(), require_token };
     let surface = Surface::new(registry.clone(), setup.found.config.expose.clone());
     let serving = Serving::new(bind(listen.parse().unwrap()).await?, surface, setup)?;
@@ -118,14 +104,12 @@ impl House {
 
     /// `headers` are whole lines.
     pub(crate) async fn send(&self, method: &str, path: &str, headers: &str, body: &str) -> Answer {
-        tokio::time::timeout(SOON, exchange(&self.address, method, path, headers, body)).await.unwrap()
+        exchange(&self.address, method, path, headers, body.as_bytes()).await
     }
 
     /// A stream, once its head has been answered.
     pub(crate) async fn watch(&self, path: &str, headers: &str) -> TcpStream {
-        let mut stream = TcpStream::connect(&self.address).await.unwrap();
-        let head = format!("GET {path} HTTP/1.1\r\nHost: {}\r\n{headers}Connection: close\r\n\r\n", self.address);
-        stream.write_all(head.as_bytes()).await.unwrap();
+        let mut stream = begin(&self.address, "GET", path, headers, b"").await;
         let mut begun = Vec::new();
         while !begun.ends_with(b"\r\n\r\n") {
             begun.push(tokio::time::timeout(SOON, stream.read_u8()).await.unwrap().unwrap());
@@ -157,24 +141,6 @@ impl House {
     }
 }
 
-impl Answer {
-    pub(crate) fn header(&self, name: &str) -> Option<&str> {
-        let mut fields = self.head.lines().filter_map(|line| line.split_once(':'));
-        fields.find(|(field, _)| field.eq_ignore_ascii_case(name)).map(|(_, value)| value.trim())
-    }
-
-    #[track_caller]
-    pub(crate) fn json(&self) -> Value {
-        serde_json::from_str(&self.body).unwrap_or_else(|error| panic!("{error}: {self:?}"))
-    }
-
-    /// The code of the error it is.
-    #[track_caller]
-    pub(crate) fn code(&self) -> String {
-        self.json()["error"]["code"].as_str().unwrap().to_owned()
-    }
-}
-
 pub(crate) fn bearer(token: &str) -> String {
     format!("Authorization: Bearer {token}\r\n")
 }
@@ -184,35 +150,4 @@ pub(crate) fn bearer(token: &str) -> String {
 pub(crate) fn cookie(answer: &Answer) -> String {
     let set = answer.header("set-cookie").unwrap();
     format!("Cookie: {}\r\n", set.split(';').next().unwrap())
-}
-
-async fn exchange(address: &str, method: &str, path: &str, headers: &str, body: &str) -> Answer {
-    let mut stream = TcpStream::connect(address).await.unwrap();
-    let host = if headers.contains("Host:") { String::new() } else { format!("Host: {address}\r\n") };
-    let length = body.len();
-    let head =
-        format!("{method} {path} HTTP/1.1\r\n{host}{headers}Content-Length: {length}\r\nConnection: close\r\n\r\n");
-    stream.write_all(format!("{head}{body}").as_bytes()).await.unwrap();
-    let mut answer = Vec::new();
-    stream.read_to_end(&mut answer).await.unwrap();
-    let answer = String::from_utf8_lossy(&answer).into_owned();
-    let status = answer.split(' ').nth(1).and_then(|status| status.parse().ok()).unwrap_or_default();
-    let (head, body) = answer.split_once("\r\n\r\n").unwrap_or_default();
-    Answer { status, head: head.to_owned(), body: unchunked(head, body) }
-}
-
-fn unchunked(head: &str, body: &str) -> String {
-    if !head.to_ascii_lowercase().contains("transfer-encoding: chunked") {
-        return body.to_owned();
-    }
-    let (mut rest, mut whole) = (body, String::new());
-    while let Some((length, after)) = rest.split_once("\r\n") {
-        let length = usize::from_str_radix(length.trim(), 16).unwrap_or(0);
-        if length == 0 || after.len() < length {
-            break;
-        }
-        whole.push_str(&after[..length]);
-        rest = after[length..].trim_start_matches("\r\n");
-    }
-    whole
 }

@@ -3,6 +3,8 @@
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
 mod support;
+#[path = "../common/web.rs"]
+mod web;
 
 mod calls;
 mod document;

@@ -12,6 +12,14 @@ async fn bad_input_gets_the_envelope_and_the_right_status() {
     let json = "Content-Type: application/json\r\n";
     let admin = &format!("Authorization: Bearer {}\r\n{json}", stage.token);
     let deep = format!("{{\"arguments\":{}1{}}}", "[".repeat(5_000), "]".repeat(5_000));
+    let packed = &format!("{json}Content-Encoding: gzip\r\n");
+    let packed_twice = &format!("{json}Content-Encoding: identity, br\r\n");
+    let wide = "Content-Type: application/json; charset=utf-16\r\n";
+    let (order, hash) = ("/api/tools/shop__order/call", "0".repeat(64));
+    let locked = |tool: &str| {
+        let source = format!(r#"{{"inventory_hash":"{hash}","tools":{{"shop__order":{tool}}}}}"#);
+        format!(r#"{{"version":1,"sources":{{"shop":{source}}}}}"#)
+    };
     let huge = "x".repeat(4 * 1024 * 1024 + 1);
     for (method, path, headers, body, status, code) in [
         ("GET", "/api/nowhere", "", "", 404, "NOT_FOUND"),
@@ -34,6 +42,9 @@ async fn bad_input_gets_the_envelope_and_the_right_status() {
         ("GET", "/api/sources/%ff", "", "", 400, "BAD_REQUEST"),
         ("GET", "/api/tools/%ff", "", "", 400, "BAD_REQUEST"),
         ("GET", "/api/tools/%00", "", "", 400, "TOOL_INVALID_INPUT"),
+        ("GET", "/api/history?source=nope", "", "", 404, "NOT_FOUND"),
+        ("GET", "/api/history?tool=nope", "", "", 404, "TOOL_NOT_IMPLEMENTED"),
+        ("GET", "/api/history?tool=shop__nope&since=1d", "", "", 404, "TOOL_NOT_IMPLEMENTED"),
         ("GET", "/api/search", "", "", 400, "BAD_REQUEST"),
         ("GET", "/api/search?q=x&limit=many", "", "", 400, "BAD_REQUEST"),
         ("GET", "/api/context?budget=0", "", "", 400, "BAD_REQUEST"),
@@ -46,6 +57,15 @@ async fn bad_input_gets_the_envelope_and_the_right_status() {
         ("POST", "/api/tools/shop__order/call", json, &huge, 413, "BAD_REQUEST"),
         ("POST", "/api/tools/shop__order/call", "Content-Type: text/plain\r\n", "{}", 415, "BAD_REQUEST"),
         ("POST", "/api/tools/shop__order/call", "", "{}", 415, "BAD_REQUEST"),
+        ("POST", order, packed, "{}", 415, "BAD_REQUEST"),
+        ("POST", order, packed_twice, "{}", 415, "BAD_REQUEST"),
+        ("POST", order, wide, "{}", 415, "BAD_REQUEST"),
+        ("POST", "/mcp", packed, "{}", 415, "BAD_REQUEST"),
+        ("POST", "/api/diff", json, &locked("5"), 400, "BAD_REQUEST"),
+        ("POST", "/api/diff", json, &locked("[]"), 400, "BAD_REQUEST"),
+        ("POST", "/api/diff", json, r#"{"version":"1","sources":{}}"#, 400, "BAD_REQUEST"),
+        ("POST", "/api/diff", json, r#"{"version":1,"sources":{"shop":[]}}"#, 400, "BAD_REQUEST"),
+        ("POST", "/api/tokens", admin, r#"{"name":{},"role":[]}"#, 400, "BAD_REQUEST"),
         ("POST", "/api/sources", admin, "", 400, "BAD_REQUEST"),
         ("POST", "/api/sources", admin, "[]", 400, "BAD_REQUEST"),
         ("POST", "/api/sources", admin, r#"{"name":7}"#, 400, "BAD_REQUEST"),
@@ -81,11 +101,42 @@ async fn bad_input_gets_the_envelope_and_the_right_status() {
         assert_eq!((answer.status, answer.code().as_str()), (status, code), "{shown}: {answer:?}");
         let error = answer.json()["error"].clone();
         assert!(error["retryable"].is_boolean() && error["message"].is_string(), "{shown}: {error}");
+        let ours = ["struct ", "enum ", "u32", "u64", "tuple", "map,", "sequence"];
+        let said = error["message"].as_str().unwrap_or_default();
+        assert!(!ours.iter().any(|word| said.contains(word)), "our own types are nobody's business: {shown}: {said}");
     }
+    let plain = "Content-Type: application/json; charset=\"UTF-8\"\r\nContent-Encoding: identity\r\n";
+    stage.send("POST", "/api/refresh", plain, b"{}").await.with(200);
     let refused = stage.send("PUT", "/api/sources/shop", "", b"").await;
-    let allowed = refused.header("allow").unwrap_or_default();
+    let allowed = refused.header("allow").unwrap_or_default().to_lowercase();
     assert!(["get", "patch", "delete"].iter().all(|method| allowed.contains(method)), "{refused:?}");
     let faults = stage.manage("POST", "/api/sources", &json!({ "name": "a", "url": "x", "ttl": 7, "odd": 1 })).await;
     assert_eq!(faults.json()["error"]["details"]["faults"].as_array().map(Vec::len), Some(3), "{faults:?}");
     assert_eq!(stage.get("/api/stats").await.with(200)["calls"], Value::from(0));
+}
+
+/// What can be known to be wrong before anybody is contacted is no source; what only turns out to be, is kept.
+#[tokio::test]
+async fn a_source_that_is_written_wrongly_is_refused_by_the_name_of_its_field() {
+    let stage = known(&[]).await;
+    for (keys, field) in [
+        (json!({ "url": "http://127.0.0.1:99999/mcp" }), "away.url"),
+        (json!({ "url": "http://[::1/mcp" }), "away.url"),
+        (json!({ "url": "http://ho st/mcp" }), "away.url"),
+        (json!({ "openapi": "http://a:b/openapi.json" }), "away.openapi"),
+        (json!({ "openapi": "http://a/openapi.json", "base_url": "http://a:b" }), "away.base_url"),
+        (json!({ "url": "http://127.0.0.1:1", "headers": { "X Key": "hunter2" } }), "away.headers"),
+        (json!({ "url": "http://127.0.0.1:1", "headers": { "X-Key": "hunter2\r\nX-Evil: 1" } }), "away.headers.X-Key"),
+        (json!({ "url": "http://127.0.0.1:1", "auth": { "bearer": "hunter2\n" } }), "away.auth.bearer"),
+    ] {
+        let mut body = keys.clone();
+        body["name"] = json!("away");
+        let refused = stage.manage("POST", "/api/sources", &body).await;
+        assert_eq!((refused.status, refused.code().as_str()), (400, "CONFIG_INVALID"), "{keys}: {refused:?}");
+        let error = refused.json()["error"].clone();
+        assert!(error["message"].as_str().is_some_and(|said| said.contains(field)), "{keys}: {error}");
+        assert_eq!(error["details"]["faults"][0]["key"], format!("sources.{field}"), "{error}");
+        assert!(!refused.body.contains("hunter2"), "{refused:?}");
+    }
+    assert_eq!(stage.get("/api/sources").await.with(200)["sources"], json!([]));
 }

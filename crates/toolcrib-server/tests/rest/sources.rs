@@ -83,6 +83,7 @@ async fn a_source_is_declared_changed_and_removed() {
     assert_eq!((&changed["title"], &changed["ttl_ms"]), (&json!("The shop"), &json!(300_000)));
     let off = stage.manage("PATCH", "/api/sources/shop", &json!({ "enabled": false })).await.with(200);
     assert_eq!((&off["enabled"], &off["title"]), (&json!(false), &json!("The shop")));
+    assert_eq!(off["tool_count"], 1, "its tools are known, if shown to nobody");
     let config = stage.get("/api/config").await;
     assert_eq!(config.with(200)["sources"]["shop"]["headers"]["X-Key"], "***");
     assert!(!config.body.contains("hunter2"));
@@ -93,6 +94,10 @@ async fn a_source_is_declared_changed_and_removed() {
     let removed = stage.manage("DELETE", "/api/sources/shop", &Value::Null).await;
     assert_eq!((removed.status, removed.body.as_str()), (204, ""));
     assert_eq!(stage.get("/api/sources/shop").await.status, 404);
+    // A tool that went with its source is remembered; that nothing fits is not that there never was one.
+    let of_it = stage.get("/api/history?tool=shop__order").await.with(200);
+    assert!(of_it["records"].as_array().is_some_and(|records| !records.is_empty()), "{of_it}");
+    assert_eq!(stage.get("/api/history?tool=shop__order&after=9999").await.with(200)["records"], json!([]));
     assert_eq!(stage.manage("DELETE", "/api/sources/shop", &Value::Null).await.status, 404);
 }
 

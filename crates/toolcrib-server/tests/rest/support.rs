@@ -5,18 +5,17 @@ use std::time::Duration;
 
 use serde_json::Value;
 use tempfile::TempDir;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use toolcrib::config_file::Found;
 use toolcrib::core::config::Config;
-use toolcrib::core::fingerprint::Fingerprint;
 use toolcrib::testkit::{Scripted, config};
 use toolcrib::{Options, Refresh, Registry};
 use toolcrib_server::{Serving, Setup, Surface, bind};
 
-pub(crate) const SOON: Duration = Duration::from_secs(20);
+pub(crate) use crate::web::{Answer, SOON};
+use crate::web::{begin, exchange};
 
 pub(crate) struct Stage {
     pub(crate) registry: Registry,
@@ -25,13 +24,6 @@ pub(crate) struct Stage {
     leave: CancellationToken,
     running: JoinHandle<()>,
     _data: TempDir,
-}
-
-#[derive(Debug)]
-pub(crate) struct Answer {
-    pub(crate) status: u16,
-    pub(crate) head: String,
-    pub(crate) body: String,
 }
 
 /// Served, and not discovered yet.
@@ -51,14 +43,7 @@ pub(crate) async fn staged(config: Config, options: Options) -> Stage {
     let data = tempfile::tempdir().unwrap();
     let registry = Registry::open(config.clone(), options).await.unwrap();
     let surface = Surface::new(registry.clone(), config.expose.clone());
-    let found = Found {
-        config,
-        file: None,
-        files: Vec::new(),
-        walked: false,
-        commands: Fingerprint::of(""),
-        declared: Vec::new(),
-    };
+    let found = Found::of(config);
     let setup = Setup { found, data: data.path().to_owned(), require_token: false };
     let serving = Serving::new(bind("127.0.0.1:0".parse().unwrap()).await.unwrap(), surface, setup).unwrap();
     let address = serving.address().to_string();
@@ -86,63 +71,21 @@ impl Stage {
     }
 
     pub(crate) async fn send(&self, method: &str, path: &str, headers: &str, body: &[u8]) -> Answer {
-        let mut stream = self.open(method, path, headers, body).await;
-        self.finish(&mut stream, b"").await
+        exchange(&self.address, method, path, headers, body).await
     }
 
     pub(crate) async fn connect(&self) -> TcpStream {
         TcpStream::connect(&self.address).await.unwrap()
     }
 
-    /// Sends the rest of a request, and reads its answer.
-    pub(crate) async fn finish(&self, stream: &mut TcpStream, rest: &[u8]) -> Answer {
-        stream.write_all(rest).await.unwrap();
-        let mut answer = Vec::new();
-        let read = stream.read_to_end(&mut answer);
-        tokio::time::timeout(SOON, read).await.unwrap().unwrap();
-        let answer = String::from_utf8_lossy(&answer).into_owned();
-        let (head, body) = answer.split_once("\r\n\r\n").unwrap_or((&answer, ""));
-        let status = head.split(' ').nth(1).and_then(|status| status.parse().ok()).unwrap_or_default();
-        Answer { status, head: head.to_lowercase(), body: body.to_owned() }
-    }
-
     /// A request under way.
     pub(crate) async fn open(&self, method: &str, path: &str, headers: &str, body: &[u8]) -> TcpStream {
-        let mut stream = self.connect().await;
-        let (address, length) = (&self.address, body.len());
-        let head = format!(
-            "{method} {path} HTTP/1.1\r\nHost: {address}\r\n{headers}Content-Length: {length}\r\nConnection: close\r\n\r\n"
-        );
-        stream.write_all(head.as_bytes()).await.unwrap();
-        stream.write_all(body).await.unwrap();
-        stream
+        begin(&self.address, method, path, headers, body).await
     }
 
     pub(crate) async fn end(self) {
         self.leave.cancel();
         tokio::time::timeout(SOON, self.running).await.unwrap().unwrap();
-    }
-}
-
-impl Answer {
-    #[track_caller]
-    pub(crate) fn json(&self) -> Value {
-        serde_json::from_str(&self.body).unwrap_or_else(|error| panic!("{error}: {self:?}"))
-    }
-
-    /// The body, of an answer with this status.
-    #[track_caller]
-    pub(crate) fn with(&self, status: u16) -> Value {
-        assert_eq!(self.status, status, "{self:?}");
-        self.json()
-    }
-
-    pub(crate) fn code(&self) -> String {
-        self.json()["error"]["code"].as_str().unwrap_or_default().to_owned()
-    }
-
-    pub(crate) fn header(&self, name: &str) -> Option<&str> {
-        self.head.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(": "))
     }
 }
 

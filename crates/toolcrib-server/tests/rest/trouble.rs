@@ -16,6 +16,7 @@ use toolcrib::testkit::{Scripted, config};
 use toolcrib::{Code, Options, Refresh, Source, SourceId};
 
 use crate::support::{Stage, staged, until};
+use crate::web::finish;
 
 const WELL: u8 = 0;
 const FAILS: u8 = 1;
@@ -160,6 +161,6 @@ async fn a_body_that_breaks_off_is_not_called_large() {
          Transfer-Encoding: chunked\r\nConnection: close\r\n\r\n2\r\n{{}}\r\nnonsense\r\n",
         stage.address
     );
-    let answer = stage.finish(&mut stream, head.as_bytes()).await;
+    let answer = finish(&mut stream, head.as_bytes()).await;
     assert_eq!((answer.status, answer.code().as_str()), (400, "BAD_REQUEST"), "{answer:?}");
 }

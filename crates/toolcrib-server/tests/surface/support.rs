@@ -71,14 +71,7 @@ pub(crate) struct Served {
 impl Served {
     pub(crate) async fn at(address: &str, surface: &Surface) -> Served {
         let directory = tempfile::tempdir().unwrap();
-        let found = toolcrib::config_file::Found {
-            config: toolcrib::core::config::Config::default(),
-            file: None,
-            files: Vec::new(),
-            walked: false,
-            commands: toolcrib::core::fingerprint::Fingerprint::of(""),
-            declared: Vec::new(),
-        };
+        let found = toolcrib::config_file::Found::of(toolcrib::core::config::Config::default());
         let setup = Setup { found, data: directory.path().to_owned(), require_token: false };
         let serving = Serving::new(bind(address.parse().unwrap()).await.unwrap(), surface.clone(), setup).unwrap();
         let url = format!("http://{}/mcp", serving.address()).parse().unwrap();

@@ -19,16 +19,6 @@ impl Shared {
         }
     }
 
-    /// The tool, or why it cannot be called.
-    pub(super) fn usable_tool<'a>(&self, catalog: &'a Catalog, name: &str) -> Result<ToolRef<'a>> {
-        let tool = self.look_up(catalog, name)?;
-        if tool.state() == State::Disabled {
-            let message = format!("`{}` is disabled; `toolcrib enable {}` turns it on", tool.name(), tool.name());
-            return Err(Error::new(Code::ToolNotImplemented, message));
-        }
-        Ok(tool)
-    }
-
     /// A better reason than "unknown" when the name's source is known.
     fn explain(&self, name: &str) -> Option<Error> {
         let Ok(Asked::Qualified { source, .. }) = parse_name(name) else { return None };
@@ -58,6 +48,15 @@ impl Shared {
         let message = format!("the tools of `{id}` are not known: {reason}; `toolcrib refresh {id}` tries again");
         Some(Error::new(Code::ToolUnavailable, message))
     }
+}
+
+/// A disabled tool is there, and is not called.
+pub(super) fn usable(tool: &ToolRef<'_>) -> Result<()> {
+    if tool.state() == State::Disabled {
+        let message = format!("`{}` is disabled; `toolcrib enable {}` turns it on", tool.name(), tool.name());
+        return Err(Error::new(Code::ToolNotImplemented, message));
+    }
+    Ok(())
 }
 
 pub(super) fn permit(tool: &ToolRef<'_>, consent: bool) -> Result<()> {

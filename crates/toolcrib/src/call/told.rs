@@ -31,8 +31,8 @@ pub(super) struct Underway<'a> {
 /// How far a call has come.
 #[derive(Default)]
 pub(super) struct Reached {
-    /// The source of a tool that was found, whether it may be called or not.
-    pub(super) found: Option<SourceId>,
+    /// A tool that was found, whether it may be called or not: its source, and its name in the one spelling that lists have.
+    pub(super) found: Option<(SourceId, String)>,
     /// The tool, once its source is about to be asked.
     pub(super) called: Option<ToolId>,
 }
@@ -60,25 +60,23 @@ impl<'a> Underway<'a> {
         let (shared, elapsed) = (self.shared, self.began.elapsed());
         let elapsed_ms = u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX);
         let code = wrong.as_ref().map_or("OK", |wrong| wrong.failure.code.as_str());
+        let (source, tool) = match self.reached.found.take() {
+            Some((source, name)) => (Some(source), name),
+            None => (None, shown_short(self.name, 200)),
+        };
         tracing::info!(
             trace_id = %self.trace.id(),
-            tool = shown_short(self.name, 200),
+            tool,
             caller = self.caller,
             code,
             duration_ms = elapsed_ms,
             "tools.call.finished"
         );
-        self.export(wrong.as_ref(), elapsed);
-        shared.meters.called(self.reached.found.as_ref(), code, elapsed);
+        self.export(&tool, wrong.as_ref(), elapsed);
+        let counted = wrong.as_ref().is_none_or(|wrong| !wrong.by_the_tool).then_some(code);
+        shared.meters.called(source.as_ref(), counted, elapsed);
         let at = shared.options.clock.now();
-        let finished = Called {
-            tool: shown_short(self.name, 200),
-            source: self.reached.found.clone(),
-            caller: self.caller.to_owned(),
-            code,
-            at,
-            elapsed_ms,
-        };
+        let finished = Called { tool, source, caller: self.caller.to_owned(), code, at, elapsed_ms };
         let _nobody_listens = shared.notices.send(Notice::Called(Arc::new(finished)));
         if let Some(id) = &self.reached.called {
             shared.counters.called(id, at, wrong.map(|wrong| wrong.failure));
@@ -86,7 +84,7 @@ impl<'a> Underway<'a> {
         elapsed_ms
     }
 
-    fn export(&self, wrong: Option<&Wrong>, elapsed: Duration) {
+    fn export(&self, tool: &str, wrong: Option<&Wrong>, elapsed: Duration) {
         let Some(spans) = self.shared.options.spans.as_ref().filter(|_| self.trace.sampled()) else { return };
         let now = self.shared.now.load();
         let source = self.reached.called.as_ref().map(|id| {
@@ -99,8 +97,6 @@ impl<'a> Underway<'a> {
                 protocol: now.standings.get(&id.source).and_then(|standing| standing.era.clone()),
             }
         });
-        let known = self.reached.called.as_ref().and_then(|_| now.catalog.find(self.name).ok());
-        let tool = known.map_or_else(|| shown_short(self.name, 200), |tool| tool.name().to_string());
         // What a source says of its failure may repeat what it was given.
         let failure = wrong.map(|wrong| {
             let code = if wrong.by_the_tool { "tool_error" } else { wrong.failure.code.as_str() };
@@ -111,7 +107,7 @@ impl<'a> Underway<'a> {
             parent: self.shared.parent(self.parent.as_ref()).map(Trace::span),
             ended: self.shared.options.clock.moment(),
             elapsed,
-            work: Work::Call { tool, source, caller: self.caller.to_owned() },
+            work: Work::Call { tool: tool.to_owned(), source, caller: self.caller.to_owned() },
             failure,
         });
     }

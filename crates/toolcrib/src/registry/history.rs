@@ -56,6 +56,7 @@ const MOST_LOOKED_AT: usize = 4 * BATCH;
 impl Registry {
     /// The journal, oldest first. To follow it: subscribe, read from where you are, and with every
     /// [`Notice::Recorded`](super::Notice::Recorded) read on; it is in memory by then.
+    /// A tool that never was is an error.
     pub async fn history(&self, wanted: &Wanted) -> Result<Vec<HistoryRecord>> {
         let (mut wanted, mut records) = (wanted.clone(), Vec::new());
         loop {
@@ -71,6 +72,25 @@ impl Registry {
 
     /// As much of the journal as is looked at in one go: who chooses few of many records is told where to go on.
     pub async fn history_page(&self, wanted: &Wanted) -> Result<HistoryPage> {
+        let page = self.looked_through(wanted).await?;
+        if let Some(name) = wanted.tool.as_deref().filter(|_| page.records.is_empty() && page.next_after.is_none()) {
+            self.remembered_tool(name).await?;
+        }
+        Ok(page)
+    }
+
+    /// There is such a tool, or there was: of a source that was removed only the journal knows. Where that is too long to
+    /// be looked through, nobody can say that there never was one.
+    async fn remembered_tool(&self, name: &str) -> Result<()> {
+        let Err(unknown) = self.catalog().find(name) else { return Ok(()) };
+        let ever = Wanted { tool: Some(name.to_owned()), limit: Some(1), ..Wanted::after(0) };
+        match self.meant(name)? {
+            Meant::Spelled(_) if self.looked_through(&ever).await? == HistoryPage::default() => Err(unknown),
+            Meant::Spelled(_) | Meant::Tool(_) => Ok(()),
+        }
+    }
+
+    async fn looked_through(&self, wanted: &Wanted) -> Result<HistoryPage> {
         let journal = self.shared.now.load().journal.clone();
         let most = wanted.limit.unwrap_or(usize::MAX);
         let meant = wanted.tool.as_deref().map(|name| self.meant(name)).transpose()?;

@@ -5,8 +5,9 @@ use toolcrib_core::config::Override;
 use toolcrib_core::config::show::{shown_args, shown_url};
 use toolcrib_core::fingerprint::Fingerprint;
 use toolcrib_core::freshness::Freshness;
-use toolcrib_core::inventory::Origin;
+use toolcrib_core::inventory::{Origin, SourceState};
 use toolcrib_core::manifest::SetAside;
+use toolcrib_core::policy::Verdict;
 use toolcrib_core::source::Kind;
 use toolcrib_core::{Source, SourceId, Timestamp};
 
@@ -121,7 +122,8 @@ impl Shared {
             status: if wrong.is_some() { Status::Failed } else { self.status(&standing) },
             freshness: self.freshness(now, id),
             health: health(&standing, state.manifest.is_some() || part.is_some(), resting),
-            tool_count: now.catalog.listed_count(id),
+            // Nobody is shown the tools of a disabled source, but they are known.
+            tool_count: if enabled { now.catalog.listed_count(id) } else { known_count(state, source) },
             inventory_hash: part.map(|part| part.segment.fingerprint()).or(state.manifest),
             config_hash: now.connects_to.get(id).copied().flatten().or(standing.connects_to),
             last_checked: standing.checked_at.or(standing.last_error.as_ref().map(|_| standing.started_at)),
@@ -179,6 +181,13 @@ impl Snapshot {
         let then = self.standings.get(id).and_then(|standing| standing.connects_to);
         self.connects_to.get(id).copied().flatten().is_some_and(|here| then != Some(here))
     }
+}
+
+/// How many tools of a source were offered at last, without those that a rule hides.
+fn known_count(state: &SourceState, source: &Source) -> usize {
+    let rules = &source.settings.tools;
+    let hidden = |name: &str| rules.verdict(&[name]) == Some(Verdict::Hide);
+    state.tools.iter().filter(|(name, tool)| !tool.deprecated && !hidden(name)).count()
 }
 
 fn health(standing: &Standing, has_list: bool, resting: bool) -> Health {

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex};
 use serde_json::json;
 use toolcrib::builtin::{Answer, Definition, handler};
 use toolcrib::core::inventory::{Actor, Command};
+use toolcrib::registry::Notice;
 use toolcrib::testkit::Scripted;
 use tracing::field::{Field, Visit};
 use tracing::subscriber::DefaultGuard;
@@ -117,6 +118,25 @@ async fn each_event_of_the_contract_is_told_with_its_fields() {
     let finished = heard.take("tools.call.finished");
     let told: Vec<_> = finished.iter().map(|call| (&*call["tool"], &*call["code"], &*call["duration_ms"])).collect();
     assert_eq!(told, [("git__push", "OK", "40"), ("git__nothing", "TOOL_NOT_IMPLEMENTED", "0")]);
+    // However a tool is asked for, it is told by the one name that lists have; what is no tool's, as it was asked for.
+    let mut notices = bench.subscribe();
+    let odd = format!("no-{}", "x".repeat(300));
+    for spelling in ["git.push", "git:push", "git/push", "push", "Git__push", &odd] {
+        let _unknown = call(&bench, spelling, json!({})).await;
+    }
+    let finished = heard.take("tools.call.finished");
+    let logged: Vec<&str> = finished.iter().map(|call| &*call["tool"]).collect();
+    assert_eq!(logged[..5], ["git__push"; 5]);
+    assert!(logged[5].starts_with("no-xxx") && logged[5].len() < 210, "{logged:?}");
+    let mut told = Vec::new();
+    while let Ok(notice) = notices.try_recv() {
+        if let Notice::Called(called) = notice {
+            told.push(called.tool.clone());
+        }
+    }
+    assert_eq!(told, logged);
+    let counted: Vec<(String, u64)> = bench.stats().tools.into_iter().map(|tool| (tool.name, tool.calls)).collect();
+    assert_eq!(counted, [("git__push".to_owned(), 6)]);
 
     force(&bench, "git").await;
     assert_eq!(heard.take("tools.registry.updated"), [], "nothing changed");

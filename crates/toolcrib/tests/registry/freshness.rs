@@ -2,13 +2,14 @@
 
 use std::time::Duration;
 
+use serde_json::json;
 use toolcrib::core::freshness::Freshness;
 use toolcrib::refresh::Refreshed;
 use toolcrib::registry::{Health, Status};
 use toolcrib::testkit::Scripted;
 use toolcrib::{Code, Need, Options};
 
-use crate::support::{cached, force, id, open, open_with, open_yaml, refresh, settle, tools, until};
+use crate::support::{cached, call, force, id, open, open_with, open_yaml, refresh, settle, tools, until};
 
 const MINUTE: Duration = Duration::from_secs(60);
 
@@ -114,6 +115,22 @@ async fn who_fails_is_left_alone_for_a_while_unless_somebody_insists() {
     git.recover();
     bench.hand.advance(5 * MINUTE);
     assert_eq!(tools(&bench).await, ["git__push"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_keeps_calling_a_name_that_is_unknown_makes_nobody_hammer_a_source_that_fails() {
+    let (git, hub) = (Scripted::new(["push"]), Scripted::new(["star"]));
+    git.fail("not today");
+    let bench = open(&[("git", &git), ("hub", &hub)]).await;
+    for name in ["push", "git__push", "git.push", "nothing", "star", "elsewhere__push", "git__nothing"].repeat(10) {
+        let called = call(&bench, name, json!({})).await;
+        assert_eq!(called.is_ok(), name == "star", "{name}");
+    }
+    assert_eq!((git.discoveries(), hub.discoveries()), (1, 1));
+    bench.hand.advance(Duration::from_secs(1));
+    call(&bench, "nothing", json!({})).await.unwrap_err();
+    call(&bench, "push", json!({})).await.unwrap_err();
+    assert_eq!(git.discoveries(), 2, "due again once, then for twice as long not");
 }
 
 #[tokio::test(start_paused = true)]

@@ -202,7 +202,7 @@ async fn variables_override_a_source_for_this_process_only() {
     let options = Options { environment: environment.to_vec(), ..bench.options.clone() };
     let other = toolcrib::Registry::open(config(yaml), options).await.unwrap();
     let (git_view, hub_view) = (other.source(&id("git")).unwrap(), other.source(&id("hub")).unwrap());
-    assert_eq!((git_view.enabled, git_view.tool_count), (false, 0));
+    assert_eq!((git_view.enabled, git_view.tool_count), (false, 1), "known, and shown to nobody");
     assert_eq!((hub_view.url.as_deref(), hub_view.freshness), (Some("http://b/mcp"), Freshness::Stale));
     let definition = format!("{:?}", other.definition(&id("hub")).unwrap());
     assert!(definition.contains("s3cret"), "the token is used");

@@ -54,14 +54,7 @@ impl Stage {
 
     /// The configuration, as if it had been found.
     pub(super) fn found(&self) -> Found {
-        Found {
-            config: self.config.clone(),
-            file: None,
-            files: Vec::new(),
-            walked: false,
-            commands: Fingerprint::of(&self.text),
-            declared: Vec::new(),
-        }
+        Found { commands: Fingerprint::of(&self.text), ..Found::of(self.config.clone()) }
     }
 
     /// As every command does it, but without the user's own files and variables.

@@ -86,6 +86,10 @@ fn exactly_one_origin_is_wanted() {
 fn addresses_and_transports_are_checked() {
     source("{ url: ftp://x }", "sources.files.url: expected an address that begins with `http://` or `https://`");
     source("{ url: 'http:///x' }", "sources.files.url: expected an address that begins with `http://` or `https://`");
+    let unreadable = "is not a valid address: look at its host and its port";
+    source("{ url: 'http://x:99999/mcp' }", &format!("sources.files.url: {unreadable}"));
+    source("{ openapi: 'http://[x/api.json' }", &format!("sources.files.openapi: {unreadable}"));
+    source("{ openapi: a.yaml, base_url: 'http://a b' }", &format!("sources.files.base_url: {unreadable}"));
     source(
         "{ url: http://x, transport: ws }",
         "sources.files.transport: expected `http`, `sse` or `stdio`, found `ws`",
@@ -124,6 +128,26 @@ fn authentication_is_checked_without_repeating_a_value() {
         "{ url: http://x, headers: { x-key: x }, auth: { api_key: { name: X-Key, value: hunter2 } } }",
         "sources.files: `auth` and the header `X-Key` say the same twice; keep one",
     );
+}
+
+#[test]
+fn headers_are_checked_without_repeating_a_value() {
+    let name = "is no name for a header: letters, digits and `-`";
+    let value = "no header can carry line breaks or other control characters";
+    for origin in ["url: http://x", "openapi: a.yaml"] {
+        let check = |keys: &str, expected: &str| source(&format!("{{ {origin}, {keys} }}"), expected);
+        check("headers: { 'X Key': a }", &format!("sources.files.headers: `X Key` {name}"));
+        check("headers: { '': a }", &format!("sources.files.headers: `` {name}"));
+        check("headers: { 'Schlüssel:': a }", &format!("sources.files.headers: `Schlüssel:` {name}"));
+        check(r#"headers: { X-Key: "hunter2\r\nX-Evil: 1" }"#, &format!("sources.files.headers.X-Key: {value}"));
+        check(r#"auth: { bearer: "hunter2\n" }"#, &format!("sources.files.auth.bearer: {value}"));
+        check(
+            "auth: { api_key: { name: 'a b', value: hunter2 } }",
+            &format!("sources.files.auth.api_key.name: `a b` {name}"),
+        );
+    }
+    let fine = "sources:\n  a: { url: http://x, headers: { X-Key: \"${env:KEY}\\t\", x.y_z: 'Schlüssel' } }";
+    assert_eq!(messages(own(fine)), "");
 }
 
 #[test]

@@ -10,7 +10,7 @@ use toolcrib::core::inventory::Origin;
 use toolcrib::registry::{Declared, Switch, Switched, Target};
 use toolcrib::{Code, Error, Refresh, Result, Source, SourceId, Trace};
 
-use super::{declared, look, permit, read};
+use super::{declared, permit, read};
 use crate::access::Visitor;
 use crate::api::asked::{Named, known_source};
 use crate::api::body::Json;
@@ -47,9 +47,11 @@ pub(super) async fn change(
     }
     drop(declaring);
     // A source that connects to something else now, or was never known, is discovered; one that is fresh is not.
-    let (sources, trace) = (Some(vec![id.clone()]), trace.map(|trace| trace.0));
-    let refresh = Refresh { sources, trace, ..Refresh::default() };
-    let outcome = if changed == Declared::Same { None } else { Some(look(&house, &id, refresh).await?) };
+    let refresh = Refresh { trace: trace.map(|trace| trace.0), ..Refresh::default() };
+    let outcome = match changed {
+        Declared::Same => None,
+        Declared::New | Declared::Changed => Some(house.registry.refresh_source(&id, refresh).await?),
+    };
     Ok(reply::json(StatusCode::OK, &declared(&house, &id, outcome)?)?)
 }
 
