@@ -47,7 +47,7 @@ fn what_it_does_is_counted_exactly_and_promtool_has_no_complaint() {
     let place = Place::new(&sources, &json!({}));
     let served = place.serve();
     for (tool, arguments) in
-        [("one__echo", json!({"text": "a"})), ("one.echo", json!({"text": "b"})), ("one__nothing", json!({}))]
+        [("one__echo", json!({"text": "a"})), ("one:echo", json!({"text": "b"})), ("one__nothing", json!({}))]
     {
         call(&served, tool, &arguments, json!({}));
     }

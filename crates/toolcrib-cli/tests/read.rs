@@ -204,7 +204,7 @@ fn history_tells_what_came_changed_and_went() {
     assert_eq!(records(&["--tool", "gone"]).len(), 2);
     assert_eq!(records(&["--tool", "one__new"]), [5]);
     assert_eq!(records(&["--tool", "one__b_c"]).len(), 1);
-    assert_eq!(records(&["--tool", "two/a"]).len(), 0);
+    bench.run(&["history", "--tool", "two/a"]).ended(1).complains("no tool named `two/a`");
     assert_eq!(records(&["--since", "1h"]).len(), 6);
     assert_eq!(records(&["--since", "2999-01-01"]).len(), 0);
     assert_eq!(records(&["--since", "2026-01-01T00:00:00Z", "--limit", "1"]), [6]);

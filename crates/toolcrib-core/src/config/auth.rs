@@ -158,10 +158,12 @@ fn api_key(reader: &mut Reader<'_>, node: &Node, path: &str) -> Option<Auth> {
         None => Some(KeyPlace::Header),
     };
     let (name, place, value) = (name?, place?, value?);
-    if place != KeyPlace::Query {
-        check_name(reader, section.line, &joined(path, "name"), &name);
-        check_value(reader, section.line, &joined(path, "value"), &value);
+    match place {
+        KeyPlace::Header => check_name(reader, section.line, &joined(path, "name"), &name),
+        KeyPlace::Cookie => check_value(reader, section.line, &joined(path, "name"), &name),
+        KeyPlace::Query => return Some(Auth::ApiKey { name, place, value }),
     }
+    check_value(reader, section.line, &joined(path, "value"), &value);
     Some(Auth::ApiKey { name, place, value })
 }
 

@@ -73,22 +73,20 @@ mod tests {
     #[test]
     fn no_message_names_a_type_of_ours() {
         for (text, expected) in [
-            (r#"{"count":1,"inner":{"a":5}}"#, "invalid type: integer `5`, expected an object at line 1 column 26"),
-            (r#"{"count":1,"inner":[]}"#, "invalid type: a list, expected an object at line 1 column 19"),
-            (r#"{"count":-1}"#, "invalid value: integer `-1`, expected a whole number from 0 on at line 1 column 11"),
-            (r#"{"count":{}}"#, "invalid type: an object, expected a whole number from 0 on at line 1 column 9"),
-            (
-                r#"{"count":1,"inner":{"a":{"name":7}}}"#,
-                "invalid type: integer `7`, expected a string at line 1 column 33",
-            ),
-            (r#"{"count":1}"#, "missing field `inner` at line 1 column 11"),
-            (r#"{"kind":"there"}"#, "unknown variant `there`, expected `here` at line 1 column 15"),
-            (r#"{"pair":5}"#, "invalid type: integer `5`, expected a list at line 1 column 9"),
-            (r#"{"either":5}"#, "data did not match any variant that is known at line 1 column 11"),
-            ("{", "EOF while parsing an object at line 1 column 1"),
+            (r#"{"count":1,"inner":{"a":5}}"#, "invalid type: integer `5`, expected an object"),
+            (r#"{"count":1,"inner":[]}"#, "invalid type: a list, expected an object"),
+            (r#"{"count":-1}"#, "invalid value: integer `-1`, expected a whole number from 0 on"),
+            (r#"{"count":{}}"#, "invalid type: an object, expected a whole number from 0 on"),
+            (r#"{"count":1,"inner":{"a":{"name":7}}}"#, "invalid type: integer `7`, expected a string"),
+            (r#"{"count":1}"#, "missing field `inner`"),
+            (r#"{"kind":"there"}"#, "unknown variant `there`, expected `here`"),
+            (r#"{"pair":5}"#, "invalid type: integer `5`, expected a list"),
+            (r#"{"either":5}"#, "data did not match any variant that is known"),
+            ("{", "EOF while parsing an object"),
         ] {
-            let said = mistake(&serde_json::from_str::<Outer>(text).unwrap_err());
-            assert_eq!(said, expected, "{text}");
+            let error = serde_json::from_str::<Outer>(text).unwrap_err();
+            let place = format!(" at line {} column {}", error.line(), error.column());
+            assert_eq!(mistake(&error), format!("{expected}{place}"), "{text}");
         }
     }
 }

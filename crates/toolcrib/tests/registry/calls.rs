@@ -72,8 +72,7 @@ async fn what_ends_is_counted_even_when_its_caller_left() {
     let measures = bench.measures();
     let counted = &measures.calls[&Some(id("git"))];
     assert_eq!(measures.calls_in_flight, 0);
-    assert_eq!(counted.by_code.clone().into_iter().collect::<Vec<_>>(), [("OK", 1)]);
-    assert_eq!(counted.tool_errors, 1, "told apart from what the source or its connection fails at");
+    assert_eq!(counted.by_code.clone().into_iter().collect::<Vec<_>>(), [("OK", 1), ("TOOL_EXECUTION_FAILED", 1)]);
     assert_eq!((counted.durations.count, bench.stats().errors), (2, 1));
 }
 

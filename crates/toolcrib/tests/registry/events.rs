@@ -121,7 +121,7 @@ async fn each_event_of_the_contract_is_told_with_its_fields() {
     // However a tool is asked for, it is told by the one name that lists have; what is no tool's, as it was asked for.
     let mut notices = bench.subscribe();
     let odd = format!("no-{}", "x".repeat(300));
-    for spelling in ["git.push", "git:push", "git/push", "push", "Git__push", &odd] {
+    for spelling in ["git:push", "git/push", "push", "Git__push", "GIT/push", &odd] {
         let _unknown = call(&bench, spelling, json!({})).await;
     }
     let finished = heard.take("tools.call.finished");

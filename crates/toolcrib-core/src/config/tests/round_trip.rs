@@ -11,22 +11,25 @@ fn map() -> impl Strategy<Value = BTreeMap<String, String>> {
     prop::collection::btree_map("[A-Za-z][A-Za-z0-9_ #:'\"-]{0,8}", any::<String>(), 0..4)
 }
 
+/// What a header can carry.
+const LINE: &str = "[^\\p{Cc}]{0,12}";
+
 fn kind() -> impl Strategy<Value = Kind> {
     let path = prop::option::of("/[a-z .\u{e9}]{0,8}");
     let stdio = ("[a-z]{1,8}|/[a-z/]{1,8}|\\$\\{env:X\\}", words(), map(), path, words())
         .prop_map(|(command, args, env, cwd, inherit_env)| Kind::Stdio(Stdio { command, args, env, cwd, inherit_env }));
     let plain = prop_oneof![
-        any::<String>().prop_map(Auth::Bearer),
+        LINE.prop_map(Auth::Bearer),
         any::<(String, String)>().prop_map(|(user, password)| Auth::Basic { user, password }),
-        any::<(String, String)>().prop_map(|(name, value)| Auth::ApiKey { name, place: KeyPlace::Cookie, value }),
+        (LINE, LINE).prop_map(|(name, value)| Auth::ApiKey { name, place: KeyPlace::Cookie, value }),
     ]
     .boxed();
-    let remote = ("https?://[a-z]{1,8}/[a-z?=&]{0,8}", map(), prop::option::of(plain.clone()), any::<bool>()).prop_map(
-        |(url, headers, auth, sse)| {
+    let headers = prop::collection::btree_map("[A-Za-z][A-Za-z0-9_'#-]{0,8}", LINE, 0..4);
+    let remote = ("https?://[a-z]{1,8}/[a-z?=&]{0,8}", headers, prop::option::of(plain.clone()), any::<bool>())
+        .prop_map(|(url, headers, auth, sse)| {
             let remote = Remote { url, headers, auth };
             if sse { Kind::Sse(remote) } else { Kind::Http(remote) }
-        },
-    );
+        });
     let roots = prop::collection::vec("/[a-z]{0,5}", 0..3);
     let builtin = (words(), roots, any::<bool>())
         .prop_map(|(tools, roots, allow_private)| Kind::Builtin(Builtin { tools, roots, allow_private }));
@@ -43,14 +46,17 @@ fn openapi(plain: BoxedStrategy<Auth>) -> impl Strategy<Value = Kind> {
     let single = prop_oneof![plain, oauth2].boxed();
     let schemes = prop::collection::btree_map("[A-Za-z][a-z_. ]{0,5}", single.clone(), 1..3).prop_map(Auth::Schemes);
     // Two headers of one name are a mistake: those of a map here never have this one.
-    let headers = prop::collection::btree_map("X-[a-z]{1,5}", any::<String>(), 0..3);
+    let headers = prop::collection::btree_map("X-[a-z]{1,5}", LINE, 0..3);
     let interval = prop::option::of((100u64..10_000_000).prop_map(Duration::from_millis));
     let poll = ("/[a-z{}$#.]{0,9}", "(/[a-z]{1,3}){0,2}", prop::option::of("(/[a-z]{1,3}){0,2}"), words(), interval);
     let poll = poll.prop_map(|(url, status, result, failed, interval)| {
         let done = vec!["done".to_owned(), "true".to_owned()];
         Poll { url, status, result, done, failed, interval }
     });
-    let addresses = ("/[a-z .]{1,8}|https?://[a-z]{1,8}/[a-z?=&]{0,8}", prop::option::of("https?://[a-z{} ]{1,8}"));
+    let addresses = (
+        "/[a-z .]{1,8}|https?://[a-z]{1,8}/[a-z?=&]{0,8}",
+        prop::option::of("https?://[a-z]{1,8}/[a-z{} ]{0,8}|\\{\\{ [a-z]{1,5} \\}\\}/[a-z]{0,3}"),
+    );
     let lists = [words().boxed(), words().boxed(), words().boxed(), prop::collection::vec("/[a-z]{0,5}", 0..3).boxed()];
     let methods = prop::sample::subsequence(vec!["HEAD".to_owned(), "OPTIONS".to_owned(), "TRACE".to_owned()], 0..=3);
     let polls = prop::collection::btree_map("[a-z_*]{1,6}", poll, 0..2);
