@@ -158,6 +158,7 @@ fn set_aside(source: &SourceView) -> Markup {
 /// Why nothing is listed.
 fn why_none(source: &SourceView) -> &'static str {
     match (source.enabled, &source.last_error, source.last_checked) {
+        (false, _, _) if source.tool_count > 0 => "It is disabled: its tools are known, and offered to nobody.",
         (false, _, _) => "It is disabled: enable it, and its tools are discovered.",
         (true, Some(_), _) => "None are known: it has failed before it could tell any.",
         (true, None, None) => "None are known yet: refresh it, or ask for one of its tools.",
