@@ -1,7 +1,5 @@
 //! REST of a running `toolcrib serve`: it says what the command line says, and generated requests find no fault.
 
-#![expect(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
-
 mod support;
 
 use std::process::{Command, Stdio};

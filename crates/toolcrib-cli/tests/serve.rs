@@ -1,6 +1,6 @@
 //! `toolcrib serve` from outside: who may knock, what happens when its file changes, and how it leaves.
 
-#![expect(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod support;
 
