@@ -14,7 +14,7 @@ const ODD: &str = r##"[
     {"name": "odd.tool", "title": "An \u001b[31modd\u001b[0m one", "description": "Does odd\u200b things.",
      "inputSchema": {"type": "object", "required": ["to"], "properties": {
         "to": {"$ref": "#/$defs/place"},
-        "n": {"type": ["integer", "null"], "default": 3, "description": "How\u202e many"},
+        "n": {"type": ["integer", "null"], "default": 3, "minimum": 1, "description": "How\u202e many"},
         "kind": {"enum": ["a", "b"]},
         "again": {"$ref": "#"}
      }, "$defs": {"place": {"type": "object", "required": ["city"], "properties": {"city": {"type": "string"}}}}},
@@ -45,7 +45,7 @@ odd__odd_tool — An odd one
   Arguments
     to*      object
       city*  string
-    n        integer or null   How many [default 3]
+    n        integer or null   How many [at least 1] [default 3]
     kind     string            [one of a, b]
     again    object, as above
     * required

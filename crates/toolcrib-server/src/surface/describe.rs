@@ -125,6 +125,7 @@ fn lines(argument: &Argument, depth: usize) -> Vec<String> {
     if !argument.choices.is_empty() {
         said.push(format!("one of {}", argument.choices.join(", ")));
     }
+    said.extend(argument.limits.iter().cloned());
     if let Some(default) = &argument.default {
         said.push(format!("default {default}"));
     }

@@ -45,6 +45,9 @@ fn flatten(arguments: &outline::Arguments, depth: usize, rows: &mut Vec<[String;
         if !argument.choices.is_empty() {
             add(format!("[one of {}]", argument.choices.join(", ")));
         }
+        if !argument.limits.is_empty() {
+            add(format!("[{}]", argument.limits.join(", ")));
+        }
         if let Some(default) = &argument.default {
             add(format!("[default {default}]"));
         }
