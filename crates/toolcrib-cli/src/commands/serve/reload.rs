@@ -35,7 +35,7 @@ pub(super) async fn watch(desk: &Desk, surface: &Surface, house: &House, mut han
         }
         known = now;
         match read_again(desk, surface, &config).await {
-            Ok((found, what)) => {
+            Ok(Some((found, what))) => {
                 if asked || !what.is_empty() {
                     let what = if what.is_empty() { "nothing changed".to_owned() } else { what.join(", ") };
                     desk.common.hint(&format!("configuration read again: {what}"));
@@ -44,6 +44,10 @@ pub(super) async fn watch(desk: &Desk, surface: &Surface, house: &House, mut han
                 config = found.config.clone();
                 house.reread(found);
             }
+            Ok(None) if !asked => {}
+            Ok(None) => {
+                desk.common.hint("the project's file is still not trusted; look at it, then run `toolcrib trust`")
+            }
             Err(error) => {
                 desk.common.hint(&format!("error: {}; the configuration stays as it was", error.message));
             }
@@ -51,9 +55,13 @@ pub(super) async fn watch(desk: &Desk, surface: &Surface, house: &House, mut han
     }
 }
 
-async fn read_again(desk: &Desk, surface: &Surface, before: &Config) -> Result<(Found, Vec<String>)> {
+/// What there is now, and what changed; `None` for a file that is as little trusted as it was at the start.
+async fn read_again(desk: &Desk, surface: &Surface, before: &Config) -> Result<Option<(Found, Vec<String>)>> {
     let found = find(&desk.common)?;
     if !config_file::is_trusted(&found)? {
+        if found.commands == desk.found.commands && !desk.registry.forbidden().is_empty() {
+            return Ok(None);
+        }
         let message = "the commands of the project's file changed; look at it, then run `toolcrib trust`";
         return Err(Error::new(Code::Forbidden, message));
     }
@@ -69,7 +77,7 @@ async fn read_again(desk: &Desk, surface: &Surface, before: &Config) -> Result<(
         // Clients hear of what is new once it is known.
         desk.registry.ensure_soon();
     }
-    Ok((found, what))
+    Ok(Some((found, what)))
 }
 
 /// What changed, piece by piece.
