@@ -51,7 +51,7 @@ pub(super) fn against(full: usize, summary: usize) -> Markup {
     let part = (summary as f64 / full.max(1) as f64 * 100.0).clamp(0.6, 100.0);
     html! {
         dl.against {
-            div { dt { "All definitions" } dd { (grouped(full as u64)) } (bar(100.0, "ground")) }
+            div { dt { "All definitions" } dd { (grouped(full as u64)) } (bar(100.0, "whole")) }
             div { dt { "Summary" } dd { (grouped(summary as u64)) } (bar(part, "mark")) }
         }
     }

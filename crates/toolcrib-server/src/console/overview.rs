@@ -17,7 +17,7 @@ use crate::house::House;
 
 /// Sources whose discoveries are drawn.
 const MOST_DRAWN: usize = 5;
-const MOST_COSTLY: usize = 2;
+const MOST_COSTLY: usize = 3;
 const MOST_SOURCES: usize = 30;
 const MOST_MOMENTS: usize = 8;
 
@@ -51,7 +51,7 @@ fn overview(frame: &Frame<'_>, sources: &[SourceView]) -> Markup {
                 @match house.activity.costs.of(&house.registry) {
                     Some(costs) => {
                         (chart::against(costs.tokens_full, costs.tokens))
-                        h3 { "Of all definitions" }
+                        h3 { "The costliest sources" }
                         (chart::parts(&by_source(frame), costs.tokens_full))
                     }
                     None => { p.faint data-pending { "Being counted…" } }
