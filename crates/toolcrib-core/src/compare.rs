@@ -233,7 +233,7 @@ fn values(mut old: Value, mut new: Value, side: Side, allowance: &mut Allowance,
     let (before, after) = (Plain::of(old), Plain::of(new));
     allowance.spend(before.work + after.work);
     let side = side.as_str();
-    match (before.schema == after.schema, found) {
+    match (before.is_like(&after), found) {
         (false, _) => {
             findings.add(Class::Other, || format!("its {side} schema changed in a way that is not told apart"))
         }

@@ -4,35 +4,66 @@
 use serde_json::{Map, Number, Value, json};
 
 use super::keywords::{Holds, asks_nothing, holds};
-use super::ways::{is_whole, kind_of};
+use super::ways::{TEXT_OF_A_NODE, is_whole, kind_of};
 
 /// How much may come of one schema; past that, references stay as they are.
 const MOST: usize = 20_000;
 const DEEPEST: usize = 128;
-/// How much text of values is worth as much as a node.
-const TEXT_OF_A_NODE: usize = 16;
+/// A name is looked up as often as it is referred to.
+const LONGEST_REFERENCE: usize = 1_000;
 
 pub(crate) struct Plain {
     pub(crate) schema: Value,
+    /// Whether the form holds all that the schema means. Of one that does not, nobody can say that it is like another.
+    pub(crate) is_whole: bool,
     /// How much work it was.
     pub(super) work: usize,
+    follows: bool,
 }
 
 impl Plain {
     pub(crate) fn of(schema: &Value) -> Plain {
-        Plain::within(schema, schema)
+        match Writer::new(schema, true).write(schema) {
+            (Some(written), work) => Plain { schema: written, is_whole: true, work, follows: true },
+            // Its references lead too far, or elsewhere.
+            (None, wasted) => {
+                let (written, work) = Writer::new(schema, false).write(schema);
+                let is_whole = written.is_some() && refers_to_definitions_alone(schema);
+                Plain { schema: written.unwrap_or_default(), is_whole, work: wasted + work, follows: false }
+            }
+        }
     }
 
     /// Of a part of a schema, whose references are looked up in the whole.
     pub(super) fn within(root: &Value, schema: &Value) -> Plain {
-        match Writer::new(root, true).write(schema) {
-            (Some(schema), work) => Plain { schema, work },
-            // Its references lead too far, or elsewhere.
-            (None, wasted) => {
-                let (written, work) = Writer::new(root, false).write(schema);
-                Plain { schema: written.unwrap_or_default(), work: wasted + work }
-            }
-        }
+        let (written, work) = Writer::new(root, true).write(schema);
+        Plain { is_whole: written.is_some(), schema: written.unwrap_or_default(), work, follows: true }
+    }
+
+    /// Whether both are known to take the same values.
+    pub(super) fn is_like(&self, other: &Plain) -> bool {
+        self.is_whole && other.is_whole && self.follows == other.follows && self.schema == other.schema
+    }
+}
+
+/// What a reference within a schema leads to.
+pub(super) fn target<'a>(root: &'a Value, reference: &Value) -> Option<&'a Value> {
+    let pointer = reference.as_str().and_then(|reference| reference.strip_prefix('#'))?;
+    if pointer.len() > LONGEST_REFERENCE { None } else { root.pointer(pointer) }
+}
+
+/// Whether what is referred to stays where it is when a schema is written otherwise: elsewhere, or under a name of its own.
+fn refers_to_definitions_alone(schema: &Value) -> bool {
+    match schema {
+        Value::Object(fields) => fields.iter().all(|(name, value)| match (holds(name), value) {
+            (Holds::Reference, Value::String(reference)) => reference.strip_prefix("#/").is_none_or(|path| {
+                let name = path.strip_prefix("$defs/").or_else(|| path.strip_prefix("definitions/"));
+                name.is_some_and(|name| !name.contains('/'))
+            }),
+            _ => refers_to_definitions_alone(value),
+        }),
+        Value::Array(items) => items.iter().all(refers_to_definitions_alone),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => true,
     }
 }
 
@@ -56,18 +87,23 @@ impl<'a> Writer<'a> {
         (written, self.work)
     }
 
+    /// Whatever is written is paid for first: a few words may refer to much, many times.
     fn spend(&mut self, work: usize) -> Option<()> {
         self.work += work;
         self.left = self.left.checked_sub(work)?;
         Some(())
     }
 
+    fn spend_text(&mut self, text: &str) -> Option<()> {
+        self.spend(1 + text.len() / TEXT_OF_A_NODE)
+    }
+
     /// Nothing when there is too much of it.
     fn schema(&mut self, schema: &'a Value, depth: usize) -> Option<Value> {
-        self.spend(1)?;
         let Value::Object(keywords) = schema else {
-            return Some(if schema == &Value::Bool(true) { json!({}) } else { schema.clone() });
+            return if schema == &Value::Bool(true) { self.value(&json!({})) } else { self.value(schema) };
         };
+        self.spend(1)?;
         if depth > DEEPEST {
             return None;
         }
@@ -76,35 +112,28 @@ impl<'a> Writer<'a> {
         let mut names: Vec<&String> = keywords.keys().collect();
         names.sort_unstable();
         for name in names {
+            self.spend_text(name)?;
             let value = &keywords[name];
             let value = match holds(name) {
                 Holds::Words => continue,
                 Holds::Definitions if self.follows => continue,
-                Holds::Reference => match self.target(value) {
-                    Some(target) => {
-                        referred.push(self.definition(target, depth)?);
-                        continue;
-                    }
+                Holds::Reference if self.follows => {
                     // What it refers to is not known, so nothing that it could be may be left out.
-                    None if self.follows => return None,
-                    None => value.clone(),
-                },
+                    let target = target(self.root, value)?;
+                    referred.push(self.definition(target, depth)?);
+                    continue;
+                }
                 Holds::Schema => self.schema(value, depth + 1)?,
                 Holds::SchemaOrRow if !value.is_array() => self.schema(value, depth + 1)?,
                 Holds::Row | Holds::SchemaOrRow => self.row(value, depth)?,
                 Holds::Named | Holds::Definitions => self.named(value, depth)?,
-                Holds::Value => self.value(value)?,
+                Holds::Value | Holds::Reference => self.value(value)?,
             };
             if !asks_nothing(name, &value) {
                 written.insert(name.clone(), value);
             }
         }
         Some(simplest(written, referred))
-    }
-
-    fn target(&self, reference: &Value) -> Option<&'a Value> {
-        let pointer = reference.as_str().and_then(|reference| reference.strip_prefix('#'))?;
-        self.root.pointer(pointer).filter(|_| self.follows)
     }
 
     /// A definition within itself is named by how far out it began.
@@ -135,7 +164,7 @@ impl<'a> Writer<'a> {
         names.sort_unstable();
         let mut written = Map::new();
         for name in names {
-            self.spend(name.len() / TEXT_OF_A_NODE)?;
+            self.spend_text(name)?;
             // What a field depends on may be a list of names.
             let schema = &schemas[name];
             let value = if schema.is_array() { self.value(schema)? } else { self.schema(schema, depth + 1)? };
@@ -146,13 +175,14 @@ impl<'a> Writer<'a> {
 
     /// Keys in their order, and 1.0 as 1.
     fn value(&mut self, value: &Value) -> Option<Value> {
-        self.spend(1 + value.as_str().map_or(0, str::len) / TEXT_OF_A_NODE)?;
+        self.spend_text(value.as_str().unwrap_or_default())?;
         Some(match value {
             Value::Object(fields) => {
                 let mut names: Vec<&String> = fields.keys().collect();
                 names.sort_unstable();
                 let mut written = Map::new();
                 for name in names {
+                    self.spend_text(name)?;
                     written.insert(name.clone(), self.value(&fields[name])?);
                 }
                 Value::Object(written)
@@ -197,8 +227,8 @@ fn simplest(mut keywords: Map<String, Value>, referred: Vec<Value>) -> Value {
         parts.extend(all);
     }
     parts.retain(|part| part != &json!({}));
-    if let ([only], true) = (&parts[..], keywords.is_empty()) {
-        return only.clone();
+    if parts.len() == 1 && keywords.is_empty() {
+        return parts.swap_remove(0);
     }
     as_set(&mut parts);
     if !parts.is_empty() {

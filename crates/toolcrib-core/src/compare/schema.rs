@@ -222,7 +222,7 @@ impl<'a> Walk<'a, '_> {
             }
             let (before, after) = (Plain::within(self.old_root, before), Plain::within(self.new_root, before));
             self.allowance.spend(before.work + after.work);
-            if before.schema != after.schema {
+            if !before.is_like(&after) {
                 self.tell_of(Class::Narrowed, at, &format!("`{name}` changed"));
             }
         }

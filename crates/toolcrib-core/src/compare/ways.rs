@@ -7,6 +7,7 @@ use serde_json::{Map, Value};
 
 use super::Allowance;
 use super::keywords::says_nothing_of_values;
+use super::plain::target;
 
 pub(super) type Keywords = Map<String, Value>;
 
@@ -15,7 +16,7 @@ pub(super) const MOST_WAYS: usize = 64;
 const MOST_LAYERS: usize = 32;
 const DEEPEST_ALTERNATIVES: usize = 4;
 /// How much text of values is worth as much as a node.
-const TEXT_OF_A_NODE: usize = 16;
+pub(super) const TEXT_OF_A_NODE: usize = 16;
 
 /// The schemas that hold at once: one itself, what it refers to, and what it is made of by `allOf`.
 #[derive(Debug, Clone, Default)]
@@ -56,8 +57,7 @@ impl<'a> Layers<'a> {
             layers.maps.push(keywords);
             due.extend(row(keywords, "allOf").iter().take(MOST_LAYERS).rev());
             if let Some(reference) = keywords.get("$ref") {
-                let pointer = reference.as_str().and_then(|reference| reference.strip_prefix('#'));
-                match pointer.and_then(|pointer| root.pointer(pointer)) {
+                match target(root, reference) {
                     Some(target) => due.push(target),
                     None => layers.lost = layers.lost.or(Some(reference)),
                 }

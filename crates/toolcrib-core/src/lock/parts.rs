@@ -81,7 +81,12 @@ impl Parts {
 fn schema(schema: &RawValue, texts: &mut Vec<String>) -> (String, Option<Value>) {
     let value: Value = serde_json::from_str(schema.get()).unwrap_or_default();
     collect_texts(&sorted(&value), Keys::Keywords, texts);
-    let meaning = Plain::of(&value).schema;
+    let plain = Plain::of(&value);
+    if !plain.is_whole {
+        // Only to the letter is it known to be the same.
+        return (short(&sorted(&value)), None);
+    }
+    let meaning = plain.schema;
     let written = meaning.to_string();
     (Fingerprint::of(&written).short(DIGITS), (written.len() <= LONGEST_SCHEMA).then_some(meaning))
 }

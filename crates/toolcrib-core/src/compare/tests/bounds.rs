@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use super::*;
+use crate::lock::Parts;
 
 /// A schema from outside must not take time or memory out of proportion.
 #[test]
@@ -53,6 +54,52 @@ fn work_is_bounded_whatever_refers_to_it() {
     assert!(began.elapsed() < std::time::Duration::from_secs(20), "{:?}", began.elapsed());
     assert_eq!(comparison.class, Class::Breaking, "{:?}", comparison.notes);
     assert!(comparison.notes.len() <= 13 && comparison.notes.iter().all(|note| note.len() < 600));
+}
+
+/// What many arguments refer to is written for each of them, so it is paid for each time, whatever it is.
+#[test]
+fn what_is_written_of_a_schema_is_bounded_whatever_is_referred_to() {
+    let long = |end: &str| format!("{}{end}", "x".repeat(50_000));
+    let targets: [&dyn Fn(&str) -> Value; 6] = [
+        &|end| json!([vec![0; 40_000], end]),
+        &|end| json!(long(end)),
+        &|end| json!({ long(end): {} }),
+        &|end| json!({"properties": {long(end): {}}}),
+        &|end| json!({"enum": [{long(end): 0}]}),
+        &|end| json!({"$ref": format!("#/$defs/{}", long(end))}),
+    ];
+    for target in targets {
+        let schema = |end: &str, words: &str| {
+            let arguments: serde_json::Map<String, Value> =
+                (0..2_500).map(|n| (format!("p{n}"), json!({"$ref": "#/$defs/X"}))).collect();
+            let definitions = json!({"X": target(end), long(end): {"type": "string", "title": words}});
+            json!({"properties": arguments, "$defs": definitions})
+        };
+        let plain = Plain::of(&schema("a", ""));
+        assert!(plain.schema.to_string().len() < 2 * schema("a", "").to_string().len(), "no more than was there");
+        assert!(plain.is_like(&Plain::of(&schema("a", "other words"))), "it is seen to be the same all the same");
+        assert!(!plain.is_like(&Plain::of(&schema("b", ""))));
+        assert!(plain.work < 200_000, "{}", plain.work);
+
+        let offered = |end: &str| tool(&json!({"name": "t", "inputSchema": schema(end, "")}));
+        let (old, new) = (offered("a"), offered("b"));
+        let (before, after) = (Parts::of(&old), Parts::of(&new));
+        assert!(before.takes.is_none() && before.input != after.input && before.input == Parts::of(&old).input);
+        let comparison = compare(&old, &new, &mut Allowance::default());
+        assert!(comparison.class.rank() >= Class::Other.rank(), "{comparison:?}");
+    }
+}
+
+/// Of what is too much to be written, and refers to places that move when it is written otherwise, nothing is known.
+#[test]
+fn what_cannot_be_written_out_is_never_like_another() {
+    let schema = |first: &str, second: &str| {
+        let arguments: serde_json::Map<String, Value> =
+            (0..4_500).map(|n| (format!("p{n}"), json!({"$ref": "#/anyOf/0"}))).collect();
+        json!({"properties": arguments, "anyOf": [{"required": [first]}, {"required": [second]}], "enum": vec![0; 20_000]})
+    };
+    let one = Plain::of(&schema("p0", "p1"));
+    assert!(!one.is_like(&Plain::of(&schema("p1", "p0"))) && !one.is_like(&one));
 }
 
 #[test]
