@@ -97,7 +97,7 @@ pub fn string(text: &str) -> Box<RawValue> {
 }
 
 /// The beginning of a value's text, about `most` bytes of it. No more is written, however large the value is.
-pub(crate) fn beginning(value: &serde_json::Value, most: usize) -> String {
+pub fn beginning(value: &serde_json::Value, most: usize) -> String {
     struct Short {
         text: Vec<u8>,
         most: usize,

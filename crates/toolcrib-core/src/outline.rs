@@ -2,6 +2,7 @@
 
 mod limits;
 mod reader;
+pub mod walk;
 
 use serde_json::Value;
 

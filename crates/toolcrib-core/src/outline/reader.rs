@@ -6,6 +6,7 @@ use std::collections::HashSet;
 use serde_json::Value;
 
 use super::limits::limits;
+use super::walk::{followed, list, sole};
 use super::{Argument, Arguments};
 use crate::json;
 use crate::schema::type_name;
@@ -161,8 +162,7 @@ impl<'a> Reader<'a> {
         let target = self.followed(property);
         // What stands beside a reference speaks of this very use of it.
         let said = |key: &str| property.get(key).or_else(|| target.get(key));
-        // What may be left out is often written as one of two: the value, or null.
-        let sole = self.sole(target);
+        let sole = sole(self.root, target);
         let items = self.followed(sole.get("items").unwrap_or(&Value::Null));
         let all = [target, sole, items].into_iter().map(|schema| list(schema, "enum")).find(|all| !all.is_empty());
         let again = is_open(target, trail) || is_open(items, trail);
@@ -198,16 +198,6 @@ impl<'a> Reader<'a> {
         let others = schema.get("additionalProperties").filter(|others| others.is_object())?;
         let kind = self.kind(others, 1);
         (kind != "any").then(|| format!("any names, each {kind}"))
-    }
-
-    /// The one alternative that is not null; the schema itself where there are none, or several.
-    fn sole(&self, schema: &'a Value) -> &'a Value {
-        let alternatives = list(schema, "anyOf").iter().chain(list(schema, "oneOf")).take(MOST_CHOICES);
-        let mut others = alternatives.map(|one| self.followed(one)).filter(|one| !is_null(one));
-        match (others.next(), others.next()) {
-            (Some(only), None) => only,
-            (Some(_) | None, _) => schema,
-        }
     }
 
     fn nested(&self, schema: &'a Value, trail: &mut Vec<&'a Value>) -> Arguments {
@@ -261,31 +251,13 @@ impl<'a> Reader<'a> {
         if seen.is_empty() { "any".into() } else { seen.join(" or ") }
     }
 
-    /// Where local references lead; the schema itself where they lead nowhere.
     fn followed(&self, schema: &'a Value) -> &'a Value {
-        const HOPS: usize = 8;
-        let mut at = schema;
-        for _ in 0..HOPS {
-            let reference = at.get("$ref").and_then(Value::as_str).and_then(|reference| reference.strip_prefix('#'));
-            match reference.and_then(|pointer| self.root.pointer(pointer)) {
-                Some(target) => at = target,
-                None => return at,
-            }
-        }
-        at
+        followed(self.root, schema)
     }
 }
 
 fn is_open(schema: &Value, trail: &[&Value]) -> bool {
     trail.iter().any(|open| std::ptr::eq(*open, schema))
-}
-
-fn is_null(schema: &Value) -> bool {
-    schema.get("type").and_then(Value::as_str) == Some("null")
-}
-
-fn list<'a>(schema: &'a Value, key: &str) -> &'a [Value] {
-    schema.get(key).and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default()
 }
 
 /// As much of a text as `limit` characters of it can need.

@@ -15,39 +15,45 @@ use toolcrib::core::text::shown_short;
 
 use super::fault::refusal;
 
-/// The largest request.
-const LARGEST: usize = 4 * 1024 * 1024;
+const MEBIBYTE: usize = 1024 * 1024;
+/// The largest request, and the largest with a lockfile: one of ten thousand tools must fit.
+const LARGEST: usize = 4 * MEBIBYTE;
+pub(super) const LARGEST_LOCK: usize = 16 * MEBIBYTE;
 /// How long a request may take to arrive.
 const SLOWEST: Duration = Duration::from_secs(60);
 /// Of one that is too large so much is read and thrown away: many clients hear an answer only once they have sent all.
-const THROWN_AWAY: usize = 64 * 1024 * 1024;
+const THROWN_AWAY: usize = 64 * MEBIBYTE;
 
-/// A JSON body. An empty one is an empty object.
+/// A JSON body of at most so many bytes. An empty one is an empty object.
 #[derive(Debug)]
-pub(super) struct Json<T>(pub(super) T);
+pub(super) struct Json<T, const MOST: usize = LARGEST>(pub(super) T);
 
 /// All of a body, or the answer that refuses it.
 pub(crate) async fn whole(headers: &HeaderMap, body: Body) -> Result<Bytes, Response> {
+    within(LARGEST, headers, body).await
+}
+
+async fn within(most: usize, headers: &HeaderMap, body: Body) -> Result<Bytes, Response> {
     if let Some(message) = not_plain(headers) {
         let _cut_off = tokio::time::timeout(SLOWEST, throw_away(body)).await;
         return Err(unsupported(message));
     }
     let told = headers.get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<usize>().ok());
-    if told.is_some_and(|length| length > LARGEST) {
+    if told.is_some_and(|length| length > most) {
         let _cut_off = tokio::time::timeout(SLOWEST, throw_away(body)).await;
-        return Err(too_large());
+        return Err(too_large(most));
     }
     let late = |_| wrong("the request did not arrive in time");
-    tokio::time::timeout(SLOWEST, read(body)).await.map_err(late)?
+    tokio::time::timeout(SLOWEST, read(most, body)).await.map_err(late)?
 }
 
-async fn read(body: Body) -> Result<Bytes, Response> {
+async fn read(most: usize, body: Body) -> Result<Bytes, Response> {
     let mut chunks = body.into_data_stream();
     let mut whole = BytesMut::new();
     while let Some(chunk) = chunks.next().await {
         let chunk = chunk.map_err(|_| wrong("the request broke off"))?;
-        if whole.len() + chunk.len() > LARGEST {
-            return Err(too_large());
+        if whole.len() + chunk.len() > most {
+            return Err(too_large(most));
         }
         whole.extend_from_slice(&chunk);
     }
@@ -65,8 +71,9 @@ async fn throw_away(body: Body) {
     }
 }
 
-fn too_large() -> Response {
-    refusal(StatusCode::PAYLOAD_TOO_LARGE, Code::BadRequest, "the request is over 4 MiB")
+fn too_large(most: usize) -> Response {
+    let message = format!("the request is over {} MiB", most / MEBIBYTE);
+    refusal(StatusCode::PAYLOAD_TOO_LARGE, Code::BadRequest, &message)
 }
 
 fn unsupported(message: &str) -> Response {
@@ -93,12 +100,12 @@ fn not_plain(headers: &HeaderMap) -> Option<&'static str> {
     (!known).then_some("send the body in UTF-8; no other `charset` is read")
 }
 
-impl<S: Sync, T: DeserializeOwned> FromRequest<S> for Json<T> {
+impl<S: Sync, T: DeserializeOwned, const MOST: usize> FromRequest<S> for Json<T, MOST> {
     type Rejection = Response;
 
-    async fn from_request(request: Request, _: &S) -> Result<Json<T>, Response> {
+    async fn from_request(request: Request, _: &S) -> Result<Json<T, MOST>, Response> {
         let (parts, body) = request.into_parts();
-        let bytes = whole(&parts.headers, body).await?;
+        let bytes = within(MOST, &parts.headers, body).await?;
         if !bytes.is_empty() && !is_json(&parts.headers) {
             return Err(unsupported("send JSON, with `Content-Type: application/json`"));
         }

@@ -9,7 +9,7 @@ use toolcrib::core::lock::Lock;
 use toolcrib::{Code, Error, Result};
 
 use super::asked::Asked;
-use super::body::Json;
+use super::body::{Json, LARGEST_LOCK};
 use super::fault::Fault;
 use super::reply;
 use super::route::{Route, reference};
@@ -88,7 +88,7 @@ async fn since(State(house): State<House>, asked: Asked) -> Result<Response, Fau
     Ok(reply::json(StatusCode::OK, &house.registry.diff_since(since).await?)?)
 }
 
-async fn against(State(house): State<House>, Json(lock): Json<Lock>) -> Result<Response, Fault> {
+async fn against(State(house): State<House>, Json(lock): Json<Lock, LARGEST_LOCK>) -> Result<Response, Fault> {
     let difference = house.registry.diff_from_lock(&lock.checked()?).await?;
     Ok(reply::json(StatusCode::OK, &difference)?)
 }

@@ -6,7 +6,6 @@ mod snippets;
 mod tree;
 
 mod example;
-mod pattern;
 mod schema;
 
 use axum::Extension;

@@ -86,14 +86,11 @@ async fn a_tool_tells_its_limits_and_an_example_that_keeps_them() {
     says(&page, &["<span class=\"type\">integer, 2 to 90</span>", "string, matching <code>^[A-Z]{3}$</code></span>"]);
     says(&page, &["at most 5 items, each at most 8 characters", "28 more choices", "<code>land-39</code>"]);
     says(&page, &["whole number</span> <span class=\"needed\">required</span>"]);
-    says(
-        &page,
-        &["type=\"number\" name=\"/count\" value=\"\" step=\"1\" min=\"2\" max=\"90\"", "pattern=\"[A-Z]{3,3}\""],
-    );
-    says(&page, &["type=\"email\" name=\"/mail\"", "maxlength=\"60\""]);
+    says(&page, &["type=\"number\" name=\"/count\" value=\"\" step=\"1\" min=\"2\" max=\"90\""]);
+    says(&page, &["type=\"email\" name=\"/mail\"", "at most 60 characters"]);
     // What could keep a browser busy for ever is told, and not run.
     says(&page, &["matching <code>^(a+)+$</code>"]);
-    assert!(!page.contains("pattern=\"^(a+)+$"), "{page}");
+    assert!(!page.contains("pattern="), "{page}");
     says(&page, &["toolcrib call many__fit count:=2 'line:={&quot;sku&quot;:&quot;………&quot;}'"]);
 }
 

@@ -6,6 +6,7 @@ use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use serde_json::{Value, json};
 use toolcrib::Code;
@@ -204,8 +205,10 @@ impl Drop for Listening {
 
 /// A port below those that the kernel hands out, for one of these could be another test's before the server has it.
 fn free_port() -> u16 {
+    static TAKEN: AtomicU32 = AtomicU32::new(0);
     let start = std::process::id() % 12_000;
-    let mut ports = (0..12_000).map(|step| 20_000 + u16::try_from((start + step) % 12_000).unwrap());
+    let steps = std::iter::repeat_with(|| TAKEN.fetch_add(1, Ordering::Relaxed)).take(12_000);
+    let mut ports = steps.map(|step| 20_000 + u16::try_from((start + step) % 12_000).unwrap());
     ports.find(|port| TcpListener::bind(("127.0.0.1", *port)).is_ok()).unwrap()
 }
 

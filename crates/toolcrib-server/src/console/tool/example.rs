@@ -2,14 +2,14 @@
 
 use serde_json::{Map, Value, json};
 
-use super::pattern::Pattern;
-use super::schema::{alternatives, followed, list};
+use toolcrib::core::json;
+use toolcrib::core::outline::walk::{alternatives, followed, list};
 
-/// Schemas come from outside: so deep, so many values in all, so long a list or text.
+/// Schemas come from outside: so deep, so many values in all, so long a list, a text or a name.
 const DEEPEST: usize = 8;
 const MOST_VALUES: usize = 200;
 const MOST_ITEMS: u64 = 10;
-const LONGEST: u64 = 200;
+const LONGEST: usize = 200;
 
 pub(super) fn arguments(schema: &Value) -> Map<String, Value> {
     match (Example { root: schema, left: MOST_VALUES }).object(followed(schema, schema), 0) {
@@ -30,17 +30,18 @@ struct Example<'a> {
 
 impl<'a> Example<'a> {
     fn of(&mut self, schema: &'a Value, depth: usize) -> Value {
+        if depth > DEEPEST || self.left == 0 {
+            return Value::Null;
+        }
+        self.left -= 1;
         let target = followed(self.root, schema);
         let said = |key: &str| schema.get(key).or_else(|| target.get(key));
         let told = said("const").or_else(|| said("default").filter(|value| !value.is_null()));
         let told = told.or_else(|| list(target, "enum").first()).or_else(|| said("example"));
         if let Some(value) = told.or_else(|| list(target, "examples").first()) {
-            return value.clone();
+            let short = json::beginning(value, LONGEST + 1).len() <= LONGEST;
+            return if short { value.clone() } else { json!("…") };
         }
-        if depth > DEEPEST || self.left == 0 {
-            return Value::Null;
-        }
-        self.left -= 1;
         let named = match target.get("type") {
             Some(Value::Array(names)) => names.iter().filter_map(Value::as_str).find(|name| *name != "null"),
             Some(name) => name.as_str(),
@@ -69,7 +70,8 @@ impl<'a> Example<'a> {
         // One of several forms is a form of its own.
         parts.extend(alternatives(root, schema).first().copied());
         let mut fields = Map::new();
-        for name in parts.iter().flat_map(|part| list(part, "required")).filter_map(Value::as_str) {
+        let required = parts.iter().flat_map(|part| list(part, "required")).filter_map(Value::as_str);
+        for name in required.filter(|name| name.len() <= LONGEST).take(MOST_VALUES) {
             let property = parts.iter().find_map(|part| part.get("properties")?.get(name));
             let value = property.map_or_else(|| json!("…"), |property| self.of(property, depth + 1));
             fields.insert(name.to_owned(), value);
@@ -114,7 +116,10 @@ fn number(schema: &Value, whole: bool) -> f64 {
         number = most;
     }
     match bound("multipleOf").filter(|step| *step > 0.0) {
-        Some(step) => (number / step).ceil() * step,
+        Some(step) => {
+            let next = (number / step).ceil() * step;
+            if most.is_some_and(|most| next > most) { next - step } else { next }
+        }
         None if whole => number.ceil(),
         None => number,
     }
@@ -126,10 +131,7 @@ fn plain(number: f64) -> Value {
 }
 
 fn text(schema: &Value) -> String {
-    let least = count(schema, "minLength").unwrap_or_default().min(LONGEST) as usize;
-    if let Some(pattern) = schema.get("pattern").and_then(Value::as_str).and_then(Pattern::read) {
-        return pattern.example(least);
-    }
+    let least = count(schema, "minLength").unwrap_or_default().min(LONGEST as u64) as usize;
     let known = match schema.get("format").and_then(Value::as_str).unwrap_or_default() {
         "date" => "2026-01-31",
         "date-time" => "2026-01-31T09:30:00Z",
@@ -154,7 +156,7 @@ mod tests {
     #[test]
     fn an_example_passes_the_check_of_its_schema() {
         let line = json!({ "type": "object", "required": ["sku", "quantity"], "properties": {
-            "sku": { "type": "string", "pattern": "^S[0-9]+$", "minLength": 4 },
+            "sku": { "type": "string", "minLength": 4 },
             "quantity": { "type": "integer", "minimum": 2, "maximum": 9 },
             "note": { "type": "string" },
         } });
@@ -167,6 +169,7 @@ mod tests {
             json!({ "type": ["null", "integer"], "minimum": 5, "multipleOf": 4 }),
             json!({ "type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 1 }),
             json!({ "type": "integer", "maximum": -3 }),
+            json!({ "type": "integer", "maximum": -3, "multipleOf": 2 }),
             json!({ "type": "string", "format": "date-time" }),
             json!({ "enum": ["low", "high"] }),
             json!({ "type": "array", "items": { "type": "boolean" } }),
@@ -189,7 +192,7 @@ mod tests {
             .map(|error| format!("{}: {error}", error.instance_path()))
             .collect();
         assert_eq!(wrong, Vec::<String>::new(), "{example}");
-        assert_eq!(example["k0"], json!({ "sku": "S000", "quantity": 2 }));
+        assert_eq!(example["k0"], json!({ "sku": "…………", "quantity": 2 }));
     }
 
     #[test]
@@ -197,7 +200,17 @@ mod tests {
         let endless = json!({ "required": ["a"], "properties": { "a": { "$ref": "#" } } });
         let wide = json!({ "$defs": { "n": { "type": "array", "minItems": 10, "items": { "$ref": "#/$defs/n" } } },
             "required": ["n"], "properties": { "n": { "$ref": "#/$defs/n" } } });
-        for schema in [endless, wide, json!(null), json!({ "required": 3, "properties": [] })] {
+        let names: Vec<String> = (0..3_000).map(|number| format!("p{number}")).collect();
+        let often = |target: Value| {
+            let properties: Map<String, Value> =
+                names.iter().map(|name| (name.clone(), json!({ "$ref": "#/$defs/x" }))).collect();
+            json!({ "required": names, "properties": properties, "$defs": { "x": target } })
+        };
+        let long = "x".repeat(100_000);
+        let (constant, list, name) =
+            (json!({ "const": long }), json!({ "default": vec![0; 50_000] }), json!({ "required": [long] }));
+        let odd = [endless, wide, json!(null), json!({ "required": 3, "properties": [] })];
+        for schema in odd.into_iter().chain([constant, list, name].map(often)) {
             assert!(json!(arguments(&schema)).to_string().len() < 10_000);
         }
     }

@@ -89,13 +89,12 @@ fn one(field: &Field, filled: &Fields) -> Markup {
 fn control(field: &Field, filled: &Fields) -> Markup {
     let text = filled.get(&field.path).map_or_else(|| field.default.clone().unwrap_or_default(), str::to_owned);
     let (name, hint) = (&field.path, field.has_hint().then(|| field.hint_id()));
-    let (text, title) = (shown(&text), field.limits.join(", "));
+    let text = shown(&text);
     let input = Input {
         name,
         text: &text,
         placeholder: field.example.as_deref(),
         hint: hint.as_deref(),
-        title: (!title.is_empty()).then_some(&title),
         needed: field.required,
     };
     let required = input.required();

@@ -1,10 +1,9 @@
-//! What a browser can check of a field before it is sent: its kind, its ends, its pattern. It never knows more than the
-//! schema, which decides.
+//! What a browser can check of a field before it is sent: its kind and its ends. It never knows more than the schema, which
+//! decides. Patterns are told and not run, for one can be made that keeps a browser busy for ever; how many characters a
+//! text has is counted otherwise there.
 
 use maud::{Markup, html};
 use serde_json::Value;
-
-use crate::console::tool::pattern::Pattern;
 
 #[derive(Debug, Default)]
 pub(super) struct Attributes {
@@ -15,22 +14,17 @@ pub(super) struct Attributes {
     /// Only whole numbers.
     whole: bool,
     least: Option<u64>,
-    most: Option<u64>,
-    pattern: Option<String>,
 }
 
 impl Attributes {
     pub(super) fn of(schema: &Value, kind: Option<&str>) -> Attributes {
         let whole = kind == Some("integer");
-        let count = |key: &str| schema.get(key).and_then(Value::as_u64);
         Attributes {
             kind: schema.get("format").and_then(Value::as_str).and_then(input_kind),
             min: end(schema, "minimum", "exclusiveMinimum", whole.then_some(1)),
             max: end(schema, "maximum", "exclusiveMaximum", whole.then_some(-1)),
             whole,
-            least: count("minLength").filter(|least| *least > 0),
-            most: count("maxLength"),
-            pattern: schema.get("pattern").and_then(Value::as_str).and_then(Pattern::read).map(|text| text.html()),
+            least: schema.get("minLength").and_then(Value::as_u64).filter(|least| *least > 0),
         }
     }
 
@@ -51,8 +45,7 @@ impl Attributes {
         let fits = field.text.is_empty() || self.kind.is_some_and(|kind| looks_like(kind, field.text));
         html! {
             input type=(self.kind.filter(|_| fits).unwrap_or("text")) name=(field.name) value=(field.text)
-                minlength=[self.least] maxlength=[self.most] pattern=[&self.pattern]
-                title=[self.pattern.as_ref().and(field.title)] placeholder=[field.placeholder]
+                minlength=[self.least] placeholder=[field.placeholder]
                 autocomplete="off" spellcheck="false" aria-describedby=[field.hint] aria-required=[field.required()];
         }
     }
@@ -65,8 +58,6 @@ pub(super) struct Input<'a> {
     pub(super) text: &'a str,
     pub(super) placeholder: Option<&'a str>,
     pub(super) hint: Option<&'a str>,
-    /// What a browser says of a text that does not match.
-    pub(super) title: Option<&'a str>,
     pub(super) needed: bool,
 }
 
@@ -103,7 +94,9 @@ fn end(schema: &Value, inclusive: &str, exclusive: &str, next: Option<i64>) -> O
     match (given, beyond) {
         (_, Some(value @ Value::Number(_))) => value.as_i64()?.checked_add(next?).map(|end| end.to_string()),
         (Some(value), Some(Value::Bool(true))) => value.as_i64()?.checked_add(next?).map(|end| end.to_string()),
-        (Some(value), _) => Some(value.to_string()),
+        (Some(value), _) if next.is_none() || value.is_i64() => Some(value.to_string()),
+        // Between two whole numbers no step would lead to one.
+        (Some(_), _) => None,
         (None, _) => None,
     }
 }

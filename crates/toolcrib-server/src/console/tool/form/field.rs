@@ -3,13 +3,14 @@
 use serde_json::{Map, Value};
 use toolcrib::Result;
 use toolcrib::core::outline;
+use toolcrib::core::outline::walk::{followed, list, sole};
 use toolcrib::core::text::{shown, shown_short};
 
 use super::attributes::Attributes;
 use super::wrong;
 use crate::console::fields::Fields;
 use crate::console::tool::example;
-use crate::console::tool::schema::{followed, list, sole, type_of};
+use crate::console::tool::schema::type_of;
 
 /// Schemas come from outside: so many fields, so deep, so many choices.
 const MOST: usize = 80;

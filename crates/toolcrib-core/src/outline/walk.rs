@@ -1,0 +1,39 @@
+//! Finding one's way in a schema that comes from outside: references, alternatives, lists.
+
+use serde_json::Value;
+
+const HOPS: usize = 8;
+const MOST_ALTERNATIVES: usize = 12;
+
+/// Where local references lead; the schema itself where they lead nowhere.
+pub fn followed<'a>(root: &'a Value, schema: &'a Value) -> &'a Value {
+    let mut at = schema;
+    for _ in 0..HOPS {
+        let reference = at.get("$ref").and_then(Value::as_str).and_then(|reference| reference.strip_prefix('#'));
+        match reference.and_then(|pointer| root.pointer(pointer)) {
+            Some(target) => at = target,
+            None => return at,
+        }
+    }
+    at
+}
+
+/// The alternatives that are not null, where there are any.
+pub fn alternatives<'a>(root: &'a Value, schema: &'a Value) -> Vec<&'a Value> {
+    let all = list(schema, "anyOf").iter().chain(list(schema, "oneOf")).take(MOST_ALTERNATIVES);
+    let is_null = |one: &Value| one.get("type").and_then(Value::as_str) == Some("null");
+    all.map(|one| followed(root, one)).filter(|one| !is_null(one)).collect()
+}
+
+/// What may be left out is often written as one of two, a value or null: the value then, else the schema itself.
+pub fn sole<'a>(root: &'a Value, schema: &'a Value) -> &'a Value {
+    match alternatives(root, schema)[..] {
+        [only] => only,
+        _ => schema,
+    }
+}
+
+/// What a schema says under a key that holds a list.
+pub fn list<'a>(schema: &'a Value, key: &str) -> &'a [Value] {
+    schema.get(key).and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default()
+}
