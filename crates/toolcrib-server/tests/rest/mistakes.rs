@@ -55,6 +55,8 @@ async fn bad_input_gets_the_envelope_and_the_right_status() {
         ("POST", "/api/tools/shop__order/call", json, "[]", 400, "BAD_REQUEST"),
         ("POST", "/api/tools/shop__order/call", json, &deep, 400, "BAD_REQUEST"),
         ("POST", "/api/tools/shop__order/call", json, &huge, 413, "BAD_REQUEST"),
+        // Read, for a lockfile may be that large, and then refused for what it is.
+        ("POST", "/api/diff", json, &huge, 400, "BAD_REQUEST"),
         ("POST", "/api/tools/shop__order/call", "Content-Type: text/plain\r\n", "{}", 415, "BAD_REQUEST"),
         ("POST", "/api/tools/shop__order/call", "", "{}", 415, "BAD_REQUEST"),
         ("POST", order, packed, "{}", 415, "BAD_REQUEST"),
