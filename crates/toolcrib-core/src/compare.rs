@@ -9,6 +9,7 @@ mod locked;
 mod plain;
 mod renames;
 mod schema;
+mod untold;
 mod ways;
 mod words;
 
@@ -224,10 +225,13 @@ fn values(mut old: Value, mut new: Value, side: Side, allowance: &mut Allowance,
     }
     let (old, new) = (&old, &new);
     findings.begin_part();
-    compare_schemas(old, new, side, allowance, findings);
-    // What is not looked at above must not pass for a change of words, or for none.
+    let untold = compare_schemas(old, new, side, allowance, findings);
+    // What is not looked at above must not pass for a change of words, for none, or for one that is harmless.
     let found = findings.worst_of_part();
-    if found.is_some_and(|class| class != Class::Text) {
+    if let Some(found) = found.filter(|found| *found != Class::Text) {
+        if let Some(untold) = untold.filter(|_| found.rank() < Class::Other.rank()) {
+            findings.add(Class::Other, || untold);
+        }
         return;
     }
     let (before, after) = (Plain::of(old), Plain::of(new));

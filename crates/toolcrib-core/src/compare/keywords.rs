@@ -92,6 +92,7 @@ pub(super) enum Holds {
     Words,
     Definitions,
     Reference,
+    Anchor,
     Schema,
     SchemaOrRow,
     Row,
@@ -104,6 +105,7 @@ pub(super) fn holds(keyword: &str) -> Holds {
         "title" | "description" | "$comment" | "examples" | "example" | "$schema" | "$id" => Holds::Words,
         "$defs" | "definitions" => Holds::Definitions,
         "$ref" | "$dynamicRef" | "$recursiveRef" => Holds::Reference,
+        "$anchor" => Holds::Anchor,
         "additionalProperties"
         | "additionalItems"
         | "unevaluatedProperties"
@@ -184,7 +186,7 @@ fn differing<'a, 'b>(
 /// Whether a keyword with this value may as well be left out.
 pub(super) fn asks_nothing(name: &str, value: &Value) -> bool {
     match name {
-        "uniqueItems" => value == &Value::Bool(false),
+        "uniqueItems" | "nullable" | "exclusiveMinimum" | "exclusiveMaximum" => value == &Value::Bool(false),
         "minLength" | "minItems" | "minProperties" => value.as_f64() == Some(0.0),
         "items"
         | "additionalItems"
@@ -197,6 +199,11 @@ pub(super) fn asks_nothing(name: &str, value: &Value) -> bool {
         }
         _ => false,
     }
+}
+
+/// Whether a keyword, by taking a value, keeps it from those that are left over for `unevaluatedProperties` and its like.
+pub(super) fn evaluates(name: &str) -> bool {
+    matches!(name, "items" | "additionalItems" | "additionalProperties" | "unevaluatedProperties" | "unevaluatedItems")
 }
 
 pub(super) fn takes_anything(schema: &Value) -> bool {

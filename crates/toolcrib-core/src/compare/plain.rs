@@ -3,7 +3,7 @@
 
 use serde_json::{Map, Number, Value, json};
 
-use super::keywords::{Holds, asks_nothing, holds};
+use super::keywords::{Holds, asks_nothing, evaluates, holds};
 use super::ways::{TEXT_OF_A_NODE, is_whole, kind_of};
 
 /// How much may come of one schema; past that, references stay as they are.
@@ -34,10 +34,16 @@ impl Plain {
         }
     }
 
-    /// Of a part of a schema, whose references are looked up in the whole.
-    pub(super) fn within(root: &Value, schema: &Value) -> Plain {
-        let (written, work) = Writer::new(root, true).write(schema);
-        Plain { is_whole: written.is_some(), schema: written.unwrap_or_default(), work, follows: true }
+    /// Of parts of a schema that hold at once, whose references are looked up in the whole.
+    pub(super) fn within<'a>(root: &'a Value, what: Holds, parts: &[&'a Value]) -> Plain {
+        let mut writer = Writer::new(root, true);
+        // What stands around it is not known.
+        writer.is_evaluated = true;
+        let written: Option<Vec<Value>> = parts.iter().map(|part| writer.held(what, part, 0)).collect();
+        let is_whole = written.is_some();
+        let mut written = written.unwrap_or_default();
+        as_set(&mut written);
+        Plain { schema: Value::Array(written), is_whole, work: writer.work, follows: true }
     }
 
     /// Whether both are known to take the same values.
@@ -73,13 +79,22 @@ struct Writer<'a> {
     left: usize,
     work: usize,
     /// The definitions that are being written, outermost first.
-    within: Vec<*const Value>,
+    within: Vec<Begun>,
+    /// Whether something around asks what is left over, so that it counts what takes anything.
+    is_evaluated: bool,
+}
+
+/// A definition that is being written, and what it is called where it leads to itself.
+struct Begun {
+    definition: *const Value,
+    called: Option<usize>,
 }
 
 impl<'a> Writer<'a> {
     fn new(root: &'a Value, follows: bool) -> Writer<'a> {
         // Without following references it is no more than was there.
-        Writer { root, follows, left: if follows { MOST } else { usize::MAX }, work: 0, within: Vec::new() }
+        let left = if follows { MOST } else { usize::MAX };
+        Writer { root, follows, left, work: 0, within: Vec::new(), is_evaluated: false }
     }
 
     fn write(mut self, schema: &'a Value) -> (Option<Value>, usize) {
@@ -107,6 +122,14 @@ impl<'a> Writer<'a> {
         if depth > DEEPEST {
             return None;
         }
+        let was_evaluated = self.is_evaluated;
+        self.is_evaluated |= keywords.keys().any(|name| name.starts_with("unevaluated"));
+        let written = self.keywords(keywords, depth);
+        self.is_evaluated = was_evaluated;
+        written
+    }
+
+    fn keywords(&mut self, keywords: &'a Map<String, Value>, depth: usize) -> Option<Value> {
         let mut written = Map::new();
         let mut referred = Vec::new();
         let mut names: Vec<&String> = keywords.keys().collect();
@@ -114,38 +137,51 @@ impl<'a> Writer<'a> {
         for name in names {
             self.spend_text(name)?;
             let value = &keywords[name];
-            let value = match holds(name) {
-                Holds::Words => continue,
-                Holds::Definitions if self.follows => continue,
-                Holds::Reference if self.follows => {
-                    // What it refers to is not known, so nothing that it could be may be left out.
-                    let target = target(self.root, value)?;
-                    referred.push(self.definition(target, depth)?);
-                    continue;
+            match holds(name) {
+                Holds::Words => {}
+                // Once references are followed, these are of no use; and what begins here is called the same way.
+                Holds::Definitions | Holds::Anchor if self.follows => {}
+                Holds::Reference if self.follows => referred.push(self.held(Holds::Reference, value, depth)?),
+                what => {
+                    let value = self.held(what, value, depth)?;
+                    let counts = self.is_evaluated && evaluates(name);
+                    if counts || !asks_nothing(name, &value) {
+                        written.insert(name.clone(), value);
+                    }
                 }
-                Holds::Schema => self.schema(value, depth + 1)?,
-                Holds::SchemaOrRow if !value.is_array() => self.schema(value, depth + 1)?,
-                Holds::Row | Holds::SchemaOrRow => self.row(value, depth)?,
-                Holds::Named | Holds::Definitions => self.named(value, depth)?,
-                Holds::Value | Holds::Reference => self.value(value)?,
-            };
-            if !asks_nothing(name, &value) {
-                written.insert(name.clone(), value);
             }
         }
         Some(simplest(written, referred))
     }
 
-    /// A definition within itself is named by how far out it began.
-    fn definition(&mut self, target: &'a Value, depth: usize) -> Option<Value> {
-        let known = self.within.iter().rev().position(|within| std::ptr::eq(*within, target));
-        if let Some(distance) = known {
-            return Some(json!({ "$ref": format!("{distance} further out") }));
+    fn held(&mut self, what: Holds, value: &'a Value, depth: usize) -> Option<Value> {
+        match what {
+            // What it refers to is not known, so nothing that it could be may be left out.
+            Holds::Reference if self.follows => self.definition(target(self.root, value)?, depth),
+            Holds::Schema => self.schema(value, depth + 1),
+            Holds::SchemaOrRow if !value.is_array() => self.schema(value, depth + 1),
+            Holds::Row | Holds::SchemaOrRow => self.row(value, depth),
+            Holds::Named | Holds::Definitions => self.named(value, depth),
+            Holds::Value | Holds::Reference | Holds::Anchor | Holds::Words => self.value(value),
         }
-        self.within.push(std::ptr::from_ref(target));
+    }
+
+    /// A definition that leads to itself is marked where it begins, by a number that none around it has.
+    fn definition(&mut self, target: &'a Value, depth: usize) -> Option<Value> {
+        self.spend(1)?;
+        let taken: Vec<usize> = self.within.iter().filter_map(|begun| begun.called).collect();
+        if let Some(begun) = self.within.iter_mut().find(|begun| std::ptr::eq(begun.definition, target)) {
+            let free = (0..).find(|number| !taken.contains(number))?;
+            let number = begun.called.get_or_insert(free);
+            return Some(json!({ "$ref": format!("#{number}") }));
+        }
+        self.within.push(Begun { definition: std::ptr::from_ref(target), called: None });
         let written = self.schema(target, depth + 1);
-        self.within.pop();
-        written
+        let called = self.within.pop()?.called;
+        match (written?, called) {
+            (written, None) => Some(written),
+            (written, Some(number)) => Some(json!({ "$anchor": number.to_string(), "allOf": [written] })),
+        }
     }
 
     fn row(&mut self, value: &'a Value, depth: usize) -> Option<Value> {
@@ -266,7 +302,11 @@ fn unite(keywords: &mut Map<String, Value>, name: &str) {
             }
         }
     }
-    as_set(&mut ways);
+    match name {
+        // What fits one of them twice fits two.
+        "oneOf" => ways.sort_by_cached_key(Value::to_string),
+        _ => as_set(&mut ways),
+    }
     keywords.insert(name.to_owned(), Value::Array(ways));
 }
 

@@ -5,20 +5,20 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use serde_json::{Map, Value};
 
 use super::keywords::{self, says_nothing_of_values, takes_anything};
-use super::plain::Plain;
-use super::ways::{Keywords, Layers, Way, row, ways, ways_of_any};
+use super::ways::{Keywords, Layers, MOST_WAYS, Way, row, ways, ways_of_any};
 use super::words::{Became, Place, Side, named};
 use super::{Allowance, Class, Findings};
 
 const DEEPEST: usize = 48;
 
+/// Tells what differs. What may differ beyond that, in words, is handed back: it counts where nothing worse was found.
 pub(super) fn compare_schemas(
     old: &Value,
     new: &Value,
     side: Side,
     allowance: &mut Allowance,
     findings: &mut Findings,
-) {
+) -> Option<String> {
     let mut walk = Walk {
         old_root: old,
         new_root: new,
@@ -28,15 +28,17 @@ pub(super) fn compare_schemas(
         seen: HashSet::new(),
         seen_ways: HashSet::new(),
         full: false,
+        untold: None,
     };
     walk.node(old, new, &Place::default(), 0);
+    walk.untold
 }
 
 pub(super) struct Walk<'a, 'b> {
-    old_root: &'a Value,
-    new_root: &'a Value,
-    side: Side,
-    allowance: &'b mut Allowance,
+    pub(super) old_root: &'a Value,
+    pub(super) new_root: &'a Value,
+    pub(super) side: Side,
+    pub(super) allowance: &'b mut Allowance,
     findings: &'b mut Findings,
     /// Pairs of nodes that were looked at, by their addresses: references lead to the same ones again.
     seen: HashSet<(*const Value, *const Value)>,
@@ -44,6 +46,8 @@ pub(super) struct Walk<'a, 'b> {
     seen_ways: HashSet<(*const Keywords, *const Keywords, Option<&'a str>, Option<&'a str>)>,
     /// Something was left out, and that was said.
     full: bool,
+    /// The first that differs in a way that is not told apart.
+    pub(super) untold: Option<String>,
 }
 
 impl<'a> Walk<'a, '_> {
@@ -56,8 +60,21 @@ impl<'a> Walk<'a, '_> {
         }
         let old_ways = ways(self.old_root, old, self.allowance);
         let new_ways = ways(self.new_root, new, self.allowance);
-        if let (Some(old), Some(new)) = (Layers::of(self.old_root, old), Layers::of(self.new_root, new)) {
-            self.aside(&old, &new, at);
+        if !self.allowance.spend(1) {
+            return self.too_large(at);
+        }
+        let is_cut = |ways: &[Way<'a>]| ways.len() >= MOST_WAYS || ways.iter().any(|way| way.layers.is_cut);
+        if is_cut(&old_ways) || is_cut(&new_ways) {
+            self.cut(&[old], &[new], at);
+        }
+        if let (Some(before), Some(after)) = (Layers::of(self.old_root, old), Layers::of(self.new_root, new)) {
+            // Alternatives are compared as if one of them or several were the same.
+            let is_other = |keyword, other| before.get(keyword).is_some() && after.get(other).is_some();
+            let switched = is_other("anyOf", "oneOf") || is_other("oneOf", "anyOf");
+            if before.is_cut || after.is_cut || switched {
+                self.cut(&[old], &[new], at);
+            }
+            self.aside(&before, &after, at);
         }
         self.ways(old_ways, new_ways, at, depth);
     }
@@ -188,13 +205,16 @@ impl<'a> Walk<'a, '_> {
         let mut after = new.layers.merged(keywords::is_compared);
         self.forget_known(&mut before, &mut after);
         self.hidden(&before, &after, at);
+        self.stacked(&old.layers, &new.layers, at);
         let (side, findings) = (self.side, &mut *self.findings);
         let (old_says, new_says) = ((&before, old.values.as_ref()), (&after, new.values.as_ref()));
         keywords::compare(side, old_says, new_says, &mut |class, note| {
             findings.add(class, || note.placed(side, at));
         });
-        if old.layers.lost != new.layers.lost {
-            self.tell_of(Class::Other, at, "`$ref` changed");
+        match (old.layers.lost, new.layers.lost) {
+            (None, None) => {}
+            (Some(before), Some(after)) if before == after => self.lost(before, at),
+            (Some(_), _) | (None, Some(_)) => self.tell_of(Class::Other, at, "`$ref` changed"),
         }
         self.fields(&old.layers, &new.layers, at, depth);
         self.items(&old.layers, &new.layers, at, depth);
@@ -205,25 +225,14 @@ impl<'a> Walk<'a, '_> {
                 ([], []) => {}
                 ([], _) => self.tell_of(self.side.less(), at, &format!("`{keyword}` was added")),
                 (_, []) => self.tell_of(self.side.more(), at, &format!("`{keyword}` was dropped")),
-                (before, after) => {
-                    let before = ways_of_any(self.old_root, before, self.allowance);
-                    let after = ways_of_any(self.new_root, after, self.allowance);
+                (old, new) => {
+                    let before = ways_of_any(self.old_root, old, self.allowance);
+                    let after = ways_of_any(self.new_root, new, self.allowance);
+                    if before.len() >= MOST_WAYS || after.len() >= MOST_WAYS {
+                        self.cut(&old.iter().collect::<Vec<_>>(), &new.iter().collect::<Vec<_>>(), at);
+                    }
                     self.ways(before, after, at, depth + 1);
                 }
-            }
-        }
-    }
-
-    /// Conditions that read the same and refer to what changed.
-    fn hidden(&mut self, old: &BTreeMap<&'a str, &'a Value>, new: &BTreeMap<&'a str, &'a Value>, at: &Place) {
-        for (name, before) in old {
-            if new.get(name) != Some(before) || !before.to_string().contains("\"$ref\"") {
-                continue;
-            }
-            let (before, after) = (Plain::within(self.old_root, before), Plain::within(self.new_root, before));
-            self.allowance.spend(before.work + after.work);
-            if !before.is_like(&after) {
-                self.tell_of(Class::Narrowed, at, &format!("`{name}` changed"));
             }
         }
     }
@@ -357,7 +366,7 @@ impl<'a> Walk<'a, '_> {
         self.findings.add(class, || side.predicate(at, &became));
     }
 
-    fn tell_of(&mut self, class: Class, at: &Place, what: &str) {
+    pub(super) fn tell_of(&mut self, class: Class, at: &Place, what: &str) {
         let side = self.side;
         self.findings.add(class, || side.remark(at, what));
     }

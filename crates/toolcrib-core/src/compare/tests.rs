@@ -284,6 +284,92 @@ fn what_conditions_refer_to_is_looked_at() {
     assert_eq!(comparison.class, Class::Narrowed);
 }
 
+/// Also where a condition is a list of names, not of keywords.
+#[test]
+fn what_named_conditions_refer_to_is_looked_at() {
+    for keyword in ["patternProperties", "dependentSchemas", "dependencies"] {
+        let offered = |kind: &str, fields: Value| json!({"name": "t", "inputSchema": {"properties": fields, keyword: {"title": {"$ref": "#/$defs/A"}}, "$defs": {"A": {"type": kind}}}});
+        let comparison = compared(&offered("string", json!({})), &offered("integer", json!({"b": {}})));
+        assert_eq!(comparison.notes[0], format!("its arguments: `{keyword}` changed"));
+        assert_eq!(comparison.class, Class::Narrowed);
+    }
+    let dynamic = |kind: &str, fields: Value| json!({"name": "t", "inputSchema": {"properties": fields, "$dynamicRef": "#/$defs/A", "$defs": {"A": {"required": [kind]}}}});
+    assert_eq!(compared(&dynamic("a", json!({})), &dynamic("b", json!({"b": {}}))).class, Class::Narrowed);
+}
+
+/// A change that is harmless must not hide one beside it that nobody looked at.
+#[test]
+fn what_is_not_looked_at_does_not_pass_for_harmless() {
+    let stacked = |length: u32, properties: Value| {
+        let a = |schema: Value| json!({"properties": {"a": schema}});
+        json!({"properties": properties, "allOf": [a(json!({"type": "string"})), a(json!({"maxLength": length}))]})
+    };
+    let limited = |length: u32, properties: Value| json!({"properties": properties, "allOf": [{"minProperties": 1}, {"minProperties": length}]});
+    let ways = |length: usize, properties: Value| {
+        let mut ways: Vec<Value> = (0..100).map(|n| json!({"type": "object", "minProperties": n})).collect();
+        ways[90]["maxProperties"] = json!(length + 200);
+        json!({"properties": properties, "type": "object", "anyOf": ways})
+    };
+    let layers = |length: usize, properties: Value| {
+        let mut layers = vec![json!({}); 50];
+        layers[45] = json!({"minProperties": length});
+        json!({"properties": properties, "allOf": layers})
+    };
+    let switched = |length: usize, mut properties: Value| {
+        let keyword = if length == 5 { "anyOf" } else { "oneOf" };
+        properties["x"] = json!({keyword: [{"type": "string", "maxLength": 5}, {"type": "string", "pattern": "a"}]});
+        json!({"properties": properties})
+    };
+    let anchored = |length: usize, properties: Value| json!({"properties": properties, "$ref": "#a", "$defs": {"A": {"$anchor": "a", "minProperties": length}}});
+    let schemas: [(&dyn Fn(usize, Value) -> Value, &str); 6] = [
+        (&|length, properties| stacked(length as u32, properties), "`a` changed in a way that is not told apart"),
+        (&|length, properties| limited(length as u32, properties), "changed in a way that is not told apart"),
+        (&ways, "changed in a way that is not told apart"),
+        (&layers, "changed in a way that is not told apart"),
+        (&switched, "`x` changed in a way that is not told apart"),
+        (&anchored, "changed in a way that is not told apart"),
+    ];
+    for (schema, note) in schemas {
+        let offered =
+            |length: usize, properties: Value| json!({"name": "t", "inputSchema": schema(length, properties)});
+        let comparison = compared(&offered(100, json!({})), &offered(5, json!({"page": {}})));
+        assert_eq!((comparison.class, comparison.notes[0].as_str()), (Class::Other, note), "{comparison:?}");
+    }
+    // What is stacked and stays is no reason to doubt the rest.
+    let page = json!({"page": {}});
+    check(stacked(5, json!({})), stacked(5, page.clone()), Class::Widened, "gained an optional `page`");
+    check(limited(5, json!({})), limited(5, page), Class::Widened, "gained an optional `page`");
+}
+
+/// Each pair differs in what it takes, or not, whatever a glance says.
+#[test]
+fn plain_forms_are_the_same_for_what_means_the_same_alone() {
+    let like = |old: &Value, new: &Value| Plain::of(old).is_like(&Plain::of(new));
+    let at = |inner: Value| json!({"properties": {"r": {"$ref": "#/$defs/O"}}, "$defs": inner});
+    let to = |name: &str| json!({"$ref": format!("#/$defs/{name}")});
+    let object = |field: &str, schema: Value| json!({"type": "object", "properties": {field: schema}});
+    // Which of those around it a definition leads back to.
+    let outer = at(json!({"O": object("s", to("P")), "P": object("x", object("y", to("O")))}));
+    let inner = json!({"properties": {"r": object("s", to("P"))}, "$defs": {"P": object("x", to("Q")), "Q": object("y", to("P"))}});
+    assert!(!like(&outer, &inner));
+    // Not through how many others.
+    let through = at(json!({"O": object("s", to("P")), "P": object("x", to("Q")), "Q": object("y", to("O"))}));
+    assert!(like(&outer, &through));
+    let both = at(json!({"O": to("P"), "P": object("x", json!({"anyOf": [to("O"), to("P")]}))}));
+    assert!(like(&both, &both) && !like(&both, &outer));
+
+    let (small, none) = (json!({"maximum": 3}), json!({"type": "null"}));
+    assert!(!like(&json!({"oneOf": [small, small, none]}), &json!({"oneOf": [small, none]})));
+    assert!(like(&json!({"anyOf": [small, small, none]}), &json!({"anyOf": [none, small]})));
+
+    let open = json!({"additionalProperties": true, "items": {}});
+    let closed = |inner: &Value| json!({"unevaluatedProperties": false, "allOf": [inner], "properties": {"a": {}}});
+    assert!(like(&open, &json!({})));
+    assert!(!like(&closed(&open), &closed(&json!({}))));
+    let said = json!({"minimum": 1, "type": "number", "nullable": false, "exclusiveMinimum": false, "exclusiveMaximum": false});
+    assert!(like(&said, &json!({"minimum": 1, "type": "number"})));
+}
+
 #[test]
 fn every_class_is_written_as_it_is_called() {
     for class in Class::ALL {

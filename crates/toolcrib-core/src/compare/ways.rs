@@ -24,6 +24,8 @@ pub(super) struct Layers<'a> {
     pub(super) maps: Vec<&'a Keywords>,
     /// A reference that leads nowhere here.
     pub(super) lost: Option<&'a Value>,
+    /// There are more.
+    pub(super) is_cut: bool,
 }
 
 #[derive(Debug, Clone)]
@@ -51,11 +53,17 @@ impl<'a> Layers<'a> {
                 }
                 continue;
             };
-            if layers.maps.len() >= MOST_LAYERS || layers.maps.iter().any(|known| std::ptr::eq(*known, keywords)) {
+            if layers.maps.iter().any(|known| std::ptr::eq(*known, keywords)) {
                 continue;
             }
+            if layers.maps.len() >= MOST_LAYERS {
+                layers.is_cut = true;
+                break;
+            }
             layers.maps.push(keywords);
-            due.extend(row(keywords, "allOf").iter().take(MOST_LAYERS).rev());
+            let parts = row(keywords, "allOf");
+            layers.is_cut |= parts.len() > MOST_LAYERS;
+            due.extend(parts.iter().take(MOST_LAYERS).rev());
             if let Some(reference) = keywords.get("$ref") {
                 match target(root, reference) {
                     Some(target) => due.push(target),
@@ -118,9 +126,10 @@ impl<'a> Layers<'a> {
         match self.get("type")? {
             Value::String(name) => Some(vec![name]),
             Value::Array(names) => {
-                let mut types: Vec<&str> = names.iter().take(MOST_WAYS).filter_map(Value::as_str).collect();
+                let mut types: Vec<&str> = names.iter().filter_map(Value::as_str).collect();
                 types.sort_unstable();
                 types.dedup();
+                types.truncate(MOST_WAYS);
                 Some(types)
             }
             Value::Null | Value::Bool(_) | Value::Number(_) | Value::Object(_) => None,

@@ -36,6 +36,7 @@ pub(super) enum Became {
     WithoutUnknownFields,
     WithUnknownFields,
     TooLarge,
+    Untold,
 }
 
 impl Side {
@@ -150,6 +151,10 @@ impl Became {
             Became::WithUnknownFields => ("also takes unknown fields".into(), "may have unknown fields too".into()),
             Became::TooLarge => {
                 let both = "is too large to be compared in full";
+                (both.into(), both.into())
+            }
+            Became::Untold => {
+                let both = "changed in a way that is not told apart";
                 (both.into(), both.into())
             }
         };

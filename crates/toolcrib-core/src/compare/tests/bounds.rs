@@ -49,11 +49,13 @@ fn work_is_bounded_whatever_refers_to_it() {
         json!({"name": "t", "inputSchema": {"properties": arguments, "$defs": definitions}})
     };
     let (old, new) = (tool(&hostile("a")), tool(&hostile("b")));
-    let began = std::time::Instant::now();
-    let comparison = compare(&old, &new, &mut Allowance::default());
-    assert!(began.elapsed() < std::time::Duration::from_secs(20), "{:?}", began.elapsed());
+    let mut allowance = Allowance::default();
+    let comparison = compare(&old, &new, &mut allowance);
+    assert_eq!(allowance.0, 0, "there was more to look at than is allowed");
     assert_eq!(comparison.class, Class::Breaking, "{:?}", comparison.notes);
     assert!(comparison.notes.len() <= 13 && comparison.notes.iter().all(|note| note.len() < 600));
+    let comparison = compare(&old, &new, &mut allowance);
+    assert_eq!(comparison.notes[0], "is too large to be compared in full", "of a list, the next is not begun");
 }
 
 /// What many arguments refer to is written for each of them, so it is paid for each time, whatever it is.
