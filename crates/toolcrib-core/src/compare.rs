@@ -24,8 +24,9 @@ use crate::json;
 use crate::text::shown_short;
 use crate::tool::{Note, Tool};
 
+pub(crate) use carried::{EXECUTION, Tasks};
 use findings::Findings;
-pub(crate) use hints::Effects;
+pub(crate) use hints::{Effects, is_hint};
 pub(crate) use locked::compare_parts;
 pub(crate) use plain::Plain;
 pub use renames::{Renamed, likely_renames};
@@ -63,14 +64,23 @@ pub struct Comparison {
 
 /// How much of schemas may be looked at: nodes, fields, values; one allowance for all tools of a list.
 #[derive(Debug)]
-pub struct Allowance(usize);
+pub struct Allowance(pub(crate) usize);
 
 impl Allowance {
+    /// For writing down all that is offered: tens of thousands of everyday schemas.
+    pub(crate) fn for_a_lock() -> Allowance {
+        Allowance(5_000_000)
+    }
+
     /// Whether so much was left.
     fn spend(&mut self, work: usize) -> bool {
         let left = self.0.checked_sub(work);
         self.0 = left.unwrap_or(0);
         left.is_some()
+    }
+
+    pub(crate) fn is_spent(&self) -> bool {
+        self.0 == 0
     }
 }
 
@@ -157,7 +167,7 @@ pub fn compare(old: &Tool, new: &Tool, allowance: &mut Allowance) -> Comparison 
     hints::compare(old.face.annotations.as_deref(), new.face.annotations.as_deref(), &mut findings);
     carried::compare(old_backing.as_ref(), new_backing.as_ref(), &mut findings);
     carried::compare_tasks(old, new, &mut findings);
-    for name in different_extras(old, new).into_iter().filter(|name| *name != carried::EXECUTION) {
+    for name in different_extras(old, new).into_iter().filter(|name| *name != EXECUTION) {
         findings.add(Class::Other, || format!("its `{}` changed", shown_short(name, 40)));
     }
     findings.conclude()

@@ -133,7 +133,7 @@ impl SourceDifference {
             after: Some(now.fingerprint()),
             ..SourceDifference::new(now.source())
         };
-        let mut allowance = Allowance::default();
+        let (mut to_write, mut to_compare) = (Allowance::for_a_lock(), Allowance::default());
         // What is not as it was locked.
         let mut news: BTreeMap<String, Parts> = BTreeMap::new();
         for entry in now.entries() {
@@ -143,10 +143,10 @@ impl SourceDifference {
                 difference.unchanged += 1;
                 continue;
             }
-            let parts = Parts::of(&now.tool(entry)?);
+            let parts = Parts::to_compare(&now.tool(entry)?, locked.map(|locked| &locked.parts), &mut to_write);
             match locked {
                 Some(locked) => {
-                    let Comparison { class, notes } = compare_parts(&locked.parts, &parts, &mut allowance);
+                    let Comparison { class, notes } = compare_parts(&locked.parts, &parts, &mut to_compare);
                     let name = name.clone();
                     difference.changed.push(Change { name, fields: Vec::new(), class: Some(class), notes });
                 }

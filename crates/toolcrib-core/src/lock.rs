@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::catalog::Segment;
+use crate::compare::Allowance;
 use crate::error::{Code, Error, Result, ResultExt};
 use crate::fingerprint::Fingerprint;
 use crate::json;
@@ -42,7 +43,13 @@ pub struct LockedTool {
 
 impl Lock {
     pub fn of<'a>(segments: impl Iterator<Item = &'a Segment>) -> Result<Lock> {
-        let sources = segments.map(|segment| Ok((segment.source().clone(), LockedSource::of(segment)?)));
+        Lock::within(segments, &mut Allowance::for_a_lock())
+    }
+
+    /// What is past the allowance is left short. Segments have their tools in the order of names, so that it is always
+    /// the same ones.
+    pub(crate) fn within<'a>(segments: impl Iterator<Item = &'a Segment>, allowance: &mut Allowance) -> Result<Lock> {
+        let sources = segments.map(|segment| Ok((segment.source().clone(), LockedSource::of(segment, allowance)?)));
         Ok(Lock { version: VERSION, sources: sources.collect::<Result<_>>()? })
     }
 
@@ -104,10 +111,10 @@ fn check(version: u32) -> Result<()> {
 }
 
 impl LockedSource {
-    fn of(segment: &Segment) -> Result<LockedSource> {
+    fn of(segment: &Segment, allowance: &mut Allowance) -> Result<LockedSource> {
         let locked = segment.entries().iter().map(|entry| {
-            let (fingerprint, parts) = (segment.stored(entry).fingerprint, Parts::of(&segment.tool(entry)?));
-            Ok((entry.name.to_string(), LockedTool { fingerprint, parts }))
+            let parts = Parts::of(&segment.tool(entry)?, allowance);
+            Ok((entry.name.to_string(), LockedTool { fingerprint: segment.stored(entry).fingerprint, parts }))
         });
         Ok(LockedSource { inventory_hash: segment.fingerprint(), tools: locked.collect::<Result<_>>()? })
     }

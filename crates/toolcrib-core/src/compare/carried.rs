@@ -43,10 +43,11 @@ fn carried_out(old: &Execution, new: &Execution) -> String {
 }
 
 /// The field of a tool under which MCP has this.
-pub(super) const EXECUTION: &str = "execution";
+pub(crate) const EXECUTION: &str = "execution";
 
+/// Whether a call may, or must, become a task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Tasks {
+pub(crate) enum Tasks {
     Forbidden,
     Optional,
     Required,
@@ -57,28 +58,46 @@ pub(super) fn compare_tasks(old: &Tool, new: &Tool, findings: &mut Findings) {
     if canonical(before) == canonical(after) {
         return;
     }
-    let (class, note) = match (Tasks::of(old), Tasks::of(new)) {
-        (Tasks::Forbidden | Tasks::Optional, Tasks::Required) => (Class::Breaking, "must be called as a task now"),
-        (Tasks::Required, Tasks::Forbidden) => (Class::Breaking, "can no longer be called as a task"),
-        (Tasks::Optional, Tasks::Forbidden) => (Class::Narrowed, "can no longer be called as a task"),
-        (Tasks::Forbidden, Tasks::Optional) => (Class::Widened, "may be called as a task now"),
-        (Tasks::Required, Tasks::Optional) => (Class::Widened, "need not be called as a task any more"),
-        (Tasks::Forbidden, Tasks::Forbidden)
-        | (Tasks::Optional, Tasks::Optional)
-        | (Tasks::Required, Tasks::Required) => (Class::Other, "its `execution` changed"),
-    };
+    let (class, note) = Tasks::of(old).became(Tasks::of(new)).unwrap_or((Class::Other, "its `execution` changed"));
     findings.add(class, || note.to_owned());
 }
 
 impl Tasks {
-    /// As the protocol has it: forbidden, where nothing is said.
-    fn of(tool: &Tool) -> Tasks {
+    pub(crate) fn of(tool: &Tool) -> Tasks {
         let execution: Value =
             tool.extra.get(EXECUTION).and_then(|raw| serde_json::from_str(raw.get()).ok()).unwrap_or_default();
-        match execution.get("taskSupport").and_then(Value::as_str) {
+        Tasks::named(execution.get("taskSupport").and_then(Value::as_str))
+    }
+
+    /// As the protocol has it: forbidden, where nothing is said.
+    pub(crate) fn named(name: Option<&str>) -> Tasks {
+        match name {
             Some("required") => Tasks::Required,
             Some("optional") => Tasks::Optional,
             Some(_) | None => Tasks::Forbidden,
+        }
+    }
+
+    pub(crate) fn name(self) -> Option<&'static str> {
+        match self {
+            Tasks::Forbidden => None,
+            Tasks::Optional => Some("optional"),
+            Tasks::Required => Some("required"),
+        }
+    }
+
+    pub(super) fn became(self, new: Tasks) -> Option<(Class, &'static str)> {
+        match (self, new) {
+            (Tasks::Forbidden | Tasks::Optional, Tasks::Required) => {
+                Some((Class::Breaking, "must be called as a task now"))
+            }
+            (Tasks::Required, Tasks::Forbidden) => Some((Class::Breaking, "can no longer be called as a task")),
+            (Tasks::Optional, Tasks::Forbidden) => Some((Class::Narrowed, "can no longer be called as a task")),
+            (Tasks::Forbidden, Tasks::Optional) => Some((Class::Widened, "may be called as a task now")),
+            (Tasks::Required, Tasks::Optional) => Some((Class::Widened, "need not be called as a task any more")),
+            (Tasks::Forbidden, Tasks::Forbidden)
+            | (Tasks::Optional, Tasks::Optional)
+            | (Tasks::Required, Tasks::Required) => None,
         }
     }
 }

@@ -53,6 +53,10 @@ impl Effects {
     }
 }
 
+pub(crate) fn is_hint(name: &str) -> bool {
+    HINTS.iter().any(|(hint, ..)| *hint == name)
+}
+
 fn read(annotations: Option<&RawValue>) -> Value {
     annotations.and_then(|raw| serde_json::from_str(raw.get()).ok()).unwrap_or_default()
 }

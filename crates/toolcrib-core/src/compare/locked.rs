@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 
+use super::carried::Tasks;
 use super::hints::Effects;
 use super::words::Side;
 use super::{Allowance, Class, Comparison, Findings, values};
@@ -25,6 +26,16 @@ pub(crate) fn compare_parts(old: &Parts, new: &Parts, allowance: &mut Allowance)
         (Some(before), Some(after)) if before == after => {}
         (Some(_), Some(_)) => {
             schema(old.gives.as_ref(), new.gives.as_ref(), Side::Output, allowance, &mut findings);
+        }
+    }
+    // An older lockfile says nothing of these.
+    if old.rest.is_some() {
+        let tasks = |parts: &Parts| Tasks::named(parts.tasks.as_deref());
+        if let Some((class, note)) = tasks(old).became(tasks(new)) {
+            findings.add(class, || note.to_owned());
+        }
+        if old.rest != new.rest {
+            findings.add(Class::Other, || "something changed of which a lockfile has no more than a sign".to_owned());
         }
     }
     if old.text != new.text {

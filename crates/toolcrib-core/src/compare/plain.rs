@@ -3,11 +3,12 @@
 
 use serde_json::{Map, Number, Value, json};
 
+use super::Allowance;
 use super::keywords::{Holds, asks_nothing, evaluates, holds};
 use super::ways::{TEXT_OF_A_NODE, is_whole, kind_of};
 
 /// How much may come of one schema; past that, references stay as they are.
-const MOST: usize = 20_000;
+const MOST: usize = 40_000;
 const DEEPEST: usize = 128;
 /// A name is looked up as often as it is referred to.
 const LONGEST_REFERENCE: usize = 1_000;
@@ -32,6 +33,13 @@ impl Plain {
                 Plain { schema: written.unwrap_or_default(), is_whole, work: wasted + work, follows: false }
             }
         }
+    }
+
+    /// Of one of many, paid for with what is left for all.
+    pub(crate) fn of_list(schema: &Value, allowance: &mut Allowance) -> Plain {
+        let plain = Plain::of(schema);
+        allowance.spend(plain.work);
+        plain
     }
 
     /// Of parts of a schema that hold at once, whose references are looked up in the whole.

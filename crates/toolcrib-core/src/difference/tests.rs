@@ -120,6 +120,77 @@ fn a_flipped_hint_and_another_server_are_told_by_their_parts() {
     assert_eq!(class(offered(true, "https://b")), Class::Execution);
 }
 
+/// What has no part of its own is seen to change, and an older lockfile is still read.
+#[test]
+fn what_a_lockfile_has_no_more_than_a_sign_of_is_not_passed_over() {
+    let id = SourceId::parse("git").unwrap();
+    let offered = |fields: Value| {
+        let mut tool = json!({"name": "t", "description": "Old", "icons": [1], "annotations": {"x": 1}, "execution": {"taskSupport": "optional"}});
+        fields.as_object().unwrap().iter().for_each(|(name, value)| tool[name] = value.clone());
+        segment(&[tool])
+    };
+    let text = lock(&offered(json!({}))).text().unwrap();
+    let compared = |text: &str, fields: Value| {
+        let mut tool = fields;
+        tool["description"] = json!("New");
+        let difference = SourceDifference::by_parts(&Lock::read(text).unwrap().sources[&id], &offered(tool)).unwrap();
+        difference.changed[0].class.unwrap()
+    };
+    for (fields, class) in [
+        (json!({}), Class::Text),
+        (json!({"icons": [2]}), Class::Other),
+        (json!({"of_the_future": true}), Class::Other),
+        (json!({"annotations": {"x": 2}}), Class::Other),
+        (json!({"annotations": {"x": 1, "title": "T", "openWorldHint": true}}), Class::Text),
+        (
+            json!({"x-toolcrib-backing": {"execution": {"mode": "sync_http", "method": "GET", "server": "https://a", "path": "/"}, "tags": ["a"]}}),
+            Class::Execution,
+        ),
+        (json!({"execution": {"taskSupport": "required"}}), Class::Breaking),
+        (json!({"execution": {}}), Class::Narrowed),
+        (json!({"execution": {"taskSupport": "optional", "x": 1}}), Class::Other),
+    ] {
+        assert_eq!(compared(&text, fields.clone()), class, "{fields}");
+    }
+    let backed = |tags: Value, deprecated: bool| {
+        let operation = json!({"mode": "sync_http", "method": "GET", "server": "https://a", "path": "/"});
+        offered(json!({"x-toolcrib-backing": {"execution": operation, "tags": tags, "deprecated": deprecated}}))
+    };
+    let before = lock(&backed(json!(["a"]), false));
+    for after in [backed(json!(["b"]), false), backed(json!(["a"]), true)] {
+        let difference = SourceDifference::by_parts(&before.sources[&id], &after).unwrap();
+        assert_eq!(difference.changed[0].class, Some(Class::Other));
+        assert!(difference.changed[0].notes[0].contains("no more than a sign"), "{difference:?}");
+    }
+    let mut older: Value = serde_json::from_str(&text).unwrap();
+    let parts = older["sources"]["git"]["tools"]["git__t"].as_object_mut().unwrap();
+    assert!(parts.shift_remove("rest").is_some() && parts.shift_remove("tasks").is_some());
+    assert_eq!(compared(&older.to_string(), json!({"icons": [2]})), Class::Text);
+}
+
+/// One list has one allowance: what is past it is known to the letter, and told as changed when it is not the same.
+#[test]
+fn past_the_allowance_a_schema_is_known_to_the_letter() {
+    let id = SourceId::parse("git").unwrap();
+    let many = |description: &str, kind: &str| {
+        let tools = ["a", "b", "c"].map(|name| tool(name, "Costs", json!({"x": {"type": "string"}})));
+        let last = tool("z", description, json!({"x": {"type": kind}}));
+        segment(&tools.into_iter().chain([last]).collect::<Vec<_>>())
+    };
+    let lock = || Lock::within([&many("Old", "string")].into_iter(), &mut Allowance(20)).unwrap();
+    let (before, again) = (lock(), lock());
+    assert_eq!(before, again);
+    let locked = &before.sources[&id];
+    let is_short = |name: &str| {
+        let parts = &locked.tools[name].parts;
+        parts.input.starts_with('=') && parts.takes.is_none()
+    };
+    assert_eq!(["git__a", "git__b", "git__c", "git__z"].map(is_short), [false, false, false, true]);
+    let class = |now: Segment| SourceDifference::by_parts(locked, &now).unwrap().changed[0].class.unwrap();
+    assert_eq!(class(many("New", "string")), Class::Text);
+    assert_eq!(class(many("New", "integer")), Class::Other);
+}
+
 #[test]
 fn sarif_has_what_its_readers_require() {
     let mut difference = Difference::of([SourceDifference::between(&then(), &now()).unwrap()]);

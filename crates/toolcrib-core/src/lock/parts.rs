@@ -2,10 +2,11 @@
 //! changed on a machine that has never seen it as it was.
 
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 use serde_json::value::RawValue;
+use serde_json::{Map, Value, json};
 
-use crate::compare::{Effects, Plain, given};
+use crate::compare::{Allowance, EXECUTION, Effects, Plain, Tasks, given, is_hint};
+use crate::execution::Backing;
 use crate::fingerprint::Fingerprint;
 use crate::tool::Tool;
 
@@ -23,6 +24,12 @@ pub struct Parts {
     /// How a call is carried out, where that is known here.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub execution: Option<String>,
+    /// Whether a call may or must become a task; left out where it may not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tasks: Option<String>,
+    /// All else: fields and annotations that nobody here knows, tags, whether it is deprecated. Older lockfiles have none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rest: Option<String>,
     /// The input schema itself, by its meaning; left out where it is long.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub takes: Option<Value>,
@@ -35,8 +42,17 @@ const DIGITS: usize = 16;
 /// A lockfile is read by people too.
 const LONGEST_SCHEMA: usize = 2_000;
 
+/// Before the fingerprint of a schema as it is written. It tells that two are the same, for little work.
+const TO_THE_LETTER: &str = "=";
+
 impl Parts {
-    pub fn of(tool: &Tool) -> Parts {
+    /// One allowance for all tools of a list; once it is spent, schemas are known to the letter.
+    pub fn of(tool: &Tool, allowance: &mut Allowance) -> Parts {
+        Parts::to_compare(tool, None, allowance)
+    }
+
+    /// The schemas to the letter where those of the other are.
+    pub(crate) fn to_compare(tool: &Tool, other: Option<&Parts>, allowance: &mut Allowance) -> Parts {
         let mut texts = vec![
             given(tool, "title", tool.face.title.as_deref()).unwrap_or_default(),
             given(tool, "description", Some(&tool.face.description)).unwrap_or_default(),
@@ -44,17 +60,26 @@ impl Parts {
         let backing = tool.backing();
         let whole = backing.as_ref().and_then(|backing| backing.input_schema.as_deref());
         let offered = tool.original.get("inputSchema").unwrap_or(&tool.face.input_schema);
-        let (input, takes) = schema(whole.unwrap_or(offered), &mut texts);
+        let (input, takes) =
+            schema(whole.unwrap_or(offered), other.map(|other| other.input.as_str()), allowance, &mut texts);
         let answered = backing.as_ref().and_then(|backing| backing.output_schema.as_deref());
-        let output = tool.output_schema.as_deref().or(answered).map(|output| schema(output, &mut texts));
+        let output = tool.output_schema.as_deref().or(answered);
+        let other_output = other.and_then(|other| other.output.as_deref());
+        let output = output.map(|output| schema(output, other_output, allowance, &mut texts));
         let (output, gives) = output.map_or((None, None), |(output, gives)| (Some(output), gives));
         let execution = backing.as_ref().and_then(|backing| serde_json::to_value(&backing.execution).ok());
+        let mut annotations: Value = tool.face.annotations.as_deref().map(read).unwrap_or_default();
+        if let Some(Value::String(title)) = annotations.as_object_mut().and_then(|said| said.shift_remove("title")) {
+            texts.push(title);
+        }
         Parts {
-            text: short(&serde_json::json!(texts)),
+            text: short(&json!(texts)),
             input,
             output,
             hints: Effects::of(tool.face.annotations.as_deref()).names(),
             execution: execution.as_ref().map(|execution| short(&sorted(execution))),
+            tasks: Tasks::of(tool).name().map(str::to_owned),
+            rest: Some(rest(tool, annotations, backing.as_ref())),
             takes,
             gives,
         }
@@ -63,7 +88,7 @@ impl Parts {
     /// What a tool is recognised by under another name; nothing where it has neither words nor arguments, for then it
     /// is like many others.
     pub(crate) fn mark(&self) -> Option<[&str; 5]> {
-        let wordless = self.text == short(&serde_json::json!(["", ""]));
+        let wordless = self.text == short(&json!(["", ""]));
         let takes_nothing = self.takes.as_ref().is_some_and(|schema| schema.get("properties").is_none());
         (!wordless || !takes_nothing).then(|| {
             [
@@ -78,17 +103,50 @@ impl Parts {
 }
 
 /// The fingerprint of a schema's meaning, and the meaning itself where it is short. Texts are handed over in their order.
-fn schema(schema: &RawValue, texts: &mut Vec<String>) -> (String, Option<Value>) {
-    let value: Value = serde_json::from_str(schema.get()).unwrap_or_default();
-    collect_texts(&sorted(&value), Keys::Keywords, texts);
-    let plain = Plain::of(&value);
-    if !plain.is_whole {
-        // Only to the letter is it known to be the same.
-        return (short(&sorted(&value)), None);
+fn schema(
+    schema: &RawValue,
+    other: Option<&str>,
+    allowance: &mut Allowance,
+    texts: &mut Vec<String>,
+) -> (String, Option<Value>) {
+    let value = read(schema);
+    let in_order = sorted(&value);
+    collect_texts(&in_order, Keys::Keywords, texts);
+    let to_the_letter = || (format!("{TO_THE_LETTER}{}", short(&in_order)), None);
+    if allowance.is_spent() || other.is_some_and(|other| other.starts_with(TO_THE_LETTER)) {
+        return to_the_letter();
     }
-    let meaning = plain.schema;
-    let written = meaning.to_string();
-    (Fingerprint::of(&written).short(DIGITS), (written.len() <= LONGEST_SCHEMA).then_some(meaning))
+    let plain = Plain::of_list(&value, allowance);
+    if !plain.is_whole {
+        return to_the_letter();
+    }
+    let written = plain.schema.to_string();
+    (Fingerprint::of(&written).short(DIGITS), (written.len() <= LONGEST_SCHEMA).then_some(plain.schema))
+}
+
+/// What no other part covers.
+fn rest(tool: &Tool, mut annotations: Value, backing: Option<&Backing>) -> String {
+    if let Value::Object(said) = &mut annotations {
+        said.retain(|name, value| !(is_hint(name) && value.is_boolean()));
+    }
+    let mut fields = Map::new();
+    for (name, value) in tool.extra.iter() {
+        let mut value = read(value);
+        if let (EXECUTION, Value::Object(execution)) = (name, &mut value) {
+            execution.shift_remove("taskSupport");
+            if execution.is_empty() {
+                continue;
+            }
+        }
+        fields.insert(name.to_owned(), value);
+    }
+    let annotations = if annotations == json!({}) { Value::Null } else { annotations };
+    let (tags, deprecated) = backing.map(|backing| (&backing.tags, backing.deprecated)).unzip();
+    short(&sorted(&json!([annotations, fields, tags, deprecated])))
+}
+
+fn read(raw: &RawValue) -> Value {
+    serde_json::from_str(raw.get()).unwrap_or_default()
 }
 
 fn short(value: &Value) -> String {

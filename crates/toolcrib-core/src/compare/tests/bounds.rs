@@ -85,8 +85,9 @@ fn what_is_written_of_a_schema_is_bounded_whatever_is_referred_to() {
 
         let offered = |end: &str| tool(&json!({"name": "t", "inputSchema": schema(end, "")}));
         let (old, new) = (offered("a"), offered("b"));
-        let (before, after) = (Parts::of(&old), Parts::of(&new));
-        assert!(before.takes.is_none() && before.input != after.input && before.input == Parts::of(&old).input);
+        let parts = |tool: &Tool| Parts::of(tool, &mut Allowance::default());
+        let (before, after) = (parts(&old), parts(&new));
+        assert!(before.takes.is_none() && before.input != after.input && before.input == parts(&old).input);
         let comparison = compare(&old, &new, &mut Allowance::default());
         assert!(comparison.class.rank() >= Class::Other.rank(), "{comparison:?}");
     }
