@@ -2,6 +2,7 @@
 //! call to its source. Opening one contacts nobody.
 
 mod access;
+mod apart;
 mod declare;
 mod detail;
 mod hints;

@@ -145,18 +145,17 @@ impl<'a> Writer<'a> {
         for name in names {
             self.spend_text(name)?;
             let value = &keywords[name];
-            match holds(name) {
-                Holds::Words => {}
-                // Once references are followed, these are of no use; and what begins here is called the same way.
-                Holds::Definitions | Holds::Anchor if self.follows => {}
-                Holds::Reference if self.follows => referred.push(self.held(Holds::Reference, value, depth)?),
-                what => {
-                    let value = self.held(what, value, depth)?;
-                    let counts = self.is_evaluated && evaluates(name);
-                    if counts || !asks_nothing(name, &value) {
-                        written.insert(name.clone(), value);
-                    }
-                }
+            let what = holds(name);
+            // Once references are followed, names are of no use; and where a definition begins is called that way.
+            let is_a_name = matches!(what, Holds::Definitions | Holds::Anchor);
+            if what == Holds::Words || (is_a_name && self.follows) {
+                continue;
+            }
+            let value = self.held(what, value, depth)?;
+            if what == Holds::Reference && self.follows {
+                referred.push(value);
+            } else if (self.is_evaluated && evaluates(name)) || !asks_nothing(name, &value) {
+                written.insert(name.clone(), value);
             }
         }
         Some(simplest(written, referred))

@@ -321,7 +321,8 @@ fn what_is_not_looked_at_does_not_pass_for_harmless() {
         json!({"properties": properties})
     };
     let anchored = |length: usize, properties: Value| json!({"properties": properties, "$ref": "#a", "$defs": {"A": {"$anchor": "a", "minProperties": length}}});
-    let schemas: [(&dyn Fn(usize, Value) -> Value, &str); 6] = [
+    type Schema<'a> = &'a dyn Fn(usize, Value) -> Value;
+    let schemas: [(Schema<'_>, &str); 6] = [
         (&|length, properties| stacked(length as u32, properties), "`a` changed in a way that is not told apart"),
         (&|length, properties| limited(length as u32, properties), "changed in a way that is not told apart"),
         (&ways, "changed in a way that is not told apart"),

@@ -7,10 +7,11 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 use toolcrib_core::history::{self, Meant};
 use toolcrib_core::inventory::{Event, Record};
-use toolcrib_core::{Code, Result, ResultExt, SourceId, Timestamp};
+use toolcrib_core::{Result, SourceId, Timestamp};
 
 use super::Registry;
-use super::journal::Entry;
+use super::apart::apart;
+use super::journal::{BATCH, Entry};
 use crate::store::Check;
 
 /// Which records of the journal are wanted. All of those in memory, when nothing is said.
@@ -49,7 +50,6 @@ pub struct HistoryPage {
     pub next_after: Option<u64>,
 }
 
-const BATCH: usize = 5_000;
 /// How many records of the store one page looks at to find those that are wanted.
 const MOST_LOOKED_AT: usize = 4 * BATCH;
 
@@ -64,7 +64,7 @@ impl Registry {
             wanted.limit = wanted.limit.map(|limit| limit.saturating_sub(page.records.len()));
             records.extend(page.records);
             match page.next_after {
-                Some(next) if wanted.limit != Some(0) => wanted.after = Some(next),
+                Some(next) if wanted.limit != Some(0) && wanted.after != Some(next) => wanted.after = Some(next),
                 Some(_) | None => return Ok(records),
             }
         }
@@ -96,7 +96,7 @@ impl Registry {
         let meant = wanted.tool.as_deref().map(|name| self.meant(name)).transpose()?;
         let choice = Arc::new(Choice { wanted: wanted.clone(), meant });
         let Some(after) = wanted.after else {
-            return apart(&choice, move |choice| {
+            return chosen(&choice, move |choice| {
                 let newest = journal.newest_first().filter(|entry| choice.admits(entry)).take(most);
                 let mut records: Vec<HistoryRecord> = newest.map(|entry| choice.shown(entry)).collect();
                 records.reverse();
@@ -106,11 +106,14 @@ impl Registry {
         };
         let mut found = Chosen { records: Vec::new(), most, last: after };
         let (newest, mut looked_at) = (journal.newest(), 0);
-        while found.has_room() && journal.begins_after(found.last) && looked_at < MOST_LOOKED_AT {
+        let mut in_memory = !journal.begins_after(found.last);
+        while found.has_room() && !in_memory && looked_at < MOST_LOOKED_AT {
             // Where all are wanted, no more are read than are shown.
             let batch = if wanted.chooses() { BATCH } else { BATCH.min(most - found.records.len()) };
             let stored = self.shared.store.records(found.last, batch).await?;
             if stored.is_empty() {
+                // The store has lost what memory has kept, and who reads on must come to an end.
+                in_memory = true;
                 break;
             }
             looked_at += stored.len();
@@ -118,14 +121,15 @@ impl Registry {
                 stored.into_iter().map(Entry::read).take_while(|entry| found.take(choice, entry)).for_each(drop);
                 found
             };
-            found = apart(&choice, read).await?;
+            found = chosen(&choice, read).await?;
+            in_memory = !journal.begins_after(found.last);
         }
-        if found.has_room() && !journal.begins_after(found.last) {
+        if found.has_room() && in_memory {
             let read = move |choice: &Choice| {
                 journal.after(found.last).take_while(|entry| found.take(choice, entry)).for_each(drop);
                 found
             };
-            found = apart(&choice, read).await?;
+            found = chosen(&choice, read).await?;
         }
         let next_after = newest.filter(|newest| found.last < *newest).map(|_| found.last);
         Ok(HistoryPage { records: found.records, next_after })
@@ -149,10 +153,12 @@ impl Registry {
     }
 }
 
-/// Records may be many and long: not on a thread that others wait for.
-async fn apart<T: Send + 'static>(choice: &Arc<Choice>, work: impl FnOnce(&Choice) -> T + Send + 'static) -> Result<T> {
+async fn chosen<T: Send + 'static>(
+    choice: &Arc<Choice>,
+    work: impl FnOnce(&Choice) -> T + Send + 'static,
+) -> Result<T> {
     let choice = choice.clone();
-    tokio::task::spawn_blocking(move || work(&choice)).await.context(Code::Internal, "the history could not be read")
+    apart("the history could not be read", move || Ok(work(&choice))).await
 }
 
 impl Wanted {

@@ -8,6 +8,8 @@ use toolcrib_core::inventory::{Event, Record};
 
 use crate::store::StoredRecord;
 
+/// How many records are read from the store at once.
+pub(super) const BATCH: usize = 5_000;
 /// How many records are kept at least, as long as they are small enough.
 const MOST: usize = 10_000;
 /// How much of the journal's text is kept, about.

@@ -8,15 +8,18 @@ use toolcrib_core::difference::{Difference, SourceDifference, Unreadable};
 use toolcrib_core::fingerprint::Fingerprint;
 use toolcrib_core::freshness::Freshness;
 use toolcrib_core::lock::{Lock, LockedSource};
-use toolcrib_core::{Code, Error, Result, SourceId, Timestamp};
+use toolcrib_core::{Code, Result, SourceId, Timestamp};
 
+use super::apart::apart;
 use super::{Registry, Snapshot, Status};
+
+const UNCOMPARED: &str = "lists could not be compared";
 
 impl Registry {
     /// What every enabled source offers, as it is known now. Tools of an embedding program are no source's.
     pub async fn lock(&self) -> Result<Lock> {
         let offered = self.offered(&self.shared.now.load_full());
-        apart(move || Lock::of(offered.values().map(|segment| &**segment))).await
+        apart(UNCOMPARED, move || Lock::of(offered.values().map(|segment| &**segment))).await
     }
 
     /// What differs from a lockfile. Where the store still has a list that was locked, definitions are compared in
@@ -58,7 +61,7 @@ impl Registry {
                 (Err(error), _) => SourceDifference::unreadable(id, Some(manifest), error.code, error.message),
                 (Ok(before), Some(after)) => {
                     let after = after.clone();
-                    apart(move || SourceDifference::between(&before, &after)).await?
+                    apart(UNCOMPARED, move || SourceDifference::between(&before, &after)).await?
                 }
                 (Ok(before), None) => {
                     let names = before.entries().iter().map(|entry| entry.name.to_string()).collect();
@@ -104,7 +107,7 @@ impl Registry {
                     locked.tools.get(entry.name.as_str()).is_some_and(|tool| tool.fingerprint == stored(entry))
                 })
         };
-        apart(move || match then {
+        apart(UNCOMPARED, move || match then {
             // A lockfile may have been edited, or merged from two.
             Some(then) if same(&then, &locked) => SourceDifference::between(&then, &segment),
             Some(_) | None => SourceDifference::by_parts(&locked, &segment),
@@ -153,10 +156,4 @@ impl Registry {
             }
         }
     }
-}
-
-/// Reading every definition of a large list takes a while: not on a thread that others wait for.
-async fn apart<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
-    let failed = |error| Error::new(Code::Internal, "lists could not be compared").with_cause(error);
-    tokio::task::spawn_blocking(work).await.map_err(failed)?
 }

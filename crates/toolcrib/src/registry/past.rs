@@ -20,7 +20,8 @@ use toolcrib_core::tool::Note;
 use toolcrib_core::{Code, Error, Result, ResultExt, SourceId, Timestamp, Tool, ToolId, ToolName};
 
 use super::Registry;
-use super::journal::Entry;
+use super::apart::apart;
+use super::journal::{BATCH, Entry};
 
 /// A tool as it was.
 #[derive(Debug, Clone, Serialize)]
@@ -67,7 +68,6 @@ pub struct Version {
     pub after: Option<Box<RawValue>>,
 }
 
-const BATCH: usize = 5_000;
 /// Clocks differ by so much.
 const AHEAD: Duration = Duration::from_secs(60);
 
@@ -205,9 +205,9 @@ impl Registry {
             let stored = self.shared.store.records(after, BATCH).await?;
             let Some(last) = stored.last() else { break };
             after = last.seq;
-            // Records may be long: not on a thread that others wait for.
-            let read = tokio::task::spawn_blocking(|| stored.into_iter().map(Entry::read).collect::<Vec<_>>());
-            for entry in read.await.context(Code::Internal, "the journal could not be read")? {
+            let read =
+                apart("the journal could not be read", || Ok(stored.into_iter().map(Entry::read).collect::<Vec<_>>()));
+            for entry in read.await? {
                 if each(entry).is_break() {
                     return Ok(());
                 }

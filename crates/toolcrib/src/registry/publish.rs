@@ -11,7 +11,7 @@ use toolcrib_core::inventory::{Before, Inventory, Record};
 use toolcrib_core::manifest::{Delta, Packed};
 use toolcrib_core::{Result, Source, SourceId};
 
-use super::journal::{Entry, Journal};
+use super::journal::{BATCH, Entry, Journal};
 use super::{Shared, Snapshot};
 use crate::call::Called;
 use crate::refresh::Outcome;
@@ -111,8 +111,6 @@ impl Writer {
         Arc::new(standings)
     }
 }
-
-const BATCH: usize = 5_000;
 
 impl Shared {
     /// Reads the journal from where we are, changes a copy, and swaps it in last: an error on the way changes nothing.

@@ -5,6 +5,7 @@ use toolcrib_core::Result;
 use toolcrib_core::inventory::{Event, Inventory, Record};
 
 use super::Registry;
+use super::journal::BATCH;
 use crate::store::StoredRecord;
 
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -15,8 +16,6 @@ pub struct Verification {
     /// What is wrong, in words. Empty when all is well.
     pub faults: Vec<String>,
 }
-
-const BATCH: usize = 5_000;
 
 impl Registry {
     /// Reads everything again, from the first record on.

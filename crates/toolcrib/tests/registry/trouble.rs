@@ -7,8 +7,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use serde_json::json;
+use toolcrib::core::config::Config;
 use toolcrib::core::fingerprint::Fingerprint;
-use toolcrib::core::inventory::{Actor, Command};
+use toolcrib::core::inventory::{Actor, Command, Event};
 use toolcrib::core::manifest::Packed;
 use toolcrib::core::{Error, Result, Timestamp};
 use toolcrib::refresh::Refreshed;
@@ -17,7 +18,7 @@ use toolcrib::store::{
     CallCount, Check, Commit, Committed, Lease, MemoryStore, NeedCount, Standing, Store, StoredRecord,
 };
 use toolcrib::testkit::Scripted;
-use toolcrib::{Code, Options, Source, SourceId};
+use toolcrib::{Code, Options, Registry, Source, SourceId};
 
 use crate::support::{Bench, agent, cached, call, force, id, open_with, text, tools, until};
 
@@ -30,6 +31,8 @@ struct Full {
     sticky: AtomicBool,
     /// The journal cannot be read.
     mute: AtomicBool,
+    /// The journal is gone.
+    emptied: AtomicBool,
     /// Lists are never done being written.
     stuck: AtomicBool,
 }
@@ -49,7 +52,10 @@ impl Store for Full {
         if self.mute.load(Ordering::SeqCst) {
             return Err(Error::new(Code::StoreUnavailable, "the journal cannot be read"));
         }
-        self.store.records(after, limit).await
+        match self.emptied.load(Ordering::SeqCst) {
+            true => Ok(Vec::new()),
+            false => self.store.records(after, limit).await,
+        }
     }
     async fn commit(&self, commit: Commit<'_>) -> Result<Committed> {
         self.room()?;
@@ -240,5 +246,24 @@ async fn a_locked_store_says_so_and_is_read_on() {
     drop(locker.stdin.take());
     locker.wait().unwrap();
     assert_eq!(force(&registry, "s").await.status, Refreshed::Unchanged);
+    registry.close().await;
+}
+
+/// What the store has lost is passed over, and what memory has kept is told.
+#[tokio::test]
+async fn a_journal_that_was_lost_is_read_to_its_end() {
+    let (store, actor) = (Arc::new(Full::default()), Actor::new("test"));
+    let events: Vec<Event> = (0..15_000).map(|_| Event::SourceEnabled { source: id("mail") }).collect();
+    store.commit(Commit { expected: 0, at: Timestamp(1), actor: &actor, events: &events, check: None }).await.unwrap();
+    let options = Options { store: Some(store.clone()), ..Options::default() };
+    let registry = Registry::open(Config::default(), options).await.unwrap();
+    assert_eq!(registry.history(&Wanted::after(0)).await.unwrap().len(), 15_000);
+    store.emptied.store(true, Ordering::SeqCst);
+    let kept = registry.history(&Wanted::after(0)).await.unwrap();
+    assert_eq!(
+        (kept.first().map(|record| record.seq), kept.last().map(|record| record.seq)),
+        (Some(5_001), Some(15_000))
+    );
+    assert_eq!(registry.history_page(&Wanted::after(0)).await.unwrap().next_after, None);
     registry.close().await;
 }
