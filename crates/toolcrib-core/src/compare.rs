@@ -2,9 +2,11 @@
 //! Schemas come from outside, so the work and the words are bounded whatever they hold.
 
 mod carried;
+mod fields;
 mod findings;
 mod hints;
 mod keywords;
+mod limits;
 mod locked;
 mod plain;
 mod renames;

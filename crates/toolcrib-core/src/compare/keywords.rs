@@ -1,28 +1,17 @@
 //! The keywords of one schema that speak of the value itself: types, choices, limits, and those nobody here interprets.
 
-use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value};
 
 use super::Class;
+use super::limits::{is_limit, limits};
 use super::words::{Became, Place, Side};
 use crate::text::shown_short;
 
-type Keywords<'a> = BTreeMap<&'a str, &'a Value>;
+pub(super) type Keywords<'a> = BTreeMap<&'a str, &'a Value>;
 type Values<'a> = BTreeMap<String, &'a Value>;
 
-/// A limit, the same without the limit itself, and whether more of it takes less or more.
-const LIMITS: [(&str, Option<&str>, f64); 8] = [
-    ("minimum", Some("exclusiveMinimum"), 1.0),
-    ("minLength", None, 1.0),
-    ("minItems", None, 1.0),
-    ("minProperties", None, 1.0),
-    ("maximum", Some("exclusiveMaximum"), -1.0),
-    ("maxLength", None, -1.0),
-    ("maxItems", None, -1.0),
-    ("maxProperties", None, -1.0),
-];
 /// Any of these takes less than none of it; which of two takes less cannot be told.
 const CONDITIONS: [&str; 20] = [
     "pattern",
@@ -143,8 +132,7 @@ pub(super) fn compare(
 ) {
     choices(side, old_values, new_values, tell);
     limits(side, old, new, tell);
-    let limited = |name: &str| LIMITS.iter().any(|(limit, strict, _)| *limit == name || *strict == Some(name));
-    for (name, before, after) in differing(old, new, |name| !limited(name)) {
+    for (name, before, after) in differing(old, new, |name| !is_limit(name)) {
         // To say that nothing is asked for is to say nothing.
         let meant = |value: Option<&&Value>| value.is_some_and(|value| !asks_nothing(name, value));
         let shown = shown_short(name, 40);
@@ -247,63 +235,6 @@ fn only_in<'a>(one: &Values<'a>, other: &Values<'a>) -> Values<'a> {
     one.iter().filter(|(text, _)| !other.contains_key(*text)).map(|(text, value)| (text.clone(), *value)).collect()
 }
 
-fn limits(side: Side, old: &Keywords<'_>, new: &Keywords<'_>, tell: &mut impl FnMut(Class, Note)) {
-    for (name, strict, sign) in LIMITS {
-        match (Limit::of(old, name, strict, sign), Limit::of(new, name, strict, sign)) {
-            (None, None) => {}
-            (None, Some(limit)) => tell(side.less(), Note::Remark(format!("{} was set", limit.shown()))),
-            (Some(limit), None) => tell(side.more(), Note::Remark(format!("{} was dropped", limit.name))),
-            (Some(before), Some(after)) => {
-                let class = match after.tighter_than(&before) {
-                    // 1 and 1.0 are one limit.
-                    Ordering::Equal => continue,
-                    Ordering::Less => side.more(),
-                    Ordering::Greater => side.less(),
-                };
-                let now = if before.name == after.name { after.value() } else { after.shown() };
-                tell(class, Note::Remark(format!("{} became {now}", before.shown())));
-            }
-        }
-    }
-}
-
-/// How far a value may go, by the tighter of two keywords.
-struct Limit<'a> {
-    name: &'a str,
-    value: &'a Value,
-    number: f64,
-    /// Whether the limit itself is not taken.
-    is_strict: bool,
-}
-
-impl<'a> Limit<'a> {
-    fn of(keywords: &Keywords<'a>, name: &'a str, strict: Option<&'a str>, sign: f64) -> Option<Limit<'a>> {
-        let found = |name: &'a str, is_strict: bool| {
-            let value = keywords.get(name).filter(|value| !asks_nothing(name, value))?;
-            Some(Limit { name, value, number: value.as_f64()? * sign, is_strict })
-        };
-        // An older draft of JSON Schema says beside the limit whether it is strict.
-        let says_so = strict.and_then(|strict| keywords.get(strict)) == Some(&&Value::Bool(true));
-        let (own, other) = (found(name, says_so), strict.and_then(|strict| found(strict, true)));
-        match (own, other) {
-            (Some(own), Some(other)) if own.tighter_than(&other) == Ordering::Greater => Some(own),
-            (own, other) => other.or(own),
-        }
-    }
-
-    fn tighter_than(&self, other: &Limit<'_>) -> Ordering {
-        self.number.total_cmp(&other.number).then(self.is_strict.cmp(&other.is_strict))
-    }
-
-    fn value(&self) -> String {
-        short(self.value)
-    }
-
-    fn shown(&self) -> String {
-        format!("{} {}", self.name, self.value())
-    }
-}
-
 pub(super) fn some(values: &Values<'_>) -> String {
     let mut shown: Vec<String> = values.values().take(MOST_VALUES).map(|value| format!("`{}`", plain(value))).collect();
     if values.len() > MOST_VALUES {
@@ -316,6 +247,6 @@ fn plain(value: &Value) -> String {
     value.as_str().map_or_else(|| short(value), |text| shown_short(text, 40))
 }
 
-fn short(value: &Value) -> String {
+pub(super) fn short(value: &Value) -> String {
     shown_short(&crate::json::beginning(value, 200), 40)
 }

@@ -48,7 +48,14 @@ pub(super) fn schemas() -> Vec<(&'static str, Value)> {
     let schema = || json!({ "description": "A schema without its texts, where it is short" });
     let tool = and_perhaps(
         object(&[("fingerprint", hash()), ("text", text()), ("input", text()), ("hints", text())]),
-        &[("output", nullable(text())), ("execution", nullable(text())), ("takes", schema()), ("gives", schema())],
+        &[
+            ("output", nullable(text())),
+            ("execution", nullable(text())),
+            ("tasks", nullable(text())),
+            ("rest", nullable(text())),
+            ("takes", schema()),
+            ("gives", schema()),
+        ],
     );
     let tools = json!({ "type": "object", "additionalProperties": tool });
     let source = object(&[("inventory_hash", hash()), ("tools", tools)]);
