@@ -11,6 +11,7 @@ mod locked;
 mod plain;
 mod renames;
 mod schema;
+mod simplest;
 mod untold;
 mod ways;
 mod words;

@@ -4,31 +4,13 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 
 use serde_json::{Value, json};
+pub(crate) use toolcrib_testkit::answer::Answer;
 
 use super::served::{PATIENCE, Served};
 
 /// What every request over MCP 2026-07-28 has.
 pub(crate) const MCP: &str = "Content-Type: application/json\r\nAccept: application/json, text/event-stream\r\n\
     MCP-Protocol-Version: 2026-07-28\r\n";
-
-#[derive(Debug)]
-pub(crate) struct Answer {
-    pub(crate) status: u16,
-    head: String,
-    pub(crate) body: String,
-}
-
-impl Answer {
-    pub(crate) fn header(&self, name: &str) -> Option<&str> {
-        let mut fields = self.head.lines().filter_map(|line| line.split_once(':'));
-        fields.find(|(field, _)| field.eq_ignore_ascii_case(name)).map(|(_, value)| value.trim())
-    }
-
-    #[track_caller]
-    pub(crate) fn json(&self) -> Value {
-        serde_json::from_str(&self.body).unwrap_or_else(|error| panic!("{error}: {self:?}"))
-    }
-}
 
 /// One request on a connection of its own. `headers` are whole lines.
 pub(crate) fn request(url: &str, method: &str, path: &str, headers: &str, body: &str) -> Answer {
@@ -43,10 +25,7 @@ pub(crate) fn request(url: &str, method: &str, path: &str, headers: &str, body: 
     let _it_may_have_read_enough = stream.write_all(body.as_bytes());
     let mut answer = Vec::new();
     let _closed = stream.read_to_end(&mut answer);
-    let answer = String::from_utf8_lossy(&answer).into_owned();
-    let status = answer.split(' ').nth(1).and_then(|status| status.parse().ok()).unwrap_or_default();
-    let (head, body) = answer.split_once("\r\n\r\n").unwrap_or_default();
-    Answer { status, head: head.to_owned(), body: body.to_owned() }
+    Answer::read(&answer)
 }
 
 /// Calls a tool over MCP 2026-07-28, with `more` in its `_meta`; its result.

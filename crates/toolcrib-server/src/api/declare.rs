@@ -10,7 +10,7 @@ use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{delete, patch, post};
 use serde::Serialize;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 use toolcrib::core::config::declare;
 use toolcrib::registry::SourceView;
 use toolcrib::{Code, Error, Outcome, Refresh, Result, Source, SourceId, Trace};
@@ -44,7 +44,7 @@ pub(super) fn routes() -> Vec<Route> {
         Route::new("DELETE", "/api/sources/{id}", "remove_source", delete(remove))
             .about("Remove a source that was declared at run time, with its tools")
             .source_path()
-            .answer(204, serde_json::json!({ "description": "It is gone" }))
+            .answer(204, json!({ "description": "It is gone" }))
             .refuses(&[400, 404, 409, 503]),
     ]
 }
@@ -133,7 +133,9 @@ fn read(house: &House, name: &str, keys: Map<String, Value>) -> Result<Source> {
             None => fault.message.clone(),
         });
         let message = said.collect::<Vec<_>>().join("; ");
-        Error::new(Code::ConfigInvalid, message).with_details(serde_json::json!({ "faults": faults }))
+        // There is no file, and so no line.
+        let each = faults.iter().map(|fault| json!({ "key": fault.key, "message": fault.message }));
+        Error::new(Code::ConfigInvalid, message).with_details(json!({ "faults": each.collect::<Vec<_>>() }))
     })
 }
 

@@ -73,41 +73,35 @@ fn choice(value: &str, words: &str, checked: bool) -> Markup {
 }
 
 fn text(name: &str, label: &str, placeholder: &str, hint: &str, required: bool) -> Markup {
-    let id = format!("add-{name}-hint");
-    html! {
-        div.field {
-            label {
-                span { (label) }
-                input name=(name) placeholder=(placeholder) required[required] aria-describedby=(id)
-                    autocomplete="off" spellcheck="false";
-            }
-            small id=(id) { (hint) }
+    field(name, label, hint, |id| {
+        html! {
+            input name=(name) placeholder=(placeholder) required[required] aria-describedby=(id) autocomplete="off"
+                spellcheck="false";
         }
-    }
+    })
 }
 
 fn secret(name: &str, label: &str, placeholder: &str, hint: &str) -> Markup {
-    let id = format!("add-{name}-hint");
-    html! {
-        div.field {
-            label {
-                span { (label) }
-                input type="password" name=(name) placeholder=(placeholder) aria-describedby=(id) autocomplete="off"
-                    spellcheck="false";
-            }
-            small id=(id) { (hint) }
+    field(name, label, hint, |id| {
+        html! {
+            input type="password" name=(name) placeholder=(placeholder) aria-describedby=(id) autocomplete="off"
+                spellcheck="false";
         }
-    }
+    })
 }
 
 fn lines(name: &str, label: &str, placeholder: &str, hint: &str) -> Markup {
+    field(name, label, hint, |id| {
+        html! { textarea name=(name) rows="2" placeholder=(placeholder) spellcheck="false" aria-describedby=(id) {} }
+    })
+}
+
+/// What is typed into, between its label and its hint.
+fn field(name: &str, label: &str, hint: &str, control: impl FnOnce(&str) -> Markup) -> Markup {
     let id = format!("add-{name}-hint");
     html! {
         div.field {
-            label {
-                span { (label) }
-                textarea name=(name) rows="2" placeholder=(placeholder) spellcheck="false" aria-describedby=(id) {}
-            }
+            label { span { (label) } (control(&id)) }
             small id=(id) { (hint) }
         }
     }

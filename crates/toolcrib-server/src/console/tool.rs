@@ -84,7 +84,7 @@ async fn past_of(house: &House, detail: &ToolDetail, all: bool) -> Markup {
     html! { section id="past" aria-labelledby="past-title" { h2 id="past-title" { "What changed" } (history) } }
 }
 
-/// Where this visitor reaches us, for what is copied from here.
+/// Where this visitor reaches us, for the commands that the page shows.
 fn host(house: &House, headers: &HeaderMap) -> String {
     let asked = headers.get(header::HOST).and_then(|host| host.to_str().ok());
     let plain = asked.filter(|host| host.parse::<Authority>().is_ok());

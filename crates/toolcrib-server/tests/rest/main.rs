@@ -1,6 +1,6 @@
 //! REST over real HTTP: what routes answer, what bad input gets, what listeners hear, and what the document promises.
 
-#![expect(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod support;
 #[path = "../common/web.rs"]

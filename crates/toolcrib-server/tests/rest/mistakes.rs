@@ -137,7 +137,8 @@ async fn a_source_that_is_written_wrongly_is_refused_by_the_name_of_its_field() 
         assert_eq!((refused.status, refused.code().as_str()), (400, "CONFIG_INVALID"), "{keys}: {refused:?}");
         let error = refused.json()["error"].clone();
         assert!(error["message"].as_str().is_some_and(|said| said.contains(field)), "{keys}: {error}");
-        assert_eq!(error["details"]["faults"][0]["key"], format!("sources.{field}"), "{error}");
+        let fault = &error["details"]["faults"][0];
+        assert_eq!((&fault["key"], &fault["line"]), (&json!(format!("sources.{field}")), &json!(null)), "{error}");
         assert!(!refused.body.contains("hunter2"), "{refused:?}");
     }
     assert_eq!(stage.get("/api/sources").await.with(200)["sources"], json!([]));
