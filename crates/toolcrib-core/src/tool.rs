@@ -63,6 +63,18 @@ pub enum Note {
     OutputSchemaIgnored,
 }
 
+impl Note {
+    pub fn text(self) -> &'static str {
+        match self {
+            Note::NoSchema => "the source gave no schema, so any arguments are passed on as they are",
+            Note::NoDescription => "the source gave no description",
+            Note::TextCleaned => "characters that hide or steer were removed from its text; `--full` has the original",
+            Note::OutputSchemaIgnored => "its output schema cannot be used and is left out",
+            Note::AnnotationsIgnored => "its annotations are not an object and were left out",
+        }
+    }
+}
+
 /// A hint a source gives about a tool. Only a plain boolean counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]

@@ -1,5 +1,6 @@
 //! A call: one straight line from a name to an answer, and one code for each step that can fail.
 
+mod arguments;
 mod ask;
 mod check;
 mod options;
@@ -23,7 +24,8 @@ use crate::refresh::{Need, Outcome};
 use crate::registry::{Registry, Shared};
 use crate::store::Failure;
 use crate::trace::Trace;
-use check::{fitting, permit, usable};
+use arguments::{Deadline, Validated};
+use check::{permit, usable};
 use told::{Reached, Underway, Wrong};
 
 pub use ask::Offering;
@@ -125,13 +127,15 @@ impl Shared {
         reached.found = Some((tool.source().clone(), tool.name().to_string()));
         usable(&tool)?;
         permit(&tool, options.consent)?;
-        let input = fitting(&tool, input)?;
-
-        reached.called = Some(tool.id());
         let calling = tool.calling()?;
         let source = now.sources.get(tool.source());
         let defaults = self.defaults.load_full();
         let settings = source.map_or(&*defaults, |source| &source.settings);
+        let deadline = Deadline::after(timeout.unwrap_or(settings.call_timeout()));
+        let Validated { arguments: input, note } =
+            self.validate_arguments(tool.name().as_str(), calling, input, deadline, &options.cancel).await?;
+
+        reached.called = Some(tool.id());
         let call = Call {
             tool: tool.original().to_owned(),
             arguments: to_raw_value(&input).context(Code::Internal, "write the arguments")?,
@@ -143,13 +147,17 @@ impl Shared {
                 caller: caller.name.clone(),
                 trace: Some(trace.clone()),
                 witness,
-                ..options.terms(timeout.unwrap_or(settings.call_timeout()))
+                ..options.terms(deadline.remaining())
             },
         };
         let answer = match source {
             Some(source) => self.send(source, call).await?,
             // A tool of the embedding host is behind no connection.
             None => self.connections.builtins().call(call).await.map_err(CallFailure::into_error)?,
+        };
+        let answer = match note {
+            Some(note) => answer.with_note(&note),
+            None => answer,
         };
         let (id, limit) = (tool.source().clone(), settings.result_limit());
         if options.whole || answer.raw.get().len() as u64 <= limit {

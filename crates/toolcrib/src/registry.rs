@@ -158,6 +158,8 @@ pub(crate) struct Shared {
     pub(crate) runs: Runs,
     /// How many discoveries may go on at once, whoever asked for them.
     pub(crate) turns: Semaphore,
+    /// Bounds the processor time and memory of all validations on blocking threads: half of the cores stay free.
+    pub(crate) validation_permits: Arc<Semaphore>,
     /// Tokens are counted by one for all.
     pub(crate) counting: tokio::sync::Mutex<()>,
     /// Sources that must not be contacted, and why.

@@ -40,6 +40,19 @@ fn every_recorded_tool_fits_every_provider_or_is_set_aside() {
     }
 }
 
+#[test]
+fn the_arguments_of_every_recorded_tool_are_validated() {
+    let Some(view) = recorded() else {
+        return rig::skip(
+            "formats::the_arguments_of_every_recorded_tool_are_validated",
+            "there is no recorded material",
+        );
+    };
+    for tool in view.offered() {
+        assert_eq!(tool.calling().unwrap().validator.note(), None, "{}", tool.name());
+    }
+}
+
 fn rendered(view: &View, format: Format) -> (String, Vec<SetAside>) {
     let mut text = String::new();
     let set_aside = view.render_pieces(

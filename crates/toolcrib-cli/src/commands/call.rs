@@ -56,6 +56,9 @@ pub(crate) async fn run(common: &Common, arguments: Arguments) -> Result<Done> {
         output::json(&output)?;
     } else {
         output::line(&readable(&output))?;
+        for note in notes(&output) {
+            output::complain(&format!("note: {}", shown(&note)));
+        }
     }
     Ok(if output.is_error() { Done::Failed } else { Done::Well })
 }
@@ -129,6 +132,13 @@ fn with_pairs(
         input.insert(key.to_owned(), value);
     }
     Ok(input)
+}
+
+/// What Toolcrib notes about the call.
+fn notes(output: &Output) -> Vec<String> {
+    let meta: Value = output.meta().and_then(|meta| serde_json::from_str(meta).ok()).unwrap_or_default();
+    let notes = meta.get("toolcrib/notes").and_then(Value::as_array).into_iter().flatten();
+    notes.filter_map(Value::as_str).map(str::to_owned).collect()
 }
 
 /// Text as text; everything else described, never dumped on a terminal.

@@ -126,6 +126,13 @@ impl Served {
         assert!(sent.success(), "{sent}");
     }
 
+    /// Its resident memory.
+    pub(crate) fn resident_kb(&self) -> u64 {
+        let status = read(Path::new(&format!("/proc/{}/status", self.child.id())));
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+        line.trim().trim_end_matches(" kB").parse().unwrap()
+    }
+
     /// How it ended, once it has.
     #[track_caller]
     pub(crate) fn ended(&mut self) -> ExitStatus {

@@ -36,7 +36,7 @@ pub struct Entry {
     pub name: ToolName,
     packed: usize,
     /// Made when the first call needs it.
-    calling: OnceLock<Calling>,
+    calling: OnceLock<Arc<Calling>>,
     /// Made by the first full list; nothing when it cannot be read.
     mcp: OnceLock<Option<Arc<str>>>,
     pub(crate) strict: Kept,
@@ -164,18 +164,22 @@ impl Segment {
         written.clone()
     }
 
-    pub fn calling<'a>(&'a self, entry: &'a Entry) -> Result<&'a Calling> {
+    pub fn calling<'a>(&'a self, entry: &'a Entry) -> Result<&'a Arc<Calling>> {
         if let Some(calling) = entry.calling.get() {
             return Ok(calling);
         }
         let tool = self.tool(entry)?;
-        // What was pruned for a list holds for a call.
-        let whole = tool.backing().and_then(|backing| backing.input_schema);
-        Ok(entry.calling.get_or_init(|| Calling {
-            validator: Validator::compile(whole.as_ref().unwrap_or(&tool.face.input_schema)),
-            hints: tool.hints(),
-            input_schema: tool.face.input_schema.into(),
-            backing: tool.backing.map(Into::into),
+        // Lists may show a pruned schema; a call is held against the whole one.
+        let whole = tool.backing().and_then(|backing| backing.input_schema).map(Arc::from);
+        let hints = tool.hints();
+        let input_schema: Arc<RawValue> = tool.face.input_schema.into();
+        Ok(entry.calling.get_or_init(|| {
+            Arc::new(Calling {
+                validator: Validator::new(whole.unwrap_or_else(|| input_schema.clone())),
+                hints,
+                input_schema,
+                backing: tool.backing.map(Into::into),
+            })
         }))
     }
 }

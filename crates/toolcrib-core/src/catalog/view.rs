@@ -166,7 +166,7 @@ impl<'a> ToolRef<'a> {
         Ok(tool)
     }
 
-    pub fn calling(&self) -> Result<&'a Calling> {
+    pub fn calling(&self) -> Result<&'a Arc<Calling>> {
         self.part.segment.calling(self.entry)
     }
 }

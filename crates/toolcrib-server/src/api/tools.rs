@@ -86,6 +86,7 @@ pub(super) fn schemas() -> Vec<(&'static str, Value)> {
     let more = object(&[
         ("output_schema", anything(&["object", "boolean", "null"])),
         ("execution", execution),
+        ("notes", strings()),
         ("calls", json!({ "type": "integer", "minimum": 0 })),
         ("errors", json!({ "type": "integer", "minimum": 0 })),
         ("last_called", nullable(time())),

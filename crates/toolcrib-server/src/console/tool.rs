@@ -136,6 +136,7 @@ fn page(frame: &Frame<'_>, detail: &ToolDetail, asked: &Asked) -> Markup {
                 pre.signature tabindex="0" { code { (shown(&outline::call_form(view.name.as_str(), &schema))) } }
                 section aria-labelledby="arguments-title" {
                     h2 id="arguments-title" { "Arguments" } (tree::of(&schema, "It takes no arguments."))
+                    @for note in &detail.notes { p.faint { "Note: " (past::named(note)) } }
                 }
                 @if let Some(output) = &output {
                     section aria-labelledby="answer-title" {

@@ -1,6 +1,5 @@
-//! Before a call goes out: is there such a tool, may it be called, and do its arguments fit.
+//! Before a call goes out: is there such a tool, and may it be called.
 
-use serde_json::{Value, json};
 use toolcrib_core::catalog::{Catalog, State, ToolRef};
 use toolcrib_core::freshness::Freshness;
 use toolcrib_core::policy::Verdict;
@@ -70,34 +69,5 @@ pub(super) fn permit(tool: &ToolRef<'_>, consent: bool) -> Result<()> {
         }
         Verdict::Deny => Err(Error::new(Code::Forbidden, format!("a rule of its source denies `{name}`"))),
         Verdict::Hide => Err(Error::new(Code::ToolNotImplemented, format!("no tool named `{name}`"))),
-    }
-}
-
-/// The arguments, if they fit. A `null` where none may be counts as left out: so answer models that are made to name
-/// every argument.
-pub(super) fn fitting(tool: &ToolRef<'_>, input: Value) -> Result<Value> {
-    let validator = &tool.calling()?.validator;
-    let faults = validator.faults(&input);
-    if faults.is_empty() {
-        return Ok(input);
-    }
-    let mut rest = input;
-    let left_out = faults.iter().filter(|fault| leave_out_null(&mut rest, &fault.path)).count();
-    if left_out > 0 && validator.faults(&rest).is_empty() {
-        return Ok(rest);
-    }
-    let listed: Vec<String> = faults.iter().map(|fault| format!("{} {}", fault.path, fault.message)).collect();
-    let message = format!("wrong arguments for `{}`: {}", tool.name(), listed.join("; "));
-    Err(Error::new(Code::ToolInvalidInput, message).with_details(json!({ "faults": faults })))
-}
-
-fn leave_out_null(input: &mut Value, path: &str) -> bool {
-    let Some((parent, key)) = path.rsplit_once('/') else { return false };
-    let key = key.replace("~1", "/").replace("~0", "~");
-    match input.pointer_mut(parent) {
-        Some(Value::Object(fields)) if fields.get(&key).is_some_and(Value::is_null) => {
-            fields.shift_remove(&key).is_some()
-        }
-        _ => false,
     }
 }

@@ -7,7 +7,8 @@ use std::ops::Range;
 
 use serde::Deserialize;
 use serde::de::{Deserializer, MapAccess, Visitor};
-use serde_json::value::RawValue;
+use serde_json::value::{RawValue, to_raw_value};
+use toolcrib_core::json::{self, Fields};
 
 #[derive(Clone)]
 pub struct Answer {
@@ -16,6 +17,22 @@ pub struct Answer {
 }
 
 impl Answer {
+    /// Adds a note of our own to `_meta["toolcrib/notes"]`, behind those of a Toolcrib further up.
+    pub(crate) fn with_note(self, note: &str) -> Answer {
+        const NOTES: &str = "toolcrib/notes";
+        let noted = || {
+            let mut result = Fields::parse(&self.raw)?;
+            let mut meta = result.get("_meta").and_then(Fields::parse).unwrap_or_default();
+            let mut notes: Vec<Box<RawValue>> =
+                meta.get(NOTES).and_then(|notes| serde_json::from_str(notes.get()).ok()).unwrap_or_default();
+            notes.push(json::string(note));
+            meta.put(NOTES, to_raw_value(&notes).ok()?);
+            result.put("_meta", to_raw_value(&meta).ok()?);
+            Answer::read(to_raw_value(&result).ok()?)
+        };
+        noted().unwrap_or(self)
+    }
+
     /// `None` for anything but an object.
     pub fn read(raw: Box<RawValue>) -> Option<Answer> {
         let layout = Layout::of(&raw)?;
@@ -135,6 +152,22 @@ mod tests {
         assert_eq!(layout.content(&raw), r#"[ {"type":"text"} ]"#);
         assert_eq!((layout.structured(&raw), layout.meta(&raw)), (Some(r#"{"a":1}"#), Some(r#"{"b":2}"#)));
         assert!(layout.is_error && !layout.input_required);
+    }
+
+    #[test]
+    fn a_note_stands_behind_those_that_are_there() {
+        for (text, expected) in [
+            (r#"{"content":[]}"#, r#"{"content":[],"_meta":{"toolcrib/notes":["b"]}}"#),
+            (
+                r#"{"_meta":{"a":1,"toolcrib/notes":["a"]},"content":[1]}"#,
+                r#"{"_meta":{"a":1,"toolcrib/notes":["a","b"]},"content":[1]}"#,
+            ),
+            (r#"{"_meta":7}"#, r#"{"_meta":{"toolcrib/notes":["b"]}}"#),
+        ] {
+            let Answer { raw, layout } = read(text).unwrap().with_note("b");
+            assert_eq!(raw.get(), expected);
+            assert!(layout.meta(&raw).unwrap().contains("toolcrib/notes"));
+        }
     }
 
     #[test]

@@ -31,6 +31,8 @@ pub struct ToolDetail {
     pub errors: u64,
     pub last_called: Option<Timestamp>,
     pub last_error: Option<Failure>,
+    /// What had to be changed or left out to make it usable, and why its arguments are not validated where they are not.
+    pub notes: Vec<String>,
     /// The tool as its source offered it.
     pub definition: Fields,
     /// What lies behind it, where this process carries it out itself.
@@ -68,8 +70,12 @@ impl ToolDetail {
         push_json(tool, &mut listed);
         let mut tags = manner.tags.clone();
         tags.extend(backing.iter().flat_map(|backing| &backing.tags).filter(|tag| !manner.tags.contains(tag)).cloned());
+        let view = ToolView::of(tool)?;
+        let mut notes: Vec<String> = view.notes.iter().map(|note| note.text().to_owned()).collect();
+        notes.extend(tool.calling()?.validator.note());
         Ok(ToolDetail {
-            view: ToolView::of(tool)?,
+            view,
+            notes,
             kind: manner.kind.clone(),
             tags,
             fingerprint: tool.part.segment.stored(tool.entry).fingerprint,
@@ -115,6 +121,7 @@ impl ToolDetail {
         put("tags", to_raw_value(&self.tags))?;
         put("output_schema", to_raw_value(&self.output_schema()))?;
         put("execution", to_raw_value(&self.execution))?;
+        put("notes", to_raw_value(&self.notes))?;
         if self.deprecated() {
             put("deprecated", to_raw_value(&true))?;
         }

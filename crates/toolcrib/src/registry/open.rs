@@ -31,6 +31,7 @@ impl Registry {
         let store = options.store.clone().unwrap_or_else(|| Arc::new(MemoryStore::new()));
         let key = store.key().await?;
         let (notices, _) = broadcast::channel(1024);
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let news = News::new(notices.clone());
         let shared = Arc::new(Shared {
             key,
@@ -46,6 +47,7 @@ impl Registry {
             upkeep: Upkeep::default(),
             runs: Runs::default(),
             turns: Semaphore::new(options.parallel.max(1)),
+            validation_permits: Arc::new(Semaphore::new((cores / 2).max(1))),
             counting: tokio::sync::Mutex::default(),
             forbidden: ArcSwap::from_pointee(options.forbidden.clone()),
             tasks: TaskTracker::new(),

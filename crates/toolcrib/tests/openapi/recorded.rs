@@ -4,9 +4,11 @@
 use std::collections::BTreeSet;
 
 use serde_json::Value;
+use serde_json::value::to_raw_value;
 use toolcrib::core::manifest::{Bounds, Manifest};
 use toolcrib::core::openapi::{Conversion, Converted, Library, convert, parse};
 use toolcrib::core::render::mcp;
+use toolcrib::core::schema::Validator;
 use toolcrib::core::source::OpenApi;
 use toolcrib::core::{SourceId, Tool, outline, tokens};
 use toolcrib_testkit::rig;
@@ -63,6 +65,8 @@ fn every_document_converts_and_its_operations_become_tools() {
                 let compiled = jsonschema::draft202012::meta::validate(&schema).map_err(|error| error.to_string());
                 assert_eq!(compiled, Ok(()), "{file}: `{name}`");
                 assert!(jsonschema::options().build(&schema).is_ok(), "{file}: `{name}`");
+                let validator = Validator::new(to_raw_value(&schema).unwrap().into());
+                assert_eq!(validator.note(), None, "{file}: `{name}`");
             }
             let listed: Value = serde_json::from_str(tool.face.input_schema.get()).unwrap();
             assert_eq!(listed["type"], "object");

@@ -3,7 +3,6 @@
 use serde_json::Value;
 use serde_json::value::RawValue;
 use toolcrib::core::text::{shown, shown_short};
-use toolcrib::core::tool::Note;
 
 use super::listed::{listed, wrapped};
 use crate::paint;
@@ -16,7 +15,9 @@ pub(super) struct Page<'a> {
     pub(super) rows: Vec<(&'static str, String)>,
     pub(super) description: &'a str,
     pub(super) schema: &'a RawValue,
-    pub(super) notes: &'a [Note],
+    /// Whether the source gave a schema.
+    pub(super) has_schema: bool,
+    pub(super) notes: Vec<String>,
     /// Something of the schema is not shown.
     pub(super) is_pruned: bool,
     /// What is shown as JSON at the end, under its titles.
@@ -38,9 +39,9 @@ impl Page<'_> {
         text.push_str(&format!("\n{}\n", indented(&description.join("\n"), "  ")));
         let schema: Value = serde_json::from_str(self.schema.get()).unwrap_or_default();
         text.push_str(&format!("\n  {}\n", paint::bold("Arguments")));
-        text.push_str(&listed(&schema, self.notes.contains(&Note::NoSchema)));
+        text.push_str(&listed(&schema, !self.has_schema));
         let pruned = self.is_pruned.then_some("what lies deep is left out here; `--full` has it");
-        let notes = self.notes.iter().map(|note| in_words(*note)).chain(pruned);
+        let notes = self.notes.iter().map(String::as_str).chain(pruned);
         let notes: Vec<String> = notes.map(|note| format!("  note: {note}\n")).collect();
         if !notes.is_empty() {
             text.push_str(&format!("\n{}", notes.concat()));
@@ -50,16 +51,6 @@ impl Page<'_> {
             text.push_str(&format!("\n  {}\n{}\n", paint::bold(title), indented(&raw, "    ")));
         }
         text
-    }
-}
-
-fn in_words(note: Note) -> &'static str {
-    match note {
-        Note::NoSchema => "the source gave no schema, so any arguments are passed on as they are",
-        Note::NoDescription => "the source gave no description",
-        Note::TextCleaned => "characters that hide or steer were removed from its text; `--full` has the original",
-        Note::OutputSchemaIgnored => "its output schema cannot be used and is left out",
-        Note::AnnotationsIgnored => "its annotations are not an object and were left out",
     }
 }
 

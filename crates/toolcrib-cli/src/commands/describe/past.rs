@@ -6,6 +6,7 @@ use toolcrib::core::ResultExt;
 use toolcrib::core::json::Fields;
 use toolcrib::core::text::shown_short;
 use toolcrib::core::time::When;
+use toolcrib::core::tool::Note;
 use toolcrib::registry::PastTool;
 use toolcrib::{Code, Error, Result};
 
@@ -66,7 +67,8 @@ fn readable(tool: &PastTool, full: bool) -> String {
         ],
         description: &tool.description,
         schema: if full { whole.unwrap_or(&tool.input_schema) } else { &tool.input_schema },
-        notes: &tool.notes,
+        has_schema: !tool.notes.contains(&Note::NoSchema),
+        notes: tool.notes.iter().map(|note| note.text().to_owned()).collect(),
         is_pruned: whole.is_some() && !full,
         whole: if full { complete() } else { Vec::new() },
     };

@@ -4,6 +4,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 use toolcrib::core::catalog::State;
 use toolcrib::core::text::{shown, shown_short};
+use toolcrib::core::tool::Note;
 use toolcrib::registry::ToolDetail;
 
 use super::page::Page;
@@ -29,7 +30,8 @@ pub(crate) fn readable(detail: &ToolDetail, full: bool) -> String {
         rows,
         description: &view.description,
         schema: if full { detail.input_schema() } else { &view.input_schema },
-        notes: &view.notes,
+        has_schema: !view.notes.contains(&Note::NoSchema),
+        notes: detail.notes.clone(),
         is_pruned: pruned && !full,
         whole: if full { whole(detail).into() } else { Vec::new() },
     };

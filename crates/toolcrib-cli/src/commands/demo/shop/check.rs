@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use axum::body::Bytes;
 use axum::http::{HeaderMap, header};
 use serde_json::{Map, Value, json};
-use toolcrib::core::schema::Fault;
+use toolcrib::core::schema::{Fault, Validation};
 use url::form_urlencoded;
 
 use super::document::Route;
@@ -48,9 +48,9 @@ pub(super) fn fitting(route: &Route, asked: &Asked<'_>) -> Result<Fitting, Vec<F
             };
         }
     }
-    match route.validator.faults(&values) {
-        faults if faults.is_empty() => Ok(Fitting { values, parts }),
-        faults => Err(faults),
+    match route.validator.validate(&values) {
+        Validation::Valid | Validation::Skipped(_) => Ok(Fitting { values, parts }),
+        Validation::Invalid(faults) => Err(faults),
     }
 }
 

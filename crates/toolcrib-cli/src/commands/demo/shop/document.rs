@@ -96,7 +96,7 @@ impl Route {
             body: content.map(|(media_type, _)| media_type.to_owned()),
             parts: parts.map(|(name, encoding)| (name.to_owned(), text(&encoding["contentType"]))).collect(),
             secured: !operation["security"].is_null(),
-            validator: Validator::compile(&schema),
+            validator: Validator::new(schema.into()),
         })
     }
 

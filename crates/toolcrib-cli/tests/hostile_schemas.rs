@@ -1,0 +1,167 @@
+//! Tools whose small schema expands to 2^40 paths: they stay listed and callable, and harm nothing else.
+#![cfg(target_os = "linux")]
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod support;
+
+use std::io::Write;
+use std::process::Stdio;
+use std::thread;
+
+use serde_json::{Map, Value, json};
+use toolcrib_testkit::rig;
+
+use support::served::{Place, read};
+use support::upstream::Upstream;
+use support::web::{call, request};
+
+const KEYWORDS: [&str; 3] = ["allOf", "anyOf", "oneOf"];
+const NOTE: &str = "arguments are not validated: the schema expands to more than 10000 paths";
+/// What the resident memory may grow by under hostile calls.
+const MAX_GROWTH_KB: u64 = 64 * 1024;
+
+/// Definitions of which each applies the next twice.
+fn definitions(prefix: &str, keyword: &str) -> Map<String, Value> {
+    let level = |level: usize| {
+        let next = json!({ "$ref": format!("{prefix}l{}", level + 1) });
+        (format!("l{level}"), json!({ keyword: [next, next] }))
+    };
+    (0..40).map(level).chain([("l40".to_owned(), json!({ "type": "string" }))]).collect()
+}
+
+/// An MCP server and an API, each with one such tool for every keyword, and a harmless server beside them.
+fn hostile_place(api: &Upstream) -> Place {
+    let tool = |keyword: &&str| {
+        let properties = json!({ "x": { "$ref": "#/$defs/l0" } });
+        let schema = json!({ "type": "object", "properties": properties, "$defs": definitions("#/$defs/", keyword) });
+        json!({ "name": format!("tool_{keyword}"), "description": "Hostile", "inputSchema": schema })
+    };
+    let tools: Vec<Value> = KEYWORDS.iter().map(tool).collect();
+    let place = Place::new(&json!({}), &json!({}));
+    std::fs::write(place.path("tools.json"), json!(tools).to_string()).unwrap();
+
+    let mut sources = json!({
+        "hostile": { "command": rig::scripted(), "args": ["--tools-file", place.path("tools.json")] },
+        "harmless": { "command": rig::scripted() },
+    });
+    for keyword in KEYWORDS {
+        let body = json!({ "type": "object", "properties": { "x": { "$ref": "#/components/schemas/l0" } } });
+        let operation = json!({
+            "operationId": "send",
+            "requestBody": { "content": { "application/json": { "schema": body } } },
+            "responses": { "200": { "description": "done" } },
+        });
+        let document = json!({
+            "openapi": "3.1.0", "info": { "title": "Hostile", "version": "1" }, "servers": [{ "url": api.url }],
+            "paths": { "/send": { "post": operation } },
+            "components": { "schemas": definitions("#/components/schemas/", keyword) },
+        });
+        let file = format!("api_{keyword}.json");
+        std::fs::write(place.path(&file), document.to_string()).unwrap();
+        sources[format!("api_{}", keyword.to_lowercase())] = json!({ "openapi": file });
+    }
+    place.configure(&sources, &json!({}));
+    place.discover();
+    place
+}
+
+/// Every hostile tool with arguments that fit its schema and some that do not.
+fn hostile_calls() -> Vec<(String, Value)> {
+    let values = [json!("valid"), json!(1), json!({ "y": [] })];
+    let calls = KEYWORDS.iter().flat_map(|keyword| {
+        values.clone().into_iter().flat_map(move |value| {
+            let operation = format!("api_{}__send", keyword.to_lowercase());
+            let arguments = json!({ "x": value });
+            [(format!("hostile__tool_{keyword}"), arguments.clone()), (operation, json!({ "body": arguments }))]
+        })
+    });
+    calls.collect()
+}
+
+#[test]
+fn hostile_schemas_neither_block_nor_fill_the_service() {
+    let api = Upstream::answering(r#"{"done":true}"#);
+    let place = hostile_place(&api);
+    let mut served = place.serve();
+    let harmless = |served: &_| call(served, "harmless__echo", &json!({ "text": "x" }), json!({}));
+    assert_eq!(harmless(&served)["content"][0]["text"], "x");
+    let before = served.resident_kb();
+    thread::scope(|scope| {
+        for (name, arguments) in hostile_calls() {
+            let served = &served;
+            scope.spawn(move || {
+                let result = call(served, &name, &arguments, json!({}));
+                assert_ne!(result["isError"], json!(true), "{name} {arguments}: {result}");
+                assert_eq!(result["_meta"]["toolcrib/notes"], json!([NOTE]), "{name} {arguments}");
+                let body = json!({ "arguments": arguments }).to_string();
+                let headers = "Content-Type: application/json\r\n";
+                let answer = request(&served.url, "POST", &format!("/api/tools/{name}/call"), headers, &body);
+                assert_eq!(answer.status, 200, "{answer:?}");
+                assert_eq!(answer.json()["meta"]["toolcrib/notes"], json!([NOTE]), "{name} {arguments}");
+                // Everything else that reads the schema.
+                for path in [format!("/api/tools/{name}"), format!("/tools/{name}"), "/api/search?q=hostile".into()] {
+                    assert_eq!(request(&served.url, "GET", &path, "", "").status, 200, "{path}");
+                }
+            });
+        }
+        assert_eq!(request(&served.url, "GET", "/healthz", "", "").status, 200);
+        assert_eq!(harmless(&served)["content"][0]["text"], "x");
+    });
+    let growth = served.resident_kb().saturating_sub(before);
+    assert!(growth < MAX_GROWTH_KB, "{growth} KB more: {}", read(&place.path("serve.log")));
+    let tool = request(&served.url, "GET", "/api/tools/hostile__tool_allOf", "", "").json();
+    assert_eq!(tool["notes"], json!([NOTE]));
+    served.signal("TERM");
+    assert_eq!(served.ended().code(), Some(0));
+}
+
+#[test]
+fn hostile_schemas_do_not_block_commands_nor_the_server_on_stdio() {
+    let api = Upstream::answering(r#"{"done":true}"#);
+    let place = hostile_place(&api);
+    let run = |arguments: &[&str]| {
+        let output = place.toolcrib(arguments).stdin(Stdio::null()).output().unwrap();
+        let text = |bytes| String::from_utf8(bytes).unwrap();
+        assert!(output.status.success(), "{arguments:?}: {}", text(output.stderr));
+        (text(output.stdout), text(output.stderr))
+    };
+    for pair in ["x=valid", "x:=1"] {
+        let (_, said) = run(&["call", "hostile__tool_anyOf", pair]);
+        assert!(said.contains(&format!("note: {NOTE}")), "{said}");
+    }
+    let (described, _) = run(&["describe", "api_anyof__send"]);
+    assert!(described.contains(&format!("note: {NOTE}")), "{described}");
+    let described: Value = serde_json::from_str(&run(&["describe", "api_anyof__send", "--json"]).0).unwrap();
+    assert_eq!(described["notes"], json!([NOTE]));
+    for format in ["json", "mcp", "anthropic", "openai", "openai-strict", "gemini"] {
+        run(&["tools", "--format", format]);
+    }
+    run(&["context"]);
+
+    let mut child = place.toolcrib(&["mcp"]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut input = child.stdin.take().unwrap();
+    let hello =
+        json!({ "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": { "name": "t", "version": "1" } });
+    writeln!(input, "{}", json!({ "jsonrpc": "2.0", "id": 0, "method": "initialize", "params": hello })).unwrap();
+    writeln!(input, "{}", json!({ "jsonrpc": "2.0", "method": "notifications/initialized" })).unwrap();
+    let calls = hostile_calls();
+    for (index, (name, arguments)) in calls.iter().enumerate() {
+        let params = json!({ "name": name, "arguments": arguments });
+        let request = json!({ "jsonrpc": "2.0", "id": index + 1, "method": "tools/call", "params": params });
+        writeln!(input, "{request}").unwrap();
+    }
+    let mut answered = 0;
+    for line in std::io::BufRead::lines(std::io::BufReader::new(child.stdout.take().unwrap())).map_while(Result::ok) {
+        let message: Value = serde_json::from_str(&line).unwrap();
+        if message["id"].as_u64().is_some_and(|id| id > 0) {
+            assert_eq!(message["result"]["_meta"]["toolcrib/notes"], json!([NOTE]), "{message}");
+            answered += 1;
+        }
+        if answered == calls.len() {
+            break;
+        }
+    }
+    assert_eq!(answered, calls.len());
+    drop(input);
+    assert!(child.wait().unwrap().success());
+}
