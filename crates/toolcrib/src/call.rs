@@ -147,7 +147,8 @@ impl Shared {
                 caller: caller.name.clone(),
                 trace: Some(trace.clone()),
                 witness,
-                ..options.terms(deadline.remaining())
+                // A call with the source's own timeout tells something about the source if it is late, so that one stays.
+                ..options.terms(timeout.map_or(settings.call_timeout(), |_| deadline.remaining()))
             },
         };
         let answer = match source {

@@ -11,6 +11,7 @@ use toolcrib_core::catalog::Calling;
 use toolcrib_core::schema::{Fault, Validation};
 use toolcrib_core::{Code, Error, Result, ResultExt};
 
+use crate::clock::after;
 use crate::connector::CallFailure;
 use crate::registry::Shared;
 
@@ -27,9 +28,7 @@ pub(super) struct Deadline(Instant);
 
 impl Deadline {
     pub(super) fn after(timeout: Duration) -> Deadline {
-        /// An embedder may give any duration.
-        const MAX_TIMEOUT: Duration = Duration::from_secs(365 * 24 * 3600);
-        Deadline(Instant::now() + timeout.min(MAX_TIMEOUT))
+        Deadline(after(timeout))
     }
 
     pub(super) fn remaining(self) -> Duration {
