@@ -96,6 +96,16 @@ pub fn string(text: &str) -> Box<RawValue> {
     serde_json::value::to_raw_value(text).unwrap_or_default()
 }
 
+/// Longest local reference that is followed, in bytes. Looking one up takes time in proportion to its length, and a short
+/// schema may lead to the same long one thousands of times.
+const MAX_REFERENCE_LEN: usize = 1_000;
+
+/// The value that a local reference such as `#/$defs/place` leads to.
+pub(crate) fn follow_reference<'a>(root: &'a serde_json::Value, reference: &str) -> Option<&'a serde_json::Value> {
+    let pointer = reference.strip_prefix('#')?;
+    if reference.len() > MAX_REFERENCE_LEN { None } else { root.pointer(pointer) }
+}
+
 /// The beginning of a value's text, about `most` bytes of it. No more is written, however large the value is.
 pub fn beginning(value: &serde_json::Value, most: usize) -> String {
     struct Short {
@@ -254,6 +264,17 @@ mod tests {
         let many: String = (0..200_000).map(|number| format!(r#""{number}":0,"#)).collect();
         let fields: Fields = serde_json::from_str(&format!("{{{many}\"end\":1}}")).unwrap();
         assert_eq!(fields.iter().count(), 200_001);
+    }
+
+    #[test]
+    fn a_local_reference_is_followed_unless_it_is_long() {
+        let long = "n".repeat(MAX_REFERENCE_LEN);
+        let root = serde_json::json!({ "a/b": { "c~": [7] }, &long: 7 });
+        assert_eq!(follow_reference(&root, "#/a~1b/c~0/0"), Some(&serde_json::json!(7)));
+        assert_eq!(follow_reference(&root, "#"), Some(&root));
+        for reference in ["", "/a~1b", "#/nowhere", "https://x.y/z", &format!("#/{long}")] {
+            assert_eq!(follow_reference(&root, reference), None, "{reference}");
+        }
     }
 
     #[test]

@@ -7,12 +7,11 @@ use super::Allowance;
 use super::keywords::{Holds, asks_nothing, evaluates, holds};
 use super::simplest::{as_set, simplest};
 use super::ways::TEXT_OF_A_NODE;
+use crate::json::follow_reference;
 
 /// How much may come of one schema; past that, references stay as they are.
 const MOST: usize = 40_000;
 const DEEPEST: usize = 128;
-/// A name is looked up as often as it is referred to.
-const LONGEST_REFERENCE: usize = 1_000;
 
 pub(crate) struct Plain {
     pub(crate) schema: Value,
@@ -63,8 +62,7 @@ impl Plain {
 
 /// What a reference within a schema leads to.
 pub(super) fn target<'a>(root: &'a Value, reference: &Value) -> Option<&'a Value> {
-    let pointer = reference.as_str().and_then(|reference| reference.strip_prefix('#'))?;
-    if pointer.len() > LONGEST_REFERENCE { None } else { root.pointer(pointer) }
+    follow_reference(root, reference.as_str()?)
 }
 
 /// Whether what is referred to stays where it is when a schema is written otherwise: elsewhere, or under a name of its own.

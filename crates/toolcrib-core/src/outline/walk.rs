@@ -2,6 +2,8 @@
 
 use serde_json::Value;
 
+use crate::json::follow_reference;
+
 const HOPS: usize = 8;
 const MOST_ALTERNATIVES: usize = 12;
 
@@ -9,8 +11,7 @@ const MOST_ALTERNATIVES: usize = 12;
 pub fn followed<'a>(root: &'a Value, schema: &'a Value) -> &'a Value {
     let mut at = schema;
     for _ in 0..HOPS {
-        let reference = at.get("$ref").and_then(Value::as_str).and_then(|reference| reference.strip_prefix('#'));
-        match reference.and_then(|pointer| root.pointer(pointer)) {
+        match at.get("$ref").and_then(Value::as_str).and_then(|reference| follow_reference(root, reference)) {
             Some(target) => at = target,
             None => return at,
         }

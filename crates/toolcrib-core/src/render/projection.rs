@@ -110,7 +110,7 @@ impl<'a> Edits<'a> {
 
     /// What a local reference leads to.
     pub(super) fn target(&self, reference: &str) -> Option<&'a Value> {
-        self.root.pointer(reference.strip_prefix('#')?)
+        json::follow_reference(self.root, reference)
     }
 
     pub(super) fn into_losses(self) -> Vec<Loss> {
