@@ -4,59 +4,92 @@
 mod cost;
 mod validator;
 
+use std::collections::{BTreeSet, HashSet};
+
 use serde_json::Value;
+
+use crate::json::follow_reference;
 
 pub use validator::{Fault, Validation, Validator};
 
 /// Turns `text` into what the schema's property `key` asks for. Where it asks for nothing in particular, text stays text.
 pub fn typed(schema: &Value, key: &str, text: &str) -> Value {
-    let property = schema.get("properties").and_then(|properties| properties.get(key));
-    let types = types(schema, key);
-    let allows = |name: &str| types.iter().any(|known| known == name);
-    let parsed: Option<Value> = serde_json::from_str(text).ok();
-    match parsed {
-        Some(Value::Number(number)) if allows("integer") && (number.is_i64() || number.is_u64()) => number.into(),
-        Some(Value::Number(number)) if allows("number") => number.into(),
-        Some(Value::Bool(value)) if allows("boolean") => value.into(),
-        Some(Value::Null) if allows("null") => Value::Null,
-        Some(Value::Array(items)) if allows("array") => items.into(),
-        Some(Value::Object(fields)) if allows("object") => fields.into(),
-        _ if allows("array") && !allows("string") => {
-            let items = property.and_then(|property| property.get("items")).cloned().unwrap_or_default();
-            let wrapper = serde_json::json!({ "properties": { "item": items }, "$defs": schema.get("$defs") });
-            text.split(',').map(|item| typed(&wrapper, "item", item)).collect()
-        }
-        _ => text.into(),
-    }
+    Typing::new(schema, property(schema, key)).read(text)
 }
 
 /// The types that the schema's property `key` may have; none where it says nothing about them.
 pub fn types(schema: &Value, key: &str) -> Vec<String> {
-    let property = schema.get("properties").and_then(|properties| properties.get(key));
-    property.map(|property| types_of(schema, property, 0)).unwrap_or_default()
+    property(schema, key).map(|property| types_of(schema, property)).unwrap_or_default()
 }
 
-/// The types a property may have, through local references and alternatives.
-fn types_of(root: &Value, property: &Value, depth: usize) -> Vec<String> {
-    if depth > 8 {
-        return Vec::new();
+fn property<'a>(schema: &'a Value, key: &str) -> Option<&'a Value> {
+    schema.get("properties").and_then(|properties| properties.get(key))
+}
+
+/// The types of a value and, where it is a list, of its items: found once, however many items a text has.
+struct Typing {
+    types: Vec<String>,
+    items: Option<Box<Typing>>,
+}
+
+impl Typing {
+    /// Recurses through nested `items` and follows no reference to them, so the depth is that of the schema's text.
+    fn new(root: &Value, property: Option<&Value>) -> Typing {
+        let items = property.and_then(|property| property.get("items"));
+        Typing {
+            types: property.map(|property| types_of(root, property)).unwrap_or_default(),
+            items: items.map(|items| Box::new(Typing::new(root, Some(items)))),
+        }
     }
-    if let Some(reference) = property.get("$ref").and_then(Value::as_str) {
-        let target = reference.strip_prefix('#').and_then(|pointer| root.pointer(pointer));
-        return target.map(|target| types_of(root, target, depth + 1)).unwrap_or_default();
+
+    fn read(&self, text: &str) -> Value {
+        let allows = |name: &str| self.types.iter().any(|known| known == name);
+        let parsed: Option<Value> = serde_json::from_str(text).ok();
+        match parsed {
+            Some(Value::Number(number)) if allows("integer") && (number.is_i64() || number.is_u64()) => number.into(),
+            Some(Value::Number(number)) if allows("number") => number.into(),
+            Some(Value::Bool(value)) if allows("boolean") => value.into(),
+            Some(Value::Null) if allows("null") => Value::Null,
+            Some(Value::Array(items)) if allows("array") => items.into(),
+            Some(Value::Object(fields)) if allows("object") => fields.into(),
+            _ if allows("array") && !allows("string") => {
+                let read = |item: &str| self.items.as_ref().map_or_else(|| item.into(), |items| items.read(item));
+                text.split(',').map(read).collect()
+            }
+            _ => text.into(),
+        }
     }
-    let mut types: Vec<String> = match property.get("type") {
-        Some(Value::String(name)) => vec![name.clone()],
-        Some(Value::Array(names)) => names.iter().filter_map(Value::as_str).map(str::to_owned).collect(),
-        _ => Vec::new(),
-    };
-    let constants = property.get("enum").and_then(Value::as_array).into_iter().flatten().chain(property.get("const"));
-    types.extend(constants.map(|constant| type_name(constant).to_owned()));
-    for key in ["anyOf", "oneOf", "allOf"] {
-        let alternatives = property.get(key).and_then(Value::as_array).into_iter().flatten();
-        types.extend(alternatives.flat_map(|alternative| types_of(root, alternative, depth + 1)));
+}
+
+/// The types a property may have, through local references and alternatives. Each node of the schema is read once and
+/// only known types are kept, so the work is in proportion to the schema's text, whatever refers to what.
+fn types_of(root: &Value, property: &Value) -> Vec<String> {
+    const KNOWN: [&str; 7] = ["string", "number", "integer", "boolean", "array", "object", "null"];
+    let mut types: BTreeSet<&str> = BTreeSet::new();
+    let mut seen: HashSet<*const Value> = HashSet::new();
+    let mut due = vec![property];
+    while let Some(schema) = due.pop() {
+        if !seen.insert(std::ptr::from_ref(schema)) {
+            continue;
+        }
+        if let Some(reference) = schema.get("$ref").and_then(Value::as_str) {
+            due.extend(follow_reference(root, reference));
+            continue;
+        }
+        match schema.get("type") {
+            Some(Value::String(name)) => drop(types.insert(name)),
+            Some(Value::Array(names)) => types.extend(names.iter().filter_map(Value::as_str)),
+            _ => {}
+        }
+        let constants = schema.get("enum").and_then(Value::as_array).into_iter().flatten().chain(schema.get("const"));
+        for constant in constants {
+            types.insert(type_name(constant));
+        }
+        for key in ["anyOf", "oneOf", "allOf"] {
+            due.extend(schema.get(key).and_then(Value::as_array).into_iter().flatten());
+        }
     }
-    types
+    KNOWN.into_iter().filter(|name| types.contains(name)).map(str::to_owned).collect()
 }
 
 /// The JSON type of a value, as schemas name it.
@@ -84,7 +117,10 @@ mod tests {
                 "n": {"type": "integer"}, "f": {"type": ["number", "null"]}, "s": {"type": "string"},
                 "b": {"anyOf": [{"type": "boolean"}, {"type": "null"}]}, "r": {"$ref": "#/$defs/n"},
                 "l": {"type": "array", "items": {"type": "integer"}}, "e": {"enum": ["a", 1]}, "o": {"type": "object"},
+                "ll": {"type": "array", "items": {"type": "array", "items": {"type": "integer"}}},
+                "lr": {"type": "array", "items": {"$ref": "#/definitions/n"}},
             },
+            "definitions": {"n": {"type": "integer"}},
             "$defs": {"n": {"type": "number"}},
         });
         for (key, text, value) in [
@@ -100,6 +136,8 @@ mod tests {
             ("e", "1", json!(1)),
             ("e", "a", json!("a")),
             ("o", "{\"x\":1}", json!({"x": 1})),
+            ("ll", "1,2", json!([[1], [2]])),
+            ("lr", "1,2", json!([1, 2])),
             ("unknown", "7", json!("7")),
         ] {
             assert_eq!(typed(&schema, key, text), value, "{key}={text}");
