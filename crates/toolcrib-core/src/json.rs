@@ -107,7 +107,7 @@ pub(crate) fn follow_reference<'a>(root: &'a serde_json::Value, reference: &str)
 }
 
 /// The beginning of a value's text, about `most` bytes of it. No more is written, however large the value is.
-pub fn beginning(value: &serde_json::Value, most: usize) -> String {
+pub fn beginning(value: &impl Serialize, most: usize) -> String {
     struct Short {
         text: Vec<u8>,
         most: usize,

@@ -21,6 +21,11 @@ impl<'a> Walk<'a, '_> {
         let (known, wanted) = (names(&before, &must_before), names(&after, &must_after));
         let lost: Vec<&str> = known.difference(&wanted).copied().collect();
         let gained: Vec<&str> = wanted.difference(&known).copied().collect();
+        let renamed = match (&lost[..], &gained[..]) {
+            ([from], [to]) => before.get(from).zip(after.get(to)),
+            _ => None,
+        };
+        let is_renamed = renamed.is_some_and(|(old, new)| self.are_same(old, new));
         let (side, findings) = (self.side, &mut *self.findings);
         // Who reads an answer may have counted on what was always there.
         let losing = |name: &str| match (side, must_before.contains(name)) {
@@ -28,7 +33,7 @@ impl<'a> Walk<'a, '_> {
             (Side::Output, false) => Class::Narrowed,
         };
         if let ([from], [to]) = (&lost[..], &gained[..])
-            && before.get(from).is_some_and(|old| after.get(to) == Some(old))
+            && is_renamed
             && must_before.contains(from) == must_after.contains(to)
         {
             let (from, to, class) = (at.field(from), at.field(to), losing(from));

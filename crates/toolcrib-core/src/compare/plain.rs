@@ -6,7 +6,7 @@ use serde_json::{Map, Number, Value, json};
 use super::Allowance;
 use super::keywords::{Holds, asks_nothing, evaluates, holds};
 use super::simplest::{as_set, simplest};
-use super::ways::TEXT_OF_A_NODE;
+use super::ways::{KEYWORDS_OF_A_NODE, TEXT_OF_A_NODE};
 use crate::json::follow_reference;
 
 /// How much may come of one schema; past that, references stay as they are.
@@ -84,6 +84,7 @@ struct Writer<'a> {
     root: &'a Value,
     follows: bool,
     left: usize,
+    written: usize,
     work: usize,
     /// The definitions that are being written, outermost first.
     within: Vec<Begun>,
@@ -101,7 +102,7 @@ impl<'a> Writer<'a> {
     fn new(root: &'a Value, follows: bool) -> Writer<'a> {
         // Without following references it is no more than was there.
         let left = if follows { MOST } else { usize::MAX };
-        Writer { root, follows, left, work: 0, within: Vec::new(), is_evaluated: false }
+        Writer { root, follows, left, written: 0, work: 0, within: Vec::new(), is_evaluated: false }
     }
 
     fn write(mut self, schema: &'a Value) -> (Option<Value>, usize) {
@@ -112,6 +113,7 @@ impl<'a> Writer<'a> {
     /// Whatever is written is paid for first: a few words may refer to much, many times.
     fn spend(&mut self, work: usize) -> Option<()> {
         self.work += work;
+        self.written += work;
         self.left = self.left.checked_sub(work)?;
         Some(())
     }
@@ -193,7 +195,11 @@ impl<'a> Writer<'a> {
     fn row(&mut self, value: &'a Value, depth: usize) -> Option<Value> {
         match value {
             Value::Array(schemas) => {
+                let before = self.written;
                 let written: Option<Vec<Value>> = schemas.iter().map(|schema| self.schema(schema, depth + 1)).collect();
+                // A row is sorted by its text, so what lies deep is written once more for every row around it. That is
+                // no part of what comes of the schema, but work that a list of many such schemas has to pay for.
+                self.work += (self.written - before) / KEYWORDS_OF_A_NODE;
                 written.map(Value::Array)
             }
             Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Object(_) => self.value(value),

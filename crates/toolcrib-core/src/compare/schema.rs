@@ -1,14 +1,15 @@
 //! Two schemas side by side, node by node. A node is looked at once with each partner, so cycles end and sharing is cheap.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use serde_json::{Map, Value};
 
 use super::keywords::{self, says_nothing_of_values};
-use super::ways::{Keywords, Layers, MOST_WAYS, Way, row, ways, ways_of_any};
+use super::ways::{KEYWORDS_OF_A_NODE, Keywords, Layers, MOST_WAYS, Way, row, ways, ways_of_any};
 use super::words::{Became, Place, Side, named};
 use super::{Allowance, Class, Findings};
 
+/// Every level takes about ten frames of the stack, which must do for a thread of 2 MB in a debug build.
 const DEEPEST: usize = 48;
 
 /// Tells what differs. What may differ beyond that, in words, is handed back: it counts where nothing worse was found.
@@ -27,8 +28,10 @@ pub(super) fn compare_schemas(
         findings,
         seen: HashSet::new(),
         seen_ways: HashSet::new(),
+        same: HashMap::new(),
         full: false,
         untold: None,
+        definitions_differ: None,
     };
     walk.node(old, new, &Place::default(), 0);
     walk.untold
@@ -44,10 +47,14 @@ pub(super) struct Walk<'a, 'b> {
     seen: HashSet<(*const Value, *const Value)>,
     /// The same for pairs of ways, which a reference may lead to beside words of its own.
     seen_ways: HashSet<(*const Keywords, *const Keywords, Option<&'a str>, Option<&'a str>)>,
+    /// Whether two values of fields are the same, by their addresses: each pair is compared once.
+    same: HashMap<(*const Value, *const Value), bool>,
     /// Something was left out, and that was said.
     full: bool,
     /// The first that differs in a way that is not told apart.
     pub(super) untold: Option<String>,
+    /// Whether the definitions of both schemas differ, once that was asked.
+    pub(super) definitions_differ: Option<bool>,
 }
 
 impl<'a> Walk<'a, '_> {
@@ -67,7 +74,9 @@ impl<'a> Walk<'a, '_> {
         if is_cut(&old_ways) || is_cut(&new_ways) {
             self.cut(&[old], &[new], at);
         }
-        if let (Some(before), Some(after)) = (Layers::of(self.old_root, old), Layers::of(self.new_root, new)) {
+        let before = Layers::of(self.old_root, old, self.allowance);
+        let after = Layers::of(self.new_root, new, self.allowance);
+        if let (Some(before), Some(after)) = (before, after) {
             // Alternatives are compared as if one of them or several were the same.
             let is_other = |keyword, other| before.get(keyword).is_some() && after.get(other).is_some();
             let switched = is_other("anyOf", "oneOf") || is_other("oneOf", "anyOf");
@@ -85,7 +94,11 @@ impl<'a> Walk<'a, '_> {
         }
     }
 
+    /// Alternatives beside other keywords come back here without passing a node, and may lead to themselves.
     fn ways(&mut self, old: Vec<Way<'a>>, new: Vec<Way<'a>>, at: &Place, depth: usize) {
+        if depth > DEEPEST {
+            return self.too_large(at);
+        }
         match (&old[..], &new[..]) {
             ([], []) => {}
             ([], _) => self.tell(Class::Widened, at, Became::Something),
@@ -250,6 +263,9 @@ impl<'a> Walk<'a, '_> {
 
     /// Titles, descriptions and what else says nothing of values.
     fn aside(&mut self, old: &Layers<'a>, new: &Layers<'a>, at: &Place) {
+        if !self.allowance.spend((old.size() + new.size()) / KEYWORDS_OF_A_NODE) {
+            return self.too_large(at);
+        }
         let (mut old, mut new) = (old.merged(says_nothing_of_values), new.merged(says_nothing_of_values));
         self.forget_known(&mut old, &mut new);
         let (side, findings) = (self.side, &mut *self.findings);
@@ -261,6 +277,10 @@ impl<'a> Walk<'a, '_> {
         keywords::compare_aside(&old, &new, &mut |class, note| {
             findings.add(class, || note.placed(side, at));
         });
+    }
+
+    pub(super) fn are_same(&mut self, old: &'a Value, new: &'a Value) -> bool {
+        *self.same.entry((std::ptr::from_ref(old), std::ptr::from_ref(new))).or_insert_with(|| old == new)
     }
 
     pub(super) fn tell(&mut self, class: Class, at: &Place, became: Became) {

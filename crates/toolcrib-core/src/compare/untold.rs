@@ -34,7 +34,9 @@ impl<'a> Walk<'a, '_> {
             if new.get(name) != Some(before) || !(holds(name) == Holds::Reference || refers()) {
                 continue;
             }
-            let (before, after) = self.plain(holds(name), (&[before], &[before]));
+            let Some((before, after)) = self.plain(holds(name), (&[before], &[before])) else {
+                return self.leave_untold(at);
+            };
             if before.is_whole && after.is_whole && !before.is_like(&after) {
                 self.tell_of(Class::Narrowed, at, &format!("`{name}` changed"));
             } else if !before.is_like(&after) {
@@ -64,8 +66,12 @@ impl<'a> Walk<'a, '_> {
     /// The same reference on both sides, which is not followed; what it means may stand among the definitions.
     pub(super) fn lost(&mut self, reference: &Value, at: &Place) {
         let is_within = reference.as_str().is_some_and(|reference| reference.starts_with('#'));
+        if self.untold.is_some() || !is_within {
+            return;
+        }
         let differ = |name: &str| self.old_root.get(name) != self.new_root.get(name);
-        if self.untold.is_none() && is_within && ["$defs", "definitions"].into_iter().any(differ) {
+        let differ = || ["$defs", "definitions"].into_iter().any(differ);
+        if *self.definitions_differ.get_or_insert_with(differ) {
             self.leave_untold(at);
         }
     }
@@ -75,17 +81,21 @@ impl<'a> Walk<'a, '_> {
         if self.untold.is_some() {
             return;
         }
-        let (before, after) = self.plain(what, sides);
-        if !before.is_like(&after) {
+        let is_like = self.plain(what, sides).is_some_and(|(before, after)| before.is_like(&after));
+        if !is_like {
             self.leave_untold(at);
         }
     }
 
-    fn plain(&mut self, what: Holds, (old, new): (&[&'a Value], &[&'a Value])) -> (Plain, Plain) {
+    /// Nothing once the allowance is spent: each pair may take as much work as a whole schema.
+    fn plain(&mut self, what: Holds, (old, new): (&[&'a Value], &[&'a Value])) -> Option<(Plain, Plain)> {
+        if self.allowance.is_spent() {
+            return None;
+        }
         let before = Plain::within(self.old_root, what, old);
         let after = Plain::within(self.new_root, what, new);
         self.allowance.spend(before.work + after.work);
-        (before, after)
+        Some((before, after))
     }
 
     fn leave_untold(&mut self, at: &Place) {

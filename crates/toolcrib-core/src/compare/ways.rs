@@ -15,6 +15,10 @@ pub(super) type Keywords = Map<String, Value>;
 pub(super) const MOST_WAYS: usize = 64;
 const MOST_LAYERS: usize = 32;
 const DEEPEST_ALTERNATIVES: usize = 4;
+/// So many fields of an alternative are looked through for the one that tells it from others.
+const MAX_LABEL_FIELDS: usize = 32;
+/// How many keywords are worth as much as a node. Most schemas have fewer, and cost nothing beyond themselves.
+pub(super) const KEYWORDS_OF_A_NODE: usize = 8;
 /// How much text of values is worth as much as a node.
 pub(super) const TEXT_OF_A_NODE: usize = 16;
 
@@ -26,6 +30,10 @@ pub(super) struct Layers<'a> {
     pub(super) lost: Option<&'a Value>,
     /// There are more.
     pub(super) is_cut: bool,
+    /// Says something of values beyond their type.
+    has_conditions: bool,
+    /// Says something of values beyond their type and which they are.
+    has_more_than_values: bool,
 }
 
 #[derive(Debug, Clone)]
@@ -43,12 +51,17 @@ pub(super) struct Way<'a> {
 
 impl<'a> Layers<'a> {
     /// Nothing for `false`, which takes nothing.
-    pub(super) fn of(root: &'a Value, schema: &'a Value) -> Option<Layers<'a>> {
+    ///
+    /// Paid for by the keywords read: the same large definition may be led to thousands of times. Of those keywords it
+    /// is found out here, once, what all comparisons with other ways ask.
+    pub(super) fn of(root: &'a Value, schema: &'a Value, allowance: &mut Allowance) -> Option<Layers<'a>> {
         let mut layers = Layers::default();
-        let mut due = vec![schema];
+        let (mut due, mut work) = (vec![schema], 0);
         while let Some(schema) = due.pop() {
+            work += 1;
             let Value::Object(keywords) = schema else {
                 if schema == &Value::Bool(false) {
+                    allowance.spend(work / KEYWORDS_OF_A_NODE);
                     return None;
                 }
                 continue;
@@ -61,6 +74,11 @@ impl<'a> Layers<'a> {
                 break;
             }
             layers.maps.push(keywords);
+            work += keywords.len();
+            for keyword in keywords.keys().filter(|keyword| !says_nothing_of_values(keyword)) {
+                layers.has_conditions |= keyword != "type";
+                layers.has_more_than_values |= !["type", "enum", "const"].contains(&keyword.as_str());
+            }
             let parts = row(keywords, "allOf");
             layers.is_cut |= parts.len() > MOST_LAYERS;
             due.extend(parts.iter().take(MOST_LAYERS).rev());
@@ -71,7 +89,13 @@ impl<'a> Layers<'a> {
                 }
             }
         }
+        allowance.spend(work / KEYWORDS_OF_A_NODE);
         Some(layers)
+    }
+
+    /// How many keywords there are.
+    pub(super) fn size(&self) -> usize {
+        self.maps.iter().map(|keywords| keywords.len()).sum()
     }
 
     pub(super) fn get(&self, keyword: &str) -> Option<&'a Value> {
@@ -122,10 +146,11 @@ impl<'a> Layers<'a> {
         found
     }
 
-    fn types(&self) -> Option<Vec<&'a str>> {
+    fn types(&self, allowance: &mut Allowance) -> Option<Vec<&'a str>> {
         match self.get("type")? {
             Value::String(name) => Some(vec![name]),
             Value::Array(names) => {
+                allowance.spend(names.len() / KEYWORDS_OF_A_NODE);
                 let mut types: Vec<&str> = names.iter().filter_map(Value::as_str).collect();
                 types.sort_unstable();
                 types.dedup();
@@ -155,9 +180,7 @@ impl<'a> Layers<'a> {
 impl<'a> Way<'a> {
     /// Takes whatever is of its type.
     pub(super) fn is_free(&self) -> bool {
-        self.values.is_none()
-            && self.layers.lost.is_none()
-            && self.layers.merged(|keyword| !says_nothing_of_values(keyword) && keyword != "type").is_empty()
+        self.values.is_none() && self.layers.lost.is_none() && !self.layers.has_conditions
     }
 
     /// Takes whatever the other takes, as far as types tell.
@@ -171,15 +194,17 @@ impl<'a> Way<'a> {
 
     /// Nothing but a list of values, which adds to another such list.
     fn is_choice(&self) -> bool {
-        let known = |keyword: &str| ["type", "enum", "const"].contains(&keyword) || says_nothing_of_values(keyword);
-        self.values.is_some() && self.layers.lost.is_none() && self.layers.merged(|name| !known(name)).is_empty()
+        self.values.is_some() && self.layers.lost.is_none() && !self.layers.has_more_than_values
     }
 
-    /// All that it says, to find it again.
+    /// All that it says, to find it again; no more than can be paid for.
     pub(super) fn text(&self, allowance: &mut Allowance) -> String {
-        let written = self.layers.maps.iter().filter_map(|keywords| serde_json::to_string(keywords).ok());
-        let text: String = written.collect();
-        allowance.spend(text.len() / TEXT_OF_A_NODE);
+        let mut text = String::new();
+        for keywords in &self.layers.maps {
+            let written = crate::json::beginning(keywords, allowance.0 * TEXT_OF_A_NODE);
+            allowance.spend(written.len() / TEXT_OF_A_NODE);
+            text.push_str(&written);
+        }
         text
     }
 }
@@ -195,7 +220,7 @@ pub(super) fn ways_of_any<'a>(root: &'a Value, schemas: &'a [Value], allowance: 
 }
 
 fn within<'a>(root: &'a Value, schema: &'a Value, depth: usize, allowance: &mut Allowance) -> Vec<Way<'a>> {
-    let Some(layers) = Layers::of(root, schema) else { return Vec::new() };
+    let Some(layers) = Layers::of(root, schema, allowance) else { return Vec::new() };
     let nullable = layers.maps.iter().any(|keywords| keywords.get("nullable") == Some(&Value::Bool(true)));
     let mut ways = match layers.alternatives() {
         Some(schemas) if depth < DEEPEST_ALTERNATIVES => any(root, schemas, depth + 1, allowance),
@@ -228,13 +253,13 @@ fn any<'a>(root: &'a Value, schemas: &'a [Value], depth: usize, allowance: &mut 
 }
 
 fn by_type<'a>(layers: Layers<'a>, allowance: &mut Allowance) -> Vec<Way<'a>> {
+    let (values, types) = (layers.values(allowance), layers.types(allowance));
     let way = |kind: Option<&'a str>, values: Option<BTreeMap<String, &'a Value>>| {
         // Of `null` there is but one.
         let values = values.filter(|_| kind != Some("null"));
         Way { kind, values, layers: layers.clone(), label: None, is_alternative: false }
     };
-    let values = layers.values(allowance);
-    let Some(types) = layers.types() else {
+    let Some(types) = types else {
         let Some(values) = values else { return vec![way(None, None)] };
         let whole = values.values().all(|value| !value.is_number() || is_whole(value));
         let mut by_kind: BTreeMap<&'static str, BTreeMap<String, &'a Value>> = BTreeMap::new();
@@ -268,7 +293,8 @@ fn label(schema: &Value) -> Option<String> {
         return Some(title.to_owned());
     }
     let properties = schema.get("properties").and_then(Value::as_object)?;
-    let mut telling = properties.iter().filter_map(|(name, field)| Some((name, field.get("const")?)));
+    let mut telling =
+        properties.iter().take(MAX_LABEL_FIELDS).filter_map(|(name, field)| Some((name, field.get("const")?)));
     telling.next().map(|(name, value)| format!("{name} {}", crate::json::beginning(value, 60)))
 }
 

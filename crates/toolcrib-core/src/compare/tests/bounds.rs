@@ -93,6 +93,29 @@ fn what_is_written_of_a_schema_is_bounded_whatever_is_referred_to() {
     }
 }
 
+/// Every row is sorted by its text: what lies under a hundred rows is written a hundred times.
+#[test]
+fn rows_around_a_large_schema_are_paid_for() {
+    let level = |index: usize| json!({"anyOf": [{"$ref": format!("#/$defs/d{}", index + 1)}, {"type": "null"}]});
+    let mut definitions: serde_json::Map<String, Value> = (0..60).map(|n| (format!("d{n}"), level(n))).collect();
+    let values: Vec<String> = (0..5_000).map(|n| format!("v{n}")).collect();
+    definitions.insert("d60".to_owned(), json!({"enum": values, "minLength": 1}));
+    let plain = Plain::of(&json!({"properties": {"x": {"$ref": "#/$defs/d0"}}, "$defs": definitions}));
+    assert!(plain.is_whole && plain.work > 30_000, "{}", plain.work);
+}
+
+/// Alternatives beside other keywords lead to themselves without passing a property or an item.
+#[test]
+fn alternatives_that_lead_to_themselves_end() {
+    let schema = |title: &str| {
+        let again = json!({"$ref": "#/$defs/d", "minProperties": 2});
+        json!({"name": "t", "inputSchema": {
+            "properties": {"x": {"$ref": "#/$defs/d"}}, "$defs": {"d": {"type": "object", "title": title, "anyOf": [again]}},
+        }})
+    };
+    assert!(compared(&schema("a"), &schema("b")).notes.contains(&"the title of `x` changed".to_owned()));
+}
+
 /// Of what is too much to be written, and refers to places that move when it is written otherwise, nothing is known.
 #[test]
 fn what_cannot_be_written_out_is_never_like_another() {
