@@ -4,7 +4,7 @@
 mod definitions;
 mod measure;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
@@ -18,7 +18,13 @@ use definitions::Definition;
 /// The schema, and what was lost.
 pub(super) fn schema(raw: &RawValue) -> (Fit<Value>, Vec<Loss>) {
     let schema: Value = serde_json::from_str(raw.get()).unwrap_or_default();
-    let mut writer = Writer { edits: Edits::of(&schema, limits::PARTS), definitions: BTreeMap::new(), enum_values: 0 };
+    let mut writer = Writer {
+        edits: Edits::of(&schema, limits::PARTS),
+        definitions: BTreeMap::new(),
+        names: HashSet::new(),
+        next_numbers: HashMap::new(),
+        enum_values: 0,
+    };
     let written = writer.root(&schema);
     (written, writer.edits.into_losses())
 }
@@ -27,6 +33,9 @@ struct Writer<'a> {
     edits: Edits<'a>,
     /// What references lead to, by the reference.
     definitions: BTreeMap<String, Definition>,
+    /// The names of definitions that are taken, and the number to try next after a name that is.
+    names: HashSet<String>,
+    next_numbers: HashMap<String, usize>,
     enum_values: usize,
 }
 

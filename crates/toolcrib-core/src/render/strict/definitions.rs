@@ -61,16 +61,20 @@ impl Writer<'_> {
         fit
     }
 
-    fn free_name(&self, reference: &str) -> String {
+    /// Thousands of references may end in the same word: no number is tried twice.
+    fn free_name(&mut self, reference: &str) -> String {
         let last = reference.rsplit('/').next().unwrap_or_default();
         let legal = |character: char| {
             if character.is_ascii_alphanumeric() || "_-.".contains(character) { character } else { '_' }
         };
-        let name: String = last.chars().map(legal).collect();
-        let taken = |name: &str| self.definitions.values().any(|definition| definition.name == name);
-        let numbered = (2..).map(|number| format!("{name}_{number}"));
-        let mut names = std::iter::once(name.clone()).chain(numbered);
-        names.find(|name| !taken(name)).unwrap_or(name)
+        let word: String = last.chars().map(legal).collect();
+        let mut name = word.clone();
+        while !self.names.insert(name.clone()) {
+            let number = self.next_numbers.entry(word.clone()).or_insert(2);
+            name = format!("{word}_{number}");
+            *number += 1;
+        }
+        name
     }
 
     /// The definitions that a schema needs, and those that they need.
