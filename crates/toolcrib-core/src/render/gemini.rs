@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 use super::limits::{self, gemini};
 use super::node::{Kind, Node};
 use super::plain::only_legal_arguments;
-use super::projection::{Edits, Fit, Loss, Projected, Unfit, below, is_required};
+use super::projection::{Edits, Fit, Loss, Projected, Unfit, below, required, written};
 use super::root;
 use crate::json;
 use crate::tool::Tool;
@@ -29,7 +29,10 @@ pub(super) fn project(name: &str, tool: &Tool) -> Projected {
     // An object without fields is refused here and there; a tool that takes nothing needs no schema.
     if schema.get("properties").and_then(Value::as_object).is_some_and(|fields| !fields.is_empty()) {
         text.push_str(",\"parameters\":");
-        text.push_str(&schema.to_string());
+        match written(&schema) {
+            Ok(schema) => text.push_str(&schema),
+            Err(unfit) => return Projected { text: None, losses, set_aside: Some(unfit.to_string()) },
+        }
     }
     text.push('}');
     Projected { text: Some(text), losses, set_aside: None }
@@ -106,7 +109,7 @@ impl Writer<'_> {
 
     fn object(&mut self, keywords: &Map<String, Value>, path: &str) -> Fit<Map<String, Value>> {
         let mut written = self.kept("object", keywords, path, &["properties", "required", "additionalProperties"]);
-        let mut fields = Map::new();
+        let (required, mut fields) = (required(keywords), Map::new());
         for (name, schema) in keywords.get("properties").and_then(Value::as_object).into_iter().flatten() {
             if *schema == Value::Bool(false) {
                 continue;
@@ -114,7 +117,7 @@ impl Writer<'_> {
             let at = below(&format!("{path}/properties"), name);
             match self.schema(schema, &at) {
                 Ok(field) => drop(fields.insert(name.clone(), field)),
-                Err(unfit) if is_required(keywords, name) => return Err(unfit),
+                Err(unfit) if required.contains(name.as_str()) => return Err(unfit),
                 Err(unfit) => self.edits.leave_out(&at, &unfit),
             }
         }
@@ -126,7 +129,7 @@ impl Writer<'_> {
                 "fields of any name cannot be described; the object stays open",
             ),
         }
-        let required: Vec<&String> = fields.keys().filter(|name| is_required(keywords, name)).collect();
+        let required: Vec<&String> = fields.keys().filter(|name| required.contains(name.as_str())).collect();
         let required = json!(required);
         if !fields.is_empty() {
             written.insert("properties".to_owned(), Value::Object(fields));

@@ -1,8 +1,10 @@
 //! Several schemas that hold at once, as one. What cannot be said of both keeps the first and is told as a loss.
 
+use std::collections::HashSet;
+
 use serde_json::{Map, Value, json};
 
-use super::projection::{Edits, Fit, Unfit, below};
+use super::projection::{Edits, Fit, Unfit, below, weight};
 
 /// References inside of parts are followed so far.
 const DEEPEST: usize = 16;
@@ -29,7 +31,7 @@ pub(super) fn merged_parts(
             }
         };
         let part = merged_parts(followed(part, &at, edits)?, &at, edits, depth + 1)?;
-        merge(&mut keywords, &part, &at, edits);
+        merge(&mut keywords, &part, &at, edits)?;
     }
     Ok(keywords)
 }
@@ -41,80 +43,117 @@ pub(super) fn followed(mut keywords: Map<String, Value>, path: &str, edits: &mut
         let target = reference.as_str().and_then(|reference| edits.target(reference)).and_then(Value::as_object);
         let Some(target) = target else { return Err(Unfit::new(&below(path, "$ref"), "it leads nowhere")) };
         edits.count_merge(path)?;
-        merge(&mut keywords, target, path, edits);
+        merge(&mut keywords, target, path, edits)?;
     }
     Err(Unfit::new(path, "it refers to itself"))
 }
 
-/// Lays what `other` says over `keywords`, which win where the two cannot be joined.
-pub(super) fn merge(keywords: &mut Map<String, Value>, other: &Map<String, Value>, path: &str, edits: &mut Edits<'_>) {
+/// Lays what `other` says over `keywords`, which win where the two cannot be joined. What is there stays in its place, so
+/// that the work is in proportion to `other`, however much was merged before.
+pub(super) fn merge(
+    keywords: &mut Map<String, Value>,
+    other: &Map<String, Value>,
+    path: &str,
+    edits: &mut Edits<'_>,
+) -> Fit<()> {
+    edits.count_copy(weight(other), path)?;
     for (key, theirs) in other {
-        let Some(ours) = keywords.get(key) else {
+        let Some(ours) = keywords.get_mut(key) else {
             keywords.insert(key.clone(), theirs.clone());
             continue;
         };
         if ours == theirs {
             continue;
         }
-        match joined(key, ours, theirs) {
-            Joined::As(value) => drop(keywords.insert(key.clone(), value)),
-            Joined::First => {}
+        match join(key, ours, theirs) {
+            Joined::Both => {}
             Joined::Not => edits.lose(&below(path, key), "it contradicts another part, dropped"),
         }
     }
+    Ok(())
 }
 
 enum Joined {
-    As(Value),
-    /// The first says it all.
-    First,
+    /// The first holds what both say, or says it all.
+    Both,
     Not,
 }
 
-fn joined(key: &str, ours: &Value, theirs: &Value) -> Joined {
-    let numbers = || Some((ours.as_f64()?, theirs.as_f64()?));
-    match (key, ours, theirs) {
+fn join(key: &str, ours: &mut Value, theirs: &Value) -> Joined {
+    let numbers = ours.as_f64().zip(theirs.as_f64());
+    match (key, &mut *ours, theirs) {
         ("properties" | "$defs" | "definitions", Value::Object(ours), Value::Object(theirs)) => {
-            let mut fields = ours.clone();
             for (name, theirs) in theirs {
-                let both = match ours.get(name) {
-                    Some(ours) if ours != theirs && key == "properties" => json!({ "allOf": [ours, theirs] }),
-                    Some(ours) => ours.clone(),
-                    None => theirs.clone(),
-                };
-                fields.insert(name.clone(), both);
+                match ours.get_mut(name) {
+                    Some(ours) if ours != theirs && key == "properties" => add_part(ours, theirs),
+                    Some(_) => {}
+                    None => drop(ours.insert(name.clone(), theirs.clone())),
+                }
             }
-            Joined::As(Value::Object(fields))
+            Joined::Both
         }
         ("required", Value::Array(ours), Value::Array(theirs)) => {
-            let more = theirs.iter().filter(|name| !ours.contains(name));
-            Joined::As(ours.iter().chain(more).cloned().collect())
+            let known: HashSet<&Value> = ours.iter().collect();
+            let more: Vec<Value> = theirs.iter().filter(|name| !known.contains(name)).cloned().collect();
+            ours.extend(more);
+            Joined::Both
         }
         ("type", _, _) => {
-            let both: Vec<&str> = names(ours).into_iter().filter_map(|name| narrower(name, &names(theirs))).collect();
-            match both[..] {
-                [] => Joined::Not,
-                [only] => Joined::As(json!(only)),
-                _ => Joined::As(json!(both)),
-            }
+            let (others, mut met) = (names(theirs).into_iter().collect(), HashSet::new());
+            let both = names(ours).into_iter().filter_map(|name| narrower(name, &others));
+            let both: Vec<&str> = both.filter(|name| met.insert(*name)).collect();
+            let both = match both[..] {
+                [] => return Joined::Not,
+                [only] => json!(only),
+                _ => json!(both),
+            };
+            *ours = both;
+            Joined::Both
         }
         ("enum", Value::Array(ours), Value::Array(theirs)) => {
-            let both: Vec<&Value> = ours.iter().filter(|value| theirs.contains(value)).collect();
-            if both.is_empty() { Joined::Not } else { Joined::As(json!(both)) }
+            let known: HashSet<&Value> = theirs.iter().collect();
+            if !ours.iter().any(|value| known.contains(value)) {
+                return Joined::Not;
+            }
+            ours.retain(|value| known.contains(value));
+            Joined::Both
         }
-        ("minimum" | "exclusiveMinimum" | "minLength" | "minItems" | "minProperties", _, _) => match numbers() {
-            Some((one, other)) => Joined::As(if one >= other { ours.clone() } else { theirs.clone() }),
+        ("minimum" | "exclusiveMinimum" | "minLength" | "minItems" | "minProperties", _, _) => match numbers {
+            Some((one, other)) => take_if(other > one, ours, theirs),
             None => Joined::Not,
         },
-        ("maximum" | "exclusiveMaximum" | "maxLength" | "maxItems" | "maxProperties", _, _) => match numbers() {
-            Some((one, other)) => Joined::As(if one <= other { ours.clone() } else { theirs.clone() }),
+        ("maximum" | "exclusiveMaximum" | "maxLength" | "maxItems" | "maxProperties", _, _) => match numbers {
+            Some((one, other)) => take_if(other < one, ours, theirs),
             None => Joined::Not,
         },
-        ("items", _, _) => Joined::As(json!({ "allOf": [ours, theirs] })),
-        ("title" | "description" | "default" | "example" | "examples" | "additionalProperties", _, _) => Joined::First,
-        (key, _, _) if key.starts_with('$') || key.starts_with("x-") => Joined::First,
+        ("items", _, _) => {
+            add_part(ours, theirs);
+            Joined::Both
+        }
+        ("title" | "description" | "default" | "example" | "examples" | "additionalProperties", _, _) => Joined::Both,
+        (key, _, _) if key.starts_with('$') || key.starts_with("x-") => Joined::Both,
         _ => Joined::Not,
     }
+}
+
+fn take_if(is_tighter: bool, ours: &mut Value, theirs: &Value) -> Joined {
+    if is_tighter {
+        ours.clone_from(theirs);
+    }
+    Joined::Both
+}
+
+/// Makes `ours` a schema of which both hold. Parts stand side by side: nested in each other, hundreds of them would be
+/// too deep for whoever walks them.
+fn add_part(ours: &mut Value, theirs: &Value) {
+    if let Value::Object(keywords) = &mut *ours
+        && keywords.len() == 1
+        && let Some(Value::Array(parts)) = keywords.get_mut("allOf")
+    {
+        return parts.push(theirs.clone());
+    }
+    let parts = vec![ours.take(), theirs.clone()];
+    *ours = Value::Object(Map::from_iter([("allOf".to_owned(), Value::Array(parts))]));
 }
 
 fn names(types: &Value) -> Vec<&str> {
@@ -125,11 +164,11 @@ fn names(types: &Value) -> Vec<&str> {
     }
 }
 
-fn narrower<'a>(name: &'a str, others: &[&'a str]) -> Option<&'a str> {
+fn narrower<'a>(name: &'a str, others: &HashSet<&str>) -> Option<&'a str> {
     match name {
-        _ if others.contains(&name) => Some(name),
-        "number" if others.contains(&"integer") => Some("integer"),
-        "integer" if others.contains(&"number") => Some("integer"),
+        _ if others.contains(name) => Some(name),
+        "number" if others.contains("integer") => Some("integer"),
+        "integer" if others.contains("number") => Some("integer"),
         _ => None,
     }
 }

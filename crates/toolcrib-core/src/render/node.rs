@@ -118,15 +118,14 @@ fn forms(mut keywords: Map<String, Value>, path: &str, edits: &mut Edits<'_>, nu
                 edits.drop_keyword(path, keyword, &value);
             }
         }
-        let (shared, mut several) = (weight(&keywords), Vec::new());
+        let mut several = Vec::new();
         for (index, alternative) in alternatives.into_iter().enumerate() {
             let at = format!("{at}/{index}");
             if is_null(&alternative) {
                 *nullable = true;
                 continue;
             }
-            edits.count_copy(shared, &at)?;
-            several.push((at.clone(), with_shared(alternative, &keywords, &at, edits)));
+            several.push((at.clone(), with_shared(alternative, &keywords, &at, edits)?));
         }
         return Ok(Kind::Several(several));
     }
@@ -230,13 +229,13 @@ fn of_type(name: &str, keywords: &Map<String, Value>) -> Value {
 }
 
 /// An alternative, with what the schema around it says of all of them.
-fn with_shared(mut alternative: Value, shared: &Map<String, Value>, path: &str, edits: &mut Edits<'_>) -> Value {
+fn with_shared(mut alternative: Value, shared: &Map<String, Value>, path: &str, edits: &mut Edits<'_>) -> Fit<Value> {
     if let Value::Object(own) = &mut alternative
         && !own.contains_key("$ref")
     {
-        merge(own, shared, path, edits);
+        merge(own, shared, path, edits)?;
     }
-    alternative
+    Ok(alternative)
 }
 
 fn is_null(schema: &Value) -> bool {

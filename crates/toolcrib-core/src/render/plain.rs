@@ -5,7 +5,7 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
 use super::limits;
-use super::projection::{Edits, Fit, Loss, Unfit, below, is_required};
+use super::projection::{Edits, Fit, Loss, Unfit, below, required, written};
 use super::root;
 use crate::json::Fields;
 
@@ -33,7 +33,7 @@ pub(super) fn schema(raw: &RawValue, minds: &Minds) -> (Fit<String>, Vec<Loss>) 
     }
     let schema: Value = serde_json::from_str(raw.get()).unwrap_or_default();
     let mut edits = Edits::of(&schema, usize::MAX);
-    let edited = edited(&schema, minds, &mut edits).map(|schema| schema.to_string());
+    let edited = edited(&schema, minds, &mut edits).and_then(|schema| written(&schema));
     (edited, edits.into_losses())
 }
 
@@ -75,16 +75,16 @@ pub(super) fn only_legal_arguments(
     edits: &mut Edits<'_>,
 ) -> Fit<()> {
     let Some(arguments) = keywords.get("properties").and_then(Value::as_object) else { return Ok(()) };
-    let refused: Vec<String> = arguments.keys().filter(|name| !takes(name)).cloned().collect();
-    for name in refused {
-        let path = below("/properties", &name);
-        if is_required(keywords, &name) {
+    let required = required(keywords);
+    for name in arguments.keys().filter(|name| !takes(name)) {
+        let path = below("/properties", name);
+        if required.contains(name.as_str()) {
             return Err(Unfit::new(&path, "this name is not supported, and the argument is required"));
         }
         edits.lose(&path, "this name is not supported; optional, dropped");
-        if let Some(arguments) = keywords.get_mut("properties").and_then(Value::as_object_mut) {
-            arguments.shift_remove(&name);
-        }
+    }
+    if let Some(arguments) = keywords.get_mut("properties").and_then(Value::as_object_mut) {
+        arguments.retain(|name, _| takes(name));
     }
     Ok(())
 }
@@ -97,6 +97,7 @@ fn is_array(schema: &Map<String, Value>) -> bool {
     }
 }
 
+/// Follows no reference, so every node is looked at once; likewise [`add_items`].
 fn lacks_items(schema: &Value) -> bool {
     match schema {
         Value::Object(keywords) => {

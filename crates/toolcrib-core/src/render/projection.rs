@@ -1,6 +1,6 @@
 //! A tool as one provider takes it, what was lost on the way, and whether it can be had at all.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -39,6 +39,8 @@ pub(super) type Fit<T> = Result<T, Unfit>;
 pub(super) struct Edits<'a> {
     root: &'a Value,
     losses: BTreeSet<Loss>,
+    /// Something was lost beyond those.
+    has_more_losses: bool,
     most_parts: usize,
     parts: usize,
     depth: usize,
@@ -51,12 +53,28 @@ const DEEPEST: usize = 100;
 const MOST_MERGES: usize = 500;
 /// Bytes that are copied on the way: the largest schema there may be (256 KiB), thirty-two times.
 const MOST_COPIED: usize = 8 * 1024 * 1024;
+/// What telling a loss is worth in copied bytes: a keyword of three may be lost over and over.
+const LOSS_COST: usize = 64;
+/// So many losses of one tool are told, each with a path of about so many bytes: a provider's form is kept with them.
+const MAX_LOSSES: usize = 1_000;
+const MAX_PATH_LEN: usize = 1_000;
+/// Longest schema that is written for a provider, in bytes: four times the largest there may be.
+const MAX_WRITTEN: usize = 1024 * 1024;
 /// What of a value is read, to show sixty characters of it.
 const READ_AHEAD: usize = 480;
 
 impl<'a> Edits<'a> {
     pub(super) fn of(root: &'a Value, most_parts: usize) -> Edits<'a> {
-        Edits { root, losses: BTreeSet::new(), most_parts, parts: 0, depth: 0, merges: 0, copied: 0 }
+        Edits {
+            root,
+            losses: BTreeSet::new(),
+            has_more_losses: false,
+            most_parts,
+            parts: 0,
+            depth: 0,
+            merges: 0,
+            copied: 0,
+        }
     }
 
     /// One more part is written, inside of another.
@@ -95,7 +113,12 @@ impl<'a> Edits<'a> {
     }
 
     pub(super) fn lose(&mut self, path: &str, edit: impl Into<String>) {
-        self.losses.insert(Loss { path: path.to_owned(), edit: edit.into() });
+        self.copied += LOSS_COST;
+        if self.losses.len() < MAX_LOSSES {
+            self.losses.insert(Loss { path: path.to_owned(), edit: edit.into() });
+        } else {
+            self.has_more_losses = true;
+        }
     }
 
     /// A keyword that the provider does not know, or not with this value.
@@ -114,7 +137,8 @@ impl<'a> Edits<'a> {
     }
 
     pub(super) fn into_losses(self) -> Vec<Loss> {
-        self.losses.into_iter().collect()
+        let more = Loss { path: "…".to_owned(), edit: "more is lost than is told here".to_owned() };
+        self.losses.into_iter().chain(self.has_more_losses.then_some(more)).collect()
     }
 
     /// A field that can be done without.
@@ -124,11 +148,14 @@ impl<'a> Edits<'a> {
 
     /// A value that has several forms, each with its path: those that fit, once each. One has to.
     pub(super) fn any_of(&mut self, forms: Vec<(&str, Fit<Value>)>, path: &str) -> Fit<Map<String, Value>> {
-        let (mut written, mut last) = (Vec::new(), None);
+        let (mut written, mut known, mut last) = (Vec::new(), HashSet::new(), None);
         for (at, form) in forms {
             match form {
-                Ok(form) if written.contains(&form) => {}
-                Ok(form) => written.push(form),
+                Ok(form) if known.contains(&form) => {}
+                Ok(form) => {
+                    known.insert(form.clone());
+                    written.push(form);
+                }
                 Err(unfit) => {
                     self.lose(at, format!("{}; this form is dropped", unfit.seen_from(at)));
                     last = Some(unfit);
@@ -154,21 +181,32 @@ pub(super) fn weight(keywords: &Map<String, Value>) -> usize {
         match value {
             Value::Null | Value::Bool(_) | Value::Number(_) => 2,
             Value::String(text) => 2 + text.len(),
-            Value::Array(items) => 2 + items.iter().map(of).sum::<usize>(),
+            Value::Array(items) => 2 + items.iter().map(|item| 1 + of(item)).sum::<usize>(),
             Value::Object(keywords) => weight(keywords),
         }
     }
-    2 + keywords.iter().map(|(key, value)| key.len() + of(value)).sum::<usize>()
+    2 + keywords.iter().map(|(key, value)| 4 + key.len() + of(value)).sum::<usize>()
 }
 
-pub(super) fn is_required(keywords: &Map<String, Value>, name: &str) -> bool {
-    let required = keywords.get("required").and_then(Value::as_array);
-    required.is_some_and(|required| required.iter().any(|wanted| wanted.as_str() == Some(name)))
+/// The names that a schema requires, as a set: there may be as many as there are fields.
+pub(super) fn required(keywords: &Map<String, Value>) -> HashSet<&str> {
+    keywords.get("required").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str).collect()
 }
 
-/// A step down in a JSON pointer.
+/// A step down in a JSON pointer. A path that is long enough to be told ends in `…` and grows no further: a path is
+/// written for every part, and names in it may be as long as a schema.
 pub(super) fn below(path: &str, key: &str) -> String {
-    format!("{path}/{}", key.replace('~', "~0").replace('/', "~1"))
+    match path.len() + key.len() > MAX_PATH_LEN {
+        true if path.ends_with("/…") => path.to_owned(),
+        true => format!("{path}/…"),
+        false => format!("{path}/{}", key.replace('~', "~0").replace('/', "~1")),
+    }
+}
+
+/// A schema as text, unless references and parts made it too long.
+pub(super) fn written(schema: &Value) -> Fit<String> {
+    let text = schema.to_string();
+    if text.len() > MAX_WRITTEN { Err(too_large("")) } else { Ok(text) }
 }
 
 impl Unfit {

@@ -1,9 +1,11 @@
 //! The top of a schema. Every provider wants a plain object there, whatever the source wrote.
 
+use std::collections::HashSet;
+
 use serde_json::{Map, Value, json};
 
 use super::merge::{followed, merge, merged_parts};
-use super::projection::{Edits, Fit, is_required};
+use super::projection::{Edits, Fit, required};
 
 /// The arguments as one object: references followed, parts merged, alternatives laid together.
 pub(super) fn object(schema: &Value, edits: &mut Edits<'_>) -> Fit<Map<String, Value>> {
@@ -20,7 +22,7 @@ pub(super) fn object(schema: &Value, edits: &mut Edits<'_>) -> Fit<Map<String, V
         }
         if forms.iter().any(|form| form.contains_key("properties")) {
             edits.lose(&path, "alternatives are not supported here; their arguments stand side by side");
-            lay_together(&mut keywords, &forms, &path, edits);
+            lay_together(&mut keywords, &forms, &path, edits)?;
         } else {
             edits.lose(&path, "conditions on which arguments come together are not supported, dropped");
         }
@@ -31,14 +33,20 @@ pub(super) fn object(schema: &Value, edits: &mut Edits<'_>) -> Fit<Map<String, V
 }
 
 /// The arguments of all forms; required is what every form requires.
-fn lay_together(keywords: &mut Map<String, Value>, forms: &[Map<String, Value>], path: &str, edits: &mut Edits<'_>) {
+fn lay_together(
+    keywords: &mut Map<String, Value>,
+    forms: &[Map<String, Value>],
+    path: &str,
+    edits: &mut Edits<'_>,
+) -> Fit<()> {
     // First a list for each name, not a choice inside of a choice: there may be thousands of forms.
     let mut arguments: Map<String, Value> = Map::new();
+    let mut met: HashSet<(&str, &Value)> = HashSet::new();
     for (name, schema) in forms.iter().filter_map(|form| form.get("properties")).filter_map(Value::as_object).flatten()
     {
         let known = arguments.entry(name).or_insert_with(|| json!([]));
         if let Value::Array(known) = known
-            && !known.contains(schema)
+            && met.insert((name, schema))
         {
             known.push(schema.clone());
         }
@@ -47,10 +55,10 @@ fn lay_together(keywords: &mut Map<String, Value>, forms: &[Map<String, Value>],
         let only = several.as_array_mut().filter(|schemas| schemas.len() == 1).and_then(Vec::pop);
         *several = only.unwrap_or_else(|| json!({ "anyOf": several.take() }));
     }
+    let required: Vec<HashSet<&str>> = forms.iter().map(required).collect();
     let always: Vec<&String> =
-        arguments.keys().filter(|name| forms.iter().all(|form| is_required(form, name))).collect();
-    let laid = json!({ "properties": arguments, "required": always });
-    if let Value::Object(laid) = laid {
-        merge(keywords, &laid, path, edits);
-    }
+        arguments.keys().filter(|name| required.iter().all(|required| required.contains(name.as_str()))).collect();
+    let always = json!(always);
+    let laid = Map::from_iter([("properties".to_owned(), Value::Object(arguments)), ("required".to_owned(), always)]);
+    merge(keywords, &laid, path, edits)
 }

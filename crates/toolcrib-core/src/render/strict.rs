@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 
 use super::limits::strict as limits;
 use super::node::{Kind, Node};
-use super::projection::{Edits, Fit, Loss, Unfit, below, is_required};
+use super::projection::{Edits, Fit, Loss, Unfit, below, required};
 use super::root;
 use definitions::Definition;
 
@@ -114,13 +114,13 @@ impl Writer<'_> {
                 _ => self.edits.drop_keyword(path, keyword, value),
             }
         }
-        let mut fields = Map::new();
+        let (required, mut fields) = (required(keywords), Map::new());
         for (name, schema) in keywords.get("properties").and_then(Value::as_object).into_iter().flatten() {
             if *schema == Value::Bool(false) {
                 continue;
             }
             let at = below(&format!("{path}/properties"), name);
-            let required = is_required(keywords, name);
+            let required = required.contains(name.as_str());
             match self.schema(schema, &at, depth) {
                 Ok(field) if required => drop(fields.insert(name.clone(), field)),
                 Ok(field) => drop(fields.insert(name.clone(), optional(field))),
