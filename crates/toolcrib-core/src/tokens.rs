@@ -13,14 +13,18 @@ pub fn count(text: &str) -> usize {
 pub fn cut(text: &str, most: usize) -> &str {
     // No token is longer than a word, and few words are longer than this: what lies beyond need not be counted.
     const LONGEST: usize = 64;
-    let mut end = text.floor_char_boundary(most.saturating_mul(LONGEST));
-    loop {
-        let tokens = count(text[..end].trim_end());
-        if tokens <= most {
-            break;
+    let all = text.floor_char_boundary(most.saturating_mul(LONGEST));
+    let fits = |end: usize| count(text[..end].trim_end()) <= most;
+    // Halved, not scaled by how much is too much: dense text before a long thin tail would take a thousand counts.
+    let (mut end, mut too_far) = (0, all + 1);
+    while end + 1 < too_far {
+        let middle = if too_far > all { all } else { end.midpoint(too_far) };
+        match fits(text.floor_char_boundary(middle)) {
+            true => end = middle,
+            false => too_far = middle,
         }
-        end = text.floor_char_boundary((end * most / tokens).min(end - 1));
     }
+    let end = text.floor_char_boundary(end);
     match text[..end].rfind(char::is_whitespace) {
         Some(word) if end < text.len() && !text[end..].starts_with(char::is_whitespace) => text[..word].trim_end(),
         _ => &text[..end],
@@ -82,6 +86,13 @@ mod tests {
         for most in 0..20 {
             assert!(count(cut(text, most)) <= most, "{most}");
         }
+    }
+
+    #[test]
+    fn a_dense_text_before_a_long_thin_tail_is_cut_in_few_steps() {
+        let text = format!("{}{}", "a ".repeat(50_010), "-".repeat(900_000));
+        let cut = cut(&text, 50_000);
+        assert!(count(cut) <= 50_000 && cut.len() > 99_000, "{}", cut.len());
     }
 
     #[test]
