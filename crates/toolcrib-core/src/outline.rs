@@ -125,10 +125,11 @@ pub fn first_sentence(text: &str) -> String {
 /// Without the lines at its beginning that only announce what follows: `# Usage`, `🎯 Purpose:`.
 fn past_headings(text: &str) -> &str {
     const LONGEST_HEADING: usize = 40;
-    let mut rest = text.trim_start();
+    // White space at the end goes first: looked for after each of many headings, it would be walked over each time.
+    let mut rest = text.trim();
     while let Some((line, after)) = rest.split_once('\n') {
         let heading = line.trim_end().ends_with(':') || line.starts_with('#');
-        if !heading || line.len() > LONGEST_HEADING || after.trim().is_empty() {
+        if !heading || line.len() > LONGEST_HEADING || after.trim_start().is_empty() {
             break;
         }
         rest = after.trim_start();

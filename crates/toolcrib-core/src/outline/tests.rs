@@ -208,3 +208,9 @@ fn a_short_form_has_what_must_be_given() {
     assert_eq!(short_form("t", &schema), "t(a*, n*)");
     assert_eq!(short_form("t", &json!({"properties": {"o": {}}})), "t()");
 }
+
+#[test]
+fn many_headings_before_much_white_space_are_passed_in_one_go() {
+    let text = format!("{}Reads a file. And more.{}", "#\n".repeat(200_000), " ".repeat(400_000));
+    assert_eq!(first_sentence(&text), "Reads a file");
+}
