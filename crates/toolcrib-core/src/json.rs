@@ -44,6 +44,21 @@ impl Fields {
         }
     }
 
+    /// Adds all of another's. Takes time in proportion to both, for there may be very many.
+    pub fn extend(&mut self, others: &Fields) {
+        let mut positions: HashMap<String, usize> =
+            self.0.iter().enumerate().map(|(position, (key, _))| (key.clone(), position)).collect();
+        for (key, value) in &others.0 {
+            match positions.get(key) {
+                Some(&position) => self.0[position].1 = value.clone(),
+                None => {
+                    positions.insert(key.clone(), self.0.len());
+                    self.0.push((key.clone(), value.clone()));
+                }
+            }
+        }
+    }
+
     /// Of the canonical form.
     pub fn fingerprint(&self) -> Fingerprint {
         let sorted: BTreeMap<&str, &RawValue> = self.iter().collect();

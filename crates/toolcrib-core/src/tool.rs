@@ -112,9 +112,7 @@ impl Tool {
                 offered.put(key, value);
             }
         }
-        for (key, value) in self.extra.iter() {
-            offered.put(key, value.to_owned());
-        }
+        offered.extend(&self.extra);
         offered
     }
 

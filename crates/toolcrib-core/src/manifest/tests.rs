@@ -134,6 +134,13 @@ fn a_stored_tool_tells_what_its_source_offered() {
 }
 
 #[test]
+fn a_stored_tool_with_ninety_thousand_unknown_fields_is_verified_at_once() {
+    let fields: String = (0..90_000).map(|number| format!(r#","u{number}":0"#)).collect();
+    let manifest = manifest(&[&format!(r#"{{"name":"a"{fields}}}"#)]);
+    assert_eq!(Packed::new(&manifest).unwrap().fault(), None);
+}
+
+#[test]
 fn what_hides_in_a_schema_is_not_shown_and_what_must_match_stays() {
     let manifest = manifest(&[
         r#"{"name":"a","inputSchema":{"properties":{"default":{"description":"hi\u202e\udb40\udc41\u001b[31m!","enum":["\u200b"]}},"n":1.0e400}}"#,
