@@ -14,6 +14,8 @@ const LONGEST_GUESSED: usize = 64;
 const LONG: usize = 9;
 /// A longer query is a sentence, not a name.
 const MOST_WORDS: usize = 6;
+/// So many words of a query are looked up as names.
+const MOST_IDENTIFIERS: usize = 48;
 /// What being named adds to a score: more than words can.
 const NAMED: f32 = 1000.0;
 
@@ -54,7 +56,8 @@ pub(super) fn named(directory: &Directory, question: &Question<'_>) -> HashMap<u
     let squashed = words::squashed(question.text);
     add(directory.roll().spelled(&squashed), question.text.trim(), Named::Spelled);
     let identifiers = question.text.split_whitespace().filter(|word| is_identifier(word)).map(bare);
-    for word in identifiers {
+    // Thousands of tools may go by one spelling, and a query may repeat it a thousand times.
+    for word in identifiers.take(MOST_IDENTIFIERS) {
         add(directory.roll().spelled(&words::squashed(word)), word, Named::Spelled);
     }
     if question.words.len() <= MOST_WORDS {

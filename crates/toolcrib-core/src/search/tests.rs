@@ -301,6 +301,8 @@ fn thousands_of_tools_with_one_name_are_all_found() {
     let view = view(vec![source("a", &tools)]);
     let found = view.search(&Query::new("searchtheweb"));
     assert_eq!(found.total, 2_048);
+    let found = view.search(&Query::new("search_the_web ".repeat(1_000)));
+    assert_eq!(found.total, 2_048);
 }
 
 #[test]
