@@ -42,15 +42,19 @@ pub fn shown_short(text: &str, limit: usize) -> String {
     short
 }
 
+/// Longest word that is compared with candidates, in bytes.
+const MAX_WORD_LEN: usize = 64;
+
 /// The candidate that somebody who wrote `word` most likely meant.
 pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let word = word.to_lowercase();
-    // A long word is far from everything here, and measuring it costs its length squared.
-    if word.len() > 64 {
+    // A long word is far from everything here, and measuring it costs the product of both lengths.
+    if word.len() > MAX_WORD_LEN {
         return None;
     }
     candidates
         .into_iter()
+        .filter(|candidate| candidate.len() <= 4 * MAX_WORD_LEN)
         .map(|candidate| (strsim::damerau_levenshtein(&word, &candidate.to_lowercase()), candidate))
         .filter(|(distance, candidate)| *distance <= 1.max(candidate.len().max(word.len()) / 3))
         .min()
