@@ -152,7 +152,7 @@ pub fn beginning(value: &impl Serialize, most: usize) -> String {
 }
 
 /// Appends the canonical form: keys sorted by their bytes, no white space, strings in one spelling, numbers as written.
-/// Expects text no deeper than a schema may be (64), for it recurses.
+/// Expects text no deeper than a schema may be (64), for it recurses, and reads every level's text once more.
 pub(crate) fn canonical(raw: &RawValue, into: &mut String) {
     let text = raw.get().trim();
     match text.as_bytes().first() {

@@ -65,7 +65,8 @@ impl Rules {
     }
 }
 
-/// `*` stands for any run of characters, `?` for one; the whole text must match.
+/// `*` stands for any run of characters, `?` for one; the whole text must match. Only the last star is ever taken up
+/// again, so the work is at most the product of both lengths.
 pub fn glob_matches(glob: &str, text: &str) -> bool {
     let (glob, text): (Vec<char>, Vec<char>) = (glob.chars().collect(), text.chars().collect());
     let (mut g, mut t) = (0, 0);

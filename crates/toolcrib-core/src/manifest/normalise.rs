@@ -115,6 +115,7 @@ fn usable(schema: &RawValue, what: &str, bounds: &Bounds) -> Result<(), String> 
     Ok(())
 }
 
+/// Follows no reference, and reads every level's text once more: at most the text times its depth, which is bounded before.
 fn remote_reference(schema: &RawValue) -> Option<String> {
     let is_reference = |key: &str| matches!(key, "$ref" | "$dynamicRef" | "$recursiveRef");
     match schema.get().as_bytes().first() {
@@ -151,6 +152,7 @@ enum Keys {
     Names,
 }
 
+/// At most the text times its depth, like [`remote_reference`].
 fn push_shown(raw: &RawValue, keys: Keys, into: &mut String, changed: &mut bool) {
     let fields = Fields::parse(raw);
     match (raw.get().as_bytes().first(), fields, text(raw)) {

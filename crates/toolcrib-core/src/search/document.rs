@@ -85,6 +85,7 @@ pub(super) fn texts(tool: &Tool, schema: &Value, mut take: impl FnMut(Field, &st
     read_schema(schema, 0, &mut take);
 }
 
+/// Follows no reference, so every node is read at most once.
 fn read_schema(schema: &Value, depth: usize, take: &mut impl FnMut(Field, &str)) {
     let Value::Object(keywords) = schema else { return };
     if depth > DEEPEST {

@@ -11,7 +11,8 @@ const SAME: f32 = 0.8;
 /// With fewer words between them, two tools may well be about different things: `search`, `list projects`.
 const TELLING: usize = 6;
 
-/// The lines of an answer, at most `limit`. A tool whose very name was asked for keeps its own.
+/// The lines of an answer, at most `limit`. A tool whose very name was asked for keeps its own. Tools of one name are
+/// compared with each other, and their words only where they are of different sources.
 pub(super) fn collapsed(
     directory: &Directory,
     best: Vec<Scored>,
