@@ -30,8 +30,11 @@ pub(super) struct At<'a> {
     pub(super) place: &'a str,
 }
 
-/// How many references may follow one another.
+/// How many references may be followed to find one value, those on the way of its pointers included: with a limit on
+/// their nesting alone, two on each way would double the work at every level.
 const MOST_HOPS: usize = 32;
+/// Longer references lead nowhere. Everything that names a value pays for the length of the way to it.
+const MAX_REFERENCE_LEN: usize = 2_000;
 
 impl Library {
     /// A library of one document. Files are addressed by `file://`.
@@ -76,21 +79,30 @@ impl Library {
 
     /// What a reference names, through further references where that is one itself.
     pub(super) fn follow<'a>(&'a self, mut at: At<'a>) -> Result<At<'a>, String> {
-        for _ in 0..MOST_HOPS {
-            match reference(at.value) {
-                None => return Ok(at),
-                Some(reference) => at = self.target(reference, at.place)?.0,
-            }
+        let mut hops = MOST_HOPS;
+        while let Some(reference) = reference(at.value) {
+            hops = hops.checked_sub(1).ok_or("its `$ref`s lead to one another without end")?;
+            at = self.target_within(reference, at.place, &mut hops)?.0;
         }
-        Err("its `$ref`s lead to one another without end".into())
+        Ok(at)
     }
 
     /// What one reference names, and the whole address of that.
     pub(super) fn target<'a>(&'a self, reference: &str, place: &'a str) -> Result<(At<'a>, String), String> {
-        self.target_within(reference, place, MOST_HOPS)
+        let mut hops = MOST_HOPS;
+        self.target_within(reference, place, &mut hops)
     }
 
-    fn target_within<'a>(&'a self, reference: &str, place: &'a str, hops: usize) -> Result<(At<'a>, String), String> {
+    fn target_within<'a>(
+        &'a self,
+        reference: &str,
+        place: &'a str,
+        hops: &mut usize,
+    ) -> Result<(At<'a>, String), String> {
+        if reference.len() > MAX_REFERENCE_LEN {
+            let begins = shown_short(&reference[..reference.floor_char_boundary(200)], 120);
+            return Err(format!("`$ref` to `{begins}`, which is longer than {MAX_REFERENCE_LEN} bytes"));
+        }
         let shown = || shown_short(reference, 120);
         let (address, fragment) = reference.split_once('#').unwrap_or((reference, ""));
         let place = if address.is_empty() {
@@ -119,7 +131,7 @@ impl Library {
     }
 
     /// Where a pointer leads, through references on its way.
-    fn pointed<'a>(&'a self, place: &'a str, pointer: &str, hops: usize) -> Option<At<'a>> {
+    fn pointed<'a>(&'a self, place: &'a str, pointer: &str, hops: &mut usize) -> Option<At<'a>> {
         let mut at = At { value: self.documents.get(place)?.as_ref().ok()?, place };
         for token in pointer.split('/').skip(1) {
             let token = token.replace("~1", "/").replace("~0", "~");
@@ -131,7 +143,8 @@ impl Library {
             at = match step(at.value) {
                 Some(value) => At { value, ..at },
                 None => {
-                    let (target, _) = self.target_within(reference(at.value)?, at.place, hops.checked_sub(1)?).ok()?;
+                    *hops = hops.checked_sub(1)?;
+                    let (target, _) = self.target_within(reference(at.value)?, at.place, hops).ok()?;
                     At { value: step(target.value)?, ..target }
                 }
             };
@@ -173,9 +186,11 @@ fn find_references(value: &Value, keys: Keys, found: &mut impl FnMut(&str)) {
     }
 }
 
-/// Where the schemas stand that call themselves by an `$anchor`, by their documents and names.
+/// Where the schemas stand that call themselves by an `$anchor`, by their documents and names. What stands below a longer
+/// way than references may have is left out: each anchor keeps its whole pointer.
 fn find_anchors(value: &Value, place: &str, pointer: &mut String, found: &mut Anchors) {
     match value {
+        _ if pointer.len() > MAX_REFERENCE_LEN => {}
         Value::Object(fields) => {
             for key in ["$anchor", "$dynamicAnchor"] {
                 if let Some(name) = fields.get(key).and_then(Value::as_str) {
@@ -249,6 +264,36 @@ mod tests {
         assert_eq!(follow("gone").unwrap_err(), "`$ref` to `gone.json#/x`: 404 Not Found");
         assert_eq!(library.target("#/nowhere", root.place).unwrap_err(), "`$ref` to `#/nowhere`, which is not there");
         assert_eq!(library.target("#/x~0y", root.place).unwrap().0.value, &json!(1));
+    }
+
+    /// Each pointer leads through two references to pointers of the next level: of 30 levels, a billion ways.
+    #[test]
+    fn references_on_the_way_of_pointers_do_not_multiply() {
+        const LEVELS: usize = 30;
+        let next = |level: usize| match level {
+            LEVELS => json!({ "$ref": "#/V" }),
+            _ => json!({ "$ref": format!("#/P{}/x/y", level + 1) }),
+        };
+        let mut root: serde_json::Map<String, Value> =
+            (0..=LEVELS).map(|level| (format!("P{level}"), next(level))).collect();
+        let nested = (0..=LEVELS).fold(json!({ "end": true }), |inner, level| json!({ "x": next(level), "y": inner }));
+        root.insert("V".into(), nested);
+        let library = Library::new(Url::parse("http://h/").unwrap(), root.into());
+        let root = library.root().unwrap();
+        let follow = |level: usize| library.follow(At { value: &root.value[format!("P{level}")], ..root });
+        assert!(follow(0).is_err());
+        assert!(follow(LEVELS - 2).is_ok_and(|at| at.value.get("y").is_some()));
+    }
+
+    #[test]
+    fn long_references_lead_nowhere_and_long_ways_have_no_anchors() {
+        let long = "k".repeat(3_000);
+        let root = json!({ long.as_str(): { "$anchor": "far" }, "near": { "$anchor": "near" } });
+        let library = Library::new(Url::parse("http://h/").unwrap(), root);
+        let target = |reference: &str| library.target(reference, "http://h/").map(|(_, address)| address);
+        assert!(target(&format!("#/{long}")).unwrap_err().ends_with("which is longer than 2000 bytes"));
+        assert_eq!(target("#far").unwrap_err(), "`$ref` to `#far`, which is not there");
+        assert_eq!(target("#near").unwrap(), "http://h/#near");
     }
 
     #[test]
