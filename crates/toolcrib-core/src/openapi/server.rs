@@ -5,10 +5,15 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 use url::Url;
 
-use super::convert::{Found, Version, members};
+use super::convert::{Found, Version};
 use super::library::At;
 use crate::source::OpenApi;
 use crate::text::shown_short;
+
+/// Longer addresses are none. Each operation pays for the length of its server's.
+const MAX_URL_LEN: usize = 8 * 1024;
+/// How many servers of a list are looked at.
+const MAX_SERVERS: usize = 100;
 
 #[derive(Debug)]
 pub(super) struct Servers<'a> {
@@ -54,7 +59,11 @@ impl<'a> Servers<'a> {
 
     fn first(&self, value: &Value) -> Option<String> {
         let servers = value.get("servers")?.as_array()?;
-        let url_of = |server: &'_ Value| server.get("url").and_then(Value::as_str).map(str::to_owned);
+        let servers = &servers[..servers.len().min(MAX_SERVERS)];
+        let url_of = |server: &'_ Value| {
+            let url = server.get("url").and_then(Value::as_str).filter(|url| url.len() <= MAX_URL_LEN);
+            url.map(str::to_owned)
+        };
         // From a file, nothing can be reached that is relative to it.
         let in_file = self.document.scheme() == "file";
         let absolute = |server: &&Value| url_of(server).is_some_and(|url| url.contains("://"));
@@ -65,19 +74,7 @@ impl<'a> Servers<'a> {
         for (name, value) in self.variables.iter().filter(|(_, value)| !value.contains("${")) {
             url = url.replace(&format!("{{{name}}}"), value);
         }
-        for (name, variable) in members(server, "variables") {
-            let text = match variable.get("default") {
-                Some(Value::String(text)) => Some(text.clone()),
-                Some(Value::Number(number)) => Some(number.to_string()),
-                Some(Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_)) | None => {
-                    variable.get("enum").and_then(|choices| choices.get(0)?.as_str().map(str::to_owned))
-                }
-            };
-            if let Some(value) = text {
-                url = url.replace(&format!("{{{name}}}"), &value);
-            }
-        }
-        Some(self.absolute(&url))
+        Some(self.absolute(&filled(&url, server)?))
     }
 
     fn swagger(&self, root: &Value) -> String {
@@ -110,6 +107,40 @@ impl<'a> Servers<'a> {
         };
         joined.trim_end_matches('/').to_owned()
     }
+}
+
+/// The address with the defaults of its variables, in one pass: a default that named other variables could double at
+/// each of them. Nothing where it grows too long to be an address.
+fn filled(url: &str, server: &Value) -> Option<String> {
+    let default = |name: &str| {
+        let variable = server.get("variables")?.get(name)?;
+        match variable.get("default") {
+            Some(Value::String(text)) => Some(text.clone()),
+            Some(Value::Number(number)) => Some(number.to_string()),
+            Some(Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_)) | None => {
+                variable.get("enum").and_then(|choices| choices.get(0)?.as_str().map(str::to_owned))
+            }
+        }
+    };
+    let (mut filled, mut rest) = (String::new(), url);
+    while filled.len() <= MAX_URL_LEN
+        && let Some((before, after)) = rest.split_once('{')
+    {
+        filled.push_str(before);
+        let end = after.find(['{', '}']).filter(|end| after[*end..].starts_with('}'));
+        match end.and_then(|end| Some((default(&after[..end])?, end))) {
+            Some((value, end)) => {
+                filled.push_str(&value);
+                rest = &after[end + 1..];
+            }
+            None => {
+                filled.push('{');
+                rest = after;
+            }
+        }
+    }
+    filled.push_str(rest);
+    (filled.len() <= MAX_URL_LEN).then_some(filled)
 }
 
 #[cfg(test)]
@@ -170,5 +201,16 @@ mod tests {
         let variables = json!({ "region": { "default": "us" }, "v": { "default": 2 }, "key": { "default": "none" } });
         let root = json!({ "servers": [{ "url": "https://{region}.a/{v}/{key}", "variables": variables }] });
         assert_eq!(server(web, root, json!({})), "https://eu.a/2/none");
+    }
+
+    #[test]
+    fn defaults_that_name_other_variables_do_not_grow() {
+        let default = |n: usize| json!({ "default": format!("{{v{}}}{{v{}}}", n + 1, n + 1) });
+        let variables: serde_json::Map<String, Value> = (0..60).map(|n| (format!("v{n}"), default(n))).collect();
+        let root = |url: &str| json!({ "servers": [{ "url": url, "variables": variables }] });
+        assert_eq!(server("https://h/x", root("https://a/{v0}"), json!({})), "https://a/{v1}{v1}");
+        let long = json!({ "long": { "default": "x".repeat(8_000) } });
+        let root = json!({ "servers": [{ "url": "https://a/{long}{long}", "variables": long }] });
+        assert_eq!(server("https://h/x", root, json!({})), "https://h");
     }
 }
