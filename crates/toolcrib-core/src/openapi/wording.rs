@@ -1,11 +1,16 @@
 //! Descriptions as an agent gets them: without the addresses behind links and without markup, cut at the end of a
 //! sentence where they are long.
 
+use std::collections::HashMap;
+
 use crate::text::shown;
+
+/// So much of a text is looked at for its first few words: thousands of operations may share one of megabytes.
+const MAX_TEXT_LEN: usize = 16 * 1024;
 
 /// One line of at most about `limit` characters.
 pub(super) fn shortened(text: &str, limit: usize) -> String {
-    cut(plain(text), limit)
+    cut(plain(&text[..text.floor_char_boundary(MAX_TEXT_LEN)]), limit)
 }
 
 /// The same of a text that is plain already.
@@ -86,39 +91,39 @@ fn is_rule(word: &str) -> bool {
 
 /// `[text](address)` is its text.
 fn without_links(text: &str) -> String {
-    let (mut out, mut rest) = (String::with_capacity(text.len()), text);
-    while let Some(middle) = rest.find("](") {
-        let open = rest[..middle].rfind('[');
-        let close = closing(&rest[middle + 2..]);
-        match (open, close) {
+    let closings = closings(text);
+    let (mut out, mut from) = (String::with_capacity(text.len()), 0);
+    while let Some(middle) = text[from..].find("](").map(|at| from + at) {
+        let open = text[from..middle].rfind('[').map(|at| from + at);
+        match (open, closings.get(&(middle + 1))) {
             (Some(open), Some(close)) => {
-                out.push_str(rest[..open].trim_end_matches('!'));
-                out.push_str(&rest[open + 1..middle]);
-                rest = &rest[middle + 2 + close + 1..];
+                out.push_str(text[from..open].trim_end_matches('!'));
+                out.push_str(&text[open + 1..middle]);
+                from = close + 1;
             }
             _ => {
-                out.push_str(&rest[..middle + 2]);
-                rest = &rest[middle + 2..];
+                out.push_str(&text[from..middle + 2]);
+                from = middle + 2;
             }
         }
     }
-    out.push_str(rest);
+    out.push_str(&text[from..]);
     out
 }
 
-/// Where the address ends; it may hold brackets itself.
-fn closing(text: &str) -> Option<usize> {
-    let mut open = 0;
+/// Where each bracket that opens in a line is closed; an address may hold brackets itself. Found in one pass, for a text
+/// of nothing but `](` would be looked through again for each of them.
+fn closings(text: &str) -> HashMap<usize, usize> {
+    let (mut open, mut closings) = (Vec::new(), HashMap::new());
     for (at, letter) in text.char_indices() {
         match letter {
-            '(' => open += 1,
-            ')' if open == 0 => return Some(at),
-            ')' => open -= 1,
-            '\n' => return None,
+            '(' => open.push(at),
+            ')' => closings.extend(open.pop().map(|opened| (opened, at))),
+            '\n' => open.clear(),
             _ => {}
         }
     }
-    None
+    closings
 }
 
 /// `<p>text</p>` is its text; `a < b` stays, and so does what stands in backticks or names an address.
@@ -137,16 +142,16 @@ fn without_tags(text: &str) -> String {
             .take_while(char::is_ascii_alphanumeric)
             .collect::<String>()
             .to_lowercase();
-        match tag.find('>').filter(|_| TAGS.contains(&name.as_str())) {
-            Some(end) => {
-                out.push(' ');
-                rest = &tag[end + 1..];
-            }
-            None => {
-                out.push('<');
-                rest = &tag[1..];
-            }
+        if !TAGS.contains(&name.as_str()) {
+            out.push('<');
+            rest = &tag[1..];
+            continue;
         }
+        rest = tag;
+        // Nor does any later one end: looking for each would take the square of the text.
+        let Some(end) = tag.find('>') else { break };
+        out.push(' ');
+        rest = &tag[end + 1..];
     }
     out.push_str(rest);
     out
@@ -164,10 +169,19 @@ mod tests {
             ("<p>Creates a <b>thing</b>.</p><br/>Really", "Creates a thing . Really"),
             ("[a](b\n[c](d)", "[a](b c"),
             ("![image](x) [y]", "image [y]"),
+            ("[a](b(c [d](e) f", "[a](b(c d f"),
+            ("<p>a <b c <i d", "a <b c <i d"),
             ("The page. For more information, see \"[Pages](x).\" Really.", "The page. Really."),
             ("One. For more information about v1.2, see x", "One."),
         ] {
             assert_eq!(plain(text), expected);
+        }
+    }
+
+    #[test]
+    fn markup_that_never_ends_takes_one_pass() {
+        for (text, begins) in [("](".repeat(500_000), "]("), (format!("a>{}", "<p".repeat(500_000)), "a><p")] {
+            assert!(plain(&text).starts_with(begins));
         }
     }
 
