@@ -60,6 +60,13 @@ const ON_DEMAND: [&str; 3] = ["head", "options", "trace"];
 /// How many faults of parts are told, and how many operations a document may have.
 const MOST_FAULTS: usize = 500;
 const MOST_OPERATIONS: usize = 20_000;
+/// How many faults are kept until they are sorted: operations that share a path item have the same ones.
+const MAX_KEPT_FAULTS: usize = 20_000;
+/// Each operation has its path, which those of `additionalOperations` share.
+const MAX_PATH_LEN: usize = 2_000;
+const MAX_METHOD_LEN: usize = 40;
+/// Of all tools together: what operations share is written for each of them.
+const MAX_TOOL_BYTES: usize = 128 * 1024 * 1024;
 
 pub fn convert(library: &Library, conversion: Conversion<'_>) -> Result<Converted> {
     let root = library.root().ok_or_else(|| Error::new(Code::Internal, "a library without its document"))?;
@@ -79,25 +86,35 @@ pub fn convert(library: &Library, conversion: Conversion<'_>) -> Result<Converte
     let found = operations(&shared, conversion.openapi, &mut converted.set_aside);
     let mut schemas = Schemas::new(library, dialect, found.len());
     let names = names::names(&found, conversion.source);
+    let mut bytes = 0;
     for (found, name) in found.iter().zip(names) {
         if !wanted(found, &name, conversion.openapi) {
             continue;
         }
-        if schemas.exhausted() {
-            let reason =
-                "the document asks for more work than is done for one; its other operations are left out".into();
-            converted.set_aside.push(SetAside { name: found.pointer.clone(), reason });
+        let too_much = match bytes > MAX_TOOL_BYTES {
+            true => Some("the tools of the document are larger than 128 MiB; its other operations are left out"),
+            false if schemas.exhausted() => {
+                Some("the document asks for more work than is done for one; its other operations are left out")
+            }
+            false => None,
+        };
+        if let Some(reason) = too_much {
+            converted.set_aside.push(SetAside { name: found.pointer.clone(), reason: reason.into() });
             break;
         }
         let mut broken: Vec<String> = names::told(found, &name).into_iter().collect();
         let read = operation::read(&shared, &mut schemas, found, &mut broken);
         let poll = conversion.openapi.poll.iter().find(|(glob, _)| glob_matches(glob, &name)).map(|(_, poll)| poll);
         match tool::offered(&name, found, read, poll) {
-            Ok(tool) => converted.tools.push(tool),
+            Ok(tool) => {
+                bytes += tool.get().len();
+                converted.tools.push(tool);
+            }
             Err(reason) => broken.push(reason),
         }
         let told = broken.into_iter().map(|reason| SetAside { name: found.pointer.clone(), reason });
-        converted.set_aside.extend(told);
+        let room = MAX_KEPT_FAULTS.saturating_sub(converted.set_aside.len());
+        converted.set_aside.extend(told.take(room));
     }
     let shared_faults = std::mem::take(&mut schemas.broken);
     converted.set_aside.extend(shared_faults.into_iter().map(|(name, reason)| SetAside { name, reason }));
@@ -130,7 +147,8 @@ fn version(root: &Value) -> Result<(Version, Dialect)> {
 
 /// Every operation that may become a tool, in the order of the document.
 fn operations<'a>(shared: &Shared<'a>, openapi: &OpenApi, set_aside: &mut Vec<SetAside>) -> Vec<Found<'a>> {
-    let mut found = Vec::new();
+    // Those that are none count as well: many paths may share the item that has them.
+    let (mut found, mut looked_at) = (Vec::new(), 0);
     let paths = shared.root.value.get("paths").map(|value| shared.library.follow(At { value, ..shared.root }));
     let paths = match paths {
         Some(Ok(paths)) => paths,
@@ -145,6 +163,11 @@ fn operations<'a>(shared: &Shared<'a>, openapi: &OpenApi, set_aside: &mut Vec<Se
     let listed = paths.value.as_object().into_iter().flatten();
     for (path, value) in listed.filter(|(path, _)| !path.starts_with("x-") && *path != "$ref") {
         let pointer = format!("#/paths/{}", escaped(path));
+        if path.len() > MAX_PATH_LEN {
+            let reason = format!("the path is longer than {MAX_PATH_LEN} bytes");
+            set_aside.push(SetAside { name: pointer, reason });
+            continue;
+        }
         let own = At { value, ..paths };
         let item = match shared.library.follow(own) {
             Ok(item) if item.value.is_object() => item,
@@ -167,15 +190,17 @@ fn operations<'a>(shared: &Shared<'a>, openapi: &OpenApi, set_aside: &mut Vec<Se
         let more = more.into_iter().flatten().map(|(method, value)| (method.as_str(), At { value, ..item }));
         for (method, operation) in listed.chain(more) {
             let value = operation.value;
-            let pointer = format!("{pointer}/{}", escaped(method));
+            looked_at += 1;
+            let shown = &method[..method.floor_char_boundary(MAX_METHOD_LEN)];
+            let pointer = format!("{pointer}/{}", escaped(shown));
             let refuse = |reason: &str| SetAside { name: pointer.clone(), reason: reason.into() };
-            if !value.is_object() {
-                set_aside.push(refuse("the operation is not an object"));
-            } else if !method.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-') {
-                set_aside.push(refuse("this is no name of an HTTP method"));
-            } else if found.len() >= MOST_OPERATIONS {
+            if looked_at > MOST_OPERATIONS {
                 set_aside.push(refuse("the document has too many operations"));
                 return found;
+            } else if !value.is_object() {
+                set_aside.push(refuse("the operation is not an object"));
+            } else if shown != method || !method.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-') {
+                set_aside.push(refuse("this is no name of an HTTP method"));
             } else {
                 let (method, item) = (method.to_ascii_uppercase(), item_of(item));
                 found.push(Found { method, path, pointer, item, operation });

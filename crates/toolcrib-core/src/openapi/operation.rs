@@ -30,6 +30,10 @@ pub(super) fn read<'a>(
     found: &Found<'a>,
     broken: &mut Vec<String>,
 ) -> Read {
+    let inherited = [found.item.value.get("parameters"), shared.root.value.get("security")];
+    for value in inherited.into_iter().flatten().chain([found.operation.value]) {
+        schemas.spend_on(value);
+    }
     let given = parameters::read(shared, found, broken);
     let body = body::read(shared, schemas, found, broken);
     let names = arguments(&given, body.is_some());

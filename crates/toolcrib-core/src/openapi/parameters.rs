@@ -34,6 +34,9 @@ pub(super) enum Schema<'a> {
 const RESERVED_HEADERS: [&str; 7] =
     ["accept", "content-type", "authorization", "host", "content-length", "transfer-encoding", "connection"];
 
+/// How many parameters of a list are read. Many operations may share the list of one path item.
+const MAX_PARAMETERS: usize = 1_000;
+
 /// In the order path, query, header, cookie. What is broken is told and left out.
 pub(super) fn read<'a>(shared: &Shared<'a>, found: &Found<'a>, broken: &mut Vec<String>) -> Vec<Given<'a>> {
     let mut given: Vec<Given<'a>> = Vec::new();
@@ -76,8 +79,12 @@ pub(super) fn all<'a>(shared: &Shared<'a>, found: &Found<'a>, broken: &mut Vec<S
         if listed.is_some_and(|listed| !listed.is_array()) {
             broken.push("`parameters` is no list; the tool is served without them".into());
         }
-        let listed = listed.and_then(Value::as_array);
-        for (index, value) in listed.into_iter().flatten().enumerate() {
+        let listed = listed.and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+        if listed.len() > MAX_PARAMETERS {
+            broken
+                .push(format!("there are more than {MAX_PARAMETERS} parameters; the tool is served without the rest"));
+        }
+        for (index, value) in listed.iter().take(MAX_PARAMETERS).enumerate() {
             match shared.library.follow(At { value, ..holder }) {
                 Ok(at) => all.push(at),
                 Err(reason) => broken.push(format!("parameter {index}: {reason}; the tool is served without it")),
@@ -137,7 +144,9 @@ fn one<'a>(shared: &Shared<'a>, at: At<'a>, broken: &mut Vec<String>) -> Option<
 /// A document with security schemes may still list the token among the parameters (Slack's does): it is presented, not
 /// asked for.
 fn is_token(shared: &Shared<'_>, name: &str, description: Option<&str>) -> bool {
-    let described = description.is_some_and(|text| text.to_ascii_lowercase().starts_with("authentication token"));
+    const BEGINNING: &str = "authentication token";
+    let begins = description.and_then(|text| text.get(..BEGINNING.len()));
+    let described = begins.is_some_and(|begins| begins.eq_ignore_ascii_case(BEGINNING));
     described && matches!(name, "token" | "access_token") && shared.security.any()
 }
 

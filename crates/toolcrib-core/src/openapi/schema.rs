@@ -9,9 +9,12 @@ mod words;
 use std::collections::HashMap;
 use std::rc::Rc;
 
-use serde_json::Value;
+use jsonschema::PatternOptions;
+use serde_json::{Value, json};
 
 use super::library::{At, Library};
+use super::object::Object;
+use crate::expression::weight;
 use crate::fingerprint::Fingerprint;
 
 pub(super) use gather::Gathered;
@@ -43,6 +46,10 @@ pub(super) struct Schemas<'a> {
     definitions: HashMap<(Direction, Rc<str>), Rc<Translated>>,
     /// Whether a pattern can be compiled.
     patterns: HashMap<String, bool>,
+    /// Whether a property is the other side's to write.
+    hidden: HashMap<(Direction, *const Value), bool>,
+    /// What reading a value costs.
+    weights: HashMap<*const Value, u64>,
     /// What is broken in shared definitions: pointer and reason.
     pub(super) broken: Vec<(String, String)>,
     worked: u64,
@@ -56,10 +63,17 @@ struct Target<'a> {
     pointer: String,
 }
 
-/// How many schemas are looked at for one document, whatever it asks for: of forty real ones the largest takes 220,000,
+/// How many schemas are looked at for one document, whatever it asks for: of forty real ones the largest takes 400,000,
 /// and none more than a few hundred for each operation.
 const MOST_WORK: u64 = 4_000_000;
-const WORK_OF_OPERATION: u64 = 2_000;
+const WORK_OF_OPERATION: u64 = 500;
+/// Reading or writing that many bytes counts as looking at one more schema.
+const BYTES_OF_WORK: usize = 64;
+/// Compiling a pattern takes about as long as looking at so many schemas.
+const WORK_OF_PATTERN: u64 = 1_000;
+const MAX_PATTERN_LEN: usize = 2_000;
+/// Of what a pattern is compiled to: a few bytes can ask for megabytes, and for a second to make them.
+const MAX_PATTERN_SIZE: usize = 1024 * 1024;
 
 /// A schema in our words. References are `#/$defs/NAME`.
 #[derive(Debug, Clone)]
@@ -88,13 +102,37 @@ impl<'a> Schemas<'a> {
     pub(super) fn new(library: &'a Library, dialect: Dialect, operations: usize) -> Schemas<'a> {
         let allowed = MOST_WORK + operations as u64 * WORK_OF_OPERATION;
         let (names, targets, definitions, patterns, broken) = Default::default();
-        Schemas { library, dialect, names, targets, definitions, patterns, broken, worked: 0, allowed }
+        let (hidden, weights) = Default::default();
+        Schemas { library, dialect, names, targets, definitions, patterns, hidden, weights, broken, worked: 0, allowed }
     }
 
     /// One more schema is looked at, if that is not too many.
     fn work(&mut self) -> bool {
         self.worked += 1;
         self.worked <= self.allowed
+    }
+
+    /// Counts work of another kind than looking at one schema.
+    fn spend(&mut self, work: u64) {
+        self.worked = self.worked.saturating_add(work);
+    }
+
+    /// Counts what reading a value costs. Operations share path items, parameters and bodies by reference: a document of
+    /// a megabyte can have ten thousand operations of which each reads half of it.
+    pub(super) fn spend_on(&mut self, value: &Value) {
+        let weigh = || (weight(value) / BYTES_OF_WORK) as u64;
+        let work = *self.weights.entry(std::ptr::from_ref(value)).or_insert_with(weigh);
+        self.spend(work);
+    }
+
+    /// The properties of a schema with what it extends.
+    pub(super) fn object(&mut self, at: At<'a>) -> Object<'a> {
+        if self.exhausted() {
+            return Object::default();
+        }
+        let object = Object::of(self.library, at);
+        self.spend(object.steps);
+        object
     }
 
     /// Whether the document asked for more than is done for one.
@@ -104,6 +142,7 @@ impl<'a> Schemas<'a> {
 
     /// One schema of an operation; what is broken in it is added to `broken`.
     pub(super) fn translate(&mut self, at: At<'a>, direction: Direction, broken: &mut Vec<String>) -> Translated {
+        self.spend_on(at.value);
         translate::schema(self, at, direction, broken)
     }
 
@@ -150,7 +189,11 @@ impl<'a> Schemas<'a> {
         if let Some(known) = self.patterns.get(pattern) {
             return *known;
         }
-        let compiles = jsonschema::options().build(&serde_json::json!({ "pattern": pattern })).is_ok();
+        self.spend(WORK_OF_PATTERN);
+        let options = PatternOptions::fancy_regex().size_limit(MAX_PATTERN_SIZE);
+        let compiles = pattern.len() <= MAX_PATTERN_LEN
+            && !self.exhausted()
+            && jsonschema::options().with_pattern_options(options).build(&json!({ "pattern": pattern })).is_ok();
         self.patterns.insert(pattern.to_owned(), compiles);
         compiles
     }

@@ -1,6 +1,6 @@
 //! Which credentials an operation needs, in the document's own words and in ours.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 use serde_json::Value;
 
@@ -13,6 +13,8 @@ use crate::text::shown_short;
 #[derive(Debug)]
 pub(super) struct Schemes<'a> {
     known: BTreeMap<&'a str, Scheme>,
+    /// Place and name of each key, those of headers in small letters: every parameter is looked up here.
+    keys: HashSet<(&'static str, String)>,
     common: Option<&'a Value>,
 }
 
@@ -35,7 +37,14 @@ impl<'a> Schemes<'a> {
             let value = library.follow(At { value, ..root }).map_or(nothing, |at| at.value);
             (name.as_str(), scheme(value))
         });
-        Schemes { known: known.collect(), common: root.value.get("security") }
+        let known: BTreeMap<&'a str, Scheme> = known.collect();
+        let keys = known.values().filter_map(|scheme| match scheme {
+            Scheme::ApiKey { name, place: KeyPlace::Header } => Some(("header", name.to_ascii_lowercase())),
+            Scheme::ApiKey { name, place: KeyPlace::Query } => Some(("query", name.clone())),
+            Scheme::ApiKey { name, place: KeyPlace::Cookie } => Some(("cookie", name.clone())),
+            Scheme::Bearer | Scheme::Basic | Scheme::Oauth2 | Scheme::OpenIdConnect | Scheme::Other(_) => None,
+        });
+        Schemes { keys: keys.collect(), known, common: root.value.get("security") }
     }
 
     pub(super) fn needed_by(&self, operation: &Value) -> Security {
@@ -60,14 +69,12 @@ impl<'a> Schemes<'a> {
 
     /// Whether a parameter is a credential in disguise: agents never see those.
     pub(super) fn is_credential(&self, place: &str, name: &str) -> bool {
-        self.known.values().any(|scheme| match scheme {
-            Scheme::ApiKey { name: key, place: KeyPlace::Header } => {
-                place == "header" && key.eq_ignore_ascii_case(name)
-            }
-            Scheme::ApiKey { name: key, place: KeyPlace::Query } => place == "query" && key == name,
-            Scheme::ApiKey { name: key, place: KeyPlace::Cookie } => place == "cookie" && key == name,
-            Scheme::Bearer | Scheme::Basic | Scheme::Oauth2 | Scheme::OpenIdConnect | Scheme::Other(_) => false,
-        })
+        match place {
+            "header" => self.keys.contains(&("header", name.to_ascii_lowercase())),
+            "query" => self.keys.contains(&("query", name.to_owned())),
+            "cookie" => self.keys.contains(&("cookie", name.to_owned())),
+            _ => false,
+        }
     }
 }
 

@@ -300,3 +300,44 @@ fn lists_of_lists_in_a_form_end() {
     });
     assert_eq!(names(&converted(document, OpenApi::default())), ["post_t"]);
 }
+
+/// Thousands of paths may be one path item by reference.
+#[test]
+fn what_paths_share_is_bounded() {
+    let document = |item: Value| {
+        let paths: Map<String, Value> =
+            (0..3_000).map(|n| (format!("/p{n}"), json!({ "$ref": "#/components/pathItems/I" }))).collect();
+        json!({ "openapi": "3.1.0", "paths": paths, "components": { "pathItems": { "I": item } } })
+    };
+    let methods: Map<String, Value> = (0..3_000).map(|n| (format!("no method {n}"), json!({}))).collect();
+    let found = converted(document(json!({ "additionalOperations": methods })), OpenApi::default());
+    assert_eq!(found.set_aside.len(), 501);
+    let found = converted(document(json!({ "get": { "description": "word ".repeat(200_000) } })), OpenApi::default());
+    let reason = "the document asks for more work than is done for one; its other operations are left out";
+    assert_eq!(found.set_aside.last().map(|aside| aside.reason.as_str()), Some(reason));
+}
+
+#[test]
+fn a_path_of_kilobytes_is_set_aside() {
+    let methods: Map<String, Value> = (0..10_000).map(|n| (format!("M{n}"), json!({}))).collect();
+    let templates: String = (0..100_000).map(|n| format!("{{t{n}}}")).collect();
+    let paths = json!({ format!("/{templates}"): { "get": {}, "additionalOperations": methods }, "/a": { "get": {} } });
+    let found = converted(json!({ "openapi": "3.2.0", "paths": paths }), OpenApi::default());
+    assert_eq!(names(&found), ["get_a"]);
+    assert_eq!(found.set_aside[0].reason, "the path is longer than 2000 bytes");
+}
+
+#[test]
+fn parameters_beyond_a_thousand_are_told_and_left_out() {
+    let parameters: Vec<Value> = (0..20_000).map(|n| json!({ "name": format!("p{n}"), "in": "header" })).collect();
+    let key = |n: usize| json!({ "type": "apiKey", "in": "header", "name": format!("k{n}") });
+    let keys: Map<String, Value> = (0..20_000).map(|n| (format!("s{n}"), key(n))).collect();
+    let document = json!({
+        "openapi": "3.1.0", "paths": { "/a": { "get": { "parameters": parameters } } },
+        "components": { "securitySchemes": keys },
+    });
+    let found = converted(document, OpenApi::default());
+    assert_eq!(tools(&found)[0]["inputSchema"]["properties"].as_object().map(Map::len), Some(1_000));
+    let reason = "there are more than 1000 parameters; the tool is served without the rest";
+    assert_eq!(faults(&found), [format!("#/paths/~1a/get: {reason}")]);
+}

@@ -17,6 +17,7 @@ pub(super) fn read<'a>(
     let mut schema: Option<At<'a>> = None;
     for (_, value) in successes(found.operation.value) {
         let Ok(answer) = shared.library.follow(At { value, ..found.operation }) else { continue };
+        schemas.spend_on(answer.value);
         match shared.version {
             Version::Two => {
                 schema = schema.or(answer.value.get("schema").map(|value| At { value, ..answer }));

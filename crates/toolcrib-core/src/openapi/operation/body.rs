@@ -46,6 +46,7 @@ fn of_openapi<'a>(
     body: At<'a>,
     broken: &mut Vec<String>,
 ) -> (Body, Translated) {
+    schemas.spend_on(body.value);
     let required = body.value.get("required").and_then(Value::as_bool).unwrap_or(false);
     let nothing = &Value::Null;
     let media: Vec<(&str, At<'a>)> = members(body.value, "content")
@@ -54,6 +55,7 @@ fn of_openapi<'a>(
             (media_type.as_str(), shared.library.follow(at).unwrap_or(At { value: nothing, ..body }))
         })
         .collect();
+    media.iter().for_each(|(_, media)| schemas.spend_on(media.value));
     let choice = media.iter().min_by_key(|(media_type, media)| {
         let files = is_multipart(media_type) && media.value.to_string().contains("\"binary\"");
         if files { 1 } else { rank(media_type) }

@@ -6,15 +6,13 @@ use std::rc::Rc;
 
 use serde_json::{Map, Value, json};
 
-use super::{Direction, Schemas, Translated, prune};
+use super::{BYTES_OF_WORK, Direction, Schemas, Translated, prune};
 
 /// How large a schema may be when it is listed.
 const LISTED: usize = 8 * 1024;
 /// And when it is asked for.
 const WHOLE: usize = 192 * 1024;
 const MOST_DEFINITIONS: usize = 4_000;
-/// Writing that many counts as looking at one more schema.
-const BYTES_OF_WORK: usize = 64;
 /// As text. A manifest takes 64 levels, and a tool has two around its schema.
 const DEEPEST: usize = 56;
 
@@ -58,7 +56,7 @@ impl Schemas<'_> {
             let name = self.targets.get_key_value(name)?.0.clone();
             if self.work() { self.definition(&name, direction) } else { None }
         });
-        self.worked += (written / BYTES_OF_WORK) as u64;
+        self.spend((written / BYTES_OF_WORK) as u64);
         value
     }
 
@@ -66,12 +64,15 @@ impl Schemas<'_> {
     fn reach(&mut self, root: &Translated, direction: Direction, limit: usize) -> Option<Definitions> {
         let mut reached = Definitions::new();
         let (mut waiting, mut size) = (root.references.clone(), root.size);
+        // What is reached is also written, each time.
+        self.spend((root.size / BYTES_OF_WORK) as u64);
         while let Some(name) = waiting.pop() {
             if reached.contains_key(&name) {
                 continue;
             }
             let definition = self.definition(&name, direction)?;
             size += definition.size;
+            self.spend(1 + (definition.size.min(limit) / BYTES_OF_WORK) as u64);
             if size > limit || reached.len() >= MOST_DEFINITIONS {
                 return None;
             }

@@ -7,6 +7,7 @@ use serde_json::{Map, Value, json};
 
 use super::super::wording;
 use super::Translated;
+use crate::json;
 
 /// What a list may have of one tool in any case.
 const LARGEST: usize = 128 * 1024;
@@ -167,7 +168,9 @@ impl Pruner<'_, '_> {
                 "description" => value.as_str().map_or((), |text| self.describe(text, &mut out)),
                 "enum" if value.as_array().is_some_and(|choices| choices.len() > MOST_CHOICES) => cut.more = true,
                 _ => {
-                    self.spend(value.to_string().len())?;
+                    // No more of it is written than there is room for: it may be a constant of megabytes.
+                    let room = usize::try_from(self.room).unwrap_or(0);
+                    self.spend(json::beginning(value, room + 4).len())?;
                     out.insert(key.clone(), value.clone());
                 }
             }

@@ -243,3 +243,96 @@ fn one_huge_definition_is_not_written_for_ever() {
     assert!(listed.to_string().len() < 200_000 && whole.unwrap().to_string().len() < 200_000);
     assert!(schemas.worked > 1_000, "what is written counts");
 }
+
+fn reference(name: &str) -> Value {
+    json!({"$ref": format!("#/components/schemas/{name}")})
+}
+
+/// Twenty thousand schemas that extend one another took the square of that.
+#[test]
+fn schemas_that_extend_one_another_are_counted_each_time() {
+    const LENGTH: usize = 20_000;
+    let extends = |n: usize| json!({"allOf": [reference(&format!("D{}", n + 1)), {"properties": {"y": {}}}]});
+    let mut definitions: serde_json::Map<String, Value> = (0..LENGTH).map(|n| (format!("D{n}"), extends(n))).collect();
+    definitions.insert(format!("D{LENGTH}"), json!({"type": "object"}));
+    let root = json!({ "components": { "schemas": definitions } });
+    let library = Library::new(Url::parse("http://h/").unwrap(), root);
+    let mut schemas = Schemas::new(&library, Dialect::New, 1);
+    schemas.allowed = 400_000;
+    let start = reference("D0");
+    let at = At { value: &start, ..library.root().unwrap() };
+    let translated = schemas.translate(at, Direction::Request, &mut Vec::new());
+    schemas.gather(&translated, Direction::Request);
+    assert!(schemas.exhausted());
+    assert!(schemas.worked < 2_000_000, "{}", schemas.worked);
+}
+
+/// The names of what a schema hides were copied for each `allOf` within it.
+#[test]
+fn what_is_hidden_is_not_copied_for_each_member() {
+    let hidden: serde_json::Map<String, Value> =
+        (0..20_000).map(|n| (format!("property_{n}"), json!({"readOnly": true}))).collect();
+    let inner = json!({"allOf": [{"required": ["property_7", "own"]}]});
+    let schema = json!({"properties": hidden, "allOf": vec![inner; 20_000]});
+    let root = json!({ "schema": schema });
+    let library = Library::new(Url::parse("http://h/").unwrap(), root);
+    let root = library.root().unwrap();
+    let mut schemas = Schemas::new(&library, Dialect::New, 1);
+    let at = At { value: &root.value["schema"], ..root };
+    let translated = schemas.translate(at, Direction::Request, &mut Vec::new());
+    assert_eq!(translated.value["allOf"][19_999], json!({"required": ["own"]}));
+}
+
+#[test]
+fn what_operations_share_is_counted_for_each_of_them() {
+    let shared = json!({"schema": {"enum": (0..10_000).collect::<Vec<_>>()}, "components": {"schemas": {}}});
+    let library = Library::new(Url::parse("http://h/").unwrap(), shared);
+    let root = library.root().unwrap();
+    let mut schemas = Schemas::new(&library, Dialect::New, 1);
+    let at = At { value: &root.value["schema"], ..root };
+    let mut worked = [0, 1, 2].map(|_| {
+        let translated = schemas.translate(at, Direction::Request, &mut Vec::new());
+        schemas.gather(&translated, Direction::Request);
+        schemas.worked
+    });
+    assert!(worked[0] > 1_000, "what is read and written counts");
+    worked.iter_mut().zip(1..).for_each(|(worked, times)| *worked /= times);
+    assert_eq!(worked, [worked[0]; 3]);
+}
+
+/// Each try at a pruned schema wrote all of a constant to learn that it has no room.
+#[test]
+fn a_huge_constant_is_not_written_to_be_left_out() {
+    let definitions = json!({"C": {"const": "x".repeat(2_000_000)}});
+    let properties: serde_json::Map<String, Value> = (0..200).map(|n| (format!("p{n}"), reference("C"))).collect();
+    let (listed, _) = translated(Dialect::New, json!({"type": "object", "properties": properties}), definitions);
+    assert!(listed.to_string().len() <= 128 * 1024);
+}
+
+#[test]
+fn a_pattern_that_compiles_to_megabytes_is_left_out() {
+    let properties: serde_json::Map<String, Value> =
+        (0..30).map(|n| (format!("p{n}"), json!({"pattern": format!(r"(\pL{{500}}){{{}}}", 500 + n)}))).collect();
+    let (listed, _) = translated(Dialect::New, json!({"type": "object", "properties": properties}), json!({}));
+    assert_eq!(listed["properties"]["p0"], json!({}));
+    check(Dialect::New, json!({"pattern": r"^[\w.-]{1,255}$"}), json!({"pattern": r"^[\w.-]{1,255}$"}));
+}
+
+/// Each level names the next twice: all ways together are 2^40.
+#[test]
+fn levels_that_double_cost_one_look_each() {
+    let shapes: [fn(Value) -> Value; 6] = [
+        |next| json!({"allOf": [next, next]}),
+        |next| json!({"anyOf": [next, next]}),
+        |next| json!({"oneOf": [next, next]}),
+        |next| json!({"properties": {"a": next, "b": next}}),
+        |next| json!({"items": next, "contains": next, "additionalProperties": next}),
+        |next| json!({"not": next, "if": next, "then": next, "else": next}),
+    ];
+    for shape in shapes {
+        let levels = (0..40).map(|n| (format!("D{n}"), shape(reference(&format!("D{}", n + 1)))));
+        let definitions: serde_json::Map<String, Value> = levels.chain([("D40".into(), json!({}))]).collect();
+        let (listed, broken) = translated(Dialect::New, reference("D0"), definitions.into());
+        assert!(listed.to_string().len() <= 8 * 1024 && broken.is_empty());
+    }
+}

@@ -1,13 +1,12 @@
 //! One schema, keyword by keyword, from a document's words into JSON Schema 2020-12. Only what is known and well formed
 //! comes out, so that the result can always be compiled; what only decorates (`x-`, examples, titles) is left behind.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::HashSet;
 use std::rc::Rc;
 
 use serde_json::{Map, Value, json};
 
 use super::super::library::{At, reference};
-use super::super::object::Object;
 use super::super::wording;
 use super::words::{choices, count, number, types};
 use super::{Dialect, Direction, Schemas, Translated};
@@ -23,7 +22,7 @@ pub(super) fn schema<'a>(
     direction: Direction,
     broken: &mut Vec<String>,
 ) -> Translated {
-    let mut translation = Translation { schemas, direction, references: Vec::new(), broken, hidden: BTreeSet::new() };
+    let mut translation = Translation { schemas, direction, references: Vec::new(), broken, hidden: Vec::new() };
     let value = translation.schema(at, 0);
     Translated::referring(value, translation.references)
 }
@@ -33,8 +32,8 @@ struct Translation<'s, 'a> {
     direction: Direction,
     references: Vec<Rc<str>>,
     broken: &'s mut Vec<String>,
-    /// Properties that a schema around this one's `allOf` has and that are not ours to write.
-    hidden: BTreeSet<String>,
+    /// Properties that the schemas around this one's `allOf` have and that are not ours to write, the innermost last.
+    hidden: Vec<HashSet<String>>,
 }
 
 impl<'a> Translation<'_, 'a> {
@@ -186,25 +185,29 @@ impl<'a> Translation<'_, 'a> {
     }
 
     /// Whether this is the other side's to write.
-    fn is_hidden(&self, property: At<'a>) -> bool {
+    fn is_hidden(&mut self, property: At<'a>) -> bool {
+        let key = (self.direction, std::ptr::from_ref(property.value));
+        if let Some(known) = self.schemas.hidden.get(&key) {
+            return *known;
+        }
         let flag = match self.direction {
             Direction::Request => "readOnly",
             Direction::Answer => "writeOnly",
         };
         let says = |value: &Value| value.get(flag) == Some(&Value::Bool(true));
-        says(property.value) || self.schemas.library.follow(property).is_ok_and(|at| says(at.value))
+        let hidden = says(property.value) || self.schemas.library.follow(property).is_ok_and(|at| says(at.value));
+        self.schemas.hidden.insert(key, hidden);
+        hidden
     }
 
-    fn required(&self, value: &Value, fields: &'a Map<String, Value>, at: At<'a>) -> Option<Value> {
+    fn required(&mut self, value: &Value, fields: &'a Map<String, Value>, at: At<'a>) -> Option<Value> {
         let properties = fields.get("properties").and_then(Value::as_object);
-        let hidden = |name: &str| {
-            let property = properties.and_then(|properties| properties.get(name));
-            property.is_some_and(|value| self.is_hidden(At { value, ..at }))
-        };
         let mut names: Vec<&str> = Vec::new();
         let mut known = HashSet::new();
         for name in value.as_array()?.iter().filter_map(Value::as_str) {
-            if known.insert(name) && !hidden(name) && !self.hidden.contains(name) {
+            let property = properties.and_then(|properties| properties.get(name));
+            let hidden = property.is_some_and(|value| self.is_hidden(At { value, ..at }));
+            if known.insert(name) && !hidden && !self.hidden.iter().any(|hidden| hidden.contains(name)) {
                 names.push(name);
             }
         }
@@ -229,13 +232,15 @@ impl<'a> Translation<'_, 'a> {
     /// The members of `allOf` describe one object: what one of them hides, no other demands.
     fn all(&mut self, value: &'a Value, at: At<'a>, depth: usize) -> Option<Value> {
         let items = value.as_array().filter(|items| !items.is_empty())?;
-        let outer = self.hidden.clone();
-        let object = Object::of(self.schemas.library, at);
-        let hidden = object.properties.iter().filter(|(_, property)| self.is_hidden(**property));
-        let hidden: Vec<String> = hidden.map(|(name, _)| name.clone()).collect();
-        self.hidden.extend(hidden);
+        let mut hidden = HashSet::new();
+        for (name, property) in self.schemas.object(at).properties {
+            if self.is_hidden(property) {
+                hidden.insert(name);
+            }
+        }
+        self.hidden.push(hidden);
         let all = items.iter().map(|value| self.member(At { value, ..at }, depth + 1)).collect();
-        self.hidden = outer;
+        self.hidden.pop();
         Some(all)
     }
 

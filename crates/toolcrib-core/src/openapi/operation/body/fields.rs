@@ -33,7 +33,7 @@ pub(super) fn read<'a>(
         return Fields { fields: BTreeMap::new(), schema: Translated::of(json!({ "type": "object" })) };
     };
     let mut translated = schemas.translate(schema, Direction::Request, broken);
-    let Object { properties, required, .. } = Object::of(shared.library, schema);
+    let Object { properties, required, .. } = schemas.object(schema);
     let mut fields = BTreeMap::new();
     for (name, at) in &properties {
         let said = encoding.get(name).unwrap_or(&Value::Null);
