@@ -112,6 +112,7 @@ impl Writing<'_> {
                 properties.iter().try_for_each(|(key, value)| self.deep(&format!("{name}[{key}]"), value, pairs))
             }
             Value::Array(items) if items.iter().all(is_single) => {
+                pairs.repeat(name, items.len())?;
                 items.iter().try_for_each(|item| self.deep(&format!("{name}[]"), item, pairs))
             }
             Value::Array(items) => {

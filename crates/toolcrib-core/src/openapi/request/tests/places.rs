@@ -253,7 +253,9 @@ fn no_small_argument_makes_a_huge_request() {
     let deep = operation("/t", vec![parameter("q", Place::Query, style(Style::DeepObject, true))]);
     assert!(url(&deep, json!({"q": { long.clone(): many }})).contains("too large"));
     let nothing: Map<String, Value> = (0..20_000).map(|index| (index.to_string(), json!({}))).collect();
-    assert!(url(&deep, json!({"q": { long: nothing }})).contains("too large"));
+    assert!(url(&deep, json!({"q": { long.clone(): nothing }})).contains("too large"));
+    let nulls = vec![Value::Null; 1_000_000];
+    assert!(url(&deep, json!({"q": { long: nulls }})).contains("too large"));
     assert!(url(&exploded, json!({"q": "x".repeat(65_000)})).len() > 65_000);
     assert!(url(&exploded, json!({"q": "é".repeat(65_000)})).contains("too large"));
     let two = operation("/{a}/{b}", vec![path("a"), path("b")]);
