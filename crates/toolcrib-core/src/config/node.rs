@@ -42,6 +42,8 @@ pub(super) struct Entry {
 const LARGEST_FILE: usize = 16 * 1024 * 1024;
 /// How many nodes the aliases of a configuration may copy in all: an alias bomb ends here.
 const MOST_COPIES: usize = 100_000;
+/// So many bytes of text are copied for the price of a node.
+const TEXT_OF_NODE: usize = 256;
 /// Deeper than any configuration; the tree is walked by recursion.
 const DEEPEST: usize = 128;
 
@@ -107,18 +109,24 @@ impl Node {
         }
     }
 
-    /// How many nodes it is made of and how deep they are nested, for what a YAML alias would copy.
+    /// How many nodes it is made of and how deep they are nested, for what a YAML alias would copy. A long text counts as
+    /// several, for it is copied too.
     fn size_and_depth(&self) -> (usize, usize) {
-        let of_all = |nodes: &mut dyn Iterator<Item = &Node>| {
-            let (size, depth) = nodes
-                .map(Node::size_and_depth)
-                .fold((0, 0), |(size, depth), (more, deep)| (size + more, depth.max(deep)));
+        let of_text = |text: &str| text.len() / TEXT_OF_NODE;
+        let of_all = |sizes: &mut dyn Iterator<Item = (usize, usize)>| {
+            let (size, depth) =
+                sizes.fold((0, 0), |(size, depth): (usize, usize), (more, deep)| (size + more, depth.max(deep)));
             (size + 1, depth + 1)
         };
+        let of_entry = |entry: &Entry| {
+            let (size, depth) = entry.node.size_and_depth();
+            (size + of_text(&entry.key), depth)
+        };
         match &self.value {
-            Value::Null | Value::Bool(..) | Value::Number(_) | Value::Text(_) => (1, 0),
-            Value::List(nodes) => of_all(&mut nodes.iter()),
-            Value::Map(entries) => of_all(&mut entries.iter().map(|entry| &entry.node)),
+            Value::Null => (1, 0),
+            Value::Bool(_, text) | Value::Number(text) | Value::Text(text) => (1 + of_text(text), 0),
+            Value::List(nodes) => of_all(&mut nodes.iter().map(Node::size_and_depth)),
+            Value::Map(entries) => of_all(&mut entries.iter().map(of_entry)),
         }
     }
 }

@@ -120,6 +120,13 @@ mod tests {
         let nested: String = (0..100).map(|n| format!("{}a: &n{n}\n", " ".repeat(n))).collect();
         let wide: String = (0..20_000).map(|n| format!("{}k{n}: 1\n", " ".repeat(100))).collect();
         assert!(parse(&(nested + &wide)).unwrap_err().message.contains("anchors name too much"));
+        let text = format!("a: &a '{}'\nb: [{}]", "x".repeat(1_000_000), "*a, ".repeat(100_000));
+        assert!(parse(&text).unwrap_err().message.contains("aliases copy too much"), "long texts count as well");
+        let keys: String = (0..20_000).map(|n| format!("k{n}: 1\n")).collect();
+        assert_eq!(
+            parse(&(keys + &"<<: {}\n".repeat(20_000))).unwrap().as_object().map(serde_json::Map::len),
+            Some(20_000)
+        );
         assert!(parse(&"[".repeat(100_000)).is_err());
         assert!(parse(&format!("a: {}", "[".repeat(100_000))).is_err());
     }

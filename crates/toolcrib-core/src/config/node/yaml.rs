@@ -130,6 +130,11 @@ impl Tree<'_> {
     /// The entries with those of `<<` behind them, where they do not stand already.
     fn merged(&self, entries: Vec<Entry>) -> Result<Vec<Entry>, Fault> {
         let (merges, mut entries): (Vec<_>, Vec<_>) = entries.into_iter().partition(|entry| entry.key == "<<");
+        if merges.is_empty() {
+            return Ok(entries);
+        }
+        // Once for all of them: a map may have as many `<<` as other keys.
+        let mut known: HashSet<String> = entries.iter().map(|entry| entry.key.clone()).collect();
         for Entry { line, node, .. } in merges {
             let sources = match node.value {
                 Value::List(nodes) => nodes,
@@ -138,7 +143,6 @@ impl Tree<'_> {
                     return Err(self.fault(line, "`<<` takes a map or a list of maps"));
                 }
             };
-            let mut known: HashSet<String> = entries.iter().map(|entry| entry.key.clone()).collect();
             for entry in sources.iter().flat_map(Node::entries) {
                 if known.insert(entry.key.clone()) {
                     entries.push(entry.clone());
