@@ -7,14 +7,14 @@ use serde_json::{Map, Value, json};
 
 use crate::text::shown_short;
 
-/// `given` is what a workflow has as `inputs`.
-pub(super) fn resolved(document: &Value, given: &Value) -> Result<Value, String> {
+/// `given` is what a workflow has as `inputs`; about `room` bytes may come of it.
+pub(super) fn resolved(document: &Value, given: &Value, room: usize) -> Result<Value, String> {
     let mut top = given;
     for _ in 0..HOPS {
         let Some(reference) = reference_of(top) else { break };
         top = target(document, given, &reference)?.0;
     }
-    let mut gathering = Gathering { document, root: top, names: BTreeMap::new(), open: Vec::new() };
+    let mut gathering = Gathering { document, root: top, names: BTreeMap::new(), open: Vec::new(), room };
     let mut schema = gathering.walk(top, 0)?;
     let mut definitions = Map::new();
     while let Some((name, value)) = gathering.open.pop() {
@@ -37,6 +37,8 @@ struct Gathering<'a> {
     /// By pointer.
     names: BTreeMap<String, String>,
     open: Vec<(String, &'a Value)>,
+    /// References may lead to every level of the same tree, which is then copied for each.
+    room: usize,
 }
 
 impl<'a> Gathering<'a> {
@@ -44,10 +46,15 @@ impl<'a> Gathering<'a> {
         if depth > DEEPEST {
             return Err(format!("the schema of the inputs is nested deeper than {DEEPEST} levels"));
         }
+        let text = value.as_str().map_or(0, str::len);
+        let room =
+            self.room.checked_sub(8 + text).ok_or("the schema of the inputs is too large with what it refers to")?;
+        self.room = room;
         match value {
             Value::Object(object) => {
                 let mut copy = Map::new();
                 for (key, value) in object {
+                    self.room = self.room.saturating_sub(key.len());
                     let walked = match (key.as_str(), value) {
                         ("$defs" | "definitions", _) if depth == 0 => continue,
                         ("$ref", Value::String(reference)) => json!(format!("#/$defs/{}", self.name(reference)?)),
@@ -143,7 +150,7 @@ mod tests {
                 Err("the schema of the inputs is nested deeper than 48 levels"),
             ),
         ] {
-            assert_eq!(resolved(&document, &given), expected.map_err(str::to_owned), "{given}");
+            assert_eq!(resolved(&document, &given, usize::MAX), expected.map_err(str::to_owned), "{given}");
         }
     }
 }

@@ -4,7 +4,7 @@
 mod step;
 
 use std::cell::Cell;
-use std::collections::BTreeSet;
+use std::collections::{HashMap, HashSet, VecDeque};
 
 use serde_json::Value;
 
@@ -139,9 +139,8 @@ impl Reader<'_> {
         // Nothing more is looked at once there is no room.
         self.take_room(1, at)?;
         let inputs = match value.get("inputs") {
-            Some(given) => {
-                inputs::resolved(self.document, given).map_err(|reason| Fault::at(format!("{at}/inputs"), reason))?
-            }
+            Some(given) => inputs::resolved(self.document, given, self.room.get())
+                .map_err(|reason| Fault::at(format!("{at}/inputs"), reason))?,
             None => Value::Object(serde_json::Map::new()),
         };
         self.take_room(weight(&inputs), at)?;
@@ -184,21 +183,40 @@ fn outputs(value: &Value) -> Vec<(String, Value)> {
     given.map(|(name, value)| (name.clone(), value.clone())).collect()
 }
 
-/// A workflow that needs one that is not there cannot be run either; nor can what needs it.
+/// A workflow that needs one that is not there cannot be run either; nor can what needs it. Each need is looked at once,
+/// however long the chain is that breaks.
 fn remove_dangling(workflows: &mut Vec<(usize, Workflow)>, set_aside: &mut Vec<SetAside>) {
-    loop {
-        let known: BTreeSet<String> = workflows.iter().map(|(_, workflow)| workflow.id.clone()).collect();
-        let before = workflows.len();
-        workflows.retain(|(index, workflow)| {
-            let Some(missing) = needed(workflow).into_iter().find(|id| !known.contains(*id)) else { return true };
-            let reason = format!("it needs the workflow `{}`, which is not there", shown_short(missing, 60));
-            set_aside.push(Fault::at(format!("/workflows/{index}"), reason).set_aside(shown_short(&workflow.id, 100)));
-            false
-        });
-        if workflows.len() == before {
-            return;
+    let known: HashSet<&str> = workflows.iter().map(|(_, workflow)| workflow.id.as_str()).collect();
+    let mut needed_by: HashMap<&str, Vec<usize>> = HashMap::new();
+    let mut missing: VecDeque<&str> = VecDeque::new();
+    for (position, (_, workflow)) in workflows.iter().enumerate() {
+        for id in needed(workflow) {
+            let positions = needed_by.entry(id).or_default();
+            if positions.is_empty() && !known.contains(id) {
+                missing.push_back(id);
+            }
+            if positions.last() != Some(&position) {
+                positions.push(position);
+            }
         }
     }
+    let mut removed: HashSet<usize> = HashSet::new();
+    while let Some(id) = missing.pop_front() {
+        for &position in needed_by.get(id).into_iter().flatten() {
+            let (index, workflow) = &workflows[position];
+            if removed.insert(position) {
+                let reason = format!("it needs the workflow `{}`, which is not there", shown_short(id, 60));
+                let fault = Fault::at(format!("/workflows/{index}"), reason);
+                set_aside.push(fault.set_aside(shown_short(&workflow.id, 100)));
+                missing.push_back(&workflow.id);
+            }
+        }
+    }
+    let mut position = 0;
+    workflows.retain(|_| {
+        position += 1;
+        !removed.contains(&(position - 1))
+    });
 }
 
 fn needed(workflow: &Workflow) -> Vec<&str> {

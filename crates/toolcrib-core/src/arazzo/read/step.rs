@@ -68,7 +68,7 @@ impl Reader<'_> {
             description: value.get("description").and_then(Value::as_str).map(str::to_owned),
             parameters,
             body,
-            success_criteria: criteria(value, "successCriteria", at)?,
+            success_criteria: self.criteria(value, "successCriteria", at)?,
             on_success: self.merged(
                 self.actions(value, "onSuccess", Outcome::Success, ids, at)?,
                 &common.on_success,
@@ -223,7 +223,7 @@ impl Reader<'_> {
                 (None, _) => return Err(Fault::at(at, "the action has no `type`")),
             };
             let name = text("name").map_or_else(|| format!("#{}", index + 1), str::to_owned);
-            let mut criteria = criteria(action, "criteria", &at)?;
+            let mut criteria = self.criteria(action, "criteria", &at)?;
             // Documents also write the only condition without a list around it.
             if let (true, Some(condition)) = (criteria.is_empty(), action.get("condition")) {
                 let criterion = Criterion::read(&json!({"condition": condition}));
@@ -249,6 +249,16 @@ impl Reader<'_> {
         Ok(own)
     }
 
+    fn criteria(&self, value: &Value, name: &str, at: &str) -> Read<Vec<Criterion>> {
+        let read = list(value, name).iter().enumerate().map(|(index, value)| {
+            let at = format!("{at}/{name}/{index}");
+            let simple = matches!(value.get("type").map(Value::as_str), None | Some(Some("simple")));
+            self.take_room(if simple { 256 } else { ROOM_OF_PATTERN }, &at)?;
+            Criterion::read(value).map_err(|reason| Fault::at(at, reason))
+        });
+        read.collect()
+    }
+
     /// The object itself, or the one in the components that it refers to, with a value of its own.
     fn reusable<'v>(&'v self, value: &'v Value, kind: &str, at: &str) -> Read<(&'v Value, Option<&'v Value>)> {
         let Some(reference) = value.get("reference") else { return Ok((value, None)) };
@@ -264,6 +274,10 @@ impl Reader<'_> {
 
 /// Longer lists would take their time, for their names are compared with each other.
 const MOST_LISTED: usize = 1000;
+
+/// What a condition with patterns takes when it is compiled: an action in the components is read again for each step
+/// that names it.
+const ROOM_OF_PATTERN: usize = 32 * 1024;
 
 /// In seconds. Whoever waits has a deadline of its own.
 const LONGEST_WAIT: f64 = 3600.0;
@@ -305,11 +319,4 @@ impl Outcome {
             Outcome::Failure => "failureActions",
         }
     }
-}
-
-fn criteria(value: &Value, name: &str, at: &str) -> Read<Vec<Criterion>> {
-    let read = list(value, name).iter().enumerate().map(|(index, value)| {
-        Criterion::read(value).map_err(|reason| Fault::at(format!("{at}/{name}/{index}"), reason))
-    });
-    read.collect()
 }

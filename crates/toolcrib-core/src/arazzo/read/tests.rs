@@ -218,3 +218,43 @@ fn a_source_description_that_cannot_be_used_is_told() {
         ]
     );
 }
+
+#[test]
+fn a_chain_of_workflows_that_breaks_at_its_end_is_set_aside_as_a_whole() {
+    let workflow = |n: usize| {
+        let actions: Vec<Value> = (0..50)
+            .map(|action| json!({"name": format!("a{action}"), "type": "goto", "workflowId": format!("w{}", n + 1)}))
+            .collect();
+        let step = json!({"stepId": "s", "operationId": "$sourceDescriptions.shop.o", "onSuccess": actions});
+        json!({"workflowId": format!("w{n}"), "steps": [step]})
+    };
+    let read = Document::read(&document((0..1_000).map(workflow).collect())).unwrap();
+    assert_eq!((read.workflows.len(), read.set_aside.len()), (0, 1_000));
+    let first = read.set_aside.first().map(|aside| aside.reason.as_str());
+    assert_eq!(first, Some("it needs the workflow `w1000`, which is not there (at `/workflows/999`)"));
+}
+
+#[test]
+fn what_references_repeat_is_bounded() {
+    let pattern = |n: usize| json!({"context": "$url", "condition": format!("x{n}"), "type": "regex"});
+    let criteria: Vec<Value> = (1..100).map(pattern).collect();
+    let step = |n: usize| {
+        let named = json!({"reference": "$components.successActions.many"});
+        json!({"stepId": format!("s{n}"), "operationId": "$sourceDescriptions.shop.o", "onSuccess": [named]})
+    };
+    let steps: Vec<Value> = (0..1_000).map(step).collect();
+    let mut given = document(json!([{"workflowId": "w", "steps": steps}]));
+    given["components"]["successActions"]["many"] = json!({"type": "end", "criteria": criteria});
+    let found = reasons(&given);
+    assert!(found[0].starts_with("w: the document is too large once its references are followed"), "{found:?}");
+
+    // Each level of one tree is referred to, and has all below it.
+    let tree = (0..40).fold(json!({"const": "x".repeat(4_000_000)}), |inner, _| json!({"not": inner}));
+    let levels = (0..40).map(|n| json!({"$ref": format!("#/components/inputs/tree{}", "/not".repeat(n))}));
+    let inputs = json!({"allOf": levels.collect::<Vec<_>>()});
+    let step = json!({"stepId": "s", "operationId": "$sourceDescriptions.shop.o"});
+    let mut given = document(json!([{"workflowId": "w", "inputs": inputs, "steps": [step]}]));
+    given["components"]["inputs"] = json!({"tree": tree});
+    let reason = "w: the schema of the inputs is too large with what it refers to (at `/workflows/0/inputs`)";
+    assert_eq!(reasons(&given), [reason]);
+}
