@@ -1,6 +1,7 @@
 //! Arazzo 1.0: workflows whose steps are operations of OpenAPI documents, read tolerantly and advanced step by step.
 //! Whoever sends the requests is elsewhere.
 
+mod budget;
 mod condition;
 mod criterion;
 mod inputs;
@@ -17,6 +18,7 @@ use serde_json::Value;
 use crate::execution::Place;
 use crate::manifest::SetAside;
 
+pub use budget::Budget;
 pub use criterion::Criterion;
 pub use payload::RequestBody;
 pub use run::{Arguments, Body, Call, Do, MOST_STEPS, Response, Run};

@@ -8,7 +8,7 @@ use std::borrow::Cow;
 
 use serde_json::{Map, Value};
 
-pub(crate) use fill::weight;
+pub(crate) use fill::{Room, fill_within, weight};
 pub use fill::{fill, fill_value};
 
 use crate::error::{Code, Error, Result};
@@ -249,6 +249,17 @@ mod tests {
         }
         let error = evaluate("$statusCode", &Scope::default()).unwrap_err();
         assert_eq!(error.message, "the expression `$statusCode` leads nowhere: there is no response here");
+    }
+
+    #[test]
+    fn a_way_of_many_dots_through_a_deep_value_is_short() {
+        let deep = (0..120).fold(json!({}), |inner, _| json!({"a": inner}));
+        let scope = Scope { inputs: Some(&deep), ..Scope::default() };
+        let expressions = vec![format!("$inputs.{}", ["a"; 120].join(".")); 2_000];
+        assert_eq!(fill_value(&json!(expressions), &scope).unwrap(), json!(vec![json!({}); 2_000]));
+        let dotted = json!({"a.b.c.d": {"e": 1}, "a": {"b": 2}});
+        let scope = Scope { inputs: Some(&dotted), ..Scope::default() };
+        assert_eq!(evaluate("$inputs.a.b.c.d.e", &scope).unwrap(), json!(1), "the longest name is meant");
     }
 
     #[test]

@@ -6,6 +6,7 @@ use std::cmp::Ordering;
 
 use serde_json::{Number, Value};
 
+use super::budget::Budget;
 use crate::expression::{Scope, is_expression, look_up};
 use crate::text::shown_short;
 
@@ -43,21 +44,43 @@ impl Condition {
         if parser.rest.is_empty() { Ok(condition) } else { Err(parser.unexpected()) }
     }
 
-    pub(super) fn holds(&self, scope: &Scope<'_>) -> bool {
-        is_true(&self.value(scope))
+    pub(super) fn holds(&self, scope: &Scope<'_>, budget: &Budget) -> Result<bool, String> {
+        Ok(is_true(&*self.value(scope, budget)?))
     }
 
-    fn value<'a>(&'a self, scope: &Scope<'a>) -> Cow<'a, Value> {
-        let truth = |truth: bool| Cow::Owned(Value::Bool(truth));
+    fn value<'a>(&'a self, scope: &Scope<'a>, budget: &Budget) -> Result<Cow<'a, Value>, String> {
+        budget.spend(1)?;
+        let truth = |truth: bool| Ok(Cow::Owned(Value::Bool(truth)));
         match self {
-            Condition::Literal(value) => Cow::Borrowed(value),
-            Condition::Expression(expression) => look_up(expression, scope).unwrap_or(Cow::Owned(Value::Null)),
-            Condition::Not(inner) => truth(!inner.holds(scope)),
-            Condition::Compare(left, comparison, right) => {
-                truth(comparison.holds(&left.value(scope), &right.value(scope)))
+            Condition::Literal(value) => Ok(Cow::Borrowed(value)),
+            Condition::Expression(expression) => {
+                // Finding the way costs the square of its length, see `expression`.
+                budget.spend(expression.len())?;
+                Ok(look_up(expression, scope).unwrap_or(Cow::Owned(Value::Null)))
             }
-            Condition::All(parts) => truth(parts.iter().all(|part| part.holds(scope))),
-            Condition::Any(parts) => truth(parts.iter().any(|part| part.holds(scope))),
+            Condition::Not(inner) => truth(!inner.holds(scope, budget)?),
+            Condition::Compare(left, comparison, right) => {
+                let (left, right) = (left.value(scope, budget)?, right.value(scope, budget)?);
+                budget.spend_on(&left)?;
+                budget.spend_on(&right)?;
+                truth(comparison.holds(&left, &right))
+            }
+            Condition::All(parts) => {
+                for part in parts {
+                    if !part.holds(scope, budget)? {
+                        return truth(false);
+                    }
+                }
+                truth(true)
+            }
+            Condition::Any(parts) => {
+                for part in parts {
+                    if part.holds(scope, budget)? {
+                        return truth(true);
+                    }
+                }
+                truth(false)
+            }
         }
     }
 }
@@ -311,7 +334,8 @@ mod tests {
             ("true == 'true'", true),
             ("$outputs.x == 1", false),
         ] {
-            assert_eq!(Condition::parse(text).map(|condition| condition.holds(&scope)), Ok(expected), "{text}");
+            let holds = |condition: Condition| condition.holds(&scope, &Budget::default());
+            assert_eq!(Condition::parse(text).and_then(holds), Ok(expected), "{text}");
         }
     }
 

@@ -10,6 +10,7 @@ use std::cmp::Ordering;
 use regex::Regex;
 use serde_json::Value;
 
+use super::budget::Budget;
 use super::condition::{Comparison, order_of_numbers};
 
 /// What a criterion asks of its context.
@@ -71,17 +72,17 @@ impl Question {
         parse::question(text)
     }
 
-    pub(super) fn holds(&self, root: &Value) -> Result<bool, String> {
-        match &self.0 {
-            Kind::Query(query) => {
-                let mut walk = Walk { root, visits: MOST_VISITS, absent: None };
-                Ok(!walk.select(query, root)?.is_empty())
-            }
+    pub(super) fn holds(&self, root: &Value, budget: &Budget) -> Result<bool, String> {
+        let mut walk = Walk { root, visits: MOST_VISITS, absent: None, budget };
+        let holds = match &self.0 {
+            Kind::Query(query) => walk.select(query, root).map(|found| !found.is_empty()),
             Kind::Comparison(logical) => {
-                let mut walk = Walk { root, visits: MOST_VISITS, absent: Some(&Value::Null) };
+                walk.absent = Some(&Value::Null);
                 walk.holds(logical, root)
             }
-        }
+        };
+        budget.spend(MOST_VISITS - walk.visits)?;
+        holds
     }
 }
 
@@ -93,6 +94,8 @@ struct Walk<'a> {
     visits: usize,
     /// What stands for a value that is not there.
     absent: Option<&'a Value>,
+    /// For what costs more than a visit: a filter may compare or match the same large value for each node.
+    budget: &'a Budget,
 }
 
 impl<'a> Walk<'a> {
@@ -184,12 +187,16 @@ impl<'a> Walk<'a> {
             Logical::Exists(query) => Ok(!self.select(query, current)?.is_empty()),
             Logical::Compare(left, comparison, right) => {
                 let (left, right) = (self.value(left, current)?, self.value(right, current)?);
+                for value in [&left, &right].into_iter().flatten() {
+                    self.budget.spend_on(value)?;
+                }
                 Ok(comparison.holds_in_a_query(left.as_deref().or(self.absent), right.as_deref().or(self.absent)))
             }
             Logical::Matches(operand, pattern) => {
                 let value = self.value(operand, current)?;
-                let text = value.as_deref().and_then(Value::as_str);
-                Ok(text.is_some_and(|text| text.len() <= LONGEST_TEXT && pattern.is_match(text)))
+                let text = value.as_deref().and_then(Value::as_str).filter(|text| text.len() <= LONGEST_TEXT);
+                self.budget.spend_on_match(text.unwrap_or_default())?;
+                Ok(text.is_some_and(|text| pattern.is_match(text)))
             }
         }
     }
@@ -208,7 +215,10 @@ impl<'a> Walk<'a> {
             },
             Operand::Count(query) => number(self.select(query, current)?.len()),
             Operand::Length(inner) => match self.value(inner, current)?.as_deref() {
-                Some(Value::String(text)) => number(text.chars().count()),
+                Some(text @ Value::String(characters)) => {
+                    self.budget.spend_on(text)?;
+                    number(characters.chars().count())
+                }
                 Some(Value::Array(items)) => number(items.len()),
                 Some(Value::Object(object)) => number(object.len()),
                 Some(Value::Null | Value::Bool(_) | Value::Number(_)) | None => None,
@@ -279,7 +289,7 @@ mod tests {
 
     fn selected(text: &str, root: &Value) -> Vec<Value> {
         let Ok(Question(Kind::Query(query))) = Question::parse(text) else { panic!("{text} is no query") };
-        let mut walk = Walk { root, visits: MOST_VISITS, absent: None };
+        let mut walk = Walk { root, visits: MOST_VISITS, absent: None, budget: &Budget::default() };
         walk.select(&query, root).unwrap().into_iter().cloned().collect()
     }
 
@@ -353,7 +363,8 @@ mod tests {
             ("$.token == 't' && $.list[0] > 1", false),
             ("count($.list[*]) == 1", true),
         ] {
-            assert_eq!(Question::parse(text).and_then(|question| question.holds(&root)), Ok(expected), "{text}");
+            let holds = |question: Question| question.holds(&root, &Budget::default());
+            assert_eq!(Question::parse(text).and_then(holds), Ok(expected), "{text}");
         }
     }
 
@@ -361,6 +372,28 @@ mod tests {
     fn what_a_query_may_cost_is_bounded() {
         let deep = (0..100).fold(json!([1, 2]), |inner, _| json!([inner, 1]));
         let query = Question::parse("$..*..*..*..*..*").unwrap();
-        assert_eq!(query.holds(&deep), Err("the JSONPath query takes too many steps".to_owned()));
+        let too_many = |what: &str| Err(format!("{what} too many steps"));
+        assert_eq!(query.holds(&deep, &Budget::default()), too_many("the JSONPath query takes"));
+        let nested = Question::parse("$..[?@..[?@..[?@..x]]]").unwrap();
+        assert_eq!(nested.holds(&deep, &Budget::default()), too_many("the JSONPath query takes"));
+        let large =
+            json!({"list": vec![0; 100_000], "text": "ab".repeat(400_000), "tree": vec![json!([1, "x"]); 50_000]});
+        for text in [
+            "$.list[?search($.text, '[ab]*a[ab]{100}c')]",
+            "$.list[?$.tree != $.tree]",
+            "$.list[?$.text < $.text]",
+            "$.list[?length($.text) == 1]",
+        ] {
+            let found = Question::parse(text).unwrap().holds(&large, &Budget::default());
+            assert_eq!(found, too_many("deciding the conditions takes"), "{text}");
+        }
+    }
+
+    #[test]
+    fn queries_of_one_run_share_what_they_may_cost() {
+        let (wide, budget) = (json!(vec![0; 600_000]), Budget::default());
+        let query = Question::parse("$[?@ == 1]").unwrap();
+        let decided = (0..1_000).take_while(|_| query.holds(&wide, &budget).is_ok()).count();
+        assert!(decided < 100, "{decided}");
     }
 }

@@ -2,10 +2,12 @@
 //! A template that is text in a format we know is taken apart first, so that a value with quotes or `&` in it stays one
 //! value.
 
+use std::collections::HashSet;
+
 use serde_json::{Map, Value};
 
 use crate::error::{Code, Error, Result};
-use crate::expression::{Scope, fill_value};
+use crate::expression::{Room, Scope, fill_within};
 use crate::text::shown_short;
 
 #[derive(Debug, Clone, Default)]
@@ -40,14 +42,14 @@ impl RequestBody {
         self.replacements.push((format!("/{}", name.replace('~', "~0").replace('/', "~1")), value));
     }
 
-    pub(super) fn filled(&self, scope: &Scope<'_>, absent: &[String]) -> Result<Value> {
+    pub(super) fn filled(&self, scope: &Scope<'_>, absent: &HashSet<String>, room: &mut Room) -> Result<Value> {
         let mut body = match &self.payload {
-            Some(payload) => fill_value(&without(payload, absent, 0), scope)?,
+            Some(payload) => fill_within(&without(payload, absent, 0), scope, room)?,
             None => Value::Object(Map::new()),
         };
         for (pointer, value) in &self.replacements {
             if !is_absent(value, absent) {
-                put(&mut body, pointer, fill_value(value, scope)?)?;
+                put(&mut body, pointer, fill_within(value, scope, room)?)?;
             }
         }
         Ok(body)
@@ -55,12 +57,12 @@ impl RequestBody {
 }
 
 /// Whether a value is nothing but an input that was not given and need not be.
-pub(super) fn is_absent(value: &Value, absent: &[String]) -> bool {
+pub(super) fn is_absent(value: &Value, absent: &HashSet<String>) -> bool {
     let name = value.as_str().and_then(|text| text.trim().strip_prefix("$inputs."));
-    name.is_some_and(|name| absent.iter().any(|absent| absent == name))
+    name.is_some_and(|name| absent.contains(name))
 }
 
-fn without(value: &Value, absent: &[String], depth: usize) -> Value {
+fn without(value: &Value, absent: &HashSet<String>, depth: usize) -> Value {
     match value {
         // What is deeper is refused where it is filled.
         _ if absent.is_empty() || depth > 64 => value.clone(),
@@ -114,9 +116,12 @@ fn with_quotes(text: &str) -> String {
     let mut quoted = String::with_capacity(text.len());
     let (mut in_string, mut escaped) = (false, false);
     let mut rest = text;
+    // Nothing ends after it, so that no end is looked for: there may be as many beginnings as characters.
+    let last_end = text.rfind('}').unwrap_or(0);
     while let Some(character) = rest.chars().next() {
         if !in_string
             && rest.starts_with("{$")
+            && text.len() - rest.len() < last_end
             && let Some(end) = rest.find('}')
         {
             quoted.push_str(&Value::from(&rest[1..end]).to_string());
@@ -207,15 +212,34 @@ mod tests {
             ),
         ] {
             let read = RequestBody::read(&body).unwrap();
-            assert_eq!(read.filled(&scope, &["gone".to_owned()]).unwrap(), expected, "{body}");
+            let absent = HashSet::from(["gone".to_owned()]);
+            assert_eq!(read.filled(&scope, &absent, &mut Room::default()).unwrap(), expected, "{body}");
         }
+    }
+
+    #[test]
+    fn expressions_that_never_end_take_one_pass() {
+        let text = "{$".repeat(1_000_000);
+        let body = RequestBody::read(&json!({"contentType": "application/json", "payload": text})).unwrap();
+        assert_eq!(body.payload, Some(json!(text)));
+    }
+
+    #[test]
+    fn what_fills_a_body_is_bounded_for_all_of_its_parts() {
+        let inputs = json!({"large": "x".repeat(1024 * 1024)});
+        let scope = Scope { inputs: Some(&inputs), ..Scope::default() };
+        let replacement = |n: usize| json!({"target": format!("/p{n}"), "value": "$inputs.large"});
+        let replacements: Vec<Value> = (0..200).map(replacement).collect();
+        let body = RequestBody::read(&json!({"replacements": replacements})).unwrap();
+        let error = body.filled(&scope, &HashSet::new(), &mut Room::default()).unwrap_err();
+        assert_eq!(error.message, "what expressions fill in exceeds 16777216 bytes");
     }
 
     #[test]
     fn a_replacement_that_has_no_place_is_an_error() {
         let read = |target: &str| RequestBody::read(&json!({"replacements": [{"target": target, "value": 1}]}));
         assert_eq!(
-            read("//a").unwrap().filled(&Scope::default(), &[]).unwrap_err().message,
+            read("//a").unwrap().filled(&Scope::default(), &HashSet::new(), &mut Room::default()).unwrap_err().message,
             "the payload has no place `//a` for a replacement"
         );
         assert_eq!(read("a/b").unwrap_err(), "the target `a/b` is no JSON pointer; XPath is not supported");

@@ -11,10 +11,10 @@ use std::time::Duration;
 use serde_json::{Map, Value, json};
 
 use super::payload::is_absent;
-use super::{Document, SourceKind, Step, Target, Then, What};
+use super::{Budget, Document, SourceKind, Step, Target, Then, What};
 use crate::error::{Code, Error, Result};
 use crate::execution::Place;
-use crate::expression::{Scope, fill_value, weight};
+use crate::expression::{Room, Scope, fill_value, fill_within, weight};
 use crate::text::{did_you_mean, shown_short};
 
 use attempt::Attempt;
@@ -41,6 +41,8 @@ pub struct Run<'a> {
     finished: BTreeSet<&'a str>,
     taken: usize,
     kept: usize,
+    /// For all conditions together.
+    budget: Budget,
 }
 
 #[derive(Debug)]
@@ -80,6 +82,7 @@ impl<'a> Run<'a> {
             finished: BTreeSet::new(),
             taken: 0,
             kept: 0,
+            budget: Budget::default(),
         };
         run.enter(&workflow.id, inputs, Purpose::Tool);
         Ok(run)
@@ -132,8 +135,8 @@ impl<'a> Run<'a> {
     fn begin(&mut self) {
         let Some(frame) = self.frames.last_mut() else { return self.stop("", "there is nothing to do".into()) };
         if let Some(dependency) = frame.dependencies.pop() {
-            let inputs = frame.inputs.clone();
             if !self.finished.contains(dependency) {
+                let inputs = frame.inputs.clone();
                 self.enter(dependency, inputs, Purpose::Dependency);
             }
             return;
@@ -164,11 +167,12 @@ impl<'a> Run<'a> {
         let mut arguments = Arguments::default();
         let Some(frame) = self.frames.last() else { return Ok(arguments) };
         let scope = self.scope(frame, None);
+        let mut room = Room::default();
         for parameter in &step.parameters {
             if is_absent(&parameter.value, &frame.absent) {
                 continue;
             }
-            let value = fill_value(&parameter.value, &scope)?;
+            let value = fill_within(&parameter.value, &scope, &mut room)?;
             let name = parameter.name.clone();
             match parameter.place {
                 Some(Place::Path) => arguments.path.insert(name, value),
@@ -179,7 +183,7 @@ impl<'a> Run<'a> {
             };
         }
         if let Some(body) = &step.body {
-            let value = body.filled(&scope, &frame.absent)?;
+            let value = body.filled(&scope, &frame.absent, &mut room)?;
             arguments.body = Some(Body { content_type: body.content_type.clone(), value });
         }
         Ok(arguments)
@@ -189,9 +193,10 @@ impl<'a> Run<'a> {
         let mut inputs = Map::new();
         let Some(frame) = self.frames.last() else { return Ok(Value::Object(inputs)) };
         let scope = self.scope(frame, None);
+        let mut room = Room::default();
         for parameter in &step.parameters {
             if !is_absent(&parameter.value, &frame.absent) {
-                inputs.insert(parameter.name.clone(), fill_value(&parameter.value, &scope)?);
+                inputs.insert(parameter.name.clone(), fill_within(&parameter.value, &scope, &mut room)?);
             }
         }
         Ok(Value::Object(inputs))
@@ -215,10 +220,10 @@ impl<'a> Run<'a> {
         let Some(frame) = self.frames.last() else { return };
         let Some(step) = frame.workflow.steps.get(frame.at) else { return };
         let scope = self.scope(frame, Some(&attempt));
-        let failure = attempt.failure(step, &scope);
+        let failure = attempt.failure(step, &scope, &self.budget);
         let actions = if failure.is_none() { &step.on_success } else { &step.on_failure };
         let action = actions.iter().find(|action| {
-            let holds = action.criteria.iter().all(|criterion| criterion.holds(&scope).unwrap_or(false));
+            let holds = action.criteria.iter().all(|criterion| criterion.holds(&scope, &self.budget).unwrap_or(false));
             holds && frame.may_take(action)
         });
         let outputs = match failure {

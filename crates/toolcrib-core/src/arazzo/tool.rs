@@ -1,5 +1,7 @@
 //! A workflow as the tool that agents see.
 
+use std::collections::HashSet;
+
 use serde_json::{Map, Value, json};
 
 use super::Workflow;
@@ -49,8 +51,9 @@ fn shortened(text: String) -> String {
 pub(super) fn input_schema(inputs: &Value) -> Value {
     let mut schema = inputs.as_object().filter(|object| may_be_object(object)).cloned().unwrap_or_default();
     let definitions = schema.get("$defs").cloned();
-    let (mut properties, mut required) = (Map::new(), Vec::new());
-    lay_out(inputs, definitions.as_ref(), Demand::Kept, 0, &mut properties, &mut required);
+    let mut layout = Layout { definitions: definitions.as_ref(), room: MAX_LAID_OUT, ..Layout::default() };
+    layout.add(inputs, Demand::Kept, 0);
+    let Layout { properties, required, .. } = layout;
     for keyword in ["$ref", "allOf", "anyOf", "oneOf", "not", "if", "then", "else", "enum", "const", "type"] {
         schema.remove(keyword);
     }
@@ -80,31 +83,44 @@ enum Demand {
     Dropped,
 }
 
-fn lay_out(
-    schema: &Value,
-    definitions: Option<&Value>,
-    demand: Demand,
-    depth: usize,
-    properties: &mut Map<String, Value>,
-    required: &mut Vec<String>,
-) {
-    let Some(object) = schema.as_object().filter(|object| depth <= 4 && may_be_object(object)) else { return };
-    for (name, value) in object.get("properties").and_then(Value::as_object).into_iter().flatten() {
-        properties.entry(name.as_str()).or_insert_with(|| value.clone());
-    }
-    let names = object.get("required").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str);
-    for name in names {
-        if matches!(demand, Demand::Kept) && !required.iter().any(|known| known == name) {
-            required.push(name.to_owned());
+/// How many schemas and properties are laid out: of alternatives that lead to one another, four levels of fifty are
+/// millions.
+const MAX_LAID_OUT: usize = 50_000;
+
+/// What the parts of a schema say of one object.
+#[derive(Default)]
+struct Layout<'a> {
+    definitions: Option<&'a Value>,
+    room: usize,
+    properties: Map<String, Value>,
+    required: Vec<String>,
+    /// The same, to be looked up.
+    known: HashSet<String>,
+}
+
+impl Layout<'_> {
+    fn add(&mut self, schema: &Value, demand: Demand, depth: usize) {
+        let Some(object) = schema.as_object().filter(|object| depth <= 4 && may_be_object(object)) else { return };
+        let named = object.get("properties").and_then(Value::as_object);
+        let demanded = object.get("required").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+        let Some(room) = self.room.checked_sub(1 + named.map_or(0, Map::len) + demanded.len()) else { return };
+        self.room = room;
+        for (name, value) in named.into_iter().flatten() {
+            self.properties.entry(name.as_str()).or_insert_with(|| value.clone());
         }
-    }
-    let reference = object.get("$ref").and_then(Value::as_str).and_then(|text| text.strip_prefix("#/$defs/"));
-    if let Some(target) = reference.and_then(|name| definitions?.get(name)) {
-        lay_out(target, definitions, demand, depth + 1, properties, required);
-    }
-    for (keyword, demand) in [("allOf", demand), ("anyOf", Demand::Dropped), ("oneOf", Demand::Dropped)] {
-        for part in object.get(keyword).and_then(Value::as_array).into_iter().flatten().take(50) {
-            lay_out(part, definitions, demand, depth + 1, properties, required);
+        for name in demanded.iter().filter_map(Value::as_str) {
+            if matches!(demand, Demand::Kept) && self.known.insert(name.to_owned()) {
+                self.required.push(name.to_owned());
+            }
+        }
+        let reference = object.get("$ref").and_then(Value::as_str).and_then(|text| text.strip_prefix("#/$defs/"));
+        if let Some(target) = reference.and_then(|name| self.definitions?.get(name)) {
+            self.add(target, demand, depth + 1);
+        }
+        for (keyword, demand) in [("allOf", demand), ("anyOf", Demand::Dropped), ("oneOf", Demand::Dropped)] {
+            for part in object.get(keyword).and_then(Value::as_array).into_iter().flatten().take(50) {
+                self.add(part, demand, depth + 1);
+            }
         }
     }
 }
@@ -156,6 +172,19 @@ mod tests {
                 })
             );
         }
+    }
+
+    #[test]
+    fn alternatives_that_lead_to_one_another_are_laid_out_within_bounds() {
+        let names = |count: usize| (0..count).map(|n| format!("p{n}"));
+        let properties: Map<String, Value> = names(40_000).map(|name| (name, json!({}))).collect();
+        let parts = |name: &str| vec![json!({"$ref": format!("#/$defs/{name}")}); 50];
+        let every = |name: &str| json!({"allOf": parts(name), "anyOf": parts(name), "oneOf": parts(name)});
+        let mut schema = every("a");
+        schema["$defs"] = json!({"a": every("b"), "b": {"properties": properties}});
+        assert_eq!(input_schema(&schema)["properties"].as_object().map(Map::len), Some(40_000));
+        let required: Vec<String> = names(40_000).collect();
+        assert_eq!(input_schema(&json!({"required": required}))["required"].as_array().map(Vec::len), Some(40_000));
     }
 
     #[test]

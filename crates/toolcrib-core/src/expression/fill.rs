@@ -8,12 +8,17 @@ use crate::error::{Code, Error, Result};
 
 /// A text that is an expression keeps the type of what it leads to; otherwise every `{$…}` in it becomes text.
 pub fn fill(text: &str, scope: &Scope<'_>) -> Result<Value> {
-    text_filled(text, scope, &mut Room(MOST))
+    text_filled(text, scope, &mut Room::default())
 }
 
 /// The same for every text in a payload. Names of properties stay as they are.
 pub fn fill_value(value: &Value, scope: &Scope<'_>) -> Result<Value> {
-    value_filled(value, scope, &mut Room(MOST), 0)
+    fill_within(value, scope, &mut Room::default())
+}
+
+/// The same where several values are parts of one request.
+pub(crate) fn fill_within(value: &Value, scope: &Scope<'_>, room: &mut Room) -> Result<Value> {
+    value_filled(value, scope, room, 0)
 }
 
 /// What may come of one payload, in bytes: a document could name the same large answer many times.
@@ -21,7 +26,14 @@ const MOST: usize = 16 * 1024 * 1024;
 const DEEPEST: usize = 64;
 
 /// How many more bytes there is room for.
-struct Room(usize);
+#[derive(Debug)]
+pub(crate) struct Room(usize);
+
+impl Default for Room {
+    fn default() -> Room {
+        Room(MOST)
+    }
+}
 
 impl Room {
     fn take(&mut self, bytes: usize) -> Result<()> {

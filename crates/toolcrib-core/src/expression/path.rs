@@ -33,10 +33,14 @@ fn split_pointer(way: &str) -> (&str, Option<&str>) {
     }
 }
 
-/// Names may have dots in them: of several that fit, the longest is meant.
+/// Names may have dots in them: of several that fit, the longest is meant. So many are tried at each level, which keeps
+/// the way through a deep value from costing its length for every dot.
+const MAX_DOTS: usize = 16;
+
+/// See [`MAX_DOTS`].
 fn by_name<'a, 'w>(value: &'a Value, names: &'w str) -> Result<(&'a Value, &'w str), String> {
     let ends = names.match_indices(['.', '[']).map(|(at, _)| at).chain([names.len()]);
-    let ends: Vec<usize> = ends.collect();
+    let ends: Vec<usize> = ends.take(MAX_DOTS + 1).collect();
     if let Value::Object(object) = value
         && let Some((end, found)) = ends.iter().rev().find_map(|&end| Some((end, object.get(&names[..end])?)))
     {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::{Call, Response};
-use crate::arazzo::Step;
+use crate::arazzo::{Budget, Step};
 use crate::expression::{self, Scope};
 use crate::text::shown_short;
 
@@ -34,7 +34,7 @@ impl<'a> Attempt<'a> {
     }
 
     /// Why the step is no success, if it is none. Without criteria, any answer of 2xx is one.
-    pub(super) fn failure(&self, step: &Step, scope: &Scope<'_>) -> Option<String> {
+    pub(super) fn failure(&self, step: &Step, scope: &Scope<'_>, budget: &Budget) -> Option<String> {
         if self.reason.is_some() {
             return self.reason.clone();
         }
@@ -45,7 +45,7 @@ impl<'a> Attempt<'a> {
         }
         step.success_criteria.iter().find_map(|criterion| {
             let condition = shown_short(&criterion.condition, 100);
-            match (criterion.holds(scope), status) {
+            match (criterion.holds(scope, budget), status) {
                 (Ok(true), _) => None,
                 (Ok(false), Some(status)) => {
                     Some(format!("it was answered with status {status}, and `{condition}` does not hold"))

@@ -1,6 +1,6 @@
 //! A workflow in progress: its inputs, what its steps gave, and which of them is due.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 use serde_json::{Map, Value, json};
 
@@ -14,7 +14,7 @@ pub(super) struct Frame<'a> {
     pub(super) purpose: Purpose,
     pub(super) inputs: Value,
     /// Inputs that were not given and need not be.
-    pub(super) absent: Vec<String>,
+    pub(super) absent: HashSet<String>,
     /// `$steps`
     pub(super) steps: Value,
     /// The step that is due.
@@ -55,10 +55,10 @@ impl<'a> Frame<'a> {
                 given.insert(name.clone(), default.clone());
             }
         }
-        let required = schema.get("required").and_then(Value::as_array);
-        let is_required = |name: &str| required.is_some_and(|names| names.iter().any(|required| required == name));
+        let required = schema.get("required").and_then(Value::as_array).into_iter().flatten();
+        let required: HashSet<&str> = required.filter_map(Value::as_str).collect();
         let absent = declared.into_iter().flat_map(Map::keys).filter(|name| !given.contains_key(*name));
-        let absent = absent.filter(|name| !is_required(name)).cloned().collect();
+        let absent = absent.filter(|name| !required.contains(name.as_str())).cloned().collect();
         Frame {
             workflow,
             purpose,
