@@ -39,7 +39,6 @@ pub(super) async fn show(
     RawQuery(query): RawQuery,
     headers: HeaderMap,
 ) -> Result<Markup, Fault> {
-    let frame = Frame { house: &house, visitor: &visitor };
     let detail = house.registry.tool_detail(&name)?;
     let all = Fields::parse(query.as_deref().unwrap_or_default()).get("versions").is_some();
     let past = match headers.contains_key(PAST_KEPT) {
@@ -47,7 +46,17 @@ pub(super) async fn show(
         false => past_of(&house, &detail, all).await,
     };
     let asked = Asked { host: host(&house, &headers), past, filled: Fields::default(), answer: result::none() };
-    Ok(page(&frame, &detail, &asked))
+    made(house, visitor, move |frame| page(frame, &detail, &asked)).await
+}
+
+/// A page takes as long as schemas and results are, which their sources decide: others want to be answered meanwhile.
+async fn made<T: Send + 'static>(
+    house: House,
+    visitor: Visitor,
+    make: impl FnOnce(&Frame<'_>) -> T + Send + 'static,
+) -> Result<T, Fault> {
+    let made = tokio::task::spawn_blocking(move || make(&Frame { house: &house, visitor: &visitor })).await;
+    made.map_err(|error| Fault(Error::new(Code::Internal, "the page could not be made").with_cause(error)))
 }
 
 /// The form was sent: the same page, with what came of it.
@@ -58,12 +67,18 @@ pub(super) async fn call(
     headers: HeaderMap,
     filled: Fields,
 ) -> Result<Markup, Fault> {
-    let frame = Frame { house: &house, visitor: &visitor };
     let detail = house.registry.tool_detail(&name)?;
-    let answered = match (filled.get(result::PAGE), Form::of(&schema(&detail)).read(&filled)) {
+    let (filled, read) = made(house.clone(), visitor.clone(), move |_| {
+        let read = Form::of(&schema(&detail)).read(&filled);
+        (filled, read)
+    })
+    .await?;
+    let detail = house.registry.tool_detail(&name)?;
+    let answered = match (filled.get(result::PAGE), read) {
         // Reads on in a large result; nothing is called.
         (Some(cursor), _) => house.registry.page(None, cursor),
         (None, Ok(arguments)) => {
+            let frame = Frame { house: &house, visitor: &visitor };
             let consent = filled.get("consent").is_some() && frame.may(Needs::Managing);
             let options = CallOptions { consent, fleeting: true, ..CallOptions::default() };
             house.registry.call(&visitor.caller(), detail.view.name.as_str(), arguments, options).await
@@ -71,9 +86,13 @@ pub(super) async fn call(
         (None, Err(error)) => Err(error),
     };
     let detail = house.registry.tool_detail(&name)?;
-    let answer = result::shown(&frame, detail.view.name.as_str(), &answered);
     let past = past_of(&house, &detail, false).await;
-    Ok(page(&frame, &detail, &Asked { host: host(&house, &headers), past, filled, answer }))
+    let host = host(&house, &headers);
+    made(house, visitor, move |frame| {
+        let answer = result::shown(frame, detail.view.name.as_str(), &answered);
+        page(frame, &detail, &Asked { host, past, filled, answer })
+    })
+    .await
 }
 
 /// What the script sends when only numbers can have changed: it keeps the past as it is shown.

@@ -10,6 +10,8 @@ const DEEPEST: usize = 8;
 const MOST_VALUES: usize = 200;
 const MOST_ITEMS: u64 = 10;
 const LONGEST: usize = 200;
+/// How many members of an `allOf` are asked for each name that is required.
+const MOST_PARTS: usize = 50;
 
 pub(super) fn arguments(schema: &Value) -> Map<String, Value> {
     match (Example { root: schema, left: MOST_VALUES }).object(followed(schema, schema), 0) {
@@ -66,7 +68,7 @@ impl<'a> Example<'a> {
     fn object(&mut self, schema: &'a Value, depth: usize) -> Value {
         let root = self.root;
         let mut parts = vec![schema];
-        parts.extend(list(schema, "allOf").iter().map(|part| followed(root, part)));
+        parts.extend(list(schema, "allOf").iter().take(MOST_PARTS).map(|part| followed(root, part)));
         // One of several forms is a form of its own.
         parts.extend(alternatives(root, schema).first().copied());
         let mut fields = Map::new();
@@ -209,6 +211,12 @@ mod tests {
         let long = "x".repeat(100_000);
         let (constant, list, name) =
             (json!({ "const": long }), json!({ "default": vec![0; 50_000] }), json!({ "required": [long] }));
+        // Each of many objects would ask thousands of members for names that none of them has.
+        let own: Vec<String> = (0..150).map(|number| format!("gone{number}")).chain(["next".into()]).collect();
+        let crowd = json!({ "$defs": { "n": { "allOf": vec![json!({}); 40_000], "required": own,
+            "properties": { "next": { "type": "array", "minItems": 10, "items": { "$ref": "#/$defs/n" } } } } },
+            "required": ["n"], "properties": { "n": { "$ref": "#/$defs/n" } } });
+        assert!(json!(arguments(&crowd)).to_string().len() < 1_000_000);
         let odd = [endless, wide, json!(null), json!({ "required": 3, "properties": [] })];
         for schema in odd.into_iter().chain([constant, list, name].map(often)) {
             assert!(json!(arguments(&schema)).to_string().len() < 10_000);

@@ -194,6 +194,36 @@ mod tests {
     }
 
     #[test]
+    fn a_definition_that_all_fields_share_is_not_repeated_without_bound() {
+        let long = "x".repeat(200_000);
+        for target in
+            [json!({ "type": "string", "default": long }), json!({ "enum": [long] }), json!({ "example": long })]
+        {
+            let properties: Map<String, Value> =
+                (0..80).map(|n| (format!("n{n}"), json!({ "$ref": "#/$defs/x" }))).collect();
+            let form = Form::of(&json!({ "properties": properties, "$defs": { "x": target } }));
+            assert!(form.shown(&Fields::default()).into_string().len() < 1_000_000);
+        }
+    }
+
+    #[test]
+    fn schemas_that_double_at_each_level_have_a_form() {
+        let keys = ["allOf", "anyOf", "oneOf"];
+        for key in keys {
+            let next = |n: usize| json!({ "$ref": format!("#/$defs/d{}", n + 1) });
+            let levels = (0..40).map(|n| {
+                (
+                    format!("d{n}"),
+                    json!({ key: [next(n), next(n)], "required": ["a"], "properties": { "a": next(n), "b": next(n) } }),
+                )
+            });
+            let definitions: Map<String, Value> = levels.chain([("d40".into(), json!({ "type": "object" }))]).collect();
+            let schema = json!({ "properties": { "a": { "$ref": "#/$defs/d0" }, "b": { "$ref": "#/$defs/d0" } }, "$defs": definitions });
+            assert!(Form::of(&schema).shown(&Fields::default()).into_string().len() < 100_000);
+        }
+    }
+
+    #[test]
     fn a_form_says_when_an_argument_has_no_field() {
         let with = |names: Vec<String>| {
             let properties: Map<String, Value> = names.into_iter().map(|name| (name, json!({}))).collect();

@@ -2,6 +2,7 @@
 
 use serde_json::{Map, Value};
 use toolcrib::Result;
+use toolcrib::core::json;
 use toolcrib::core::outline;
 use toolcrib::core::outline::walk::{followed, list, sole};
 use toolcrib::core::text::{shown, shown_short};
@@ -18,6 +19,10 @@ const DEEPEST: usize = 3;
 const MOST_CHOICES: usize = 500;
 const LONGEST_NAME: usize = 200;
 const LONGEST_EXAMPLE: usize = 120;
+/// All fields may refer to one definition, whose default or choices are then shown for each.
+const LONGEST_DEFAULT: usize = 4_000;
+const LONGEST_CHOICES: usize = 64 * 1024;
+const LONGEST_DESCRIPTION: usize = 2_000;
 /// A text that may be longer than this gets room for several lines.
 const ONE_LINE: u64 = 250;
 
@@ -93,6 +98,7 @@ pub(super) fn fields(root: &Value, schema: &Value, at: &str, depth: usize, count
         let path = format!("{at}/{}", name.replace('~', "~0").replace('/', "~1"));
         let said = |key: &str| property.get(key).or_else(|| target.get(key));
         let description = said("description").and_then(Value::as_str).unwrap_or_default();
+        let description = &description[..description.floor_char_boundary(LONGEST_DESCRIPTION)];
         let (value, mut shape) = (sole(root, target), shape(root, target, &path, depth, count));
         if let Shape::Text(needed) = &mut shape {
             *needed = room(name, description, value);
@@ -108,7 +114,9 @@ pub(super) fn fields(root: &Value, schema: &Value, at: &str, depth: usize, count
             number,
             required: required.contains(&name.as_str()),
             description: description.to_owned(),
-            default: said("default").map(|value| typed_in(value, &shape)),
+            default: said("default")
+                .filter(|value| is_short(value, LONGEST_DEFAULT))
+                .map(|value| typed_in(value, &shape)),
             example: example(root, property, target, &shape).map(|text| shown_short(&text, LONGEST_EXAMPLE)),
             note: note.map(|note| shown_short(note, 40)),
             limits: outline::limits(value, items),
@@ -123,7 +131,11 @@ pub(super) fn fields(root: &Value, schema: &Value, at: &str, depth: usize, count
 
 fn shape(root: &Value, schema: &Value, path: &str, depth: usize, count: &mut Count) -> Shape {
     let choices = [schema, sole(root, schema)].map(|schema| list(schema, "enum"));
-    if let Some(choices) = choices.into_iter().find(|choices| (1..=MOST_CHOICES).contains(&choices.len())) {
+    let fits = |choices: &&[Value]| {
+        let share = LONGEST_CHOICES / choices.len().max(1);
+        (1..=MOST_CHOICES).contains(&choices.len()) && choices.iter().all(|choice| is_short(choice, share))
+    };
+    if let Some(choices) = choices.into_iter().find(fits) {
         return Shape::Choice(choices.to_vec());
     }
     match type_of(root, schema) {
@@ -143,6 +155,11 @@ fn shape(root: &Value, schema: &Value, path: &str, depth: usize, count: &mut Cou
         }
         _ => Shape::Json,
     }
+}
+
+/// Whether a value takes at most so many bytes.
+fn is_short(value: &Value, most: usize) -> bool {
+    json::beginning(value, most + 4).len() <= most
 }
 
 /// Whether a text is likely to have several lines, by what is said of it.
@@ -178,7 +195,7 @@ fn example(root: &Value, property: &Value, target: &Value, shape: &Shape) -> Opt
         | Shape::Group(_)
         | Shape::Json => None,
     };
-    given.map(|value| typed_in(value, shape)).or_else(made_up)
+    given.filter(|value| is_short(value, LONGEST_DEFAULT)).map(|value| typed_in(value, shape)).or_else(made_up)
 }
 
 fn typed_in(value: &Value, shape: &Shape) -> String {
