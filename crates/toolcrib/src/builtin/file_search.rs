@@ -3,6 +3,7 @@
 use std::io::Read;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use regex::{Regex, RegexBuilder};
 use serde::Deserialize;
@@ -16,6 +17,10 @@ const MOST: usize = 1000;
 const USUAL: usize = 100;
 const LARGEST_FILE: u64 = 4 * 1024 * 1024;
 const LONGEST_LINE: usize = 300;
+/// So much of a line is matched: an engine may take the states of a pattern, thousands, times the length of the text.
+const LONGEST_MATCHED: usize = 16 * 1024;
+/// For all lines together.
+const LONGEST_SEARCH: Duration = Duration::from_secs(10);
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -58,16 +63,19 @@ fn search(roots: &Roots, arguments: &Arguments) -> Result<Answer> {
     let glob = arguments.glob.as_deref().map(Glob::new).transpose()?;
     let path = arguments.path.as_deref().unwrap_or(".");
     let start = roots.existing(path)?;
-    let mut hits = Hits { lines: Vec::new(), most: arguments.max_results.unwrap_or(USUAL).clamp(1, MOST) };
+    let most = arguments.max_results.unwrap_or(USUAL).clamp(1, MOST);
+    let mut hits = Hits { lines: Vec::new(), most, started: Instant::now(), late: false };
     if start.is_file() {
         let text =
             text(&start).ok_or_else(|| invalid(format!("`{}` is binary or too large to search", shown(path))))?;
         hits.add(&regex, &roots.shown(&start), &text);
-        return Ok(hits.answer(false));
+        let late = hits.late;
+        return Ok(hits.answer(late));
     }
 
     let mut walk = Walk::new(&start, path, usize::MAX)?;
     while !hits.full()
+        && !hits.late
         && let Some(entry) = walk.next()
     {
         let wanted = entry.kind.is_file() && glob.as_ref().is_none_or(|glob| glob.matches(&entry.relative));
@@ -75,7 +83,8 @@ fn search(roots: &Roots, arguments: &Arguments) -> Result<Answer> {
             hits.add(&regex, &roots.shown(&entry.path), &text);
         }
     }
-    Ok(hits.answer(walk.cut_short()))
+    let late = hits.late || walk.cut_short();
+    Ok(hits.answer(late))
 }
 
 /// What a file says, unless it is binary, too large, or not ours to read.
@@ -93,6 +102,9 @@ fn text(path: &Path) -> Option<String> {
 struct Hits {
     lines: Vec<String>,
     most: usize,
+    started: Instant,
+    /// There was no time for all lines.
+    late: bool,
 }
 
 impl Hits {
@@ -103,10 +115,11 @@ impl Hits {
 
     fn add(&mut self, regex: &Regex, path: &str, text: &str) {
         for (index, line) in text.lines().enumerate() {
-            if self.full() {
+            self.late |= self.started.elapsed() > LONGEST_SEARCH;
+            if self.full() || self.late {
                 return;
             }
-            if regex.is_match(line) {
+            if regex.is_match(&line[..line.floor_char_boundary(LONGEST_MATCHED)]) {
                 let mut short: String = line.trim_end().chars().take(LONGEST_LINE).collect();
                 if short.len() < line.trim_end().len() {
                     short.push('…');
@@ -132,4 +145,21 @@ impl Hits {
 fn reason(error: &regex::Error) -> String {
     let text = error.to_string();
     shown(text.lines().last().unwrap_or_default().trim_start_matches("error: "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Matching all of this line takes minutes.
+    #[test]
+    fn a_line_of_megabytes_is_matched_at_its_beginning() {
+        let regex = RegexBuilder::new("[ab]*a[ab]{3000}c").size_limit(1 << 20).build().unwrap();
+        let mut hits = Hits { lines: Vec::new(), most: 9, started: Instant::now(), late: false };
+        let line: String =
+            (0..LARGEST_FILE).map(|n| if n.wrapping_mul(2_654_435_761) & 128 == 0 { 'a' } else { 'b' }).collect();
+        hits.add(&regex, "f", &line);
+        hits.add(&Regex::new("^[ab]").unwrap(), "f", &line);
+        assert_eq!(hits.lines.len(), 1);
+    }
 }
