@@ -19,7 +19,7 @@ use serde_json::value::{RawValue, to_raw_value};
 use toolcrib_core::arazzo::tool_of;
 use toolcrib_core::{Code, Result, ResultExt, Source};
 
-use super::openapi::{in_time, no_mcp_server};
+use super::openapi::{apart, in_time, no_mcp_server};
 use super::{Answer, Call, CallFailure, Connector, Discovery, Marks, Offer, Request};
 use crate::connections::Origin;
 use document::Held;
@@ -50,8 +50,12 @@ impl WorkflowConnector {
             return Ok(Offer { unchanged: true, marks, ..Offer::default() });
         }
         let held = self.read(file).await?;
-        let tools = held.document.workflows.iter().map(|workflow| to_raw_value(&tool_of(workflow)));
-        let tools = tools.collect::<Result<_, _>>().context(Code::Internal, "write a tool")?;
+        let of = held.clone();
+        let tools = apart(move || {
+            let tools = of.document.workflows.iter().map(|workflow| to_raw_value(&tool_of(workflow)));
+            tools.collect::<Result<_, _>>().context(Code::Internal, "write a tool")
+        });
+        let tools = tools.await?;
         Ok(Offer {
             tools,
             excluded: held.document.set_aside.clone(),

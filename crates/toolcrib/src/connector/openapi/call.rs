@@ -10,13 +10,13 @@ use toolcrib_core::text::{did_you_mean, shown_short};
 use toolcrib_core::time::format_duration;
 use toolcrib_core::{Code, Error, Result, ResultExt};
 
-use super::OpenApiConnector;
 use super::credentials::choose;
 use super::exchange::Exchange;
 use super::outgoing::{base, draft, label};
 use super::poll::Polling;
 use super::result::answer;
 use super::settled::Settled;
+use super::{OpenApiConnector, apart};
 use crate::clock::after;
 use crate::connector::{Answer, Call, CallFailure};
 
@@ -56,7 +56,10 @@ impl OpenApiConnector {
         let exchange = Exchange { connector: self, settled: &settled, chosen: &chosen, deadline, witness, trace };
         let received = exchange.ask(&draft, call.repeatable).await?;
         match poll {
-            None => answer(&draft.label, &received).map_err(CallFailure::Refused),
+            None => {
+                let label = draft.label;
+                apart(move || answer(&label, &received)).await.map_err(CallFailure::Refused)
+            }
             Some(poll) => {
                 let progress = call.terms.progress.as_ref();
                 let polling = Polling { exchange: &exchange, base: &base, poll, draft: &draft, progress };
