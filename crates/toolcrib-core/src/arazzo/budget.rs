@@ -7,8 +7,9 @@ use serde_json::Value;
 
 use crate::expression::weight;
 
-/// One step is a node that a query looks at, or a few bytes that are compared.
-const MAX_STEPS: usize = 20_000_000;
+/// One step is a node that a query looks at, or a few bytes that are compared. All of them take some tenths of a second:
+/// conditions are decided on an async worker.
+const MAX_STEPS: usize = 2_000_000;
 const BYTES_OF_STEP: usize = 16;
 /// A pattern takes up to some microseconds for each byte, see [`super::criterion::pattern`].
 const STEPS_OF_MATCHED_BYTE: usize = 4;
