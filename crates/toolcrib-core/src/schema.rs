@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use crate::json::follow_reference;
 
-pub use validator::{Fault, Validation, Validator};
+pub use validator::{Accepted, Fault, Validator};
 
 /// Turns `text` into what the schema's property `key` asks for. Where it asks for nothing in particular, text stays text.
 pub fn typed(schema: &Value, key: &str, text: &str) -> Value {

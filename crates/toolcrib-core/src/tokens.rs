@@ -19,9 +19,10 @@ pub fn cut(text: &str, most: usize) -> &str {
     let (mut end, mut too_far) = (0, all + 1);
     while end + 1 < too_far {
         let middle = if too_far > all { all } else { end.midpoint(too_far) };
-        match fits(text.floor_char_boundary(middle)) {
-            true => end = middle,
-            false => too_far = middle,
+        if fits(text.floor_char_boundary(middle)) {
+            end = middle;
+        } else {
+            too_far = middle;
         }
     }
     let end = text.floor_char_boundary(end);

@@ -68,7 +68,7 @@ impl Note {
         match self {
             Note::NoSchema => "the source gave no schema, so any arguments are passed on as they are",
             Note::NoDescription => "the source gave no description",
-            Note::TextCleaned => "characters that hide or steer were removed from its text; `--full` has the original",
+            Note::TextCleaned => "characters that hide or steer were removed from its text",
             Note::OutputSchemaIgnored => "its output schema cannot be used and is left out",
             Note::AnnotationsIgnored => "its annotations are not an object and were left out",
         }

@@ -298,6 +298,22 @@ fn hostile_schemas_are_rendered_in_every_format() {
 }
 
 #[test]
+fn arguments_are_validated_against_hostile_schemas() {
+    let objects = (0..40).fold(json!(1), |value, _| json!({ "a": value }));
+    let arrays = (0..40).fold(json!(1), |value, _| json!([value]));
+    for (name, schema) in hostile_schemas("string") {
+        let validator = schema::Validator::new(to_raw_value(&schema).unwrap().into());
+        for value in [json!("a"), json!(1), json!({}), json!({ "a": { "b": ["c"] } }), objects.clone(), arrays.clone()]
+        {
+            for arguments in [json!({ "x": value }), json!({ "a": value, "b": value }), json!({})] {
+                let faults = validator.validate(&arguments).err().unwrap_or_default();
+                assert!(faults.len() <= 50 && faults.iter().all(|fault| fault.message.len() < 2_000), "{name}");
+            }
+        }
+    }
+}
+
+#[test]
 fn hostile_schemas_are_outlined() {
     for (name, schema) in hostile_schemas("string") {
         assert!(outline::arguments(&schema).told.len() <= 500, "{name}");

@@ -18,16 +18,17 @@ use toolcrib_core::text::shown_short;
 use toolcrib_core::tool::{Asked, parse_name};
 use toolcrib_core::{Code, Error, Result, ResultExt, SourceId, Timestamp};
 
-use crate::connector::{Call, CallFailure, Terms, Witness};
+use crate::connector::{Answer, Call, CallFailure, Terms, Witness};
 use crate::held::Shape;
 use crate::refresh::{Need, Outcome};
 use crate::registry::{Registry, Shared};
 use crate::store::Failure;
 use crate::trace::Trace;
-use arguments::{Deadline, Validated};
+use arguments::{Deadline, Validated, invalid_arguments};
 use check::{permit, usable};
 use told::{Reached, Underway, Wrong};
 
+pub(crate) use arguments::ValidationPermits;
 pub use ask::Offering;
 pub use options::{CallOptions, ClientId, Said};
 pub use output::{Output, Page};
@@ -132,8 +133,10 @@ impl Shared {
         let defaults = self.defaults.load_full();
         let settings = source.map_or(&*defaults, |source| &source.settings);
         let deadline = Deadline::after(timeout.unwrap_or(settings.call_timeout()));
+        let validated =
+            self.validation_permits.validate(tool.source(), calling, input, deadline, &options.cancel).await?;
         let Validated { arguments: input, note } =
-            self.validate_arguments(tool.name().as_str(), calling, input, deadline, &options.cancel).await?;
+            validated.map_err(|faults| invalid_arguments(tool.name().as_str(), &faults))?;
 
         reached.called = Some(tool.id());
         let call = Call {
@@ -157,7 +160,7 @@ impl Shared {
             None => self.connections.builtins().call(call).await.map_err(CallFailure::into_error)?,
         };
         let answer = match note {
-            Some(note) => answer.with_note(&note),
+            Some(note) => with_note(answer, note).await?,
             None => answer,
         };
         let (id, limit) = (tool.source().clone(), settings.result_limit());
@@ -212,6 +215,12 @@ impl Shared {
         let among = known.as_ref().map(std::slice::from_ref);
         Ok(self.ensure(need, among, keep, trace).await)
     }
+}
+
+/// Adds a note to a result, on a blocking thread: the whole of it is written anew.
+async fn with_note(answer: Answer, note: String) -> Result<Answer> {
+    let noted = tokio::task::spawn_blocking(move || answer.with_note(&note));
+    noted.await.context(Code::Internal, "a note could not be added to the result")
 }
 
 /// The beginning of the first text block, for counters.

@@ -26,8 +26,8 @@ use toolcrib_mcp::{Handler, Relay};
 use crate::call::{ClientId, Said};
 use crate::trace::Trace;
 
-pub use answer::Answer;
 pub(crate) use answer::Layout;
+pub use answer::{Answer, NOTES};
 pub use mcp::Watches;
 pub(crate) use witness::Witness;
 

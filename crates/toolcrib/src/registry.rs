@@ -43,6 +43,7 @@ use toolcrib_core::text::nearest;
 use toolcrib_core::{Code, Error, Result, Source, SourceId};
 
 use crate::builtin::{Definition, Handler};
+use crate::call::ValidationPermits;
 use crate::clock::Clock;
 use crate::connections::Connections;
 use crate::counters::Counters;
@@ -158,8 +159,7 @@ pub(crate) struct Shared {
     pub(crate) runs: Runs,
     /// How many discoveries may go on at once, whoever asked for them.
     pub(crate) turns: Semaphore,
-    /// Bounds the processor time and memory of all validations on blocking threads: half of the cores stay free.
-    pub(crate) validation_permits: Arc<Semaphore>,
+    pub(crate) validation_permits: ValidationPermits,
     /// Tokens are counted by one for all.
     pub(crate) counting: tokio::sync::Mutex<()>,
     /// Sources that must not be contacted, and why.

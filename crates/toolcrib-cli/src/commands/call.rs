@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use clap::Args;
 use serde_json::{Map, Value};
+use toolcrib::connector::NOTES;
 use toolcrib::core::ResultExt;
 use toolcrib::core::schema::typed;
 use toolcrib::core::text::shown;
@@ -137,7 +138,7 @@ fn with_pairs(
 /// What Toolcrib notes about the call.
 fn notes(output: &Output) -> Vec<String> {
     let meta: Value = output.meta().and_then(|meta| serde_json::from_str(meta).ok()).unwrap_or_default();
-    let notes = meta.get("toolcrib/notes").and_then(Value::as_array).into_iter().flatten();
+    let notes = meta.get(NOTES).and_then(Value::as_array).into_iter().flatten();
     notes.filter_map(Value::as_str).map(str::to_owned).collect()
 }
 

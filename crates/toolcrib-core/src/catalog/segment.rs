@@ -169,7 +169,7 @@ impl Segment {
             return Ok(calling);
         }
         let tool = self.tool(entry)?;
-        // Lists may show a pruned schema; a call is held against the whole one.
+        // Lists may show a pruned schema; arguments are validated against the whole one.
         let whole = tool.backing().and_then(|backing| backing.input_schema).map(Arc::from);
         let hints = tool.hints();
         let input_schema: Arc<RawValue> = tool.face.input_schema.into();

@@ -12,8 +12,8 @@ use super::library::{At, Library, reference};
 pub(super) struct Object<'a> {
     pub(super) properties: BTreeMap<String, At<'a>>,
     pub(super) required: BTreeSet<String>,
-    /// How much was looked at: schemas that extend one another by the thousand are each gathered again, so that who
-    /// gathers many has to count it.
+    /// Number of schemas and properties read. Schemas that extend one another by the thousand are each gathered again,
+    /// so that callers that gather many charge it to their budget.
     pub(super) steps: u64,
     seen: HashSet<*const Value>,
 }

@@ -144,7 +144,7 @@ fn take_if(is_tighter: bool, ours: &mut Value, theirs: &Value) -> Joined {
 }
 
 /// Makes `ours` a schema of which both hold. Parts stand side by side: nested in each other, hundreds of them would be
-/// too deep for whoever walks them.
+/// too deep for a walk that recurses.
 fn add_part(ours: &mut Value, theirs: &Value) {
     if let Value::Object(keywords) = &mut *ours
         && keywords.len() == 1

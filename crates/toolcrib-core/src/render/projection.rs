@@ -196,11 +196,10 @@ pub(super) fn required(keywords: &Map<String, Value>) -> HashSet<&str> {
 /// A step down in a JSON pointer. A path that is long enough to be told ends in `…` and grows no further: a path is
 /// written for every part, and names in it may be as long as a schema.
 pub(super) fn below(path: &str, key: &str) -> String {
-    match path.len() + key.len() > MAX_PATH_LEN {
-        true if path.ends_with("/…") => path.to_owned(),
-        true => format!("{path}/…"),
-        false => format!("{path}/{}", key.replace('~', "~0").replace('/', "~1")),
+    if path.len() + key.len() <= MAX_PATH_LEN {
+        return format!("{path}/{}", key.replace('~', "~0").replace('/', "~1"));
     }
+    if path.ends_with("/…") { path.to_owned() } else { format!("{path}/…") }
 }
 
 /// A schema as text, unless references and parts made it too long.

@@ -1,9 +1,11 @@
-//! Cost of validating a value against a JSON Schema, known before validation starts. A schema of 3 KB can expand to 2^40
-//! paths, and `jsonschema` has no step limit of its own. The subschemas form a graph with an edge for every keyword that
-//! applies one of them to a value: building it is linear in the schema, walking it for a value ends at a limit.
+//! Cost of validating a value against a JSON Schema, computed before validation starts. A schema of 3 KB can expand to
+//! 2^40 paths, and `jsonschema` has no step limit of its own. The subschemas form a graph with an edge for every keyword
+//! that applies one of them to a value: building it is linear in the schema, walking it for a value ends at a limit.
 
 mod graph;
 mod pattern;
+
+use std::collections::HashMap;
 
 use serde_json::{Map, Value};
 
@@ -15,56 +17,82 @@ pub(super) const MAX_EXPANDED_PATHS: u64 = 10_000;
 /// Maximum number of subschemas within one another while a value is validated. `jsonschema` recurses, and 6,000 of them
 /// overflow the stack of a thread (2 MiB, unoptimised build).
 pub(super) const MAX_DEPTH: usize = 1_000;
+/// Maximum steps of compiling a schema, and maximum size of its patterns.
+const MAX_COMPILE_STEPS: u64 = 1_000_000;
+const MAX_PATTERN_BYTES: u64 = 16 * 1024 * 1024;
 /// Text is compared, measured and matched: this many bytes count as one step.
 const BYTES_PER_STEP: u64 = 64;
 /// `uniqueItems` compares the items of a short array in pairs, and hashes those of a long one.
 const UNIQUE_ITEMS_STEPS: u64 = 16;
+/// Size of one error without its paths and copies, measured.
+const ERROR_BYTES: u64 = 800;
+/// Size of a value in memory, without its text.
+const VALUE_BYTES: u64 = 72;
 
 #[derive(Debug)]
 pub(super) struct CostModel {
     graph: Graph,
 }
 
-/// Why the cost of a schema has no usable bound.
+/// Why no arguments are validated against a schema.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Unbounded {
     /// More than [`MAX_EXPANDED_PATHS`].
     Paths,
     /// References that nest deeper than [`MAX_DEPTH`], or lead back to themselves without consuming a value.
     Depth,
-    /// A reference whose target cannot be told for certain.
+    /// A reference whose target is not certain.
     Reference,
-    /// No JSON that could be parsed.
+    /// Compiling it would take too much time or memory.
+    Compilation,
+    /// It cannot be parsed as JSON.
     Unreadable,
 }
 
-/// What validating one value takes.
+/// Upper bounds of the work and memory that one value takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Cost {
-    /// Upper bound of the work, about 100 ns each.
+    /// About 100 ns each.
     pub(super) steps: u64,
-    /// Length of the longest path of keywords; every error repeats its own.
-    pub(super) path_bytes: usize,
+    /// Memory of all errors.
+    pub(super) error_bytes: u64,
 }
 
 impl CostModel {
     pub(super) fn new(schema: &Value) -> Result<CostModel, Unbounded> {
         let graph = Graph::build(schema)?;
-        for paths in graph.expanded_paths() {
-            let paths = paths.ok_or(Unbounded::Depth)?;
-            if paths.depth > MAX_DEPTH {
-                return Err(Unbounded::Depth);
-            }
-            if paths.count > MAX_EXPANDED_PATHS {
-                return Err(Unbounded::Paths);
-            }
+        let paths: Option<Vec<_>> = graph.expanded_paths().into_iter().collect();
+        let paths = paths.ok_or(Unbounded::Depth)?;
+        if paths.iter().any(|paths| paths.depth > MAX_DEPTH) {
+            return Err(Unbounded::Depth);
+        }
+        if paths.iter().any(|paths| paths.count > MAX_EXPANDED_PATHS) {
+            return Err(Unbounded::Paths);
+        }
+        if graph.compile_steps(&paths) > MAX_COMPILE_STEPS || graph.pattern_bytes > MAX_PATTERN_BYTES {
+            return Err(Unbounded::Compilation);
         }
         Ok(CostModel { graph })
     }
 
-    /// Returns the cost of validating `value`, or `None` if it is above `max_steps` or too deep for the stack.
-    pub(super) fn cost(&self, value: &Value, max_steps: u64) -> Option<Cost> {
-        let mut walk = Walk { graph: &self.graph, max_steps, cost: Cost::default() };
+    /// Whether a match may stay unfinished, so that `jsonschema` validates again under each possible outcome, up to 64
+    /// times.
+    pub(super) fn has_backtracking(&self) -> bool {
+        self.graph.has_backtracking
+    }
+
+    /// Returns the steps of validating `value`, or `None` if they are more than `max_steps` or too deep for the stack.
+    pub(super) fn validation(&self, value: &Value, max_steps: u64) -> Option<u64> {
+        self.walk(value, max_steps, None).map(|cost| cost.steps)
+    }
+
+    /// Returns the cost of listing all errors of `value`, or `None` if it takes more than `max_steps`.
+    pub(super) fn error_list(&self, value: &Value, max_steps: u64) -> Option<Cost> {
+        self.walk(value, max_steps, Some(HashMap::new()))
+    }
+
+    fn walk(&self, value: &Value, max_steps: u64, sizes: Option<HashMap<*const Value, u64>>) -> Option<Cost> {
+        let mut walk = Walk { graph: &self.graph, max_steps, cost: Cost::default(), sizes };
         walk.visit(Graph::ROOT, Subject::Value(value), Position::default()).then_some(walk.cost)
     }
 }
@@ -79,26 +107,37 @@ enum Subject<'a> {
 #[derive(Clone, Copy, Default)]
 struct Position {
     depth: usize,
+    /// Length of the path of keywords, which every error repeats.
     path_bytes: usize,
+    /// Alternatives within one another.
+    alternatives: u64,
 }
 
-/// Takes the same way through schema and value as validation does, and counts. It assumes that no keyword fails early,
-/// so that it never counts less than validation does.
+/// Takes the same way through schema and value as validation does, and counts. It assumes that no keyword fails early
+/// and that keywords of all drafts apply.
 struct Walk<'a> {
     graph: &'a Graph,
     max_steps: u64,
     cost: Cost,
+    /// Sizes of the containers seen so far, where errors are counted too.
+    sizes: Option<HashMap<*const Value, u64>>,
 }
 
 impl<'a> Walk<'a> {
     /// Returns false as soon as a limit is exceeded.
     fn visit(&mut self, id: NodeId, subject: Subject<'a>, at: Position) -> bool {
         let node = self.graph.node(id);
-        if at.depth > MAX_DEPTH || !self.charge(node.weight) {
+        self.count_errors(node, subject, at);
+        // To list errors, every alternative is validated first, and those inside of it again.
+        let times = if self.sizes.is_some() { at.alternatives + 1 } else { 1 };
+        if at.depth > MAX_DEPTH || !self.charge(node.weight.saturating_mul(times)) {
             return false;
         }
-        self.cost.path_bytes = self.cost.path_bytes.max(at.path_bytes);
-        let below = Position { depth: at.depth + 1, path_bytes: at.path_bytes + node.key_bytes };
+        let below = Position {
+            depth: at.depth + 1,
+            path_bytes: at.path_bytes + node.key_bytes,
+            alternatives: at.alternatives + u64::from(node.has_alternatives),
+        };
         if !node.in_place.iter().all(|child| self.visit(*child, subject, below)) {
             return false;
         }
@@ -122,6 +161,25 @@ impl<'a> Walk<'a> {
         self.cost.steps <= self.max_steps
     }
 
+    /// An error inside of an alternative owns a copy of the value, and one about unexpected members their names.
+    fn count_errors(&mut self, node: &Node, subject: Subject<'a>, at: Position) {
+        let Some(sizes) = &mut self.sizes else { return };
+        let names_members = node.members.is_some();
+        let value_bytes = match subject {
+            Subject::Value(_) if at.alternatives == 0 && !names_members => 0,
+            Subject::Name(name) => name.len() as u64,
+            Subject::Value(value @ (Value::Array(_) | Value::Object(_))) => {
+                *sizes.entry(value).or_insert_with(|| bytes(value))
+            }
+            Subject::Value(value) => bytes(value),
+        };
+        let copied = if at.alternatives > 0 { value_bytes } else { 0 };
+        let each = ERROR_BYTES.saturating_add(at.path_bytes as u64).saturating_add(copied);
+        let names = if names_members { value_bytes } else { 0 };
+        let all = node.max_errors.saturating_mul(each).saturating_add(node.not_bytes).saturating_add(names);
+        self.cost.error_bytes = self.cost.error_bytes.saturating_add(all);
+    }
+
     /// `unevaluatedProperties` and `unevaluatedItems` validate the subschemas beside them once more, and those below, to
     /// learn which of them hold.
     fn mark_evaluated(&mut self, node: &'a Node, subject: Subject<'a>, at: Position) -> bool {
@@ -140,7 +198,7 @@ impl<'a> Walk<'a> {
     fn visit_items(&mut self, node: &'a Node, items: &'a [Value], at: Position) -> bool {
         let Some(keywords) = &node.items else { return true };
         items.iter().enumerate().all(|(position, item)| {
-            let own = keywords.by_position.get(position);
+            let own = keywords.by_position.iter().filter_map(|schemas| schemas.get(position));
             self.charge(1) && keywords.every.iter().chain(own).all(|id| self.visit(*id, Subject::Value(item), at))
         })
     }
@@ -170,6 +228,21 @@ fn size(value: &Value) -> u64 {
         }
         Value::Null | Value::Bool(_) | Value::Number(_) => 1,
     }
+}
+
+/// Memory of a copy of `value`, about. As deep a recursion as [`size`].
+fn bytes(value: &Value) -> u64 {
+    let inside = match value {
+        Value::String(text) => text.len() as u64,
+        Value::Array(items) => items.iter().map(bytes).fold(0, u64::saturating_add),
+        Value::Object(members) => {
+            let sizes =
+                members.iter().map(|(name, value)| bytes(value).saturating_add(name.len() as u64 + VALUE_BYTES));
+            sizes.fold(0, u64::saturating_add)
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) => 0,
+    };
+    inside.saturating_add(VALUE_BYTES)
 }
 
 fn text_steps(text: &str) -> u64 {

@@ -1,23 +1,30 @@
-//! Arguments against a tool's schema. What that takes is known before it is begun: see [`cost`](super::cost).
+//! Validation of arguments against a tool's schema. Computes the [`cost`](super::cost) first, so that no schema occupies a
+//! thread or fills the memory.
 
 use std::sync::{Arc, OnceLock};
 
+use jsonschema::PatternOptions;
+use jsonschema::error::{ValidationError, ValidationErrorKind};
 use serde::Serialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::cost::{BACKTRACK_LIMIT, Cost, CostModel, MAX_DEPTH, MAX_EXPANDED_PATHS, Unbounded};
+use super::cost::{BACKTRACK_LIMIT, CostModel, MAX_DEPTH, MAX_EXPANDED_PATHS, Unbounded};
 use crate::text::shown_short;
 
-/// Maximum steps of one validation, a few tenths of a second at most.
+/// Maximum steps of one validation, some tenths of a second.
 const MAX_STEPS: u64 = 1_000_000;
+/// The same where a match may stay unfinished, so that validation runs up to 64 times.
+const MAX_BACKTRACKING_STEPS: u64 = MAX_STEPS / 8;
 /// Maximum steps of a validation on an async worker, well below a millisecond.
 const MAX_INLINE_STEPS: u64 = 2_000;
 /// Maximum memory of the errors that one validation collects. `jsonschema` collects all of them, those inside
 /// alternatives too, before the first can be read.
 const MAX_ERROR_BYTES: u64 = 16 * 1024 * 1024;
-/// Size of one such error without its path, measured.
-const ERROR_BYTES: u64 = 800;
+/// The same where validation runs up to 64 times: the errors of all runs are in memory together.
+const MAX_BACKTRACKING_ERROR_BYTES: u64 = MAX_ERROR_BYTES / 64;
+/// Maximum size of one compiled pattern.
+const MAX_PATTERN_BYTES: usize = 8 * 1024 * 1024;
 /// Maximum number of faults in a list.
 const MAX_FAULTS: usize = 50;
 /// Maximum number of allowed values that a fault names.
@@ -32,13 +39,12 @@ pub struct Validator {
     compiled: OnceLock<Option<jsonschema::Validator>>,
 }
 
-/// Outcome of a validation.
+/// Arguments that may be sent.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Validation {
+pub enum Accepted {
     Valid,
-    Invalid(Vec<Fault>),
-    /// Validation would take too long. Holds the reason, as a note for the caller.
-    Skipped(String),
+    /// Validation was skipped. Holds the reason, as a note for the caller.
+    Unvalidated(String),
 }
 
 /// What is wrong with an argument, and where: `/repo/name`.
@@ -61,42 +67,56 @@ impl Validator {
         self.cost.as_ref().err().map(|reason| not_validated(*reason))
     }
 
-    /// Validates if that is cheap enough for an async worker. `None` means: call [`Self::validate`] on a blocking thread.
-    pub fn validate_inline(&self, arguments: &Value) -> Option<Validation> {
-        let Ok(model) = &self.cost else { return Some(self.validate(arguments)) };
-        self.compiled.get()?;
-        model.cost(arguments, MAX_INLINE_STEPS)?;
-        Some(self.validate(arguments))
+    /// Whether `arguments` are surely valid, or surely not to be validated, found on an async worker. `None` where that
+    /// takes longer, and for invalid ones: call [`Self::validate`] on a blocking thread.
+    pub fn accept_inline(&self, arguments: &Value) -> Option<Accepted> {
+        let model = match &self.cost {
+            Ok(model) => model,
+            Err(reason) => return Some(Accepted::Unvalidated(not_validated(*reason))),
+        };
+        let compiled = self.compiled.get()?.as_ref()?;
+        let is_object = arguments.is_object();
+        let is_cheap = || model.validation(arguments, MAX_INLINE_STEPS).is_some();
+        (is_object && is_cheap() && compiled.is_valid(arguments)).then_some(Accepted::Valid)
     }
 
     /// Validates within a bounded number of steps.
-    pub fn validate(&self, arguments: &Value) -> Validation {
+    pub fn validate(&self, arguments: &Value) -> Result<Accepted, Vec<Fault>> {
         if !arguments.is_object() {
-            let message = "the arguments must be a JSON object".into();
-            return Validation::Invalid(vec![Fault { path: "/".into(), message }]);
+            return Err(vec![Fault::new("/", "the arguments must be a JSON object")]);
         }
         let model = match &self.cost {
             Ok(model) => model,
-            Err(reason) => return Validation::Skipped(not_validated(*reason)),
+            Err(reason) => return Ok(Accepted::Unvalidated(not_validated(*reason))),
         };
-        let Some(cost) = model.cost(arguments, MAX_STEPS) else {
-            let reason = format!("with this schema they would take more than {MAX_STEPS} steps or {MAX_DEPTH} levels");
-            return Validation::Skipped(format!("arguments were not validated: {reason}"));
-        };
-        let Some(compiled) = self.compiled() else { return Validation::Valid };
-        if compiled.is_valid(arguments) {
-            return Validation::Valid;
+        let max_steps = if model.has_backtracking() { MAX_BACKTRACKING_STEPS } else { MAX_STEPS };
+        if model.validation(arguments, max_steps).is_none() {
+            let reason = format!("that would take more than {max_steps} steps or {MAX_DEPTH} levels");
+            return Ok(Accepted::Unvalidated(format!("these arguments were not validated: {reason}")));
         }
-        Validation::Invalid(list_faults(compiled, arguments, cost))
+        let Some(compiled) = self.compiled() else {
+            let reason = "the schema is no JSON Schema that can be compiled";
+            return Ok(Accepted::Unvalidated(format!("arguments are not validated: {reason}")));
+        };
+        if compiled.is_valid(arguments) {
+            return Ok(Accepted::Valid);
+        }
+        list_faults(compiled, model, arguments)
     }
 
     fn compiled(&self) -> Option<&jsonschema::Validator> {
         let compile = || {
             let schema: Value = serde_json::from_str(self.schema.get()).ok()?;
-            let patterns = jsonschema::PatternOptions::fancy_regex().backtrack_limit(BACKTRACK_LIMIT);
+            let patterns = PatternOptions::fancy_regex().backtrack_limit(BACKTRACK_LIMIT).size_limit(MAX_PATTERN_BYTES);
             jsonschema::options().with_pattern_options(patterns).build(&schema).ok()
         };
         self.compiled.get_or_init(compile).as_ref()
+    }
+}
+
+impl Fault {
+    fn new(path: &str, message: &str) -> Fault {
+        Fault { path: path.to_owned(), message: message.to_owned() }
     }
 }
 
@@ -104,26 +124,45 @@ fn not_validated(reason: Unbounded) -> String {
     let reason = match reason {
         Unbounded::Paths => format!("the schema expands to more than {MAX_EXPANDED_PATHS} paths"),
         Unbounded::Depth => format!("references in the schema are circular or nest deeper than {MAX_DEPTH} levels"),
-        Unbounded::Reference => "a reference in the schema cannot be resolved within it".to_owned(),
+        Unbounded::Reference => {
+            "a reference in the schema cannot be resolved, or a subschema has an `$id` of its own".to_owned()
+        }
+        Unbounded::Compilation => "compiling the schema would take too long".to_owned(),
         Unbounded::Unreadable => "the schema cannot be read".to_owned(),
     };
     format!("arguments are not validated: {reason}")
 }
 
-/// Lists what is wrong with arguments that are known to be invalid.
-fn list_faults(compiled: &jsonschema::Validator, arguments: &Value, cost: Cost) -> Vec<Fault> {
-    if cost.steps.saturating_mul(ERROR_BYTES + cost.path_bytes as u64) > MAX_ERROR_BYTES {
-        let message = "the arguments do not match the schema, which is too large to say where";
-        return vec![Fault { path: "/".into(), message: message.into() }];
+/// Lists what is wrong with arguments that did not pass. A match that stayed unfinished is no fault: it may have passed.
+fn list_faults(compiled: &jsonschema::Validator, model: &CostModel, arguments: &Value) -> Result<Accepted, Vec<Fault>> {
+    let max_bytes = if model.has_backtracking() { MAX_BACKTRACKING_ERROR_BYTES } else { MAX_ERROR_BYTES };
+    let can_list = model.error_list(arguments, MAX_STEPS).is_some_and(|cost| cost.error_bytes <= max_bytes);
+    let unfinished =
+        || Ok(Accepted::Unvalidated("these arguments were not validated: a pattern takes too long".into()));
+    if !can_list && model.has_backtracking() {
+        return unfinished();
     }
-    let errors = compiled.iter_errors(arguments).take(MAX_FAULTS);
-    let mut faults: Vec<Fault> = errors.flat_map(|error| describe(&error)).collect();
+    if !can_list {
+        return Err(vec![Fault::new("/", "the arguments do not match the schema; there are too many faults to list")]);
+    }
+    let errors = compiled.iter_errors(arguments).filter(|error| !is_unfinished(error)).take(MAX_FAULTS);
+    let mut faults: Vec<Fault> = errors.flat_map(|error| describe(&error)).take(MAX_FAULTS).collect();
+    if faults.is_empty() {
+        return unfinished();
+    }
     faults.sort_by(|a, b| a.path.cmp(&b.path));
-    faults
+    Err(faults)
 }
 
-fn describe(error: &jsonschema::ValidationError<'_>) -> Vec<Fault> {
-    use jsonschema::error::ValidationErrorKind as Kind;
+fn is_unfinished(error: &ValidationError<'_>) -> bool {
+    matches!(
+        error.kind(),
+        ValidationErrorKind::BacktrackLimitExceeded { .. } | ValidationErrorKind::RegexEngineFailure { .. }
+    )
+}
+
+fn describe(error: &ValidationError<'_>) -> Vec<Fault> {
+    use ValidationErrorKind as Kind;
 
     let at = error.instance_path().as_str();
     let fault = |path: String, message: String| Fault { path, message };

@@ -14,8 +14,8 @@ const LONGEST_GUESSED: usize = 64;
 const LONG: usize = 9;
 /// A longer query is a sentence, not a name.
 const MOST_WORDS: usize = 6;
-/// So many words of a query are looked up as names.
-const MOST_IDENTIFIERS: usize = 48;
+/// Maximum number of words of a query that are looked up as names.
+const MAX_IDENTIFIERS: usize = 48;
 /// What being named adds to a score: more than words can.
 const NAMED: f32 = 1000.0;
 
@@ -57,7 +57,7 @@ pub(super) fn named(directory: &Directory, question: &Question<'_>) -> HashMap<u
     add(directory.roll().spelled(&squashed), question.text.trim(), Named::Spelled);
     let identifiers = question.text.split_whitespace().filter(|word| is_identifier(word)).map(bare);
     // Thousands of tools may go by one spelling, and a query may repeat it a thousand times.
-    for word in identifiers.take(MOST_IDENTIFIERS) {
+    for word in identifiers.take(MAX_IDENTIFIERS) {
         add(directory.roll().spelled(&words::squashed(word)), word, Named::Spelled);
     }
     if question.words.len() <= MOST_WORDS {

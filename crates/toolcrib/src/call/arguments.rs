@@ -1,24 +1,24 @@
-//! Arguments against the tool's schema, within the call's deadline. What may take long runs on a blocking thread.
+//! Validation of arguments within the call's deadline. Runs on a blocking thread unless it is cheap.
 
-use std::future::Future;
-use std::sync::Arc;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use toolcrib_core::catalog::Calling;
-use toolcrib_core::schema::{Fault, Validation};
-use toolcrib_core::{Code, Error, Result, ResultExt};
+use toolcrib_core::schema::{Accepted, Fault};
+use toolcrib_core::{Code, Error, Result, ResultExt, SourceId};
 
 use crate::clock::after;
 use crate::connector::CallFailure;
-use crate::registry::Shared;
 
 /// Arguments that may be sent.
 pub(super) struct Validated {
     pub(super) arguments: Value,
-    /// Why they were not validated, where they were not.
+    /// Reason why validation was skipped.
     pub(super) note: Option<String>,
 }
 
@@ -36,75 +36,111 @@ impl Deadline {
     }
 }
 
-impl Shared {
-    pub(super) async fn validate_arguments(
+/// Bounds the processor time and memory of all validations on blocking threads: one for each source, and half of the
+/// cores for all, so that neither one source nor all of them hold up everything else.
+#[derive(Debug)]
+pub(crate) struct ValidationPermits {
+    all: Arc<Semaphore>,
+    by_source: Mutex<HashMap<SourceId, Arc<Semaphore>>>,
+}
+
+/// Held by the thread: it goes on after the caller has given up.
+struct ValidationPermit {
+    _of_source: OwnedSemaphorePermit,
+    _of_all: OwnedSemaphorePermit,
+}
+
+impl Default for ValidationPermits {
+    fn default() -> ValidationPermits {
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        ValidationPermits { all: Arc::new(Semaphore::new((cores / 2).max(1))), by_source: Mutex::default() }
+    }
+}
+
+impl ValidationPermits {
+    async fn acquire(&self, source: &SourceId) -> Result<ValidationPermit> {
+        let of_source = self.of_source(source).acquire_owned().await.context(Code::Internal, "validation has ended")?;
+        let of_all = self.all.clone().acquire_owned().await.context(Code::Internal, "validation has ended")?;
+        Ok(ValidationPermit { _of_source: of_source, _of_all: of_all })
+    }
+
+    fn of_source(&self, source: &SourceId) -> Arc<Semaphore> {
+        const MAX_IDLE: usize = 256;
+        let mut by_source = self.by_source.lock().unwrap_or_else(PoisonError::into_inner);
+        if by_source.len() > MAX_IDLE {
+            by_source.retain(|_, semaphore| Arc::strong_count(semaphore) > 1);
+        }
+        by_source.entry(source.clone()).or_insert_with(|| Arc::new(Semaphore::new(1))).clone()
+    }
+
+    pub(super) async fn validate(
         &self,
-        tool: &str,
+        source: &SourceId,
         calling: &Arc<Calling>,
         arguments: Value,
         deadline: Deadline,
         cancel: &CancellationToken,
-    ) -> Result<Validated> {
-        let arguments = match calling.validator.validate_inline(&arguments) {
-            Some(Validation::Valid) => return Ok(Validated { arguments, note: None }),
-            Some(Validation::Skipped(note)) => return Ok(Validated { arguments, note: Some(note) }),
-            // Invalid arguments are looked at again, with time to list their faults.
-            Some(Validation::Invalid(_)) | None => arguments,
-        };
+    ) -> Result<Result<Validated, Vec<Fault>>> {
+        if let Some(accepted) = calling.validator.accept_inline(&arguments) {
+            return Ok(Ok(Validated::new(arguments, accepted)));
+        }
         let calling = calling.clone();
-        let permit = self.validation_permits.clone().acquire_owned();
         let work = async {
-            let permit = permit.await.context(Code::Internal, "validation has ended")?;
+            let permit = self.acquire(source).await?;
             let validation = tokio::task::spawn_blocking(move || {
-                // Held by the thread: it goes on after the caller has given up.
                 let _permit = permit;
                 validate(&calling, arguments)
             });
             validation.await.context(Code::Internal, "validation of the arguments failed")
         };
-        match within(work, deadline, cancel, tool).await?? {
-            Ok(validated) => Ok(validated),
-            Err(faults) => Err(invalid(tool, &faults)),
+        tokio::select! {
+            biased;
+            done = work => done,
+            () = cancel.cancelled() => Err(CallFailure::cancelled().into_error()),
+            () = tokio::time::sleep_until(deadline.0) => {
+                let message = "the arguments were not validated before the deadline; try again later";
+                Err(Error::new(Code::ToolUnavailable, message))
+            }
         }
     }
 }
 
-async fn within<T>(
-    work: impl Future<Output = T>,
-    deadline: Deadline,
-    cancel: &CancellationToken,
-    tool: &str,
-) -> Result<T> {
-    tokio::select! {
-        biased;
-        done = work => Ok(done),
-        () = cancel.cancelled() => Err(CallFailure::cancelled().into_error()),
-        () = tokio::time::sleep_until(deadline.0) => {
-            let message = format!("the arguments of `{tool}` could not be validated in time; too many calls are waiting");
-            Err(Error::new(Code::ToolUnavailable, message))
-        }
+impl Validated {
+    fn new(arguments: Value, accepted: Accepted) -> Validated {
+        let note = match accepted {
+            Accepted::Valid => None,
+            Accepted::Unvalidated(note) => Some(note),
+        };
+        Validated { arguments, note }
     }
+}
+
+pub(super) fn invalid_arguments(tool: &str, faults: &[Fault]) -> Error {
+    let listed: Vec<String> = faults.iter().map(|fault| format!("{} {}", fault.path, fault.message)).collect();
+    let message = format!("wrong arguments for `{tool}`: {}", listed.join("; "));
+    Error::new(Code::ToolInvalidInput, message).with_details(json!({ "faults": faults }))
 }
 
 /// A `null` where none may be counts as left out: models that must name every argument send it.
 fn validate(calling: &Calling, arguments: Value) -> Result<Validated, Vec<Fault>> {
     let faults = match calling.validator.validate(&arguments) {
-        Validation::Valid => return Ok(Validated { arguments, note: None }),
-        Validation::Skipped(note) => return Ok(Validated { arguments, note: Some(note) }),
-        Validation::Invalid(faults) => faults,
+        Ok(accepted) => return Ok(Validated::new(arguments, accepted)),
+        Err(faults) => faults,
     };
     let mut rest = arguments;
-    let removed = faults.iter().filter(|fault| remove_null(&mut rest, &fault.path)).count();
-    if removed > 0 && calling.validator.validate(&rest) == Validation::Valid {
-        return Ok(Validated { arguments: rest, note: None });
+    let mut removed = faults.iter().filter(|fault| remove_null(&mut rest, &fault.path)).count();
+    // The faults may be too many to be listed.
+    if let (0, Value::Object(members)) = (removed, &mut rest) {
+        let before = members.len();
+        members.retain(|_, value| !value.is_null());
+        removed = before - members.len();
+    }
+    if removed > 0
+        && let Ok(accepted) = calling.validator.validate(&rest)
+    {
+        return Ok(Validated::new(rest, accepted));
     }
     Err(faults)
-}
-
-fn invalid(tool: &str, faults: &[Fault]) -> Error {
-    let listed: Vec<String> = faults.iter().map(|fault| format!("{} {}", fault.path, fault.message)).collect();
-    let message = format!("wrong arguments for `{tool}`: {}", listed.join("; "));
-    Error::new(Code::ToolInvalidInput, message).with_details(json!({ "faults": faults }))
 }
 
 fn remove_null(arguments: &mut Value, path: &str) -> bool {

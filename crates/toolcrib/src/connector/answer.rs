@@ -16,10 +16,12 @@ pub struct Answer {
     pub(crate) layout: Layout,
 }
 
+/// Key of `_meta` under which Toolcrib adds notes about a call: a list of texts.
+pub const NOTES: &str = "toolcrib/notes";
+
 impl Answer {
-    /// Adds a note of our own to `_meta["toolcrib/notes"]`, behind those of a Toolcrib further up.
+    /// Adds a note to `_meta["toolcrib/notes"]`, behind those of an upstream Toolcrib.
     pub(crate) fn with_note(self, note: &str) -> Answer {
-        const NOTES: &str = "toolcrib/notes";
         let noted = || {
             let mut result = Fields::parse(&self.raw)?;
             let mut meta = result.get("_meta").and_then(Fields::parse).unwrap_or_default();
@@ -30,7 +32,10 @@ impl Answer {
             result.put("_meta", to_raw_value(&meta).ok()?);
             Answer::read(to_raw_value(&result).ok()?)
         };
-        noted().unwrap_or(self)
+        noted().unwrap_or_else(|| {
+            tracing::warn!(note, "a note could not be added to the result");
+            self
+        })
     }
 
     /// `None` for anything but an object.

@@ -14,6 +14,7 @@ use toolcrib_core::manifest::Manifest;
 use toolcrib_core::{Code, Result, Source, SourceId};
 
 use super::{Options, Registry, Shared, Snapshot, Upkeep};
+use crate::call::ValidationPermits;
 use crate::connections::{Connections, News};
 use crate::counters::Counters;
 use crate::held::Held;
@@ -31,7 +32,6 @@ impl Registry {
         let store = options.store.clone().unwrap_or_else(|| Arc::new(MemoryStore::new()));
         let key = store.key().await?;
         let (notices, _) = broadcast::channel(1024);
-        let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let news = News::new(notices.clone());
         let shared = Arc::new(Shared {
             key,
@@ -47,7 +47,7 @@ impl Registry {
             upkeep: Upkeep::default(),
             runs: Runs::default(),
             turns: Semaphore::new(options.parallel.max(1)),
-            validation_permits: Arc::new(Semaphore::new((cores / 2).max(1))),
+            validation_permits: ValidationPermits::default(),
             counting: tokio::sync::Mutex::default(),
             forbidden: ArcSwap::from_pointee(options.forbidden.clone()),
             tasks: TaskTracker::new(),

@@ -54,6 +54,50 @@ async fn every_step_has_its_code() {
     }
 }
 
+/// A `null` counts as left out where none may be, also beside arguments too large to list their faults.
+#[tokio::test]
+async fn a_null_counts_as_left_out() {
+    let schema = json!({
+        "type": "object", "additionalProperties": false,
+        "properties": { "content": { "anyOf": [{ "type": "string" }, { "type": "array" }] }, "encoding": { "enum": ["utf8"] } },
+    });
+    let files = Scripted::new([json!({ "name": "write", "inputSchema": schema })]);
+    files.answer(|_, input| json!(input["encoding"].to_string()));
+    let bench = open(&[("files", &files)]).await;
+    for content in [json!("a"), json!("a".repeat(2_000_000)), json!(vec![1; 200_000])] {
+        let told = told(&bench, "files__write", json!({ "content": content, "encoding": null })).await;
+        assert_eq!(told, "ok: null");
+    }
+    let told = told(&bench, "files__write", json!({ "content": 1, "encoding": null })).await;
+    assert!(told.starts_with("TOOL_INVALID_INPUT wrong arguments for `files__write`: /content"), "{told}");
+}
+
+/// Validations of one source wait for one another, those of others do not wait for all of them.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn slow_validations_hold_up_no_other_source() {
+    let slow = json!({ "items": { "allOf": vec![json!({ "type": "integer" }); 400] } });
+    let slow = json!({ "name": "t", "inputSchema": { "type": "object", "properties": { "x": slow } } });
+    let (busy, calm) = (Scripted::new([slow]), Scripted::new(["t"]));
+    let bench = open(&[("busy", &busy), ("calm", &calm)]).await;
+    tools(&bench).await;
+    let slow_calls: Vec<_> = (0..12)
+        .map(|_| {
+            let registry = bench.registry.clone();
+            tokio::spawn(async move { call(&registry, "busy__t", json!({ "x": vec![1; 2_000] })).await })
+        })
+        .collect();
+    until("the first of them", || busy.calls() > 0).await;
+    assert_eq!(told(&bench, "calm__t", json!({ "a": 1 })).await, r#"ok: t {"a":1}"#);
+    assert!(busy.calls() < 12, "it did not wait for all of them");
+
+    let hurried = CallOptions { timeout: Some(Duration::from_millis(1)), ..CallOptions::default() };
+    let late = bench.call(&agent(), "busy__t", json!({ "x": vec![1; 2_000] }), hurried).await.unwrap_err();
+    assert_eq!(late.code, Code::ToolUnavailable, "{}", late.message);
+    for slow_call in slow_calls {
+        assert!(slow_call.await.unwrap().is_ok());
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn what_ends_is_counted_even_when_its_caller_left() {
     let git = Scripted::new(["push"]);

@@ -7,13 +7,17 @@ use percent_encoding::percent_decode_str;
 use serde_json::{Map, Value};
 
 use super::pattern::Pattern;
-use super::{Unbounded, size};
+use super::{Unbounded, bytes, size};
 
 pub(super) type NodeId = usize;
 
 #[derive(Debug)]
 pub(super) struct Graph {
     nodes: Vec<Node>,
+    /// A match that may not finish makes `jsonschema` validate again under each possible outcome.
+    pub(super) has_backtracking: bool,
+    /// Estimated size of all compiled patterns.
+    pub(super) pattern_bytes: u64,
 }
 
 /// One subschema: what its own keywords cost, and the subschemas it applies.
@@ -25,6 +29,12 @@ pub(super) struct Node {
     pub(super) key_bytes: usize,
     /// Applied to the same value: `allOf`, `$ref` and the like.
     pub(super) in_place: Vec<NodeId>,
+    /// Has `anyOf` or `oneOf`, which validate once more to list errors, and copy the value into each of them.
+    pub(super) has_alternatives: bool,
+    /// Maximum number of errors of its own keywords.
+    pub(super) max_errors: u64,
+    /// Bytes of `not`, which an error copies.
+    pub(super) not_bytes: u64,
     pub(super) members: Option<Box<MemberKeywords>>,
     pub(super) items: Option<Box<ItemKeywords>>,
     pub(super) pattern: Option<Pattern>,
@@ -46,7 +56,8 @@ pub(super) struct MemberKeywords {
 /// Subschemas for the items of an array.
 #[derive(Debug, Default)]
 pub(super) struct ItemKeywords {
-    pub(super) by_position: Vec<NodeId>,
+    /// One list for `prefixItems`, one for an array in `items`: which of them applies depends on the draft.
+    pub(super) by_position: Vec<Vec<NodeId>>,
     pub(super) every: Vec<NodeId>,
 }
 
@@ -62,28 +73,46 @@ impl Graph {
 
     /// Reads every reachable subschema once.
     pub(super) fn build(schema: &Value) -> Result<Graph, Unbounded> {
-        let mut builder = Builder {
-            root: schema,
-            anchors: None,
-            has_draft_4: has_draft_4(schema),
-            ids: HashMap::new(),
-            unread: Vec::new(),
-        };
+        // A subschema with an address of its own changes what the references inside it mean, also for a reference that
+        // leads past it.
+        let has_draft_4 = has_draft_4(schema);
+        if schema.as_object().is_some_and(|root| root.values().any(|value| has_address(value, has_draft_4))) {
+            return Err(Unbounded::Reference);
+        }
+        let mut builder = Builder { root: schema, anchors: None, ids: HashMap::new(), unread: Vec::new() };
         builder.node_id(schema);
-        let mut nodes: Vec<Node> = Vec::new();
+        let mut graph = Graph { nodes: Vec::new(), has_backtracking: false, pattern_bytes: 0 };
         while let Some((id, schema)) = builder.unread.pop() {
             let node = match schema.as_object() {
-                Some(keywords) => builder.read(keywords, id == Graph::ROOT)?,
-                None => Node { weight: 1, ..Node::default() },
+                Some(keywords) => builder.read(keywords)?,
+                None => Node { weight: 1, max_errors: 1, ..Node::default() },
             };
-            nodes.resize_with(builder.ids.len(), Node::default);
-            nodes[id] = node;
+            let names = node.members.iter().flat_map(|members| &members.patterns);
+            for pattern in node.pattern.iter().chain(names) {
+                graph.has_backtracking |= pattern.has_backtracking;
+                graph.pattern_bytes = graph.pattern_bytes.saturating_add(pattern.compiled_bytes);
+            }
+            graph.nodes.resize_with(builder.ids.len(), Node::default);
+            graph.nodes[id] = node;
         }
-        Ok(Graph { nodes })
+        Ok(graph)
     }
 
     pub(super) fn node(&self, id: NodeId) -> &Node {
         &self.nodes[id]
+    }
+
+    /// Steps of compiling the schema, given its expanded paths. `jsonschema` follows all of them to find what
+    /// discriminates between alternatives, and keeps a tree of them for `unevaluatedProperties` and `unevaluatedItems`.
+    pub(super) fn compile_steps(&self, paths: &[ExpandedPaths]) -> u64 {
+        const MIN_DISCRIMINATED: usize = 3;
+        const EVALUATED_TREE_STEPS: u64 = 50;
+        let steps = self.nodes.iter().zip(paths).map(|(node, paths)| {
+            let discriminated = if node.in_place.len() >= MIN_DISCRIMINATED { paths.count } else { 0 };
+            let evaluated = if node.reads_evaluated { paths.count.saturating_mul(EVALUATED_TREE_STEPS) } else { 0 };
+            discriminated.saturating_add(evaluated)
+        });
+        steps.fold(0, u64::saturating_add)
     }
 
     /// Counts from each subschema, using the count of those it applies; `None` where one leads back to itself. Without
@@ -125,8 +154,6 @@ struct Builder<'a> {
     root: &'a Value,
     /// By name; `None` for a name that two subschemas have.
     anchors: Option<HashMap<&'a str, Option<&'a Value>>>,
-    /// Draft 4 has `id` for `$id`, which is no keyword later.
-    has_draft_4: bool,
     /// By the address of the subschema.
     ids: HashMap<*const Value, NodeId>,
     unread: Vec<(NodeId, &'a Value)>,
@@ -142,18 +169,30 @@ impl<'a> Builder<'a> {
         id
     }
 
-    fn read(&mut self, keywords: &'a Map<String, Value>, is_root: bool) -> Result<Node, Unbounded> {
+    fn read(&mut self, keywords: &'a Map<String, Value>) -> Result<Node, Unbounded> {
         let mut node = Node { weight: 1, ..Node::default() };
         for (key, value) in keywords {
+            node.max_errors += 1;
             node.key_bytes = node.key_bytes.max(key.len());
             match (key.as_str(), value) {
                 ("allOf" | "anyOf" | "oneOf", Value::Array(schemas)) => {
+                    node.has_alternatives |= key != "allOf";
                     node.in_place.extend(schemas.iter().map(|schema| self.node_id(schema)));
                 }
-                ("not" | "if" | "then" | "else", schema) => node.in_place.push(self.node_id(schema)),
+                ("not" | "if" | "then" | "else", schema) => {
+                    if key == "not" {
+                        node.not_bytes = bytes(schema);
+                    }
+                    node.in_place.push(self.node_id(schema));
+                }
                 ("dependentSchemas" | "dependencies", Value::Object(schemas)) => {
-                    node.weight += schemas.len() as u64;
-                    node.in_place.extend(schemas.values().map(|schema| self.node_id(schema)));
+                    for schema in schemas.values() {
+                        // Before `dependentRequired`, an array of names.
+                        let names = if schema.is_array() { size(schema) } else { 1 };
+                        node.weight = node.weight.saturating_add(names);
+                        node.max_errors = node.max_errors.saturating_add(names);
+                        node.in_place.push(self.node_id(schema));
+                    }
                 }
                 ("$ref" | "$dynamicRef" | "$recursiveRef", Value::String(reference)) => {
                     node.key_bytes = node.key_bytes.max(key.len() + reference.len());
@@ -181,7 +220,7 @@ impl<'a> Builder<'a> {
                 }
                 ("prefixItems" | "items", Value::Array(schemas)) => {
                     let items = node.items.get_or_insert_default();
-                    items.by_position = schemas.iter().map(|schema| self.node_id(schema)).collect();
+                    items.by_position.push(schemas.iter().map(|schema| self.node_id(schema)).collect());
                 }
                 ("items" | "additionalItems" | "contains" | "unevaluatedItems", schema) => {
                     node.reads_evaluated |= key == "unevaluatedItems";
@@ -190,14 +229,11 @@ impl<'a> Builder<'a> {
                 ("pattern", Value::String(pattern)) => node.pattern = Some(Pattern::new(pattern)),
                 ("uniqueItems", _) => node.unique_items = true,
                 // Comparing with a constant ends where the smaller of both does.
-                ("enum" | "const" | "required" | "dependentRequired", value) => {
+                ("enum" | "const", value) => node.weight = node.weight.saturating_add(size(value)),
+                // Each name that is missing is an error.
+                ("required" | "dependentRequired", value) => {
                     node.weight = node.weight.saturating_add(size(value));
-                }
-                // A subschema with an address of its own changes what the references inside it mean.
-                ("$id" | "id", Value::String(address))
-                    if !is_root && !address.starts_with('#') && (key == "$id" || self.has_draft_4) =>
-                {
-                    return Err(Unbounded::Reference);
+                    node.max_errors = node.max_errors.saturating_add(size(value));
                 }
                 // `$defs` apply by reference alone; all other keywords compare one number or length.
                 _ => node.weight += 1,
@@ -225,7 +261,20 @@ impl<'a> Builder<'a> {
     }
 }
 
-/// Returns whether any part of the schema says it is of draft 4. The recursion is as deep as the schema, and JSON is
+/// Returns whether `value` or anything in it has an address of its own. As deep a recursion as [`has_draft_4`].
+fn has_address(value: &Value, has_draft_4: bool) -> bool {
+    match value {
+        Value::Object(members) => members.iter().any(|(key, member)| match (key.as_str(), member) {
+            ("$id", Value::String(address)) => !address.starts_with('#'),
+            ("id", Value::String(address)) => has_draft_4 && !address.starts_with('#'),
+            (_, member) => has_address(member, has_draft_4),
+        }),
+        Value::Array(items) => items.iter().any(|item| has_address(item, has_draft_4)),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => false,
+    }
+}
+
+/// Returns whether any part of the schema says it is of draft 4, which has `id` for `$id`. The recursion is as deep as the schema, and JSON is
 /// parsed with a limit of 128 levels.
 fn has_draft_4(value: &Value) -> bool {
     match value {

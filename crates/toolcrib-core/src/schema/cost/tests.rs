@@ -3,7 +3,7 @@ use serde_json::json;
 use super::*;
 
 fn cost(schema: &Value, value: &Value) -> Option<u64> {
-    CostModel::new(schema).unwrap().cost(value, 100_000).map(|cost| cost.steps)
+    CostModel::new(schema).unwrap().validation(value, 100_000)
 }
 
 fn unbounded(schema: &Value) -> Option<Unbounded> {
@@ -55,6 +55,7 @@ fn subschemas_of_members_and_items_multiply_with_the_depth_of_the_value() {
         (|next| json!({ "additionalProperties": next, "unevaluatedProperties": next }), in_object),
         (|next| json!({ "items": next, "contains": next }), in_array),
         (|next| json!({ "prefixItems": [next], "contains": next }), in_array),
+        (|next| json!({ "prefixItems": [next], "items": [next] }), in_array),
         (|next| json!({ "items": next, "unevaluatedItems": next }), in_array),
     ] {
         let schema = levels(40, level);

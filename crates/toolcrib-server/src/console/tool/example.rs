@@ -11,7 +11,7 @@ const MOST_VALUES: usize = 200;
 const MOST_ITEMS: u64 = 10;
 const LONGEST: usize = 200;
 /// How many members of an `allOf` are asked for each name that is required.
-const MOST_PARTS: usize = 50;
+const MAX_PARTS: usize = 50;
 
 pub(super) fn arguments(schema: &Value) -> Map<String, Value> {
     match (Example { root: schema, left: MOST_VALUES }).object(followed(schema, schema), 0) {
@@ -68,7 +68,7 @@ impl<'a> Example<'a> {
     fn object(&mut self, schema: &'a Value, depth: usize) -> Value {
         let root = self.root;
         let mut parts = vec![schema];
-        parts.extend(list(schema, "allOf").iter().take(MOST_PARTS).map(|part| followed(root, part)));
+        parts.extend(list(schema, "allOf").iter().take(MAX_PARTS).map(|part| followed(root, part)));
         // One of several forms is a form of its own.
         parts.extend(alternatives(root, schema).first().copied());
         let mut fields = Map::new();

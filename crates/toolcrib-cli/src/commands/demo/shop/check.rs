@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use axum::body::Bytes;
 use axum::http::{HeaderMap, header};
 use serde_json::{Map, Value, json};
-use toolcrib::core::schema::{Fault, Validation};
+use toolcrib::core::schema::Fault;
 use url::form_urlencoded;
 
 use super::document::Route;
@@ -48,10 +48,7 @@ pub(super) fn fitting(route: &Route, asked: &Asked<'_>) -> Result<Fitting, Vec<F
             };
         }
     }
-    match route.validator.validate(&values) {
-        Validation::Valid | Validation::Skipped(_) => Ok(Fitting { values, parts }),
-        Validation::Invalid(faults) => Err(faults),
-    }
+    route.validator.validate(&values).map(|_| Fitting { values, parts })
 }
 
 pub(super) fn in_words(faults: &[Fault]) -> String {

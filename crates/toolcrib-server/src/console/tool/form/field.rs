@@ -20,9 +20,9 @@ const MOST_CHOICES: usize = 500;
 const LONGEST_NAME: usize = 200;
 const LONGEST_EXAMPLE: usize = 120;
 /// All fields may refer to one definition, whose default or choices are then shown for each.
-const LONGEST_DEFAULT: usize = 4_000;
-const LONGEST_CHOICES: usize = 64 * 1024;
-const LONGEST_DESCRIPTION: usize = 2_000;
+const MAX_DEFAULT_LEN: usize = 4_000;
+const MAX_CHOICES_LEN: usize = 64 * 1024;
+const MAX_DESCRIPTION_LEN: usize = 2_000;
 /// A text that may be longer than this gets room for several lines.
 const ONE_LINE: u64 = 250;
 
@@ -98,7 +98,7 @@ pub(super) fn fields(root: &Value, schema: &Value, at: &str, depth: usize, count
         let path = format!("{at}/{}", name.replace('~', "~0").replace('/', "~1"));
         let said = |key: &str| property.get(key).or_else(|| target.get(key));
         let description = said("description").and_then(Value::as_str).unwrap_or_default();
-        let description = &description[..description.floor_char_boundary(LONGEST_DESCRIPTION)];
+        let description = &description[..description.floor_char_boundary(MAX_DESCRIPTION_LEN)];
         let (value, mut shape) = (sole(root, target), shape(root, target, &path, depth, count));
         if let Shape::Text(needed) = &mut shape {
             *needed = room(name, description, value);
@@ -115,7 +115,7 @@ pub(super) fn fields(root: &Value, schema: &Value, at: &str, depth: usize, count
             required: required.contains(&name.as_str()),
             description: description.to_owned(),
             default: said("default")
-                .filter(|value| is_short(value, LONGEST_DEFAULT))
+                .filter(|value| is_short(value, MAX_DEFAULT_LEN))
                 .map(|value| typed_in(value, &shape)),
             example: example(root, property, target, &shape).map(|text| shown_short(&text, LONGEST_EXAMPLE)),
             note: note.map(|note| shown_short(note, 40)),
@@ -132,7 +132,7 @@ pub(super) fn fields(root: &Value, schema: &Value, at: &str, depth: usize, count
 fn shape(root: &Value, schema: &Value, path: &str, depth: usize, count: &mut Count) -> Shape {
     let choices = [schema, sole(root, schema)].map(|schema| list(schema, "enum"));
     let fits = |choices: &&[Value]| {
-        let share = LONGEST_CHOICES / choices.len().max(1);
+        let share = MAX_CHOICES_LEN / choices.len().max(1);
         (1..=MOST_CHOICES).contains(&choices.len()) && choices.iter().all(|choice| is_short(choice, share))
     };
     if let Some(choices) = choices.into_iter().find(fits) {
@@ -195,7 +195,7 @@ fn example(root: &Value, property: &Value, target: &Value, shape: &Shape) -> Opt
         | Shape::Group(_)
         | Shape::Json => None,
     };
-    given.filter(|value| is_short(value, LONGEST_DEFAULT)).map(|value| typed_in(value, shape)).or_else(made_up)
+    given.filter(|value| is_short(value, MAX_DEFAULT_LEN)).map(|value| typed_in(value, shape)).or_else(made_up)
 }
 
 fn typed_in(value: &Value, shape: &Shape) -> String {
