@@ -50,7 +50,8 @@ odd__odd_tool — An odd one
     again    object, as above
     * required
 
-  note: characters that hide or steer were removed from its text; `--full` has the original
+  note: characters that hide or steer were removed from its text
+  note: `--full` has the text as the source gave it
 ";
     assert_eq!(ran.ended(0).stdout, expected);
     bench.run(&["describe", "odd/bare"]).ended(0).says("not known").says("the source gave no schema");

@@ -23,6 +23,10 @@ pub(crate) fn readable(detail: &ToolDetail, full: bool) -> String {
     rows.extend(request(detail));
     rows.push(("tags", shown_short(&detail.tags.join(", "), 200)));
     rows.push(("calls", calls(detail)));
+    let mut notes = detail.notes.clone();
+    if view.notes.contains(&Note::TextCleaned) && !full {
+        notes.push("`--full` has the text as the source gave it".to_owned());
+    }
     let pruned = detail.backing.as_ref().is_some_and(|backing| backing.input_schema.is_some());
     let page = Page {
         name: view.name.as_str(),
@@ -31,7 +35,7 @@ pub(crate) fn readable(detail: &ToolDetail, full: bool) -> String {
         description: &view.description,
         schema: if full { detail.input_schema() } else { &view.input_schema },
         has_schema: !view.notes.contains(&Note::NoSchema),
-        notes: detail.notes.clone(),
+        notes,
         is_pruned: pruned && !full,
         whole: if full { whole(detail).into() } else { Vec::new() },
     };
