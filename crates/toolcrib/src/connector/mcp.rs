@@ -21,7 +21,7 @@ use toolcrib_core::manifest::SetAside;
 use toolcrib_core::source::Lifecycle;
 use toolcrib_core::tool::BACKING;
 use toolcrib_core::{Code, Error, Result, Source};
-use toolcrib_mcp::{Era, RequestOptions, ServerSays};
+use toolcrib_mcp::{Era, Notice, RequestOptions, ServerSays};
 
 use super::{Answer, Call, CallFailure, Connector, Discovery, Offer, Request};
 use crate::call::ClientId;
@@ -101,12 +101,23 @@ impl Connector for McpConnector {
         let remaining = deadline.saturating_duration_since(Instant::now());
         let listed = {
             let _in_flight = live.begin_to_look();
+            let mut notices = live.client.notices();
             let mut options = RequestOptions::new(remaining);
             if let Some(trace) = &discovery.trace {
                 trace.add_to(&mut options.headers);
             }
             let meta = discovery.trace.as_ref().and_then(Trace::meta);
-            live.client.list_tools_with(meta.as_deref(), &options).await
+            let listed = live.client.list_tools_with(meta.as_deref(), &options).await;
+            // Over a temporary connection, which is not listened to later. `server-everything` adds tools while it is
+            // asked for them, and announces that.
+            let mut announced = std::iter::from_fn(|| notices.try_recv().ok());
+            let is_outdated = ends && announced.any(|notice| matches!(notice, Notice::ToolsChanged));
+            if listed.is_ok() && is_outdated {
+                options.timeout = deadline.saturating_duration_since(Instant::now());
+                live.client.list_tools_with(meta.as_deref(), &options).await
+            } else {
+                listed
+            }
         };
         let listed = match listed {
             Ok(list) => Ok(list),

@@ -90,6 +90,8 @@ impl Live {
             tasks: Mutex::new(stderr.into_iter().collect()),
         });
         let idle = Idle { after: source.settings.idle(), watched };
+        // The list is read over a temporary connection after what is announced there, so that is no reason for another.
+        let news = lasts.then_some(news);
         live.own(tokio::spawn(watch(Arc::downgrade(&live), source.id.clone(), idle, news)));
         Ok(live)
     }
@@ -187,7 +189,7 @@ struct Idle {
 }
 
 /// Passes on that tools changed, and ends a connection that is idle.
-async fn watch(live: std::sync::Weak<Live>, id: SourceId, idle: Idle, news: News) {
+async fn watch(live: std::sync::Weak<Live>, id: SourceId, idle: Idle, news: Option<News>) {
     let Some(mut notices) = live.upgrade().map(|live| live.client.notices()) else { return };
     loop {
         let rest = match live.upgrade() {
@@ -201,7 +203,11 @@ async fn watch(live: std::sync::Weak<Live>, id: SourceId, idle: Idle, news: News
         tokio::select! {
             notice = notices.recv() => match notice {
                 // What was missed may have been just that.
-                Ok(Notice::ToolsChanged) | Err(RecvError::Lagged(_)) => news.tools_changed(&id),
+                Ok(Notice::ToolsChanged) | Err(RecvError::Lagged(_)) => {
+                    if let Some(news) = &news {
+                        news.tools_changed(&id);
+                    }
+                }
                 Ok(Notice::Other { .. }) => {}
                 Ok(Notice::Closed) | Err(RecvError::Closed) => {
                     // Its process may not have noticed.
