@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::OnceLock;
 
+use percent_encoding::percent_decode_str;
 use serde_json::Value;
 use url::Url;
 
@@ -116,7 +117,7 @@ impl Library {
                 None => return Err(format!("`$ref` to `{}`, which was not read", shown())),
             }
         };
-        let pointer = percent_decoded(fragment);
+        let pointer = percent_decode_str(fragment).decode_utf8_lossy().into_owned();
         let found = match pointer.as_str() {
             pointer if pointer.is_empty() || pointer.starts_with('/') => self.pointed(place, pointer, hops),
             anchor => {
@@ -215,21 +216,6 @@ fn find_anchors(value: &Value, place: &str, pointer: &mut String, found: &mut An
         }
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
     }
-}
-
-fn percent_decoded(text: &str) -> String {
-    if !text.contains('%') {
-        return text.to_owned();
-    }
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let [first, tail @ ..] = rest {
-        let escaped = (*first == b'%').then(|| tail.get(..2)).flatten();
-        let byte = escaped.and_then(|hex| u8::from_str_radix(std::str::from_utf8(hex).ok()?, 16).ok());
-        bytes.push(byte.unwrap_or(*first));
-        rest = if byte.is_some() { &tail[2..] } else { tail };
-    }
-    String::from_utf8_lossy(&bytes).into_owned()
 }
 
 #[cfg(test)]

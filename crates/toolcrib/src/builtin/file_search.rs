@@ -18,9 +18,9 @@ const USUAL: usize = 100;
 const LARGEST_FILE: u64 = 4 * 1024 * 1024;
 const LONGEST_LINE: usize = 300;
 /// So much of a line is matched: an engine may take the states of a pattern, thousands, times the length of the text.
-const LONGEST_MATCHED: usize = 16 * 1024;
+const MAX_MATCHED_LEN: usize = 16 * 1024;
 /// For all lines together.
-const LONGEST_SEARCH: Duration = Duration::from_secs(10);
+const SEARCH_TIMEOUT: Duration = Duration::from_secs(10);
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -115,11 +115,11 @@ impl Hits {
 
     fn add(&mut self, regex: &Regex, path: &str, text: &str) {
         for (index, line) in text.lines().enumerate() {
-            self.late |= self.started.elapsed() > LONGEST_SEARCH;
+            self.late |= self.started.elapsed() > SEARCH_TIMEOUT;
             if self.full() || self.late {
                 return;
             }
-            if regex.is_match(&line[..line.floor_char_boundary(LONGEST_MATCHED)]) {
+            if regex.is_match(&line[..line.floor_char_boundary(MAX_MATCHED_LEN)]) {
                 let mut short: String = line.trim_end().chars().take(LONGEST_LINE).collect();
                 if short.len() < line.trim_end().len() {
                     short.push('…');
