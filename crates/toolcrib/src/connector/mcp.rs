@@ -108,8 +108,7 @@ impl Connector for McpConnector {
             }
             let meta = discovery.trace.as_ref().and_then(Trace::meta);
             let listed = live.client.list_tools_with(meta.as_deref(), &options).await;
-            // Over a temporary connection, which is not listened to later. `server-everything` adds tools while it is
-            // asked for them, and announces that.
+            // A temporary connection is not listened to later, so an announcement that came meanwhile counts now.
             let mut announced = std::iter::from_fn(|| notices.try_recv().ok());
             let is_outdated = ends && announced.any(|notice| matches!(notice, Notice::ToolsChanged));
             if listed.is_ok() && is_outdated {
