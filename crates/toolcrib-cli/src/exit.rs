@@ -41,6 +41,7 @@ pub(crate) fn failed(error: &Error, json: bool) -> ExitCode {
         | Code::Forbidden
         | Code::StoreUnavailable
         | Code::RateLimited
+        | Code::AuthRequired
         | Code::Internal => 1,
     })
 }

@@ -34,6 +34,8 @@ pub enum Code {
     StoreUnavailable,
     BadRequest,
     RateLimited,
+    /// The source wants a login, or one that may do more.
+    AuthRequired,
     Internal,
 }
 
@@ -52,6 +54,7 @@ impl Code {
             Code::StoreUnavailable => "STORE_UNAVAILABLE",
             Code::BadRequest => "BAD_REQUEST",
             Code::RateLimited => "RATE_LIMITED",
+            Code::AuthRequired => "AUTH_REQUIRED",
             Code::Internal => "INTERNAL",
         }
     }
@@ -68,6 +71,7 @@ impl Code {
             | Code::Unauthorized
             | Code::Forbidden
             | Code::BadRequest
+            | Code::AuthRequired
             | Code::Internal => false,
         }
     }
@@ -163,7 +167,7 @@ mod tests {
 
     #[test]
     fn a_code_is_written_as_it_is_serialised() {
-        for code in [Code::ToolNotImplemented, Code::StoreUnavailable, Code::RateLimited, Code::Internal] {
+        for code in [Code::ToolNotImplemented, Code::StoreUnavailable, Code::RateLimited, Code::AuthRequired, Code::Internal] {
             assert_eq!(serde_json::to_value(code).unwrap(), code.as_str());
         }
     }

@@ -78,10 +78,10 @@ impl Client {
         let owner = Owner(Connection::new(Transport::Http(http), options.clone()));
         let first = hinted(options.era, First::Discover);
         match Client::greet(owner, first, deadline).await {
-            Err(WireError::Status { status, said }) if matches!(status, 400 | 404 | 405) => {
+            Err(refused @ WireError::Status { status: 400 | 404 | 405, .. }) => {
                 // So answers a server of 2024 that knows POST only at another address.
                 let older = timeout(DETOUR, Client::connect_sse(url, headers, options, deadline)).await;
-                older.ok().and_then(Result::ok).ok_or(WireError::Status { status, said })
+                older.ok().and_then(Result::ok).ok_or(refused)
             }
             outcome => outcome,
         }

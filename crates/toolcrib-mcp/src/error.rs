@@ -13,11 +13,15 @@ pub enum WireError {
     /// HTTP 401 or 403: the server wants a token, or another one.
     Unauthorized {
         status: u16,
+        /// 401, or 403 with `insufficient_scope`: a login, or one with more rights, would help.
+        login_helps: bool,
     },
     /// Any other refusal by HTTP status, with the beginning of what was said.
     Status {
         status: u16,
         said: String,
+        /// The `Retry-After` header as it came.
+        retry_after: Option<String>,
     },
     /// Something answers there, but it does not speak MCP.
     NotMcp(String),
@@ -80,11 +84,11 @@ impl fmt::Display for WireError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             WireError::Connect(reason) => write!(f, "no connection: {reason}"),
-            WireError::Unauthorized { status } => {
+            WireError::Unauthorized { status, .. } => {
                 write!(f, "the server answered HTTP {status}: it needs a token, or this one is not allowed")
             }
-            WireError::Status { status, said } if said.is_empty() => write!(f, "the server answered HTTP {status}"),
-            WireError::Status { status, said } => write!(f, "the server answered HTTP {status}: `{said}`"),
+            WireError::Status { status, said, .. } if said.is_empty() => write!(f, "the server answered HTTP {status}"),
+            WireError::Status { status, said, .. } => write!(f, "the server answered HTTP {status}: `{said}`"),
             WireError::NotMcp(said) => write!(f, "this does not look like an MCP server: {said}"),
             WireError::Timeout { sent: true } => write!(f, "the server did not answer in time"),
             WireError::Timeout { sent: false } => write!(f, "the server did not even take the request in time"),

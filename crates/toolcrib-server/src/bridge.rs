@@ -71,7 +71,7 @@ impl Bridge {
         let nobody = || format!("nobody serves MCP at `{}`; start `toolcrib serve` there", bridge.url);
         let found = bridge.connect(&RawValue::from_string("{}".into()).context(Code::Internal, "connect")?).await;
         let client = found.map_err(|error| match error {
-            WireError::Unauthorized { status: 403 } => {
+            WireError::Unauthorized { status: 403, .. } => {
                 let message = format!(
                     "`{}` knows us and does not let us in: the token needs the role agent, and the address must be one \
                      that it answers on",

@@ -99,7 +99,7 @@ impl Shared {
             Ok(output) if output.is_error() => {
                 let message = first_text(output.content()).unwrap_or_else(|| "the tool reported an error".into());
                 let message = self.hidden(&output.source, &message);
-                Some(Wrong { failure: Failure { code: Code::ToolExecutionFailed, message }, by_the_tool: true })
+                Some(Wrong { failure: Failure::new(Code::ToolExecutionFailed, message), by_the_tool: true })
             }
             Ok(_) => None,
             Err(error) => Some(Wrong { failure: Failure::of(error), by_the_tool: false }),

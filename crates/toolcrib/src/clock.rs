@@ -51,6 +51,10 @@ impl Hand {
     pub fn advance(&self, by: Duration) {
         self.0.fetch_add(i64::try_from(by.as_millis()).unwrap_or(i64::MAX), Ordering::SeqCst);
     }
+
+    pub fn set_back(&self, by: Duration) {
+        self.0.fetch_sub(i64::try_from(by.as_millis()).unwrap_or(i64::MAX), Ordering::SeqCst);
+    }
 }
 
 impl Default for Clock {

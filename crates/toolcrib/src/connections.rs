@@ -3,14 +3,16 @@
 mod news;
 mod origin;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use tokio::sync::{Notify, Semaphore};
+use tokio::time::Instant;
 use toolcrib_core::source::Kind;
-use toolcrib_core::{Source, SourceId, Timestamp};
+use toolcrib_core::{Source, SourceId};
 
-use crate::breaker::Breaker;
+use crate::breaker::{Breaker, BreakerState, BreakerView, Failing};
 use crate::connector::Connector;
 use crate::connector::builtin::{BuiltinConnector, Builtins};
 use crate::connector::mcp::{HttpClients, McpConnector};
@@ -32,17 +34,33 @@ pub(crate) struct Connections {
     pub(crate) origin: Origin,
 }
 
+/// Calls of one tool in flight; further ones wait, so that a tool that hangs leaves its source to the others.
+pub(crate) const MAX_CALLS_PER_TOOL: usize = 64;
+
 /// A source's connector and how its calls fare.
 #[derive(Debug)]
 pub(crate) struct Slot {
     source: Source,
     pub(crate) connector: Arc<dyn Connector>,
     breaker: Mutex<Breaker>,
+    /// Notified when a probe has ended.
+    pub(crate) probe_ended: Notify,
+    /// Permits for calls, by the names of tools that were called.
+    permits: Mutex<HashMap<String, Arc<Semaphore>>>,
 }
 
-/// The state of all connections that have one, to be compared.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Links(Vec<(SourceId, bool, bool)>);
+/// A source's connection and breaker, as they are shown.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Link {
+    pub(crate) connected: bool,
+    pub(crate) breaker: BreakerView,
+    pub(crate) failures: u32,
+    pub(crate) failing: Option<Failing>,
+}
+
+/// The links of all sources that were used, to be compared.
+#[derive(Debug, PartialEq)]
+pub(crate) struct Links(Vec<(SourceId, Link)>);
 
 /// Makes a connector for a source, instead of the usual one; for tests. What it makes tells through
 /// the news what its source says of its own accord.
@@ -88,7 +106,13 @@ impl Connections {
         if let Some(before) = before {
             connector.take_over(before.connector.hand_over());
         }
-        Arc::new(Slot { source: source.clone(), connector, breaker: Mutex::default() })
+        Arc::new(Slot {
+            source: source.clone(),
+            connector,
+            breaker: Mutex::default(),
+            probe_ended: Notify::new(),
+            permits: Mutex::default(),
+        })
     }
 
     fn connector(&self, source: &Source) -> Arc<dyn Connector> {
@@ -131,20 +155,16 @@ impl Connections {
         taken
     }
 
-    pub(crate) fn connected(&self, id: &SourceId) -> bool {
-        self.slots().get(id).is_some_and(|slot| slot.connector.connected())
+    pub(crate) fn link(&self, id: &SourceId) -> Link {
+        let slot = self.slots().get(id).cloned();
+        slot.map_or(Link::UNUSED, |slot| slot.link(Instant::now()))
     }
 
-    pub(crate) fn resting(&self, id: &SourceId, now: Timestamp) -> bool {
-        self.slots().get(id).is_some_and(|slot| slot.breaker().is_open(now))
-    }
-
-    /// Which sources are connected, and which are left alone.
-    pub(crate) fn links(&self, now: Timestamp) -> Links {
+    pub(crate) fn links(&self) -> Links {
+        let now = Instant::now();
         let slots = self.slots();
-        let links =
-            slots.iter().map(|(id, slot)| (id.clone(), slot.connector.connected(), slot.breaker().is_open(now)));
-        Links(links.filter(|(_, connected, resting)| *connected || *resting).collect())
+        let links = slots.iter().map(|(id, slot)| (id.clone(), slot.link(now)));
+        Links(links.filter(|(_, link)| *link != Link::UNUSED).collect())
     }
 
     pub(crate) fn all(&self) -> Vec<Arc<dyn Connector>> {
@@ -161,7 +181,46 @@ impl Connections {
     }
 }
 
+impl Link {
+    /// Of a source that was not called yet.
+    const UNUSED: Link = Link {
+        connected: false,
+        breaker: BreakerView { state: BreakerState::Closed, retry_at: None },
+        failures: 0,
+        failing: None,
+    };
+}
+
 impl Slot {
+    /// The permits for calls of one tool.
+    pub(crate) fn permits(&self, tool: &str) -> Arc<Semaphore> {
+        let mut permits = self.permits.lock().unwrap_or_else(PoisonError::into_inner);
+        match permits.get(tool) {
+            Some(permits) => permits.clone(),
+            None => {
+                let new = Arc::new(Semaphore::new(MAX_CALLS_PER_TOOL));
+                permits.insert(tool.to_owned(), new.clone());
+                new
+            }
+        }
+    }
+
+    /// The source answered a discovery, so calls may go there again.
+    pub(crate) fn discovered(&self) {
+        self.breaker().succeeded(Instant::now());
+        self.probe_ended.notify_waiters();
+    }
+
+    fn link(&self, now: Instant) -> Link {
+        let breaker = self.breaker();
+        Link {
+            connected: self.connector.connected(),
+            breaker: breaker.view(now),
+            failures: breaker.failures(),
+            failing: breaker.failing().cloned(),
+        }
+    }
+
     pub(crate) fn breaker(&self) -> MutexGuard<'_, Breaker> {
         self.breaker.lock().unwrap_or_else(PoisonError::into_inner)
     }

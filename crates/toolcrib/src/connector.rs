@@ -2,6 +2,7 @@
 
 mod answer;
 pub mod builtin;
+mod http_refusal;
 pub mod mcp;
 pub mod openapi;
 pub mod workflow;
@@ -161,8 +162,10 @@ pub struct Terms {
 pub enum CallFailure {
     /// The source is alive and refused: an error of its own, or one found before it was asked.
     Refused(Error),
-    /// No answer came: no connection, a dead one, a deadline of the source's own.
+    /// No answer came, because there was no connection or it broke.
     Lost(Error),
+    /// No answer came within the source's own deadline.
+    Late(Error),
     /// It says nothing about the source: the caller left, or was in a greater hurry than the source allows.
     Undecided(Error),
 }
@@ -170,7 +173,20 @@ pub enum CallFailure {
 impl CallFailure {
     pub fn into_error(self) -> Error {
         match self {
-            CallFailure::Refused(error) | CallFailure::Lost(error) | CallFailure::Undecided(error) => error,
+            CallFailure::Refused(error)
+            | CallFailure::Lost(error)
+            | CallFailure::Late(error)
+            | CallFailure::Undecided(error) => error,
+        }
+    }
+
+    /// The same with another error.
+    pub(crate) fn map(self, change: impl FnOnce(Error) -> Error) -> CallFailure {
+        match self {
+            CallFailure::Refused(error) => CallFailure::Refused(change(error)),
+            CallFailure::Lost(error) => CallFailure::Lost(change(error)),
+            CallFailure::Late(error) => CallFailure::Late(change(error)),
+            CallFailure::Undecided(error) => CallFailure::Undecided(change(error)),
         }
     }
 

@@ -254,7 +254,7 @@ impl Shared {
         let mut run = self.clone().join_or_start(&id, source, refresh);
         let outcome = run.wait_for(Option::is_some).await.ok().and_then(|outcome| outcome.clone());
         outcome.unwrap_or_else(|| {
-            let error = Failure { code: crate::Code::ToolUnavailable, message: "the registry was closed".into() };
+            let error = Failure::new(Code::ToolUnavailable, "the registry was closed");
             Outcome { error: Some(error), ..Outcome::new(id, Refreshed::Failed) }
         })
     }

@@ -55,6 +55,7 @@ use crate::spans::Spans;
 use crate::store::{Check, Commit, Committed, Failure, Standing, Store};
 use crate::trace::Trace;
 
+pub use crate::breaker::{BreakerState, BreakerView};
 pub use access::{CreatedToken, TokenView, random_secret, random_token};
 pub use declare::Declared;
 pub use detail::{Execution, ToolDetail};

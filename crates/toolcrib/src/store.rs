@@ -110,8 +110,9 @@ pub struct Standing {
     pub checked_at: Option<Timestamp>,
     /// What it connected to then.
     pub connects_to: Option<Fingerprint>,
-    /// Failures in a row, and the last of them.
+    /// Failures in a row, when the first of them was, and the last of them.
     pub failures: u32,
+    pub failing_since: Option<Timestamp>,
     pub last_error: Option<Failure>,
     /// What the newest discovery tried to connect to.
     pub tried: Option<Fingerprint>,
@@ -133,14 +134,36 @@ pub struct Standing {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "StoredFailure")]
 pub struct Failure {
     pub code: Code,
     pub message: String,
+    /// Whether the same may succeed later.
+    pub retryable: bool,
 }
 
 impl Failure {
+    pub fn new(code: Code, message: impl Into<String>) -> Failure {
+        Failure { code, message: message.into(), retryable: code.retryable() }
+    }
+
     pub fn of(error: &Error) -> Failure {
-        Failure { code: error.code, message: error.message.clone() }
+        Failure { code: error.code, message: error.message.clone(), retryable: error.retryable() }
+    }
+}
+
+/// A failure as it lies in a store; those of older versions do not say whether they are retryable.
+#[derive(Deserialize)]
+struct StoredFailure {
+    code: Code,
+    message: String,
+    retryable: Option<bool>,
+}
+
+impl From<StoredFailure> for Failure {
+    fn from(stored: StoredFailure) -> Failure {
+        let retryable = stored.retryable.unwrap_or(stored.code.retryable());
+        Failure { code: stored.code, message: stored.message, retryable }
     }
 }
 

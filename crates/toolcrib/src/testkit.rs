@@ -61,8 +61,10 @@ impl From<Value> for Reply {
 /// One scripted source. Every method may be called while it is in use.
 pub struct Scripted {
     script: Mutex<Script>,
-    /// While true, whoever discovers or calls waits.
+    /// While true, discoveries and calls wait.
     held: watch::Sender<bool>,
+    /// How many may pass all the same.
+    passes: AtomicUsize,
     discoveries: AtomicUsize,
     calls: AtomicUsize,
     closes: AtomicUsize,
@@ -84,6 +86,7 @@ impl Scripted {
         Arc::new(Scripted {
             script: Mutex::new(script),
             held: watch::Sender::new(false),
+            passes: AtomicUsize::new(0),
             discoveries: AtomicUsize::new(0),
             calls: AtomicUsize::new(0),
             closes: AtomicUsize::new(0),
@@ -131,6 +134,11 @@ impl Scripted {
         self.held.send_replace(true);
     }
 
+    /// The next call that begins passes, whatever waits.
+    pub fn pass_one(&self) {
+        self.passes.fetch_add(1, Ordering::SeqCst);
+    }
+
     pub fn release(&self) {
         self.held.send_replace(false);
     }
@@ -161,6 +169,10 @@ impl Scripted {
         let delay = self.script().delay;
         if !delay.is_zero() {
             tokio::time::sleep(delay).await;
+        }
+        let pass = self.passes.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |passes| passes.checked_sub(1));
+        if pass.is_ok() {
+            return;
         }
         let mut held = self.held.subscribe();
         // It fails only without a sender, and that lives as long as we do.
@@ -212,7 +224,7 @@ impl Connector for Line {
         tokio::select! {
             () = self.0.wait() => {}
             () = call.terms.cancel.cancelled() => return Err(CallFailure::cancelled()),
-            () = tokio::time::sleep(call.terms.timeout) => return Err(CallFailure::Lost(late())),
+            () = tokio::time::sleep(call.terms.timeout) => return Err(CallFailure::Late(late())),
         }
         if let Some(error) = self.0.failure() {
             return Err(CallFailure::Lost(error));

@@ -447,7 +447,7 @@ fn check(source: &str, moment: i64) -> Check {
 }
 
 fn failure(message: &str) -> Failure {
-    Failure { code: Code::ToolUnavailable, message: message.into() }
+    Failure::new(Code::ToolUnavailable, message)
 }
 
 fn manifest(source: &str, offered: &[&str]) -> Packed {

@@ -176,7 +176,8 @@ fn is_modern_code(code: i64) -> bool {
 fn answers_otherwise(error: &WireError) -> bool {
     match error {
         WireError::Rpc(_) | WireError::NotMcp(_) | WireError::Protocol(_) => true,
-        WireError::Status { status, .. } => matches!(status, 400..=501),
+        // A server that is asked too often answers 429 to any version.
+        WireError::Status { status, .. } => matches!(status, 400..=501) && *status != 429,
         WireError::Connect(_)
         | WireError::Unauthorized { .. }
         | WireError::Timeout { .. }

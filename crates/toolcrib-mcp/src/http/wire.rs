@@ -62,18 +62,32 @@ pub(crate) async fn body(mut response: Response, limit: usize) -> Result<String,
 pub(crate) async fn refusal(response: Response, limit: usize) -> WireError {
     let status = response.status().as_u16();
     if matches!(status, 401 | 403) {
-        return WireError::Unauthorized { status };
+        let login_helps = status == 401 || wants_more_scope(&response);
+        return WireError::Unauthorized { status, login_helps };
     }
+    let retry_after = response.headers().get(header::RETRY_AFTER).and_then(|value| value.to_str().ok());
+    let retry_after = retry_after.map(shortened);
     let onward = response.headers().get(header::LOCATION).and_then(|to| response.url().join(to.to_str().ok()?).ok());
     let said = body(response, limit).await.unwrap_or_default();
     match message::read(&said) {
+        // That the server wants to be left alone says more than the error in its body.
+        _ if status == 429 || (status == 503 && retry_after.is_some()) => {
+            WireError::Status { status, said: shortened(&said), retry_after }
+        }
         Some(Incoming::Answer { outcome: Err(error), .. } | Incoming::Refusal(error)) => WireError::Rpc(error),
         _ if (300..400).contains(&status) => {
             let to = onward.map(|url| shown(&url)).unwrap_or_default();
-            WireError::Status { status, said: format!("moved to {to}; use that address if you trust it") }
+            let said = format!("moved to {to}; use that address if you trust it");
+            WireError::Status { status, said, retry_after }
         }
-        _ => WireError::Status { status, said: shortened(&said) },
+        _ => WireError::Status { status, said: shortened(&said), retry_after },
     }
+}
+
+/// A challenge as in RFC 6750: the token is valid and may not do this.
+fn wants_more_scope(response: &Response) -> bool {
+    let challenges = response.headers().get_all(header::WWW_AUTHENTICATE).iter();
+    challenges.filter_map(|challenge| challenge.to_str().ok()).any(|challenge| challenge.contains("insufficient_scope"))
 }
 
 /// A request that got no response at all.

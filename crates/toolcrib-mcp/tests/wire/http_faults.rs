@@ -12,7 +12,7 @@ async fn a_missing_token_is_told_apart_and_not_tried_around() {
     for status in [401, 403] {
         let server = Server::start(move |_| Reply::text(status, "no")).await;
         let answer = server.connect().await;
-        assert!(matches!(answer, Err(WireError::Unauthorized { status: told }) if told == status), "{answer:?}");
+        assert!(matches!(answer, Err(WireError::Unauthorized { status: told, .. }) if told == status), "{answer:?}");
         assert_eq!(server.seen().len(), 1);
     }
 }

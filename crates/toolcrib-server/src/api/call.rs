@@ -35,7 +35,7 @@ pub(super) fn routes() -> Vec<Route> {
             .tool_path()
             .may_take("Call")
             .answers(200, "Result", "What the tool answered; its own failure too, as `is_error`")
-            .refuses(&[400, 404, 413, 415, 429, 502, 503]),
+            .refuses(&[400, 404, 413, 415, 424, 429, 502, 503]),
     ]
 }
 

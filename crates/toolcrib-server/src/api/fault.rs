@@ -31,10 +31,20 @@ impl IntoResponse for Fault {
 fn with_status(status: StatusCode, error: &Error) -> Response {
     let mut response =
         (status, [(header::CONTENT_TYPE, "application/json")], error.envelope().to_string()).into_response();
-    if status == StatusCode::TOO_MANY_REQUESTS {
-        response.headers_mut().insert(header::RETRY_AFTER, LATER);
+    if let Some(retry_after) = retry_after(status, error) {
+        response.headers_mut().insert(header::RETRY_AFTER, retry_after);
     }
     response
+}
+
+/// What the error itself says; a source that refuses without saying for how long is quoted as it is.
+fn retry_after(status: StatusCode, error: &Error) -> Option<HeaderValue> {
+    let detail = |name: &str| error.details.as_ref().and_then(|details| details.get(name));
+    match detail("retry_after_ms").and_then(Value::as_u64) {
+        Some(wait) => Some(HeaderValue::from(wait.div_ceil(1000))),
+        None if detail("by").is_some() => None,
+        None => (status == StatusCode::TOO_MANY_REQUESTS).then_some(LATER),
+    }
 }
 
 /// An error as an answer, with a status of its own.
@@ -70,6 +80,7 @@ fn status(code: Code) -> StatusCode {
         Code::Unauthorized => StatusCode::UNAUTHORIZED,
         Code::Forbidden => StatusCode::FORBIDDEN,
         Code::RateLimited => StatusCode::TOO_MANY_REQUESTS,
+        Code::AuthRequired => StatusCode::FAILED_DEPENDENCY,
         Code::Internal => StatusCode::INTERNAL_SERVER_ERROR,
     }
 }

@@ -35,7 +35,15 @@ pub(super) fn routes() -> Vec<Route> {
 }
 
 pub(super) fn schemas() -> Vec<(&'static str, Value)> {
-    let failure = object(&[("code", json!({ "type": "string" })), ("message", json!({ "type": "string" }))]);
+    let failure = object(&[
+        ("code", json!({ "type": "string" })),
+        ("message", json!({ "type": "string" })),
+        ("retryable", json!({ "type": "boolean" })),
+    ]);
+    let breaker = object(&[
+        ("state", one_of(&["closed", "open", "half_open"])),
+        ("retry_at", nullable(json!({ "type": "string", "format": "date-time" }))),
+    ]);
     let set_aside = object(&[("name", json!({ "type": "string" })), ("reason", json!({ "type": "string" }))]);
     let text = || json!({ "type": "string" });
     let count = || json!({ "type": "integer", "minimum": 0 });
@@ -60,10 +68,13 @@ pub(super) fn schemas() -> Vec<(&'static str, Value)> {
         ("ttl_ms", count()),
         ("discovery_timeout_ms", count()),
         ("connection", one_of(&["none", "connected", "resting"])),
+        ("failures", json!({ "type": "integer", "minimum": 0, "description": "Discoveries and calls in a row" })),
+        ("failing_since", nullable(json!({ "type": "string", "format": "date-time" }))),
+        ("breaker", reference("Breaker")),
         ("set_aside", json!({ "type": "array", "items": set_aside })),
     ]);
     let sources = object(&[("sources", json!({ "type": "array", "items": reference("Source") }))]);
-    vec![("Source", source), ("Sources", sources), ("Failure", failure)]
+    vec![("Source", source), ("Sources", sources), ("Failure", failure), ("Breaker", breaker)]
 }
 
 /// The list as it was last written. It goes by the clock and by connections too, so it is kept apart from what goes by

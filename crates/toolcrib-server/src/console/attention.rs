@@ -91,7 +91,7 @@ fn next_step(source: &SourceView, code: Code) -> &'static str {
         }
         Code::ConfigInvalid => "Its declaration cannot be used: remove the source and add it again.",
         Code::Forbidden => "Somebody has to allow it first: `toolcrib trust`.",
-        Code::Unauthorized => "Look at its credentials: they are refused.",
+        Code::Unauthorized | Code::AuthRequired => "Check its credentials: the source refuses them.",
         Code::ToolUnavailable | Code::StoreUnavailable | Code::RateLimited if source.transport != Some("stdio") => {
             "Look whether it answers at its address, and whether this machine reaches it. Then refresh."
         }

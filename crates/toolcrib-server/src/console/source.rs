@@ -104,7 +104,19 @@ fn declaration(house: &House, source: &SourceView) -> Markup {
                     @match source.connection {
                         Connection::None => { "none now" }
                         Connection::Connected => { "open" }
-                        Connection::Resting => { "paused after failures" }
+                        Connection::Resting => {
+                            "paused after failures"
+                            @if let Some(retry_at) = source.breaker.retry_at { ", next try at " (retry_at.to_string()) }
+                        }
+                    }
+                }
+            }
+            @if source.failures > 0 {
+                div {
+                    dt { "Failures in a row" }
+                    dd {
+                        (source.failures)
+                        @if let Some(since) = source.failing_since { ", the first " (ago(since)) }
                     }
                 }
             }

@@ -60,6 +60,7 @@ pub(super) fn rpc_error(error: &Error) -> RpcError {
         | Code::Forbidden
         | Code::StoreUnavailable
         | Code::RateLimited
+        | Code::AuthRequired
         | Code::Internal => RpcError::INTERNAL,
     };
     RpcError { code, message: error.message.clone(), data: Some(raw(&error.envelope())) }

@@ -1,77 +1,162 @@
-//! To the source: past its breaker, and back with what that says about the source. Nothing it was given in confidence
-//! comes back in an error.
+//! A call on its way to its source: past the limit of its tool and the source's breaker, and back with what that says
+//! about the source. No secret of the source comes back in an error.
+
+use std::time::Duration;
 
 use serde_json::json;
 use serde_json::value::RawValue;
-use toolcrib_core::{Code, Error, Result, Source, SourceId, Timestamp};
+use tokio::sync::OwnedSemaphorePermit;
+use tokio::time::Instant;
+use toolcrib_core::time::format_duration;
+use toolcrib_core::{Code, Error, Result, Source, SourceId};
 
-use crate::breaker::Admission;
-use crate::connections::Slot;
-use crate::connector::{Answer, Call, CallFailure, Request};
+use crate::breaker::{Admission, Ticket, Unanswered};
+use crate::clock::{Clock, after};
+use crate::connections::{MAX_CALLS_PER_TOOL, Slot};
+use crate::connector::{Answer, Call, CallFailure, Request, Terms};
 use crate::registry::Shared;
 use crate::secret::{Confided, hide};
+use crate::store::Failure;
 
 impl Shared {
-    /// Sends a call to its source, unless that rests.
-    pub(super) async fn send(&self, source: &Source, call: Call) -> Result<Answer> {
+    /// Sends a call to its source.
+    pub(super) async fn send(&self, source: &Source, mut call: Call) -> Result<Answer> {
         self.permitted(&source.id)?;
         let slot = self.connections.slot(source);
-        let admitted = self.admit(&slot, &source.id)?;
+        let deadline = after(call.terms.timeout);
+        let _permit = permit(&slot, &mut call, deadline).await?;
+        let admitted = self.admit(&slot, &source.id, &mut call.terms, deadline).await?;
         let answer = slot.connector.call(call).await;
-        admitted.judge(answer, source, self.options.clock.now())
+        admitted.judge(answer, source)
     }
 
-    /// Sends any other request to its source, unless that rests.
-    pub(super) async fn send_request(&self, source: &Source, request: Request) -> Result<Box<RawValue>> {
+    /// Sends any other request to its source.
+    pub(super) async fn send_request(&self, source: &Source, mut request: Request) -> Result<Box<RawValue>> {
         self.permitted(&source.id)?;
         let slot = self.connections.slot(source);
-        let admitted = self.admit(&slot, &source.id)?;
+        let deadline = after(request.terms.timeout);
+        let admitted = self.admit(&slot, &source.id, &mut request.terms, deadline).await?;
         let answer = slot.connector.request(request).await;
-        admitted.judge(answer, source, self.options.clock.now())
+        admitted.judge(answer, source)
     }
 
-    /// Text of a source, without what was given to it in confidence.
+    /// Text of a source, without the secrets that were given to it.
     pub(super) fn hidden(&self, id: &SourceId, text: &str) -> String {
         let source = self.now.load().sources.get(id).cloned();
         source.map_or_else(|| text.to_owned(), |source| hide(text, &source.kind))
     }
 
-    fn admit<'a>(&self, slot: &'a Slot, id: &SourceId) -> Result<Admitted<'a>> {
-        let admission = slot.breaker().admit(self.options.clock.now()).map_err(|wait| {
-            let message = format!("`{id}` failed too often and rests; try again in {} s", wait.as_secs().max(1));
-            Error::new(Code::ToolUnavailable, message)
-                .with_details(json!({ "retry_after_ms": wait.as_millis() as u64 }))
-        })?;
-        Ok(Admitted { slot, admission, judged: false })
+    /// Lets a call through, or makes it wait for the probe that is on its way. `terms` are left with the time that
+    /// remains.
+    async fn admit<'a>(
+        &'a self,
+        slot: &'a Slot,
+        id: &SourceId,
+        terms: &mut Terms,
+        deadline: Instant,
+    ) -> Result<Admitted<'a>> {
+        let mut probe_ends = None;
+        loop {
+            let admission = slot.breaker().admit(Instant::now());
+            match admission {
+                Admission::Admitted(ticket) => {
+                    return Ok(Admitted { slot, clock: &self.options.clock, ticket, judged: false });
+                }
+                Admission::Refused(wait) => {
+                    let message =
+                        format!("`{id}` failed too often and is paused; try again in {} s", seconds(wait));
+                    let details = json!({ "retry_after_ms": wait.as_millis() as u64 });
+                    return Err(Error::new(Code::ToolUnavailable, message).with_details(details));
+                }
+                Admission::AwaitProbe => {}
+            }
+            let Some(ended) = probe_ends.take() else {
+                // Its end is noticed from here on; it may have come just before, so the breaker is asked once more.
+                let mut ended = Box::pin(slot.probe_ended.notified());
+                ended.as_mut().enable();
+                probe_ends = Some(ended);
+                continue;
+            };
+            tokio::select! {
+                () = ended => {}
+                () = terms.cancel.cancelled() => return Err(CallFailure::cancelled().into_error()),
+                () = tokio::time::sleep_until(deadline) => {
+                    let message = format!("`{id}` failed too often, and the call that tries it again has not ended");
+                    return Err(Error::new(Code::ToolUnavailable, message));
+                }
+            }
+            terms.timeout = deadline.saturating_duration_since(Instant::now());
+        }
     }
 }
 
-/// A call on its way. Its caller may leave at any point, so that it says nothing must be told by dropping it.
+fn seconds(wait: Duration) -> u64 {
+    (wait.as_millis() as u64).div_ceil(1000)
+}
+
+/// A place among the calls of a tool. The call is left with the time that remains.
+async fn permit(slot: &Slot, call: &mut Call, deadline: Instant) -> Result<OwnedSemaphorePermit> {
+    let permits = slot.permits(&call.tool);
+    if let Ok(permit) = permits.clone().try_acquire_owned() {
+        return Ok(permit);
+    }
+    let busy = || {
+        let waited = format_duration(call.terms.timeout);
+        let message = format!(
+            "{MAX_CALLS_PER_TOOL} calls of `{}` are in flight already, and none ended within {waited}; try again",
+            call.tool
+        );
+        Error::new(Code::ToolUnavailable, message)
+    };
+    let permit = tokio::select! {
+        permit = permits.acquire_owned() => permit.map_err(|_| busy())?,
+        () = call.terms.cancel.cancelled() => return Err(CallFailure::cancelled().into_error()),
+        () = tokio::time::sleep_until(deadline) => return Err(busy()),
+    };
+    call.terms.timeout = deadline.saturating_duration_since(Instant::now());
+    Ok(permit)
+}
+
+/// A call that was let through. When its caller leaves, it is dropped and says nothing about the source.
 struct Admitted<'a> {
     slot: &'a Slot,
-    admission: Admission,
+    clock: &'a Clock,
+    ticket: Ticket,
     judged: bool,
 }
 
 impl Admitted<'_> {
     /// Only what speaks of the source's own health moves its breaker.
-    fn judge<T>(mut self, answer: Result<T, CallFailure>, source: &Source, now: Timestamp) -> Result<T> {
+    fn judge<T>(mut self, answer: Result<T, CallFailure>, source: &Source) -> Result<T> {
         self.judged = true;
-        let mut breaker = self.slot.breaker();
+        let now = Instant::now();
+        let answer = answer.map_err(|failure| failure.map(|error| Confided::to(&source.kind).hide_in(error)));
+        let unanswered = |how, error: &Error| {
+            self.slot.breaker().failed(self.ticket, how, Failure::of(error), now, self.clock.now());
+        };
         match &answer {
-            Ok(_) | Err(CallFailure::Refused(_)) => breaker.succeeded(self.admission),
-            Err(CallFailure::Lost(_)) => breaker.failed(self.admission, now),
-            Err(CallFailure::Undecided(_)) => breaker.undecided(self.admission),
+            Ok(_) => self.slot.breaker().succeeded(now),
+            Err(CallFailure::Refused(_)) => self.slot.breaker().refused(self.ticket, now),
+            Err(CallFailure::Lost(error)) => unanswered(Unanswered::Disconnected, error),
+            Err(CallFailure::Late(error)) => unanswered(Unanswered::TimedOut, error),
+            Err(CallFailure::Undecided(_)) => self.slot.breaker().undecided(self.ticket),
         }
-        drop(breaker);
-        answer.map_err(|failure| Confided::to(&source.kind).hide_in(failure.into_error()))
+        self.tell_waiting();
+        answer.map_err(CallFailure::into_error)
+    }
+
+    fn tell_waiting(&self) {
+        if self.ticket.is_probe() {
+            self.slot.probe_ended.notify_waiters();
+        }
     }
 }
 
 impl Drop for Admitted<'_> {
     fn drop(&mut self) {
         if !self.judged {
-            self.slot.breaker().undecided(self.admission);
+            self.slot.breaker().undecided(self.ticket);
+            self.tell_waiting();
         }
     }
 }

@@ -116,7 +116,7 @@ impl<'a> Underway<'a> {
 impl Drop for Underway<'_> {
     fn drop(&mut self) {
         if self.in_flight.is_some() {
-            let failure = Failure { code: Code::ToolExecutionFailed, message: "its caller left".into() };
+            let failure = Failure::new(Code::ToolExecutionFailed, "its caller left");
             self.tell(Some(Wrong { failure, by_the_tool: false }));
         }
     }

@@ -54,7 +54,7 @@ impl McpConnector {
         McpConnector { source, options: options.clone(), clients, news, lines, era, tending }
     }
 
-    async fn connect(&self, timeout: Duration, stay: Stay) -> Result<Arc<Live>> {
+    async fn connect(&self, timeout: Duration, stay: Stay) -> Result<Arc<Live>, CallFailure> {
         let era = self.era.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let live =
             Live::connect(&self.source, &self.options, &self.clients, era, timeout, stay, self.news.clone()).await?;
@@ -63,11 +63,16 @@ impl McpConnector {
     }
 
     /// The connection that stands on a line, or a new one in its place.
-    async fn standing(&self, line: &Line, timeout: Duration) -> Result<Arc<Live>> {
+    async fn standing(&self, line: &Line, timeout: Duration) -> Result<Arc<Live>, CallFailure> {
         self.stand(line, &mut *line.live.lock().await, timeout).await
     }
 
-    async fn stand(&self, line: &Line, place: &mut Option<Arc<Live>>, timeout: Duration) -> Result<Arc<Live>> {
+    async fn stand(
+        &self,
+        line: &Line,
+        place: &mut Option<Arc<Live>>,
+        timeout: Duration,
+    ) -> Result<Arc<Live>, CallFailure> {
         if let Some(standing) = place.as_ref().filter(|live| live.usable()) {
             return Ok(standing.clone());
         }
@@ -95,8 +100,11 @@ impl Connector for McpConnector {
         let keep = discovery.keep && self.source.settings.lifecycle() == Lifecycle::Shared;
         let (live, ends) = match standing {
             Some(live) => (live, false),
-            None if keep => (self.standing(&self.lines.common, discovery.timeout).await?, false),
-            None => (self.connect(discovery.timeout, Stay::Short).await?, true),
+            None if keep => {
+                let standing = self.standing(&self.lines.common, discovery.timeout).await;
+                (standing.map_err(CallFailure::into_error)?, false)
+            }
+            None => (self.connect(discovery.timeout, Stay::Short).await.map_err(CallFailure::into_error)?, true),
         };
         let remaining = deadline.saturating_duration_since(Instant::now());
         let listed = {
@@ -120,7 +128,10 @@ impl Connector for McpConnector {
         };
         let listed = match listed {
             Ok(list) => Ok(list),
-            Err(error) => Err(live.explain(&self.source, "listing its tools", discovery.timeout, error).await),
+            Err(error) => {
+                let at = self.options.clock.now();
+                Err(live.explain(&self.source, "listing its tools", discovery.timeout, error, at).await)
+            }
         };
         let (era, offers, about) = (live.era(), offers(live.client.server()), about(live.client.server()));
         // Before 2026 a list says nothing about who may see it.

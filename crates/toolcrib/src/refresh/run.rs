@@ -155,6 +155,7 @@ impl Shared {
                     tried: connects_to,
                     marks: offer.marks,
                     failures: 0,
+                    failing_since: None,
                     last_error: None,
                     not_before: None,
                     invalidated: false,
@@ -163,6 +164,7 @@ impl Shared {
                 let same = check(Some(tool_count), None);
                 let decide = |writer: &Writer| writer.inventory.known(&source.id).map(|_| Vec::new());
                 self.write(&Actor::refresh(), Some((&same, &standing)), decide).await?;
+                slot.discovered();
                 told_success(source, tool_count, duration_ms, trace);
                 Ok(Outcome { contacted: true, ..self.standing_outcome(&source.id, None) })
             }
@@ -181,6 +183,7 @@ impl Shared {
                     ..Standing::default()
                 };
                 let outcome = self.record(source, offer, standing, |count| check(Some(count), None)).await?;
+                slot.discovered();
                 if !source.kind.is_builtin() {
                     let tool_count = outcome.added.len() + outcome.changed.len() + outcome.unchanged;
                     told_success(source, tool_count, duration_ms, trace);
@@ -195,6 +198,7 @@ impl Shared {
                 let standing = Standing {
                     started_at,
                     failures,
+                    failing_since: standing.failing_since.or(Some(started_at)),
                     last_error: Some(failure.clone()),
                     tried: connects_to,
                     not_before: Some(not_before),

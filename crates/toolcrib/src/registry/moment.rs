@@ -32,14 +32,14 @@ impl Registry {
             && here >= moment.made
             && here < moment.ends
             && world < moment.leases_end
-            && self.shared.connections.links(here) == moment.links
+            && self.shared.connections.links() == moment.links
     }
 }
 
 impl Shared {
     fn moment(&self) -> Moment {
         let (now, made, world) = (self.now.load_full(), self.options.clock.now(), Clock::system().now());
-        let links = self.connections.links(made);
+        let links = self.connections.links();
         let later = |at: Timestamp, than: Timestamp| Some(at).filter(|at| *at > than);
         let grows_old = now.sources.iter().filter_map(|(id, source)| {
             let checked_at = now.standings.get(id)?.checked_at?;

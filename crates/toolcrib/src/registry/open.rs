@@ -104,7 +104,7 @@ impl Shared {
                 Ok(source) => declared.push(source),
                 Err(faults) => {
                     let message = faults.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ");
-                    invalid.insert(declaration.id.clone(), Failure { code: Code::ConfigInvalid, message });
+                    invalid.insert(declaration.id.clone(), Failure::new(Code::ConfigInvalid, message));
                 }
             }
         }

@@ -12,6 +12,8 @@ use toolcrib_core::source::Kind;
 use toolcrib_core::{Source, SourceId, Timestamp};
 
 use super::{Registry, Shared, Snapshot};
+use crate::breaker::{BreakerState, BreakerView};
+use crate::connections::Link;
 use crate::store::{Failure, Standing};
 
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -36,6 +38,10 @@ pub struct SourceView {
     pub ttl_ms: u64,
     pub discovery_timeout_ms: u64,
     pub connection: Connection,
+    /// Discoveries and calls in a row that failed, and since when.
+    pub failures: u32,
+    pub failing_since: Option<Timestamp>,
+    pub breaker: BreakerView,
     pub set_aside: Vec<SetAside>,
 }
 
@@ -62,7 +68,7 @@ pub enum Health {
 pub enum Connection {
     None,
     Connected,
-    /// Too many calls failed; it is left alone for a while.
+    /// Too many calls failed: its breaker is open.
     Resting,
 }
 
@@ -101,7 +107,7 @@ impl Shared {
         let wrong = now.invalid.get(id).cloned();
         let part = now.catalog.part(id);
         let enabled = self.enabled_here(id, state.enabled);
-        let resting = self.connections.resting(id, self.options.clock.now());
+        let link = self.connections.link(id);
         let (command, args, url) = match &source.kind {
             Kind::Stdio(stdio) => (Some(stdio.command.clone()), Some(shown_args(&stdio.args)), None),
             Kind::Http(remote) | Kind::Sse(remote) => (None, None, Some(shown_url(&remote.url))),
@@ -121,20 +127,25 @@ impl Shared {
             enabled,
             status: if wrong.is_some() { Status::Failed } else { self.status(&standing) },
             freshness: self.freshness(now, id),
-            health: health(&standing, state.manifest.is_some() || part.is_some(), resting),
+            health: health(&standing, state.manifest.is_some() || part.is_some(), &link),
             // Nobody is shown the tools of a disabled source, but they are known.
             tool_count: if enabled { now.catalog.listed_count(id) } else { known_count(state, source) },
             inventory_hash: part.map(|part| part.segment.fingerprint()).or(state.manifest),
             config_hash: now.connects_to.get(id).copied().flatten().or(standing.connects_to),
             last_checked: standing.checked_at.or(standing.last_error.as_ref().map(|_| standing.started_at)),
-            last_error: wrong.or(standing.last_error),
+            last_error: wrong.or_else(|| last_error(&standing, &link)),
             ttl_ms: source.settings.ttl().as_millis() as u64,
             discovery_timeout_ms: source.settings.discovery_timeout().as_millis() as u64,
-            connection: match (resting, self.connections.connected(id)) {
-                (true, _) => Connection::Resting,
-                (false, true) => Connection::Connected,
-                (false, false) => Connection::None,
+            connection: if link.breaker.state == BreakerState::Open {
+                Connection::Resting
+            } else if link.connected {
+                Connection::Connected
+            } else {
+                Connection::None
             },
+            failures: standing.failures.saturating_add(link.failures),
+            failing_since: failing_since(&standing, &link),
+            breaker: link.breaker,
             set_aside: now.catalog.set_aside(id),
         })
     }
@@ -190,14 +201,26 @@ fn known_count(state: &SourceState, source: &Source) -> usize {
     state.tools.iter().filter(|(name, tool)| !tool.deprecated && !hidden(name)).count()
 }
 
-fn health(standing: &Standing, has_list: bool, resting: bool) -> Health {
+fn health(standing: &Standing, has_list: bool, link: &Link) -> Health {
     match (standing.failures, has_list) {
-        _ if resting => Health::Down,
+        _ if link.breaker.state == BreakerState::Open => Health::Down,
+        (0, true) if link.failures > 0 => Health::Degraded,
         (0, true) => Health::Ok,
         (0, false) => Health::Unknown,
         (1 | 2, true) => Health::Degraded,
         _ => Health::Down,
     }
+}
+
+/// The error of the last discovery, or of the last call that found the source ailing.
+fn last_error(standing: &Standing, link: &Link) -> Option<Failure> {
+    let of_calls = || link.failing.as_ref().map(|failing| failing.last_error.clone());
+    standing.last_error.clone().or_else(of_calls)
+}
+
+fn failing_since(standing: &Standing, link: &Link) -> Option<Timestamp> {
+    let of_calls = link.failing.as_ref().map(|failing| failing.since);
+    standing.failing_since.into_iter().chain(of_calls).min()
 }
 
 /// A source whose declaration cannot be used: listed, with its reason.
@@ -223,6 +246,9 @@ fn invalid(id: &SourceId, failure: &Failure) -> SourceView {
         ttl_ms: 0,
         discovery_timeout_ms: 0,
         connection: Connection::None,
+        failures: 0,
+        failing_since: None,
+        breaker: BreakerView { state: BreakerState::Closed, retry_at: None },
         set_aside: Vec::new(),
     }
 }

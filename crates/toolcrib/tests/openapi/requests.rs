@@ -65,7 +65,7 @@ async fn an_error_of_the_api_keeps_its_words_and_no_secret() {
 }
 
 #[tokio::test]
-async fn a_server_that_is_lost_too_often_rests() {
+async fn a_server_that_is_lost_too_often_is_paused() {
     let server = Server::start(|_, _| Answer::HangUp).await;
     let bench = Bench::shop(&pets(&server), json!({})).await;
     let make = || bench.call("shop__makePet", json!({ "body": { "name": "Rex" } }));
@@ -74,7 +74,7 @@ async fn a_server_that_is_lost_too_often_rests() {
     }
     let error = make().await.unwrap_err();
     assert_eq!((error.code, server.heard().len()), (Code::ToolUnavailable, 5));
-    assert!(error.message.starts_with("`shop` failed too often and rests"), "{error}");
+    assert!(error.message.starts_with("`shop` failed too often and is paused"), "{error}");
 }
 
 #[tokio::test]

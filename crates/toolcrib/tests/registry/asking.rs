@@ -123,7 +123,7 @@ async fn what_a_server_says_reaches_the_client_that_is_alone() {
 
 /// While a person thinks, the source is not to blame.
 #[tokio::test]
-async fn a_person_who_does_not_answer_does_not_make_the_source_rest() {
+async fn a_person_who_does_not_answer_does_not_open_the_breaker() {
     let workshop = one(&ASKS, json!({"call_timeout": "150ms"})).await;
     // Its start is not what is timed.
     let patient = || CallOptions { timeout: Some(Duration::from_secs(30)), ..CallOptions::default() };
@@ -140,7 +140,7 @@ async fn a_person_who_does_not_answer_does_not_make_the_source_rest() {
         call(&workshop, "s__hang", CallOptions::default()).await.unwrap_err();
     }
     let error = call(&workshop, "s__meta", CallOptions::default()).await.unwrap_err();
-    assert!(error.message.contains("rests"), "without a question it is: {}", error.message);
+    assert!(error.message.contains("is paused"), "without a question it is: {}", error.message);
 }
 
 #[tokio::test]

@@ -6,6 +6,7 @@ mod support;
 mod asking;
 mod backed;
 mod bad_input;
+mod breaker;
 mod builtins;
 mod calls;
 mod clients;

@@ -300,6 +300,38 @@ async fn a_forgotten_session_is_begun_anew() {
     }
 }
 
+/// Refusals opened the breaker, and 401 looked like a broken server.
+#[tokio::test]
+async fn what_a_server_refuses_by_status_is_told_apart_and_does_not_move_the_breaker() {
+    let scope = "WWW-Authenticate=Bearer error=\"insufficient_scope\"";
+    for (status, header, code, retryable, retry_after) in [
+        ("401 Unauthorized", "", Code::AuthRequired, false, json!(null)),
+        ("403 Forbidden", scope, Code::AuthRequired, false, json!(null)),
+        ("403 Forbidden", "", Code::ToolExecutionFailed, false, json!(null)),
+        ("404 Not Found", "", Code::ToolUnavailable, false, json!(null)),
+        ("410 Gone", "", Code::ToolUnavailable, false, json!(null)),
+        ("429 Too Many Requests", "Retry-After=7", Code::RateLimited, true, json!(7000)),
+        ("503 Service Unavailable", "Retry-After=7", Code::RateLimited, true, json!(7000)),
+    ] {
+        let mut command = Command::new(rig::scripted_http());
+        command.args(["--modern", "--refuse-calls", status]);
+        if !header.is_empty() {
+            command.args(["--refuse-header", header]);
+        }
+        let mut server = Listening(command.stdout(Stdio::piped()).spawn().unwrap());
+        let workshop = Workshop::open(json!({"s": {"url": announced(&mut server)}})).await;
+        for _ in 0..7 {
+            let error = call(&workshop, "s__echo", json!({"text": "hello"})).await.unwrap_err();
+            assert_eq!((error.code, error.retryable()), (code, retryable), "{status}: {}", error.message);
+            let details = error.details.unwrap();
+            assert_eq!(details["upstream_status"].to_string(), status[..3], "{details}");
+            assert_eq!(details["retry_after_ms"], retry_after, "{status}");
+        }
+        let view = workshop.source(&id("s")).unwrap();
+        assert_eq!((view.failures, view.breaker.state), (0, BreakerState::Closed), "{status}");
+    }
+}
+
 #[tokio::test]
 async fn a_server_that_wants_a_token_says_so_and_gets_it() {
     let mut command = Command::new(rig::scripted_http());
@@ -308,6 +340,7 @@ async fn a_server_that_wants_a_token_says_so_and_gets_it() {
     let workshop = Workshop::open(json!({"s": {"url": url}})).await;
     assert!(tools(&workshop).await.is_empty());
     let error = workshop.source(&id("s")).unwrap().last_error.unwrap();
+    assert_eq!((error.code, error.retryable), (Code::AuthRequired, false));
     assert!(error.message.contains("HTTP 401"), "{}", error.message);
     assert!(error.message.contains("TOOLCRIB_SOURCE_S_TOKEN"), "{}", error.message);
     std::fs::write(workshop.path("token"), "s3cret\n").unwrap();

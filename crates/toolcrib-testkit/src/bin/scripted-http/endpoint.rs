@@ -75,6 +75,11 @@ impl Endpoint {
         if let Some(response) = refused {
             return response;
         }
+        if let Some(status) = self.own.refuse_calls.as_ref().filter(|_| rpc == "tools/call") {
+            let response = Response::empty(status);
+            let header = self.own.refuse_header.clone();
+            return header.into_iter().fold(response, |response, (name, value)| response.with(&name, value));
+        }
         let Some(id) = message.get("id").filter(|_| !rpc.is_empty()) else { return Response::empty("202 Accepted") };
         let reply = self.fake.answer(rpc, &message["params"]);
         let Some(body) = reply.message(id) else { give_up(&reply) };
@@ -117,7 +122,7 @@ impl Endpoint {
     }
 }
 
-fn error(status: &'static str, text: &str) -> Response {
+fn error(status: &str, text: &str) -> Response {
     let reply = Reply::Error(-32000, text.to_owned());
     Response::json(status, reply.message(&Value::Null).unwrap_or_default())
 }

@@ -16,8 +16,8 @@ pub(crate) struct Request {
 /// A response with its body.
 #[derive(Debug)]
 pub(crate) struct Response {
-    pub(crate) status: &'static str,
-    pub(crate) headers: Vec<(&'static str, String)>,
+    pub(crate) status: String,
+    pub(crate) headers: Vec<(String, String)>,
     pub(crate) body: Vec<u8>,
 }
 
@@ -53,22 +53,22 @@ fn read_headers(stream: &mut impl BufRead) -> io::Result<BTreeMap<String, String
 }
 
 impl Response {
-    pub(crate) fn empty(status: &'static str) -> Response {
-        Response { status, headers: Vec::new(), body: Vec::new() }
+    pub(crate) fn empty(status: impl Into<String>) -> Response {
+        Response { status: status.into(), headers: Vec::new(), body: Vec::new() }
     }
 
-    pub(crate) fn json(status: &'static str, body: Vec<u8>) -> Response {
-        Response { status, headers: vec![("Content-Type", "application/json".to_owned())], body }
+    pub(crate) fn json(status: &str, body: Vec<u8>) -> Response {
+        Response { body, ..Response::empty(status) }.with("Content-Type", "application/json".to_owned())
     }
 
     /// One message as an event stream that then ends.
     pub(crate) fn event(message: &[u8]) -> Response {
         let body = [b"event: message\ndata: ", message, b"\n\n"].concat();
-        Response { status: "200 OK", headers: vec![("Content-Type", "text/event-stream".to_owned())], body }
+        Response { body, ..Response::empty("200 OK") }.with("Content-Type", "text/event-stream".to_owned())
     }
 
-    pub(crate) fn with(mut self, name: &'static str, value: String) -> Response {
-        self.headers.push((name, value));
+    pub(crate) fn with(mut self, name: &str, value: String) -> Response {
+        self.headers.push((name.to_owned(), value));
         self
     }
 

@@ -22,6 +22,9 @@ struct Own {
     require_bearer: Option<String>,
     /// Answers come as an event stream.
     sse_answers: bool,
+    /// The status that answers every `tools/call`, and a header beside it.
+    refuse_calls: Option<String>,
+    refuse_header: Option<(String, String)>,
 }
 
 fn main() {
@@ -47,6 +50,11 @@ impl Own {
             "--forget-session-after" => self.forget_session_after = Some(words.value(flag)),
             "--require-bearer" => self.require_bearer = Some(words.value(flag)),
             "--sse-answers" => self.sse_answers = true,
+            "--refuse-calls" => self.refuse_calls = Some(words.value(flag)),
+            "--refuse-header" => {
+                let header: String = words.value(flag);
+                self.refuse_header = header.split_once('=').map(|(name, value)| (name.to_owned(), value.to_owned()));
+            }
             _ => return false,
         }
         true

@@ -11,13 +11,14 @@ use toolcrib_core::json::{Fields, string};
 use toolcrib_core::source::Lifecycle;
 use toolcrib_core::text::{shown, shown_short};
 use toolcrib_core::time::format_duration;
-use toolcrib_core::{Code, Error, Result};
+use toolcrib_core::{Code, Error, Result, Timestamp};
 use toolcrib_mcp::{Client, Era, RequestOptions, RpcError, WireError};
 
 use super::McpConnector;
 use super::callers::Asking;
 use super::live::{Live, Stay};
 use crate::clock::after;
+use crate::connector::http_refusal::{HttpRefusal, retry_after};
 use crate::connector::{Call, CallFailure, Request, Terms};
 use crate::trace::Trace;
 
@@ -79,10 +80,10 @@ impl McpConnector {
         &self,
         terms: &Terms,
         deadline: Instant,
-        connecting: impl Future<Output = Result<Arc<Live>>>,
+        connecting: impl Future<Output = Result<Arc<Live>, CallFailure>>,
     ) -> Result<Arc<Live>, CallFailure> {
         tokio::select! {
-            live = connecting => live.map_err(CallFailure::Lost),
+            live = connecting => live,
             () = terms.cancel.cancelled() => Err(CallFailure::cancelled()),
             () = tokio::time::sleep_until(deadline) => {
                 let message =
@@ -94,9 +95,10 @@ impl McpConnector {
 
     /// A deadline shorter than the source's own says more about the caller.
     fn late(&self, terms: &Terms, error: Error) -> CallFailure {
-        match terms.timeout < self.source.settings.call_timeout() {
-            true => CallFailure::Undecided(error),
-            false => CallFailure::Lost(error),
+        if terms.timeout < self.source.settings.call_timeout() {
+            CallFailure::Undecided(error)
+        } else {
+            CallFailure::Late(error)
         }
     }
 
@@ -127,8 +129,12 @@ impl McpConnector {
             | WireError::Status { .. }
             | WireError::NotMcp(_)
             | WireError::Closed { .. } => {
+                let message = shown(&format!("`{id}`: {error}"));
+                if let Some(refusal) = refusal(error, &message, self.options.clock.now()) {
+                    return CallFailure::Refused(refusal);
+                }
                 let code = if error.sent() { Code::ToolExecutionFailed } else { Code::ToolUnavailable };
-                CallFailure::Lost(Error::new(code, shown(&format!("`{id}`: {error}"))))
+                CallFailure::Lost(Error::new(code, message))
             }
         }
     }
@@ -217,6 +223,28 @@ impl Request {
         params.put("_meta", meta.clone());
         serde_json::value::to_raw_value(&params).ok().map(Cow::Owned)
     }
+}
+
+/// A refusal by HTTP status, which says nothing about the health of the source.
+pub(super) fn refusal(error: &WireError, message: &str, now: Timestamp) -> Option<Error> {
+    let (status, refusal) = match error {
+        WireError::Unauthorized { status, login_helps: true } => (*status, HttpRefusal::LoginRequired),
+        WireError::Unauthorized { status, login_helps: false } => (*status, HttpRefusal::Forbidden),
+        WireError::Status { status: status @ (404 | 405 | 410), .. } => (*status, HttpRefusal::NoEndpoint),
+        WireError::Status { status, retry_after: asked, .. } => {
+            let wait = asked.as_deref().and_then(|asked| retry_after(asked, now));
+            (*status, HttpRefusal::rate_limited(*status, wait)?)
+        }
+        WireError::Connect(_)
+        | WireError::NotMcp(_)
+        | WireError::Timeout { .. }
+        | WireError::Closed { .. }
+        | WireError::TooLarge { .. }
+        | WireError::Rpc(_)
+        | WireError::Protocol(_)
+        | WireError::Cancelled { .. } => return None,
+    };
+    Some(refusal.error(status, message.to_owned(), json!({})))
 }
 
 /// The error of a source as it is, for whoever passes it on.

@@ -9,14 +9,15 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use toolcrib_core::text::shown;
 use toolcrib_core::time::format_duration;
-use toolcrib_core::{Code, Error, Result, Source, SourceId};
+use toolcrib_core::{Code, Error, Result, Source, SourceId, Timestamp};
 use toolcrib_mcp::{Client, Heard, Notice, WireError};
 
 use super::callers::{Asking, Callers, Seat};
+use super::exchange::refusal;
 use super::target::{self, HttpClients, Reached};
 use super::watched::Watched;
 use crate::connections::News;
-use crate::connector::Terms;
+use crate::connector::{CallFailure, Terms};
 use crate::guard::Server;
 use crate::logs::LastWords;
 use crate::registry::Options;
@@ -59,8 +60,9 @@ impl Live {
         timeout: Duration,
         stay: Stay,
         news: News,
-    ) -> Result<Arc<Live>> {
-        let Reached { target, mut server, last_words, first_words, stderr } = target::reach(source, options).await?;
+    ) -> Result<Arc<Live>, CallFailure> {
+        let reached = target::reach(source, options).await.map_err(unreached)?;
+        let Reached { target, mut server, last_words, first_words, stderr } = reached;
         let mut wire = target::wire_options(source, clients, era, timeout);
         let callers = Arc::new(Callers::default());
         let (lasts, watched) = match stay {
@@ -73,11 +75,14 @@ impl Live {
         let client = match Client::connect(target, wire).await {
             Ok(client) => client,
             Err(error) => {
-                let mut error = explain(source, "connecting", timeout, error, server.as_mut(), &last_words).await;
-                if let Some(words) = first_words.strange() {
-                    error.message.push_str(&format!("; it printed `{words}`, so it may be no MCP server"));
-                }
-                return Err(error);
+                let now = options.clock.now();
+                let failure = explain(source, "connecting", timeout, error, now, server.as_mut(), &last_words).await;
+                return Err(failure.map(|mut error| {
+                    if let Some(words) = first_words.strange() {
+                        error.message.push_str(&format!("; it printed `{words}`, so it may be no MCP server"));
+                    }
+                    error
+                }));
             }
         };
         let live = Arc::new(Live {
@@ -137,11 +142,18 @@ impl Live {
         }
     }
 
-    pub(super) async fn explain(&self, source: &Source, doing: &str, timeout: Duration, error: WireError) -> Error {
+    pub(super) async fn explain(
+        &self,
+        source: &Source,
+        doing: &str,
+        timeout: Duration,
+        error: WireError,
+        now: Timestamp,
+    ) -> Error {
         // Only of a dead one: others may be using it.
         let dead = !self.usable();
         let mut server = self.server.lock().unwrap_or_else(PoisonError::into_inner).take_if(|_| dead);
-        explain(source, doing, timeout, error, server.as_mut(), &self.last_words).await
+        explain(source, doing, timeout, error, now, server.as_mut(), &self.last_words).await.into_error()
     }
 }
 
@@ -231,15 +243,21 @@ async fn watch(live: std::sync::Weak<Live>, id: SourceId, idle: Idle, news: Opti
     }
 }
 
+/// A server that does not start is in trouble; a definition that cannot be used is not its fault.
+fn unreached(error: Error) -> CallFailure {
+    if error.code == Code::ToolUnavailable { CallFailure::Lost(error) } else { CallFailure::Refused(error) }
+}
+
 /// What went wrong, in words for people: what the wire saw, how the process ended, and its last word.
 async fn explain(
     source: &Source,
     doing: &str,
     timeout: Duration,
     error: WireError,
+    now: Timestamp,
     server: Option<&mut Server>,
     last_words: &LastWords,
-) -> Error {
+) -> CallFailure {
     let id = &source.id;
     let exit = match (&error, server) {
         (WireError::Closed { .. }, Some(server)) => {
@@ -262,7 +280,7 @@ async fn explain(
                 "give it a token: `auth: {{ bearer: \"${{env:NAME}}\" }}` or TOOLCRIB_SOURCE_{}_TOKEN",
                 id.as_str().to_uppercase()
             );
-            (Code::ToolExecutionFailed, format!("{error}; {hint}"))
+            (Code::AuthRequired, format!("{error}; {hint}"))
         }
         (
             WireError::Status { .. }
@@ -278,5 +296,11 @@ async fn explain(
     if let Some(words) = last_words.last() {
         message.push_str(&format!("; it last said: {words}"));
     }
-    Error::new(code, shown(&message))
+    let message = shown(&message);
+    if let Some(refusal) = refusal(&error, &message, now) {
+        return CallFailure::Refused(refusal);
+    }
+    let is_answer = matches!(error, WireError::Rpc(_));
+    let error = Error::new(code, message);
+    if is_answer { CallFailure::Refused(error) } else { CallFailure::Lost(error) }
 }

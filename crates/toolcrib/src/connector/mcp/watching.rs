@@ -131,7 +131,10 @@ impl McpConnector {
                     let _either_way = live.client.request("ping", None, &RequestOptions::new(ASKED)).await;
                     line.watched.clone().renew(live, self.source.id.clone(), self.news.clone()).await;
                 }
-                Err(error) => tracing::debug!(server_name = %self.source.id, %error, "nothing can be watched yet"),
+                Err(failure) => {
+                    let error = failure.into_error();
+                    tracing::debug!(server_name = %self.source.id, %error, "nothing can be watched yet");
+                }
             }
         }
     }

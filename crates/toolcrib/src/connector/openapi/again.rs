@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use http::header::RETRY_AFTER;
 use http::{HeaderMap, StatusCode};
-use jiff::fmt::rfc2822;
 use toolcrib_core::Timestamp;
+
+use crate::connector::http_refusal::retry_after;
 
 const MOST_ANSWERS: u32 = 2;
 const FIRST_WAIT: Duration = Duration::from_millis(250);
@@ -56,41 +57,16 @@ fn backoff(times: u32) -> Duration {
     (FIRST_WAIT * 2u32.saturating_pow(times)).mul_f64(0.5 + rand::random::<f64>())
 }
 
-/// `Retry-After`: seconds, or a date.
-pub(super) fn retry_after(headers: &HeaderMap, now: Timestamp) -> Option<Duration> {
-    let text = headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
-    if let Ok(seconds) = text.parse::<u64>() {
-        return Some(Duration::from_secs(seconds.min(365 * 24 * 3600)));
-    }
-    let at = rfc2822::DateTimeParser::new().parse_timestamp(text).ok()?;
-    Some(Timestamp(at.as_millisecond()).since(now))
+/// How long a server wants to be left alone.
+pub(super) fn asked_wait(headers: &HeaderMap, now: Timestamp) -> Option<Duration> {
+    retry_after(headers.get(RETRY_AFTER)?.to_str().ok()?, now)
 }
 
 #[cfg(test)]
 mod tests {
-    use http::HeaderValue;
-
     use super::*;
 
     const LONG: Duration = Duration::from_secs(60);
-
-    #[test]
-    fn a_server_says_when_to_come_again() {
-        // Sun, 06 Nov 1994 08:49:37 GMT
-        let now = Timestamp(784_111_777_000);
-        for (text, expected) in [
-            ("120", Some(120)),
-            (" 0 ", Some(0)),
-            ("Sun, 06 Nov 1994 08:50:07 GMT", Some(30)),
-            ("Sun, 06 Nov 1994 08:49:00 GMT", Some(0)),
-            ("soon", None),
-            ("-5", None),
-        ] {
-            let headers = HeaderMap::from_iter([(RETRY_AFTER, HeaderValue::from_str(text).unwrap())]);
-            assert_eq!(retry_after(&headers, now), expected.map(Duration::from_secs), "{text}");
-        }
-        assert_eq!(retry_after(&HeaderMap::new(), now), None);
-    }
 
     #[test]
     fn only_what_may_happen_twice_is_asked_again_and_only_a_few_times() {

@@ -73,9 +73,10 @@ impl OpenApiConnector {
         let terms = &call.terms;
         let message = format!("`{label}` did not answer within {}", format_duration(terms.timeout));
         let error = Error::new(Code::ToolExecutionFailed, message).with_retryable(call.repeatable);
-        match terms.timeout < self.source.settings.call_timeout() {
-            true => CallFailure::Undecided(error),
-            false => CallFailure::Lost(error),
+        if terms.timeout < self.source.settings.call_timeout() {
+            CallFailure::Undecided(error)
+        } else {
+            CallFailure::Late(error)
         }
     }
 }

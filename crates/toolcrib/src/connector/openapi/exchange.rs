@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use http::StatusCode;
 use tokio::time::Instant;
+use toolcrib_core::Code;
 
 use super::OpenApiConnector;
-use super::again::{Tries, retry_after};
+use super::again::{Tries, asked_wait};
 use super::credentials::{Chosen, Proof, present};
 use super::refusal::refusal;
 use super::result::{LARGEST, response};
@@ -46,11 +47,11 @@ impl Exchange<'_> {
                     continue;
                 }
                 Ok(received) => {
-                    let asked = retry_after(&received.headers, self.connector.clock.now());
+                    let asked = asked_wait(&received.headers, self.connector.clock.now());
                     let wait = tries.after(received.status, asked, self.remaining());
                     wait.ok_or_else(|| {
                         self.show(draft, &received);
-                        self.refused(draft, &received, &tokens)
+                        self.refused(draft, &received, asked, &tokens)
                     })
                 }
                 Err(failed) => {
@@ -111,12 +112,18 @@ impl Exchange<'_> {
         }
     }
 
-    fn refused(&self, draft: &Outgoing, received: &Received, tokens: &[String]) -> CallFailure {
-        let error = refusal(&draft.label, received, self.chosen.missing.as_deref());
+    fn refused(
+        &self,
+        draft: &Outgoing,
+        received: &Received,
+        asked: Option<Duration>,
+        tokens: &[String],
+    ) -> CallFailure {
+        let error = refusal(&draft.label, received, asked, self.chosen.missing.as_deref());
         // A server may repeat what it got; what the configuration gave is hidden by whoever called.
         let error = Confided::of(tokens).hide_in(error);
         match received.status.as_u16() {
-            502..=504 => CallFailure::Lost(error),
+            502..=504 if error.code != Code::RateLimited => CallFailure::Lost(error),
             _ => CallFailure::Refused(error),
         }
     }

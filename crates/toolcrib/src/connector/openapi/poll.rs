@@ -14,7 +14,7 @@ use toolcrib_core::text::shown_short;
 use toolcrib_core::{Code, Error, Result};
 use url::Url;
 
-use super::again::retry_after;
+use super::again::asked_wait;
 use super::call::listed;
 use super::exchange::Exchange;
 use super::outgoing::{declared, look, plain};
@@ -58,7 +58,7 @@ impl Polling<'_> {
         let mut interval = self.poll.interval.unwrap_or(FIRST_INTERVAL);
         let (mut last, mut status) = (started, None);
         for times in 1u64.. {
-            let asked = retry_after(&last.headers, self.exchange.connector.clock.now());
+            let asked = asked_wait(&last.headers, self.exchange.connector.clock.now());
             self.wait(asked.unwrap_or(interval), status.as_deref()).await?;
             interval = interval.mul_f64(1.5).min(LONGEST_INTERVAL.max(interval));
             last = self.exchange.ask(&look, true).await?;

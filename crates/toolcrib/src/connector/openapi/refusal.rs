@@ -1,19 +1,29 @@
 //! An answer of 400 and more as an error: the status, and what the body itself says about it.
 
+use std::time::Duration;
+
 use http::StatusCode;
+use http::header::WWW_AUTHENTICATE;
 use serde_json::{Value, json};
 use toolcrib_core::text::{shown, shown_short};
 use toolcrib_core::{Code, Error};
 
 use super::result::{Nature, decoded, media_type, nature, useful};
 use super::send::Received;
+use crate::connector::http_refusal::HttpRefusal;
 
 /// Bytes of a body that stand in the details of an error.
 const BODY: usize = 16 * 1024;
 const MESSAGE: usize = 400;
 
-/// `missing` is what the document wants to see and nobody gave.
-pub(super) fn refusal(label: &str, received: &Received, missing: Option<&str>) -> Error {
+/// `retry_after` is how long the server wants to be left alone, `missing` the credentials that the document wants and
+/// the source has not.
+pub(super) fn refusal(
+    label: &str,
+    received: &Received,
+    retry_after: Option<Duration>,
+    missing: Option<&str>,
+) -> Error {
     let body = body(received);
     let mut message = format!("`{label}` answered {}", received.status);
     if let Some(reason) = body.as_ref().and_then(reason) {
@@ -28,7 +38,27 @@ pub(super) fn refusal(label: &str, received: &Received, missing: Option<&str>) -
         "headers": useful(&received.headers),
         "body": body.map(bounded),
     });
-    Error::new(Code::ToolExecutionFailed, message).with_retryable(is_passing(received.status)).with_details(details)
+    match http_refusal(received, retry_after) {
+        Some(refusal) => refusal.error(received.status.as_u16(), message, details),
+        None => {
+            let retryable = is_passing(received.status);
+            Error::new(Code::ToolExecutionFailed, message).with_retryable(retryable).with_details(details)
+        }
+    }
+}
+
+/// 404 and the like are the answer of an operation here, not of the whole source.
+fn http_refusal(received: &Received, retry_after: Option<Duration>) -> Option<HttpRefusal> {
+    match received.status.as_u16() {
+        401 => Some(HttpRefusal::LoginRequired),
+        403 => {
+            let challenges = received.headers.get_all(WWW_AUTHENTICATE).iter();
+            let mut challenges = challenges.filter_map(|challenge| challenge.to_str().ok());
+            let login_helps = challenges.any(|challenge| challenge.contains("insufficient_scope"));
+            Some(if login_helps { HttpRefusal::LoginRequired } else { HttpRefusal::Forbidden })
+        }
+        status => HttpRefusal::rate_limited(status, retry_after),
+    }
 }
 
 /// Whether the same may go well later.
@@ -123,7 +153,7 @@ mod tests {
             ("application/octet-stream", "\0\u{1}", ""),
             ("text/plain", "", ""),
         ] {
-            let error = refusal("GET /p", &received(404, kind, body.as_bytes()), Some("nothing"));
+            let error = refusal("GET /p", &received(404, kind, body.as_bytes()), None, Some("nothing"));
             assert_eq!(error.message, format!("`GET /p` answered 404 Not Found{expected}"), "{body}");
             assert_eq!((error.code, error.retryable()), (Code::ToolExecutionFailed, false));
             assert!(!error.details.unwrap().to_string().contains("secret"));
@@ -132,10 +162,10 @@ mod tests {
 
     #[test]
     fn what_is_missing_is_told_where_nobody_was_let_in() {
-        let error = refusal("GET /p", &received(401, "text/plain", b""), Some("`key` (a bearer token)"));
+        let error = refusal("GET /p", &received(401, "text/plain", b""), None, Some("`key` (a bearer token)"));
         let told = "; the document wants `key` (a bearer token), which `auth` of the source gives";
         assert_eq!(error.message, format!("`GET /p` answered 401 Unauthorized{told}"));
-        let error = refusal("GET /p", &received(403, "text/plain", b"no"), None);
+        let error = refusal("GET /p", &received(403, "text/plain", b"no"), None, None);
         assert_eq!(error.message, "`GET /p` answered 403 Forbidden: no");
     }
 
@@ -156,14 +186,14 @@ mod tests {
             (503, true),
             (504, true),
         ] {
-            assert_eq!(refusal("x", &received(status, "text/plain", b""), None).retryable(), retryable, "{status}");
+            assert_eq!(refusal("x", &received(status, "text/plain", b""), None, None).retryable(), retryable, "{status}");
         }
     }
 
     #[test]
     fn a_large_body_is_cut() {
         let large = format!(r#"{{"message":"m","x":"{}"}}"#, "é".repeat(20_000));
-        let error = refusal("GET /p", &received(500, "application/json", large.as_bytes()), None);
+        let error = refusal("GET /p", &received(500, "application/json", large.as_bytes()), None, None);
         assert!(error.message.ends_with(": m"));
         let details = error.details.unwrap();
         assert!(details["body"].as_str().unwrap().len() <= BODY + 3);

@@ -81,6 +81,7 @@ fn told<T: std::fmt::Debug>(result: Result<T, CallFailure>) -> (&'static str, Co
     let kind = match &failure {
         CallFailure::Refused(_) => "refused",
         CallFailure::Lost(_) => "lost",
+        CallFailure::Late(_) => "late",
         CallFailure::Undecided(_) => "undecided",
     };
     let error = failure.into_error();

@@ -94,6 +94,7 @@ fn at_step(call: &Call<'_>, error: Error) -> Error {
         | Code::StoreUnavailable
         | Code::BadRequest
         | Code::RateLimited
+        | Code::AuthRequired
         | Code::Internal => {
             if first {
                 Code::ToolUnavailable

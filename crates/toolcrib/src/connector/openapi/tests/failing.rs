@@ -10,11 +10,12 @@ async fn what_is_safe_is_asked_again_when_the_server_says_so() {
         ("GET", 503, "retry-after: 0", 1, (2, None)),
         ("GET", 429, "retry-after: 0", 2, (3, None)),
         ("GET", 429, "retry-after: 0", 9, (3, Some("refused"))),
-        ("GET", 503, "retry-after: 0", 9, (3, Some("lost"))),
-        ("GET", 503, "retry-after: 3600", 9, (1, Some("lost"))),
+        ("GET", 503, "retry-after: 0", 9, (3, Some("refused"))),
+        ("GET", 503, "retry-after: 3600", 9, (1, Some("refused"))),
+        ("POST", 503, "", 9, (1, Some("lost"))),
         ("GET", 500, "retry-after: 0", 9, (1, Some("refused"))),
         ("GET", 404, "", 9, (1, Some("refused"))),
-        ("POST", 503, "retry-after: 0", 9, (1, Some("lost"))),
+        ("POST", 503, "retry-after: 0", 9, (1, Some("refused"))),
         ("POST", 429, "retry-after: 0", 9, (1, Some("refused"))),
     ] {
         let answer =
@@ -58,7 +59,7 @@ async fn a_deadline_speaks_of_the_source_only_when_it_is_the_sources_own() {
     let short = Duration::from_millis(50);
     let settings = Settings { call_timeout: Some(short), ..Settings::default() };
     for (connector, expected) in
-        [(connector(OpenApi::default()), "undecided"), (connector_with(OpenApi::default(), settings), "lost")]
+        [(connector(OpenApi::default()), "undecided"), (connector_with(OpenApi::default(), settings), "late")]
     {
         let execution = Execution::SyncHttp(operation("GET", &server.url, "/p"));
         let call = call_of(execution, json!({}), Terms { timeout: short, ..terms() });

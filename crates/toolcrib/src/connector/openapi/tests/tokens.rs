@@ -73,7 +73,7 @@ async fn a_token_that_is_not_taken_is_replaced_once_and_never_told() {
     let server = issuing(3600, "nothing").await;
     let operation = Operation { server: server.url.clone(), ..operation };
     let (kind, code, message) = told(call(&granted(&server), &operation, json!({})).await);
-    assert_eq!((kind, code, asked(&server)), ("refused", Code::ToolExecutionFailed, 2));
+    assert_eq!((kind, code, asked(&server)), ("refused", Code::AuthRequired, 2));
     assert_eq!(message, "`POST /p` answered 401 Unauthorized: I do not know Bearer ***");
 }
 
