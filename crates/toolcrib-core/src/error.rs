@@ -167,7 +167,9 @@ mod tests {
 
     #[test]
     fn a_code_is_written_as_it_is_serialised() {
-        for code in [Code::ToolNotImplemented, Code::StoreUnavailable, Code::RateLimited, Code::AuthRequired, Code::Internal] {
+        for code in
+            [Code::ToolNotImplemented, Code::StoreUnavailable, Code::RateLimited, Code::AuthRequired, Code::Internal]
+        {
             assert_eq!(serde_json::to_value(code).unwrap(), code.as_str());
         }
     }

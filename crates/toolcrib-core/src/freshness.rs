@@ -26,6 +26,9 @@ impl Freshness {
     }
 }
 
+/// The longest pause after failures.
+pub const MAX_BACKOFF: Duration = Duration::from_secs(300);
+
 /// How long to leave a source alone after `failures` in a row: doubling from one second to five minutes.
 /// `jitter` is between 0 and 1 and takes up to half of it away, so that many sources do not return at once.
 pub fn backoff(failures: u32, jitter: f64) -> Duration {
@@ -33,7 +36,7 @@ pub fn backoff(failures: u32, jitter: f64) -> Duration {
         return Duration::ZERO;
     }
     let full = Duration::from_secs(1) * 2u32.saturating_pow(failures.min(16) - 1);
-    full.min(Duration::from_secs(300)).mul_f64(1.0 - jitter.clamp(0.0, 1.0) / 2.0)
+    full.min(MAX_BACKOFF).mul_f64(1.0 - jitter.clamp(0.0, 1.0) / 2.0)
 }
 
 #[cfg(test)]

@@ -158,9 +158,7 @@ impl Breaker {
     pub(crate) fn view(&self, now: Instant) -> BreakerView {
         match &self.open {
             None => BreakerView { state: BreakerState::Closed, retry_at: None },
-            Some(open) if now < open.until => {
-                BreakerView { state: BreakerState::Open, retry_at: Some(open.retry_at) }
-            }
+            Some(open) if now < open.until => BreakerView { state: BreakerState::Open, retry_at: Some(open.retry_at) },
             Some(_) => BreakerView { state: BreakerState::HalfOpen, retry_at: None },
         }
     }

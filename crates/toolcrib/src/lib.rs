@@ -24,6 +24,7 @@ mod breaker;
 mod counters;
 mod held;
 mod network;
+mod process;
 mod templates;
 
 pub use call::{CallOptions, ClientId, Offering, Output, Page, Said};

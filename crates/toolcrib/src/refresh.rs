@@ -16,7 +16,7 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use toolcrib_core::compare::Renamed;
 use toolcrib_core::fingerprint::Fingerprint;
-use toolcrib_core::freshness::Freshness;
+use toolcrib_core::freshness::{Freshness, MAX_BACKOFF};
 use toolcrib_core::manifest::{Change, Delta};
 use toolcrib_core::source::Kind;
 use toolcrib_core::{Code, Error, Result, Source, SourceId};
@@ -227,7 +227,10 @@ impl Shared {
     pub(crate) fn backing_off(&self, now: &Snapshot, id: &SourceId) -> bool {
         let Some(standing) = now.standings.get(id) else { return false };
         let same = now.connects_to.get(id).copied().flatten().is_none_or(|here| standing.tried == Some(here));
-        same && standing.not_before.is_some_and(|not_before| not_before > self.options.clock.now())
+        let now = self.options.clock.now();
+        // A pause that is longer than any was written before the clock was set back.
+        let paused = standing.not_before.filter(|not_before| *not_before <= now.plus(MAX_BACKOFF));
+        same && paused.is_some_and(|not_before| not_before > now)
     }
 
     /// Joins the discovery of a source that is under way in this process, or starts one. The run belongs to the

@@ -6,9 +6,11 @@ mod open;
 mod sqlite;
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
+use tokio::time::Instant;
 use toolcrib_core::fingerprint::Fingerprint;
 use toolcrib_core::inventory::{Actor, Event};
 use toolcrib_core::manifest::Packed;
@@ -47,8 +49,10 @@ pub trait Store: Send + Sync + std::fmt::Debug {
     /// Drops the standing of a source that was removed; its checks stay.
     async fn forget(&self, source: &SourceId) -> Result<()>;
 
-    /// Takes the right to discover a source until `until`, unless another holder has it at `now`.
-    async fn lease(&self, source: &SourceId, holder: &str, now: Timestamp, until: Timestamp) -> Result<Lease>;
+    /// Takes the right to discover a source for `duration`, unless another holder has it; the same holder renews it.
+    /// A store measures durations by a clock that cannot be set, and ends the lease of a process that it knows to have
+    /// ended.
+    async fn lease(&self, source: &SourceId, holder: &str, duration: Duration) -> Result<Lease>;
     async fn release(&self, source: &SourceId, holder: &str) -> Result<()>;
 
     /// Adds to the counters; every entry is an increment.
@@ -97,7 +101,8 @@ pub enum Committed {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Lease {
     Granted,
-    HeldUntil(Timestamp),
+    /// Another holder has it for so long, unless it renews or releases it.
+    HeldFor(Duration),
 }
 
 /// How a source stands: the sum of its checks. A row, last write wins.
@@ -128,9 +133,9 @@ pub struct Standing {
     pub private: bool,
     /// What its list was read from.
     pub marks: Option<Marks>,
-    /// While somebody is discovering it. Kept by `lease` and `release`, ignored by `commit`.
+    /// The end of the lease under which it is being discovered. Kept by `lease` and `release`, ignored by `commit`.
     #[serde(skip)]
-    pub discovering_until: Option<Timestamp>,
+    pub discovering_until: Option<Instant>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -164,6 +169,18 @@ impl From<StoredFailure> for Failure {
     fn from(stored: StoredFailure) -> Failure {
         let retryable = stored.retryable.unwrap_or(stored.code.retryable());
         Failure { code: stored.code, message: stored.message, retryable }
+    }
+}
+
+impl Standing {
+    pub fn is_being_discovered(&self) -> bool {
+        self.discovering_until.is_some_and(|until| until > Instant::now())
+    }
+
+    /// Whether this one is of a discovery that began after that of `other`. A time that is later than `now` was
+    /// written before the clock was set back, and says nothing.
+    pub fn supersedes(&self, other: &Standing, now: Timestamp) -> bool {
+        self.started_at > other.started_at && self.started_at <= now
     }
 }
 

@@ -4,6 +4,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde_json::value::RawValue;
 use tempfile::TempDir;
@@ -179,35 +180,44 @@ async fn the_last_hundred_checks_are_kept(place: Place) {
 
 async fn one_holder_discovers_a_source_at_a_time(place: Place) {
     let store = place.open().await;
-    let lease = async |source: &str, holder: &str, now: i64, until: i64| {
-        store.lease(&id(source), holder, Timestamp(now), Timestamp(until)).await.unwrap()
-    };
-    assert_eq!(lease("a", "one", 0, 10).await, Lease::Granted);
-    assert_eq!(lease("a", "two", 1, 11).await, Lease::HeldUntil(Timestamp(10)));
-    assert_eq!(lease("b", "two", 1, 11).await, Lease::Granted);
-    assert_eq!(lease("a", "one", 2, 20).await, Lease::Granted);
-    assert_eq!(lease("a", "two", 19, 30).await, Lease::HeldUntil(Timestamp(20)));
-    assert_eq!(lease("a", "two", 20, 30).await, Lease::Granted);
+    let long = Duration::from_secs(60);
+    let short = Duration::from_millis(50);
+    let granted =
+        async |source: &str, holder: &str, duration| match store.lease(&id(source), holder, duration).await.unwrap() {
+            Lease::Granted => true,
+            Lease::HeldFor(remaining) => {
+                assert!(remaining <= long, "{remaining:?}");
+                false
+            }
+        };
+    assert!(granted("a", "one", short).await);
+    assert!(granted("a", "one", long).await, "it is renewed");
+    tokio::time::sleep(short * 2).await;
+    assert!(!granted("a", "two", long).await);
+    assert!(granted("b", "two", short).await);
+    tokio::time::sleep(short * 2).await;
+    assert!(granted("b", "one", long).await, "it has ended");
 
-    // Whose lease has passed to another has nothing to release.
-    store.release(&id("a"), "one").await.unwrap();
-    assert_eq!(lease("a", "one", 21, 40).await, Lease::HeldUntil(Timestamp(30)));
-    store.release(&id("a"), "two").await.unwrap();
-    assert_eq!(lease("a", "one", 21, 40).await, Lease::Granted);
+    store.release(&id("b"), "two").await.unwrap();
+    assert!(!granted("b", "two", long).await, "a lease that passed to another is not released by its former holder");
+    store.release(&id("b"), "one").await.unwrap();
+    assert!(granted("b", "two", long).await);
 }
 
 async fn a_lease_shows_while_it_is_held(place: Place) {
     let store = place.open().await;
     measure(&*store, 0, check("a", 1), begun(1)).await;
+    let long = Duration::from_secs(60);
     for source in ["a", "new"] {
-        store.lease(&id(source), "one", Timestamp(0), Timestamp(10)).await.unwrap();
+        store.lease(&id(source), "one", long).await.unwrap();
     }
-    let discovering = |standing| Standing { discovering_until: Some(Timestamp(10)), ..standing };
-    let expected = [(id("a"), discovering(begun(1))), (id("new"), discovering(Standing::default()))];
-    assert_eq!(store.standings().await.unwrap(), BTreeMap::from(expected));
+    let standings = store.standings().await.unwrap();
+    assert!(standings.values().all(Standing::is_being_discovered), "{standings:?}");
+    assert_eq!(standings.keys().cloned().collect::<Vec<_>>(), [id("a"), id("new")]);
 
     // What a writer claims about it does not count.
-    measure(&*store, 0, check("a", 2), discovering(begun(2))).await;
+    let discovering_until = Some(tokio::time::Instant::now() + long);
+    measure(&*store, 0, check("a", 2), Standing { discovering_until, ..begun(2) }).await;
     for source in ["a", "new"] {
         store.release(&id(source), "one").await.unwrap();
     }
@@ -315,7 +325,7 @@ async fn the_pulse_moves_when_something_was_written(place: Place) {
     assert_ne!(moved, calm);
     assert_eq!(mine.pulse().await.unwrap(), moved);
 
-    other.lease(&id("a"), "one", Timestamp(0), Timestamp(1)).await.unwrap();
+    other.lease(&id("a"), "one", Duration::from_secs(1)).await.unwrap();
     let again = mine.pulse().await.unwrap();
     assert_ne!(again, moved);
 
@@ -355,9 +365,9 @@ async fn two_handles_see_each_other(place: Place) {
     assert_eq!(append(&*two, 1, &["b"]).await, Committed::Done);
     assert_eq!(one.records(0, 10).await.unwrap(), [record(1, "a"), record(2, "b")]);
 
-    assert_eq!(one.lease(&id("a"), "one", Timestamp(0), Timestamp(9)).await.unwrap(), Lease::Granted);
-    let held = two.lease(&id("a"), "two", Timestamp(1), Timestamp(9)).await.unwrap();
-    assert_eq!(held, Lease::HeldUntil(Timestamp(9)));
+    let long = Duration::from_secs(60);
+    assert_eq!(one.lease(&id("a"), "one", long).await.unwrap(), Lease::Granted);
+    assert!(matches!(two.lease(&id("a"), "two", long).await.unwrap(), Lease::HeldFor(remaining) if remaining <= long));
 
     measure(&*one, 2, check("a", 5), begun(5)).await;
     assert_eq!(measure(&*two, 2, check("a", 6), begun(4)).await, Committed::Superseded);

@@ -3,12 +3,13 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use serde_json::json;
 use toolcrib::core::fingerprint::Fingerprint;
 use toolcrib::core::manifest::Packed;
-use toolcrib::core::{Error, Result, Timestamp};
+use toolcrib::core::{Error, Result};
 use toolcrib::store::{
     CallCount, Check, Commit, Committed, Lease, MemoryStore, NeedCount, Standing, Store, StoredRecord,
 };
@@ -77,8 +78,8 @@ impl Store for Shaky {
     async fn forget(&self, source: &SourceId) -> Result<()> {
         self.well().await?.forget(source).await
     }
-    async fn lease(&self, source: &SourceId, holder: &str, now: Timestamp, until: Timestamp) -> Result<Lease> {
-        self.well().await?.lease(source, holder, now, until).await
+    async fn lease(&self, source: &SourceId, holder: &str, duration: Duration) -> Result<Lease> {
+        self.well().await?.lease(source, holder, duration).await
     }
     async fn release(&self, source: &SourceId, holder: &str) -> Result<()> {
         self.well().await?.release(source, holder).await

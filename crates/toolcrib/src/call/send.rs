@@ -63,8 +63,7 @@ impl Shared {
                     return Ok(Admitted { slot, clock: &self.options.clock, ticket, judged: false });
                 }
                 Admission::Refused(wait) => {
-                    let message =
-                        format!("`{id}` failed too often and is paused; try again in {} s", seconds(wait));
+                    let message = format!("`{id}` failed too often and is paused; try again in {} s", seconds(wait));
                     let details = json!({ "retry_after_ms": wait.as_millis() as u64 });
                     return Err(Error::new(Code::ToolUnavailable, message).with_details(details));
                 }

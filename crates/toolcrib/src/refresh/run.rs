@@ -4,11 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use toolcrib_core::compare::Renamed;
-use toolcrib_core::freshness::backoff;
+use toolcrib_core::freshness::{Freshness, backoff};
 use toolcrib_core::inventory::{Actor, Command, Event, Recording};
 use toolcrib_core::manifest::{Change, Delta, Manifest, Packed};
 use toolcrib_core::time::format_duration;
-use toolcrib_core::{Code, Error, Result, Source, SourceId, Timestamp, ToolName};
+use toolcrib_core::{Code, Error, Result, Source, SourceId, ToolName};
 
 use super::{Outcome, Refresh, Refreshed};
 use crate::clock::after;
@@ -18,10 +18,13 @@ use crate::secret::{connects_to, hide};
 use crate::store::{Check, Failure, Lease, Standing};
 use crate::trace::Trace;
 
-/// A lease is short and renewed, so that the death of its holder does not hold others up for long.
-const LEASE: Duration = Duration::from_secs(3);
-const RENEW: Duration = Duration::from_secs(1);
-const ASK_AGAIN: Duration = Duration::from_millis(100);
+/// A lease is renewed several times within its duration, so that a busy machine does not lose it. A process that ends
+/// leaves none behind, so that its death does not hold others up.
+const LEASE: Duration = Duration::from_secs(15);
+const RENEW_INTERVAL: Duration = Duration::from_secs(3);
+/// How often a lease that another process holds is asked for: at first, and at last.
+const FIRST_RETRY: Duration = Duration::from_millis(50);
+const MAX_RETRY: Duration = Duration::from_millis(500);
 /// What a connector may take beyond its deadline to take leave of a server, or to say why there is no list.
 const GRACE: Duration = Duration::from_secs(10);
 
@@ -50,32 +53,37 @@ impl Shared {
 
     async fn discover_leased(&self, source: &Source, refresh: &Refresh, trace: &Trace) -> Result<Outcome> {
         self.permitted(&source.id)?;
-        let asked_at = self.options.clock.now();
+        if refresh.force {
+            // What others found before now does not meet this need.
+            self.catch_up().await?;
+        }
+        let before = self.standing(&source.id);
         let holder = format!("{}-{:016x}", std::process::id(), rand::random::<u64>());
-        let mut waited = false;
+        let mut retry = FIRST_RETRY;
         let patience = after(self.discovery_timeout(source, false).saturating_add(GRACE));
-        while let Lease::HeldUntil(_) = self.take_lease(&source.id, &holder).await? {
+        while let Lease::HeldFor(_) = self.store.lease(&source.id, &holder, LEASE).await? {
             if tokio::time::Instant::now() > patience {
                 let message = "another process has been discovering it for too long; try again";
                 return Err(Error::new(Code::ToolUnavailable, message));
             }
-            waited = true;
-            tokio::time::sleep(ASK_AGAIN).await;
+            tokio::time::sleep(retry).await;
+            retry = (retry * 2).min(MAX_RETRY);
         }
-        if waited {
-            // Another process has just done it.
-            self.catch_up().await?;
-            if let Some(outcome) = self.done_since(&source.id, asked_at).await? {
-                self.release(&source.id, &holder).await;
-                return Ok(outcome);
-            }
-        }
+        // Another process may have met the need between the decision to contact the source and the lease.
         self.catch_up().await?;
+        if let Some(outcome) = self.met_meanwhile(&source.id, &before, refresh.force) {
+            self.release(&source.id, &holder).await;
+            return Ok(outcome);
+        }
         let renewing = async {
             loop {
-                tokio::time::sleep(RENEW).await;
-                if let Err(error) = self.take_lease(&source.id, &holder).await {
-                    tracing::debug!(%error, "a lease cannot be renewed now");
+                tokio::time::sleep(RENEW_INTERVAL).await;
+                match self.store.lease(&source.id, &holder, LEASE).await {
+                    Ok(Lease::Granted) => {}
+                    Ok(Lease::HeldFor(_)) => {
+                        tracing::warn!(server_name = %source.id, "its lease was lost; it may be contacted twice");
+                    }
+                    Err(error) => tracing::debug!(%error, "a lease cannot be renewed now"),
                 }
             }
         };
@@ -98,17 +106,19 @@ impl Shared {
         }
     }
 
-    async fn take_lease(&self, id: &SourceId, holder: &str) -> Result<Lease> {
-        // Leases span processes: they go by the world's clock, not by a test's.
-        let now = crate::clock::Clock::system().now();
-        self.store.lease(id, holder, now, now.plus(LEASE)).await
+    fn standing(&self, id: &SourceId) -> Standing {
+        self.now.load().standings.get(id).cloned().unwrap_or_default()
     }
 
-    /// What another process found meanwhile, if it was later than `asked_at`.
-    async fn done_since(&self, id: &SourceId, asked_at: Timestamp) -> Result<Option<Outcome>> {
-        let newest = self.store.checks(id).await?.into_iter().next();
-        let done = newest.filter(|check| check.at.plus(Duration::from_millis(check.duration_ms)) >= asked_at);
-        Ok(done.map(|check| self.standing_outcome(id, check.error)))
+    /// What another process found since `before`, if that is what was asked for.
+    fn met_meanwhile(&self, id: &SourceId, before: &Standing, force: bool) -> Option<Outcome> {
+        let after = self.standing(id);
+        // What this process alone connects to was contacted by no other.
+        if self.overridden(id) || after.started_at == before.started_at {
+            return None;
+        }
+        let met = force || after.last_error.is_some() || self.freshness(&self.now.load(), id) == Freshness::Fresh;
+        met.then(|| self.standing_outcome(id, after.last_error))
     }
 
     /// Nothing new: the list that holds, or why there is no newer one.
@@ -123,7 +133,7 @@ impl Shared {
     async fn contact(&self, source: &Source, refresh: &Refresh, trace: &Trace) -> Result<Outcome> {
         let began = tokio::time::Instant::now();
         let started_at = self.options.clock.now();
-        let standing = self.now.load().standings.get(&source.id).cloned().unwrap_or_default();
+        let standing = self.standing(&source.id);
         let connects_to = connects_to(&self.key, &source.kind);
         let timeout = self.discovery_timeout(source, standing.checked_at.is_some() || standing.failures > 0);
         let same = connects_to.is_some() && connects_to == standing.connects_to;

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
+use tokio::time::Instant;
 use toolcrib_core::Timestamp;
 
 use super::{Registry, Shared, Snapshot};
-use crate::clock::Clock;
 use crate::connections::Links;
 
 /// A state of all sources: nothing was written since, no connection came or went, and nothing has grown old.
@@ -16,8 +16,8 @@ pub struct Moment {
     /// From when to when by the registry's clock.
     made: Timestamp,
     ends: Timestamp,
-    /// Until when by the world's clock, which leases go by.
-    leases_end: Timestamp,
+    /// When the first lease ends, if there is one.
+    leases_end: Option<Instant>,
 }
 
 impl Registry {
@@ -27,18 +27,18 @@ impl Registry {
     }
 
     pub fn is_still(&self, moment: &Moment) -> bool {
-        let (here, world) = (self.shared.options.clock.now(), Clock::system().now());
+        let here = self.shared.options.clock.now();
         Arc::ptr_eq(&moment.now, &self.shared.now.load())
             && here >= moment.made
             && here < moment.ends
-            && world < moment.leases_end
+            && moment.leases_end.is_none_or(|end| Instant::now() < end)
             && self.shared.connections.links() == moment.links
     }
 }
 
 impl Shared {
     fn moment(&self) -> Moment {
-        let (now, made, world) = (self.now.load_full(), self.options.clock.now(), Clock::system().now());
+        let (now, made) = (self.now.load_full(), self.options.clock.now());
         let links = self.connections.links();
         let later = |at: Timestamp, than: Timestamp| Some(at).filter(|at| *at > than);
         let grows_old = now.sources.iter().filter_map(|(id, source)| {
@@ -46,8 +46,8 @@ impl Shared {
             later(checked_at.plus(source.settings.ttl()), made)
         });
         let ends = grows_old.min().unwrap_or(Timestamp(i64::MAX));
-        let leases = now.standings.values().filter_map(|standing| later(standing.discovering_until?, world));
-        let leases_end = leases.min().unwrap_or(Timestamp(i64::MAX));
+        let leases = now.standings.values().filter_map(|standing| standing.discovering_until);
+        let leases_end = leases.filter(|end| *end > Instant::now()).min();
         Moment { now, links, made, ends, leases_end }
     }
 }

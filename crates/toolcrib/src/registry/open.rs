@@ -20,8 +20,8 @@ use crate::counters::Counters;
 use crate::held::Held;
 use crate::meters::Meters;
 use crate::refresh::{Refresh, Runs};
-use crate::store::Failure;
 use crate::store::MemoryStore;
+use crate::store::{Failure, Standing};
 
 /// How often other processes' writes are looked for, and counters written.
 const FOLLOW: Duration = Duration::from_millis(500);
@@ -194,7 +194,9 @@ impl Shared {
 
     async fn follow(&self, pulse: &mut Option<u64>) -> Result<()> {
         let now = self.store.pulse().await?;
-        if *pulse == Some(now) {
+        // The end of a process that held a lease is written nowhere.
+        let discovering = self.now.load().standings.values().any(Standing::is_being_discovered);
+        if *pulse == Some(now) && !discovering {
             return Ok(());
         }
         self.catch_up().await?;

@@ -125,7 +125,7 @@ impl Shared {
             args,
             url,
             enabled,
-            status: if wrong.is_some() { Status::Failed } else { self.status(&standing) },
+            status: if wrong.is_some() { Status::Failed } else { Shared::status(&standing) },
             freshness: self.freshness(now, id),
             health: health(&standing, state.manifest.is_some() || part.is_some(), &link),
             // Nobody is shown the tools of a disabled source, but they are known.
@@ -150,10 +150,8 @@ impl Shared {
         })
     }
 
-    fn status(&self, standing: &Standing) -> Status {
-        // Leases go by the world's clock.
-        let now = crate::clock::Clock::system().now();
-        if standing.discovering_until.is_some_and(|until| until > now) {
+    fn status(standing: &Standing) -> Status {
+        if standing.is_being_discovered() {
             return Status::Discovering;
         }
         match (&standing.last_error, standing.checked_at) {

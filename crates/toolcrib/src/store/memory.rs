@@ -2,11 +2,13 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use async_trait::async_trait;
+use tokio::time::Instant;
 use toolcrib_core::fingerprint::Fingerprint;
 use toolcrib_core::manifest::Packed;
-use toolcrib_core::{Code, Result, ResultExt, Source, SourceId, Timestamp};
+use toolcrib_core::{Code, Result, ResultExt, Source, SourceId};
 
 use super::{CHECKS_KEPT, CallCount, Check, Commit, Committed, Lease, NeedCount, Standing, Store, StoredRecord};
 
@@ -25,7 +27,7 @@ struct State {
     standings: BTreeMap<SourceId, Standing>,
     /// Newest first.
     checks: BTreeMap<SourceId, VecDeque<Check>>,
-    leases: BTreeMap<SourceId, (String, Timestamp)>,
+    leases: BTreeMap<SourceId, (String, Instant)>,
     calls: BTreeMap<(SourceId, String), CallCount>,
     needs: BTreeMap<SourceId, NeedCount>,
 }
@@ -94,7 +96,8 @@ impl Store for MemoryStore {
     async fn standings(&self) -> Result<BTreeMap<SourceId, Standing>> {
         let state = self.read();
         let mut standings = state.standings.clone();
-        for (source, (_, until)) in &state.leases {
+        let now = Instant::now();
+        for (source, (_, until)) in state.leases.iter().filter(|(_, (_, until))| *until > now) {
             standings.entry(source.clone()).or_default().discovering_until = Some(*until);
         }
         Ok(standings)
@@ -116,12 +119,13 @@ impl Store for MemoryStore {
         Ok(())
     }
 
-    async fn lease(&self, source: &SourceId, holder: &str, now: Timestamp, until: Timestamp) -> Result<Lease> {
+    async fn lease(&self, source: &SourceId, holder: &str, duration: Duration) -> Result<Lease> {
+        let now = Instant::now();
         let mut state = self.write();
         match state.leases.get(source) {
-            Some((other, held)) if other != holder && *held > now => Ok(Lease::HeldUntil(*held)),
+            Some((other, until)) if other != holder && *until > now => Ok(Lease::HeldFor(*until - now)),
             Some(_) | None => {
-                state.leases.insert(source.clone(), (holder.to_owned(), until));
+                state.leases.insert(source.clone(), (holder.to_owned(), now + duration));
                 Ok(Lease::Granted)
             }
         }
@@ -169,7 +173,7 @@ impl State {
             return Committed::Conflict;
         }
         if let Some((check, standing)) = commit.check {
-            if self.standings.get(&check.source).is_some_and(|newest| newest.started_at > standing.started_at) {
+            if self.standings.get(&check.source).is_some_and(|newest| newest.supersedes(standing, commit.at)) {
                 return Committed::Superseded;
             }
             let standing = Standing { discovering_until: None, ..standing.clone() };

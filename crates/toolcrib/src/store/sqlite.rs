@@ -6,6 +6,7 @@ mod fault;
 mod file;
 mod journal;
 mod lane;
+mod lease;
 mod measures;
 mod schema;
 
@@ -16,10 +17,9 @@ use std::time::Duration;
 use async_trait::async_trait;
 use sqlx::sqlite::{SqliteConnectOptions, SqliteSynchronous};
 use sqlx::{ConnectOptions, SqliteConnection};
-use tokio::time::Instant;
 use toolcrib_core::fingerprint::Fingerprint;
 use toolcrib_core::manifest::Packed;
-use toolcrib_core::{Result, Source, SourceId, Timestamp};
+use toolcrib_core::{Result, Source, SourceId};
 
 use super::{CallCount, Check, Commit, Committed, Lease, NeedCount, Standing, Store, StoredRecord};
 use lane::Lane;
@@ -27,13 +27,23 @@ use lane::Lane;
 /// The name of the file in a data directory.
 const FILE_NAME: &str = "toolcrib.db";
 
-/// How long a write waits for another process, and a caller for its turn.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// How long callers wait. They take turns in this process and wait for the lock on the file that another process
+/// holds; both are long, so that a busy machine delays work instead of losing it. Commands have shorter deadlines.
+#[derive(Debug, Clone, Copy)]
+struct Patience {
+    turn: Duration,
+    lock: Duration,
+    /// To open a store: a program that cannot reach it says so soon.
+    open: Duration,
+}
+
+const PATIENCE: Patience =
+    Patience { turn: Duration::from_secs(60), lock: Duration::from_secs(30), open: Duration::from_secs(5) };
 
 #[derive(Debug)]
 pub struct SqliteStore {
     path: PathBuf,
-    patience: Duration,
+    patience: Patience,
     reads: Lane,
     writes: Lane,
 }
@@ -52,15 +62,15 @@ impl SqliteStore {
         &self.path
     }
 
-    async fn open_with(path: &Path, patience: Duration) -> Result<SqliteStore> {
+    async fn open_with(path: &Path, patience: Patience) -> Result<SqliteStore> {
         let path = file::prepare(path)?;
         let options = SqliteConnectOptions::new()
             .filename(&path)
-            .busy_timeout(patience)
+            .busy_timeout(patience.lock)
             .foreign_keys(false)
             .disable_statement_logging();
-        let reads = Lane::new(&path, patience, options.clone());
-        let writes = Lane::new(&path, patience, options.synchronous(SqliteSynchronous::Full));
+        let reads = Lane::new(&path, patience.turn, options.clone());
+        let writes = Lane::new(&path, patience.turn, options.synchronous(SqliteSynchronous::Full));
         let store = SqliteStore { path, patience, reads, writes };
         store.prepare().await?;
         Ok(store)
@@ -72,20 +82,23 @@ impl SqliteStore {
         let found = schema::found(&mut turn.connection).await;
         match turn.end(found)? {
             schema::Found::Current => Ok(()),
-            schema::Found::Older => self.upgrade().await,
+            schema::Found::Older => {
+                let upgraded = tokio::time::timeout(self.patience.open, self.upgrade()).await;
+                upgraded.unwrap_or_else(|_| Err(fault::locked(&self.path)))
+            }
             schema::Found::Newer(version) => Err(fault::newer(&self.path, version)),
             schema::Found::Foreign => Err(fault::foreign(&self.path)),
         }
     }
 
+    /// Ended by `prepare` when it takes too long.
     async fn upgrade(&self) -> Result<()> {
-        let deadline = Instant::now() + self.patience;
         loop {
             let mut turn = self.writes.turn().await?;
             let upgraded = schema::upgrade(&mut turn.connection).await;
             match upgraded {
                 // Turning the log on does not wait for another process that does the same, so we do.
-                Err(error) if fault::is_busy(&error) && Instant::now() < deadline => {
+                Err(error) if fault::is_busy(&error) => {
                     drop(turn);
                     tokio::time::sleep(Duration::from_millis(10)).await;
                 }
@@ -150,12 +163,12 @@ impl Store for SqliteStore {
         in_turn!(self.writes, measures::forget, source)
     }
 
-    async fn lease(&self, source: &SourceId, holder: &str, now: Timestamp, until: Timestamp) -> Result<Lease> {
-        in_turn!(self.writes, measures::lease, source, holder, now, until)
+    async fn lease(&self, source: &SourceId, holder: &str, duration: Duration) -> Result<Lease> {
+        in_turn!(self.writes, lease::lease, source, holder, duration)
     }
 
     async fn release(&self, source: &SourceId, holder: &str) -> Result<()> {
-        in_turn!(self.writes, measures::release, source, holder)
+        in_turn!(self.writes, lease::release, source, holder)
     }
 
     async fn count(&self, calls: &[CallCount], needs: &[NeedCount]) -> Result<()> {

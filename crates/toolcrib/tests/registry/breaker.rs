@@ -190,7 +190,11 @@ async fn a_discovery_that_succeeds_closes_it() {
 async fn a_wall_clock_that_jumps_does_not_matter() {
     for jump in [i64::MIN, 1] {
         let (bench, git) = opened().await;
-        if jump > 0 { bench.hand.advance(YEAR) } else { bench.hand.set_back(YEAR) }
+        if jump > 0 {
+            bench.hand.advance(YEAR)
+        } else {
+            bench.hand.set_back(YEAR)
+        }
         assert!(push(&bench).await.unwrap_err().message.contains("try again in 1 s"), "the pause is not over");
         git.recover();
         tokio::time::advance(Duration::from_secs(1)).await;

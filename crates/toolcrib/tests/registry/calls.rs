@@ -5,7 +5,6 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 use toolcrib::core::inventory::{Actor, Command};
-use toolcrib::registry::{Connection, Health};
 use toolcrib::testkit::{Reply, Scripted};
 use toolcrib::{CallOptions, Code};
 

@@ -117,6 +117,29 @@ async fn who_fails_is_left_alone_for_a_while_unless_somebody_insists() {
     assert_eq!(tools(&bench).await, ["git__push"]);
 }
 
+/// A clock that was set back by a year left sources paused, stale or superseded for that year.
+#[tokio::test(start_paused = true)]
+async fn a_clock_that_is_set_does_no_lasting_harm() {
+    const YEAR: Duration = Duration::from_secs(365 * 24 * 3600);
+    for back in [true, false] {
+        let (git, hub) = (Scripted::new(["push"]), Scripted::new(["star"]));
+        hub.fail("not today");
+        let bench = open(&[("git", &git), ("hub", &hub)]).await;
+        assert_eq!(tools(&bench).await, ["git__push"]);
+        if back {
+            bench.hand.set_back(YEAR);
+        } else {
+            bench.hand.advance(YEAR);
+        }
+        hub.recover();
+        assert_eq!(tools(&bench).await, ["git__push", "hub__star"], "no source stays paused");
+        until("git is asked again", || bench.view_of("git").freshness == Freshness::Fresh).await;
+        git.offer(["pull"]);
+        force(&bench, "git").await;
+        assert_eq!(cached(&bench), ["git__pull", "hub__star"], "what is newer counts");
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn who_keeps_calling_a_name_that_is_unknown_makes_nobody_hammer_a_source_that_fails() {
     let (git, hub) = (Scripted::new(["push"]), Scripted::new(["star"]));

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use toolcrib::Code;
 use toolcrib::core::freshness::Freshness;
 use toolcrib::core::inventory::{Actor, Command as Wish};
-use toolcrib::registry::Connection;
+use toolcrib::registry::{BreakerState, Connection};
 use toolcrib_testkit::rig::{self, Program};
 
 use crate::support::{Workshop, agent, cached, call, id, kill, lines, lives, text, tools, until, with};
@@ -314,7 +314,7 @@ async fn what_a_server_refuses_by_status_is_told_apart_and_does_not_move_the_bre
         ("503 Service Unavailable", "Retry-After=7", Code::RateLimited, true, json!(7000)),
     ] {
         let mut command = Command::new(rig::scripted_http());
-        command.args(["--modern", "--refuse-calls", status]);
+        command.args(["--version", "2026-07-28", "--refuse-calls", status]);
         if !header.is_empty() {
             command.args(["--refuse-header", header]);
         }

@@ -88,6 +88,54 @@ async fn processes_that_refresh_a_source_at_the_same_time_contact_it_once() {
     assert_eq!(lines(&home.path().join("starts")).len(), 1);
 }
 
+/// A process that had not yet heard of what another one found contacted the source again.
+#[tokio::test]
+async fn a_need_that_another_process_met_is_met() {
+    let home = tempfile::tempdir().unwrap();
+    let starts = home.path().join("starts").to_str().unwrap().to_owned();
+    let sources = json!({"s": scripted(&["--count-file", &starts])});
+    let (one, other) = (open_at(home.path(), sources.clone()).await, open_at(home.path(), sources).await);
+    assert_eq!(tools(&one).await.len(), 3);
+    assert_eq!(tools(&other).await.len(), 3);
+    assert_eq!(lines(&home.path().join("starts")).len(), 1);
+    force(&other, "s").await;
+    assert_eq!(lines(&home.path().join("starts")).len(), 2, "what is forced is contacted");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn three_processes_contact_every_source_once() {
+    const SOURCES: usize = 24;
+    let home = tempfile::tempdir().unwrap();
+    let starts = home.path().join("starts").to_str().unwrap().to_owned();
+    let sources: serde_json::Map<String, Value> =
+        (0..SOURCES).map(|number| (format!("s{number}"), scripted(&["--count-file", &starts]))).collect();
+    std::fs::write(home.path().join("toolcrib.json"), json!({ "sources": sources }).to_string()).unwrap();
+    let processes: Vec<Child> = (0..3).map(|_| toolcrib(home.path(), &["tools"])).collect();
+    let told: Vec<Value> = tokio::task::spawn_blocking(|| processes.into_iter().map(answer).collect()).await.unwrap();
+    for told in told {
+        assert_eq!(told["tools"].as_array().unwrap().len(), SOURCES * 3, "{told}");
+    }
+    assert_eq!(lines(&home.path().join("starts")).len(), SOURCES);
+}
+
+/// The lease of a process that was killed held up the others and showed as a discovery.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_process_that_is_killed_leaves_no_discovery_behind() {
+    let (home, registry) = beside(|home| {
+        let starts = home.join("starts").to_str().unwrap().to_owned();
+        json!({"s": with(scripted(&["--count-file", &starts, "--hang", "list"]), json!({"discovery_timeout": "60s"}))})
+    })
+    .await;
+    let mut other = toolcrib(home.path(), &["refresh", "s"]);
+    let status = || registry.source(&id("s")).unwrap().status;
+    until("it is seen", || status() == Status::Discovering).await;
+    other.kill().unwrap();
+    other.wait().unwrap();
+    until("it is over", || status() == Status::Never).await;
+    let listed = answer(toolcrib(home.path(), &["sources"]));
+    assert_eq!(listed["sources"][0]["status"], json!("never"), "{listed}");
+}
+
 /// Whoever waited for the discovery of another process tried again when that one failed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn processes_share_a_failure_too() {

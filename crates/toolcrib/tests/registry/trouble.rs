@@ -95,9 +95,9 @@ impl Store for Full {
         self.room()?;
         self.store.forget(source).await
     }
-    async fn lease(&self, source: &SourceId, holder: &str, now: Timestamp, until: Timestamp) -> Result<Lease> {
+    async fn lease(&self, source: &SourceId, holder: &str, duration: Duration) -> Result<Lease> {
         self.room()?;
-        self.store.lease(source, holder, now, until).await
+        self.store.lease(source, holder, duration).await
     }
     async fn release(&self, source: &SourceId, holder: &str) -> Result<()> {
         self.room()?;

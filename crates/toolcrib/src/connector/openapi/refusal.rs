@@ -18,12 +18,7 @@ const MESSAGE: usize = 400;
 
 /// `retry_after` is how long the server wants to be left alone, `missing` the credentials that the document wants and
 /// the source has not.
-pub(super) fn refusal(
-    label: &str,
-    received: &Received,
-    retry_after: Option<Duration>,
-    missing: Option<&str>,
-) -> Error {
+pub(super) fn refusal(label: &str, received: &Received, retry_after: Option<Duration>, missing: Option<&str>) -> Error {
     let body = body(received);
     let mut message = format!("`{label}` answered {}", received.status);
     if let Some(reason) = body.as_ref().and_then(reason) {
@@ -186,7 +181,11 @@ mod tests {
             (503, true),
             (504, true),
         ] {
-            assert_eq!(refusal("x", &received(status, "text/plain", b""), None, None).retryable(), retryable, "{status}");
+            assert_eq!(
+                refusal("x", &received(status, "text/plain", b""), None, None).retryable(),
+                retryable,
+                "{status}"
+            );
         }
     }
 

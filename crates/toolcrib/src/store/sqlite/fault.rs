@@ -9,7 +9,7 @@ pub(super) fn fault(path: &Path, error: sqlx::Error) -> Error {
     let store = path.display();
     // The lower byte says what, the rest where exactly: https://www.sqlite.org/rescode.html
     let (message, retryable) = match code(&error).map(|code| code & 0xff) {
-        Some(BUSY | LOCKED) => (format!("the store `{store}` is locked by another process; try again"), true),
+        Some(BUSY | LOCKED) => return locked(path).with_cause(error),
         Some(FULL) => (format!("the disk is full and the store `{store}` cannot grow; free some space"), true),
         Some(READONLY | PERM) => {
             (format!("the store `{store}` may not be written; check the permissions of it and its directory"), false)
@@ -60,6 +60,11 @@ pub(super) fn newer(path: &Path, version: i64) -> Error {
 pub(super) fn foreign(path: &Path) -> Error {
     let message = format!("`{}` is a database of another program; name another file for the store", path.display());
     Error::new(Code::StoreUnavailable, message).with_retryable(false)
+}
+
+pub(super) fn locked(path: &Path) -> Error {
+    let message = format!("the store `{}` is locked by another process; try again", path.display());
+    Error::new(Code::StoreUnavailable, message)
 }
 
 pub(super) fn queued(path: &Path) -> Error {

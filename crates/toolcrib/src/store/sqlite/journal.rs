@@ -55,7 +55,9 @@ pub(super) async fn commit(connection: &mut SqliteConnection, commit: &Commit<'_
         return Ok(Committed::Conflict);
     }
     if let Some((check, standing)) = commit.check {
-        if started_at(&mut transaction, &check.source).await?.is_some_and(|newest| newest > standing.started_at) {
+        let newest = started_at(&mut transaction, &check.source).await?;
+        let newest = newest.map(|started_at| Standing { started_at, ..Standing::default() });
+        if newest.is_some_and(|newest| newest.supersedes(standing, commit.at)) {
             transaction.rollback().await?;
             return Ok(Committed::Superseded);
         }

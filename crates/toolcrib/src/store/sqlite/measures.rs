@@ -1,32 +1,30 @@
-//! Rows that are measured, not decided: how sources stand, who discovers them, and how often what was used.
+//! Rows that are measured, not decided: how sources stand, and how often what was used.
 
 use std::collections::BTreeMap;
 
 use serde::de::DeserializeOwned;
 use sqlx::{Connection, SqliteConnection};
+use tokio::time::Instant;
 use toolcrib_core::{SourceId, Timestamp};
 
 use super::content::{json, legible};
-use crate::store::{CallCount, Check, Lease, NeedCount, Standing};
+use super::lease;
+use crate::store::{CallCount, Check, NeedCount, Standing};
 
 /// A source whose first discovery is under way has a lease and no standing yet.
 pub(super) async fn standings(connection: &mut SqliteConnection) -> sqlx::Result<BTreeMap<SourceId, Standing>> {
-    let rows: Vec<(String, Option<String>, Option<i64>)> = sqlx::query_as(
-        "SELECT coalesce(standings.source, leases.source), body, until
-         FROM standings FULL JOIN leases ON leases.source = standings.source",
-    )
-    .fetch_all(connection)
-    .await?;
-    let standing = |(source, body, until): (String, Option<String>, Option<i64>)| {
+    let rows: Vec<(String, String)> =
+        sqlx::query_as("SELECT source, body FROM standings").fetch_all(&mut *connection).await?;
+    let standing = |(source, body): (String, String)| {
         let id = legible("standing", &source, SourceId::parse(&source))?;
-        let mut standing: Standing = match body {
-            Some(body) => parse("standing", &source, &body)?,
-            None => Standing::default(),
-        };
-        standing.discovering_until = until.map(Timestamp);
-        Some((id, standing))
+        Some((id, parse("standing", &source, &body)?))
     };
-    Ok(rows.into_iter().filter_map(standing).collect())
+    let mut standings: BTreeMap<SourceId, Standing> = rows.into_iter().filter_map(standing).collect();
+    let now = Instant::now();
+    for (source, remaining) in lease::live(connection).await? {
+        standings.entry(source).or_default().discovering_until = Some(now + remaining);
+    }
+    Ok(standings)
 }
 
 pub(super) async fn checks(connection: &mut SqliteConnection, source: &SourceId) -> sqlx::Result<Vec<Check>> {
@@ -49,45 +47,6 @@ pub(super) async fn invalidate(connection: &mut SqliteConnection, source: &Sourc
 pub(super) async fn forget(connection: &mut SqliteConnection, source: &SourceId) -> sqlx::Result<()> {
     let mut transaction = connection.begin_with("BEGIN IMMEDIATE").await?;
     sqlx::query("DELETE FROM standings WHERE source = ?").bind(source.as_str()).execute(&mut *transaction).await?;
-    transaction.commit().await
-}
-
-pub(super) async fn lease(
-    connection: &mut SqliteConnection,
-    source: &SourceId,
-    holder: &str,
-    now: Timestamp,
-    until: Timestamp,
-) -> sqlx::Result<Lease> {
-    let mut transaction = connection.begin_with("BEGIN IMMEDIATE").await?;
-    let held: Option<i64> =
-        sqlx::query_scalar("SELECT until FROM leases WHERE source = ? AND holder <> ? AND until > ?")
-            .bind(source.as_str())
-            .bind(holder)
-            .bind(now.0)
-            .fetch_optional(&mut *transaction)
-            .await?;
-    if let Some(held) = held {
-        transaction.rollback().await?;
-        return Ok(Lease::HeldUntil(Timestamp(held)));
-    }
-    sqlx::query("INSERT OR REPLACE INTO leases (source, holder, until) VALUES (?, ?, ?)")
-        .bind(source.as_str())
-        .bind(holder)
-        .bind(until.0)
-        .execute(&mut *transaction)
-        .await?;
-    transaction.commit().await?;
-    Ok(Lease::Granted)
-}
-
-pub(super) async fn release(connection: &mut SqliteConnection, source: &SourceId, holder: &str) -> sqlx::Result<()> {
-    let mut transaction = connection.begin_with("BEGIN IMMEDIATE").await?;
-    sqlx::query("DELETE FROM leases WHERE source = ? AND holder = ?")
-        .bind(source.as_str())
-        .bind(holder)
-        .execute(&mut *transaction)
-        .await?;
     transaction.commit().await
 }
 

@@ -3,7 +3,8 @@
 use sqlx::{Connection, SqliteConnection};
 
 /// One step from each version to the next. Stores are out there: steps are added, never changed.
-const STEPS: [&str; 1] = ["
+const STEPS: [&str; 2] = [
+    "
     CREATE TABLE meta (key TEXT PRIMARY KEY, value BLOB NOT NULL) STRICT;
     CREATE TABLE journal (seq INTEGER PRIMARY KEY, at INTEGER NOT NULL, actor TEXT NOT NULL, body TEXT NOT NULL) STRICT;
     CREATE TABLE manifests (fingerprint TEXT PRIMARY KEY, idx TEXT NOT NULL, body TEXT NOT NULL) STRICT;
@@ -18,7 +19,15 @@ const STEPS: [&str; 1] = ["
     ) STRICT;
     CREATE TABLE need_counts (source TEXT PRIMARY KEY, hits INTEGER NOT NULL, misses INTEGER NOT NULL) STRICT;
     PRAGMA user_version = 1;
-"];
+",
+    "
+    DROP TABLE leases;
+    CREATE TABLE leases (
+        source TEXT PRIMARY KEY, holder TEXT NOT NULL, process TEXT NOT NULL, boot TEXT NOT NULL, until INTEGER NOT NULL
+    ) STRICT;
+    PRAGMA user_version = 2;
+",
+];
 
 pub(super) const VERSION: i64 = STEPS.len() as i64;
 

@@ -7,7 +7,7 @@ use sqlx::{Connection, Executor};
 use tempfile::TempDir;
 use toolcrib_core::inventory::{Actor, Event};
 use toolcrib_core::manifest::{Bounds, Manifest};
-use toolcrib_core::{Code, Error};
+use toolcrib_core::{Code, Error, Timestamp};
 
 use super::*;
 
@@ -27,6 +27,25 @@ async fn a_locked_store_can_be_read_and_says_why_it_cannot_be_written() {
 
     lock.rollback().await.unwrap();
     assert_eq!(append(&store, 0).await.unwrap(), Committed::Done);
+}
+
+/// Refreshing many sources at once on a busy machine lost some of them after five seconds.
+#[tokio::test]
+async fn writers_wait_for_their_turn_and_for_another_process() {
+    let directory = TempDir::new().unwrap();
+    let store = std::sync::Arc::new(SqliteStore::open(directory.path()).await.unwrap());
+    let mut other = connect(store.path()).await;
+    let lock = other.begin_with("BEGIN IMMEDIATE").await.unwrap();
+    let mut writers = tokio::task::JoinSet::new();
+    for number in 0..64 {
+        let store = store.clone();
+        writers.spawn(async move { store.put_manifest(&manifest(&format!("s{number}"), 100)).await });
+    }
+    tokio::time::sleep(Duration::from_secs(6)).await;
+    lock.rollback().await.unwrap();
+    for written in writers.join_all().await {
+        written.unwrap();
+    }
 }
 
 #[tokio::test]
@@ -86,7 +105,7 @@ async fn a_file_that_is_not_ours_is_left_alone() {
     let path = directory.path().join("file.db");
     for (content, message) in [
         ("CREATE TABLE theirs (x)", "is a database of another program"),
-        ("PRAGMA user_version = 7", "was written by a newer Toolcrib (its version is 7, this one knows 1)"),
+        ("PRAGMA user_version = 7", "was written by a newer Toolcrib (its version is 7, this one knows "),
     ] {
         fs::write(&path, "").unwrap();
         connect(&path).await.execute(content).await.unwrap();
@@ -143,7 +162,9 @@ async fn a_closed_store_says_so() {
 
 async fn small_patience() -> (TempDir, SqliteStore) {
     let directory = TempDir::new().unwrap();
-    let store = SqliteStore::open_with(&directory.path().join(FILE_NAME), Duration::from_millis(50)).await.unwrap();
+    let short = Duration::from_millis(50);
+    let patience = Patience { turn: short, lock: short, open: Duration::from_secs(5) };
+    let store = SqliteStore::open_with(&directory.path().join(FILE_NAME), patience).await.unwrap();
     (directory, store)
 }
 
