@@ -11,7 +11,7 @@ use http::HeaderMap;
 use serde_json::value::RawValue;
 use tokio::{
     sync::broadcast,
-    time::{Instant, timeout},
+    time::{Instant, timeout, timeout_at},
 };
 use url::Url;
 
@@ -65,7 +65,7 @@ impl Client {
                 Target::Sse { url, headers } => Client::connect_sse(url, headers, options, deadline).await,
             }
         };
-        tokio::time::timeout_at(deadline, connecting).await.unwrap_or(Err(WireError::Timeout { sent: true }))
+        timeout_at(deadline, connecting).await.unwrap_or(Err(WireError::Timeout { sent: true }))
     }
 
     async fn connect_http(
@@ -80,7 +80,9 @@ impl Client {
         match Client::greet(owner, first, deadline).await {
             Err(refused @ WireError::Status { status: 400 | 404 | 405, .. }) => {
                 // So answers a server of 2024 that knows POST only at another address.
-                let older = timeout(DETOUR, Client::connect_sse(url, headers, options, deadline)).await;
+                // This ends no later than the whole, so that its refusal is told and not the time it took.
+                let detour = deadline.min(after(DETOUR));
+                let older = timeout_at(detour, Client::connect_sse(url, headers, options, deadline)).await;
                 older.ok().and_then(Result::ok).ok_or(refused)
             }
             outcome => outcome,

@@ -265,7 +265,15 @@ impl Connection {
         let _one_at_a_time = turn.await.map_err(|_| WireError::Timeout { sent: false })?;
         if self.transport.session() == lost {
             tracing::debug!("the server forgot the session; beginning a new one");
-            handshake::initialize(self, terms.deadline).await?;
+            let limit = self.options.connect_timeout;
+            let deadline = terms.deadline.min(after(limit));
+            match handshake::initialize(self, deadline).await {
+                Err(WireError::Timeout { .. }) if deadline < terms.deadline => {
+                    let reason = format!("the server forgot the session and did not begin another within {limit:?}");
+                    return Err(WireError::Connect(reason));
+                }
+                outcome => outcome?,
+            };
             // A server that forgot us was probably started anew, and may have changed.
             self.announce(Notice::ToolsChanged);
             self.watch_again();

@@ -28,7 +28,7 @@ pub enum Target {
 pub struct Options {
     pub client_name: String,
     pub client_version: String,
-    /// For TCP and TLS; unused when `http` is given.
+    /// For TCP and TLS, unless `http` is given, and for beginning another session where the server forgot the old one.
     pub connect_timeout: Duration,
     /// For all of [`Client::connect`](crate::Client::connect).
     pub handshake_timeout: Duration,

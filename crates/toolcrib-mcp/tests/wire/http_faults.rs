@@ -1,5 +1,8 @@
 //! HTTP servers that refuse, fail, flood or are something else altogether.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
 use http::HeaderMap;
 use serde_json::json;
 use tokio::net::TcpSocket;
@@ -106,4 +109,31 @@ async fn a_redirect_within_one_origin_is_followed() {
     })
     .await;
     call(&server.connect().await.unwrap(), "t").await.unwrap();
+}
+
+#[tokio::test]
+async fn a_refusal_is_told_although_the_older_transport_does_not_answer() {
+    let server = Server::start(|request| match request.verb.as_str() {
+        "GET" => Reply::events("").held_open(),
+        _ => Reply::text(405, "Method Not Allowed"),
+    })
+    .await;
+    let hurried = Options { handshake_timeout: Duration::from_millis(300), ..options() };
+    let error = Client::connect(server.target(), hurried).await.unwrap_err();
+    assert!(matches!(error, WireError::Status { status: 405, .. }), "{error:?}");
+}
+
+#[tokio::test]
+async fn a_server_that_forgot_the_session_has_no_longer_than_for_a_first_one() {
+    let begun = AtomicUsize::new(0);
+    let server = Server::start(move |request| match request.method() {
+        "initialize" if begun.fetch_add(1, Ordering::Relaxed) > 0 => Reply::events("").held_open(),
+        _ => request.legacy_handshake("s").unwrap_or_else(|| Reply::empty(404)),
+    })
+    .await;
+    let hurried = Options { connect_timeout: Duration::from_millis(300), ..options() };
+    let client = Client::connect(server.target(), hurried).await.unwrap();
+    let error = call(&client, "echo").await.unwrap_err();
+    let reason = "the server forgot the session and did not begin another within 300ms";
+    assert!(matches!(&error, WireError::Connect(told) if told == reason), "{error:?}");
 }

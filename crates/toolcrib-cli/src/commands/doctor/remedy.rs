@@ -7,7 +7,7 @@ use toolcrib::core::source::Stdio;
 use toolcrib::registry::SourceView;
 
 /// What a message holds, and what helps then. `ID` stands for the source, `NAME` for its name in variables.
-const REMEDIES: [(&str, &str); 9] = [
+const REMEDIES: [(&str, &str); 10] = [
     ("is not trusted", "look at the file, then run `toolcrib trust`"),
     (
         "needs a token",
@@ -16,7 +16,11 @@ const REMEDIES: [(&str, &str); 9] = [
     ("cannot be resolved", "set it, then `toolcrib refresh ID`"),
     ("permission denied", "make the file executable: `chmod +x`"),
     (
-        "did not answer within",
+        "`connect_timeout`",
+        "check the address, and that the server runs; if it is only slow, raise `connect_timeout` on the source",
+    ),
+    (
+        "no answer within",
         "`toolcrib logs ID` shows what it said; if it is only slow, raise `discovery_timeout` on the source",
     ),
     ("does not look like an MCP server", "check that the command or the address is that of an MCP server"),

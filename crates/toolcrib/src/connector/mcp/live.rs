@@ -72,11 +72,18 @@ impl Live {
         wire.listen = lasts;
         wire.handler = Some(callers.handler());
         wire.heard = Some(heard(callers.clone(), source.id.clone(), lasts.then(|| news.clone())));
+        let bound = wire.handshake_timeout;
         let client = match Client::connect(target, wire).await {
             Ok(client) => client,
             Err(error) => {
+                let doing = if server.is_none() && bound == source.settings.connect_timeout() {
+                    "connecting and waiting for the response to `server/discover` or `initialize`; \
+                     `connect_timeout` sets this limit"
+                } else {
+                    "connecting"
+                };
                 let now = options.clock.now();
-                let failure = explain(source, "connecting", timeout, error, now, server.as_mut(), &last_words).await;
+                let failure = explain(source, doing, bound, error, now, server.as_mut(), &last_words).await;
                 return Err(failure.map(|mut error| {
                     if let Some(words) = first_words.strange() {
                         error.message.push_str(&format!("; it printed `{words}`, so it may be no MCP server"));

@@ -73,11 +73,15 @@ pub(super) fn wire_options(
 ) -> toolcrib_mcp::Options {
     let mut options = toolcrib_mcp::Options::new("toolcrib", env!("CARGO_PKG_VERSION"));
     options.connect_timeout = source.settings.connect_timeout();
-    options.http = match &source.kind {
-        Kind::Http(_) | Kind::Sse(_) => clients.get(options.connect_timeout),
-        Kind::Stdio(_) | Kind::OpenApi(_) | Kind::Workflow(_) | Kind::Builtin(_) => None,
-    };
     options.handshake_timeout = timeout;
+    match &source.kind {
+        Kind::Http(_) | Kind::Sse(_) => {
+            options.http = clients.get(options.connect_timeout);
+            options.handshake_timeout = timeout.min(options.connect_timeout);
+        }
+        // A process that was just started may have to install itself first.
+        Kind::Stdio(_) | Kind::OpenApi(_) | Kind::Workflow(_) | Kind::Builtin(_) => {}
+    }
     options.capabilities = RawValue::from_string(CAPABILITIES.to_owned()).unwrap_or_default();
     options.era = era.and_then(|era| era.parse().ok());
     options
