@@ -172,6 +172,8 @@ pub struct Settings {
     #[serde(with = "millis", skip_serializing_if = "Option::is_none")]
     pub connect_timeout: Option<Duration>,
     #[serde(with = "millis", skip_serializing_if = "Option::is_none")]
+    pub first_start_timeout: Option<Duration>,
+    #[serde(with = "millis", skip_serializing_if = "Option::is_none")]
     pub discovery_timeout: Option<Duration>,
     #[serde(with = "millis", skip_serializing_if = "Option::is_none")]
     pub call_timeout: Option<Duration>,
@@ -256,6 +258,7 @@ impl Settings {
         Settings {
             ttl: self.ttl.or(defaults.ttl),
             connect_timeout: self.connect_timeout.or(defaults.connect_timeout),
+            first_start_timeout: self.first_start_timeout.or(defaults.first_start_timeout),
             discovery_timeout: self.discovery_timeout.or(defaults.discovery_timeout),
             call_timeout: self.call_timeout.or(defaults.call_timeout),
             idle: self.idle.or(defaults.idle),
@@ -272,6 +275,12 @@ impl Settings {
 
     pub fn connect_timeout(&self) -> Duration {
         self.connect_timeout.unwrap_or(Duration::from_secs(5))
+    }
+
+    /// For the first discovery of a server that Toolcrib starts, which may have to be installed: `first_start_timeout`,
+    /// or `discovery_timeout` where only that is set.
+    pub fn first_start_timeout(&self) -> Duration {
+        self.first_start_timeout.or(self.discovery_timeout).unwrap_or(Duration::from_secs(120))
     }
 
     pub fn discovery_timeout(&self) -> Duration {

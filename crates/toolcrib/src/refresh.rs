@@ -294,15 +294,8 @@ impl Shared {
 
     /// A first discovery of a server that we start may have to install it.
     fn discovery_timeout(&self, source: &Source, known: bool) -> Duration {
-        const FIRST_START: Duration = Duration::from_secs(120);
-        match (&source.kind, known, source.settings.discovery_timeout) {
-            (Kind::Stdio(_), false, None) => FIRST_START,
-            (
-                Kind::Stdio(_) | Kind::Http(_) | Kind::Sse(_) | Kind::OpenApi(_) | Kind::Workflow(_) | Kind::Builtin(_),
-                _,
-                _,
-            ) => source.settings.discovery_timeout(),
-        }
+        let is_first_start = matches!(source.kind, Kind::Stdio(_)) && !known;
+        if is_first_start { source.settings.first_start_timeout() } else { source.settings.discovery_timeout() }
     }
 }
 

@@ -58,6 +58,7 @@ fn settings_keys(keys: &mut Map<String, Value>, settings: &Settings) {
     let durations = [
         ("ttl", settings.ttl),
         ("connect_timeout", settings.connect_timeout),
+        ("first_start_timeout", settings.first_start_timeout),
         ("discovery_timeout", settings.discovery_timeout),
         ("call_timeout", settings.call_timeout),
         ("idle", settings.idle),

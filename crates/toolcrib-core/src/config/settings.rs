@@ -8,8 +8,17 @@ use crate::source::{Lifecycle, OnConflict, Settings};
 use crate::text::did_you_mean;
 
 /// What may stand under `defaults` and on a source.
-const DEFAULTS: [&str; 8] =
-    ["ttl", "connect_timeout", "discovery_timeout", "call_timeout", "idle", "result_limit", "on_conflict", "lifecycle"];
+const DEFAULTS: [&str; 9] = [
+    "ttl",
+    "connect_timeout",
+    "first_start_timeout",
+    "discovery_timeout",
+    "call_timeout",
+    "idle",
+    "result_limit",
+    "on_conflict",
+    "lifecycle",
+];
 const EXPOSE: [&str; 4] = ["mode", "full_below_tokens", "essential", "prefix"];
 
 const ON_CONFLICT: [(&str, OnConflict); 2] = [("exclude", OnConflict::Exclude), ("keep", OnConflict::Keep)];
@@ -60,6 +69,7 @@ fn shared(reader: &mut Reader<'_>, section: &Section<'_>) -> Settings {
     Settings {
         ttl: reader.duration(section, "ttl", Zero::Allowed),
         connect_timeout: reader.duration(section, "connect_timeout", Zero::Refused),
+        first_start_timeout: reader.duration(section, "first_start_timeout", Zero::Refused),
         discovery_timeout: reader.duration(section, "discovery_timeout", Zero::Refused),
         call_timeout: reader.duration(section, "call_timeout", Zero::Refused),
         idle: reader.duration(section, "idle", Zero::Allowed),

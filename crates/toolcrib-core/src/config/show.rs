@@ -51,6 +51,7 @@ fn show_defaults(config: &Config) -> Value {
         [
             ("ttl", json!(format_duration(defaults.ttl()))),
             ("connect_timeout", json!(format_duration(defaults.connect_timeout()))),
+            ("first_start_timeout", json!(format_duration(defaults.first_start_timeout()))),
             ("discovery_timeout", json!(format_duration(defaults.discovery_timeout()))),
             ("call_timeout", json!(format_duration(defaults.call_timeout()))),
             ("idle", json!(format_duration(defaults.idle()))),

@@ -13,7 +13,7 @@ use crate::source::{Builtin, Kind, Remote, Source, SourceId, Stdio};
 use crate::text::did_you_mean;
 
 /// Every key that may stand on some source.
-pub(super) const KEYS: [&str; 36] = [
+pub(super) const KEYS: [&str; 37] = [
     "command",
     "args",
     "env",
@@ -39,6 +39,7 @@ pub(super) const KEYS: [&str; 36] = [
     "workflow",
     "ttl",
     "connect_timeout",
+    "first_start_timeout",
     "discovery_timeout",
     "call_timeout",
     "idle",

@@ -16,7 +16,7 @@ const SAMPLE: &str = r#"sources:
   old:     { url: "https://old.example.com/sse", transport: sse }
   shop:    { openapi: ./shop.yaml, base_url: "https://shop.example.com", auth: { bearer: "${env:SHOP_TOKEN}" }, include: ["orders*"], exclude: ["*delete*"] }
   core:    { builtin: all }
-defaults:  { ttl: 5m, connect_timeout: 5s, discovery_timeout: 30s, call_timeout: 60s, idle: 5m, result_limit: 256KiB, on_conflict: exclude }
+defaults:  { ttl: 5m, connect_timeout: 5s, first_start_timeout: 120s, discovery_timeout: 30s, call_timeout: 60s, idle: 5m, result_limit: 256KiB, on_conflict: exclude }
 expose:    { mode: auto, full_below_tokens: 4000, essential: ["github__create_issue"], prefix: true }
 "#;
 
@@ -97,6 +97,7 @@ fn the_sample_of_the_contract_is_read() {
         Settings {
             ttl: seconds(300),
             connect_timeout: seconds(5),
+            first_start_timeout: seconds(120),
             discovery_timeout: seconds(30),
             call_timeout: seconds(60),
             idle: seconds(300),

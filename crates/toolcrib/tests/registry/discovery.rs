@@ -147,6 +147,31 @@ async fn a_first_start_gets_two_minutes_and_later_ones_half_a_minute() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_first_start_has_its_own_limit_unless_only_that_of_a_discovery_is_set() {
+    for (source, defaults, limit) in [
+        ("command: x", "", "2m"),
+        ("command: x, first_start_timeout: 7s", "", "7s"),
+        ("command: x", "first_start_timeout: 7s", "7s"),
+        ("command: x, first_start_timeout: 8s", "first_start_timeout: 7s", "8s"),
+        ("command: x, discovery_timeout: 5s", "", "5s"),
+        ("command: x, discovery_timeout: 5s", "first_start_timeout: 7s", "7s"),
+        ("url: 'http://x', first_start_timeout: 7s", "", "30s"),
+    ] {
+        let dead = Scripted::new(["never"]);
+        dead.hold();
+        let yaml = format!("defaults: {{ {defaults} }}\nsources: {{ dead: {{ {source} }} }}");
+        let bench = crate::support::open_yaml(&yaml, &[("dead", &dead)]).await;
+        let error = refresh(&bench, "dead").await.error.unwrap();
+        assert_eq!(error.message, format!("no answer within {limit}"), "{yaml}");
+    }
+    let git = Scripted::new(["push"]);
+    let bench = open(&[("git", &git)]).await;
+    let before = bench.view_of("git").config_hash;
+    let again = bench.again("sources: { git: { command: scripted, first_start_timeout: 7s } }").await;
+    assert_eq!(again.source(&id("git")).unwrap().config_hash, before);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_fresh_list_is_left_alone_unless_forced_and_unchanged_is_no_event() {
     let git = Scripted::new(["push"]);
     let bench = open(&[("git", &git)]).await;

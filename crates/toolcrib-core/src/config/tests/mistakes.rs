@@ -16,6 +16,15 @@ fn unknown_keys_name_the_nearest() {
     check("sauces: {}", "toolcrib.yaml:1: unknown key `sauces`; did you mean `sources`?");
     check("\nbanana: 1", "toolcrib.yaml:2: unknown key `banana`");
     check("defaults: { tll: 5m }", "toolcrib.yaml:1: defaults: unknown key `tll`; did you mean `ttl`?");
+    check(
+        "defaults: { first_start_timeot: 5m }",
+        "toolcrib.yaml:1: defaults: unknown key `first_start_timeot`; did you mean `first_start_timeout`?",
+    );
+    source("{ command: x, first_start: 5m }", "sources.files: unknown key `first_start`");
+    source(
+        "{ command: x, first_start_timeout: 0s }",
+        "sources.files.first_start_timeout: must be more than nothing; write `30s`, say",
+    );
     check("defaults: { enabled: true }", "toolcrib.yaml:1: defaults: `enabled` stands on a source, not here");
     check("expose: { mod: full }", "toolcrib.yaml:1: expose: unknown key `mod`; did you mean `mode`?");
     check(
@@ -319,7 +328,7 @@ fn credentials_for_an_api_are_checked_without_repeating_a_value() {
 
 #[test]
 fn nobody_waits_longer_than_a_year() {
-    for key in ["ttl", "connect_timeout", "discovery_timeout", "call_timeout", "idle"] {
+    for key in ["ttl", "connect_timeout", "first_start_timeout", "discovery_timeout", "call_timeout", "idle"] {
         for time in ["9223372036854775807s", "8761h"] {
             source(
                 &format!("{{ command: x, {key}: {time} }}"),

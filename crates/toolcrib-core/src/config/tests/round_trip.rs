@@ -133,14 +133,14 @@ proptest! {
 #[test]
 fn an_export_is_a_file_people_can_read() {
     let config = own(
-        "sources: { b: { url: 'http://x', auth: { bearer: '${env:T}' } }, a: { command: x, args: [-y], ttl: 90s } }",
+        "sources: { b: { url: 'http://x', auth: { bearer: '${env:T}' } }, a: { command: x, args: [-y], ttl: 90s, first_start_timeout: 3m } }",
     );
     let config = config.unwrap();
     assert_eq!(
         export(&config.valid_sources().collect::<Vec<_>>()),
         "# Written by `toolcrib export`. It may hold secrets: keep it as safe as its sources.\n\
          sources:\n  \
-           a: { command: \"x\", args: [\"-y\"], ttl: \"90s\" }\n  \
+           a: { command: \"x\", args: [\"-y\"], ttl: \"90s\", first_start_timeout: \"3m\" }\n  \
            b: { url: \"http://x\", auth: { bearer: \"${env:T}\" } }\n"
     );
     assert_eq!(own(&export(&[])).unwrap(), Config::default());
@@ -170,6 +170,7 @@ expose:
     sources.d {"url":"http://x","auth":{"basic":{"user":"${env:U}","password":"***"}},"origin":"toolcrib.yaml:5"}
     defaults.ttl {"value":"9m","origin":"toolcrib.yaml:6"}
     defaults.connect_timeout {"value":"5s","origin":"default"}
+    defaults.first_start_timeout {"value":"2m","origin":"default"}
     defaults.discovery_timeout {"value":"30s","origin":"default"}
     defaults.call_timeout {"value":"1m","origin":"default"}
     defaults.idle {"value":"5m","origin":"default"}

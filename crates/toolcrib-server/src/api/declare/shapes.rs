@@ -63,6 +63,7 @@ fn keys() -> Value {
         ("allow_private", flag("Private addresses may be reached")),
         ("ttl", text("How long its list is fresh, such as `5m`")),
         ("connect_timeout", text("A duration such as `5s`")),
+        ("first_start_timeout", text("For the first discovery of a server that is started, such as `120s`")),
         ("discovery_timeout", text("A duration such as `30s`")),
         ("call_timeout", text("A duration such as `60s`")),
         ("idle", text("After which a connection that nobody uses ends")),
