@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use serde_json::json;
+use serde_json::{Value, json};
 use tempfile::TempDir;
 use toolcrib_testkit::rig;
 
@@ -15,6 +15,11 @@ struct Place(TempDir);
 
 impl Place {
     fn new() -> Place {
+        Place::with(&[], json!({}))
+    }
+
+    /// With more arguments for the server, and `defaults`.
+    fn with(more: &[&str], defaults: Value) -> Place {
         let home = tempfile::tempdir().unwrap();
         let path = |name: &str| home.path().join(name).to_str().unwrap().to_owned();
         let args = [
@@ -29,7 +34,8 @@ impl Place {
             "hang",
             "--ignore-eof",
         ];
-        let config = json!({"sources": {"s": {"command": rig::scripted(), "args": args}}});
+        let args: Vec<&str> = args.iter().chain(more).copied().collect();
+        let config = json!({"sources": {"s": {"command": rig::scripted(), "args": args}}, "defaults": defaults});
         std::fs::write(home.path().join("toolcrib.json"), config.to_string()).unwrap();
         Place(home)
     }
@@ -121,5 +127,12 @@ fn nothing_survives_a_command_that_is_done() {
     assert!(place.toolcrib(&["call", "s__echo", "text=hello"]).wait().unwrap().success());
     place.nobody_is_left();
     assert!(place.toolcrib(&["refresh", "--force"]).wait().unwrap().success());
+    place.nobody_is_left();
+}
+
+#[test]
+fn nothing_survives_a_command_whose_source_hangs() {
+    let place = Place::with(&["--hang", "list"], json!({ "first_start_timeout": "1s" }));
+    assert_eq!(place.toolcrib(&["refresh"]).wait().unwrap().code(), Some(1));
     place.nobody_is_left();
 }

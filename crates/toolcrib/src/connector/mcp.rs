@@ -16,6 +16,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use serde_json::value::{RawValue, to_raw_value};
 use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 use toolcrib_core::json::Fields;
 use toolcrib_core::manifest::SetAside;
 use toolcrib_core::source::Lifecycle;
@@ -46,12 +48,38 @@ pub(crate) struct McpConnector {
     /// The protocol version found last, to save the probe next time.
     era: std::sync::Mutex<Option<String>>,
     tending: tokio::sync::Mutex<()>,
+    /// Temporary connections that failed and are being closed.
+    closing: TaskTracker,
+    /// Cancelled when this connector is closed: from then on a server that hangs is not waited for.
+    closed: CancellationToken,
 }
 
 impl McpConnector {
     pub(crate) fn new(source: Source, options: &Options, clients: Arc<HttpClients>, news: News) -> McpConnector {
-        let (lines, era, tending) = Default::default();
-        McpConnector { source, options: options.clone(), clients, news, lines, era, tending }
+        McpConnector {
+            source,
+            options: options.clone(),
+            clients,
+            news,
+            lines: Lines::default(),
+            era: std::sync::Mutex::default(),
+            tending: tokio::sync::Mutex::default(),
+            closing: TaskTracker::new(),
+            closed: CancellationToken::new(),
+        }
+    }
+
+    /// Closes a connection that was made for one request. After a failure that happens in the background: a server
+    /// that did not answer takes its time to end as well, and the error must be told at the deadline. After a success
+    /// it is waited for, so that a server of which there may be only one has ended before the next one starts.
+    async fn close_temporary<T, E>(&self, live: &Arc<Live>, outcome: &Result<T, E>) {
+        if outcome.is_ok() {
+            live.close().await;
+            return;
+        }
+        let live = live.clone();
+        let closed = self.closed.clone();
+        self.closing.spawn(async move { live.close_until(&closed).await });
     }
 
     async fn connect(&self, timeout: Duration, stay: Stay) -> Result<Arc<Live>, CallFailure> {
@@ -137,7 +165,7 @@ impl Connector for McpConnector {
         // Before 2026 a list says nothing about who may see it.
         let modern = live.client.era() == Era::Modern;
         if ends {
-            live.close().await;
+            self.close_temporary(&live, &listed).await;
         }
         let list = listed?;
         let excluded = list.excluded.into_iter().map(|(name, reason)| SetAside { name, reason }).collect();
@@ -199,7 +227,9 @@ impl Connector for McpConnector {
 
     async fn close(&self) {
         self.lose(&self.lines.hand_over());
-        self.lines.drain().await;
+        self.closed.cancel();
+        self.closing.close();
+        tokio::join!(self.lines.drain(), self.closing.wait());
     }
 }
 

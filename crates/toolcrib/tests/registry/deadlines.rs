@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 use toolcrib::refresh::Refreshed;
-use toolcrib::{Code, Refresh};
+use toolcrib::{CallOptions, Code, Refresh};
 
-use crate::support::{Workshop, call, scripted, text};
+use crate::support::{Workshop, agent, call, lines, lives, one, refresh, scripted, text, until};
 
 /// Far below the 30 seconds that a discovery has, and far above what is set here.
 const IN_TIME: Duration = Duration::from_secs(15);
@@ -52,4 +52,43 @@ async fn connect_timeout_does_not_bound_the_start_of_a_process() {
     let source = json!({"command": "sh", "args": ["-c", slow, server["command"]], "connect_timeout": "50ms"});
     let workshop = Workshop::open(json!({"slow": source})).await;
     assert_eq!(text(&call(&workshop, "slow__echo", json!({"text": "up"})).await.unwrap()), "up");
+}
+
+/// Less than it takes to end a server that ignores the end of its input.
+const CLOSING: Duration = Duration::from_secs(2);
+
+#[tokio::test]
+async fn a_server_that_hangs_is_reported_at_its_deadline_and_stopped_afterwards() {
+    let hanging = ["--hang", "list", "--ignore-eof", "--count-file", "{home}/starts"];
+    let workshop = one(&hanging, json!({"discovery_timeout": "1s"})).await;
+    let outcome = refresh(&workshop, "s").await;
+    assert_eq!(outcome.error.unwrap().message, "no answer within 1s while listing its tools");
+    let elapsed = Duration::from_millis(outcome.elapsed_ms);
+    assert!(elapsed < Duration::from_secs(1) + CLOSING, "{elapsed:?}");
+    let pid = lines(&workshop.path("starts")).remove(0);
+    until("the server is stopped", || !lives(&pid)).await;
+}
+
+#[tokio::test]
+async fn a_call_that_times_out_does_not_wait_for_its_server_to_end() {
+    let hanging = ["--with", "hang", "--ignore-eof", "--count-file", "{home}/starts"];
+    let workshop = one(&hanging, json!({"lifecycle": "transient"})).await;
+    refresh(&workshop, "s").await;
+    let began = Instant::now();
+    let options = CallOptions { timeout: Some(Duration::from_secs(1)), ..CallOptions::default() };
+    let error = workshop.call(&agent(), "s__hang", json!({}), options).await.unwrap_err();
+    assert!(error.message.starts_with("`hang` of `s` did not answer within"), "{error}");
+    assert!(began.elapsed() < Duration::from_secs(1) + CLOSING, "{:?}", began.elapsed());
+    let pid = lines(&workshop.path("starts")).remove(1);
+    until("the server is stopped", || !lives(&pid)).await;
+}
+
+#[tokio::test]
+async fn closing_ends_a_server_that_is_being_stopped() {
+    let hanging = ["--hang", "list", "--ignore-eof", "--count-file", "{home}/starts"];
+    let workshop = one(&hanging, json!({"discovery_timeout": "1s"})).await;
+    refresh(&workshop, "s").await;
+    let pid = lines(&workshop.path("starts")).remove(0);
+    workshop.registry.clone().close().await;
+    assert!(!lives(&pid));
 }

@@ -54,7 +54,7 @@ impl McpConnector {
             Lifecycle::Transient => {
                 let live = self.in_time(terms, deadline, self.connect(terms.timeout, Stay::Short)).await?;
                 let answered = send(&live, exchange, deadline).await;
-                live.close().await;
+                self.close_temporary(&live, &answered).await;
                 return answered.map(|answer| (answer, live)).map_err(|failed| self.failure(&failed, exchange));
             }
         }

@@ -7,6 +7,7 @@ use std::time::Duration;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 use toolcrib_core::text::shown;
 use toolcrib_core::time::format_duration;
 use toolcrib_core::{Code, Error, Result, Source, SourceId, Timestamp};
@@ -141,12 +142,20 @@ impl Live {
 
     /// Takes leave of the server and ends its process with all it started.
     pub(super) async fn close(&self) {
-        self.client.close().await;
+        self.close_until(&CancellationToken::new()).await;
+    }
+
+    /// As [`Live::close`], but a server that has not left by the time `hurry` is cancelled is ended at once.
+    pub(super) async fn close_until(&self, hurry: &CancellationToken) {
+        hurry.run_until_cancelled(self.client.close()).await;
         let server = self.server.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if let Some(server) = server {
-            server.stop(FAREWELL).await;
-            self.last_words.heard_out().await;
+        let Some(mut server) = server else { return };
+        let leaving = tokio::time::timeout(FAREWELL, server.wait());
+        let has_left = matches!(hurry.run_until_cancelled(leaving).await, Some(Ok(_)));
+        if !has_left {
+            server.stop(Duration::ZERO).await;
         }
+        self.last_words.heard_out().await;
     }
 
     pub(super) async fn explain(
