@@ -134,3 +134,40 @@ fn the_demo_s_api_can_be_had_alone() {
     let refused = place.toolcrib(&["demo", "--api", "--listen", "0.0.0.0:0"]).output().unwrap();
     assert_eq!(refused.status.code(), Some(2), "{}", String::from_utf8_lossy(&refused.stderr));
 }
+
+/// The guard of a server is what ends its processes. When it is itself killed they end all the same, wherever they are,
+/// and the source works on.
+#[cfg(target_os = "linux")]
+#[test]
+fn nothing_survives_a_guard_that_is_killed_and_the_source_works_on() {
+    let place = Place::new(&json!({}), &json!({}));
+    let path = |name: &str| place.path(name).to_str().unwrap().to_owned();
+    let args = ["--grandchildren", "--pids-file", &path("family"), "--count-file", &path("starts")];
+    place.configure(&json!({ "one": { "command": rig::scripted(), "args": args } }), &json!({}));
+    place.discover();
+    let served = place.serve();
+    let echo = || call(&served, "one__echo", &json!({ "text": "well" }), json!({}))["content"][0]["text"].clone();
+    let stat = |pid: &str| read(&std::path::Path::new("/proc").join(pid).join("stat"));
+    let lives =
+        |pid: &String| stat(pid).rsplit(") ").next().is_some_and(|rest| !rest.is_empty() && !rest.starts_with('Z'));
+    let started = || -> Vec<String> {
+        let lines = format!("{}{}", read(&place.path("starts")), read(&place.path("family")));
+        lines.lines().filter_map(|line| Some(line.rsplit(' ').next()?.to_owned())).collect()
+    };
+    for signals in [&["-KILL"][..], &["-STOP", "-KILL"]] {
+        // The server answers once its family has written itself down here.
+        std::fs::remove_file(place.path("family")).unwrap();
+        until("the source works", || echo() == "well");
+        let server = read(&place.path("starts")).lines().last().unwrap().to_owned();
+        let guard = stat(&server).rsplit(") ").next().unwrap().split(' ').nth(1).unwrap().to_owned();
+        let family: Vec<String> = started().into_iter().filter(lives).collect();
+        assert_eq!(family.len(), 4, "a server, its child, its grandchild and an escapee");
+        for signal in signals {
+            assert!(std::process::Command::new("kill").args([signal, guard.as_str()]).status().unwrap().success());
+        }
+        until("all of them have ended", || !family.iter().any(lives));
+    }
+    until("the source works on", || echo() == "well");
+    served.signal("TERM");
+    until("nothing is left", || place.processes() == 0);
+}

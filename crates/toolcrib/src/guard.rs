@@ -3,12 +3,17 @@
 //!
 //! It is the same binary under a hidden first argument, so [`run_if_asked`] must be the first line of `main`. On Linux
 //! the guard is a child-subreaper: whatever the server's processes do (double forks, `setsid`), orphans become the
-//! guard's children and are found. The channel between the two is a socket pair: the guard says once whether the
-//! server started, and when its end reads EOF it ends the tree.
+//! guard's children and are found. The channel between the two is a socket pair: the guard says whether the server
+//! started and when the tree has ended, and when its end reads EOF it ends the tree.
+//!
+//! A guard that is itself killed, or stopped, ends nothing. Toolcrib sees that by the channel and kills the tree, which
+//! it finds by a mark (`mark.rs`). When Toolcrib and the guard are killed at once, the kernel kills the server alone.
 
 mod environment;
 mod server;
 
+#[cfg(unix)]
+mod mark;
 #[cfg(unix)]
 mod process;
 #[cfg(unix)]
@@ -19,9 +24,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 pub use environment::clean_env;
 pub use server::{GuardExe, Launch, Server};
 
-/// The first argument that makes a binary the guard: `__guard FD -- COMMAND ARGS…`.
+/// The first argument that makes a binary the guard: `__guard FD MARK -- COMMAND ARGS…`.
 #[cfg(unix)]
 const ASKED: &str = "__guard";
+
+/// The guard's last word, once nothing is left of the tree. An end without it is that of a guard that was killed.
+#[cfg(unix)]
+const ENDED: &str = "ended\n";
 
 static READY: AtomicBool = AtomicBool::new(false);
 

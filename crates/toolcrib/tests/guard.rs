@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt};
 use toolcrib::guard::{GuardExe, Launch, Server, clean_env};
 use toolcrib_core::Code;
 
@@ -169,8 +169,7 @@ async fn a_binary_that_cannot_be_its_own_guard_says_so() {
 async fn a_guard_ignores_polite_signals_and_its_death_is_noticed() {
     let mark = mark("guard");
     let mut server = start(guard(), &mark, "cat; sleep 600").await;
-    let stat = std::fs::read_to_string(format!("/proc/{}/stat", server.pid().unwrap())).unwrap();
-    let guard = Pid::from_raw(stat.split(' ').nth(3).unwrap().parse().unwrap()).unwrap();
+    let guard = guard_of(&server);
     for signal in [Signal::TERM, Signal::INT, Signal::HUP] {
         kill_process(guard, signal).unwrap();
     }
@@ -179,6 +178,65 @@ async fn a_guard_ignores_polite_signals_and_its_death_is_noticed() {
 
     kill_process(guard, Signal::KILL).unwrap();
     server.wait().await.unwrap();
+    nobody_is_left(&mark);
+}
+
+/// A guard that is killed cleans up nothing; whatever its server started, and however it hid, ends all the same.
+#[tokio::test]
+async fn nothing_survives_a_kill_of_the_guard() {
+    for signals in [&[Signal::KILL][..], &[Signal::STOP, Signal::KILL]] {
+        let mark = mark("guard-killed");
+        let mut server = hostile(&mark).await;
+        let guard = guard_of(&server);
+        signals.iter().for_each(|signal| kill_process(guard, *signal).unwrap());
+        // Not because the server is waited for.
+        until_nobody_is_left(&mark).await;
+        assert!(!server.wait().await.unwrap().success());
+    }
+}
+
+#[tokio::test]
+async fn a_process_without_its_environment_is_found_when_the_guard_is_killed() {
+    let script = "(setsid env -i /bin/sh -c 'echo $$; exec /bin/sleep 600' &); sleep 600";
+    let mut server = start(guard(), "bare", script).await;
+    let mut line = String::new();
+    tokio::io::BufReader::new(server.stdout.as_mut().unwrap()).read_line(&mut line).await.unwrap();
+    let mut other = Ended(Command::new("sleep").arg("600").spawn().unwrap());
+    kill_process(guard_of(&server), Signal::KILL).unwrap();
+    server.wait().await.unwrap();
+    assert!(!lives(line.trim()), "it has ended once the server was waited for");
+    assert!(other.0.try_wait().unwrap().is_none(), "what no guard started goes on");
+}
+
+#[tokio::test]
+async fn a_guard_that_does_not_move_holds_nothing_up() {
+    let mark = mark("guard-stopped");
+    let server = hostile(&mark).await;
+    kill_process(guard_of(&server), Signal::STOP).unwrap();
+    assert!(server.stop(Duration::ZERO).await.is_some());
+    nobody_is_left(&mark);
+
+    let server = hostile(&mark).await;
+    kill_process(guard_of(&server), Signal::STOP).unwrap();
+    drop(server);
+    until_nobody_is_left(&mark).await;
+}
+
+/// When both are killed at once nothing is left to find what the server started; the kernel kills the server.
+#[test]
+fn a_server_ends_when_its_guard_and_the_gateway_are_killed() {
+    let mark = mark("both");
+    let mut command = Command::new(example());
+    command.arg("echo $$; exec sleep 600").env("GUARD_MARK", &mark).stdout(Stdio::piped()).stdin(Stdio::null());
+    let mut gateway = command.spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(gateway.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+    let guard = parent(line.trim());
+    // Stopped, so that the guard does not notice the end of the gateway first.
+    kill_process(guard, Signal::STOP).unwrap();
+    gateway.kill().unwrap();
+    gateway.wait().unwrap();
+    kill_process(guard, Signal::KILL).unwrap();
     nobody_is_left(&mark);
 }
 
@@ -210,7 +268,12 @@ async fn a_server_sees_only_what_it_is_given() {
 
 #[test]
 fn by_hand_the_guard_refuses() {
-    for arguments in [&["__guard"][..], &["__guard", "x", "--", "true"], &["__guard", "1", "--", "true"]] {
+    for arguments in [
+        &["__guard"][..],
+        &["__guard", "x", "1", "--", "true"],
+        &["__guard", "1", "1", "--", "true"],
+        &["__guard", "3", "--", "true"],
+    ] {
         let output = Command::new(example()).args(arguments).output().unwrap();
         assert_eq!(output.status.code(), Some(2), "{arguments:?}");
         assert_eq!(output.stdout, b"");
@@ -261,6 +324,40 @@ fn marked(mark: &str) -> BTreeMap<String, String> {
         found.then(|| (path.display().to_string(), String::from_utf8_lossy(&command).replace('\0', " ")))
     });
     processes.collect()
+}
+
+fn guard_of(server: &Server) -> Pid {
+    parent(&server.pid().unwrap().to_string())
+}
+
+fn parent(pid: &str) -> Pid {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+    Pid::from_raw(stat.rsplit(") ").next().unwrap().split(' ').nth(1).unwrap().parse().unwrap()).unwrap()
+}
+
+/// Whether a process is there and not merely waiting to be reaped.
+fn lives(pid: &str) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    stat.rsplit(") ").next().is_some_and(|rest| !rest.is_empty() && !rest.starts_with('Z'))
+}
+
+/// Ends a process of the test's own, however the test ends.
+struct Ended(std::process::Child);
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        self.0.kill().unwrap();
+        self.0.wait().unwrap();
+    }
+}
+
+/// As [`nobody_is_left`], while tasks go on.
+async fn until_nobody_is_left(mark: &str) {
+    let deadline = Instant::now() + LONG;
+    while !marked(mark).is_empty() {
+        assert!(Instant::now() < deadline, "still there: {:#?}", marked(mark));
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
 }
 
 fn nobody_is_left(mark: &str) {

@@ -18,6 +18,7 @@ use std::time::Duration;
 use rustix::io::{Errno, FdFlags};
 use rustix::process::{Pid, Signal, WaitOptions, WaitStatus};
 
+use super::mark::Mark;
 use super::tree;
 
 /// How long a server has between SIGTERM and SIGKILL.
@@ -36,21 +37,25 @@ pub(super) fn run(arguments: impl Iterator<Item = OsString>) -> i32 {
         return USAGE;
     };
     close_all_but(request.channel);
+    // Unmarked the server runs all the same; only a killed guard's tree is then not found whole.
+    let _ = request.mark.put_on_this_process();
     watch_over(adopt(request.channel), &request.program, &request.arguments).unwrap_or(NOT_STARTED)
 }
 
 struct Request {
     channel: RawFd,
+    mark: Mark,
     program: OsString,
     arguments: Vec<OsString>,
 }
 
 impl Request {
-    /// `FD -- COMMAND ARGS…`
+    /// `FD MARK -- COMMAND ARGS…`
     fn parse(mut arguments: impl Iterator<Item = OsString>) -> Option<Request> {
         let channel = arguments.next()?.to_str()?.parse().ok().filter(|&fd: &RawFd| fd > 2)?;
+        let mark = Mark::parse(&arguments.next()?)?;
         arguments.next().filter(|argument| argument == "--")?;
-        Some(Request { channel, program: arguments.next()?, arguments: arguments.collect() })
+        Some(Request { channel, mark, program: arguments.next()?, arguments: arguments.collect() })
     }
 }
 
@@ -64,7 +69,10 @@ fn watch_over(channel: UnixStream, program: &OsString, arguments: &[OsString]) -
     thread::Builder::new().spawn(move || killer.run())?;
 
     // In a group of its own: Ctrl-C in a terminal is for Toolcrib, which ends its servers in order.
-    let child = match Command::new(program).args(arguments).process_group(0).spawn() {
+    let mut command = Command::new(program);
+    command.args(arguments).process_group(0);
+    tree::die_with_this_process(&mut command);
+    let child = match command.spawn() {
         Ok(child) => child,
         Err(error) => {
             say(&channel, format!("failed {}\n", error.raw_os_error().unwrap_or(0)));
@@ -79,6 +87,7 @@ fn watch_over(channel: UnixStream, program: &OsString, arguments: &[OsString]) -
 
     let code = reap(pid, &channel);
     tree::finish(pid);
+    say(&channel, super::ENDED.to_owned());
     Ok(code)
 }
 

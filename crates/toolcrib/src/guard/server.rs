@@ -88,7 +88,7 @@ impl Server {
     /// Waits until the server and what it left behind are gone. The code is the server's own, 128 + n after signal n.
     pub async fn wait(&mut self) -> io::Result<ExitStatus> {
         let status = self.child.wait().await?;
-        self.leash.ended(status);
+        self.leash.ended(status).await;
         Ok(status)
     }
 

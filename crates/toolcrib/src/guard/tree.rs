@@ -1,14 +1,16 @@
 //! Finding and signalling the processes under the guard. Linux finds all of them; other systems know the group only.
 
 #[cfg(target_os = "linux")]
-pub(super) use linux::{finish, gather, signal};
+pub(super) use linux::{die_with_this_process, finish, gather, is_running, process_ids, signal};
 #[cfg(not(target_os = "linux"))]
-pub(super) use other::{finish, gather, signal};
+pub(super) use other::{die_with_this_process, finish, gather, signal};
 
 #[cfg(target_os = "linux")]
 mod linux {
     use std::collections::HashMap;
     use std::io;
+    use std::os::unix::process::CommandExt;
+    use std::process::Command;
 
     use rustix::process::{Pid, Signal};
 
@@ -17,6 +19,17 @@ mod linux {
         // Not named after Toolcrib: `pkill -9 toolcrib` should leave the one that cleans up.
         let _ = rustix::thread::set_name(c"crib-guard");
         Ok(rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?)
+    }
+
+    /// Has the kernel kill the child with this process. Its own children are not killed by that: it is for a guard that
+    /// is killed together with Toolcrib, when nothing is left that could find them.
+    pub(in crate::guard) fn die_with_this_process(command: &mut Command) {
+        let ask = || Ok(rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?);
+        #[expect(unsafe_code, reason = "only the new process can ask for this, between `fork` and `exec`")]
+        // SAFETY: one system call, no allocation, no lock.
+        unsafe {
+            command.pre_exec(ask);
+        }
     }
 
     /// Signals every descendant.
@@ -49,29 +62,42 @@ mod linux {
 
     /// Each process and its parent.
     fn processes() -> impl Iterator<Item = (i32, i32)> {
-        std::fs::read_dir("/proc").into_iter().flatten().filter_map(|entry| {
-            let pid = entry.ok()?.file_name().to_str()?.parse().ok()?;
-            Some((pid, parent(pid)?))
-        })
+        process_ids().filter_map(|pid| Some((pid, stat(pid)?.1)))
     }
 
-    fn parent(pid: i32) -> Option<i32> {
+    pub(in crate::guard) fn process_ids() -> impl Iterator<Item = i32> {
+        let entries = std::fs::read_dir("/proc").into_iter().flatten();
+        entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
+    }
+
+    /// Whether a process is there and has not ended; one that has may still wait to be reaped.
+    pub(in crate::guard) fn is_running(pid: i32) -> bool {
+        stat(pid).is_some_and(|(state, _)| !matches!(state, 'Z' | 'X'))
+    }
+
+    /// The state of a process, and its parent.
+    fn stat(pid: i32) -> Option<(char, i32)> {
         let stat = std::fs::read(format!("/proc/{pid}/stat")).ok()?;
         // `PID (NAME) STATE PARENT …`, and the name may hold anything, parentheses too.
         let after_name = stat.iter().rposition(|&byte| byte == b')')? + 1;
-        std::str::from_utf8(&stat[after_name..]).ok()?.split_ascii_whitespace().nth(1)?.parse().ok()
+        let mut fields = std::str::from_utf8(&stat[after_name..]).ok()?.split_ascii_whitespace();
+        Some((fields.next()?.chars().next()?, fields.next()?.parse().ok()?))
     }
 }
 
 #[cfg(not(target_os = "linux"))]
 mod other {
     use std::io;
+    use std::process::Command;
 
     use rustix::process::{Pid, Signal};
 
     pub(in crate::guard) fn gather() -> io::Result<()> {
         Ok(())
     }
+
+    /// There is no such thing here.
+    pub(in crate::guard) fn die_with_this_process(_command: &mut Command) {}
 
     /// Signals the server's group; who left it is not found.
     pub(in crate::guard) fn signal(server: Pid, signal: Signal) {

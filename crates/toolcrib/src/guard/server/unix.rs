@@ -12,11 +12,15 @@ use rustix::io::FdFlags;
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::net::UnixStream;
+use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::process::{Child, Command};
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use toolcrib_core::{Code, Error, Result};
 
 use super::{GuardExe, Launch, Server, direct, not_started, prepare};
+use crate::guard::mark::Mark;
 
 /// What is between SIGTERM and SIGKILL for a server without a guard.
 const GRACE: Duration = Duration::from_millis(500);
@@ -24,18 +28,31 @@ const GRACE: Duration = Duration::from_millis(500);
 /// For a guard's first word. The caller has a deadline of its own; this one is for a machine that hardly moves.
 const SPEAK_UP: Duration = Duration::from_secs(30);
 
+/// For a guard to end its tree; it gives servers half a second. Below what [`Server::stop`] allows for all of it.
+const GUARD_TIMEOUT: Duration = Duration::from_secs(3);
+
 /// For what a guard that has ended already said.
 const LAST_WORD: Duration = Duration::from_millis(200);
 
 /// What ends the tree.
 #[derive(Debug)]
 pub(super) enum Leash {
-    /// Our end of the channel: the guard ends the tree when it closes.
     Guard {
-        channel: Option<UnixStream>,
+        /// The guard ends the tree when this closes.
+        hold: Option<Hold>,
         server: Option<Pid>,
+        /// Waits for the end of the guard, and ends the tree where the guard did not.
+        watch: Option<JoinHandle<()>>,
     },
     Group(Option<Pid>),
+}
+
+/// What a guard is held by, until it is dropped.
+#[derive(Debug)]
+pub(super) struct Hold {
+    _channel: OwnedWriteHalf,
+    /// Tells the watch.
+    _until_dropped: oneshot::Sender<()>,
 }
 
 impl Leash {
@@ -45,11 +62,18 @@ impl Leash {
     }
 
     /// After the child was waited for.
-    pub(super) fn ended(&mut self, status: ExitStatus) {
+    pub(super) async fn ended(&mut self, status: ExitStatus) {
         match self {
-            // A guard that was itself killed could not clean up; its server's group is what we can still reach.
-            Leash::Guard { server, .. } if status.signal().is_some() => kill_group(*server, Signal::KILL),
-            Leash::Guard { .. } => {}
+            Leash::Guard { hold, server, watch } => {
+                if status.signal().is_some() {
+                    kill_group(*server, Signal::KILL);
+                }
+                drop(hold.take());
+                if let Some(watching) = watch {
+                    let _ = watching.await;
+                    *watch = None;
+                }
+            }
             Leash::Group(group) => kill_group(*group, Signal::KILL),
         }
     }
@@ -57,7 +81,7 @@ impl Leash {
     /// Ends the tree, with the chance to leave in order.
     pub(super) async fn pull(&mut self, child: &mut Child) {
         match self {
-            Leash::Guard { channel, .. } => drop(channel.take()),
+            Leash::Guard { hold, .. } => drop(hold.take()),
             Leash::Group(group) => {
                 kill_group(*group, Signal::TERM);
                 if timeout(GRACE, child.wait()).await.is_err() {
@@ -70,7 +94,7 @@ impl Leash {
     /// Ends the tree at once, without waiting.
     pub(super) fn cut(&mut self) {
         match self {
-            Leash::Guard { channel, .. } => drop(channel.take()),
+            Leash::Guard { hold, .. } => drop(hold.take()),
             Leash::Group(group) => kill_group(*group, Signal::KILL),
         }
     }
@@ -125,35 +149,72 @@ async fn guarded(exe: PathBuf, launch: &Launch) -> Result<Server> {
     // guard waits for the end of ours.
     rustix::io::fcntl_setfd(&theirs, FdFlags::empty()).map_err(|error| broken(error.into()))?;
 
+    let mark = Mark::random();
     let mut command = Command::new(exe);
-    command.arg0("crib-guard").arg(crate::guard::ASKED).arg(theirs.as_raw_fd().to_string()).arg("--");
+    command.arg0("crib-guard").arg(crate::guard::ASKED).arg(theirs.as_raw_fd().to_string());
+    command.arg(mark.to_string()).arg("--");
     command.arg(&launch.program).args(&launch.args).process_group(0);
     let child = prepare(command, launch).spawn().map_err(broken)?;
     drop(theirs);
 
-    let mut server = Server::new(child, Leash::Guard { channel: None, server: None });
-    let mut channel = BufReader::new(ours);
+    let (reader, writer) = ours.into_split();
+    let (until_dropped, dropped) = oneshot::channel();
+    let hold = Hold { _channel: writer, _until_dropped: until_dropped };
+    let mut server = Server::new(child, Leash::Guard { hold: Some(hold), server: None, watch: None });
+    let mut channel = BufReader::new(reader);
     let heard = first_word(&mut server.child, &mut channel).await;
     match heard.as_deref().ok().and_then(|line| line.trim_end().split_once(' ')) {
         Some(("started", pid)) => {
             let pid = pid.parse().ok().and_then(Pid::from_raw);
-            server.leash = Leash::Guard { channel: Some(channel.into_inner()), server: pid };
+            if let Leash::Guard { server, watch, .. } = &mut server.leash {
+                *server = pid;
+                *watch = Some(tokio::spawn(watch_guard(channel, dropped, pid, mark)));
+            }
             Ok(server)
         }
         Some(("failed", errno)) => Err(not_started(launch, io::Error::from_raw_os_error(errno.parse().unwrap_or(0)))),
         _ => {
             // A guard that is only late ignores this, and ends its tree as our end of the channel closes; a program
-            // that is no guard goes.
+            // that is no guard goes. One that was killed may have started the server before.
             if let Some(pid) = server.child.id().and_then(|pid| Pid::from_raw(pid.cast_signed())) {
                 let _ = kill_process(pid, Signal::TERM);
             }
+            tokio::spawn(watch_guard(channel, dropped, None, mark));
             Err(broken(heard.err().unwrap_or_else(|| io::Error::other("it ended without a word"))))
         }
     }
 }
 
+/// Waits for a guard to end, and ends its tree where the guard did not: it was killed, or does not move. Ends with the
+/// guard, or at the latest [`GUARD_TIMEOUT`] after it was told to end, and what killing takes.
+async fn watch_guard(
+    mut channel: BufReader<OwnedReadHalf>,
+    dropped: oneshot::Receiver<()>,
+    server: Option<Pid>,
+    mark: Mark,
+) {
+    let mut last = String::new();
+    {
+        let mut read = pin!(channel.read_line(&mut last));
+        tokio::select! {
+            _ = &mut read => {}
+            _ = dropped => {
+                let _ = timeout(GUARD_TIMEOUT, read).await;
+            }
+        }
+    }
+    if last == crate::guard::ENDED {
+        return;
+    }
+    kill_group(server, Signal::KILL);
+    let all_ended = tokio::task::spawn_blocking(move || mark.kill_all()).await;
+    if !all_ended.unwrap_or(false) {
+        tracing::warn!("the guard of a server was killed, and some processes of that server did not end");
+    }
+}
+
 /// What the guard says of its server: `started PID` or `failed ERRNO`.
-async fn first_word(guard: &mut Child, channel: &mut BufReader<UnixStream>) -> io::Result<String> {
+async fn first_word(guard: &mut Child, channel: &mut BufReader<OwnedReadHalf>) -> io::Result<String> {
     let mut line = String::new();
     let mut read = pin!(channel.read_line(&mut line));
     let heard = timeout(SPEAK_UP, async {

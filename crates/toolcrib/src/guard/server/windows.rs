@@ -16,7 +16,7 @@ impl Leash {
         None
     }
 
-    pub(super) fn ended(&mut self, _status: ExitStatus) {}
+    pub(super) async fn ended(&mut self, _status: ExitStatus) {}
 
     pub(super) async fn pull(&mut self, child: &mut Child) {
         // Gone already is as good.
