@@ -171,3 +171,74 @@ fn nothing_survives_a_guard_that_is_killed_and_the_source_works_on() {
     served.signal("TERM");
     until("nothing is left", || place.processes() == 0);
 }
+
+/// A place whose one source counts its starts, and that is discovered as `warm` says.
+fn warming(warm: &str) -> Place {
+    let place = Place::new(&json!({}), &json!({}));
+    let args = json!(["--count-file", place.path("starts")]);
+    let config = json!({ "warm": warm, "sources": { "one": { "command": rig::scripted(), "args": args } } });
+    std::fs::write(place.path("toolcrib.json"), config.to_string()).unwrap();
+    place
+}
+
+fn starts(place: &Place) -> usize {
+    read(&place.path("starts")).lines().count()
+}
+
+const INITIALIZE: &str = r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"test","version":"1"}}}"#;
+
+fn initialize(served: &Served) {
+    let headers = "Content-Type: application/json\r\nAccept: application/json, text/event-stream\r\n";
+    assert_eq!(request(&served.url, "POST", "/mcp", headers, INITIALIZE).status, 200);
+}
+
+fn discover(served: &Served) {
+    ask(served, "server/discover", json!({}), "");
+}
+
+/// A request that needs no list.
+fn describe(served: &Served) {
+    call(served, "describe_tools", &json!({ "names": ["search_tools"] }), json!({}));
+}
+
+#[test]
+fn what_is_due_is_discovered_when_warm_says() {
+    let place = warming("demand");
+    let served = place.serve();
+    initialize(&served);
+    discover(&served);
+    describe(&served);
+    assert_eq!(starts(&place), 0, "a client that only connects needs no list");
+    served.tools();
+    until("the first list makes it look", || starts(&place) == 1);
+
+    for (method, first) in
+        [("initialize", initialize as fn(&Served)), ("server/discover", discover), ("tools/call", describe)]
+    {
+        let place = warming("client");
+        let served = place.serve();
+        assert_eq!(request(&served.url, "GET", "/api/sources", "", "").status, 200);
+        assert_eq!(starts(&place), 0, "nobody has come yet");
+        first(&served);
+        until(&format!("a client came by `{method}`"), || starts(&place) == 1);
+    }
+
+    let place = warming("start");
+    let _served = place.serve();
+    until("it looks by itself", || starts(&place) == 1);
+}
+
+#[test]
+fn mcp_discovers_what_is_due_when_warm_says() {
+    for (warm, said) in [("start", ""), ("client", INITIALIZE)] {
+        let place = warming(warm);
+        let mut command = place.toolcrib(&["mcp"]);
+        command.stdin(std::process::Stdio::piped()).stdout(std::process::Stdio::null());
+        let mut child = command.spawn().unwrap();
+        let mut stdin = child.stdin.take().unwrap();
+        std::io::Write::write_all(&mut stdin, format!("{said}\n").as_bytes()).unwrap();
+        until(&format!("`warm: {warm}` makes it look"), || starts(&place) == 1);
+        drop(stdin);
+        assert!(child.wait().unwrap().success());
+    }
+}

@@ -45,9 +45,10 @@ pub struct Config {
     pub expose: Expose,
     /// Whether requests over HTTP may declare sources that start programs.
     pub allow_commands: bool,
+    pub warm: Warm,
     /// Advice that stops nothing.
     pub warnings: Vec<Fault>,
-    /// Where each key of `defaults` and `expose`, and `allow_commands`, was set, by its path such as `defaults.ttl`.
+    /// Where each key of `defaults` and `expose`, and `allow_commands` and `warm`, was set, by its path such as `defaults.ttl`.
     pub origins: BTreeMap<String, Origin>,
 }
 
@@ -96,6 +97,30 @@ impl Mode {
     }
 }
 
+/// When `serve` and `mcp` discover what is missing or stale.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Warm {
+    /// At the first list or search.
+    #[default]
+    Demand,
+    /// When a client connects.
+    Client,
+    /// As soon as they run.
+    Start,
+}
+
+impl Warm {
+    pub const ALL: [Warm; 3] = [Warm::Demand, Warm::Client, Warm::Start];
+
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Warm::Demand => "demand",
+            Warm::Client => "client",
+            Warm::Start => "start",
+        }
+    }
+}
+
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Origin {
     pub file: String,
@@ -119,7 +144,8 @@ pub enum Syntax {
 
 /// The names of the map of sources: ours, most clients', and VS Code's.
 const SOURCES: [&str; 3] = ["sources", "mcpServers", "servers"];
-const TOP_LEVEL: [&str; 7] = ["sources", "mcpServers", "servers", "defaults", "expose", "allow_commands", "$schema"];
+const TOP_LEVEL: [&str; 8] =
+    ["sources", "mcpServers", "servers", "defaults", "expose", "allow_commands", "warm", "$schema"];
 
 impl Config {
     /// Parses a file, taking syntax and dialect from its name and its keys.
@@ -165,6 +191,13 @@ impl Config {
                     let origin = Origin { file: file.to_owned(), line: entry.line };
                     config.origins.extend((!entry.node.is_null()).then(|| (entry.key.clone(), origin)));
                 }
+                "warm" => {
+                    let choices = Warm::ALL.map(|warm| (warm.as_str(), warm));
+                    let given = top.get("warm").and_then(|node| reader.choice(node, "warm", &choices));
+                    config.warm = given.unwrap_or_default();
+                    let origin = Origin { file: file.to_owned(), line: entry.line };
+                    config.origins.extend((!entry.node.is_null()).then(|| (entry.key.clone(), origin)));
+                }
                 "inputs" if dialect == Dialect::Client => {
                     reader.warn(entry.line, "inputs", "are not asked for; use `${env:NAME}` where one is needed");
                 }
@@ -201,11 +234,20 @@ impl Config {
             true => self.allow_commands,
             false => lower.allow_commands,
         };
+        let warm = if self.origins.contains_key("warm") { self.warm } else { lower.warm };
         let mut origins = lower.origins;
         origins.extend(self.origins);
         let mut warnings = self.warnings;
         warnings.extend(lower.warnings);
-        Config { sources, defaults: self.defaults.over(&lower.defaults), expose, allow_commands, warnings, origins }
+        Config {
+            sources,
+            defaults: self.defaults.over(&lower.defaults),
+            expose,
+            allow_commands,
+            warm,
+            warnings,
+            origins,
+        }
     }
 
     /// The sources that are valid.
@@ -286,7 +328,8 @@ impl Dialect {
     fn of(file: &str, root: &Node) -> Dialect {
         let name = file.rsplit(['/', '\\']).next().unwrap_or_default();
         let has = |keys: &[&str]| keys.iter().any(|key| root.entries().iter().any(|entry| entry.key == *key));
-        let clients = has(&["mcpServers", "servers"]) && !has(&["sources", "defaults", "expose", "allow_commands"]);
+        let clients =
+            has(&["mcpServers", "servers"]) && !has(&["sources", "defaults", "expose", "allow_commands", "warm"]);
         if name == ".mcp.json" || (clients && !name.starts_with("toolcrib.")) { Dialect::Client } else { Dialect::Own }
     }
 }

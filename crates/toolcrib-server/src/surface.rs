@@ -13,6 +13,7 @@ mod search;
 mod shelf;
 mod sight;
 mod visitors;
+mod warming;
 
 use std::sync::Arc;
 
@@ -33,6 +34,7 @@ use crate::access;
 use answer::{Answer, raw};
 use sight::{Kind, Sights};
 use visitors::Visitors;
+use warming::Sessionless;
 
 /// Cheap to clone; all clones are one surface.
 #[derive(Debug, Clone)]
@@ -42,12 +44,19 @@ pub struct Surface {
     expose: Arc<watch::Sender<Arc<Expose>>>,
     sights: Arc<Sights>,
     visitors: Arc<Visitors>,
+    sessionless: Arc<Sessionless>,
 }
 
 impl Surface {
     pub fn new(registry: Registry, expose: Expose) -> Surface {
         let (expose, _) = watch::channel(Arc::new(expose));
-        Surface { registry, expose: Arc::new(expose), sights: Arc::default(), visitors: Arc::default() }
+        Surface {
+            registry,
+            expose: Arc::new(expose),
+            sights: Arc::default(),
+            visitors: Arc::default(),
+            sessionless: Arc::default(),
+        }
     }
 
     pub(crate) fn registry(&self) -> &Registry {
@@ -87,6 +96,7 @@ impl Surface {
     }
 
     async fn greet(self, peer: Arc<Peer>) -> Greeting {
+        self.warm_at_greeting();
         match self.kind(&peer).await {
             Kind::Search => Greeting {
                 capabilities: raw(&json!({ "tools": { "listChanged": true }, "logging": {} })),
@@ -109,6 +119,7 @@ impl Surface {
     }
 
     async fn answer(self, request: Request) -> Answer {
+        self.warm_at_request(&request.peer);
         match request.method.as_str() {
             "tools/list" => self.tools_list(&request).await,
             "tools/call" => self.tools_call(request).await,

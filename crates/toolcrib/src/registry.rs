@@ -34,7 +34,7 @@ use tokio::sync::{Semaphore, broadcast};
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 use toolcrib_core::catalog::{Caller, Catalog, View};
-use toolcrib_core::config::Expose;
+use toolcrib_core::config::{Expose, Warm};
 use toolcrib_core::fingerprint::Fingerprint;
 use toolcrib_core::inventory::{Actor, Command, Declaration, Event, Inventory, Origin};
 use toolcrib_core::manifest::Bounds;
@@ -146,6 +146,8 @@ pub(crate) struct Shared {
     pub(crate) defaults: ArcSwap<Settings>,
     /// What the configuration says about what agents are shown; replaced likewise.
     pub(crate) expose: ArcSwap<Expose>,
+    /// When the configuration wants what is due to be discovered; replaced likewise.
+    pub(crate) warm: ArcSwap<Warm>,
     /// The store's secret, for hashes that must not be guessed.
     pub(crate) key: [u8; 32],
     /// The one lock, for writers. Readers take `now`.
@@ -216,6 +218,11 @@ impl Registry {
     /// What the configuration says about what agents are shown.
     pub fn expose(&self) -> Arc<Expose> {
         self.shared.expose.load_full()
+    }
+
+    /// When the configuration wants what is missing or stale to be discovered, for a program that serves others.
+    pub fn warm(&self) -> Warm {
+        **self.shared.warm.load()
     }
 
     /// Makes a wish come true, or says why not. The version is that of the journal afterwards.

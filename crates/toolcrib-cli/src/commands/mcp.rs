@@ -11,6 +11,7 @@ use toolcrib_mcp::server::{ServerOptions, Service, serve_stream};
 use toolcrib_server::{Bridge, Surface};
 use url::Url;
 
+use super::serve;
 use crate::arguments::Common;
 use crate::desk::Desk;
 use crate::exit::{Done, Leave};
@@ -76,6 +77,7 @@ pub(crate) async fn run(common: &Common, arguments: Arguments) -> Result<Done> {
             tokio::task::spawn_blocking(tokens::warm);
             let expose = desk.found.config.expose.clone();
             let expose = Expose { mode: mode.unwrap_or(expose.mode), ..expose };
+            serve::warm_at_start(&desk.registry);
             speak(Arc::new(Surface::new(desk.registry.clone(), expose)), leave).await;
             desk.close().await;
         }

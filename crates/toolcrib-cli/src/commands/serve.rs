@@ -7,8 +7,9 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use clap::Args;
 use serde_json::json;
 use tokio::net::TcpListener;
+use toolcrib::core::config::Warm;
 use toolcrib::core::tokens;
-use toolcrib::{Code, Error, Result};
+use toolcrib::{Code, Error, Registry, Result};
 use toolcrib_server::{Serving, Setup, Surface, bind};
 
 use crate::arguments::Common;
@@ -60,10 +61,18 @@ async fn serve(
     let serving = Serving::new(listener, surface.clone(), setup)?;
     let house = serving.house().clone();
     announce(common, &serving)?;
+    warm_at_start(&desk.registry);
 
     let following = reload::watch(desk, &surface, &house, hang_up);
     until_left(common, serving, following, leave).await;
     Ok(())
+}
+
+/// With `warm: start`, what is missing or stale is discovered before a client asks.
+pub(super) fn warm_at_start(registry: &Registry) {
+    if registry.warm() == Warm::Start {
+        registry.ensure_soon();
+    }
 }
 
 /// Serves, and does what is done beside it, until somebody asks it to leave. Who asks twice waits for no call in flight.

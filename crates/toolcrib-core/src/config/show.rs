@@ -22,6 +22,7 @@ pub fn show(config: &Config) -> Value {
         "defaults": show_defaults(config),
         "expose": show_expose(config),
         "allow_commands": with_origin(config, "allow_commands", json!(config.allow_commands)),
+        "warm": with_origin(config, "warm", json!(config.warm.as_str())),
         "warnings": config.warnings.iter().map(Fault::to_string).collect::<Vec<_>>(),
     })
 }

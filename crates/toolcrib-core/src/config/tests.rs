@@ -1,6 +1,7 @@
 use std::time::Duration;
 
 use proptest::prelude::*;
+use serde_json::json;
 
 use super::*;
 use crate::policy::{Rule, Rules, Verdict};
@@ -293,4 +294,16 @@ fn a_file_that_a_reference_names_lies_beside_the_configuration() {
     let Kind::Stdio(stdio) = &config.valid_sources().next().unwrap().kind else { panic!() };
     let values: Vec<&str> = stdio.env.values().map(String::as_str).collect();
     assert_eq!(values, ["${file:/p/secret.txt}", "${file:~/u}", "${file:/v}"]);
+}
+
+#[test]
+fn warm_is_read_and_the_upper_file_wins() {
+    let read = |text: &str| own(text).unwrap();
+    assert_eq!(read("sources: {}").warm, Warm::Demand);
+    for warm in Warm::ALL {
+        assert_eq!(read(&format!("warm: {}", warm.as_str())).warm, warm);
+    }
+    assert_eq!(read("warm: demand").over(read("warm: start")).warm, Warm::Demand);
+    assert_eq!(read("sources: {}").over(read("warm: start")).warm, Warm::Start);
+    assert_eq!(show::show(&read("\nwarm: client"))["warm"], json!({ "value": "client", "origin": "toolcrib.yaml:2" }));
 }

@@ -59,6 +59,7 @@ pub(super) fn schemas() -> Vec<(&'static str, Value)> {
         ("defaults", keys()),
         ("expose", keys()),
         ("allow_commands", json!({ "type": "object" })),
+        ("warm", json!({ "type": "object" })),
         ("warnings", strings()),
         ("overrides", keys()),
         ("files", strings()),

@@ -37,6 +37,7 @@ impl Registry {
             key,
             defaults: ArcSwap::from_pointee(config.defaults.clone()),
             expose: ArcSwap::from_pointee(config.expose.clone()),
+            warm: ArcSwap::from_pointee(config.warm),
             writer: tokio::sync::Mutex::new(super::publish::Writer::default()),
             now: ArcSwap::from_pointee(Snapshot::default()),
             notices,
@@ -70,6 +71,7 @@ impl Registry {
     pub async fn reconfigure(&self, config: &Config) -> Result<()> {
         self.shared.defaults.store(Arc::new(config.defaults.clone()));
         self.shared.expose.store(Arc::new(config.expose.clone()));
+        self.shared.warm.store(Arc::new(config.warm));
         self.shared.reconcile(config).await?;
         self.shared.republish().await;
         self.record_builtins().await;

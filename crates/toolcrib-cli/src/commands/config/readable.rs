@@ -24,6 +24,7 @@ pub(super) fn text(merged: &Value) -> String {
     if merged["allow_commands"]["value"] == true {
         with_origin(&mut text, "", "allow_commands", &merged["allow_commands"]);
     }
+    with_origin(&mut text, "", "warm", &merged["warm"]);
     text
 }
 
@@ -96,6 +97,7 @@ mod tests {
             "defaults": { "ttl": { "value": "5m", "origin": "default" } },
             "expose": { "prefix": { "value": true, "origin": "default" } },
             "allow_commands": { "value": true, "origin": "toolcrib.yaml:1" },
+            "warm": { "value": "demand", "origin": "default" },
         });
         let expected = r#"# data: /d
 # file: /p/toolcrib.yaml
@@ -113,6 +115,7 @@ defaults:
 expose:
   prefix: true  # default
 allow_commands: true  # toolcrib.yaml:1
+warm: demand  # default
 "#;
         assert_eq!(text(&merged), expected);
     }

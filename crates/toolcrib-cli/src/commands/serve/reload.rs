@@ -97,6 +97,9 @@ fn difference(before: &Config, after: &Config) -> Vec<String> {
     if before.expose != after.expose {
         said.push("`expose` changed".into());
     }
+    if before.warm != after.warm {
+        said.push("`warm` changed".into());
+    }
     said
 }
 

@@ -185,6 +185,11 @@ fn settings_are_checked() {
         "expose: { mode: ful }",
         "toolcrib.yaml:1: expose.mode: expected `auto`, `search` or `full`, found `ful`; did you mean `full`?",
     );
+    check(
+        "sources: {}\nwarm: starts",
+        "toolcrib.yaml:2: warm: expected `demand`, `client` or `start`, found `starts`; did you mean `start`?",
+    );
+    check("warn: start", "toolcrib.yaml:1: unknown key `warn`; did you mean `warm`?");
 }
 
 #[test]
