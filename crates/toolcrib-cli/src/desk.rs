@@ -9,13 +9,12 @@ use toolcrib::config_file::{self, Found};
 use toolcrib::core::catalog::Caller;
 use toolcrib::core::freshness::Freshness;
 use toolcrib::core::inventory::Actor;
-use toolcrib::registry::Status;
 use toolcrib::store::{self, Store};
-use toolcrib::{Code, Error, Need, Options, Outcome, Registry, Result, SourceId};
+use toolcrib::{Code, Error, Options, Registry, Result, SourceId};
 
 use crate::arguments::Common;
 use crate::commands::trust;
-use crate::{output, progress};
+use crate::output;
 
 pub(crate) struct Desk {
     pub(crate) common: Common,
@@ -96,34 +95,6 @@ impl Desk {
         };
         let registry = Registry::open(found.config.clone(), options).await?;
         Ok(Desk { common: common.clone(), found, data, registry })
-    }
-
-    /// Meets the need for lists, with progress, and says what failed or is stale.
-    pub(crate) async fn ensure(&self, need: Need, among: Option<&[SourceId]>) -> Vec<Outcome> {
-        let work = self.registry.ensure(need, among, false);
-        let outcomes = progress::shown(&self.registry, self.common.quiet, work).await;
-        progress::report_failures(&outcomes, self.common.quiet);
-        self.hint_left_alone(among, &outcomes);
-        if need == Need::Known {
-            self.hint_stale(among);
-        }
-        outcomes
-    }
-
-    /// Sources that failed a moment ago are not asked again at once.
-    fn hint_left_alone(&self, among: Option<&[SourceId]>, outcomes: &[Outcome]) {
-        for source in self.registry.sources() {
-            let asked = outcomes.iter().any(|outcome| outcome.source == source.id);
-            let meant = among.is_none_or(|among| among.contains(&source.id));
-            let failed = source.enabled && source.status == Status::Failed && source.transport.is_some();
-            if let Some(failure) = source.last_error.filter(|_| failed && meant && !asked) {
-                let id = &source.id;
-                self.common.hint(&format!(
-                    "warning: {id} failed earlier: {}; `toolcrib refresh {id}` tries again",
-                    failure.message
-                ));
-            }
-        }
     }
 
     /// Says when the list that a tool is known from may be old.

@@ -12,6 +12,7 @@ mod pretty;
 mod progress;
 mod table;
 mod telemetry;
+mod waiting;
 mod wording;
 
 use std::process::ExitCode;

@@ -14,13 +14,15 @@ use serde::Serialize;
 use serde_json::Value;
 use serde_json::value::to_raw_value;
 use toolcrib_core::catalog::Caller;
+use toolcrib_core::source::Settings;
 use toolcrib_core::text::shown_short;
+use toolcrib_core::time::format_duration;
 use toolcrib_core::tool::{Asked, parse_name};
 use toolcrib_core::{Code, Error, Result, ResultExt, SourceId, Timestamp};
 
 use crate::connector::{Answer, Call, CallFailure, Terms, Witness};
 use crate::held::Shape;
-use crate::refresh::{Need, Outcome};
+use crate::refresh::Need;
 use crate::registry::{Registry, Shared};
 use crate::store::Failure;
 use crate::trace::Trace;
@@ -64,6 +66,11 @@ impl Registry {
         self.shared.call(caller, Wish { name, input, options, witness: None }).await
     }
 
+    /// Why the tools of a source are not known, where they are not.
+    pub fn source_failure(&self, id: &SourceId) -> Option<Error> {
+        self.shared.explain_source(id)
+    }
+
     /// A page of a large result. Nothing is called again.
     pub fn page(&self, client: Option<ClientId>, cursor: &str) -> Result<Output> {
         self.shared.held.page(client, cursor)
@@ -77,15 +84,16 @@ impl Registry {
         }
     }
 
-    /// Discovers what must be known before a tool can be looked up: its own source when the name tells, else all.
-    /// Returns what was done about it.
-    pub async fn discover_for(&self, name: &str, need: Need, keep: bool) -> Result<Vec<Outcome>> {
-        self.shared.discover_for(name, need, keep, None).await
+    /// The source that a tool's name leads to: the one it names, or that of the tool where lists are known. Nothing
+    /// where there is none, so that nothing has to be discovered to say so.
+    pub fn source_of_name(&self, name: &str) -> Result<Option<SourceId>> {
+        self.shared.source_of_name(name)
     }
 
-    /// Discovers what a call that is about to be made needs to know, as part of what the call is part of.
-    pub async fn discover_for_call(&self, name: &str, trace: Option<&Trace>) -> Result<Vec<Outcome>> {
-        self.shared.discover_for(name, Need::Known, true, trace).await
+    /// Discovers what a call that is about to be made needs to know: the source in the tool's name if it never was.
+    /// Waits as long as the call may take.
+    pub async fn discover_for_call(&self, name: &str, options: &CallOptions) -> Result<()> {
+        self.shared.discover_for_call(name, options, options.trace.as_ref()).await
     }
 }
 
@@ -120,7 +128,7 @@ impl Shared {
     ) -> Result<Output> {
         let Wish { name, input, options, witness } = wish;
         let began = tokio::time::Instant::now();
-        self.discover_in_time(name, &options, trace).await?;
+        self.discover_for_call(name, &options, Some(trace)).await?;
         let timeout = options.timeout.map(|timeout| timeout.saturating_sub(began.elapsed()));
         // One moment for all: what is found and what is called must not be of two worlds.
         let now = self.now.load_full();
@@ -175,45 +183,48 @@ impl Shared {
         splitting.await.context(Code::Internal, "a result could not be split")?
     }
 
-    /// What has to be discovered first, within the time of the call and for as long as its caller is there.
-    async fn discover_in_time(self: &Arc<Self>, name: &str, options: &CallOptions, trace: &Trace) -> Result<()> {
+    /// Discovers the source in a tool's name, within the time of the call and for as long as its caller is there.
+    /// What is known is not waited for: a list that lacks the tool answers at once, as does a bare name that no list
+    /// has.
+    async fn discover_for_call(
+        self: &Arc<Self>,
+        name: &str,
+        options: &CallOptions,
+        trace: Option<&Trace>,
+    ) -> Result<()> {
         let need = if options.cached { Need::Cached } else { Need::Known };
-        let late = async {
-            match options.timeout {
-                Some(timeout) => tokio::time::sleep(timeout).await,
-                None => std::future::pending().await,
+        let Some(id) = self.source_of_name(name)? else {
+            if need != Need::Cached && self.options.revalidate {
+                // The next call may find it.
+                self.ensure_soon();
             }
+            return Ok(());
         };
+        let limit = options.timeout.unwrap_or_else(|| {
+            let now = self.now.load();
+            let settings = now.sources.get(&id).map(|source| &source.settings);
+            settings.map_or_else(|| self.defaults.load().call_timeout(), Settings::call_timeout)
+        });
         tokio::select! {
             biased;
-            known = self.discover_for(name, need, true, Some(trace)) => known.map(drop),
+            _discovered = self.ensure(need, Some(std::slice::from_ref(&id)), true, trace) => Ok(()),
             () = options.cancel.cancelled() => Err(CallFailure::cancelled().into_error()),
-            () = late => {
-                let message = format!("`{name}` is not known yet: its source is still being discovered");
+            () = tokio::time::sleep(limit) => {
+                let limit = format_duration(limit);
+                let message = format!("`{name}` is not known yet: `{id}` was not discovered within {limit}; try again");
                 Err(Error::new(Code::ToolUnavailable, message))
             }
         }
     }
 
-    async fn discover_for(
-        self: &Arc<Self>,
-        name: &str,
-        need: Need,
-        keep: bool,
-        trace: Option<&Trace>,
-    ) -> Result<Vec<Outcome>> {
-        let catalog = self.now.load().catalog.clone();
-        let source = match parse_name(name)? {
-            Asked::Qualified { source, .. } => SourceId::from_name(source).ok(),
-            // Another source may have a tool of this name too, unless it is a built-in's.
-            Asked::Bare(_) => {
-                catalog.find(name).ok().filter(|tool| tool.part.manner.builtin).map(|tool| tool.source().clone())
+    fn source_of_name(&self, name: &str) -> Result<Option<SourceId>> {
+        let now = self.now.load();
+        Ok(match parse_name(name)? {
+            Asked::Qualified { source, .. } => {
+                SourceId::from_name(source).ok().filter(|id| now.inventory.source(id).is_some())
             }
-        };
-        let now = self.now.load_full();
-        let known = source.filter(|id| now.inventory.source(id).is_some());
-        let among = known.as_ref().map(std::slice::from_ref);
-        Ok(self.ensure(need, among, keep, trace).await)
+            Asked::Bare(_) => now.catalog.find(name).ok().map(|tool| tool.source().clone()),
+        })
     }
 }
 

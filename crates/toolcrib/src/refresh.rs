@@ -26,7 +26,7 @@ use crate::registry::{Registry, Shared, Snapshot};
 use crate::store::Failure;
 use crate::trace::Trace;
 
-pub use ensure::Need;
+pub use ensure::{Need, Pending};
 
 /// Which sources to look at, and how hard.
 #[derive(Debug, Clone, Default)]
@@ -151,14 +151,19 @@ impl Shared {
         };
         ids.sort();
         ids.dedup();
-        let servers = ids.iter().filter(|id| self.asks(&now, id, refresh.force)).count();
-        if servers > 0 {
-            let trace_id = self.parent(refresh.trace.as_ref()).map(|trace| display(trace.id()));
-            tracing::info!(trace_id, server_count = servers, "tools.discovery.started");
-        }
+        self.announce_discovery(&ids, refresh.force, refresh.trace.as_ref());
         let mut outcomes = join_all(ids.into_iter().map(|id| self.clone().refresh_one(id, refresh.clone()))).await;
         outcomes.sort_by(|one, other| one.source.cmp(&other.source));
         outcomes
+    }
+
+    fn announce_discovery(&self, ids: &[SourceId], force: bool, trace: Option<&Trace>) {
+        let now = self.now.load();
+        let servers = ids.iter().filter(|id| self.asks(&now, id, force)).count();
+        if servers > 0 {
+            let trace_id = self.parent(trace).map(|trace| display(trace.id()));
+            tracing::info!(trace_id, server_count = servers, "tools.discovery.started");
+        }
     }
 
     /// A source says that its tools changed: it is asked for them, soon, and once for all it says until then.
@@ -223,14 +228,20 @@ impl Shared {
         }
     }
 
-    /// Whether a source that failed is left alone for now. One that connects to something else deserves a try.
-    pub(crate) fn backing_off(&self, now: &Snapshot, id: &SourceId) -> bool {
-        let Some(standing) = now.standings.get(id) else { return false };
-        let same = now.connects_to.get(id).copied().flatten().is_none_or(|here| standing.tried == Some(here));
+    /// Whether a source that failed is left alone for now.
+    pub(crate) fn backing_off(&self, snapshot: &Snapshot, id: &SourceId) -> bool {
         let now = self.options.clock.now();
+        let not_before = snapshot.standings.get(id).and_then(|standing| standing.not_before);
         // A pause that is longer than any was written before the clock was set back.
-        let paused = standing.not_before.filter(|not_before| *not_before <= now.plus(MAX_BACKOFF));
-        same && paused.is_some_and(|not_before| not_before > now)
+        let pause = not_before.filter(|not_before| *not_before <= now.plus(MAX_BACKOFF));
+        self.failed_before(snapshot, id) && pause.is_some_and(|not_before| not_before > now)
+    }
+
+    /// Whether the last attempt to discover a source failed. One that connects to something else now deserves a try.
+    fn failed_before(&self, snapshot: &Snapshot, id: &SourceId) -> bool {
+        let Some(standing) = snapshot.standings.get(id) else { return false };
+        let here = snapshot.connects_to.get(id).copied().flatten();
+        standing.failures > 0 && here.is_none_or(|here| standing.tried == Some(here))
     }
 
     /// Joins the discovery of a source that is under way in this process, or starts one. The run belongs to the

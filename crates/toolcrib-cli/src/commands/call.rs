@@ -9,13 +9,12 @@ use toolcrib::connector::NOTES;
 use toolcrib::core::ResultExt;
 use toolcrib::core::schema::typed;
 use toolcrib::core::text::shown;
-use toolcrib::core::time::parse_duration;
-use toolcrib::{CallOptions, Code, Error, Output, Registry, Result};
+use toolcrib::{CallOptions, Code, Error, Need, Output, Registry, Result};
 
 use crate::arguments::Common;
-use crate::commands::tools::NeedArguments;
 use crate::desk::Desk;
 use crate::exit::Done;
+use crate::waiting::{NeedArguments, duration};
 use crate::{output, progress};
 
 /// Call a tool and print its answer
@@ -44,10 +43,6 @@ pub(crate) struct Arguments {
     need: NeedArguments,
 }
 
-fn duration(text: &str) -> Result<Duration, String> {
-    parse_duration(text).ok_or_else(|| "write a duration such as `30s` or `2m`".to_owned())
-}
-
 pub(crate) async fn run(common: &Common, arguments: Arguments) -> Result<Done> {
     let desk = Desk::open(common).await?;
     let result = call(&desk, &arguments).await;
@@ -65,8 +60,19 @@ pub(crate) async fn run(common: &Common, arguments: Arguments) -> Result<Done> {
 }
 
 async fn call(desk: &Desk, arguments: &Arguments) -> Result<Output> {
-    let (registry, need) = (&desk.registry, arguments.need.need());
-    progress::shown(registry, desk.common.quiet, registry.discover_for(&arguments.name, need, true)).await?;
+    let registry = &desk.registry;
+    let need = arguments.need.need();
+    let first = CallOptions {
+        timeout: arguments.need.wait().or(arguments.timeout),
+        cached: need == Need::Cached,
+        ..CallOptions::default()
+    };
+    progress::shown(registry, desk.common.quiet, registry.discover_for_call(&arguments.name, &first)).await?;
+    if need == Need::Fresh
+        && let Some(source) = registry.source_of_name(&arguments.name)?
+    {
+        desk.ensure(need, Some(&[source]), arguments.need.patience_for_all()).await;
+    }
     desk.hint_stale_tool(&arguments.name);
     let given = given(arguments)?;
     let input = Value::Object(with_pairs(registry, &arguments.name, given, &arguments.pairs)?);

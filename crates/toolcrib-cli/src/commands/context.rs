@@ -6,10 +6,10 @@ use toolcrib::core::tokens;
 use toolcrib::{Code, Error, Result};
 
 use crate::arguments::Common;
-use crate::commands::tools::NeedArguments;
 use crate::desk::Desk;
 use crate::exit::Done;
 use crate::output;
+use crate::waiting::{Incomplete, NeedArguments};
 
 /// Print the summary for a system prompt: some of the tools there are, and how to find the others
 #[derive(Debug, Args)]
@@ -37,14 +37,15 @@ pub(crate) async fn run(common: &Common, arguments: Arguments) -> Result<Done> {
     // While lists are fetched, the tokenizer is loaded.
     let warming = tokio::task::spawn_blocking(tokens::warm);
     let desk = Desk::open(common).await?;
-    desk.ensure(arguments.need.need(), None).await;
+    let missing = desk.ensure(arguments.need.need(), None, arguments.need.patience()).await;
     desk.registry.count_tokens().await;
     warming.await.map_err(|error| Error::new(Code::Internal, "the tokenizer was not loaded").with_cause(error))?;
     let summary = desk.registry.view(&Desk::caller()).summary(budget);
     desk.close().await;
-    match common.json {
-        true => output::json(&summary)?,
-        false => output::line(&summary.text)?,
+    if common.json {
+        output::json(&Incomplete { answer: &summary, missing })?;
+    } else {
+        output::line(&summary.text)?;
     }
     if summary.tools > 0 {
         common.hint(&format!("hint: {}", saving(&summary)));

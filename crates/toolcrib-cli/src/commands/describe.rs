@@ -11,15 +11,16 @@ use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Value, json};
 use toolcrib::core::json::Fields;
 use toolcrib::core::time::When;
+use toolcrib::core::tool::{Asked, parse_name};
 use toolcrib::core::{Error, ResultExt};
 use toolcrib::registry::ToolDetail;
 use toolcrib::{Code, Result};
 
 use crate::arguments::Common;
-use crate::commands::tools::NeedArguments;
 use crate::desk::Desk;
 use crate::exit::Done;
-use crate::{output, progress};
+use crate::output;
+use crate::waiting::NeedArguments;
 
 use provided::{explain, projected, provided};
 pub(crate) use readable::readable;
@@ -77,16 +78,19 @@ pub(crate) async fn run(common: &Common, arguments: Arguments) -> Result<Done> {
 }
 
 async fn look_up(desk: &Desk, name: &str, need: &NeedArguments) -> Result<ToolDetail> {
-    let work = desk.registry.discover_for(name, need.need(), false);
-    let outcomes = progress::shown(&desk.registry, desk.common.quiet, work).await?;
-    desk.hint_stale_tool(name);
+    // A bare name that no list has may be of any source; one that names an unknown source is of none.
+    let among = match desk.registry.source_of_name(name)? {
+        Some(source) => Some(vec![source]),
+        None if is_bare(name) => None,
+        None => Some(Vec::new()),
+    };
+    desk.ensure(need.need(), among.as_deref(), need.patience()).await;
     desk.registry.read_counts().await?;
-    let found = desk.registry.tool_detail(name);
-    // When the tool is there, other sources' troubles are not what was asked about.
-    if found.is_err() {
-        progress::report_failures(&outcomes, desk.common.quiet);
-    }
-    found
+    desk.registry.tool_detail(name)
+}
+
+fn is_bare(name: &str) -> bool {
+    matches!(parse_name(name), Ok(Asked::Bare(_)))
 }
 
 /// Each tool that was found, one way or the other, and then what was not found.

@@ -13,10 +13,10 @@ use toolcrib::{Code, Error, Result};
 
 use crate::arguments::Common;
 use crate::commands::lock;
-use crate::commands::tools::NeedArguments;
 use crate::desk::Desk;
 use crate::exit::Done;
 use crate::output;
+use crate::waiting::NeedArguments;
 
 /// Show what differs from the lockfile, or from some time in the past
 #[derive(Debug, Args)]
@@ -80,7 +80,8 @@ async fn compared(desk: &Desk, arguments: &Arguments) -> Result<(Against, Differ
     // A build must not pass because of what was true yesterday.
     let unsaid = if arguments.ci { Need::Fresh } else { Need::Known };
     let need = arguments.need.need_or(unsaid);
-    desk.ensure(need, None).await;
+    let patience = if arguments.ci { arguments.need.patience_for_all() } else { arguments.need.patience() };
+    desk.ensure(need, None, patience).await;
     if need == Need::Cached {
         desk.hint_stale(None);
     }

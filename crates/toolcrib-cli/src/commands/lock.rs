@@ -10,10 +10,10 @@ use toolcrib::registry::{SourceView, Status};
 use toolcrib::{Code, Error, Result};
 
 use crate::arguments::Common;
-use crate::commands::tools::NeedArguments;
 use crate::desk::Desk;
 use crate::exit::Done;
 use crate::output;
+use crate::waiting::NeedArguments;
 use crate::wording::counted;
 
 const NAME: &str = "toolcrib.lock";
@@ -40,7 +40,7 @@ pub(crate) struct Arguments {
 pub(crate) async fn run(common: &Common, arguments: Arguments) -> Result<Done> {
     let desk = Desk::open(common).await?;
     let need = arguments.need.need_or(Need::Fresh);
-    desk.ensure(need, None).await;
+    desk.ensure(need, None, arguments.need.patience_for_all()).await;
     let (unread, unknown) = not_read(desk.registry.sources());
     if need == Need::Cached {
         desk.hint_stale(None);

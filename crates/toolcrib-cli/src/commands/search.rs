@@ -5,10 +5,10 @@ use toolcrib::Result;
 use toolcrib::core::search::{Hit, Query};
 
 use crate::arguments::Common;
-use crate::commands::tools::NeedArguments;
 use crate::desk::Desk;
 use crate::exit::Done;
 use crate::model::ModelArguments;
+use crate::waiting::{Incomplete, NeedArguments};
 use crate::{output, paint};
 
 /// Find the tools that fit a task, a question or a name
@@ -42,12 +42,13 @@ pub(crate) async fn run(common: &Common, arguments: Arguments) -> Result<Done> {
     let manner = arguments.model.manner()?;
     let desk = Desk::open(common).await?;
     let source = arguments.source.as_deref().map(|name| desk.source(name)).transpose()?;
-    desk.ensure(arguments.need.need(), source.as_ref().map(std::slice::from_ref)).await;
+    let among = source.as_ref().map(std::slice::from_ref);
+    let missing = desk.ensure(arguments.need.need(), among, arguments.need.patience()).await;
     let query = Query { text: arguments.query.join(" "), limit: arguments.limit, source, tag: arguments.tag };
     let found = manner.over(desk.registry.view(&Desk::caller())).find(&query);
     desk.close().await;
     if common.json {
-        output::json(&found.answer())?;
+        output::json(&Incomplete { answer: found.answer(), missing })?;
     } else if !found.hits.is_empty() {
         output::line(&found.hits.iter().map(readable).collect::<Vec<_>>().join("\n"))?;
         let more = found.total.saturating_sub(found.hits.iter().map(|hit| 1 + hit.also.len()).sum());

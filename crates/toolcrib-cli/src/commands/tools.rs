@@ -1,18 +1,20 @@
 //! `toolcrib tools`: every tool, from the cache; sources never seen before are discovered first.
 
 use clap::Args;
+use toolcrib::core::ResultExt;
 use toolcrib::core::catalog::ToolRef;
 use toolcrib::core::manifest::SetAside;
 use toolcrib::core::render::Format;
 use toolcrib::core::text::shown_short;
 use toolcrib::registry::Status;
-use toolcrib::{Code, Error, Need, Result};
+use toolcrib::{Code, Error, Result};
 
 use crate::arguments::Common;
 use crate::desk::Desk;
 use crate::exit::Done;
 use crate::output;
 use crate::table::Table;
+use crate::waiting::{Missing, NeedArguments};
 
 /// List every tool, from the cache; sources never seen before are discovered first
 #[derive(Debug, Args)]
@@ -22,6 +24,7 @@ use crate::table::Table;
   toolcrib tools --format anthropic > tools.json
   toolcrib tools --format anthropic --defer
   toolcrib tools --format gemini --source github
+  toolcrib tools --wait 10s
 
 A provider's format is the array that provider takes. What it cannot express is edited, which `describe --format X
 --explain` tells; a tool that cannot be had in it is left out, with a hint.")]
@@ -39,37 +42,12 @@ pub(crate) struct Arguments {
     need: NeedArguments,
 }
 
-/// Who may be contacted before reading.
-#[derive(Debug, Args)]
-pub(crate) struct NeedArguments {
-    /// Contact nobody
-    #[arg(long, conflicts_with = "fresh")]
-    cached: bool,
-    /// Wait for lists that may be old, too
-    #[arg(long)]
-    fresh: bool,
-}
-
-impl NeedArguments {
-    pub(crate) fn need(&self) -> Need {
-        self.need_or(Need::Known)
-    }
-
-    /// What is needed when nobody says otherwise is for the command to know.
-    pub(crate) fn need_or(&self, unsaid: Need) -> Need {
-        match (self.cached, self.fresh) {
-            (true, _) => Need::Cached,
-            (false, true) => Need::Fresh,
-            (false, false) => unsaid,
-        }
-    }
-}
-
 pub(crate) async fn run(common: &Common, arguments: Arguments) -> Result<Done> {
     let format = format(common, &arguments)?;
     let desk = Desk::open(common).await?;
     let source = arguments.source.as_deref().map(|name| desk.source(name)).transpose()?;
-    desk.ensure(arguments.need.need(), source.as_ref().map(std::slice::from_ref)).await;
+    let among = source.as_ref().map(std::slice::from_ref);
+    let missing = desk.ensure(arguments.need.need(), among, arguments.need.patience()).await;
     let failed = source
         .as_ref()
         .and_then(|id| desk.registry.source(id))
@@ -78,14 +56,34 @@ pub(crate) async fn run(common: &Common, arguments: Arguments) -> Result<Done> {
     let wanted = |tool: &ToolRef<'_>| source.as_ref().is_none_or(|source| source == tool.source());
     match format {
         Some(format) => {
-            let set_aside = view.render_pieces(format, wanted, output::piece)?;
-            output::line("")?;
+            // The last piece is held back, for an incomplete list says so at its end.
+            let mut last = String::new();
+            let set_aside = view.render_pieces(format, wanted, |piece| {
+                output::piece(&last)?;
+                piece.clone_into(&mut last);
+                Ok(())
+            })?;
+            if format == Format::Json {
+                last = with_missing(&last, &missing)?;
+            }
+            output::line(&last)?;
             hint_set_aside(common, format, &set_aside);
         }
         None => output::line(&table(view.listed().filter(wanted))?)?,
     }
     desk.close().await;
     Ok(if failed { Done::Failed } else { Done::Well })
+}
+
+/// The end of a JSON object, with what it lacks where it does.
+fn with_missing(end: &str, missing: &[Missing]) -> Result<String> {
+    match end.strip_suffix('}') {
+        Some(open) if !missing.is_empty() => {
+            let missing = serde_json::to_string(missing).context(Code::Internal, "write JSON")?;
+            Ok(format!("{open},\"missing\":{missing}}}"))
+        }
+        Some(_) | None => Ok(end.to_owned()),
+    }
 }
 
 /// What to print; a table when there is none.

@@ -119,7 +119,8 @@ impl Surface {
             Ok(known) => Ok(known),
             Err(_) => {
                 // Whether somebody must be asked is known once the tool is. What fails here fails again in the call.
-                let _known = self.registry.discover_for_call(name, trace.as_ref()).await;
+                let options = CallOptions { trace: trace.clone(), ..CallOptions::default() };
+                let _known = self.registry.discover_for_call(name, &options).await;
                 verdict()
             }
         };

@@ -1,11 +1,14 @@
 //! Meeting a need before reading: who has to be discovered first, and how long that is waited for.
 
+use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use toolcrib_core::SourceId;
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
 use toolcrib_core::freshness::Freshness;
+use toolcrib_core::{Result, SourceId};
 
 use super::{Outcome, Refresh};
 use crate::registry::{Registry, Shared};
@@ -22,7 +25,42 @@ pub enum Need {
     Fresh,
 }
 
+/// A discovery that a reader waits for. It begins when it is first polled, belongs to the registry, and goes on when
+/// it is dropped.
+pub struct Pending {
+    pub source: SourceId,
+    /// The last attempt to discover it failed, or was given up.
+    pub failed_before: bool,
+    pub outcome: BoxFuture<'static, Outcome>,
+}
+
+impl fmt::Debug for Pending {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Pending").field("source", &self.source).finish_non_exhaustive()
+    }
+}
+
 impl Registry {
+    /// The discoveries that a need takes, for a reader that decides for itself how long it waits for each.
+    pub fn discoveries(&self, need: Need, among: Option<&[SourceId]>) -> Vec<Pending> {
+        let shared = &self.shared;
+        let wanted = shared.due(need, among, false, None);
+        shared.announce_discovery(&wanted, false, None);
+        let now = shared.now.load_full();
+        let pending = |source: SourceId| {
+            let failed_before = shared.failed_before(&now, &source);
+            let outcome = shared.clone().refresh_one(source.clone(), Refresh::default()).boxed();
+            Pending { source, failed_before, outcome }
+        };
+        wanted.into_iter().map(pending).collect()
+    }
+
+    /// Records that a source did not answer within the time that a reader waited for it. It counts as a failure, so
+    /// that the next reader does not wait as long again.
+    pub async fn give_up(&self, source: &SourceId, waited: Duration) -> Result<()> {
+        self.shared.give_up(source, waited).await
+    }
+
     /// Meets a need before reading. `among` narrows it to some sources. Returns what was done about it.
     pub async fn ensure(&self, need: Need, among: Option<&[SourceId]>, keep: bool) -> Vec<Outcome> {
         self.shared.ensure(need, among, keep, None).await
@@ -35,18 +73,22 @@ impl Registry {
 
     /// Discovers what is missing or stale behind the scenes, unless that is being done already. Waits for nobody.
     pub fn ensure_soon(&self) {
-        let shared = self.shared.clone();
-        if shared.ended.is_cancelled() || shared.runs.soon.swap(true, Ordering::SeqCst) {
-            return;
-        }
-        self.shared.tasks.spawn(async move {
-            shared.ended.run_until_cancelled(shared.ensure(Need::Fresh, None, false, None)).await;
-            shared.runs.soon.store(false, Ordering::SeqCst);
-        });
+        self.shared.ensure_soon();
     }
 }
 
 impl Shared {
+    pub(crate) fn ensure_soon(self: &Arc<Self>) {
+        let shared = self.clone();
+        if shared.ended.is_cancelled() || shared.runs.soon.swap(true, Ordering::SeqCst) {
+            return;
+        }
+        self.tasks.spawn(async move {
+            shared.ended.run_until_cancelled(shared.ensure(Need::Fresh, None, false, None)).await;
+            shared.runs.soon.store(false, Ordering::SeqCst);
+        });
+    }
+
     pub(crate) async fn ensure(
         self: &Arc<Self>,
         need: Need,
@@ -54,6 +96,23 @@ impl Shared {
         keep: bool,
         trace: Option<&Trace>,
     ) -> Vec<Outcome> {
+        let wanted = self.due(need, among, keep, trace);
+        if wanted.is_empty() {
+            return Vec::new();
+        }
+        let trace = trace.cloned();
+        self.refresh(Refresh { sources: Some(wanted), keep, trace, ..Refresh::default() }).await
+    }
+
+    /// The sources that have to be discovered to meet a need. Stale ones that are served are discovered behind the
+    /// scenes.
+    fn due(
+        self: &Arc<Self>,
+        need: Need,
+        among: Option<&[SourceId]>,
+        keep: bool,
+        trace: Option<&Trace>,
+    ) -> Vec<SourceId> {
         if need == Need::Cached {
             return Vec::new();
         }
@@ -85,11 +144,7 @@ impl Shared {
         if self.options.revalidate {
             self.revalidate(stale, keep, trace);
         }
-        if wanted.is_empty() {
-            return Vec::new();
-        }
-        let trace = trace.cloned();
-        self.refresh(Refresh { sources: Some(wanted), keep, trace, ..Refresh::default() }).await
+        wanted
     }
 
     /// Stale lists were served; new ones are fetched behind the scenes.

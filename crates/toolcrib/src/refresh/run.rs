@@ -4,11 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use toolcrib_core::compare::Renamed;
+use toolcrib_core::fingerprint::Fingerprint;
 use toolcrib_core::freshness::{Freshness, backoff};
 use toolcrib_core::inventory::{Actor, Command, Event, Recording};
 use toolcrib_core::manifest::{Change, Delta, Manifest, Packed};
 use toolcrib_core::time::format_duration;
-use toolcrib_core::{Code, Error, Result, Source, SourceId, ToolName};
+use toolcrib_core::{Code, Error, Result, Source, SourceId, Timestamp, ToolName};
 
 use super::{Outcome, Refresh, Refreshed};
 use crate::clock::after;
@@ -27,6 +28,15 @@ const FIRST_RETRY: Duration = Duration::from_millis(50);
 const MAX_RETRY: Duration = Duration::from_millis(500);
 /// What a connector may take beyond its deadline to take leave of a server, or to say why there is no list.
 const GRACE: Duration = Duration::from_secs(10);
+
+/// An attempt to discover a source that failed.
+struct Attempt {
+    started_at: Timestamp,
+    duration_ms: u64,
+    connects_to: Option<Fingerprint>,
+    /// How the source stood before.
+    standing: Standing,
+}
 
 impl Shared {
     pub(super) async fn discover(&self, source: &Source, refresh: &Refresh) -> Outcome {
@@ -154,8 +164,13 @@ impl Shared {
             }
         };
         let duration_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
-        let check =
-            |tool_count, error| Check { source: source.id.clone(), at: started_at, duration_ms, tool_count, error };
+        let check = |tool_count| Check {
+            source: source.id.clone(),
+            at: started_at,
+            duration_ms,
+            tool_count: Some(tool_count),
+            error: None,
+        };
         match offer {
             Ok(offer) if offer.unchanged => {
                 let tool_count = self.now.load().catalog.tool_count(&source.id);
@@ -171,7 +186,7 @@ impl Shared {
                     invalidated: false,
                     ..standing
                 };
-                let same = check(Some(tool_count), None);
+                let same = check(tool_count);
                 let decide = |writer: &Writer| writer.inventory.known(&source.id).map(|_| Vec::new());
                 self.write(&Actor::refresh(), Some((&same, &standing)), decide).await?;
                 slot.discovered();
@@ -192,7 +207,7 @@ impl Shared {
                     marks: offer.marks.clone(),
                     ..Standing::default()
                 };
-                let outcome = self.record(source, offer, standing, |count| check(Some(count), None)).await?;
+                let outcome = self.record(source, offer, standing, check).await?;
                 slot.discovered();
                 if !source.kind.is_builtin() {
                     let tool_count = outcome.added.len() + outcome.changed.len() + outcome.unchanged;
@@ -200,31 +215,53 @@ impl Shared {
                 }
                 Ok(Outcome { contacted: !source.kind.is_builtin(), ..outcome })
             }
-            Err(mut error) => {
-                error.message = hide(&error.message, &source.kind);
-                let failure = Failure::of(&error);
-                let failures = standing.failures.saturating_add(1);
-                let not_before = self.options.clock.now().plus(backoff(failures, rand::random::<f64>()));
-                let standing = Standing {
-                    started_at,
-                    failures,
-                    failing_since: standing.failing_since.or(Some(started_at)),
-                    last_error: Some(failure.clone()),
-                    tried: connects_to,
-                    not_before: Some(not_before),
-                    ..standing
-                };
-                if self.overridden(&source.id) {
-                    self.record_here(source, None, standing).await?;
-                } else {
-                    let failed = check(None, Some(failure.clone()));
-                    // A source that was removed meanwhile is refused by `known`: nobody wants to hear of it.
-                    let decide = |writer: &Writer| writer.inventory.known(&source.id).map(|_| Vec::new());
-                    self.write(&Actor::refresh(), Some((&failed, &standing)), decide).await?;
-                }
+            Err(error) => {
+                let attempt = Attempt { started_at, duration_ms, connects_to, standing };
+                let failure = self.record_failure(source, attempt, error).await?;
                 Ok(Outcome { contacted: true, ..self.standing_outcome(&source.id, Some(failure)) })
             }
         }
+    }
+
+    /// See [`Registry::give_up`](crate::Registry::give_up).
+    pub(super) async fn give_up(&self, id: &SourceId, waited: Duration) -> Result<()> {
+        let Some(source) = self.now.load().sources.get(id).cloned() else { return Ok(()) };
+        let attempt = Attempt {
+            started_at: self.options.clock.now(),
+            duration_ms: u64::try_from(waited.as_millis()).unwrap_or(u64::MAX),
+            connects_to: connects_to(&self.key, &source.kind),
+            standing: self.standing(id),
+        };
+        let message = format!("it was not discovered within {}, and waited for no longer", format_duration(waited));
+        self.record_failure(&source, attempt, Error::new(Code::ToolUnavailable, message)).await.map(drop)
+    }
+
+    /// A failure keeps the list there is, and makes the next attempt wait.
+    async fn record_failure(&self, source: &Source, attempt: Attempt, mut error: Error) -> Result<Failure> {
+        let Attempt { started_at, duration_ms, connects_to, standing } = attempt;
+        error.message = hide(&error.message, &source.kind);
+        let failure = Failure::of(&error);
+        let failures = standing.failures.saturating_add(1);
+        let not_before = self.options.clock.now().plus(backoff(failures, rand::random::<f64>()));
+        let standing = Standing {
+            started_at,
+            failures,
+            failing_since: standing.failing_since.or(Some(started_at)),
+            last_error: Some(failure.clone()),
+            tried: connects_to,
+            not_before: Some(not_before),
+            ..standing
+        };
+        if self.overridden(&source.id) {
+            self.record_here(source, None, standing).await?;
+        } else {
+            let error = Some(failure.clone());
+            let check = Check { source: source.id.clone(), at: started_at, duration_ms, tool_count: None, error };
+            // A source that was removed meanwhile is refused by `known`: its failure matters no more.
+            let decide = |writer: &Writer| writer.inventory.known(&source.id).map(|_| Vec::new());
+            self.write(&Actor::refresh(), Some((&check, &standing)), decide).await?;
+        }
+        Ok(failure)
     }
 
     fn tell_stage(&self, source: &Source, stage: Stage) {

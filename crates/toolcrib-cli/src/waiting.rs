@@ -1,0 +1,313 @@
+//! How long a command waits for sources that have to be discovered before it can print their tools.
+
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use clap::Args;
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
+use serde::Serialize;
+use tokio::time::{Instant, sleep_until};
+use tokio_util::sync::CancellationToken;
+use toolcrib::core::freshness::Freshness;
+use toolcrib::core::time::parse_duration;
+use toolcrib::refresh::Pending;
+use toolcrib::registry::Status;
+use toolcrib::{Need, Outcome, Registry, SourceId};
+
+use crate::arguments::Common;
+use crate::desk::Desk;
+use crate::{output, progress};
+
+/// How long a source that failed the last time is waited for, and on a terminal any source after the last one that
+/// answered.
+const SHORT_WAIT: Duration = Duration::from_secs(2);
+
+/// Which sources may be contacted before reading, and how long that may take.
+#[derive(Debug, Args)]
+pub(crate) struct NeedArguments {
+    /// Make no requests and start nothing
+    #[arg(long, conflicts_with_all = ["fresh", "wait"])]
+    cached: bool,
+    /// Wait for lists that may be old, too
+    #[arg(long)]
+    fresh: bool,
+    /// Wait so long for sources that were never discovered, `10s` or `2m`; 0s does not wait
+    #[arg(long, value_name = "DURATION", value_parser = duration)]
+    wait: Option<Duration>,
+}
+
+pub(crate) fn duration(text: &str) -> Result<Duration, String> {
+    parse_duration(text).ok_or_else(|| "write a duration such as `30s` or `2m`".to_owned())
+}
+
+impl NeedArguments {
+    pub(crate) fn need(&self) -> Need {
+        self.need_or(Need::Known)
+    }
+
+    /// The need of a command that wants more than what is known, unless the command line says otherwise.
+    pub(crate) fn need_or(&self, unsaid: Need) -> Need {
+        if self.cached || self.wait.is_some_and(|wait| wait.is_zero()) {
+            Need::Cached
+        } else if self.fresh {
+            Need::Fresh
+        } else {
+            unsaid
+        }
+    }
+
+    /// `--wait`.
+    pub(crate) fn wait(&self) -> Option<Duration> {
+        self.wait
+    }
+
+    /// For a command that prints what it has.
+    pub(crate) fn patience(&self) -> Patience {
+        match self.wait {
+            Some(limit) => Patience::Limit(limit),
+            None if output::stdout_is_terminal() => Patience::Terminal,
+            None => Patience::Deadlines,
+        }
+    }
+
+    /// For a command that needs every list.
+    pub(crate) fn patience_for_all(&self) -> Patience {
+        self.wait.map_or(Patience::Deadlines, Patience::Limit)
+    }
+}
+
+/// How long a command waits.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Patience {
+    /// For each source as long as its own deadlines allow.
+    Deadlines,
+    /// The same, but a person is not kept waiting by the slowest: what is missing then is left to another process.
+    Terminal,
+    /// `--wait`: for all together.
+    Limit(Duration),
+}
+
+/// A source whose tools an answer lacks.
+#[derive(Debug, Serialize)]
+pub(crate) struct Missing {
+    pub(crate) source: SourceId,
+    pub(crate) reason: String,
+}
+
+/// An answer as JSON, and what it lacks where it does.
+#[derive(Debug, Serialize)]
+pub(crate) struct Incomplete<T> {
+    #[serde(flatten)]
+    pub(crate) answer: T,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) missing: Vec<Missing>,
+}
+
+impl Desk {
+    /// Discovers what a need takes, with progress, as long as patience lasts. Says what failed, is stale or is left out.
+    pub(crate) async fn ensure(&self, need: Need, among: Option<&[SourceId]>, patience: Patience) -> Vec<Missing> {
+        // Another process may be at it already; then no further one is started.
+        let elsewhere = being_discovered(&self.registry);
+        let pending = self.registry.discoveries(need, among);
+        let waited = wait(self, pending, patience).await;
+        progress::report_failures(&waited.outcomes, self.common.quiet);
+        self.hint_left_alone(among, &waited);
+        if !waited.left.is_empty() {
+            let names: Vec<String> = waited.left.iter().map(ToString::to_string).collect();
+            let names = names.join(", ");
+            let left: Vec<&SourceId> = waited.left.iter().filter(|id| !elsewhere.contains(id)).collect();
+            let told = match start_refresh(&self.common, &left) {
+                Ok(()) => format!("hint: still being discovered in the background: {names}; `--wait 60s` waits for it"),
+                Err(error) => format!("warning: not discovered yet: {names}; `toolcrib refresh` cannot start: {error}"),
+            };
+            self.common.hint(&told);
+        }
+        if need == Need::Known {
+            self.hint_stale(among);
+        }
+        self.missing(among, &waited.left)
+    }
+
+    /// The enabled sources without any list, and why there is none.
+    fn missing(&self, among: Option<&[SourceId]>, left: &[SourceId]) -> Vec<Missing> {
+        let sources = self.registry.sources().into_iter();
+        let meant = |id: &SourceId| among.is_none_or(|among| among.contains(id));
+        let missing = sources.filter(|source| source.enabled && source.freshness == Freshness::Missing);
+        let reason = |id: &SourceId| self.registry.source_failure(id).map(|error| error.message);
+        missing
+            .filter(|source| meant(&source.id))
+            .map(|source| {
+                let reason = if left.contains(&source.id) { None } else { reason(&source.id) };
+                let reason = reason.unwrap_or_else(|| "it is still being discovered".to_owned());
+                Missing { source: source.id, reason }
+            })
+            .collect()
+    }
+
+    /// Sources that failed a moment ago are not asked again at once.
+    fn hint_left_alone(&self, among: Option<&[SourceId]>, waited: &Waited) {
+        for source in self.registry.sources() {
+            let asked = waited.outcomes.iter().any(|outcome| outcome.source == source.id);
+            let meant = among.is_none_or(|among| among.contains(&source.id));
+            let failed = source.enabled && source.status == Status::Failed && source.transport.is_some();
+            let Some(failure) = source.last_error.filter(|_| failed && meant && !asked) else { continue };
+            let id = &source.id;
+            let when = if waited.given_up.contains(id) { "" } else { " earlier" };
+            self.common
+                .hint(&format!("warning: {id} failed{when}: {}; `toolcrib refresh {id}` tries again", failure.message));
+        }
+    }
+}
+
+fn being_discovered(registry: &Registry) -> Vec<SourceId> {
+    let sources = registry.sources().into_iter();
+    sources.filter(|source| source.status == Status::Discovering).map(|source| source.id).collect()
+}
+
+/// What came of a wait.
+#[derive(Default)]
+struct Waited {
+    outcomes: Vec<Outcome>,
+    /// Recorded as failures, because they took too long.
+    given_up: Vec<SourceId>,
+    /// Not waited for any longer, and worth to be discovered by another process.
+    left: Vec<SourceId>,
+}
+
+/// Why a wait ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum End {
+    /// Every source answered, failed or took longer than it may.
+    Done,
+    /// On a terminal, no source has answered for a while.
+    Quiet,
+    /// `--wait` is over, or Ctrl-C was pressed.
+    Stopped,
+}
+
+async fn wait(desk: &Desk, pending: Vec<Pending>, patience: Patience) -> Waited {
+    let mut waited = Waited::default();
+    if pending.is_empty() {
+        return waited;
+    }
+    let interrupt = Interrupt::listen();
+    let began = Instant::now();
+    let mut unanswered: Vec<(SourceId, bool)> =
+        pending.iter().map(|pending| (pending.source.clone(), pending.failed_before)).collect();
+    let mut running: FuturesUnordered<_> = pending.into_iter().map(|pending| outcome(pending, patience)).collect();
+    let collecting = async {
+        let mut answered_at = began;
+        loop {
+            let stopped_at = match patience {
+                Patience::Limit(limit) => Some(began + limit),
+                Patience::Deadlines | Patience::Terminal => None,
+            };
+            let quiet_at = matches!(patience, Patience::Terminal).then_some(answered_at + SHORT_WAIT);
+            tokio::select! {
+                ended = running.next() => match ended {
+                    Some(Some(outcome)) => {
+                        unanswered.retain(|(id, _)| *id != outcome.source);
+                        waited.outcomes.push(outcome);
+                        answered_at = Instant::now();
+                    }
+                    Some(None) => {}
+                    None => return End::Done,
+                },
+                () = at(quiet_at) => return End::Quiet,
+                () = at(stopped_at) => return End::Stopped,
+                () = interrupt.pressed() => return End::Stopped,
+            }
+        }
+    };
+    let end = progress::shown(&desk.registry, desk.common.quiet, collecting).await;
+    interrupt.wait_is_over();
+    for (source, failed_before) in unanswered {
+        if end == End::Quiet && !failed_before {
+            waited.left.push(source);
+            continue;
+        }
+        if let Err(error) = desk.registry.give_up(&source, began.elapsed()).await {
+            tracing::warn!(%error, server_name = %source, "that it did not answer cannot be recorded");
+        }
+        waited.given_up.push(source);
+    }
+    waited.outcomes.sort_by(|one, other| one.source.cmp(&other.source));
+    waited
+}
+
+/// The outcome of a discovery, unless it takes longer than it may.
+async fn outcome(pending: Pending, patience: Patience) -> Option<Outcome> {
+    match patience {
+        Patience::Deadlines | Patience::Terminal if pending.failed_before => {
+            tokio::time::timeout(SHORT_WAIT, pending.outcome).await.ok()
+        }
+        Patience::Deadlines | Patience::Terminal | Patience::Limit(_) => Some(pending.outcome.await),
+    }
+}
+
+async fn at(moment: Option<Instant>) {
+    match moment {
+        Some(moment) => sleep_until(moment).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Ctrl-C: while a command waits it ends the wait, and what is known is printed; after that it ends the command.
+struct Interrupt {
+    pressed: CancellationToken,
+    waits: Arc<AtomicBool>,
+}
+
+impl Interrupt {
+    fn listen() -> Interrupt {
+        let interrupt = Interrupt { pressed: CancellationToken::new(), waits: Arc::new(AtomicBool::new(true)) };
+        let (pressed, waits) = (interrupt.pressed.clone(), interrupt.waits.clone());
+        // It ends with the process: a signal that is listened to once no longer ends the process by itself.
+        tokio::spawn(async move {
+            while tokio::signal::ctrl_c().await.is_ok() {
+                if !waits.swap(false, Ordering::SeqCst) {
+                    std::process::exit(INTERRUPTED);
+                }
+                pressed.cancel();
+            }
+        });
+        interrupt
+    }
+
+    async fn pressed(&self) {
+        self.pressed.cancelled().await;
+    }
+
+    fn wait_is_over(&self) {
+        self.waits.store(false, Ordering::SeqCst);
+    }
+}
+
+/// The exit code of a command that SIGINT ended, as shells have it.
+const INTERRUPTED: i32 = 130;
+
+/// Starts one `toolcrib refresh` for these sources that outlives this command. It waits until this one has ended, for
+/// that holds their leases.
+fn start_refresh(common: &Common, sources: &[&SourceId]) -> std::io::Result<()> {
+    if sources.is_empty() {
+        return Ok(());
+    }
+    let mut command = Command::new(std::env::current_exe()?);
+    command.arg("refresh").args(sources.iter().map(|id| id.as_str()));
+    for (option, path) in [("--config", &common.config), ("--data", &common.data)] {
+        if let Some(path) = path {
+            command.arg(option).arg(path);
+        }
+    }
+    if let Some(store) = &common.store {
+        command.arg("--store").arg(store);
+    }
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    // Ctrl-C at this terminal is not meant for it.
+    #[cfg(unix)]
+    std::os::unix::process::CommandExt::process_group(&mut command, 0);
+    command.spawn().map(drop)
+}
