@@ -156,7 +156,7 @@ fn numbers_are_kept_and_shown() {
     let empty = bench.json(0, &["stats"]);
     assert_eq!((&empty["tool_count"], &empty["hit_ratio"], &empty["tools"]), (&json!(0), &Value::Null, &json!([])));
     assert_eq!(empty["sources"][0]["expired"], true);
-    bench.run(&["call", "add", "a=1", "b=2"]).ended(0);
+    bench.run(&["call", "one__add", "a=1", "b=2"]).ended(0);
     bench.run(&["call", "fail"]).ended(1);
     let stats = bench.json(0, &["stats"]);
     assert_eq!((&stats["tool_count"], &stats["calls"], &stats["errors"]), (&json!(3), &json!(2), &json!(1)));

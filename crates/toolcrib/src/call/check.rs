@@ -3,6 +3,7 @@
 use toolcrib_core::catalog::{Catalog, State, ToolRef};
 use toolcrib_core::freshness::Freshness;
 use toolcrib_core::policy::Verdict;
+use toolcrib_core::text::shown_short;
 use toolcrib_core::tool::{Asked, parse_name};
 use toolcrib_core::{Code, Error, Result, SourceId};
 
@@ -20,8 +21,29 @@ impl Shared {
 
     /// A better reason than "unknown" when the name's source is known.
     fn explain(&self, name: &str) -> Option<Error> {
-        let Ok(Asked::Qualified { source, .. }) = parse_name(name) else { return None };
-        self.explain_source(&SourceId::from_name(source).ok()?)
+        match parse_name(name).ok()? {
+            Asked::Qualified { source, .. } => self.explain_source(&SourceId::from_name(source).ok()?),
+            Asked::Bare(_) => self.explain_bare(name),
+        }
+    }
+
+    /// A bare name may be of a source whose tools are not known; it is not waited for, since it may be of any.
+    fn explain_bare(&self, name: &str) -> Option<Error> {
+        const MAX_NAMED: usize = 5;
+        let now = self.now.load();
+        let enabled = now.inventory.sources().filter(|(id, state)| self.enabled_here(id, state.enabled));
+        let unknown: Vec<&SourceId> =
+            enabled.map(|(id, _)| id).filter(|id| self.freshness(&now, id) == Freshness::Missing).collect();
+        let first = unknown.first()?;
+        let named: Vec<String> = unknown.iter().take(MAX_NAMED).map(|id| format!("`{id}`")).collect();
+        let more = if unknown.len() > MAX_NAMED { " and others" } else { "" };
+        let message = format!(
+            "no tool named `{}` in the lists that are known; those of {}{more} are not, so refresh them, or name the \
+             source: `{first}__TOOL`",
+            shown_short(name, 80),
+            named.join(", ")
+        );
+        Some(Error::new(Code::ToolNotImplemented, message))
     }
 
     /// Why the tools of a source are not known, where they are not.

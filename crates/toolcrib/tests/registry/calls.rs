@@ -294,12 +294,35 @@ async fn a_first_call_discovers_its_own_source_and_no_other() {
     let bench = open(&[("git", &git), ("hub", &hub)]).await;
     assert!(call(&bench, "git__push", json!({})).await.is_ok());
     assert_eq!((git.discoveries(), hub.discoveries()), (1, 0));
-    assert!(call(&bench, "pull", json!({})).await.is_ok(), "a bare name may be anybody's");
-    assert_eq!((git.discoveries(), hub.discoveries()), (1, 1));
+    let error = call(&bench, "pull", json!({})).await.unwrap_err();
+    assert_eq!(error.code, Code::ToolNotImplemented);
+    assert!(error.message.contains("those of `hub` are not"), "{}", error.message);
+    assert_eq!((git.discoveries(), hub.discoveries()), (1, 0), "a bare name may be of any source: none is waited for");
+    assert!(call(&bench, "push", json!({})).await.is_ok());
     let cached_only = || CallOptions { cached: true, ..CallOptions::default() };
     bench.invalidate(None).await.unwrap();
     assert!(bench.call(&agent(), "git__push", json!({}), cached_only()).await.is_ok());
     assert_eq!(git.discoveries(), 1);
+}
+
+/// A call to an unknown name waited for every source that hangs.
+#[tokio::test(start_paused = true)]
+async fn only_a_source_that_was_never_discovered_is_waited_for() {
+    let (git, hangs) = (Scripted::new(["push"]), Scripted::new(["x"]));
+    hangs.hold();
+    let bench = open(&[("git", &git), ("hangs", &hangs)]).await;
+    force(&bench, "git").await;
+    let began = tokio::time::Instant::now();
+    for name in ["nothing", "elsewhere__push", "git__nothing", "git/nothing", "push"] {
+        let known = name == "push";
+        assert_eq!(call(&bench, name, json!({})).await.is_ok(), known, "{name}");
+    }
+    assert_eq!((began.elapsed(), hangs.discoveries()), (Duration::ZERO, 0));
+    let options = CallOptions { timeout: Some(Duration::from_secs(3)), ..CallOptions::default() };
+    let error = bench.call(&agent(), "hangs__x", json!({}), options).await.unwrap_err();
+    assert_eq!((error.code, began.elapsed().as_secs()), (Code::ToolUnavailable, 3), "{}", error.message);
+    let error = call(&bench, "hangs__x", json!({})).await.unwrap_err();
+    assert_eq!((error.code, began.elapsed().as_secs()), (Code::ToolUnavailable, 63), "its own call_timeout");
 }
 
 #[tokio::test(start_paused = true)]

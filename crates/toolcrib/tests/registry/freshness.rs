@@ -145,14 +145,15 @@ async fn who_keeps_calling_a_name_that_is_unknown_makes_nobody_hammer_a_source_t
     let (git, hub) = (Scripted::new(["push"]), Scripted::new(["star"]));
     git.fail("not today");
     let bench = open(&[("git", &git), ("hub", &hub)]).await;
-    for name in ["push", "git__push", "git/push", "nothing", "star", "elsewhere__push", "git__nothing"].repeat(10) {
+    for name in ["push", "git__push", "git/push", "nothing", "hub__star", "elsewhere__push", "git__nothing"].repeat(10)
+    {
         let called = call(&bench, name, json!({})).await;
-        assert_eq!(called.is_ok(), name == "star", "{name}");
+        assert_eq!(called.is_ok(), name == "hub__star", "{name}");
     }
     assert_eq!((git.discoveries(), hub.discoveries()), (1, 1));
     bench.hand.advance(Duration::from_secs(1));
-    call(&bench, "nothing", json!({})).await.unwrap_err();
-    call(&bench, "push", json!({})).await.unwrap_err();
+    call(&bench, "git__nothing", json!({})).await.unwrap_err();
+    call(&bench, "git__push", json!({})).await.unwrap_err();
     assert_eq!(git.discoveries(), 2, "due again once, then for twice as long not");
 }
 
