@@ -3,6 +3,7 @@
 
 mod command;
 mod event;
+mod reading;
 mod reconcile;
 mod tokens;
 
@@ -19,6 +20,7 @@ use crate::tool::ToolId;
 
 pub use command::{Before, Command, Declaration, NewToken, Recording, TokenChange};
 pub use event::{Actor, Event, Origin, Record};
+pub use reading::{Reading, compare_versions, type_of};
 pub use reconcile::reconcile;
 
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -28,7 +30,7 @@ pub struct Inventory {
     sources: BTreeMap<SourceId, Arc<SourceState>>,
     /// Tokens that were not revoked, by their ids.
     tokens: Arc<BTreeMap<String, Token>>,
-    /// Records of a kind this build does not know; it serves on without them.
+    /// Records that this build does not understand and passed over.
     pub unknown_events: u64,
 }
 

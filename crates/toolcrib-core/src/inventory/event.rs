@@ -75,7 +75,7 @@ pub enum Event {
         token: String,
         name: String,
     },
-    /// Written by a newer Toolcrib.
+    /// Not understood: written by a newer Toolcrib, or damaged. [`Reading`](super::Reading) tells the two apart.
     #[serde(other)]
     Unknown,
 }
@@ -149,6 +149,57 @@ impl Event {
             Event::TokenCreated { .. } | Event::TokenChanged { .. } | Event::TokenRevoked { .. } | Event::Unknown => {
                 None
             }
+        }
+    }
+
+    /// Whether a Toolcrib that does not understand this event must stop instead of passing it over. That is so where
+    /// ignoring it would leave something allowed that it takes away: revocations, disabling and removal, and rules.
+    /// The other events fail closed: who ignores them offers less, or an older list. When in doubt, an event is critical.
+    pub fn critical(&self) -> bool {
+        match self {
+            Event::SourceDisabled { .. }
+            | Event::SourceRemoved { .. }
+            | Event::ToolDisabled { .. }
+            // The definition that it names holds the rules on the source's tools, and they may be stricter than before.
+            | Event::SourceChanged { .. }
+            // The new role may be a lesser one.
+            | Event::TokenChanged { .. }
+            | Event::TokenRevoked { .. } => true,
+            // It names rules too, but of a source that is not there without it.
+            Event::SourceDeclared { .. }
+            | Event::SourceEnabled { .. }
+            | Event::InventoryRecorded { .. }
+            | Event::ToolEnabled { .. }
+            | Event::TokenCreated { .. }
+            | Event::Unknown => false,
+        }
+    }
+
+    /// As [`Event::critical`], for an event of which this build understands nothing but its type.
+    pub fn is_critical_type(kind: &str) -> bool {
+        let critical =
+            ["SourceChanged", "SourceDisabled", "SourceRemoved", "ToolDisabled", "TokenChanged", "TokenRevoked"];
+        critical.contains(&kind)
+    }
+
+    /// The version of Toolcrib that is needed to understand this event: the one that introduced its type, or what it says
+    /// beyond that, such as a variant of an enum or a field that narrows what it allows.
+    pub fn since(&self) -> &'static str {
+        match self {
+            // All of these are older than the first release.
+            Event::SourceDeclared { .. }
+            | Event::SourceChanged { .. }
+            | Event::SourceEnabled { .. }
+            | Event::SourceDisabled { .. }
+            | Event::SourceRemoved { .. }
+            | Event::InventoryRecorded { .. }
+            | Event::ToolEnabled { .. }
+            | Event::ToolDisabled { .. }
+            | Event::TokenCreated { .. }
+            | Event::TokenChanged { .. }
+            | Event::TokenRevoked { .. }
+            // Never written.
+            | Event::Unknown => "0.1.0",
         }
     }
 }

@@ -253,6 +253,94 @@ fn events_are_written_as_they_always_were() {
     assert_eq!(golden.lines().count(), 12, "one line for each kind of event, and for what was added to one");
 }
 
+#[test]
+fn what_is_not_understood_is_newer_or_damaged() {
+    let newer = |kind: &str| Reading::Newer { kind: kind.to_owned() };
+    for (body, kind) in [
+        (r#"{"type":"ToolPainted","source":"git","colour":"red"}"#, "ToolPainted"),
+        // What this build would refuse in its own events.
+        (r#"{"type":"ToolPainted","source":7,"hash":"?","n":1e999,"n":[[]]}"#, "ToolPainted"),
+        (r#" {"source":"git","type":"Unknown"}"#, "Unknown"),
+        (r#"{"type":"","x":1}"#, ""),
+        (r#"{"type":"TokenChanged","token":"a1","name":"ci","role":"owner"}"#, "TokenChanged"),
+        (r#"{"type":"TokenChanged","token":"a1","name":"ci","role":{"owner":{"of":"all"}}}"#, "TokenChanged"),
+        (r#"{"role":"owner","name":"ci","token":"a1","type":"TokenChanged"}"#, "TokenChanged"),
+        (
+            r#"{"type":"SourceDeclared","source":"git","kind":"mcp","origin":"imported",
+                "definition":"ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad","enabled":null}"#,
+            "SourceDeclared",
+        ),
+    ] {
+        assert_eq!(Reading::of(body), newer(kind), "{body}");
+    }
+    let deep = format!(r#"{{"type":"ToolPainted","x":{}{}}}"#, "[".repeat(1_000), "]".repeat(1_000));
+    assert_eq!(Reading::of(&deep), newer("ToolPainted"));
+    for body in [
+        "",
+        "{",
+        "null",
+        "7",
+        r#""ToolPainted""#,
+        r#"["ToolPainted"]"#,
+        r#"["SourceEnabled","git"]"#,
+        "{}",
+        r#"{"kind":"ToolPainted"}"#,
+        r#"{"type":null}"#,
+        r#"{"type":99}"#,
+        r#"{"type":["ToolPainted"]}"#,
+        r#"{"type":"ToolPainted","type":"ToolDrawn"}"#,
+        r#"{"type":"ToolPainted"} x"#,
+        r#"{"type":"ToolPainted","source":}"#,
+        r#"{"type":"SourceEnabled"}"#,
+        r#"{"type":"SourceEnabled","source":7}"#,
+        r#"{"type":"SourceEnabled","source":"No Id"}"#,
+        r#"{"type":"TokenChanged","token":"a1","name":"ci","role":7}"#,
+        r#"{"type":"TokenChanged","token":"a1","name":"ci"}"#,
+    ] {
+        assert!(matches!(Reading::of(body), Reading::Damaged(_)), "{body}: {:?}", Reading::of(body));
+    }
+    // What is added to a known event is not asked for, and the class of a change has a word for what is new.
+    let more = r#"{"type":"SourceEnabled","source":"git","because":["x",{"y":1}]}"#;
+    assert_eq!(Reading::of(more), Reading::Known(Event::SourceEnabled { source: id("git") }));
+    let class = include_str!("golden_events.jsonl").replace("breaking", "painted");
+    assert!(class.lines().all(|line| matches!(Reading::of(line), Reading::Known(_))));
+}
+
+/// Stored with each record for older versions to read, so it is held like the events themselves.
+#[test]
+fn each_event_says_whether_it_may_be_ignored_and_since_when_it_is_known() {
+    let golden = include_str!("golden_events.jsonl").lines();
+    let stated: Vec<(String, bool, &str)> = golden
+        .map(|line| match Reading::of(line) {
+            Reading::Known(event) => (type_of(line).unwrap(), event.critical(), event.since()),
+            other @ (Reading::Newer { .. } | Reading::Damaged(_)) => panic!("{line}: {other:?}"),
+        })
+        .collect();
+    let critical = ["SourceChanged", "SourceDisabled", "SourceRemoved", "ToolDisabled", "TokenChanged", "TokenRevoked"];
+    for (kind, is_critical, since) in &stated {
+        assert_eq!(*is_critical, critical.contains(&kind.as_str()), "{kind}");
+        assert_eq!(*is_critical, Event::is_critical_type(kind), "{kind}");
+        assert_eq!(*since, "0.1.0", "{kind}");
+    }
+    assert!(!Event::is_critical_type("ToolPainted"));
+}
+
+#[test]
+fn versions_are_ordered_by_their_numbers() {
+    use std::cmp::Ordering::{Equal, Greater, Less};
+    for (one, other, order) in [
+        ("0.1.0", "0.1.0", Equal),
+        ("0.10.0", "0.9.9", Greater),
+        ("1.0", "1.0.0", Equal),
+        ("0.2.0-rc.1", "0.2.0", Equal),
+        ("0.2.0+build", "0.1.9", Greater),
+        ("soon", "0.0.1", Less),
+        ("", "0.0.0", Equal),
+    ] {
+        assert_eq!(compare_versions(one, other), order, "{one} {other}");
+    }
+}
+
 fn wish() -> impl Strategy<Value = Command> {
     let name = prop_oneof![Just("git"), Just("mail")];
     let tool = prop_oneof![Just("push"), Just("pull"), Just("log")];
