@@ -23,13 +23,15 @@ pub use open::open;
 pub use sqlite::SqliteStore;
 
 /// An implementation returns `STORE_UNAVAILABLE` when it cannot keep its word, and never acknowledges before
-/// what it was given is durable. It must not interpret events, retry, or hold a lock across calls.
+/// what it was given is durable. It must not interpret events, retry, or hold a lock across calls. A record is read back as it
+/// was written, whether or not this build understands it.
 #[async_trait]
 pub trait Store: Send + Sync + std::fmt::Debug {
     /// The records after `seq`, in order, at most `limit` of them.
     async fn records(&self, after: u64, limit: usize) -> Result<Vec<StoredRecord>>;
 
-    /// Appends facts and a measurement in one transaction, if nobody else was faster.
+    /// Appends facts and a measurement in one transaction, if nobody else was faster. With each fact is kept what it says
+    /// about itself for versions that do not know it: [`Event::critical`] and [`Event::since`].
     async fn commit(&self, commit: Commit<'_>) -> Result<Committed>;
 
     async fn put_manifest(&self, manifest: &Packed) -> Result<()>;
@@ -77,6 +79,10 @@ pub struct StoredRecord {
     pub at: Timestamp,
     pub actor: Actor,
     pub body: String,
+    /// Whether a Toolcrib that does not understand the body must stop instead of passing it over.
+    pub critical: bool,
+    /// The version of Toolcrib that is needed to understand the body.
+    pub since: String,
 }
 
 #[derive(Debug)]

@@ -33,6 +33,7 @@ macro_rules! contract {
 
 contract![
     facts_are_read_back_in_order,
+    a_fact_says_whether_it_may_be_ignored_and_since_when_it_is_known,
     a_long_journal_comes_whole,
     a_writer_who_is_behind_writes_nothing,
     an_older_discovery_gives_way_to_a_newer_one,
@@ -85,6 +86,19 @@ async fn facts_are_read_back_in_order(place: Place) {
     assert_eq!(store.records(1, 1).await.unwrap(), [record(2, "b")]);
     assert_eq!(store.records(3, 10).await.unwrap(), []);
     assert_eq!(store.records(u64::MAX, usize::MAX).await.unwrap(), []);
+}
+
+async fn a_fact_says_whether_it_may_be_ignored_and_since_when_it_is_known(place: Place) {
+    let store = place.open().await;
+    let golden = include_str!("../../toolcrib-core/src/inventory/golden_events.jsonl");
+    let events: Vec<Event> = golden.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let commit = Commit { expected: 0, at: AT, actor: &actor(), events: &events, check: None };
+    assert_eq!(store.commit(commit).await.unwrap(), Committed::Done);
+    let records = place.open().await.records(0, usize::MAX).await.unwrap();
+    let stored: Vec<(&str, bool, &str)> =
+        records.iter().map(|record| (record.body.as_str(), record.critical, record.since.as_str())).collect();
+    let expected = golden.lines().zip(&events).map(|(line, event)| (line, event.critical(), event.since()));
+    assert_eq!(stored, expected.collect::<Vec<_>>());
 }
 
 async fn a_long_journal_comes_whole(place: Place) {
@@ -433,7 +447,8 @@ async fn measure(store: &dyn Store, expected: u64, check: Check, standing: Stand
 }
 
 fn record(seq: u64, tool: &str) -> StoredRecord {
-    StoredRecord { seq, at: AT, actor: actor(), body: serde_json::to_string(&tool_disabled(tool)).unwrap() }
+    let body = serde_json::to_string(&tool_disabled(tool)).unwrap();
+    StoredRecord { seq, at: AT, actor: actor(), body, critical: true, since: "0.1.0".into() }
 }
 
 fn tool_disabled(tool: &str) -> Event {

@@ -42,7 +42,7 @@ pub(crate) struct Entry {
 
 impl Entry {
     pub(crate) fn read(stored: StoredRecord) -> Entry {
-        let StoredRecord { seq, at, actor, body } = stored;
+        let StoredRecord { seq, at, actor, body, .. } = stored;
         // What cannot be read is of a kind we do not know; it keeps its place.
         let event = serde_json::from_str(&body).unwrap_or(Event::Unknown);
         let bytes = body.len();
@@ -119,12 +119,13 @@ mod tests {
 
     use super::*;
 
+    fn stored(seq: u64, body: String, critical: bool, since: &str) -> StoredRecord {
+        StoredRecord { seq, at: Timestamp(0), actor: Actor::new("test"), body, critical, since: since.into() }
+    }
+
     fn entries(seqs: std::ops::RangeInclusive<u64>, size: usize) -> Vec<Entry> {
         let body = |seq: u64| format!(r#"{{"type":"SourceEnabled","source":"s{seq}","x":"{}"}}"#, "x".repeat(size));
-        let actor = Actor::new("test");
-        seqs.map(|seq| StoredRecord { seq, at: Timestamp(0), actor: actor.clone(), body: body(seq) })
-            .map(Entry::read)
-            .collect()
+        seqs.map(|seq| Entry::read(stored(seq, body(seq), false, "0.1.0"))).collect()
     }
 
     fn seqs<'a>(entries: impl Iterator<Item = &'a Entry>) -> Vec<u64> {

@@ -63,7 +63,7 @@ impl Store for MemoryStore {
     }
 
     async fn commit(&self, commit: Commit<'_>) -> Result<Committed> {
-        let bodies = commit.events.iter().map(serde_json::to_string).collect::<Result<Vec<_>, _>>();
+        let bodies = commit.events.iter().map(serde_json::to_string).collect::<Result<Vec<String>, _>>();
         let bodies = bodies.context(Code::Internal, "write an event as JSON")?;
         Ok(self.write().commit(&commit, bodies))
     }
@@ -182,8 +182,11 @@ impl State {
             checks.push_front(check.clone());
             checks.truncate(CHECKS_KEPT);
         }
-        let record = |(seq, body)| StoredRecord { seq, at: commit.at, actor: commit.actor.clone(), body };
-        self.journal.extend((head + 1..).zip(bodies).map(record));
+        for ((seq, body), event) in (head + 1..).zip(bodies).zip(commit.events) {
+            let (critical, since) = (event.critical(), event.since().to_owned());
+            let record = StoredRecord { seq, at: commit.at, actor: commit.actor.clone(), body, critical, since };
+            self.journal.push(record);
+        }
         Committed::Done
     }
 

@@ -3,8 +3,9 @@
 use sqlx::{Connection, SqliteConnection};
 
 /// One step from each version to the next. Stores are out there: steps are added, never changed.
-const STEPS: [&str; 2] = [
-    "
+const STEPS: [&str; 3] = [CREATE, DESCRIBE_RECORDS, NAME_LEASE_HOLDERS];
+
+const CREATE: &str = "
     CREATE TABLE meta (key TEXT PRIMARY KEY, value BLOB NOT NULL) STRICT;
     CREATE TABLE journal (seq INTEGER PRIMARY KEY, at INTEGER NOT NULL, actor TEXT NOT NULL, body TEXT NOT NULL) STRICT;
     CREATE TABLE manifests (fingerprint TEXT PRIMARY KEY, idx TEXT NOT NULL, body TEXT NOT NULL) STRICT;
@@ -19,15 +20,30 @@ const STEPS: [&str; 2] = [
     ) STRICT;
     CREATE TABLE need_counts (source TEXT PRIMARY KEY, hits INTEGER NOT NULL, misses INTEGER NOT NULL) STRICT;
     PRAGMA user_version = 1;
-",
-    "
+";
+
+/// Each record says for older versions whether it may be ignored, and which version understands it. The records that are
+/// there have types of 0.1.0; which of those are critical is written out, because the types that a later version calls
+/// critical may be others. A body that is no JSON is damaged and has no type; `CASE`, because `AND` does not promise to
+/// look at the left side first.
+const DESCRIBE_RECORDS: &str = "
+    ALTER TABLE journal ADD COLUMN critical INTEGER NOT NULL DEFAULT 0;
+    ALTER TABLE journal ADD COLUMN since TEXT NOT NULL DEFAULT '0.1.0';
+    UPDATE journal SET critical = 1
+    WHERE CASE WHEN json_valid(body) THEN json_extract(body, '$.type') END
+        IN ('SourceChanged', 'SourceDisabled', 'SourceRemoved', 'ToolDisabled', 'TokenChanged', 'TokenRevoked');
+    PRAGMA user_version = 2;
+";
+
+/// A lease goes by the time since the machine was started, and names its process. Those that are there go by the wall
+/// clock and are void within seconds.
+const NAME_LEASE_HOLDERS: &str = "
     DROP TABLE leases;
     CREATE TABLE leases (
         source TEXT PRIMARY KEY, holder TEXT NOT NULL, process TEXT NOT NULL, boot TEXT NOT NULL, until INTEGER NOT NULL
     ) STRICT;
-    PRAGMA user_version = 2;
-",
-];
+    PRAGMA user_version = 3;
+";
 
 pub(super) const VERSION: i64 = STEPS.len() as i64;
 

@@ -105,7 +105,7 @@ async fn a_file_that_is_not_ours_is_left_alone() {
     let path = directory.path().join("file.db");
     for (content, message) in [
         ("CREATE TABLE theirs (x)", "is a database of another program"),
-        ("PRAGMA user_version = 7", "was written by a newer Toolcrib (its version is 7, this one knows "),
+        ("PRAGMA user_version = 7", "was written by a newer Toolcrib (its version is 7, this one knows 3)"),
     ] {
         fs::write(&path, "").unwrap();
         connect(&path).await.execute(content).await.unwrap();
@@ -130,6 +130,81 @@ async fn many_may_make_the_store_at_once() {
     }
     let keys = opening.join_all().await;
     assert!(keys.iter().all(|key| *key == keys[0]));
+}
+
+/// A store of the first version of the tables, with some more records.
+async fn version_1(records: &[&str]) -> (TempDir, PathBuf) {
+    let directory = TempDir::new().unwrap();
+    let path = directory.path().join(FILE_NAME);
+    fs::write(&path, "").unwrap();
+    let mut connection = connect(&path).await;
+    connection.execute("PRAGMA journal_mode = WAL").await.unwrap();
+    connection.execute(include_str!("version_1.sql")).await.unwrap();
+    for body in records {
+        let insert = "INSERT INTO journal SELECT max(seq) + 1, 1, 'test', ? FROM journal";
+        sqlx::query(insert).bind(*body).execute(&mut connection).await.unwrap();
+    }
+    connection.close().await.unwrap();
+    (directory, path)
+}
+
+#[tokio::test]
+async fn the_records_of_an_old_store_are_described_once() {
+    let golden = include_str!("../../../../toolcrib-core/src/inventory/golden_events.jsonl");
+    let golden: Vec<&str> = golden.lines().collect();
+    let odd = ["", "{", "null", r#"["TokenRevoked"]"#, r#"{"type":{"TokenRevoked":1}}"#, r#"{"type":"ToolPainted"}"#];
+    let (_directory, path) = version_1(&[&golden[..], &odd].concat()).await;
+
+    let store = SqliteStore::open_file(&path).await.unwrap();
+    let records = store.records(0, usize::MAX).await.unwrap();
+    let critical = records.iter().filter(|record| record.critical).map(|record| record.seq);
+    // `calculate` disabled, `ci` revoked, `gone` disabled and removed; then the golden events.
+    let golden_critical = golden.iter().zip(10..).filter(|(line, _)| {
+        let event: Event = serde_json::from_str(line).unwrap();
+        assert_eq!(event.since(), "0.1.0");
+        event.critical()
+    });
+    let expected: Vec<u64> = [3, 5, 7, 9].into_iter().chain(golden_critical.map(|(_, seq)| seq)).collect();
+    assert_eq!(critical.collect::<Vec<u64>>(), expected);
+    assert!(records.iter().all(|record| record.since == "0.1.0"));
+    let bodies = records.iter().skip(9).map(|record| record.body.as_str());
+    assert!(bodies.eq(golden.into_iter().chain(odd)), "every body is as it was");
+
+    // The rest is as it was, too.
+    assert_eq!(store.key().await.unwrap()[..4], [0x2b, 0x19, 0x08, 0x13]);
+    assert_eq!(store.checks(&source("gone")).await.unwrap().len(), 1);
+    assert_eq!(store.standings().await.unwrap().len(), 1);
+    assert_eq!(store.call_counts().await.unwrap()[0].calls, 1);
+
+    // What is said of a record by now is not touched by the next start.
+    connect(&path).await.execute("UPDATE journal SET critical = 0, since = '0.9.0' WHERE seq = 3").await.unwrap();
+    store.close().await;
+    let store = SqliteStore::open_file(&path).await.unwrap();
+    let record = store.records(2, 1).await.unwrap().remove(0);
+    assert_eq!((record.critical, record.since.as_str()), (false, "0.9.0"));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn many_may_bring_an_old_store_up_to_date_at_once() {
+    let (_directory, path) = version_1(&[]).await;
+    let mut opening = tokio::task::JoinSet::new();
+    for _ in 0..16 {
+        let path = path.clone();
+        opening.spawn(async move { SqliteStore::open_file(path).await.unwrap().records(0, 100).await.unwrap() });
+    }
+    let read = opening.join_all().await;
+    assert_eq!(read[0].len(), 9);
+    assert!(read.iter().all(|records| *records == read[0]));
+}
+
+/// A process of the older version that runs on while the store is brought up to date knows nothing of what is new.
+#[tokio::test]
+async fn a_writer_of_the_older_version_may_finish() {
+    let (_directory, store) = small_patience().await;
+    let insert = r#"INSERT INTO journal (seq, at, actor, body) VALUES (1, 1, 'cli', '{"type":"SourceEnabled"}')"#;
+    connect(store.path()).await.execute(insert).await.unwrap();
+    let record = store.records(0, 1).await.unwrap().remove(0);
+    assert_eq!((record.critical, record.since.as_str()), (false, "0.1.0"));
 }
 
 #[tokio::test]
