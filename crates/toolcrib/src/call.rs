@@ -132,6 +132,7 @@ impl Shared {
         let timeout = options.timeout.map(|timeout| timeout.saturating_sub(began.elapsed()));
         // One moment for all: what is found and what is called must not be of two worlds.
         let now = self.now.load_full();
+        now.ensure_up_to_date()?;
         let tool = self.look_up(&now.catalog, name)?;
         reached.found = Some((tool.source().clone(), tool.name().to_string()));
         usable(&tool)?;

@@ -12,6 +12,7 @@ mod lock;
 mod merged;
 mod moment;
 mod needs;
+mod newer;
 mod open;
 mod parts;
 mod past;
@@ -74,6 +75,7 @@ pub use tools::{Filter, ToolView};
 pub use verify::Verification;
 
 use journal::Journal;
+use newer::NewerRecord;
 
 /// Cheap to clone; all clones are one registry.
 #[derive(Debug, Clone)]
@@ -196,6 +198,8 @@ pub(crate) struct Snapshot {
     pub(crate) invalid: Arc<BTreeMap<SourceId, Failure>>,
     /// The end of the journal, up to the inventory's version.
     pub(crate) journal: Arc<Journal>,
+    /// A record that must not be ignored and that only a newer Toolcrib understands: nothing is called or written.
+    pub(crate) upgrade_for: Option<Arc<NewerRecord>>,
 }
 
 /// How long closing may take; what is left after that ends with the process.
@@ -258,6 +262,7 @@ impl Registry {
 
     /// Makes sources due: they are discovered again at the next need, and their tools stay meanwhile.
     pub async fn invalidate(&self, source: Option<&SourceId>) -> Result<()> {
+        self.shared.ensure_up_to_date()?;
         let now = self.shared.now.load_full();
         let ids: Vec<SourceId> = match source {
             Some(id) if now.inventory.source(id).is_none() => return Err(self.shared.unknown_source(id.as_str())),
@@ -352,6 +357,9 @@ impl Shared {
         let mut writer = self.writer.lock().await;
         for _ in 0..TRIES {
             self.take_news(&mut writer).await?;
+            if let Some(newer) = &writer.upgrade_for {
+                return Err(newer.refusal());
+            }
             let events = decide(&writer)?;
             if events.is_empty() && check.is_none() {
                 return Ok(Written::Done(events));
@@ -392,6 +400,12 @@ impl Shared {
 
     /// Whether a source may be contacted at all.
     pub(crate) fn permitted(&self, id: &SourceId) -> Result<()> {
+        self.ensure_up_to_date()?;
+        self.trusted(id)
+    }
+
+    /// Whether a source is none of those that must not be contacted.
+    pub(crate) fn trusted(&self, id: &SourceId) -> Result<()> {
         match self.forbidden.load().get(id) {
             Some(reason) => Err(Error::new(Code::Forbidden, reason.clone())),
             None => Ok(()),

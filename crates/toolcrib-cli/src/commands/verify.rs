@@ -33,16 +33,18 @@ pub(crate) async fn run(common: &Common, _: Arguments) -> Result<Done> {
     } else {
         output::line(&readable(&verification))?;
     }
-    Ok(if verification.faults.is_empty() { Done::Well } else { Done::Failed })
+    let sound = verification.faults.is_empty() && verification.upgrade.is_none();
+    Ok(if sound { Done::Well } else { Done::Failed })
 }
 
 fn readable(verification: &Verification) -> String {
-    let Verification { records, manifests, unknown_events, faults } = verification;
+    let Verification { records, manifests, unknown_events, upgrade, faults } = verification;
     let mut lines =
         vec![format!("read {records} records of the journal, and {} of tools", counted(*manifests, "list"))];
     if *unknown_events > 0 {
         lines.push(format!("{unknown_events} records are of a newer Toolcrib and were passed over"));
     }
+    lines.extend(upgrade.iter().map(|reason| format!("fault: {reason}; until then nothing is called or written")));
     match &faults[..] {
         [] => lines.push("the journal is whole, and the catalogue equals its replay".to_owned()),
         faults => {

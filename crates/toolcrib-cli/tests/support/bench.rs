@@ -68,10 +68,7 @@ impl Bench {
 
     /// Runs SQL on the database, behind Toolcrib's back. `None` without Python.
     pub(crate) fn tamper(&self, sql: &str) -> Option<()> {
-        let script = "import sqlite3, sys; c = sqlite3.connect(sys.argv[1]); c.executescript(sys.argv[2]); c.commit(); c.close()";
-        let status = Command::new("python3").args(["-c", script]).arg(self.database()).arg(sql).status().ok()?;
-        assert!(status.success(), "{sql}");
-        Some(())
+        execute_sql(&self.database(), sql)
     }
 
     /// Processes that were started from here and are still about.
@@ -85,6 +82,15 @@ impl Bench {
         };
         processes.filter_map(|entry| of_ours(&entry.ok()?.path())).collect()
     }
+}
+
+/// Runs SQL on a database, behind Toolcrib's back. `None` without Python.
+pub(crate) fn execute_sql(database: &Path, sql: &str) -> Option<()> {
+    let script =
+        "import sqlite3, sys; c = sqlite3.connect(sys.argv[1]); c.executescript(sys.argv[2]); c.commit(); c.close()";
+    let status = Command::new("python3").args(["-c", script]).arg(database).arg(sql).status().ok()?;
+    assert!(status.success(), "{sql}");
+    Some(())
 }
 
 /// One field of each object in an array.

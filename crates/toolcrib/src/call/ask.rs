@@ -29,7 +29,7 @@ impl Registry {
     pub fn offering(&self, what: Offering) -> Vec<SourceId> {
         let now = self.shared.now.load_full();
         let enabled = now.inventory.sources().filter(|(id, state)| self.shared.enabled_here(id, state.enabled));
-        let permitted = enabled.map(|(id, _)| id).filter(|id| self.shared.permitted(id).is_ok());
+        let permitted = enabled.map(|(id, _)| id).filter(|id| self.shared.trusted(id).is_ok());
         let offers = |id: &&SourceId| {
             let standing = now.standings.get(*id);
             standing.is_some_and(|standing| standing.offers.iter().any(|offer| offer == what.name()))

@@ -54,7 +54,7 @@ impl Shared {
             return Some(Error::new(Code::ToolUnavailable, message).with_retryable(false));
         }
         let state = now.inventory.source(id)?;
-        if let Err(forbidden) = self.permitted(id) {
+        if let Err(forbidden) = self.trusted(id) {
             return Some(forbidden);
         }
         if !self.enabled_here(id, state.enabled) {

@@ -24,6 +24,7 @@ impl Registry {
     pub async fn declare_lazily(&self, source: &Source, actor: Actor) -> Result<Declared> {
         let declared = self.would_declare(source)?;
         if declared != Declared::Same {
+            self.shared.ensure_up_to_date()?;
             let declaration = self.shared.declaration(source, Origin::Runtime)?;
             // First the content, then the fact that refers to it.
             self.shared.store.put_definition(declaration.definition, source).await?;

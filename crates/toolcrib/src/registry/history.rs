@@ -255,7 +255,7 @@ impl HistoryRecord {
         // Of a token only its name and role are shown: who may read this may not list tokens, and nobody sees a hash.
         // Definitions and lists are named by fingerprints of their own.
         data.shift_remove("hash");
-        if is_about_a_token(&record.event) {
+        if is_about_a_token(&kind) {
             data.retain(|key, _| matches!(key.as_str(), "name" | "role"));
         }
         HistoryRecord {
@@ -271,19 +271,9 @@ impl HistoryRecord {
     }
 }
 
-fn is_about_a_token(event: &Event) -> bool {
-    match event {
-        Event::TokenCreated { .. } | Event::TokenChanged { .. } | Event::TokenRevoked { .. } => true,
-        Event::SourceDeclared { .. }
-        | Event::SourceChanged { .. }
-        | Event::SourceEnabled { .. }
-        | Event::SourceDisabled { .. }
-        | Event::SourceRemoved { .. }
-        | Event::InventoryRecorded { .. }
-        | Event::ToolEnabled { .. }
-        | Event::ToolDisabled { .. }
-        | Event::Unknown => false,
-    }
+/// By the name of its type, for an event that a newer Toolcrib wrote is not known otherwise.
+fn is_about_a_token(kind: &str) -> bool {
+    kind.starts_with("Token")
 }
 
 fn object(value: Value) -> Option<Map<String, Value>> {

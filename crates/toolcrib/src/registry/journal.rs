@@ -4,8 +4,9 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use toolcrib_core::inventory::{Event, Record};
+use toolcrib_core::inventory::{Event, Reading, Record, type_of};
 
+use super::newer::{NewerRecord, is_newer_version};
 use crate::store::StoredRecord;
 
 /// How many records are read from the store at once.
@@ -35,19 +36,49 @@ struct Chunk {
 #[derive(Debug, Clone)]
 pub(crate) struct Entry {
     pub(crate) record: Arc<Record>,
-    /// The text of an event that a newer Toolcrib wrote.
+    /// The text of an event that this build does not understand.
     pub(crate) unknown: Option<Arc<str>>,
+    pub(crate) understood: Understood,
     bytes: usize,
+}
+
+/// How much of a stored record this build understands.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Understood {
+    Wholly,
+    /// A newer Toolcrib wrote it, and it says more than this build knows.
+    Newer(Arc<NewerRecord>),
+    /// It cannot be read, and why.
+    Damaged(Arc<str>),
+}
+
+impl Understood {
+    fn newer(kind: String, since: String, critical: bool) -> Understood {
+        Understood::Newer(Arc::new(NewerRecord { kind, since, critical }))
+    }
 }
 
 impl Entry {
     pub(crate) fn read(stored: StoredRecord) -> Entry {
-        let StoredRecord { seq, at, actor, body, .. } = stored;
-        // What cannot be read is of a kind we do not know; it keeps its place.
-        let event = serde_json::from_str(&body).unwrap_or(Event::Unknown);
+        let StoredRecord { seq, at, actor, body, critical, since } = stored;
+        // What is not understood keeps its place.
+        let (event, understood) = match Reading::of(&body) {
+            // A known type may have more fields than this build knows. Where those must not be ignored, the record says
+            // so by a version that is later than ours.
+            Reading::Known(event) if (critical || event.critical()) && is_newer_version(&since) => {
+                let kind = type_of(&body).unwrap_or_default();
+                (event, Understood::newer(kind, since, true))
+            }
+            Reading::Known(event) => (event, Understood::Wholly),
+            Reading::Newer { kind } => {
+                let critical = critical || Event::is_critical_type(&kind);
+                (Event::Unknown, Understood::newer(kind, since, critical))
+            }
+            Reading::Damaged(reason) => (Event::Unknown, Understood::Damaged(reason.into())),
+        };
         let bytes = body.len();
         let unknown = (event == Event::Unknown).then(|| body.into());
-        Entry { record: Arc::new(Record { seq, at, actor, event }), unknown, bytes }
+        Entry { record: Arc::new(Record { seq, at, actor, event }), unknown, understood, bytes }
     }
 }
 
@@ -130,6 +161,33 @@ mod tests {
 
     fn seqs<'a>(entries: impl Iterator<Item = &'a Entry>) -> Vec<u64> {
         entries.map(|entry| entry.record.seq).collect()
+    }
+
+    #[test]
+    fn a_record_is_critical_when_its_type_or_the_store_says_so() {
+        let changed = r#"{"type":"TokenChanged","token":"a","name":"b","role":"owner"}"#;
+        let disabled = r#"{"type":"SourceDisabled","source":"git","until":"noon"}"#;
+        let enabled = r#"{"type":"SourceEnabled","source":"git","until":"noon"}"#;
+        let painted = r#"{"type":"ToolPainted"}"#;
+        for (body, critical, since, expected) in [
+            (painted, false, "0.9.0", Some(("ToolPainted", false))),
+            (painted, true, "0.9.0", Some(("ToolPainted", true))),
+            // A version that says otherwise does not make it understood.
+            (painted, true, "0.0.1", Some(("ToolPainted", true))),
+            (changed, false, "0.9.0", Some(("TokenChanged", true))),
+            (disabled, false, "99.0.0", Some(("SourceDisabled", true))),
+            (disabled, true, env!("CARGO_PKG_VERSION"), None),
+            (disabled, true, "?", None),
+            (enabled, true, "99.0.0", Some(("SourceEnabled", true))),
+            // What is added to it may be ignored.
+            (enabled, false, "99.0.0", None),
+        ] {
+            let entry = Entry::read(stored(1, body.into(), critical, since));
+            let newer = entry.newer().map(|newer| (newer.kind.as_str(), newer.critical));
+            assert_eq!(newer, expected, "{body} {critical} {since}");
+            let known = body == disabled || body == enabled;
+            assert_eq!(entry.record.event != Event::Unknown, known, "what is understood of it holds");
+        }
     }
 
     #[test]

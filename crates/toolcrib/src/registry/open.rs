@@ -28,6 +28,9 @@ const FOLLOW: Duration = Duration::from_millis(500);
 
 impl Registry {
     /// Reads what is known and lays the configuration over it. Contacts no source.
+    ///
+    /// A journal with a record that must not be ignored and that only a newer Toolcrib understands opens too, for reading:
+    /// the configuration is not laid over it, and calls and changes are refused with `STORE_UNAVAILABLE`.
     pub async fn open(config: Config, options: Options) -> Result<Registry> {
         let store = options.store.clone().unwrap_or_else(|| Arc::new(MemoryStore::new()));
         let key = store.key().await?;
@@ -69,6 +72,7 @@ impl Registry {
 
     /// Lays a configuration, read again, over what is known. Only sources of the configuration are touched.
     pub async fn reconfigure(&self, config: &Config) -> Result<()> {
+        self.shared.ensure_up_to_date()?;
         self.shared.defaults.store(Arc::new(config.defaults.clone()));
         self.shared.expose.store(Arc::new(config.expose.clone()));
         self.shared.warm.store(Arc::new(config.warm));
@@ -82,6 +86,9 @@ impl Registry {
     /// They are written down only when they changed.
     async fn record_builtins(&self) {
         let now = self.shared.now.load_full();
+        if now.ensure_up_to_date().is_err() {
+            return;
+        }
         let mut changed = Vec::new();
         for source in now.sources.values().filter(|source| source.kind.is_builtin()) {
             let known = now.inventory.source(&source.id).and_then(|state| state.manifest);
@@ -115,7 +122,12 @@ impl Shared {
             declared.iter().map(|source| self.declaration(source, Origin::Config)).collect::<Result<Vec<_>>>()?;
         let invalid_ids: Vec<SourceId> = invalid.keys().cloned().collect();
         let wishes = reconcile(&inventory, declarations, &invalid_ids);
-        for wish in wishes.into_iter().filter(|wish| !already_so(&inventory, wish)) {
+        let mut wishes: Vec<Command> = wishes.into_iter().filter(|wish| !already_so(&inventory, wish)).collect();
+        if self.ensure_up_to_date().is_err() && !wishes.is_empty() {
+            tracing::warn!(changes = wishes.len(), "what changed in the configuration is not taken over");
+            wishes.clear();
+        }
+        for wish in wishes {
             match &wish {
                 Command::Declare(declaration) => {
                     let source: Option<&&Source> = declared.iter().find(|source| source.id == declaration.source);
@@ -175,6 +187,9 @@ impl Shared {
 
     /// Has those connections looked after that clients rely on and that are gone.
     fn tend_connections(&self) {
+        if self.ensure_up_to_date().is_err() {
+            return;
+        }
         for connector in self.connections.all().into_iter().filter(|connector| connector.neglected()) {
             let ended = self.ended.clone();
             self.tasks.spawn(ended.run_until_cancelled_owned(async move { connector.tend().await }));

@@ -12,6 +12,7 @@ use toolcrib_core::manifest::{Delta, Packed};
 use toolcrib_core::{Result, Source, SourceId};
 
 use super::journal::{BATCH, Entry, Journal};
+use super::newer::{NewerRecord, warn_of};
 use super::{Shared, Snapshot};
 use crate::call::Called;
 use crate::refresh::Outcome;
@@ -60,6 +61,8 @@ pub(crate) struct Writer {
     pub(super) segments: BTreeMap<SourceId, Arc<Segment>>,
     parts: BTreeMap<SourceId, Arc<Part>>,
     journal: Arc<Journal>,
+    /// The record that must not be ignored and that only a newer Toolcrib understands.
+    pub(super) upgrade_for: Option<Arc<NewerRecord>>,
     /// What was found at addresses and with tokens that hold for this process only. It is recorded nowhere.
     here: BTreeMap<SourceId, Here>,
     /// Whether measurements may have changed too.
@@ -147,6 +150,13 @@ impl Shared {
             .filter(|id| self.usable(&inventory, id).is_none())
             .filter_map(|id| writer.parts.get(id).map(|part| (id.clone(), part.segment.entries().len())))
             .collect();
+        let critical = news.iter().filter_map(Entry::newer).filter(|newer| newer.critical);
+        let upgrade_for = NewerRecord::latest(writer.upgrade_for.clone(), critical);
+        if let Some(newer) = upgrade_for.as_ref().filter(|_| upgrade_for != writer.upgrade_for) {
+            tracing::error!("{}; until then nothing is called or written", newer.refusal());
+        }
+        warn_of(&news);
+        writer.upgrade_for = upgrade_for;
         writer.inventory = inventory;
         writer.definitions = definitions;
         writer.segments = segments;
@@ -167,12 +177,6 @@ impl Shared {
         }
         for (id, removed_count) in gone {
             tracing::info!(server_name = %id, removed_count, "tools.registry.server.removed");
-        }
-        if news.iter().any(|entry| entry.unknown.is_some()) {
-            tracing::warn!(
-                events = writer.inventory.unknown_events,
-                "the journal holds events of a newer Toolcrib; they are passed over"
-            );
         }
         for entry in news {
             let _nobody_listens = self.notices.send(Notice::Recorded(entry.record));
@@ -244,6 +248,7 @@ impl Shared {
             now.connects_to = connects_to.clone();
             now.standings = standings.clone();
             now.journal = writer.journal.clone();
+            now.upgrade_for = writer.upgrade_for.clone();
         });
         let catalog = self.now.load().catalog.clone();
         if before != catalog.hash() {
@@ -276,7 +281,7 @@ impl Shared {
 
     /// A source that must not be contacted is not looked up either: its references may be anybody's.
     fn hash(&self, source: &Source) -> Option<Fingerprint> {
-        self.permitted(&source.id).ok().and_then(|()| connects_to(&self.key, &source.kind))
+        self.trusted(&source.id).ok().and_then(|()| connects_to(&self.key, &source.kind))
     }
 
     fn hashes(&self, sources: &BTreeMap<SourceId, Arc<Source>>) -> Arc<BTreeMap<SourceId, Option<Fingerprint>>> {

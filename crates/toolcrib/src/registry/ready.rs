@@ -48,6 +48,7 @@ impl Shared {
         if self.ended.is_cancelled() {
             return unavailable("the registry is closed");
         }
+        self.ensure_up_to_date()?;
         let seen = self.upkeep.0.lock().unwrap_or_else(PoisonError::into_inner);
         match seen.in_trouble {
             true => unavailable("the store does not answer; the log says why"),

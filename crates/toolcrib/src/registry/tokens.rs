@@ -44,7 +44,7 @@ impl Shared {
         for counted in news {
             // What this process alone was told is recorded nowhere.
             let recorded = self.now.load().inventory.source(&counted.source).and_then(|state| state.manifest);
-            if recorded != Some(counted.fingerprint) {
+            if recorded != Some(counted.fingerprint) || self.ensure_up_to_date().is_err() {
                 continue;
             }
             if let Err(error) = self.store.put_manifest(counted).await {

@@ -2,17 +2,22 @@
 
 use serde::Serialize;
 use toolcrib_core::Result;
-use toolcrib_core::inventory::{Event, Inventory, Record};
+use toolcrib_core::inventory::Inventory;
 
 use super::Registry;
-use super::journal::BATCH;
+use super::journal::{BATCH, Entry, Understood};
+use super::newer::NewerRecord;
 use crate::store::StoredRecord;
 
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Verification {
     pub records: u64,
     pub manifests: usize,
+    /// How many records a newer Toolcrib wrote and this build does not know.
     pub unknown_events: u64,
+    /// Why nothing is called or written, where one of those records must not be ignored.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub upgrade: Option<String>,
     /// What is wrong, in words. Empty when all is well.
     pub faults: Vec<String>,
 }
@@ -20,20 +25,24 @@ pub struct Verification {
 impl Registry {
     /// Reads everything again, from the first record on.
     pub async fn verify(&self) -> Result<Verification> {
-        let mut found = Verification { records: 0, manifests: 0, unknown_events: 0, faults: Vec::new() };
+        let mut found = Verification { records: 0, manifests: 0, unknown_events: 0, upgrade: None, faults: Vec::new() };
         let mut replay = Inventory::default();
+        let mut upgrade_for = None;
         for stored in self.journal(0).await? {
             if stored.seq != replay.version + 1 {
                 found.faults.push(format!("record {} follows record {}: some are missing", stored.seq, replay.version));
             }
-            let event = serde_json::from_str(&stored.body).unwrap_or_else(|error| {
-                found.faults.push(format!("record {} cannot be read: {error}", stored.seq));
-                Event::Unknown
-            });
-            replay.apply(&Record { seq: stored.seq, at: stored.at, actor: stored.actor, event });
+            let entry = Entry::read(stored);
+            if let Understood::Damaged(reason) = &entry.understood {
+                found.faults.push(format!("record {} cannot be read: {reason}", entry.record.seq));
+            }
+            let newer = entry.newer();
+            found.unknown_events += u64::from(newer.is_some());
+            upgrade_for = NewerRecord::latest(upgrade_for, newer.into_iter().filter(|newer| newer.critical));
+            replay.apply(&entry.record);
             found.records += 1;
         }
-        found.unknown_events = replay.unknown_events;
+        found.upgrade = upgrade_for.map(|newer| newer.refusal().message);
         self.shared.catch_up().await?;
         let now = self.shared.now.load_full();
         if *now.inventory != replay && now.inventory.version == replay.version {

@@ -17,6 +17,7 @@ mod freshness;
 mod journal;
 mod lifecycle;
 mod lists;
+mod newer;
 mod offers;
 mod pages;
 mod real;

@@ -6,6 +6,7 @@ use std::time::Duration;
 use toolcrib::config_file::{self, Found};
 use toolcrib::core::config::overrides;
 use toolcrib::guard::{GuardExe, Launch, clean_env};
+use toolcrib::registry::Verification;
 use toolcrib::{Error, Result};
 
 use super::Check;
@@ -98,18 +99,32 @@ pub(super) async fn store(desk: &Desk) -> Vec<Check> {
     match desk.registry.verify().await {
         Ok(found) if found.faults.is_empty() => {
             let message = format!("{place} opens; {} records, whole", found.records);
-            let newer = found.unknown_events;
-            let warning = (newer > 0).then(|| {
-                let message = format!("{newer} records were written by a newer Toolcrib and are passed over");
-                Check::warn("store", message, "use the newer Toolcrib")
-            });
-            [Check::ok("store", message)].into_iter().chain(warning).collect()
+            [Check::ok("store", message)].into_iter().chain(newer_records(&found)).collect()
         }
         Ok(found) => {
+            let newer = newer_records(&found);
             let fix = crate::commands::verify::REMEDY;
-            found.faults.into_iter().map(|fault| Check::fail("store", fault, Some(fix.to_owned()))).collect()
+            let faults = found.faults.into_iter().map(|fault| Check::fail("store", fault, Some(fix.to_owned())));
+            faults.chain(newer).collect()
         }
         Err(error) => vec![Check::fail("store", error.message, None)],
+    }
+}
+
+/// Records that only a newer Toolcrib understands.
+fn newer_records(found: &Verification) -> Option<Check> {
+    let newer = found.unknown_events;
+    match &found.upgrade {
+        Some(reason) => {
+            let fix =
+                "use the newer Toolcrib; until then lists and history can be read, and nothing is called or written";
+            Some(Check::fail("store", reason.clone(), Some(fix.to_owned())))
+        }
+        None if newer > 0 => {
+            let message = format!("{newer} records were written by a newer Toolcrib and are passed over");
+            Some(Check::warn("store", message, "use the newer Toolcrib"))
+        }
+        None => None,
     }
 }
 

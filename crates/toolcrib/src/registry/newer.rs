@@ -1,0 +1,114 @@
+//! Records of a newer Toolcrib. Most are passed over; after one that must not be ignored, nothing is called or written
+//! any more, and what is known can still be read.
+
+use std::cmp::Ordering;
+use std::sync::Arc;
+
+use serde_json::json;
+use toolcrib_core::inventory::compare_versions;
+use toolcrib_core::text::shown_short;
+use toolcrib_core::{Code, Error, Result};
+
+use super::journal::{Entry, Understood};
+use super::{Shared, Snapshot};
+
+/// The version of this build.
+const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+/// What is known of a record that a newer Toolcrib wrote.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct NewerRecord {
+    /// The type of its event.
+    pub(crate) kind: String,
+    /// The version of Toolcrib that understands it.
+    pub(crate) since: String,
+    /// Whether it must not be ignored.
+    pub(crate) critical: bool,
+}
+
+/// Whether a version is later than this build's. Asked of many records at a start, so the common answer comes first.
+pub(crate) fn is_newer_version(version: &str) -> bool {
+    version != VERSION && compare_versions(version, VERSION) == Ordering::Greater
+}
+
+impl NewerRecord {
+    /// Which Toolcrib wrote it, in words.
+    pub(crate) fn writer(&self) -> String {
+        if is_newer_version(&self.since) {
+            format!("Toolcrib {} or newer", shown_short(&self.since, 40))
+        } else {
+            "a newer Toolcrib".to_owned()
+        }
+    }
+
+    /// Why nothing is called or written.
+    pub(crate) fn refusal(&self) -> Error {
+        let kind = shown_short(&self.kind, 60);
+        let message = format!(
+            "the journal holds a record of type `{kind}` that {} wrote and that must not be ignored; \
+             this is {VERSION}: upgrade Toolcrib",
+            self.writer()
+        );
+        let details = json!({ "type": kind, "since": shown_short(&self.since, 40), "version": VERSION });
+        Error::new(Code::StoreUnavailable, message).with_retryable(false).with_details(details)
+    }
+
+    /// Of a record that was found before and those that follow, the one that needs the latest version.
+    pub(crate) fn latest<'a>(
+        found: Option<Arc<NewerRecord>>,
+        following: impl Iterator<Item = &'a Arc<NewerRecord>>,
+    ) -> Option<Arc<NewerRecord>> {
+        following.fold(found, |found, next| match found {
+            Some(found) if compare_versions(&next.since, &found.since) != Ordering::Greater => Some(found),
+            Some(_) | None => Some(next.clone()),
+        })
+    }
+}
+
+impl Entry {
+    /// What the store says of it, where a newer Toolcrib wrote it.
+    pub(crate) fn newer(&self) -> Option<&Arc<NewerRecord>> {
+        match &self.understood {
+            Understood::Newer(newer) => Some(newer),
+            Understood::Wholly | Understood::Damaged(_) => None,
+        }
+    }
+}
+
+impl Snapshot {
+    /// Refuses to act while the journal holds a record that must not be ignored and that this build does not understand.
+    pub(crate) fn ensure_up_to_date(&self) -> Result<()> {
+        match &self.upgrade_for {
+            Some(newer) => Err(newer.refusal()),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Shared {
+    /// The same, as of now.
+    pub(crate) fn ensure_up_to_date(&self) -> Result<()> {
+        self.now.load().ensure_up_to_date()
+    }
+}
+
+/// Tells of records that are passed over, once for all that came together.
+pub(super) fn warn_of(news: &[Entry]) {
+    let ignored = news.iter().filter_map(Entry::newer).filter(|newer| !newer.critical);
+    if let Some(latest) = NewerRecord::latest(None, ignored.clone()) {
+        tracing::warn!(
+            records = ignored.count(),
+            since = %shown_short(&latest.since, 40),
+            "the journal holds records that {} wrote; this is {VERSION}, and they are passed over",
+            latest.writer()
+        );
+    }
+    let mut damaged = news.iter().filter(|entry| matches!(entry.understood, Understood::Damaged(_)));
+    if let Some(first) = damaged.next() {
+        tracing::warn!(
+            records = 1 + damaged.count(),
+            first = first.record.seq,
+            "the journal holds damaged records, and they are passed over; `toolcrib verify` names them"
+        );
+    }
+}
