@@ -6,6 +6,7 @@ use clap::{ArgAction, Args, Parser, Subcommand};
 
 use crate::output;
 use crate::telemetry::Telemetry;
+use crate::waiting::StoppableWait;
 
 /// One catalogue of every tool an AI agent may use.
 #[derive(Debug, Parser)]
@@ -47,6 +48,8 @@ pub(crate) struct Common {
     /// Not said on the command line.
     #[arg(skip)]
     pub(crate) telemetry: Telemetry,
+    #[arg(skip)]
+    pub(crate) wait: StoppableWait,
 }
 
 impl Common {

@@ -6,6 +6,7 @@ use serde_json::json;
 use toolcrib::{Code, Error};
 
 use crate::output;
+use crate::waiting::StoppableWait;
 
 /// Whether what was asked for came about. What went wrong was already shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -68,12 +69,29 @@ pub(crate) fn broken(error: &std::io::Error) -> ExitCode {
 }
 
 /// Ctrl-C, or a polite signal from whoever started us; a terminal that went away counts too.
-pub(crate) async fn asked_to_leave() {
-    let (mut leave, mut hang_up) = (Leave::listen(), HangUp::listen());
-    tokio::select! {
-        () = leave.asked() => {}
-        () = hang_up.heard() => {}
+/// While a command waits for sources, Ctrl-C ends that wait and not the command.
+pub(crate) async fn asked_to_leave(wait: &StoppableWait) {
+    let mut leave = Leave::listen();
+    let mut hang_up = HangUp::listen();
+    loop {
+        tokio::select! {
+            signal = leave.signal() => {
+                let stopped = signal == LeaveSignal::Interrupt && wait.stop();
+                if !stopped {
+                    return;
+                }
+            }
+            () = hang_up.heard() => return,
+        }
     }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum LeaveSignal {
+    /// Ctrl-C.
+    Interrupt,
+    #[cfg(unix)]
+    Terminate,
 }
 
 /// Ctrl-C and SIGTERM, heard from the moment this is made.
@@ -97,11 +115,17 @@ impl Leave {
         Leave { terminate: signal(SignalKind::terminate()).ok(), interrupt: signal(SignalKind::interrupt()).ok() }
     }
 
-    pub(crate) async fn asked(&mut self) {
+    async fn signal(&mut self) -> LeaveSignal {
         tokio::select! {
-            () = heard(&mut self.terminate) => {}
-            () = heard(&mut self.interrupt) => {}
+            () = heard(&mut self.terminate) => LeaveSignal::Terminate,
+            () = heard(&mut self.interrupt) => LeaveSignal::Interrupt,
         }
+    }
+}
+
+impl Leave {
+    pub(crate) async fn asked(&mut self) {
+        self.signal().await;
     }
 }
 
@@ -134,10 +158,11 @@ impl Leave {
         Leave {}
     }
 
-    pub(crate) async fn asked(&mut self) {
+    async fn signal(&mut self) -> LeaveSignal {
         if tokio::signal::ctrl_c().await.is_err() {
             std::future::pending().await
         }
+        LeaveSignal::Interrupt
     }
 }
 

@@ -43,13 +43,14 @@ fn main() -> ExitCode {
         Err(error) => return exit::broken(&error),
     };
     let json = arguments.common.json;
+    let wait = arguments.common.wait.clone();
     let result = runtime.block_on(async {
         if stays {
             return commands::run(arguments).await.map_err(Some);
         }
         tokio::select! {
             result = commands::run(arguments) => result.map_err(Some),
-            () = exit::asked_to_leave() => Err(None),
+            () = exit::asked_to_leave(&wait) => Err(None),
         }
     });
     // What was dropped above may have processes to end; their guards do that, and need not be waited for.

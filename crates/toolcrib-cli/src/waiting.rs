@@ -1,8 +1,7 @@
 //! How long a command waits for sources that have to be discovered before it can print their tools.
 
 use std::process::{Command, Stdio};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use clap::Args;
@@ -193,7 +192,7 @@ async fn wait(desk: &Desk, pending: Vec<Pending>, patience: Patience) -> Waited 
     if pending.is_empty() {
         return waited;
     }
-    let interrupt = Interrupt::listen();
+    let interrupted = desk.common.wait.begin();
     let began = Instant::now();
     let mut unanswered: Vec<(SourceId, bool)> =
         pending.iter().map(|pending| (pending.source.clone(), pending.failed_before)).collect();
@@ -218,24 +217,35 @@ async fn wait(desk: &Desk, pending: Vec<Pending>, patience: Patience) -> Waited 
                 },
                 () = at(quiet_at) => return End::Quiet,
                 () = at(stopped_at) => return End::Stopped,
-                () = interrupt.pressed() => return End::Stopped,
+                () = interrupted.cancelled() => return End::Stopped,
             }
         }
     };
     let end = progress::shown(&desk.registry, desk.common.quiet, collecting).await;
-    interrupt.wait_is_over();
+    desk.common.wait.end();
     for (source, failed_before) in unanswered {
         if end == End::Quiet && !failed_before {
             waited.left.push(source);
             continue;
         }
-        if let Err(error) = desk.registry.give_up(&source, began.elapsed()).await {
+        let waited_for = match patience {
+            Patience::Limit(limit) => limit.min(whole_seconds(began)),
+            Patience::Deadlines | Patience::Terminal if failed_before => SHORT_WAIT.min(whole_seconds(began)),
+            Patience::Deadlines | Patience::Terminal => whole_seconds(began),
+        };
+        if let Err(error) = desk.registry.give_up(&source, waited_for).await {
             tracing::warn!(%error, server_name = %source, "that it did not answer cannot be recorded");
         }
         waited.given_up.push(source);
     }
     waited.outcomes.sort_by(|one, other| one.source.cmp(&other.source));
     waited
+}
+
+/// The time since, rounded up.
+fn whole_seconds(began: Instant) -> Duration {
+    let elapsed = began.elapsed();
+    Duration::from_secs(elapsed.as_secs() + u64::from(elapsed.subsec_nanos() > 0))
 }
 
 /// The outcome of a discovery, unless it takes longer than it may.
@@ -255,39 +265,34 @@ async fn at(moment: Option<Instant>) {
     }
 }
 
-/// Ctrl-C: while a command waits it ends the wait, and what is known is printed; after that it ends the command.
-struct Interrupt {
-    pressed: CancellationToken,
-    waits: Arc<AtomicBool>,
-}
+/// The wait for sources that Ctrl-C stops, so that what is known is printed. Without one, Ctrl-C ends the command.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct StoppableWait(Arc<Mutex<Option<CancellationToken>>>);
 
-impl Interrupt {
-    fn listen() -> Interrupt {
-        let interrupt = Interrupt { pressed: CancellationToken::new(), waits: Arc::new(AtomicBool::new(true)) };
-        let (pressed, waits) = (interrupt.pressed.clone(), interrupt.waits.clone());
-        // It ends with the process: a signal that is listened to once no longer ends the process by itself.
-        tokio::spawn(async move {
-            while tokio::signal::ctrl_c().await.is_ok() {
-                if !waits.swap(false, Ordering::SeqCst) {
-                    std::process::exit(INTERRUPTED);
-                }
-                pressed.cancel();
-            }
-        });
-        interrupt
+impl StoppableWait {
+    fn begin(&self) -> CancellationToken {
+        let token = CancellationToken::new();
+        *self.current() = Some(token.clone());
+        token
     }
 
-    async fn pressed(&self) {
-        self.pressed.cancelled().await;
+    /// Stops the wait, or says that there is none.
+    pub(crate) fn stop(&self) -> bool {
+        let token = self.current().take();
+        token.is_some_and(|token| {
+            token.cancel();
+            true
+        })
     }
 
-    fn wait_is_over(&self) {
-        self.waits.store(false, Ordering::SeqCst);
+    fn end(&self) {
+        self.current().take();
+    }
+
+    fn current(&self) -> MutexGuard<'_, Option<CancellationToken>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
-
-/// The exit code of a command that SIGINT ended, as shells have it.
-const INTERRUPTED: i32 = 130;
 
 /// Starts one `toolcrib refresh` for these sources that outlives this command. It waits until this one has ended, for
 /// that holds their leases.

@@ -317,7 +317,7 @@ async fn only_a_source_that_was_never_discovered_is_waited_for() {
         let known = name == "push";
         assert_eq!(call(&bench, name, json!({})).await.is_ok(), known, "{name}");
     }
-    assert_eq!((began.elapsed(), hangs.discoveries()), (Duration::ZERO, 0));
+    assert_eq!(began.elapsed(), Duration::ZERO);
     let options = CallOptions { timeout: Some(Duration::from_secs(3)), ..CallOptions::default() };
     let error = bench.call(&agent(), "hangs__x", json!({}), options).await.unwrap_err();
     assert_eq!((error.code, began.elapsed().as_secs()), (Code::ToolUnavailable, 3), "{}", error.message);
