@@ -202,7 +202,7 @@ pub(crate) struct Snapshot {
     pub(crate) upgrade_for: Option<Arc<NewerRecord>>,
 }
 
-/// How long closing may take; what is left after that ends with the process.
+/// How long connections may take to end; what is left after that ends with the process.
 const LONGEST_FAREWELL: Duration = Duration::from_secs(15);
 
 impl Registry {
@@ -311,10 +311,15 @@ impl Registry {
 
     /// Writes what is counted, ends every connection and every process behind it, and closes the store.
     pub async fn close(self) {
+        self.close_within(LONGEST_FAREWELL).await;
+    }
+
+    /// As `close`, with another limit for the end of the connections; what is left after it ends with the process.
+    pub async fn close_within(self, limit: Duration) {
         self.shared.ended.cancel();
         self.shared.tasks.close();
         let ending = futures_util::future::join(self.shared.connections.close_all(), self.shared.tasks.wait());
-        if tokio::time::timeout(LONGEST_FAREWELL, ending).await.is_err() {
+        if tokio::time::timeout(limit, ending).await.is_err() {
             tracing::warn!("some connections did not end in time; they end with the process");
         }
         // What could not be written was told, and is lost with this process.
