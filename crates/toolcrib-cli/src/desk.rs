@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use toolcrib::config_file::{self, Found};
 use toolcrib::core::catalog::Caller;
@@ -15,6 +16,10 @@ use toolcrib::{Code, Error, Options, Registry, Result, SourceId};
 use crate::arguments::Common;
 use crate::commands::trust;
 use crate::output;
+
+/// How long sources may take to close after the calls of a command that serves. A server that ignores the end of its
+/// input is killed after 2.5 s.
+const SOURCES_CLOSE_TIMEOUT: Duration = Duration::from_secs(3);
 
 pub(crate) struct Desk {
     pub(crate) common: Common,
@@ -137,6 +142,11 @@ impl Desk {
 
     pub(crate) async fn close(self) {
         self.registry.close().await;
+    }
+
+    /// At the end of a command that serves: what does not end in this time ends with the process, by its guard.
+    pub(crate) async fn close_in_drain(self) {
+        self.registry.close_within(SOURCES_CLOSE_TIMEOUT).await;
     }
 }
 

@@ -45,6 +45,11 @@ pub trait Service: Send + Sync + 'static {
     /// The input schema of a tool this client may call, for the headers that repeat its arguments.
     fn input_schema(&self, peer: &Arc<Peer>, tool: &str) -> Option<Box<RawValue>>;
 
+    /// The response to a request that cannot be finished because the server stops.
+    fn unfinished(&self, _method: &str) -> Result<Box<RawValue>, RpcError> {
+        Err(RpcError::new(RpcError::INTERNAL, "the server is stopping; try again"))
+    }
+
     /// This client is gone and will not come back.
     fn gone(&self, peer: &Arc<Peer>);
 }

@@ -34,7 +34,7 @@ pub(crate) use asked::known_source;
 pub(crate) use body::whole;
 pub(crate) use declare::{declare_source, remove_source};
 pub(crate) use events::Feed;
-pub(crate) use fault::{Fault, LATER, refusal};
+pub(crate) use fault::{Fault, LATER, refusal, stopping};
 pub(crate) use kept::Kept;
 pub(crate) use sources::SourceList;
 

@@ -17,6 +17,8 @@ use toolcrib_mcp::{
 };
 use url::Url;
 
+use crate::surface::unfinished;
+
 /// Longer than any call is allowed to take at the other end.
 const LONGEST: Duration = Duration::from_secs(3600);
 /// Before looking again for one that went away.
@@ -240,6 +242,10 @@ impl Service for Bridge {
     /// Over a byte stream no header repeats an argument.
     fn input_schema(&self, _peer: &Arc<Peer>, _tool: &str) -> Option<Box<RawValue>> {
         None
+    }
+
+    fn unfinished(&self, method: &str) -> std::result::Result<Box<RawValue>, RpcError> {
+        unfinished(method)
     }
 
     /// Whoever serves the stream ends the bridge with it: [`Bridge::close`].

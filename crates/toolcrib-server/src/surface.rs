@@ -31,6 +31,7 @@ use toolcrib_mcp::server::{Change, Greeting, Peer, Request, Service};
 
 use crate::access;
 
+pub(crate) use answer::unfinished;
 use answer::{Answer, raw};
 use sight::{Kind, Sights};
 use visitors::Visitors;
@@ -156,6 +157,10 @@ impl Service for Surface {
             let calling = catalog.find(tool).and_then(|tool| tool.calling());
             calling.ok().map(|calling| (*calling.input_schema).to_owned())
         })
+    }
+
+    fn unfinished(&self, method: &str) -> Answer {
+        unfinished(method)
     }
 
     fn gone(&self, peer: &Arc<Peer>) {

@@ -1,9 +1,12 @@
 //! `toolcrib mcp`: the MCP surface on standard input and output, for clients that start a program.
 
 use std::io::IsTerminal;
+use std::pin::pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use clap::{Args, ValueEnum};
+use tokio_util::sync::CancellationToken;
 use toolcrib::core::config::{Expose, Mode};
 use toolcrib::core::tokens;
 use toolcrib::{Code, Error, Result, secret};
@@ -79,17 +82,28 @@ pub(crate) async fn run(common: &Common, arguments: Arguments) -> Result<Done> {
             let expose = Expose { mode: mode.unwrap_or(expose.mode), ..expose };
             serve::warm_at_start(&desk.registry);
             speak(Arc::new(Surface::new(desk.registry.clone(), expose)), leave).await;
-            desk.close().await;
+            desk.close_in_drain().await;
         }
     }
     Ok(Done::Well)
 }
 
-/// Until the client closes our input, or somebody asks us to leave.
+/// How long one step of the end may take. There are three of them after the two seconds for calls in flight, so that all
+/// of it and the end of the sources fit into the drain time.
+const STEP_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// Until the client closes our input, or a signal asks us to leave. Calls that cannot finish get an error response; a
+/// second signal waits for none of that.
 async fn speak(service: Arc<dyn Service>, mut leave: Leave) {
-    let options = ServerOptions::new("toolcrib", env!("CARGO_PKG_VERSION"));
+    let options = ServerOptions { farewell: STEP_TIMEOUT, ..ServerOptions::new("toolcrib", env!("CARGO_PKG_VERSION")) };
+    let stop = CancellationToken::new();
+    let mut speaking = pin!(serve_stream(service, tokio::io::stdin(), tokio::io::stdout(), options, stop.clone()));
     tokio::select! {
-        () = serve_stream(service, tokio::io::stdin(), tokio::io::stdout(), options) => {}
+        () = &mut speaking => return,
+        () = leave.asked() => stop.cancel(),
+    }
+    tokio::select! {
+        () = speaking => {}
         () = leave.asked() => {}
     }
 }

@@ -59,9 +59,11 @@ impl Greeting {
 
 pub(super) async fn greeting(shared: &Shared, peer: &Arc<Peer>) -> Result<Greeting, RpcError> {
     let asking = AssertUnwindSafe(async { shared.service.greeting(peer).await }).catch_unwind();
-    match timeout(shared.options.greeting_timeout, asking).await {
-        Ok(Ok(greeting)) => Ok(greeting),
-        Ok(Err(_)) | Err(_) => Err(RpcError::new(RpcError::INTERNAL, "the server is not ready")),
+    let greeting = shared.stopping.run_until_cancelled(timeout(shared.options.greeting_timeout, asking)).await;
+    match greeting {
+        Some(Ok(Ok(greeting))) => Ok(greeting),
+        Some(Ok(Err(_)) | Err(_)) => Err(RpcError::new(RpcError::INTERNAL, "the server is not ready")),
+        None => Err(RpcError::new(RpcError::INTERNAL, "the server is stopping; try again")),
     }
 }
 

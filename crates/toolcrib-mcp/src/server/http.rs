@@ -76,13 +76,15 @@ impl Endpoint {
         reply.unwrap_or_else(Refusal::response)
     }
 
-    /// Ends all streams, lets what is being answered finish for a moment, and ends the sessions.
+    /// Ends all streams, lets what is being answered finish for a while, responds to the rest that it cannot be finished,
+    /// and ends the sessions.
     pub async fn close(&self) {
         let Owner { shared, sessions } = &*self.owner;
         shared.draining.cancel();
         sessions.drain();
         shared.tasks.close();
-        let _in_time = timeout(shared.options.farewell, shared.tasks.wait()).await;
+        let _in_time = timeout(shared.options.drain_timeout, shared.tasks.wait()).await;
+        shared.stop().await;
         sessions.end_all(shared);
         shared.closing.cancel();
         let _in_time = timeout(shared.options.farewell, shared.tasks.wait()).await;

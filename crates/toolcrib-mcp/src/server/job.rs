@@ -138,7 +138,7 @@ fn answering(
     }
 }
 
-/// The service's outcome; none for a request that was taken back.
+/// The service's outcome; none for a request that was taken back, or that got its response because the server stops.
 async fn drive(exchange: &Arc<Exchange>, params: Option<Box<RawValue>>, extensions: Extensions) -> Option<Outcome> {
     let mut work = pin!(AssertUnwindSafe(async { answering(exchange, params, extensions).await }).catch_unwind());
     let mut held_until: Option<Instant> = None;
@@ -161,6 +161,12 @@ async fn drive(exchange: &Arc<Exchange>, params: Option<Box<RawValue>>, extensio
             // The work is looked at first, so that questions asked at once are put together.
             () = exchange.stirred.notified() => held_until = exchange.hold().await,
             () = vanished => break,
+            () = exchange.shared.stopping.cancelled() => {
+                let unfinished = exchange.shared.service.unfinished(&exchange.method);
+                // On a byte stream this waits for a client that may have stopped reading.
+                let _in_time = timeout(exchange.shared.options.farewell, exchange.answer(unfinished)).await;
+                break;
+            }
         }
     }
     exchange.forget();

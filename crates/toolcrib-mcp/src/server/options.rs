@@ -31,6 +31,9 @@ pub struct ServerOptions {
     pub keep_alive: Duration,
     /// How long a cut stream of a session waits to be taken up again before its request counts as given up.
     pub resume_within: Duration,
+    /// How long requests in progress may continue after the server began to stop; then each gets the response of
+    /// [`Service::unfinished`](super::Service::unfinished).
+    pub drain_timeout: Duration,
     /// How long the service may tidy up after a request that was taken back, and a byte stream at its end.
     pub farewell: Duration,
 }
@@ -59,6 +62,7 @@ impl Default for ServerOptions {
             held_max: 256,
             keep_alive: Duration::from_secs(15),
             resume_within: Duration::from_secs(3),
+            drain_timeout: Duration::from_secs(2),
             farewell: Duration::from_secs(2),
         }
     }

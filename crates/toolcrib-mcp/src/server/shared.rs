@@ -10,7 +10,7 @@ use std::{
 };
 
 use serde_json::{json, value::RawValue};
-use tokio::sync::oneshot;
+use tokio::{sync::oneshot, time::timeout};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use super::{Peer, Service, exchange::Exchange, options::ServerOptions};
@@ -36,14 +36,31 @@ pub(super) struct Shared {
     pub(super) closing: CancellationToken,
     /// Fires first, for what has something to say at its end.
     pub(super) draining: CancellationToken,
+    /// Fires between the two: requests in progress get their response now, finished or not.
+    pub(super) stopping: CancellationToken,
 }
 
 impl Shared {
     pub(super) fn new(service: Arc<dyn Service>, options: ServerOptions) -> Arc<Shared> {
-        let (closing, draining) = (CancellationToken::new(), CancellationToken::new());
         let info = raw(&json!({ "name": options.name, "version": options.version })).unwrap_or_default();
         let (held, listened, tasks) = (Mutex::default(), tokio::sync::Mutex::default(), TaskTracker::new());
-        Arc::new(Shared { service, options, info, held, listened, tasks, closing, draining })
+        Arc::new(Shared {
+            service,
+            options,
+            info,
+            held,
+            listened,
+            tasks,
+            closing: CancellationToken::new(),
+            draining: CancellationToken::new(),
+            stopping: CancellationToken::new(),
+        })
+    }
+
+    /// Responds to the requests in progress that they cannot be finished.
+    pub(super) async fn stop(&self) {
+        self.stopping.cancel();
+        let _in_time = timeout(self.options.farewell, self.tasks.wait()).await;
     }
 }
 

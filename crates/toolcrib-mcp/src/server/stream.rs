@@ -31,12 +31,15 @@ use crate::{
 /// A line buffer that grew beyond this is given back after use.
 const KEPT_BUFFER: usize = 1024 * 1024;
 
-/// Serves one client until its input ends. What is being answered then has a moment to finish.
+/// Serves one client until its input ends or `stop` fires. Requests in progress may continue for
+/// [`ServerOptions::drain_timeout`]; the others get a response that says so. When `stop` fires after the end of the
+/// input, they get it at once.
 pub async fn serve_stream(
     service: Arc<dyn Service>,
     reader: impl AsyncRead + Send + Unpin,
     writer: impl AsyncWrite + Send + Unpin + 'static,
     options: ServerOptions,
+    stop: CancellationToken,
 ) {
     let shared = Shared::new(service, options);
     // Who drops this future ends everything with it.
@@ -58,11 +61,24 @@ pub async fn serve_stream(
         modern: Mutex::default(),
         renewed: Mutex::default(),
     };
-    let _unreadable = shared.closing.run_until_cancelled(conversation.read(reader)).await;
+    let end = tokio::select! {
+        biased;
+        () = shared.closing.cancelled() => End::Input,
+        _unreadable = conversation.read(reader) => End::Input,
+        () = stop.cancelled() => End::Stop,
+    };
+    conversation.drain(end, &stop).await;
     conversation.part().await;
     drop(conversation);
     let _in_time = timeout(shared.options.farewell, &mut writing).await;
     writing.abort();
+}
+
+/// Why nothing more is read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum End {
+    Input,
+    Stop,
 }
 
 struct Conversation {
@@ -217,12 +233,29 @@ impl Conversation {
         let _closed = self.lines.send(envelope::refusal(id, error)).await;
     }
 
-    /// Lets what is nearly done be done, ends the rest, and takes leave.
-    async fn part(&self) {
+    /// Lets requests in progress finish for a while, and responds to the rest that they cannot be finished.
+    async fn drain(&self, end: End, stop: &CancellationToken) {
         let shared = &self.shared;
         shared.tasks.close();
         shared.draining.cancel();
-        let _in_time = timeout(shared.options.farewell, shared.tasks.wait()).await;
+        let stopped = async {
+            match end {
+                End::Input => stop.cancelled().await,
+                End::Stop => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            _in_time = timeout(shared.options.drain_timeout, shared.tasks.wait()) => {}
+            () = stopped => {}
+            // Nothing can be written to the client any more.
+            () = shared.closing.cancelled() => {}
+        }
+        shared.stop().await;
+    }
+
+    /// Ends what is left, and takes leave.
+    async fn part(&self) {
+        let shared = &self.shared;
         shared.closing.cancel();
         let _in_time = timeout(shared.options.farewell, shared.tasks.wait()).await;
         for peer in [&self.legacy, &self.modern].into_iter().filter_map(|peer| lock(peer).take()) {

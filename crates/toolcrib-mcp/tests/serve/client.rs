@@ -7,6 +7,7 @@ use futures_util::FutureExt;
 use http::HeaderMap;
 use serde_json::{Value, json};
 use tokio::{net::TcpListener, sync::mpsc};
+use tokio_util::sync::CancellationToken;
 use toolcrib_mcp::{
     Client, Era, Notice, Options, RequestOptions, Target,
     server::{Change, Endpoint, ServerOptions, serve_stream},
@@ -33,7 +34,9 @@ fn streaming() -> (Arc<Bench>, Target) {
     let bench = Bench::new();
     let (ours, theirs) = tokio::io::duplex(64 * 1024);
     let (reader, writer) = tokio::io::split(theirs);
-    tokio::spawn(serve_stream(Arc::new(Bound(bench.clone())), reader, writer, ServerOptions::new("crib", "9")));
+    let service = Arc::new(Bound(bench.clone()));
+    let options = ServerOptions::new("crib", "9");
+    tokio::spawn(serve_stream(service, reader, writer, options, CancellationToken::new()));
     let (reader, writer) = tokio::io::split(ours);
     (bench, Target::Stream { reader: Box::new(reader), writer: Box::new(writer) })
 }

@@ -6,7 +6,7 @@ use http::StatusCode;
 use serde_json::{Value, json};
 use toolcrib_mcp::server::{Change, ServerOptions};
 
-use crate::support::{LATEST, MODERN, Session, calling, endpoint, initialize};
+use crate::support::{LATEST, MODERN, Session, call, calling, endpoint, initialize, modern};
 
 #[tokio::test]
 async fn a_version_is_agreed_on() {
@@ -190,17 +190,46 @@ async fn a_request_cut_off_by_the_end_of_its_session_is_refused_not_accepted() {
     assert_eq!(answer.json().await, json!({ "jsonrpc": "2.0", "id": 5, "error": error }));
 }
 
+/// The options of an endpoint that gives requests in progress no time when it closes.
+fn without_drain() -> ServerOptions {
+    let moment = Duration::from_millis(50);
+    ServerOptions { drain_timeout: moment, farewell: moment, ..ServerOptions::default() }
+}
+
 #[tokio::test]
-async fn a_request_cut_off_by_a_drain_is_refused_not_accepted() {
-    let options = ServerOptions { farewell: Duration::from_millis(50), ..ServerOptions::default() };
-    let (bench, endpoint) = endpoint(options);
+async fn a_request_that_a_closing_endpoint_cannot_finish_gets_the_response_of_the_service() {
+    let (bench, endpoint) = endpoint(without_drain());
     let session = Session::open(&endpoint, LATEST).await;
     let ending = async {
-        bench.heard("begun wait", 1).await;
+        bench.heard("begun wait", 2).await;
         endpoint.close().await;
     };
-    let (answer, ()) = tokio::join!(session.call(5, "wait"), ending);
-    assert_eq!(answer.status, StatusCode::SERVICE_UNAVAILABLE);
-    let error = json!({ "code": -32603, "message": "the server is about to stop" });
-    assert_eq!(answer.json().await, json!({ "jsonrpc": "2.0", "id": 5, "error": error }));
+    let (of_session, without, ()) = tokio::join!(session.call(5, "wait"), call(&endpoint, 6, "wait"), ending);
+    for (answer, id) in [(of_session, 5), (without, 6)] {
+        assert_eq!((answer.status, answer.is_stream()), (StatusCode::OK, false));
+        let answer = answer.json().await;
+        assert_eq!(answer["id"], id);
+        assert_eq!(answer["result"]["content"][0]["text"], "tools/call is unfinished");
+    }
+    bench.heard("cancelled", 2).await;
+}
+
+/// What a service does about a request that is taken back is up to it; the response does not wait for that.
+#[tokio::test]
+async fn a_stream_that_a_closing_endpoint_cannot_finish_ends_with_the_response_of_the_service() {
+    let (bench, endpoint) = endpoint(without_drain());
+    let session = Session::open(&endpoint, LATEST).await;
+    let params = json!({ "name": "progress_then_hang", "_meta": { "progressToken": 1 } });
+    let without = modern(&endpoint, 6, "tools/call", params);
+    let (of_session, without) = tokio::join!(session.call(5, "progress_then_hang"), without);
+    bench.heard("hanging", 2).await;
+    endpoint.close().await;
+    for (mut answer, id) in [(of_session, 5), (without, 6)] {
+        assert!(answer.is_stream());
+        assert_eq!(answer.message().await["method"], "notifications/progress");
+        let last = answer.message().await;
+        assert_eq!(last["id"], id);
+        assert_eq!(last["result"]["content"][0]["text"], "tools/call is unfinished");
+        assert!(answer.event().await.is_none(), "the stream ends");
+    }
 }

@@ -7,6 +7,7 @@ use tokio::{
     io::{AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream, Lines, ReadHalf, WriteHalf},
     task::JoinHandle,
 };
+use tokio_util::sync::CancellationToken;
 use toolcrib_mcp::server::{Change, ServerOptions, serve_stream};
 
 use crate::support::{Bench, Bound, LATEST, MODERN, calling};
@@ -15,6 +16,7 @@ struct Line {
     bench: Arc<Bench>,
     lines: Lines<BufReader<ReadHalf<DuplexStream>>>,
     writer: WriteHalf<DuplexStream>,
+    stop: CancellationToken,
     serving: JoinHandle<()>,
 }
 
@@ -23,9 +25,11 @@ impl Line {
         let bench = Bench::new();
         let (ours, theirs) = tokio::io::duplex(64 * 1024);
         let (reader, writer) = tokio::io::split(theirs);
-        let serving = tokio::spawn(serve_stream(Arc::new(Bound(bench.clone())), reader, writer, options));
+        let stop = CancellationToken::new();
+        let service = Arc::new(Bound(bench.clone()));
+        let serving = tokio::spawn(serve_stream(service, reader, writer, options, stop.clone()));
         let (reader, writer) = tokio::io::split(ours);
-        Line { bench, lines: BufReader::new(reader).lines(), writer, serving }
+        Line { bench, lines: BufReader::new(reader).lines(), writer, stop, serving }
     }
 
     async fn initialized(options: ServerOptions) -> Line {
@@ -47,6 +51,12 @@ impl Line {
     async fn hear(&mut self) -> Value {
         let line = tokio::time::timeout(Duration::from_secs(20), self.lines.next_line()).await.expect("silence");
         serde_json::from_str(&line.unwrap().expect("the end")).unwrap()
+    }
+
+    async fn expect_unfinished(&mut self, id: u64) {
+        let answer = self.hear().await;
+        assert_eq!(answer["id"], id);
+        assert_eq!(answer["result"]["content"][0]["text"], "tools/call is unfinished");
     }
 
     async fn end(&mut self) {
@@ -177,18 +187,50 @@ async fn what_is_no_message_gets_an_error_and_the_stream_goes_on() {
     assert_eq!(line.hear().await["error"]["code"], -32603);
 }
 
+/// The options of a stream that gives requests in progress this long.
+fn draining(drain_timeout: Duration) -> ServerOptions {
+    ServerOptions { drain_timeout, farewell: Duration::from_secs(1), ..ServerOptions::default() }
+}
+
 #[tokio::test]
-async fn at_the_end_answers_are_written_and_what_is_left_is_cancelled() {
-    let options = ServerOptions { farewell: Duration::from_secs(1), ..ServerOptions::default() };
-    let mut line = Line::initialized(options).await;
+async fn at_the_end_of_the_input_every_request_gets_a_response() {
+    let mut line = Line::initialized(draining(Duration::from_secs(1))).await;
     line.say(&calling(1, "wait")).await;
     line.say(&calling(2, "echo")).await;
     line.end().await;
     assert_eq!(line.hear().await["id"], 2);
+    line.expect_unfinished(1).await;
     line.bench.heard("cancelled", 1).await;
     assert!(line.lines.next_line().await.unwrap().is_none());
     line.serving.await.unwrap();
     assert_eq!(line.bench.gone.load(Ordering::SeqCst), 1);
+}
+
+#[tokio::test]
+async fn a_stream_that_is_stopped_lets_a_request_finish_and_responds_to_the_others() {
+    let mut line = Line::initialized(draining(Duration::from_secs(1))).await;
+    line.say(&calling(1, "wait")).await;
+    line.say(&calling(2, "progress_then_hang")).await;
+    line.bench.heard("begun wait", 1).await;
+    line.bench.heard("hanging", 1).await;
+    assert_eq!(line.hear().await["method"], "notifications/progress");
+    line.stop.cancel();
+    line.bench.release.notify_one();
+    assert_eq!(line.hear().await["result"]["content"][0]["text"], "released");
+    line.expect_unfinished(2).await;
+    assert!(line.lines.next_line().await.unwrap().is_none());
+    line.serving.await.unwrap();
+}
+
+#[tokio::test]
+async fn a_stream_that_is_stopped_after_its_input_ended_waits_no_longer() {
+    let mut line = Line::initialized(draining(Duration::from_secs(3600))).await;
+    line.say(&calling(1, "wait")).await;
+    line.bench.heard("begun wait", 1).await;
+    line.end().await;
+    line.stop.cancel();
+    line.expect_unfinished(1).await;
+    line.serving.await.unwrap();
 }
 
 #[tokio::test]
@@ -202,7 +244,7 @@ async fn a_client_that_is_gone_or_a_dropped_server_ends_everything() {
     line.say(&calling(1, "wait")).await;
     line.say(&calling(2, "log")).await;
     line.bench.heard("begun log", 1).await;
-    let Line { bench, lines, writer, serving } = line;
+    let Line { bench, lines, writer, serving, .. } = line;
     drop((lines, writer));
     bench.heard("cancelled", 1).await;
     serving.await.unwrap();

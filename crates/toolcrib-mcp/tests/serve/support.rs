@@ -32,7 +32,8 @@ pub(crate) const MODERN: &str = "2026-07-28";
 pub(crate) const LATEST: &str = "2025-11-25";
 
 /// Its tools: `echo` (what it was given), `progress`, `wait` (until released or taken back), `ask`, `ask_two`,
-/// `ask_twice`, `ask_then_wait`, `marked` (an argument that is a header too), `panic`.
+/// `ask_twice`, `ask_then_wait`, `marked` (an argument that is a header too), `progress_then_hang` (ignores that it is
+/// taken back), `panic`.
 pub(crate) struct Bench {
     pub(crate) changed: broadcast::Sender<Change>,
     pub(crate) release: Arc<Notify>,
@@ -103,6 +104,10 @@ impl Service for Bound {
         (tool == "marked").then(|| raw(&marked()))
     }
 
+    fn unfinished(&self, method: &str) -> Result<Box<RawValue>, RpcError> {
+        Ok(said(&format!("{method} is unfinished")))
+    }
+
     fn gone(&self, _: &Arc<Peer>) {
         self.0.gone.fetch_add(1, Ordering::SeqCst);
         self.0.note("gone".to_owned());
@@ -154,6 +159,11 @@ async fn answer(bench: Arc<Bench>, request: Asked) -> Result<Box<RawValue>, RpcE
                     said("too late")
                 }
             }
+        }
+        "progress_then_hang" => {
+            outlet.progress(&raw(&json!({ "progress": 1 })));
+            bench.note("hanging".to_owned());
+            std::future::pending().await
         }
         "log" => {
             outlet.notify("notifications/message", Some(&raw(&json!({ "level": "info", "data": "hello" }))));

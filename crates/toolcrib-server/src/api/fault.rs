@@ -52,6 +52,11 @@ pub(crate) fn refusal(status: StatusCode, code: Code, message: &str) -> Response
     with_status(status, &Error::new(code, message))
 }
 
+/// The error of a request that cannot be finished because the server stops.
+pub(crate) fn stopping() -> Error {
+    Error::new(Code::ToolUnavailable, "Toolcrib is stopping; try again")
+}
+
 /// `{"error":{"code","message","retryable","details"}}`.
 pub(super) fn schema() -> Value {
     json!({

@@ -8,6 +8,8 @@ use toolcrib::core::json::{mended, mistake};
 use toolcrib::{Code, Error};
 use toolcrib_mcp::RpcError;
 
+use crate::api::stopping;
+
 pub(super) type Answer = Result<Box<RawValue>, RpcError>;
 
 pub(super) fn raw(value: &impl Serialize) -> Box<RawValue> {
@@ -27,6 +29,12 @@ pub(super) fn text(text: &str) -> Box<RawValue> {
 /// A refusal is a result, so that the agent reads it: the error as every other way in gives it.
 pub(super) fn refused(error: &Error) -> Box<RawValue> {
     raw(&json!({ "content": [{ "type": "text", "text": error.envelope().to_string() }], "isError": true }))
+}
+
+/// The response to a request that cannot be finished because the server stops.
+pub(crate) fn unfinished(method: &str) -> Answer {
+    let error = stopping();
+    if method == "tools/call" { Ok(refused(&error)) } else { Err(rpc_error(&error)) }
 }
 
 /// The parameters of a request. Half a character, as some clients write one that they cut, costs no more than itself.

@@ -96,7 +96,8 @@ pub(crate) async fn connect(
     let (ours, theirs) = tokio::io::duplex(1 << 20);
     let (reader, writer) = tokio::io::split(theirs);
     let options = ServerOptions::new("toolcrib", "0");
-    let server = tokio::spawn(serve_stream(Arc::new(service.clone()), reader, writer, options));
+    let service = Arc::new(service.clone());
+    let server = tokio::spawn(serve_stream(service, reader, writer, options, CancellationToken::new()));
     let (reader, writer) = tokio::io::split(ours);
     let mut options = toolcrib_mcp::Options::new("test", "0");
     how(&mut options);
