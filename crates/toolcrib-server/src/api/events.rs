@@ -5,6 +5,7 @@ mod feed;
 mod listener;
 mod told;
 
+use axum::Extension;
 use axum::body::Body;
 use axum::extract::State;
 use axum::http::{HeaderMap, HeaderValue, header};
@@ -17,8 +18,9 @@ use toolcrib::{Code, Error, Result};
 use super::asked::Asked;
 use super::fault::Fault;
 use super::route::Route;
-use crate::access::Needs;
+use crate::access::{Needs, Visitor};
 use crate::house::House;
+use feed::TooMany;
 use listener::Listener;
 
 pub(crate) use feed::Feed;
@@ -45,11 +47,14 @@ pub(super) fn routes() -> Vec<Route> {
     ]
 }
 
-async fn events(State(house): State<House>, headers: HeaderMap, asked: Asked) -> Result<Response, Fault> {
+async fn events(
+    State(house): State<House>,
+    Extension(visitor): Extension<Visitor>,
+    headers: HeaderMap,
+    asked: Asked,
+) -> Result<Response, Fault> {
     let after = after(&headers, &asked)?;
-    let Some(place) = house.feed.place() else {
-        return Err(Error::new(Code::RateLimited, "too many listen already; try again in a moment").into());
-    };
+    let place = house.feed.place(&visitor.identity).map_err(TooMany::into_error)?;
     let listener = Listener::new(&house, place, after).await?;
     let headers = [
         (header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream")),
@@ -83,8 +88,22 @@ mod tests {
     use toolcrib_mcp::server::{Endpoint, ServerOptions};
 
     use super::*;
+    use crate::access::Role;
     use crate::house::Setup;
     use crate::surface::Surface;
+
+    fn visitor(identity: &str) -> Visitor {
+        let name = identity.to_owned();
+        Visitor { name, role: Role::Viewer, here: true, identity: identity.into(), csrf: None }
+    }
+
+    async fn expect_refused(response: Response) {
+        assert_eq!(response.status(), StatusCode::TOO_MANY_REQUESTS);
+        assert!(response.headers().contains_key(header::RETRY_AFTER));
+        let body = axum::body::to_bytes(response.into_body(), 4_096).await.unwrap();
+        let error: serde_json::Value = serde_json::from_slice(&body).unwrap();
+        assert_eq!((&error["error"]["code"], &error["error"]["retryable"]), (&json!("RATE_LIMITED"), &json!(true)));
+    }
 
     #[tokio::test]
     async fn one_listener_too_many_is_told_to_come_again_and_let_in_when_another_left() {
@@ -95,21 +114,26 @@ mod tests {
         let found = Found::of(Config::default());
         let setup = Setup { found, data: data.path().to_owned(), require_token: false };
         let house = House::new(setup, registry, endpoint, ([127, 0, 0, 1], 0).into()).unwrap();
-        let listen = async || events(State(house.clone()), HeaderMap::new(), Asked::default()).await.into_response();
+        let listen = async |identity: &str| {
+            let visitor = Extension(visitor(identity));
+            events(State(house.clone()), visitor, HeaderMap::new(), Asked::default()).await.into_response()
+        };
 
-        let mut places: Vec<_> = std::iter::from_fn(|| house.feed.place()).collect();
+        let mut places = Vec::new();
+        for identity in ["a", "b", "c", "d"] {
+            let identity: Arc<str> = identity.into();
+            places.extend(std::iter::from_fn(|| house.feed.place(&identity).ok()));
+            assert_eq!(places.len() % 250, 0, "a quarter of all places for each");
+            expect_refused(listen(&identity).await).await;
+        }
         assert_eq!((places.len(), house.feed.listeners()), (1_000, 1_000));
-        let refused = listen().await;
-        assert_eq!(refused.status(), StatusCode::TOO_MANY_REQUESTS);
-        assert!(refused.headers().contains_key(header::RETRY_AFTER));
-        let body = axum::body::to_bytes(refused.into_body(), 4_096).await.unwrap();
-        let error: serde_json::Value = serde_json::from_slice(&body).unwrap();
-        assert_eq!((&error["error"]["code"], &error["error"]["retryable"]), (&json!("RATE_LIMITED"), &json!(true)));
+        expect_refused(listen("e").await).await;
 
         places.pop();
-        let heard = listen().await;
+        let heard = listen("e").await;
         assert_eq!((heard.status(), house.feed.listeners()), (StatusCode::OK, 1_000));
         drop(heard);
         assert_eq!(house.feed.listeners(), 999, "who leaves makes room");
+        assert_eq!(listen("d").await.status(), StatusCode::OK);
     }
 }

@@ -1,18 +1,21 @@
 //! One ear on the registry for all listeners, and a place for each of them.
 
-use std::sync::Arc;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::broadcast::error::RecvError;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, broadcast, watch};
+use tokio::sync::{broadcast, watch};
 use tokio_util::sync::{CancellationToken, DropGuard};
-use toolcrib::Registry;
 use toolcrib::core::inventory::Event;
 use toolcrib::registry::Notice;
+use toolcrib::{Code, Error, Registry};
 
 use super::told::{Told, told};
 
 /// Listeners at once.
-const MOST: usize = 1_000;
+const MAX_LISTENERS: usize = 1_000;
+/// Listeners at once of one identity, so that no client takes all places.
+const MAX_LISTENERS_PER_IDENTITY: usize = MAX_LISTENERS / 4;
 /// How far a listener may fall behind before it misses measurements.
 const BEHIND: usize = 1_024;
 
@@ -20,11 +23,29 @@ const BEHIND: usize = 1_024;
 #[derive(Debug)]
 pub(crate) struct Feed {
     told: broadcast::Sender<Told>,
-    places: Arc<Semaphore>,
+    listeners: Arc<Listeners>,
     /// Changes with the tokens there are.
     tokens: watch::Sender<()>,
     closed: CancellationToken,
     _open: DropGuard,
+}
+
+/// How many listen, by identity.
+#[derive(Debug, Default)]
+struct Listeners(Mutex<HashMap<Arc<str>, usize>>);
+
+/// A place among the listeners, until it is dropped.
+#[derive(Debug)]
+pub(super) struct Place {
+    listeners: Arc<Listeners>,
+    identity: Arc<str>,
+}
+
+/// Why there is no place for another listener.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum TooMany {
+    InAll,
+    OfIdentity,
 }
 
 impl Feed {
@@ -33,7 +54,7 @@ impl Feed {
         let closed = CancellationToken::new();
         let tokens = watch::Sender::new(());
         tokio::spawn(closed.clone().run_until_cancelled_owned(listen(registry, told.clone(), tokens.clone())));
-        Feed { told, tokens, places: Arc::new(Semaphore::new(MOST)), _open: closed.clone().drop_guard(), closed }
+        Feed { told, tokens, listeners: Arc::default(), _open: closed.clone().drop_guard(), closed }
     }
 
     /// From now on nobody listens.
@@ -41,12 +62,21 @@ impl Feed {
         self.closed.cancel();
     }
 
-    pub(super) fn place(&self) -> Option<OwnedSemaphorePermit> {
-        self.places.clone().try_acquire_owned().ok()
+    pub(super) fn place(&self, identity: &Arc<str>) -> Result<Place, TooMany> {
+        let mut listeners = self.listeners.by_identity();
+        if listeners.values().sum::<usize>() >= MAX_LISTENERS {
+            return Err(TooMany::InAll);
+        }
+        let own = listeners.entry(identity.clone()).or_default();
+        if *own >= MAX_LISTENERS_PER_IDENTITY {
+            return Err(TooMany::OfIdentity);
+        }
+        *own += 1;
+        Ok(Place { listeners: self.listeners.clone(), identity: identity.clone() })
     }
 
     pub(crate) fn listeners(&self) -> usize {
-        MOST.saturating_sub(self.places.available_permits())
+        self.listeners.by_identity().values().sum()
     }
 
     pub(super) fn subscribe(&self) -> broadcast::Receiver<Told> {
@@ -60,6 +90,36 @@ impl Feed {
 
     pub(super) fn closed(&self) -> CancellationToken {
         self.closed.clone()
+    }
+}
+
+impl Listeners {
+    fn by_identity(&self) -> MutexGuard<'_, HashMap<Arc<str>, usize>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let mut listeners = self.listeners.by_identity();
+        if let Some(own) = listeners.get_mut(&self.identity) {
+            *own -= 1;
+            if *own == 0 {
+                listeners.remove(&self.identity);
+            }
+        }
+    }
+}
+
+impl TooMany {
+    pub(super) fn into_error(self) -> Error {
+        let message = match self {
+            TooMany::InAll => format!("{MAX_LISTENERS} clients listen already; try again in a moment"),
+            TooMany::OfIdentity => {
+                format!("{MAX_LISTENERS_PER_IDENTITY} clients with these credentials listen already; close one of them")
+            }
+        };
+        Error::new(Code::RateLimited, message)
     }
 }
 

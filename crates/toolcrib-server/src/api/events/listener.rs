@@ -6,12 +6,13 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::stream::{self, Stream};
+use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::RecvError;
-use tokio::sync::{OwnedSemaphorePermit, broadcast};
 use tokio_util::sync::CancellationToken;
 use toolcrib::registry::Wanted;
 use toolcrib::{Registry, Result};
 
+use super::feed::Place;
 use super::told::{self, Told};
 use crate::house::House;
 
@@ -29,12 +30,12 @@ pub(super) struct Listener {
     behind: bool,
     ready: VecDeque<Bytes>,
     closed: CancellationToken,
-    _place: OwnedSemaphorePermit,
+    _place: Place,
 }
 
 impl Listener {
     /// Listens first and reads then, so that nothing falls in between.
-    pub(super) async fn new(house: &House, place: OwnedSemaphorePermit, after: Option<u64>) -> Result<Listener> {
+    pub(super) async fn new(house: &House, place: Place, after: Option<u64>) -> Result<Listener> {
         let (told, closed) = (house.feed.subscribe(), house.feed.closed());
         let registry = house.registry.clone();
         let head = registry.inventory().version;
