@@ -17,7 +17,7 @@ use tracing::Instrument;
 use tracing::field::display;
 
 use crate::access::{secure, turned_away};
-use crate::api::Fault;
+use crate::api::{Fault, stopping};
 use crate::house::House;
 use crate::traffic::Class;
 
@@ -37,11 +37,11 @@ pub(crate) async fn enter(house: House, routes: Routes, mut request: Request) ->
         Some(response) => response,
         // What only reads says nothing that would have to be found again by its id, unless all is told.
         None if method.is_safe() && !tracing::enabled!(tracing::Level::INFO) => {
-            answered(routes.call(request), &id).await
+            unless_stopping(&house, class, answered(routes.call(request), &id)).await
         }
         None => {
             let span = tracing::error_span!("request", request_id = shown(&id));
-            answered(routes.call(request), &id).instrument(span).await
+            unless_stopping(&house, class, answered(routes.call(request), &id)).instrument(span).await
         }
     };
     let (status, elapsed) = (response.status(), began.elapsed());
@@ -58,6 +58,16 @@ pub(crate) async fn enter(house: House, routes: Routes, mut request: Request) ->
     secure(status, response.headers_mut());
     response.headers_mut().insert(REQUEST_ID, id);
     response
+}
+
+/// The response, or that the server stops: what a handler does then is cancelled by dropping it.
+async fn unless_stopping(house: &House, class: Class, answering: impl Future<Output = Response>) -> Response {
+    tokio::select! {
+        biased;
+        response = answering => response,
+        // The MCP endpoint responds in the words of its protocol.
+        () = house.stopping.cancelled(), if class != Class::Mcp => Fault(stopping()).into_response(),
+    }
 }
 
 /// A mistake of ours ends one request, and is answered as such.

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
+use tokio_util::sync::CancellationToken;
 use toolcrib::config_file::Found;
 use toolcrib::{Registry, Result};
 use toolcrib_mcp::server::Endpoint;
@@ -47,6 +48,10 @@ pub struct Rooms {
     pub(crate) source_list: SourceList,
     /// What those who listen to `/api/events` hear.
     pub(crate) feed: Feed,
+    /// Fires when the server stops and no request in progress may go on: each is answered with [`stopping`].
+    ///
+    /// [`stopping`]: crate::api::stopping
+    pub(crate) stopping: CancellationToken,
     /// Held while a declaration is compared with what there is and written: of two for one id, one comes first.
     pub(crate) declaring: tokio::sync::Mutex<()>,
 }
@@ -64,6 +69,7 @@ impl House {
             kept: Kept::default(),
             source_list: SourceList::default(),
             feed: Feed::new(registry.clone()),
+            stopping: CancellationToken::new(),
             declaring: tokio::sync::Mutex::default(),
             registry,
         })))

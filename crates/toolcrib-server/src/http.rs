@@ -5,7 +5,7 @@ use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::StatusCode;
 use axum::middleware::from_fn_with_state;
-use axum::response::Response;
+use axum::response::{IntoResponse, Response};
 use axum::routing::any;
 use toolcrib::Code;
 use toolcrib::core::config::Mode;
@@ -13,7 +13,7 @@ use toolcrib::core::text::shown_short;
 use toolcrib_mcp::server::SessionOwner;
 
 use crate::access::{Needs, Visitor, admit, takes_pages};
-use crate::api::{refusal, whole};
+use crate::api::{Fault, refusal, stopping, whole};
 use crate::door::Routes;
 use crate::house::House;
 use crate::{access, api, console};
@@ -45,9 +45,10 @@ async fn mcp(State(house): State<House>, request: Request) -> Response {
     if let Some(owner) = owner {
         parts.extensions.insert(owner);
     }
-    match whole(&parts.headers, body).await {
-        Ok(bytes) => house.endpoint.handle(axum::http::Request::from_parts(parts, bytes)).await.map(Body::new),
-        Err(refused) => refused,
+    match house.stopping.run_until_cancelled(whole(&parts.headers, body)).await {
+        Some(Ok(bytes)) => house.endpoint.handle(axum::http::Request::from_parts(parts, bytes)).await.map(Body::new),
+        Some(Err(refused)) => refused,
+        None => Fault(stopping()).into_response(),
     }
 }
 

@@ -3,7 +3,9 @@
 mod access;
 mod activity;
 mod api;
+mod bodies;
 mod bridge;
+mod connections;
 mod console;
 mod door;
 mod house;
@@ -15,5 +17,5 @@ mod traffic;
 
 pub use bridge::Bridge;
 pub use house::{House, Setup};
-pub use serve::{Serving, bind};
+pub use serve::{Limits, Serving, bind};
 pub use surface::Surface;

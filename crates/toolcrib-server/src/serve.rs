@@ -6,33 +6,59 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::body::Body;
-use futures_util::FutureExt;
 use hyper::Request;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
-use hyper_util::server::graceful::GracefulShutdown;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
+use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
-use tokio_util::task::TaskTracker;
+use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 use toolcrib::core::ResultExt;
 use toolcrib::{Code, Error, Result};
 use toolcrib_mcp::server::{Endpoint, ServerOptions};
 
-use crate::door::enter;
+use crate::bodies::{Discard, ResponseBody};
+use crate::connections::{Connection, Connections, Full};
+use crate::door::{Routes, enter};
 use crate::house::{House, Setup};
 use crate::http::routes;
 use crate::surface::Surface;
 
-/// Connections at once; more wait to be accepted.
-const MOST: usize = 4096;
-/// How long a client may take to say what it wants.
-const HEADERS: Duration = Duration::from_secs(30);
-/// How long calls in flight may go on once we are asked to leave.
-const GRACE: Duration = Duration::from_secs(10);
+/// How long a client may take to send the head of a request.
+const HEADER_TIMEOUT: Duration = Duration::from_secs(30);
+/// How long the rest of a response may take to be written when its connection is closed.
+const FLUSH_TIMEOUT: Duration = Duration::from_secs(1);
+/// How long it takes at most until tokio knows that there is something to read on a connection.
+const LAST_LOOK: Duration = Duration::from_millis(50);
+/// How long responses to unfinished requests may take to be written.
+const ANSWER_TIMEOUT: Duration = Duration::from_millis(750);
+/// How long it takes at most until a cancelled task is gone.
+const CANCEL_TIMEOUT: Duration = Duration::from_millis(250);
+/// Connections that are accepted at once from the queue of the operating system when the server begins to stop; it has
+/// room for no more.
+const MAX_QUEUED: usize = 1_024;
+/// Before a failed accept is tried again.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+/// What is limited of all connections, and of the end.
+#[derive(Debug, Clone)]
+pub struct Limits {
+    /// Connections at once. A new one beyond it takes the place of the one that has been idle longest.
+    pub connections: usize,
+    /// How long a new connection may take to send its first byte.
+    pub first_byte_timeout: Duration,
+    /// How long calls in flight may go on once the server is asked to leave. [`Serving::run`] ends one second later.
+    pub drain_timeout: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits { connections: 4096, first_byte_timeout: Duration::from_secs(5), drain_timeout: Duration::from_secs(6) }
+    }
+}
 
 /// A socket that is ours.
 pub async fn bind(address: SocketAddr) -> Result<TcpListener> {
@@ -52,16 +78,24 @@ pub struct Serving {
     listener: TcpListener,
     address: SocketAddr,
     house: House,
+    limits: Limits,
 }
 
 impl Serving {
     /// Refuses to be reached from other machines while nobody has a token.
     pub fn new(listener: TcpListener, surface: Surface, setup: Setup) -> Result<Serving> {
+        Serving::with_limits(listener, surface, setup, Limits::default())
+    }
+
+    pub fn with_limits(listener: TcpListener, surface: Surface, setup: Setup, limits: Limits) -> Result<Serving> {
         let address = listener.local_addr().context(Code::Internal, "read the address of the socket")?;
-        let options = ServerOptions { farewell: GRACE, ..ServerOptions::new("toolcrib", env!("CARGO_PKG_VERSION")) };
+        let options = ServerOptions {
+            drain_timeout: limits.drain_timeout,
+            ..ServerOptions::new("toolcrib", env!("CARGO_PKG_VERSION"))
+        };
         let registry = surface.registry().clone();
         let endpoint = Endpoint::new(Arc::new(surface), options);
-        Ok(Serving { listener, address, house: House::new(setup, registry, endpoint, address)? })
+        Ok(Serving { listener, address, house: House::new(setup, registry, endpoint, address)?, limits })
     }
 
     pub fn address(&self) -> SocketAddr {
@@ -72,70 +106,188 @@ impl Serving {
         &self.house
     }
 
-    /// Serves until `leave` is ready, then lets calls in flight finish, for a while.
+    /// Serves until `leave` is ready. Then it accepts no more connections, closes idle ones and streams of events, lets
+    /// requests in progress finish for [`Limits::drain_timeout`], and responds to the others that they cannot be.
     pub async fn run(self, leave: impl Future<Output = ()>) {
-        let Serving { listener, house, .. } = self;
-        let routes = routes(&house);
+        let Serving { listener, house, limits, .. } = self;
         let mut protocol = http1::Builder::new();
-        protocol.timer(TokioTimer::new()).header_read_timeout(HEADERS);
-        let (graceful, tasks, abandoned) = (GracefulShutdown::new(), TaskTracker::new(), CancellationToken::new());
-        let places = Arc::new(Semaphore::new(MOST));
-        let (watcher, ended) = (house.clone(), abandoned.clone());
-        tasks.spawn(async move { ended.run_until_cancelled(watcher.activity.watch(watcher.registry.clone())).await });
+        protocol.timer(TokioTimer::new()).header_read_timeout(HEADER_TIMEOUT);
+        let server = Arc::new(Server {
+            routes: routes(&house),
+            house: house.clone(),
+            protocol,
+            connections: Connections::new(limits.connections),
+            first_byte_timeout: limits.first_byte_timeout,
+            tasks: TaskTracker::new(),
+            closing: CancellationToken::new(),
+            abandoned: CancellationToken::new(),
+        });
+        let _ends_all = server.abandoned.clone().drop_guard();
+        let watcher = house.clone();
+        let watching = async move { watcher.activity.watch(watcher.registry.clone()).await };
+        let _watching = AbortOnDropHandle::new(tokio::spawn(watching));
 
         let mut leave = pin!(leave);
         loop {
-            let accepted = tokio::select! {
+            tokio::select! {
                 () = &mut leave => break,
-                accepted = accept(&listener, &places) => accepted,
-            };
-            let Some((stream, place)) = accepted else { continue };
-            let (inside, routes) = (house.clone(), routes.clone());
-            let service = service_fn(move |request: Request<Incoming>| {
-                enter(inside.clone(), routes.clone(), request.map(Body::new)).map(Ok::<_, Infallible>)
-            });
-            let connection = protocol.serve_connection(TokioIo::new(stream), service);
-            let connection = graceful.watch(connection);
-            let (abandoned, house) = (abandoned.clone(), house.clone());
-            tasks.spawn(async move {
-                let _counted = house.traffic.connected();
-                // A client that breaks off or talks nonsense harms itself alone.
-                let _ended = abandoned.run_until_cancelled(connection).await;
-                drop(place);
-            });
+                accepted = listener.accept() => match accepted {
+                    Ok((stream, _)) => drop(server.tasks.spawn(server.clone().serve(stream))),
+                    Err(error) => server.not_accepted(&error).await,
+                },
+            }
         }
-        drop(listener);
-        tasks.close();
-        // Listeners would wait for ever.
-        house.feed.close();
-        // The endpoint ends what waits for news at once, and what is being answered after a while.
-        let ending = futures_util::future::join(house.endpoint.close(), graceful.shutdown());
-        if tokio::time::timeout(GRACE, ending).await.is_err() {
-            tracing::warn!("some calls were still going on; they are cancelled");
+        for stream in accept_queued(listener) {
+            server.tasks.spawn(server.clone().serve(stream));
         }
-        abandoned.cancel();
-        tasks.wait().await;
+        server.drain(limits.drain_timeout).await;
     }
 }
 
-/// The next connection, once there is a place for it. A failure to accept is the client's, or passes.
-async fn accept(
-    listener: &TcpListener,
-    places: &Arc<Semaphore>,
-) -> Option<(TcpStream, tokio::sync::OwnedSemaphorePermit)> {
-    let place = places.clone().acquire_owned().await.ok()?;
-    match listener.accept().await {
-        Ok((stream, _)) => {
-            // Small answers must not wait for more to come.
-            if let Err(error) = stream.set_nodelay(true) {
-                tracing::debug!(%error, "a connection keeps its delay");
+/// The connections that the operating system has accepted already; closing the socket would reset them.
+fn accept_queued(listener: TcpListener) -> Vec<TcpStream> {
+    // It does not block, so the queue ends with an error. Unlike tokio's, it looks at the queue itself.
+    let Ok(listener) = listener.into_std() else { return Vec::new() };
+    std::iter::from_fn(|| listener.accept().ok())
+        .take(MAX_QUEUED)
+        .filter_map(|(stream, _)| {
+            stream.set_nonblocking(true).ok()?;
+            TcpStream::from_std(stream).ok()
+        })
+        .collect()
+}
+
+/// What all connections share.
+struct Server {
+    house: House,
+    routes: Routes,
+    protocol: http1::Builder,
+    connections: Arc<Connections>,
+    first_byte_timeout: Duration,
+    /// Every connection.
+    tasks: TaskTracker,
+    /// Fires when the server begins to stop: idle connections close.
+    closing: CancellationToken,
+    /// Fires at the end, for all that is left.
+    abandoned: CancellationToken,
+}
+
+impl Server {
+    /// A failure to accept is the client's, or a lack of file descriptors or memory, which an idle connection gives back.
+    async fn not_accepted(&self, error: &std::io::Error) {
+        use std::io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset};
+        if matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset) {
+            return;
+        }
+        let closed = self.connections.close_oldest_idle();
+        tracing::warn!(%error, closed_an_idle_connection = closed, "a connection could not be accepted");
+        tokio::time::sleep(ACCEPT_PAUSE).await;
+    }
+
+    async fn serve(self: Arc<Self>, stream: TcpStream) {
+        // Small answers must not wait for more to come.
+        if let Err(error) = stream.set_nodelay(true) {
+            tracing::debug!(%error, "a connection keeps its delay");
+        }
+        let place = tokio::select! {
+            biased;
+            place = self.connections.place(&self.closing) => place,
+            () = self.closing.cancelled() => return,
+        };
+        let place = match place {
+            Ok(place) => place,
+            Err(full) => return self.refuse(stream, full).await,
+        };
+        let _counted = self.house.traffic.connected();
+        let connection = &place.connection;
+        let serving = async {
+            let mut byte = [0];
+            let first_byte = timeout(self.first_byte_timeout, stream.peek(&mut byte));
+            let closed = async {
+                connection.closing().await;
+                // What was sent before the server began to stop gets its response.
+                if self.closing.is_cancelled() {
+                    tokio::time::sleep(LAST_LOOK).await;
+                }
+            };
+            let spoke = tokio::select! {
+                biased;
+                first_byte = first_byte => matches!(first_byte, Ok(Ok(1))),
+                () = closed => false,
+            };
+            if spoke {
+                self.serve_requests(stream, connection).await;
             }
-            Some((stream, place))
+        };
+        // A client that breaks off or talks nonsense harms itself alone.
+        let _ended = self.abandoned.run_until_cancelled(serving).await;
+    }
+
+    async fn serve_requests(&self, stream: TcpStream, connection: &Arc<Connection>) {
+        let discard = Discard { tasks: self.tasks.clone(), closing: self.closing.clone() };
+        let service = service_fn(|request: Request<Incoming>| {
+            let active = connection.activate();
+            let (head, body) = request.into_parts();
+            let body = discard.request_body(&head.headers, body);
+            let entering = enter(self.house.clone(), self.routes.clone(), Request::from_parts(head, body));
+            async move { Ok::<_, Infallible>(entering.await.map(|body| ResponseBody::new(body, active))) }
+        });
+        let mut serving = pin!(self.protocol.serve_connection(TokioIo::new(stream), service));
+        tokio::select! {
+            biased;
+            _ended = &mut serving => return,
+            () = connection.closing() => {}
         }
-        Err(error) => {
-            tracing::warn!(%error, "a connection could not be accepted");
-            tokio::time::sleep(Duration::from_millis(50)).await;
-            None
+        // Without a request there was no response that could still be on its way.
+        if !connection.has_served() {
+            return;
         }
+        serving.as_mut().graceful_shutdown();
+        // Requests begin within this very task, so that none begins between the two.
+        if timeout(FLUSH_TIMEOUT, &mut serving).await.is_err() && !connection.is_idle() {
+            let _ended = serving.await;
+        }
+    }
+
+    /// Tells a client that there is no place for it. The response is lost for one that still sends when the connection
+    /// is closed, so a bounded number of them may send a little longer.
+    async fn refuse(&self, mut stream: TcpStream, full: Full<'_>) {
+        tracing::warn!("a connection was refused: there are too many, and all are busy");
+        let body = Error::new(Code::ToolUnavailable, "all connections are busy; try again").envelope().to_string();
+        let length = body.len();
+        let response = format!(
+            "HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\nContent-Length: {length}\r\n\
+             Retry-After: 1\r\nConnection: close\r\n\r\n{body}"
+        );
+        let Ok(_) = stream.try_write(response.as_bytes()) else { return };
+        if let Full::Waited(_waiting_place) = full {
+            let lingering = async {
+                stream.shutdown().await?;
+                while stream.read(&mut [0; 1024]).await? > 0 {}
+                Ok::<_, std::io::Error>(())
+            };
+            let _in_time = self.abandoned.run_until_cancelled(timeout(FLUSH_TIMEOUT, lingering)).await;
+        }
+    }
+
+    async fn drain(&self, drain_timeout: Duration) {
+        self.tasks.close();
+        self.closing.cancel();
+        // Listeners would wait for ever.
+        self.house.feed.close();
+        let requests = async {
+            if timeout(drain_timeout, self.tasks.wait()).await.is_err() {
+                tracing::warn!("some requests did not finish in time; each gets a response that says so");
+                self.house.stopping.cancel();
+                self.tasks.wait().await;
+            }
+        };
+        // The endpoint does the same for what came over MCP, in the same time.
+        let ending = futures_util::future::join(self.house.endpoint.close(), requests);
+        if timeout(drain_timeout + ANSWER_TIMEOUT, ending).await.is_err() {
+            tracing::warn!("some connections did not take their response in time; they are closed");
+        }
+        self.abandoned.cancel();
+        let _in_time = timeout(CANCEL_TIMEOUT, self.tasks.wait()).await;
     }
 }

@@ -43,7 +43,7 @@ pub(crate) async fn run(common: &Common, arguments: Arguments) -> Result<Done> {
     let listener = bind(address(&arguments.listen).await?).await?;
     let desk = Desk::stay(common).await?;
     let served = serve(common, &desk, listener, arguments.require_token, (&mut leave, hang_up)).await;
-    desk.close().await;
+    desk.close_in_drain().await;
     served.map(|()| Done::Well)
 }
 
@@ -84,7 +84,7 @@ pub(super) async fn until_left(common: &Common, serving: Serving, beside: impl F
         () = &mut serve => {}
         () = beside => {}
         () = leave.asked() => {
-            common.hint("leaving: calls in flight may finish; ask again to leave at once");
+            common.hint("leaving: calls in flight have a few seconds to finish; ask again to leave at once");
             asked.cancel();
             tokio::select! {
                 () = &mut serve => {}

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use axum::body::Body;
+use axum::body::{Body, HttpBody};
 use axum::extract::{FromRequest, Request};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::Response;
@@ -21,8 +21,6 @@ const LARGEST: usize = 4 * MEBIBYTE;
 pub(super) const LARGEST_LOCK: usize = 16 * MEBIBYTE;
 /// How long a request may take to arrive.
 const SLOWEST: Duration = Duration::from_secs(60);
-/// Of one that is too large so much is read and thrown away: many clients hear an answer only once they have sent all.
-const THROWN_AWAY: usize = 64 * MEBIBYTE;
 
 /// A JSON body of at most so many bytes. An empty one is an empty object.
 #[derive(Debug)]
@@ -35,12 +33,10 @@ pub(crate) async fn whole(headers: &HeaderMap, body: Body) -> Result<Bytes, Resp
 
 async fn within(most: usize, headers: &HeaderMap, body: Body) -> Result<Bytes, Response> {
     if let Some(message) = not_plain(headers) {
-        let _cut_off = tokio::time::timeout(SLOWEST, throw_away(body)).await;
         return Err(unsupported(message));
     }
-    let told = headers.get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<usize>().ok());
-    if told.is_some_and(|length| length > most) {
-        let _cut_off = tokio::time::timeout(SLOWEST, throw_away(body)).await;
+    // Refused before any of it is read.
+    if body.size_hint().lower() > most as u64 {
         return Err(too_large(most));
     }
     let late = |_| wrong("the request did not arrive in time");
@@ -58,17 +54,6 @@ async fn read(most: usize, body: Body) -> Result<Bytes, Response> {
         whole.extend_from_slice(&chunk);
     }
     Ok(whole.freeze())
-}
-
-async fn throw_away(body: Body) {
-    let mut body = body.into_data_stream();
-    let mut read = 0;
-    while let Some(Ok(chunk)) = body.next().await {
-        read += chunk.len();
-        if read > THROWN_AWAY {
-            return;
-        }
-    }
 }
 
 fn too_large(most: usize) -> Response {

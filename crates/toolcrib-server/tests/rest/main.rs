@@ -7,7 +7,9 @@ mod support;
 mod web;
 
 mod calls;
+mod connections;
 mod document;
+mod drain;
 mod events;
 mod mistakes;
 mod past;

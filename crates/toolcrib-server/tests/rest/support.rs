@@ -12,7 +12,7 @@ use toolcrib::config_file::Found;
 use toolcrib::core::config::Config;
 use toolcrib::testkit::{Scripted, config};
 use toolcrib::{Options, Refresh, Registry};
-use toolcrib_server::{Serving, Setup, Surface, bind};
+use toolcrib_server::{Limits, Serving, Setup, Surface, bind};
 
 pub(crate) use crate::web::{Answer, SOON};
 use crate::web::{begin, exchange};
@@ -40,12 +40,25 @@ pub(crate) async fn known(sources: &[(&str, &Arc<Scripted>)]) -> Stage {
 }
 
 pub(crate) async fn staged(config: Config, options: Options) -> Stage {
+    staged_within(config, options, Limits::default()).await
+}
+
+/// Served within other limits, and every source discovered.
+pub(crate) async fn limited(sources: &[(&str, &Arc<Scripted>)], limits: Limits) -> Stage {
+    let options = Options { connect: Some(Scripted::connect(sources.iter().copied())), ..Options::default() };
+    let stage = staged_within(config(sources.iter().map(|(id, _)| *id)), options, limits).await;
+    stage.registry.refresh(Refresh::default()).await;
+    stage
+}
+
+async fn staged_within(config: Config, options: Options, limits: Limits) -> Stage {
     let data = tempfile::tempdir().unwrap();
     let registry = Registry::open(config.clone(), options).await.unwrap();
     let surface = Surface::new(registry.clone(), config.expose.clone());
     let found = Found::of(config);
     let setup = Setup { found, data: data.path().to_owned(), require_token: false };
-    let serving = Serving::new(bind("127.0.0.1:0".parse().unwrap()).await.unwrap(), surface, setup).unwrap();
+    let listener = bind("127.0.0.1:0".parse().unwrap()).await.unwrap();
+    let serving = Serving::with_limits(listener, surface, setup, limits).unwrap();
     let address = serving.address().to_string();
     let token = std::fs::read_to_string(data.path().join("admin.token")).unwrap().trim().to_owned();
     let leave = CancellationToken::new();
@@ -83,8 +96,13 @@ impl Stage {
         begin(&self.address, method, path, headers, body).await
     }
 
-    pub(crate) async fn end(self) {
+    /// Asks the server to leave.
+    pub(crate) fn leave(&self) {
         self.leave.cancel();
+    }
+
+    pub(crate) async fn end(self) {
+        self.leave();
         tokio::time::timeout(SOON, self.running).await.unwrap().unwrap();
     }
 }
