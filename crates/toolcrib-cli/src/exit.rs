@@ -1,6 +1,7 @@
 //! How the command ends: 0 done, 1 the work failed, 2 wrong usage or configuration.
 
 use std::process::ExitCode;
+use std::time::Duration;
 
 use serde_json::json;
 use toolcrib::{Code, Error};
@@ -92,6 +93,29 @@ enum LeaveSignal {
     Interrupt,
     #[cfg(unix)]
     Terminate,
+}
+
+/// How long a command that serves has between the signal that asks it to leave and its end: six seconds for calls in
+/// flight, one for their responses, three for the servers that it started.
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Ends the process when it has not ended by itself within its drain time. On a thread and a runtime of its own, for every
+/// worker of the other one may be busy. What a process leaves behind is ended by the guards.
+pub(crate) fn enforce_drain_timeout() {
+    let enforced = tokio::runtime::Builder::new_current_thread().enable_all().build().and_then(|runtime| {
+        // Heard before anything else begins.
+        let mut leave = runtime.block_on(async { Leave::listen() });
+        let enforcing = move || {
+            runtime.block_on(leave.asked());
+            std::thread::sleep(DRAIN_TIMEOUT);
+            output::complain("error: some work did not end within the drain time; it is cut off");
+            std::process::exit(1);
+        };
+        std::thread::Builder::new().name("drain-timeout".into()).spawn(enforcing)
+    });
+    if let Err(error) = enforced {
+        tracing::warn!(%error, "the drain time cannot be enforced");
+    }
 }
 
 /// Ctrl-C and SIGTERM, heard from the moment this is made.

@@ -35,7 +35,9 @@ fn main() -> ExitCode {
     let stays = arguments.command.stays();
     log::start(&arguments.common, stays);
     let mut runtime = tokio::runtime::Builder::new_multi_thread();
-    if !stays {
+    if stays {
+        exit::enforce_drain_timeout();
+    } else {
         runtime.worker_threads(2);
     }
     let runtime = match runtime.enable_all().build() {

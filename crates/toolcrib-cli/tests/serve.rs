@@ -4,13 +4,17 @@
 
 mod support;
 
+use std::io::Write;
+use std::net::{TcpListener, TcpStream};
+use std::process::{Command, Stdio};
 use std::thread;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use toolcrib_testkit::rig;
 
 use support::served::{Place, Served, read, until};
-use support::web::{MCP, ask, call, request};
+use support::web::{Answer, MCP, ask, call, request};
 
 fn one() -> Value {
     json!({ "one": { "command": rig::scripted() } })
@@ -120,6 +124,180 @@ fn leaving_lets_calls_finish_and_leaves_nothing_behind() {
     assert_eq!(answer["content"][0]["text"], "x");
     assert_eq!(served.ended().code(), Some(0));
     until("its processes to end", || place.processes() == 0);
+}
+
+/// A server whose tool `slow` takes so many steps of 10 ms, and that stays when its input ends.
+fn slow(steps: u32, log: &str) -> Value {
+    json!({ "s": {
+        "command": rig::scripted(), "args": ["--progress", steps.to_string(), "--ignore-eof", "--log-file", log],
+    } })
+}
+
+/// How a client calls.
+#[derive(Debug, Clone, Copy)]
+enum Way {
+    Rest,
+    Mcp,
+    /// Answered by a stream of events, for it asks for progress.
+    Stream,
+    /// The same in a session, as before 2026-07-28.
+    Session,
+}
+
+/// One call of `s__slow`; the response to it.
+fn call_slow(url: &str, way: Way) -> Answer {
+    const JSON: &str = "Content-Type: application/json\r\nAccept: application/json, text/event-stream\r\n";
+    let rpc = |method: &str, params: Value| json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params });
+    let modern = |mut meta: Value| {
+        meta["io.modelcontextprotocol/protocolVersion"] = json!("2026-07-28");
+        meta["io.modelcontextprotocol/clientCapabilities"] = json!({});
+        let body = rpc("tools/call", json!({ "name": "s__slow", "arguments": {}, "_meta": meta }));
+        let headers = format!("{MCP}Mcp-Method: tools/call\r\nMcp-Name: s__slow\r\n");
+        request(url, "POST", "/mcp", &headers, &body.to_string())
+    };
+    match way {
+        Way::Rest => request(url, "POST", "/api/tools/s__slow/call", JSON, "{}"),
+        Way::Mcp => modern(json!({})),
+        Way::Stream => modern(json!({ "progressToken": "p" })),
+        Way::Session => {
+            let params = json!({ "protocolVersion": "2025-11-25", "capabilities": {} });
+            let begun = request(url, "POST", "/mcp", JSON, &rpc("initialize", params).to_string());
+            let headers = format!("{JSON}Mcp-Session-Id: {}\r\n", begun.header("mcp-session-id").unwrap());
+            let params = json!({ "name": "s__slow", "arguments": {}, "_meta": { "progressToken": "p" } });
+            request(url, "POST", "/mcp", &headers, &rpc("tools/call", params).to_string())
+        }
+    }
+}
+
+/// The JSON of a response, or of the last event of a stream that ended.
+fn last_message(answer: &Answer) -> Value {
+    let last = answer.body.lines().rev().find_map(|line| line.strip_prefix("data: "));
+    last.map_or_else(|| answer.json(), |last| serde_json::from_str(last).unwrap())
+}
+
+fn expect_stopping(error: &Value) {
+    let expected = json!({
+        "code": "TOOL_UNAVAILABLE", "message": "Toolcrib is stopping; try again", "retryable": true, "details": null,
+    });
+    assert_eq!(error["error"], expected);
+}
+
+fn expect_stopping_result(result: &Value) {
+    assert_eq!(result["isError"], true, "{result}");
+    expect_stopping(&serde_json::from_str(result["content"][0]["text"].as_str().unwrap()).unwrap());
+}
+
+/// Makes calls in all ways at once, asks the server to leave while all of them run, and gives the responses. The server has
+/// ended then, and what it started too.
+fn calls_during_leave(steps: u32, calls: usize) -> Vec<(Way, Answer)> {
+    let place = Place::new(&json!({}), &json!({}));
+    let log = place.path("methods");
+    place.configure(&slow(steps, log.to_str().unwrap()), &json!({}));
+    place.discover();
+    let mut served = place.serve();
+    let ways = [Way::Rest, Way::Mcp, Way::Rest, Way::Stream, Way::Rest, Way::Session];
+    let (answers, left) = thread::scope(|scope| {
+        let url = &served.url;
+        let calling: Vec<_> =
+            ways.into_iter().cycle().take(calls).map(|way| (way, scope.spawn(move || call_slow(url, way)))).collect();
+        until("all calls are under way", || read(&log).matches("tools/call").count() == calls);
+        served.signal("TERM");
+        let left = Instant::now();
+        let answers = calling.into_iter().map(|(way, calling)| (way, calling.join().unwrap())).collect();
+        (answers, left)
+    });
+    assert_eq!(served.ended().code(), Some(0), "{}", read(&place.path("serve.log")));
+    // The drain time is ten seconds; a busy machine may need some more to start the end and to notice it.
+    assert!(left.elapsed() < Duration::from_secs(20), "{:?}", left.elapsed());
+    until("its processes to end", || place.processes() == 0);
+    answers
+}
+
+#[test]
+fn leaving_responds_to_every_call_that_cannot_finish() {
+    for (way, answer) in calls_during_leave(6_000, 100) {
+        match way {
+            Way::Rest => expect_stopping(&answer.with(503)),
+            Way::Mcp | Way::Stream | Way::Session => {
+                assert_eq!(answer.status, 200, "{way:?} {answer:?}");
+                expect_stopping_result(&last_message(&answer)["result"]);
+            }
+        }
+    }
+}
+
+#[test]
+fn leaving_lets_calls_finish_that_can() {
+    for (way, answer) in calls_during_leave(100, 12) {
+        assert_eq!(answer.status, 200, "{way:?} {answer:?}");
+        let message = last_message(&answer);
+        let content = if matches!(way, Way::Rest) { &message["content"] } else { &message["result"]["content"] };
+        assert_eq!(content[0]["text"], "done", "{way:?} {answer:?}");
+    }
+}
+
+#[test]
+fn a_process_that_cannot_even_drain_ends_within_its_drain_time() {
+    let place = Place::new(&json!({}), &json!({}));
+    let config = place.path("toolcrib.json");
+    std::fs::remove_file(&config).unwrap();
+    assert!(Command::new("mkfifo").arg(&config).status().unwrap().success());
+    let free = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = free.local_addr().unwrap();
+    drop(free);
+    let mut command = place.toolcrib(&["serve", "--listen", &address.to_string()]);
+    let mut child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    // It has its address before it reads its configuration, which never comes.
+    until("it has started", || TcpStream::connect(address).is_ok());
+    let sent = Command::new("kill").args(["-TERM", &child.id().to_string()]).status().unwrap();
+    assert!(sent.success());
+    let mut ended = None;
+    until("its end", || {
+        ended = child.try_wait().unwrap();
+        ended.is_some()
+    });
+    assert_eq!(ended.unwrap().code(), Some(1));
+}
+
+/// What ends a `toolcrib mcp`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Ending {
+    Signal,
+    EndOfInput,
+}
+
+#[test]
+fn a_call_on_stdio_that_cannot_finish_gets_a_response() {
+    for ending in [Ending::Signal, Ending::EndOfInput] {
+        let place = Place::new(&json!({}), &json!({}));
+        let log = place.path("methods");
+        place.configure(&slow(6_000, log.to_str().unwrap()), &json!({}));
+        place.discover();
+        let mut command = place.toolcrib(&["mcp"]);
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        let mut input = child.stdin.take().unwrap();
+        let params = json!({ "protocolVersion": "2025-11-25", "capabilities": {} });
+        for (id, method, params) in
+            [(1, "initialize", params), (2, "tools/call", json!({ "name": "s__slow", "arguments": {} }))]
+        {
+            writeln!(input, "{}", json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params })).unwrap();
+        }
+        until("the call is under way", || read(&log).contains("tools/call"));
+        match ending {
+            Ending::Signal => {
+                let sent = Command::new("kill").args(["-TERM", &child.id().to_string()]).status().unwrap();
+                assert!(sent.success());
+            }
+            Ending::EndOfInput => drop(input),
+        }
+        let output = child.wait_with_output().unwrap();
+        assert_eq!(output.status.code(), Some(0));
+        let said = String::from_utf8(output.stdout).unwrap();
+        let last: Value = serde_json::from_str(said.lines().last().unwrap()).unwrap();
+        assert_eq!(last["id"], 2, "{ending:?} {said}");
+        expect_stopping_result(&last["result"]);
+        until("its processes to end", || place.processes() == 0);
+    }
 }
 
 #[test]
