@@ -15,6 +15,7 @@ mod discovery;
 mod events;
 mod freshness;
 mod journal;
+mod kills;
 mod lifecycle;
 mod lists;
 mod newer;
