@@ -12,7 +12,7 @@ use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 use toolcrib::core::freshness::Freshness;
 use toolcrib::core::time::parse_duration;
-use toolcrib::refresh::Pending;
+use toolcrib::refresh::{Pending, PendingSource};
 use toolcrib::registry::Status;
 use toolcrib::{Need, Outcome, Registry, SourceId};
 
@@ -194,8 +194,7 @@ async fn wait(desk: &Desk, pending: Vec<Pending>, patience: Patience) -> Waited 
     }
     let interrupted = desk.common.wait.begin();
     let began = Instant::now();
-    let mut unanswered: Vec<(SourceId, bool)> =
-        pending.iter().map(|pending| (pending.source.clone(), pending.failed_before)).collect();
+    let mut unanswered: Vec<PendingSource> = pending.iter().map(|pending| pending.source.clone()).collect();
     let mut running: FuturesUnordered<_> = pending.into_iter().map(|pending| outcome(pending, patience)).collect();
     let collecting = async {
         let mut answered_at = began;
@@ -208,7 +207,7 @@ async fn wait(desk: &Desk, pending: Vec<Pending>, patience: Patience) -> Waited 
             tokio::select! {
                 ended = running.next() => match ended {
                     Some(Some(outcome)) => {
-                        unanswered.retain(|(id, _)| *id != outcome.source);
+                        unanswered.retain(|pending| pending.source != outcome.source);
                         waited.outcomes.push(outcome);
                         answered_at = Instant::now();
                     }
@@ -223,20 +222,20 @@ async fn wait(desk: &Desk, pending: Vec<Pending>, patience: Patience) -> Waited 
     };
     let end = progress::shown(&desk.registry, desk.common.quiet, collecting).await;
     desk.common.wait.end();
-    for (source, failed_before) in unanswered {
-        if end == End::Quiet && !failed_before {
-            waited.left.push(source);
+    for pending in unanswered {
+        if end == End::Quiet && !pending.failed_before {
+            waited.left.push(pending.source);
             continue;
         }
         let waited_for = match patience {
             Patience::Limit(limit) => limit.min(whole_seconds(began)),
-            Patience::Deadlines | Patience::Terminal if failed_before => SHORT_WAIT.min(whole_seconds(began)),
+            Patience::Deadlines | Patience::Terminal if pending.failed_before => SHORT_WAIT.min(whole_seconds(began)),
             Patience::Deadlines | Patience::Terminal => whole_seconds(began),
         };
-        if let Err(error) = desk.registry.give_up(&source, waited_for).await {
-            tracing::warn!(%error, server_name = %source, "that it did not answer cannot be recorded");
+        if let Err(error) = desk.registry.give_up(&pending, waited_for).await {
+            tracing::warn!(%error, server_name = %pending.source, "that it did not answer cannot be recorded");
         }
-        waited.given_up.push(source);
+        waited.given_up.push(pending.source);
     }
     waited.outcomes.sort_by(|one, other| one.source.cmp(&other.source));
     waited
@@ -251,7 +250,7 @@ fn whole_seconds(began: Instant) -> Duration {
 /// The outcome of a discovery, unless it takes longer than it may.
 async fn outcome(pending: Pending, patience: Patience) -> Option<Outcome> {
     match patience {
-        Patience::Deadlines | Patience::Terminal if pending.failed_before => {
+        Patience::Deadlines | Patience::Terminal if pending.source.failed_before => {
             tokio::time::timeout(SHORT_WAIT, pending.outcome).await.ok()
         }
         Patience::Deadlines | Patience::Terminal | Patience::Limit(_) => Some(pending.outcome.await),

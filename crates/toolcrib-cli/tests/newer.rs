@@ -59,7 +59,7 @@ fn commands_read_on_and_refuse_to_act_after_a_record_that_must_not_be_ignored() 
     let failed: Vec<&Value> = checks.as_array().unwrap().iter().filter(|check| check["status"] == "fail").collect();
     assert_eq!((failed.len(), &failed[0]["message"]), (1, &json!(refusal())), "{checks}");
 
-    // A changed configuration keeps nobody from reading.
+    // A changed configuration does not prevent reading.
     bench.configure("two: { command: SERVER }");
     assert_eq!(bench.run(&["tools", "--cached"]).ended(0).stdout, listed);
     bench.run(&["history"]).ended(0).complains("what changed in the configuration is not taken over");

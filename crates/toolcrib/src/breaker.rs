@@ -1,6 +1,9 @@
 //! A circuit breaker: when calls to a source keep failing, callers are told so at once instead of waiting for the next
 //! failure, and one call at a time (the probe) finds out whether the source is back.
 //!
+//! Five failures in a row open it, for 1 s at first and 30 s at most. What counts as a failure is decided by `counts`; a
+//! refusal by the source does not.
+//!
 //! It decides by monotonic time, so that a wall clock that is set neither opens nor closes it. Wall-clock times are kept
 //! for display only.
 
@@ -27,6 +30,8 @@ pub(crate) struct Breaker {
     succeeded_at: Option<Instant>,
     failing: Option<Failing>,
     open: Option<Open>,
+    /// How often it has opened.
+    openings: u64,
 }
 
 /// What is shown about failures in a row.
@@ -60,7 +65,8 @@ pub(crate) enum Admission {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Ticket {
     began: Instant,
-    probe: bool,
+    /// Of a probe: of which opening.
+    probe: Option<u64>,
 }
 
 /// How a call ended that the source did not answer.
@@ -90,7 +96,7 @@ pub struct BreakerView {
 
 impl Breaker {
     pub(crate) fn admit(&mut self, now: Instant) -> Admission {
-        let Some(open) = &mut self.open else { return Admission::Admitted(Ticket { began: now, probe: false }) };
+        let Some(open) = &mut self.open else { return Admission::Admitted(Ticket { began: now, probe: None }) };
         if now < open.until {
             return Admission::Refused(open.until - now);
         }
@@ -98,29 +104,43 @@ impl Breaker {
             return Admission::AwaitProbe;
         }
         open.probing = true;
-        Admission::Admitted(Ticket { began: now, probe: true })
+        Admission::Admitted(Ticket { began: now, probe: Some(self.openings) })
     }
 
-    /// The source answered with a result: it is well now, whenever the call began.
-    pub(crate) fn succeeded(&mut self, now: Instant) {
+    /// The source answered with a result: it is well now, whenever the call began. Returns whether that closed the
+    /// breaker.
+    pub(crate) fn succeeded(&mut self, now: Instant) -> bool {
         self.succeeded_at = Some(now);
+        self.close()
+    }
+
+    /// The source is known to be there. Returns whether the breaker was open.
+    pub(crate) fn close(&mut self) -> bool {
         self.failures = 0;
         self.failing = None;
-        self.open = None;
+        self.open.take().is_some()
     }
 
     /// The source refused the call. That is no sign of ill health, so it counts neither way; but a source that refuses
     /// a probe is there.
-    pub(crate) fn refused(&mut self, ticket: Ticket, now: Instant) {
-        if ticket.probe {
-            self.succeeded(now);
+    pub(crate) fn refused(&mut self, ticket: Ticket) {
+        if self.is_current_probe(ticket) {
+            self.close();
         }
+    }
+
+    /// Whether a call is the probe that callers wait for now; one of an earlier opening may still be on its way.
+    fn is_current_probe(&self, ticket: Ticket) -> bool {
+        self.open.is_some() && ticket.probe == Some(self.openings)
     }
 
     /// The source did not answer. `at` is `now` by the wall clock.
     pub(crate) fn failed(&mut self, ticket: Ticket, how: Unanswered, failure: Failure, now: Instant, at: Timestamp) {
         let pause = match &self.open {
-            Some(open) if ticket.probe => Some((open.pause * 2).min(MAX_PAUSE)),
+            Some(open) if ticket.probe == Some(self.openings) => {
+                self.failures = self.failures.saturating_add(1);
+                Some((open.pause * 2).min(MAX_PAUSE))
+            }
             // It was sent before the breaker opened, and says nothing new.
             Some(_) => return,
             None if self.counts(ticket, how) => {
@@ -133,6 +153,7 @@ impl Breaker {
         let since = self.failing.as_ref().map_or(at, |failing| failing.since);
         self.failing = Some(Failing { since, last_error: failure });
         if let Some(pause) = pause {
+            self.openings += 1;
             self.open = Some(Open { until: now + pause, pause, retry_at: at.plus(pause), probing: false });
         }
     }
@@ -150,9 +171,15 @@ impl Breaker {
     /// The call says nothing about the source: it was cancelled, or its caller waited for less time than the source may
     /// take.
     pub(crate) fn undecided(&mut self, ticket: Ticket) {
-        if let Some(open) = self.open.as_mut().filter(|_| ticket.probe) {
+        let is_probe = self.is_current_probe(ticket);
+        if let Some(open) = self.open.as_mut().filter(|_| is_probe) {
             open.probing = false;
         }
+    }
+
+    /// How long calls are refused, if they are.
+    pub(crate) fn paused_for(&self, now: Instant) -> Option<Duration> {
+        self.open.as_ref().and_then(|open| open.until.checked_duration_since(now)).filter(|pause| !pause.is_zero())
     }
 
     pub(crate) fn view(&self, now: Instant) -> BreakerView {
@@ -174,7 +201,7 @@ impl Breaker {
 
 impl Ticket {
     pub(crate) fn is_probe(self) -> bool {
-        self.probe
+        self.probe.is_some()
     }
 }
 
@@ -283,14 +310,31 @@ mod tests {
         let mut bench = Bench::new();
         (0..4).for_each(|ms| bench.lose(ms));
         let refused = bench.begin(4);
-        bench.breaker.refused(refused, bench.at(4));
+        bench.breaker.refused(refused);
         assert_eq!(bench.breaker.failures(), 4);
         bench.lose(4);
-        bench.breaker.refused(refused, bench.at(5));
+        bench.breaker.refused(refused);
         assert_eq!(bench.state(5), BreakerState::Open);
         let probe = bench.begin(1004);
-        bench.breaker.refused(probe, bench.at(1004));
+        bench.breaker.refused(probe);
         assert_eq!(bench.state(1004), BreakerState::Closed);
+    }
+
+    #[test]
+    fn a_probe_of_an_earlier_opening_decides_nothing() {
+        let mut bench = Bench::new();
+        (0..5).for_each(|ms| bench.lose(ms));
+        let old = bench.begin(1004);
+        assert!(bench.breaker.close());
+        (0..5).for_each(|_| bench.lose(2000));
+        let probe = bench.begin(3000);
+        bench.breaker.undecided(old);
+        assert_eq!(bench.admit(3000), Admission::AwaitProbe);
+        bench.fail(old, Unanswered::TimedOut, 3001);
+        bench.breaker.refused(old);
+        assert_eq!(bench.admit(3001), Admission::AwaitProbe);
+        bench.fail(probe, Unanswered::TimedOut, 3002);
+        assert_eq!(bench.admit(3002), Admission::Refused(Duration::from_secs(2)));
     }
 
     #[test]

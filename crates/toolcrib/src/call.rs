@@ -9,6 +9,7 @@ mod send;
 mod told;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde::Serialize;
 use serde_json::Value;
@@ -49,6 +50,9 @@ pub struct Called {
     pub at: Timestamp,
     pub elapsed_ms: u64,
 }
+
+/// A discovery that took less was none: everything was known.
+const NO_WAIT: Duration = Duration::from_millis(100);
 
 /// A call that somebody wishes for.
 pub(crate) struct Wish<'a> {
@@ -129,7 +133,7 @@ impl Shared {
         let Wish { name, input, options, witness } = wish;
         let began = tokio::time::Instant::now();
         self.discover_for_call(name, &options, Some(trace)).await?;
-        let timeout = options.timeout.map(|timeout| timeout.saturating_sub(began.elapsed()));
+        let discovered_in = began.elapsed();
         // One moment for all: what is found and what is called must not be of two worlds.
         let now = self.now.load_full();
         now.ensure_up_to_date()?;
@@ -141,7 +145,10 @@ impl Shared {
         let source = now.sources.get(tool.source());
         let defaults = self.defaults.load_full();
         let settings = source.map_or(&*defaults, |source| &source.settings);
-        let deadline = Deadline::after(timeout.unwrap_or(settings.call_timeout()));
+        // Without a timeout of the caller the source's own counts, and what a discovery took is part of it.
+        let own = options.timeout.is_none() && discovered_in < NO_WAIT;
+        let timeout = options.timeout.unwrap_or(settings.call_timeout()).saturating_sub(discovered_in);
+        let deadline = Deadline::after(timeout);
         let validated =
             self.validation_permits.validate(tool.source(), calling, input, deadline, &options.cancel).await?;
         let Validated { arguments: input, note } =
@@ -160,7 +167,7 @@ impl Shared {
                 trace: Some(trace.clone()),
                 witness,
                 // A call with the source's own timeout tells something about the source if it is late, so that one stays.
-                ..options.terms(timeout.map_or(settings.call_timeout(), |_| deadline.remaining()))
+                ..options.terms(if own { settings.call_timeout() } else { deadline.remaining() })
             },
         };
         let answer = match source {

@@ -35,7 +35,7 @@ pub(crate) struct Connections {
 }
 
 /// Calls of one tool in flight; further ones wait, so that a tool that hangs leaves its source to the others.
-pub(crate) const MAX_CALLS_PER_TOOL: usize = 64;
+pub(crate) const MAX_CALLS_PER_TOOL: usize = 128;
 
 /// A source's connector and how its calls fare.
 #[derive(Debug)]
@@ -43,7 +43,7 @@ pub(crate) struct Slot {
     source: Source,
     pub(crate) connector: Arc<dyn Connector>,
     breaker: Mutex<Breaker>,
-    /// Notified when a probe has ended.
+    /// Notified when a probe has ended, or the breaker was closed without one.
     pub(crate) probe_ended: Notify,
     /// Permits for calls, by the names of tools that were called.
     permits: Mutex<HashMap<String, Arc<Semaphore>>>,
@@ -205,10 +205,16 @@ impl Slot {
         }
     }
 
-    /// The source answered a discovery, so calls may go there again.
+    /// The source answered a discovery, so calls may go there again. That a document could be read says nothing about
+    /// the API it describes.
     pub(crate) fn discovered(&self) {
-        self.breaker().succeeded(Instant::now());
-        self.probe_ended.notify_waiters();
+        let answered = match &self.source.kind {
+            Kind::Stdio(_) | Kind::Http(_) | Kind::Sse(_) => true,
+            Kind::OpenApi(_) | Kind::Workflow(_) | Kind::Builtin(_) => false,
+        };
+        if answered && self.breaker().close() {
+            self.probe_ended.notify_waiters();
+        }
     }
 
     fn link(&self, now: Instant) -> Link {

@@ -160,13 +160,14 @@ pub struct Terms {
 /// Why a call has no answer, and what that says about the source.
 #[derive(Debug)]
 pub enum CallFailure {
-    /// The source is alive and refused: an error of its own, or one found before it was asked.
+    /// The source is alive and refused.
     Refused(Error),
     /// No answer came, because there was no connection or it broke.
     Lost(Error),
     /// No answer came within the source's own deadline.
     Late(Error),
-    /// It says nothing about the source: the caller left, or was in a greater hurry than the source allows.
+    /// It says nothing about the source: the caller left or waited for less time than the source may take, or a fault was
+    /// found before anything was sent.
     Undecided(Error),
 }
 
@@ -177,6 +178,21 @@ impl CallFailure {
             | CallFailure::Lost(error)
             | CallFailure::Late(error)
             | CallFailure::Undecided(error) => error,
+        }
+    }
+
+    /// The same for another call that failed with it. Its cause was logged with the first.
+    pub(crate) fn copy(&self) -> CallFailure {
+        let copied = |error: &Error| {
+            let mut copy = Error::new(error.code, error.message.clone()).with_retryable(error.retryable());
+            copy.details.clone_from(&error.details);
+            copy
+        };
+        match self {
+            CallFailure::Refused(error) => CallFailure::Refused(copied(error)),
+            CallFailure::Lost(error) => CallFailure::Lost(copied(error)),
+            CallFailure::Late(error) => CallFailure::Late(copied(error)),
+            CallFailure::Undecided(error) => CallFailure::Undecided(copied(error)),
         }
     }
 

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::str::FromStr;
+use std::sync::LazyLock;
 
 /// A process, told apart from every other that had or will have its id.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -9,25 +10,44 @@ pub(crate) struct Process {
     pid: u32,
     /// In clock ticks since the machine was started; 0 where that cannot be found out.
     started: u64,
-    /// Which name space the id belongs to; containers have their own.
+    /// Which namespace the id belongs to; containers have their own.
     namespace: String,
 }
 
 impl Process {
-    pub(crate) fn current() -> Process {
-        let pid = std::process::id();
-        Process::of(pid).unwrap_or(Process { pid, started: 0, namespace: String::new() })
-    }
-
-    /// A process that runs now, in this name space.
-    pub(crate) fn of(pid: u32) -> Option<Process> {
-        Some(Process { pid, started: started(pid)?, namespace: namespace() })
+    pub(crate) fn current() -> &'static Process {
+        static CURRENT: LazyLock<Process> = LazyLock::new(|| {
+            let pid = std::process::id();
+            let started = match start_of(pid) {
+                Start::At(started) => started,
+                Start::Ended | Start::Unknown => 0,
+            };
+            Process { pid, started, namespace: namespace() }
+        });
+        &CURRENT
     }
 
     /// Whether it is known to have ended. Of a process in another container nothing is known.
-    pub(crate) fn has_ended(self) -> bool {
-        self.started != 0 && self.namespace == namespace() && Process::of(self.pid) != Some(self)
+    pub(crate) fn has_ended(&self) -> bool {
+        let current = Process::current();
+        if self.started == 0 || self.namespace != current.namespace || self == current {
+            return false;
+        }
+        match start_of(self.pid) {
+            Start::At(started) => started != self.started,
+            Start::Ended => true,
+            Start::Unknown => false,
+        }
     }
+}
+
+/// When a process was started.
+enum Start {
+    At(u64),
+    /// There is none, or it has ended and its parent has not heard of it yet.
+    Ended,
+    /// That cannot be found out, for want of a file descriptor say.
+    Unknown,
 }
 
 impl fmt::Display for Process {
@@ -47,21 +67,30 @@ impl FromStr for Process {
     }
 }
 
-/// When a process was started; nothing for one that has ended, also when its parent has not heard of it yet.
 #[cfg(target_os = "linux")]
-fn started(pid: u32) -> Option<u64> {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+fn start_of(pid: u32) -> Start {
+    let stat = match std::fs::read_to_string(format!("/proc/{pid}/stat")) {
+        Ok(stat) => stat,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Start::Ended,
+        // It ended while its file was read.
+        Err(error) if error.raw_os_error() == Some(libc::ESRCH) => return Start::Ended,
+        Err(_) => return Start::Unknown,
+    };
     // The second field is the name of the program in parentheses, which may hold spaces and parentheses itself.
-    let mut fields = stat.get(stat.rfind(')')? + 1..)?.split_whitespace();
-    let state = fields.next()?;
+    let mut fields = stat.rsplit(')').next().unwrap_or_default().split_whitespace();
+    let state = fields.next();
     // The start time is field 22, and the state is field 3.
-    let started = fields.nth(18)?.parse().ok()?;
-    (!matches!(state, "Z" | "X" | "x")).then_some(started)
+    let started = fields.nth(18).and_then(|field| field.parse().ok());
+    match started {
+        _ if matches!(state, Some("Z" | "X" | "x")) => Start::Ended,
+        Some(started) => Start::At(started),
+        None => Start::Unknown,
+    }
 }
 
 #[cfg(not(target_os = "linux"))]
-fn started(_pid: u32) -> Option<u64> {
-    None
+fn start_of(_pid: u32) -> Start {
+    Start::Unknown
 }
 
 #[cfg(target_os = "linux")]
@@ -82,16 +111,23 @@ mod tests {
     #[test]
     fn a_process_is_written_and_read() {
         let process = Process::current();
-        assert_eq!(process.to_string().parse(), Ok(process.clone()));
+        assert_eq!(process.to_string().parse().as_ref(), Ok(process));
         assert!(!process.has_ended());
         assert!("".parse::<Process>().is_err());
     }
 
     #[cfg(target_os = "linux")]
     #[test]
-    fn an_id_that_is_used_again_is_another_process() {
-        let process = Process::current();
-        assert!(Process { started: process.started + 1, ..process.clone() }.has_ended());
-        assert!(!Process { namespace: "pid:[1]".into(), started: 1, ..process }.has_ended());
+    fn one_that_was_killed_has_ended_and_one_of_another_namespace_is_unknown() {
+        let current = Process::current();
+        let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        let Start::At(started) = start_of(child.id()) else { panic!("it runs") };
+        let process = Process { pid: child.id(), started, ..current.clone() };
+        assert!(!process.has_ended());
+        assert!(Process { started: started + 1, ..process.clone() }.has_ended(), "an id that is used again");
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(process.has_ended());
+        assert!(!Process { namespace: "pid:[1]".into(), ..process }.has_ended());
     }
 }

@@ -30,7 +30,7 @@ pub trait Store: Send + Sync + std::fmt::Debug {
     /// The records after `seq`, in order, at most `limit` of them.
     async fn records(&self, after: u64, limit: usize) -> Result<Vec<StoredRecord>>;
 
-    /// Appends facts and a measurement in one transaction, if nobody else was faster. With each fact is kept what it says
+    /// Appends facts and a measurement in one transaction, unless the journal has grown meanwhile. With each fact is kept what it says
     /// about itself for versions that do not know it: [`Event::critical`] and [`Event::since`].
     async fn commit(&self, commit: Commit<'_>) -> Result<Committed>;
 

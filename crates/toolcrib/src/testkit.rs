@@ -31,7 +31,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Value, json};
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 use toolcrib_core::config::{Config, Declaration};
 use toolcrib_core::source::{Kind, Settings, Stdio};
 use toolcrib_core::{Code, Error, Result, ResultExt, Source, SourceId};
@@ -65,6 +65,7 @@ pub struct Scripted {
     held: watch::Sender<bool>,
     /// How many may pass all the same.
     passes: AtomicUsize,
+    released_one: Notify,
     discoveries: AtomicUsize,
     calls: AtomicUsize,
     closes: AtomicUsize,
@@ -87,6 +88,7 @@ impl Scripted {
             script: Mutex::new(script),
             held: watch::Sender::new(false),
             passes: AtomicUsize::new(0),
+            released_one: Notify::new(),
             discoveries: AtomicUsize::new(0),
             calls: AtomicUsize::new(0),
             closes: AtomicUsize::new(0),
@@ -139,6 +141,11 @@ impl Scripted {
         self.passes.fetch_add(1, Ordering::SeqCst);
     }
 
+    /// One that waits goes on.
+    pub fn release_one(&self) {
+        self.released_one.notify_one();
+    }
+
     pub fn release(&self) {
         self.held.send_replace(false);
     }
@@ -175,8 +182,11 @@ impl Scripted {
             return;
         }
         let mut held = self.held.subscribe();
-        // It fails only without a sender, and that lives as long as we do.
-        let _released = held.wait_for(|held| !held).await;
+        tokio::select! {
+            // It fails only without a sender, and that lives as long as we do.
+            _released = held.wait_for(|held| !held) => {}
+            () = self.released_one.notified() => {}
+        }
     }
 
     fn failure(&self) -> Option<Error> {

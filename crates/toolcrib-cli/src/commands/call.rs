@@ -1,7 +1,7 @@
 //! `toolcrib call`: one tool, its arguments typed by its schema, its answer.
 
 use std::io::Read;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use clap::Args;
 use serde_json::{Map, Value};
@@ -61,6 +61,7 @@ pub(crate) async fn run(common: &Common, arguments: Arguments) -> Result<Done> {
 
 async fn call(desk: &Desk, arguments: &Arguments) -> Result<Output> {
     let registry = &desk.registry;
+    let began = Instant::now();
     let need = arguments.need.need();
     let first = CallOptions {
         timeout: arguments.need.wait().or(arguments.timeout),
@@ -77,7 +78,7 @@ async fn call(desk: &Desk, arguments: &Arguments) -> Result<Output> {
     let given = given(arguments)?;
     let input = Value::Object(with_pairs(registry, &arguments.name, given, &arguments.pairs)?);
     let options = CallOptions {
-        timeout: arguments.timeout,
+        timeout: arguments.timeout.map(|timeout| timeout.saturating_sub(began.elapsed())),
         consent: arguments.yes,
         // A person or a pipe wants it all.
         whole: true,

@@ -154,7 +154,7 @@ impl Event {
 
     /// Whether a Toolcrib that does not understand this event must stop instead of passing it over. That is so where
     /// ignoring it would leave something allowed that it takes away: revocations, disabling and removal, and rules.
-    /// The other events fail closed: who ignores them offers less, or an older list. When in doubt, an event is critical.
+    /// The other events fail closed: a process that ignores them offers less, or an older list. When in doubt, an event is critical.
     pub fn critical(&self) -> bool {
         match self {
             Event::SourceDisabled { .. }

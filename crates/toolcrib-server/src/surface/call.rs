@@ -115,12 +115,14 @@ impl Surface {
         let trace = along.meta.as_deref().and_then(Trace::of_meta);
         let trace = trace.or_else(|| request.extensions.get::<Trace>().cloned());
         let verdict = || self.registry.catalog().find(name).map(|tool| tool.verdict());
+        let mut waited_in_vain = false;
         let verdict = match verdict() {
             Ok(known) => Ok(known),
             Err(_) => {
-                // Whether somebody must be asked is known once the tool is. What fails here fails again in the call.
-                let options = CallOptions { trace: trace.clone(), ..CallOptions::default() };
-                let _known = self.registry.discover_for_call(name, &options).await;
+                // Whether consent is needed is known once the tool is.
+                let cancel = request.cancel.clone();
+                let options = CallOptions { trace: trace.clone(), cancel, ..CallOptions::default() };
+                waited_in_vain = self.registry.discover_for_call(name, &options).await.is_err();
                 verdict()
             }
         };
@@ -157,6 +159,8 @@ impl Surface {
             log_level: logs.level(),
             meta: along.meta,
             fits_schema: along.by_name,
+            // What was waited for in vain fails in the call as well, without another wait.
+            cached: waited_in_vain,
             trace,
             ..CallOptions::default()
         };

@@ -24,7 +24,7 @@ impl Shared {
         self.permitted(&source.id)?;
         let slot = self.connections.slot(source);
         let deadline = after(call.terms.timeout);
-        let _permit = permit(&slot, &mut call, deadline).await?;
+        let _permit = permit(&slot, &source.id, &mut call, deadline).await?;
         let admitted = self.admit(&slot, &source.id, &mut call.terms, deadline).await?;
         let answer = slot.connector.call(call).await;
         admitted.judge(answer, source)
@@ -62,11 +62,7 @@ impl Shared {
                 Admission::Admitted(ticket) => {
                     return Ok(Admitted { slot, clock: &self.options.clock, ticket, judged: false });
                 }
-                Admission::Refused(wait) => {
-                    let message = format!("`{id}` failed too often and is paused; try again in {} s", seconds(wait));
-                    let details = json!({ "retry_after_ms": wait.as_millis() as u64 });
-                    return Err(Error::new(Code::ToolUnavailable, message).with_details(details));
-                }
+                Admission::Refused(wait) => return Err(paused(slot, id, wait)),
                 Admission::AwaitProbe => {}
             }
             let Some(ended) = probe_ends.take() else {
@@ -80,7 +76,7 @@ impl Shared {
                 () = ended => {}
                 () = terms.cancel.cancelled() => return Err(CallFailure::cancelled().into_error()),
                 () = tokio::time::sleep_until(deadline) => {
-                    let message = format!("`{id}` failed too often, and the call that tries it again has not ended");
+                    let message = format!("`{id}` failed too often, and the probe that tries it again has not ended");
                     return Err(Error::new(Code::ToolUnavailable, message));
                 }
             }
@@ -89,15 +85,25 @@ impl Shared {
     }
 }
 
-fn seconds(wait: Duration) -> u64 {
-    (wait.as_millis() as u64).div_ceil(1000)
+fn paused(slot: &Slot, id: &SourceId, wait: Duration) -> Error {
+    let wait_ms = wait.as_millis() as u64;
+    let failures = slot.breaker().failures();
+    let seconds = wait_ms.div_ceil(1000);
+    let message =
+        format!("the circuit breaker of `{id}` is open after {failures} failures in a row; try again in {seconds} s");
+    Error::new(Code::ToolUnavailable, message).with_details(json!({ "retry_after_ms": wait_ms }))
 }
 
 /// A place among the calls of a tool. The call is left with the time that remains.
-async fn permit(slot: &Slot, call: &mut Call, deadline: Instant) -> Result<OwnedSemaphorePermit> {
+async fn permit(slot: &Slot, id: &SourceId, call: &mut Call, deadline: Instant) -> Result<OwnedSemaphorePermit> {
     let permits = slot.permits(&call.tool);
     if let Ok(permit) = permits.clone().try_acquire_owned() {
         return Ok(permit);
+    }
+    // A source that is paused does not make its callers wait for their turn first.
+    let pause = slot.breaker().paused_for(Instant::now());
+    if let Some(wait) = pause {
+        return Err(paused(slot, id, wait));
     }
     let busy = || {
         let waited = format_duration(call.terms.timeout);
@@ -133,21 +139,18 @@ impl Admitted<'_> {
         let unanswered = |how, error: &Error| {
             self.slot.breaker().failed(self.ticket, how, Failure::of(error), now, self.clock.now());
         };
+        let mut closed = false;
         match &answer {
-            Ok(_) => self.slot.breaker().succeeded(now),
-            Err(CallFailure::Refused(_)) => self.slot.breaker().refused(self.ticket, now),
+            Ok(_) => closed = self.slot.breaker().succeeded(now),
+            Err(CallFailure::Refused(_)) => self.slot.breaker().refused(self.ticket),
             Err(CallFailure::Lost(error)) => unanswered(Unanswered::Disconnected, error),
             Err(CallFailure::Late(error)) => unanswered(Unanswered::TimedOut, error),
             Err(CallFailure::Undecided(_)) => self.slot.breaker().undecided(self.ticket),
         }
-        self.tell_waiting();
-        answer.map_err(CallFailure::into_error)
-    }
-
-    fn tell_waiting(&self) {
-        if self.ticket.is_probe() {
+        if closed || self.ticket.is_probe() {
             self.slot.probe_ended.notify_waiters();
         }
+        answer.map_err(CallFailure::into_error)
     }
 }
 
@@ -155,7 +158,9 @@ impl Drop for Admitted<'_> {
     fn drop(&mut self) {
         if !self.judged {
             self.slot.breaker().undecided(self.ticket);
-            self.tell_waiting();
+            if self.ticket.is_probe() {
+                self.slot.probe_ended.notify_waiters();
+            }
         }
     }
 }

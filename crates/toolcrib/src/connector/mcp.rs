@@ -21,6 +21,7 @@ use tokio_util::task::TaskTracker;
 use toolcrib_core::json::Fields;
 use toolcrib_core::manifest::SetAside;
 use toolcrib_core::source::Lifecycle;
+use toolcrib_core::time::format_duration;
 use toolcrib_core::tool::BACKING;
 use toolcrib_core::{Code, Error, Result, Source};
 use toolcrib_mcp::{Era, Notice, RequestOptions, ServerSays};
@@ -92,7 +93,18 @@ impl McpConnector {
 
     /// The connection that stands on a line, or a new one in its place.
     async fn standing(&self, line: &Line, timeout: Duration) -> Result<Arc<Live>, CallFailure> {
-        self.stand(line, &mut *line.live.lock().await, timeout).await
+        let began = Instant::now();
+        let mut place = line.live.lock().await;
+        // What another caller found out while this one waited for it need not be found out again.
+        let usable = place.as_ref().is_some_and(|live| live.usable());
+        if let Some(failure) = line.failure_since(began).filter(|_| !usable) {
+            return Err(failure);
+        }
+        let stood = self.stand(line, &mut place, timeout).await;
+        if let Err(failure) = &stood {
+            line.failed(failure);
+        }
+        stood
     }
 
     async fn stand(
@@ -124,7 +136,11 @@ impl Connector for McpConnector {
             }
         }
         let deadline = after(discovery.timeout);
-        let standing = self.lines.common.live.lock().await.clone().filter(|live| live.usable());
+        let standing = tokio::time::timeout_at(deadline, self.lines.common.live.lock()).await.map_err(|_| {
+            let message = format!("no connection within {}", format_duration(discovery.timeout));
+            Error::new(Code::ToolUnavailable, message)
+        })?;
+        let standing = standing.clone().filter(|live| live.usable());
         let keep = discovery.keep && self.source.settings.lifecycle() == Lifecycle::Shared;
         let (live, ends) = match standing {
             Some(live) => (live, false),

@@ -8,11 +8,14 @@ use std::time::Duration;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use toolcrib_core::freshness::Freshness;
-use toolcrib_core::{Result, SourceId};
+use toolcrib_core::{Result, SourceId, Timestamp};
 
 use super::{Outcome, Refresh};
 use crate::registry::{Registry, Shared};
 use crate::trace::Trace;
+
+/// Further requests to discover what is missing or stale are ignored for so long.
+const SOON: Duration = Duration::from_secs(2);
 
 /// How fresh a reader wants the lists to be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,10 +31,18 @@ pub enum Need {
 /// A discovery that a reader waits for. It begins when it is first polled, belongs to the registry, and goes on when
 /// it is dropped.
 pub struct Pending {
+    pub source: PendingSource,
+    pub outcome: BoxFuture<'static, Outcome>,
+}
+
+/// A source that a reader waits for.
+#[derive(Debug, Clone)]
+pub struct PendingSource {
     pub source: SourceId,
     /// The last attempt to discover it failed, or was given up.
     pub failed_before: bool,
-    pub outcome: BoxFuture<'static, Outcome>,
+    /// When the newest discovery that had ended had begun.
+    pub(super) started_at: Timestamp,
 }
 
 impl fmt::Debug for Pending {
@@ -47,18 +58,19 @@ impl Registry {
         let wanted = shared.due(need, among, false, None);
         shared.announce_discovery(&wanted, false, None);
         let now = shared.now.load_full();
-        let pending = |source: SourceId| {
-            let failed_before = shared.failed_before(&now, &source);
-            let outcome = shared.clone().refresh_one(source.clone(), Refresh::default()).boxed();
-            Pending { source, failed_before, outcome }
+        let pending = |id: SourceId| {
+            let failed_before = shared.failed_before(&now, &id);
+            let started_at = now.standings.get(&id).map(|standing| standing.started_at).unwrap_or_default();
+            let outcome = shared.clone().refresh_one(id.clone(), Refresh::default()).boxed();
+            Pending { source: PendingSource { source: id, failed_before, started_at }, outcome }
         };
         wanted.into_iter().map(pending).collect()
     }
 
     /// Records that a source did not answer within the time that a reader waited for it. It counts as a failure, so
     /// that the next reader does not wait as long again.
-    pub async fn give_up(&self, source: &SourceId, waited: Duration) -> Result<()> {
-        self.shared.give_up(source, waited).await
+    pub async fn give_up(&self, pending: &PendingSource, waited: Duration) -> Result<()> {
+        self.shared.give_up(pending, waited).await
     }
 
     /// Meets a need before reading. `among` narrows it to some sources. Returns what was done about it.
@@ -84,7 +96,9 @@ impl Shared {
             return;
         }
         self.tasks.spawn(async move {
-            shared.ended.run_until_cancelled(shared.ensure(Need::Fresh, None, false, None)).await;
+            // One that hangs does not keep others from being discovered meanwhile; what was begun goes on.
+            let started = tokio::time::timeout(SOON, shared.ensure(Need::Fresh, None, false, None));
+            shared.ended.run_until_cancelled(started).await;
             shared.runs.soon.store(false, Ordering::SeqCst);
         });
     }

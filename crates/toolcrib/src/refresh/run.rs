@@ -11,7 +11,7 @@ use toolcrib_core::manifest::{Change, Delta, Manifest, Packed};
 use toolcrib_core::time::format_duration;
 use toolcrib_core::{Code, Error, Result, Source, SourceId, Timestamp, ToolName};
 
-use super::{Outcome, Refresh, Refreshed};
+use super::{Outcome, PendingSource, Refresh, Refreshed};
 use crate::clock::after;
 use crate::connector::{Discovery, Offer};
 use crate::registry::{Compared, Notice, Shared, Stage, Writer, Written};
@@ -31,6 +31,9 @@ const GRACE: Duration = Duration::from_secs(10);
 
 /// An attempt to discover a source that failed.
 struct Attempt {
+    /// When it began.
+    at: Timestamp,
+    /// For the standing: attempts that began before are superseded.
     started_at: Timestamp,
     duration_ms: u64,
     connects_to: Option<Fingerprint>,
@@ -145,7 +148,7 @@ impl Shared {
         let started_at = self.options.clock.now();
         let standing = self.standing(&source.id);
         let connects_to = connects_to(&self.key, &source.kind);
-        let timeout = self.discovery_timeout(source, standing.checked_at.is_some() || standing.failures > 0);
+        let timeout = self.discovery_timeout(source, standing.checked_at.is_some());
         let same = connects_to.is_some() && connects_to == standing.connects_to;
         let at_hand = self.now.load().catalog.part(&source.id).is_some();
         let known =
@@ -216,7 +219,7 @@ impl Shared {
                 Ok(Outcome { contacted: !source.kind.is_builtin(), ..outcome })
             }
             Err(error) => {
-                let attempt = Attempt { started_at, duration_ms, connects_to, standing };
+                let attempt = Attempt { at: started_at, started_at, duration_ms, connects_to, standing };
                 let failure = self.record_failure(source, attempt, error).await?;
                 Ok(Outcome { contacted: true, ..self.standing_outcome(&source.id, Some(failure)) })
             }
@@ -224,29 +227,39 @@ impl Shared {
     }
 
     /// See [`Registry::give_up`](crate::Registry::give_up).
-    pub(super) async fn give_up(&self, id: &SourceId, waited: Duration) -> Result<()> {
+    pub(super) async fn give_up(&self, pending: &PendingSource, waited: Duration) -> Result<()> {
+        let id = &pending.source;
         let Some(source) = self.now.load().sources.get(id).cloned() else { return Ok(()) };
+        let standing = self.standing(id);
+        if standing.started_at != pending.started_at {
+            // It ended after all, here or in another process, and that is recorded.
+            return Ok(());
+        }
+        let waited_ms = i64::try_from(waited.as_millis()).unwrap_or(i64::MAX);
         let attempt = Attempt {
-            started_at: self.options.clock.now(),
-            duration_ms: u64::try_from(waited.as_millis()).unwrap_or(u64::MAX),
+            at: Timestamp(self.options.clock.now().0.saturating_sub(waited_ms)),
+            // This is no attempt of its own: one that is under way elsewhere is not superseded by it.
+            started_at: standing.started_at,
+            duration_ms: waited_ms.unsigned_abs(),
             connects_to: connects_to(&self.key, &source.kind),
-            standing: self.standing(id),
+            standing,
         };
-        let message = format!("it was not discovered within {}, and waited for no longer", format_duration(waited));
+        let message = format!("it was not discovered within {}; the command stopped waiting", format_duration(waited));
         self.record_failure(&source, attempt, Error::new(Code::ToolUnavailable, message)).await.map(drop)
     }
 
     /// A failure keeps the list there is, and makes the next attempt wait.
     async fn record_failure(&self, source: &Source, attempt: Attempt, mut error: Error) -> Result<Failure> {
-        let Attempt { started_at, duration_ms, connects_to, standing } = attempt;
+        let Attempt { at, started_at, duration_ms, connects_to, standing } = attempt;
         error.message = hide(&error.message, &source.kind);
         let failure = Failure::of(&error);
         let failures = standing.failures.saturating_add(1);
-        let not_before = self.options.clock.now().plus(backoff(failures, rand::random::<f64>()));
+        let now = self.options.clock.now();
+        let not_before = now.plus(backoff(failures, rand::random::<f64>()));
         let standing = Standing {
             started_at,
             failures,
-            failing_since: standing.failing_since.or(Some(started_at)),
+            failing_since: standing.failing_since.or(Some(at)),
             last_error: Some(failure.clone()),
             tried: connects_to,
             not_before: Some(not_before),
@@ -256,7 +269,7 @@ impl Shared {
             self.record_here(source, None, standing).await?;
         } else {
             let error = Some(failure.clone());
-            let check = Check { source: source.id.clone(), at: started_at, duration_ms, tool_count: None, error };
+            let check = Check { source: source.id.clone(), at, duration_ms, tool_count: None, error };
             // A source that was removed meanwhile is refused by `known`: its failure matters no more.
             let decide = |writer: &Writer| writer.inventory.known(&source.id).map(|_| Vec::new());
             self.write(&Actor::refresh(), Some((&check, &standing)), decide).await?;

@@ -132,7 +132,7 @@ impl Shared {
             tool_count: if enabled { now.catalog.listed_count(id) } else { known_count(state, source) },
             inventory_hash: part.map(|part| part.segment.fingerprint()).or(state.manifest),
             config_hash: now.connects_to.get(id).copied().flatten().or(standing.connects_to),
-            last_checked: standing.checked_at.or(standing.last_error.as_ref().map(|_| standing.started_at)),
+            last_checked: standing.checked_at.or(tried_at(&standing)),
             last_error: wrong.or_else(|| last_error(&standing, &link)),
             ttl_ms: source.settings.ttl().as_millis() as u64,
             discovery_timeout_ms: source.settings.discovery_timeout().as_millis() as u64,
@@ -208,6 +208,11 @@ fn health(standing: &Standing, has_list: bool, link: &Link) -> Health {
         (1 | 2, true) => Health::Degraded,
         _ => Health::Down,
     }
+}
+
+/// When the newest discovery began, if one ended at all.
+fn tried_at(standing: &Standing) -> Option<Timestamp> {
+    Some(standing.started_at).filter(|at| standing.last_error.is_some() && *at != Timestamp::default())
 }
 
 /// The error of the last discovery, or of the last call that found the source ailing.

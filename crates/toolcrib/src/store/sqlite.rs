@@ -17,6 +17,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use sqlx::sqlite::{SqliteConnectOptions, SqliteSynchronous};
 use sqlx::{ConnectOptions, SqliteConnection};
+use tokio::time::Instant;
 use toolcrib_core::fingerprint::Fingerprint;
 use toolcrib_core::manifest::Packed;
 use toolcrib_core::{Result, Source, SourceId};
@@ -69,7 +70,7 @@ impl SqliteStore {
             .busy_timeout(patience.lock)
             .foreign_keys(false)
             .disable_statement_logging();
-        let reads = Lane::new(&path, patience.turn, options.clone());
+        let reads = Lane::new(&path, patience.turn, options.clone().busy_timeout(patience.open));
         let writes = Lane::new(&path, patience.turn, options.synchronous(SqliteSynchronous::Full));
         let store = SqliteStore { path, patience, reads, writes };
         store.prepare().await?;
@@ -82,27 +83,32 @@ impl SqliteStore {
         let found = schema::found(&mut turn.connection).await;
         match turn.end(found)? {
             schema::Found::Current => Ok(()),
-            schema::Found::Older => {
-                let upgraded = tokio::time::timeout(self.patience.open, self.upgrade()).await;
-                upgraded.unwrap_or_else(|_| Err(fault::locked(&self.path)))
-            }
+            schema::Found::Older => self.upgrade().await,
             schema::Found::Newer(version) => Err(fault::newer(&self.path, version)),
             schema::Found::Foreign => Err(fault::foreign(&self.path)),
         }
     }
 
-    /// Ended by `prepare` when it takes too long.
+    /// The wait for another process is bounded, the work is not.
     async fn upgrade(&self) -> Result<()> {
+        let deadline = Instant::now() + self.patience.open;
         loop {
             let mut turn = self.writes.turn().await?;
+            set_busy_timeout(&mut turn.connection, self.patience.open)
+                .await
+                .map_err(|error| fault::fault(&self.path, error))?;
             let upgraded = schema::upgrade(&mut turn.connection).await;
             match upgraded {
                 // Turning the log on does not wait for another process that does the same, so we do.
-                Err(error) if fault::is_busy(&error) => {
+                Err(error) if fault::is_busy(&error) && Instant::now() < deadline => {
                     drop(turn);
                     tokio::time::sleep(Duration::from_millis(10)).await;
                 }
-                upgraded => return turn.end(upgraded),
+                Err(error) => return turn.end(Err(error)),
+                Ok(()) => {
+                    let restored = set_busy_timeout(&mut turn.connection, self.patience.lock).await;
+                    return turn.end(restored);
+                }
             }
         }
     }
@@ -204,6 +210,11 @@ impl Store for SqliteStore {
         self.reads.close().await;
         self.writes.close().await;
     }
+}
+
+async fn set_busy_timeout(connection: &mut SqliteConnection, timeout: Duration) -> sqlx::Result<()> {
+    let pragma = format!("PRAGMA busy_timeout = {}", timeout.as_millis());
+    sqlx::raw_sql(sqlx::AssertSqlSafe(pragma)).execute(connection).await.map(drop)
 }
 
 async fn data_version(connection: &mut SqliteConnection) -> sqlx::Result<u32> {

@@ -74,7 +74,7 @@ async fn a_server_that_is_lost_too_often_is_paused() {
     }
     let error = make().await.unwrap_err();
     assert_eq!((error.code, server.heard().len()), (Code::ToolUnavailable, 5));
-    assert!(error.message.starts_with("`shop` failed too often and is paused"), "{error}");
+    assert!(error.message.starts_with("the circuit breaker of `shop` is open"), "{error}");
 }
 
 #[tokio::test]

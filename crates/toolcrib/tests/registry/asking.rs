@@ -140,7 +140,7 @@ async fn a_person_who_does_not_answer_does_not_open_the_breaker() {
         call(&workshop, "s__hang", CallOptions::default()).await.unwrap_err();
     }
     let error = call(&workshop, "s__meta", CallOptions::default()).await.unwrap_err();
-    assert!(error.message.contains("is paused"), "without a question it is: {}", error.message);
+    assert!(error.message.contains("circuit breaker"), "without a question it is: {}", error.message);
 }
 
 #[tokio::test]

@@ -54,18 +54,15 @@ async fn connect_timeout_does_not_bound_the_start_of_a_process() {
     assert_eq!(text(&call(&workshop, "slow__echo", json!({"text": "up"})).await.unwrap()), "up");
 }
 
-/// Less than it takes to end a server that ignores the end of its input.
-const CLOSING: Duration = Duration::from_secs(2);
-
 #[tokio::test]
 async fn a_server_that_hangs_is_reported_at_its_deadline_and_stopped_afterwards() {
     let hanging = ["--hang", "list", "--ignore-eof", "--count-file", "{home}/starts"];
     let workshop = one(&hanging, json!({"discovery_timeout": "1s"})).await;
     let outcome = refresh(&workshop, "s").await;
     assert_eq!(outcome.error.unwrap().message, "no answer within 1s while listing its tools");
-    let elapsed = Duration::from_millis(outcome.elapsed_ms);
-    assert!(elapsed < Duration::from_secs(1) + CLOSING, "{elapsed:?}");
+    // To end one that ignores the end of its input takes 2.5 s, which is not waited for.
     let pid = lines(&workshop.path("starts")).remove(0);
+    assert!(lives(&pid), "the report came after the end of the server");
     until("the server is stopped", || !lives(&pid)).await;
 }
 
@@ -74,12 +71,11 @@ async fn a_call_that_times_out_does_not_wait_for_its_server_to_end() {
     let hanging = ["--with", "hang", "--ignore-eof", "--count-file", "{home}/starts"];
     let workshop = one(&hanging, json!({"lifecycle": "transient"})).await;
     refresh(&workshop, "s").await;
-    let began = Instant::now();
     let options = CallOptions { timeout: Some(Duration::from_secs(1)), ..CallOptions::default() };
     let error = workshop.call(&agent(), "s__hang", json!({}), options).await.unwrap_err();
     assert!(error.message.starts_with("`hang` of `s` did not answer within"), "{error}");
-    assert!(began.elapsed() < Duration::from_secs(1) + CLOSING, "{:?}", began.elapsed());
     let pid = lines(&workshop.path("starts")).remove(1);
+    assert!(lives(&pid), "the error came after the end of the server");
     until("the server is stopped", || !lives(&pid)).await;
 }
 

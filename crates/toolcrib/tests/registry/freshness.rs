@@ -117,6 +117,54 @@ async fn who_fails_is_left_alone_for_a_while_unless_somebody_insists() {
     assert_eq!(tools(&bench).await, ["git__push"]);
 }
 
+/// A reader that gave up made what another process found count as old, so that it was thrown away.
+#[tokio::test(start_paused = true)]
+async fn a_reader_that_gives_up_does_not_spoil_what_is_under_way() {
+    let store = std::sync::Arc::new(toolcrib::store::MemoryStore::new());
+    let git = Scripted::new(["push"]);
+    git.hold();
+    let open = async || {
+        let options = Options {
+            store: Some(store.clone()),
+            connect: Some(Scripted::connect([("git", &git)])),
+            ..Options::default()
+        };
+        toolcrib::Registry::open(toolcrib::testkit::config(["git"]), options).await.unwrap()
+    };
+    let (patient, hurried) = (open().await, open().await);
+    let waiting = patient.clone();
+    let waiting = tokio::spawn(async move { force(&waiting, "git").await });
+    until("it is asked", || git.discoveries() == 1).await;
+    for round in 1..=2 {
+        let mut pending = hurried.discoveries(Need::Fresh, None);
+        let pending = pending.remove(0);
+        assert_eq!(pending.source.failed_before, round == 2);
+        let source = pending.source.clone();
+        assert!(tokio::time::timeout(Duration::from_secs(2), pending.outcome).await.is_err());
+        hurried.give_up(&source, Duration::from_secs(2)).await.unwrap();
+        let view = hurried.source(&id("git")).unwrap();
+        let failure = view.last_error.unwrap().message;
+        assert!(failure.starts_with("it was not discovered within 2s"), "{failure}");
+        assert_eq!((view.failures, view.last_checked), (round, None));
+        assert!(hurried.discoveries(Need::Fresh, None).is_empty(), "it is paused");
+        tokio::time::sleep(Duration::from_secs(5)).await;
+    }
+    git.release();
+    assert_eq!(waiting.await.unwrap().added, ["git__push"]);
+    assert_eq!(tools(&hurried).await, ["git__push"]);
+    assert_eq!(hurried.source(&id("git")).unwrap().failures, 0);
+    assert_eq!(git.discoveries(), 1);
+    // What ended meanwhile is not overwritten by a reader that did not notice.
+    git.hold();
+    patient.invalidate(None).await.unwrap();
+    let pending = patient.discoveries(Need::Fresh, None).remove(0);
+    let source = pending.source.clone();
+    git.release();
+    pending.outcome.await;
+    patient.give_up(&source, Duration::from_secs(2)).await.unwrap();
+    assert_eq!(patient.source(&id("git")).unwrap().failures, 0);
+}
+
 /// A clock that was set back by a year left sources paused, stale or superseded for that year.
 #[tokio::test(start_paused = true)]
 async fn a_clock_that_is_set_does_no_lasting_harm() {

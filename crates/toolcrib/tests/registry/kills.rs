@@ -50,16 +50,24 @@ async fn servers_that_are_killed_at_random_cost_the_calls_in_flight_and_few_othe
         });
     }
     let mut hit = 0;
+    let mut killed = 0;
     for kill in 0..KILLS {
         until("some calls are done", || done.load(Ordering::SeqCst) >= kill * CLIENTS * CALLS / (KILLS + 1)).await;
         let source = rand::random_range(0..SOURCES);
-        let Some(pid) = lines(&starts(source)).last().cloned() else { continue };
+        let Some(pid) = lines(&starts(source)).last().cloned().filter(|pid| is_server(pid)) else { continue };
+        killed += 1;
         let before = in_flight[source].load(Ordering::SeqCst);
-        // A server that has ended since its start is none.
         let _ended = Command::new("kill").args(["-KILL", &pid]).stderr(Stdio::null()).status();
         hit += before.max(in_flight[source].load(Ordering::SeqCst));
     }
     let failed: Vec<String> = clients.join_all().await.into_iter().flatten().collect();
     assert_eq!(done.load(Ordering::SeqCst), CLIENTS * CALLS);
+    assert!(killed > KILLS / 2 && hit > 0, "{killed} servers were killed, with {hit} calls in flight");
     assert!(failed.len() <= 2 * hit, "{hit} in flight at kills, {} failed: {failed:?}", failed.len());
+}
+
+/// The number may be another process's by now.
+fn is_server(pid: &str) -> bool {
+    let command = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    String::from_utf8_lossy(&command).contains("scripted-server")
 }

@@ -180,7 +180,7 @@ async fn a_known_type_may_be_newer_too() {
             None => assert!(bench.ready().is_ok(), "{body}"),
         }
         let shown = bench.history(&Wanted::default()).await.unwrap().pop().unwrap();
-        assert!(shown.data.get("token").is_none(), "the id of a token is not for all who read: {shown:?}");
+        assert!(shown.data.get("token").is_none(), "the id of a token is shown to readers: {shown:?}");
     }
 }
 

@@ -309,6 +309,7 @@ async fn what_a_server_refuses_by_status_is_told_apart_and_does_not_move_the_bre
         ("403 Forbidden", scope, Code::AuthRequired, false, json!(null)),
         ("403 Forbidden", "", Code::ToolExecutionFailed, false, json!(null)),
         ("404 Not Found", "", Code::ToolUnavailable, false, json!(null)),
+        ("405 Method Not Allowed", "", Code::ToolUnavailable, false, json!(null)),
         ("410 Gone", "", Code::ToolUnavailable, false, json!(null)),
         ("429 Too Many Requests", "Retry-After=7", Code::RateLimited, true, json!(7000)),
         ("503 Service Unavailable", "Retry-After=7", Code::RateLimited, true, json!(7000)),

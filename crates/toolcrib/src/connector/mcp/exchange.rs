@@ -83,6 +83,7 @@ impl McpConnector {
         connecting: impl Future<Output = Result<Arc<Live>, CallFailure>>,
     ) -> Result<Arc<Live>, CallFailure> {
         tokio::select! {
+            biased;
             live = connecting => live,
             () = terms.cancel.cancelled() => Err(CallFailure::cancelled()),
             () = tokio::time::sleep_until(deadline) => {

@@ -4,13 +4,14 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use futures_util::future::join_all;
+use tokio::time::Instant;
 use toolcrib_core::source::Lifecycle;
 use toolcrib_core::{Code, Error, Result, Source};
 
 use super::live::Live;
 use super::watched::{Watched, WatchedUris};
 use crate::call::ClientId;
-use crate::connector::Terms;
+use crate::connector::{CallFailure, Terms};
 
 /// How many clients may have a connection of their own.
 const CLIENTS: usize = 64;
@@ -21,9 +22,27 @@ pub(super) struct Line {
     /// Locked while one is made, so that one is made for all who wait.
     pub(super) live: tokio::sync::Mutex<Option<Arc<Live>>>,
     pub(super) watched: Arc<Watched>,
+    /// Why there was no connection the last time, and when.
+    failure: Mutex<Option<(Instant, CallFailure)>>,
 }
 
 impl Line {
+    pub(super) fn failed(&self, failure: &CallFailure) {
+        *self.failure() = Some((Instant::now(), failure.copy()));
+    }
+
+    /// Why no connection came about, if that was found out since `began`.
+    pub(super) fn failure_since(&self, began: Instant) -> Option<CallFailure> {
+        let failure = self.failure();
+        let (_, failure) = failure.as_ref().filter(|(at, _)| *at > began)?;
+        // A caller that waited for less time than the source may take says nothing to the others.
+        (!matches!(failure, CallFailure::Undecided(_))).then(|| failure.copy())
+    }
+
+    fn failure(&self) -> MutexGuard<'_, Option<(Instant, CallFailure)>> {
+        self.failure.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     pub(super) fn stands(&self) -> bool {
         // Somebody is connecting when the lock is taken.
         self.live.try_lock().is_ok_and(|live| live.as_ref().is_some_and(|live| live.usable()))

@@ -83,8 +83,13 @@ impl Live {
                 } else {
                     "connecting"
                 };
+                // A caller that waits for less time than the source may take says nothing about the source.
+                let settings = &source.settings;
+                let own = if server.is_none() { settings.connect_timeout() } else { settings.call_timeout() };
+                let is_hurried = matches!(error, WireError::Timeout { .. }) && bound < own;
                 let now = options.clock.now();
                 let failure = explain(source, doing, bound, error, now, server.as_mut(), &last_words).await;
+                let failure = if is_hurried { CallFailure::Undecided(failure.into_error()) } else { failure };
                 return Err(failure.map(|mut error| {
                     if let Some(words) = first_words.strange() {
                         error.message.push_str(&format!("; it printed `{words}`, so it may be no MCP server"));
@@ -261,7 +266,7 @@ async fn watch(live: std::sync::Weak<Live>, id: SourceId, idle: Idle, news: Opti
 
 /// A server that does not start is in trouble; a definition that cannot be used is not its fault.
 fn unreached(error: Error) -> CallFailure {
-    if error.code == Code::ToolUnavailable { CallFailure::Lost(error) } else { CallFailure::Refused(error) }
+    if error.code == Code::ToolUnavailable { CallFailure::Lost(error) } else { CallFailure::Undecided(error) }
 }
 
 /// What went wrong, in words for people: what the wire saw, how the process ended, and its last word.
@@ -291,7 +296,8 @@ async fn explain(
             (Code::ToolUnavailable, format!("no answer within {} while {doing}", format_duration(timeout)))
         }
         (WireError::Connect(_), _) => (Code::ToolUnavailable, error.to_string()),
-        (WireError::Unauthorized { .. }, _) => {
+        (WireError::Unauthorized { login_helps: false, .. }, _) => (Code::ToolExecutionFailed, error.to_string()),
+        (WireError::Unauthorized { login_helps: true, .. }, _) => {
             let hint = format!(
                 "give it a token: `auth: {{ bearer: \"${{env:NAME}}\" }}` or TOOLCRIB_SOURCE_{}_TOKEN",
                 id.as_str().to_uppercase()

@@ -24,7 +24,7 @@ impl OpenApiConnector {
     /// Carries a call out until it is done, its time is up, or its caller has left.
     pub(super) async fn carry_out(&self, call: &Call) -> Result<Answer, CallFailure> {
         let deadline = after(call.terms.timeout);
-        let (operation, poll) = read(call).map_err(CallFailure::Refused)?;
+        let (operation, poll) = read(call).map_err(CallFailure::Undecided)?;
         tokio::select! {
             biased;
             () = call.terms.cancel.cancelled() => Err(CallFailure::cancelled()),
@@ -40,15 +40,15 @@ impl OpenApiConnector {
         poll: Option<&Poll>,
         deadline: Instant,
     ) -> Result<Answer, CallFailure> {
-        let arguments = arguments(call, operation).map_err(CallFailure::Refused)?;
-        let settled = Settled::of(&self.source).map_err(CallFailure::Refused)?;
-        let base = base(&settled, operation).map_err(CallFailure::Refused)?;
+        let arguments = arguments(call, operation).map_err(CallFailure::Undecided)?;
+        let settled = Settled::of(&self.source).map_err(CallFailure::Undecided)?;
+        let base = base(&settled, operation).map_err(CallFailure::Undecided)?;
         let boundary = format!("toolcrib-{:032x}", rand::random::<u128>());
-        let prepared = prepare(operation, base.as_str(), &arguments, &boundary).map_err(CallFailure::Refused)?;
-        let draft = draft(prepared, operation, &settled, &base).map_err(CallFailure::Refused)?;
-        let chosen = choose(operation, &settled.given).map_err(CallFailure::Refused)?;
+        let prepared = prepare(operation, base.as_str(), &arguments, &boundary).map_err(CallFailure::Undecided)?;
+        let draft = draft(prepared, operation, &settled, &base).map_err(CallFailure::Undecided)?;
+        let chosen = choose(operation, &settled.given).map_err(CallFailure::Undecided)?;
         if !chosen.proofs.is_empty() || !settled.headers.is_empty() {
-            settled.trusts(&base).map_err(CallFailure::Refused)?;
+            settled.trusts(&base).map_err(CallFailure::Undecided)?;
         }
 
         let witness = call.terms.witness.as_ref();

@@ -82,6 +82,8 @@ fn at_step(call: &Call<'_>, error: Error) -> Error {
     let first = call.number == 1;
     let code = match error.code {
         Code::Forbidden => Code::Forbidden,
+        Code::AuthRequired => Code::AuthRequired,
+        Code::RateLimited if first => Code::RateLimited,
         Code::ToolInvalidInput if first => Code::ToolInvalidInput,
         Code::ToolInvalidInput => Code::ToolExecutionFailed,
         Code::ToolNotImplemented
@@ -94,7 +96,6 @@ fn at_step(call: &Call<'_>, error: Error) -> Error {
         | Code::StoreUnavailable
         | Code::BadRequest
         | Code::RateLimited
-        | Code::AuthRequired
         | Code::Internal => {
             if first {
                 Code::ToolUnavailable
@@ -105,8 +106,10 @@ fn at_step(call: &Call<'_>, error: Error) -> Error {
     };
     let retryable = error.retryable();
     let mut details = json!({ "step": step });
-    if let Some(faults) = error.details.as_ref().and_then(|details| details.get("faults")) {
-        details["faults"] = faults.clone();
+    for name in ["faults", "upstream_status", "by", "retry_after_ms"] {
+        if let Some(detail) = error.details.as_ref().and_then(|details| details.get(name)) {
+            details[name] = detail.clone();
+        }
     }
     let message = format!("step `{step}` of the workflow `{workflow}` cannot be taken: {}", error.message);
     Error::new(code, message).with_retryable(retryable).with_details(details)

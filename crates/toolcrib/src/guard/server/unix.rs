@@ -145,8 +145,9 @@ async fn guarded(exe: PathBuf, launch: &Launch) -> Result<Server> {
     let (ours, theirs) = std::os::unix::net::UnixStream::pair().map_err(broken)?;
     ours.set_nonblocking(true).map_err(broken)?;
     let ours = UnixStream::from_std(ours).map_err(broken)?;
-    // Only their end is inherited. A neighbour started in this very moment gets it too, which does no harm: the
-    // guard waits for the end of ours.
+    // Only their end is inherited. A process that is started in this very moment by other code inherits it too. The
+    // guard does not mind, for it waits for the end of ours; but that the guard was killed then shows only when that
+    // process has ended, or when this server is stopped.
     rustix::io::fcntl_setfd(&theirs, FdFlags::empty()).map_err(|error| broken(error.into()))?;
 
     let mark = Mark::random();

@@ -36,11 +36,12 @@ const DESCRIBE_RECORDS: &str = "
 ";
 
 /// A lease goes by the time since the machine was started, and names its process. Those that are there go by the wall
-/// clock and are void within seconds.
+/// clock and are void within seconds; those that a running process of an older version writes are void from the start.
 const NAME_LEASE_HOLDERS: &str = "
     DROP TABLE leases;
     CREATE TABLE leases (
-        source TEXT PRIMARY KEY, holder TEXT NOT NULL, process TEXT NOT NULL, boot TEXT NOT NULL, until INTEGER NOT NULL
+        source TEXT PRIMARY KEY, holder TEXT NOT NULL, process TEXT NOT NULL DEFAULT '', boot TEXT NOT NULL DEFAULT '',
+        until INTEGER NOT NULL
     ) STRICT;
     PRAGMA user_version = 3;
 ";
