@@ -136,11 +136,12 @@ impl Connector for McpConnector {
             }
         }
         let deadline = after(discovery.timeout);
-        let standing = tokio::time::timeout_at(deadline, self.lines.common.live.lock()).await.map_err(|_| {
+        let standing = async { self.lines.common.live.lock().await.clone() };
+        let standing = tokio::time::timeout_at(deadline, standing).await.map_err(|_| {
             let message = format!("no connection within {}", format_duration(discovery.timeout));
             Error::new(Code::ToolUnavailable, message)
         })?;
-        let standing = standing.clone().filter(|live| live.usable());
+        let standing = standing.filter(|live| live.usable());
         let keep = discovery.keep && self.source.settings.lifecycle() == Lifecycle::Shared;
         let (live, ends) = match standing {
             Some(live) => (live, false),

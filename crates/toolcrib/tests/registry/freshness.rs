@@ -123,8 +123,10 @@ async fn a_reader_that_gives_up_does_not_spoil_what_is_under_way() {
     let store = std::sync::Arc::new(toolcrib::store::MemoryStore::new());
     let git = Scripted::new(["push"]);
     git.hold();
+    let (clock, hand) = toolcrib::clock::Clock::manual(toolcrib::core::Timestamp(1_000_000));
     let open = async || {
         let options = Options {
+            clock: clock.clone(),
             store: Some(store.clone()),
             connect: Some(Scripted::connect([("git", &git)])),
             ..Options::default()
@@ -135,6 +137,7 @@ async fn a_reader_that_gives_up_does_not_spoil_what_is_under_way() {
     let waiting = patient.clone();
     let waiting = tokio::spawn(async move { force(&waiting, "git").await });
     until("it is asked", || git.discoveries() == 1).await;
+    hand.advance(Duration::from_secs(1));
     for round in 1..=2 {
         let mut pending = hurried.discoveries(Need::Fresh, None);
         let pending = pending.remove(0);
@@ -147,7 +150,7 @@ async fn a_reader_that_gives_up_does_not_spoil_what_is_under_way() {
         assert!(failure.starts_with("it was not discovered within 2s"), "{failure}");
         assert_eq!((view.failures, view.last_checked), (round, None));
         assert!(hurried.discoveries(Need::Fresh, None).is_empty(), "it is paused");
-        tokio::time::sleep(Duration::from_secs(5)).await;
+        hand.advance(Duration::from_secs(5));
     }
     git.release();
     assert_eq!(waiting.await.unwrap().added, ["git__push"]);

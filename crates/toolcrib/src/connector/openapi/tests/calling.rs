@@ -124,7 +124,7 @@ async fn where_a_request_goes_is_for_the_configuration_then_for_the_document() {
             }
             Err(reason) => {
                 let (kind, code, message) = told(result);
-                assert_eq!((kind, code), ("refused", Code::ConfigInvalid));
+                assert_eq!((kind, code), ("undecided", Code::ConfigInvalid));
                 assert!(message.ends_with(reason), "{message}");
             }
         }

@@ -80,7 +80,7 @@ async fn a_tool_without_its_backing_says_what_to_do() {
     let message = "how `tool` is called is not known; refresh its source".to_owned();
     for backing in [call.backing.take(), None] {
         let call = Call { backing, ..call_of(Execution::McpCall, json!({}), terms()) };
-        assert_eq!(told(connector.call(call).await), ("refused", Code::ToolUnavailable, message.clone()));
+        assert_eq!(told(connector.call(call).await), ("undecided", Code::ToolUnavailable, message.clone()));
     }
 }
 
