@@ -12,8 +12,8 @@ use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 use toolcrib::core::freshness::Freshness;
 use toolcrib::core::time::parse_duration;
-use toolcrib::refresh::{Pending, PendingSource};
-use toolcrib::registry::Status;
+use toolcrib::refresh::{Pauses, Pending, PendingSource};
+use toolcrib::registry::{SourceView, Status};
 use toolcrib::{Need, Outcome, Registry, SourceId};
 
 use crate::arguments::Common;
@@ -33,9 +33,13 @@ pub(crate) struct NeedArguments {
     /// Wait for lists that may be old, too
     #[arg(long)]
     fresh: bool,
-    /// Wait so long for sources that were never discovered, `10s` or `2m`; 0s does not wait
-    #[arg(long, value_name = "DURATION", value_parser = duration)]
+    /// Wait at most this long for sources to be discovered, `10s` or `2m`; `0` does not wait
+    #[arg(long, value_name = "DURATION", value_parser = wait_limit)]
     wait: Option<Duration>,
+}
+
+fn wait_limit(text: &str) -> Result<Duration, String> {
+    if text == "0" { Ok(Duration::ZERO) } else { duration(text) }
 }
 
 pub(crate) fn duration(text: &str) -> Result<Duration, String> {
@@ -83,7 +87,7 @@ impl NeedArguments {
 pub(crate) enum Patience {
     /// For each source as long as its own deadlines allow.
     Deadlines,
-    /// The same, but a person is not kept waiting by the slowest: what is missing then is left to another process.
+    /// The same, but the slowest do not keep a person waiting: they are left to another process.
     Terminal,
     /// `--wait`: for all together.
     Limit(Duration),
@@ -105,59 +109,102 @@ pub(crate) struct Incomplete<T> {
     pub(crate) missing: Vec<Missing>,
 }
 
+/// What came of the wait for a need.
+#[derive(Debug)]
+pub(crate) struct Ensured {
+    pub(crate) missing: Vec<Missing>,
+    /// Sources whose list was needed and did not come in time; an older one may be known.
+    pub(crate) unanswered: Vec<SourceId>,
+}
+
 impl Desk {
     /// Discovers what a need takes, with progress, as long as patience lasts. Says what failed, is stale or is left out.
-    pub(crate) async fn ensure(&self, need: Need, among: Option<&[SourceId]>, patience: Patience) -> Vec<Missing> {
+    pub(crate) async fn ensure(&self, need: Need, among: Option<&[SourceId]>, patience: Patience) -> Ensured {
+        // `--wait` says that a person wants to wait, also for what failed a moment ago.
+        let pauses = match patience {
+            Patience::Limit(_) => Pauses::Ignored,
+            Patience::Deadlines | Patience::Terminal => Pauses::Respected,
+        };
         // Another process may be at it already; then no further one is started.
         let elsewhere = being_discovered(&self.registry);
-        let pending = self.registry.discoveries(need, among);
+        let pending = self.registry.discoveries(need, among, pauses, false);
         let waited = wait(self, pending, patience).await;
+        let missing = self.missing(among, &waited);
         progress::report_failures(&waited.outcomes, self.common.quiet);
-        self.hint_left_alone(among, &waited);
-        if !waited.left.is_empty() {
-            let names: Vec<String> = waited.left.iter().map(ToString::to_string).collect();
-            let names = names.join(", ");
-            let left: Vec<&SourceId> = waited.left.iter().filter(|id| !elsewhere.contains(id)).collect();
-            let told = match start_refresh(&self.common, &left) {
-                Ok(()) => format!("hint: still being discovered in the background: {names}; `--wait 60s` waits for it"),
-                Err(error) => format!("warning: not discovered yet: {names}; `toolcrib refresh` cannot start: {error}"),
-            };
-            self.common.hint(&told);
-        }
+        self.hint_missing(among, &waited, &missing);
+        self.leave_to_background(&waited.left, &elsewhere);
         if need == Need::Known {
             self.hint_stale(among);
         }
-        self.missing(among, &waited.left)
+        Ensured { missing, unanswered: [waited.given_up, waited.left].concat() }
+    }
+
+    /// Discovers the source of a tool that is about to be called, within the time of the call.
+    pub(crate) async fn ensure_for_call(&self, need: Need, source: SourceId, limit: Duration) {
+        let pending = self.registry.discoveries(need, Some(&[source]), Pauses::Respected, true);
+        let waited = wait(self, pending, Patience::Limit(limit)).await;
+        progress::report_failures(&waited.outcomes, self.common.quiet);
     }
 
     /// The enabled sources without any list, and why there is none.
-    fn missing(&self, among: Option<&[SourceId]>, left: &[SourceId]) -> Vec<Missing> {
-        let sources = self.registry.sources().into_iter();
+    fn missing(&self, among: Option<&[SourceId]>, waited: &Waited) -> Vec<Missing> {
         let meant = |id: &SourceId| among.is_none_or(|among| among.contains(id));
-        let missing = sources.filter(|source| source.enabled && source.freshness == Freshness::Missing);
-        let reason = |id: &SourceId| self.registry.source_failure(id).map(|error| error.message);
-        missing
-            .filter(|source| meant(&source.id))
-            .map(|source| {
-                let reason = if left.contains(&source.id) { None } else { reason(&source.id) };
-                let reason = reason.unwrap_or_else(|| "it is still being discovered".to_owned());
-                Missing { source: source.id, reason }
-            })
-            .collect()
+        let sources = self.registry.sources().into_iter().filter(|source| source.enabled && meant(&source.id));
+        let missing = sources.filter(|source| source.freshness == Freshness::Missing);
+        let reason = |source: &SourceView| {
+            let failure = source.last_error.as_ref().map(|failure| failure.message.clone());
+            if waited.left.contains(&source.id) {
+                return "it is still being discovered".to_owned();
+            }
+            let other = || self.registry.source_failure(&source.id).map(|error| error.message);
+            failure.or_else(other).unwrap_or_else(|| "it was never discovered".to_owned())
+        };
+        missing.map(|source| Missing { reason: reason(&source), source: source.id }).collect()
     }
 
-    /// Sources that failed a moment ago are not asked again at once.
-    fn hint_left_alone(&self, among: Option<&[SourceId]>, waited: &Waited) {
-        for source in self.registry.sources() {
-            let asked = waited.outcomes.iter().any(|outcome| outcome.source == source.id);
-            let meant = among.is_none_or(|among| among.contains(&source.id));
-            let failed = source.enabled && source.status == Status::Failed && source.transport.is_some();
-            let Some(failure) = source.last_error.filter(|_| failed && meant && !asked) else { continue };
+    /// Says which sources are left out. Those that failed while this command waited were told already.
+    fn hint_missing(&self, among: Option<&[SourceId]>, waited: &Waited, missing: &[Missing]) {
+        /// More are not told one by one.
+        const MAX_LINES: usize = 3;
+        let told =
+            |id: &SourceId| waited.left.contains(id) || waited.outcomes.iter().any(|outcome| outcome.source == *id);
+        let meant = |id: &SourceId| among.is_none_or(|among| among.contains(id));
+        let failed = |source: &SourceView| {
+            waited.given_up.contains(&source.id) || (source.status == Status::Failed && source.transport.is_some())
+        };
+        let mut lines = Vec::new();
+        for source in self.registry.sources().into_iter().filter(|source| source.enabled && meant(&source.id)) {
             let id = &source.id;
-            let when = if waited.given_up.contains(id) { "" } else { " earlier" };
-            self.common
-                .hint(&format!("warning: {id} failed{when}: {}; `toolcrib refresh {id}` tries again", failure.message));
+            let failure = source.last_error.as_ref().filter(|_| failed(&source)).map(|failure| &failure.message);
+            let reason = missing.iter().find(|missing| missing.source == *id).map(|missing| &missing.reason);
+            if let Some(reason) = failure.or(reason).filter(|_| !told(id)) {
+                lines.push((id.clone(), reason.clone()));
+            }
         }
+        if lines.len() > MAX_LINES {
+            let names: Vec<&str> = lines.iter().map(|(id, _)| id.as_str()).collect();
+            let (count, names) = (names.len(), names.join(", "));
+            self.common.hint(&format!(
+                "warning: {count} sources failed or are not known: {names}; `toolcrib sources` shows why"
+            ));
+            return;
+        }
+        for (id, reason) in lines {
+            self.common.hint(&format!("warning: {id} failed: {reason}; `toolcrib refresh {id}` tries again"));
+        }
+    }
+
+    fn leave_to_background(&self, left: &[SourceId], elsewhere: &[SourceId]) {
+        if left.is_empty() {
+            return;
+        }
+        let names: Vec<&str> = left.iter().map(SourceId::as_str).collect();
+        let names = names.join(", ");
+        let new: Vec<&SourceId> = left.iter().filter(|id| !elsewhere.contains(id)).collect();
+        self.common.hint(&match start_refresh(&self.common, &new) {
+            Ok(()) => format!("hint: still being discovered in the background: {names}; `--wait 60s` waits longer"),
+            Err(error) => format!("warning: not discovered yet: {names}; `toolcrib refresh` cannot start: {error}"),
+        });
     }
 }
 
@@ -172,7 +219,7 @@ struct Waited {
     outcomes: Vec<Outcome>,
     /// Recorded as failures, because they took too long.
     given_up: Vec<SourceId>,
-    /// Not waited for any longer, and worth to be discovered by another process.
+    /// No longer waited for; another process discovers them.
     left: Vec<SourceId>,
 }
 
@@ -223,13 +270,13 @@ async fn wait(desk: &Desk, pending: Vec<Pending>, patience: Patience) -> Waited 
     let end = progress::shown(&desk.registry, desk.common.quiet, collecting).await;
     desk.common.wait.end();
     for pending in unanswered {
-        if end == End::Quiet && !pending.failed_before {
+        if matches!(patience, Patience::Terminal) && end != End::Stopped {
             waited.left.push(pending.source);
             continue;
         }
         let waited_for = match patience {
             Patience::Limit(limit) => limit.min(whole_seconds(began)),
-            Patience::Deadlines | Patience::Terminal if pending.failed_before => SHORT_WAIT.min(whole_seconds(began)),
+            Patience::Deadlines if pending.failed_before => SHORT_WAIT.min(whole_seconds(began)),
             Patience::Deadlines | Patience::Terminal => whole_seconds(began),
         };
         if let Err(error) = desk.registry.give_up(&pending, waited_for).await {

@@ -93,9 +93,10 @@ fn a_complete_answer_says_nothing_of_what_is_missing() {
 fn an_incomplete_list_is_not_locked() {
     let bench = bench();
     bench.run(&["lock", "--wait", "1s"]).ended(1).complains("`hangs`");
+    bench.run(&["tools", "--wait", "1s"]).ended(0).complains("hangs failed: it was not discovered within 1s");
     assert!(!bench.path("project/toolcrib.lock").exists());
     bench.write("toolcrib.lock", &bench.run(&["lock", "--cached", "--json"]).ended(0).stdout);
-    bench.run(&["diff", "--ci", "--wait", "1s"]).ended(1);
+    bench.run(&["diff", "--ci", "--wait", "1s"]).ended(1).complains("did not answer in time: `hangs`");
 }
 
 #[test]
@@ -122,11 +123,12 @@ fn a_call_waits_for_no_other_source_and_within_its_own_deadline() {
     let bench = bench();
     let began = Instant::now();
     bench.run(&["call", "well__echo", "text=hello"]).ended(0).says("hello");
-    bench.run(&["call", "nothing"]).ended(1).complains("no tool named `nothing` in the lists that are known");
+    bench.run(&["call", "nothing"]).ended(1).complains("no tool named `nothing`; not discovered yet: `hangs`");
     bench.run(&["call", "elsewhere__nothing"]).ended(1).complains("no tool named");
     bench.run(&["call", "well__nothing"]).ended(1).complains("no tool named");
     assert_eq!(starts(&bench), 0, "the one that hangs was not asked");
-    bench.run(&["call", "hangs__x", "--timeout", "1s"]).ended(1).complains("`hangs` was not discovered within 1s");
+    bench.run(&["call", "hangs__x", "--timeout", "1s"]).ended(1).complains("it was not discovered within 1s");
+    is_incomplete(&bench.json(0, &["tools"]), "it was not discovered within");
     assert!(began.elapsed() < SOON, "{:?}", began.elapsed());
 }
 
@@ -152,4 +154,22 @@ fn on_a_terminal_a_slow_source_is_discovered_in_the_background() {
     });
     assert_eq!(starts(&bench), 2, "once for the command, once for the process it left it to");
     until("nothing is left", || bench.left_behind().is_empty());
+}
+
+/// A list that was known before was locked as if the source had answered.
+#[test]
+fn an_old_list_of_a_source_that_hangs_now_is_not_locked() {
+    let config = |more: &str| format!("turns: {{ command: SERVER, args: [{more}], ttl: 1ms, {LONG} }}");
+    let bench = Bench::new(&config(""));
+    bench.run(&["lock"]).ended(0);
+    bench.configure(&config("--hang, list"));
+    bench.run(&["lock", "--wait", "1s"]).ended(1).complains("`turns`");
+    bench.run(&["diff", "--ci", "--wait", "1s"]).ended(1).complains("`turns`");
+}
+
+#[test]
+fn a_first_call_discovers_its_source_and_keeps_its_server() {
+    let bench = Bench::new("well: { command: SERVER, args: [--count-file, starts], cwd: . }");
+    bench.run(&["call", "well__echo", "text=hello"]).ended(0).says("hello");
+    assert_eq!(starts(&bench), 1);
 }

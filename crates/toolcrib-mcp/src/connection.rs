@@ -102,7 +102,8 @@ impl Connection {
         }
         self.renew(session, terms).await?;
         let again = self.exchange(ask, terms).await?;
-        again.ok_or_else(|| closed(false, "the server forgot its session twice".to_owned()))
+        // It does not know a session that it has just given out, so it means the address.
+        again.ok_or(WireError::Status { status: 404, said: String::new(), retry_after: None })
     }
 
     /// One request and its answer; `None` when the session was lost and the request not looked at.

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use toolcrib_core::Timestamp;
+use toolcrib_core::time::format_duration;
 
 #[derive(Clone)]
 pub struct Clock(Arc<dyn Fn() -> SystemTime + Send + Sync>);
@@ -41,6 +42,15 @@ impl Clock {
 pub(crate) fn after(duration: Duration) -> tokio::time::Instant {
     const YEARS: Duration = Duration::from_secs(10 * 365 * 24 * 60 * 60);
     tokio::time::Instant::now() + duration.min(YEARS)
+}
+
+/// A limit as it is shown: what is left of `5s` after a few milliseconds is `5s`.
+pub(crate) fn shown_limit(limit: Duration) -> String {
+    const STEP: u128 = 100;
+    let millis = limit.as_millis();
+    // Short ones are set in tests and for services that are close by, and shown as they are.
+    let rounded = if millis < 1000 { millis } else { millis.div_ceil(STEP) * STEP };
+    format_duration(Duration::from_millis(u64::try_from(rounded).unwrap_or(u64::MAX)))
 }
 
 /// The hand of a manual clock.

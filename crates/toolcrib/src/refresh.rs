@@ -26,7 +26,7 @@ use crate::registry::{Registry, Shared, Snapshot};
 use crate::store::Failure;
 use crate::trace::Trace;
 
-pub use ensure::{Need, Pending, PendingSource};
+pub use ensure::{Need, Pauses, Pending, PendingSource};
 
 /// Which sources to look at, and how hard.
 #[derive(Debug, Clone, Default)]

@@ -9,13 +9,13 @@ use toolcrib::connector::NOTES;
 use toolcrib::core::ResultExt;
 use toolcrib::core::schema::typed;
 use toolcrib::core::text::shown;
-use toolcrib::{CallOptions, Code, Error, Need, Output, Registry, Result};
+use toolcrib::{CallOptions, Code, Error, Output, Registry, Result};
 
 use crate::arguments::Common;
 use crate::desk::Desk;
 use crate::exit::Done;
+use crate::output;
 use crate::waiting::{NeedArguments, duration};
-use crate::{output, progress};
 
 /// Call a tool and print its answer
 #[derive(Debug, Args)]
@@ -63,16 +63,10 @@ async fn call(desk: &Desk, arguments: &Arguments) -> Result<Output> {
     let registry = &desk.registry;
     let began = Instant::now();
     let need = arguments.need.need();
-    let first = CallOptions {
-        timeout: arguments.need.wait().or(arguments.timeout),
-        cached: need == Need::Cached,
-        ..CallOptions::default()
-    };
-    progress::shown(registry, desk.common.quiet, registry.discover_for_call(&arguments.name, &first)).await?;
-    if need == Need::Fresh
-        && let Some(source) = registry.source_of_name(&arguments.name)?
-    {
-        desk.ensure(need, Some(&[source]), arguments.need.patience_for_all()).await;
+    if let Some(source) = registry.source_of_name(&arguments.name)? {
+        let own = registry.definition(&source).map(|source| source.settings.call_timeout());
+        let limit = arguments.need.wait().or(arguments.timeout).or(own).unwrap_or_default();
+        desk.ensure_for_call(need, source, limit).await;
     }
     desk.hint_stale_tool(&arguments.name);
     let given = given(arguments)?;

@@ -37,7 +37,7 @@ pub(crate) async fn run(common: &Common, arguments: Arguments) -> Result<Done> {
     // While lists are fetched, the tokenizer is loaded.
     let warming = tokio::task::spawn_blocking(tokens::warm);
     let desk = Desk::open(common).await?;
-    let missing = desk.ensure(arguments.need.need(), None, arguments.need.patience()).await;
+    let missing = desk.ensure(arguments.need.need(), None, arguments.need.patience()).await.missing;
     desk.registry.count_tokens().await;
     warming.await.map_err(|error| Error::new(Code::Internal, "the tokenizer was not loaded").with_cause(error))?;
     let summary = desk.registry.view(&Desk::caller()).summary(budget);

@@ -84,7 +84,8 @@ async fn look_up(desk: &Desk, name: &str, need: &NeedArguments) -> Result<ToolDe
         None if is_bare(name) => None,
         None => Some(Vec::new()),
     };
-    desk.ensure(need.need(), among.as_deref(), need.patience()).await;
+    let patience = if among.is_some() { need.patience_for_all() } else { need.patience() };
+    desk.ensure(need.need(), among.as_deref(), patience).await;
     desk.registry.read_counts().await?;
     desk.registry.tool_detail(name)
 }

@@ -81,7 +81,12 @@ async fn compared(desk: &Desk, arguments: &Arguments) -> Result<(Against, Differ
     let unsaid = if arguments.ci { Need::Fresh } else { Need::Known };
     let need = arguments.need.need_or(unsaid);
     let patience = if arguments.ci { arguments.need.patience_for_all() } else { arguments.need.patience() };
-    desk.ensure(need, None, patience).await;
+    let ensured = desk.ensure(need, None, patience).await;
+    if arguments.ci && !ensured.unanswered.is_empty() {
+        let names: Vec<String> = ensured.unanswered.iter().map(|id| format!("`{id}`")).collect();
+        let message = format!("nothing was compared, for these did not answer in time: {}", names.join(", "));
+        return Err(Error::new(Code::ToolUnavailable, message));
+    }
     if need == Need::Cached {
         desk.hint_stale(None);
     }

@@ -7,7 +7,7 @@ use clap::Args;
 use toolcrib::config_file::Found;
 use toolcrib::refresh::Need;
 use toolcrib::registry::{SourceView, Status};
-use toolcrib::{Code, Error, Result};
+use toolcrib::{Code, Error, Result, SourceId};
 
 use crate::arguments::Common;
 use crate::desk::Desk;
@@ -40,8 +40,8 @@ pub(crate) struct Arguments {
 pub(crate) async fn run(common: &Common, arguments: Arguments) -> Result<Done> {
     let desk = Desk::open(common).await?;
     let need = arguments.need.need_or(Need::Fresh);
-    desk.ensure(need, None, arguments.need.patience_for_all()).await;
-    let (unread, unknown) = not_read(desk.registry.sources());
+    let ensured = desk.ensure(need, None, arguments.need.patience_for_all()).await;
+    let (unread, unknown) = not_read(desk.registry.sources(), &ensured.unanswered);
     if need == Need::Cached {
         desk.hint_stale(None);
         if !unknown.is_empty() {
@@ -70,14 +70,15 @@ pub(crate) async fn run(common: &Common, arguments: Arguments) -> Result<Done> {
 }
 
 /// The enabled sources whose list of now could not be had, and those of which there is none at all.
-fn not_read(sources: Vec<SourceView>) -> (Vec<String>, Vec<String>) {
+fn not_read(sources: Vec<SourceView>, unanswered: &[SourceId]) -> (Vec<String>, Vec<String>) {
     let (mut unread, mut unknown) = (Vec::new(), Vec::new());
     for source in sources.into_iter().filter(|source| source.enabled) {
         let name = format!("`{}`", source.id);
         if source.inventory_hash.is_none() {
             unknown.push(name.clone());
         }
-        if source.inventory_hash.is_none() || source.status == Status::Failed {
+        let failed = source.status == Status::Failed || unanswered.contains(&source.id);
+        if source.inventory_hash.is_none() || failed {
             unread.push(name);
         }
     }

@@ -43,7 +43,7 @@ pub(crate) async fn run(common: &Common, arguments: Arguments) -> Result<Done> {
     let desk = Desk::open(common).await?;
     let source = arguments.source.as_deref().map(|name| desk.source(name)).transpose()?;
     let among = source.as_ref().map(std::slice::from_ref);
-    let missing = desk.ensure(arguments.need.need(), among, arguments.need.patience()).await;
+    let missing = desk.ensure(arguments.need.need(), among, arguments.need.patience()).await.missing;
     let query = Query { text: arguments.query.join(" "), limit: arguments.limit, source, tag: arguments.tag };
     let found = manner.over(desk.registry.view(&Desk::caller())).find(&query);
     desk.close().await;

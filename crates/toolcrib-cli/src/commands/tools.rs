@@ -47,7 +47,9 @@ pub(crate) async fn run(common: &Common, arguments: Arguments) -> Result<Done> {
     let desk = Desk::open(common).await?;
     let source = arguments.source.as_deref().map(|name| desk.source(name)).transpose()?;
     let among = source.as_ref().map(std::slice::from_ref);
-    let missing = desk.ensure(arguments.need.need(), among, arguments.need.patience()).await;
+    // One source that was asked for is worth the wait; there is nothing else to print.
+    let patience = if among.is_some() { arguments.need.patience_for_all() } else { arguments.need.patience() };
+    let missing = desk.ensure(arguments.need.need(), among, patience).await.missing;
     let failed = source
         .as_ref()
         .and_then(|id| desk.registry.source(id))

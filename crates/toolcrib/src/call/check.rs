@@ -34,12 +34,13 @@ impl Shared {
         let enabled = now.inventory.sources().filter(|(id, state)| self.enabled_here(id, state.enabled));
         let unknown: Vec<&SourceId> =
             enabled.map(|(id, _)| id).filter(|id| self.freshness(&now, id) == Freshness::Missing).collect();
-        let first = unknown.first()?;
+        if unknown.is_empty() {
+            return None;
+        }
         let named: Vec<String> = unknown.iter().take(MAX_NAMED).map(|id| format!("`{id}`")).collect();
         let more = if unknown.len() > MAX_NAMED { " and others" } else { "" };
         let message = format!(
-            "no tool named `{}` in the lists that are known; those of {}{more} are not, so refresh them, or name the \
-             source: `{first}__TOOL`",
+            "no tool named `{}`; not discovered yet: {}{more}. Run `toolcrib refresh`, or call it as `SOURCE__TOOL`",
             shown_short(name, 80),
             named.join(", ")
         );

@@ -28,6 +28,13 @@ pub enum Need {
     Fresh,
 }
 
+/// Whether sources that failed a moment ago are left alone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Pauses {
+    Respected,
+    Ignored,
+}
+
 /// A discovery that a reader waits for. It begins when it is first polled, belongs to the registry, and goes on when
 /// it is dropped.
 pub struct Pending {
@@ -53,15 +60,17 @@ impl fmt::Debug for Pending {
 
 impl Registry {
     /// The discoveries that a need takes, for a reader that decides for itself how long it waits for each.
-    pub fn discoveries(&self, need: Need, among: Option<&[SourceId]>) -> Vec<Pending> {
+    /// `keep` keeps their connections for calls that follow.
+    pub fn discoveries(&self, need: Need, among: Option<&[SourceId]>, pauses: Pauses, keep: bool) -> Vec<Pending> {
         let shared = &self.shared;
-        let wanted = shared.due(need, among, false, None);
+        let wanted = shared.due(need, among, pauses, keep, None);
         shared.announce_discovery(&wanted, false, None);
         let now = shared.now.load_full();
         let pending = |id: SourceId| {
             let failed_before = shared.failed_before(&now, &id);
             let started_at = now.standings.get(&id).map(|standing| standing.started_at).unwrap_or_default();
-            let outcome = shared.clone().refresh_one(id.clone(), Refresh::default()).boxed();
+            let refresh = Refresh { keep, ..Refresh::default() };
+            let outcome = shared.clone().refresh_one(id.clone(), refresh).boxed();
             Pending { source: PendingSource { source: id, failed_before, started_at }, outcome }
         };
         wanted.into_iter().map(pending).collect()
@@ -110,7 +119,7 @@ impl Shared {
         keep: bool,
         trace: Option<&Trace>,
     ) -> Vec<Outcome> {
-        let wanted = self.due(need, among, keep, trace);
+        let wanted = self.due(need, among, Pauses::Respected, keep, trace);
         if wanted.is_empty() {
             return Vec::new();
         }
@@ -124,6 +133,7 @@ impl Shared {
         self: &Arc<Self>,
         need: Need,
         among: Option<&[SourceId]>,
+        pauses: Pauses,
         keep: bool,
         trace: Option<&Trace>,
     ) -> Vec<SourceId> {
@@ -149,7 +159,7 @@ impl Shared {
                 (Need::Known, Freshness::Missing) | (Need::Fresh, _) => true,
             };
             match (due, freshness) {
-                (true, _) if self.backing_off(&now, id) => {}
+                (true, _) if pauses == Pauses::Respected && self.backing_off(&now, id) => {}
                 (true, _) => wanted.push(id.clone()),
                 (false, Freshness::Stale) => stale.push(id.clone()),
                 (false, Freshness::Fresh | Freshness::Missing) => {}

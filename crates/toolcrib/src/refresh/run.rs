@@ -244,7 +244,7 @@ impl Shared {
             connects_to: connects_to(&self.key, &source.kind),
             standing,
         };
-        let message = format!("it was not discovered within {}; the command stopped waiting", format_duration(waited));
+        let message = format!("it was not discovered within {}", format_duration(waited));
         self.record_failure(&source, attempt, Error::new(Code::ToolUnavailable, message)).await.map(drop)
     }
 

@@ -212,7 +212,9 @@ fn health(standing: &Standing, has_list: bool, link: &Link) -> Health {
 
 /// When the newest discovery began, if one ended at all.
 fn tried_at(standing: &Standing) -> Option<Timestamp> {
-    Some(standing.started_at).filter(|at| standing.last_error.is_some() && *at != Timestamp::default())
+    // One that a reader gave up has begun none that ended.
+    let started_at = Some(standing.started_at).filter(|at| *at != Timestamp::default());
+    started_at.or(standing.failing_since).filter(|_| standing.last_error.is_some())
 }
 
 /// The error of the last discovery, or of the last call that found the source ailing.

@@ -296,7 +296,7 @@ async fn a_first_call_discovers_its_own_source_and_no_other() {
     assert_eq!((git.discoveries(), hub.discoveries()), (1, 0));
     let error = call(&bench, "pull", json!({})).await.unwrap_err();
     assert_eq!(error.code, Code::ToolNotImplemented);
-    assert!(error.message.contains("those of `hub` are not"), "{}", error.message);
+    assert!(error.message.contains("not discovered yet: `hub`"), "{}", error.message);
     assert_eq!((git.discoveries(), hub.discoveries()), (1, 0), "a bare name may be of any source: none is waited for");
     assert!(call(&bench, "push", json!({})).await.is_ok());
     let cached_only = || CallOptions { cached: true, ..CallOptions::default() };

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::json;
 use toolcrib::core::freshness::Freshness;
-use toolcrib::refresh::Refreshed;
+use toolcrib::refresh::{Pauses, Refreshed};
 use toolcrib::registry::{Health, Status};
 use toolcrib::testkit::Scripted;
 use toolcrib::{Code, Need, Options};
@@ -139,8 +139,7 @@ async fn a_reader_that_gives_up_does_not_spoil_what_is_under_way() {
     until("it is asked", || git.discoveries() == 1).await;
     hand.advance(Duration::from_secs(1));
     for round in 1..=2 {
-        let mut pending = hurried.discoveries(Need::Fresh, None);
-        let pending = pending.remove(0);
+        let pending = hurried.discoveries(Need::Fresh, None, Pauses::Respected, false).remove(0);
         assert_eq!(pending.source.failed_before, round == 2);
         let source = pending.source.clone();
         assert!(tokio::time::timeout(Duration::from_secs(2), pending.outcome).await.is_err());
@@ -148,8 +147,9 @@ async fn a_reader_that_gives_up_does_not_spoil_what_is_under_way() {
         let view = hurried.source(&id("git")).unwrap();
         let failure = view.last_error.unwrap().message;
         assert!(failure.starts_with("it was not discovered within 2s"), "{failure}");
-        assert_eq!((view.failures, view.last_checked), (round, None));
-        assert!(hurried.discoveries(Need::Fresh, None).is_empty(), "it is paused");
+        assert_eq!((view.failures, view.last_checked.is_some()), (round, true));
+        assert!(hurried.discoveries(Need::Fresh, None, Pauses::Respected, false).is_empty(), "it is paused");
+        assert_eq!(hurried.discoveries(Need::Fresh, None, Pauses::Ignored, false).len(), 1);
         hand.advance(Duration::from_secs(5));
     }
     git.release();
@@ -160,7 +160,7 @@ async fn a_reader_that_gives_up_does_not_spoil_what_is_under_way() {
     // What ended meanwhile is not overwritten by a reader that did not notice.
     git.hold();
     patient.invalidate(None).await.unwrap();
-    let pending = patient.discoveries(Need::Fresh, None).remove(0);
+    let pending = patient.discoveries(Need::Fresh, None, Pauses::Respected, false).remove(0);
     let source = pending.source.clone();
     git.release();
     pending.outcome.await;

@@ -10,14 +10,13 @@ use tokio::time::Instant;
 use toolcrib_core::json::{Fields, string};
 use toolcrib_core::source::Lifecycle;
 use toolcrib_core::text::{shown, shown_short};
-use toolcrib_core::time::format_duration;
 use toolcrib_core::{Code, Error, Result, Timestamp};
 use toolcrib_mcp::{Client, Era, RequestOptions, RpcError, WireError};
 
 use super::McpConnector;
 use super::callers::Asking;
 use super::live::{Live, Stay};
-use crate::clock::after;
+use crate::clock::{after, shown_limit};
 use crate::connector::http_refusal::{HttpRefusal, retry_after};
 use crate::connector::{Call, CallFailure, Request, Terms};
 use crate::trace::Trace;
@@ -88,7 +87,7 @@ impl McpConnector {
             () = terms.cancel.cancelled() => Err(CallFailure::cancelled()),
             () = tokio::time::sleep_until(deadline) => {
                 let message =
-                    format!("`{}` cannot be reached within {}", self.source.id, format_duration(terms.timeout));
+                    format!("`{}` cannot be reached within {}", self.source.id, shown_limit(terms.timeout));
                 Err(self.late(terms, Error::new(Code::ToolUnavailable, message)))
             }
         }
@@ -114,12 +113,12 @@ impl McpConnector {
             WireError::Timeout { .. } if asking.is_under_way() => {
                 let message = format!(
                     "`{name}` of `{id}` asked its caller, who did not answer within {}",
-                    format_duration(terms.timeout)
+                    shown_limit(terms.timeout)
                 );
                 CallFailure::Undecided(Error::new(Code::ToolExecutionFailed, message))
             }
             WireError::Timeout { .. } => {
-                let message = format!("`{name}` of `{id}` did not answer within {}", format_duration(terms.timeout));
+                let message = format!("`{name}` of `{id}` did not answer within {}", shown_limit(terms.timeout));
                 self.late(terms, Error::new(Code::ToolExecutionFailed, message))
             }
             WireError::TooLarge { .. } | WireError::Protocol(_) => {

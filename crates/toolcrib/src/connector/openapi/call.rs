@@ -7,7 +7,6 @@ use toolcrib_core::execution::{Backing, Execution, Operation};
 use toolcrib_core::openapi::request::prepare;
 use toolcrib_core::source::Poll;
 use toolcrib_core::text::{did_you_mean, shown_short};
-use toolcrib_core::time::format_duration;
 use toolcrib_core::{Code, Error, Result, ResultExt};
 
 use super::credentials::choose;
@@ -17,7 +16,7 @@ use super::poll::Polling;
 use super::result::answer;
 use super::settled::Settled;
 use super::{OpenApiConnector, apart};
-use crate::clock::after;
+use crate::clock::{after, shown_limit};
 use crate::connector::{Answer, Call, CallFailure};
 
 impl OpenApiConnector {
@@ -71,7 +70,7 @@ impl OpenApiConnector {
     /// A deadline shorter than the source's own says more about the caller.
     fn late(&self, label: &str, call: &Call) -> CallFailure {
         let terms = &call.terms;
-        let message = format!("`{label}` did not answer within {}", format_duration(terms.timeout));
+        let message = format!("`{label}` did not answer within {}", shown_limit(terms.timeout));
         let error = Error::new(Code::ToolExecutionFailed, message).with_retryable(call.repeatable);
         if terms.timeout < self.source.settings.call_timeout() {
             CallFailure::Undecided(error)
