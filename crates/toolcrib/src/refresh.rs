@@ -144,6 +144,12 @@ impl Registry {
 
 impl Shared {
     pub(crate) async fn refresh(self: &Arc<Self>, refresh: Refresh) -> Vec<Outcome> {
+        if refresh.force
+            && let Err(error) = self.catch_up().await
+        {
+            // What others found before now does not meet this need; without their news one may be contacted for nothing.
+            tracing::debug!(%error, "cannot take in what others wrote before a refresh");
+        }
         let now = self.now.load_full();
         let mut ids = match &refresh.sources {
             Some(ids) => ids.clone(),
@@ -281,6 +287,8 @@ impl Shared {
             return run.clone();
         }
         let (done, run) = watch::channel(None);
+        // Taken now: until its turn comes, this process may have heard that another one has met the need.
+        let before = self.standing(id);
         running.insert(id.clone(), (source.clone(), run.clone()));
         let shared = self.clone();
         let ended: CancellationToken = self.ended.clone();
@@ -289,7 +297,7 @@ impl Shared {
             // When the registry ends, dropping the run ends its connection and its process.
             let in_turn = async {
                 let _turn = shared.turns.acquire().await;
-                shared.discover(&source, &refresh).await
+                shared.discover(&source, &refresh, &before).await
             };
             let outcome = ended.run_until_cancelled(in_turn).await;
             let mut running = shared.runs.running();

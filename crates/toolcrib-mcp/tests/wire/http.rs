@@ -140,7 +140,7 @@ async fn a_server_that_forgets_every_session_is_given_up() {
     let server = Server::start(|request| request.legacy_handshake("s").unwrap_or_else(|| Reply::empty(404))).await;
     let client = server.connect().await.unwrap();
     let answer = call(&client, "t").await;
-    assert!(matches!(answer, Err(WireError::Closed { sent: false, .. })), "{answer:?}");
+    assert!(matches!(answer, Err(WireError::Status { status: 404, .. })), "{answer:?}");
 }
 
 #[tokio::test]

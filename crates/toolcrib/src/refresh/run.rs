@@ -42,11 +42,12 @@ struct Attempt {
 }
 
 impl Shared {
-    pub(super) async fn discover(&self, source: &Source, refresh: &Refresh) -> Outcome {
+    /// `before` is how the source stood when the discovery was asked for.
+    pub(super) async fn discover(&self, source: &Source, refresh: &Refresh, before: &Standing) -> Outcome {
         let began = tokio::time::Instant::now();
         let trace = self.begin_trace(refresh.trace.as_ref());
         let _nobody_listens = self.notices.send(Notice::Discovering(source.id.clone()));
-        let leased = self.discover_leased(source, refresh, &trace).await;
+        let leased = self.discover_leased(source, refresh, before, &trace).await;
         let mut outcome = leased.unwrap_or_else(|error| self.standing_outcome(&source.id, Some(Failure::of(&error))));
         if let Some(failure) = &outcome.error {
             tracing::warn!(
@@ -64,13 +65,14 @@ impl Shared {
         outcome
     }
 
-    async fn discover_leased(&self, source: &Source, refresh: &Refresh, trace: &Trace) -> Result<Outcome> {
+    async fn discover_leased(
+        &self,
+        source: &Source,
+        refresh: &Refresh,
+        before: &Standing,
+        trace: &Trace,
+    ) -> Result<Outcome> {
         self.permitted(&source.id)?;
-        if refresh.force {
-            // What others found before now does not meet this need.
-            self.catch_up().await?;
-        }
-        let before = self.standing(&source.id);
         let holder = format!("{}-{:016x}", std::process::id(), rand::random::<u64>());
         let mut retry = FIRST_RETRY;
         let patience = after(self.discovery_timeout(source, false).saturating_add(GRACE));
@@ -84,7 +86,7 @@ impl Shared {
         }
         // Another process may have met the need between the decision to contact the source and the lease.
         self.catch_up().await?;
-        if let Some(outcome) = self.met_meanwhile(&source.id, &before, refresh.force) {
+        if let Some(outcome) = self.met_meanwhile(&source.id, before, refresh.force) {
             self.release(&source.id, &holder).await;
             return Ok(outcome);
         }
@@ -119,7 +121,7 @@ impl Shared {
         }
     }
 
-    fn standing(&self, id: &SourceId) -> Standing {
+    pub(super) fn standing(&self, id: &SourceId) -> Standing {
         self.now.load().standings.get(id).cloned().unwrap_or_default()
     }
 
@@ -127,10 +129,12 @@ impl Shared {
     fn met_meanwhile(&self, id: &SourceId, before: &Standing, force: bool) -> Option<Outcome> {
         let after = self.standing(id);
         // What this process alone connects to was contacted by no other.
-        if self.overridden(id) || after.started_at == before.started_at {
+        if self.overridden(id) {
             return None;
         }
-        let met = force || after.last_error.is_some() || self.freshness(&self.now.load(), id) == Freshness::Fresh;
+        let tried = after.started_at != before.started_at;
+        let fresh = self.freshness(&self.now.load(), id) == Freshness::Fresh;
+        let met = if force { tried } else { fresh || (tried && after.last_error.is_some()) };
         met.then(|| self.standing_outcome(id, after.last_error))
     }
 

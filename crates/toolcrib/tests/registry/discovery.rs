@@ -363,3 +363,24 @@ async fn a_closed_registry_ends_its_discoveries() {
         (Refreshed::Failed, "the registry was closed")
     );
 }
+
+/// A discovery that waited for its turn was made although another process had made it meanwhile.
+#[tokio::test(start_paused = true)]
+async fn a_need_that_is_met_elsewhere_before_its_turn_comes_is_met() {
+    let store = std::sync::Arc::new(toolcrib::store::MemoryStore::new());
+    let (first, second) = (Scripted::new(["one"]), Scripted::new(["two"]));
+    let open = async || {
+        let connect = Some(Scripted::connect([("first", &first), ("second", &second)]));
+        let options = toolcrib::Options { store: Some(store.clone()), connect, parallel: 1, ..Default::default() };
+        toolcrib::Registry::open(toolcrib::testkit::config(["first", "second"]), options).await.unwrap()
+    };
+    let (here, elsewhere) = (open().await, open().await);
+    first.hold();
+    let listing = here.clone();
+    let listing = tokio::spawn(async move { tools(&listing).await });
+    until("the first one is asked", || first.discoveries() == 1).await;
+    force(&elsewhere, "second").await;
+    first.release();
+    assert_eq!(listing.await.unwrap(), ["first__one", "second__two"]);
+    assert_eq!((first.discoveries(), second.discoveries()), (1, 1));
+}
