@@ -24,6 +24,9 @@ use crate::{output, progress};
 /// answered.
 const SHORT_WAIT: Duration = Duration::from_secs(2);
 
+/// No wait is longer; a moment that is too far away cannot be computed.
+const MAX_WAIT: Duration = Duration::from_secs(365 * 24 * 3600);
+
 /// Which sources may be contacted before reading, and how long that may take.
 #[derive(Debug, Args)]
 pub(crate) struct NeedArguments {
@@ -175,10 +178,12 @@ impl Desk {
         let mut lines = Vec::new();
         for source in self.registry.sources().into_iter().filter(|source| source.enabled && meant(&source.id)) {
             let id = &source.id;
-            let failure = source.last_error.as_ref().filter(|_| failed(&source)).map(|failure| &failure.message);
-            let reason = missing.iter().find(|missing| missing.source == *id).map(|missing| &missing.reason);
-            if let Some(reason) = failure.or(reason).filter(|_| !told(id)) {
-                lines.push((id.clone(), reason.clone()));
+            let failure = source.last_error.as_ref().filter(|_| failed(&source));
+            let failure = failure.map(|failure| format!("{id} failed: {}", failure.message));
+            let unknown = missing.iter().find(|missing| missing.source == *id);
+            let unknown = || unknown.map(|missing| format!("the tools of {id} are not known: {}", missing.reason));
+            if let Some(line) = failure.or_else(unknown).filter(|_| !told(id)) {
+                lines.push((id.clone(), line));
             }
         }
         if lines.len() > MAX_LINES {
@@ -189,8 +194,8 @@ impl Desk {
             ));
             return;
         }
-        for (id, reason) in lines {
-            self.common.hint(&format!("warning: {id} failed: {reason}; `toolcrib refresh {id}` tries again"));
+        for (id, line) in lines {
+            self.common.hint(&format!("warning: {line}; `toolcrib refresh {id}` tries again"));
         }
     }
 
@@ -247,7 +252,7 @@ async fn wait(desk: &Desk, pending: Vec<Pending>, patience: Patience) -> Waited 
         let mut answered_at = began;
         loop {
             let stopped_at = match patience {
-                Patience::Limit(limit) => Some(began + limit),
+                Patience::Limit(limit) => Some(began + limit.min(MAX_WAIT)),
                 Patience::Deadlines | Patience::Terminal => None,
             };
             let quiet_at = matches!(patience, Patience::Terminal).then_some(answered_at + SHORT_WAIT);

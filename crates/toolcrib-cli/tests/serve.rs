@@ -133,9 +133,9 @@ fn slow(steps: u32, log: &str) -> Value {
     } })
 }
 
-/// How a client calls.
+/// The protocol by which a client calls.
 #[derive(Debug, Clone, Copy)]
-enum Way {
+enum CallProtocol {
     Rest,
     Mcp,
     /// Answered by a stream of events, for it asks for progress.
@@ -145,7 +145,7 @@ enum Way {
 }
 
 /// One call of `s__slow`; the response to it.
-fn call_slow(url: &str, way: Way) -> Answer {
+fn call_slow(url: &str, protocol: CallProtocol) -> Answer {
     const JSON: &str = "Content-Type: application/json\r\nAccept: application/json, text/event-stream\r\n";
     let rpc = |method: &str, params: Value| json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params });
     let modern = |mut meta: Value| {
@@ -155,11 +155,11 @@ fn call_slow(url: &str, way: Way) -> Answer {
         let headers = format!("{MCP}Mcp-Method: tools/call\r\nMcp-Name: s__slow\r\n");
         request(url, "POST", "/mcp", &headers, &body.to_string())
     };
-    match way {
-        Way::Rest => request(url, "POST", "/api/tools/s__slow/call", JSON, "{}"),
-        Way::Mcp => modern(json!({})),
-        Way::Stream => modern(json!({ "progressToken": "p" })),
-        Way::Session => {
+    match protocol {
+        CallProtocol::Rest => request(url, "POST", "/api/tools/s__slow/call", JSON, "{}"),
+        CallProtocol::Mcp => modern(json!({})),
+        CallProtocol::Stream => modern(json!({ "progressToken": "p" })),
+        CallProtocol::Session => {
             let params = json!({ "protocolVersion": "2025-11-25", "capabilities": {} });
             let begun = request(url, "POST", "/mcp", JSON, &rpc("initialize", params).to_string());
             let headers = format!("{JSON}Mcp-Session-Id: {}\r\n", begun.header("mcp-session-id").unwrap());
@@ -187,23 +187,34 @@ fn expect_stopping_result(result: &Value) {
     expect_stopping(&serde_json::from_str(result["content"][0]["text"].as_str().unwrap()).unwrap());
 }
 
-/// Makes calls in all ways at once, asks the server to leave while all of them run, and gives the responses. The server has
+/// Makes calls in all protocols at once, asks the server to leave while all of them run, and gives the responses. The server has
 /// ended then, and what it started too.
-fn calls_during_leave(steps: u32, calls: usize) -> Vec<(Way, Answer)> {
+fn calls_during_leave(steps: u32, calls: usize) -> Vec<(CallProtocol, Answer)> {
     let place = Place::new(&json!({}), &json!({}));
     let log = place.path("methods");
     place.configure(&slow(steps, log.to_str().unwrap()), &json!({}));
     place.discover();
     let mut served = place.serve();
-    let ways = [Way::Rest, Way::Mcp, Way::Rest, Way::Stream, Way::Rest, Way::Session];
+    let protocols = [
+        CallProtocol::Rest,
+        CallProtocol::Mcp,
+        CallProtocol::Rest,
+        CallProtocol::Stream,
+        CallProtocol::Rest,
+        CallProtocol::Session,
+    ];
     let (answers, left) = thread::scope(|scope| {
         let url = &served.url;
-        let calling: Vec<_> =
-            ways.into_iter().cycle().take(calls).map(|way| (way, scope.spawn(move || call_slow(url, way)))).collect();
+        let calling: Vec<_> = protocols
+            .into_iter()
+            .cycle()
+            .take(calls)
+            .map(|protocol| (protocol, scope.spawn(move || call_slow(url, protocol))))
+            .collect();
         until("all calls are under way", || read(&log).matches("tools/call").count() == calls);
         served.signal("TERM");
         let left = Instant::now();
-        let answers = calling.into_iter().map(|(way, calling)| (way, calling.join().unwrap())).collect();
+        let answers = calling.into_iter().map(|(protocol, calling)| (protocol, calling.join().unwrap())).collect();
         (answers, left)
     });
     assert_eq!(served.ended().code(), Some(0), "{}", read(&place.path("serve.log")));
@@ -215,11 +226,11 @@ fn calls_during_leave(steps: u32, calls: usize) -> Vec<(Way, Answer)> {
 
 #[test]
 fn leaving_responds_to_every_call_that_cannot_finish() {
-    for (way, answer) in calls_during_leave(6_000, 100) {
-        match way {
-            Way::Rest => expect_stopping(&answer.with(503)),
-            Way::Mcp | Way::Stream | Way::Session => {
-                assert_eq!(answer.status, 200, "{way:?} {answer:?}");
+    for (protocol, answer) in calls_during_leave(6_000, 100) {
+        match protocol {
+            CallProtocol::Rest => expect_stopping(&answer.with(503)),
+            CallProtocol::Mcp | CallProtocol::Stream | CallProtocol::Session => {
+                assert_eq!(answer.status, 200, "{protocol:?} {answer:?}");
                 expect_stopping_result(&last_message(&answer)["result"]);
             }
         }
@@ -228,11 +239,12 @@ fn leaving_responds_to_every_call_that_cannot_finish() {
 
 #[test]
 fn leaving_lets_calls_finish_that_can() {
-    for (way, answer) in calls_during_leave(100, 12) {
-        assert_eq!(answer.status, 200, "{way:?} {answer:?}");
+    for (protocol, answer) in calls_during_leave(100, 12) {
+        assert_eq!(answer.status, 200, "{protocol:?} {answer:?}");
         let message = last_message(&answer);
-        let content = if matches!(way, Way::Rest) { &message["content"] } else { &message["result"]["content"] };
-        assert_eq!(content[0]["text"], "done", "{way:?} {answer:?}");
+        let content =
+            if matches!(protocol, CallProtocol::Rest) { &message["content"] } else { &message["result"]["content"] };
+        assert_eq!(content[0]["text"], "done", "{protocol:?} {answer:?}");
     }
 }
 

@@ -79,6 +79,8 @@ fn zero_waits_for_nothing_and_starts_nothing() {
     assert_eq!(starts(&bench), 0);
     bench.run(&["tools", "--wait", "soon"]).ended(2).complains("write a duration such as `30s`");
     bench.run(&["tools", "--wait", "1s", "--cached"]).ended(2);
+    bench.run(&["tools", "--wait", "0", "--source", "hangs"]).complains("the tools of hangs are not known");
+    bench.run(&["tools", "--wait", "99999999999h", "--source", "well"]).ended(0).says("well__add");
 }
 
 #[test]
@@ -105,8 +107,7 @@ fn an_interrupt_prints_what_is_known() {
     bench.run(&["refresh", "well"]).ended(0);
     let child = spawn(&bench, &["tools", "--json"]);
     until("it is asked", || starts(&bench) == 1);
-    // What it has asked for is under way; a moment later it waits for it, too.
-    std::thread::sleep(Duration::from_millis(200));
+    // The wait begins before the server is started.
     let killed = Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
     assert!(killed.success());
     let output = child.wait_with_output().unwrap();

@@ -51,7 +51,7 @@ pub(crate) struct Connection {
 
 /// The place of one connection, until it is dropped.
 #[derive(Debug)]
-pub(crate) struct Place {
+pub(crate) struct ConnectionPermit {
     pub(crate) connection: Arc<Connection>,
     connections: Arc<Connections>,
     _permit: OwnedSemaphorePermit,
@@ -81,11 +81,11 @@ impl Connections {
         })
     }
 
-    /// A place for a new connection, whose `close` token is a child of `closing`.
-    pub(crate) async fn place(self: &Arc<Self>, closing: &CancellationToken) -> Result<Place, Full<'_>> {
+    /// Admits a new connection, whose `close` token is a child of `closing`.
+    pub(crate) async fn admit(self: &Arc<Self>, closing: &CancellationToken) -> Result<ConnectionPermit, Full<'_>> {
         let permit = match self.places.clone().try_acquire_owned() {
             Ok(permit) => permit,
-            Err(_) => self.wait_for_place().await?,
+            Err(_) => self.wait_for_permit().await?,
         };
         let connection = Arc::new(Connection {
             number: self.next_number.fetch_add(1, Ordering::Relaxed),
@@ -97,10 +97,10 @@ impl Connections {
             idle: self.idle.clone(),
         });
         self.open().insert(connection.number, connection.clone());
-        Ok(Place { connection, connections: self.clone(), _permit: permit })
+        Ok(ConnectionPermit { connection, connections: self.clone(), _permit: permit })
     }
 
-    async fn wait_for_place(&self) -> Result<OwnedSemaphorePermit, Full<'_>> {
+    async fn wait_for_permit(&self) -> Result<OwnedSemaphorePermit, Full<'_>> {
         let waiting_place = self.waiting_places.try_acquire().map_err(|_| Full::TooManyWait)?;
         match tokio::time::timeout(PLACE_TIMEOUT, self.make_room()).await {
             Ok(Some(permit)) => Ok(permit),
@@ -178,7 +178,7 @@ impl Drop for Active {
     }
 }
 
-impl Drop for Place {
+impl Drop for ConnectionPermit {
     fn drop(&mut self) {
         self.connections.open().remove(&self.connection.number);
     }

@@ -189,17 +189,17 @@ impl Server {
         if let Err(error) = stream.set_nodelay(true) {
             tracing::debug!(%error, "a connection keeps its delay");
         }
-        let place = tokio::select! {
+        let permit = tokio::select! {
             biased;
-            place = self.connections.place(&self.closing) => place,
+            permit = self.connections.admit(&self.closing) => permit,
             () = self.closing.cancelled() => return,
         };
-        let place = match place {
-            Ok(place) => place,
+        let permit = match permit {
+            Ok(permit) => permit,
             Err(full) => return self.refuse(stream, full).await,
         };
         let _counted = self.house.traffic.connected();
-        let connection = &place.connection;
+        let connection = &permit.connection;
         let serving = async {
             let mut byte = [0];
             let first_byte = timeout(self.first_byte_timeout, stream.peek(&mut byte));

@@ -54,8 +54,8 @@ async fn events(
     asked: Asked,
 ) -> Result<Response, Fault> {
     let after = after(&headers, &asked)?;
-    let place = house.feed.place(&visitor.identity).map_err(TooMany::into_error)?;
-    let listener = Listener::new(&house, place, after).await?;
+    let permit = house.feed.admit(&visitor.identity).map_err(TooMany::into_error)?;
+    let listener = Listener::new(&house, permit, after).await?;
     let headers = [
         (header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream")),
         (header::CACHE_CONTROL, HeaderValue::from_static("no-store")),
@@ -122,7 +122,7 @@ mod tests {
         let mut places = Vec::new();
         for identity in ["a", "b", "c", "d"] {
             let identity: Arc<str> = identity.into();
-            places.extend(std::iter::from_fn(|| house.feed.place(&identity).ok()));
+            places.extend(std::iter::from_fn(|| house.feed.admit(&identity).ok()));
             assert_eq!(places.len() % 250, 0, "a quarter of all places for each");
             expect_refused(listen(&identity).await).await;
         }

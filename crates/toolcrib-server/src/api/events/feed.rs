@@ -36,7 +36,7 @@ struct Listeners(Mutex<HashMap<Arc<str>, usize>>);
 
 /// A place among the listeners, until it is dropped.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(super) struct ListenerPermit {
     listeners: Arc<Listeners>,
     identity: Arc<str>,
 }
@@ -62,7 +62,7 @@ impl Feed {
         self.closed.cancel();
     }
 
-    pub(super) fn place(&self, identity: &Arc<str>) -> Result<Place, TooMany> {
+    pub(super) fn admit(&self, identity: &Arc<str>) -> Result<ListenerPermit, TooMany> {
         let mut listeners = self.listeners.by_identity();
         if listeners.values().sum::<usize>() >= MAX_LISTENERS {
             return Err(TooMany::InAll);
@@ -72,7 +72,7 @@ impl Feed {
             return Err(TooMany::OfIdentity);
         }
         *own += 1;
-        Ok(Place { listeners: self.listeners.clone(), identity: identity.clone() })
+        Ok(ListenerPermit { listeners: self.listeners.clone(), identity: identity.clone() })
     }
 
     pub(crate) fn listeners(&self) -> usize {
@@ -99,7 +99,7 @@ impl Listeners {
     }
 }
 
-impl Drop for Place {
+impl Drop for ListenerPermit {
     fn drop(&mut self) {
         let mut listeners = self.listeners.by_identity();
         if let Some(own) = listeners.get_mut(&self.identity) {

@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 use toolcrib::registry::Wanted;
 use toolcrib::{Registry, Result};
 
-use super::feed::Place;
+use super::feed::ListenerPermit;
 use super::told::{self, Told};
 use crate::house::House;
 
@@ -30,12 +30,12 @@ pub(super) struct Listener {
     behind: bool,
     ready: VecDeque<Bytes>,
     closed: CancellationToken,
-    _place: Place,
+    _permit: ListenerPermit,
 }
 
 impl Listener {
     /// Listens first and reads then, so that nothing falls in between.
-    pub(super) async fn new(house: &House, place: Place, after: Option<u64>) -> Result<Listener> {
+    pub(super) async fn new(house: &House, permit: ListenerPermit, after: Option<u64>) -> Result<Listener> {
         let (told, closed) = (house.feed.subscribe(), house.feed.closed());
         let registry = house.registry.clone();
         let head = registry.inventory().version;
@@ -43,7 +43,7 @@ impl Listener {
         // better to hear a record twice than to miss one.
         let last = after.unwrap_or(head).min(head);
         let ready = VecDeque::from([Bytes::from_static(b"retry: 2000\n\n: listening\n\n")]);
-        let mut listener = Listener { registry, told, last, behind: last < head, ready, closed, _place: place };
+        let mut listener = Listener { registry, told, last, behind: last < head, ready, closed, _permit: permit };
         listener.read_on().await?;
         Ok(listener)
     }
