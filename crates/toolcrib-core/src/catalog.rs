@@ -87,8 +87,8 @@ impl Manner {
 
     /// A rule holds whether it names the tool as its source does or as agents see it, without the prefix.
     pub fn verdict(&self, original: &str, shown: &str) -> Verdict {
-        let ruled = self.rules.verdict(&[original, shown]);
-        ruled.or_else(|| self.verdicts.get(original).copied()).unwrap_or_default()
+        let unruled = self.verdicts.get(original).copied().unwrap_or_default();
+        self.rules.verdict(&[original, shown], unruled)
     }
 }
 
@@ -98,8 +98,11 @@ impl Part {
         for (name, _) in state.tools.iter().filter(|(_, tool)| tool.disabled) {
             text.push_str(&format!("\0-{name}"));
         }
-        for rule in manner.rules.iter() {
-            text.push_str(&format!("\0{} {}", rule.glob, rule.verdict.as_str()));
+        for (index, list) in manner.rules.lists().enumerate() {
+            let place = if index == 0 { String::new() } else { format!("{index} ") };
+            for rule in list {
+                text.push_str(&format!("\0{place}{} {}", rule.glob, rule.verdict.as_str()));
+            }
         }
         text.push_str(&format!("\0{:?}{}", manner.tags, manner.keep_conflicts));
         for glob in &manner.essential {
@@ -180,7 +183,7 @@ impl Catalog {
         let Some(placed) = self.placed(id.as_str()) else { return 0 };
         let manner = &placed.part.manner;
         // Most sources have no rules, and very many tools.
-        match manner.rules.iter().next().is_none() && manner.verdicts.is_empty() && manner.internal.is_empty() {
+        match manner.rules.is_empty() && manner.verdicts.is_empty() && manner.internal.is_empty() {
             true => self.tool_count(id),
             false => placed.tools().filter(|tool| tool.verdict() != Verdict::Hide && !tool.internal()).count(),
         }

@@ -14,6 +14,7 @@ mod definition;
 mod export;
 mod header;
 mod mask;
+mod narrowing;
 pub(crate) mod node;
 mod openapi;
 mod path;
@@ -30,6 +31,7 @@ pub use client::Client;
 pub use declare::declare;
 pub use export::{export, export_json};
 pub use fault::Fault;
+pub use narrowing::Narrowing;
 pub use overrides::{Override, Overrides, overrides};
 pub use trust::command_hash_input;
 
@@ -41,6 +43,8 @@ use reader::Reader;
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Config {
     pub sources: Vec<Declaration>,
+    /// What the file restricts without declaring it: sources of the configuration that it is laid over.
+    pub narrowings: Vec<Narrowing>,
     pub defaults: Settings,
     pub expose: Expose,
     /// Whether requests over HTTP may declare sources that start programs.
@@ -174,7 +178,9 @@ impl Config {
         for entry in top.entries {
             match entry.key.as_str() {
                 key if SOURCES.contains(&key) => {
-                    config.sources.extend(declarations(&mut reader, &entry.node, key, None));
+                    let (declared, narrowings) = declarations(&mut reader, &entry.node, key, None);
+                    config.sources.extend(declared);
+                    config.narrowings.extend(narrowings);
                 }
                 "defaults" => {
                     let Some(section) = reader.section(&entry.node, "defaults") else { continue };
@@ -213,12 +219,26 @@ impl Config {
         if reader.faults.is_empty() { Ok(config) } else { Err(reader.faults) }
     }
 
-    /// This configuration laid over a lower one: a source wins whole, `defaults` and `expose` win key by key.
-    pub fn over(self, lower: Config) -> Config {
-        let mut sources = self.sources;
-        let kept = lower.sources.into_iter().filter(|below| !sources.iter().any(|above| above.id == below.id));
-        let kept: Vec<Declaration> = kept.collect();
-        sources.extend(kept);
+    /// This configuration laid over a lower one. A source wins whole, except that the `tools` rules of the lower one
+    /// go on to restrict it; one that is only narrowed stays the lower one's. `defaults` and `expose` win key by key.
+    pub fn over(mut self, mut lower: Config) -> Config {
+        let mut warnings = std::mem::take(&mut self.warnings);
+        warnings.append(&mut lower.warnings);
+        warnings.extend(narrowing::apply(&self.narrowings, &mut lower.sources));
+        let narrowed = |id: &SourceId| self.narrowings.iter().any(|narrowing| narrowing.id == *id);
+        let is_below = |id: &SourceId| lower.sources.iter().any(|below| below.id == *id);
+        let mut sources: Vec<Declaration> =
+            self.sources.into_iter().filter(|above| !(narrowed(&above.id) && is_below(&above.id))).collect();
+        for below in lower.sources {
+            let Some(above) = sources.iter_mut().find(|above| above.id == below.id) else {
+                sources.push(below);
+                continue;
+            };
+            if let (Ok(above), Ok(below)) = (&mut above.source, below.source) {
+                let rules = std::mem::take(&mut above.settings.tools);
+                above.settings.tools = rules.restricted_by(below.settings.tools);
+            }
+        }
         let set = |key: &str| self.origins.contains_key(&format!("expose.{key}"));
         let expose = Expose {
             mode: if set("mode") { self.expose.mode } else { lower.expose.mode },
@@ -237,10 +257,9 @@ impl Config {
         let warm = if self.origins.contains_key("warm") { self.warm } else { lower.warm };
         let mut origins = lower.origins;
         origins.extend(self.origins);
-        let mut warnings = self.warnings;
-        warnings.extend(lower.warnings);
         Config {
             sources,
+            narrowings: Vec::new(),
             defaults: self.defaults.over(&lower.defaults),
             expose,
             allow_commands,
@@ -256,10 +275,17 @@ impl Config {
     }
 }
 
-/// Reads a map of sources. A fault stays with its source, even where its name cannot be an id.
-fn declarations(reader: &mut Reader<'_>, node: &Node, path: &str, client: Option<Client>) -> Vec<Declaration> {
-    let Some(section) = reader.section(node, path) else { return Vec::new() };
+/// Reads a map of sources. A fault stays with its source, even where its name cannot be an id. What only narrows a
+/// source is a fault too, unless the configuration below has that source.
+fn declarations(
+    reader: &mut Reader<'_>,
+    node: &Node,
+    path: &str,
+    client: Option<Client>,
+) -> (Vec<Declaration>, Vec<Narrowing>) {
     let mut declarations = Vec::new();
+    let mut narrowings = Vec::new();
+    let Some(section) = reader.section(node, path) else { return (declarations, narrowings) };
     for entry in section.entries {
         let path = joined(path, &entry.key);
         let id = match SourceId::from_name(&entry.key) {
@@ -273,19 +299,26 @@ fn declarations(reader: &mut Reader<'_>, node: &Node, path: &str, client: Option
             }
         };
         let mut one = Reader::new(reader.file, reader.base, reader.dialect);
-        let source = match reader.dialect {
-            Dialect::Own => source::read(&mut one, &id, &entry.node, &path),
+        let rewritten;
+        let node = match reader.dialect {
+            Dialect::Own => &entry.node,
             Dialect::Client => {
-                let node = client::rewrite(&mut one, client, &entry.node, &path);
-                source::read(&mut one, &id, &node, &path)
+                rewritten = client::rewrite(&mut one, client, &entry.node, &path);
+                &rewritten
             }
+        };
+        let source = if narrowing::is_narrowing(node) {
+            narrowings.extend(narrowing::read(&mut one, &id, node, &path));
+            None
+        } else {
+            source::read(&mut one, &id, node, &path)
         };
         reader.warnings.append(&mut one.warnings);
         let source = source.filter(|_| one.faults.is_empty()).ok_or(one.faults);
         let (name_given, file) = (entry.key.clone(), reader.file.to_owned());
         declarations.push(Declaration { id, name_given, source, file, line: entry.line });
     }
-    declarations
+    (declarations, narrowings)
 }
 
 fn forbid_equal_ids(reader: &mut Reader<'_>, declarations: &[Declaration]) {

@@ -1,8 +1,13 @@
 //! Rules that say what may be done with a tool, by globs on its name. Enforced when listing and again when calling.
 
+mod widening;
+
 use serde::{Deserialize, Serialize};
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub use widening::{Unruled, widens};
+
+/// From the least to the most strict.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Verdict {
     #[default]
@@ -15,15 +20,30 @@ pub enum Verdict {
     Hide,
 }
 
-/// A source's rules on its tools. The most specific glob that matches decides.
+/// A source's rules on its tools. In each list the most specific glob that matches decides.
+///
+/// The first list is the source's own, and may allow what is otherwise refused. The others come from another file
+/// about the same source and only restrict: the strictest verdict of all lists holds, and `allow` in them changes
+/// nothing.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(transparent)]
-pub struct Rules(Vec<Rule>);
+#[serde(from = "StoredRules", into = "StoredRules")]
+pub struct Rules {
+    own: Vec<Rule>,
+    restrictions: Vec<Vec<Rule>>,
+}
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Rule {
     pub glob: String,
     pub verdict: Verdict,
+}
+
+/// Rules without restrictions are stored as one plain list, which is how all were stored before there were several.
+#[derive(Serialize, Deserialize)]
+#[serde(untagged)]
+enum StoredRules {
+    One(Vec<Rule>),
+    Several(Vec<Vec<Rule>>),
 }
 
 impl Verdict {
@@ -40,35 +60,80 @@ impl Verdict {
 }
 
 impl Rules {
-    /// Sorts the rules so that the most specific comes first: more literal characters, then fewer wildcards.
-    pub fn new(mut rules: Vec<Rule>) -> Rules {
-        rules.sort_by_cached_key(|rule| {
-            let wildcards = rule.glob.matches(['*', '?']).count();
-            let literals = rule.glob.chars().count() - wildcards;
-            (std::cmp::Reverse(literals), wildcards, rule.glob.clone())
-        });
-        Rules(rules)
+    pub fn new(rules: Vec<Rule>) -> Rules {
+        Rules { own: most_specific_first(rules), restrictions: Vec::new() }
+    }
+
+    /// These rules, restricted by those that another file has for the same source.
+    pub fn restricted_by(mut self, other: Rules) -> Rules {
+        let lists = std::iter::once(other.own).chain(other.restrictions);
+        self.restrictions.extend(lists.filter(|list| !list.is_empty()).map(most_specific_first));
+        self
     }
 
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.own.is_empty() && self.restrictions.is_empty()
     }
 
-    pub fn iter(&self) -> impl Iterator<Item = &Rule> {
-        self.0.iter()
+    /// The source's own list, then the restrictions.
+    pub fn lists(&self) -> impl Iterator<Item = &[Rule]> {
+        std::iter::once(self.own.as_slice()).chain(self.restrictions.iter().map(Vec::as_slice))
     }
 
-    /// What the rules say of a tool that goes by these names; `None` when no rule matches any.
-    pub fn verdict(&self, names: &[&str]) -> Option<Verdict> {
-        let matches = |rule: &&Rule| names.iter().any(|name| glob_matches(&rule.glob, name));
-        self.0.iter().find(matches).map(|rule| rule.verdict)
+    /// What holds for a tool that goes by these names. `unruled` is what it is where its source has no rule for it.
+    pub fn verdict(&self, names: &[&str], unruled: Verdict) -> Verdict {
+        let own = first_match(&self.own, names).unwrap_or(unruled);
+        let restrictions = self.restrictions.iter().filter_map(|list| first_match(list, names));
+        restrictions.fold(own, Verdict::max)
     }
 }
 
-/// `*` stands for any run of characters, `?` for one; the whole text must match. Only the last star is ever taken up
-/// again, so the work is at most the product of both lengths.
+/// More literal characters first, then fewer wildcards.
+fn most_specific_first(mut rules: Vec<Rule>) -> Vec<Rule> {
+    rules.sort_by_cached_key(|rule| {
+        let wildcards = rule.glob.matches(['*', '?']).count();
+        let literals = rule.glob.chars().count() - wildcards;
+        (std::cmp::Reverse(literals), wildcards, rule.glob.clone())
+    });
+    rules
+}
+
+fn first_match(rules: &[Rule], names: &[&str]) -> Option<Verdict> {
+    let matches = |rule: &&Rule| names.iter().any(|name| glob_matches(&rule.glob, name));
+    rules.iter().find(matches).map(|rule| rule.verdict)
+}
+
+impl From<StoredRules> for Rules {
+    fn from(stored: StoredRules) -> Rules {
+        let mut lists = match stored {
+            StoredRules::One(rules) => vec![rules],
+            StoredRules::Several(lists) => lists,
+        }
+        .into_iter();
+        let own = Rules::new(lists.next().unwrap_or_default());
+        lists.fold(own, |rules, list| rules.restricted_by(Rules::new(list)))
+    }
+}
+
+impl From<Rules> for StoredRules {
+    fn from(rules: Rules) -> StoredRules {
+        if rules.restrictions.is_empty() {
+            return StoredRules::One(rules.own);
+        }
+        StoredRules::Several(std::iter::once(rules.own).chain(rules.restrictions).collect())
+    }
+}
+
+/// `*` stands for any run of characters, `?` for one; the whole text must match.
 pub fn glob_matches(glob: &str, text: &str) -> bool {
-    let (glob, text): (Vec<char>, Vec<char>) = (glob.chars().collect(), text.chars().collect());
+    wildcard_match(glob, text, |_| true)
+}
+
+/// Only the last star is ever taken up again, so the work is at most the product of both lengths. `any_one` says which
+/// characters of the text a `?` may stand for.
+fn wildcard_match(glob: &str, text: &str, any_one: fn(char) -> bool) -> bool {
+    let glob: Vec<char> = glob.chars().collect();
+    let text: Vec<char> = text.chars().collect();
     let (mut g, mut t) = (0, 0);
     // Where to resume when a later literal fails: the last star, and the text it has swallowed so far.
     let mut resume: Option<(usize, usize)> = None;
@@ -78,7 +143,7 @@ pub fn glob_matches(glob: &str, text: &str) -> bool {
                 resume = Some((g + 1, t));
                 g += 1;
             }
-            Some(&character) if character == '?' || character == text[t] => {
+            Some(&character) if character == text[t] || (character == '?' && any_one(text[t])) => {
                 g += 1;
                 t += 1;
             }
@@ -130,9 +195,23 @@ mod tests {
             ("get_secret", Verdict::Hide),
             ("get_size", Verdict::Ask),
         ] {
-            assert_eq!(rules.verdict(&[tool]), Some(verdict), "{tool}");
+            assert_eq!(rules.verdict(&[tool], Verdict::Allow), verdict, "{tool}");
         }
-        assert_eq!(rules.verdict(&["any", "get_secret"]), Some(Verdict::Hide), "any of its names");
-        assert_eq!(Rules::default().verdict(&["push"]), None);
+        assert_eq!(rules.verdict(&["any", "get_secret"], Verdict::Allow), Verdict::Hide, "any of its names");
+        assert_eq!(Rules::default().verdict(&["push"], Verdict::Ask), Verdict::Ask);
+    }
+
+    #[test]
+    fn a_restriction_never_lets_through_more() {
+        let list = |glob: &str, verdict| Rules::new(vec![Rule { glob: glob.into(), verdict }]);
+        let rules = list("get_*", Verdict::Ask).restricted_by(list("get_*", Verdict::Allow));
+        assert_eq!(rules.verdict(&["get_x"], Verdict::Allow), Verdict::Ask);
+        assert_eq!(rules.verdict(&["bash"], Verdict::Deny), Verdict::Deny);
+        let rules = rules.restricted_by(list("*", Verdict::Deny));
+        assert_eq!(rules.verdict(&["get_x"], Verdict::Allow), Verdict::Deny);
+        let stored = serde_json::to_string(&rules).unwrap();
+        assert_eq!(serde_json::from_str::<Rules>(&stored).unwrap(), rules);
+        assert_eq!(serde_json::to_string(&list("a", Verdict::Deny)).unwrap(), r#"[{"glob":"a","verdict":"deny"}]"#);
+        assert_eq!(serde_json::from_str::<Rules>("[]").unwrap(), Rules::default());
     }
 }

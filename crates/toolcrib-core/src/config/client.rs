@@ -145,7 +145,8 @@ impl Client {
         }
         let mut sources: Vec<Declaration> = Vec::new();
         for (path, servers) in places {
-            let found = declarations(&mut reader, servers, &path, Some(self));
+            // A client's file stands alone when it is imported, so it narrows nothing.
+            let (found, _) = declarations(&mut reader, servers, &path, Some(self));
             super::forbid_equal_ids(&mut reader, &found);
             let known: Vec<_> = sources.iter().map(|declaration| declaration.id.clone()).collect();
             sources.extend(found.into_iter().filter(|declaration| !known.contains(&declaration.id)));

@@ -8,6 +8,7 @@ use super::auth::place_name;
 use super::mask::{shown_args, shown_url};
 use super::settings::{lifecycle_name, on_conflict_name};
 use super::size::format_size;
+use crate::policy::{Rule, Rules};
 use crate::reference::masked;
 use crate::source::{Auth, Kind, OpenApi, Poll, Remote, Settings, Source};
 use crate::time::format_duration;
@@ -73,9 +74,16 @@ fn settings_keys(keys: &mut Map<String, Value>, settings: &Settings) {
     put(keys, "title", settings.title.is_some(), json!(settings.title));
     put(keys, "tags", !settings.tags.is_empty(), json!(settings.tags));
     put(keys, "essential", !settings.essential.is_empty(), json!(settings.essential));
-    let rules: Map<String, Value> =
-        settings.tools.iter().map(|rule| (rule.glob.clone(), json!(rule.verdict.as_str()))).collect();
-    put(keys, "tools", !rules.is_empty(), Value::Object(rules));
+    put(keys, "tools", !settings.tools.is_empty(), rules_keys(&settings.tools));
+}
+
+/// One map; where other files restrict the source too, a list of maps.
+pub(super) fn rules_keys(rules: &Rules) -> Value {
+    let map = |list: &[Rule]| -> Map<String, Value> {
+        list.iter().map(|rule| (rule.glob.clone(), json!(rule.verdict.as_str()))).collect()
+    };
+    let mut lists: Vec<Value> = rules.lists().map(|list| map(list).into()).collect();
+    if lists.len() > 1 { lists.into() } else { lists.pop().unwrap_or_default() }
 }
 
 fn remote_keys(keys: &mut Map<String, Value>, remote: &Remote, secrets: Secrets) {

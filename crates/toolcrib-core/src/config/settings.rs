@@ -1,6 +1,6 @@
 //! The settings of a source, those under `defaults`, and `expose`.
 
-use super::node::joined;
+use super::node::{Node, Value, joined};
 use super::reader::{Reader, Section, Zero};
 use super::{Expose, Mode, source};
 use crate::policy::{Rule, Rules, Verdict};
@@ -80,13 +80,20 @@ fn shared(reader: &mut Reader<'_>, section: &Section<'_>) -> Settings {
     }
 }
 
-fn rules(reader: &mut Reader<'_>, section: &Section<'_>) -> Rules {
+/// A map of globs and verdicts, or a list of such maps, of which all but the first only restrict.
+pub(super) fn rules(reader: &mut Reader<'_>, section: &Section<'_>) -> Rules {
     let path = joined(&section.path, "tools");
-    let Some(globs) = section.get("tools").and_then(|node| reader.section(node, &path)) else {
-        return Rules::default();
-    };
+    let Some(node) = section.get("tools") else { return Rules::default() };
+    let Value::List(lists) = &node.value else { return rule_list(reader, node, &path) };
+    let mut lists = lists.iter().enumerate().map(|(index, list)| rule_list(reader, list, &format!("{path}[{index}]")));
+    let own = lists.next().unwrap_or_default();
+    lists.fold(own, Rules::restricted_by)
+}
+
+fn rule_list(reader: &mut Reader<'_>, node: &Node, path: &str) -> Rules {
+    let Some(globs) = reader.section(node, path) else { return Rules::default() };
     let rules = globs.entries.iter().filter_map(|entry| {
-        let verdict = reader.choice(&entry.node, &joined(&path, &entry.key), &VERDICTS)?;
+        let verdict = reader.choice(&entry.node, &joined(path, &entry.key), &VERDICTS)?;
         Some(Rule { glob: entry.key.clone(), verdict })
     });
     Rules::new(rules.collect())

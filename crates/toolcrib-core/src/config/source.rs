@@ -111,8 +111,7 @@ fn kind(reader: &mut Reader<'_>, section: &Section<'_>) -> Option<Kind> {
     let origin = match given.as_slice() {
         [origin] => *origin,
         [] => {
-            let origins: Vec<&str> = ORIGINS.iter().map(|(key, _)| *key).collect();
-            reader.fault(section.line, &section.path, format!("needs one of {}", one_of(&origins)));
+            reader.fault(section.line, &section.path, needs_one_of());
             return None;
         }
         [first, second, ..] => {
@@ -141,6 +140,12 @@ fn kind(reader: &mut Reader<'_>, section: &Section<'_>) -> Option<Kind> {
         "workflow" => openapi::read_workflow(reader, section).map(Kind::Workflow),
         _ => builtin(reader, section).map(Kind::Builtin),
     }
+}
+
+/// What is missing where nothing says what a source is made from.
+pub(super) fn needs_one_of() -> String {
+    let origins: Vec<&str> = ORIGINS.iter().map(|(key, _)| *key).collect();
+    format!("needs one of {}", one_of(&origins))
 }
 
 /// Keys that mean something only beside another origin.

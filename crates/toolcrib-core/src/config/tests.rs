@@ -307,3 +307,49 @@ fn warm_is_read_and_the_upper_file_wins() {
     assert_eq!(read("sources: {}").over(read("warm: start")).warm, Warm::Start);
     assert_eq!(show::show(&read("\nwarm: client"))["warm"], json!({ "value": "client", "origin": "toolcrib.yaml:2" }));
 }
+
+#[test]
+fn a_project_narrows_a_source_of_the_users_own_and_never_widens_it() {
+    let lower = || {
+        Config::parse(
+            "sources:\n  a: { command: x, tools: { 'delete_*': ask } }\n  off: { command: y, enabled: false }",
+            "user.yaml",
+            Path::new("/u"),
+            Syntax::Yaml,
+            Dialect::Own,
+        )
+        .unwrap()
+    };
+    let source = |text: &str, id: &str| -> Result<Source, String> {
+        let merged = own(text).unwrap().over(lower());
+        let declaration = merged.sources.into_iter().find(|declaration| declaration.id.as_str() == id).unwrap();
+        declaration.source.map_err(|faults| faults[0].to_string())
+    };
+    let verdict = |source: &Source, tool: &str| source.settings.tools.verdict(&[tool], Verdict::Allow);
+
+    let narrowed =
+        source("sources: { a: { enabled: false, tools: { 'delete_*': allow, create: deny } } }", "a").unwrap();
+    assert_eq!((narrowed.kind.transport(), narrowed.settings.enabled), ("stdio", Some(false)));
+    assert_eq!(verdict(&narrowed, "delete_x"), Verdict::Ask, "an `allow` lifts nothing");
+    assert_eq!(verdict(&narrowed, "create"), Verdict::Deny);
+
+    assert_eq!(source("sources: { off: { enabled: true } }", "off").unwrap().settings.enabled, Some(false));
+    let warnings = own("sources:\n  off: { enabled: true }").unwrap().over(lower()).warnings;
+    assert_eq!(
+        warnings.iter().map(ToString::to_string).collect::<Vec<_>>(),
+        ["toolcrib.yaml:2: sources.off.enabled: cannot enable a source that `user.yaml` disables"]
+    );
+
+    let redefined = source("sources: { a: { url: 'http://x', tools: { '*': allow, create: deny } } }", "a").unwrap();
+    assert_eq!(redefined.kind.transport(), "http");
+    assert_eq!(verdict(&redefined, "delete_x"), Verdict::Ask, "the user's rules still apply");
+    assert_eq!(verdict(&redefined, "create"), Verdict::Deny);
+
+    assert_eq!(
+        source("sources:\n  b: { enabled: false }", "b").unwrap_err(),
+        "toolcrib.yaml:2: sources.b: needs one of `command`, `url`, `openapi`, `workflow` or `builtin`, or a source `b` \
+         in your own configuration to narrow"
+    );
+    assert!(own("sources: { a: { enabled: false } }").unwrap().sources[0].source.is_err(), "on its own it is nothing");
+    assert!(source("sources: { a: { tools: { x: maybe } } }", "a").unwrap_err().contains("found `maybe`"));
+}

@@ -195,7 +195,7 @@ impl Snapshot {
 /// How many tools of a source were offered at last, without those that a rule hides.
 fn known_count(state: &SourceState, source: &Source) -> usize {
     let rules = &source.settings.tools;
-    let hidden = |name: &str| rules.verdict(&[name]) == Some(Verdict::Hide);
+    let hidden = |name: &str| rules.verdict(&[name], Verdict::Allow) == Verdict::Hide;
     state.tools.iter().filter(|(name, tool)| !tool.deprecated && !hidden(name)).count()
 }
 

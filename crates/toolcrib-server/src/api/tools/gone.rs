@@ -31,7 +31,7 @@ fn of(tools: &mut Vec<(ToolName, Value)>, id: &SourceId, state: &SourceState, ru
     let prefix = if state.kind == "builtin" { String::new() } else { format!("{id}{SEPARATOR}") };
     for (own, tool) in state.tools.iter().filter(|(_, tool)| tool.deprecated) {
         let name = ToolName::plain(&prefix, own);
-        let verdict = rules.and_then(|rules| rules.verdict(&[own, name.as_str()])).unwrap_or_default();
+        let verdict = rules.map_or_else(Verdict::default, |rules| rules.verdict(&[own, name.as_str()], Verdict::Allow));
         if verdict != Verdict::Hide {
             let shown = shown(id, &state.kind, own, &name, tool, verdict);
             tools.push((name, shown));

@@ -1,0 +1,194 @@
+//! Whether rules that replace others let through more than those did. Decided for every name a tool could have, since
+//! the tools themselves are not known yet. Where that cannot be decided exactly the answer is yes.
+
+use super::{Rule, Rules, Verdict, wildcard_match};
+
+/// Longer lists and longer globs are not analysed: comparing them is cubic in their number and quadratic in their
+/// length, and they come from a file that is not trusted yet.
+const MAX_RULES: usize = 64;
+const MAX_GLOB_LEN: usize = 128;
+
+/// What a tool is where no rule of its source matches.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unruled {
+    Allowed,
+    /// Each built-in tool has a verdict of its own, which an `allow` can lift.
+    OwnVerdict,
+}
+
+/// Whether `new` could give some tool a less strict verdict than `old`. `prefix` is what stands before the source's own
+/// names in the names that agents see; a rule may be written for either.
+pub fn widens(old: &Rules, new: &Rules, prefix: &str, unruled: Unruled) -> bool {
+    let restrictions = old.restrictions.iter().enumerate().any(|(index, restriction)| {
+        let now = new.restrictions.get(index).map_or(&[][..], Vec::as_slice);
+        list_widens(restriction, now, prefix, Unruled::Allowed)
+    });
+    restrictions || list_widens(&old.own, &new.own, prefix, unruled)
+}
+
+fn list_widens(old: &[Rule], new: &[Rule], prefix: &str, unruled: Unruled) -> bool {
+    if old == new {
+        return false;
+    }
+    let too_long =
+        |rules: &[Rule]| rules.len() > MAX_RULES || rules.iter().any(|rule| rule.glob.chars().count() > MAX_GLOB_LEN);
+    if too_long(old) || too_long(new) {
+        return true;
+    }
+    // `None` stands for the tools that no rule of a list matches.
+    let choices = |rules: &[Rule]| (0..rules.len()).map(Some).chain([None]).collect::<Vec<_>>();
+    choices(old).into_iter().any(|before| {
+        choices(new).into_iter().any(|after| {
+            let verdict = |rules: &[Rule], index: Option<usize>| index.map(|index| rules[index].verdict);
+            is_wider(verdict(old, before), verdict(new, after), unruled)
+                && may_decide_together(old, before, new, after, prefix)
+        })
+    })
+}
+
+fn is_wider(old: Option<Verdict>, new: Option<Verdict>, unruled: Unruled) -> bool {
+    match (old, new, unruled) {
+        (Some(old), Some(new), _) => new < old,
+        (None, None, _) => false,
+        (Some(old), None, _) => old > Verdict::Allow,
+        (None, Some(_), Unruled::Allowed) => false,
+        (None, Some(new), Unruled::OwnVerdict) => new < Verdict::Deny,
+    }
+}
+
+/// Whether some tool's verdict could come from rule `before` of the old list and from rule `after` of the new one.
+fn may_decide_together(old: &[Rule], before: Option<usize>, new: &[Rule], after: Option<usize>, prefix: &str) -> bool {
+    let chosen: Vec<&str> = before
+        .map(|index| &old[index])
+        .into_iter()
+        .chain(after.map(|index| &new[index]))
+        .map(|rule| rule.glob.as_str())
+        .collect();
+    if let [one, other] = chosen[..]
+        && !overlap(one, other)
+        && !overlap(&format!("{prefix}{one}"), other)
+        && !overlap(one, &format!("{prefix}{other}"))
+    {
+        return false;
+    }
+    // A more specific rule that matches whatever one of the two matches would have decided instead.
+    let earlier = old[..before.unwrap_or(old.len())].iter().chain(&new[..after.unwrap_or(new.len())]);
+    !earlier.into_iter().any(|rule| chosen.iter().any(|glob| covers(&rule.glob, glob)))
+}
+
+/// Whether every text that `specific` matches is matched by `general` too.
+fn covers(general: &str, specific: &str) -> bool {
+    // The other glob is taken as a text in which `*` stands for itself, so only a `*` can match it.
+    wildcard_match(general, specific, |character| character != '*')
+}
+
+/// Whether a text exists that both globs match.
+fn overlap(one: &str, other: &str) -> bool {
+    let one: Vec<char> = one.chars().collect();
+    let other: Vec<char> = other.chars().collect();
+    // `row[j]` says whether the rest of `one` from here and the rest of `other` from `j` have a text in common.
+    let mut below = vec![false; other.len() + 1];
+    for i in (0..=one.len()).rev() {
+        let mut row = vec![false; other.len() + 1];
+        for j in (0..=other.len()).rev() {
+            row[j] = match (one.get(i), other.get(j)) {
+                (None, None) => true,
+                (Some('*'), None) => below[j],
+                (None, Some('*')) => row[j + 1],
+                (Some(_), None) | (None, Some(_)) => false,
+                (Some('*'), Some(_)) | (Some(_), Some('*')) => below[j] || row[j + 1],
+                (Some(a), Some(b)) => (a == b || *a == '?' || *b == '?') && below[j + 1],
+            };
+        }
+        below = row;
+    }
+    below[0]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn globs_overlap_and_cover() {
+        for (one, other, expected) in [
+            ("delete_*", "*_repo", true),
+            ("delete_*", "create_*", false),
+            ("a?c", "abc", true),
+            ("a?c", "ac", false),
+            ("*", "", true),
+            ("", "", true),
+            ("a*b", "b*a", false),
+            ("a*", "*b", true),
+            ("?", "*", true),
+            ("a*b*c", "a?c", true),
+            ("a*b*c", "a?d", false),
+        ] {
+            assert_eq!((overlap(one, other), overlap(other, one)), (expected, expected), "{one} {other}");
+        }
+        for (general, specific, expected) in [
+            ("*", "delete_*", true),
+            ("delete_*", "delete_repo_*", true),
+            ("delete_*", "*", false),
+            ("?", "*", false),
+            ("?", "?", true),
+            ("a*", "a?", true),
+            ("*a*", "*a", true),
+        ] {
+            assert_eq!(covers(general, specific), expected, "{general} {specific}");
+        }
+    }
+
+    fn rules(text: &str) -> Rules {
+        let rule = |pair: &str| {
+            let (glob, verdict) = pair.split_once(':').unwrap();
+            let verdict = Verdict::ALL.into_iter().find(|one| one.as_str() == verdict).unwrap();
+            Rule { glob: glob.to_owned(), verdict }
+        };
+        let list = |text: &str| Rules::new(text.split_whitespace().map(rule).collect());
+        let mut lists = text.split('|').map(list);
+        let own = lists.next().unwrap();
+        lists.fold(own, Rules::restricted_by)
+    }
+
+    #[test]
+    fn only_rules_that_let_through_more_are_wider() {
+        for (old, new, expected) in [
+            ("delete_*:deny", "delete_*:deny", false),
+            ("delete_*:deny", "delete_*:ask", true),
+            ("delete_*:deny", "delete_*:hide", false),
+            ("delete_*:deny", "", true),
+            ("", "delete_*:deny", false),
+            ("", "get_*:allow", false),
+            ("delete_*:deny", "delete_*:deny create_*:ask", false),
+            ("delete_*:deny", "delete_repo:allow delete_*:deny", true),
+            ("delete_*:deny", "get_*:allow delete_*:deny", false),
+            ("delete_*:deny", "*:deny", false),
+            ("*:deny", "*:deny get_*:allow", true),
+            ("*:deny get_*:allow", "*:deny", false),
+            ("*:deny get_*:allow", "*:deny get_*:allow get_secret:deny", false),
+            ("*:hide", "*:hide get_*:deny", true),
+            ("delete_*:deny", "src__delete_x:allow delete_*:deny", true),
+            ("delete_?:deny", "delete_a:deny delete_b:deny", true),
+            (" | delete_*:deny", "", true),
+            ("x:deny | delete_*:deny", "x:deny | delete_*:hide", false),
+            ("x:deny", "x:deny | y:deny", false),
+        ] {
+            assert_eq!(widens(&rules(old), &rules(new), "src__", Unruled::Allowed), expected, "{old} -> {new}");
+        }
+        for (old, new, expected) in
+            [("", "bash:allow", true), ("", "bash:ask", true), ("", "bash:deny", false), ("bash:allow", "", false)]
+        {
+            assert_eq!(widens(&rules(old), &rules(new), "", Unruled::OwnVerdict), expected, "{old} -> {new}");
+        }
+    }
+
+    #[test]
+    fn long_lists_are_wider_unless_they_are_equal() {
+        let many = |count: usize| rules(&(0..count).map(|n| format!("t{n}:deny ")).collect::<String>());
+        assert!(!widens(&many(100), &many(100), "", Unruled::Allowed));
+        assert!(widens(&many(100), &many(101), "", Unruled::Allowed));
+        let long = format!("{}:deny", "*a".repeat(100));
+        assert!(widens(&rules(&long), &rules("*:deny"), "", Unruled::Allowed));
+    }
+}
