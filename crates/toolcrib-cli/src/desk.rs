@@ -1,12 +1,11 @@
 //! Where a command does its work: the configuration it found, the store it opened, the registry over both.
 
-use std::collections::BTreeMap;
 use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use toolcrib::config_file::{self, Found};
+use toolcrib::config_file::{self, Found, Project};
 use toolcrib::core::catalog::Caller;
 use toolcrib::core::freshness::Freshness;
 use toolcrib::core::inventory::Actor;
@@ -47,23 +46,21 @@ impl Desk {
     }
 
     async fn open_for(common: &Common, pace: Pace) -> Result<Desk> {
-        let found = find(common)?;
+        let found = with_consent(common, find(common)?)?;
         for fault in found.config.sources.iter().filter_map(|declared| declared.source.as_ref().err()).flatten() {
             common.hint(&format!("warning: {fault}"));
         }
-        let forbidden = forbidden(common, &found)?;
         let data = data_directory(common, &found)?;
         let store = open_store(common, &data).await?;
-        Desk::over(common, found, forbidden, data, store, pace).await
+        Desk::over(common, found, data, store, pace).await
     }
 
     /// For work that contacts none of the configuration's sources: nobody is asked to trust a project's file.
     pub(crate) async fn manage(common: &Common) -> Result<Desk> {
         let found = find(common)?;
-        let forbidden = untrusted(&found)?;
         let data = data_directory(common, &found)?;
         let store = open_store(common, &data).await?;
-        Desk::over(common, found, forbidden, data, store, Pace::Brief).await
+        Desk::over(common, found, data, store, Pace::Brief).await
     }
 
     /// For work that only reads: where there is no store yet, it leaves none behind.
@@ -74,24 +71,17 @@ impl Desk {
             return Desk::manage(common).await;
         }
         let store = store::open("memory:").await?;
-        Desk::over(common, found, BTreeMap::new(), data, store, Pace::Brief).await
+        Desk::over(common, found, data, store, Pace::Brief).await
     }
 
-    async fn over(
-        common: &Common,
-        found: Found,
-        forbidden: BTreeMap<SourceId, String>,
-        data: PathBuf,
-        store: Arc<dyn Store>,
-        pace: Pace,
-    ) -> Result<Desk> {
+    async fn over(common: &Common, found: Found, data: PathBuf, store: Arc<dyn Store>, pace: Pace) -> Result<Desk> {
         for warning in &found.config.warnings {
             common.hint(&format!("warning: {warning}"));
         }
         let options = Options {
             store: Some(store),
             logs: Some(data.join("logs")),
-            forbidden,
+            trust: found.trust(),
             follow: pace == Pace::Steady,
             revalidate: pace == Pace::Steady,
             trace: common.telemetry.trace.clone(),
@@ -170,41 +160,24 @@ async fn open_store(common: &Common, data: &std::path::Path) -> Result<Arc<dyn S
     }
 }
 
-/// A project's file that was only found by walking up is asked about once, and again when its commands change.
-fn forbidden(common: &Common, found: &Found) -> Result<BTreeMap<SourceId, String>> {
-    let untrusted = untrusted(found)?;
-    if untrusted.is_empty() {
-        return Ok(untrusted);
-    }
-    let file = file_shown(found);
-    // Who talks to us on standard input may be a program.
+/// A project's file that was only found by walking up is asked about once, and again when it would do more.
+fn with_consent(common: &Common, found: Found) -> Result<Found> {
+    let Some(project) = found.untrusted() else { return Ok(found) };
+    // Standard input may be a program that talks to us.
     let person = std::io::stdin().is_terminal() && output::stderr_is_terminal();
-    if !common.json && person && consents(&file, found) {
-        config_file::trust(found)?;
-        return Ok(BTreeMap::new());
+    if !common.json && person && consents(project) {
+        return found.accept();
     }
     common.hint(&format!(
-        "hint: `{file}` is not trusted yet, so none of its sources is contacted; look at it, then run `toolcrib trust`"
+        "hint: {}, so none of its sources is contacted and nothing else of it holds; look at it, then run `toolcrib trust`",
+        project.not_trusted()
     ));
-    Ok(untrusted)
+    Ok(found)
 }
 
-/// The sources of a file that nobody has trusted yet, and why they are not contacted.
-fn untrusted(found: &Found) -> Result<BTreeMap<SourceId, String>> {
-    if found.declared.is_empty() || config_file::is_trusted(found)? {
-        return Ok(BTreeMap::new());
-    }
-    let reason = format!("`{}` is not trusted; look at it, then run `toolcrib trust`", file_shown(found));
-    Ok(found.declared.iter().map(|id| (id.clone(), reason.clone())).collect())
-}
-
-fn file_shown(found: &Found) -> String {
-    found.file.as_deref().map(|file| file.display().to_string()).unwrap_or_default()
-}
-
-fn consents(file: &str, found: &Found) -> bool {
-    output::complain(&format!("`{file}` is not trusted yet. Using its sources runs or contacts this:"));
-    trust::lines(found).iter().for_each(|line| output::complain(line));
+fn consents(project: &Project) -> bool {
+    output::complain(&format!("{}. With it, this holds:", project.not_trusted()));
+    trust::lines(project).iter().for_each(|line| output::complain(line));
     // A terminal that cannot be written to or read from has not said yes.
     let _closed = write!(std::io::stderr().lock(), "Trust it? [y/N] ");
     let mut answer = String::new();

@@ -169,8 +169,13 @@ impl Desk {
     fn hint_missing(&self, among: Option<&[SourceId]>, waited: &Waited, missing: &[Missing]) {
         /// More are not told one by one.
         const MAX_LINES: usize = 3;
-        let told =
-            |id: &SourceId| waited.left.contains(id) || waited.outcomes.iter().any(|outcome| outcome.source == *id);
+        // Of a file that is not trusted the command has told when it began.
+        let forbidden = self.registry.forbidden();
+        let told = |id: &SourceId| {
+            waited.left.contains(id)
+                || forbidden.contains_key(id)
+                || waited.outcomes.iter().any(|outcome| outcome.source == *id)
+        };
         let meant = |id: &SourceId| among.is_none_or(|among| among.contains(id));
         let failed = |source: &SourceView| {
             waited.given_up.contains(&source.id) || (source.status == Status::Failed && source.transport.is_some())

@@ -2,8 +2,9 @@
 
 use toolcrib::Source;
 use toolcrib::core::config::show::{shown_args, shown_url};
+use toolcrib::core::reference::masked;
 use toolcrib::core::source::{Auth, Kind};
-use toolcrib::core::text::shown_short;
+use toolcrib::core::text::{shown, shown_short};
 
 /// `1 tool`, `3 tools`, `2 processes`.
 pub(crate) fn counted(number: usize, what: &str) -> String {
@@ -23,31 +24,61 @@ pub(crate) fn shortened(names: &[String], most: usize) -> String {
     }
 }
 
-/// What using a source runs or contacts, in one line, nothing secret.
+/// What using a source runs or contacts, in a line short enough for a list, nothing secret.
 pub(crate) fn reached_by(source: &Source) -> String {
-    let text = match &source.kind {
+    shown_short(&runs_or_contacts(source), 300)
+}
+
+/// What using a source runs or contacts, all of it, nothing secret. A command stands as it would be typed in a shell,
+/// and characters that a terminal would not show are written out: a decision is made by reading this.
+pub(crate) fn runs_or_contacts(source: &Source) -> String {
+    match &source.kind {
         Kind::Stdio(stdio) => {
-            let variables = stdio.env.keys().map(|name| format!("{name}=***"));
-            let words = variables.chain([stdio.command.clone()]).chain(shown_args(&stdio.args));
-            let line = words.map(|word| quoted(&word)).collect::<Vec<_>>().join(" ");
+            let variables =
+                stdio.env.iter().map(|(name, value)| format!("{}={}", quoted(name), shown_value(name, value)));
+            let command = [&stdio.command]
+                .into_iter()
+                .chain(&shown_args(&stdio.args))
+                .map(|word| quoted(word))
+                .collect::<Vec<_>>();
+            let line = variables.chain(command).collect::<Vec<_>>().join(" ");
             match &stdio.cwd {
-                Some(cwd) => format!("{line} (in {cwd})"),
+                Some(cwd) => format!("{line} (in {})", quoted(cwd)),
                 None => line,
             }
         }
-        Kind::Http(remote) | Kind::Sse(remote) => shown_url(&remote.url),
+        Kind::Http(remote) | Kind::Sse(remote) => visible(&shown_url(&remote.url)),
         Kind::OpenApi(openapi) => {
             let others = openapi.base_url.iter().chain(openapi.auth.iter().flat_map(token_urls));
-            let others: Vec<String> = others.map(|url| shown_url(url)).collect();
-            match others.is_empty() {
-                true => format!("the API of {}", shown_url(&openapi.document)),
-                false => format!("the API of {} ({})", shown_url(&openapi.document), others.join(", ")),
+            let others: Vec<String> = others.map(|url| visible(&shown_url(url))).collect();
+            let document = visible(&shown_url(&openapi.document));
+            if others.is_empty() {
+                format!("the API of {document}")
+            } else {
+                format!("the API of {document} ({})", others.join(", "))
             }
         }
-        Kind::Workflow(workflow) => format!("the workflows of {}", workflow.document),
-        Kind::Builtin(builtin) => format!("built-in tools: {}", builtin.tools.join(", ")),
-    };
-    shown_short(&text, 300)
+        Kind::Workflow(workflow) => format!("the workflows of {}", visible(&workflow.document)),
+        Kind::Builtin(builtin) => format!("built-in tools: {}", visible(&builtin.tools.join(", "))),
+    }
+}
+
+/// A value of the environment. Literal values are masked, except those that can make a program run something else.
+fn shown_value(name: &str, value: &str) -> String {
+    const LOADERS: [&str; 10] = [
+        "LD_",
+        "DYLD_",
+        "PATH",
+        "NODE_OPTIONS",
+        "NODE_PATH",
+        "PYTHON",
+        "PERL5",
+        "RUBY",
+        "BASH_ENV",
+        "JAVA_TOOL_OPTIONS",
+    ];
+    let loads = LOADERS.iter().any(|loader| name.starts_with(loader));
+    quoted(&if loads { value.to_owned() } else { masked(value) })
 }
 
 /// Where credentials are shown for a token.
@@ -59,8 +90,36 @@ fn token_urls(auth: &Auth) -> Vec<&String> {
     }
 }
 
+/// A word as a shell would need it to be typed.
 fn quoted(word: &str) -> String {
-    if word.is_empty() || word.contains(char::is_whitespace) { format!("'{word}'") } else { word.to_owned() }
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_@%+=:,./-".contains(&byte);
+    // What is masked is not typed in any case, and reads better without quotes.
+    if !word.is_empty() && word.replace("***", "").bytes().all(is_plain) {
+        return word.to_owned();
+    }
+    let escaped = visible(word);
+    if escaped == word {
+        return format!("'{}'", word.replace('\'', r"'\''"));
+    }
+    let escaped = visible(&word.replace('\\', r"\\").replace('\'', r"\'"));
+    format!("$'{escaped}'")
+}
+
+/// Text on one line in which every character can be seen.
+pub(crate) fn visible(text: &str) -> String {
+    let mut visible = String::with_capacity(text.len());
+    for character in text.chars() {
+        let code = u32::from(character);
+        match character {
+            '\n' => visible.push_str("\\n"),
+            '\t' => visible.push_str("\\t"),
+            _ if shown(character.encode_utf8(&mut [0; 4])).is_empty() => {
+                visible.push_str(&if code > 0xffff { format!("\\U{code:08x}") } else { format!("\\u{code:04x}") })
+            }
+            _ => visible.push(character),
+        }
+    }
+    visible
 }
 
 #[cfg(test)]
@@ -72,5 +131,26 @@ mod tests {
         let names = ["a", "b", "c"].map(str::to_owned);
         assert_eq!(shortened(&names, 3), "a, b, c");
         assert_eq!(shortened(&names, 1), "a and 2 more");
+    }
+
+    #[test]
+    fn words_are_quoted_as_in_a_shell() {
+        for (word, expected) in [
+            ("-y", "-y"),
+            ("@scope/server@1.2", "@scope/server@1.2"),
+            ("", "''"),
+            ("a b", "'a b'"),
+            ("$(rm -rf ~)", "'$(rm -rf ~)'"),
+            ("a;b", "'a;b'"),
+            ("--token=***", "--token=***"),
+            ("*.txt", "'*.txt'"),
+            ("it's", r"'it'\''s'"),
+            ("a\nb", r"$'a\nb'"),
+            ("\u{1b}[2K'", r"$'\u001b[2K\''"),
+            ("\u{202e}cod", r"$'\u202ecod'"),
+            ("héllo", "'héllo'"),
+        ] {
+            assert_eq!(quoted(word), expected);
+        }
     }
 }

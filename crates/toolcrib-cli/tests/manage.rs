@@ -304,6 +304,7 @@ fn an_export_reads_back_to_the_same_sources() {
         "toolcrib.yaml",
         "sources:\n  a: { command: x, args: [--flag], ttl: 9m }\n  b: { url: 'http://x', enabled: false }\n",
     );
+    toolcrib.done(&["trust"]);
     let server = scripted();
     toolcrib.done(&["add", "c", "--env", "TOKEN=hunter2", "--", &server, "--tools", "1"]);
     toolcrib.done(&["disable", "a"]);
@@ -312,6 +313,7 @@ fn an_export_reads_back_to_the_same_sources() {
     assert!(exported.stdout.contains("hunter2"), "{exported:?}");
     let other = Toolcrib::new();
     let file = other.write("toolcrib.yaml", &exported.stdout);
+    other.done(&["trust"]);
     let back = other.done(&["export", "--config", file.to_str().unwrap()]);
     assert_eq!(back.stdout, exported.stdout);
     assert_eq!(other.json(&["export"]), toolcrib.json(&["export"]));
@@ -358,6 +360,7 @@ fn the_configuration_is_shown_with_its_origins() {
         "toolcrib.yaml",
         "sources:\n  docs: { url: 'http://x/?key=hunter2', auth: { bearer: hunter2 } }\n  bad: { ulr: x }\ndefaults:\n  ttl: 9m\n",
     );
+    toolcrib.done(&["trust"]);
     toolcrib.run(&["add", "late", "--url", "http://127.0.0.1:1/", "--bearer", "${env:TOKEN}"]);
     let config = toolcrib.json(&["config"]);
     let (user, project) = (user.display().to_string(), project.display().to_string());

@@ -11,6 +11,7 @@ mod read;
 mod run;
 mod tool;
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use serde_json::Value;
@@ -32,6 +33,14 @@ pub struct Document {
     pub set_aside: Vec<SetAside>,
     /// For expressions.
     components: Value,
+}
+
+impl Document {
+    /// The APIs that its steps may call, each by name and document.
+    pub fn described_apis(&self) -> BTreeSet<String> {
+        let described = self.source_descriptions.iter();
+        described.map(|description| format!("{} ({})", description.name, description.url)).collect()
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]

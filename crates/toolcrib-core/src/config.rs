@@ -33,7 +33,7 @@ pub use export::{export, export_json};
 pub use fault::Fault;
 pub use narrowing::Narrowing;
 pub use overrides::{Override, Overrides, overrides};
-pub use trust::command_hash_input;
+pub use trust::{LocalDocument, TrustedFile, names_its_servers, settings_to_trust};
 
 use crate::source::{Settings, Source, SourceId};
 use node::{Node, joined};

@@ -1,42 +1,71 @@
-//! Finding and reading configuration files, and remembering which project files somebody has trusted.
+//! Finding and reading configuration files, and remembering which project files are trusted.
 
-use std::collections::BTreeMap;
+mod documents;
+mod trusted;
+
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-use toolcrib_core::config::{Config, Fault, command_hash_input};
+use toolcrib_core::config::{Config, Fault, TrustedFile, names_its_servers};
 use toolcrib_core::fingerprint::Fingerprint;
 use toolcrib_core::{Code, Error, Result, ResultExt, SourceId};
+
+use crate::registry::{Trust, Untrusted};
+
+pub use trusted::trust_file;
 
 /// The names a project's file may have, in the order they are looked for.
 const NAMES: [&str; 5] = ["toolcrib.yaml", "toolcrib.yml", "toolcrib.toml", "toolcrib.json", ".mcp.json"];
 const LARGEST: u64 = 16 * 1024 * 1024;
 
-/// A configuration as it was found: a project's or named file, laid over the user's own.
+/// A configuration as it was found.
 #[derive(Debug, Clone)]
 pub struct Found {
+    /// What holds: the project's or named file over the user's own, or the user's own alone while the project's file is
+    /// not trusted.
     pub config: Config,
     /// The project's or named file.
     pub file: Option<PathBuf>,
     /// Every file that was read, the one that wins first.
     pub files: Vec<PathBuf>,
-    /// The project's file was only found by walking up: it runs nothing before somebody trusts it.
-    pub walked: bool,
-    /// What `trust` has to remember of that file: it changes when the commands do.
-    pub commands: Fingerprint,
-    /// The sources that the project's file declares.
-    pub declared: Vec<SourceId>,
+    /// The project's file, where it was found by walking up: it changes nothing before it is trusted.
+    pub project: Option<Project>,
+}
+
+/// A project's file that needs trust.
+#[derive(Debug, Clone)]
+pub struct Project {
+    pub file: PathBuf,
+    /// What the file says by itself.
+    pub config: Config,
+    /// The user's own configuration, which it would be laid over.
+    pub below: Config,
+    pub standing: TrustStanding,
+}
+
+/// Whether a project's file is trusted as it is now.
+#[derive(Debug, Clone)]
+pub enum TrustStanding {
+    Never,
+    Trusted(TrustedFile),
+    /// It was trusted before these keys changed.
+    Changed {
+        before: TrustedFile,
+        keys: Vec<String>,
+    },
 }
 
 impl Found {
     /// A configuration that stands in no file.
     pub fn of(config: Config) -> Found {
-        let (files, declared, commands) = (Vec::new(), Vec::new(), Fingerprint::of(""));
-        Found { config, file: None, files, walked: false, commands, declared }
+        Found { config, file: None, files: Vec::new(), project: None }
     }
 
     /// Where a source is declared, as `file:line`.
     pub fn declared_at(&self, id: &SourceId) -> Option<String> {
-        let declaration = self.config.sources.iter().find(|declaration| declaration.id == *id)?;
+        let declared =
+            self.config.sources.iter().chain(self.untrusted().into_iter().flat_map(|project| &project.config.sources));
+        let declaration = declared.into_iter().find(|declaration| declaration.id == *id)?;
         Some(format!("{}:{}", declaration.file, declaration.line))
     }
 
@@ -49,9 +78,97 @@ impl Found {
         }
     }
 
-    /// Whether requests over HTTP may declare sources that start programs. A file that nobody has trusted cannot say so.
-    pub fn allows_commands(&self) -> bool {
-        self.config.allow_commands && is_trusted(self).unwrap_or(false)
+    /// The project's file, where it is not trusted as it is now.
+    pub fn untrusted(&self) -> Option<&Project> {
+        self.project.as_ref().filter(|project| !project.is_trusted())
+    }
+
+    /// Accepts the project's file as it is now. From then on it holds.
+    pub fn accept(mut self) -> Result<Found> {
+        let Some(project) = &mut self.project else {
+            return Err(Error::new(Code::NotFound, "there is no project file here to trust"));
+        };
+        let accepted = TrustedFile::new(&project.config, documents::documents(&project.config, None));
+        trusted::remember(&project.file, &accepted)?;
+        project.standing = TrustStanding::Trusted(accepted);
+        self.config = project.effective();
+        Ok(self)
+    }
+
+    /// What the registry has to know of it.
+    pub fn trust(&self) -> Trust {
+        let Some(project) = &self.project else { return Trust::default() };
+        match &project.standing {
+            TrustStanding::Trusted(trusted) => {
+                let bound = project.config.valid_sources().filter(|source| names_its_servers(source));
+                let bound: BTreeSet<&SourceId> = bound.map(|source| &source.id).collect();
+                let documents = trusted.documents().filter(|(id, _)| bound.contains(id));
+                let document_servers = documents.map(|(id, document)| (id.clone(), document.servers.clone())).collect();
+                Trust { untrusted: None, document_servers }
+            }
+            TrustStanding::Never | TrustStanding::Changed { .. } => {
+                let own = |id: &SourceId| project.below.sources.iter().any(|declaration| declaration.id == *id);
+                let declared = project.config.sources.iter().map(|declaration| &declaration.id);
+                let sources = declared.filter(|id| !own(id)).cloned().collect();
+                let reason = format!("{}; look at it, then run `toolcrib trust`", project.not_trusted());
+                Trust { untrusted: Some(Untrusted { reason, sources }), ..Trust::default() }
+            }
+        }
+    }
+}
+
+impl Project {
+    fn new(file: &Path, config: Config, below: Config) -> Result<Project> {
+        let standing = match trusted::known(file)? {
+            None => TrustStanding::Never,
+            Some(before) => {
+                let now = TrustedFile::new(&config, documents::documents(&config, Some(&before)));
+                let keys = before.uncovered(&now);
+                if keys.is_empty() { TrustStanding::Trusted(before) } else { TrustStanding::Changed { before, keys } }
+            }
+        };
+        Ok(Project { file: file.to_owned(), config, below, standing })
+    }
+
+    pub fn is_trusted(&self) -> bool {
+        match self.standing {
+            TrustStanding::Trusted(_) => true,
+            TrustStanding::Never | TrustStanding::Changed { .. } => false,
+        }
+    }
+
+    /// Why it is not used, for people.
+    pub fn not_trusted(&self) -> String {
+        let file = self.file.display();
+        match &self.standing {
+            TrustStanding::Changed { keys, .. } => {
+                format!("`{file}` is not trusted yet with what changed in it ({})", keys.join(", "))
+            }
+            TrustStanding::Never | TrustStanding::Trusted(_) => format!("`{file}` is not trusted yet"),
+        }
+    }
+
+    /// Whether it declares a source that the user's own configuration has too.
+    pub fn replaces(&self, id: &SourceId) -> bool {
+        self.below.sources.iter().any(|declaration| declaration.id == *id)
+    }
+
+    /// Where the documents of its sources lead to, of those that are files.
+    pub fn document_servers(&self) -> BTreeMap<SourceId, BTreeSet<String>> {
+        documents::documents(&self.config, None).into_iter().map(|(id, document)| (id, document.servers)).collect()
+    }
+
+    /// What holds with it. What an earlier version of it was trusted to restrict stays restricted while the file waits
+    /// for trust again, so that a change of the file alone lifts nothing.
+    fn effective(&self) -> Config {
+        match &self.standing {
+            TrustStanding::Never => self.below.clone(),
+            TrustStanding::Trusted(_) => self.config.clone().over(self.below.clone()),
+            TrustStanding::Changed { before, .. } => {
+                let narrowings = before.narrowings().collect();
+                Config { narrowings, ..Config::default() }.over(self.below.clone())
+            }
+        }
     }
 }
 
@@ -62,17 +179,18 @@ pub fn load(named: Option<&Path>, directory: &Path) -> Result<Found> {
         Some(path) => (Some(path.to_owned()), false),
         None => (nearest(directory), true),
     };
-    let below = user.as_ref().filter(|path| file.as_ref() != Some(path));
-    let lower = below.map(|path| read(path)).transpose()?.unwrap_or_default();
-    let files = file.iter().chain(below).cloned().collect();
+    let below_file = user.as_ref().filter(|path| file.as_ref() != Some(path));
+    let below = below_file.map(|path| read(path)).transpose()?.unwrap_or_default();
+    let files = file.iter().chain(below_file).cloned().collect();
     let Some(file) = file else {
-        return Ok(Found { files, ..Found::of(lower) });
+        return Ok(Found { files, ..Found::of(below) });
     };
     let upper = read(&file)?;
-    let commands = Fingerprint::of(command_hash_input(&upper));
-    let declared = upper.sources.iter().map(|declaration| declaration.id.clone()).collect();
-    let walked = walked && user.as_ref() != Some(&file);
-    Ok(Found { config: upper.over(lower), file: Some(file), files, walked, commands, declared })
+    if !walked || user.as_ref() == Some(&file) || upper == Config::default() {
+        return Ok(Found { config: upper.over(below), file: Some(file), files, project: None });
+    }
+    let project = Project::new(&file, upper, below)?;
+    Ok(Found { config: project.effective(), file: Some(file), files, project: Some(project) })
 }
 
 /// The user's own file: `~/.config/toolcrib/toolcrib.yaml`.
@@ -81,7 +199,7 @@ pub fn user_file() -> Option<PathBuf> {
     Some(base.join("toolcrib").join("toolcrib.yaml"))
 }
 
-/// Where data lies when nobody says otherwise: a place for each configuration file, so that projects never meet.
+/// Where data lies by default: a directory for each configuration file, so that projects never disturb each other.
 pub fn data_directory(file: Option<&Path>) -> Result<PathBuf> {
     let homeless = || Error::new(Code::ConfigInvalid, "neither XDG_DATA_HOME nor HOME is set; give `--data DIR`");
     let base = directory_from("XDG_DATA_HOME", ".local/share").ok_or_else(homeless)?.join("toolcrib");
@@ -91,24 +209,6 @@ pub fn data_directory(file: Option<&Path>) -> Result<PathBuf> {
     let project = project.and_then(|name| SourceId::from_name(&name).ok());
     let name = project.map_or_else(|| "project".to_owned(), |name| name.to_string());
     Ok(base.join(format!("{name}-{}", Fingerprint::of(path.as_os_str().as_encoded_bytes()).short(8))))
-}
-
-/// Whether somebody accepted a project's file with the commands it has now.
-pub fn is_trusted(found: &Found) -> Result<bool> {
-    let Some(file) = &found.file else { return Ok(true) };
-    Ok(!found.walked || trusted()?.get(&key(file)) == Some(&found.commands.to_string()))
-}
-
-/// Accepts a project's file with the commands it has now.
-pub fn trust(found: &Found) -> Result<()> {
-    let Some(file) = &found.file else {
-        return Err(Error::new(Code::NotFound, "there is no project file here to trust"));
-    };
-    let mut known = trusted()?;
-    known.insert(key(file), found.commands.to_string());
-    let path = trust_file()?;
-    let text = serde_json::to_string_pretty(&known).context(Code::Internal, "write the list of trusted files")?;
-    write_private(&path, &text).context(Code::Internal, format!("write `{}`", path.display()))
 }
 
 /// The text of a configuration file, ours or another client's.
@@ -141,39 +241,4 @@ fn directory_from(variable: &str, below_home: &str) -> Option<PathBuf> {
         let home = set("HOME").or_else(|| set("USERPROFILE"))?;
         Some(home.join(below_home))
     })
-}
-
-/// Where it is remembered which files were trusted.
-pub fn trust_file() -> Result<PathBuf> {
-    Ok(data_directory(None)?.with_file_name("trusted.json"))
-}
-
-fn trusted() -> Result<BTreeMap<String, String>> {
-    let path = trust_file()?;
-    match std::fs::read_to_string(&path) {
-        Ok(text) => serde_json::from_str(&text)
-            .context(Code::ConfigInvalid, format!("`{}` is damaged; remove it and trust again", path.display())),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(BTreeMap::new()),
-        Err(error) => {
-            Err(Error::new(Code::ConfigInvalid, format!("cannot read `{}`: {error}", path.display())).with_cause(error))
-        }
-    }
-}
-
-fn key(file: &Path) -> String {
-    std::fs::canonicalize(file).unwrap_or_else(|_| file.to_owned()).display().to_string()
-}
-
-fn write_private(path: &Path, text: &str) -> std::io::Result<()> {
-    if let Some(directory) = path.parent() {
-        std::fs::create_dir_all(directory)?;
-    }
-    let mut options = std::fs::OpenOptions::new();
-    options.create(true).write(true).truncate(true);
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    // Whole or not at all: a crash in between leaves the old file.
-    let new = path.with_extension(format!("{}.new", std::process::id()));
-    std::io::Write::write_all(&mut options.open(&new)?, text.as_bytes())?;
-    std::fs::rename(&new, path)
 }

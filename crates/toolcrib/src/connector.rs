@@ -9,7 +9,7 @@ pub mod workflow;
 
 mod witness;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,6 +30,7 @@ use crate::trace::Trace;
 pub(crate) use answer::Layout;
 pub use answer::{Answer, NOTES};
 pub use mcp::Watches;
+pub(crate) use openapi::{Place, read_file_blocking};
 pub(crate) use witness::Witness;
 
 /// Speaks one source's protocol. It keeps no catalogue, makes no policy, and ends every wait at the deadline it is given.
@@ -100,6 +101,8 @@ pub struct Offer {
     pub private: bool,
     /// What the source says about itself, for search.
     pub about: Option<String>,
+    /// Where its document says that requests go. Empty for a source that has none, or that says so itself.
+    pub servers: BTreeSet<String>,
     /// What all this was read from.
     pub marks: Option<Marks>,
     /// It is what `known` was: there are no tools here, the list that holds goes on to.

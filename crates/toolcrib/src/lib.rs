@@ -29,7 +29,7 @@ mod templates;
 
 pub use call::{CallOptions, ClientId, Offering, Output, Page, Said};
 pub use refresh::{Need, Outcome, Refresh};
-pub use registry::{Options, Registry};
+pub use registry::{Options, Registry, Trust, Untrusted};
 pub use toolcrib_core as core;
 pub use toolcrib_core::catalog::Caller;
 pub use toolcrib_core::{Code, Error, Result, Source, SourceId};

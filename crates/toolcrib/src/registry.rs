@@ -25,7 +25,7 @@ mod tokens;
 mod tools;
 mod verify;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -40,7 +40,7 @@ use toolcrib_core::fingerprint::Fingerprint;
 use toolcrib_core::inventory::{Actor, Command, Declaration, Event, Inventory, Origin};
 use toolcrib_core::manifest::Bounds;
 use toolcrib_core::source::Settings;
-use toolcrib_core::text::nearest;
+use toolcrib_core::text::{nearest, shown_short};
 use toolcrib_core::{Code, Error, Result, Source, SourceId};
 
 use crate::builtin::{Definition, Handler};
@@ -103,14 +103,40 @@ pub struct Options {
     pub revalidate: bool,
     /// Variables named `TOOLCRIB_SOURCE_…`, which override single sources for this process.
     pub environment: Vec<(String, String)>,
-    /// Sources that must not be contacted, and why: those of a file that nobody has trusted yet.
-    pub forbidden: BTreeMap<SourceId, String>,
+    pub trust: Trust,
     /// What all work here is part of that is part of nothing else: a command's, say.
     pub trace: Option<Trace>,
     /// Where finished work is told for export. With it, those who are asked are told of every trace.
     pub spans: Option<Spans>,
     /// Connectors to use instead of real ones, for tests.
     pub connect: Option<crate::connections::Connect>,
+}
+
+/// What the trust in a project's file covers.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Trust {
+    /// Set where the file is not trusted. What the store has of it then stays as it is and is not contacted.
+    pub untrusted: Option<Untrusted>,
+    /// Where the documents of sources may send requests, by source: what they named when they were trusted. A source
+    /// that is not listed is not bound.
+    pub document_servers: BTreeMap<SourceId, BTreeSet<String>>,
+}
+
+impl Trust {
+    /// The sources of the file that is not trusted, each with the reason.
+    fn forbidden(&self) -> BTreeMap<SourceId, String> {
+        let untrusted = self.untrusted.iter();
+        untrusted.flat_map(|file| file.sources.iter().map(|id| (id.clone(), file.reason.clone()))).collect()
+    }
+}
+
+/// A file that is not trusted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Untrusted {
+    /// Why its sources are not contacted, and what to do about it.
+    pub reason: String,
+    /// Those that it declares.
+    pub sources: Vec<SourceId>,
 }
 
 impl Default for Options {
@@ -125,7 +151,7 @@ impl Default for Options {
             follow: true,
             revalidate: true,
             environment: overriding_variables(),
-            forbidden: BTreeMap::new(),
+            trust: Trust::default(),
             trace: None,
             spans: None,
             connect: None,
@@ -168,6 +194,8 @@ pub(crate) struct Shared {
     /// Tokens are counted by one for all.
     pub(crate) counting: tokio::sync::Mutex<()>,
     /// Sources that must not be contacted, and why.
+    pub(crate) trust: ArcSwap<Trust>,
+    /// What must not be contacted, and why.
     pub(crate) forbidden: ArcSwap<BTreeMap<SourceId, String>>,
     pub(crate) tasks: TaskTracker,
     pub(crate) ended: CancellationToken,
@@ -289,9 +317,10 @@ impl Registry {
         self.shared.forbidden.load_full()
     }
 
-    /// From now on these sources must not be contacted, and all others may.
-    pub fn forbid(&self, forbidden: BTreeMap<SourceId, String>) {
-        self.shared.forbidden.store(Arc::new(forbidden));
+    /// What trust covers from now on. `reconfigure` with the same configuration follows.
+    pub fn set_trust(&self, trust: Trust) {
+        self.shared.forbidden.store(Arc::new(trust.forbidden()));
+        self.shared.trust.store(Arc::new(trust));
     }
 
     /// The error for a source that is not there, with the nearest that is.
@@ -415,6 +444,19 @@ impl Shared {
             Some(reason) => Err(Error::new(Code::Forbidden, reason.clone())),
             None => Ok(()),
         }
+    }
+
+    /// Whether a source's document names no server but those that were trusted.
+    pub(crate) fn ensure_servers_are_trusted(&self, id: &SourceId, servers: &BTreeSet<String>) -> Result<()> {
+        let trust = self.trust.load();
+        let unknown = trust.document_servers.get(id).and_then(|trusted| servers.difference(trusted).next());
+        let Some(unknown) = unknown else { return Ok(()) };
+        let unknown = shown_short(unknown, 200);
+        let message = format!(
+            "the document of `{id}` leads to `{unknown}`, which was not so when the project's file was trusted; look at \
+             it, then run `toolcrib trust`"
+        );
+        Err(Error::new(Code::Forbidden, message))
     }
 
     pub(crate) fn unknown_source(&self, name: &str) -> Error {

@@ -7,7 +7,7 @@ mod sources;
 use clap::Args;
 use serde::Serialize;
 use serde_json::json;
-use toolcrib::{Refresh, Result, SourceId, config_file};
+use toolcrib::{Refresh, Result, SourceId};
 
 use crate::arguments::Common;
 use crate::desk::{self, Desk};
@@ -56,7 +56,7 @@ pub(crate) async fn run(common: &Common, arguments: Arguments) -> Result<Done> {
             checks.extend(house::trust(&found));
             let data = desk::data_directory(&silent, &found);
             checks.extend(house::data(&silent, &data));
-            let untrusted = if config_file::is_trusted(&found).unwrap_or(false) { Vec::new() } else { found.declared };
+            let untrusted = found.trust().untrusted.map(|untrusted| untrusted.sources).unwrap_or_default();
             checks.extend(look_closer(&silent, common, &arguments, &untrusted).await);
         }
         Err(error) => checks.extend(house::unreadable(&error)),

@@ -1,74 +1,118 @@
-//! `toolcrib trust`: accept the project's file, with what it runs and contacts now.
+//! `toolcrib trust`: accept the project's file, with what it runs, contacts and allows now.
+
+use std::collections::{BTreeMap, BTreeSet};
 
 use clap::Args;
 use serde_json::{Value, json};
-use toolcrib::config_file::{self, Found};
-use toolcrib::core::config::Declaration;
+use toolcrib::config_file::{Project, TrustStanding};
 use toolcrib::core::config::show::show_keys;
-use toolcrib::{Code, Error, Result};
+use toolcrib::core::config::{Declaration, settings_to_trust};
+use toolcrib::{Code, Error, Result, Source, SourceId};
 
 use crate::arguments::Common;
 use crate::exit::Done;
 use crate::{desk, output, wording};
 
-/// Accept the project's file, so that the sources it declares may be run and contacted
+/// Keys of a source that the line about what it runs or contacts shows already.
+const SHOWN_ELSEWHERE: [&str; 7] = ["command", "args", "url", "openapi", "base_url", "workflow", "builtin"];
+
+/// Accept the project's file, so that what it says holds and its sources may be run and contacted
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  cd project && toolcrib trust
 
-A file that is found by walking up from the working directory runs nothing before it is trusted. When what it runs or
-contacts changes, it is asked about again. A file named by `--config` needs no trust.")]
+A file that is found by walking up from the working directory changes nothing before it is trusted. When it would run,
+contact or allow something else than what was trusted, it is asked about again; restricting it further is not asked
+about. A file named by `--config` needs no trust.")]
 pub(crate) struct Arguments {}
 
 pub(crate) fn run(common: &Common, _: &Arguments) -> Result<Done> {
     let found = desk::find(common)?;
-    let Some(file) = &found.file else {
+    let Some(file) = found.file.clone() else {
         let message = "no project file from here upwards; `toolcrib init` writes one";
         return Err(Error::new(Code::NotFound, message));
     };
-    let was_trusted = config_file::is_trusted(&found)?;
-    if !was_trusted {
-        config_file::trust(&found)?;
-    }
+    let Some(project) = found.project.clone() else {
+        if common.json {
+            output::json(&json!({ "file": file, "trusted": true, "changed": false, "sources": [] }))?;
+        } else {
+            output::line(&format!("`{}` needs no trust: it was named, is your own, or says nothing", file.display()))?;
+        }
+        return Ok(Done::Well);
+    };
+    let was_trusted = project.is_trusted();
+    // Also where it is trusted already: what its documents lead to is looked up again.
+    found.accept()?;
     if common.json {
-        let sources: Vec<Value> = declared(&found).map(shown).collect();
-        output::json(&json!({ "file": file, "trusted": true, "changed": !was_trusted, "sources": sources }))?;
+        let sources: Vec<Value> =
+            project.config.sources.iter().map(|declaration| keys(&project, declaration)).collect();
+        let settings = settings_to_trust(&project.config);
+        output::json(&json!({
+            "file": file, "trusted": true, "changed": !was_trusted, "sources": sources, "settings": settings,
+        }))?;
         return Ok(Done::Well);
     }
-    let file = file.display();
-    output::line(&match (was_trusted, found.walked) {
-        (true, true) => format!("`{file}` is trusted already:"),
-        (true, false) => format!("`{file}` was named, which counts as trust:"),
-        (false, _) => format!("`{file}` is trusted now:"),
-    })?;
-    for line in lines(&found) {
+    let state = if was_trusted { "is trusted already" } else { "is trusted now" };
+    output::line(&format!("`{}` {state}:", file.display()))?;
+    for line in lines(&project) {
         output::line(&line)?;
-    }
-    if found.declared.is_empty() {
-        output::line("  it declares no sources")?;
     }
     Ok(Done::Well)
 }
 
-/// What each source of the project's file runs or contacts.
-pub(crate) fn lines(found: &Found) -> Vec<String> {
-    let line = |declaration: &Declaration| match &declaration.source {
-        Ok(source) => format!("  {}: {}", source.id, wording::reached_by(source)),
-        Err(_) => format!("  {}: not used, for it is stated wrongly; `toolcrib sources` says how", declaration.id),
-    };
-    let others = found.config.allow_commands.then(|| "  requests over HTTP may declare programs to run".to_owned());
-    declared(found).map(line).chain(others).collect()
+/// All that trusting a project's file covers: what each source runs or contacts, its rules, and what holds for all.
+pub(crate) fn lines(project: &Project) -> Vec<String> {
+    let servers = project.document_servers();
+    let mut lines = Vec::new();
+    if let TrustStanding::Changed { keys, .. } = &project.standing {
+        lines.push(format!("  changed since it was trusted: {}", keys.join(", ")));
+    }
+    let narrowed = |id: &SourceId| project.config.narrowings.iter().any(|narrowing| narrowing.id == *id);
+    let declared = project.config.sources.iter();
+    for declaration in declared.filter(|declared| !(narrowed(&declared.id) && project.replaces(&declared.id))) {
+        match &declaration.source {
+            Ok(source) => lines.extend(source_lines(project, source, &servers)),
+            Err(_) => {
+                let id = &declaration.id;
+                lines.push(format!("  {id}: not used, because it is stated wrongly; `toolcrib sources` says how"));
+            }
+        }
+    }
+    for (key, value) in settings_to_trust(&project.config) {
+        lines.push(match key.strip_prefix("sources.") {
+            Some(id) => format!("  narrows your own `{id}`: {}", wording::visible(&value.to_string())),
+            None if key == "allow_commands" && value == json!(true) => {
+                "  allow_commands: requests over HTTP may declare programs to run".to_owned()
+            }
+            None => format!("  {key}: {}", wording::visible(&value.to_string())),
+        });
+    }
+    lines
 }
 
-/// What the project's own file declares, without the user's.
-fn declared(found: &Found) -> impl Iterator<Item = &Declaration> {
-    found.config.sources.iter().filter(|declaration| found.declared.contains(&declaration.id))
+fn source_lines(project: &Project, source: &Source, servers: &BTreeMap<SourceId, BTreeSet<String>>) -> Vec<String> {
+    let id = &source.id;
+    let mut lines = vec![format!("  {id}: {}", wording::runs_or_contacts(source))];
+    if project.replaces(id) {
+        lines.push(format!("    replaces your own `{id}`"));
+    }
+    if let Some(servers) = servers.get(id) {
+        let names: Vec<String> = servers.iter().map(|server| wording::visible(server)).collect();
+        let names = if names.is_empty() { "nothing that could be read".to_owned() } else { names.join(", ") };
+        lines.push(format!("    its document leads to {names}"));
+    }
+    if let Value::Object(keys) = show_keys(source) {
+        let others = keys.into_iter().filter(|(key, _)| !SHOWN_ELSEWHERE.contains(&key.as_str()));
+        lines.extend(others.map(|(key, value)| format!("    {key}: {}", wording::visible(&value.to_string()))));
+    }
+    lines
 }
 
-fn shown(declaration: &Declaration) -> Value {
+fn keys(project: &Project, declaration: &Declaration) -> Value {
     match &declaration.source {
         Ok(source) => {
             let mut keys = show_keys(source);
             keys["id"] = json!(source.id);
+            keys["replaces"] = json!(project.replaces(&source.id));
             keys
         }
         Err(faults) => json!({ "id": declaration.id, "faults": faults }),

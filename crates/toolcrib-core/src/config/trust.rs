@@ -1,19 +1,262 @@
-//! What a file would run and whom it would contact, as one canonical text: trust is given to this, and asked for again
-//! when it changes.
+//! What trusting a project's file covers, and which changes of the file need trust again: whatever runs, contacts or
+//! allows more than what was trusted. A file that only restricts itself further is not asked about.
 
-use serde_json::json;
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
 
 use super::Config;
-use crate::source::Source;
+use super::definition::{Secrets, definition, rules_keys};
+use crate::fingerprint::Fingerprint;
+use crate::policy::{Rules, Unruled, widens};
+use crate::source::{Kind, Source, SourceId};
+use crate::tool::SEPARATOR;
 
-/// One line of JSON for each source, in the order of ids: the command with its environment, the address with its
-/// credentials, the directories that built-in tools may touch. Disabled ones count too: enabling one later must not
-/// slip a new command in.
-pub fn command_hash_input(config: &Config) -> String {
-    let mut sources: Vec<&Source> = config.valid_sources().collect();
-    sources.sort_by(|one, other| one.id.cmp(&other.id));
-    let lines = sources.into_iter().map(|source| json!({ "id": source.id, "kind": source.kind }));
-    // That others may start programs is as much as a command of its own.
-    let allowed = config.allow_commands.then(|| json!({ "allow_commands": true }));
-    lines.chain(allowed).map(|line| line.to_string() + "\n").collect()
+/// Keys of a source that neither run, contact nor allow anything.
+const HARMLESS: [&str; 9] = [
+    "title",
+    "tags",
+    "ttl",
+    "connect_timeout",
+    "first_start_timeout",
+    "discovery_timeout",
+    "call_timeout",
+    "idle",
+    "result_limit",
+];
+
+/// Lists of which a part allows less than the whole.
+const GRANTS: [&str; 5] = ["builtin", "roots", "inherit_env", "methods", "allow_refs"];
+/// Lists of which a part selects less than the whole, except that none selects everything.
+const SELECTIONS: [&str; 2] = ["include", "include_tags"];
+/// The list that selects less the longer it is.
+const EXCLUDE: &str = "exclude";
+
+/// A project's file as far as trust covers it. Values are kept as hashes, since some are secret.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct TrustedFile {
+    /// `defaults`, `expose` and what else stands at top level.
+    settings: BTreeMap<String, Fingerprint>,
+    /// Switches at top level that allow more, where they are on.
+    switches: BTreeSet<String>,
+    sources: BTreeMap<SourceId, TrustedSource>,
+    narrowings: BTreeMap<SourceId, TrustedNarrowing>,
 }
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+struct TrustedSource {
+    keys: BTreeMap<String, Fingerprint>,
+    lists: BTreeMap<String, BTreeSet<Fingerprint>>,
+    enabled: bool,
+    tools: Rules,
+    #[serde(default)]
+    document: LocalDocument,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+struct TrustedNarrowing {
+    enabled: Option<bool>,
+    tools: Rules,
+}
+
+/// What a document in a file of the project leads to. The source's credentials go there and nowhere else.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct LocalDocument {
+    /// The origins that an OpenAPI document sends requests to, or the source descriptions of an Arazzo document.
+    pub servers: BTreeSet<String>,
+    /// The files that this was read from, by their hash.
+    pub files: BTreeMap<String, Fingerprint>,
+}
+
+impl TrustedFile {
+    /// `documents` are those of the sources for which `names_its_servers` is true.
+    pub fn new(project: &Config, mut documents: BTreeMap<SourceId, LocalDocument>) -> TrustedFile {
+        let hash = |value: Value| Fingerprint::of(value.to_string());
+        let at_top = |section: &str| {
+            let prefix = format!("{section}.");
+            project.origins.keys().any(|key| key == section || key.starts_with(&prefix))
+        };
+        let expose = &project.expose;
+        let shown = json!([expose.mode.as_str(), expose.full_below_tokens, expose.essential, expose.prefix]);
+        let settings =
+            [("defaults", json!(project.defaults)), ("expose", shown), ("warm", json!(project.warm.as_str()))];
+        let settings = settings.into_iter().filter(|(key, _)| at_top(key));
+        let switches = [("allow_commands", project.allow_commands)];
+        let sources = project.valid_sources().map(|source| {
+            let document = documents.remove(&source.id).unwrap_or_default();
+            (source.id.clone(), TrustedSource::new(source, document))
+        });
+        let narrowings = project.narrowings.iter().map(|narrowing| {
+            let trusted = TrustedNarrowing { enabled: narrowing.enabled, tools: narrowing.tools.clone() };
+            (narrowing.id.clone(), trusted)
+        });
+        TrustedFile {
+            settings: settings.map(|(key, value)| (key.to_owned(), hash(value))).collect(),
+            switches: switches.into_iter().filter(|(_, on)| *on).map(|(key, _)| key.to_owned()).collect(),
+            sources: sources.collect(),
+            narrowings: narrowings.collect(),
+        }
+    }
+
+    /// What of `new` this trust does not cover, as paths of keys. Empty when nothing has to be asked.
+    pub fn uncovered(&self, new: &TrustedFile) -> Vec<String> {
+        let mut uncovered = Vec::new();
+        let keys: BTreeSet<&String> = self.settings.keys().chain(new.settings.keys()).collect();
+        let changed = keys.into_iter().filter(|key| self.settings.get(*key) != new.settings.get(*key));
+        uncovered.extend(changed.chain(new.switches.difference(&self.switches)).cloned());
+        for (id, source) in &new.sources {
+            let keys = match self.sources.get(id) {
+                Some(old) => old.uncovered(id, source),
+                None => vec![String::new()],
+            };
+            uncovered.extend(keys.into_iter().map(|key| source_key(id, &key)));
+        }
+        uncovered.extend(self.lost_restrictions(new));
+        uncovered
+    }
+
+    /// Restrictions on sources of another file that `new` no longer makes. A source that `new` declares itself is asked
+    /// about as such.
+    fn lost_restrictions<'a>(&'a self, new: &'a TrustedFile) -> impl Iterator<Item = String> + 'a {
+        let narrowings = self.narrowings.iter().filter(|(id, _)| !new.sources.contains_key(*id));
+        narrowings.flat_map(|(id, old)| {
+            let none = TrustedNarrowing { enabled: None, tools: Rules::default() };
+            let now = new.narrowings.get(id).unwrap_or(&none);
+            let lost = [
+                ("enabled", old.enabled == Some(false) && now.enabled != Some(false)),
+                ("tools", widens(&old.tools, &now.tools, &prefix(id), Unruled::Allowed)),
+            ];
+            lost.into_iter().filter(|(_, is)| *is).map(|(key, _)| source_key(id, key))
+        })
+    }
+
+    /// What this trust restricts of the sources of another file.
+    pub fn narrowings(&self) -> impl Iterator<Item = super::Narrowing> + '_ {
+        self.narrowings.iter().map(|(id, narrowing)| super::Narrowing {
+            id: id.clone(),
+            enabled: narrowing.enabled,
+            tools: narrowing.tools.clone(),
+            file: String::new(),
+            line: 0,
+        })
+    }
+
+    /// What the documents of sources were found to lead to.
+    pub fn documents(&self) -> impl Iterator<Item = (&SourceId, &LocalDocument)> {
+        self.sources.iter().map(|(id, source)| (id, &source.document))
+    }
+}
+
+impl TrustedSource {
+    fn new(source: &Source, document: LocalDocument) -> TrustedSource {
+        let settings = &source.settings;
+        let mut trusted = TrustedSource {
+            keys: BTreeMap::new(),
+            lists: BTreeMap::new(),
+            enabled: settings.enabled.unwrap_or(true),
+            tools: settings.tools.clone(),
+            document,
+        };
+        let hash = |value: &Value| Fingerprint::of(value.to_string());
+        for (key, value) in definition(source, Secrets::Plain) {
+            let is_list = GRANTS.contains(&key.as_str()) || SELECTIONS.contains(&key.as_str()) || key == EXCLUDE;
+            match value {
+                _ if HARMLESS.contains(&key.as_str()) || key == "enabled" || key == "tools" => {}
+                Value::Array(items) if is_list => {
+                    trusted.lists.insert(key, items.iter().map(hash).collect());
+                }
+                value => {
+                    trusted.keys.insert(key, hash(&value));
+                }
+            }
+        }
+        trusted
+    }
+
+    fn uncovered(&self, id: &SourceId, new: &TrustedSource) -> Vec<String> {
+        // `builtin: all` is no list, and a list of built-in tools is a part of all.
+        let is_part_of_all = self.keys.contains_key("builtin") && new.lists.contains_key("builtin");
+        let matters = |key: &&String| !(is_part_of_all && *key == "builtin");
+        let keys: BTreeSet<&String> = self.keys.keys().chain(new.keys.keys()).filter(matters).collect();
+        let mut uncovered: Vec<String> =
+            keys.into_iter().filter(|key| self.keys.get(*key) != new.keys.get(*key)).cloned().collect();
+        let lists: BTreeSet<&String> = self.lists.keys().chain(new.lists.keys()).filter(matters).collect();
+        let none = BTreeSet::new();
+        uncovered.extend(lists.into_iter().filter_map(|key| {
+            let old_list = self.lists.get(key).unwrap_or(&none);
+            let new_list = new.lists.get(key).unwrap_or(&none);
+            (!narrows(key, old_list, new_list)).then(|| key.clone())
+        }));
+        let is_builtin = new.keys.contains_key("builtin") || new.lists.contains_key("builtin");
+        let unruled = if is_builtin { Unruled::OwnVerdict } else { Unruled::Allowed };
+        let others = [
+            ("enabled", new.enabled && !self.enabled),
+            ("tools", widens(&self.tools, &new.tools, &prefix(id), unruled)),
+            ("servers", !new.document.servers.is_subset(&self.document.servers)),
+        ];
+        uncovered.extend(others.into_iter().filter(|(_, is)| *is).map(|(key, _)| key.to_owned()));
+        uncovered.sort();
+        uncovered.dedup();
+        uncovered
+    }
+}
+
+/// Whether a list allows or selects nothing that the old one did not.
+fn narrows(key: &str, old: &BTreeSet<Fingerprint>, new: &BTreeSet<Fingerprint>) -> bool {
+    if key == EXCLUDE {
+        return new.is_superset(old);
+    }
+    let selects_everything = |list: &BTreeSet<Fingerprint>| SELECTIONS.contains(&key) && list.is_empty();
+    selects_everything(old) || (new.is_subset(old) && !selects_everything(new))
+}
+
+/// Whether what a source contacts stands in a document of the project, so that a change of that document matters.
+pub fn names_its_servers(source: &Source) -> bool {
+    match &source.kind {
+        Kind::OpenApi(openapi) => openapi.base_url.is_none() && !super::address::is_address(&openapi.document),
+        Kind::Workflow(_) => true,
+        Kind::Stdio(_) | Kind::Http(_) | Kind::Sse(_) | Kind::Builtin(_) => false,
+    }
+}
+
+/// What of a project's file beside its sources is trusted with it, in the words of the file.
+pub fn settings_to_trust(project: &Config) -> Map<String, Value> {
+    let mut shown = super::show::show(project);
+    let mut keys = Map::new();
+    for section in ["defaults", "expose"] {
+        let Some(values) = shown[section].as_object_mut() else { continue };
+        let set = values.iter_mut().filter(|(key, _)| project.origins.contains_key(&format!("{section}.{key}")));
+        let set: Map<String, Value> = set.map(|(key, value)| (key.clone(), value["value"].take())).collect();
+        if !set.is_empty() {
+            keys.insert(section.to_owned(), set.into());
+        }
+    }
+    for key in ["warm", "allow_commands"] {
+        if project.origins.contains_key(key) {
+            keys.insert(key.to_owned(), shown[key]["value"].take());
+        }
+    }
+    for narrowing in &project.narrowings {
+        let mut narrowed = Map::new();
+        narrowed.extend(narrowing.enabled.map(|enabled| ("enabled".to_owned(), json!(enabled))));
+        if !narrowing.tools.is_empty() {
+            narrowed.insert("tools".to_owned(), rules_keys(&narrowing.tools));
+        }
+        keys.insert(source_key(&narrowing.id, ""), narrowed.into());
+    }
+    keys
+}
+
+fn source_key(id: &SourceId, key: &str) -> String {
+    if key.is_empty() { format!("sources.{id}") } else { format!("sources.{id}.{key}") }
+}
+
+fn prefix(id: &SourceId) -> String {
+    format!("{id}{SEPARATOR}")
+}
+
+#[cfg(test)]
+mod tests;

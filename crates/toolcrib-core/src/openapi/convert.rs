@@ -1,5 +1,7 @@
 //! A whole document: its operations one by one, each a tool or set aside with its pointer and its reason.
 
+use std::collections::BTreeSet;
+
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
@@ -26,6 +28,8 @@ pub struct Converted {
     pub set_aside: Vec<SetAside>,
     /// What the document says about itself.
     pub about: Option<String>,
+    /// The origins that its operations send requests to, where it is the document that says so.
+    pub servers: BTreeSet<String>,
 }
 
 /// What every operation of a document has in common.
@@ -108,6 +112,9 @@ pub fn convert(library: &Library, conversion: Conversion<'_>) -> Result<Converte
         match tool::offered(&name, found, read, poll) {
             Ok(tool) => {
                 bytes += tool.get().len();
+                if conversion.openapi.base_url.is_none() {
+                    converted.servers.extend(server::origin(&shared.servers.of(found)));
+                }
                 converted.tools.push(tool);
             }
             Err(reason) => broken.push(reason),

@@ -109,6 +109,17 @@ impl<'a> Servers<'a> {
     }
 }
 
+/// Scheme, host and port of a server. None for one that is relative, which only `base_url` can complete.
+pub(super) fn origin(server: &str) -> Option<String> {
+    if let Ok(url) = Url::parse(server) {
+        return Some(url.origin().ascii_serialization());
+    }
+    // A variable without a value stands in it.
+    let (scheme, rest) = server.split_once("://")?;
+    let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
+    Some(format!("{scheme}://{authority}").to_ascii_lowercase())
+}
+
 /// The address with the defaults of its variables, in one pass: a default that named other variables could double at
 /// each of them. Nothing where it grows too long to be an address.
 fn filled(url: &str, server: &Value) -> Option<String> {
@@ -201,6 +212,19 @@ mod tests {
         let variables = json!({ "region": { "default": "us" }, "v": { "default": 2 }, "key": { "default": "none" } });
         let root = json!({ "servers": [{ "url": "https://{region}.a/{v}/{key}", "variables": variables }] });
         assert_eq!(server(web, root, json!({})), "https://eu.a/2/none");
+    }
+
+    #[test]
+    fn the_origin_of_a_server_is_without_its_path() {
+        for (server, expected) in [
+            ("https://Api.example/v1", Some("https://api.example")),
+            ("http://u:p@h:8080/v1?x", Some("http://h:8080")),
+            ("https://{region}.h/v1", Some("https://{region}.h")),
+            ("/v1", None),
+            ("", None),
+        ] {
+            assert_eq!(origin(server).as_deref(), expected, "{server}");
+        }
     }
 
     #[test]

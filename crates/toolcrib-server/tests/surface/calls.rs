@@ -171,7 +171,9 @@ async fn who_must_be_allowed_first_is_told() {
     let shop = Scripted::new([tool("order", "Orders")]);
     let stage = stage(Mode::Search, &[("shop", &shop)]).await;
     let why = "its file is not trusted yet; `toolcrib trust` allows it";
-    stage.registry.forbid([(toolcrib::SourceId::parse("shop").unwrap(), why.to_owned())].into());
+    let sources = vec![toolcrib::SourceId::parse("shop").unwrap()];
+    let untrusted = Some(toolcrib::Untrusted { reason: why.to_owned(), sources });
+    stage.registry.set_trust(toolcrib::Trust { untrusted, ..toolcrib::Trust::default() });
     let said = stage.said("search_tools", json!({ "query": "orders" })).await;
     assert!(said.contains(&format!("1 source is not used: {why}")) && !said.contains("search again"), "{said}");
     let (client, _server) = connect(&stage.surface, |_| {}).await;

@@ -50,14 +50,14 @@ impl Shared {
     /// Why the tools of a source are not known, where they are not.
     pub(crate) fn explain_source(&self, id: &SourceId) -> Option<Error> {
         let now = self.now.load();
+        if let Err(forbidden) = self.trusted(id) {
+            return Some(forbidden);
+        }
         if let Some(wrong) = now.invalid.get(id) {
             let message = format!("`{id}` is stated wrongly in the configuration: {}", wrong.message);
             return Some(Error::new(Code::ToolUnavailable, message).with_retryable(false));
         }
         let state = now.inventory.source(id)?;
-        if let Err(forbidden) = self.trusted(id) {
-            return Some(forbidden);
-        }
         if !self.enabled_here(id, state.enabled) {
             let message = format!("the source `{id}` is disabled; `toolcrib enable {id}` turns it on");
             return Some(Error::new(Code::ToolNotImplemented, message));

@@ -38,8 +38,9 @@ use settled::Settled;
 use tokens::Tokens;
 
 pub(crate) use clients::Clients;
+pub(crate) use fetch::read_file_blocking;
 pub(super) use fetch::{Fetched, read_file};
-pub(super) use settled::Place;
+pub(crate) use settled::Place;
 
 #[derive(Debug)]
 pub(crate) struct OpenApiConnector {
@@ -70,8 +71,8 @@ impl OpenApiConnector {
             convert(&library, Conversion { source: &source.id, openapi })
         });
         let converted = converted.await?;
-        let Converted { tools, set_aside, about } = converted;
-        Ok(Offer { tools, excluded: set_aside, about, marks: documents.marks(), ..Offer::default() })
+        let Converted { tools, set_aside, about, servers } = converted;
+        Ok(Offer { tools, excluded: set_aside, about, servers, marks: documents.marks(), ..Offer::default() })
     }
 }
 

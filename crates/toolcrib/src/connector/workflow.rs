@@ -60,6 +60,7 @@ impl WorkflowConnector {
             tools,
             excluded: held.document.set_aside.clone(),
             about: held.about.clone(),
+            servers: held.document.described_apis(),
             marks,
             ..Offer::default()
         })

@@ -170,6 +170,10 @@ impl Shared {
                 Err(Error::new(Code::ToolUnavailable, message))
             }
         };
+        let offer = offer.and_then(|offer| {
+            self.ensure_servers_are_trusted(&source.id, &offer.servers)?;
+            Ok(offer)
+        });
         let duration_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
         let check = |tool_count| Check {
             source: source.id.clone(),

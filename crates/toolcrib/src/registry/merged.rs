@@ -34,6 +34,9 @@ impl Registry {
             .collect();
         merged["sources"] = sources.into();
         merged["overrides"] = overrides.into();
+        if let Some(project) = found.untrusted() {
+            merged["untrusted"] = json!({ "file": project.file.to_string_lossy(), "reason": project.not_trusted() });
+        }
         // A path that is not Unicode can only be shown so.
         merged["files"] = found.files.iter().map(|file| file.to_string_lossy()).collect();
         merged["data"] = json!(data.to_string_lossy());

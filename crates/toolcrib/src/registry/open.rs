@@ -53,7 +53,8 @@ impl Registry {
             turns: Semaphore::new(options.parallel.max(1)),
             validation_permits: ValidationPermits::default(),
             counting: tokio::sync::Mutex::default(),
-            forbidden: ArcSwap::from_pointee(options.forbidden.clone()),
+            forbidden: ArcSwap::from_pointee(options.trust.forbidden()),
+            trust: ArcSwap::from_pointee(options.trust.clone()),
             tasks: TaskTracker::new(),
             ended: CancellationToken::new(),
             store,
@@ -120,8 +121,9 @@ impl Shared {
         let inventory = self.now.load().inventory.clone();
         let declarations =
             declared.iter().map(|source| self.declaration(source, Origin::Config)).collect::<Result<Vec<_>>>()?;
-        let invalid_ids: Vec<SourceId> = invalid.keys().cloned().collect();
-        let wishes = reconcile(&inventory, declarations, &invalid_ids);
+        let mut kept: Vec<SourceId> = invalid.keys().cloned().collect();
+        kept.extend(self.forbid_untrusted(&inventory, &declared, &mut invalid));
+        let wishes = reconcile(&inventory, declarations, &kept);
         let mut wishes: Vec<Command> = wishes.into_iter().filter(|wish| !already_so(&inventory, wish)).collect();
         if self.ensure_up_to_date().is_err() && !wishes.is_empty() {
             tracing::warn!(changes = wishes.len(), "what changed in the configuration is not taken over");
@@ -155,6 +157,32 @@ impl Shared {
         }
         self.publish_invalid(invalid);
         Ok(())
+    }
+
+    /// While a file is not trusted, none of its sources is contacted, neither those that it declares nor those that it
+    /// may have declared before, which stay as they are. What the store does not know of is listed with the reason.
+    fn forbid_untrusted(
+        &self,
+        inventory: &Inventory,
+        declared: &[&Source],
+        invalid: &mut BTreeMap<SourceId, Failure>,
+    ) -> Vec<SourceId> {
+        let trust = self.trust.load();
+        let mut forbidden = trust.forbidden();
+        let Some(untrusted) = &trust.untrusted else {
+            self.forbidden.store(Arc::new(forbidden));
+            return Vec::new();
+        };
+        let configured = inventory.sources().filter(|(_, state)| state.origin == Origin::Config);
+        let undeclared = configured.map(|(id, _)| id).filter(|id| !declared.iter().any(|source| source.id == **id));
+        let undeclared: Vec<SourceId> = undeclared.cloned().collect();
+        for id in untrusted.sources.iter().filter(|id| inventory.source(id).is_none()) {
+            let failure = Failure::new(Code::Forbidden, untrusted.reason.clone());
+            invalid.entry(id.clone()).or_insert(failure);
+        }
+        forbidden.extend(undeclared.iter().map(|id| (id.clone(), untrusted.reason.clone())));
+        self.forbidden.store(Arc::new(forbidden));
+        undeclared
     }
 
     /// A variable that overrides nothing is most likely a slip.

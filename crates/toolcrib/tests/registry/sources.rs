@@ -9,7 +9,7 @@ use toolcrib::core::source::{Kind, Settings, Stdio};
 use toolcrib::refresh::Refreshed;
 use toolcrib::registry::{Notice, Status, Wanted};
 use toolcrib::testkit::Scripted;
-use toolcrib::{Code, Options, Source};
+use toolcrib::{Code, Options, Refresh, Registry, Source};
 
 use crate::support::{Bench, cached, call, config, force, id, open, open_with, open_yaml, settle, tool, tools, until};
 
@@ -229,9 +229,10 @@ async fn a_variable_may_enable_what_the_file_disables() {
 #[tokio::test(start_paused = true)]
 async fn a_forbidden_source_is_listed_and_never_contacted() {
     let git = Scripted::new(["push"]);
-    let forbidden = [(id("git"), "nobody trusts it yet".to_owned())].into();
+    let untrusted = Some(toolcrib::Untrusted { reason: "nobody trusts it yet".to_owned(), sources: vec![id("git")] });
+    let trust = toolcrib::Trust { untrusted, ..toolcrib::Trust::default() };
     let yaml = "sources: { git: { command: x } }";
-    let bench = open_with(yaml, &[("git", &git)], |options| Options { forbidden, ..options }).await;
+    let bench = open_with(yaml, &[("git", &git)], |options| Options { trust, ..options }).await;
     assert!(tools(&bench).await.is_empty());
     let error = force(&bench, "git").await.error.unwrap();
     assert_eq!((error.code, error.message.as_str(), git.discoveries()), (Code::Forbidden, "nobody trusts it yet", 0));
@@ -279,4 +280,33 @@ async fn two_registries_on_one_store_see_each_other() {
     assert_eq!(git.discoveries(), 1);
     other.execute(Command::Disable(id("git")), somebody()).await.unwrap();
     until("this one noticed", || cached(&bench).is_empty()).await;
+}
+
+#[tokio::test]
+async fn a_document_that_leads_elsewhere_than_it_was_trusted_to_is_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    let document = |server: &str| {
+        let operation = json!({ "operationId": "orders", "responses": { "200": { "description": "ok" } } });
+        let document = json!({
+            "openapi": "3.1.0", "info": { "title": "Shop", "version": "1" }, "servers": [{ "url": server }],
+            "paths": { "/orders": { "get": operation } },
+        });
+        std::fs::write(directory.path().join("shop.json"), document.to_string()).unwrap();
+    };
+    document("http://127.0.0.1:9/v1");
+    let text = "sources: { shop: { openapi: ./shop.json } }";
+    let config = toolcrib::core::config::Config::read(text, "toolcrib.yaml", directory.path()).unwrap();
+    let document_servers = [(id("shop"), ["http://127.0.0.1:9".to_owned()].into())].into();
+    let trust = toolcrib::Trust { untrusted: None, document_servers };
+    let registry = Registry::open(config, Options { trust, ..Options::default() }).await.unwrap();
+    let refresh = async || registry.refresh(Refresh { force: true, ..Refresh::default() }).await.pop().unwrap();
+    assert_eq!(refresh().await.error, None);
+    document("http://127.0.0.2:9/v1");
+    let error = refresh().await.error.unwrap();
+    assert_eq!(error.code, toolcrib::Code::Forbidden);
+    assert!(error.message.contains("leads to `http://127.0.0.2:9`"), "{}", error.message);
+    assert_eq!(registry.tool("shop__orders").unwrap().source, id("shop"), "what was known stays");
+    document("http://127.0.0.1:9/v2");
+    assert_eq!(refresh().await.error, None);
+    registry.close().await;
 }

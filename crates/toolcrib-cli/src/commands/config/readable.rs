@@ -10,6 +10,9 @@ pub(super) fn text(merged: &Value) -> String {
         [] => text.push_str("# no configuration file; `toolcrib init` writes one\n"),
         files => files.iter().for_each(|file| text.push_str(&format!("# file: {file}\n"))),
     }
+    if let Some(reason) = merged["untrusted"]["reason"].as_str() {
+        text.push_str(&format!("# {reason}, so nothing of it holds; look at it, then run `toolcrib trust`\n"));
+    }
     let sources = entries(&merged["sources"]);
     text.push_str(if sources.is_empty() { "sources: {}\n" } else { "sources:\n" });
     for (id, keys) in sources {

@@ -7,7 +7,6 @@ use serde_json::Value;
 use toolcrib::config_file::Found;
 use toolcrib::core::ResultExt;
 use toolcrib::core::config::{Config, Fault};
-use toolcrib::core::fingerprint::Fingerprint;
 use toolcrib::store::{self, Store};
 use toolcrib::{Code, Options, Registry, Result};
 
@@ -54,7 +53,7 @@ impl Stage {
 
     /// The configuration, as if it had been found.
     pub(super) fn found(&self) -> Found {
-        Found { commands: Fingerprint::of(&self.text), ..Found::of(self.config.clone()) }
+        Found::of(self.config.clone())
     }
 
     /// As every command does it, but without the user's own files and variables.

@@ -36,16 +36,13 @@ pub(super) fn unreadable(error: &Error) -> Vec<Check> {
 }
 
 pub(super) fn trust(found: &Found) -> Option<Check> {
-    let file = found.file.as_ref().filter(|_| found.walked)?;
-    match config_file::is_trusted(found) {
-        Ok(true) => Some(Check::ok("trust", format!("`{}` is trusted", file.display()))),
-        Ok(false) if found.declared.is_empty() => None,
-        Ok(false) => {
-            let message = format!("`{}` is not trusted, so none of its sources is contacted", file.display());
-            Some(Check::fail("trust", message, Some("look at it, then run `toolcrib trust`".into())))
-        }
-        Err(error) => Some(Check::fail("trust", error.message, None)),
+    let project = found.project.as_ref()?;
+    if project.is_trusted() {
+        return Some(Check::ok("trust", format!("`{}` is trusted", project.file.display())));
     }
+    let message =
+        format!("{}, so none of its sources is contacted and nothing else of it holds", project.not_trusted());
+    Some(Check::fail("trust", message, Some("look at it, then run `toolcrib trust`".into())))
 }
 
 /// Whether the data directory can be written, and by nobody else. One that is not there yet is made by the store.

@@ -55,25 +55,26 @@ pub(super) async fn watch(desk: &Desk, surface: &Surface, house: &House, mut han
     }
 }
 
-/// What there is now, and what changed; `None` for a file that is as little trusted as it was at the start.
+/// What there is now, and what changed; `None` for a project's file that is as little trusted as it was, where nothing
+/// else changed.
 async fn read_again(desk: &Desk, surface: &Surface, before: &Config) -> Result<Option<(Found, Vec<String>)>> {
     let found = find(&desk.common)?;
-    if !config_file::is_trusted(&found)? {
-        if found.commands == desk.found.commands && !desk.registry.forbidden().is_empty() {
-            return Ok(None);
-        }
-        let message = "the commands of the project's file changed; look at it, then run `toolcrib trust`";
+    let was_trusted = desk.registry.forbidden().is_empty();
+    if let Some(project) = found.untrusted().filter(|_| was_trusted) {
+        let message = format!("{}; look at it, then run `toolcrib trust`", project.not_trusted());
         return Err(Error::new(Code::Forbidden, message));
+    }
+    let what = difference(before, &found.config);
+    if found.untrusted().is_some() && what.is_empty() {
+        return Ok(None);
     }
     for warning in &found.config.warnings {
         desk.common.hint(&format!("warning: {warning}"));
     }
-    let trusted_now = !desk.registry.forbidden().is_empty();
-    desk.registry.forbid(BTreeMap::new());
+    desk.registry.set_trust(found.trust());
     desk.registry.reconfigure(&found.config).await?;
     surface.show(found.config.expose.clone());
-    let what = difference(before, &found.config);
-    if trusted_now || !what.is_empty() {
+    if !was_trusted || !what.is_empty() {
         // Clients hear of what is new once it is known.
         desk.registry.ensure_soon();
     }

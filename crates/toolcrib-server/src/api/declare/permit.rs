@@ -15,7 +15,7 @@ use crate::house::House;
 pub(super) fn permit(house: &House, visitor: &Visitor, source: &Source) -> Result<()> {
     let Some(would) = reaches_in(&source.kind) else { return Ok(()) };
     let here = visitor.here && visitor.role == Role::Admin;
-    if here || house.found.load().allows_commands() {
+    if here || house.found.load().config.allow_commands {
         return Ok(());
     }
     let message = format!(

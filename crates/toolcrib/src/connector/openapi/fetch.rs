@@ -78,27 +78,32 @@ impl Fetch<'_> {
 
 pub(in crate::connector) async fn read_file(path: PathBuf, room: usize) -> Result<Fetched> {
     // Looking at a file may wait for a disk: not on a thread that others wait for.
-    tokio::task::spawn_blocking(move || {
-        let shown = shown_short(&path.to_string_lossy(), 300);
-        let about = std::fs::metadata(&path).map_err(|error| unreadable(&path, &error))?;
-        // Before it is opened: to open a pipe would wait for whoever writes to it.
-        if !about.is_file() {
-            return Err(Error::new(Code::ConfigInvalid, format!("`{shown}` is not a plain file")));
-        }
-        if about.len() > room as u64 {
-            return Err(too_large(&shown));
-        }
-        let file = std::fs::File::open(&path).map_err(|error| unreadable(&path, &error))?;
-        let mut bytes = Vec::new();
-        file.take(room as u64 + 1).read_to_end(&mut bytes).map_err(|error| unreadable(&path, &error))?;
-        if bytes.len() > room {
-            return Err(too_large(&shown));
-        }
-        let hash = Fingerprint::of(&bytes);
-        Ok(Fetched::Text { text: readable(&shown, bytes)?, mark: Mark { etag: None, hash } })
-    })
-    .await
-    .context(Code::Internal, "a file could not be read")?
+    let read = tokio::task::spawn_blocking(move || {
+        let (text, hash) = read_file_blocking(&path, room)?;
+        Ok(Fetched::Text { text, mark: Mark { etag: None, hash } })
+    });
+    read.await.context(Code::Internal, "a file could not be read")?
+}
+
+/// The text of a file of at most `room` bytes, and its hash.
+pub(crate) fn read_file_blocking(path: &Path, room: usize) -> Result<(String, Fingerprint)> {
+    let shown = shown_short(&path.to_string_lossy(), 300);
+    let about = std::fs::metadata(path).map_err(|error| unreadable(path, &error))?;
+    // Before it is opened: to open a pipe would wait for whoever writes to it.
+    if !about.is_file() {
+        return Err(Error::new(Code::ConfigInvalid, format!("`{shown}` is not a plain file")));
+    }
+    if about.len() > room as u64 {
+        return Err(too_large(&shown));
+    }
+    let file = std::fs::File::open(path).map_err(|error| unreadable(path, &error))?;
+    let mut bytes = Vec::new();
+    file.take(room as u64 + 1).read_to_end(&mut bytes).map_err(|error| unreadable(path, &error))?;
+    if bytes.len() > room {
+        return Err(too_large(&shown));
+    }
+    let hash = Fingerprint::of(&bytes);
+    Ok((readable(&shown, bytes)?, hash))
 }
 
 fn text(shown: &str, received: Received) -> Result<Fetched> {

@@ -25,7 +25,7 @@ pub(super) struct Settled {
 }
 
 #[derive(Debug, Clone, PartialEq)]
-pub(in crate::connector) enum Place {
+pub(crate) enum Place {
     File(PathBuf),
     Address(Url),
 }
@@ -89,7 +89,7 @@ fn is_loopback(url: &Url) -> bool {
 }
 
 impl Place {
-    pub(in crate::connector) fn parse(text: &str) -> Result<Place> {
+    pub(crate) fn parse(text: &str) -> Result<Place> {
         let scheme = |scheme: &str| text.get(..scheme.len()).is_some_and(|start| start.eq_ignore_ascii_case(scheme));
         if scheme("http://") || scheme("https://") {
             return Ok(Place::Address(address(text, "openapi")?));

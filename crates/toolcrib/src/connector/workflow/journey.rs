@@ -41,6 +41,9 @@ impl WorkflowConnector {
             error.code = Code::ToolUnavailable;
             CallFailure::Refused(error.with_retryable(false))
         })?;
+        // The file may have changed since it was discovered.
+        let apis = held.document.described_apis();
+        registry.ensure_servers_are_trusted(&self.source.id, &apis).map_err(CallFailure::Refused)?;
         let run = Run::new(&held.document, &workflow, inputs).map_err(CallFailure::Refused)?;
         let (registry, held, terms) = (&registry, &held, &call.terms);
         Journey { connector: self, registry, held, workflow: &workflow, terms, deadline }.make(run).await

@@ -1,0 +1,185 @@
+//! A project's file changes nothing before it is trusted, and is asked about again when it would do more.
+
+mod support;
+
+use serde_json::{Value, json};
+use support::{Toolcrib, scripted, starts};
+
+const USER: &str = "~/.config/toolcrib/toolcrib.yaml";
+
+/// Whether the project's file is asked about.
+fn asks(toolcrib: &Toolcrib) -> bool {
+    toolcrib.done(&["tools", "--cached"]).stderr.contains("is not trusted yet")
+}
+
+fn source(toolcrib: &Toolcrib, id: &str) -> Value {
+    let sources = toolcrib.json(&["sources"]);
+    let found = sources["sources"].as_array().unwrap().iter().find(|source| source["id"] == id);
+    found.unwrap_or_else(|| panic!("no `{id}` in {sources}")).clone()
+}
+
+#[test]
+fn a_file_changes_nothing_before_it_is_trusted() {
+    let toolcrib = Toolcrib::new();
+    let count = toolcrib.home().join("starts");
+    let server = scripted();
+    toolcrib.write(USER, &format!("sources: {{ mine: {{ command: {server:?} }} }}\n"));
+    toolcrib.write(
+        "toolcrib.yaml",
+        &format!(
+            "sources:\n  mine: {{ command: {server:?}, args: [--count-file, {count:?}] }}\n  theirs: {{ command: x }}\n\
+             defaults: {{ ttl: 99m }}\nexpose: {{ prefix: false }}\n"
+        ),
+    );
+    let listed = toolcrib.json(&["tools"]);
+    let names: Vec<&str> =
+        listed["tools"].as_array().unwrap().iter().map(|tool| tool["name"].as_str().unwrap()).collect();
+    assert!(
+        !names.is_empty() && names.iter().all(|name| name.starts_with("mine__")),
+        "the user's own works: {names:?}"
+    );
+    assert_eq!(starts(&count), 0, "what the file makes of it is not run");
+    assert_eq!(source(&toolcrib, "mine")["ttl_ms"], 300_000);
+    let theirs = source(&toolcrib, "theirs");
+    assert_eq!((&theirs["status"], &theirs["last_error"]["code"]), (&json!("failed"), &json!("FORBIDDEN")));
+    let config = toolcrib.json(&["config"]);
+    assert_eq!(config["defaults"]["ttl"]["origin"], "default");
+    assert_eq!(config["expose"]["prefix"]["value"], true);
+    assert!(config["untrusted"]["reason"].as_str().unwrap().ends_with("is not trusted yet"), "{config}");
+
+    let said = toolcrib.done(&["trust"]).stdout;
+    assert!(said.contains("    replaces your own `mine`\n"), "{said}");
+    assert!(said.contains("  defaults: {\"ttl\":\"99m\"}\n  expose: {\"prefix\":false}\n"), "{said}");
+    toolcrib.json(&["tools"]);
+    assert_eq!(starts(&count), 1);
+    assert_eq!(source(&toolcrib, "mine")["ttl_ms"], 99 * 60_000);
+}
+
+#[test]
+fn a_change_that_widens_is_asked_about_and_keeps_what_was_known() {
+    let toolcrib = Toolcrib::new();
+    let server = scripted();
+    let file = |keys: &str| format!("sources:\n  one: {{ command: {server:?}{keys} }}\n");
+    toolcrib.write("toolcrib.yaml", &file(", tools: { 'echo*': deny }"));
+    toolcrib.done(&["trust"]);
+    let tools = toolcrib.json(&["tools"])["tools"].as_array().unwrap().len();
+
+    toolcrib.write("toolcrib.yaml", &file(", tools: { 'echo*': deny, '*': ask }, ttl: 1h, title: One"));
+    assert!(!asks(&toolcrib), "narrowing is not asked about");
+    for widened in ["", ", tools: { 'echo*': ask }", ", tools: { 'echo*': deny, echo: allow }"] {
+        toolcrib.write("toolcrib.yaml", &file(widened));
+        assert!(asks(&toolcrib), "{widened}");
+        let known = toolcrib.json(&["tools", "--cached"])["tools"].as_array().unwrap().len();
+        assert!(known > 0 && known <= tools, "the list stays");
+        let called = toolcrib.json(&["call", "one__echo", "text=hi"]);
+        assert_eq!(called["error"]["code"], "FORBIDDEN", "{called}");
+    }
+    toolcrib.write("toolcrib.yaml", "sources: {}\ndefaults: { ttl: 1m }\n");
+    assert!(asks(&toolcrib), "`defaults` are new");
+    assert_eq!(source(&toolcrib, "one")["origin"], "config", "and the source is not removed meanwhile");
+    toolcrib.done(&["trust"]);
+    assert!(toolcrib.json(&["sources"])["sources"].as_array().unwrap().is_empty());
+}
+
+#[test]
+fn a_project_narrows_the_users_own_source() {
+    let toolcrib = Toolcrib::new();
+    let server = scripted();
+    toolcrib
+        .write(USER, &format!("sources: {{ mine: {{ command: {server:?} }}, other: {{ command: {server:?} }} }}\n"));
+    toolcrib.write(
+        "toolcrib.yaml",
+        "sources:\n  mine: { tools: { echo: deny, '*': allow } }\n  other: { enabled: false }\n",
+    );
+    assert_eq!(source(&toolcrib, "other")["enabled"], true, "not before it is trusted");
+    let said = toolcrib.done(&["trust"]).stdout;
+    assert!(said.contains("  narrows your own `other`: {\"enabled\":false}\n"), "{said}");
+    assert_eq!(source(&toolcrib, "other")["enabled"], false);
+    let called = toolcrib.json(&["call", "mine__echo", "text=hi"]);
+    assert_eq!(called["error"]["code"], "FORBIDDEN", "{called}");
+
+    toolcrib.write("toolcrib.yaml", "sources:\n  mine: { tools: { echo: allow } }\n  new: { command: x }\n");
+    assert!(asks(&toolcrib));
+    assert_eq!(source(&toolcrib, "other")["enabled"], false, "what was restricted stays so until it is trusted again");
+    let called = toolcrib.json(&["call", "mine__echo", "text=hi"]);
+    assert_eq!(called["error"]["code"], "FORBIDDEN", "{called}");
+}
+
+#[test]
+fn credentials_stay_with_the_servers_that_a_document_named() {
+    let toolcrib = Toolcrib::new();
+    let document = |server: &str, about: &str| {
+        json!({
+            "openapi": "3.1.0", "info": { "title": "Shop", "version": "1", "description": about },
+            "servers": [{ "url": server }],
+            "paths": { "/orders": { "get": { "operationId": "orders", "responses": { "200": { "description": "ok" } } } } },
+        })
+        .to_string()
+    };
+    toolcrib.write("shop.json", &document("http://127.0.0.1:9/v1", "An API"));
+    toolcrib.write("toolcrib.yaml", "sources:\n  shop: { openapi: ./shop.json, auth: { bearer: '${env:HOME}' } }\n");
+    let said = toolcrib.done(&["trust"]).stdout;
+    assert!(said.contains("    its document leads to http://127.0.0.1:9\n"), "{said}");
+    toolcrib.done(&["refresh", "shop"]);
+    toolcrib.write("shop.json", &document("http://127.0.0.1:9/v2", "An API, explained better"));
+    assert!(!asks(&toolcrib), "another path and another description are not asked about");
+    toolcrib.done(&["refresh", "shop"]);
+
+    toolcrib.write("shop.json", &document("http://127.0.0.2:9/v2", "An API"));
+    let listed = toolcrib.done(&["tools", "--cached"]);
+    assert!(listed.stderr.contains("(sources.shop.servers)"), "{listed:?}");
+    let refreshed = toolcrib.json(&["refresh", "shop", "--force"]);
+    assert_eq!(refreshed["results"][0]["error"]["code"], "FORBIDDEN", "{refreshed}");
+    toolcrib.done(&["trust"]);
+    toolcrib.done(&["refresh", "shop"]);
+}
+
+#[test]
+fn workflows_stay_with_the_apis_that_their_document_named() {
+    let toolcrib = Toolcrib::new();
+    let document = |name: &str, about: &str| {
+        json!({
+            "arazzo": "1.0.1", "info": { "title": "Flows", "version": "1", "description": about },
+            "sourceDescriptions": [{ "name": name, "url": "./shop.json", "type": "openapi" }],
+            "workflows": [{ "workflowId": "look", "steps": [{ "stepId": "one", "operationId": "orders" }] }],
+        })
+        .to_string()
+    };
+    toolcrib.write("flows.json", &document("shop", "Flows"));
+    toolcrib.write("toolcrib.yaml", "sources:\n  flows: { workflow: ./flows.json }\n");
+    let said = toolcrib.done(&["trust"]).stdout;
+    assert!(said.contains("    its document leads to shop (./shop.json)\n"), "{said}");
+    toolcrib.write("flows.json", &document("shop", "Flows, explained better"));
+    assert!(!asks(&toolcrib));
+    toolcrib.write("flows.json", &document("bank", "Flows"));
+    assert!(asks(&toolcrib));
+}
+
+#[test]
+fn what_is_trusted_is_shown_as_a_shell_would_need_it() {
+    let toolcrib = Toolcrib::new();
+    toolcrib.write(
+        "toolcrib.yaml",
+        "sources:\n  a: { command: sh, args: [-c, \"echo 'hi'; rm x\", \"\\e[2K\"], env: { TOKEN: hunter2, LD_PRELOAD: ./x.so } }\n  \
+         b: { url: 'http://127.0.0.1:9/mcp', tools: { 'delete_*': deny }, essential: ['x*'], lifecycle: per_client, enabled: false }\n",
+    );
+    let said = toolcrib.done(&["trust"]).stdout;
+    let expected = "  a: LD_PRELOAD=./x.so TOKEN=*** sh -c 'echo '\\''hi'\\''; rm x' $'\\u001b[2K'\n";
+    assert!(said.contains(expected), "{said}");
+    for line in ["    tools: {\"delete_*\":\"deny\"}\n", "    essential: [\"x*\"]\n", "    lifecycle: \"per_client\"\n"]
+    {
+        assert!(said.contains(line), "{line}{said}");
+    }
+    assert!(said.contains("    enabled: false\n") && !said.contains("hunter2"), "{said}");
+}
+
+#[test]
+fn trust_that_an_older_version_gave_is_asked_for_again() {
+    let toolcrib = Toolcrib::new();
+    let file = toolcrib.write("toolcrib.yaml", "sources:\n  a: { command: x }\n");
+    let old = json!({ file.canonicalize().unwrap().to_str().unwrap(): "0".repeat(64) });
+    toolcrib.write("~/data/toolcrib/trusted.json", &old.to_string());
+    assert!(asks(&toolcrib));
+    toolcrib.done(&["trust"]);
+    assert!(!asks(&toolcrib));
+}
