@@ -366,7 +366,11 @@ fn a_source_that_wants_a_token_is_told_how_to_get_one() {
 fn a_doctor_works_in_a_ruin() {
     let bench = Bench::new("one: { command: SERVER }");
     let untrusted = bench.run_with(&["doctor"], &[]);
-    untrusted.ended(1).says("FAIL  trust").says("toolcrib trust").says("not contacted, for its file is not trusted");
+    untrusted
+        .ended(1)
+        .says("FAIL  trust")
+        .says("toolcrib trust")
+        .says("not contacted, because its file is not trusted");
     bench.run(&["tools"]).ended(0);
     fs::write(bench.database(), "this is no database, whatever its name says").unwrap();
     bench.run(&["doctor"]).ended(1).says("FAIL  store").says("ok    guard");

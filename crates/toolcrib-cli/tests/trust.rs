@@ -14,8 +14,8 @@ fn asks(toolcrib: &Toolcrib) -> bool {
 
 fn source(toolcrib: &Toolcrib, id: &str) -> Value {
     let sources = toolcrib.json(&["sources"]);
-    let found = sources["sources"].as_array().unwrap().iter().find(|source| source["id"] == id);
-    found.unwrap_or_else(|| panic!("no `{id}` in {sources}")).clone()
+    let sources = sources["sources"].as_array().into_iter().flatten();
+    sources.into_iter().find(|source| source["id"] == id).cloned().unwrap_or_default()
 }
 
 #[test]

@@ -7,7 +7,7 @@ mod sources;
 use clap::Args;
 use serde::Serialize;
 use serde_json::json;
-use toolcrib::{Refresh, Result, SourceId};
+use toolcrib::{Refresh, Result};
 
 use crate::arguments::Common;
 use crate::desk::{self, Desk};
@@ -56,8 +56,7 @@ pub(crate) async fn run(common: &Common, arguments: Arguments) -> Result<Done> {
             checks.extend(house::trust(&found));
             let data = desk::data_directory(&silent, &found);
             checks.extend(house::data(&silent, &data));
-            let untrusted = found.trust().untrusted.map(|untrusted| untrusted.sources).unwrap_or_default();
-            checks.extend(look_closer(&silent, common, &arguments, &untrusted).await);
+            checks.extend(look_closer(&silent, common, &arguments).await);
         }
         Err(error) => checks.extend(house::unreadable(&error)),
     }
@@ -72,7 +71,7 @@ pub(crate) async fn run(common: &Common, arguments: Arguments) -> Result<Done> {
 }
 
 /// What can only be seen with the store open.
-async fn look_closer(silent: &Common, common: &Common, arguments: &Arguments, untrusted: &[SourceId]) -> Vec<Check> {
+async fn look_closer(silent: &Common, common: &Common, arguments: &Arguments) -> Vec<Check> {
     let desk = match Desk::open(silent).await {
         Ok(desk) => desk,
         Err(error) => return vec![Check::fail("store", error.message, None)],
@@ -93,7 +92,7 @@ async fn look_closer(silent: &Common, common: &Common, arguments: &Arguments, un
     }
     for source in &found {
         let outcome = outcomes.iter().find(|outcome| outcome.source == source.id);
-        checks.extend(sources::checks(&desk, source, outcome, untrusted.contains(&source.id)));
+        checks.extend(sources::checks(&desk, source, outcome));
     }
     desk.close().await;
     checks

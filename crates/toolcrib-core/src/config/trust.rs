@@ -162,15 +162,14 @@ impl TrustedSource {
         };
         let hash = |value: &Value| Fingerprint::of(value.to_string());
         for (key, value) in definition(source, Secrets::Plain) {
+            if HARMLESS.contains(&key.as_str()) || key == "enabled" || key == "tools" {
+                continue;
+            }
             let is_list = GRANTS.contains(&key.as_str()) || SELECTIONS.contains(&key.as_str()) || key == EXCLUDE;
-            match value {
-                _ if HARMLESS.contains(&key.as_str()) || key == "enabled" || key == "tools" => {}
-                Value::Array(items) if is_list => {
-                    trusted.lists.insert(key, items.iter().map(hash).collect());
-                }
-                value => {
-                    trusted.keys.insert(key, hash(&value));
-                }
+            if let Some(items) = value.as_array().filter(|_| is_list) {
+                trusted.lists.insert(key, items.iter().map(hash).collect());
+            } else {
+                trusted.keys.insert(key, hash(&value));
             }
         }
         trusted

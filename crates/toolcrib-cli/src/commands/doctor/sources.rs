@@ -18,20 +18,21 @@ use crate::commands::sources::{ago, word};
 use crate::desk::Desk;
 use crate::wording::counted;
 
-pub(super) fn checks(desk: &Desk, source: &SourceView, probed: Option<&Outcome>, untrusted: bool) -> Vec<Check> {
+pub(super) fn checks(desk: &Desk, source: &SourceView, probed: Option<&Outcome>) -> Vec<Check> {
     let name = format!("source {}", source.id);
     if !source.enabled {
         let message = "disabled; none of its tools is listed";
         return vec![Check::ok(name, message).with_fix(format!("`toolcrib enable {}` turns it on", source.id))];
+    }
+    if desk.registry.forbidden().contains_key(&source.id) {
+        return vec![Check::warn(&name, "not contacted, because its file is not trusted", "`toolcrib trust`")];
     }
     let definition = desk.registry.definition(&source.id);
     let mut checks: Vec<Check> = match definition.as_deref() {
         Some(definition) => unreachable(&name, definition),
         None => Vec::new(),
     };
-    if checks.is_empty() && untrusted && definition.is_some() {
-        checks.push(Check::warn(&name, "not contacted, for its file is not trusted", "`toolcrib trust`"));
-    } else if checks.is_empty() {
+    if checks.is_empty() {
         checks.push(standing(&name, source, probed));
     }
     checks.extend(set_aside(desk, source));
