@@ -14,7 +14,8 @@ use crate::exit::Done;
 use crate::{desk, output, wording};
 
 /// Keys of a source that the line about what it runs or contacts shows already.
-const SHOWN_ELSEWHERE: [&str; 7] = ["command", "args", "url", "openapi", "base_url", "workflow", "builtin"];
+const SHOWN_ELSEWHERE: [&str; 9] =
+    ["command", "args", "env", "cwd", "url", "openapi", "base_url", "workflow", "builtin"];
 
 /// Accept the project's file, so that what it says holds and its sources may be run and contacted
 #[derive(Debug, Args)]
