@@ -49,10 +49,14 @@ pub struct Config {
     pub expose: Expose,
     /// Whether requests over HTTP may declare sources that start programs.
     pub allow_commands: bool,
+    /// Whether an administrator may declare sources at private addresses over the network.
+    pub allow_private_sources: bool,
+    pub identity: Identity,
     pub warm: Warm,
     /// Advice that stops nothing.
     pub warnings: Vec<Fault>,
-    /// Where each key of `defaults` and `expose`, and `allow_commands` and `warm`, was set, by its path such as `defaults.ttl`.
+    /// Where each key of `defaults`, `expose` and `identity`, and each single value at the top, was set, by its path such
+    /// as `defaults.ttl`.
     pub origins: BTreeMap<String, Origin>,
 }
 
@@ -125,6 +129,36 @@ impl Warm {
     }
 }
 
+/// How callers are identified.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Identity {
+    pub loopback: Loopback,
+}
+
+/// Which processes on this machine may read and call without a token, from the widest to the strictest.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub enum Loopback {
+    /// Every local process.
+    Open,
+    /// Processes of the same user and of root, except those that Toolcrib itself started.
+    #[default]
+    Owner,
+    /// None.
+    Token,
+}
+
+impl Loopback {
+    pub const ALL: [Loopback; 3] = [Loopback::Owner, Loopback::Open, Loopback::Token];
+
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Loopback::Open => "open",
+            Loopback::Owner => "owner",
+            Loopback::Token => "token",
+        }
+    }
+}
+
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Origin {
     pub file: String,
@@ -148,8 +182,21 @@ pub enum Syntax {
 
 /// The names of the map of sources: ours, most clients', and VS Code's.
 const SOURCES: [&str; 3] = ["sources", "mcpServers", "servers"];
-const TOP_LEVEL: [&str; 8] =
-    ["sources", "mcpServers", "servers", "defaults", "expose", "allow_commands", "warm", "$schema"];
+/// The keys of a file that only Toolcrib has.
+const OWN_KEYS: [&str; 7] =
+    ["sources", "defaults", "expose", "allow_commands", "allow_private_sources", "identity", "warm"];
+const TOP_LEVEL: [&str; 10] = [
+    "sources",
+    "mcpServers",
+    "servers",
+    "defaults",
+    "expose",
+    "allow_commands",
+    "allow_private_sources",
+    "identity",
+    "warm",
+    "$schema",
+];
 
 impl Config {
     /// Parses a file, taking syntax and dialect from its name and its keys.
@@ -192,10 +239,20 @@ impl Config {
                     config.expose = settings::read_expose(&mut reader, &section);
                     config.origins.extend(origins(file, &entry.node, "expose"));
                 }
-                "allow_commands" => {
-                    config.allow_commands = reader.flag(&top, "allow_commands").unwrap_or(false);
+                key @ ("allow_commands" | "allow_private_sources") => {
+                    let allowed = reader.flag(&top, key).unwrap_or(false);
+                    if key == "allow_commands" {
+                        config.allow_commands = allowed;
+                    } else {
+                        config.allow_private_sources = allowed;
+                    }
                     let origin = Origin { file: file.to_owned(), line: entry.line };
                     config.origins.extend((!entry.node.is_null()).then(|| (entry.key.clone(), origin)));
+                }
+                "identity" => {
+                    let Some(section) = reader.section(&entry.node, "identity") else { continue };
+                    config.identity = settings::read_identity(&mut reader, &section);
+                    config.origins.extend(origins(file, &entry.node, "identity"));
                 }
                 "warm" => {
                     let choices = Warm::ALL.map(|warm| (warm.as_str(), warm));
@@ -250,11 +307,12 @@ impl Config {
             essential: if set("essential") { self.expose.essential } else { lower.expose.essential },
             prefix: if set("prefix") { self.expose.prefix } else { lower.expose.prefix },
         };
-        let allow_commands = match self.origins.contains_key("allow_commands") {
-            true => self.allow_commands,
-            false => lower.allow_commands,
-        };
-        let warm = if self.origins.contains_key("warm") { self.warm } else { lower.warm };
+        let has = |key: &str| self.origins.contains_key(key);
+        let allow_commands = if has("allow_commands") { self.allow_commands } else { lower.allow_commands };
+        let allow_private_sources =
+            if has("allow_private_sources") { self.allow_private_sources } else { lower.allow_private_sources };
+        let identity = if has("identity.loopback") { self.identity } else { lower.identity };
+        let warm = if has("warm") { self.warm } else { lower.warm };
         let mut origins = lower.origins;
         origins.extend(self.origins);
         Config {
@@ -263,6 +321,8 @@ impl Config {
             defaults: self.defaults.over(&lower.defaults),
             expose,
             allow_commands,
+            allow_private_sources,
+            identity,
             warm,
             warnings,
             origins,
@@ -361,8 +421,7 @@ impl Dialect {
     fn of(file: &str, root: &Node) -> Dialect {
         let name = file.rsplit(['/', '\\']).next().unwrap_or_default();
         let has = |keys: &[&str]| keys.iter().any(|key| root.entries().iter().any(|entry| entry.key == *key));
-        let clients =
-            has(&["mcpServers", "servers"]) && !has(&["sources", "defaults", "expose", "allow_commands", "warm"]);
+        let clients = has(&["mcpServers", "servers"]) && !has(&OWN_KEYS);
         if name == ".mcp.json" || (clients && !name.starts_with("toolcrib.")) { Dialect::Client } else { Dialect::Own }
     }
 }

@@ -84,6 +84,9 @@ pub(crate) fn lines(project: &Project) -> Vec<String> {
             None if key == "allow_commands" && value == json!(true) => {
                 "  allow_commands: requests over HTTP may declare programs to run".to_owned()
             }
+            None if key == "allow_private_sources" && value == json!(true) => {
+                "  allow_private_sources: requests over HTTP may declare sources at private addresses".to_owned()
+            }
             None => format!("  {key}: {}", wording::visible(&value.to_string())),
         });
     }

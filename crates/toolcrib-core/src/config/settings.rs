@@ -1,8 +1,8 @@
-//! The settings of a source, those under `defaults`, and `expose`.
+//! The settings of a source, those under `defaults`, `expose`, and `identity`.
 
 use super::node::{Node, Value, joined};
 use super::reader::{Reader, Section, Zero};
-use super::{Expose, Mode, source};
+use super::{Expose, Identity, Loopback, Mode, source};
 use crate::policy::{Rule, Rules, Verdict};
 use crate::source::{Lifecycle, OnConflict, Settings};
 use crate::text::did_you_mean;
@@ -19,6 +19,7 @@ const DEFAULTS: [&str; 9] = [
     "on_conflict",
     "lifecycle",
 ];
+const IDENTITY: [&str; 1] = ["loopback"];
 const EXPOSE: [&str; 4] = ["mode", "full_below_tokens", "essential", "prefix"];
 
 const ON_CONFLICT: [(&str, OnConflict); 2] = [("exclude", OnConflict::Exclude), ("keep", OnConflict::Keep)];
@@ -61,6 +62,14 @@ pub(super) fn read_expose(reader: &mut Reader<'_>, section: &Section<'_>) -> Exp
         essential: reader.texts(section, "essential"),
         prefix: reader.flag(section, "prefix").unwrap_or(usual.prefix),
     }
+}
+
+pub(super) fn read_identity(reader: &mut Reader<'_>, section: &Section<'_>) -> Identity {
+    reader.unknown_keys(section, &IDENTITY);
+    let choices = Loopback::ALL.map(|loopback| (loopback.as_str(), loopback));
+    let at = joined(&section.path, "loopback");
+    let loopback = section.get("loopback").and_then(|node| reader.choice(node, &at, &choices));
+    Identity { loopback: loopback.unwrap_or_default() }
 }
 
 fn shared(reader: &mut Reader<'_>, section: &Section<'_>) -> Settings {

@@ -22,6 +22,8 @@ pub fn show(config: &Config) -> Value {
         "defaults": show_defaults(config),
         "expose": show_expose(config),
         "allow_commands": with_origin(config, "allow_commands", json!(config.allow_commands)),
+        "allow_private_sources": with_origin(config, "allow_private_sources", json!(config.allow_private_sources)),
+        "identity": with_origins(config, "identity", [("loopback", json!(config.identity.loopback.as_str()))]),
         "warm": with_origin(config, "warm", json!(config.warm.as_str())),
         "warnings": config.warnings.iter().map(Fault::to_string).collect::<Vec<_>>(),
     })

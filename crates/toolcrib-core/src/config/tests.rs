@@ -353,3 +353,20 @@ fn a_project_narrows_a_source_of_the_users_own_and_never_widens_it() {
     assert!(own("sources: { a: { enabled: false } }").unwrap().sources[0].source.is_err(), "on its own it is nothing");
     assert!(source("sources: { a: { tools: { x: maybe } } }", "a").unwrap_err().contains("found `maybe`"));
 }
+
+#[test]
+fn identity_and_private_sources_are_read_and_the_upper_file_wins() {
+    let read = |text: &str| own(text).unwrap();
+    assert_eq!(read("sources: {}").identity.loopback, Loopback::Owner);
+    for loopback in Loopback::ALL {
+        assert_eq!(read(&format!("identity: {{ loopback: {} }}", loopback.as_str())).identity.loopback, loopback);
+    }
+    let open = || read("\nidentity:\n  loopback: open\nallow_private_sources: true");
+    assert_eq!(read("identity: { loopback: owner }").over(open()).identity.loopback, Loopback::Owner);
+    assert!(!read("allow_private_sources: false").over(open()).allow_private_sources);
+    let merged = read("identity: {}").over(open());
+    assert!(merged.identity.loopback == Loopback::Open && merged.allow_private_sources);
+    let shown = show::show(&merged);
+    assert_eq!(shown["identity"], json!({ "loopback": { "value": "open", "origin": "toolcrib.yaml:3" } }));
+    assert_eq!(shown["allow_private_sources"], json!({ "value": true, "origin": "toolcrib.yaml:4" }));
+}

@@ -84,7 +84,8 @@ impl TrustedFile {
         let settings =
             [("defaults", json!(project.defaults)), ("expose", shown), ("warm", json!(project.warm.as_str()))];
         let settings = settings.into_iter().filter(|(key, _)| at_top(key));
-        let switches = [("allow_commands", project.allow_commands)];
+        let switches =
+            [("allow_commands", project.allow_commands), ("allow_private_sources", project.allow_private_sources)];
         let sources = project.valid_sources().map(|source| {
             let document = documents.remove(&source.id).unwrap_or_default();
             (source.id.clone(), TrustedSource::new(source, document))
@@ -225,7 +226,7 @@ pub fn names_its_servers(source: &Source) -> bool {
 pub fn settings_to_trust(project: &Config) -> Map<String, Value> {
     let mut shown = super::show::show(project);
     let mut keys = Map::new();
-    for section in ["defaults", "expose"] {
+    for section in ["defaults", "expose", "identity"] {
         let Some(values) = shown[section].as_object_mut() else { continue };
         let set = values.iter_mut().filter(|(key, _)| project.origins.contains_key(&format!("{section}.{key}")));
         let set: Map<String, Value> = set.map(|(key, value)| (key.clone(), value["value"].take())).collect();
@@ -233,7 +234,7 @@ pub fn settings_to_trust(project: &Config) -> Map<String, Value> {
             keys.insert(section.to_owned(), set.into());
         }
     }
-    for key in ["warm", "allow_commands"] {
+    for key in ["warm", "allow_commands", "allow_private_sources"] {
         if project.origins.contains_key(key) {
             keys.insert(key.to_owned(), shown[key]["value"].take());
         }

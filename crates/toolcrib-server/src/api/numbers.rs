@@ -59,6 +59,8 @@ pub(super) fn schemas() -> Vec<(&'static str, Value)> {
         ("defaults", keys()),
         ("expose", keys()),
         ("allow_commands", json!({ "type": "object" })),
+        ("allow_private_sources", json!({ "type": "object" })),
+        ("identity", keys()),
         ("warm", json!({ "type": "object" })),
         ("warnings", strings()),
         ("overrides", keys()),

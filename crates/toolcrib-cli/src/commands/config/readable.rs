@@ -18,14 +18,16 @@ pub(super) fn text(merged: &Value) -> String {
     for (id, keys) in sources {
         source(&mut text, &id, &keys, &entries(&merged["overrides"][&id]));
     }
-    for section in ["defaults", "expose"] {
+    for section in ["defaults", "expose", "identity"] {
         text.push_str(&format!("{section}:\n"));
         for (key, value) in entries(&merged[section]) {
             with_origin(&mut text, "  ", &key, &value);
         }
     }
-    if merged["allow_commands"]["value"] == true {
-        with_origin(&mut text, "", "allow_commands", &merged["allow_commands"]);
+    for key in ["allow_commands", "allow_private_sources"] {
+        if merged[key]["value"] == true {
+            with_origin(&mut text, "", key, &merged[key]);
+        }
     }
     with_origin(&mut text, "", "warm", &merged["warm"]);
     text
@@ -99,7 +101,9 @@ mod tests {
             "overrides": { "a": { "enabled": { "value": false, "origin": "command" } } },
             "defaults": { "ttl": { "value": "5m", "origin": "default" } },
             "expose": { "prefix": { "value": true, "origin": "default" } },
+            "identity": { "loopback": { "value": "owner", "origin": "default" } },
             "allow_commands": { "value": true, "origin": "toolcrib.yaml:1" },
+            "allow_private_sources": { "value": true, "origin": "toolcrib.yaml:9" },
             "warm": { "value": "demand", "origin": "default" },
         });
         let expected = r#"# data: /d
@@ -117,7 +121,10 @@ defaults:
   ttl: 5m  # default
 expose:
   prefix: true  # default
+identity:
+  loopback: owner  # default
 allow_commands: true  # toolcrib.yaml:1
+allow_private_sources: true  # toolcrib.yaml:9
 warm: demand  # default
 "#;
         assert_eq!(text(&merged), expected);

@@ -98,8 +98,15 @@ fn difference(before: &Config, after: &Config) -> Vec<String> {
     if before.expose != after.expose {
         said.push("`expose` changed".into());
     }
-    if before.warm != after.warm {
-        said.push("`warm` changed".into());
+    for (key, differs) in [
+        ("warm", before.warm != after.warm),
+        ("identity", before.identity != after.identity),
+        ("allow_commands", before.allow_commands != after.allow_commands),
+        ("allow_private_sources", before.allow_private_sources != after.allow_private_sources),
+    ] {
+        if differs {
+            said.push(format!("`{key}` changed"));
+        }
     }
     said
 }

@@ -189,6 +189,14 @@ fn settings_are_checked() {
         "sources: {}\nwarm: starts",
         "toolcrib.yaml:2: warm: expected `demand`, `client` or `start`, found `starts`; did you mean `start`?",
     );
+    check("identity: { loopbak: open }", "toolcrib.yaml:1: identity: unknown key `loopbak`; did you mean `loopback`?");
+    check(
+        "sources: {}\nidentity:\n  loopback: opne",
+        "toolcrib.yaml:3: identity.loopback: expected `owner`, `open` or `token`, found `opne`; did you mean `open`?",
+    );
+    check("identity: open", "toolcrib.yaml:1: identity: expected a map of keys, found text");
+    check("identiy: {}", "toolcrib.yaml:1: unknown key `identiy`; did you mean `identity`?");
+    check("allow_private_sources: maybe", "toolcrib.yaml:1: allow_private_sources: expected true or false, found text");
     check("warn: start", "toolcrib.yaml:1: unknown key `warn`; did you mean `warm`?");
 }
 

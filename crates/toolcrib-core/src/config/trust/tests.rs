@@ -72,6 +72,8 @@ fn each_change_is_asked_about_exactly_when_it_should() {
         ("[\"files__*\"]", "[]", "expose"),
         ("expose:", "warm: start\nexpose:", "warm"),
         ("expose:", "allow_commands: true\nexpose:", "allow_commands"),
+        ("expose:", "allow_private_sources: true\nexpose:", "allow_private_sources"),
+        ("expose:", "identity: { loopback: open }\nexpose:", "identity"),
         // What changes nothing that matters, and what only restricts.
         ("sources:", "# a comment\nsources:", ""),
         ("ttl: 5m, title", "ttl: 1h, title", ""),
