@@ -24,6 +24,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 pub use environment::clean_env;
 pub use server::{GuardExe, Launch, Server};
 
+#[cfg(target_os = "linux")]
+pub(crate) use tree::{is_below_guard, process_ids};
+
 /// The first argument that makes a binary the guard: `__guard FD MARK -- COMMAND ARGS…`.
 #[cfg(unix)]
 const ASKED: &str = "__guard";

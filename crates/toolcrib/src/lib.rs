@@ -10,6 +10,7 @@ pub mod connector;
 pub mod guard;
 pub mod logs;
 pub mod meters;
+pub mod peer;
 pub mod refresh;
 pub mod registry;
 pub mod secret;

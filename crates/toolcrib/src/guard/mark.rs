@@ -3,7 +3,8 @@
 //! The mark is a random number in a resource limit (`RLIMIT_LOCKS`) that Linux has not enforced since 2.4.25 but still
 //! hands down: across `fork`, `exec` and `setsid`, and whatever becomes of the environment. So it needs neither a
 //! variable that servers would see nor a change to the process that starts them (a child-subreaper would have to reap
-//! every orphan below it, of whatever origin). Only a process that resets this limit on purpose is not found.
+//! every orphan below it, of whatever origin). The hard limit is lowered too, which only a process with privileges can
+//! raise again: one that lowers it further is not found by its mark, and still seen to be below a guard.
 //! Systems other than Linux have no such mark.
 
 use std::ffi::OsStr;
@@ -13,9 +14,16 @@ use std::fmt;
 pub(super) struct Mark(u64);
 
 impl Mark {
+    /// Below what means "unlimited", and above every limit in use. Below a guard of another Toolcrib it is less than that
+    /// one's mark, for the limit can only be lowered there.
     pub(super) fn random() -> Mark {
-        // Below what means "unlimited", and above every limit in use.
-        Mark(rand::random_range(1 << 40..1 << 62))
+        const MIN: u64 = 1 << 40;
+        const MAX: u64 = 1 << 62;
+        #[cfg(target_os = "linux")]
+        let max = linux::own_hard_limit().map_or(MAX, |limit| limit.clamp(MIN + 1, MAX));
+        #[cfg(not(target_os = "linux"))]
+        let max = MAX;
+        Mark(rand::random_range(MIN..max))
     }
 
     pub(super) fn parse(text: &OsStr) -> Option<Mark> {
@@ -28,6 +36,9 @@ impl fmt::Display for Mark {
         self.0.fmt(f)
     }
 }
+
+#[cfg(target_os = "linux")]
+pub(super) use linux::is_marked;
 
 #[cfg(target_os = "linux")]
 mod linux {
@@ -49,8 +60,7 @@ mod linux {
     impl Mark {
         /// Marks this process and all that it starts from now on. It fails where a hard limit is below the mark.
         pub(in crate::guard) fn put_on_this_process(self) -> io::Result<()> {
-            let Rlimit { maximum, .. } = getrlimit(Resource::Locks);
-            setrlimit(Resource::Locks, Rlimit { current: Some(self.0), maximum })
+            setrlimit(Resource::Locks, Rlimit { current: Some(self.0), maximum: Some(self.0) })
         }
 
         /// Kills every process with this mark, again and again, for one may fork meanwhile. Blocks; false when some are
@@ -85,11 +95,36 @@ mod linux {
         }
 
         fn is_on(self, pid: i32) -> bool {
-            // `Max file locks            SOFT                 HARD                 locks`
-            let limits = std::fs::read_to_string(format!("/proc/{pid}/limits")).unwrap_or_default();
-            let locks = limits.lines().find_map(|line| line.strip_prefix("Max file locks"));
-            let soft = locks.and_then(|locks| locks.split_ascii_whitespace().next());
-            soft.and_then(|soft| soft.parse().ok()) == Some(self.0)
+            hard_limit(pid) == Some(HardLimit::Of(self.0))
+        }
+    }
+
+    /// Whether a process carries a mark, or what one became, that this process does not carry itself. `None` for one that
+    /// has ended.
+    pub(in crate::guard) fn is_marked(pid: i32) -> Option<bool> {
+        match hard_limit(pid)? {
+            HardLimit::Unlimited => Some(false),
+            HardLimit::Of(limit) => Some(own_hard_limit() != Some(limit)),
+        }
+    }
+
+    pub(super) fn own_hard_limit() -> Option<u64> {
+        getrlimit(Resource::Locks).maximum
+    }
+
+    #[derive(PartialEq, Eq)]
+    enum HardLimit {
+        Unlimited,
+        Of(u64),
+    }
+
+    fn hard_limit(pid: i32) -> Option<HardLimit> {
+        // `Max file locks            SOFT                 HARD                 locks`
+        let limits = std::fs::read_to_string(format!("/proc/{pid}/limits")).ok()?;
+        let locks = limits.lines().find_map(|line| line.strip_prefix("Max file locks"))?;
+        match locks.split_ascii_whitespace().nth(1)? {
+            "unlimited" => Some(HardLimit::Unlimited),
+            limit => limit.parse().ok().map(HardLimit::Of),
         }
     }
 }

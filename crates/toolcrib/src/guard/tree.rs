@@ -1,7 +1,9 @@
 //! Finding and signalling the processes under the guard. Linux finds all of them; other systems know the group only.
 
 #[cfg(target_os = "linux")]
-pub(super) use linux::{die_with_this_process, finish, gather, is_running, process_ids, signal};
+pub(super) use linux::{die_with_this_process, finish, gather, is_running, signal};
+#[cfg(target_os = "linux")]
+pub(crate) use linux::{is_below_guard, process_ids};
 #[cfg(not(target_os = "linux"))]
 pub(super) use other::{die_with_this_process, finish, gather, signal};
 
@@ -14,10 +16,14 @@ mod linux {
 
     use rustix::process::{Pid, Signal};
 
+    use crate::guard::mark;
+
+    /// The name of a guard's process. Not Toolcrib's: `pkill -9 toolcrib` should leave the one that cleans up.
+    const GUARD_NAME: &std::ffi::CStr = c"crib-guard";
+
     /// From here on every orphan below us becomes our child.
     pub(in crate::guard) fn gather() -> io::Result<()> {
-        // Not named after Toolcrib: `pkill -9 toolcrib` should leave the one that cleans up.
-        let _ = rustix::thread::set_name(c"crib-guard");
+        let _ = rustix::thread::set_name(GUARD_NAME);
         Ok(rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?)
     }
 
@@ -62,26 +68,80 @@ mod linux {
 
     /// Each process and its parent.
     fn processes() -> impl Iterator<Item = (i32, i32)> {
-        process_ids().filter_map(|pid| Some((pid, stat(pid)?.1)))
+        process_ids().filter_map(|pid| Some((pid, stat(pid)?.parent)))
     }
 
-    pub(in crate::guard) fn process_ids() -> impl Iterator<Item = i32> {
+    pub(crate) fn process_ids() -> impl Iterator<Item = i32> {
         let entries = std::fs::read_dir("/proc").into_iter().flatten();
         entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
     }
 
     /// Whether a process is there and has not ended; one that has may still wait to be reaped.
     pub(in crate::guard) fn is_running(pid: i32) -> bool {
-        stat(pid).is_some_and(|(state, _)| !matches!(state, 'Z' | 'X'))
+        stat(pid).is_some_and(|stat| !matches!(stat.state, 'Z' | 'X'))
     }
 
-    /// The state of a process, and its parent.
-    fn stat(pid: i32) -> Option<(char, i32)> {
+    /// Whether a process was started by a Toolcrib, directly or not, that did not start this process too: it carries the
+    /// mark of a guard, or has a guard above it. A process that starts orphans or sessions of its own keeps both. One that
+    /// has ended counts as below a guard.
+    pub(crate) fn is_below_guard(pid: i32) -> bool {
+        if mark::is_marked(pid).unwrap_or(true) {
+            return true;
+        }
+        match guard_above(pid) {
+            Ok(None) => false,
+            Ok(guard) => guard_above(rustix::process::getpid().as_raw_nonzero().get()) != Ok(guard),
+            Err(Ended) => true,
+        }
+    }
+
+    #[derive(PartialEq, Eq)]
+    struct Ended;
+
+    /// The nearest guard among a process and its ancestors.
+    fn guard_above(pid: i32) -> Result<Option<i32>, Ended> {
+        let mut at = pid;
+        let mut process = stat(at).ok_or(Ended)?;
+        for _ in 0..MAX_ANCESTORS {
+            if process.name == GUARD_NAME.to_bytes() {
+                return Ok(Some(at));
+            }
+            if process.parent <= 1 {
+                return Ok(None);
+            }
+            if let Some(parent) = stat(process.parent) {
+                at = process.parent;
+                process = parent;
+                continue;
+            }
+            // The parent ended meanwhile, and another process has adopted this one; or the parent belongs to another user
+            // and is hidden (`hidepid`), which a guard of ours would not be.
+            let again = stat(at).ok_or(Ended)?;
+            if again.parent == process.parent {
+                return Ok(None);
+            }
+            process = again;
+        }
+        Err(Ended)
+    }
+
+    /// No tree of processes is this deep.
+    const MAX_ANCESTORS: usize = 4_096;
+
+    struct Stat {
+        name: Vec<u8>,
+        state: char,
+        parent: i32,
+    }
+
+    fn stat(pid: i32) -> Option<Stat> {
         let stat = std::fs::read(format!("/proc/{pid}/stat")).ok()?;
         // `PID (NAME) STATE PARENT …`, and the name may hold anything, parentheses too.
-        let after_name = stat.iter().rposition(|&byte| byte == b')')? + 1;
-        let mut fields = std::str::from_utf8(&stat[after_name..]).ok()?.split_ascii_whitespace();
-        Some((fields.next()?.chars().next()?, fields.next()?.parse().ok()?))
+        let name_start = stat.iter().position(|&byte| byte == b'(')? + 1;
+        let name_end = stat.iter().rposition(|&byte| byte == b')')?;
+        let name = stat.get(name_start..name_end)?.to_vec();
+        let mut fields = std::str::from_utf8(&stat[name_end + 1..]).ok()?.split_ascii_whitespace();
+        Some(Stat { name, state: fields.next()?.chars().next()?, parent: fields.next()?.parse().ok()? })
     }
 }
 

@@ -1,0 +1,110 @@
+//! The process at the other end of a TCP connection within this machine: which user it runs as, and whether a guard of
+//! Toolcrib is above it. Linux only; elsewhere a peer is never identified.
+
+#[cfg(target_os = "linux")]
+mod holder;
+#[cfg(target_os = "linux")]
+mod socket;
+
+use std::io;
+use std::net::SocketAddr;
+
+/// The client's socket of a connection, as the kernel describes it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Peer {
+    uid: u32,
+    /// By which the process is found that holds the socket.
+    inode: u32,
+}
+
+/// Finds the processes that hold sockets. Remembers where it found the last ones, for a client connects more than once.
+#[derive(Debug, Default)]
+pub struct PeerSearch {
+    #[cfg(target_os = "linux")]
+    recent: std::sync::Mutex<Vec<i32>>,
+}
+
+#[cfg(target_os = "linux")]
+impl Peer {
+    /// Looks up the socket of `client`, which is connected to `server` on this machine. One exchange with the kernel, which
+    /// answers at once. An error means that the peer cannot be identified: its socket must be established and open.
+    pub fn of_connection(client: SocketAddr, server: SocketAddr) -> io::Result<Peer> {
+        let peer = socket::look_up(client, server)?;
+        if is_stand_in(peer.uid) {
+            return Err(io::Error::other("the user of this connection has no number in this user namespace"));
+        }
+        Ok(peer)
+    }
+
+    /// Whether the socket belongs to the user that this process runs as, or to root.
+    pub fn is_same_user_or_root(self) -> bool {
+        self.uid == 0 || self.uid == rustix::process::geteuid().as_raw()
+    }
+}
+
+#[cfg(target_os = "linux")]
+impl PeerSearch {
+    /// Whether the process that holds the socket is below a guard of any Toolcrib on this machine that this process is not
+    /// itself below. Blocks for as long as it takes to look through `/proc`, at most a second; an error where no process
+    /// that can be seen holds the socket.
+    pub fn is_below_guard(&self, peer: Peer) -> io::Result<bool> {
+        // Processes of root cannot be looked into from here, and what a guard starts runs as its own user.
+        if peer.uid == 0 && !rustix::process::geteuid().is_root() {
+            return Ok(false);
+        }
+        let recent = self.recent().clone();
+        let pid = holder::find(peer.inode, &recent)?;
+        let below = crate::guard::is_below_guard(pid);
+        let mut recent = self.recent();
+        recent.retain(|known| *known != pid);
+        recent.insert(0, pid);
+        recent.truncate(MAX_RECENT);
+        Ok(below)
+    }
+
+    fn recent(&self) -> std::sync::MutexGuard<'_, Vec<i32>> {
+        self.recent.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+}
+
+/// Processes that are looked at first.
+#[cfg(target_os = "linux")]
+const MAX_RECENT: usize = 8;
+
+/// Whether a user id is the one that the kernel shows for every user without a number in this user namespace: it may be
+/// any of them, this process's own user included.
+#[cfg(target_os = "linux")]
+fn is_stand_in(uid: u32) -> bool {
+    use std::sync::LazyLock;
+
+    static STAND_IN: LazyLock<Option<u32>> = LazyLock::new(|| {
+        let map = std::fs::read_to_string("/proc/self/uid_map").unwrap_or_default();
+        let is_whole = map.split_ascii_whitespace().eq(["0", "0", "4294967295"]);
+        let overflow = std::fs::read_to_string("/proc/sys/kernel/overflowuid").ok();
+        let overflow = overflow.and_then(|text| text.trim().parse().ok()).unwrap_or(65_534);
+        (!is_whole).then_some(overflow)
+    });
+    *STAND_IN == Some(uid)
+}
+
+#[cfg(not(target_os = "linux"))]
+impl Peer {
+    /// There is no way to look it up here.
+    pub fn of_connection(_client: SocketAddr, _server: SocketAddr) -> io::Result<Peer> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    pub fn is_same_user_or_root(self) -> bool {
+        false
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+impl PeerSearch {
+    pub fn is_below_guard(&self, _peer: Peer) -> io::Result<bool> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests;
