@@ -11,6 +11,7 @@ pub mod guard;
 pub mod logs;
 pub mod meters;
 pub mod peer;
+pub mod private;
 pub mod refresh;
 pub mod registry;
 pub mod secret;

@@ -10,6 +10,7 @@ use tokio_util::sync::CancellationToken;
 use toolcrib_core::SourceId;
 use toolcrib_core::text::shown_short;
 
+use crate::private::private_directory;
 use crate::secret::Confided;
 
 const LINES: usize = 50;
@@ -84,7 +85,13 @@ struct Log {
 
 async fn open(path: &Path) -> Option<Log> {
     if let Some(directory) = path.parent() {
-        tokio::fs::create_dir_all(directory).await.ok()?;
+        let directory = directory.to_owned();
+        // In a directory that others can change, a link would lead the log elsewhere.
+        let made = tokio::task::spawn_blocking(move || private_directory(&directory)).await.ok()?;
+        if let Err(error) = made {
+            tracing::warn!(%error, "the output of servers is not written to a file");
+            return None;
+        }
     }
     let mut options = tokio::fs::OpenOptions::new();
     options.create(true).append(true);

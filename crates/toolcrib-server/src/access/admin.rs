@@ -4,6 +4,7 @@ use std::fs;
 use std::io::{self, Write};
 use std::path::Path;
 
+use toolcrib::private::private_directory;
 use toolcrib::registry::random_token;
 use toolcrib::{Code, Error, Result};
 
@@ -12,6 +13,7 @@ const NAME: &str = "admin.token";
 const SHORTEST: usize = 32;
 
 pub(super) fn read_or_make(data: &Path) -> Result<String> {
+    private_directory(data)?;
     let path = data.join(NAME);
     let wrong = |why: String| {
         let message = format!("`{}` {why}; remove it, and the next start makes a new one", path.display());
@@ -24,9 +26,8 @@ pub(super) fn read_or_make(data: &Path) -> Result<String> {
         }
         Err(error) => return Err(wrong(format!("cannot be read: {error}")).with_cause(error)),
     };
-    // What others could read, they may have read: narrowing it now would not make it secret again.
-    if is_open_to_others(&path).map_err(|error| wrong(format!("cannot be looked at: {error}")))? {
-        return Err(wrong("can be read by others, so it is no secret any more".into()));
+    if let Some(reason) = exposed(&path).map_err(|error| wrong(format!("cannot be looked at: {error}")))? {
+        return Err(wrong(reason.into()));
     }
     let token = text.trim();
     if token.len() < SHORTEST || !token.bytes().all(|byte| byte.is_ascii_graphic()) {
@@ -37,7 +38,6 @@ pub(super) fn read_or_make(data: &Path) -> Result<String> {
 
 /// Written beside its place and put there whole. Of two who make one at the same time, the first wins for both.
 fn make(data: &Path, path: &Path) -> io::Result<String> {
-    fs::create_dir_all(data)?;
     let temporary = data.join(format!(".{NAME}-{:016x}", rand::random::<u64>()));
     let written = private().open(&temporary).and_then(|mut file| {
         writeln!(file, "{}", random_token())?;
@@ -62,10 +62,22 @@ fn private() -> fs::OpenOptions {
     options
 }
 
+/// Why other users may know the token. What they could read, they may have read: narrowing it now would not make it secret
+/// again.
 #[cfg(unix)]
-fn is_open_to_others(path: &Path) -> io::Result<bool> {
-    use std::os::unix::fs::PermissionsExt;
-    Ok(fs::metadata(path)?.permissions().mode() & 0o077 != 0)
+fn exposed(path: &Path) -> io::Result<Option<&'static str>> {
+    use std::os::unix::fs::MetadataExt;
+
+    let found = fs::symlink_metadata(path)?;
+    // The data directory belongs to the user of this process.
+    let owner = fs::metadata(path.parent().unwrap_or(Path::new(".")))?.uid();
+    Ok(match found.mode() & 0o077 {
+        _ if found.is_symlink() => Some("is a link, and where it leads may be open to others"),
+        _ if !found.is_file() => Some("is not a file"),
+        _ if found.uid() != owner => Some("belongs to another user, so it is no secret"),
+        0 => None,
+        _ => Some("can be read by others, so it is no secret any more"),
+    })
 }
 
 #[cfg(not(unix))]
@@ -77,8 +89,8 @@ fn private() -> fs::OpenOptions {
 
 /// Elsewhere the directory of a user is that user's alone.
 #[cfg(not(unix))]
-fn is_open_to_others(_path: &Path) -> io::Result<bool> {
-    Ok(false)
+fn exposed(_path: &Path) -> io::Result<Option<&'static str>> {
+    Ok(None)
 }
 
 #[cfg(all(test, unix))]
@@ -108,6 +120,18 @@ mod tests {
         let error = read_or_make(directory.path()).unwrap_err();
         assert!(error.message.contains("can be read by others") && !error.message.contains(&token), "{error}");
         fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+        let elsewhere = directory.path().join("elsewhere");
+        fs::rename(&path, &elsewhere).unwrap();
+        std::os::unix::fs::symlink(&elsewhere, &path).unwrap();
+        let error = read_or_make(directory.path()).unwrap_err();
+        assert!(error.message.contains("is a link") && !error.message.contains(&token), "{error}");
+        fs::rename(&elsewhere, &path).unwrap();
+        // Only root can give a file away.
+        if std::os::unix::fs::chown(&path, Some(65_534), None).is_ok() {
+            let error = read_or_make(directory.path()).unwrap_err();
+            assert!(error.message.contains("belongs to another user"), "{error}");
+            std::os::unix::fs::chown(&path, Some(0), None).unwrap();
+        }
         fs::write(&path, "letmein\n").unwrap();
         let error = read_or_make(directory.path()).unwrap_err();
         assert!(error.message.contains("holds no token") && !error.message.contains("letmein"), "{error}");

@@ -8,25 +8,16 @@ use std::path::{Path, PathBuf};
 use toolcrib_core::Result;
 
 use super::fault;
+use crate::private::private_directory;
 
 /// Makes what is missing. The path comes back absolute, for a connection may be opened after the process has moved.
 pub(super) fn prepare(path: &Path) -> Result<PathBuf> {
     let path = std::path::absolute(path).map_err(|error| fault::unreachable("store", path, error))?;
     if let Some(directory) = path.parent() {
-        make_directory(directory).map_err(|error| fault::unreachable("data directory", directory, error))?;
+        private_directory(directory)?;
     }
     make_file(&path).map_err(|error| fault::unreachable("store", &path, error))?;
     Ok(path)
-}
-
-fn make_directory(directory: &Path) -> io::Result<()> {
-    if directory.is_dir() {
-        return Ok(());
-    }
-    let mut builder = fs::DirBuilder::new();
-    #[cfg(unix)]
-    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-    builder.recursive(true).create(directory)
 }
 
 fn make_file(path: &Path) -> io::Result<()> {
