@@ -10,6 +10,7 @@ pub mod connector;
 pub mod guard;
 pub mod logs;
 pub mod meters;
+pub mod network;
 pub mod peer;
 pub mod private;
 pub mod refresh;
@@ -25,7 +26,6 @@ pub mod testkit;
 mod breaker;
 mod counters;
 mod held;
-mod network;
 mod process;
 mod templates;
 

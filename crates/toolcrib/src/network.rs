@@ -1,12 +1,33 @@
-//! Which addresses are out in the open, and a resolver that knows no others.
+//! Which addresses are public, which are link-local, and resolvers that know no others.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::time::Duration;
 
 use reqwest::Url;
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use toolcrib_core::text::shown_short;
 use url::Host;
+
+/// How long a name may take to be resolved before a source is declared.
+const RESOLVE_TIMEOUT: Duration = Duration::from_secs(5);
+/// Names under which clouds offer their metadata: a proxy would resolve them unseen.
+const METADATA_NAMES: [&str; 5] =
+    ["metadata", "metadata.google.internal", "metadata.goog", "instance-data", "instance-data.ec2.internal"];
+
+/// Whether every address that a URL leads to at this moment is public. False too for one that cannot be read or resolved.
+pub async fn leads_to_public_addresses(url: &str) -> bool {
+    let Ok(url) = Url::parse(url) else { return false };
+    if check_url(&url, false).is_err() {
+        return false;
+    }
+    let Some(Host::Domain(name)) = url.host() else { return true };
+    let resolving = tokio::net::lookup_host((name, url.port_or_known_default().unwrap_or(443)));
+    match tokio::time::timeout(RESOLVE_TIMEOUT, resolving).await {
+        Ok(Ok(mut found)) => found.all(|address| is_public(address.ip())),
+        Ok(Err(_)) | Err(_) => false,
+    }
+}
 
 /// Why a URL is not fetched, in words for the agent.
 #[derive(Debug)]
@@ -19,6 +40,13 @@ impl Refused {
 
     fn private(host: &str) -> Refused {
         Refused(format!("`{}` is not a public address; set `allow_private` to permit it", shown_short(host, 200)))
+    }
+
+    fn link_local(host: &str) -> Refused {
+        let host = shown_short(host, 200);
+        Refused(format!(
+            "`{host}` is a link-local address, where clouds offer credentials; set `allow_private` to permit it"
+        ))
     }
 }
 
@@ -35,6 +63,35 @@ pub(crate) fn check_url(url: &Url, allow_private: bool) -> Result<(), Refused> {
         None => return Err(Refused("the URL has no host".into())),
     };
     if allow_private || is_public(address) { Ok(()) } else { Err(Refused::private(&address.to_string())) }
+}
+
+/// Any address but those that are link-local, by number or by a name that is known for it.
+pub(crate) fn check_not_link_local(url: &Url) -> Result<(), Refused> {
+    check_url(url, true)?;
+    let refused = match url.host() {
+        Some(Host::Ipv4(address)) => is_link_local(address.into()),
+        Some(Host::Ipv6(address)) => is_link_local(address.into()),
+        Some(Host::Domain(name)) => METADATA_NAMES.contains(&name.trim_end_matches('.')),
+        None => false,
+    };
+    if refused { Err(Refused::link_local(url.host_str().unwrap_or_default())) } else { Ok(()) }
+}
+
+/// Resolves names to addresses that are not link-local.
+#[derive(Debug)]
+pub(crate) struct NotLinkLocal;
+
+impl Resolve for NotLinkLocal {
+    fn resolve(&self, name: Name) -> Resolving {
+        Box::pin(async move {
+            let found: Vec<SocketAddr> = tokio::net::lookup_host((name.as_str(), 0)).await?.collect();
+            let allowed: Vec<SocketAddr> = found.into_iter().filter(|address| !is_link_local(address.ip())).collect();
+            if allowed.is_empty() {
+                return Err(Refused::link_local(name.as_str()).into());
+            }
+            Ok(Box::new(allowed.into_iter()) as Addrs)
+        })
+    }
 }
 
 /// Resolves names to public addresses only.
@@ -59,6 +116,30 @@ pub(crate) fn is_public(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(address) => is_public_v4(address),
         IpAddr::V6(address) => is_public_v6(address),
+    }
+}
+
+/// Whether an address reaches only this machine's own link, or is where a cloud offers a machine its metadata.
+pub(crate) fn is_link_local(address: IpAddr) -> bool {
+    let v4 = |address: Ipv4Addr| match address.octets() {
+        [169, 254, ..] => true,
+        // Azure's, Alibaba's and Oracle's metadata.
+        [168, 63, 129, 16] | [100, 100, 100, 200] | [192, 0, 0, 192] => true,
+        _ => false,
+    };
+    match address.to_canonical() {
+        IpAddr::V4(address) => v4(address),
+        IpAddr::V6(address) => match address.segments() {
+            // Amazon's and Google's metadata.
+            [0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254] | [0xfd20, 0xce, 0, 0, 0, 0, 0, 0x254] => true,
+            // NAT64, 6to4 and the older form of a mapped address: as good as the address inside.
+            [0x64, 0xff9b, 0, 0, 0, 0, high, low] | [0x2002, high, low, ..] | [0, 0, 0, 0, 0, 0, high, low] => {
+                let [a, b] = high.to_be_bytes();
+                let [c, d] = low.to_be_bytes();
+                v4(Ipv4Addr::new(a, b, c, d))
+            }
+            [first, ..] => first & 0xffc0 == 0xfe80,
+        },
     }
 }
 
@@ -162,6 +243,52 @@ mod tests {
             "3fff::1",
         ] {
             assert!(!is_public(address.parse().unwrap()), "{address}");
+        }
+    }
+
+    #[test]
+    fn link_local_addresses_are_known_in_every_form() {
+        for (url, passes) in [
+            ("http://127.0.0.1/", true),
+            ("http://10.0.0.1/", true),
+            ("http://[fd00::1]/", true),
+            ("http://[::1]/", true),
+            ("http://api.example.com/", true),
+            ("http://169.254.169.254/latest/meta-data/", false),
+            ("http://169.254.0.1/", false),
+            ("http://0xa9fea9fe/", false),
+            ("http://2852039166/", false),
+            ("http://168.63.129.16/", false),
+            ("http://100.100.100.200/", false),
+            ("http://192.0.0.192/", false),
+            ("http://[fe80::1]/", false),
+            ("http://[febf::1]/", false),
+            ("http://[fd00:ec2::254]/", false),
+            ("http://[fd20:ce::254]/", false),
+            ("http://[::ffff:169.254.169.254]/", false),
+            ("http://[::169.254.169.254]/", false),
+            ("http://[64:ff9b::a9fe:a9fe]/", false),
+            ("http://[2002:a9fe:a9fe::1]/", false),
+            ("http://metadata.google.internal/", false),
+            ("http://METADATA.google.internal./", false),
+            ("file:///etc/passwd", false),
+        ] {
+            assert_eq!(check_not_link_local(&Url::parse(url).unwrap()).is_ok(), passes, "{url}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_url_is_public_when_all_that_its_name_resolves_to_is() {
+        for (url, public) in [
+            ("https://93.184.216.34/", true),
+            ("http://127.0.0.1:1/", false),
+            ("http://[fd00::1]/", false),
+            ("http://localhost/", false),
+            ("http://no-such-name.invalid/", false),
+            ("https://${env:HOST}/", false),
+            ("not an address", false),
+        ] {
+            assert_eq!(leads_to_public_addresses(url).await, public, "{url}");
         }
     }
 

@@ -7,12 +7,15 @@ use std::time::Duration;
 use reqwest::{Client, redirect};
 use toolcrib_core::{Code, Result, ResultExt};
 
-use crate::network::PublicOnly;
+use crate::network::{NotLinkLocal, PublicOnly};
 
 /// How far a request may go. Each has its own client, so that none gets a connection that it could not have made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Reach {
     Anywhere,
+    /// Names are resolved to no link-local address. A proxy may resolve them instead: names that are known to lead there
+    /// are refused before.
+    NotLinkLocal,
     /// Names are resolved to public addresses alone, by the connection itself; no proxy, for it would resolve them
     /// behind our back.
     PublicOnly,
@@ -47,6 +50,7 @@ fn make(reach: Reach, connect_timeout: Duration) -> Result<Client> {
         .user_agent(concat!("toolcrib/", env!("CARGO_PKG_VERSION")));
     let builder = match reach {
         Reach::Anywhere => builder,
+        Reach::NotLinkLocal => builder.dns_resolver(Arc::new(NotLinkLocal)),
         Reach::PublicOnly => builder.no_proxy().dns_resolver(Arc::new(PublicOnly)),
     };
     builder.build().context(Code::Internal, "cannot prepare HTTPS on this machine")

@@ -1,11 +1,11 @@
 //! Where requests of a source may go. Who wrote an address matters: the configuration may name any, a document from
-//! elsewhere only public ones, unless `allow_private` is set.
+//! elsewhere only public ones, and a document in a file any that is not link-local, unless `allow_private` is set.
 
 use toolcrib_core::source::OpenApi;
 use url::{Origin, Url};
 
 use super::clients::Reach;
-use crate::network::{Refused, check_url};
+use crate::network::{Refused, check_not_link_local, check_url};
 
 #[derive(Debug)]
 pub(super) struct Territory {
@@ -25,19 +25,21 @@ impl Territory {
 
     /// To a declared server.
     pub(super) fn reach(&self, url: &Url) -> Result<Reach, Refused> {
-        let free = !self.foreign || self.own.contains(&url.origin());
-        self.within(url, free)
+        if self.allow_private || self.own.contains(&url.origin()) {
+            check_url(url, true)?;
+            return Ok(Reach::Anywhere);
+        }
+        if self.foreign {
+            return self.reach_beyond(url);
+        }
+        check_not_link_local(url)?;
+        Ok(Reach::NotLinkLocal)
     }
 
     /// To where an answer points outside the declared server.
     pub(super) fn reach_beyond(&self, url: &Url) -> Result<Reach, Refused> {
-        self.within(url, false)
-    }
-
-    fn within(&self, url: &Url, free: bool) -> Result<Reach, Refused> {
-        let free = free || self.allow_private;
-        check_url(url, free)?;
-        Ok(if free { Reach::Anywhere } else { Reach::PublicOnly })
+        check_url(url, self.allow_private)?;
+        Ok(if self.allow_private { Reach::Anywhere } else { Reach::PublicOnly })
     }
 }
 
@@ -55,8 +57,16 @@ mod tests {
         };
         let remote = Some("http://docs.example.com/openapi.json");
         let (free, public) = (Some(Reach::Anywhere), Some(Reach::PublicOnly));
+        let near = Some(Reach::NotLinkLocal);
+        let metadata = "http://169.254.169.254/latest/meta-data";
         for (document, base, allow_private, to, expected) in [
-            (None, None, false, "http://127.0.0.1:8080/x", free),
+            (None, None, false, "http://127.0.0.1:8080/x", near),
+            (None, None, false, "http://api.example.com/x", near),
+            (None, None, false, metadata, None),
+            (None, None, false, "http://metadata.google.internal/x", None),
+            (None, None, false, "http://[fe80::1]/x", None),
+            (None, None, true, metadata, free),
+            (None, Some("http://169.254.1.1/"), false, "http://169.254.1.1/x", free),
             (remote, None, false, "http://127.0.0.1:8080/x", None),
             (remote, None, false, "http://[::1]/x", None),
             (remote, None, false, "http://169.254.169.254/x", None),
