@@ -83,7 +83,7 @@ pub(crate) async fn declare_source(
     trace: Option<Trace>,
 ) -> Result<Outcome> {
     let source = read(house, name, keys)?;
-    permit(house, visitor, &source)?;
+    permit(house, visitor, &source).await?;
     let declaring = house.declaring.lock().await;
     if house.registry.source(&source.id).is_some() {
         return Err(taken(house, &source.id));

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use toolcrib::core::access::Role;
-use toolcrib::core::config::Config;
+use toolcrib::core::config::{Config, declare};
 use toolcrib::core::inventory::Actor;
 use toolcrib::testkit::config;
 
@@ -37,13 +37,34 @@ async fn nobody_elsewhere_reaches_into_this_machine() {
             assert_eq!((refused.status, refused.code().as_str()), (403, "FORBIDDEN"), "{wish}");
             assert!(refused.body.contains("allow_commands"), "{refused:?}");
         }
-        let wish = json!({ "name": "b", "url": "http://127.0.0.1:1/", "headers": { "X-Key": "plain" } });
-        assert_eq!(house.post("/api/sources", &headers, wish).await.status, 201);
+        for wish in [
+            json!({ "name": "a", "url": "http://127.0.0.1:1/" }),
+            json!({ "name": "a", "url": "http://localhost:1/mcp" }),
+            json!({ "name": "a", "url": "http://[::ffff:10.0.0.1]/", "transport": "sse" }),
+            json!({ "name": "a", "url": "http://169.254.169.254/latest" }),
+            json!({ "name": "a", "openapi": "http://192.168.1.1/openapi.json" }),
+            json!({ "name": "a", "openapi": "https://93.184.216.34/openapi.json", "base_url": "http://10.0.0.1" }),
+            json!({ "name": "a", "openapi": "https://93.184.216.34/openapi.json", "allow_refs": ["http://10.0.0.1/"] }),
+            json!({ "name": "a", "openapi": "https://93.184.216.34/openapi.json", "allow_private": true }),
+            json!({ "name": "a", "openapi": "https://93.184.216.34/openapi.json",
+                "auth": { "oauth2": { "token_url": "http://10.0.0.1/t", "client_id": "i", "client_secret": "s" } } }),
+            json!({ "name": "a", "builtin": ["url_fetch"], "allow_private": true }),
+        ] {
+            let refused = house.post("/api/sources", &headers, wish.clone()).await;
+            assert_eq!((refused.status, refused.code().as_str()), (403, "FORBIDDEN"), "{wish}");
+            assert!(refused.body.contains("allow_private_sources"), "{refused:?}");
+        }
+        // Declared by who may; over the network everything may be changed but where it leads to.
+        let local = json!({ "url": "http://127.0.0.1:1/", "headers": { "X-Key": "plain" } });
+        let local = declare("b", &local, std::path::Path::new("/")).unwrap();
+        house.registry.declare_lazily(&local, Actor::new("test")).await.unwrap();
         let safe = json!({ "name": "c", "builtin": "all" });
         assert_eq!(house.post("/api/sources", &headers, safe).await.status, 201);
         for patch in [
             json!({ "url": null, "headers": null, "command": "/nonexistent/program" }),
             json!({ "headers": { "X-Key": "${HOME}" } }),
+            json!({ "url": "http://127.0.0.1:2/" }),
+            json!({ "url": "http://10.0.0.1/" }),
         ] {
             assert_eq!(change(house, &headers, "/api/sources/b", patch.clone()).await, 403, "{patch}");
         }
@@ -64,10 +85,12 @@ async fn who_manages_here_or_is_let_by_the_configuration_may() {
 
     let (registry, hand) = registry().await;
     let token = registry.create_token("boss", Role::Admin, None, Actor::new("test")).await.unwrap().token;
-    let config = Config { allow_commands: true, ..config(["git"]) };
+    let config = Config { allow_commands: true, allow_private_sources: true, ..config(["git"]) };
     let (serving, directory) = configured(&registry, "0.0.0.0:0", false, config).await.unwrap();
     let beyond = House::of(registry, hand, serving, directory);
     assert_eq!(beyond.post("/api/sources", &bearer(&token), program("a")).await.status, 201);
+    let wish = json!({ "name": "b", "url": "http://127.0.0.1:1/" });
+    assert_eq!(beyond.post("/api/sources", &bearer(&token), wish).await.status, 201);
 }
 
 #[tokio::test]

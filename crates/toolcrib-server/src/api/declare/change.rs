@@ -32,7 +32,7 @@ pub(super) async fn change(
     // Nobody is asked twice about what is to stay as it is.
     let before = house.registry.declaration(&id);
     if let Some(source) = source.as_ref().filter(|source| before.is_none_or(|before| before.kind != source.kind)) {
-        permit(&house, &visitor, source)?;
+        permit(&house, &visitor, source).await?;
     }
     // What is to be off is not looked at in between.
     if switch == Some(Switch::Disabled) {

@@ -1,29 +1,86 @@
-//! Who may declare what reaches into this machine: programs, files, and values that only this process knows.
+//! Who may declare what reaches into this machine or its network: programs, files, values that only this process knows,
+//! and private addresses.
 
 use std::convert::Infallible;
 
 use toolcrib::builtin::DANGEROUS;
 use toolcrib::core::reference::{Piece, pieces};
-use toolcrib::core::source::Kind;
+use toolcrib::core::source::{Auth, Kind};
+use toolcrib::network::leads_to_public_addresses;
 use toolcrib::{Code, Error, Result, Source};
 
 use crate::access::{Role, Visitor};
 use crate::house::House;
 
 /// Such a source is for who is on this machine and manages it, unless the configuration says otherwise: a token that
-/// manages over the network is not a shell here, nor a key to the secrets that lie here.
-pub(super) fn permit(house: &House, visitor: &Visitor, source: &Source) -> Result<()> {
-    let Some(would) = reaches_in(&source.kind) else { return Ok(()) };
-    let here = visitor.here && visitor.role == Role::Admin;
-    if here || house.found.load().config.allow_commands {
+/// manages over the network is not a shell here, nor a key to the secrets that lie here, nor a way into the network around.
+pub(super) async fn permit(house: &House, visitor: &Visitor, source: &Source) -> Result<()> {
+    if visitor.here && visitor.role == Role::Admin {
         return Ok(());
     }
-    let message = format!(
-        "`{}` would {would} on the server, which requests over HTTP may not; `allow_commands: true` in the \
-         configuration permits it, or `toolcrib add` declares it there",
-        source.id
-    );
-    Err(Error::new(Code::Forbidden, message))
+    let found = house.found.load_full();
+    if let Some(would) = reaches_in(&source.kind)
+        && !found.config.allow_commands
+    {
+        let message = format!(
+            "`{}` would {would} on the server, which requests over HTTP may not; `allow_commands: true` in the \
+             configuration permits it, or `toolcrib add` declares it there",
+            source.id
+        );
+        return Err(Error::new(Code::Forbidden, message));
+    }
+    if found.config.allow_private_sources {
+        return Ok(());
+    }
+    let refused = |what: String| {
+        let message = format!(
+            "`{}` {what}, which requests over the network may not; `allow_private_sources: true` in the configuration \
+             permits it, or `toolcrib add` declares it there",
+            source.id
+        );
+        Err(Error::new(Code::Forbidden, message))
+    };
+    if allows_private(&source.kind) {
+        return refused("would have `allow_private`".into());
+    }
+    for (key, address) in addresses(&source.kind) {
+        if !leads_to_public_addresses(address).await {
+            return refused(format!("has a `{key}` that is not, or not only, at public addresses"));
+        }
+    }
+    Ok(())
+}
+
+fn allows_private(kind: &Kind) -> bool {
+    match kind {
+        Kind::OpenApi(openapi) => openapi.allow_private,
+        Kind::Builtin(builtin) => builtin.allow_private,
+        Kind::Stdio(_) | Kind::Http(_) | Kind::Sse(_) | Kind::Workflow(_) => false,
+    }
+}
+
+/// Every address that a source names, with its key.
+fn addresses(kind: &Kind) -> Vec<(&'static str, &str)> {
+    match kind {
+        Kind::Http(remote) | Kind::Sse(remote) => vec![("url", &remote.url)],
+        Kind::OpenApi(openapi) => {
+            let documents = openapi.allow_refs.iter().map(|place| ("allow_refs", place.as_str()));
+            let documents = documents.chain([("openapi", openapi.document.as_str())]);
+            let mut addresses: Vec<_> = documents.filter(|(_, place)| is_address(place)).collect();
+            addresses.extend(openapi.base_url.as_deref().map(|base| ("base_url", base)));
+            addresses.extend(openapi.auth.iter().flat_map(token_urls).map(|url| ("token_url", url)));
+            addresses
+        }
+        Kind::Stdio(_) | Kind::Workflow(_) | Kind::Builtin(_) => Vec::new(),
+    }
+}
+
+fn token_urls(auth: &Auth) -> Vec<&str> {
+    match auth {
+        Auth::Oauth2 { token_url, .. } => vec![token_url],
+        Auth::Schemes(schemes) => schemes.values().flat_map(token_urls).collect(),
+        Auth::Bearer(_) | Auth::Basic { .. } | Auth::ApiKey { .. } => Vec::new(),
+    }
 }
 
 /// What a source would do on this machine that is not everybody's to ask for.
@@ -65,6 +122,44 @@ mod tests {
     use toolcrib::core::config::declare;
 
     use super::*;
+
+    #[test]
+    fn every_address_of_a_source_is_known() {
+        let oauth2 = json!({ "token_url": "http://c/", "client_id": "i", "client_secret": "s" });
+        for (keys, expected) in [
+            (json!({ "url": "http://a/" }), vec![("url", "http://a/")]),
+            (json!({ "url": "http://a/", "transport": "sse" }), vec![("url", "http://a/")]),
+            (
+                json!({
+                    "openapi": "http://a/x.json", "base_url": "http://b/", "allow_refs": ["http://r/", "./refs"],
+                    "auth": { "oauth2": oauth2.clone() },
+                }),
+                vec![
+                    ("allow_refs", "http://r/"),
+                    ("openapi", "http://a/x.json"),
+                    ("base_url", "http://b/"),
+                    ("token_url", "http://c/"),
+                ],
+            ),
+            (
+                json!({ "openapi": "./x.json", "auth": { "schemes": { "o": { "oauth2": oauth2 } } } }),
+                vec![("token_url", "http://c/")],
+            ),
+            (json!({ "command": "x" }), vec![]),
+            (json!({ "builtin": "all" }), vec![]),
+        ] {
+            let source = declare("a", &keys, std::path::Path::new("/p")).unwrap();
+            assert_eq!(addresses(&source.kind), expected, "{keys}");
+        }
+        for (keys, expected) in [
+            (json!({ "builtin": ["url_fetch"], "allow_private": true }), true),
+            (json!({ "openapi": "http://a/x.json", "allow_private": true }), true),
+            (json!({ "openapi": "http://a/x.json" }), false),
+        ] {
+            let source = declare("a", &keys, std::path::Path::new("/p")).unwrap();
+            assert_eq!(allows_private(&source.kind), expected, "{keys}");
+        }
+    }
 
     #[test]
     fn what_reaches_into_this_machine_is_known() {
