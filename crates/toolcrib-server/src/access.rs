@@ -6,26 +6,31 @@ mod admit;
 mod attempts;
 mod cookie;
 mod headers;
+mod locality;
 mod login;
 mod origin;
 mod sessions;
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 
-use axum::http::{HeaderMap, HeaderName, header};
+use arc_swap::ArcSwap;
+use axum::http::{HeaderMap, header};
+use toolcrib::core::config::Loopback;
 use toolcrib::core::fingerprint::Fingerprint;
 use toolcrib::registry::TokenView;
 use toolcrib::{Code, Error, Registry, Result};
 
 pub(crate) use admit::{RoleTooLow, admit, may_read, takes_pages};
 pub(crate) use headers::secure;
+pub(crate) use locality::{ConnectionPeer, Locality};
 pub(crate) use login::router;
 pub(crate) use origin::turned_away;
 pub(crate) use toolcrib::core::access::{Needs, Role};
 
 use attempts::Attempts;
+use locality::Peers;
 use sessions::{Holder, Sessions};
 
 /// Who came, among the extensions of every request that a route let in.
@@ -34,7 +39,7 @@ pub(crate) struct Visitor {
     /// For logs, rules and the journal: `local`, `admin`, or the name of a token.
     pub(crate) name: String,
     pub(crate) role: Role,
-    /// Whether who came is on this machine, as far as can be told.
+    /// Whether the request comes from a process on this machine that would need no token to read and call.
     pub(crate) here: bool,
     /// The same as long as they are, whatever they are named: `local`, `admin`, or the id of a token.
     pub(crate) identity: Arc<str>,
@@ -49,6 +54,9 @@ pub(crate) struct Access {
     /// Where we listen.
     pub(crate) address: SocketAddr,
     reach: Reach,
+    /// Replaced when the configuration is read again.
+    loopback: ArcSwap<Loopback>,
+    peers: Peers,
     /// Of the token in `DATA/admin.token`.
     admin: Fingerprint,
     sessions: Sessions,
@@ -57,21 +65,22 @@ pub(crate) struct Access {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Reach {
-    /// On loopback: whoever is on this machine may read and call.
+    /// On loopback: `identity.loopback` says which processes may read and call.
     Here,
     /// Everybody shows a token.
     Beyond,
 }
 
-/// Whether only this machine reaches an address.
-pub(crate) fn is_loopback(address: IpAddr) -> bool {
-    address.to_canonical().is_loopback()
-}
-
 impl Access {
     /// Reads the token of who runs this, or makes it. Refuses to be reached from elsewhere while nobody has a token.
-    pub(crate) fn open(address: SocketAddr, data: &Path, registry: &Registry, require_token: bool) -> Result<Access> {
-        let beyond = !is_loopback(address.ip());
+    pub(crate) fn open(
+        address: SocketAddr,
+        data: &Path,
+        registry: &Registry,
+        require_token: bool,
+        loopback: Loopback,
+    ) -> Result<Access> {
+        let beyond = !locality::is_loopback(address);
         if beyond && !registry.tokens().iter().any(|token| !token.expired) {
             let message = format!(
                 "`{address}` can be reached from other machines, and nobody has a token yet; make one with \
@@ -81,12 +90,35 @@ impl Access {
         }
         let reach = if beyond || require_token { Reach::Beyond } else { Reach::Here };
         let admin = Fingerprint::of(admin::read_or_make(data)?);
-        Ok(Access { address, reach, admin, sessions: Sessions::default(), attempts: Attempts::default() })
+        let access = Access {
+            address,
+            reach,
+            loopback: ArcSwap::from_pointee(loopback),
+            peers: Peers::default(),
+            admin,
+            sessions: Sessions::default(),
+            attempts: Attempts::default(),
+        };
+        access.try_identifying();
+        Ok(access)
     }
 
-    /// Whether those on this machine, and nobody else, come in without a token.
+    /// Whether local processes, and no others, may come in without a token.
     pub(crate) fn is_local(&self) -> bool {
+        self.is_on_loopback() && self.loopback() != Loopback::Token
+    }
+
+    fn is_on_loopback(&self) -> bool {
         self.reach == Reach::Here
+    }
+
+    fn loopback(&self) -> Loopback {
+        **self.loopback.load()
+    }
+
+    /// For requests from now on.
+    pub(crate) fn set_loopback(&self, loopback: Loopback) {
+        self.loopback.store(Arc::new(loopback));
     }
 
     /// The path of a link that signs its first visitor in as who runs this.
@@ -95,45 +127,39 @@ impl Access {
     }
 
     /// Who a request comes from; `None` where nobody showed anything and nothing is free.
-    fn visitor(&self, registry: &Registry, headers: &HeaderMap) -> Result<Option<Visitor>> {
+    fn visitor(&self, registry: &Registry, headers: &HeaderMap, locality: Locality) -> Result<Option<Visitor>> {
         if headers.contains_key(header::AUTHORIZATION) {
             let holder = self.holder(registry, bearer(headers)?)?;
-            return Ok(self.named(registry, &holder, None, headers));
+            return Ok(named(registry, &holder, None, locality));
         }
-        Ok(self.without_token(registry, headers))
+        Ok(self.without_token(registry, headers, locality))
     }
 
     /// Who somebody that was let in before is now. What is no good any more is no attempt at guessing.
-    fn still(&self, registry: &Registry, headers: &HeaderMap) -> Option<Visitor> {
-        match headers.contains_key(header::AUTHORIZATION) {
-            true => self.named(registry, &self.known(registry, bearer(headers).ok()?)?, None, headers),
-            false => self.without_token(registry, headers),
+    fn still(&self, registry: &Registry, headers: &HeaderMap, locality: Locality) -> Option<Visitor> {
+        if headers.contains_key(header::AUTHORIZATION) {
+            return named(registry, &self.known(registry, bearer(headers).ok()?)?, None, locality);
         }
+        self.without_token(registry, headers, locality)
     }
 
-    fn without_token(&self, registry: &Registry, headers: &HeaderMap) -> Option<Visitor> {
-        self.with_session(registry, headers).or_else(|| {
-            let here = self.is_here(headers);
-            here.then(|| Visitor {
+    fn without_token(&self, registry: &Registry, headers: &HeaderMap, locality: Locality) -> Option<Visitor> {
+        self.with_session(registry, headers, locality).or_else(|| {
+            (locality == Locality::Local).then(|| Visitor {
                 name: "local".into(),
                 role: Role::Agent,
-                here,
+                here: true,
                 identity: "local".into(),
                 csrf: None,
             })
         })
     }
 
-    /// What a proxy passes on comes from anywhere, however near the proxy is.
-    fn is_here(&self, headers: &HeaderMap) -> bool {
-        self.is_local() && !is_forwarded(headers)
-    }
-
     /// A session that is over, or of a Toolcrib that is gone, is as none.
-    fn with_session(&self, registry: &Registry, headers: &HeaderMap) -> Option<Visitor> {
+    fn with_session(&self, registry: &Registry, headers: &HeaderMap, locality: Locality) -> Option<Visitor> {
         let id = cookie::session(self.address, headers)?;
         let (holder, csrf) = self.sessions.find(id, registry.now())?;
-        let visitor = self.named(registry, &holder, Some(csrf), headers);
+        let visitor = named(registry, &holder, Some(csrf), locality);
         if visitor.is_none() {
             self.sessions.end(id);
         }
@@ -158,39 +184,20 @@ impl Access {
         }
         registry.token_by_hash(&hash).map(|TokenView { id, .. }| Holder::Token(id))
     }
-
-    /// What a holder is now; none when its token is gone.
-    fn named(
-        &self,
-        registry: &Registry,
-        holder: &Holder,
-        csrf: Option<Arc<str>>,
-        headers: &HeaderMap,
-    ) -> Option<Visitor> {
-        let here = self.is_here(headers);
-        match holder {
-            Holder::Admin => {
-                Some(Visitor { name: "admin".into(), role: Role::Admin, here, identity: "admin".into(), csrf })
-            }
-            Holder::Token(id) => {
-                let token = registry.token_by_id(id).filter(|token| !token.expired)?;
-                Some(Visitor { name: token.name, role: token.role, here, identity: token.id.into(), csrf })
-            }
-        }
-    }
 }
 
-/// What proxies add to what they pass on.
-const FORWARDED: [HeaderName; 5] = [
-    header::FORWARDED,
-    HeaderName::from_static("x-forwarded-for"),
-    HeaderName::from_static("x-forwarded-host"),
-    HeaderName::from_static("x-real-ip"),
-    header::VIA,
-];
-
-fn is_forwarded(headers: &HeaderMap) -> bool {
-    FORWARDED.iter().any(|name| headers.contains_key(name))
+/// What a holder is now; none when its token is gone.
+fn named(registry: &Registry, holder: &Holder, csrf: Option<Arc<str>>, locality: Locality) -> Option<Visitor> {
+    let here = locality == Locality::Local;
+    match holder {
+        Holder::Admin => {
+            Some(Visitor { name: "admin".into(), role: Role::Admin, here, identity: "admin".into(), csrf })
+        }
+        Holder::Token(id) => {
+            let token = registry.token_by_id(id).filter(|token| !token.expired)?;
+            Some(Visitor { name: token.name, role: token.role, here, identity: token.id.into(), csrf })
+        }
+    }
 }
 
 /// The token of `Authorization: Bearer`.

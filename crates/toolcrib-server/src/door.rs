@@ -3,6 +3,7 @@
 
 use std::convert::Infallible;
 use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
 use std::time::Instant;
 
 use axum::Router;
@@ -16,7 +17,7 @@ use toolcrib::{Code, Error, Trace};
 use tracing::Instrument;
 use tracing::field::display;
 
-use crate::access::{secure, turned_away};
+use crate::access::{ConnectionPeer, secure, turned_away};
 use crate::api::{Fault, stopping};
 use crate::house::House;
 use crate::traffic::Class;
@@ -25,7 +26,12 @@ const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
 pub(crate) type Routes = TowerToHyperService<Router>;
 
-pub(crate) async fn enter(house: House, routes: Routes, mut request: Request) -> Response {
+pub(crate) async fn enter(
+    house: House,
+    routes: Routes,
+    connection: Arc<ConnectionPeer>,
+    mut request: Request,
+) -> Response {
     let began = Instant::now();
     let (class, method, id) = (Class::of(request.uri().path()), request.method().clone(), id(request.headers()));
     let trace = Trace::of_headers(request.headers());
@@ -33,7 +39,12 @@ pub(crate) async fn enter(house: House, routes: Routes, mut request: Request) ->
     if let Some(trace) = trace {
         request.extensions_mut().insert(trace);
     }
-    let mut response = match turned_away(&house.access, &request).or_else(|| house.at_hand(&request)) {
+    let locality = house.access.locality(&connection, request.headers()).await;
+    let at_once = turned_away(&house.access, &request, locality).or_else(|| house.at_hand(&request, locality));
+    if at_once.is_none() {
+        request.extensions_mut().insert(locality);
+    }
+    let mut response = match at_once {
         Some(response) => response,
         // What only reads says nothing that would have to be found again by its id, unless all is told.
         None if method.is_safe() && !tracing::enabled!(tracing::Level::INFO) => {

@@ -26,7 +26,7 @@ pub struct Setup {
     pub found: Found,
     /// The data directory.
     pub data: PathBuf,
-    /// Asks everybody for a token, those on this machine too: for a place behind a proxy.
+    /// Asks everybody for a token, whatever `identity.loopback` says: for a place behind a proxy.
     pub require_token: bool,
 }
 
@@ -58,7 +58,8 @@ pub struct Rooms {
 
 impl House {
     pub(crate) fn new(setup: Setup, registry: Registry, endpoint: Endpoint, address: SocketAddr) -> Result<House> {
-        let access = Access::open(address, &setup.data, &registry, setup.require_token)?;
+        let loopback = setup.found.loopback();
+        let access = Access::open(address, &setup.data, &registry, setup.require_token, loopback)?;
         Ok(House(Arc::new(Rooms {
             endpoint,
             found: ArcSwap::from_pointee(setup.found),
@@ -82,6 +83,7 @@ impl House {
 
     /// The configuration was read again.
     pub fn reread(&self, found: Found) {
+        self.access.set_loopback(found.loopback());
         self.found.store(Arc::new(found));
     }
 }

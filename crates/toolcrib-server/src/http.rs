@@ -25,7 +25,7 @@ pub(crate) fn routes(house: &House) -> Routes {
         .merge(api::router(house))
         .merge(console::router(house))
         .route("/mcp", any(mcp).layer(admitted(Needs::Using)))
-        .route("/mcp/{group}", any(group))
+        .route("/mcp/{group}", any(group).layer(admitted(Needs::Using)))
         .merge(access::router(house))
         .fallback(nothing_here)
         .method_not_allowed_fallback(|| async {

@@ -20,6 +20,7 @@ use toolcrib::core::ResultExt;
 use toolcrib::{Code, Error, Result};
 use toolcrib_mcp::server::{Endpoint, ServerOptions};
 
+use crate::access::ConnectionPeer;
 use crate::bodies::{Discard, ResponseBody};
 use crate::connections::{Connection, Connections, Full};
 use crate::door::{Routes, enter};
@@ -189,6 +190,8 @@ impl Server {
         if let Err(error) = stream.set_nodelay(true) {
             tracing::debug!(%error, "a connection keeps its delay");
         }
+        // Before anything is waited for: later the client may have handed its end on, or closed it.
+        let peer = Arc::new(self.house.access.identify(&stream));
         let permit = tokio::select! {
             biased;
             permit = self.connections.admit(&self.closing) => permit,
@@ -216,20 +219,21 @@ impl Server {
                 () = closed => false,
             };
             if spoke {
-                self.serve_requests(stream, connection).await;
+                self.serve_requests(stream, connection, &peer).await;
             }
         };
         // A client that breaks off or talks nonsense harms itself alone.
         let _ended = self.abandoned.run_until_cancelled(serving).await;
     }
 
-    async fn serve_requests(&self, stream: TcpStream, connection: &Arc<Connection>) {
+    async fn serve_requests(&self, stream: TcpStream, connection: &Arc<Connection>, peer: &Arc<ConnectionPeer>) {
         let discard = Discard { tasks: self.tasks.clone(), closing: self.closing.clone() };
         let service = service_fn(|request: Request<Incoming>| {
             let active = connection.activate();
             let (head, body) = request.into_parts();
             let body = discard.request_body(&head.headers, body);
-            let entering = enter(self.house.clone(), self.routes.clone(), Request::from_parts(head, body));
+            let request = Request::from_parts(head, body);
+            let entering = enter(self.house.clone(), self.routes.clone(), Arc::clone(peer), request);
             async move { Ok::<_, Infallible>(entering.await.map(|body| ResponseBody::new(body, active))) }
         });
         let mut serving = pin!(self.protocol.serve_connection(TokioIo::new(stream), service));

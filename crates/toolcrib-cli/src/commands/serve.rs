@@ -20,8 +20,8 @@ use crate::output;
 /// Serve every tool to MCP clients, programs (REST) and people (console) over HTTP, until Ctrl-C or SIGTERM
 ///
 /// Clients connect to `/mcp`; `/mcp?mode=full` lists every tool, `/mcp?mode=search` the three that find all others.
-/// On this machine anybody may look and call; changes need the token in `admin.token` of the data directory. The link that is
-/// printed signs in to the console, once. The configuration is read again when its file changes, and on SIGHUP.
+/// On this machine your own processes may look and call (`identity.loopback` in the configuration); changes need the token in
+/// `admin.token` of the data directory. The link that is printed signs in to the console, once. The configuration is read again when its file changes, and on SIGHUP.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   toolcrib serve

@@ -90,9 +90,15 @@ impl Place {
     /// The same, with variables in its environment.
     #[track_caller]
     pub(crate) fn started_with(&self, arguments: &[&str], variables: &[(&str, &str)]) -> Served {
-        let log = fs::File::create(self.path("serve.log")).unwrap();
         let mut command = self.toolcrib(arguments);
         command.envs(variables.iter().copied());
+        self.start(command)
+    }
+
+    /// Starts a command that was made by the caller.
+    #[track_caller]
+    pub(crate) fn start(&self, mut command: Command) -> Served {
+        let log = fs::File::create(self.path("serve.log")).unwrap();
         let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log).spawn().unwrap();
         let told = told(child.stdout.take().unwrap());
         let url = told.recv_timeout(PATIENCE).unwrap_or_default();

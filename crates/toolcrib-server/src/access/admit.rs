@@ -11,7 +11,7 @@ use futures_util::StreamExt;
 use toolcrib::core::fingerprint::Fingerprint;
 use toolcrib::{Code, Error, Result};
 
-use super::{Needs, Visitor, login};
+use super::{Locality, Needs, Visitor, login};
 use crate::api::{Fault, whole};
 use crate::house::House;
 
@@ -21,7 +21,8 @@ const LOOK_AGAIN: Duration = Duration::from_secs(2);
 
 /// Lets those in who may; handlers find a [`Visitor`] among the request's extensions.
 pub(crate) async fn admit(State((house, needs)): State<(House, Needs)>, mut request: Request, next: Next) -> Response {
-    let visitor = match known(&house, request.headers(), needs) {
+    let locality = locality(&request);
+    let visitor = match known(&house, request.headers(), needs, locality) {
         Ok(visitor) => visitor,
         Err(error) => return refused(&request, error),
     };
@@ -40,14 +41,19 @@ pub(crate) async fn admit(State((house, needs)): State<(House, Needs)>, mut requ
     }
     let response = next.run(request).await;
     match shown.filter(|_| is_stream(&response)) {
-        Some(shown) => while_known(house, needs, shown, response),
+        Some(shown) => while_known(house, needs, shown, locality, response),
         None => response,
     }
 }
 
 /// Whether a route that only reads would let somebody in. A wrong token counts where it is refused, not here.
-pub(crate) fn may_read(house: &House, headers: &HeaderMap) -> bool {
-    is_still_known(house, headers, Needs::Reading)
+pub(crate) fn may_read(house: &House, headers: &HeaderMap, locality: Locality) -> bool {
+    is_still_known(house, headers, Needs::Reading, locality)
+}
+
+/// As it was decided before the router.
+pub(super) fn locality(request: &Request) -> Locality {
+    request.extensions().get().copied().unwrap_or(Locality::Network)
 }
 
 fn credentials(headers: &HeaderMap) -> HeaderMap {
@@ -63,10 +69,10 @@ fn is_stream(response: &Response) -> bool {
 }
 
 /// A stream goes on long after its request was let in: it ends soon after what was shown for it does.
-fn while_known(house: House, needs: Needs, shown: HeaderMap, response: Response) -> Response {
+fn while_known(house: House, needs: Needs, shown: HeaderMap, locality: Locality, response: Response) -> Response {
     let mut tokens = house.feed.tokens();
     let unknown = async move {
-        while is_still_known(&house, &shown, needs) {
+        while is_still_known(&house, &shown, needs, locality) {
             // Where nobody tells of changes any more, time goes on.
             let heard = async {
                 if tokens.changed().await.is_err() {
@@ -81,13 +87,13 @@ fn while_known(house: House, needs: Needs, shown: HeaderMap, response: Response)
     Response::from_parts(parts, Body::from_stream(stream))
 }
 
-fn is_still_known(house: &House, shown: &HeaderMap, needs: Needs) -> bool {
+fn is_still_known(house: &House, shown: &HeaderMap, needs: Needs, locality: Locality) -> bool {
     let Some(least) = needs.role() else { return true };
-    house.access.still(&house.registry, shown).is_some_and(|visitor| visitor.role >= least)
+    house.access.still(&house.registry, shown, locality).is_some_and(|visitor| visitor.role >= least)
 }
 
-fn known(house: &House, headers: &HeaderMap, needs: Needs) -> Result<Option<Visitor>> {
-    let visitor = house.access.visitor(&house.registry, headers);
+fn known(house: &House, headers: &HeaderMap, needs: Needs, locality: Locality) -> Result<Option<Visitor>> {
+    let visitor = house.access.visitor(&house.registry, headers, locality);
     // What is open to all is not closed to who shows something old.
     let Some(least) = needs.role() else { return Ok(visitor.ok().flatten()) };
     let visitor = visitor?;
@@ -104,12 +110,9 @@ fn known(house: &House, headers: &HeaderMap, needs: Needs) -> Result<Option<Visi
              one that `toolcrib token create NAME --role admin` makes",
         )),
         None => {
-            let why = match house.access.is_local() {
-                true => "what a proxy passes on",
-                false => "this",
-            };
             let message = format!(
-                "{why} needs `Authorization: Bearer` with a token; `toolcrib token create NAME --role {least}` makes one"
+                "{} `Authorization: Bearer` with a token; `toolcrib token create NAME --role {least}` makes one",
+                locality.reason()
             );
             Err(Error::new(Code::Unauthorized, message))
         }

@@ -10,9 +10,9 @@ use maud::{Markup, html};
 use toolcrib::{Code, Result};
 use url::form_urlencoded::{byte_serialize, parse};
 
-use super::admit::is_form;
+use super::admit::{is_form, locality};
 use super::sessions::Holder;
-use super::{Needs, admit, cookie};
+use super::{Locality, Needs, admit, cookie};
 use crate::api::{Fault, LATER, refusal, whole};
 use crate::console;
 use crate::house::House;
@@ -33,10 +33,11 @@ pub(super) fn asking(back: Option<&str>) -> String {
 }
 
 async fn ask(State(house): State<House>, request: Request) -> Response {
+    let locality = locality(&request);
     let query = request.uri().query().unwrap_or_default();
     let next = next(query.as_bytes());
     let Some((_, key)) = parse(query.as_bytes()).find(|(name, _)| name == "key") else {
-        return page(&house, StatusCode::OK, None, &next);
+        return page(&house, locality, StatusCode::OK, None, &next);
     };
     // What only looks ahead does not use the link up.
     if request.method() == Method::HEAD || looks_ahead(request.headers()) {
@@ -46,7 +47,7 @@ async fn ask(State(house): State<House>, request: Request) -> Response {
         true => signed_in(&house, request.headers(), Holder::Admin, &next).unwrap_or_else(IntoResponse::into_response),
         false => {
             let said = "This link was used already, or is older than ten minutes. A link is good once; sign in with a token instead.";
-            page(&house, StatusCode::GONE, Some(said), &next)
+            page(&house, locality, StatusCode::GONE, Some(said), &next)
         }
     }
 }
@@ -56,6 +57,7 @@ async fn sign_in(State(house): State<House>, request: Request) -> Response {
         let message = "send a form with the field `token`";
         return refusal(StatusCode::UNSUPPORTED_MEDIA_TYPE, Code::BadRequest, message);
     }
+    let locality = locality(&request);
     let (parts, body) = request.into_parts();
     let bytes = match whole(&parts.headers, body).await {
         Ok(bytes) => bytes,
@@ -67,13 +69,13 @@ async fn sign_in(State(house): State<House>, request: Request) -> Response {
         Ok(holder) => signed_in(&house, &parts.headers, holder, &next).unwrap_or_else(IntoResponse::into_response),
         Err(error) if error.code == Code::RateLimited => {
             let said = "There were too many wrong tokens. Try again in a minute.";
-            let mut response = page(&house, StatusCode::TOO_MANY_REQUESTS, Some(said), &next);
+            let mut response = page(&house, locality, StatusCode::TOO_MANY_REQUESTS, Some(said), &next);
             response.headers_mut().insert(header::RETRY_AFTER, LATER);
             response
         }
         Err(_) => {
             let said = "This token is not known here, or was revoked, or has expired.";
-            page(&house, StatusCode::UNAUTHORIZED, Some(said), &next)
+            page(&house, locality, StatusCode::UNAUTHORIZED, Some(said), &next)
         }
     }
 }
@@ -126,7 +128,7 @@ fn next(form: &[u8]) -> String {
     asked.filter(is_ours).unwrap_or_else(|| "/".to_owned())
 }
 
-fn page(house: &House, status: StatusCode, said: Option<&str>, next: &str) -> Response {
+fn page(house: &House, locality: Locality, status: StatusCode, said: Option<&str>, next: &str) -> Response {
     let form = html! {
         @if let Some(said) = said { p.problem role="alert" { (said) } }
         form.login method="post" action=(PATH) {
@@ -135,16 +137,16 @@ fn page(house: &House, status: StatusCode, said: Option<&str>, next: &str) -> Re
             input #token type="password" name="token" required autofocus autocomplete="current-password" spellcheck="false";
             button type="submit" { "Sign in" }
         }
-        (hint(house))
+        (hint(house, locality))
     };
     let fields = [(header::CACHE_CONTROL, HeaderValue::from_static("no-store"))];
     (status, fields, console::plain_page("Sign in", form)).into_response()
 }
 
-/// Where a token is to be had. Only on this machine is it told where things lie.
-fn hint(house: &House) -> Markup {
+/// Where a token is to be had. Only a local process of the same user is told where things lie.
+fn hint(house: &House, locality: Locality) -> Markup {
     html! {
-        @if house.access.is_local() {
+        @if locality == Locality::Local {
             p.hint {
                 "Yours is in the file " code { (house.data.join("admin.token").display()) }
                 "; " code { "toolcrib token create NAME --role viewer" } " makes one for somebody else."

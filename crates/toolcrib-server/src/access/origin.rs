@@ -8,11 +8,11 @@ use axum::response::Response;
 use toolcrib::Code;
 use url::{Host, Url};
 
-use super::Access;
+use super::{Access, Locality};
 use crate::api::refusal;
 
 /// The refusal, for one that is not to be listened to.
-pub(crate) fn turned_away(access: &Access, request: &Request) -> Option<Response> {
+pub(crate) fn turned_away(access: &Access, request: &Request, locality: Locality) -> Option<Response> {
     let headers = request.headers();
     let Ok(host) = host(request) else {
         let message = "a request names one host, once or by the same name in its address and in `Host`";
@@ -23,7 +23,7 @@ pub(crate) fn turned_away(access: &Access, request: &Request) -> Option<Response
         return Some(forbidden("this address answers on localhost only"));
     }
     // A page that another program on this machine serves may look, and reads no answer; it changes and calls nothing.
-    let neighbours = access.is_local() && request.method().is_safe();
+    let neighbours = locality == Locality::Local && request.method().is_safe();
     let ours = |origin: &str| host.is_some_and(|host| is_same(origin, host)) || (neighbours && is_here(origin));
     if !headers.get_all(header::ORIGIN).iter().all(|origin| origin.to_str().is_ok_and(ours)) {
         return Some(forbidden("requests from other origins are refused"));

@@ -15,7 +15,7 @@ use toolcrib::core::catalog::{Caller, Catalog, View};
 
 use super::fault::Fault;
 use super::reply::{Tagged, names, tag, unchanged};
-use crate::access::may_read;
+use crate::access::{Locality, may_read};
 use crate::house::House;
 
 /// An address stands on one of so many shelves.
@@ -133,8 +133,8 @@ fn size(sight: &Sight, answer: &Tagged) -> usize {
 impl House {
     /// What is kept for a request, without a way through the router. Routes that keep answers are for everybody who may
     /// read; who may not is refused by the route.
-    pub(crate) fn at_hand(&self, request: &Request) -> Option<Response> {
-        if request.method() != Method::GET || !may_read(self, request.headers()) {
+    pub(crate) fn at_hand(&self, request: &Request, locality: Locality) -> Option<Response> {
+        if request.method() != Method::GET || !may_read(self, request.headers(), locality) {
             return None;
         }
         self.kept.find(&self.registry.catalog(), address(request.uri()), request.headers())

@@ -210,7 +210,24 @@ async fn history_tells_of_tokens_and_not_what_they_are() {
 #[tokio::test]
 async fn what_a_proxy_passes_on_is_not_from_this_machine() {
     let house = House::local().await;
-    for name in ["forwarded", "x-forwarded-for", "x-forwarded-host", "x-real-ip", "via"] {
+    for name in [
+        "forwarded",
+        "x-forwarded",
+        "x-forwarded-for",
+        "x-forwarded-host",
+        "x-forwarded-proto",
+        "X-Forwarded-Anything",
+        "x-real-ip",
+        "x-client-ip",
+        "x-cluster-client-ip",
+        "cf-connecting-ip",
+        "True-Client-IP",
+        "fly-client-ip",
+        "fastly-client-ip",
+        "x-envoy-external-address",
+        "cdn-loop",
+        "via",
+    ] {
         let passed_on = format!("{name}: 203.0.113.7\r\n");
         let refused = house.get("/api/sources", &passed_on).await;
         assert_eq!((refused.status, refused.code().as_str()), (401, "UNAUTHORIZED"), "{name}");

@@ -1,0 +1,352 @@
+//! Which processes of this machine `toolcrib serve` admits without a token: on every route, with real processes of several
+//! users, and with servers that Toolcrib itself started. A process of another user needs root to be started, so as another
+//! user than root these tests say that they are skipped.
+#![cfg(target_os = "linux")]
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod support;
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io::Write;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use serde_json::{Value, json};
+use support::served::{Place, Served, read, until};
+use support::web::{Answer, request};
+
+const OWNER: u32 = 65_534;
+const STRANGER: u32 = 65_533;
+
+/// Sends one request for each `METHOD PATH` on its input, each on a connection of its own, and prints the statuses.
+const PROBE: &str = r#"
+port=$1
+while read -r method path; do
+    exec 3<>/dev/tcp/127.0.0.1/$port
+    printf '%s %s HTTP/1.1\r\nHost: 127.0.0.1:%s\r\nContent-Type: application/json\r\nContent-Length: 2\r\n' "$method" "$path" "$port" >&3
+    printf 'Connection: close\r\n%s\r\n{}' "$HEADERS" >&3
+    read -r version status rest <&3
+    printf '%s %s %s\n' "$status" "$method" "$path"
+    exec 3>&-
+done
+"#;
+
+#[test]
+fn every_route_is_for_the_same_user_and_root_alone() {
+    let Some(place) = place_of(OWNER) else { return };
+    configure(&place, &json!({}));
+    let served = serve_as(&place, OWNER);
+    let routes = routes(&served, &[]);
+    assert_admitted(&served, &routes, OWNER);
+    assert_admitted(&served, &routes, 0);
+    assert_refused(&routes, &probe(&served, &routes, STRANGER, ""));
+
+    // The token of the data directory is good for every user that has it.
+    let token = format!("Authorization: Bearer {}\r\n", read(&place.path("data/admin.token")).trim());
+    let read_only = [("GET".to_owned(), "/api/sources".to_owned())].into();
+    assert_eq!(probe(&served, &read_only, STRANGER, &token), ["200 GET /api/sources"]);
+    // What needs no token anywhere needs none here.
+    for path in ["/healthz", "/readyz", "/login"] {
+        let open = [("GET".to_owned(), path.to_owned())].into();
+        assert_eq!(probe(&served, &open, STRANGER, ""), [format!("200 GET {path}")]);
+    }
+    // Where the token lies is for its owner.
+    let body = String::from_utf8(page_as(&served, STRANGER)).unwrap();
+    assert!(body.contains("Sign in") && !body.contains("admin.token"), "{body}");
+}
+
+#[test]
+fn a_serve_of_root_refuses_every_other_user() {
+    let Some(place) = place_of(0) else { return };
+    configure(&place, &json!({}));
+    let served = serve_as(&place, 0);
+    let routes = routes(&served, &[]);
+    assert_admitted(&served, &routes, 0);
+    assert_refused(&routes, &probe(&served, &routes, OWNER, ""));
+}
+
+#[test]
+fn what_toolcrib_started_is_refused_on_every_route() {
+    for user in [OWNER, 0] {
+        let Some(place) = place_of(user) else { return };
+        let own = Hostile::new(&place, "own");
+        configure(&place, &json!({ "child": own.source("bash \"$0\" \"$PORT\" <\"$TABLE\" >\"$OUT.part\"") }));
+        // Another Toolcrib of the same user, on other data.
+        let another = place_of(user).unwrap();
+        let children = [
+            ("direct", "bash \"$0\" \"$PORT\" <\"$TABLE\" >\"$OUT.part\""),
+            ("orphan", "(setsid bash -c 'bash \"$0\" \"$PORT\" <\"$TABLE\" >\"$OUT.part\"' \"$0\" &)"),
+            ("unmarked", "ulimit -x 7; (setsid bash -c 'bash \"$0\" \"$PORT\" <\"$TABLE\" >\"$OUT.part\"' \"$0\" &)"),
+            (
+                "without_variables",
+                "(env -i PATH=\"$PATH\" PORT=$PORT TABLE=\"$TABLE\" OUT=\"$OUT\" setsid bash -c \
+                 'bash \"$0\" \"$PORT\" <\"$TABLE\" >\"$OUT.part\"' \"$0\" &)",
+            ),
+        ];
+        let of_another: Vec<_> = children.iter().map(|(name, _)| Hostile::new(&another, name)).collect();
+        let served = serve_as(&place, user);
+        let routes = routes(&served, &["/api/events"]);
+        let port = served.url.rsplit(':').next().unwrap();
+        for hostile in of_another.iter().chain([&own]) {
+            fs::write(hostile.place.join("table"), table(&routes)).unwrap();
+            fs::write(hostile.place.join("port"), port).unwrap();
+        }
+
+        // Below a guard of the one that serves.
+        request(&served.url, "POST", "/api/sources/child/refresh", "", "");
+        assert_refused(&routes, &own.statuses());
+        // Below guards of another.
+        let scripts = children.iter().map(|(_, script)| *script);
+        let sources =
+            of_another.iter().zip(scripts).map(|(hostile, script)| (hostile.name.to_owned(), hostile.source(script)));
+        configure(&another, &Value::Object(sources.collect()));
+        let refreshed = command(&another, &["refresh"], user).stdin(Stdio::null()).output().unwrap();
+        assert!(!refreshed.status.success(), "none of them is an MCP server");
+        for hostile in &of_another {
+            assert_refused(&routes, &hostile.statuses());
+        }
+        // They made the server no less open to the others.
+        assert_admitted(&served, &routes, user);
+    }
+}
+
+#[test]
+fn the_setting_decides_and_is_read_again() {
+    let Some(place) = place_of(0) else { return };
+    let sources: BTreeSet<_> = [("GET".to_owned(), "/api/sources".to_owned())].into();
+    let statuses = |served: &Served| {
+        let status = |user| probe(served, &sources, user, "")[0][..3].to_owned();
+        (status(0), status(STRANGER))
+    };
+    let set = |loopback: &str| {
+        let config = json!({ "sources": { "core": { "builtin": "all" } }, "identity": { "loopback": loopback } });
+        fs::write(place.path("toolcrib.json"), config.to_string()).unwrap();
+    };
+    set("open");
+    let served = serve_as(&place, 0);
+    assert_eq!(statuses(&served), ("200".into(), "200".into()));
+    for (loopback, expected) in [("owner", ("200", "401")), ("token", ("401", "401")), ("open", ("200", "200"))] {
+        set(loopback);
+        served.signal("HUP");
+        let expected = (expected.0.to_owned(), expected.1.to_owned());
+        until("the setting to be read", || statuses(&served) == expected);
+    }
+    set("token");
+    served.signal("HUP");
+    until("the setting to be read", || statuses(&served).0 == "401");
+    let answer: Answer = request(&served.url, "GET", "/api/sources", "", "");
+    let message = answer.json()["error"]["message"].as_str().unwrap().to_owned();
+    assert!(
+        message.starts_with("`identity.loopback` is `token`") && message.contains("toolcrib token create"),
+        "{message}"
+    );
+}
+
+#[test]
+fn the_refusal_names_the_setting_and_the_next_step() {
+    let Some(place) = place_of(OWNER) else { return };
+    configure(&place, &json!({}));
+    let served = serve_as(&place, OWNER);
+    let mut command = bash(
+        "exec 3<>/dev/tcp/127.0.0.1/$0; printf 'GET /api/sources HTTP/1.1\\r\\nHost: localhost\\r\\nConnection: close\\r\\n\\r\\n' >&3; cat <&3",
+    );
+    let output = command.arg(port(&served)).uid(STRANGER).gid(STRANGER).output().unwrap();
+    let answer = Answer::read(&output.stdout);
+    assert_eq!(answer.status, 401);
+    assert!(answer.header("www-authenticate").is_some(), "{answer:?}");
+    let error = answer.json()["error"].clone();
+    let message = error["message"].as_str().unwrap();
+    assert_eq!(error["code"], "UNAUTHORIZED");
+    for says in ["`identity.loopback` is `owner`", "another user", "toolcrib token create NAME --role viewer"] {
+        assert!(message.contains(says), "{message}");
+    }
+}
+
+#[test]
+fn a_data_directory_that_others_can_change_or_own_is_refused() {
+    let Some(place) = place_of(OWNER) else { return };
+    configure(&place, &json!({}));
+    let data = place.path("data");
+    let run = |user: u32, arguments: &[&str]| {
+        let output = command(&place, arguments, user).stdin(Stdio::null()).output().unwrap();
+        (output.status.code().unwrap(), String::from_utf8(output.stderr).unwrap())
+    };
+    assert_eq!(run(OWNER, &["tools", "--cached"]).0, 0);
+    assert_eq!(fs::metadata(&data).unwrap().mode() & 0o7777, 0o700);
+    for arguments in [&["tools", "--cached"][..], &["sources"], &["serve", "--listen", "127.0.0.1:0"]] {
+        for mode in [0o777, 0o1777, 0o770] {
+            fs::set_permissions(&data, fs::Permissions::from_mode(mode)).unwrap();
+            let (code, said) = run(OWNER, arguments);
+            assert_eq!(code, 2, "{said}");
+            assert!(said.contains(&format!("chmod go-w {}", data.display())), "{said}");
+        }
+        fs::set_permissions(&data, fs::Permissions::from_mode(0o700)).unwrap();
+        let (code, said) = run(0, arguments);
+        assert!(code == 2 && said.contains("belongs to user 65534 and Toolcrib runs as user 0"), "{code} {said}");
+    }
+    assert_eq!(run(OWNER, &["tools", "--cached"]).0, 0);
+}
+
+/// A directory that belongs to `user`. `None` where this process cannot act as another user.
+fn place_of(user: u32) -> Option<Place> {
+    let place = Place::new(&json!({}), &json!({}));
+    if let Err(error) = chown(place.path("."), Some(user), Some(user)) {
+        assert_ne!(fs::metadata("/proc/self").unwrap().uid(), 0, "{error}");
+        eprintln!("skipped: only root can act as another user");
+        return None;
+    }
+    // Where it is built, another user may not be able to reach it.
+    fs::copy(env!("CARGO_BIN_EXE_toolcrib"), place.path("toolcrib")).unwrap();
+    Some(place)
+}
+
+fn configure(place: &Place, sources: &Value) {
+    let mut sources = sources.clone();
+    sources["core"] = json!({ "builtin": "all" });
+    place.configure(&sources, &json!({}));
+}
+
+/// The command as a user, with nothing of our own environment but the path to programs.
+fn command(place: &Place, arguments: &[&str], user: u32) -> Command {
+    let mut command = Command::new(place.path("toolcrib"));
+    command.args(arguments).args(place.here());
+    place.isolate(&mut command);
+    command.uid(user).gid(user);
+    command
+}
+
+fn serve_as(place: &Place, user: u32) -> Served {
+    let served = place.start(command(place, &["serve", "--listen", "127.0.0.1:0"], user));
+    until("the tools", || request(&served.url, "GET", "/api/tools/calculate", "", "").status == 200);
+    served
+}
+
+fn port(served: &Served) -> &str {
+    served.url.rsplit(':').next().unwrap()
+}
+
+/// Every route that needs something of its caller, from the document that the server has of itself, and what that leaves
+/// out; without those at `without`.
+fn routes(served: &Served, without: &[&str]) -> BTreeSet<(String, String)> {
+    let document = request(&served.url, "GET", "/api/openapi.json", "", "").json();
+    let mut routes = BTreeSet::from([("GET".to_owned(), "/api/openapi.json".to_owned())]);
+    for (path, operations) in document["paths"].as_object().unwrap() {
+        for (method, operation) in operations.as_object().unwrap() {
+            if !operation["security"].as_array().unwrap().is_empty() {
+                let path = path.replace("{name}", "calculate").replace("{id}", "core");
+                routes.insert((method.to_uppercase(), path));
+            }
+        }
+    }
+    assert!(routes.len() > 25, "{routes:?}");
+    let beside = [
+        ("GET", "/mcp"),
+        ("POST", "/mcp"),
+        ("DELETE", "/mcp"),
+        ("POST", "/mcp?mode=full"),
+        ("POST", "/mcp/support"),
+        ("GET", "/"),
+        ("GET", "/sources"),
+        ("GET", "/sources/core"),
+        ("GET", "/tools"),
+        ("GET", "/tools/calculate"),
+        ("GET", "/activity"),
+        ("POST", "/refresh"),
+        ("POST", "/sources"),
+        ("POST", "/sources/core/refresh"),
+        ("POST", "/sources/core/disable"),
+        ("POST", "/tools/calculate/call"),
+        ("POST", "/tools/calculate/disable"),
+    ];
+    routes.extend(beside.map(|(method, path)| (method.to_owned(), path.to_owned())));
+    routes.retain(|(_, path)| !without.contains(&path.as_str()));
+    routes
+}
+
+fn table(routes: &BTreeSet<(String, String)>) -> String {
+    routes.iter().map(|(method, path)| format!("{method} {path}\n")).collect()
+}
+
+fn bash(script: &str) -> Command {
+    let mut command = Command::new("bash");
+    command.args(["-c", script]).env_clear().env("PATH", std::env::var_os("PATH").unwrap_or_default());
+    command.stdin(Stdio::null()).current_dir("/");
+    command
+}
+
+/// The statuses that a process of a user gets, as `STATUS METHOD PATH`.
+fn probe(served: &Served, routes: &BTreeSet<(String, String)>, user: u32, headers: &str) -> Vec<String> {
+    let mut command = bash(PROBE);
+    command.args(["probe", port(served)]).env("HEADERS", headers).uid(user).gid(user);
+    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    child.stdin.take().unwrap().write_all(table(routes).as_bytes()).unwrap();
+    let output = child.wait_with_output().unwrap();
+    String::from_utf8(output.stdout).unwrap().lines().map(str::to_owned).collect()
+}
+
+fn page_as(served: &Served, user: u32) -> Vec<u8> {
+    let script = "exec 3<>/dev/tcp/127.0.0.1/$0; printf 'GET /login HTTP/1.1\\r\\nHost: localhost\\r\\nConnection: close\\r\\n\\r\\n' >&3; cat <&3";
+    bash(script).arg(port(served)).uid(user).gid(user).output().unwrap().stdout
+}
+
+#[track_caller]
+fn assert_refused(routes: &BTreeSet<(String, String)>, statuses: &[String]) {
+    let expected: Vec<String> = routes.iter().map(|(method, path)| format!("401 {method} {path}")).collect();
+    assert_eq!(statuses, expected);
+}
+
+/// Without a token a process that is admitted may read, call and refresh, and change nothing.
+#[track_caller]
+fn assert_admitted(served: &Served, routes: &BTreeSet<(String, String)>, user: u32) {
+    let document = request(&served.url, "GET", "/api/openapi.json", "", "").json();
+    let needs_none = |method: &str, path: &str| {
+        let path = path.replace("/calculate", "/{name}").replace("/core", "/{id}");
+        let security = &document["paths"][path.as_str()][method.to_lowercase()]["security"];
+        let console = matches!(path.as_str(), "/sources" | "/sources/{id}/disable" | "/tools/{name}/disable");
+        if security.is_array() { security[0] == json!({}) } else { method == "GET" || !console }
+    };
+    let refused: Vec<String> =
+        probe(served, routes, user, "").into_iter().filter(|line| line.starts_with("401")).collect();
+    let expected: Vec<String> = routes
+        .iter()
+        .filter(|(method, path)| !needs_none(method, path))
+        .map(|(method, path)| format!("401 {method} {path}"))
+        .collect();
+    assert_eq!(refused, expected, "{user}");
+}
+
+/// A server that is no MCP server and connects back instead.
+struct Hostile {
+    name: &'static str,
+    place: std::path::PathBuf,
+}
+
+impl Hostile {
+    fn new(place: &Place, name: &'static str) -> Hostile {
+        let directory = place.path(name);
+        let owner = fs::metadata(place.path(".")).unwrap().uid();
+        fs::create_dir(&directory).unwrap();
+        fs::write(directory.join("probe.sh"), PROBE).unwrap();
+        chown(&directory, Some(owner), Some(owner)).unwrap();
+        Hostile { name, place: directory }
+    }
+
+    /// `script` begins the probe, which is `$0`; the server ends when it is done.
+    fn source(&self, script: &str) -> Value {
+        let path = |name: &str| self.place.join(name).to_str().unwrap().to_owned();
+        let whole = format!(
+            "export PORT=$(cat \"$DIR/port\") TABLE=\"$DIR/table\" OUT=\"$DIR/out\"; {script}; \
+             until [ \"$(wc -l <\"$OUT.part\" 2>/dev/null || echo 0)\" -ge \"$(wc -l <\"$TABLE\")\" ]; do sleep 0.05; done",
+        );
+        json!({ "command": "bash", "args": ["-c", whole, path("probe.sh")], "env": { "DIR": self.place.to_str().unwrap() } })
+    }
+
+    #[track_caller]
+    fn statuses(&self) -> Vec<String> {
+        let out: &Path = &self.place.join("out.part");
+        read(out).lines().map(str::to_owned).collect()
+    }
+}
