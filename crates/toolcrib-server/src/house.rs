@@ -58,7 +58,7 @@ pub struct Rooms {
 
 impl House {
     pub(crate) fn new(setup: Setup, registry: Registry, endpoint: Endpoint, address: SocketAddr) -> Result<House> {
-        let loopback = setup.found.loopback();
+        let loopback = setup.found.config.identity.loopback;
         let access = Access::open(address, &setup.data, &registry, setup.require_token, loopback)?;
         Ok(House(Arc::new(Rooms {
             endpoint,
@@ -83,7 +83,7 @@ impl House {
 
     /// The configuration was read again.
     pub fn reread(&self, found: Found) {
-        self.access.set_loopback(found.loopback());
+        self.access.set_loopback(found.config.identity.loopback);
         self.found.store(Arc::new(found));
     }
 }
