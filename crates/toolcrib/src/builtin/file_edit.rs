@@ -1,13 +1,15 @@
 //! `file_edit`: an exact text in a file, replaced by another.
 
+use std::ffi::OsStr;
 use std::io::Read;
 use std::sync::Arc;
 
+use cap_std::fs::Dir;
 use serde::Deserialize;
 use serde_json::json;
 use toolcrib_core::Result;
 
-use super::files::{Roots, cannot, file_handler, open, replace};
+use super::files::{Roots, cannot, file_handler, open_file, replace};
 use super::{Answer, Definition, Handler, invalid, shown};
 
 const LARGEST: u64 = 1024 * 1024;
@@ -49,7 +51,9 @@ pub(super) fn tool(roots: Arc<Roots>) -> Result<(Definition, Handler)> {
 fn edit(roots: &Roots, arguments: &Arguments) -> Result<Answer> {
     let Arguments { path, old, new, replace_all } = arguments;
     let target = roots.existing(path)?;
-    let text = text(&target, path)?;
+    // The file is read and replaced in the same directory, wherever that is moved in between.
+    let (directory, name) = target.open_parent().map_err(|error| cannot("open", path, &error))?;
+    let text = text(&directory, name, path)?;
     let count = if old.is_empty() { 0 } else { text.matches(old.as_str()).count() };
     match count {
         0 => return Err(invalid(format!("`old` does not stand in `{}`; read the file again", shown(path)))),
@@ -67,12 +71,13 @@ fn edit(roots: &Roots, arguments: &Arguments) -> Result<Answer> {
     if size as u64 > LARGEST {
         return Err(invalid(format!("`{}` would become larger than 1 MiB", shown(path))));
     }
-    replace(&target, text.replace(old.as_str(), new).as_bytes()).map_err(|error| cannot("write", path, &error))?;
-    Ok(Answer::text(format!("replaced {count} in `{}`", roots.shown(&target))))
+    let new_text = text.replace(old.as_str(), new);
+    replace(&directory, name, new_text.as_bytes()).map_err(|error| cannot("write", path, &error))?;
+    Ok(Answer::text(format!("replaced {count} in `{}`", roots.shown(target.path()))))
 }
 
-fn text(target: &std::path::Path, path: &str) -> Result<String> {
-    let file = open(target, path)?;
+fn text(directory: &Dir, name: &OsStr, path: &str) -> Result<String> {
+    let file = open_file(directory, name, path)?;
     let mut bytes = Vec::new();
     file.take(LARGEST + 1).read_to_end(&mut bytes).map_err(|error| cannot("read", path, &error))?;
     if bytes.len() as u64 > LARGEST {

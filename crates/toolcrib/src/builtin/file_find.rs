@@ -51,7 +51,7 @@ fn find(roots: &Roots, arguments: &Arguments) -> Result<Answer> {
     {
         if glob.matches(&entry.relative) {
             let slash = if entry.kind.is_dir() { "/" } else { "" };
-            lines.push(format!("{}{slash}", roots.shown(&entry.path)));
+            lines.push(format!("{}{slash}", roots.shown(&entry.path_from(&start))));
         }
     }
     let more = lines.len() > MOST;

@@ -47,10 +47,15 @@ fn list(roots: &Roots, arguments: &Arguments) -> Result<Answer> {
         return Err(invalid(format!("`{}` is a file; use `file_read`", shown(path))));
     }
     let mut walk = Walk::new(&start, path, arguments.depth.unwrap_or(1).clamp(1, DEEPEST))?;
-    let lines: Vec<String> = walk.by_ref().take(MOST).map(|entry| line(&entry)).collect();
+    let mut lines = Vec::new();
+    while lines.len() < MOST
+        && let Some(entry) = walk.next()
+    {
+        lines.push(line(&walk, &entry));
+    }
     let more = walk.next().is_some() || walk.cut_short();
     let shown_lines = if lines.is_empty() { "(empty)".into() } else { lines.join("\n") };
-    let answer = Answer::text(format!("{}:\n{shown_lines}", roots.shown(&start)));
+    let answer = Answer::text(format!("{}:\n{shown_lines}", roots.shown(start.path())));
     Ok(if more {
         answer.and(format!("(cut after {} entries; list a directory further down)", lines.len()))
     } else {
@@ -58,11 +63,10 @@ fn list(roots: &Roots, arguments: &Arguments) -> Result<Answer> {
     })
 }
 
-fn line(entry: &Entry) -> String {
-    let size = || entry.path.symlink_metadata().map_or(0, |metadata| metadata.len());
+fn line(walk: &Walk, entry: &Entry) -> String {
     match entry.kind {
         kind if kind.is_dir() => format!("{}/", entry.relative),
-        kind if kind.is_file() => format!("{}\t{}", entry.relative, size()),
+        kind if kind.is_file() => format!("{}\t{}", entry.relative, walk.size(entry)),
         kind if kind.is_symlink() => format!("{}\tlink", entry.relative),
         _ => format!("{}\tspecial", entry.relative),
     }

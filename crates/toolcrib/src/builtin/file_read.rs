@@ -8,7 +8,7 @@ use serde::Deserialize;
 use serde_json::json;
 use toolcrib_core::Result;
 
-use super::files::{Roots, cannot, file_handler, is_binary, open};
+use super::files::{Roots, cannot, file_handler, is_binary};
 use super::{Answer, Definition, Handler, invalid, shown};
 
 const MOST_LINES: u64 = 2000;
@@ -49,7 +49,7 @@ pub(super) fn tool(roots: Arc<Roots>) -> Result<(Definition, Handler)> {
 fn read(roots: &Roots, arguments: &Arguments) -> Result<Answer> {
     let path = &arguments.path;
     let refuse = |error| cannot("read", path, &error);
-    let file = open(&roots.existing(path)?, path)?;
+    let file = roots.existing(path)?.open_file(path)?;
     let size = file.metadata().map_err(refuse)?.len();
     let mut reader = BufReader::with_capacity(64 * 1024, file);
     if is_binary(reader.fill_buf().map_err(refuse)?) {

@@ -1,7 +1,7 @@
 //! `file_search`: lines of text files by a regular expression.
 
+use std::fs::File;
 use std::io::Read;
-use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -10,7 +10,7 @@ use serde::Deserialize;
 use serde_json::json;
 use toolcrib_core::Result;
 
-use super::files::{Glob, Roots, Walk, file_handler, is_binary, open};
+use super::files::{Glob, Roots, Walk, file_handler, is_binary};
 use super::{Answer, Definition, Handler, invalid, shown};
 
 const MOST: usize = 1000;
@@ -65,10 +65,10 @@ fn search(roots: &Roots, arguments: &Arguments) -> Result<Answer> {
     let start = roots.existing(path)?;
     let most = arguments.max_results.unwrap_or(USUAL).clamp(1, MOST);
     let mut hits = Hits { lines: Vec::new(), most, started: Instant::now(), late: false };
-    if start.is_file() {
-        let text =
-            text(&start).ok_or_else(|| invalid(format!("`{}` is binary or too large to search", shown(path))))?;
-        hits.add(&regex, &roots.shown(&start), &text);
+    if !start.is_dir() {
+        let text = text(start.open_file(path)?)
+            .ok_or_else(|| invalid(format!("`{}` is binary or too large to search", shown(path))))?;
+        hits.add(&regex, &roots.shown(start.path()), &text);
         let late = hits.late;
         return Ok(hits.answer(late));
     }
@@ -79,17 +79,16 @@ fn search(roots: &Roots, arguments: &Arguments) -> Result<Answer> {
         && let Some(entry) = walk.next()
     {
         let wanted = entry.kind.is_file() && glob.as_ref().is_none_or(|glob| glob.matches(&entry.relative));
-        if wanted && let Some(text) = text(&entry.path) {
-            hits.add(&regex, &roots.shown(&entry.path), &text);
+        if wanted && let Some(text) = walk.open_file(&entry).and_then(text) {
+            hits.add(&regex, &roots.shown(&entry.path_from(&start)), &text);
         }
     }
     let late = hits.late || walk.cut_short();
     Ok(hits.answer(late))
 }
 
-/// What a file says, unless it is binary, too large, or not ours to read.
-fn text(path: &Path) -> Option<String> {
-    let file = open(path, "").ok()?;
+/// What a file says, unless it is binary or too large.
+fn text(file: File) -> Option<String> {
     if file.metadata().ok()?.len() > LARGEST_FILE {
         return None;
     }

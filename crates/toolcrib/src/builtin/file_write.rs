@@ -48,16 +48,22 @@ fn write(roots: &Roots, arguments: &Arguments) -> Result<Answer> {
     if content.len() > LARGEST {
         return Err(invalid("`content` is larger than 1 MiB"));
     }
+    let refuse = |error| cannot("write", path, &error);
     let target = roots.target(path)?;
-    let exists = target.symlink_metadata().is_ok();
-    if exists && !target.is_file() {
+    let (directory, name) = target.open_parent().map_err(refuse)?;
+    let existing = directory.symlink_metadata(name).ok();
+    if existing.as_ref().is_some_and(|metadata| !metadata.is_file()) {
         return Err(invalid(format!("`{}` exists and is not a regular file", shown(path))));
     }
-    if exists && !arguments.overwrite {
+    if existing.is_some() && !arguments.overwrite {
         return Err(invalid(format!("`{}` exists; set `overwrite`, or use `file_edit`", shown(path))));
     }
-    let written = if exists { replace(&target, content) } else { create(&target, content) };
-    written.map_err(|error| cannot("write", path, &error))?;
-    let done = if exists { "replaced" } else { "created" };
-    Ok(Answer::text(format!("{done} `{}` ({} bytes)", roots.shown(&target), content.len())))
+    let done = if existing.is_some() {
+        replace(&directory, name, content).map_err(refuse)?;
+        "replaced"
+    } else {
+        create(&directory, name, content).map_err(refuse)?;
+        "created"
+    };
+    Ok(Answer::text(format!("{done} `{}` ({} bytes)", roots.shown(target.path()), content.len())))
 }

@@ -1,10 +1,14 @@
 //! What the file tools share: the directories they may touch, and bounded work in them.
+//!
+//! A path is resolved twice. [`Roots`] resolves its words and links to a canonical path and picks the root that holds it,
+//! which decides what is refused and what results show. Then [`BeneathRoot`] opens that path beneath the descriptor of
+//! the root, so that a directory exchanged for a link in between leads nowhere else.
 
+mod beneath;
 mod glob;
 mod replace;
 mod walk;
 
-use std::fs::{File, OpenOptions};
 use std::io;
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
@@ -14,11 +18,12 @@ use toolcrib_core::{Code, Error, Result};
 
 use super::{Answer, Handler, arguments, failed, handler, invalid, shown};
 
+pub(super) use beneath::{BeneathRoot, open_file};
 pub(super) use glob::Glob;
 pub(super) use replace::{create, replace};
 pub(super) use walk::{Entry, Walk};
 
-/// The directories that file tools may touch. Every path goes through here, and comes out canonical and inside.
+/// The directories that file tools may touch. Every path goes through here, and comes out beneath one of them.
 #[derive(Debug)]
 pub(super) struct Roots(Vec<PathBuf>);
 
@@ -38,14 +43,14 @@ impl Roots {
     }
 
     /// An existing file or directory.
-    pub(super) fn existing(&self, path: &str) -> Result<PathBuf> {
+    pub(super) fn existing(&self, path: &str) -> Result<BeneathRoot> {
         let asked = self.inside(path)?;
         let canonical = asked.canonicalize().map_err(|error| cannot("open", path, &error))?;
-        self.check(canonical, path)
+        self.beneath(&canonical, path)
     }
 
     /// A file that may not exist yet, in a directory that does.
-    pub(super) fn target(&self, path: &str) -> Result<PathBuf> {
+    pub(super) fn target(&self, path: &str) -> Result<BeneathRoot> {
         let asked = self.inside(path)?;
         // Also a link that leads nowhere is something; following it must not make a file outside.
         if asked.symlink_metadata().is_ok() {
@@ -55,7 +60,7 @@ impl Roots {
             return Err(invalid(format!("`{}` does not name a file", shown(path))));
         };
         let parent = parent.canonicalize().map_err(|error| cannot("reach the directory of", path, &error))?;
-        Ok(self.check(parent, path)?.join(name))
+        self.beneath(&parent.join(name), path)
     }
 
     /// A path as results show it: relative to the first root where it is below that, so that it can be given back.
@@ -82,9 +87,15 @@ impl Roots {
         if inside { Ok(asked) } else { Err(self.outside(path)) }
     }
 
-    fn check(&self, canonical: PathBuf, path: &str) -> Result<PathBuf> {
-        let inside = self.0.iter().filter_map(|root| root.canonicalize().ok()).any(|root| canonical.starts_with(root));
-        if inside { Ok(canonical) } else { Err(self.outside(path)) }
+    /// Opens the root that holds a canonical path.
+    fn beneath(&self, canonical: &Path, path: &str) -> Result<BeneathRoot> {
+        let roots = self.0.iter().filter_map(|root| root.canonicalize().ok());
+        for root in roots {
+            if let Ok(relative) = canonical.strip_prefix(&root) {
+                return BeneathRoot::open(&root, relative).map_err(|error| unreachable_root(&root, &error));
+            }
+        }
+        Err(self.outside(path))
     }
 
     fn outside(&self, path: &str) -> Error {
@@ -104,24 +115,6 @@ fn without_dots(path: &Path) -> PathBuf {
         }
     }
     plain
-}
-
-/// Opens a regular file for reading. A link put in its place meanwhile is not followed, a pipe does not block.
-pub(super) fn open(path: &Path, shown_as: &str) -> Result<File> {
-    let mut options = OpenOptions::new();
-    options.read(true);
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::custom_flags(&mut options, libc::O_NOFOLLOW | libc::O_NONBLOCK);
-    let refuse = |error: io::Error| cannot("open", shown_as, &error);
-    // Windows does not open a directory at all, so look before.
-    if path.is_dir() {
-        return Err(invalid(format!("`{}` is a directory; use `file_list`", shown(shown_as))));
-    }
-    let file = options.open(path).map_err(refuse)?;
-    if !file.metadata().map_err(refuse)?.is_file() {
-        return Err(invalid(format!("`{}` is not a regular file", shown(shown_as))));
-    }
-    Ok(file)
 }
 
 /// Whether the beginning of a file looks like anything but text.
@@ -150,9 +143,11 @@ where
 pub(super) fn cannot(what: &str, path: &str, error: &io::Error) -> Error {
     #[expect(clippy::wildcard_enum_match_arm, reason = "an open enum of the standard library")]
     let reason = match error.kind() {
+        _ if beneath::is_escape(error) => "it leads outside the directories allowed here",
         io::ErrorKind::NotFound => "there is no such file or directory",
         io::ErrorKind::PermissionDenied => "permission denied",
         io::ErrorKind::NotADirectory => "a part of it is not a directory",
+        io::ErrorKind::IsADirectory => "it is a directory",
         io::ErrorKind::AlreadyExists => "it exists already",
         io::ErrorKind::StorageFull => "the disk is full",
         io::ErrorKind::ReadOnlyFilesystem => "the file system is read-only",

@@ -50,6 +50,41 @@ async fn a_new_file_cannot_leave_through_a_linked_directory() {
 }
 
 #[tokio::test]
+async fn links_that_stay_within_the_roots_are_followed() {
+    let (place, other) = (Place::new(), Place::new());
+    symlink("one.txt", place.root.join("file")).unwrap();
+    symlink("../one.txt", place.root.join("a/up")).unwrap();
+    symlink("a", place.root.join("relative")).unwrap();
+    symlink(place.root.join("a"), place.root.join("absolute")).unwrap();
+    symlink(other.root.join("a"), place.root.join("other")).unwrap();
+    let roots = [place.root.clone(), other.root.clone()];
+    for (path, expected) in [
+        ("file", "eins\nuno\n"),
+        ("a/up", "eins\nuno\n"),
+        ("relative/two.txt", "zwei\n"),
+        ("relative/up", "eins\nuno\n"),
+        ("absolute/two.txt", "zwei\n"),
+        ("absolute/../one.txt", "eins\nuno\n"),
+        ("other/two.txt", "zwei\n"),
+    ] {
+        let answer = tool_in("file_read", &roots)(json!({ "path": path })).await.unwrap();
+        assert_eq!(text(&answer), expected, "{path}");
+    }
+    let listed = tool_in("file_list", &roots)(json!({ "path": "absolute" })).await.unwrap();
+    assert_eq!(text(&listed), "a:\nb/\ntwo.txt\t5\nup\tlink");
+    for (path, done) in
+        [("absolute/new.txt", "created `a/new.txt` (1 bytes)"), ("file", "replaced `one.txt` (1 bytes)")]
+    {
+        let input = json!({ "path": path, "content": "x", "overwrite": true });
+        assert_eq!(text(&tool_in("file_write", &roots)(input).await.unwrap()), done);
+    }
+    assert!(place.root.join("file").is_symlink(), "the link stays");
+    let input = json!({ "path": "other/two.txt", "old": "zwei", "new": "dos" });
+    tool_in("file_edit", &roots)(input).await.unwrap();
+    assert_eq!(other.read("a/two.txt"), "dos\n");
+}
+
+#[tokio::test]
 async fn without_roots_the_tools_say_what_to_set() {
     for name in ["file_read", "file_list", "file_find", "file_search", "file_write", "file_edit", "bash"] {
         let input = match name {

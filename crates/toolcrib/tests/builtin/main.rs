@@ -4,6 +4,8 @@
 
 mod bash;
 mod files;
+#[cfg(target_os = "linux")]
+mod race;
 mod standard;
 mod url_fetch;
 

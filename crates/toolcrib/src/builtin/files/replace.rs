@@ -1,31 +1,46 @@
 //! Writing files whole: a reader sees the old content or the new, never half of it.
 
-use std::fs::{self, OpenOptions};
+use std::ffi::OsStr;
 use std::io::{self, Write};
-use std::path::Path;
+
+use cap_std::fs::{Dir, File, OpenOptions, Permissions};
+
+use super::beneath::entry_options;
 
 /// Makes a file that must not exist yet.
-pub(in crate::builtin) fn create(path: &Path, content: &[u8]) -> io::Result<()> {
-    let mut file = OpenOptions::new().write(true).create_new(true).open(path)?;
-    let written = file.write_all(content).and_then(|()| file.sync_all());
+pub(in crate::builtin) fn create(directory: &Dir, name: &OsStr, content: &[u8]) -> io::Result<()> {
+    create_with(directory, name, content, None)
+}
+
+/// Puts new content in the place of a file, keeping its permissions.
+pub(in crate::builtin) fn replace(directory: &Dir, name: &OsStr, content: &[u8]) -> io::Result<()> {
+    // Renaming over it needs no right to write it, so ask for that first.
+    let old = directory.open_with(name, entry_options().write(true))?;
+    let permissions = old.metadata()?.permissions();
+    let temporary = format!(".toolcrib-{:016x}", rand::random::<u64>());
+    create_with(directory, OsStr::new(&temporary), content, Some(permissions))?;
+    let moved = directory.rename(&temporary, directory, name);
+    if moved.is_err() {
+        let _ = directory.remove_file(&temporary);
+    }
+    moved
+}
+
+fn create_with(directory: &Dir, name: &OsStr, content: &[u8], permissions: Option<Permissions>) -> io::Result<()> {
+    let mut file = directory.open_with(name, OpenOptions::new().write(true).create_new(true))?;
+    let written = write(&mut file, content, permissions);
     if written.is_err() {
         // Half a file is worse than none; if it cannot go either, the first error says more.
-        let _ = fs::remove_file(path);
+        let _ = directory.remove_file(name);
     }
     written
 }
 
-/// Puts new content in the place of a file, keeping its permissions.
-pub(in crate::builtin) fn replace(path: &Path, content: &[u8]) -> io::Result<()> {
-    let permissions = fs::metadata(path)?.permissions();
-    // Renaming over it needs no right to write it, so ask for that first.
-    OpenOptions::new().write(true).open(path)?;
-    let directory = path.parent().ok_or(io::ErrorKind::InvalidFilename)?;
-    let temporary = directory.join(format!(".toolcrib-{:016x}", rand::random::<u64>()));
-    create(&temporary, content)?;
-    let moved = fs::set_permissions(&temporary, permissions).and_then(|()| fs::rename(&temporary, path));
-    if moved.is_err() {
-        let _ = fs::remove_file(&temporary);
+fn write(file: &mut File, content: &[u8], permissions: Option<Permissions>) -> io::Result<()> {
+    // First, so that the content of a private file is at no moment readable by others.
+    if let Some(permissions) = permissions {
+        file.set_permissions(permissions)?;
     }
-    moved
+    file.write_all(content)?;
+    file.sync_all()
 }
