@@ -58,7 +58,9 @@ pub(crate) fn check_url(url: &Url, allow_private: bool) -> Result<(), Refused> {
     let address = match url.host() {
         Some(Host::Ipv4(address)) => IpAddr::V4(address),
         Some(Host::Ipv6(address)) => IpAddr::V6(address),
-        // Names are the resolver's business.
+        // A name of this machine by definition (RFC 6761), whether or not the resolver knows it.
+        Some(Host::Domain(name)) if !allow_private && is_localhost(name) => return Err(Refused::private(name)),
+        // Other names are the resolver's business.
         Some(Host::Domain(_)) => return Ok(()),
         None => return Err(Refused("the URL has no host".into())),
     };
@@ -92,6 +94,11 @@ impl Resolve for NotLinkLocal {
             Ok(Box::new(allowed.into_iter()) as Addrs)
         })
     }
+}
+
+fn is_localhost(name: &str) -> bool {
+    let name = name.trim_end_matches('.');
+    name == "localhost" || name.ends_with(".localhost")
 }
 
 /// Resolves names to public addresses only.

@@ -166,3 +166,150 @@ fn explain(error: reqwest::Error, url: &Url) -> Error {
     };
     failed(message).with_cause(error.without_url())
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+    use std::net::{SocketAddr, TcpListener};
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use toolcrib_core::Code;
+
+    use super::*;
+
+    /// URLs that lead to this machine, its network or its files by other words; `P` is a port that listens.
+    const TRICKS: [&str; 77] = [
+        // Loopback as it is, with ports, users and dots.
+        "http://127.0.0.1:P/",
+        "http://127.0.0.1.:P/",
+        "http://127.255.255.254:P/",
+        "http://user@127.0.0.1:P/",
+        "http://example.com@127.0.0.1:P/",
+        "http://example.com:80@127.0.0.1:P/",
+        "http://example.com%40127.0.0.1:P@127.0.0.1:P/",
+        "http://127.0.0.1:P#@example.com/",
+        "http://127.0.0.1:P?@example.com/",
+        "HTTP://127.0.0.1:P/",
+        "http:127.0.0.1:P",
+        "http:/127.0.0.1:P",
+        "http:///127.0.0.1:P",
+        "http:\\\\127.0.0.1:P\\",
+        "http://127.0.0.1:P\\@example.com",
+        " http://127.0.0.1:P/ ",
+        "http://127.0\t.0.1:P/",
+        "http://127.0.\n0.1:P/",
+        // The same number in other spellings.
+        "http://2130706433:P/",
+        "http://0x7f000001:P/",
+        "http://0x7F.0x0.0x0.0x1:P/",
+        "http://017700000001:P/",
+        "http://0177.0.0.1:P/",
+        "http://0177.0.0.01:P/",
+        "http://0000177.0.0.1:P/",
+        "http://127.1:P/",
+        "http://127.0.1:P/",
+        "http://127.00000.0.1:P/",
+        "http://0x7f.1:P/",
+        "http://%31%32%37.0.0.1:P/",
+        "http://127%2E0%2E0%2E1:P/",
+        "http://１２７.0.0.1:P/",
+        "http://①②⑦.⓪.⓪.①:P/",
+        "http://127。0。0。1:P/",
+        "http://127｡0｡0｡1:P/",
+        // Unspecified, broadcast, multicast, reserved.
+        "http://0:P/",
+        "http://0.0.0.0:P/",
+        "http://[::]:P/",
+        "http://255.255.255.255/",
+        "http://224.0.0.1/",
+        "http://240.0.0.1/",
+        // IPv6, and IPv4 inside of it.
+        "http://[::1]:P/",
+        "http://[0:0:0:0:0:0:0:1]:P/",
+        "http://[::ffff:127.0.0.1]:P/",
+        "http://[::ffff:7f00:1]:P/",
+        "http://[0:0:0:0:0:ffff:7f00:0001]:P/",
+        "http://[::127.0.0.1]:P/",
+        "http://[::ffff:0:127.0.0.1]:P/",
+        "http://[64:ff9b::127.0.0.1]:P/",
+        "http://[64:ff9b::a9fe:a9fe]/",
+        "http://[64:ff9b:1::7f00:1]:P/",
+        "http://[2002:7f00:1::]:P/",
+        "http://[2002:a9fe:a9fe::1]/",
+        "http://[2001:0:7f00:1::]:P/",
+        "http://[::1%25lo]:P/",
+        // Private networks.
+        "http://10.0.0.1/",
+        "http://172.16.0.1/",
+        "http://192.168.0.1/",
+        "http://100.64.0.1/",
+        "http://198.18.0.1/",
+        "http://[fc00::1]/",
+        "http://[fd00::1]/",
+        "http://[fe80::1]/",
+        "http://[fec0::1]/",
+        // What clouds tell their machines.
+        "http://169.254.169.254/latest/meta-data/",
+        "http://2852039166/",
+        "http://0xa9fea9fe/",
+        "http://[fd00:ec2::254]/",
+        "http://[::ffff:a9fe:a9fe]/",
+        "http://100.100.100.200/",
+        "http://168.63.129.16/",
+        // Names of this machine.
+        "http://localhost:P/",
+        "http://LOCALHOST.:P/",
+        "http://www.localhost:P/",
+        // Other ways to read a file or to speak another protocol.
+        "file:///etc/passwd",
+        "gopher://127.0.0.1:P/_x",
+        "ftp://127.0.0.1:P/",
+    ];
+
+    #[tokio::test]
+    async fn no_spelling_of_a_private_address_is_fetched() {
+        let (address, connections) = serve("HTTP/1.1 200 OK\r\ncontent-length: 6\r\n\r\nsecret");
+        for trick in TRICKS {
+            let url = trick.replace(":P", &format!(":{}", address.port()));
+            let wanted = Arguments { url: url.clone(), method: Verb::Get, max_bytes: None };
+            let error = fetch(&OnceLock::new(), false, wanted).await.unwrap_err();
+            assert_eq!(error.code, Code::ToolInvalidInput, "{url:?}: {error}");
+        }
+        assert_eq!(connections.load(Ordering::SeqCst), 0);
+    }
+
+    #[tokio::test]
+    async fn no_redirect_leads_to_a_private_address() {
+        let (target, connections) = serve("HTTP/1.1 200 OK\r\ncontent-length: 6\r\n\r\nsecret");
+        let client = make_client(false).unwrap();
+        for trick in TRICKS.iter().filter(|trick| !trick.contains(['\t', '\n'])) {
+            let location = trick.trim().replace(":P", &format!(":{}", target.port()));
+            let response = format!("HTTP/1.1 302 Found\r\nlocation: {location}\r\ncontent-length: 0\r\n\r\n");
+            let (first, _) = serve(&response);
+            // The client checks redirects; the address it starts from is checked before it is asked.
+            match client.get(format!("http://{first}/")).send().await {
+                Ok(response) => assert!(response.status().is_redirection(), "{location}: {response:?}"),
+                Err(error) => assert!(error.is_redirect() || refusal(&error).is_some(), "{location}: {error:?}"),
+            }
+        }
+        assert_eq!(connections.load(Ordering::SeqCst), 0);
+    }
+
+    /// Answers every connection with the same bytes, and counts them.
+    fn serve(response: &str) -> (SocketAddr, Arc<AtomicUsize>) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let count = Arc::new(AtomicUsize::new(0));
+        let counted = Arc::clone(&count);
+        let response = response.to_owned();
+        std::thread::spawn(move || {
+            for stream in listener.incoming() {
+                counted.fetch_add(1, Ordering::SeqCst);
+                let mut stream = stream.unwrap();
+                let _ = stream.read(&mut [0; 4096]);
+                let _ = stream.write_all(response.as_bytes());
+            }
+        });
+        (address, count)
+    }
+}
