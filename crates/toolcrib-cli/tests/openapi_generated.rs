@@ -21,9 +21,10 @@ use toolcrib_testkit::rig::{self, Program};
 const LONGEST: Duration = Duration::from_secs(400);
 
 /// Why a call may stay here although its arguments fit the schema: HTTP has no way to say it.
-const REASONS: [&str; 5] = [
+const REASONS: [&str; 6] = [
     "argument `…` is part of a path and must not be empty",
     "argument `…` is part of a path and must not make it `…` or `…`",
+    "argument `…` is part of a path and must not have `…` between slashes, also percent-encoded",
     "argument `…` is required and must not be empty, for nothing of it would be sent",
     "argument `…` goes into a header and must not have line breaks or other control characters",
     "argument `…` goes into a header and must not begin or end with a space, which would get lost",

@@ -107,6 +107,7 @@ fn filled_segment(segment: &str, operation: &Operation, arguments: &Map<String, 
     // Two values, or a value and what stands beside it, may make up what neither is.
     match last_argument {
         Some(argument) if is_dots(&filled) => Err(dots(argument)),
+        Some(argument) if climbs(&filled) => Err(climbing(argument)),
         Some(_) | None => Ok(filled),
     }
 }
@@ -258,6 +259,43 @@ fn split_outside_braces(text: &str, delimiter: char) -> (&str, Option<&str>) {
 /// Whether a segment leads nowhere or up. Libraries read `%2e` as a dot.
 pub fn is_dots(segment: &str) -> bool {
     matches!(segment.to_ascii_lowercase().replace("%2e", ".").as_str(), "." | "..")
+}
+
+/// Whether a filled segment has `..` between slashes of either kind once it is decoded: many servers and proxies decode
+/// `%2F` before they resolve a path. Some decode twice, so that a value of `%2e%2e`, which is sent as `%252e%252e`, climbs
+/// there; what takes a third time is data.
+fn climbs(segment: &str) -> bool {
+    let once = decoded(segment.as_bytes());
+    let twice = decoded(&once);
+    [once, twice].iter().any(|path| {
+        path.split(|byte| matches!(byte, b'/' | b'\\')).any(|part| {
+            // Servers of Java drop what follows a `;`, others white space and control characters at the end.
+            let name = part.split(|byte| *byte == b';').next().unwrap_or_default();
+            name.trim_ascii_start().strip_prefix(b"..").is_some_and(|rest| rest.iter().all(|byte| *byte <= b' '))
+        })
+    })
+}
+
+/// Percent-decoded, with the overlong forms of `.`, `/` and `\` in UTF-8 that careless decoders accept.
+fn decoded(bytes: &[u8]) -> Vec<u8> {
+    let mut decoded = Vec::with_capacity(bytes.len());
+    for byte in percent_encoding::percent_decode(bytes) {
+        let plain = match (decoded.last(), byte) {
+            (Some(0xc0), 0xae) => Some(b'.'),
+            (Some(0xc0), 0xaf) => Some(b'/'),
+            (Some(0xc1), 0x9c) => Some(b'\\'),
+            _ => None,
+        };
+        if plain.is_some() {
+            decoded.pop();
+        }
+        decoded.push(plain.unwrap_or(byte));
+    }
+    decoded
+}
+
+fn climbing(argument: &str) -> Error {
+    refused(argument, "is part of a path and must not have `..` between slashes, also percent-encoded")
 }
 
 fn dots(argument: &str) -> Error {

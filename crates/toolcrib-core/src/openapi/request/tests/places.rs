@@ -81,6 +81,8 @@ fn no_value_climbs_the_path() {
     let matrix = || parameter("v", Place::Path, style(Style::Matrix, false));
     let reserved = || parameter("v", Place::Path, reserved(Style::Simple, false));
     let dots = "refused: argument `v` is part of a path and must not make it `.` or `..`";
+    let climbing =
+        "refused: argument `v` is part of a path and must not have `..` between slashes, also percent-encoded";
     let cases = [
         ("/t/{v}/x", path("v"), json!(".."), dots),
         ("/t/{v}/x", path("v"), json!("."), dots),
@@ -91,10 +93,28 @@ fn no_value_climbs_the_path() {
         ("/t/{v}/x", matrix(), json!(".."), dots),
         ("/t/{v}/x", reserved(), json!("%2e%2E"), dots),
         ("/t/{v}/x", reserved(), json!(".%2e"), dots),
-        ("/t/{v}/x", reserved(), json!("../.."), "/t/..%2F../x"),
-        ("/t/{v}/x", path("v"), json!("%2e%2e"), "/t/%252e%252e/x"),
-        ("/t/{v}/x", path("v"), json!("../../x"), "/t/..%2F..%2Fx/x"),
-        ("/t/{v}/x", path("v"), json!("..\\x"), "/t/..%5Cx/x"),
+        ("/t/{v}/x", reserved(), json!("../.."), climbing),
+        ("/t/{v}/x", reserved(), json!("..%2fx"), climbing),
+        ("/t/{v}/x", reserved(), json!("%2e%2e%5cx"), climbing),
+        ("/t/{v}/x", reserved(), json!("%c0%ae%c0%ae%c0%afx"), climbing),
+        ("/t/{v}/x", reserved(), json!("%252e%252e"), climbing),
+        ("/t/{v}/x", path("v"), json!("%2e%2e"), climbing),
+        ("/t/{v}/x", path("v"), json!(".%2E"), climbing),
+        ("/t/{v}/x", path("v"), json!("%2e."), climbing),
+        ("/t/{v}/x", path("v"), json!("../../x"), climbing),
+        ("/t/{v}/x", path("v"), json!("a/../x"), climbing),
+        ("/t/{v}/x", path("v"), json!("a/.."), climbing),
+        ("/t/{v}/x", path("v"), json!("a/%2e%2e/x"), climbing),
+        ("/t/{v}/x", path("v"), json!("a%2f..%2fx"), climbing),
+        ("/t/{v}/x", path("v"), json!("..\\x"), climbing),
+        ("/t/{v}/x", path("v"), json!("..%5Cx"), climbing),
+        ("/t/{v}/x", path("v"), json!("..;a=b/x"), climbing),
+        ("/t/{v}/x", path("v"), json!("..\0"), climbing),
+        ("/t/{v}/x", path("v"), json!(["a", "../x"]), "/t/a,..%2Fx/x"),
+        ("/t/{v}/x", path("v"), json!("%252e%252e"), "/t/%25252e%25252e/x"),
+        ("/t/{v}/x", path("v"), json!("a..b/c..d"), "/t/a..b%2Fc..d/x"),
+        ("/t/{v}/x", path("v"), json!("a/.../b"), "/t/a%2F...%2Fb/x"),
+        ("/t/{v}/x", path("v"), json!("100%"), "/t/100%25/x"),
         ("/t/{v}/x", path("v"), json!("..."), "/t/.../x"),
         ("/t/{v}/x", path("v"), json!(".a"), "/t/.a/x"),
         ("/t/{v}.json", path("v"), json!("a"), "/t/a.json"),
