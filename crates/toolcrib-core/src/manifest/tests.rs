@@ -30,6 +30,8 @@ fn a_bad_tool_is_set_aside_and_its_siblings_stay() {
         ("1", "#2: it is not a JSON object"),
         ("{}", "#2: it has no name"),
         (r#"{"name":7}"#, "#2: it has no name"),
+        (r#"{"name":"a\ud800"}"#, "#2: its name is not valid Unicode"),
+        ("{\"name\":\"a\u{fffd}\"}", "a\u{fffd}: its name is not valid UTF-8"),
         (r#"{"name":" "}"#, "#2: its name is empty"),
         (r#"{"name":"b","inputSchema":true}"#, "b: its input schema is not a JSON object"),
         (r#"{"name":"b","inputSchema":[1]}"#, "b: its input schema is not a JSON object"),
@@ -141,14 +143,52 @@ fn a_stored_tool_with_ninety_thousand_unknown_fields_is_verified_at_once() {
 }
 
 #[test]
-fn what_hides_in_a_schema_is_not_shown_and_what_must_match_stays() {
+fn what_hides_in_a_schema_is_not_shown() {
     let manifest = manifest(&[
-        r#"{"name":"a","inputSchema":{"properties":{"default":{"description":"hi\u202e\udb40\udc41\u001b[31m!","enum":["\u200b"]}},"n":1.0e400}}"#,
+        r#"{"name":"a","inputSchema":{"properties":{"default":{"description":"hi\u202e\udb40\udc41\u001b[31m!","enum":["👩\u200d💻"]}},"title":"cut\ud83e","n":1.0e400}}"#,
         r#"{"name":"b","inputSchema":{"title":"caf\u00e9"}}"#,
+        r#"{"name":"c","inputSchema":{},"outputSchema":{"title":"o\u200b"},"annotations":{"title":"t\u2066","readOnlyHint":true}}"#,
     ]);
-    let schema = |index: usize| manifest.tools[index].0.face.input_schema.get().to_owned();
-    assert_eq!(schema(0), r#"{"properties":{"default":{"description":"hi!","enum":["\u200b"]}},"n":1.0e400}"#);
-    assert!(manifest.tools[0].0.original.get("inputSchema").is_some());
-    assert_eq!(schema(1), r#"{"title":"caf\u00e9"}"#);
+    let tool = |index: usize| &manifest.tools[index].0;
+    assert_eq!(
+        tool(0).face.input_schema.get(),
+        "{\"properties\":{\"default\":{\"description\":\"hi!\",\"enum\":[\"👩\\u200d💻\"]}},\"title\":\"cut\u{fffd}\",\"n\":1.0e400}"
+    );
+    assert_eq!(tool(1).face.input_schema.get(), r#"{"title":"caf\u00e9"}"#);
+    assert_eq!(tool(2).output_schema.as_ref().unwrap().get(), r#"{"title":"o"}"#);
+    assert_eq!(tool(2).face.annotations.as_ref().unwrap().get(), r#"{"title":"t","readOnlyHint":true}"#);
+    for (index, keys) in [(0, vec!["inputSchema"]), (1, vec![]), (2, vec!["outputSchema", "annotations"])] {
+        let kept: Vec<&str> =
+            tool(index).original.iter().map(|(key, _)| key).filter(|key| *key != "description").collect();
+        assert_eq!(kept, keys);
+    }
     assert_eq!(Packed::new(&manifest).unwrap().fault(), None);
+}
+
+#[test]
+fn a_tool_that_hides_something_in_what_must_match_is_set_aside() {
+    for (schema, place) in [
+        (r#"{"properties":{"pa\u200bth":{}}}"#, "the name `path`"),
+        (r#"{"properties":{"a":{"properties":{"b\udb40\udc41":{}}}}}"#, "the name `b`"),
+        (r#"{"$defs":{"x\u2060":{}}}"#, "the name `x`"),
+        (r#"{"patternProperties":{"^x\u3164":{}}}"#, "the name `^x`"),
+        (r#"{"properties":{"a":{"enum":["x","y\u200b"]}}}"#, "a value of `enum`"),
+        (r#"{"properties":{"a":{"const":{"k\u200b":1}}}}"#, "a value of `const`"),
+        (r#"{"properties":{"a":{"default":["\u001b[31m"]}}}"#, "a value of `default`"),
+        (r#"{"properties":{"a":{"default":"\ud800"}}}"#, "a value of `default`"),
+        (r#"{"properties":{"a":{"pattern":"^\udb40\udc41$"}}}"#, "a value of `pattern`"),
+        (r#"{"anyOf":[{"properties":{"\u202ex":{}}}]}"#, "the name `x`"),
+        (r#"{"properties":{"\ud800":{"description":"\u200b"}}}"#, "a name that is not valid Unicode"),
+    ] {
+        let tool = format!(r#"{{"name":"b","inputSchema":{schema}}}"#);
+        assert_eq!(set_aside(&tool), format!("b: its input schema has hidden characters in {place}"));
+        let tool = format!(r#"{{"name":"b","inputSchema":{{}},"outputSchema":{schema}}}"#);
+        assert_eq!(set_aside(&tool), format!("b: its output schema has hidden characters in {place}"));
+        let tool = format!(r#"{{"name":"b","inputSchema":{{}},"x-toolcrib-backing":{{"input_schema":{schema}}}}}"#);
+        assert_eq!(set_aside(&tool), format!("b: its whole input schema has hidden characters in {place}"));
+    }
+    // Line breaks are values, control characters are parts of patterns, joiners are letters of some scripts.
+    let harmless = r#"{"properties":{"a":{"enum":["\r\n","\n","\t"],"pattern":"[^\u0000-\u001f\u007f]"},"می\u200cخواهم":{"default":"❤\ufe0f"}}}"#;
+    let manifest = manifest(&[&format!(r#"{{"name":"b","inputSchema":{harmless}}}"#)]);
+    assert_eq!(names(&manifest), ["b"], "{:?}", manifest.set_aside);
 }
