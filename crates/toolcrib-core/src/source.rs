@@ -185,6 +185,8 @@ pub struct Settings {
     pub on_conflict: Option<OnConflict>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lifecycle: Option<Lifecycle>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub results: Option<ResultText>,
 
     #[serde(skip_serializing_if = "Option::is_none")]
     pub enabled: Option<bool>,
@@ -218,7 +220,24 @@ pub enum Lifecycle {
     PerClient,
 }
 
+/// What becomes of the text blocks of results on their way to a model.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ResultText {
+    /// Without characters that hide or steer, see [`text::shown`](crate::text::shown).
+    Clean,
+    /// As the source sent them.
+    Raw,
+}
+
 impl Source {
+    /// Whether two declarations differ in nothing that its connection or its tools depend on.
+    pub fn connects_like(&self, other: &Source) -> bool {
+        let results = other.settings.results;
+        let like_other = Settings { results, ..self.settings.clone() };
+        self.id == other.id && self.kind == other.kind && like_other == other.settings
+    }
+
     /// The source that an embedding program's own tools belong to. Nobody declares it.
     pub fn embedded() -> Source {
         Source { id: SourceId::embedded(), kind: Kind::Builtin(Builtin::default()), settings: Settings::default() }
@@ -265,6 +284,7 @@ impl Settings {
             result_limit: self.result_limit.or(defaults.result_limit),
             on_conflict: self.on_conflict.or(defaults.on_conflict),
             lifecycle: self.lifecycle.or(defaults.lifecycle),
+            results: self.results.or(defaults.results),
             ..self.clone()
         }
     }
@@ -305,6 +325,10 @@ impl Settings {
 
     pub fn lifecycle(&self) -> Lifecycle {
         self.lifecycle.unwrap_or(Lifecycle::Shared)
+    }
+
+    pub fn results(&self) -> ResultText {
+        self.results.unwrap_or(ResultText::Clean)
     }
 }
 

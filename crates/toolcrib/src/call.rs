@@ -15,7 +15,7 @@ use serde::Serialize;
 use serde_json::Value;
 use serde_json::value::to_raw_value;
 use toolcrib_core::catalog::Caller;
-use toolcrib_core::source::Settings;
+use toolcrib_core::source::{ResultText, Settings};
 use toolcrib_core::text::shown_short;
 use toolcrib_core::time::format_duration;
 use toolcrib_core::tool::{Asked, parse_name};
@@ -175,6 +175,10 @@ impl Shared {
             // A tool of the embedding host is behind no connection.
             None => self.connections.builtins().call(call).await.map_err(CallFailure::into_error)?,
         };
+        let answer = match settings.results() {
+            ResultText::Clean => without_hidden(answer).await?,
+            ResultText::Raw => answer,
+        };
         let answer = match note {
             Some(note) => with_note(answer, note).await?,
             None => answer,
@@ -234,6 +238,18 @@ impl Shared {
             Asked::Bare(_) => now.catalog.find(name).ok().map(|tool| tool.source().clone()),
         })
     }
+}
+
+/// Longest result that is cleaned on the thread of its call. Results up to the usual `result_limit` are, for most of them
+/// are only scanned, in less time than another thread takes to begin.
+const MAX_INLINE_LEN: usize = 256 * 1024;
+
+async fn without_hidden(answer: Answer) -> Result<Answer> {
+    if answer.raw.get().len() <= MAX_INLINE_LEN {
+        return Ok(answer.without_hidden());
+    }
+    let cleaning = tokio::task::spawn_blocking(move || answer.without_hidden());
+    cleaning.await.context(Code::Internal, "a result could not be cleaned")
 }
 
 /// Adds a note to a result, on a blocking thread: the whole of it is written anew.

@@ -100,12 +100,17 @@ impl Connections {
         }
     }
 
-    /// A slot which takes over what clients watch from the one before.
+    /// A slot which takes over what clients watch from the one before, or its connector where that is declared alike.
     fn new_slot(&self, source: &Source, before: Option<&Arc<Slot>>) -> Arc<Slot> {
-        let connector = self.connector(source);
-        if let Some(before) = before {
-            connector.take_over(before.connector.hand_over());
-        }
+        let connector = match before {
+            Some(before) if before.source.connects_like(source) => before.connector.clone(),
+            Some(before) => {
+                let connector = self.connector(source);
+                connector.take_over(before.connector.hand_over());
+                connector
+            }
+            None => self.connector(source),
+        };
         Arc::new(Slot {
             source: source.clone(),
             connector,
@@ -148,7 +153,12 @@ impl Connections {
         for id in ids {
             let Some(before) = slots.remove(&id) else { continue };
             if let Some(source) = sources.get(&id).filter(|_| enabled(&id)) {
-                slots.insert(id, self.new_slot(source, Some(&before)));
+                let slot = self.new_slot(source, Some(&before));
+                let is_same_connector = Arc::ptr_eq(&slot.connector, &before.connector);
+                slots.insert(id, slot);
+                if is_same_connector {
+                    continue;
+                }
             }
             taken.push(before.connector.clone());
         }

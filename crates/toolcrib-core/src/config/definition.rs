@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 
 use super::auth::place_name;
 use super::mask::{shown_args, shown_url};
-use super::settings::{lifecycle_name, on_conflict_name};
+use super::settings::{lifecycle_name, on_conflict_name, results_name};
 use super::size::format_size;
 use crate::policy::{Rule, Rules};
 use crate::reference::masked;
@@ -70,6 +70,7 @@ fn settings_keys(keys: &mut Map<String, Value>, settings: &Settings) {
     put(keys, "result_limit", settings.result_limit.is_some(), json!(settings.result_limit.map(format_size)));
     put(keys, "on_conflict", settings.on_conflict.is_some(), json!(settings.on_conflict.map(on_conflict_name)));
     put(keys, "lifecycle", settings.lifecycle.is_some(), json!(settings.lifecycle.map(lifecycle_name)));
+    put(keys, "results", settings.results.is_some(), json!(settings.results.map(results_name)));
     put(keys, "enabled", settings.enabled.is_some(), json!(settings.enabled));
     put(keys, "title", settings.title.is_some(), json!(settings.title));
     put(keys, "tags", !settings.tags.is_empty(), json!(settings.tags));

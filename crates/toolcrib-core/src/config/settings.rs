@@ -4,11 +4,11 @@ use super::node::{Node, Value, joined};
 use super::reader::{Reader, Section, Zero};
 use super::{Expose, Identity, Loopback, Mode, source};
 use crate::policy::{Rule, Rules, Verdict};
-use crate::source::{Lifecycle, OnConflict, Settings};
+use crate::source::{Lifecycle, OnConflict, ResultText, Settings};
 use crate::text::did_you_mean;
 
 /// What may stand under `defaults` and on a source.
-const DEFAULTS: [&str; 9] = [
+const DEFAULTS: [&str; 10] = [
     "ttl",
     "connect_timeout",
     "first_start_timeout",
@@ -18,6 +18,7 @@ const DEFAULTS: [&str; 9] = [
     "result_limit",
     "on_conflict",
     "lifecycle",
+    "results",
 ];
 const IDENTITY: [&str; 1] = ["loopback"];
 const EXPOSE: [&str; 4] = ["mode", "full_below_tokens", "essential", "prefix"];
@@ -25,6 +26,7 @@ const EXPOSE: [&str; 4] = ["mode", "full_below_tokens", "essential", "prefix"];
 const ON_CONFLICT: [(&str, OnConflict); 2] = [("exclude", OnConflict::Exclude), ("keep", OnConflict::Keep)];
 const LIFECYCLE: [(&str, Lifecycle); 3] =
     [("shared", Lifecycle::Shared), ("transient", Lifecycle::Transient), ("per_client", Lifecycle::PerClient)];
+const RESULTS: [(&str, ResultText); 2] = [("clean", ResultText::Clean), ("raw", ResultText::Raw)];
 const VERDICTS: [(&str, Verdict); 4] =
     [("allow", Verdict::Allow), ("ask", Verdict::Ask), ("deny", Verdict::Deny), ("hide", Verdict::Hide)];
 
@@ -85,6 +87,7 @@ fn shared(reader: &mut Reader<'_>, section: &Section<'_>) -> Settings {
         result_limit: reader.size(section, "result_limit"),
         on_conflict: section.get("on_conflict").and_then(|node| reader.choice(node, &at("on_conflict"), &ON_CONFLICT)),
         lifecycle,
+        results: section.get("results").and_then(|node| reader.choice(node, &at("results"), &RESULTS)),
         ..Settings::default()
     }
 }
@@ -113,6 +116,13 @@ pub(super) fn lifecycle_name(lifecycle: Lifecycle) -> &'static str {
         Lifecycle::Shared => "shared",
         Lifecycle::Transient => "transient",
         Lifecycle::PerClient => "per_client",
+    }
+}
+
+pub(super) fn results_name(results: ResultText) -> &'static str {
+    match results {
+        ResultText::Clean => "clean",
+        ResultText::Raw => "raw",
     }
 }
 

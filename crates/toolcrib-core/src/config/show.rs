@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 pub use super::mask::{shown_args, shown_url};
 
 use super::definition::{Secrets, definition};
-use super::settings::{lifecycle_name, on_conflict_name};
+use super::settings::{lifecycle_name, on_conflict_name, results_name};
 use super::size::format_size;
 use super::{Config, Declaration, Fault};
 use crate::source::Source;
@@ -61,6 +61,7 @@ fn show_defaults(config: &Config) -> Value {
             ("result_limit", json!(format_size(defaults.result_limit()))),
             ("on_conflict", json!(on_conflict_name(defaults.on_conflict()))),
             ("lifecycle", json!(lifecycle_name(defaults.lifecycle()))),
+            ("results", json!(results_name(defaults.results()))),
         ],
     )
 }

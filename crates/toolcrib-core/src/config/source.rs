@@ -13,7 +13,7 @@ use crate::source::{Builtin, Kind, Remote, Source, SourceId, Stdio};
 use crate::text::did_you_mean;
 
 /// Every key that may stand on some source.
-pub(super) const KEYS: [&str; 37] = [
+pub(super) const KEYS: [&str; 38] = [
     "command",
     "args",
     "env",
@@ -46,6 +46,7 @@ pub(super) const KEYS: [&str; 37] = [
     "result_limit",
     "on_conflict",
     "lifecycle",
+    "results",
     "enabled",
     "title",
     "tags",

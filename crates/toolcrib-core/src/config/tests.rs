@@ -5,7 +5,9 @@ use serde_json::json;
 
 use super::*;
 use crate::policy::{Rule, Rules, Verdict};
-use crate::source::{Auth, Builtin, KeyPlace, Kind, Lifecycle, OnConflict, OpenApi, Poll, Remote, Stdio, Workflow};
+use crate::source::{
+    Auth, Builtin, KeyPlace, Kind, Lifecycle, OnConflict, OpenApi, Poll, Remote, ResultText, Stdio, Workflow,
+};
 
 mod mistakes;
 mod openapi;
@@ -127,6 +129,7 @@ sources:
     tools: { "delete_*": deny, "create_*": ask, x: hide, "*": allow }
     lifecycle: per_client
     on_conflict: keep
+    results: raw
     result_limit: 1MB
     ttl: 0s
     call_timeout: 1h30m
@@ -159,6 +162,7 @@ sources:
             ]),
             lifecycle: Some(Lifecycle::PerClient),
             on_conflict: Some(OnConflict::Keep),
+            results: Some(ResultText::Raw),
             result_limit: Some(1_000_000),
             ttl: Some(Duration::ZERO),
             call_timeout: Some(Duration::from_secs(5400)),

@@ -9,6 +9,7 @@ use serde::Deserialize;
 use serde::de::{Deserializer, MapAccess, Visitor};
 use serde_json::value::{RawValue, to_raw_value};
 use toolcrib_core::json::{self, Fields};
+use toolcrib_core::text::{may_hide, shown_result};
 
 #[derive(Clone)]
 pub struct Answer {
@@ -38,11 +39,63 @@ impl Answer {
         })
     }
 
+    /// Without characters that hide or steer in its texts: those of text blocks and embedded resources, titles and
+    /// descriptions of links. Structured content stays as it is, and so does all of a result that has none of them,
+    /// which one pass over its bytes tells.
+    pub(crate) fn without_hidden(self) -> Answer {
+        if may_hide(self.layout.content(&self.raw)) { self.cleaned().unwrap_or(self) } else { self }
+    }
+
+    /// `None` where nothing has to be removed.
+    fn cleaned(&self) -> Option<Answer> {
+        let place = self.layout.content.clone()?;
+        let content = self.layout.content(&self.raw);
+        // Half a character must not keep a text from being read.
+        let mended = json::mended(content);
+        let blocks: Vec<&RawValue> = serde_json::from_str(mended.as_deref().unwrap_or(content)).ok()?;
+        let clean: Vec<Option<Box<RawValue>>> = blocks.iter().map(|block| cleaned_block(block)).collect();
+        if mended.is_none() && clean.iter().all(Option::is_none) {
+            return None;
+        }
+        let blocks: Vec<&RawValue> =
+            blocks.into_iter().zip(&clean).map(|(block, clean)| clean.as_deref().unwrap_or(block)).collect();
+        let text = self.raw.get();
+        let content = serde_json::to_string(&blocks).ok()?;
+        let text = [&text[..place.start], &content, &text[place.end..]].concat();
+        Answer::read(RawValue::from_string(text).ok()?)
+    }
+
     /// `None` for anything but an object.
     pub fn read(raw: Box<RawValue>) -> Option<Answer> {
         let layout = Layout::of(&raw)?;
         Some(Answer { raw, layout })
     }
+}
+
+/// `None` where nothing has to be removed.
+fn cleaned_block(block: &RawValue) -> Option<Box<RawValue>> {
+    if !may_hide(block.get()) {
+        return None;
+    }
+    let mut fields = Fields::parse(block)?;
+    let mut changed = false;
+    for key in ["text", "title", "description"] {
+        changed |= clean_field(&mut fields, key);
+    }
+    if let Some(mut resource) = fields.get("resource").and_then(Fields::parse)
+        && clean_field(&mut resource, "text")
+    {
+        fields.put("resource", to_raw_value(&resource).ok()?);
+        changed = true;
+    }
+    if changed { to_raw_value(&fields).ok() } else { None }
+}
+
+fn clean_field(fields: &mut Fields, key: &str) -> bool {
+    let text = fields.get(key).and_then(|raw| serde_json::from_str::<String>(raw.get()).ok());
+    let Some(clean) = text.and_then(|text| shown_result(&text)) else { return false };
+    fields.put(key, json::string(&clean));
+    true
 }
 
 /// Without the result: what a tool said belongs in no log.
@@ -172,6 +225,43 @@ mod tests {
             let Answer { raw, layout } = read(text).unwrap().with_note("b");
             assert_eq!(raw.get(), expected);
             assert!(layout.meta(&raw).unwrap().contains("toolcrib/notes"));
+        }
+    }
+
+    #[test]
+    fn texts_are_cleaned_and_the_rest_stays() {
+        for (text, expected) in [
+            (
+                r#"{"content":[{"type":"text","text":"a\u202eb"}],"structuredContent":{"a":"\u202e"},"n":1.50}"#,
+                r#"{"content":[{"type":"text","text":"ab"}],"structuredContent":{"a":"\u202e"},"n":1.50}"#,
+            ),
+            (
+                "{\"content\":[{\"type\":\"text\",\"text\":\"a\u{200b}\",\"_meta\":{\"n\":1.50}},  7]}",
+                r#"{"content":[{"type":"text","text":"a","_meta":{"n":1.50}},7]}"#,
+            ),
+            (
+                r#"{"content":[{"type":"resource","resource":{"uri":"u\u200b","text":"\udb40\udc41x"}}]}"#,
+                r#"{"content":[{"type":"resource","resource":{"uri":"u\u200b","text":"x"}}]}"#,
+            ),
+            (
+                r#"{"content":[{"type":"resource_link","uri":"u","name":"n","title":"\u001b[1mt","description":"d\u3164"}]}"#,
+                r#"{"content":[{"type":"resource_link","uri":"u","name":"n","title":"t","description":"d"}]}"#,
+            ),
+            (
+                r#"{"content":[{"type":"text","text":"\ud800\u202ex"}]}"#,
+                "{\"content\":[{\"type\":\"text\",\"text\":\"\u{fffd}x\"}]}",
+            ),
+        ] {
+            let clean = read(text).unwrap().without_hidden();
+            assert_eq!(clean.raw.get(), expected);
+            assert_eq!(clean.layout.content(&clean.raw), read(expected).unwrap().layout.content(&clean.raw));
+        }
+        for text in [
+            "{ \"content\": [ {\"type\":\"text\", \"text\":\"⚠\u{fe0f} 👩\u{200d}💻 می\u{200c}خواهم \\r\\n\"} ] }",
+            r#"{"content":[{"type":"image","data":"AA=="}],"_meta":{"x":"\u202e"},"structuredContent":{"\u200b":1}}"#,
+            r#"{"content":"\u202e"}"#,
+        ] {
+            assert_eq!(read(text).unwrap().without_hidden().raw.get(), text);
         }
     }
 

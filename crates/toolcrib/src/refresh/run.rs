@@ -328,6 +328,9 @@ impl Shared {
         };
         Ok(match self.write(&Actor::refresh(), Some((&check, &standing)), decide).await? {
             Written::Done(events) => {
+                if events.is_empty() && !source.kind.is_builtin() {
+                    self.replace_segment(&after).await;
+                }
                 self.outcome(source, told_by(&events, after.tools.len()), !events.is_empty(), &after)
             }
             Written::Superseded => self.standing_outcome(&source.id, None),

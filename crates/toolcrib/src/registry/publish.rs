@@ -217,6 +217,22 @@ impl Shared {
         Ok(delta)
     }
 
+    /// Takes in a list whose source offers what it offered, in place of one that an older version made of it: what is
+    /// shown of a tool is no part of its fingerprint.
+    pub(crate) async fn replace_segment(&self, after: &Arc<Packed>) {
+        let mut writer = self.writer.lock().await;
+        let known = writer.segments.get(&after.source);
+        let Some(known) = known.filter(|known| known.fingerprint() == after.fingerprint) else { return };
+        if known.packed().body == after.body {
+            return;
+        }
+        writer.segments.insert(after.source.clone(), Arc::new(Segment::prefixed(after.clone())));
+        if let Some(part) = self.part(&writer, &after.source) {
+            writer.parts.insert(after.source.clone(), part);
+        }
+        self.publish(&writer, self.now.load().standings.clone());
+    }
+
     /// The defaults changed, and with them every source.
     pub(crate) async fn republish(&self) {
         let mut writer = self.writer.lock().await;

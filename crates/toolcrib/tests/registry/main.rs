@@ -14,6 +14,7 @@ mod deadlines;
 mod discovery;
 mod events;
 mod freshness;
+mod hidden;
 mod journal;
 mod kills;
 mod lifecycle;

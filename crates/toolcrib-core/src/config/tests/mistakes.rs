@@ -180,6 +180,10 @@ fn settings_are_checked() {
         "lifecycle: share",
         "sources.files.lifecycle: expected `shared`, `transient` or `per_client`, found `share`; did you mean `shared`?",
     );
+    setting(
+        "results: cleaned",
+        "sources.files.results: expected `clean` or `raw`, found `cleaned`; did you mean `clean`?",
+    );
     setting("on_conflict: drop", "sources.files.on_conflict: expected `exclude` or `keep`, found `drop`");
     check(
         "expose: { mode: ful }",

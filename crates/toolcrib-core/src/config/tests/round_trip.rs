@@ -88,6 +88,7 @@ fn settings() -> impl Strategy<Value = Settings> {
     let rules = prop::collection::btree_map("[a-z_*?\"{},:]{1,8}", verdict, 0..4)
         .prop_map(|rules| Rules::new(rules.into_iter().map(|(glob, verdict)| Rule { glob, verdict }).collect()));
     let lifecycle = prop::option::of(prop::sample::select(vec![Lifecycle::Shared, Lifecycle::PerClient]));
+    let results = prop::option::of(prop::sample::select(vec![ResultText::Clean, ResultText::Raw]));
     let title = prop::option::of("[^ \\s].{0,9}");
     (
         time(),
@@ -96,19 +97,22 @@ fn settings() -> impl Strategy<Value = Settings> {
         prop::option::of(any::<bool>()),
         words(),
         rules,
-        lifecycle,
+        (lifecycle, results),
         title,
     )
-        .prop_map(|(ttl, call_timeout, result_limit, enabled, tags, tools, lifecycle, title)| Settings {
-            ttl,
-            call_timeout,
-            result_limit,
-            enabled,
-            tags,
-            tools,
-            lifecycle,
-            title,
-            ..Settings::default()
+        .prop_map(|(ttl, call_timeout, result_limit, enabled, tags, tools, (lifecycle, results), title)| {
+            Settings {
+                ttl,
+                call_timeout,
+                result_limit,
+                enabled,
+                tags,
+                tools,
+                lifecycle,
+                results,
+                title,
+                ..Settings::default()
+            }
         })
 }
 
@@ -177,6 +181,7 @@ expose:
     defaults.result_limit {"value":"256KiB","origin":"default"}
     defaults.on_conflict {"value":"exclude","origin":"default"}
     defaults.lifecycle {"value":"shared","origin":"default"}
+    defaults.results {"value":"clean","origin":"default"}
     expose.mode {"value":"auto","origin":"default"}
     expose.full_below_tokens {"value":4000,"origin":"default"}
     expose.essential {"value":["x"],"origin":"toolcrib.yaml:8"}

@@ -70,6 +70,7 @@ fn keys() -> Value {
         ("result_limit", text("Above which a result is given in pages, such as `256KiB`")),
         ("on_conflict", nullable_words(&["exclude", "keep"])),
         ("lifecycle", nullable_words(&["shared", "transient", "per_client"])),
+        ("results", nullable_words(&["clean", "raw"])),
         ("enabled", flag("Whether agents see its tools")),
         ("title", text("For people")),
         ("tags", list("To search by")),
