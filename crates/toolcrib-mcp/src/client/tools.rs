@@ -119,7 +119,10 @@ impl Client {
 
     fn check_tool(&self, tool: &RawValue) -> Result<(), (Option<String>, String)> {
         let tool = RawObject::open(tool).ok_or_else(|| (None, "it is no object".to_owned()))?;
-        let name = tool.text("name").ok_or_else(|| (None, "it has no name".to_owned()))?;
+        let name = tool.text("name").ok_or_else(|| {
+            let is_text = tool.get("name").is_some_and(|name| name.get().starts_with('"'));
+            (None, if is_text { "its name is not valid Unicode" } else { "it has no name" }.to_owned())
+        })?;
         match tool.get("inputSchema") {
             Some(schema) if self.repeats_arguments() => headers::check(schema).map_err(|reason| (Some(name), reason)),
             _ => Ok(()),

@@ -169,14 +169,16 @@ async fn one_malformed_tool_does_not_lose_the_others() {
     let (mut peer, client) = Peer::connected(options(), json!({ "tools": {} })).await;
     let (list, ()) = tokio::join!(client.list_tools(Duration::from_secs(30)), async {
         let id = peer.hear().await["id"].to_string();
-        let tools = format!(r#"[{{"name":"a","inputSchema":true}},7,{{"title":"nameless"}},{deep_tool}]"#);
+        let tools =
+            format!(r#"[{{"name":"a","inputSchema":true}},7,{{"title":"nameless"}},{{"name":"x\ud800"}},{deep_tool}]"#);
         peer.say(format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{"tools":{tools}}}}}"#)).await;
     });
     let list = list.unwrap();
     assert_eq!(list.tools.len(), 2);
     assert_eq!(list.tools[1].get(), deep_tool);
-    let excluded: Vec<&str> = list.excluded.iter().map(|(name, _)| name.as_str()).collect();
-    assert_eq!(excluded, ["(tool 2)", "(tool 3)"]);
+    let excluded: Vec<String> = list.excluded.iter().map(|(name, reason)| format!("{name}: {reason}")).collect();
+    let expected = ["(tool 2): it is no object", "(tool 3): it has no name", "(tool 4): its name is not valid Unicode"];
+    assert_eq!(excluded, expected);
 }
 
 #[tokio::test]

@@ -21,6 +21,7 @@ use tokio_util::task::TaskTracker;
 use toolcrib_core::json::Fields;
 use toolcrib_core::manifest::SetAside;
 use toolcrib_core::source::Lifecycle;
+use toolcrib_core::text::shown_short;
 use toolcrib_core::time::format_duration;
 use toolcrib_core::tool::BACKING;
 use toolcrib_core::{Code, Error, Result, Source};
@@ -185,7 +186,9 @@ impl Connector for McpConnector {
             self.close_temporary(&live, &listed).await;
         }
         let list = listed?;
-        let excluded = list.excluded.into_iter().map(|(name, reason)| SetAside { name, reason }).collect();
+        let shown = |text: &str| shown_short(text, 512);
+        let excluded = list.excluded.iter().map(|(name, reason)| SetAside { name: shown(name), reason: shown(reason) });
+        let excluded = excluded.collect();
         let (ttl_ms, private) = (list.ttl_ms, modern && !list.public);
         let tools = list.tools.into_iter().map(without_backing).collect();
         Ok(Offer { tools, excluded, era: Some(era), offers, about, ttl_ms, private, ..Offer::default() })
