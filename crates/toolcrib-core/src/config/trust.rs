@@ -81,8 +81,12 @@ impl TrustedFile {
         };
         let expose = &project.expose;
         let shown = json!([expose.mode.as_str(), expose.full_below_tokens, expose.essential, expose.prefix]);
-        let settings =
-            [("defaults", json!(project.defaults)), ("expose", shown), ("warm", json!(project.warm.as_str()))];
+        let settings = [
+            ("defaults", json!(project.defaults)),
+            ("expose", shown),
+            ("identity", json!(project.identity.loopback.as_str())),
+            ("warm", json!(project.warm.as_str())),
+        ];
         let settings = settings.into_iter().filter(|(key, _)| at_top(key));
         let switches =
             [("allow_commands", project.allow_commands), ("allow_private_sources", project.allow_private_sources)];
