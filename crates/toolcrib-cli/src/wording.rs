@@ -1,8 +1,7 @@
 //! Small pieces of what commands say.
 
 use toolcrib::Source;
-use toolcrib::core::config::show::{shown_args, shown_url};
-use toolcrib::core::reference::masked;
+use toolcrib::core::config::show::{masked, shown_args, shown_text, shown_url};
 use toolcrib::core::source::{Auth, Kind};
 use toolcrib::core::text::{shown, shown_short};
 
@@ -36,14 +35,11 @@ pub(crate) fn runs_or_contacts(source: &Source) -> String {
         Kind::Stdio(stdio) => {
             let variables =
                 stdio.env.iter().map(|(name, value)| format!("{}={}", quoted(name), shown_value(name, value)));
-            let command = [&stdio.command]
-                .into_iter()
-                .chain(&shown_args(&stdio.args))
-                .map(|word| quoted(word))
-                .collect::<Vec<_>>();
+            let command =
+                [shown_text(&stdio.command)].into_iter().chain(shown_args(&stdio.args)).map(|word| quoted(&word));
             let line = variables.chain(command).collect::<Vec<_>>().join(" ");
             match &stdio.cwd {
-                Some(cwd) => format!("{line} (in {})", quoted(cwd)),
+                Some(cwd) => format!("{line} (in {})", quoted(&shown_text(cwd))),
                 None => line,
             }
         }
@@ -58,7 +54,7 @@ pub(crate) fn runs_or_contacts(source: &Source) -> String {
                 format!("the API of {document} ({})", others.join(", "))
             }
         }
-        Kind::Workflow(workflow) => format!("the workflows of {}", visible(&workflow.document)),
+        Kind::Workflow(workflow) => format!("the workflows of {}", visible(&shown_text(&workflow.document))),
         Kind::Builtin(builtin) => format!("built-in tools: {}", visible(&builtin.tools.join(", "))),
     }
 }

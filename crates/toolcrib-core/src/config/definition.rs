@@ -5,11 +5,10 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value, json};
 
 use super::auth::place_name;
-use super::mask::{shown_args, shown_url};
+use super::mask::{masked, shown_args, shown_text, shown_url};
 use super::settings::{lifecycle_name, on_conflict_name, results_name};
 use super::size::format_size;
 use crate::policy::{Rule, Rules};
-use crate::reference::masked;
 use crate::source::{Auth, Kind, OpenApi, Poll, Remote, Settings, Source};
 use crate::time::format_duration;
 
@@ -25,14 +24,15 @@ pub(super) fn definition(source: &Source, secrets: Secrets) -> Map<String, Value
     let mut keys = Map::new();
     match &source.kind {
         Kind::Stdio(stdio) => {
-            keys.insert("command".into(), json!(stdio.command));
+            keys.insert("command".into(), json!(plain(&stdio.command, secrets)));
             let args = match secrets {
                 Secrets::Masked => shown_args(&stdio.args),
                 Secrets::Plain => stdio.args.clone(),
             };
             put(&mut keys, "args", !args.is_empty(), json!(args));
             put(&mut keys, "env", !stdio.env.is_empty(), pairs(&stdio.env, secrets));
-            put(&mut keys, "cwd", stdio.cwd.is_some(), json!(stdio.cwd));
+            let cwd = stdio.cwd.as_deref().map(|cwd| plain(cwd, secrets));
+            put(&mut keys, "cwd", cwd.is_some(), json!(cwd));
             put(&mut keys, "inherit_env", !stdio.inherit_env.is_empty(), json!(stdio.inherit_env));
         }
         Kind::Http(remote) => remote_keys(&mut keys, remote, secrets),
@@ -42,12 +42,13 @@ pub(super) fn definition(source: &Source, secrets: Secrets) -> Map<String, Value
         }
         Kind::OpenApi(openapi) => openapi_keys(&mut keys, openapi, secrets),
         Kind::Workflow(workflow) => {
-            keys.insert("workflow".into(), json!(workflow.document));
+            keys.insert("workflow".into(), json!(plain(&workflow.document, secrets)));
         }
         Kind::Builtin(builtin) => {
             let all = builtin.tools == ["all"];
             keys.insert("builtin".into(), if all { json!("all") } else { json!(builtin.tools) });
-            put(&mut keys, "roots", !builtin.roots.is_empty(), json!(builtin.roots));
+            let roots: Vec<String> = builtin.roots.iter().map(|root| plain(root, secrets)).collect();
+            put(&mut keys, "roots", !roots.is_empty(), json!(roots));
             put(&mut keys, "allow_private", builtin.allow_private, json!(true));
         }
     }
@@ -116,13 +117,14 @@ fn openapi_keys(keys: &mut Map<String, Value>, openapi: &OpenApi, secrets: Secre
         keys.insert("auth".into(), auth_keys(auth, secrets));
     }
     put(keys, "allow_private", openapi.allow_private, json!(true));
-    let polls: Map<String, Value> = openapi.poll.iter().map(|(glob, poll)| (glob.clone(), poll_keys(poll))).collect();
+    let polls: Map<String, Value> =
+        openapi.poll.iter().map(|(glob, poll)| (glob.clone(), poll_keys(poll, secrets))).collect();
     put(keys, "poll", !polls.is_empty(), Value::Object(polls));
 }
 
-fn poll_keys(poll: &Poll) -> Value {
+fn poll_keys(poll: &Poll, secrets: Secrets) -> Value {
     let mut keys = Map::new();
-    keys.insert("url".into(), json!(poll.url));
+    keys.insert("url".into(), json!(plain(&poll.url, secrets)));
     keys.insert("status".into(), json!(poll.status));
     put(&mut keys, "result", poll.result.is_some(), json!(poll.result));
     keys.insert("done".into(), json!(poll.done));
@@ -164,6 +166,14 @@ fn address(url: &str, secrets: Secrets) -> String {
     match secrets {
         Secrets::Masked => shown_url(url),
         Secrets::Plain => url.to_owned(),
+    }
+}
+
+/// A text that is rarely secret, such as a path.
+fn plain(text: &str, secrets: Secrets) -> String {
+    match secrets {
+        Secrets::Masked => shown_text(text),
+        Secrets::Plain => text.to_owned(),
     }
 }
 

@@ -1,73 +1,376 @@
-//! Addresses and arguments fit to be shown: people put secrets into both.
+//! Addresses, arguments and other texts of a definition without the secrets that people write into them. References stay
+//! visible, the defaults inside them do not.
 
-use crate::reference::masked;
+use serde_json::Value;
 
-/// An address without the user's name and password and without the literal values of its query.
+use crate::reference::{Piece, pieces};
+
+/// An address without the user's name and password, without the literal values of its query, and without parts of its
+/// path that look like keys.
 pub fn shown_url(url: &str) -> String {
-    let (address, query) = match url.split_once('?') {
-        Some((address, query)) => (address, Some(query)),
-        None => (url, None),
-    };
-    let mut shown = match address.split_once("://") {
-        Some((scheme, rest)) => {
-            let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
-            match authority.rsplit_once('@') {
-                Some((_, host)) => format!("{scheme}://***@{host}{path}"),
-                None => address.to_owned(),
+    Mask::default().url(url)
+}
+
+/// Arguments without what follows a telling name, as in `--token x`, `--api-key=x`, `-H "Authorization: x"`, `-e KEY=x`,
+/// and without what addresses hide. It is a courtesy: a short secret under a plain name is not recognised.
+pub fn shown_args(args: &[String]) -> Vec<String> {
+    Mask::default().args(args)
+}
+
+/// A single text such as a command or a path, treated like an argument.
+pub fn shown_text(text: &str) -> String {
+    Mask::default().arg(text)
+}
+
+/// The literal texts that [`shown_args`] masks.
+pub fn secrets_in_args(args: &[String]) -> Vec<String> {
+    let mut mask = Mask::default();
+    mask.args(args);
+    mask.hidden
+}
+
+/// The literal texts that [`shown_url`] masks.
+pub fn secrets_in_url(url: &str) -> Vec<String> {
+    let mut mask = Mask::default();
+    mask.url(url);
+    mask.hidden
+}
+
+/// Whether a name of a flag, a variable, a header or a key says that its value is secret.
+pub fn sounds_secret(name: &str) -> bool {
+    const PARTS: [&str; 11] = [
+        "token",
+        "secret",
+        "password",
+        "passwd",
+        "passphrase",
+        "apikey",
+        "accesskey",
+        "privatekey",
+        "authorization",
+        "credential",
+        "connectionstring",
+    ];
+    const WORDS: [&str; 14] =
+        ["auth", "bearer", "cookie", "dsn", "jwt", "key", "pass", "pat", "pin", "pw", "pwd", "sas", "sig", "signature"];
+    let joined: String = name.chars().filter(char::is_ascii_alphanumeric).collect::<String>().to_ascii_lowercase();
+    PARTS.iter().any(|part| joined.contains(part)) || words(name).iter().any(|word| WORDS.contains(&word.as_str()))
+}
+
+/// The words of `--api-key`, `API_KEY` and `apiKey`, in lower case.
+fn words(name: &str) -> Vec<String> {
+    let mut words = vec![String::new()];
+    let mut after_lower = false;
+    for character in name.chars() {
+        if !character.is_ascii_alphanumeric() || (after_lower && character.is_ascii_uppercase()) {
+            words.push(String::new());
+        }
+        after_lower = character.is_ascii_lowercase();
+        if let Some(word) = words.last_mut().filter(|_| character.is_ascii_alphanumeric()) {
+            word.push(character.to_ascii_lowercase());
+        }
+    }
+    words
+}
+
+/// Writes texts with `***` in the place of literals that are secret, and collects those literals.
+#[derive(Default)]
+struct Mask {
+    hidden: Vec<String>,
+}
+
+/// What an argument announces about the one behind it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Next {
+    Plain,
+    Secret,
+    /// `KEY=VALUE` or `Name: value`, whose value is secret whatever its name.
+    Pair,
+    /// A line for a shell, each word of which is an argument.
+    Line,
+}
+
+/// A value under a name that does not sound secret counts as one from this length on.
+const MIN_UNNAMED_LEN: usize = 6;
+
+/// Headers whose values are no secrets.
+const PLAIN_HEADERS: [&str; 5] = ["accept", "accept-language", "content-type", "user-agent", "mcp-protocol-version"];
+
+impl Mask {
+    fn args(&mut self, args: &[String]) -> Vec<String> {
+        let mut next = Next::Plain;
+        let mut shown = Vec::with_capacity(args.len());
+        for arg in args {
+            let is_flag = arg.starts_with('-');
+            shown.push(match next {
+                Next::Secret if !is_flag => self.value(arg),
+                Next::Pair if !is_flag => self.pair(arg),
+                Next::Line if !arg.contains("${") => self.line(arg),
+                Next::Plain | Next::Secret | Next::Pair | Next::Line => self.arg(arg),
+            });
+            next = match arg.as_str() {
+                "-H" | "--header" | "--headers" | "-e" | "--env" => Next::Pair,
+                "-u" | "--user" => Next::Secret,
+                "-c" => Next::Line,
+                _ if is_flag && !arg.contains('=') && sounds_secret(arg) => Next::Secret,
+                _ => Next::Plain,
+            };
+        }
+        shown
+    }
+
+    fn arg(&mut self, arg: &str) -> String {
+        if looks_secret(arg) {
+            return self.value(arg);
+        }
+        if let Some((name, value)) = arg.split_once(':').filter(|(name, _)| is_name(name) && sounds_secret(name)) {
+            return format!("{name}:{}", self.value(value));
+        }
+        if let Some((name, value)) = arg.split_once('=').filter(|(name, _)| is_name(name)) {
+            if matches!(name, "-H" | "--header" | "-e" | "--env") {
+                return format!("{name}={}", self.pair(value));
+            }
+            return match sounds_secret(name) {
+                true => format!("{name}={}", self.value(value)),
+                false => format!("{name}={}", self.arg(value)),
+            };
+        }
+        if let Some(shown) = self.json(arg) {
+            return shown;
+        }
+        if let Some((scheme, value)) = arg.split_once(' ').filter(|(scheme, _)| is_auth_scheme(scheme)) {
+            return format!("{scheme} {}", self.value(value));
+        }
+        // References are never cut at their spaces.
+        if arg.contains(' ') && !arg.contains("${") {
+            return self.line(arg);
+        }
+        if arg.contains("://") {
+            return self.url(arg);
+        }
+        without_defaults(arg)
+    }
+
+    fn line(&mut self, line: &str) -> String {
+        let words: Vec<String> = line.split(' ').map(str::to_owned).collect();
+        self.args(&words).join(" ")
+    }
+
+    /// `KEY=VALUE` or `Name: value`.
+    fn pair(&mut self, text: &str) -> String {
+        match text.find(['=', ':']).map(|at| text.split_at(at)) {
+            Some((name, rest)) if PLAIN_HEADERS.contains(&name.trim().to_ascii_lowercase().as_str()) => {
+                format!("{name}{}", without_defaults(rest))
+            }
+            Some((name, rest)) if is_name(name) => {
+                let (separator, value) = rest.split_at(1);
+                format!("{name}{separator}{}", self.value_of(name, value))
+            }
+            // The name alone: its value is inherited.
+            None if is_name(text) => text.to_owned(),
+            Some(_) | None => self.value(text),
+        }
+    }
+
+    /// A JSON object or list, with the values under telling keys masked. `None` for anything else.
+    fn json(&mut self, text: &str) -> Option<String> {
+        if !text.starts_with(['{', '[']) {
+            return None;
+        }
+        let mut value: Value = serde_json::from_str(text).ok()?;
+        self.json_value(&mut value, false);
+        Some(value.to_string())
+    }
+
+    fn json_value(&mut self, value: &mut Value, is_secret: bool) {
+        match value {
+            Value::String(text) => *text = if is_secret { self.value(text) } else { self.arg(text) },
+            Value::Array(items) => items.iter_mut().for_each(|item| self.json_value(item, is_secret)),
+            Value::Object(fields) => {
+                for (name, field) in fields {
+                    // As under `headers` and `env` of a source, every value is masked.
+                    let telling = sounds_secret(name) || matches!(name.as_str(), "env" | "headers");
+                    self.json_value(field, is_secret || telling);
+                }
+            }
+            Value::Number(number) if is_secret => *value = Value::String(self.value(&number.to_string())),
+            Value::Null | Value::Bool(_) | Value::Number(_) => {}
+        }
+    }
+
+    fn url(&mut self, url: &str) -> String {
+        let (address, query) = split_at_first(url, '?');
+        let mut shown = match address.split_once("://") {
+            Some((scheme, rest)) => {
+                let (authority, path) = rest.split_at(first_outside(rest, '/').unwrap_or(rest.len()));
+                let authority = match authority.rsplit_once('@') {
+                    Some((login, host)) => format!("{}@{}", self.login(login), without_defaults(host)),
+                    None => without_defaults(authority),
+                };
+                format!("{scheme}://{authority}{}", self.path(path))
+            }
+            None => without_defaults(address),
+        };
+        for (index, pair) in query.iter().flat_map(|query| query.split('&')).enumerate() {
+            shown.push(if index == 0 { '?' } else { '&' });
+            match pair.split_once('=') {
+                Some((name, value)) => shown.push_str(&format!("{name}={}", self.value_of(name, value))),
+                None if looks_secret(pair) => shown.push_str(&self.value(pair)),
+                None => shown.push_str(&without_defaults(pair)),
             }
         }
-        None => address.to_owned(),
-    };
-    for (index, pair) in query.iter().flat_map(|query| query.split('&')).enumerate() {
-        shown.push(if index == 0 { '?' } else { '&' });
-        match pair.split_once('=') {
-            Some((name, value)) => shown.push_str(&format!("{name}={}", masked(value))),
-            None => shown.push_str(pair),
+        shown
+    }
+
+    /// `user:password`. Where one is a reference, it stays to be seen.
+    fn login(&mut self, login: &str) -> String {
+        let parts = pieces(login);
+        if !parts.iter().any(|piece| matches!(piece, Piece::Reference(_))) {
+            self.hidden.extend(login.split(':').map(str::to_owned));
+            self.hidden.push(login.to_owned());
+            return "***".into();
+        }
+        let shown = parts.iter().map(|piece| match piece {
+            Piece::Text(text) => text.split(':').map(|part| self.value(part)).collect::<Vec<_>>().join(":"),
+            Piece::Reference(reference) => reference.to_string(),
+        });
+        shown.collect()
+    }
+
+    fn path(&mut self, path: &str) -> String {
+        if path.contains("${") {
+            return without_defaults(path);
+        }
+        let segments = path.split('/').map(|segment| match looks_secret(segment) {
+            true => self.value(segment),
+            false => segment.to_owned(),
+        });
+        segments.collect::<Vec<_>>().join("/")
+    }
+
+    /// A value that is masked whatever its name. A short one under a harmless name is no secret to look for elsewhere.
+    fn value_of(&mut self, name: &str, value: &str) -> String {
+        let known = self.hidden.len();
+        let shown = self.value(value);
+        if !sounds_secret(name) && value.len() < MIN_UNNAMED_LEN {
+            self.hidden.truncate(known);
+        }
+        shown
+    }
+
+    /// A value that is secret, with its references.
+    fn value(&mut self, text: &str) -> String {
+        let shown = pieces(text).into_iter().map(|piece| match piece {
+            Piece::Reference(reference) => reference.to_string(),
+            Piece::Text(text) => {
+                let trimmed = text.trim();
+                match trimmed.split_once(' ').filter(|(scheme, _)| is_auth_scheme(scheme)) {
+                    _ if trimmed.is_empty() || is_auth_scheme(trimmed) => text.to_owned(),
+                    Some((scheme, rest)) => {
+                        self.hidden.push(rest.trim().to_owned());
+                        let leading = &text[..text.len() - text.trim_start().len()];
+                        format!("{leading}{scheme} ***")
+                    }
+                    None => {
+                        self.hidden.push(trimmed.to_owned());
+                        "***".to_owned()
+                    }
+                }
+            }
+        });
+        shown.collect()
+    }
+}
+
+/// Text fit to be shown where anything literal may be secret: references as they are, the rest `***`.
+pub fn masked(text: &str) -> String {
+    Mask::default().value(text)
+}
+
+/// Text with its references, but without the defaults in them.
+fn without_defaults(text: &str) -> String {
+    let shown = pieces(text).into_iter().map(|piece| match piece {
+        Piece::Text(text) => text.to_owned(),
+        Piece::Reference(reference) => reference.to_string(),
+    });
+    shown.collect()
+}
+
+/// The text before and behind the first such character that is not part of a reference.
+fn split_at_first(text: &str, character: char) -> (&str, Option<&str>) {
+    match first_outside(text, character) {
+        Some(at) => (&text[..at], Some(&text[at + character.len_utf8()..])),
+        None => (text, None),
+    }
+}
+
+fn first_outside(text: &str, character: char) -> Option<usize> {
+    let mut depth_end = 0;
+    for (at, found) in text.char_indices() {
+        if at < depth_end {
+            continue;
+        }
+        if text[at..].starts_with("${")
+            && let Some(length) = text[at..].find('}')
+        {
+            depth_end = at + length;
+        } else if found == character {
+            return Some(at);
         }
     }
-    shown
+    None
 }
 
-/// Arguments without what follows a telling name, as in `--token x`, `--api-key=x`, `Authorization: x`, and without
-/// what addresses hide. It is a courtesy: a secret under a plain name is not recognised.
-pub fn shown_args(args: &[String]) -> Vec<String> {
-    let mut shown = Vec::with_capacity(args.len());
-    let mut secret_follows = false;
-    for arg in args {
-        let is_value = secret_follows && !arg.starts_with('-');
-        secret_follows = arg.starts_with('-') && !arg.contains('=') && sounds_secret(arg);
-        shown.push(if is_value { masked(arg) } else { shown_arg(arg) });
-    }
-    shown
+fn is_auth_scheme(word: &str) -> bool {
+    ["bearer", "basic", "token", "digest", "apikey", "negotiate"].contains(&word.to_ascii_lowercase().as_str())
 }
 
-fn shown_arg(arg: &str) -> String {
-    for separator in ['=', ':'] {
-        let named = arg.split_once(separator).filter(|(name, _)| !name.contains("://") && sounds_secret(name));
-        if let Some((name, value)) = named {
-            return format!("{name}{separator}{}", masked(value));
-        }
-    }
-    if arg.contains("://") {
-        return shown_url(arg);
-    }
-    if let Some((scheme, _)) = arg.split_once(' ').filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer")) {
-        return format!("{scheme} ***");
-    }
-    if looks_secret(arg) { masked(arg) } else { arg.to_owned() }
+/// Whether this can be the name in `NAME=value` or `Name: value`.
+fn is_name(text: &str) -> bool {
+    !text.is_empty() && text.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.'))
 }
 
-fn sounds_secret(name: &str) -> bool {
-    let name = name.to_ascii_lowercase().replace(['-', '_'], "");
-    let telling = ["token", "secret", "password", "passwd", "apikey", "accesskey", "privatekey", "authorization"];
-    let whole = ["auth", "bearer", "cookie", "credentials", "key", "pass", "pat", "pw"];
-    telling.iter().any(|word| name.contains(word)) || whole.contains(&name.as_str())
-}
-
-/// By how well-known services begin theirs.
+/// By how well-known services begin theirs, or by its looks.
 fn looks_secret(value: &str) -> bool {
-    let beginnings = ["sk-", "ghp_", "gho_", "ghs_", "github_pat_", "glpat-", "xoxb-", "xoxp-", "AKIA", "eyJ", "tcb_"];
-    value.len() >= 12 && beginnings.iter().any(|beginning| value.starts_with(beginning))
+    const PREFIXES: [&str; 22] = [
+        "sk-",
+        "sk_",
+        "pk_",
+        "rk_",
+        "ghp_",
+        "gho_",
+        "ghs_",
+        "ghu_",
+        "github_pat_",
+        "glpat-",
+        "xoxb-",
+        "xoxp-",
+        "xapp-",
+        "AKIA",
+        "ASIA",
+        "AIza",
+        "ya29.",
+        "eyJ",
+        "tcb_",
+        "hf_",
+        "npm_",
+        "pypi-",
+    ];
+    let is_known = value.len() >= 12 && PREFIXES.iter().any(|prefix| value.starts_with(prefix));
+    is_known || is_uuid(value) || value.trim_end_matches('=').split(['-', '_', '+']).any(is_random)
+}
+
+/// Long, and with digits among its letters as no word has them.
+fn is_random(part: &str) -> bool {
+    let digits = part.chars().filter(char::is_ascii_digit).count();
+    let letters = part.chars().filter(char::is_ascii_alphabetic).count();
+    part.len() >= 16 && digits >= 2 && letters >= 4 && digits + letters == part.len()
+}
+
+/// Services that take a capability as the address of a user write it so.
+fn is_uuid(value: &str) -> bool {
+    let lengths: Vec<usize> = value.split('-').map(str::len).collect();
+    lengths == [8, 4, 4, 4, 12] && value.chars().all(|c| c.is_ascii_hexdigit() || c == '-')
 }
 
 #[cfg(test)]
@@ -81,6 +384,11 @@ mod tests {
             ("https://me:pw@a.example:8/mcp?x", "https://***@a.example:8/mcp?x"),
             ("https://a/mcp?key=abc&t=${env:T}", "https://a/mcp?key=***&t=${env:T}"),
             ("${env:URL}", "${env:URL}"),
+            ("https://${env:U}:${env:P}@a/mcp", "https://${env:U}:${env:P}@a/mcp"),
+            ("https://me:${env:P:-pw}@a/mcp", "https://***:${env:P:-***}@a/mcp"),
+            ("https://${env:HOST:-tenant?x/y}.a/${env:P:-q}?z", "https://${env:HOST:-***}.a/${env:P:-***}?z"),
+            ("https://a/services/T0123/k3y9f8a7b6c5d4e3f2a1b0", "https://a/services/T0123/***"),
+            ("https://a/?sk-0123456789abcdef", "https://a/?***"),
         ] {
             assert_eq!(shown_url(url), expected);
         }
@@ -101,5 +409,52 @@ mod tests {
             let args: Vec<String> = args.split(' ').map(str::to_owned).collect();
             assert_eq!(shown_args(&args).join(" "), expected);
         }
+    }
+
+    #[test]
+    fn secrets_in_odd_places_are_masked() {
+        for (args, expected) in [
+            (&["--token", "abc="][..], &["--token", "***"][..]),
+            (&["--token=abc=="], &["--token=***"]),
+            (&["-e", "LOG=debug", "-e", "NAME"], &["-e", "LOG=***", "-e", "NAME"]),
+            (&["--env=KEY=abc", "API_TOKEN=abc", "REGION=eu"], &["--env=KEY=***", "API_TOKEN=***", "REGION=eu"]),
+            (&["--header", "Authorization: Bearer abc"], &["--header", "Authorization: Bearer ***"]),
+            (&["-H", "X-Tenant: abc", "-H", "Accept: text/plain"], &["-H", "X-Tenant:***", "-H", "Accept: text/plain"]),
+            (&["Authorization: Bearer abc", "Bearer abc"], &["Authorization: Bearer ***", "Bearer ***"]),
+            (
+                &["-u", "me:pw", "--openai-key", "abc", "--monkey", "abc"],
+                &["-u", "***", "--openai-key", "***", "--monkey", "abc"],
+            ),
+            (&[r#"{"apiKey":"abc","n":1,"env":{"A":"b"}}"#], &[r#"{"apiKey":"***","n":1,"env":{"A":"***"}}"#]),
+            (&[r#"--config={"token":"abc"}"#], &[r#"--config={"token":"***"}"#]),
+            (&["-c", "TOKEN=abc node server.js --key abc"], &["-c", "TOKEN=*** node server.js --key ***"]),
+            (&["dGhpcyBpcyBhIHNlY3JldCAxMjM0NQ=="], &["***"]),
+            (
+                &["123e4567-e89b-12d3-a456-426614174000", "model-3-5-large-20241022"],
+                &["***", "model-3-5-large-20241022"],
+            ),
+            (&["--level=${env:LEVEL:-debug}", "${env:X:-abc}"], &["--level=${env:LEVEL:-***}", "${env:X:-***}"]),
+            (
+                &["@modelcontextprotocol/server-filesystem", "/srv/data-2024-10-11"],
+                &["@modelcontextprotocol/server-filesystem", "/srv/data-2024-10-11"],
+            ),
+        ] {
+            let args: Vec<String> = args.iter().map(|arg| (*arg).to_owned()).collect();
+            assert_eq!(shown_args(&args), expected);
+        }
+    }
+
+    #[test]
+    fn the_texts_that_are_masked_are_known() {
+        let args = ["--token", "abc=", "Bearer xyz", "postgres://me:pw@db"].map(str::to_owned);
+        assert_eq!(secrets_in_args(&args), ["abc=", "xyz", "me", "pw", "me:pw"]);
+        assert_eq!(secrets_in_url("https://a/mcp?key=abc&t=${env:T}"), ["abc"]);
+    }
+
+    #[test]
+    fn literals_are_masked_and_references_shown() {
+        assert_eq!(masked("Bearer ${env:TOKEN}"), "Bearer ${env:TOKEN}");
+        assert_eq!(masked("ghp_abc"), "***");
+        assert_eq!(masked("x${TOKEN:-hunter2}"), "***${env:TOKEN:-***}");
     }
 }

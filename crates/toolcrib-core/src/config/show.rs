@@ -3,7 +3,7 @@
 
 use serde_json::{Map, Value, json};
 
-pub use super::mask::{shown_args, shown_url};
+pub use super::mask::{masked, secrets_in_args, secrets_in_url, shown_args, shown_text, shown_url, sounds_secret};
 
 use super::definition::{Secrets, definition};
 use super::settings::{lifecycle_name, on_conflict_name, results_name};

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 use toolcrib_core::config::Override;
-use toolcrib_core::config::show::{shown_args, shown_url};
+use toolcrib_core::config::show::{shown_args, shown_text, shown_url};
 use toolcrib_core::fingerprint::Fingerprint;
 use toolcrib_core::freshness::Freshness;
 use toolcrib_core::inventory::{Origin, SourceState};
@@ -109,10 +109,10 @@ impl Shared {
         let enabled = self.enabled_here(id, state.enabled);
         let link = self.connections.link(id);
         let (command, args, url) = match &source.kind {
-            Kind::Stdio(stdio) => (Some(stdio.command.clone()), Some(shown_args(&stdio.args)), None),
+            Kind::Stdio(stdio) => (Some(shown_text(&stdio.command)), Some(shown_args(&stdio.args)), None),
             Kind::Http(remote) | Kind::Sse(remote) => (None, None, Some(shown_url(&remote.url))),
             Kind::OpenApi(openapi) => (None, None, Some(shown_url(&openapi.document))),
-            Kind::Workflow(workflow) => (None, None, Some(workflow.document.clone())),
+            Kind::Workflow(workflow) => (None, None, Some(shown_text(&workflow.document))),
             Kind::Builtin(_) => (None, None, None),
         };
         Some(SourceView {

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 use toolcrib::core::Source;
+use toolcrib::core::config::show::shown_text;
 use toolcrib::core::freshness::Freshness;
 use toolcrib::core::manifest::SetAside;
 use toolcrib::core::reference::{self, Piece};
@@ -48,13 +49,16 @@ fn unreachable(name: &str, source: &Source) -> Vec<Check> {
             Check::fail(name, message, Some(fix))
         })
         .collect();
-    if let Ok(Kind::Stdio(stdio)) = secret::resolve_kind(&source.kind) {
-        if let Some(cwd) = stdio.cwd.as_ref().filter(|cwd| !std::path::Path::new(cwd).is_dir()) {
+    // Messages show what is declared: the values of references are secret.
+    if let (Ok(Kind::Stdio(stdio)), Kind::Stdio(declared)) = (secret::resolve_kind(&source.kind), &source.kind) {
+        if stdio.cwd.as_ref().is_some_and(|cwd| !std::path::Path::new(cwd).is_dir()) {
             let fix = "make the directory, or correct `cwd`".to_owned();
-            checks.push(Check::fail(name, format!("its `cwd` `{cwd}` is not a directory"), Some(fix)));
+            let declared = declared.cwd.as_deref().map(shown_text).unwrap_or_default();
+            checks.push(Check::fail(name, format!("its `cwd` `{declared}` is not a directory"), Some(fix)));
         } else if !remedy::is_there(&stdio) {
-            let message = format!("its command `{}` is not found", shown_short(&stdio.command, 120));
-            checks.push(Check::fail(name, message, Some(remedy::for_command(&stdio.command))));
+            let command = shown_text(&declared.command);
+            let message = format!("its command `{}` is not found", shown_short(&command, 120));
+            checks.push(Check::fail(name, message, Some(remedy::for_command(&command))));
         }
     }
     checks

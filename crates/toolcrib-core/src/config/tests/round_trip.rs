@@ -169,7 +169,7 @@ expose:
     });
     insta::assert_snapshot!(lines.collect::<Vec<_>>().join("\n"), @r#"
     sources.a {"command":"x","args":["--token","***"],"env":{"KEY":"***","REF":"${env:T}"},"ttl":"1m","origin":"toolcrib.yaml:2"}
-    sources.b {"url":"https://***@x/mcp?key=***","headers":{"Authorization":"***"},"auth":{"api_key":{"name":"k","in":"header","value":"***"}},"origin":"toolcrib.yaml:3"}
+    sources.b {"url":"https://***@x/mcp?key=***","headers":{"Authorization":"Bearer ***"},"auth":{"api_key":{"name":"k","in":"header","value":"***"}},"origin":"toolcrib.yaml:3"}
     sources.c {"faults":["toolcrib.yaml:4: sources.c.command: expected text, found a list; the program goes into `command` and the rest into `args`"],"origin":"toolcrib.yaml:4"}
     sources.d {"url":"http://x","auth":{"basic":{"user":"${env:U}","password":"***"}},"origin":"toolcrib.yaml:5"}
     defaults.ttl {"value":"9m","origin":"toolcrib.yaml:6"}
