@@ -308,13 +308,13 @@ fn an_export_reads_back_to_the_same_sources() {
     let server = scripted();
     toolcrib.done(&["add", "c", "--env", "TOKEN=hunter2", "--", &server, "--tools", "1"]);
     toolcrib.done(&["disable", "a"]);
-    let exported = toolcrib.done(&["export"]);
-    assert!(exported.stderr.contains("values of `c` that may be secret are written as they are"), "{exported:?}");
+    let exported = toolcrib.done(&["export", "--secrets"]);
+    assert!(exported.stderr.contains("`env.TOKEN` of `c` may be secret and is written as it is"), "{exported:?}");
     assert!(exported.stdout.contains("hunter2"), "{exported:?}");
     let other = Toolcrib::new();
     let file = other.write("toolcrib.yaml", &exported.stdout);
     other.done(&["trust"]);
-    let back = other.done(&["export", "--config", file.to_str().unwrap()]);
+    let back = other.done(&["export", "--secrets", "--config", file.to_str().unwrap()]);
     assert_eq!(back.stdout, exported.stdout);
     assert_eq!(other.json(&["export"]), toolcrib.json(&["export"]));
     assert_eq!(

@@ -29,7 +29,8 @@ use std::path::Path;
 
 pub use client::Client;
 pub use declare::declare;
-pub use export::{export, export_json};
+pub use definition::Secrets;
+pub use export::{export, export_json, masked_keys};
 pub use fault::Fault;
 pub use narrowing::Narrowing;
 pub use overrides::{Override, Overrides, overrides};

@@ -1,8 +1,7 @@
 //! `toolcrib export`: every source, of the configuration or declared at run time, as a configuration file.
 
 use clap::Args;
-use toolcrib::core::config::show::show_keys;
-use toolcrib::core::config::{export, export_json};
+use toolcrib::core::config::{Secrets, export, export_json, masked_keys};
 use toolcrib::{Result, Source};
 
 use crate::arguments::Common;
@@ -11,30 +10,50 @@ use crate::exit::Done;
 use crate::output;
 
 /// Print all sources as a configuration file
+///
+/// References such as `${env:NAME}` are written as they are. Literal values that may be secret are masked as `***`.
 #[derive(Debug, Args)]
-#[command(after_help = "Examples:\n  toolcrib export > toolcrib.yaml\n  toolcrib export --json > toolcrib.json")]
-pub(crate) struct Arguments {}
+#[command(after_help = "Examples:
+  toolcrib export > toolcrib.yaml
+  toolcrib export --json > toolcrib.json
+  toolcrib export --secrets > toolcrib.yaml      with the values themselves: keep the file safe")]
+pub(crate) struct Arguments {
+    /// Write literal values that may be secret as they are
+    #[arg(long)]
+    secrets: bool,
+}
 
-pub(crate) async fn run(common: &Common, _: Arguments) -> Result<Done> {
+pub(crate) async fn run(common: &Common, arguments: Arguments) -> Result<Done> {
     let desk = Desk::look(common).await?;
     let declarations = desk.registry.declarations();
     let unusable: Vec<String> = desk.registry.sources().into_iter().filter_map(unusable).collect();
     desk.close().await;
     let sources: Vec<&Source> = declarations.iter().map(|(_, source)| source).collect();
-    match common.json {
-        true => output::json(&export_json(&sources))?,
-        false => output::line(&export(&sources))?,
+    let secrets = if arguments.secrets { Secrets::Plain } else { Secrets::Masked };
+    if common.json {
+        output::json(&export_json(&sources, secrets))?;
+    } else {
+        output::line(&export(&sources, secrets))?;
     }
     for id in unusable {
         common.hint(&format!("warning: `{id}` is stated wrongly and left out; `toolcrib sources` says how"));
     }
-    let literal: Vec<String> =
-        sources.iter().filter(|source| has_literals(source)).map(|source| format!("`{}`", source.id)).collect();
-    if !literal.is_empty() {
-        common.hint(&format!(
-            "hint: values of {} that may be secret are written as they are; keep the file safe, or use `${{env:NAME}}`",
-            literal.join(", ")
-        ));
+    for source in sources {
+        let keys = masked_keys(source);
+        if keys.is_empty() {
+            continue;
+        }
+        let (id, keys) = (&source.id, keys.join("`, `"));
+        common.hint(&match secrets {
+            Secrets::Masked => format!(
+                "hint: `{keys}` of `{id}` may be secret and is masked; write `${{env:NAME}}` or `${{file:PATH}}` in the \
+                 place of each `***`, or use `--secrets`"
+            ),
+            Secrets::Plain => format!(
+                "hint: `{keys}` of `{id}` may be secret and is written as it is; keep the file safe, or use \
+                 `${{env:NAME}}`"
+            ),
+        });
     }
     Ok(Done::Well)
 }
@@ -42,9 +61,4 @@ pub(crate) async fn run(common: &Common, _: Arguments) -> Result<Done> {
 /// A source of the configuration whose declaration cannot be used has no kind.
 fn unusable(source: toolcrib::registry::SourceView) -> Option<String> {
     source.transport.is_none().then(|| source.id.to_string())
-}
-
-/// Whether something would be masked where secrets are not shown.
-fn has_literals(source: &Source) -> bool {
-    show_keys(source).to_string().contains("***")
 }

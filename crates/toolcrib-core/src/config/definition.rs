@@ -14,7 +14,7 @@ use crate::time::format_duration;
 
 /// Whether values that may be secret are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Secrets {
+pub enum Secrets {
     /// References stay, anything literal becomes `***`.
     Masked,
     Plain,

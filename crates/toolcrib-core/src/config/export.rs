@@ -1,17 +1,20 @@
-//! Sources as a configuration file that reads back to the same sources. References stay references; literal values are
-//! written as they are, for a file that hides them could not be used.
+//! Sources as a configuration file that reads back to the same sources. References stay references; literal values that
+//! may be secret are masked unless they are asked for.
 
 use serde_json::{Map, Value, json};
 
 use super::definition::{Secrets, definition};
+use super::show::show_keys;
 use crate::source::Source;
 
 /// YAML with one line for each source, in the order of their ids.
-pub fn export(sources: &[&Source]) -> String {
+pub fn export(sources: &[&Source], secrets: Secrets) -> String {
     let mut sources = sources.to_vec();
     sources.sort_by(|one, other| one.id.cmp(&other.id));
-    let mut text =
-        String::from("# Written by `toolcrib export`. It may hold secrets: keep it as safe as its sources.\n");
+    let mut text = String::from(match secrets {
+        Secrets::Masked => "# Written by `toolcrib export`. Values shown as `***` were left out.\n",
+        Secrets::Plain => "# Written by `toolcrib export --secrets`. It may hold secrets: keep it safe.\n",
+    });
     if sources.is_empty() {
         text.push_str("sources: {}\n");
         return text;
@@ -19,19 +22,46 @@ pub fn export(sources: &[&Source]) -> String {
     text.push_str("sources:\n");
     for source in sources {
         text.push_str(&format!("  {}: ", quoted_if_needed(source.id.as_str())));
-        flow(&Value::Object(definition(source, Secrets::Plain)), &mut text);
+        flow(&Value::Object(definition(source, secrets)), &mut text);
         text.push('\n');
     }
     text
 }
 
 /// The same as JSON.
-pub fn export_json(sources: &[&Source]) -> Value {
+pub fn export_json(sources: &[&Source], secrets: Secrets) -> Value {
     let mut sources = sources.to_vec();
     sources.sort_by(|one, other| one.id.cmp(&other.id));
-    let keys = |source: &Source| Value::Object(definition(source, Secrets::Plain));
+    let keys = |source: &Source| Value::Object(definition(source, secrets));
     let sources: Map<String, Value> = sources.into_iter().map(|source| (source.id.to_string(), keys(source))).collect();
     json!({ "sources": sources })
+}
+
+/// Where a masked export of a source has `***` in the place of a literal: keys such as `env.TOKEN` or `args[2]`.
+pub fn masked_keys(source: &Source) -> Vec<String> {
+    let masked = show_keys(source);
+    let plain = Value::Object(definition(source, Secrets::Plain));
+    let mut keys = Vec::new();
+    collect_differences(&masked, &plain, String::new(), &mut keys);
+    keys
+}
+
+fn collect_differences(masked: &Value, plain: &Value, key: String, into: &mut Vec<String>) {
+    match (masked, plain) {
+        (Value::Object(masked), Value::Object(plain)) => {
+            for ((name, masked), plain) in masked.iter().zip(plain.values()) {
+                let key = if key.is_empty() { name.clone() } else { format!("{key}.{name}") };
+                collect_differences(masked, plain, key, into);
+            }
+        }
+        (Value::Array(masked), Value::Array(plain)) => {
+            for (index, (masked, plain)) in masked.iter().zip(plain).enumerate() {
+                collect_differences(masked, plain, format!("{key}[{index}]"), into);
+            }
+        }
+        _ if masked != plain && masked.to_string().contains("***") => into.push(key),
+        _ => {}
+    }
 }
 
 /// JSON, which is YAML in flow style, except for characters that YAML wants escaped.

@@ -1,5 +1,5 @@
 use super::*;
-use crate::config::export;
+use crate::config::{Secrets, export};
 
 /// The sources as an export writes them, without its head, and then the messages.
 fn read(client: Client, file: &str, text: &str) -> String {
@@ -7,8 +7,11 @@ fn read(client: Client, file: &str, text: &str) -> String {
     let base = base.parent().unwrap_or(Path::new("/home/me/p"));
     let config = client.read(text, file, base, Path::new("/home/me/p")).unwrap();
     let Imported { config, faults: unusable } = config;
-    let mut lines: Vec<String> =
-        export(&config.valid_sources().collect::<Vec<_>>()).lines().skip(2).map(str::to_owned).collect();
+    let mut lines: Vec<String> = export(&config.valid_sources().collect::<Vec<_>>(), Secrets::Plain)
+        .lines()
+        .skip(2)
+        .map(str::to_owned)
+        .collect();
     let faults = config.sources.into_iter().filter_map(|declaration| declaration.source.err()).flatten();
     lines.extend(unusable.into_iter().chain(faults).chain(config.warnings).map(|fault| fault.to_string()));
     lines.join("\n")

@@ -125,8 +125,11 @@ proptest! {
             .zip(ids)
             .map(|((kind, settings), name)| Source { id: id(name), kind, settings })
             .collect();
-        let text = export(&sources.iter().collect::<Vec<_>>());
+        let text = export(&sources.iter().collect::<Vec<_>>(), Secrets::Plain);
         let config = own(&text).unwrap_or_else(|faults| panic!("{faults:?}\n{text}"));
+        let masked = export(&sources.iter().collect::<Vec<_>>(), Secrets::Masked);
+        let read = own(&masked).map(|config| config.sources.iter().all(|declaration| declaration.source.is_ok()));
+        prop_assert_eq!(read, Ok(true), "{}", masked);
         let mut sorted = sources;
         sorted.sort_by(|one, other| one.id.cmp(&other.id));
         let back: Vec<_> = config.sources.into_iter().map(|declaration| declaration.source).collect();
@@ -141,13 +144,13 @@ fn an_export_is_a_file_people_can_read() {
     );
     let config = config.unwrap();
     assert_eq!(
-        export(&config.valid_sources().collect::<Vec<_>>()),
-        "# Written by `toolcrib export`. It may hold secrets: keep it as safe as its sources.\n\
+        export(&config.valid_sources().collect::<Vec<_>>(), Secrets::Plain),
+        "# Written by `toolcrib export --secrets`. It may hold secrets: keep it safe.\n\
          sources:\n  \
            a: { command: \"x\", args: [\"-y\"], ttl: \"90s\", first_start_timeout: \"3m\" }\n  \
            b: { url: \"http://x\", auth: { bearer: \"${env:T}\" } }\n"
     );
-    assert_eq!(own(&export(&[])).unwrap(), Config::default());
+    assert_eq!(own(&export(&[], Secrets::Plain)).unwrap(), Config::default());
 }
 
 #[test]

@@ -5,7 +5,7 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
 use serde_json::{Map, Value};
-use toolcrib::core::config::export_json;
+use toolcrib::core::config::{Secrets, export_json};
 use toolcrib::core::inventory::Origin;
 use toolcrib::registry::{Declared, Switch, Switched, Target};
 use toolcrib::{Code, Error, Refresh, Result, Source, SourceId, Trace};
@@ -90,7 +90,7 @@ fn patched(house: &House, id: &SourceId, patch: &Map<String, Value>) -> Result<S
         return Err(Error::new(Code::Conflict, message).with_retryable(false));
     }
     let before = house.registry.declaration(id).ok_or_else(|| house.registry.unknown_source(id.as_str()))?;
-    let mut keys = export_json(&[&before])["sources"][id.as_str()].take();
+    let mut keys = export_json(&[&before], Secrets::Plain)["sources"][id.as_str()].take();
     merge(&mut keys, &Value::Object(patch.clone()));
     match keys {
         Value::Object(keys) => read(house, id.as_str(), keys),
