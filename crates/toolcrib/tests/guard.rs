@@ -245,8 +245,18 @@ fn the_environment_of_a_server_is_clean() {
     let own = |names: &[&str]| -> Vec<(OsString, OsString)> {
         names.iter().map(|name| (name.into(), "value".into())).collect()
     };
-    let usual = ["PATH", "HOME", "USER", "LANG", "LC_ALL", "TMPDIR", "XDG_DATA_HOME", "https_proxy", "NO_PROXY"];
-    let secret = ["AWS_SECRET_ACCESS_KEY", "GITHUB_TOKEN", "PATHS", "home", "Http_Proxy", "LD_PRELOAD", "TOOLCRIB_X"];
+    let usual = ["PATH", "HOME", "USER", "LANG", "TMPDIR", "XDG_DATA_HOME", "https_proxy", "NO_PROXY"];
+    let secret = [
+        "AWS_SECRET_ACCESS_KEY",
+        "GITHUB_TOKEN",
+        "PATHS",
+        "home",
+        "Http_Proxy",
+        "LC_ALL",
+        "LD_PRELOAD",
+        "TOOLCRIB_X",
+        "XDG_SESSION_ID",
+    ];
     let all = own(&[usual.as_slice(), &secret].concat());
     assert_eq!(clean_env(all.clone().into_iter(), &[]), own(&usual));
     assert_eq!(

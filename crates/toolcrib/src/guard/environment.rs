@@ -1,13 +1,21 @@
-//! What a server sees of our environment: enough to run, nothing to steal.
+//! The part of our environment that a child process gets: enough to run, and no credentials.
 
 use std::ffi::{OsStr, OsString};
 
-const NAMES: [&str; 14] = [
+const NAMES: [&str; 21] = [
     "PATH",
     "HOME",
     "USER",
     "LANG",
     "TMPDIR",
+    // By name: other variables that begin so belong to the desktop session.
+    "XDG_CONFIG_HOME",
+    "XDG_CACHE_HOME",
+    "XDG_DATA_HOME",
+    "XDG_STATE_HOME",
+    "XDG_RUNTIME_DIR",
+    "XDG_CONFIG_DIRS",
+    "XDG_DATA_DIRS",
     // Where certificates are found behind a company's proxy.
     "SSL_CERT_FILE",
     "SSL_CERT_DIR",
@@ -20,10 +28,9 @@ const NAMES: [&str; 14] = [
     "CARGO_HTTP_CAINFO",
 ];
 
-/// Read in both cases, for programs disagree.
-const PROXIES: [&str; 4] = ["HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "ALL_PROXY"];
-
-const PREFIXES: [&str; 2] = ["XDG_", "LC_"];
+/// Read in both cases, for programs disagree. Passed on without credentials.
+const PROXIES: [&str; 3] = ["HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"];
+const NO_PROXY: &str = "NO_PROXY";
 
 /// Without these hardly a program starts on Windows.
 const WINDOWS: [&str; 14] = [
@@ -43,9 +50,37 @@ const WINDOWS: [&str; 14] = [
     "TEMP",
 ];
 
-/// The part of `own` that a server gets: the usual names, and those in `inherit`. Nothing else.
+/// The part of `own` that a server gets: the usual names, and those in `inherit` as they are. Nothing else.
 pub fn clean_env(own: impl Iterator<Item = (OsString, OsString)>, inherit: &[String]) -> Vec<(OsString, OsString)> {
-    own.filter(|(name, _)| is_usual(name) || inherit.iter().any(|wanted| same_name(name, wanted))).collect()
+    own.filter_map(|(name, value)| {
+        if inherit.iter().any(|wanted| same_name(&name, wanted)) || is_usual(&name) {
+            return Some((name, value));
+        }
+        if !is_one_of(&name, &PROXIES) {
+            return None;
+        }
+        // A value that is not Unicode cannot be examined for credentials.
+        let without = without_credentials(value.to_str()?);
+        Some((name, without.into()))
+    })
+    .collect()
+}
+
+/// The address of a proxy without `user:password@`.
+fn without_credentials(proxy: &str) -> String {
+    let (scheme, rest) = match proxy.find("://") {
+        Some(at) => proxy.split_at(at + 3),
+        None => ("", proxy),
+    };
+    // A password may hold any of these when it is written carelessly; what is behind the last `@` is the host.
+    match rest.rfind('@') {
+        Some(at) => format!("{scheme}{}", &rest[at + 1..]),
+        None => proxy.to_owned(),
+    }
+}
+
+fn is_one_of(name: &OsStr, names: &[&str]) -> bool {
+    names.iter().any(|wanted| name == *wanted || name == wanted.to_ascii_lowercase().as_str())
 }
 
 fn is_usual(name: &OsStr) -> bool {
@@ -55,11 +90,43 @@ fn is_usual(name: &OsStr) -> bool {
     if cfg!(windows) && (WINDOWS.contains(&upper.as_str()) || upper == "TMP" || NAMES.contains(&upper.as_str())) {
         return true;
     }
-    NAMES.contains(&name)
-        || PREFIXES.iter().any(|prefix| name.starts_with(prefix))
-        || PROXIES.iter().any(|proxy| name == *proxy || name == proxy.to_ascii_lowercase())
+    NAMES.contains(&name) || is_one_of(OsStr::new(name), &[NO_PROXY])
 }
 
 fn same_name(name: &OsStr, wanted: &str) -> bool {
     if cfg!(windows) { name.eq_ignore_ascii_case(wanted) } else { name == wanted }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_child_gets_the_named_variables_and_proxies_without_credentials() {
+        let own = [
+            ("PATH", "/bin"),
+            ("LC_ALL", "C"),
+            ("XDG_CACHE_HOME", "/c"),
+            ("XDG_SESSION_ID", "7"),
+            ("XDG_ACTIVATION_TOKEN", "secret"),
+            ("GITHUB_TOKEN", "secret"),
+            ("WANTED", "value"),
+            ("http_proxy", "http://me:pw@proxy:3128/"),
+            ("HTTPS_PROXY", "me:p@ss/w@proxy:3128"),
+            ("all_proxy", "socks5h://me@[::1]:9050"),
+            ("no_proxy", "localhost,a@b"),
+        ];
+        let own = own.map(|(name, value)| (OsString::from(name), OsString::from(value)));
+        let expected = [
+            ("PATH", "/bin"),
+            ("XDG_CACHE_HOME", "/c"),
+            ("WANTED", "value"),
+            ("http_proxy", "http://proxy:3128/"),
+            ("HTTPS_PROXY", "proxy:3128"),
+            ("all_proxy", "socks5h://[::1]:9050"),
+            ("no_proxy", "localhost,a@b"),
+        ];
+        let expected = expected.map(|(name, value)| (OsString::from(name), OsString::from(value)));
+        assert_eq!(clean_env(own.into_iter(), &["WANTED".to_owned()]), expected);
+    }
 }
