@@ -54,6 +54,22 @@ pub struct RpcError {
 }
 
 impl WireError {
+    /// What kind of error it is, for logs: without the server's own words, which may repeat its credentials.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            WireError::Connect(_) => "no connection",
+            WireError::Unauthorized { .. } => "unauthorized",
+            WireError::Status { .. } => "refused by its HTTP status",
+            WireError::NotMcp(_) => "not an MCP server",
+            WireError::Timeout { .. } => "timeout",
+            WireError::Closed { .. } => "connection closed",
+            WireError::TooLarge { .. } => "message too large",
+            WireError::Rpc(_) => "JSON-RPC error",
+            WireError::Protocol(_) => "protocol violation",
+            WireError::Cancelled { .. } => "cancelled",
+        }
+    }
+
     /// Whether the server may have acted on the request. When not, trying again is safe.
     pub fn sent(&self) -> bool {
         match self {

@@ -251,12 +251,12 @@ impl Http {
             match answer {
                 Ok(response) if response.status().is_success() && is_event_stream(&response) => {
                     if let Err(error) = self.read(connection, response, &mut place, None).await {
-                        tracing::debug!(%error, "the stream of notifications broke");
+                        tracing::debug!(error = error.kind(), "the stream of notifications broke");
                     }
                 }
                 Ok(response) if response.status().is_server_error() => {}
                 Ok(_) => return session,
-                Err(error) => tracing::debug!(%error, "the stream of notifications is not to be had"),
+                Err(error) => tracing::debug!(error = error.kind(), "the stream of notifications is not to be had"),
             }
             // A stream may live long and say nothing.
             if begun.elapsed() > LONG_LIVED {

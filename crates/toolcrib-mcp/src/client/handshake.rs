@@ -83,7 +83,7 @@ pub(crate) async fn initialize(connection: &Arc<Connection>, deadline: Instant) 
     let initialized = message::notification("notifications/initialized", None)?;
     if let Err(error) = connection.tell("notifications/initialized", initialized).await {
         // Some servers refuse every notification and work all the same; a dead one shows at the next request.
-        tracing::debug!(%error, "the server did not take `notifications/initialized`");
+        tracing::debug!(error = error.kind(), "the server did not take `notifications/initialized`");
     }
     if let Transport::Http(http) = &connection.transport
         && options.listen

@@ -75,7 +75,7 @@ impl Connection {
             Err(error) => Err(error),
         };
         if let Err(error) = sent {
-            tracing::debug!(%error, "an answer did not reach the server");
+            tracing::debug!(error = error.kind(), "an answer did not reach the server");
         }
     }
 

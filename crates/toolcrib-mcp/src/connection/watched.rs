@@ -55,7 +55,10 @@ impl Connection {
                         Ok(Some(_)) => connection.hear("notifications/resources/updated", Some(&params), || None),
                         Ok(None) => return,
                         Err(error) => {
-                            tracing::debug!(%error, "a resource is not watched now; asked for again later");
+                            tracing::debug!(
+                                error = error.kind(),
+                                "a resource is not watched now; asked for again later"
+                            );
                             lost.insert(uri);
                         }
                     }
