@@ -1,8 +1,11 @@
 //! Structured log events on stderr, each with the id of the trace it belongs to, where there is one.
 
 use toolcrib::Trace;
-use tracing_subscriber::EnvFilter;
-use tracing_subscriber::fmt;
+use tracing::{Level, Metadata};
+use tracing_subscriber::filter::filter_fn;
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
+use tracing_subscriber::{EnvFilter, Layer, fmt};
 
 use crate::arguments::Common;
 use crate::output;
@@ -21,11 +24,18 @@ pub(crate) fn start(common: &Common, stays: bool) {
     };
     let filter = std::env::var("TOOLCRIB_LOG").ok().and_then(|filter| EnvFilter::try_new(filter).ok());
     let filter = filter.unwrap_or_else(|| EnvFilter::new(level));
-    let builder = fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(output::stderr_coloured());
-    match std::env::var("TOOLCRIB_LOG_FORMAT").as_deref() {
-        Ok("json") => builder.json().flatten_event(true).init(),
-        _ => builder.with_target(false).init(),
-    }
+    let layer = fmt::layer().with_writer(std::io::stderr).with_ansi(output::stderr_coloured());
+    let layer = match std::env::var("TOOLCRIB_LOG_FORMAT").as_deref() {
+        Ok("json") => layer.json().flatten_event(true).boxed(),
+        _ => layer.with_target(false).boxed(),
+    };
+    let layer = layer.with_filter(filter).with_filter(filter_fn(is_own_or_warning));
+    tracing_subscriber::registry().with(layer).init();
+}
+
+/// Whatever filter is asked for: HTTP clients log headers and addresses in detail, and those hold credentials.
+fn is_own_or_warning(metadata: &Metadata<'_>) -> bool {
+    metadata.target().starts_with("toolcrib") || *metadata.level() <= Level::WARN
 }
 
 /// The span of one command, with an id that ties its events together. What serves others does work of many traces.
