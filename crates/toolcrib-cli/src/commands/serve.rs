@@ -3,6 +3,7 @@
 mod reload;
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::Path;
 
 use clap::Args;
 use serde_json::json;
@@ -21,7 +22,8 @@ use crate::output;
 ///
 /// Clients connect to `/mcp`; `/mcp?mode=full` lists every tool, `/mcp?mode=search` the three that find all others.
 /// On this machine your own processes may look and call (`identity.loopback` in the configuration); changes need the token in
-/// `admin.token` of the data directory. The link that is printed signs in to the console, once. The configuration is read again when its file changes, and on SIGHUP.
+/// `admin.token` of the data directory. The link that is printed on a terminal, or with `--json`, signs in to the console, once.
+/// The configuration is read again when its file changes, and on SIGHUP.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   toolcrib serve
@@ -60,7 +62,7 @@ async fn serve(
     let setup = Setup { found: desk.found.clone(), data: desk.data.clone(), require_token };
     let serving = Serving::new(listener, surface.clone(), setup)?;
     let house = serving.house().clone();
-    announce(common, &serving)?;
+    announce(common, &serving, &desk.data)?;
     warm_at_start(&desk.registry);
 
     let following = reload::watch(desk, &surface, &house, hang_up);
@@ -94,19 +96,25 @@ pub(super) async fn until_left(common: &Common, serving: Serving, beside: impl F
     }
 }
 
-/// Where it listens, and the link that signs in to the console, once.
-pub(super) fn announce(common: &Common, serving: &Serving) -> Result<()> {
+/// Where it listens, and how to get into the console. The link that signs in is a credential: it is printed for a person
+/// at a terminal or a program that asked for JSON, and not into the log of a service.
+pub(super) fn announce(common: &Common, serving: &Serving, data: &Path) -> Result<()> {
     let address = serving.address();
     let url = format!("http://{address}");
-    let console = format!("http://{}{}", reachable(address), serving.house().login_path());
-    match common.json {
-        true => output::json(&json!({ "listening": url, "console": console }))?,
-        false => output::line(&format!("listening on {url}\nconsole at {console}"))?,
+    let console = format!("http://{}", reachable(address));
+    let link = || format!("{console}{}", serving.house().login_path());
+    let endpoint = format!("hint: MCP clients connect to {console}/mcp");
+    if common.json {
+        output::json(&json!({ "listening": url, "console": link() }))?;
+        common.hint(&format!("{endpoint}; the link to the console is good once, for ten minutes"));
+    } else if output::stdout_is_terminal() {
+        output::line(&format!("listening on {url}\nconsole at {}", link()))?;
+        common.hint(&format!("{endpoint}; the link to the console is good once, for ten minutes"));
+    } else {
+        output::line(&format!("listening on {url}\nconsole at {console}/"))?;
+        let token = data.join("admin.token");
+        common.hint(&format!("{endpoint}; sign in to the console with the token in `{}`", token.display()));
     }
-    common.hint(&format!(
-        "hint: MCP clients connect to http://{}/mcp; the link to the console is good once, for ten minutes",
-        reachable(address)
-    ));
     if !address.ip().to_canonical().is_loopback() {
         common.hint("warning: connections are not encrypted; put a proxy with TLS in front (see docs/access.md)");
     }

@@ -90,7 +90,8 @@ impl Place {
     /// The same, with variables in its environment.
     #[track_caller]
     pub(crate) fn started_with(&self, arguments: &[&str], variables: &[(&str, &str)]) -> Served {
-        let mut command = self.toolcrib(arguments);
+        // The link to the console is printed on a terminal, or as JSON.
+        let mut command = self.toolcrib(&[arguments, &["--json"]].concat());
         command.envs(variables.iter().copied());
         self.start(command)
     }
@@ -164,7 +165,8 @@ fn told(stdout: impl Read + Send + 'static) -> mpsc::Receiver<String> {
     let (tell, told) = mpsc::channel();
     thread::spawn(move || {
         for line in BufReader::new(stdout).lines().map_while(Result::ok) {
-            if let Some(url) = line.strip_prefix("listening on ").or_else(|| line.strip_prefix("console at ")) {
+            let Ok(said) = serde_json::from_str::<Value>(&line) else { continue };
+            for url in ["listening", "console"].iter().filter_map(|key| said[key].as_str()) {
                 // Nobody may wait for it any more.
                 let _ = tell.send(url.to_owned());
             }

@@ -25,7 +25,7 @@ pub(super) async fn run(common: &Common, listen: &str) -> Result<Done> {
         let surface = Surface::new(registry.clone(), stage.found().config.expose);
         let setup = Setup { found: stage.found(), data: stage.data(), require_token: false };
         let serving = Serving::new(listener, surface, setup)?;
-        serve::announce(common, &serving)?;
+        serve::announce(common, &serving, &stage.data())?;
         common.hint("hint: a lending library and a corner shop stand in for your servers and APIs; Ctrl-C ends it all");
         serve::until_left(common, serving, pending(), &mut leave).await;
         Ok(())
