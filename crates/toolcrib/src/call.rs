@@ -110,7 +110,6 @@ impl Shared {
         let wrong = match &result {
             Ok(output) if output.is_error() => {
                 let message = first_text(output.content()).unwrap_or_else(|| "the tool reported an error".into());
-                let message = self.hidden(&output.source, &message);
                 Some(Wrong { failure: Failure::new(Code::ToolExecutionFailed, message), by_the_tool: true })
             }
             Ok(_) => None,

@@ -18,6 +18,7 @@ use crate::connector::builtin::{BuiltinConnector, Builtins};
 use crate::connector::mcp::{HttpClients, McpConnector};
 use crate::connector::openapi::{Clients, OpenApiConnector};
 use crate::connector::workflow::WorkflowConnector;
+use crate::redact::{Redactor, SourceRedactor};
 use crate::registry::Options;
 
 pub use news::News;
@@ -42,6 +43,7 @@ pub(crate) const MAX_CALLS_PER_TOOL: usize = 128;
 pub(crate) struct Slot {
     source: Source,
     pub(crate) connector: Arc<dyn Connector>,
+    redactor: Arc<SourceRedactor>,
     breaker: Mutex<Breaker>,
     /// Notified when a probe has ended, or the breaker was closed without one.
     pub(crate) probe_ended: Notify,
@@ -102,25 +104,23 @@ impl Connections {
 
     /// A slot which takes over what clients watch from the one before, or its connector where that is declared alike.
     fn new_slot(&self, source: &Source, before: Option<&Arc<Slot>>) -> Arc<Slot> {
-        let connector = match before {
-            Some(before) if before.source.connects_like(source) => before.connector.clone(),
-            Some(before) => {
-                let connector = self.connector(source);
-                connector.take_over(before.connector.hand_over());
-                connector
-            }
-            None => self.connector(source),
-        };
+        let alike = before.filter(|before| before.source.connects_like(source));
+        let redactor = alike.map_or_else(Arc::default, |alike| alike.redactor.clone());
+        let connector = alike.map_or_else(|| self.connector(source, &redactor), |alike| alike.connector.clone());
+        if let Some(before) = before.filter(|_| alike.is_none()) {
+            connector.take_over(before.connector.hand_over());
+        }
         Arc::new(Slot {
             source: source.clone(),
             connector,
+            redactor,
             breaker: Mutex::default(),
             probe_ended: Notify::new(),
             permits: Mutex::default(),
         })
     }
 
-    fn connector(&self, source: &Source) -> Arc<dyn Connector> {
+    fn connector(&self, source: &Source, redactor: &Arc<SourceRedactor>) -> Arc<dyn Connector> {
         let instead = self.options.connect.as_ref();
         if let Some(connector) = instead.and_then(|connect| (connect.0)(source, &self.news)) {
             return connector;
@@ -129,11 +129,13 @@ impl Connections {
             Kind::Builtin(_) => Arc::new(BuiltinConnector::new(source.clone(), self.builtins.clone())),
             Kind::OpenApi(_) => {
                 let (clients, clock) = (self.api_clients.clone(), self.options.clock.clone());
-                Arc::new(OpenApiConnector::new(source.clone(), clients, clock))
+                Arc::new(OpenApiConnector::new(source.clone(), clients, clock, redactor.clone()))
             }
             Kind::Workflow(_) => Arc::new(WorkflowConnector::new(source.clone(), self.origin.clone())),
             Kind::Stdio(_) | Kind::Http(_) | Kind::Sse(_) => {
-                Arc::new(McpConnector::new(source.clone(), &self.options, self.clients.clone(), self.news.clone()))
+                let clients = self.clients.clone();
+                let news = self.news.clone();
+                Arc::new(McpConnector::new(source.clone(), &self.options, clients, news, redactor.clone()))
             }
         }
     }
@@ -202,6 +204,11 @@ impl Link {
 }
 
 impl Slot {
+    /// Removes from texts what the source was given in confidence.
+    pub(crate) fn redactor(&self) -> Arc<Redactor> {
+        self.redactor.get(&self.source.kind)
+    }
+
     /// The permits for calls of one tool.
     pub(crate) fn permits(&self, tool: &str) -> Arc<Semaphore> {
         let mut permits = self.permits.lock().unwrap_or_else(PoisonError::into_inner);

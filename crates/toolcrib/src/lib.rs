@@ -13,6 +13,7 @@ pub mod meters;
 pub mod network;
 pub mod peer;
 pub mod private;
+pub mod redact;
 pub mod refresh;
 pub mod registry;
 pub mod secret;

@@ -5,16 +5,16 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::io::{AsyncBufRead, AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio_util::sync::CancellationToken;
 use toolcrib_core::SourceId;
 use toolcrib_core::text::shown_short;
 
 use crate::private::private_directory;
-use crate::secret::Confided;
+use crate::redact::Redactor;
 
 const LINES: usize = 50;
-const LONGEST_LINE: u64 = 4 * 1024;
+const MAX_LINE: u64 = 4 * 1024;
 const LARGEST_FILE: u64 = 256 * 1024;
 
 /// Where the log of a source lies in a directory of logs.
@@ -52,7 +52,7 @@ impl LastWords {
     }
 
     /// Reads until the stream ends. A log that cannot be written is no reason to stop reading: the server would block.
-    pub(crate) async fn follow(self, stderr: impl AsyncRead + Unpin, file: Option<PathBuf>, confided: Confided) {
+    pub(crate) async fn follow(self, stderr: impl AsyncRead + Unpin, file: Option<PathBuf>, redactor: Arc<Redactor>) {
         let _silent = self.silent.clone().drop_guard();
         let mut log = match &file {
             Some(path) => open(path).await,
@@ -62,17 +62,40 @@ impl LastWords {
         let mut line = Vec::new();
         loop {
             line.clear();
-            match (&mut reader).take(LONGEST_LINE).read_until(b'\n', &mut line).await {
+            match (&mut reader).take(MAX_LINE).read_until(b'\n', &mut line).await {
                 Ok(0) | Err(_) => return,
                 Ok(_) => {}
             }
-            let text = confided.hide(String::from_utf8_lossy(&line).trim_end());
+            let is_cut = line.len() as u64 == MAX_LINE && !line.ends_with(b"\n");
+            let mut text = String::from_utf8_lossy(&line).trim_end().to_owned();
+            if is_cut {
+                // The rest is passed over: a secret that the cut goes through would show in two parts.
+                text.push('…');
+                if skip_line(&mut reader).await.is_err() {
+                    return;
+                }
+            }
+            let text = redactor.redact(&text).into_owned();
             if let Some(open_log) = &mut log
                 && write(open_log, &text).await.is_err()
             {
                 log = None;
             }
             self.push(text);
+        }
+    }
+}
+
+/// Reads to the end of a line and forgets it.
+async fn skip_line(reader: &mut (impl AsyncBufRead + Unpin)) -> std::io::Result<()> {
+    loop {
+        let chunk = reader.fill_buf().await?;
+        let end = chunk.iter().position(|byte| *byte == b'\n');
+        let taken = end.map_or(chunk.len(), |end| end + 1);
+        let is_over = end.is_some() || taken == 0;
+        reader.consume(taken);
+        if is_over {
+            return Ok(());
         }
     }
 }

@@ -3,7 +3,7 @@
 use clap::Args;
 use serde_json::json;
 use toolcrib::core::text::shown;
-use toolcrib::secret::hide;
+use toolcrib::redact::Redactor;
 use toolcrib::{Code, Error, Result, SourceId};
 
 use crate::arguments::Common;
@@ -45,14 +45,15 @@ pub(crate) async fn run(common: &Common, arguments: Arguments) -> Result<Done> {
 fn last_lines(desk: &Desk, id: &SourceId, most: usize) -> Result<Vec<String>> {
     let path = toolcrib::logs::path(&desk.data.join("logs"), id);
     let text = match std::fs::read(&path) {
-        Ok(bytes) => shown(&String::from_utf8_lossy(&bytes)),
+        Ok(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
         Err(error) => {
             let message = format!("cannot read `{}`: {error}", path.display());
             return Err(Error::new(Code::Internal, message).with_cause(error));
         }
     };
-    let text = desk.registry.definition(id).map_or(text.clone(), |source| hide(&text, &source.kind));
-    let lines: Vec<String> = text.lines().map(str::to_owned).collect();
+    let redactor = desk.registry.definition(id).map(|source| Redactor::for_source(&source.kind));
+    let text = redactor.map_or(text.clone(), |redactor| redactor.redact(&text).into_owned());
+    let lines: Vec<String> = shown(&text).lines().map(str::to_owned).collect();
     Ok(lines[lines.len().saturating_sub(most)..].to_vec())
 }

@@ -15,7 +15,6 @@ use crate::clock::{Clock, after};
 use crate::connections::{MAX_CALLS_PER_TOOL, Slot};
 use crate::connector::{Answer, Call, CallFailure, Request, Terms};
 use crate::registry::Shared;
-use crate::secret::{Confided, hide};
 use crate::store::Failure;
 
 impl Shared {
@@ -27,7 +26,8 @@ impl Shared {
         let _permit = permit(&slot, &source.id, &mut call, deadline).await?;
         let admitted = self.admit(&slot, &source.id, &mut call.terms, deadline).await?;
         let answer = slot.connector.call(call).await;
-        admitted.judge(answer, source)
+        let answer = admitted.judge(answer)?;
+        Ok(if answer.layout.is_error { answer.redacted(&slot.redactor()) } else { answer })
     }
 
     /// Sends any other request to its source.
@@ -37,13 +37,7 @@ impl Shared {
         let deadline = after(request.terms.timeout);
         let admitted = self.admit(&slot, &source.id, &mut request.terms, deadline).await?;
         let answer = slot.connector.request(request).await;
-        admitted.judge(answer, source)
-    }
-
-    /// Text of a source, without the secrets that were given to it.
-    pub(super) fn hidden(&self, id: &SourceId, text: &str) -> String {
-        let source = self.now.load().sources.get(id).cloned();
-        source.map_or_else(|| text.to_owned(), |source| hide(text, &source.kind))
+        admitted.judge(answer)
     }
 
     /// Lets a call through, or makes it wait for the probe that is on its way. `terms` are left with the time that
@@ -132,10 +126,10 @@ struct Admitted<'a> {
 
 impl Admitted<'_> {
     /// Only what speaks of the source's own health moves its breaker.
-    fn judge<T>(mut self, answer: Result<T, CallFailure>, source: &Source) -> Result<T> {
+    fn judge<T>(mut self, answer: Result<T, CallFailure>) -> Result<T> {
         self.judged = true;
         let now = Instant::now();
-        let answer = answer.map_err(|failure| failure.map(|error| Confided::to(&source.kind).hide_in(error)));
+        let answer = answer.map_err(|failure| failure.map(|error| self.slot.redactor().redact_error(error)));
         let unanswered = |how, error: &Error| {
             self.slot.breaker().failed(self.ticket, how, Failure::of(error), now, self.clock.now());
         };

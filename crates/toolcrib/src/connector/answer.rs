@@ -11,6 +11,8 @@ use serde_json::value::{RawValue, to_raw_value};
 use toolcrib_core::json::{self, Fields};
 use toolcrib_core::text::{may_hide, shown_result};
 
+use crate::redact::Redactor;
+
 #[derive(Clone)]
 pub struct Answer {
     pub raw: Box<RawValue>,
@@ -63,6 +65,11 @@ impl Answer {
         let content = serde_json::to_string(&blocks).ok()?;
         let text = [&text[..place.start], &content, &text[place.end..]].concat();
         Answer::read(RawValue::from_string(text).ok()?)
+    }
+
+    /// An error that the tool itself reported may repeat what its server was given.
+    pub(crate) fn redacted(self, redactor: &Redactor) -> Answer {
+        redactor.redact_json(&self.raw).and_then(Answer::read).unwrap_or(self)
     }
 
     /// `None` for anything but an object.

@@ -31,6 +31,7 @@ use super::{Answer, Call, CallFailure, Connector, Discovery, Offer, Request};
 use crate::call::ClientId;
 use crate::clock::after;
 use crate::connections::News;
+use crate::redact::SourceRedactor;
 use crate::registry::Options;
 use crate::trace::Trace;
 use exchange::Exchange;
@@ -46,6 +47,7 @@ pub(crate) struct McpConnector {
     options: Options,
     clients: Arc<HttpClients>,
     news: News,
+    redactor: Arc<SourceRedactor>,
     lines: Lines,
     /// The protocol version found last, to save the probe next time.
     era: std::sync::Mutex<Option<String>>,
@@ -57,12 +59,19 @@ pub(crate) struct McpConnector {
 }
 
 impl McpConnector {
-    pub(crate) fn new(source: Source, options: &Options, clients: Arc<HttpClients>, news: News) -> McpConnector {
+    pub(crate) fn new(
+        source: Source,
+        options: &Options,
+        clients: Arc<HttpClients>,
+        news: News,
+        redactor: Arc<SourceRedactor>,
+    ) -> McpConnector {
         McpConnector {
             source,
             options: options.clone(),
             clients,
             news,
+            redactor,
             lines: Lines::default(),
             era: std::sync::Mutex::default(),
             tending: tokio::sync::Mutex::default(),
@@ -86,8 +95,7 @@ impl McpConnector {
 
     async fn connect(&self, timeout: Duration, stay: Stay) -> Result<Arc<Live>, CallFailure> {
         let era = self.era.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let live =
-            Live::connect(&self.source, &self.options, &self.clients, era, timeout, stay, self.news.clone()).await?;
+        let live = Live::connect(self, era, timeout, stay).await?;
         *self.era.lock().unwrap_or_else(PoisonError::into_inner) = Some(live.era());
         Ok(live)
     }
@@ -190,7 +198,9 @@ impl Connector for McpConnector {
         let excluded = list.excluded.iter().map(|(name, reason)| SetAside { name: shown(name), reason: shown(reason) });
         let excluded = excluded.collect();
         let (ttl_ms, private) = (list.ttl_ms, modern && !list.public);
-        let tools = list.tools.into_iter().map(without_backing).collect();
+        let redactor = self.redactor.get(&self.source.kind);
+        let tools = list.tools.into_iter().map(|tool| redactor.redact_tool(without_backing(tool))).collect();
+        let about = about.map(|about| redactor.redact(&about).into_owned());
         Ok(Offer { tools, excluded, era: Some(era), offers, about, ttl_ms, private, ..Offer::default() })
     }
 

@@ -33,6 +33,7 @@ use toolcrib_core::{Code, Error, Result, ResultExt, Source, SourceId};
 
 use super::{Answer, Call, CallFailure, Connector, Discovery, Offer, Request};
 use crate::clock::Clock;
+use crate::redact::SourceRedactor;
 use documents::Documents;
 use settled::Settled;
 use tokens::Tokens;
@@ -48,15 +49,28 @@ pub(crate) struct OpenApiConnector {
     clients: Arc<Clients>,
     tokens: Tokens,
     clock: Clock,
+    redactor: Arc<SourceRedactor>,
 }
 
 impl OpenApiConnector {
-    pub(crate) fn new(source: Source, clients: Arc<Clients>, clock: Clock) -> OpenApiConnector {
-        OpenApiConnector { source, clients, tokens: Tokens::default(), clock }
+    pub(crate) fn new(
+        source: Source,
+        clients: Arc<Clients>,
+        clock: Clock,
+        redactor: Arc<SourceRedactor>,
+    ) -> OpenApiConnector {
+        OpenApiConnector { source, clients, tokens: Tokens::default(), clock, redactor }
+    }
+
+    /// The source with its references filled, at the moment of use.
+    fn settle(&self) -> Result<Settled> {
+        let settled = Settled::of(&self.source);
+        self.redactor.update(&self.source.kind);
+        settled
     }
 
     async fn look(&self, discovery: &Discovery) -> Result<Offer> {
-        let settled = Settled::of(&self.source)?;
+        let settled = self.settle()?;
         let documents = Documents::new(self, &settled, discovery.trace.as_ref())?;
         if let Some(known) = &discovery.known
             && let Some(marks) = documents.unchanged(known).await?

@@ -15,7 +15,7 @@ use super::{Outcome, PendingSource, Refresh, Refreshed};
 use crate::clock::after;
 use crate::connector::{Discovery, Offer};
 use crate::registry::{Compared, Notice, Shared, Stage, Writer, Written};
-use crate::secret::{connects_to, hide};
+use crate::secret::connects_to;
 use crate::store::{Check, Failure, Lease, Standing};
 use crate::trace::Trace;
 
@@ -257,10 +257,9 @@ impl Shared {
     }
 
     /// A failure keeps the list there is, and makes the next attempt wait.
-    async fn record_failure(&self, source: &Source, attempt: Attempt, mut error: Error) -> Result<Failure> {
+    async fn record_failure(&self, source: &Source, attempt: Attempt, error: Error) -> Result<Failure> {
         let Attempt { at, started_at, duration_ms, connects_to, standing } = attempt;
-        error.message = hide(&error.message, &source.kind);
-        let failure = Failure::of(&error);
+        let failure = Failure::of(&self.connections.slot(source).redactor().redact_error(error));
         let failures = standing.failures.saturating_add(1);
         let now = self.options.clock.now();
         let not_before = now.plus(backoff(failures, rand::random::<f64>()));

@@ -13,15 +13,16 @@ use toolcrib_core::time::format_duration;
 use toolcrib_core::{Code, Error, Result, Source, SourceId, Timestamp};
 use toolcrib_mcp::{Client, Heard, Notice, WireError};
 
+use super::McpConnector;
 use super::callers::{Asking, Callers, Seat};
 use super::exchange::refusal;
-use super::target::{self, HttpClients, Reached};
+use super::target::{self, Reached};
 use super::watched::Watched;
 use crate::connections::News;
 use crate::connector::{CallFailure, Terms};
 use crate::guard::Server;
 use crate::logs::LastWords;
-use crate::registry::Options;
+use crate::redact::Redactor;
 
 /// How long a server may take to leave once its stdin has ended.
 const FAREWELL: Duration = Duration::from_secs(2);
@@ -54,15 +55,15 @@ pub(super) struct InFlight<'a> {
 
 impl Live {
     pub(super) async fn connect(
-        source: &Source,
-        options: &Options,
-        clients: &HttpClients,
+        connector: &McpConnector,
         era: Option<String>,
         timeout: Duration,
         stay: Stay,
-        news: News,
     ) -> Result<Arc<Live>, CallFailure> {
-        let reached = target::reach(source, options).await.map_err(unreached)?;
+        let McpConnector { source, options, clients, .. } = connector;
+        let news = connector.news.clone();
+        let reached = target::reach(source, options, &connector.redactor).await.map_err(unreached)?;
+        let redactor = connector.redactor.get(&source.kind);
         let Reached { target, mut server, last_words, first_words, stderr } = reached;
         let mut wire = target::wire_options(source, clients, era, timeout);
         let callers = Arc::new(Callers::default());
@@ -72,7 +73,7 @@ impl Live {
         };
         wire.listen = lasts;
         wire.handler = Some(callers.handler());
-        wire.heard = Some(heard(callers.clone(), source.id.clone(), lasts.then(|| news.clone())));
+        wire.heard = Some(heard(callers.clone(), source.id.clone(), lasts.then(|| news.clone()), redactor));
         let bound = wire.handshake_timeout;
         let client = match Client::connect(target, wire).await {
             Ok(client) => client,
@@ -202,9 +203,14 @@ impl Drop for Live {
 }
 
 /// Sorts what a server says: some is for the caller being served, some for all who subscribed.
-fn heard(callers: Arc<Callers>, id: SourceId, news: Option<News>) -> Heard {
+fn heard(callers: Arc<Callers>, id: SourceId, news: Option<News>, redactor: Arc<Redactor>) -> Heard {
     Arc::new(move |method, params| match (method, &news) {
-        ("notifications/message" | "notifications/elicitation/complete", _) => callers.tell(method, params),
+        ("notifications/message", _) => {
+            // What a server logs may repeat what it was given.
+            let redacted = params.and_then(|params| redactor.redact_json(params));
+            callers.tell(method, redacted.as_deref().or(params));
+        }
+        ("notifications/elicitation/complete", _) => callers.tell(method, params),
         (
             "notifications/resources/list_changed"
             | "notifications/prompts/list_changed"

@@ -8,7 +8,10 @@ use std::task::{Context, Poll};
 use tokio::io::{AsyncRead, ReadBuf};
 use toolcrib_core::text::shown_short;
 
-const ENOUGH: usize = 200;
+/// Characters of the first line that are told.
+const MAX_SHOWN: usize = 200;
+/// Bytes that are remembered: more than are told, so that it shows where the line was cut.
+const ENOUGH: usize = 1024;
 
 #[derive(Debug, Clone, Default)]
 pub(super) struct FirstWords(Arc<Mutex<Vec<u8>>>);
@@ -19,7 +22,7 @@ impl FirstWords {
         let bytes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let text = String::from_utf8_lossy(&bytes);
         let line = text.lines().map(str::trim).find(|line| !line.is_empty())?;
-        (!line.starts_with(['{', '['])).then(|| shown_short(line, ENOUGH))
+        (!line.starts_with(['{', '['])).then(|| shown_short(line, MAX_SHOWN))
     }
 }
 

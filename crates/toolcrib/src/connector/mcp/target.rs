@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::ffi::OsString;
 use std::path::PathBuf;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use http::{HeaderMap, HeaderName, HeaderValue};
@@ -18,8 +18,9 @@ use super::callers::CAPABILITIES;
 use super::overheard::{FirstWords, Overheard};
 use crate::guard::{Launch, Server, clean_env};
 use crate::logs::{self, LastWords};
+use crate::redact::{Redactor, SourceRedactor};
 use crate::registry::Options;
-use crate::secret::{Confided, basic, resolve_kind};
+use crate::secret::{basic, resolve_kind};
 
 /// The way to a server, and what must be kept while it is used.
 pub(super) struct Reached {
@@ -31,9 +32,11 @@ pub(super) struct Reached {
 }
 
 /// References are filled here, at the moment of use, and nowhere earlier.
-pub(super) async fn reach(source: &Source, options: &Options) -> Result<Reached> {
-    match resolve_kind(&source.kind)? {
-        Kind::Stdio(stdio) => start(source, &stdio, options).await,
+pub(super) async fn reach(source: &Source, options: &Options, redactor: &SourceRedactor) -> Result<Reached> {
+    let resolved = resolve_kind(&source.kind)?;
+    redactor.update(&source.kind);
+    match resolved {
+        Kind::Stdio(stdio) => start(source, &stdio, options, redactor.get(&source.kind)).await,
         Kind::Http(remote) => {
             let (url, headers) = address(&remote)?;
             Ok(reached(Target::Http { url, headers }))
@@ -87,7 +90,7 @@ pub(super) fn wire_options(
     options
 }
 
-async fn start(source: &Source, stdio: &Stdio, options: &Options) -> Result<Reached> {
+async fn start(source: &Source, stdio: &Stdio, options: &Options, redactor: Arc<Redactor>) -> Result<Reached> {
     let mut env = clean_env(std::env::vars_os(), &stdio.inherit_env);
     env.extend(stdio.env.iter().map(|(name, value)| (OsString::from(name), OsString::from(value))));
     let launch = Launch {
@@ -102,10 +105,7 @@ async fn start(source: &Source, stdio: &Stdio, options: &Options) -> Result<Reac
     };
     let last_words = LastWords::default();
     let file = options.logs.as_ref().map(|directory| logs::path(directory, &source.id));
-    let stderr = server
-        .stderr
-        .take()
-        .map(|stderr| tokio::spawn(last_words.clone().follow(stderr, file, Confided::to(&source.kind))));
+    let stderr = server.stderr.take().map(|stderr| tokio::spawn(last_words.clone().follow(stderr, file, redactor)));
     let first_words = FirstWords::default();
     let reader = Overheard::new(reader, first_words.clone());
     let target = Target::Stream { reader: Box::new(reader), writer: Box::new(writer) };

@@ -145,7 +145,9 @@ impl Watched {
                         news.said(&id, "notifications/resources/updated", Some(&params));
                     }
                     Err(_) if !live.usable() => return,
-                    Err(error) => tracing::debug!(server_name = %id, %error, "a resource is not watched now"),
+                    Err(error) => {
+                        tracing::debug!(server_name = %id, error = error.kind(), "a resource is not watched now");
+                    }
                 }
             }
         };

@@ -132,7 +132,7 @@ impl McpConnector {
                     line.watched.clone().renew(live, self.source.id.clone(), self.news.clone()).await;
                 }
                 Err(failure) => {
-                    let error = failure.into_error();
+                    let error = self.redactor.get(&self.source.kind).redact_error(failure.into_error());
                     tracing::debug!(server_name = %self.source.id, %error, "nothing can be watched yet");
                 }
             }

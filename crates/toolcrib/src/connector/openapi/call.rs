@@ -14,7 +14,6 @@ use super::exchange::Exchange;
 use super::outgoing::{base, draft, label};
 use super::poll::Polling;
 use super::result::answer;
-use super::settled::Settled;
 use super::{OpenApiConnector, apart};
 use crate::clock::{after, shown_limit};
 use crate::connector::{Answer, Call, CallFailure};
@@ -40,7 +39,7 @@ impl OpenApiConnector {
         deadline: Instant,
     ) -> Result<Answer, CallFailure> {
         let arguments = arguments(call, operation).map_err(CallFailure::Undecided)?;
-        let settled = Settled::of(&self.source).map_err(CallFailure::Undecided)?;
+        let settled = self.settle().map_err(CallFailure::Undecided)?;
         let base = base(&settled, operation).map_err(CallFailure::Undecided)?;
         let boundary = format!("toolcrib-{:032x}", rand::random::<u128>());
         let prepared = prepare(operation, base.as_str(), &arguments, &boundary).map_err(CallFailure::Undecided)?;

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use toolcrib_core::source::Kind;
 use toolcrib_core::text::shown_short;
@@ -15,7 +15,7 @@ use super::fetch::{Fetch, Fetched, read_file, unreadable};
 use super::send::{shown_place, without_login};
 use super::settled::{Place, Settled};
 use crate::connector::{Mark, Marks};
-use crate::secret::Confided;
+use crate::redact::Redactor;
 use crate::trace::Trace;
 
 /// Bytes of all documents of a source.
@@ -32,7 +32,7 @@ pub(super) struct Documents<'a> {
     connector: &'a OpenApiConnector,
     settled: &'a Settled,
     main: Url,
-    confided: Confided,
+    redactor: Arc<Redactor>,
     /// What the discovery is part of.
     trace: Option<&'a Trace>,
     shelf: Mutex<Shelf>,
@@ -65,8 +65,8 @@ impl<'a> Documents<'a> {
             Place::Address(url) if refers(&connector.source.kind) => stand_in(url)?,
             Place::Address(url) => without_secrets(url.clone()),
         };
-        let confided = Confided::to(&connector.source.kind);
-        Ok(Documents { connector, settled, main, confided, trace, shelf: Mutex::default() })
+        let redactor = connector.redactor.get(&connector.source.kind);
+        Ok(Documents { connector, settled, main, redactor, trace, shelf: Mutex::default() })
     }
 
     /// Where the source's own document is, without what may be secret in it; made up where a reference is part of that.
@@ -124,7 +124,7 @@ impl<'a> Documents<'a> {
 
     async fn look(&self, place: &str, known: Option<&Mark>) -> Result<Fetched> {
         // What an error says may be kept with what is set aside.
-        self.fetch(place, known).await.map_err(|error| self.confided.hide_in(error))
+        self.fetch(place, known).await.map_err(|error| self.redactor.redact_error(error))
     }
 
     async fn fetch(&self, place: &str, known: Option<&Mark>) -> Result<Fetched> {

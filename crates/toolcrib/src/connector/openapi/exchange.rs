@@ -1,6 +1,7 @@
 //! One request of a call and its answer: with credentials, made again where that is safe, and what a failure says about
 //! the source.
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 use http::StatusCode;
@@ -15,7 +16,6 @@ use super::result::{LARGEST, response};
 use super::send::{Failed, Outgoing, Received, Sender};
 use super::settled::Settled;
 use crate::connector::{CallFailure, Witness};
-use crate::secret::Confided;
 use crate::trace::Trace;
 
 #[derive(Debug)]
@@ -51,7 +51,7 @@ impl Exchange<'_> {
                     let wait = tries.after(received.status, asked, self.remaining());
                     wait.ok_or_else(|| {
                         self.show(draft, &received);
-                        self.refused(draft, &received, asked, &tokens)
+                        self.refused(draft, &received, asked)
                     })
                 }
                 Err(failed) => {
@@ -93,13 +93,18 @@ impl Exchange<'_> {
             true => sender.send_and_stay(outgoing).await?,
             false => sender.send(outgoing).await?,
         };
-        received.place = Confided::to(&self.connector.source.kind).hide(&received.place);
+        let OpenApiConnector { source, redactor, .. } = self.connector;
+        if let Cow::Owned(redacted) = redactor.get(&source.kind).redact(&received.place) {
+            received.place = redacted;
+        }
         Ok(received)
     }
 
     async fn tokens(&self) -> Result<Vec<String>, Failed> {
-        let OpenApiConnector { source, clients, tokens, .. } = self.connector;
-        tokens.of(&self.chosen.proofs, clients, source.settings.connect_timeout()).await
+        let OpenApiConnector { source, clients, tokens, redactor, .. } = self.connector;
+        let tokens = tokens.of(&self.chosen.proofs, clients, source.settings.connect_timeout()).await?;
+        tokens.iter().for_each(|token| redactor.add_credential(token));
+        Ok(tokens)
     }
 
     async fn forget(&self, tokens: &[String]) {
@@ -112,16 +117,11 @@ impl Exchange<'_> {
         }
     }
 
-    fn refused(
-        &self,
-        draft: &Outgoing,
-        received: &Received,
-        asked: Option<Duration>,
-        tokens: &[String],
-    ) -> CallFailure {
+    fn refused(&self, draft: &Outgoing, received: &Received, asked: Option<Duration>) -> CallFailure {
         let error = refusal(&draft.label, received, asked, self.chosen.missing.as_deref());
-        // A server may repeat what it got; what the configuration gave is hidden by whoever called.
-        let error = Confided::of(tokens).hide_in(error);
+        // A server may repeat what it got.
+        let OpenApiConnector { source, redactor, .. } = self.connector;
+        let error = redactor.get(&source.kind).redact_error(error);
         match received.status.as_u16() {
             502..=504 if error.code != Code::RateLimited => CallFailure::Lost(error),
             _ => CallFailure::Refused(error),

@@ -30,7 +30,7 @@ fn connector_with(openapi: OpenApi, settings: Settings) -> OpenApiConnector {
     let document = if openapi.document.is_empty() { "/no/such/document".to_owned() } else { openapi.document.clone() };
     let kind = Kind::OpenApi(OpenApi { document, ..openapi });
     let source = Source { id: SourceId::parse("shop").unwrap(), kind, settings };
-    OpenApiConnector::new(source, Arc::default(), Clock::system())
+    OpenApiConnector::new(source, Arc::default(), Clock::system(), Arc::default())
 }
 
 fn operation(method: &str, server: &str, path: &str) -> Operation {

@@ -43,7 +43,7 @@ fn connector(command: &str, args: &[&str], settings: &str) -> (Arc<McpConnector>
     let config = Config::read(&config, "toolcrib.json", Path::new(".")).unwrap();
     let source = config.sources.into_iter().next().unwrap().source.unwrap();
     let news = News::new(broadcast::channel(16).0);
-    (Arc::new(McpConnector::new(source, &crate::Options::default(), Arc::default(), news)), home)
+    (Arc::new(McpConnector::new(source, &crate::Options::default(), Arc::default(), news, Arc::default())), home)
 }
 
 fn request(method: &str, client: u64) -> Request {

@@ -1,0 +1,282 @@
+//! Removing what a source was given in confidence from the texts that leave Toolcrib: errors, logs, history, pages. One pass
+//! finds every known value, plain or encoded; which values those are is decided in `values`.
+
+mod decoded;
+mod patterns;
+mod values;
+
+use std::borrow::Cow;
+use std::collections::BTreeSet;
+use std::fmt;
+use std::ops::Range;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use aho_corasick::{AhoCorasick, MatchKind};
+use serde_json::Value;
+use serde_json::value::RawValue;
+use toolcrib_core::Error;
+use toolcrib_core::source::Kind;
+
+use crate::secret::refers_to_file;
+
+use decoded::Decoded;
+use patterns::patterns;
+
+const MASK: &str = "***";
+/// How often a text is decoded: JSON inside a JSON string, or a URL in one.
+const MAX_DECODINGS: usize = 2;
+/// A beginning of a value that a message was cut after is hidden from this length on.
+const MIN_CUT_LEN: usize = 4;
+/// Places in a text that look like such a cut and are examined.
+const MAX_CUTS: usize = 16;
+
+/// Finds secret values in texts and replaces them by `***`.
+pub struct Redactor {
+    /// `None` where there is nothing to hide.
+    automaton: Option<AhoCorasick>,
+    /// In lower case, for what was cut off.
+    patterns: Vec<Vec<u8>>,
+}
+
+impl Redactor {
+    /// For the values that a source of this kind is given, looked up now.
+    pub fn for_source(kind: &Kind) -> Redactor {
+        Redactor::new(&values::values(kind))
+    }
+
+    pub(crate) fn new(values: &BTreeSet<String>) -> Redactor {
+        let patterns = patterns(values);
+        let mut builder = AhoCorasick::builder();
+        // Overlapping matches are all needed: of two values that overlap in a text, neither may be left in part.
+        builder.match_kind(MatchKind::Standard).ascii_case_insensitive(true);
+        // Building fails beyond 2^31 states, far above the bounds on patterns.
+        let automaton = (!patterns.is_empty()).then(|| builder.build(&patterns).ok()).flatten();
+        let patterns = patterns.iter().map(|pattern| pattern.to_ascii_lowercase().into_bytes()).collect();
+        Redactor { automaton, patterns }
+    }
+
+    pub fn redact<'a>(&self, text: &'a str) -> Cow<'a, str> {
+        let ranges = self.ranges(text);
+        if ranges.is_empty() {
+            return Cow::Borrowed(text);
+        }
+        let mut redacted = String::with_capacity(text.len());
+        let mut at = 0;
+        for range in ranges {
+            redacted.push_str(&text[at..range.start]);
+            redacted.push_str(MASK);
+            at = range.end;
+        }
+        redacted.push_str(&text[at..]);
+        Cow::Owned(redacted)
+    }
+
+    pub(crate) fn redact_error(&self, mut error: Error) -> Error {
+        if let Cow::Owned(message) = self.redact(&error.message) {
+            error.message = message;
+        }
+        if let Some(details) = &mut error.details {
+            self.redact_value(details);
+        }
+        // The cause goes to the log, and may name an address or repeat an answer as well.
+        let cause = error.cause_chain().map(|cause| self.redact(&cause).into_owned());
+        match cause {
+            Some(cause) => error.with_cause(RedactedCause(cause)),
+            None => error,
+        }
+    }
+
+    /// Every string in it, the names of fields included. A number that is secret becomes a string.
+    pub(crate) fn redact_value(&self, value: &mut Value) {
+        match value {
+            Value::String(text) => {
+                if let Cow::Owned(redacted) = self.redact(text) {
+                    *text = redacted;
+                }
+            }
+            Value::Array(items) => items.iter_mut().for_each(|item| self.redact_value(item)),
+            Value::Object(fields) => {
+                let renamed = fields.keys().any(|name| matches!(self.redact(name), Cow::Owned(_)));
+                if renamed {
+                    let old = std::mem::take(fields);
+                    fields.extend(old.into_iter().map(|(name, field)| (self.redact(&name).into_owned(), field)));
+                }
+                fields.values_mut().for_each(|field| self.redact_value(field));
+            }
+            Value::Number(number) => {
+                if let Cow::Owned(redacted) = self.redact(&number.to_string()) {
+                    *value = Value::String(redacted);
+                }
+            }
+            Value::Null | Value::Bool(_) => {}
+        }
+    }
+
+    /// JSON with its secrets redacted, or `None` where it has none.
+    pub(crate) fn redact_json(&self, json: &RawValue) -> Option<Box<RawValue>> {
+        if self.ranges(json.get()).is_empty() {
+            return None;
+        }
+        let mut value: Value = serde_json::from_str(json.get()).ok()?;
+        self.redact_value(&mut value);
+        serde_json::value::to_raw_value(&value).ok()
+    }
+
+    /// A tool as its server describes it: what it says for people and models is redacted, what calls depend on stays.
+    pub(crate) fn redact_tool(&self, tool: Box<RawValue>) -> Box<RawValue> {
+        if self.ranges(tool.get()).is_empty() {
+            return tool;
+        }
+        let Ok(mut value) = serde_json::from_str::<Value>(tool.get()) else { return tool };
+        self.redact_descriptions(&mut value);
+        serde_json::value::to_raw_value(&value).unwrap_or(tool)
+    }
+
+    fn redact_descriptions(&self, value: &mut Value) {
+        match value {
+            Value::Object(fields) => {
+                for (name, field) in fields {
+                    match field {
+                        Value::String(_) if matches!(name.as_str(), "description" | "title") => {
+                            self.redact_value(field)
+                        }
+                        Value::String(_) | Value::Null | Value::Bool(_) | Value::Number(_) => {}
+                        Value::Array(_) | Value::Object(_) => self.redact_descriptions(field),
+                    }
+                }
+            }
+            Value::Array(items) => items.iter_mut().for_each(|item| self.redact_descriptions(item)),
+            Value::String(_) | Value::Null | Value::Bool(_) | Value::Number(_) => {}
+        }
+    }
+
+    /// The parts of a text to hide, in order and apart from each other.
+    fn ranges(&self, text: &str) -> Vec<Range<usize>> {
+        let Some(automaton) = &self.automaton else { return Vec::new() };
+        let mut ranges: Vec<Range<usize>> = automaton.find_overlapping_iter(text).map(|found| found.range()).collect();
+        self.add_cuts(text.as_bytes(), |range| range, &mut ranges);
+        let mut decoded = Decoded::new(text);
+        for _ in 0..MAX_DECODINGS {
+            if !decoded.decode() {
+                break;
+            }
+            let found = automaton.find_overlapping_iter(&decoded.bytes);
+            ranges.extend(found.map(|found| decoded.origin(found.range())));
+            self.add_cuts(&decoded.bytes, |range| decoded.origin(range), &mut ranges);
+        }
+        joined(ranges)
+    }
+
+    /// Beginnings of values that stand right before an ellipsis, where a message was cut.
+    fn add_cuts(&self, text: &[u8], origin: impl Fn(Range<usize>) -> Range<usize>, ranges: &mut Vec<Range<usize>>) {
+        const ELLIPSIS: &[u8] = "…".as_bytes();
+        let cuts = text.windows(ELLIPSIS.len()).enumerate().filter(|(_, window)| *window == ELLIPSIS);
+        for (end, _) in cuts.take(MAX_CUTS) {
+            let longest = self.patterns.iter().filter_map(|pattern| cut_len(&text[..end], pattern)).max();
+            ranges.extend(longest.map(|length| origin(end - length..end)));
+        }
+    }
+}
+
+/// A cause of which only the redacted text is left.
+#[derive(Debug)]
+struct RedactedCause(String);
+
+impl fmt::Display for RedactedCause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for RedactedCause {}
+
+impl fmt::Debug for Redactor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Redactor({} patterns)", self.patterns.len())
+    }
+}
+
+/// The length of the longest beginning of `pattern` that `text` ends with.
+fn cut_len(text: &[u8], pattern: &[u8]) -> Option<usize> {
+    let longest = pattern.len().min(text.len());
+    (MIN_CUT_LEN..=longest).rev().find(|&length| {
+        let starts_at_character = std::str::from_utf8(&pattern[..length]).is_ok();
+        starts_at_character && text[text.len() - length..].eq_ignore_ascii_case(&pattern[..length])
+    })
+}
+
+fn joined(mut ranges: Vec<Range<usize>>) -> Vec<Range<usize>> {
+    ranges.sort_by_key(|range| (range.start, range.end));
+    let mut joined: Vec<Range<usize>> = Vec::new();
+    for range in ranges {
+        match joined.last_mut() {
+            Some(last) if range.start <= last.end => last.end = last.end.max(range.end),
+            Some(_) | None => joined.push(range),
+        }
+    }
+    joined
+}
+
+/// The redactor of one source, shared by its connector and by those who pass on its errors. Values are added whenever the
+/// connector resolves its references; those of connections made earlier stay, for their servers may still repeat them.
+#[derive(Debug, Default)]
+pub(crate) struct SourceRedactor(Mutex<Known>);
+
+#[derive(Debug, Default)]
+struct Known {
+    values: BTreeSet<String>,
+    /// Of `values`, once it is needed.
+    redactor: Option<Arc<Redactor>>,
+    is_looked_up: bool,
+}
+
+/// Values of one source. Beyond it those of the past are forgotten, which takes credentials that change all the time.
+const MAX_VALUES: usize = 10_000;
+
+impl SourceRedactor {
+    /// Looks up the values that the source is given now. Only files change while a process runs.
+    pub(crate) fn update(&self, kind: &Kind) {
+        let is_current = self.known().is_looked_up && !refers_to_file(kind);
+        if !is_current {
+            self.add(values::values(kind));
+            self.known().is_looked_up = true;
+        }
+    }
+
+    /// A credential that was obtained for the source, such as an access token.
+    pub(crate) fn add_credential(&self, value: &str) {
+        let is_known = self.known().values.contains(value);
+        if !is_known {
+            self.add(values::credential(value));
+        }
+    }
+
+    fn add(&self, values: BTreeSet<String>) {
+        let mut known = self.known();
+        if values.is_subset(&known.values) {
+            return;
+        }
+        if known.values.len() + values.len() > MAX_VALUES {
+            *known = Known::default();
+        }
+        known.values.extend(values);
+        known.redactor = None;
+    }
+
+    pub(crate) fn get(&self, kind: &Kind) -> Arc<Redactor> {
+        let is_looked_up = self.known().is_looked_up;
+        if !is_looked_up {
+            self.update(kind);
+        }
+        let mut known = self.known();
+        let Known { values, redactor, .. } = &mut *known;
+        redactor.get_or_insert_with(|| Arc::new(Redactor::new(values))).clone()
+    }
+
+    fn known(&self) -> std::sync::MutexGuard<'_, Known> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,185 @@
+use std::collections::BTreeMap;
+
+use toolcrib_core::Code;
+use toolcrib_core::source::{OpenApi, Remote, Stdio};
+
+use super::*;
+
+const UNSET: &str = "TOOLCRIB_NO_SUCH_VARIABLE";
+
+fn reference(value: &str) -> String {
+    format!("${{env:{UNSET}:-{value}}}")
+}
+
+fn stdio(value: &str) -> Kind {
+    let env = BTreeMap::from([("VALUE".to_owned(), value.to_owned())]);
+    Kind::Stdio(Stdio { command: "npx".into(), env, ..Stdio::default() })
+}
+
+fn with_args(args: &[&str]) -> Kind {
+    Kind::Stdio(Stdio { args: args.iter().map(|arg| (*arg).to_owned()).collect(), ..Stdio::default() })
+}
+
+fn redact(text: &str, kind: &Kind) -> String {
+    Redactor::for_source(kind).redact(text).into_owned()
+}
+
+fn redactor(values: &[&str]) -> Redactor {
+    Redactor::new(&values.iter().map(|value| (*value).to_owned()).collect())
+}
+
+#[test]
+fn every_reference_is_redacted_wherever_it_stands() {
+    let bare = with_args(&[&reference("hunt")]);
+    assert_eq!(redact("bad hunt!", &bare), "bad ***!");
+    assert_eq!(redact("no /usr/bin", &with_args(&[&reference("/usr/bin")])), "no ***");
+    assert_eq!(redact("abc=def", &with_args(&[&format!("KEY={}", reference("abc=def"))])), "***");
+    let cwd = Kind::Stdio(Stdio { cwd: Some(reference("/srv/acme")), ..Stdio::default() });
+    assert_eq!(redact("in /srv/acme/x", &cwd), "in ***/x");
+    let command = Kind::Stdio(Stdio { command: reference("/opt/acme/run"), ..Stdio::default() });
+    assert_eq!(redact("cannot start `/opt/acme/run`", &command), "cannot start `***`");
+    let home = std::env::var("HOME").unwrap_or_default();
+    assert_eq!(redact(&home, &with_args(&["${env:HOME}"])), home);
+}
+
+#[test]
+fn literals_in_places_that_hold_secrets_are_redacted() {
+    assert_eq!(redact("bad hunter2!", &stdio("hunter2")), "bad ***!");
+    assert_eq!(redact("cannot read /usr/bin in production", &stdio("/usr/bin")), "cannot read /usr/bin in production");
+    assert_eq!(redact("in production", &stdio("production")), "in production");
+    let args =
+        with_args(&["--token", "abc=", "--api-key=def45==", "-e", "LOG=debug", "https://me:pass@h/?key=hunter2"]);
+    assert_eq!(redact("abc= def45== debug me:pass pass hunter2", &args), "*** *** debug *** *** ***");
+    let headers = BTreeMap::from([
+        ("Authorization".to_owned(), "Bearer ghp_12345".to_owned()),
+        ("Accept".to_owned(), "application/json".to_owned()),
+    ]);
+    let kind = Kind::Http(Remote { headers, ..Remote::default() });
+    assert_eq!(redact("Bearer ghp_12345 for application/json", &kind), "*** for application/json");
+    assert_eq!(redact("ghp_12345 expired", &kind), "*** expired");
+}
+
+#[test]
+fn variables_and_addresses_are_redacted_where_a_reference_stands_for_them() {
+    let variables =
+        BTreeMap::from([("region".to_owned(), "europe".to_owned()), ("account".to_owned(), reference("hunter2"))]);
+    let kind = Kind::OpenApi(OpenApi { variables, ..OpenApi::default() });
+    assert_eq!(redact("https://europe.example/hunter2", &kind), "https://europe.example/***");
+
+    let check = |document: &str, base_url: &str, text: &str, expected: &str| {
+        let (document, base_url) = (document.to_owned(), Some(base_url.to_owned()));
+        let kind = Kind::OpenApi(OpenApi { document, base_url, ..OpenApi::default() });
+        assert_eq!(redact(text, &kind), expected);
+    };
+    let url = format!("http://h/{}/mcp?key=hunter2", reference("s3cret-path"));
+    let server = Kind::Http(Remote { url, ..Remote::default() });
+    assert_eq!(redact("http://h/s3cret-path/mcp?key=hunter2", &server), "http://h/***/mcp?key=***");
+    let bot = format!("http://h/bot{}", reference("12:t0ken"));
+    check("/api.yaml", &bot, "no `/bot12:t0ken/x` at h", "no `/bot***/x` at h");
+    check(&bot, "http://h", "/bot12:t0ken/openapi.json", "/bot***/openapi.json");
+    check("/api.yaml", &format!("http://h/{}", reference("a b c d")), "/a%20b%20c%20d", "/***");
+    check("/api.yaml", "http://h/x?key=hunter2&n=1", "hunter2 1", "*** 1");
+    check("/api.yaml", &format!("https://{}.h/", reference("Tenant")), "https://tenant.h/", "https://***.h/");
+    let whole = reference("http://me:pa%40ss@acme.example/s3cret/path/");
+    check("/api.yaml", &whole, "acme.example, me:pa@ss, /s3cret/path/x", "***, me:***, /***/x");
+}
+
+#[test]
+fn a_value_is_found_however_it_is_encoded() {
+    let secret = r#"S3cret/"va lue"\&x'=="#;
+    let redactor = redactor(&[secret]);
+    let standard = base64::Engine::encode(&base64::engine::general_purpose::STANDARD, secret);
+    let within = base64::Engine::encode(&base64::engine::general_purpose::URL_SAFE, format!("user:{secret}:x"));
+    for (text, expected) in [
+        (format!("a {secret} b"), "a *** b"),
+        (format!("a {} b", standard), "a *** b"),
+        (format!("a {} b", standard.trim_end_matches('=')), "a *** b"),
+        (serde_json::to_string(&format!("a {secret} b")).unwrap(), r#""a *** b""#),
+        (serde_json::to_string(&serde_json::to_string(secret).unwrap()).unwrap(), r#""\"***\"""#),
+        ("a S3cret%2F%22va%20lue%22%5C%26x%27%3D%3D b".to_owned(), "a *** b"),
+        ("a s3cret%2f%22va+lue%22%5c%26x'%3d%3d b".to_owned(), "a *** b"),
+        (format!("a '{}' b", secret.replace('\'', r"'\''")), "a '***' b"),
+        (format!("a {} b", secret.bytes().map(|byte| format!("{byte:02X}")).collect::<String>()), "a *** b"),
+        (format!("a {} b", secret.bytes().map(|byte| format!("%{byte:02x}")).collect::<String>()), "a *** b"),
+    ] {
+        assert_eq!(redactor.redact(&text), expected, "{text}");
+    }
+    let redacted = redactor.redact(&within).into_owned();
+    assert!(redacted.contains("***") && redacted.len() < 20, "{redacted}");
+}
+
+#[test]
+fn parts_of_a_value_are_redacted_by_themselves() {
+    let key = "-----BEGIN KEY-----\nMIIEvQIBADAN\nQgEFAASCBKcw\n-----END KEY-----";
+    let json =
+        r#"{"type":"x","private_key":"-----BEGIN KEY-----\nMIIEvQIBADAN\n-----END KEY-----\n","id":"client-77"}"#;
+    for (value, text, expected) in [
+        (key, "line 2: QgEFAASCBKcw -----END KEY-----", "line 2: *** -----END KEY-----"),
+        (json, "client-77 has MIIEvQIBADAN", "*** has ***"),
+        ("Bearer abcd1234", "token abcd1234", "token ***"),
+        ("admin:pass", "wrong: pass", "wrong: ***"),
+        ("127.0.0.1:8080", "port 8080", "port 8080"),
+        ("Server=db;Password=p4ss", "p4ss", "***"),
+        ("A_TOKEN=abcd\nOTHER='quoted value'", "abcd and quoted value", "*** and ***"),
+    ] {
+        let redactor = Redactor::new(&values::credential(value));
+        assert_eq!(redactor.redact(text), expected, "{value}");
+    }
+}
+
+#[test]
+fn a_beginning_of_a_value_before_a_cut_is_redacted() {
+    let redactor = redactor(&["correct-horse-battery"]);
+    assert_eq!(redactor.redact("token correct-ho…"), "token ***…");
+    assert_eq!(redactor.redact(r#"{"a":"token corr… and more"}"#), r#"{"a":"token ***… and more"}"#);
+    assert_eq!(redactor.redact("cor…"), "cor…");
+    assert_eq!(redactor.redact("the end…"), "the end…");
+}
+
+#[test]
+fn values_that_overlap_leave_no_part() {
+    let redactor = redactor(&["abcdef", "defghi", "abcdefghijk"]);
+    assert_eq!(redactor.redact("xabcdefghix"), "x***x");
+    assert_eq!(redactor.redact("abcdefghijk, defghi"), "***, ***");
+}
+
+#[test]
+fn an_error_is_redacted_with_its_details_and_cause() {
+    let cause = std::io::Error::other("at http://h/?key=hunter2");
+    let error = Error::new(Code::Internal, "bad hunter2").with_cause(cause);
+    let details = serde_json::json!({ "hunter2": ["x hunter2", 5], "n": 12345678 });
+    let redacted = redactor(&["hunter2", "12345678"]).redact_error(error.with_details(details));
+    assert_eq!(redacted.message, "bad ***");
+    assert_eq!(redacted.details, Some(serde_json::json!({ "***": ["x ***", 5], "n": "***" })));
+    assert_eq!(redacted.cause_chain().as_deref(), Some("at http://h/?key=***"));
+}
+
+#[test]
+fn a_tool_keeps_what_calls_depend_on() {
+    let tool = r#"{"name":"read","description":"Reads hunter2","inputSchema":{"properties":{"p":{"default":"hunter2","title":"hunter2"}}}}"#;
+    let tool = RawValue::from_string(tool.to_owned()).unwrap();
+    let redacted = redactor(&["hunter2"]).redact_tool(tool);
+    let expected = r#"{"name":"read","description":"Reads ***","inputSchema":{"properties":{"p":{"default":"hunter2","title":"***"}}}}"#;
+    assert_eq!(redacted.get(), expected);
+}
+
+#[test]
+fn values_of_earlier_connections_stay_redacted() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("token");
+    std::fs::write(&file, "first-token").unwrap();
+    let kind = with_args(&[&format!("${{file:{}}}", file.display())]);
+    let shared = SourceRedactor::default();
+    assert_eq!(shared.get(&kind).redact("first-token"), "***");
+    std::fs::write(&file, "second-token").unwrap();
+    shared.update(&kind);
+    shared.add_credential("granted-token");
+    assert_eq!(shared.get(&kind).redact("first-token second-token granted-token"), "*** *** ***");
+}
+
+#[test]
+fn an_unresolved_reference_is_named() {
+    let unknown = format!("${{env:{UNSET}}}");
+    let message = format!("`{unknown}` cannot be resolved");
+    assert_eq!(redact(&message, &stdio(&unknown)), message);
+}
