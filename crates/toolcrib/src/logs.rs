@@ -1,14 +1,18 @@
 //! The last words of servers: what they write to stderr, bounded, in memory and, where there is a place, in a file.
 
 use std::collections::VecDeque;
+#[cfg(unix)]
+use std::fs::Permissions;
+#[cfg(unix)]
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::io::{AsyncBufRead, AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio_util::sync::CancellationToken;
-use toolcrib_core::SourceId;
 use toolcrib_core::text::shown_short;
+use toolcrib_core::{Result, SourceId};
 
 use crate::private::private_directory;
 use crate::redact::Redactor;
@@ -109,8 +113,7 @@ struct Log {
 async fn open(path: &Path) -> Option<Log> {
     if let Some(directory) = path.parent() {
         let directory = directory.to_owned();
-        // In a directory that others can change, a link would lead the log elsewhere.
-        let made = tokio::task::spawn_blocking(move || private_directory(&directory)).await.ok()?;
+        let made = tokio::task::spawn_blocking(move || log_directory(&directory)).await.ok()?;
         if let Err(error) = made {
             tracing::warn!(%error, "the output of servers is not written to a file");
             return None;
@@ -121,8 +124,22 @@ async fn open(path: &Path) -> Option<Log> {
     #[cfg(unix)]
     options.mode(0o600);
     let file = options.open(path).await.ok()?;
+    // It may have been made by an older version, or by hand.
+    #[cfg(unix)]
+    file.set_permissions(Permissions::from_mode(0o600)).await.ok()?;
     let size = file.metadata().await.ok()?.len();
     Some(Log { file, path: path.to_owned(), size })
+}
+
+/// A directory that only its owner may enter, made so where it is not. In one that others can change, a link would lead
+/// the log elsewhere.
+fn log_directory(directory: &Path) -> Result<()> {
+    #[cfg(unix)]
+    if directory.is_dir() {
+        // One that belongs to another user is refused below.
+        let _not_ours = std::fs::set_permissions(directory, Permissions::from_mode(0o700));
+    }
+    private_directory(directory)
 }
 
 /// When a log has grown too large, its older half goes.
