@@ -3,6 +3,7 @@
 //! user than root these tests say that they are skipped.
 #![cfg(target_os = "linux")]
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+#![expect(clippy::print_stderr, reason = "a test that is skipped says so")]
 
 mod support;
 
@@ -54,7 +55,7 @@ fn every_route_is_for_the_same_user_and_root_alone() {
         assert_eq!(probe(&served, &open, STRANGER, ""), [format!("200 GET {path}")]);
     }
     // Where the token lies is for its owner.
-    let body = String::from_utf8(page_as(&served, STRANGER)).unwrap();
+    let body = get_as(&served, "/login", STRANGER).body;
     assert!(body.contains("Sign in") && !body.contains("admin.token"), "{body}");
 }
 
@@ -150,11 +151,7 @@ fn the_refusal_names_the_setting_and_the_next_step() {
     let Some(place) = place_of(OWNER) else { return };
     configure(&place, &json!({}));
     let served = serve_as(&place, OWNER);
-    let mut command = bash(
-        "exec 3<>/dev/tcp/127.0.0.1/$0; printf 'GET /api/sources HTTP/1.1\\r\\nHost: localhost\\r\\nConnection: close\\r\\n\\r\\n' >&3; cat <&3",
-    );
-    let output = command.arg(port(&served)).uid(STRANGER).gid(STRANGER).output().unwrap();
-    let answer = Answer::read(&output.stdout);
+    let answer = get_as(&served, "/api/sources", STRANGER);
     assert_eq!(answer.status, 401);
     assert!(answer.header("www-authenticate").is_some(), "{answer:?}");
     let error = answer.json()["error"].clone();
@@ -287,9 +284,13 @@ fn probe(served: &Served, routes: &BTreeSet<(String, String)>, user: u32, header
     String::from_utf8(output.stdout).unwrap().lines().map(str::to_owned).collect()
 }
 
-fn page_as(served: &Served, user: u32) -> Vec<u8> {
-    let script = "exec 3<>/dev/tcp/127.0.0.1/$0; printf 'GET /login HTTP/1.1\\r\\nHost: localhost\\r\\nConnection: close\\r\\n\\r\\n' >&3; cat <&3";
-    bash(script).arg(port(served)).uid(user).gid(user).output().unwrap().stdout
+/// What a process of a user gets.
+fn get_as(served: &Served, path: &str, user: u32) -> Answer {
+    let script = "exec 3<>/dev/tcp/127.0.0.1/$0
+        printf 'GET %s HTTP/1.1\\r\\nHost: localhost\\r\\nConnection: close\\r\\n\\r\\n' \"$1\" >&3
+        cat <&3";
+    let output = bash(script).args([port(served), path]).uid(user).gid(user).output().unwrap();
+    Answer::read(&output.stdout)
 }
 
 #[track_caller]

@@ -9,7 +9,7 @@ use toolcrib_core::{Code, Error, Result};
 /// included, and be writable for no other. A link is followed, and its target checked.
 pub fn private_directory(path: &Path) -> Result<()> {
     let unusable = |error: std::io::Error| {
-        let message = format!("the data directory `{}` cannot be used: {error}", path.display());
+        let message = format!("cannot make the data directory `{}`: {}", path.display(), error.kind());
         Error::new(Code::StoreUnavailable, message).with_retryable(false).with_cause(error)
     };
     if !path.is_dir() {

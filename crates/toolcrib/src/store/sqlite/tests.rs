@@ -116,7 +116,9 @@ async fn a_file_that_is_not_ours_is_left_alone() {
     }
     fs::write(&path, "no database ".repeat(1000)).unwrap();
     assert!(refused(&path).await.message.contains("is damaged"));
-    assert!(refused(directory.path()).await.message.contains("cannot be opened"));
+    let below = directory.path().join("directory.db");
+    fs::create_dir(&below).unwrap();
+    assert!(refused(&below).await.message.contains("cannot be opened"));
     assert!(refused(&path.join("below")).await.message.contains("cannot make the data directory"));
 }
 
