@@ -5,8 +5,9 @@ mod trusted;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
-use toolcrib_core::config::{Config, Fault, TrustedFile, names_its_servers};
+use toolcrib_core::config::{Config, Fault, LocalDocument, TrustedFile, names_its_servers};
 use toolcrib_core::fingerprint::Fingerprint;
 use toolcrib_core::{Code, Error, Result, ResultExt, SourceId};
 
@@ -41,6 +42,8 @@ pub struct Project {
     /// The user's own configuration, which it would be laid over.
     pub below: Config,
     pub standing: TrustStanding,
+    /// What the documents of its sources lead to, read once: what is accepted is what was shown.
+    documents: OnceLock<BTreeMap<SourceId, LocalDocument>>,
 }
 
 /// Whether a project's file is trusted as it is now.
@@ -88,7 +91,7 @@ impl Found {
         let Some(project) = &mut self.project else {
             return Err(Error::new(Code::NotFound, "there is no project file here to trust"));
         };
-        let accepted = TrustedFile::new(&project.config, documents::documents(&project.config, None));
+        let accepted = TrustedFile::new(&project.config, project.documents().clone());
         trusted::remember(&project.file, &accepted)?;
         project.standing = TrustStanding::Trusted(accepted);
         self.config = project.effective();
@@ -127,7 +130,7 @@ impl Project {
                 if keys.is_empty() { TrustStanding::Trusted(before) } else { TrustStanding::Changed { before, keys } }
             }
         };
-        Ok(Project { file: file.to_owned(), config, below, standing })
+        Ok(Project { file: file.to_owned(), config, below, standing, documents: OnceLock::new() })
     }
 
     pub fn is_trusted(&self) -> bool {
@@ -154,8 +157,12 @@ impl Project {
     }
 
     /// Where the documents of its sources lead to, of those that are files.
-    pub fn document_servers(&self) -> BTreeMap<SourceId, BTreeSet<String>> {
-        documents::documents(&self.config, None).into_iter().map(|(id, document)| (id, document.servers)).collect()
+    pub fn document_servers(&self) -> BTreeMap<&SourceId, &BTreeSet<String>> {
+        self.documents().iter().map(|(id, document)| (id, &document.servers)).collect()
+    }
+
+    fn documents(&self) -> &BTreeMap<SourceId, LocalDocument> {
+        self.documents.get_or_init(|| documents::documents(&self.config, None))
     }
 
     /// What holds with it. What an earlier version of it was trusted to restrict stays restricted while the file waits

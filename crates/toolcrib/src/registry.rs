@@ -317,6 +317,11 @@ impl Registry {
         self.shared.forbidden.load_full()
     }
 
+    /// Whether the configuration's project file is trusted, or there is none that needs to be.
+    pub fn is_trusted(&self) -> bool {
+        self.shared.trust.load().untrusted.is_none()
+    }
+
     /// What trust covers from now on. `reconfigure` with the same configuration follows.
     pub fn set_trust(&self, trust: Trust) {
         self.shared.forbidden.store(Arc::new(trust.forbidden()));

@@ -93,7 +93,7 @@ pub(crate) fn lines(project: &Project) -> Vec<String> {
     lines
 }
 
-fn source_lines(project: &Project, source: &Source, servers: &BTreeMap<SourceId, BTreeSet<String>>) -> Vec<String> {
+fn source_lines(project: &Project, source: &Source, servers: &BTreeMap<&SourceId, &BTreeSet<String>>) -> Vec<String> {
     let id = &source.id;
     let mut lines = vec![format!("  {id}: {}", wording::runs_or_contacts(source))];
     if project.replaces(id) {

@@ -59,7 +59,7 @@ pub(super) async fn watch(desk: &Desk, surface: &Surface, house: &House, mut han
 /// else changed.
 async fn read_again(desk: &Desk, surface: &Surface, before: &Config) -> Result<Option<(Found, Vec<String>)>> {
     let found = find(&desk.common)?;
-    let was_trusted = desk.registry.forbidden().is_empty();
+    let was_trusted = desk.registry.is_trusted();
     if let Some(project) = found.untrusted().filter(|_| was_trusted) {
         let message = format!("{}; look at it, then run `toolcrib trust`", project.not_trusted());
         return Err(Error::new(Code::Forbidden, message));
