@@ -216,7 +216,7 @@ fn command(place: &Place, arguments: &[&str], user: u32) -> Command {
 }
 
 fn serve_as(place: &Place, user: u32) -> Served {
-    let served = place.start(command(place, &["serve", "--listen", "127.0.0.1:0"], user));
+    let served = place.start(command(place, &["serve", "--listen", "127.0.0.1:0", "--json"], user));
     until("the tools", || request(&served.url, "GET", "/api/tools/calculate", "", "").status == 200);
     served
 }
