@@ -2,6 +2,7 @@
 //! `decide` turns a wish into facts or refuses; `apply` takes facts in and never refuses.
 
 mod command;
+mod damage;
 mod event;
 mod reading;
 mod reconcile;
@@ -19,6 +20,7 @@ use crate::time::Timestamp;
 use crate::tool::ToolId;
 
 pub use command::{Before, Command, Declaration, NewToken, Recording, TokenChange};
+pub use damage::{Damage, DamageLog};
 pub use event::{Actor, Event, Origin, Record};
 pub use reading::{Reading, compare_versions, type_of};
 pub use reconcile::reconcile;
@@ -104,6 +106,7 @@ impl Inventory {
             Command::CreateToken(new) => self.create_token(new),
             Command::ChangeToken(change) => self.change_token(change),
             Command::RevokeToken(id) => Ok(self.revoke_token(id)),
+            Command::AcceptDamage(damage) => Ok(self.accept_damage(damage)),
         }
     }
 
@@ -177,6 +180,8 @@ impl Inventory {
             Event::TokenRevoked { token, .. } => {
                 Arc::make_mut(&mut self.tokens).remove(token);
             }
+            // A lost record may have revoked any of them, so none is valid any more.
+            Event::DamageAccepted { .. } => self.tokens = Arc::default(),
             Event::Unknown => self.unknown_events += 1,
         }
     }

@@ -23,6 +23,8 @@ pub enum Command {
     ChangeToken(TokenChange),
     /// By its id.
     RevokeToken(String),
+    /// Go on with a damaged journal, described in words: every token is revoked.
+    AcceptDamage(Vec<String>),
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]

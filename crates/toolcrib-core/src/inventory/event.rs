@@ -75,6 +75,11 @@ pub enum Event {
         token: String,
         name: String,
     },
+    /// An administrator accepted all damage of the journal before this record, and with it that every token is revoked.
+    DamageAccepted {
+        /// The damage, in words.
+        damage: Vec<String>,
+    },
     /// Not understood: written by a newer Toolcrib, or damaged. [`Reading`](super::Reading) tells the two apart.
     #[serde(other)]
     Unknown,
@@ -146,9 +151,11 @@ impl Event {
             | Event::InventoryRecorded { source, .. }
             | Event::ToolEnabled { source, .. }
             | Event::ToolDisabled { source, .. } => Some(source),
-            Event::TokenCreated { .. } | Event::TokenChanged { .. } | Event::TokenRevoked { .. } | Event::Unknown => {
-                None
-            }
+            Event::TokenCreated { .. }
+            | Event::TokenChanged { .. }
+            | Event::TokenRevoked { .. }
+            | Event::DamageAccepted { .. }
+            | Event::Unknown => None,
         }
     }
 
@@ -164,7 +171,9 @@ impl Event {
             | Event::SourceChanged { .. }
             // The new role may be a lesser one.
             | Event::TokenChanged { .. }
-            | Event::TokenRevoked { .. } => true,
+            | Event::TokenRevoked { .. }
+            // It revokes tokens whose own records may be lost.
+            | Event::DamageAccepted { .. } => true,
             // It names rules too, but of a source that is not there without it.
             Event::SourceDeclared { .. }
             | Event::SourceEnabled { .. }
@@ -177,8 +186,15 @@ impl Event {
 
     /// As [`Event::critical`], for an event of which this build understands nothing but its type.
     pub fn is_critical_type(kind: &str) -> bool {
-        let critical =
-            ["SourceChanged", "SourceDisabled", "SourceRemoved", "ToolDisabled", "TokenChanged", "TokenRevoked"];
+        let critical = [
+            "SourceChanged",
+            "SourceDisabled",
+            "SourceRemoved",
+            "ToolDisabled",
+            "TokenChanged",
+            "TokenRevoked",
+            "DamageAccepted",
+        ];
         critical.contains(&kind)
     }
 
@@ -198,6 +214,7 @@ impl Event {
             | Event::TokenCreated { .. }
             | Event::TokenChanged { .. }
             | Event::TokenRevoked { .. }
+            | Event::DamageAccepted { .. }
             // Never written.
             | Event::Unknown => "0.1.0",
         }

@@ -250,7 +250,7 @@ fn events_are_written_as_they_always_were() {
         assert_ne!(event, Event::Unknown, "{line}");
         assert_eq!(serde_json::to_string(&event).unwrap(), line);
     }
-    assert_eq!(golden.lines().count(), 12, "one line for each kind of event, and for what was added to one");
+    assert_eq!(golden.lines().count(), 13, "one line for each kind of event, and for what was added to one");
 }
 
 #[test]
@@ -316,7 +316,15 @@ fn each_event_says_whether_it_may_be_ignored_and_since_when_it_is_known() {
             other @ (Reading::Newer { .. } | Reading::Damaged(_)) => panic!("{line}: {other:?}"),
         })
         .collect();
-    let critical = ["SourceChanged", "SourceDisabled", "SourceRemoved", "ToolDisabled", "TokenChanged", "TokenRevoked"];
+    let critical = [
+        "SourceChanged",
+        "SourceDisabled",
+        "SourceRemoved",
+        "ToolDisabled",
+        "TokenChanged",
+        "TokenRevoked",
+        "DamageAccepted",
+    ];
     for (kind, is_critical, since) in &stated {
         assert_eq!(*is_critical, critical.contains(&kind.as_str()), "{kind}");
         assert_eq!(*is_critical, Event::is_critical_type(kind), "{kind}");

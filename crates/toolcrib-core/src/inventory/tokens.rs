@@ -67,6 +67,14 @@ impl Inventory {
             .into_iter()
             .collect()
     }
+
+    /// Every known token is revoked by a record of its own, so that a version that does not know `DamageAccepted`
+    /// revokes it too.
+    pub(super) fn accept_damage(&self, damage: &[String]) -> Vec<Event> {
+        let revoked =
+            self.tokens().map(|token| Event::TokenRevoked { token: token.id.clone(), name: token.name.clone() });
+        revoked.chain([Event::DamageAccepted { damage: damage.to_vec() }]).collect()
+    }
 }
 
 fn taken(name: &str) -> Error {

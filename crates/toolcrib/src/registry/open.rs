@@ -151,7 +151,8 @@ impl Shared {
                 | Command::DisableTool(_)
                 | Command::CreateToken(_)
                 | Command::ChangeToken(_)
-                | Command::RevokeToken(_) => {}
+                | Command::RevokeToken(_)
+                | Command::AcceptDamage(_) => {}
             }
             self.execute(wish, Actor::config()).await?;
         }

@@ -139,6 +139,7 @@ impl Registry {
                 | Event::TokenCreated { .. }
                 | Event::TokenChanged { .. }
                 | Event::TokenRevoked { .. }
+                | Event::DamageAccepted { .. }
                 | Event::Unknown => {}
             }
             ControlFlow::Continue(())

@@ -147,6 +147,6 @@ async fn listen(registry: Registry, tell: broadcast::Sender<Told>, tokens: watch
 fn concerns_tokens(notice: &Notice) -> bool {
     matches!(notice, Notice::Recorded(record) if matches!(
         record.event,
-        Event::TokenCreated { .. } | Event::TokenChanged { .. } | Event::TokenRevoked { .. }
+        Event::TokenCreated { .. } | Event::TokenChanged { .. } | Event::TokenRevoked { .. } | Event::DamageAccepted { .. }
     ))
 }

@@ -164,7 +164,8 @@ async fn the_records_of_an_old_store_are_described_once() {
     let golden_critical = golden.iter().zip(10..).filter(|(line, _)| {
         let event: Event = serde_json::from_str(line).unwrap();
         assert_eq!(event.since(), "0.1.0");
-        event.critical()
+        // Version 1 of the tables never had one of these.
+        event.critical() && !matches!(event, Event::DamageAccepted { .. })
     });
     let expected: Vec<u64> = [3, 5, 7, 9].into_iter().chain(golden_critical.map(|(_, seq)| seq)).collect();
     assert_eq!(critical.collect::<Vec<u64>>(), expected);
