@@ -2,14 +2,13 @@
 
 use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::time::Duration;
 
 use toolcrib::config_file::{self, Found, Project};
 use toolcrib::core::catalog::Caller;
 use toolcrib::core::freshness::Freshness;
 use toolcrib::core::inventory::Actor;
-use toolcrib::store::{self, Store};
+use toolcrib::store::{self, OpenedStore};
 use toolcrib::{Code, Error, Options, Registry, Result, SourceId};
 
 use crate::arguments::Common;
@@ -70,16 +69,17 @@ impl Desk {
         if common.store.is_some() || data.exists() {
             return Desk::manage(common).await;
         }
-        let store = store::open("memory:").await?;
+        let store = store::open_remembered("memory:", &data).await?;
         Desk::over(common, found, data, store, Pace::Brief).await
     }
 
-    async fn over(common: &Common, found: Found, data: PathBuf, store: Arc<dyn Store>, pace: Pace) -> Result<Desk> {
+    async fn over(common: &Common, found: Found, data: PathBuf, opened: OpenedStore, pace: Pace) -> Result<Desk> {
         for warning in &found.config.warnings {
             common.hint(&format!("warning: {warning}"));
         }
         let options = Options {
-            store: Some(store),
+            store: Some(opened.store),
+            head: opened.head,
             logs: Some(data.join("logs")),
             trust: found.trust(),
             follow: pace == Pace::Steady,
@@ -153,11 +153,13 @@ pub(crate) fn data_directory(common: &Common, found: &Found) -> Result<PathBuf> 
     }
 }
 
-async fn open_store(common: &Common, data: &std::path::Path) -> Result<Arc<dyn Store>> {
-    match &common.store {
-        Some(url) => store::open(url).await,
-        None => store::open(&data.to_string_lossy()).await,
-    }
+async fn open_store(common: &Common, data: &std::path::Path) -> Result<OpenedStore> {
+    store::open_remembered(&store_place(common, data), data).await
+}
+
+/// Where the store is: as `--store` says, else in the data directory.
+pub(crate) fn store_place(common: &Common, data: &std::path::Path) -> String {
+    common.store.clone().unwrap_or_else(|| data.to_string_lossy().into_owned())
 }
 
 /// A project's file that was only found by walking up is asked about once, and again when it would do more.

@@ -33,7 +33,7 @@ fn an_answer_has_the_id_of_its_request() {
 fn it_says_whether_it_is_alive_and_ready() {
     let place = Place::new(&json!({}), &json!({}));
     let mut served = place.serve();
-    for (path, said) in [("/healthz", "ok\n"), ("/readyz", "ready\n")] {
+    for (path, said) in [("/healthz", "ok\n"), ("/readyz", r#"{"status":"ready","store":{"state":"ok"}}"#)] {
         let answer = request(&served.url, "GET", path, "", "");
         assert_eq!((answer.status, answer.body.as_str()), (200, said), "{path}");
     }

@@ -81,7 +81,9 @@ impl Access {
         loopback: Loopback,
     ) -> Result<Access> {
         let beyond = !locality::is_loopback(address);
-        if beyond && !registry.tokens().iter().any(|token| !token.expired) {
+        // Of a damaged journal it is unknown which tokens there are; none is accepted then.
+        let tokens_known = registry.ensure_tokens_known().is_ok();
+        if beyond && tokens_known && !registry.tokens().iter().any(|token| !token.expired) {
             let message = format!(
                 "`{address}` can be reached from other machines, and nobody has a token yet; make one with \
                  `toolcrib token create NAME --role agent`, or listen on 127.0.0.1"
@@ -132,7 +134,18 @@ impl Access {
             let holder = self.holder(registry, bearer(headers)?)?;
             return Ok(named(registry, &holder, None, locality));
         }
+        self.ensure_session_known(registry, headers)?;
         Ok(self.without_token(registry, headers, locality))
+    }
+
+    /// Refuses a session that was opened with a stored token while those cannot be relied on.
+    fn ensure_session_known(&self, registry: &Registry, headers: &HeaderMap) -> Result<()> {
+        let Err(damaged) = registry.ensure_tokens_known() else { return Ok(()) };
+        let holder = cookie::session(self.address, headers).and_then(|id| self.sessions.find(id, registry.now()));
+        match holder {
+            Some((Holder::Token(_), _)) => Err(damaged),
+            Some((Holder::Admin, _)) | None => Ok(()),
+        }
     }
 
     /// Who somebody that was let in before is now. What is no good any more is no attempt at guessing.
@@ -140,6 +153,7 @@ impl Access {
         if headers.contains_key(header::AUTHORIZATION) {
             return named(registry, &self.known(registry, bearer(headers).ok()?)?, None, locality);
         }
+        self.ensure_session_known(registry, headers).ok()?;
         self.without_token(registry, headers, locality)
     }
 
@@ -171,6 +185,8 @@ impl Access {
         if let Some(holder) = self.known(registry, token) {
             return Ok(holder);
         }
+        // Whether it was revoked cannot be told, so that it is neither right nor wrong.
+        registry.ensure_tokens_known()?;
         self.attempts.failed(registry.now())?;
         let message =
             "this token is not known here, or was revoked, or has expired; `toolcrib token list` shows those there are";
@@ -182,6 +198,7 @@ impl Access {
         if hash == self.admin {
             return Some(Holder::Admin);
         }
+        registry.ensure_tokens_known().ok()?;
         registry.token_by_hash(&hash).map(|TokenView { id, .. }| Holder::Token(id))
     }
 }
@@ -194,6 +211,7 @@ fn named(registry: &Registry, holder: &Holder, csrf: Option<Arc<str>>, locality:
             Some(Visitor { name: "admin".into(), role: Role::Admin, here, identity: "admin".into(), csrf })
         }
         Holder::Token(id) => {
+            registry.ensure_tokens_known().ok()?;
             let token = registry.token_by_id(id).filter(|token| !token.expired)?;
             Some(Visitor { name: token.name, role: token.role, here, identity: token.id.into(), csrf })
         }

@@ -36,6 +36,7 @@ pub(crate) use declare::{declare_source, remove_source};
 pub(crate) use events::Feed;
 pub(crate) use fault::{Fault, LATER, refusal, stopping};
 pub(crate) use kept::Kept;
+pub(crate) use reply::json as json_response;
 pub(crate) use sources::SourceList;
 
 use crate::access::Needs;
@@ -77,6 +78,7 @@ fn schemas() -> Vec<(&'static str, Value)> {
     schemas.extend(diff::schemas());
     schemas.extend(numbers::schemas());
     schemas.extend(tokens::schemas());
+    schemas.extend(health::schemas());
     schemas.extend(whoami::schemas());
     schemas
 }

@@ -3,6 +3,7 @@
 
 mod access;
 mod apart;
+mod damage;
 mod declare;
 mod detail;
 mod hints;
@@ -53,11 +54,12 @@ use crate::held::Held;
 use crate::meters::{Measures, Meters};
 use crate::refresh::{Outcome, Refresh, Runs};
 use crate::spans::Spans;
-use crate::store::{Check, Commit, Committed, Failure, Standing, Store};
+use crate::store::{Check, Commit, Committed, Failure, HeadFile, Position, Standing, Store};
 use crate::trace::Trace;
 
 pub use crate::breaker::{BreakerState, BreakerView};
 pub use access::{CreatedToken, TokenView, random_secret, random_token};
+pub use damage::DamageAcceptance;
 pub use declare::Declared;
 pub use detail::{Execution, ToolDetail};
 pub use hints::ListHints;
@@ -67,6 +69,7 @@ pub use needs::{MissingScheme, Needs, Server, needs};
 pub use past::{PastTool, Version};
 pub(crate) use publish::{Compared, Writer};
 pub use publish::{Notice, Stage};
+pub use ready::StoreHealth;
 pub(crate) use ready::Upkeep;
 pub use source_view::{Connection, Health, SourceView, Status};
 pub use stats::{SourceStats, Stats, ToolStats};
@@ -74,6 +77,7 @@ pub use switch::{Switch, Switched, Target};
 pub use tools::{Filter, ToolView};
 pub use verify::Verification;
 
+use damage::JournalDamage;
 use journal::Journal;
 use newer::NewerRecord;
 
@@ -89,6 +93,9 @@ pub struct Registry {
 #[derive(Debug, Clone)]
 pub struct Options {
     pub store: Option<Arc<dyn Store>>,
+    /// Where the end of the store's journal is remembered, as [`store::open_remembered`](crate::store::open_remembered)
+    /// gives it. Without it a journal that lost its end is not noticed.
+    pub head: Option<HeadFile>,
     /// Where servers' last words are kept; nowhere when there is none.
     pub logs: Option<PathBuf>,
     pub clock: Clock,
@@ -143,6 +150,7 @@ impl Default for Options {
     fn default() -> Self {
         Options {
             store: None,
+            head: None,
             logs: None,
             clock: Clock::system(),
             guard: GuardExe::detect(),
@@ -228,6 +236,10 @@ pub(crate) struct Snapshot {
     pub(crate) journal: Arc<Journal>,
     /// A record that must not be ignored and that only a newer Toolcrib understands: nothing is called or written.
     pub(crate) upgrade_for: Option<Arc<NewerRecord>>,
+    /// What is wrong with the journal: nothing is called or written.
+    pub(crate) damage: Option<Arc<JournalDamage>>,
+    /// The last record of the journal.
+    pub(crate) position: Position,
 }
 
 /// How long connections may take to end; what is left after that ends with the process.
@@ -392,6 +404,40 @@ impl Shared {
         check: Option<(&Check, &Standing)>,
         decide: impl Fn(&Writer) -> Result<Vec<Event>>,
     ) -> Result<Written> {
+        let decide = |writer: &Writer| {
+            writer.ensure_undamaged()?;
+            decide(writer)
+        };
+        self.append(actor, check, decide).await
+    }
+
+    /// As `write`, for the one decision that is made on a damaged journal.
+    pub(crate) async fn write_accepting(
+        &self,
+        actor: &Actor,
+        decide: impl Fn(&Writer) -> Result<Vec<Event>>,
+    ) -> Result<Written> {
+        self.append(actor, None, decide).await
+    }
+
+    async fn append(
+        &self,
+        actor: &Actor,
+        check: Option<(&Check, &Standing)>,
+        decide: impl Fn(&Writer) -> Result<Vec<Event>>,
+    ) -> Result<Written> {
+        let written = self.append_locked(actor, check, decide).await?;
+        // After the lock was given back: writers that follow need not wait for it, and one write serves them all.
+        self.remember_head().await;
+        Ok(written)
+    }
+
+    async fn append_locked(
+        &self,
+        actor: &Actor,
+        check: Option<(&Check, &Standing)>,
+        decide: impl Fn(&Writer) -> Result<Vec<Event>>,
+    ) -> Result<Written> {
         const TRIES: usize = 20;
         let mut writer = self.writer.lock().await;
         for _ in 0..TRIES {
@@ -403,8 +449,10 @@ impl Shared {
             if events.is_empty() && check.is_none() {
                 return Ok(Written::Done(events));
             }
-            let (expected, at) = (writer.inventory.version, self.options.clock.now());
-            let written = match self.store.commit(Commit { expected, at, actor, events: &events, check }).await? {
+            let expected = writer.inventory.version;
+            let at = self.options.clock.now();
+            let commit = Commit { expected, first: writer.next_seq(), at, actor, events: &events, check };
+            let written = match self.store.commit(commit).await? {
                 Committed::Done => Written::Done(events),
                 Committed::Superseded => Written::Superseded,
                 Committed::Conflict => continue,
@@ -420,7 +468,10 @@ impl Shared {
     pub(crate) async fn catch_up(&self) -> Result<()> {
         let mut writer = self.writer.lock().await;
         writer.standings_due = true;
-        self.take_news(&mut writer).await
+        self.take_news(&mut writer).await?;
+        drop(writer);
+        self.remember_head().await;
+        Ok(())
     }
 
     /// What a piece of work is part of, if anything.
@@ -466,6 +517,10 @@ impl Shared {
 
     pub(crate) fn unknown_source(&self, name: &str) -> Error {
         let now = self.now.load();
+        // A source of a damaged journal may be among the records that are lost.
+        if let Err(damaged) = now.ensure_undamaged() {
+            return damaged;
+        }
         let near = nearest(name, now.inventory.sources().map(|(id, _)| id.as_str()));
         let hint = match near {
             Some(near) => format!("; did you mean `{near}`?"),

@@ -1,8 +1,10 @@
 //! What survives a restart: the journal, manifests and definitions by their fingerprints, and measurements.
 //! A store decides nothing; it keeps what it is given, whole or not at all.
 
+mod head;
 mod memory;
 mod open;
+mod salvage;
 mod sqlite;
 
 use std::collections::BTreeMap;
@@ -10,6 +12,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
 use tokio::time::Instant;
 use toolcrib_core::fingerprint::Fingerprint;
 use toolcrib_core::inventory::{Actor, Event};
@@ -18,8 +21,10 @@ use toolcrib_core::{Code, Error, Result, Source, SourceId, Timestamp};
 
 use crate::connector::Marks;
 
+pub use head::{HeadFile, Position};
 pub use memory::MemoryStore;
-pub use open::open;
+pub use open::{OpenedStore, open, open_remembered};
+pub use salvage::{Salvage, begin_anew};
 pub use sqlite::SqliteStore;
 
 /// An implementation returns `STORE_UNAVAILABLE` when it cannot keep its word, and never acknowledges before
@@ -64,6 +69,8 @@ pub trait Store: Send + Sync + std::fmt::Debug {
 
     /// A secret of this store, made when it was: the key for hashes that must not be guessed.
     async fn key(&self) -> Result<[u8; 32]>;
+    /// Faults that the store's own check finds, at most `limit` lines. Reads everything.
+    async fn check_integrity(&self, limit: usize) -> Result<Vec<String>>;
     /// A number that changes when another process or this one wrote anything. Cheap: it is polled.
     async fn pulse(&self) -> Result<u64>;
     async fn close(&self);
@@ -83,12 +90,78 @@ pub struct StoredRecord {
     pub critical: bool,
     /// The version of Toolcrib that is needed to understand the body.
     pub since: String,
+    /// What [`compute_checksum`](StoredRecord::compute_checksum) was when the record was written. `None` for a record of
+    /// a version without checksums, which is not checked.
+    pub checksum: Option<String>,
+}
+
+/// Hexadecimal digits of a checksum: 128 bits, against mistakes and not against an author of files.
+const CHECKSUM_DIGITS: usize = 32;
+
+impl StoredRecord {
+    /// Checksum over every other field.
+    pub fn compute_checksum(&self) -> String {
+        checksum(self.seq, self.at, self.actor.as_str(), &self.body, self.critical, &self.since)
+    }
+}
+
+pub(crate) fn checksum(seq: u64, at: Timestamp, actor: &str, body: &str, critical: bool, since: &str) -> String {
+    let mut hash = Sha256::new();
+    hash.update(seq.to_le_bytes());
+    hash.update(at.0.to_le_bytes());
+    hash.update([u8::from(critical)]);
+    // With their lengths, so that no text moves from one field to the next unnoticed.
+    for text in [actor, since, body] {
+        hash.update((text.len() as u64).to_le_bytes());
+        hash.update(text);
+    }
+    Fingerprint::from_bytes(hash.finalize().into()).short(CHECKSUM_DIGITS)
+}
+
+/// The end of messages about a store that is damaged or gone.
+const NEXT_STEP: &str = "; run `toolcrib verify`";
+
+/// How a store is, as `/readyz` names it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum StoreState {
+    Ok,
+    /// It does not answer for now: locked, full, unreachable.
+    Down,
+    /// What it holds cannot be relied on.
+    Damaged,
+    /// Its file is gone, or another one lies in its place.
+    Missing,
+}
+
+impl StoreState {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            StoreState::Ok => "ok",
+            StoreState::Down => "down",
+            StoreState::Damaged => "damaged",
+            StoreState::Missing => "missing",
+        }
+    }
+
+    /// What an error of a store says about it. Errors say so in their details, for programs need it too.
+    pub fn of(error: &Error) -> StoreState {
+        let state = error.details.as_ref().and_then(|details| details.get("store"));
+        state.and_then(|state| StoreState::deserialize(state).ok()).unwrap_or(StoreState::Down)
+    }
+
+    /// Marks an error as one of a store in this state.
+    pub(crate) fn mark(self, error: Error) -> Error {
+        error.with_retryable(self == StoreState::Down).with_details(serde_json::json!({ "store": self }))
+    }
 }
 
 #[derive(Debug)]
 pub struct Commit<'a> {
     /// The head of the journal as the writer knows it.
     pub expected: u64,
+    /// Number of the first new record: the one after `expected`, or a later one where records behind `expected` are lost.
+    pub first: u64,
     pub at: Timestamp,
     pub actor: &'a Actor,
     pub events: &'a [Event],

@@ -92,7 +92,7 @@ async fn a_fact_says_whether_it_may_be_ignored_and_since_when_it_is_known(place:
     let store = place.open().await;
     let golden = include_str!("../../toolcrib-core/src/inventory/golden_events.jsonl");
     let events: Vec<Event> = golden.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-    let commit = Commit { expected: 0, at: AT, actor: &actor(), events: &events, check: None };
+    let commit = Commit { expected: 0, first: 1, at: AT, actor: &actor(), events: &events, check: None };
     assert_eq!(store.commit(commit).await.unwrap(), Committed::Done);
     let records = place.open().await.records(0, usize::MAX).await.unwrap();
     let stored: Vec<(&str, bool, &str)> =
@@ -135,7 +135,8 @@ async fn an_older_discovery_gives_way_to_a_newer_one(place: Place) {
     assert_eq!(measure(&*store, 0, check("a", 12), begun(10)).await, Committed::Done);
 
     let (older, standing, events) = (check("a", 13), begun(9), [tool_disabled("a")]);
-    let commit = Commit { expected: 0, at: AT, actor: &actor(), events: &events, check: Some((&older, &standing)) };
+    let commit =
+        Commit { expected: 0, first: 1, at: AT, actor: &actor(), events: &events, check: Some((&older, &standing)) };
     assert_eq!(store.commit(commit).await.unwrap(), Committed::Superseded);
 
     assert_eq!(store.records(0, 10).await.unwrap(), []);
@@ -311,7 +312,7 @@ async fn unusual_text_survives(place: Place) {
     assert!(found[0].body.contains("123456789012345678901234567890"));
 
     let (strange, events) = (Actor::new("me\u{0}🦀'"), [tool_disabled("\u{0}\u{feff}🦀\"")]);
-    let commit = Commit { expected: 0, at: Timestamp(-1), actor: &strange, events: &events, check: None };
+    let commit = Commit { expected: 0, first: 1, at: Timestamp(-1), actor: &strange, events: &events, check: None };
     assert_eq!(store.commit(commit).await.unwrap(), Committed::Done);
     let records = store.records(0, 10).await.unwrap();
     assert_eq!((&records[0].actor, records[0].at), (&strange, Timestamp(-1)));
@@ -438,17 +439,32 @@ const PULL: &str = r#"{"name":"pull","inputSchema":{"type":"object","properties"
 
 async fn append(store: &dyn Store, expected: u64, tools: &[&str]) -> Committed {
     let events: Vec<Event> = tools.iter().map(|tool| tool_disabled(tool)).collect();
-    store.commit(Commit { expected, at: AT, actor: &actor(), events: &events, check: None }).await.unwrap()
+    store
+        .commit(Commit {
+            expected,
+            first: expected.saturating_add(1),
+            at: AT,
+            actor: &actor(),
+            events: &events,
+            check: None,
+        })
+        .await
+        .unwrap()
 }
 
 async fn measure(store: &dyn Store, expected: u64, check: Check, standing: Standing) -> Committed {
     let check = Some((&check, &standing));
-    store.commit(Commit { expected, at: AT, actor: &actor(), events: &[], check }).await.unwrap()
+    store
+        .commit(Commit { expected, first: expected.saturating_add(1), at: AT, actor: &actor(), events: &[], check })
+        .await
+        .unwrap()
 }
 
 fn record(seq: u64, tool: &str) -> StoredRecord {
     let body = serde_json::to_string(&tool_disabled(tool)).unwrap();
-    StoredRecord { seq, at: AT, actor: actor(), body, critical: true, since: "0.1.0".into() }
+    let since = "0.1.0".to_owned();
+    let record = StoredRecord { seq, at: AT, actor: actor(), body, critical: true, since, checksum: None };
+    StoredRecord { checksum: Some(record.compute_checksum()), ..record }
 }
 
 fn tool_disabled(tool: &str) -> Event {

@@ -54,6 +54,10 @@ async fn run(common: &Common, names: &[String], switch: Switch) -> Result<Done> 
 
 /// All names are understood before anything changes.
 async fn fulfil_all(desk: &Desk, names: &[String], switch: Switch) -> Result<()> {
+    // Before names are looked up: those of a damaged journal may be lost.
+    if let Some(damaged) = desk.registry.damage() {
+        return Err(damaged);
+    }
     let sources: Vec<SourceId> = names.iter().filter_map(|name| source(desk, name).ok().flatten()).collect();
     let targets = names.iter().map(|name| target(desk, name, &sources)).collect::<Result<Vec<_>>>()?;
     for target in targets {

@@ -1,56 +1,144 @@
-//! `toolcrib verify`: that the journal is whole and the catalogue equals its replay. Contacts nobody.
+//! `toolcrib verify`: that the journal is whole and the catalogue equals its replay. Makes no network requests and starts no
+//! process.
+
+use std::path::PathBuf;
 
 use clap::Args;
-use toolcrib::Result;
-use toolcrib::registry::Verification;
+use serde::Serialize;
+use toolcrib::registry::{DamageAcceptance, Verification};
+use toolcrib::{Result, store};
 
 use crate::arguments::Common;
-use crate::desk::Desk;
+use crate::desk::{Desk, store_place};
 use crate::exit::Done;
 use crate::output;
 use crate::wording::counted;
 
 /// Check that the journal is whole and that the catalogue equals its replay
+///
+/// A journal that lost records is damaged: lists can be read, and nothing is called or written, because a lost record may have
+/// revoked a token or disabled a tool. Where no backup is at hand, `--accept-damage` goes on with what can be read.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   toolcrib verify
   toolcrib verify --json | jq .faults
+  toolcrib verify --accept-damage       go on with a damaged journal; every token is revoked
 
 Exit code 1 when something is wrong.")]
-pub(crate) struct Arguments {}
+pub(crate) struct Arguments {
+    /// Record that the damage is accepted, and go on with what can be read; revokes every stored token
+    #[arg(long)]
+    accept_damage: bool,
+}
 
 /// What helps a store that is not whole.
-pub(crate) const REMEDY: &str = "`toolcrib refresh --force` fetches lists anew; if the fault stays, move the store away: \
-                                 the catalogue is built anew from the configuration";
+pub(crate) const REMEDY: &str = "`toolcrib refresh --force` fetches lists anew";
+/// What helps a damaged one.
+pub(crate) const DAMAGE_REMEDY: &str = "stop Toolcrib and put a backup of the store back, or go on with what can be read: \
+                                        `toolcrib verify --accept-damage`, which revokes every stored token";
 
-pub(crate) async fn run(common: &Common, _: Arguments) -> Result<Done> {
+#[derive(Debug, Serialize)]
+struct Output {
+    #[serde(flatten)]
+    verification: Verification,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    acceptance: Option<Acceptance>,
+}
+
+/// What accepting the damage did.
+#[derive(Debug, Serialize)]
+struct Acceptance {
+    #[serde(flatten)]
+    recorded: DamageAcceptance,
+    /// Where the old file lies, when a new store was begun.
+    set_aside: Option<PathBuf>,
+}
+
+pub(crate) async fn run(common: &Common, arguments: Arguments) -> Result<Done> {
     let desk = Desk::manage(common).await?;
+    let (desk, acceptance) = match arguments.accept_damage {
+        true => accept_damage(common, desk).await?,
+        false => (desk, None),
+    };
     let verification = desk.registry.verify().await;
     desk.close().await;
-    let verification = verification?;
+    let output = Output { verification: verification?, acceptance };
     if common.json {
-        output::json(&verification)?;
+        output::json(&output)?;
     } else {
-        output::line(&readable(&verification))?;
+        output::line(&readable(&output, arguments.accept_damage))?;
     }
-    let sound = verification.faults.is_empty() && verification.upgrade.is_none();
+    let sound = output.verification.faults.is_empty() && output.verification.upgrade.is_none();
     Ok(if sound { Done::Well } else { Done::Failed })
 }
 
-fn readable(verification: &Verification) -> String {
-    let Verification { records, manifests, unknown_events, upgrade, faults } = verification;
-    let mut lines =
-        vec![format!("read {records} records of the journal, and {} of tools", counted(*manifests, "list"))];
+/// Accepts what is damaged, if anything is. Where nothing can be appended to the file any more, a new store is begun with what
+/// can be read of it, and the old file is kept under another name.
+async fn accept_damage(common: &Common, desk: Desk) -> Result<(Desk, Option<Acceptance>)> {
+    if !desk.registry.needs_new_store() && desk.registry.integrity_faults().await.is_empty() {
+        let recorded = desk.registry.accept_damage(Desk::actor()).await?;
+        return Ok((desk, recorded.map(|recorded| Acceptance { recorded, set_aside: None })));
+    }
+    let damage = desk.registry.damage_in_words().await;
+    let salvage = desk.registry.salvage().await?;
+    let place = store_place(common, &desk.data);
+    let now = desk.registry.now();
+    desk.close().await;
+    let set_aside = store::begin_anew(&place, &salvage, now).await?;
+    let desk = Desk::manage(common).await?;
+    let recorded = desk.registry.accept_damage_of(damage, Desk::actor()).await?;
+    Ok((desk, Some(Acceptance { recorded, set_aside })))
+}
+
+fn readable(output: &Output, asked_to_accept: bool) -> String {
+    let Verification { records, manifests, unknown_events, upgrade, damage, accepted, faults, .. } =
+        &output.verification;
+    let mut lines = match (&output.acceptance, asked_to_accept) {
+        (Some(acceptance), _) => accepted_lines(acceptance),
+        (None, true) => vec!["nothing is damaged, so that there is nothing to accept".to_owned()],
+        (None, false) => Vec::new(),
+    };
+    lines.push(format!("read {records} records of the journal, and {} of tools", counted(*manifests, "list")));
     if *unknown_events > 0 {
         lines.push(format!("{unknown_events} records are of a newer Toolcrib and were passed over"));
     }
     lines.extend(upgrade.iter().map(|reason| format!("fault: {reason}; until then nothing is called or written")));
-    match &faults[..] {
-        [] => lines.push("the journal is whole, and the catalogue equals its replay".to_owned()),
-        faults => {
-            lines.extend(faults.iter().map(|fault| format!("fault: {fault}")));
-            lines.push(REMEDY.to_owned());
-        }
+    if output.acceptance.is_none() {
+        lines.extend(accepted.iter().map(|fault| format!("accepted before: {fault}")));
+    }
+    if faults.is_empty() {
+        lines.push("the journal is whole, and the catalogue equals its replay".to_owned());
+        return lines.join("\n");
+    }
+    lines.extend(faults.iter().map(|fault| format!("fault: {fault}")));
+    if damage.is_empty() {
+        lines.push(REMEDY.to_owned());
+    } else {
+        lines.push(
+            "the journal is damaged: tokens that were revoked, tools and sources that were disabled and sources that were \
+             added at run time may be lost with its records, so nothing is called or written"
+                .to_owned(),
+        );
+        lines.push(DAMAGE_REMEDY.to_owned());
     }
     lines.join("\n")
+}
+
+fn accepted_lines(acceptance: &Acceptance) -> Vec<String> {
+    let Acceptance { recorded, set_aside } = acceptance;
+    let list = |names: &[String]| if names.is_empty() { "none".to_owned() } else { names.join(", ") };
+    let mut lines: Vec<String> = recorded.damage.iter().map(|fault| format!("accepted: {fault}")).collect();
+    if let Some(path) = set_aside {
+        lines.push(format!(
+            "a new store was begun with what could be read; the old file is `{}`; restart a `toolcrib serve` that runs",
+            path.display()
+        ));
+    }
+    lines.push(format!("every stored token is revoked; known by name: {}", list(&recorded.revoked_tokens)));
+    lines.push("check what else may be lost, and declare or disable it again where it is:".to_owned());
+    lines.push(format!("  sources disabled: {}", list(&recorded.disabled_sources)));
+    lines.push(format!("  tools disabled: {}", list(&recorded.disabled_tools)));
+    lines.push(format!("  sources added at run time: {}", list(&recorded.runtime_sources)));
+    lines.push(format!("the decision is record {} of the journal", recorded.seq));
+    lines
 }

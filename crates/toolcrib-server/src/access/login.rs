@@ -73,6 +73,10 @@ async fn sign_in(State(house): State<House>, request: Request) -> Response {
             response.headers_mut().insert(header::RETRY_AFTER, LATER);
             response
         }
+        Err(error) if error.code == Code::StoreUnavailable => {
+            let said = "The store is damaged, so that stored tokens are not accepted. Sign in with the token in `admin.token` of the data directory.";
+            page(&house, locality, StatusCode::SERVICE_UNAVAILABLE, Some(said), &next)
+        }
         Err(_) => {
             let said = "This token is not known here, or was revoked, or has expired.";
             page(&house, locality, StatusCode::UNAUTHORIZED, Some(said), &next)

@@ -22,7 +22,7 @@ pub(super) struct Tagged {
     pub(super) link: Option<HeaderValue>,
 }
 
-pub(super) fn json(status: StatusCode, value: &impl Serialize) -> Result<Response> {
+pub(crate) fn json(status: StatusCode, value: &impl Serialize) -> Result<Response> {
     Ok((status, [(header::CONTENT_TYPE, JSON)], written(value)?).into_response())
 }
 

@@ -1,11 +1,12 @@
 //! What needs somebody: sources that fail, with their reason and the next step.
 
 use maud::{Markup, html};
-use toolcrib::Code;
 use toolcrib::core::freshness::Freshness;
 use toolcrib::core::inventory::Origin;
 use toolcrib::core::text::{shown, shown_short};
 use toolcrib::registry::SourceView;
+use toolcrib::store::StoreState;
+use toolcrib::{Code, Registry};
 
 use super::guarded;
 use super::page::Frame;
@@ -38,6 +39,24 @@ pub(super) fn list(sources: &[SourceView]) -> Markup {
                     }
                 }
                 @if failing.len() > MOST { p { a href="/sources" { (counted(failing.len() - MOST, "more source")) } } }
+            }
+        }
+    }
+}
+
+/// What is wrong with the store, and what cannot be done meanwhile.
+pub(super) fn store(registry: &Registry) -> Markup {
+    let is_down = registry.store_health().state == StoreState::Down;
+    html! {
+        @if let Err(error) = registry.ready() {
+            section.attention role="alert" aria-labelledby="store-title" {
+                h2 id="store-title" { "The store cannot be used" }
+                p.message { (named(&shown(&error.message))) }
+            }
+        } @else if is_down {
+            section.attention role="alert" aria-labelledby="store-title" {
+                h2 id="store-title" { "The store does not answer" }
+                p.message { "Lists and calls go on from memory. Changes are refused until it answers again; the log says why." }
             }
         }
     }

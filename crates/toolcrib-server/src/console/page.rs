@@ -5,6 +5,7 @@ use toolcrib::Caller;
 use toolcrib::core::catalog::View;
 
 use super::assets::{MARK, SCRIPT, STYLE};
+use super::attention;
 use super::guarded;
 use super::words::grouped;
 use crate::access::{Needs, Visitor};
@@ -63,7 +64,7 @@ impl Frame<'_> {
                 p.faint.roomy { "Toolcrib " (env!("CARGO_PKG_VERSION")) }
             }
         };
-        shell(title, navigation, content)
+        shell(title, navigation, html! { (attention::store(&self.house.registry)) (content) })
     }
 
     fn who(&self) -> Markup {

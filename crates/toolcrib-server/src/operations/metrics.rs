@@ -7,6 +7,7 @@ use std::sync::atomic::Ordering;
 use toolcrib::Code;
 use toolcrib::core::Timestamp;
 use toolcrib::registry::{Connection, SourceView, Status};
+use toolcrib::store::StoreState;
 
 use super::exposition::Exposition;
 use crate::house::House;
@@ -103,7 +104,13 @@ fn catalogue(text: &mut Exposition, house: &House) {
     let position = house.registry.inventory().version;
     text.gauge("toolcrib_journal_position", "The number of the last record taken in.").value(&[], position);
     let ready = u8::from(house.registry.ready().is_ok());
-    text.gauge("toolcrib_ready", "Whether the registry is open and its store answers.").value(&[], ready);
+    text.gauge("toolcrib_ready", "Whether the registry is open and its store is neither damaged nor missing.")
+        .value(&[], ready);
+    let state = house.registry.store_health().state;
+    let mut store = text.gauge("toolcrib_store", "The state of the store: 1 for the one that it is in.");
+    for known in [StoreState::Ok, StoreState::Down, StoreState::Damaged, StoreState::Missing] {
+        store.value(&[("state", known.as_str())], u8::from(known == state));
+    }
 }
 
 fn traffic(text: &mut Exposition, house: &House) {

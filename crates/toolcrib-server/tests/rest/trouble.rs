@@ -96,6 +96,9 @@ impl Store for Shaky {
     async fn key(&self) -> Result<[u8; 32]> {
         self.well().await?.key().await
     }
+    async fn check_integrity(&self, limit: usize) -> Result<Vec<String>> {
+        self.well().await?.check_integrity(limit).await
+    }
     async fn pulse(&self) -> Result<u64> {
         self.well().await?.pulse().await
     }
@@ -144,13 +147,18 @@ async fn reads_and_calls_leave_the_store_alone() {
 #[tokio::test]
 async fn who_watches_is_told_while_the_store_fails() {
     let (stage, shaky) = on_shaky().await;
-    assert_eq!(stage.get("/readyz").await.status, 200);
+    let ready = async || stage.get("/readyz").await.with(200);
+    assert_eq!(ready().await, json!({ "status": "ready", "store": { "state": "ok" } }));
     shaky.turn(FAILS);
-    until("it is not ready", async || stage.get("/readyz").await.status == 503).await;
-    assert_eq!(stage.get("/readyz").await.code(), "STORE_UNAVAILABLE");
-    assert!(stage.get("/metrics").await.body.contains("\ntoolcrib_ready 0"));
+    until("it is degraded", async || ready().await["status"] == "degraded").await;
+    let store = ready().await["store"].clone();
+    assert_eq!(store["state"], "down");
+    assert!(store["since"].is_string(), "{store}");
+    let metrics = stage.get("/metrics").await.body;
+    assert!(metrics.contains("\ntoolcrib_ready 1") && metrics.contains("\ntoolcrib_store{state=\"down\"} 1"));
+    assert!(stage.get("/").await.body.contains("The store does not answer"));
     shaky.turn(WELL);
-    until("it is ready", async || stage.get("/readyz").await.status == 200).await;
+    until("it is ready", async || ready().await["status"] == "ready").await;
 }
 
 #[tokio::test]

@@ -94,6 +94,9 @@ impl Registry {
     pub fn token(&self, name: &str) -> Result<TokenView> {
         let inventory = self.inventory();
         let unknown = || {
+            if let Some(damaged) = self.damage() {
+                return damaged;
+            }
             let message = format!("no token named `{}`; `toolcrib token list` shows them", shown_short(name, 80));
             Error::new(Code::NotFound, message)
         };

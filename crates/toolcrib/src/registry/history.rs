@@ -7,11 +7,12 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 use toolcrib_core::history::{self, Meant};
 use toolcrib_core::inventory::{Event, Record};
+use toolcrib_core::text::shown_short;
 use toolcrib_core::{Result, SourceId, Timestamp};
 
 use super::Registry;
 use super::apart::apart;
-use super::journal::{BATCH, Entry};
+use super::journal::{BATCH, Entry, Understood};
 use crate::store::Check;
 
 /// Which records of the journal are wanted. All of those in memory, when nothing is said.
@@ -244,7 +245,16 @@ impl HistoryRecord {
 
     fn read(entry: &Entry) -> HistoryRecord {
         match &entry.unknown {
-            Some(text) => HistoryRecord::shown(&entry.record, serde_json::from_str(text).unwrap_or_default()),
+            Some(text) => {
+                let shown = HistoryRecord::shown(&entry.record, serde_json::from_str(text).unwrap_or_default());
+                match &entry.understood {
+                    Understood::Damaged(reason) => {
+                        let text = format!("a damaged record: {}", shown_short(reason, 200));
+                        HistoryRecord { text, ..shown }
+                    }
+                    Understood::Wholly | Understood::Newer(_) => shown,
+                }
+            }
             None => HistoryRecord::of(&entry.record),
         }
     }

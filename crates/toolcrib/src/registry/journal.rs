@@ -39,6 +39,10 @@ pub(crate) struct Entry {
     /// The text of an event that this build does not understand.
     pub(crate) unknown: Option<Arc<str>>,
     pub(crate) understood: Understood,
+    /// Over all that is stored of it.
+    pub(crate) checksum: Arc<str>,
+    /// Whether it was written with a checksum.
+    pub(crate) has_checksum: bool,
     bytes: usize,
 }
 
@@ -60,9 +64,16 @@ impl Understood {
 
 impl Entry {
     pub(crate) fn read(stored: StoredRecord) -> Entry {
-        let StoredRecord { seq, at, actor, body, critical, since } = stored;
+        let computed = stored.compute_checksum();
+        let StoredRecord { seq, at, actor, body, critical, since, checksum } = stored;
+        let has_checksum = checksum.is_some();
+        let reading = if checksum.is_none_or(|written| written == computed) {
+            Reading::of(&body)
+        } else {
+            Reading::Damaged("its checksum does not match".to_owned())
+        };
         // What is not understood keeps its place.
-        let (event, understood) = match Reading::of(&body) {
+        let (event, understood) = match reading {
             // A known type may have more fields than this build knows. Where those must not be ignored, the record says
             // so by a version that is later than ours.
             Reading::Known(event) if (critical || event.critical()) && is_newer_version(&since) => {
@@ -78,7 +89,8 @@ impl Entry {
         };
         let bytes = body.len();
         let unknown = (event == Event::Unknown).then(|| body.into());
-        Entry { record: Arc::new(Record { seq, at, actor, event }), unknown, understood, bytes }
+        let record = Arc::new(Record { seq, at, actor, event });
+        Entry { record, unknown, understood, checksum: computed.into(), has_checksum, bytes }
     }
 }
 
@@ -151,7 +163,8 @@ mod tests {
     use super::*;
 
     fn stored(seq: u64, body: String, critical: bool, since: &str) -> StoredRecord {
-        StoredRecord { seq, at: Timestamp(0), actor: Actor::new("test"), body, critical, since: since.into() }
+        let (actor, since) = (Actor::new("test"), since.into());
+        StoredRecord { seq, at: Timestamp(0), actor, body, critical, since, checksum: None }
     }
 
     fn entries(seqs: std::ops::RangeInclusive<u64>, size: usize) -> Vec<Entry> {

@@ -76,8 +76,10 @@ impl Entry {
 }
 
 impl Snapshot {
-    /// Refuses to act while the journal holds a record that must not be ignored and that this build does not understand.
+    /// Refuses to act while the journal is damaged, or holds a record that must not be ignored and that this build does not
+    /// understand.
     pub(crate) fn ensure_up_to_date(&self) -> Result<()> {
+        self.ensure_undamaged()?;
         match &self.upgrade_for {
             Some(newer) => Err(newer.refusal()),
             None => Ok(()),
@@ -101,14 +103,6 @@ pub(super) fn warn_of(news: &[Entry]) {
             since = %shown_short(&latest.since, 40),
             "the journal holds records that {} wrote; this is {VERSION}, and they are passed over",
             latest.writer()
-        );
-    }
-    let mut damaged = news.iter().filter(|entry| matches!(entry.understood, Understood::Damaged(_)));
-    if let Some(first) = damaged.next() {
-        tracing::warn!(
-            records = 1 + damaged.count(),
-            first = first.record.seq,
-            "the journal holds damaged records, and they are passed over; `toolcrib verify` names them"
         );
     }
 }

@@ -20,8 +20,7 @@ use crate::counters::Counters;
 use crate::held::Held;
 use crate::meters::Meters;
 use crate::refresh::{Refresh, Runs};
-use crate::store::MemoryStore;
-use crate::store::{Failure, Standing};
+use crate::store::{Failure, MemoryStore, Standing, Store, StoreState};
 
 /// How often other processes' writes are looked for, and counters written.
 const FOLLOW: Duration = Duration::from_millis(500);
@@ -31,7 +30,29 @@ impl Registry {
     ///
     /// A journal with a record that must not be ignored and that only a newer Toolcrib understands opens too, for reading:
     /// the configuration is not laid over it, and calls and changes are refused with `STORE_UNAVAILABLE`.
+    ///
+    /// A damaged journal opens in the same way; where its file cannot be read at all and [`Options::head`] tells that there
+    /// was one, with nothing in it.
     pub async fn open(config: Config, options: Options) -> Result<Registry> {
+        let error = match Registry::open_readable(&config, options.clone()).await {
+            Err(error) if StoreState::of(&error) == StoreState::Damaged => error,
+            opened => return opened,
+        };
+        match options.head.clone() {
+            Some(head) if head.read() != Ok(None) => {
+                let head = head.with_unusable(StoreState::Damaged, &error.message);
+                if let Some(damaged) = &options.store {
+                    damaged.close().await;
+                }
+                let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
+                let options = Options { store: Some(store), head: Some(head), ..options };
+                Registry::open_readable(&config, options).await
+            }
+            Some(_) | None => Err(error),
+        }
+    }
+
+    async fn open_readable(config: &Config, options: Options) -> Result<Registry> {
         let store = options.store.clone().unwrap_or_else(|| Arc::new(MemoryStore::new()));
         let key = store.key().await?;
         let (notices, _) = broadcast::channel(1024);
@@ -41,14 +62,14 @@ impl Registry {
             defaults: ArcSwap::from_pointee(config.defaults.clone()),
             expose: ArcSwap::from_pointee(config.expose.clone()),
             warm: ArcSwap::from_pointee(config.warm),
-            writer: tokio::sync::Mutex::new(super::publish::Writer::default()),
+            writer: tokio::sync::Mutex::new(super::publish::Writer::over(&options)),
             now: ArcSwap::from_pointee(Snapshot::default()),
             notices,
             connections: Connections::new(&options, news),
             held: Held::default(),
             counters: Counters::default(),
             meters: Meters::default(),
-            upkeep: Upkeep::default(),
+            upkeep: Upkeep::new(options.clock.now()),
             runs: Runs::default(),
             turns: Semaphore::new(options.parallel.max(1)),
             validation_permits: ValidationPermits::default(),
@@ -62,7 +83,7 @@ impl Registry {
         });
         shared.connections.origin.is(&shared);
         shared.catch_up().await?;
-        shared.reconcile(&config).await?;
+        shared.reconcile(config).await?;
         shared.warn_of_environment();
         shared.clone().tend();
         let alive = Arc::new(shared.ended.clone().drop_guard());
@@ -235,7 +256,7 @@ impl Shared {
         if let Err(error) = &followed {
             tracing::warn!(%error, "cannot take in what others wrote; reads go on");
         }
-        self.upkeep.saw(&written.and(followed));
+        self.upkeep.saw(&written.and(followed), self.options.clock.now());
     }
 
     async fn follow(&self, pulse: &mut Option<u64>) -> Result<()> {

@@ -7,17 +7,18 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 use toolcrib_core::catalog::{Catalog, Part, Segment};
 use toolcrib_core::fingerprint::Fingerprint;
-use toolcrib_core::inventory::{Before, Inventory, Record};
+use toolcrib_core::inventory::{Before, Damage, Inventory, Record};
 use toolcrib_core::manifest::{Delta, Packed};
 use toolcrib_core::{Result, Source, SourceId};
 
+use super::damage::{HeadCheck, JournalDamage, warn_of_damage};
 use super::journal::{BATCH, Entry, Journal};
 use super::newer::{NewerRecord, warn_of};
-use super::{Shared, Snapshot};
+use super::{Options, Shared, Snapshot};
 use crate::call::Called;
 use crate::refresh::Outcome;
 use crate::secret::{connects_to, refers_to_file};
-use crate::store::{Failure, Standing};
+use crate::store::{Failure, Position, Standing, StoreState};
 
 /// What is told to those who subscribed.
 #[derive(Debug, Clone)]
@@ -63,6 +64,12 @@ pub(crate) struct Writer {
     journal: Arc<Journal>,
     /// The record that must not be ignored and that only a newer Toolcrib understands.
     pub(super) upgrade_for: Option<Arc<NewerRecord>>,
+    /// What is wrong with the journal.
+    pub(super) damage: JournalDamage,
+    /// The last record that was read.
+    position: Position,
+    /// The number of the last record that the data directory remembers.
+    remembered: u64,
     /// What was found at addresses and with tokens that hold for this process only. It is recorded nowhere.
     here: BTreeMap<SourceId, Here>,
     /// Whether measurements may have changed too.
@@ -95,6 +102,12 @@ impl Compared {
 }
 
 impl Writer {
+    /// Before anything was read.
+    pub(super) fn over(options: &Options) -> Writer {
+        let store = options.head.as_ref().and_then(|head| head.unusable.clone());
+        Writer { damage: JournalDamage { store, ..JournalDamage::default() }, ..Writer::default() }
+    }
+
     /// What a source offered when it was last discovered.
     pub(crate) fn before(&self, id: &SourceId) -> Before {
         match (self.segment(id), self.inventory.source(id).and_then(|state| state.manifest)) {
@@ -102,6 +115,11 @@ impl Writer {
             (None, Some(fingerprint)) => Before::Lost(fingerprint),
             (None, None) => Before::Nothing,
         }
+    }
+
+    /// Number of the next record. Numbers of records that are known to be lost are not used again.
+    pub(crate) fn next_seq(&self) -> u64 {
+        self.inventory.version.max(self.remembered) + 1
     }
 
     pub(super) fn segment(&self, id: &SourceId) -> Option<&Arc<Segment>> {
@@ -118,27 +136,62 @@ impl Writer {
 impl Shared {
     /// Reads the journal from where we are, changes a copy, and swaps it in last: an error on the way changes nothing.
     pub(crate) async fn take_news(&self, writer: &mut Writer) -> Result<()> {
+        let taken = self.take_readable_news(writer).await;
+        if let Err(error) = &taken {
+            self.note_store_error(writer, error);
+        }
+        taken
+    }
+
+    async fn take_readable_news(&self, writer: &mut Writer) -> Result<()> {
         let mut inventory = writer.inventory.clone();
+        let mut damage = writer.damage.clone();
         let mut news: Vec<Entry> = Vec::new();
+        // Before the records: a writer commits first and has it remembered then.
+        let remembered = self.remembered_position(&mut damage);
+        let remembered_seq = remembered.as_ref().map_or(0, |position| position.seq);
+        let mut head_check = HeadCheck::new(writer.position.clone(), remembered);
+        let mut after = head_check.read_after();
         loop {
-            let stored = self.store.records(inventory.version, BATCH).await?;
-            let last = stored.len() < BATCH;
+            let stored = match self.store.records(after, BATCH).await {
+                // What was read up to there can be served.
+                Err(error) if self.options.head.is_some() && StoreState::of(&error) == StoreState::Damaged => {
+                    damage.log.add(Damage::UnreadableAfter { seq: inventory.version, reason: error.message });
+                    break;
+                }
+                stored => stored?,
+            };
+            // Only an empty answer is the end: a damaged page ends the one before it early.
+            let Some(last) = stored.last().map(|record| record.seq) else { break };
+            after = last;
             for record in stored {
                 let entry = Entry::read(record);
+                head_check.see(&entry);
+                if entry.record.seq <= inventory.version {
+                    continue;
+                }
+                damage.read(inventory.version, &entry);
                 inventory.apply(&entry.record);
                 news.push(entry);
             }
-            if last {
-                break;
-            }
         }
+        head_check.conclude(after.max(inventory.version), &mut damage);
         let standings = match writer.standings_due || !news.is_empty() {
-            true => writer.with_here(self.store.standings().await?),
+            true => writer.with_here(self.readable_standings().await?),
             false => self.now.load().standings.clone(),
         };
+        let is_new_damage = writer.damage != damage;
+        let shown_damage = warn_of_damage(&writer.damage, &damage);
+        writer.remembered = remembered_seq;
         if news.is_empty() {
-            self.swap(|now| now.standings = standings.clone());
+            writer.damage = damage;
             writer.standings_due = false;
+            self.swap(|now| {
+                now.standings = standings.clone();
+                if is_new_damage {
+                    now.damage = shown_damage.clone();
+                }
+            });
             return Ok(());
         }
         let touched: BTreeSet<SourceId> =
@@ -157,6 +210,11 @@ impl Shared {
         }
         warn_of(&news);
         writer.upgrade_for = upgrade_for;
+        writer.damage = damage;
+        writer.position = news.last().map_or_else(Position::default, |last| Position {
+            seq: last.record.seq,
+            checksum: last.checksum.to_string(),
+        });
         writer.inventory = inventory;
         writer.definitions = definitions;
         writer.segments = segments;
@@ -182,6 +240,35 @@ impl Shared {
             let _nobody_listens = self.notices.send(Notice::Recorded(entry.record));
         }
         Ok(())
+    }
+
+    /// What the data directory remembers of the store. That it cannot be read is damage until it can.
+    pub(super) fn remembered_position(&self, damage: &mut JournalDamage) -> Option<Position> {
+        let remembered = self.options.head.as_ref()?.read();
+        if matches!(damage.head, Some(Damage::HeadUnreadable { .. })) {
+            damage.head = None;
+        }
+        remembered.unwrap_or_else(|unreadable| {
+            damage.head = Some(unreadable);
+            None
+        })
+    }
+
+    /// Measurements that lie on a damaged page are no loss.
+    async fn readable_standings(&self) -> Result<BTreeMap<SourceId, Standing>> {
+        match self.store.standings().await {
+            Err(error) if self.options.head.is_some() && StoreState::of(&error) == StoreState::Damaged => {
+                tracing::warn!(%error, "measurements cannot be read and are left out");
+                Ok(BTreeMap::new())
+            }
+            standings => standings,
+        }
+    }
+
+    /// The journal was found to be damaged; nothing else changed.
+    pub(super) fn publish_damage(&self, writer: &Writer) {
+        let damage = Some(Arc::new(writer.damage.clone())).filter(|damage| !damage.is_empty());
+        self.swap(|now| now.damage = damage.clone());
     }
 
     /// Whether the environment of this process leads to another server, or as somebody else, than the declaration.
@@ -253,6 +340,7 @@ impl Shared {
         let declared: Arc<BTreeMap<SourceId, Arc<Source>>> = Arc::new(declared.collect());
         let inventory = Arc::new(writer.inventory.clone());
         let connects_to = self.hashes(&sources);
+        let damage = Some(Arc::new(writer.damage.clone())).filter(|damage| !damage.is_empty());
         self.swap(|now| {
             // Looked up in here: a tool that the host registers meanwhile makes this run once more.
             let embedded = self.connections.builtins().embedded_part();
@@ -265,6 +353,8 @@ impl Shared {
             now.standings = standings.clone();
             now.journal = writer.journal.clone();
             now.upgrade_for = writer.upgrade_for.clone();
+            now.damage = damage.clone();
+            now.position = writer.position.clone();
         });
         let catalog = self.now.load().catalog.clone();
         if before != catalog.hash() {

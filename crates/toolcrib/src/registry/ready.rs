@@ -3,10 +3,12 @@
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use serde::Serialize;
 use tokio::time::Instant;
-use toolcrib_core::{Code, Error, Result};
+use toolcrib_core::{Code, Error, Result, Timestamp};
 
 use super::{Registry, Shared};
+use crate::store::StoreState;
 
 /// The upkeep runs twice a second; when it has not for so long, it hangs.
 const SILENT: Duration = Duration::from_secs(15);
@@ -18,42 +20,86 @@ pub(crate) struct Upkeep(Mutex<Seen>);
 #[derive(Debug)]
 struct Seen {
     at: Instant,
-    /// Why is in the log alone: whoever asks whether we are ready may be anybody.
-    in_trouble: bool,
+    /// Why is in the log alone: `/readyz` needs no token.
+    store: StoreState,
+    /// When the store was last found in order.
+    ok_at: Timestamp,
 }
 
-impl Default for Upkeep {
-    fn default() -> Upkeep {
-        Upkeep(Mutex::new(Seen { at: Instant::now(), in_trouble: false }))
-    }
+/// How the store is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct StoreHealth {
+    pub state: StoreState,
+    /// Since when the store does not answer, where that is so.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub since: Option<Timestamp>,
 }
 
 impl Upkeep {
-    pub(super) fn saw(&self, store: &Result<()>) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) =
-            Seen { at: Instant::now(), in_trouble: store.is_err() };
+    pub(super) fn new(now: Timestamp) -> Upkeep {
+        Upkeep(Mutex::new(Seen { at: Instant::now(), store: StoreState::Ok, ok_at: now }))
+    }
+
+    pub(super) fn saw(&self, store: &Result<()>, now: Timestamp) {
+        let mut seen = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        seen.at = Instant::now();
+        match store {
+            Ok(()) => {
+                seen.store = StoreState::Ok;
+                seen.ok_at = now;
+            }
+            Err(error) => seen.store = StoreState::of(error),
+        }
+    }
+
+    fn health(&self) -> StoreHealth {
+        let seen = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_silent = seen.at.elapsed() > SILENT;
+        let state = if seen.store == StoreState::Ok && is_silent { StoreState::Down } else { seen.store };
+        StoreHealth { state, since: (state != StoreState::Ok).then_some(seen.ok_at) }
     }
 }
 
 impl Registry {
-    /// Whether calls and changes can be expected to work, or why not.
+    /// Whether calls can be expected to work, or why not. A store that is down takes changes away, and calls go on.
     pub fn ready(&self) -> Result<()> {
         self.shared.ready()
+    }
+
+    /// How the store is. Touches nothing.
+    pub fn store_health(&self) -> StoreHealth {
+        self.shared.store_health()
     }
 }
 
 impl Shared {
     fn ready(&self) -> Result<()> {
-        let unavailable = |message: &str| Err(Error::new(Code::StoreUnavailable, message));
         if self.ended.is_cancelled() {
-            return unavailable("the registry is closed");
+            return Err(Error::new(Code::StoreUnavailable, "the registry is closed"));
         }
-        self.ensure_up_to_date()?;
-        let seen = self.upkeep.0.lock().unwrap_or_else(PoisonError::into_inner);
-        match seen.in_trouble {
-            true => unavailable("the store does not answer; the log says why"),
-            false if seen.at.elapsed() > SILENT => unavailable("the store has not answered for a while"),
-            false => Ok(()),
+        let now = self.now.load();
+        if let Some(damage) = &now.damage {
+            return Err(damage.public_refusal());
+        }
+        now.ensure_up_to_date()?;
+        match self.store_health().state {
+            StoreState::Ok | StoreState::Down => Ok(()),
+            state @ (StoreState::Damaged | StoreState::Missing) => {
+                let message = match state {
+                    StoreState::Missing => "the file of the store is gone, or another one lies in its place",
+                    StoreState::Ok | StoreState::Down | StoreState::Damaged => "the store is damaged",
+                };
+                let message =
+                    format!("{message}; lists are served from memory, and nothing is written; run `toolcrib verify`");
+                Err(state.mark(Error::new(Code::StoreUnavailable, message)))
+            }
+        }
+    }
+
+    fn store_health(&self) -> StoreHealth {
+        match &self.now.load().damage {
+            Some(damage) => StoreHealth { state: damage.state(), since: None },
+            None => self.upkeep.health(),
         }
     }
 }

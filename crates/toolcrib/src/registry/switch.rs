@@ -32,6 +32,7 @@ pub struct Switched {
 impl Registry {
     /// The tool that is meant by a name, whatever its spelling.
     pub fn target(&self, tool: &str) -> Result<Target> {
+        self.shared.now.load().ensure_undamaged()?;
         let catalog = self.catalog();
         let tool = self.shared.look_up(&catalog, tool)?;
         Ok(Target::Tool(tool.id(), tool.name().clone()))

@@ -2,12 +2,14 @@
 
 use serde::Serialize;
 use toolcrib_core::Result;
-use toolcrib_core::inventory::Inventory;
+use toolcrib_core::inventory::{Damage, Inventory};
+use toolcrib_core::text::shown_short;
 
 use super::Registry;
-use super::journal::{BATCH, Entry, Understood};
+use super::damage::{HeadCheck, JournalDamage};
+use super::journal::{BATCH, Entry};
 use super::newer::NewerRecord;
-use crate::store::StoredRecord;
+use crate::store::{Position, StoreState, StoredRecord};
 
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Verification {
@@ -18,24 +20,41 @@ pub struct Verification {
     /// Why nothing is called or written, where one of those records must not be ignored.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub upgrade: Option<String>,
+    /// How the store is: `ok`, `damaged` or `missing`.
+    pub store: StoreState,
+    /// What is damaged, in words: nothing is called or written until it is accepted. Part of `faults`.
+    pub damage: Vec<String>,
+    /// Damage that an administrator has accepted.
+    pub accepted: Vec<String>,
     /// What is wrong, in words. Empty when all is well.
     pub faults: Vec<String>,
 }
 
+/// Lines of the store's own check that are shown.
+const MAX_INTEGRITY_LINES: usize = 20;
+
 impl Registry {
     /// Reads everything again, from the first record on.
     pub async fn verify(&self) -> Result<Verification> {
-        let mut found = Verification { records: 0, manifests: 0, unknown_events: 0, upgrade: None, faults: Vec::new() };
+        let mut found = Verification {
+            records: 0,
+            manifests: 0,
+            unknown_events: 0,
+            upgrade: None,
+            store: StoreState::Ok,
+            damage: Vec::new(),
+            accepted: Vec::new(),
+            faults: Vec::new(),
+        };
         let mut replay = Inventory::default();
         let mut upgrade_for = None;
-        for stored in self.journal(0).await? {
-            if stored.seq != replay.version + 1 {
-                found.faults.push(format!("record {} follows record {}: some are missing", stored.seq, replay.version));
-            }
+        let unusable = self.shared.options.head.as_ref().and_then(|head| head.unusable.clone());
+        let mut damage = JournalDamage { store: unusable, ..JournalDamage::default() };
+        let mut head_check = HeadCheck::new(Position::default(), self.shared.remembered_position(&mut damage));
+        for stored in self.journal(&mut damage).await? {
             let entry = Entry::read(stored);
-            if let Understood::Damaged(reason) = &entry.understood {
-                found.faults.push(format!("record {} cannot be read: {reason}", entry.record.seq));
-            }
+            head_check.see(&entry);
+            damage.read(replay.version, &entry);
             let newer = entry.newer();
             found.unknown_events += u64::from(newer.is_some());
             upgrade_for = NewerRecord::latest(upgrade_for, newer.into_iter().filter(|newer| newer.critical));
@@ -43,17 +62,25 @@ impl Registry {
             found.records += 1;
         }
         found.upgrade = upgrade_for.map(|newer| newer.refusal().message);
-        self.shared.catch_up().await?;
+        head_check.conclude(replay.version, &mut damage);
+        found.damage = damage.in_words();
+        found.accepted = damage.log.accepted().iter().map(ToString::to_string).collect();
+        if !damage.is_empty() {
+            found.store = damage.state();
+        }
+        found.faults.clone_from(&found.damage);
+        found.faults.extend(self.integrity_faults().await);
+        self.readable(self.shared.catch_up().await)?;
         let now = self.shared.now.load_full();
         if *now.inventory != replay && now.inventory.version == replay.version {
             found.faults.push("what is served differs from a replay of the journal".into());
         }
         for (id, state) in replay.sources() {
-            if self.shared.store.definitions(&[state.definition]).await?.is_empty() {
+            if self.readable(self.shared.store.definitions(&[state.definition]).await)?.is_empty() {
                 found.faults.push(format!("the definition of `{id}` is missing"));
             }
             let Some(fingerprint) = state.manifest else { continue };
-            match self.shared.store.manifests(&[fingerprint]).await?.pop() {
+            match self.readable(self.shared.store.manifests(&[fingerprint]).await)?.pop() {
                 None => found.faults.push(format!("the manifest of `{id}` is missing")),
                 Some(packed) => {
                     found.manifests += 1;
@@ -68,12 +95,37 @@ impl Registry {
         Ok(found)
     }
 
-    async fn journal(&self, after: u64) -> Result<Vec<StoredRecord>> {
-        let (mut records, mut after) = (Vec::new(), after);
+    /// What the store's own check finds, in words. Reads everything.
+    pub async fn integrity_faults(&self) -> Vec<String> {
+        let described = |line: &str| format!("the store's own check: {}", shown_short(line, 200));
+        match self.shared.store.check_integrity(MAX_INTEGRITY_LINES).await {
+            Ok(lines) => lines.iter().map(|line| described(line)).collect(),
+            Err(error) => vec![described(&error.message)],
+        }
+    }
+
+    /// What cannot be read for damage counts as absent, and was named before.
+    pub(super) fn readable<T: Default>(&self, read: Result<T>) -> Result<T> {
+        match read {
+            Err(error) if StoreState::of(&error) == StoreState::Damaged => Ok(T::default()),
+            read => read,
+        }
+    }
+
+    pub(super) async fn journal(&self, damage: &mut JournalDamage) -> Result<Vec<StoredRecord>> {
+        let mut records: Vec<StoredRecord> = Vec::new();
         loop {
-            let batch = self.shared.store.records(after, BATCH).await?;
-            let Some(last) = batch.last() else { return Ok(records) };
-            after = last.seq;
+            let after = records.last().map_or(0, |last| last.seq);
+            let batch = match self.shared.store.records(after, BATCH).await {
+                Err(error) if StoreState::of(&error) == StoreState::Damaged => {
+                    damage.log.add(Damage::UnreadableAfter { seq: after, reason: error.message });
+                    return Ok(records);
+                }
+                batch => batch?,
+            };
+            if batch.is_empty() {
+                return Ok(records);
+            }
             records.extend(batch);
         }
     }

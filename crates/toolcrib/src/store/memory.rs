@@ -58,8 +58,9 @@ impl Default for MemoryStore {
 #[async_trait]
 impl Store for MemoryStore {
     async fn records(&self, after: u64, limit: usize) -> Result<Vec<StoredRecord>> {
-        let after = usize::try_from(after).unwrap_or(usize::MAX);
-        Ok(self.read().journal.iter().skip(after).take(limit).cloned().collect())
+        let state = self.read();
+        let first = state.journal.partition_point(|record| record.seq <= after);
+        Ok(state.journal.iter().skip(first).take(limit).cloned().collect())
     }
 
     async fn commit(&self, commit: Commit<'_>) -> Result<Committed> {
@@ -159,6 +160,10 @@ impl Store for MemoryStore {
         Ok(self.key)
     }
 
+    async fn check_integrity(&self, _: usize) -> Result<Vec<String>> {
+        Ok(Vec::new())
+    }
+
     async fn pulse(&self) -> Result<u64> {
         Ok(self.read().pulse)
     }
@@ -168,7 +173,7 @@ impl Store for MemoryStore {
 
 impl State {
     fn commit(&mut self, commit: &Commit<'_>, bodies: Vec<String>) -> Committed {
-        let head = self.journal.len() as u64;
+        let head = self.journal.last().map_or(0, |record| record.seq);
         if head != commit.expected {
             return Committed::Conflict;
         }
@@ -182,9 +187,17 @@ impl State {
             checks.push_front(check.clone());
             checks.truncate(CHECKS_KEPT);
         }
-        for ((seq, body), event) in (head + 1..).zip(bodies).zip(commit.events) {
-            let (critical, since) = (event.critical(), event.since().to_owned());
-            let record = StoredRecord { seq, at: commit.at, actor: commit.actor.clone(), body, critical, since };
+        for ((seq, body), event) in (commit.first..).zip(bodies).zip(commit.events) {
+            let mut record = StoredRecord {
+                seq,
+                at: commit.at,
+                actor: commit.actor.clone(),
+                body,
+                critical: event.critical(),
+                since: event.since().to_owned(),
+                checksum: None,
+            };
+            record.checksum = Some(record.compute_checksum());
             self.journal.push(record);
         }
         Committed::Done

@@ -1,20 +1,71 @@
 //! Which store a place names: `--store URL`, or the data directory when nobody said otherwise.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use toolcrib_core::{Code, Error, Result};
 
-use super::{MemoryStore, SqliteStore, Store};
+use super::sqlite::FILE_NAME;
+use super::{HeadFile, MemoryStore, SqliteStore, Store, StoreState};
+use crate::private::private_directory;
 
 /// `sqlite:FILE`, `memory:`, or a data directory.
 pub async fn open(place: &str) -> Result<Arc<dyn Store>> {
-    match place_of(place)? {
-        Place::Memory => Ok(Arc::new(MemoryStore::new())),
-        Place::File(path) if path.is_dir() => Ok(Arc::new(SqliteStore::open(path).await?)),
-        Place::File(path) => Ok(Arc::new(SqliteStore::open_file(path).await?)),
-        Place::Directory(path) => Ok(Arc::new(SqliteStore::open(path).await?)),
+    match file_of(place)? {
+        Some(path) => Ok(Arc::new(SqliteStore::open_file(path).await?)),
+        None => Ok(Arc::new(MemoryStore::new())),
     }
+}
+
+/// A store, and what its data directory remembers of it.
+#[derive(Debug)]
+pub struct OpenedStore {
+    pub store: Arc<dyn Store>,
+    /// Goes into [`Options::head`](crate::Options). There is none for a store in memory.
+    pub head: Option<HeadFile>,
+}
+
+/// Opens a store and looks at what the data directory `data` remembers of it: one that was in use before is not made anew
+/// when it is gone, empty or no database. It is opened as an empty one in memory then, and whoever opens a registry over it
+/// finds the journal damaged.
+pub async fn open_remembered(place: &str, data: &Path) -> Result<OpenedStore> {
+    let Some(path) = file_of(place)? else {
+        return Ok(OpenedStore { store: Arc::new(MemoryStore::new()), head: None });
+    };
+    // What lies there decides what is damage, so it must be the user's own before it is read.
+    for directory in [Some(data), path.parent()].into_iter().flatten().filter(|directory| directory.is_dir()) {
+        private_directory(directory)?;
+    }
+    let head = HeadFile::new(data, &path);
+    if head.read() == Ok(None) {
+        return Ok(OpenedStore { store: Arc::new(SqliteStore::open_file(path).await?), head: Some(head) });
+    }
+    match SqliteStore::open_existing(path).await {
+        Ok(store) => {
+            let head = match store.find_cut() {
+                Some(reason) => head.with_unusable(StoreState::Damaged, &reason),
+                None => head,
+            };
+            Ok(OpenedStore { store: Arc::new(store), head: Some(head) })
+        }
+        Err(error) => match StoreState::of(&error) {
+            StoreState::Ok | StoreState::Down => Err(error),
+            state @ (StoreState::Damaged | StoreState::Missing) => {
+                let head = head.with_unusable(state, &error.message);
+                Ok(OpenedStore { store: Arc::new(MemoryStore::new()), head: Some(head) })
+            }
+        },
+    }
+}
+
+/// The file of a store; `None` for one in memory.
+pub(super) fn file_of(place: &str) -> Result<Option<PathBuf>> {
+    Ok(match place_of(place)? {
+        Place::Memory => None,
+        Place::File(path) if path.is_dir() => Some(path.join(FILE_NAME)),
+        Place::File(path) => Some(path.to_owned()),
+        Place::Directory(path) => Some(path.join(FILE_NAME)),
+    })
 }
 
 #[derive(Debug, PartialEq, Eq)]

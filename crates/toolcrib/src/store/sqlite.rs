@@ -22,11 +22,12 @@ use toolcrib_core::fingerprint::Fingerprint;
 use toolcrib_core::manifest::Packed;
 use toolcrib_core::{Result, Source, SourceId};
 
-use super::{CallCount, Check, Commit, Committed, Lease, NeedCount, Standing, Store, StoredRecord};
+use super::{CallCount, Check, Commit, Committed, Lease, NeedCount, Standing, Store, StoreState, StoredRecord};
+use file::FileIdentity;
 use lane::Lane;
 
 /// The name of the file in a data directory.
-const FILE_NAME: &str = "toolcrib.db";
+pub(super) const FILE_NAME: &str = "toolcrib.db";
 
 /// How long callers wait. They take turns in this process and wait for the lock on the file that another process
 /// holds; both are long, so that a busy machine delays work instead of losing it. Commands have shorter deadlines.
@@ -40,6 +41,24 @@ struct Patience {
 
 const PATIENCE: Patience =
     Patience { turn: Duration::from_secs(60), lock: Duration::from_secs(30), open: Duration::from_secs(5) };
+
+/// What may lie at a path that is opened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Expect {
+    /// A store, or nothing yet.
+    Any,
+    /// A store that was in use before.
+    Existing,
+}
+
+/// Each method takes its turn, runs one function of a submodule, and ends the turn with what came of it.
+macro_rules! in_turn {
+    ($lane:expr, $work:path $(, $argument:expr)*) => {{
+        let mut turn = $lane.turn().await?;
+        let outcome = $work(&mut turn.connection $(, $argument)*).await;
+        turn.end(outcome)
+    }};
+}
 
 #[derive(Debug)]
 pub struct SqliteStore {
@@ -59,12 +78,31 @@ impl SqliteStore {
         SqliteStore::open_with(path.as_ref(), PATIENCE).await
     }
 
+    /// Opens a store that was in use before, and makes nothing: one that is gone or empty is an error.
+    pub async fn open_existing(path: impl AsRef<Path>) -> Result<SqliteStore> {
+        let path = file::find(path.as_ref())?;
+        SqliteStore::connect(path, PATIENCE, Expect::Existing).await
+    }
+
+    /// Fills a new store with records as another one had them, and gives it that one's key.
+    pub(super) async fn restore(&self, records: &[StoredRecord], key: Option<[u8; 32]>) -> Result<()> {
+        in_turn!(self.writes, journal::restore, records, key)
+    }
+
+    /// Why a part of the file must be missing, if so.
+    pub(super) fn find_cut(&self) -> Option<String> {
+        file::find_cut(&self.path)
+    }
+
     pub fn path(&self) -> &Path {
         &self.path
     }
 
     async fn open_with(path: &Path, patience: Patience) -> Result<SqliteStore> {
-        let path = file::prepare(path)?;
+        SqliteStore::connect(file::prepare(path)?, patience, Expect::Any).await
+    }
+
+    async fn connect(path: PathBuf, patience: Patience, expect: Expect) -> Result<SqliteStore> {
         let options = SqliteConnectOptions::new()
             .filename(&path)
             .busy_timeout(patience.lock)
@@ -73,17 +111,23 @@ impl SqliteStore {
         let reads = Lane::new(&path, patience.turn, options.clone().busy_timeout(patience.open));
         let writes = Lane::new(&path, patience.turn, options.synchronous(SqliteSynchronous::Full));
         let store = SqliteStore { path, patience, reads, writes };
-        store.prepare().await?;
+        store.prepare(expect).await?;
+        let identity = FileIdentity::read(&store.path)?;
+        store.reads.pin(identity);
+        store.writes.pin(identity);
         Ok(store)
     }
 
     /// One statement when the store is as we know it; the connection that writes is opened by the first write.
-    async fn prepare(&self) -> Result<()> {
+    async fn prepare(&self, expect: Expect) -> Result<()> {
         let mut turn = self.reads.turn().await?;
         let found = schema::found(&mut turn.connection).await;
         match turn.end(found)? {
             schema::Found::Current => Ok(()),
-            schema::Found::Older => self.upgrade().await,
+            schema::Found::New if expect == Expect::Existing => {
+                Err(fault::lost(&self.path, StoreState::Damaged, "holds no tables"))
+            }
+            schema::Found::Older | schema::Found::New => self.upgrade().await,
             schema::Found::Newer(version) => Err(fault::newer(&self.path, version)),
             schema::Found::Foreign => Err(fault::foreign(&self.path)),
         }
@@ -112,15 +156,6 @@ impl SqliteStore {
             }
         }
     }
-}
-
-/// Each method takes its turn, runs one function of a submodule, and ends the turn with what came of it.
-macro_rules! in_turn {
-    ($lane:expr, $work:path $(, $argument:expr)*) => {{
-        let mut turn = $lane.turn().await?;
-        let outcome = $work(&mut turn.connection $(, $argument)*).await;
-        turn.end(outcome)
-    }};
 }
 
 #[async_trait]
@@ -194,6 +229,10 @@ impl Store for SqliteStore {
 
     async fn key(&self) -> Result<[u8; 32]> {
         in_turn!(self.reads, schema::key)
+    }
+
+    async fn check_integrity(&self, limit: usize) -> Result<Vec<String>> {
+        in_turn!(self.reads, schema::check_integrity, limit)
     }
 
     /// SQLite tells a connection when others committed. The one that reads never writes, so it hears of our own

@@ -21,7 +21,10 @@ async fn a_long_journal_is_looked_through_page_by_page() {
     };
     let (store, actor) = (Arc::new(MemoryStore::default()), Actor::new("test"));
     let events: Vec<Event> = (1..=45_000).map(event).collect();
-    store.commit(Commit { expected: 0, at: Timestamp(1), actor: &actor, events: &events, check: None }).await.unwrap();
+    store
+        .commit(Commit { expected: 0, first: 1, at: Timestamp(1), actor: &actor, events: &events, check: None })
+        .await
+        .unwrap();
     let options = Options { store: Some(store), ..Options::default() };
     let registry = Registry::open(Config::default(), options).await.unwrap();
 

@@ -10,6 +10,7 @@ mod breaker;
 mod builtins;
 mod calls;
 mod clients;
+mod damage;
 mod deadlines;
 mod discovery;
 mod events;

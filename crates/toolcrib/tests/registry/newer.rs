@@ -185,16 +185,18 @@ async fn a_known_type_may_be_newer_too() {
 }
 
 #[tokio::test]
-async fn damage_is_not_newer() {
+async fn damage_is_not_newer_and_ends_calls_and_writes_too() {
     let (home, bench) = open(&Scripted::new(["push"])).await;
     tools(&bench).await;
     let damaged = ["{", "null", r#"["ToolPainted"]"#, r#"{"kind":"ToolPainted"}"#, r#"{"type":"ToolDisabled"}"#];
     for body in damaged {
         append_noticed(&home, &bench, body, true, "0.9.0").await;
     }
-    assert!(bench.ready().is_ok());
-    call(&bench, "git__push", json!({})).await.unwrap();
-    bench.execute(Command::Disable(id("git")), Actor::new("test")).await.unwrap();
+    assert_eq!(bench.ready().unwrap_err().code, Code::StoreUnavailable);
+    let called = call(&bench, "git__push", json!({})).await.unwrap_err();
+    assert!(called.message.starts_with("the journal is damaged (record "), "{called}");
+    bench.execute(Command::Disable(id("git")), Actor::new("test")).await.unwrap_err();
+    assert_eq!(cached(&bench), ["git__push"]);
     let verified = bench.verify().await.unwrap();
     assert_eq!((verified.unknown_events, verified.upgrade), (0, None));
     assert_eq!(verified.faults.len(), damaged.len());

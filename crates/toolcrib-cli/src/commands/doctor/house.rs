@@ -11,6 +11,7 @@ use toolcrib::{Error, Result};
 
 use super::Check;
 use crate::arguments::Common;
+use crate::commands::verify;
 use crate::desk::Desk;
 use crate::wording::counted;
 
@@ -100,7 +101,7 @@ pub(super) async fn store(desk: &Desk) -> Vec<Check> {
         }
         Ok(found) => {
             let newer = newer_records(&found);
-            let fix = crate::commands::verify::REMEDY;
+            let fix = if found.damage.is_empty() { verify::REMEDY } else { verify::DAMAGE_REMEDY };
             let faults = found.faults.into_iter().map(|fault| Check::fail("store", fault, Some(fix.to_owned())));
             faults.chain(newer).collect()
         }

@@ -10,7 +10,7 @@ use toolcrib_core::fingerprint::Fingerprint;
 use toolcrib_core::manifest::Packed;
 use toolcrib_core::{Source, SourceId};
 
-use super::fault::is_corrupt;
+use super::fault::is_partial_damage;
 
 /// Writes only what is not there yet, or was damaged.
 pub(super) async fn put_manifest(connection: &mut SqliteConnection, manifest: &Packed) -> sqlx::Result<()> {
@@ -31,14 +31,14 @@ pub(super) async fn put_manifest(connection: &mut SqliteConnection, manifest: &P
 
 pub(super) async fn manifests(connection: &mut SqliteConnection, wanted: &[Fingerprint]) -> sqlx::Result<Vec<Packed>> {
     match read_manifests(connection, wanted).await {
-        Err(error) if is_corrupt(&error) => {}
+        Err(error) if is_partial_damage(&error) => {}
         read => return read,
     }
     // A damaged page ends the whole query; one by one, it costs only the manifests that lie on it.
     let mut manifests = Vec::new();
     for fingerprint in wanted {
         match read_manifests(connection, std::slice::from_ref(fingerprint)).await {
-            Err(error) if is_corrupt(&error) => damaged("manifest", fingerprint, &error),
+            Err(error) if is_partial_damage(&error) => damaged("manifest", fingerprint, &error),
             read => manifests.append(&mut read?),
         }
     }
@@ -82,6 +82,25 @@ pub(super) async fn put_definition(
 }
 
 pub(super) async fn definitions(
+    connection: &mut SqliteConnection,
+    wanted: &[Fingerprint],
+) -> sqlx::Result<Vec<(Fingerprint, Source)>> {
+    match read_definitions(connection, wanted).await {
+        Err(error) if is_partial_damage(&error) => {}
+        read => return read,
+    }
+    // As with manifests, damage costs only the definitions that it lies on.
+    let mut definitions = Vec::new();
+    for name in wanted {
+        match read_definitions(connection, std::slice::from_ref(name)).await {
+            Err(error) if is_partial_damage(&error) => damaged("definition", name, &error),
+            read => definitions.append(&mut read?),
+        }
+    }
+    Ok(definitions)
+}
+
+async fn read_definitions(
     connection: &mut SqliteConnection,
     wanted: &[Fingerprint],
 ) -> sqlx::Result<Vec<(Fingerprint, Source)>> {

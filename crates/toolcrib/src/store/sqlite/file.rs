@@ -2,13 +2,14 @@
 //! SQLite gives the log beside the file the same mode.
 
 use std::fs::{self, File, OpenOptions};
-use std::io;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use toolcrib_core::Result;
 
 use super::fault;
 use crate::private::private_directory;
+use crate::store::StoreState;
 
 /// Makes what is missing. The path comes back absolute, for a connection may be opened after the process has moved.
 pub(super) fn prepare(path: &Path) -> Result<PathBuf> {
@@ -18,6 +19,85 @@ pub(super) fn prepare(path: &Path) -> Result<PathBuf> {
     }
     make_file(&path).map_err(|error| fault::unreachable("store", &path, error))?;
     Ok(path)
+}
+
+/// The absolute path of a file that must be there and hold something. Makes nothing.
+pub(super) fn find(path: &Path) -> Result<PathBuf> {
+    let path = std::path::absolute(path).map_err(|error| fault::unreachable("store", path, error))?;
+    match fs::metadata(&path) {
+        Ok(found) if found.is_file() && found.len() == 0 => Err(fault::lost(&path, StoreState::Damaged, "is empty")),
+        Ok(found) => {
+            close_to_others(&path, &found);
+            Ok(path)
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            Err(fault::lost(&path, StoreState::Missing, "is gone").with_cause(error))
+        }
+        Err(error) => Err(fault::unreachable("store", &path, error)),
+    }
+}
+
+/// Says by how much a file is shorter than its own header tells. SQLite finds that out only when a query comes to a page
+/// that is not there. With a log beside it, the file may be behind; the order of the three looks matters, because another
+/// process may fold the log into the file meanwhile.
+pub(super) fn find_cut(path: &Path) -> Option<String> {
+    let mut log = path.as_os_str().to_owned();
+    log.push("-wal");
+    if fs::metadata(log).is_ok_and(|log| log.len() > 0) {
+        return None;
+    }
+    let mut header = [0; 32];
+    File::open(path).and_then(|mut file| file.read_exact(&mut header)).ok()?;
+    // https://www.sqlite.org/fileformat.html: the size of a page, where 1 means 65536, and the number of pages.
+    let page_size = match u16::from_be_bytes([header[16], header[17]]) {
+        1 => 65_536,
+        size => u64::from(size),
+    };
+    let pages = u32::from_be_bytes([header[28], header[29], header[30], header[31]]);
+    let expected = page_size * u64::from(pages);
+    let length = fs::metadata(path).ok()?.len();
+    (length < expected).then(|| format!("the store `{}` is cut: {length} of {expected} bytes", path.display()))
+}
+
+/// Which file lies at a path. SQLite goes on writing to a file that was deleted or moved away, and acknowledges what is
+/// lost with it, so that each use of a connection looks first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct FileIdentity {
+    #[cfg(unix)]
+    device: u64,
+    #[cfg(unix)]
+    inode: u64,
+}
+
+impl FileIdentity {
+    pub(super) fn read(path: &Path) -> Result<FileIdentity> {
+        let found = fs::metadata(path).map_err(|error| {
+            let is_gone = matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory);
+            if is_gone { fault::vanished(path, "was removed") } else { fault::unreachable("store", path, error) }
+        })?;
+        if found.is_file() && found.len() == 0 {
+            return Err(fault::lost(path, StoreState::Damaged, "was emptied"));
+        }
+        Ok(FileIdentity::of(&found))
+    }
+
+    #[cfg(unix)]
+    fn of(found: &fs::Metadata) -> FileIdentity {
+        use std::os::unix::fs::MetadataExt;
+
+        FileIdentity { device: found.dev(), inode: found.ino() }
+    }
+
+    /// Elsewhere an open file can be neither removed nor replaced.
+    #[cfg(not(unix))]
+    fn of(_: &fs::Metadata) -> FileIdentity {
+        FileIdentity {}
+    }
+
+    /// Refuses when the path leads to another file by now.
+    pub(super) fn ensure_unchanged(self, path: &Path) -> Result<()> {
+        if FileIdentity::read(path)? == self { Ok(()) } else { Err(fault::vanished(path, "was replaced")) }
+    }
 }
 
 fn make_file(path: &Path) -> io::Result<()> {

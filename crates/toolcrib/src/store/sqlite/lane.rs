@@ -3,6 +3,7 @@
 //! SQLite has already rolled back, so the next turn starts with a new one.
 
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use sqlx::sqlite::SqliteConnectOptions;
@@ -12,12 +13,15 @@ use tokio::time::timeout;
 use toolcrib_core::Result;
 
 use super::fault::{self, fault};
+use super::file::FileIdentity;
 
 #[derive(Debug)]
 pub(super) struct Lane {
     path: PathBuf,
     patience: Duration,
     options: SqliteConnectOptions,
+    /// The file that was opened, once the store is ready.
+    identity: OnceLock<FileIdentity>,
     seat: Mutex<Seat>,
 }
 
@@ -33,12 +37,18 @@ struct Seat {
 pub(super) struct Turn<'a> {
     pub(super) connection: SqliteConnection,
     path: &'a Path,
+    identity: Option<FileIdentity>,
     seat: MutexGuard<'a, Seat>,
 }
 
 impl Lane {
     pub(super) fn new(path: &Path, patience: Duration, options: SqliteConnectOptions) -> Lane {
-        Lane { path: path.to_owned(), patience, options, seat: Mutex::default() }
+        Lane { path: path.to_owned(), patience, options, identity: OnceLock::new(), seat: Mutex::default() }
+    }
+
+    /// From now on the path must lead to this file.
+    pub(super) fn pin(&self, identity: FileIdentity) {
+        let _ = self.identity.set(identity);
     }
 
     pub(super) async fn turn(&self) -> Result<Turn<'_>> {
@@ -48,6 +58,10 @@ impl Lane {
         if seat.closed {
             return Err(fault::closed(&self.path));
         }
+        let identity = self.identity.get().copied();
+        if let Some(identity) = identity {
+            identity.ensure_unchanged(&self.path)?;
+        }
         let connection = match seat.idle.take() {
             Some(connection) => connection,
             None => {
@@ -55,7 +69,7 @@ impl Lane {
                 self.options.connect().await.map_err(|error| fault(&self.path, error))?
             }
         };
-        Ok(Turn { connection, path: &self.path, seat })
+        Ok(Turn { connection, path: &self.path, identity, seat })
     }
 
     pub(super) async fn close(&self) {
@@ -75,6 +89,10 @@ impl Turn<'_> {
 
     pub(super) fn end<T>(mut self, outcome: sqlx::Result<T>) -> Result<T> {
         let done = outcome.map_err(|error| fault(self.path, error))?;
+        // Looked at again: what was written meanwhile to a file that is gone is not durable.
+        if let Some(identity) = self.identity {
+            identity.ensure_unchanged(self.path)?;
+        }
         self.seat.idle = Some(self.connection);
         Ok(done)
     }

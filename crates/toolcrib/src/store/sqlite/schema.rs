@@ -2,8 +2,10 @@
 
 use sqlx::{Connection, SqliteConnection};
 
+use super::journal;
+
 /// One step from each version to the next. Stores are out there: steps are added, never changed.
-const STEPS: [&str; 3] = [CREATE, DESCRIBE_RECORDS, NAME_LEASE_HOLDERS];
+const STEPS: [&str; 4] = [CREATE, DESCRIBE_RECORDS, NAME_LEASE_HOLDERS, ADD_CHECKSUMS];
 
 const CREATE: &str = "
     CREATE TABLE meta (key TEXT PRIMARY KEY, value BLOB NOT NULL) STRICT;
@@ -46,12 +48,22 @@ const NAME_LEASE_HOLDERS: &str = "
     PRAGMA user_version = 3;
 ";
 
+/// A record has a checksum over its other columns. SQLite has no such function, so those that are there get theirs from
+/// [`journal::add_checksums`]; what a running process of an older version appends has none and is not checked.
+const ADD_CHECKSUMS: &str = "
+    ALTER TABLE journal ADD COLUMN checksum TEXT;
+    PRAGMA user_version = 4;
+";
+/// The version of the tables that brought checksums.
+const CHECKSUMS_SINCE: i64 = 4;
+
 pub(super) const VERSION: i64 = STEPS.len() as i64;
 
 pub(super) enum Found {
     Current,
-    /// A new file is the oldest of all.
     Older,
+    /// Without any table: a new file.
+    New,
     Newer(i64),
     /// A database, but not ours.
     Foreign,
@@ -65,7 +77,8 @@ pub(super) async fn found(connection: &mut SqliteConnection) -> sqlx::Result<Fou
     Ok(match version {
         VERSION => Found::Current,
         0 if has_tables => Found::Foreign,
-        0..VERSION => Found::Older,
+        0 => Found::New,
+        1..VERSION => Found::Older,
         _ => Found::Newer(version),
     })
 }
@@ -80,11 +93,21 @@ pub(super) async fn upgrade(connection: &mut SqliteConnection) -> sqlx::Result<(
     for step in STEPS.into_iter().skip(usize::try_from(version).unwrap_or(usize::MAX)) {
         sqlx::raw_sql(step).execute(&mut *transaction).await?;
     }
+    if (1..CHECKSUMS_SINCE).contains(&version) {
+        journal::add_checksums(&mut transaction).await?;
+    }
     if version == 0 {
         let key: [u8; 32] = rand::random();
         sqlx::query("INSERT INTO meta VALUES ('key', ?)").bind(key.to_vec()).execute(&mut *transaction).await?;
     }
     transaction.commit().await
+}
+
+/// SQLite's own check of its pages, indexes and constraints. It says `ok` where it finds nothing.
+pub(super) async fn check_integrity(connection: &mut SqliteConnection, limit: usize) -> sqlx::Result<Vec<String>> {
+    let pragma = sqlx::AssertSqlSafe(format!("PRAGMA integrity_check({limit})"));
+    let lines: Vec<String> = sqlx::query_scalar(pragma).fetch_all(connection).await?;
+    Ok(lines.into_iter().filter(|line| line != "ok").take(limit).collect())
 }
 
 pub(super) async fn key(connection: &mut SqliteConnection) -> sqlx::Result<[u8; 32]> {

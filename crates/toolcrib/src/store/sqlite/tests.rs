@@ -105,7 +105,7 @@ async fn a_file_that_is_not_ours_is_left_alone() {
     let path = directory.path().join("file.db");
     for (content, message) in [
         ("CREATE TABLE theirs (x)", "is a database of another program"),
-        ("PRAGMA user_version = 7", "was written by a newer Toolcrib (its version is 7, this one knows 3)"),
+        ("PRAGMA user_version = 7", "was written by a newer Toolcrib (its version is 7, this one knows 4)"),
     ] {
         fs::write(&path, "").unwrap();
         connect(&path).await.execute(content).await.unwrap();
@@ -170,6 +170,7 @@ async fn the_records_of_an_old_store_are_described_once() {
     let expected: Vec<u64> = [3, 5, 7, 9].into_iter().chain(golden_critical.map(|(_, seq)| seq)).collect();
     assert_eq!(critical.collect::<Vec<u64>>(), expected);
     assert!(records.iter().all(|record| record.since == "0.1.0"));
+    assert!(records.iter().all(|record| record.checksum.as_ref() == Some(&record.compute_checksum())));
     let bodies = records.iter().skip(9).map(|record| record.body.as_str());
     assert!(bodies.eq(golden.into_iter().chain(odd)), "every body is as it was");
 
@@ -216,8 +217,14 @@ async fn a_cancelled_write_leaves_no_lock_behind() {
     for _ in 0..50 {
         let events = [Event::SourceEnabled { source: source("a") }];
         let actor = Actor::config();
-        let mut write =
-            store.commit(Commit { expected: 0, at: Timestamp(1), actor: &actor, events: &events, check: None });
+        let mut write = store.commit(Commit {
+            expected: 0,
+            first: 1,
+            at: Timestamp(1),
+            actor: &actor,
+            events: &events,
+            check: None,
+        });
         // Polled once or twice and dropped, wherever it is by then.
         let _ = tokio::time::timeout(Duration::from_micros(1), &mut write).await;
         drop(write);
@@ -260,7 +267,16 @@ async fn connect(path: &Path) -> SqliteConnection {
 async fn append(store: &SqliteStore, expected: u64) -> Result<Committed> {
     let events = [Event::SourceEnabled { source: source("a") }];
     let actor = Actor::config();
-    store.commit(Commit { expected, at: Timestamp(1), actor: &actor, events: &events, check: None }).await
+    store
+        .commit(Commit {
+            expected,
+            first: expected.saturating_add(1),
+            at: Timestamp(1),
+            actor: &actor,
+            events: &events,
+            check: None,
+        })
+        .await
 }
 
 fn manifest(id: &str, bytes: usize) -> Packed {

@@ -1,0 +1,297 @@
+//! A damaged journal. What can be read of it is served; nothing is called or written, because a lost record may have
+//! disabled a tool or revoked a token, until an administrator accepts the damage.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use serde::Serialize;
+use toolcrib_core::fingerprint::Fingerprint;
+use toolcrib_core::inventory::{Actor, Command, Damage, DamageLog, Event, Origin, Reading};
+use toolcrib_core::{Code, Error, Result};
+
+use super::journal::{Entry, Understood};
+use super::publish::Writer;
+use super::{Registry, Shared, Snapshot};
+use crate::store::{Position, Salvage, StoreState};
+
+/// Faults that the message of a refusal quotes; `verify` lists all of them.
+const MAX_QUOTED: usize = 2;
+
+const CONSEQUENCES: &str = "revoked tokens, disabled tools and sources added at run time may be lost, so nothing is called or \
+                            written; run `toolcrib verify`";
+
+/// What is wrong with the journal and no administrator has accepted.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(crate) struct JournalDamage {
+    /// Found while reading records.
+    pub(super) log: DamageLog,
+    /// Found by comparing the journal with the remembered head.
+    pub(super) head: Option<Damage>,
+    /// Why the store's file cannot be relied on.
+    pub(super) store: Option<(StoreState, Damage)>,
+}
+
+/// What accepting damage did, and what may be lost.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct DamageAcceptance {
+    /// The damage, in words.
+    pub damage: Vec<String>,
+    /// Names of the tokens that were known, and are revoked now like all others.
+    pub revoked_tokens: Vec<String>,
+    /// What of the rest is still known. Lost records may have held more of each kind.
+    pub disabled_sources: Vec<String>,
+    pub disabled_tools: Vec<String>,
+    pub runtime_sources: Vec<String>,
+    /// Number of the record of the decision.
+    pub seq: u64,
+}
+
+impl JournalDamage {
+    /// Takes in the next record: the numbers of a journal have no gaps.
+    pub(super) fn read(&mut self, before: u64, entry: &Entry) {
+        let seq = entry.record.seq;
+        if seq > before + 1 {
+            self.log.add(Damage::Missing { first: before + 1, last: seq - 1 });
+        }
+        match &entry.understood {
+            Understood::Damaged(reason) => self.log.add(Damage::Unreadable { seq, reason: reason.to_string() }),
+            Understood::Wholly | Understood::Newer(_) => {}
+        }
+        // A decision without a checksum may be a garbled record of another kind.
+        if matches!(entry.record.event, Event::DamageAccepted { .. }) && entry.has_checksum {
+            self.log.accept(seq);
+            self.head = None;
+        }
+    }
+
+    pub(super) fn faults(&self) -> impl Iterator<Item = &Damage> {
+        let store = self.store.iter().map(|(_, damage)| damage);
+        store.chain(&self.head).chain(self.log.open())
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.faults().next().is_none()
+    }
+
+    pub(super) fn state(&self) -> StoreState {
+        self.store.as_ref().map_or(StoreState::Damaged, |(state, _)| *state)
+    }
+
+    /// Each fault, in words.
+    pub(super) fn in_words(&self) -> Vec<String> {
+        let mut faults: Vec<String> = self.faults().map(ToString::to_string).collect();
+        if self.log.more() > 0 {
+            faults.push(format!("and {} more", self.log.more()));
+        }
+        faults
+    }
+
+    /// Whether nothing can be appended to the store any more.
+    fn needs_new_store(&self) -> bool {
+        self.store.is_some() || self.log.open().iter().any(|damage| matches!(damage, Damage::UnreadableAfter { .. }))
+    }
+
+    /// Why nothing is called or written.
+    pub(crate) fn refusal(&self) -> Error {
+        let mut quoted: Vec<String> = self.faults().take(MAX_QUOTED).map(ToString::to_string).collect();
+        let more = self.faults().count() - quoted.len() + self.log.more();
+        if more > 0 {
+            quoted.push(format!("and {more} more"));
+        }
+        let message = format!("the journal is damaged ({}): {CONSEQUENCES}", quoted.join("; "));
+        self.state().mark(Error::new(Code::StoreUnavailable, message))
+    }
+
+    /// The same for clients that may be anybody: it tells nothing of this machine.
+    pub(super) fn public_refusal(&self) -> Error {
+        let message = format!("the journal is damaged: {CONSEQUENCES}");
+        self.state().mark(Error::new(Code::StoreUnavailable, message))
+    }
+}
+
+impl Writer {
+    pub(super) fn ensure_undamaged(&self) -> Result<()> {
+        if self.damage.is_empty() { Ok(()) } else { Err(self.damage.refusal()) }
+    }
+}
+
+/// Compares records that must be in the store with those that are.
+pub(super) struct HeadCheck {
+    /// The last record that this process has read before.
+    own: Position,
+    /// The last record that the data directory remembers.
+    remembered: Option<Position>,
+    own_found: bool,
+    replaced: Option<u64>,
+}
+
+impl HeadCheck {
+    pub(super) fn new(own: Position, remembered: Option<Position>) -> HeadCheck {
+        HeadCheck { own_found: own.seq == 0, own, remembered, replaced: None }
+    }
+
+    /// The record to read after, so that the last one that was read before comes again.
+    pub(super) fn read_after(&self) -> u64 {
+        self.own.seq.saturating_sub(1)
+    }
+
+    pub(super) fn see(&mut self, entry: &Entry) {
+        let seq = entry.record.seq;
+        self.own_found |= seq == self.own.seq;
+        for expected in [Some(&self.own), self.remembered.as_ref()].into_iter().flatten() {
+            if expected.seq == seq && expected.checksum != *entry.checksum {
+                self.replaced = Some(seq);
+            }
+        }
+    }
+
+    /// What is found after all records up to `last` were seen.
+    pub(super) fn conclude(self, last: u64, damage: &mut JournalDamage) {
+        // What was lost before a record that accepts it is no damage any more.
+        let accepted = damage.log.accepted_through();
+        if !self.own_found && self.own.seq > accepted {
+            damage.log.add(Damage::Missing { first: self.own.seq, last: self.own.seq });
+        }
+        if let Some(seq) = self.replaced.filter(|seq| *seq > accepted) {
+            damage.head = Some(Damage::Replaced { seq });
+            return;
+        }
+        let Some(remembered) = self.remembered else { return };
+        if remembered.seq > last && remembered.seq > accepted {
+            damage.head = Some(Damage::MissingEnd { head: last, remembered: remembered.seq });
+        } else if !matches!(damage.head, Some(Damage::Replaced { .. })) {
+            damage.head = None;
+        }
+    }
+}
+
+impl Snapshot {
+    /// Refuses while the journal is damaged.
+    pub(crate) fn ensure_undamaged(&self) -> Result<()> {
+        match &self.damage {
+            Some(damage) => Err(damage.refusal()),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Shared {
+    /// Remembers the last record that was read. A failure is logged: the record itself is durable.
+    pub(super) async fn remember_head(&self) {
+        let Some(head) = &self.options.head else { return };
+        let position = {
+            let now = self.now.load();
+            if now.damage.is_some() {
+                return;
+            }
+            now.position.clone()
+        };
+        if let Err(error) = head.remember(position).await {
+            tracing::warn!(%error, cause = error.cause_chain(), "the end of the journal cannot be remembered");
+        }
+    }
+
+    /// Stops calls and writes after an error by which the store says that it is damaged.
+    pub(super) fn note_store_error(&self, writer: &mut Writer, error: &Error) {
+        if StoreState::of(error) == StoreState::Damaged && writer.damage.store.is_none() {
+            tracing::error!(%error, "the store is damaged; nothing is called or written any more");
+            writer.damage.store = Some((StoreState::Damaged, Damage::Unusable { reason: error.message.clone() }));
+            self.publish_damage(writer);
+        }
+    }
+}
+
+impl Registry {
+    /// Refuses while stored tokens cannot be relied on: the record that revoked one may be lost.
+    pub fn ensure_tokens_known(&self) -> Result<()> {
+        match &self.shared.now.load().damage {
+            Some(damage) => Err(damage.public_refusal()),
+            None => Ok(()),
+        }
+    }
+
+    /// Why nothing is called or written, where the journal is damaged.
+    pub fn damage(&self) -> Option<Error> {
+        self.shared.now.load().ensure_undamaged().err()
+    }
+
+    /// Whether the store's file cannot be used any more, so that accepting the damage takes a new one.
+    pub fn needs_new_store(&self) -> bool {
+        self.shared.now.load().damage.as_ref().is_some_and(|damage| damage.needs_new_store())
+    }
+
+    /// Records that the damage of the journal is accepted: every token is revoked, and calls and writes go on with what
+    /// can be read. `None` where nothing is damaged.
+    pub async fn accept_damage(&self, actor: Actor) -> Result<Option<DamageAcceptance>> {
+        self.shared.catch_up().await?;
+        let Some(damage) = self.shared.now.load().damage.clone() else { return Ok(None) };
+        let words = damage.in_words();
+        self.accept_damage_of(words, actor).await.map(Some)
+    }
+
+    /// Each fault of the journal and of the store's file, in words.
+    pub async fn damage_in_words(&self) -> Vec<String> {
+        let mut words = self.shared.now.load().damage.as_ref().map(|damage| damage.in_words()).unwrap_or_default();
+        words.extend(self.integrity_faults().await);
+        words
+    }
+
+    /// Everything that can be read of the store, for a new one.
+    pub async fn salvage(&self) -> Result<Salvage> {
+        let store = &self.shared.store;
+        let records = self.journal(&mut JournalDamage::default()).await?;
+        let inventory = self.inventory();
+        let wanted: Vec<Fingerprint> = inventory.sources().map(|(_, state)| state.definition).collect();
+        let definitions = self.readable(store.definitions(&wanted).await)?;
+        let mut wanted = BTreeSet::new();
+        for record in &records {
+            if let Reading::Known(Event::InventoryRecorded { fingerprint, .. }) = Reading::of(&record.body) {
+                wanted.insert(fingerprint);
+            }
+        }
+        let wanted: Vec<Fingerprint> = wanted.into_iter().collect();
+        let manifests = self.readable(store.manifests(&wanted).await)?;
+        let key = store.key().await.ok();
+        Ok(Salvage { key, records, definitions, manifests })
+    }
+
+    /// As `accept_damage`, of these faults: those of the store before, where a new one was begun.
+    pub async fn accept_damage_of(&self, words: Vec<String>, actor: Actor) -> Result<DamageAcceptance> {
+        let before = self.inventory();
+        let command = Command::AcceptDamage(words.clone());
+        self.shared.write_accepting(&actor, |writer| writer.inventory.decide(&command)).await?;
+        let position = self.shared.now.load().position.clone();
+        let seq = position.seq;
+        if let Some(head) = &self.shared.options.head {
+            head.reset(position).await?;
+        }
+        self.shared.catch_up().await?;
+        let disabled = before.sources().filter(|(_, state)| !state.enabled);
+        let tools = before.sources().flat_map(|(id, state)| {
+            let disabled = state.tools.iter().filter(|(_, tool)| tool.disabled);
+            disabled.map(move |(name, _)| format!("{id}/{name}"))
+        });
+        let runtime = before.sources().filter(|(_, state)| state.origin == Origin::Runtime);
+        let mut revoked_tokens: Vec<String> = before.tokens().map(|token| token.name.clone()).collect();
+        revoked_tokens.sort();
+        Ok(DamageAcceptance {
+            damage: words,
+            revoked_tokens,
+            disabled_sources: disabled.map(|(id, _)| id.to_string()).collect(),
+            disabled_tools: tools.collect(),
+            runtime_sources: runtime.map(|(id, _)| id.to_string()).collect(),
+            seq,
+        })
+    }
+}
+
+/// Tells of damage when it is found, once.
+pub(super) fn warn_of_damage(before: &JournalDamage, after: &JournalDamage) -> Option<Arc<JournalDamage>> {
+    if after.is_empty() {
+        return None;
+    }
+    if before != after {
+        tracing::error!("{}", after.refusal());
+    }
+    Some(Arc::new(after.clone()))
+}

@@ -1,0 +1,262 @@
+//! `DATA/head`: the last record of each store, remembered outside of it. A store that ends earlier, or has another record
+//! there, has lost something.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use serde::{Deserialize, Serialize};
+use toolcrib_core::inventory::Damage;
+use toolcrib_core::{Code, Result, ResultExt};
+
+use super::{NEXT_STEP, StoreState};
+
+const FILE_NAME: &str = "head";
+const LOCK_NAME: &str = "head.lock";
+/// The key of the store inside the data directory.
+const DEFAULT_KEY: &str = "default";
+/// How long another process may hold the lock: it reads and writes a small file.
+const LOCK_TIMEOUT: Duration = Duration::from_secs(5);
+const LOCK_RETRY_INTERVAL: Duration = Duration::from_millis(5);
+
+/// The place of a record in its journal, and its checksum.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Position {
+    pub seq: u64,
+    pub checksum: String,
+}
+
+/// What a data directory remembers of one store. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct HeadFile {
+    directory: PathBuf,
+    /// `default`, or the store's address without credentials.
+    key: String,
+    /// Why the store's file cannot be relied on, and how it is then.
+    pub(crate) unusable: Option<(StoreState, Damage)>,
+    progress: Arc<Progress>,
+}
+
+#[derive(Debug, Default)]
+struct Progress {
+    /// The newest number in the file, as far as this process knows.
+    remembered: AtomicU64,
+    /// One write at a time: writers that waited meanwhile find theirs done.
+    writing: tokio::sync::Mutex<()>,
+    newest: std::sync::Mutex<Position>,
+}
+
+type Heads = BTreeMap<String, Position>;
+
+impl HeadFile {
+    /// Of the store in the file `store`. Touches no file.
+    pub(super) fn new(directory: &Path, store: &Path) -> HeadFile {
+        let resolved = |path: &Path| {
+            let parent = path.parent().and_then(|parent| parent.canonicalize().ok());
+            match (parent, path.file_name()) {
+                (Some(parent), Some(name)) => parent.join(name),
+                (_, _) => std::path::absolute(path).unwrap_or_else(|_| path.to_owned()),
+            }
+        };
+        let store = resolved(store);
+        let is_default = store == resolved(&directory.join(super::sqlite::FILE_NAME));
+        let key = if is_default { DEFAULT_KEY.to_owned() } else { format!("sqlite:{}", store.display()) };
+        HeadFile { directory: directory.to_owned(), key, unusable: None, progress: Arc::default() }
+    }
+
+    /// The same, of a store whose file cannot be relied on.
+    pub(crate) fn with_unusable(self, state: StoreState, reason: &str) -> HeadFile {
+        // Every list of damage ends with the next step.
+        let reason = reason.strip_suffix(NEXT_STEP).unwrap_or(reason).to_owned();
+        HeadFile { unusable: Some((state, Damage::Unusable { reason })), ..self }
+    }
+
+    pub(crate) fn path(&self) -> PathBuf {
+        self.directory.join(FILE_NAME)
+    }
+
+    /// The last record that is known to have been written; `None` where nothing is known.
+    pub(crate) fn read(&self) -> Result<Option<Position>, Damage> {
+        let position = self.read_all()?.remove(&self.key);
+        if let Some(position) = &position {
+            self.progress.remembered.fetch_max(position.seq, Ordering::Relaxed);
+        }
+        Ok(position)
+    }
+
+    fn read_all(&self) -> Result<Heads, Damage> {
+        let unreadable = |error: &dyn std::fmt::Display| Damage::HeadUnreadable {
+            reason: format!(
+                "`{}`, which tells how long the journal is, cannot be read: {error}",
+                self.path().display()
+            ),
+        };
+        match fs::read(self.path()) {
+            Ok(bytes) => serde_json::from_slice(&bytes).map_err(|error| unreadable(&error)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Heads::new()),
+            Err(error) => Err(unreadable(&error)),
+        }
+    }
+
+    /// Remembers a record, unless a later one is remembered already.
+    pub(crate) async fn remember(&self, position: Position) -> Result<()> {
+        if position.seq == 0 || position.seq <= self.progress.remembered.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        let seq = position.seq;
+        {
+            let mut newest = self.progress.newest.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+            if newest.seq < seq {
+                *newest = position;
+            }
+        }
+        let _turn = self.progress.writing.lock().await;
+        if seq <= self.progress.remembered.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        let newest = self.progress.newest.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clone();
+        self.write(newest, |heads, key, newest| {
+            let heads = heads.map_err(|damage| io::Error::other(damage.to_string()))?;
+            let is_newer = heads.get(key).is_none_or(|known| known.seq < newest.seq);
+            Ok(is_newer.then_some(heads))
+        })
+        .await
+    }
+
+    /// Remembers this record, whatever is remembered. Where the file cannot be read, what it said of other stores is lost.
+    pub(crate) async fn reset(&self, position: Position) -> Result<()> {
+        let _turn = self.progress.writing.lock().await;
+        self.write(position, |heads, _, _| Ok(Some(heads.unwrap_or_default()))).await
+    }
+
+    async fn write(
+        &self,
+        position: Position,
+        choose: impl FnOnce(Result<Heads, Damage>, &str, &Position) -> io::Result<Option<Heads>> + Send + 'static,
+    ) -> Result<()> {
+        let head = self.clone();
+        let seq = position.seq;
+        let work = move || {
+            let _lock = head.lock()?;
+            if let Some(mut heads) = choose(head.read_all(), &head.key, &position)? {
+                heads.insert(head.key.clone(), position);
+                head.replace(&heads)?;
+            }
+            io::Result::Ok(())
+        };
+        let written =
+            tokio::task::spawn_blocking(work).await.context(Code::Internal, "write the head of the journal")?;
+        written.context(Code::StoreUnavailable, format!("`{}` cannot be written", self.path().display()))?;
+        self.progress.remembered.fetch_max(seq, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Only one process reads, decides and writes at a time. Ends with the returned file.
+    fn lock(&self) -> io::Result<File> {
+        let file = private().create(true).truncate(false).open(self.directory.join(LOCK_NAME))?;
+        let deadline = Instant::now() + LOCK_TIMEOUT;
+        loop {
+            match file.try_lock() {
+                Ok(()) => return Ok(file),
+                Err(fs::TryLockError::WouldBlock) if Instant::now() < deadline => {
+                    std::thread::sleep(LOCK_RETRY_INTERVAL);
+                }
+                Err(fs::TryLockError::WouldBlock) => return Err(io::ErrorKind::TimedOut.into()),
+                Err(fs::TryLockError::Error(error)) => return Err(error),
+            }
+        }
+    }
+
+    fn replace(&self, heads: &Heads) -> io::Result<()> {
+        let temporary = self.directory.join(format!(".{FILE_NAME}-{:016x}", rand::random::<u64>()));
+        let written = private().create_new(true).open(&temporary).and_then(|mut file| {
+            let text = serde_json::to_string_pretty(heads).map_err(io::Error::other)?;
+            writeln!(file, "{text}")?;
+            // Without this a power failure may leave an empty file behind, which would count as damage.
+            file.sync_data()
+        });
+        let placed = written.and_then(|()| fs::rename(&temporary, self.path()));
+        if placed.is_err() {
+            // It may not have been made at all.
+            let _ = fs::remove_file(&temporary);
+        }
+        placed
+    }
+}
+
+fn private() -> OpenOptions {
+    let mut options = OpenOptions::new();
+    options.write(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    options
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn position(seq: u64) -> Position {
+        Position { seq, checksum: format!("{seq:032x}") }
+    }
+
+    #[tokio::test]
+    async fn the_newest_position_of_each_store_is_remembered() {
+        let data = tempfile::tempdir().unwrap();
+        let inside = HeadFile::new(data.path(), &data.path().join("toolcrib.db"));
+        let other = HeadFile::new(data.path(), &data.path().join("other.db"));
+        assert_eq!(inside.read(), Ok(None));
+        inside.remember(position(3)).await.unwrap();
+        other.remember(position(7)).await.unwrap();
+        // Another process that is behind does not set it back.
+        HeadFile::new(data.path(), &data.path().join("toolcrib.db")).remember(position(2)).await.unwrap();
+        assert_eq!((inside.read(), other.read()), (Ok(Some(position(3))), Ok(Some(position(7)))));
+        let text: Heads = serde_json::from_slice(&fs::read(inside.path()).unwrap()).unwrap();
+        let outside = format!("sqlite:{}", data.path().canonicalize().unwrap().join("other.db").display());
+        assert_eq!(text.keys().collect::<Vec<_>>(), ["default", &outside]);
+        inside.reset(position(1)).await.unwrap();
+        assert_eq!(inside.read(), Ok(Some(position(1))));
+        #[cfg(unix)]
+        {
+            use std::os::unix::fs::PermissionsExt;
+            assert_eq!(fs::metadata(inside.path()).unwrap().permissions().mode() & 0o777, 0o600);
+        }
+        let mut names: Vec<_> = fs::read_dir(data.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        names.sort();
+        assert_eq!(names, ["head", "head.lock"], "no temporary file stays");
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn many_writers_never_set_it_back() {
+        let data = tempfile::tempdir().unwrap();
+        let mut writers = tokio::task::JoinSet::new();
+        for seq in 1..=64 {
+            // Every other one as a process of its own.
+            let head = HeadFile::new(data.path(), &data.path().join("toolcrib.db"));
+            writers.spawn(async move { head.remember(position(seq)).await });
+        }
+        for written in writers.join_all().await {
+            written.unwrap();
+        }
+        let head = HeadFile::new(data.path(), &data.path().join("toolcrib.db"));
+        assert_eq!(head.read(), Ok(Some(position(64))));
+    }
+
+    #[tokio::test]
+    async fn an_unreadable_file_is_damage_until_it_is_reset() {
+        let data = tempfile::tempdir().unwrap();
+        let head = HeadFile::new(data.path(), &data.path().join("toolcrib.db"));
+        for content in ["", "{", "[]", r#"{"default":7}"#] {
+            fs::write(head.path(), content).unwrap();
+            assert!(matches!(head.read(), Err(Damage::HeadUnreadable { .. })), "{content}");
+            head.remember(position(1)).await.unwrap_err();
+            assert_eq!(fs::read_to_string(head.path()).unwrap(), content, "it is left as evidence");
+        }
+        head.reset(position(1)).await.unwrap();
+        assert_eq!(head.read(), Ok(Some(position(1))));
+    }
+}
