@@ -144,6 +144,11 @@ impl StoreState {
         }
     }
 
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes fields by reference")]
+    pub(crate) fn is_ok(&self) -> bool {
+        *self == StoreState::Ok
+    }
+
     /// What an error of a store says about it. Errors say so in their details, for programs need it too.
     pub fn of(error: &Error) -> StoreState {
         let state = error.details.as_ref().and_then(|details| details.get("store"));

@@ -20,11 +20,14 @@ pub struct Verification {
     /// Why nothing is called or written, where one of those records must not be ignored.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub upgrade: Option<String>,
-    /// How the store is: `ok`, `damaged` or `missing`.
+    /// How the store is; left out of JSON where it is in order.
+    #[serde(skip_serializing_if = "StoreState::is_ok")]
     pub store: StoreState,
     /// What is damaged, in words: nothing is called or written until it is accepted. Part of `faults`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub damage: Vec<String>,
     /// Damage that an administrator has accepted.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub accepted: Vec<String>,
     /// What is wrong, in words. Empty when all is well.
     pub faults: Vec<String>,
