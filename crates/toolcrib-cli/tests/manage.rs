@@ -129,6 +129,7 @@ fn an_api_of_a_file_that_nobody_trusts_is_not_asked_for() {
 fn a_name_of_the_configuration_is_left_to_its_file() {
     let toolcrib = Toolcrib::new();
     let file = toolcrib.write("toolcrib.yaml", "sources:\n  files: { command: x }\n  wrong: { comand: x }\n");
+    toolcrib.done(&["trust"]);
     for (name, line) in [("files", 2), ("wrong", 3)] {
         let place = format!("`{}:{line}`", file.display());
         let added = add(&toolcrib, name, &[]);
@@ -286,6 +287,7 @@ fn an_import_leaves_the_configuration_alone() {
     let toolcrib = Toolcrib::new();
     let config = toolcrib.write("toolcrib.yaml", "sources: { files: { command: x } }");
     toolcrib.write(".mcp.json", r#"{ "mcpServers": { "files": { "command": "y" }, "docs": { "url": "http://x" } } }"#);
+    toolcrib.done(&["trust"]);
     let imported = toolcrib.done(&["import", ".mcp.json"]);
     let expected = format!(
         "files: skipped: `{}:1` declares that name, and the configuration wins\ndocs: imported from `.mcp.json`: http://x\n",

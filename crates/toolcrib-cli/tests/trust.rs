@@ -183,3 +183,82 @@ fn trust_that_an_older_version_gave_is_asked_for_again() {
     toolcrib.done(&["trust"]);
     assert!(!asks(&toolcrib));
 }
+
+#[test]
+fn a_file_that_says_nothing_any_more_lifts_nothing() {
+    let toolcrib = Toolcrib::new();
+    let server = scripted();
+    toolcrib.write(USER, &format!("sources: {{ mine: {{ command: {server:?} }} }}\n"));
+    toolcrib.write("toolcrib.yaml", "sources: { mine: { enabled: false } }\ndefaults: { ttl: 9m }\n");
+    toolcrib.done(&["trust"]);
+    assert_eq!(source(&toolcrib, "mine")["enabled"], false);
+    for empty in ["sources: {}\n", "", "# nothing\n"] {
+        toolcrib.write("toolcrib.yaml", empty);
+        assert!(asks(&toolcrib), "{empty:?}");
+        assert_eq!(source(&toolcrib, "mine")["enabled"], false, "{empty:?}");
+    }
+    toolcrib.done(&["trust"]);
+    assert_eq!(source(&toolcrib, "mine")["enabled"], true);
+    assert!(!asks(&toolcrib));
+}
+
+#[test]
+fn a_file_that_is_not_trusted_leaves_alone_what_was_added_by_command() {
+    let toolcrib = Toolcrib::new();
+    let server = scripted();
+    toolcrib.write("toolcrib.yaml", "sources: { late: { command: x } }\n");
+    let added = toolcrib.done(&["add", "late", "--", &server]);
+    assert!(added.stdout.contains("late"), "{added:?}");
+    toolcrib.done(&["call", "late__echo", "text=hi"]);
+    assert_eq!(source(&toolcrib, "late")["status"], "success");
+    toolcrib.done(&["remove", "late"]);
+    let refused = toolcrib.run(&["enable", "late"]);
+    assert!(refused.stderr.contains("is not trusted yet"), "{refused:?}");
+}
+
+#[test]
+fn files_of_the_project_that_references_stand_for_are_part_of_what_is_trusted() {
+    let mut toolcrib = Toolcrib::new();
+    let elsewhere = toolcrib.write("~/secret", "one");
+    toolcrib.set("ELSEWHERE", elsewhere.to_str().unwrap());
+    toolcrib.write("url.txt", "http://127.0.0.1:9/mcp");
+    let file = format!(
+        "sources:\n  a: {{ url: '${{file:./url.txt}}', headers: {{ T: '${{file:{}}}' }} }}\n",
+        elsewhere.display()
+    );
+    toolcrib.write("toolcrib.yaml", &file);
+    toolcrib.done(&["trust"]);
+    toolcrib.write("~/secret", "two");
+    assert!(!asks(&toolcrib), "a secret elsewhere may change");
+    toolcrib.write("url.txt", "http://127.0.0.2:9/mcp");
+    assert!(asks(&toolcrib));
+}
+
+#[test]
+fn a_document_behind_a_reference_and_a_root_that_is_a_link_are_part_of_what_is_trusted() {
+    let mut toolcrib = Toolcrib::new();
+    let project = toolcrib.project();
+    toolcrib.set("PROJECT", project.to_str().unwrap());
+    let document = |server: &str| {
+        json!({ "openapi": "3.1.0", "info": { "title": "x", "version": "1" }, "servers": [{ "url": server }], "paths": {} })
+            .to_string()
+    };
+    toolcrib.write("api.json", &document("http://127.0.0.1:9"));
+    std::fs::create_dir(project.join("one")).unwrap();
+    std::os::unix::fs::symlink(project.join("one"), project.join("data")).unwrap();
+    toolcrib.write(
+        "toolcrib.yaml",
+        "sources:\n  api: { openapi: '${env:PROJECT}/api.json' }\n  core: { builtin: all, roots: [./data] }\n",
+    );
+    let said = toolcrib.done(&["trust"]).stdout;
+    assert!(said.contains("    its document leads to http://127.0.0.1:9\n"), "{said}");
+    assert!(said.contains(&format!("    its roots are {}\n", project.join("one").display())), "{said}");
+    assert!(!asks(&toolcrib));
+    toolcrib.write("api.json", &document("http://127.0.0.2:9"));
+    assert!(asks(&toolcrib));
+    toolcrib.write("api.json", &document("http://127.0.0.1:9"));
+    assert!(!asks(&toolcrib));
+    std::fs::remove_file(project.join("data")).unwrap();
+    std::os::unix::fs::symlink("/", project.join("data")).unwrap();
+    assert!(asks(&toolcrib));
+}

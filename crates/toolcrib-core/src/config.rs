@@ -34,7 +34,7 @@ pub use export::{export, export_json, masked_keys};
 pub use fault::Fault;
 pub use narrowing::Narrowing;
 pub use overrides::{Override, Overrides, overrides};
-pub use trust::{LocalDocument, TrustedFile, names_its_servers, settings_to_trust};
+pub use trust::{LocalDocument, TrustedFile, settings_to_trust};
 
 use crate::source::{Settings, Source, SourceId};
 use node::{Node, joined};
@@ -292,9 +292,14 @@ impl Config {
                 sources.push(below);
                 continue;
             };
-            if let (Ok(above), Ok(below)) = (&mut above.source, below.source) {
-                let rules = std::mem::take(&mut above.settings.tools);
-                above.settings.tools = rules.restricted_by(below.settings.tools);
+            match (&mut above.source, below.source) {
+                (Ok(redefined), Ok(below)) => {
+                    let rules = std::mem::take(&mut redefined.settings.tools);
+                    redefined.settings.tools = rules.restricted_by(below.settings.tools);
+                }
+                // Its rules are not known, so that nothing can be restricted by them.
+                (Ok(_), Err(faults)) => above.source = Err(faults),
+                (Err(_), Ok(_) | Err(_)) => {}
             }
         }
         let set = |key: &str| self.origins.contains_key(&format!("expose.{key}"));

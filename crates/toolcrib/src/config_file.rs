@@ -7,8 +7,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-use toolcrib_core::config::{Config, Fault, LocalDocument, TrustedFile, names_its_servers};
+use toolcrib_core::config::{Config, Fault, LocalDocument, TrustedFile};
 use toolcrib_core::fingerprint::Fingerprint;
+use toolcrib_core::text::shown;
 use toolcrib_core::{Code, Error, Result, ResultExt, SourceId};
 
 use crate::registry::{Trust, Untrusted};
@@ -66,9 +67,7 @@ impl Found {
 
     /// Where a source is declared, as `file:line`.
     pub fn declared_at(&self, id: &SourceId) -> Option<String> {
-        let declared =
-            self.config.sources.iter().chain(self.untrusted().into_iter().flat_map(|project| &project.config.sources));
-        let declaration = declared.into_iter().find(|declaration| declaration.id == *id)?;
+        let declaration = self.config.sources.iter().find(|declaration| declaration.id == *id)?;
         Some(format!("{}:{}", declaration.file, declaration.line))
     }
 
@@ -98,12 +97,23 @@ impl Found {
         Ok(self)
     }
 
+    /// The same with the project's file as it was when it was last trusted, which `before` has.
+    pub fn with_trusted_project(mut self, before: &Found) -> Found {
+        let project = before.project.clone().filter(Project::is_trusted);
+        if let (Some(mut project), Some(now)) = (project, self.project.take()) {
+            project.below = now.below;
+            self.config = project.effective();
+            self.project = Some(project);
+        }
+        self
+    }
+
     /// What the registry has to know of it.
     pub fn trust(&self) -> Trust {
         let Some(project) = &self.project else { return Trust::default() };
         match &project.standing {
             TrustStanding::Trusted(trusted) => {
-                let bound = project.config.valid_sources().filter(|source| names_its_servers(source));
+                let bound = project.config.valid_sources().filter(|source| documents::has_document(source));
                 let bound: BTreeSet<&SourceId> = bound.map(|source| &source.id).collect();
                 let documents = trusted.documents().filter(|(id, _)| bound.contains(id));
                 let document_servers = documents.map(|(id, document)| (id.clone(), document.servers.clone())).collect();
@@ -125,7 +135,7 @@ impl Project {
         let standing = match trusted::known(file)? {
             None => TrustStanding::Never,
             Some(before) => {
-                let now = TrustedFile::new(&config, documents::documents(&config, Some(&before)));
+                let now = TrustedFile::new(&config, documents::documents(&config, directory_of(file), Some(&before)));
                 let keys = before.uncovered(&now);
                 if keys.is_empty() { TrustStanding::Trusted(before) } else { TrustStanding::Changed { before, keys } }
             }
@@ -142,7 +152,7 @@ impl Project {
 
     /// Why it is not used, for people.
     pub fn not_trusted(&self) -> String {
-        let file = self.file.display();
+        let file = shown(&self.file.to_string_lossy());
         match &self.standing {
             TrustStanding::Changed { keys, .. } => {
                 format!("`{file}` is not trusted yet with what changed in it ({})", keys.join(", "))
@@ -162,7 +172,7 @@ impl Project {
     }
 
     fn documents(&self) -> &BTreeMap<SourceId, LocalDocument> {
-        self.documents.get_or_init(|| documents::documents(&self.config, None))
+        self.documents.get_or_init(|| documents::documents(&self.config, directory_of(&self.file), None))
     }
 
     /// What holds with it. What an earlier version of it was trusted to restrict stays restricted while the file waits
@@ -179,6 +189,10 @@ impl Project {
     }
 }
 
+fn directory_of(file: &Path) -> &Path {
+    file.parent().unwrap_or(Path::new("."))
+}
+
 /// Reads `named`, else the nearest file from `directory` upwards, over the user's own.
 pub fn load(named: Option<&Path>, directory: &Path) -> Result<Found> {
     let user = user_file().filter(|path| path.is_file());
@@ -193,7 +207,8 @@ pub fn load(named: Option<&Path>, directory: &Path) -> Result<Found> {
         return Ok(Found { files, ..Found::of(below) });
     };
     let upper = read(&file)?;
-    if !walked || user.as_ref() == Some(&file) || upper == Config::default() {
+    let says_nothing = || upper == Config::default() && trusted::known(&file).is_ok_and(|known| known.is_none());
+    if !walked || user.as_ref() == Some(&file) || says_nothing() {
         return Ok(Found { config: upper.over(below), file: Some(file), files, project: None });
     }
     let project = Project::new(&file, upper, below)?;

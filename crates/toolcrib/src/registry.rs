@@ -496,10 +496,14 @@ impl Shared {
 
     /// Whether a source is none of those that must not be contacted.
     pub(crate) fn trusted(&self, id: &SourceId) -> Result<()> {
-        match self.forbidden.load().get(id) {
-            Some(reason) => Err(Error::new(Code::Forbidden, reason.clone())),
-            None => Ok(()),
+        let forbidden = self.forbidden.load();
+        let Some(reason) = forbidden.get(id) else { return Ok(()) };
+        // A file that is not trusted does not take away what was added by command.
+        let now = self.now.load();
+        if now.inventory.source(id).is_some_and(|state| state.origin == Origin::Runtime) {
+            return Ok(());
         }
+        Err(Error::new(Code::Forbidden, reason.clone()))
     }
 
     /// Whether a source's document names no server but those that were trusted.

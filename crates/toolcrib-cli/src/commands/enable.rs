@@ -109,6 +109,9 @@ fn source(desk: &Desk, name: &str) -> Result<Option<SourceId>> {
         return Ok(None);
     };
     if desk.registry.inventory().source(&id).is_none() {
+        if let Some(reason) = desk.registry.forbidden().get(&id) {
+            return Err(Error::new(Code::Forbidden, reason.clone()));
+        }
         let place = desk.found.declared_at(&id).unwrap_or_default();
         let message = format!("`{id}` is stated wrongly in `{place}`; `toolcrib sources` says how");
         return Err(Error::new(Code::ConfigInvalid, message));

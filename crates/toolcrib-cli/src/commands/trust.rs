@@ -79,7 +79,12 @@ pub(crate) fn lines(project: &Project) -> Vec<String> {
         }
     }
     for (key, value) in settings_to_trust(&project.config) {
-        lines.push(match key.strip_prefix("sources.") {
+        let narrowed = key.strip_prefix("sources.");
+        // One that narrows nothing has been named among the sources.
+        if narrowed.is_some_and(|id| !project.below.sources.iter().any(|below| below.id.as_str() == id)) {
+            continue;
+        }
+        lines.push(match narrowed {
             Some(id) => format!("  narrows your own `{id}`: {}", wording::visible(&value.to_string())),
             None if key == "allow_commands" && value == json!(true) => {
                 "  allow_commands: requests over HTTP may declare programs to run".to_owned()
@@ -102,7 +107,8 @@ fn source_lines(project: &Project, source: &Source, servers: &BTreeMap<&SourceId
     if let Some(servers) = servers.get(id) {
         let names: Vec<String> = servers.iter().map(|server| wording::visible(server)).collect();
         let names = if names.is_empty() { "nothing that could be read".to_owned() } else { names.join(", ") };
-        lines.push(format!("    its document leads to {names}"));
+        let what = if source.kind.is_builtin() { "its roots are" } else { "its document leads to" };
+        lines.push(format!("    {what} {names}"));
     }
     if let Value::Object(keys) = show_keys(source) {
         let others = keys.into_iter().filter(|(key, _)| !SHOWN_ELSEWHERE.contains(&key.as_str()));

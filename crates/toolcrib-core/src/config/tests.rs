@@ -356,6 +356,9 @@ fn a_project_narrows_a_source_of_the_users_own_and_never_widens_it() {
     );
     assert!(own("sources: { a: { enabled: false } }").unwrap().sources[0].source.is_err(), "on its own it is nothing");
     assert!(source("sources: { a: { tools: { x: maybe } } }", "a").unwrap_err().contains("found `maybe`"));
+    let wrong = own("sources: { a: { comand: x, tools: { 'delete_*': deny } } }").unwrap();
+    let over_wrong = own("sources: { a: { command: x } }").unwrap().over(wrong);
+    assert!(over_wrong.sources[0].source.is_err(), "rules that cannot be read are not passed over");
 }
 
 #[test]

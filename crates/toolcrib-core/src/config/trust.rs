@@ -10,7 +10,7 @@ use super::Config;
 use super::definition::{Secrets, definition, rules_keys};
 use crate::fingerprint::Fingerprint;
 use crate::policy::{Rules, Unruled, widens};
-use crate::source::{Kind, Source, SourceId};
+use crate::source::{Source, SourceId};
 use crate::tool::SEPARATOR;
 
 /// Keys of a source that neither run, contact nor allow anything.
@@ -51,8 +51,9 @@ struct TrustedSource {
     lists: BTreeMap<String, BTreeSet<Fingerprint>>,
     enabled: bool,
     tools: Rules,
+    /// Where it has none, nothing in the project's files says what it leads to.
     #[serde(default)]
-    document: LocalDocument,
+    document: Option<LocalDocument>,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -61,18 +62,22 @@ struct TrustedNarrowing {
     tools: Rules,
 }
 
-/// What a document in a file of the project leads to. The source's credentials go there and nowhere else.
+/// What a document in a file of the project leads to, or the roots of built-in tools. The source's credentials go there
+/// and nowhere else.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct LocalDocument {
-    /// The origins that an OpenAPI document sends requests to, or the source descriptions of an Arazzo document.
+    /// The origins that an OpenAPI document sends requests to, the source descriptions of an Arazzo document, or the
+    /// directories that roots are links to.
     pub servers: BTreeSet<String>,
     /// The files that this was read from, by their hash.
     pub files: BTreeMap<String, Fingerprint>,
+    /// The files of the project that references stand for, by their hash.
+    pub references: BTreeMap<String, Fingerprint>,
 }
 
 impl TrustedFile {
-    /// `documents` are those of the sources for which `names_its_servers` is true.
+    /// `documents` are those of its sources that lie in files.
     pub fn new(project: &Config, mut documents: BTreeMap<SourceId, LocalDocument>) -> TrustedFile {
         let hash = |value: Value| Fingerprint::of(value.to_string());
         let at_top = |section: &str| {
@@ -90,10 +95,9 @@ impl TrustedFile {
         let settings = settings.into_iter().filter(|(key, _)| at_top(key));
         let switches =
             [("allow_commands", project.allow_commands), ("allow_private_sources", project.allow_private_sources)];
-        let sources = project.valid_sources().map(|source| {
-            let document = documents.remove(&source.id).unwrap_or_default();
-            (source.id.clone(), TrustedSource::new(source, document))
-        });
+        let sources = project
+            .valid_sources()
+            .map(|source| (source.id.clone(), TrustedSource::new(source, documents.remove(&source.id))));
         let narrowings = project.narrowings.iter().map(|narrowing| {
             let trusted = TrustedNarrowing { enabled: narrowing.enabled, tools: narrowing.tools.clone() };
             (narrowing.id.clone(), trusted)
@@ -151,12 +155,12 @@ impl TrustedFile {
 
     /// What the documents of sources were found to lead to.
     pub fn documents(&self) -> impl Iterator<Item = (&SourceId, &LocalDocument)> {
-        self.sources.iter().map(|(id, source)| (id, &source.document))
+        self.sources.iter().filter_map(|(id, source)| Some((id, source.document.as_ref()?)))
     }
 }
 
 impl TrustedSource {
-    fn new(source: &Source, document: LocalDocument) -> TrustedSource {
+    fn new(source: &Source, document: Option<LocalDocument>) -> TrustedSource {
         let settings = &source.settings;
         let mut trusted = TrustedSource {
             keys: BTreeMap::new(),
@@ -197,9 +201,10 @@ impl TrustedSource {
         let is_builtin = new.keys.contains_key("builtin") || new.lists.contains_key("builtin");
         let unruled = if is_builtin { Unruled::OwnVerdict } else { Unruled::Allowed };
         let others = [
+            ("references", !has_same_references(self.document.as_ref(), new.document.as_ref())),
             ("enabled", new.enabled && !self.enabled),
             ("tools", widens(&self.tools, &new.tools, &prefix(id), unruled)),
-            ("servers", !new.document.servers.is_subset(&self.document.servers)),
+            (if is_builtin { "roots" } else { "servers" }, !is_bound_by(self.document.as_ref(), new.document.as_ref())),
         ];
         uncovered.extend(others.into_iter().filter(|(_, is)| *is).map(|(key, _)| key.to_owned()));
         uncovered.sort();
@@ -217,13 +222,18 @@ fn narrows(key: &str, old: &BTreeSet<Fingerprint>, new: &BTreeSet<Fingerprint>) 
     selects_everything(old) || (new.is_subset(old) && !selects_everything(new))
 }
 
-/// Whether what a source contacts stands in a document of the project, so that a change of that document matters.
-pub fn names_its_servers(source: &Source) -> bool {
-    match &source.kind {
-        Kind::OpenApi(openapi) => openapi.base_url.is_none() && !super::address::is_address(&openapi.document),
-        Kind::Workflow(_) => true,
-        Kind::Stdio(_) | Kind::Http(_) | Kind::Sse(_) | Kind::Builtin(_) => false,
-    }
+/// Whether a document leads nowhere but where the old one did.
+fn is_bound_by(old: Option<&LocalDocument>, new: Option<&LocalDocument>) -> bool {
+    let none = BTreeSet::new();
+    let old = old.map_or(&none, |document| &document.servers);
+    new.is_none_or(|new| new.servers.is_subset(old))
+}
+
+/// Whether the files that references stand for are as they were.
+fn has_same_references(old: Option<&LocalDocument>, new: Option<&LocalDocument>) -> bool {
+    let none = BTreeMap::new();
+    let old = old.map_or(&none, |document| &document.references);
+    new.is_none_or(|new| new.references.iter().all(|(path, hash)| old.get(path) == Some(hash)))
 }
 
 /// What of a project's file beside its sources is trusted with it, in the words of the file.

@@ -28,7 +28,7 @@ pub struct Converted {
     pub set_aside: Vec<SetAside>,
     /// What the document says about itself.
     pub about: Option<String>,
-    /// The origins that its operations send requests to, where it is the document that says so.
+    /// The origins of the servers that it lists, where it is the document that says where requests go.
     pub servers: BTreeSet<String>,
 }
 
@@ -86,6 +86,8 @@ pub fn convert(library: &Library, conversion: Conversion<'_>) -> Result<Converte
     if conversion.openapi.base_url.is_none() {
         let told = shared.servers.told(root.value);
         converted.set_aside.extend(told.map(|reason| SetAside { name: "#/servers".into(), reason }));
+        converted.servers.extend(shared.servers.common_origin());
+        converted.servers.extend(shared.servers.origins(root.value));
     }
     let found = operations(&shared, conversion.openapi, &mut converted.set_aside);
     let mut schemas = Schemas::new(library, dialect, found.len());
@@ -113,7 +115,8 @@ pub fn convert(library: &Library, conversion: Conversion<'_>) -> Result<Converte
             Ok(tool) => {
                 bytes += tool.get().len();
                 if conversion.openapi.base_url.is_none() {
-                    converted.servers.extend(server::origin(&shared.servers.of(found)));
+                    converted.servers.extend(shared.servers.origins(found.operation.value));
+                    converted.servers.extend(shared.servers.origins(found.item.value));
                 }
                 converted.tools.push(tool);
             }

@@ -1,6 +1,6 @@
 //! Where requests go: the servers of an operation, its path or the document, with their variables filled in.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 use url::Url;
@@ -35,6 +35,18 @@ impl<'a> Servers<'a> {
         servers
     }
 
+    /// The origins of all servers that a part of the document lists, also of those that are not taken.
+    pub(super) fn origins(&self, value: &Value) -> BTreeSet<String> {
+        let listed = value.get("servers").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
+        let listed = listed.iter().take(MAX_SERVERS).filter_map(|server| self.address(server));
+        listed.filter_map(|address| origin(&address)).collect()
+    }
+
+    /// The origin of the server of operations that name none of their own.
+    pub(super) fn common_origin(&self) -> Option<String> {
+        origin(&self.common)
+    }
+
     /// Without a slash at its end; empty where a document in a file names none.
     pub(super) fn of(&self, found: &Found<'a>) -> String {
         let own = self.first(found.operation.value).or_else(|| self.first(found.item.value));
@@ -60,16 +72,16 @@ impl<'a> Servers<'a> {
     fn first(&self, value: &Value) -> Option<String> {
         let servers = value.get("servers")?.as_array()?;
         let servers = &servers[..servers.len().min(MAX_SERVERS)];
-        let url_of = |server: &'_ Value| {
-            let url = server.get("url").and_then(Value::as_str).filter(|url| url.len() <= MAX_URL_LEN);
-            url.map(str::to_owned)
-        };
         // From a file, nothing can be reached that is relative to it.
         let in_file = self.document.scheme() == "file";
         let absolute = |server: &&Value| url_of(server).is_some_and(|url| url.contains("://"));
         let server = servers.iter().find(|server| in_file && absolute(server));
-        let server = server.or_else(|| servers.iter().find(|server| url_of(server).is_some()))?;
-        let mut url = url_of(server)?;
+        self.address(server.or_else(|| servers.iter().find(|server| url_of(server).is_some()))?)
+    }
+
+    /// The address of a server with its variables filled in.
+    fn address(&self, server: &Value) -> Option<String> {
+        let mut url = url_of(server)?.to_owned();
         // A reference may be a secret, and a document could ask for any name.
         for (name, value) in self.variables.iter().filter(|(_, value)| !value.contains("${")) {
             url = url.replace(&format!("{{{name}}}"), value);
@@ -109,8 +121,12 @@ impl<'a> Servers<'a> {
     }
 }
 
+fn url_of(server: &Value) -> Option<&str> {
+    server.get("url").and_then(Value::as_str).filter(|url| url.len() <= MAX_URL_LEN)
+}
+
 /// Scheme, host and port of a server. None for one that is relative, which only `base_url` can complete.
-pub(super) fn origin(server: &str) -> Option<String> {
+fn origin(server: &str) -> Option<String> {
     if let Ok(url) = Url::parse(server) {
         return Some(url.origin().ascii_serialization());
     }

@@ -2,6 +2,8 @@
 //! the tools themselves are not known yet. Where that cannot be decided exactly the answer is yes.
 
 use super::{Rule, Rules, Verdict, wildcard_match};
+use crate::text::shown;
+use crate::tool::LONGEST as MAX_NAME_LEN;
 
 /// Longer lists and longer globs are not analysed: comparing them is cubic in their number and quadratic in their
 /// length, and they come from a file that is not trusted yet.
@@ -12,12 +14,12 @@ const MAX_GLOB_LEN: usize = 128;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unruled {
     Allowed,
-    /// Each built-in tool has a verdict of its own, which an `allow` can lift.
+    /// Each built-in tool is allowed or asked about by itself; an `allow` can lift the latter.
     OwnVerdict,
 }
 
-/// Whether `new` could give some tool a less strict verdict than `old`. `prefix` is what stands before the source's own
-/// names in the names that agents see; a rule may be written for either.
+/// Whether `new` could give some tool a less strict verdict than `old`. `prefix` is what stands before the names of the
+/// source's tools where agents see them.
 pub fn widens(old: &Rules, new: &Rules, prefix: &str, unruled: Unruled) -> bool {
     let restrictions = old.restrictions.iter().enumerate().any(|(index, restriction)| {
         let now = new.restrictions.get(index).map_or(&[][..], Vec::as_slice);
@@ -52,7 +54,7 @@ fn is_wider(old: Option<Verdict>, new: Option<Verdict>, unruled: Unruled) -> boo
         (None, None, _) => false,
         (Some(old), None, _) => old > Verdict::Allow,
         (None, Some(_), Unruled::Allowed) => false,
-        (None, Some(new), Unruled::OwnVerdict) => new < Verdict::Deny,
+        (None, Some(new), Unruled::OwnVerdict) => new == Verdict::Allow,
     }
 }
 
@@ -65,15 +67,44 @@ fn may_decide_together(old: &[Rule], before: Option<usize>, new: &[Rule], after:
         .map(|rule| rule.glob.as_str())
         .collect();
     if let [one, other] = chosen[..]
-        && !overlap(one, other)
-        && !overlap(&format!("{prefix}{one}"), other)
-        && !overlap(one, &format!("{prefix}{other}"))
+        && !may_match_one_tool(one, other, prefix)
     {
         return false;
     }
     // A more specific rule that matches whatever one of the two matches would have decided instead.
     let earlier = old[..before.unwrap_or(old.len())].iter().chain(&new[..after.unwrap_or(new.len())]);
     !earlier.into_iter().any(|rule| chosen.iter().any(|glob| covers(&rule.glob, glob)))
+}
+
+/// Whether some tool could be matched by both globs. A rule may name a tool as its source does or as agents see it: with
+/// other characters in place of illegal ones, cut, or with a hash at its end.
+fn may_match_one_tool(one: &str, other: &str, prefix: &str) -> bool {
+    let forms = |glob: &str| {
+        let legal = legal(glob);
+        let hashed = hashed(&legal, prefix);
+        [glob.to_owned(), format!("{prefix}{glob}"), format!("{prefix}{legal}"), legal, hashed]
+    };
+    let others = forms(other);
+    forms(one).iter().any(|one| others.iter().any(|other| overlap(one, other)))
+}
+
+/// Matches the shown names of the tools whose own names a glob matches. Characters that are removed from names may have
+/// stood where the glob has a `?`.
+fn legal(glob: &str) -> String {
+    let legal = |character: char| match character {
+        '?' => '*',
+        '*' | '_' | '-' => character,
+        _ if character.is_ascii_alphanumeric() => character,
+        _ => '_',
+    };
+    shown(glob).chars().map(legal).collect()
+}
+
+/// Matches the names that these tools get where the plain name is taken or too long.
+fn hashed(legal: &str, prefix: &str) -> String {
+    let kept = MAX_NAME_LEN.saturating_sub(prefix.len() + "_12345678".len());
+    let head: String = legal.chars().take_while(|character| *character != '*').take(kept).collect();
+    format!("{head}*_????????")
 }
 
 /// Whether every text that `specific` matches is matched by `general` too.
@@ -170,6 +201,10 @@ mod tests {
             ("*:hide", "*:hide get_*:deny", true),
             ("delete_*:deny", "src__delete_x:allow delete_*:deny", true),
             ("delete_?:deny", "delete_a:deny delete_b:deny", true),
+            // Names as agents see them.
+            ("repo.*:deny", "repo.*:deny repo_delete:allow", true),
+            ("*_repo:deny", "*_repo:deny aaaa_1a2b3c4d:allow", true),
+            ("delete_*:deny", "delete_*:deny get_aaaa_1a2b3c4d:allow", false),
             (" | delete_*:deny", "", true),
             ("x:deny | delete_*:deny", "x:deny | delete_*:hide", false),
             ("x:deny", "x:deny | y:deny", false),
@@ -177,7 +212,7 @@ mod tests {
             assert_eq!(widens(&rules(old), &rules(new), "src__", Unruled::Allowed), expected, "{old} -> {new}");
         }
         for (old, new, expected) in
-            [("", "bash:allow", true), ("", "bash:ask", true), ("", "bash:deny", false), ("bash:allow", "", false)]
+            [("", "bash:allow", true), ("", "bash:ask", false), ("", "bash:deny", false), ("bash:allow", "", false)]
         {
             assert_eq!(widens(&rules(old), &rules(new), "", Unruled::OwnVerdict), expected, "{old} -> {new}");
         }

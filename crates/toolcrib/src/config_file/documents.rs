@@ -1,12 +1,15 @@
-//! Where the documents in a project's files lead to. Read from files alone: nothing is contacted to find out.
+//! Where the documents in a project's files and the roots of its built-in tools lead to. Read from files alone: nothing is
+//! contacted to find out.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::convert::Infallible;
 use std::path::{Path, PathBuf};
 
 use toolcrib_core::arazzo::Document;
-use toolcrib_core::config::{Config, LocalDocument, TrustedFile, names_its_servers};
+use toolcrib_core::config::{Config, LocalDocument, TrustedFile};
 use toolcrib_core::fingerprint::Fingerprint;
 use toolcrib_core::openapi::{Conversion, Library, convert, parse, parse_whole};
+use toolcrib_core::reference::{Piece, Reference, pieces};
 use toolcrib_core::source::{Kind, OpenApi};
 use toolcrib_core::{Code, Error, Result, Source, SourceId};
 use url::Url;
@@ -18,16 +21,45 @@ use crate::secret::resolve;
 const MAX_BYTES: usize = 64 * 1024 * 1024;
 const MAX_FILES: usize = 64;
 
-/// The documents of the project's sources. One whose files are as they were when it was trusted is not read again.
-pub(super) fn documents(project: &Config, trusted: Option<&TrustedFile>) -> BTreeMap<SourceId, LocalDocument> {
+/// The documents of the project's sources that lie in files, and the files in its `directory` that references stand for.
+/// A document whose files are as they were when it was trusted is not read again.
+pub(super) fn documents(
+    project: &Config,
+    directory: &Path,
+    trusted: Option<&TrustedFile>,
+) -> BTreeMap<SourceId, LocalDocument> {
     let known: BTreeMap<&SourceId, &LocalDocument> = trusted.into_iter().flat_map(TrustedFile::documents).collect();
-    let sources = project.valid_sources().filter(|source| names_its_servers(source));
-    let documents = sources.map(|source| {
-        let unchanged =
-            known.get(&source.id).filter(|document| is_unchanged(document)).map(|&document| document.clone());
-        (source.id.clone(), unchanged.unwrap_or_else(|| read(source)))
+    let documents = project.valid_sources().filter_map(|source| {
+        let unchanged = known.get(&source.id).filter(|document| is_unchanged(document));
+        let document = unchanged.map_or_else(|| read(source), |&document| Some(document.clone()));
+        let references = references(source, directory);
+        if document.is_none() && references.is_empty() {
+            return None;
+        }
+        Some((source.id.clone(), LocalDocument { references, ..document.unwrap_or_default() }))
     });
     documents.collect()
+}
+
+/// Files elsewhere, a mounted secret say, are the user's and may change at any time.
+fn references(source: &Source, directory: &Path) -> BTreeMap<String, Fingerprint> {
+    let mut found = BTreeMap::new();
+    let directory = directory.canonicalize().unwrap_or_else(|_| directory.to_owned());
+    let collected: Result<Kind, Infallible> = source.kind.try_map(|text| {
+        for piece in pieces(text) {
+            let Piece::Reference(Reference::File { path }) = piece else { continue };
+            // Where the link itself lies in the project, the project decides what it leads to.
+            let inside = |path: &Path| path.starts_with(&directory);
+            let real = Path::new(path).canonicalize().unwrap_or_else(|_| PathBuf::from(path));
+            if inside(Path::new(path)) || inside(&real) {
+                let hash = read_file_blocking(&real, MAX_BYTES).map(|(_, hash)| hash);
+                found.insert(path.to_owned(), hash.unwrap_or_else(|_| Fingerprint::of("")));
+            }
+        }
+        Ok(String::new())
+    });
+    let Ok(_) = collected;
+    found
 }
 
 fn is_unchanged(document: &LocalDocument) -> bool {
@@ -37,15 +69,37 @@ fn is_unchanged(document: &LocalDocument) -> bool {
     !document.files.is_empty() && document.files.iter().all(same)
 }
 
+/// Whether a document in a file says what a source contacts, and not its own declaration.
+pub(super) fn has_document(source: &Source) -> bool {
+    match &source.kind {
+        Kind::OpenApi(openapi) => openapi.base_url.is_none() && !is_address(&openapi.document),
+        Kind::Workflow(_) => true,
+        Kind::Stdio(_) | Kind::Http(_) | Kind::Sse(_) | Kind::Builtin(_) => false,
+    }
+}
+
 /// A document that cannot be read leads nowhere: what it leads to once it can be is asked about then.
-fn read(source: &Source) -> LocalDocument {
+fn read(source: &Source) -> Option<LocalDocument> {
     let mut files = Files::default();
     let servers = match &source.kind {
+        Kind::OpenApi(_) if !has_document(source) => return None,
         Kind::OpenApi(openapi) => files.servers(&source.id, openapi),
         Kind::Workflow(workflow) => files.described_apis(&workflow.document),
-        Kind::Stdio(_) | Kind::Http(_) | Kind::Sse(_) | Kind::Builtin(_) => Ok(BTreeSet::new()),
+        Kind::Builtin(builtin) if !builtin.roots.is_empty() => Ok(directories(&builtin.roots)),
+        Kind::Stdio(_) | Kind::Http(_) | Kind::Sse(_) | Kind::Builtin(_) => return None,
     };
-    LocalDocument { servers: servers.unwrap_or_default(), files: files.hashes }
+    Some(LocalDocument { servers: servers.unwrap_or_default(), files: files.hashes, ..LocalDocument::default() })
+}
+
+fn is_address(document: &str) -> bool {
+    let place = resolve(document).and_then(|text| Place::parse(&text));
+    place.is_ok_and(|place| matches!(place, Place::Address(_)))
+}
+
+/// The directories that roots are, links followed: a link that is changed leads file tools elsewhere.
+fn directories(roots: &[String]) -> BTreeSet<String> {
+    let real = |root: &String| Path::new(root).canonicalize().ok().map(|path| path.to_string_lossy().into_owned());
+    roots.iter().filter_map(real).collect()
 }
 
 /// The files that have been read for one source.

@@ -8,6 +8,7 @@ use toolcrib_core::config::TrustedFile;
 use toolcrib_core::{Code, Error, Result, ResultExt};
 
 use super::data_directory;
+use crate::private::private_directory;
 
 /// Where it is remembered which files were trusted.
 pub fn trust_file() -> Result<PathBuf> {
@@ -26,12 +27,20 @@ pub(super) fn remember(file: &Path, trusted: &TrustedFile) -> Result<()> {
     let entry = serde_json::to_value(trusted).context(Code::Internal, "write what is trusted")?;
     known.insert(key(file), entry);
     let path = trust_file()?;
+    if let Some(directory) = path.parent() {
+        private_directory(directory)?;
+    }
     let text = serde_json::to_string_pretty(&known).context(Code::Internal, "write the list of trusted files")?;
     write_private(&path, &text).context(Code::Internal, format!("write `{}`", path.display()))
 }
 
 fn all() -> Result<BTreeMap<String, Value>> {
     let path = trust_file()?;
+    // In a directory that others can change they could trust files for this user.
+    if let Some(directory) = path.parent().filter(|directory| directory.is_dir()) {
+        private_directory(directory)?;
+    }
+    ensure_own_file(&path)?;
     match std::fs::read_to_string(&path) {
         Ok(text) => serde_json::from_str(&text)
             .context(Code::ConfigInvalid, format!("`{}` is damaged; remove it and trust again", path.display())),
@@ -47,9 +56,6 @@ fn key(file: &Path) -> String {
 }
 
 fn write_private(path: &Path, text: &str) -> std::io::Result<()> {
-    if let Some(directory) = path.parent() {
-        std::fs::create_dir_all(directory)?;
-    }
     let mut options = std::fs::OpenOptions::new();
     options.create(true).write(true).truncate(true);
     #[cfg(unix)]
@@ -58,4 +64,28 @@ fn write_private(path: &Path, text: &str) -> std::io::Result<()> {
     let new = path.with_extension(format!("{}.new", std::process::id()));
     std::io::Write::write_all(&mut options.open(&new)?, text.as_bytes())?;
     std::fs::rename(&new, path)
+}
+
+/// Refuses a file that belongs to another user or that others may change.
+#[cfg(unix)]
+fn ensure_own_file(path: &Path) -> Result<()> {
+    use std::os::unix::fs::MetadataExt;
+
+    let Ok(found) = std::fs::symlink_metadata(path) else { return Ok(()) };
+    let user = rustix::process::geteuid().as_raw();
+    if found.is_file() && found.uid() == user && found.mode() & 0o022 == 0 {
+        return Ok(());
+    }
+    let message = format!(
+        "`{}`, which says what is trusted, is no plain file of this user that only they can change; look at it, then \
+         remove it and trust again",
+        path.display()
+    );
+    Err(Error::new(Code::ConfigInvalid, message))
+}
+
+#[cfg(not(unix))]
+#[expect(clippy::unnecessary_wraps, reason = "as on Unix")]
+fn ensure_own_file(_: &Path) -> Result<()> {
+    Ok(())
 }

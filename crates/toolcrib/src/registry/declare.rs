@@ -39,7 +39,8 @@ impl Registry {
     pub fn would_declare(&self, source: &Source) -> Result<Declared> {
         let now = self.shared.now.load();
         let state = now.inventory.source(&source.id);
-        if state.is_some_and(|state| state.origin == Origin::Config) || now.invalid.contains_key(&source.id) {
+        let is_wrong = now.invalid.get(&source.id).is_some_and(|failure| failure.code != Code::Forbidden);
+        if state.is_some_and(|state| state.origin == Origin::Config) || is_wrong {
             let message = format!("`{}` is declared in the configuration, which wins; change it there", source.id);
             return Err(Error::new(Code::Conflict, message).with_retryable(false));
         }

@@ -9,7 +9,7 @@ use toolcrib_core::inventory::{Origin, SourceState};
 use toolcrib_core::manifest::SetAside;
 use toolcrib_core::policy::Verdict;
 use toolcrib_core::source::Kind;
-use toolcrib_core::{Source, SourceId, Timestamp};
+use toolcrib_core::{Code, Source, SourceId, Timestamp};
 
 use super::{Registry, Shared, Snapshot};
 use crate::breaker::{BreakerState, BreakerView};
@@ -104,7 +104,8 @@ impl Shared {
     fn view(&self, now: &Snapshot, id: &SourceId) -> Option<SourceView> {
         let (state, source) = (now.inventory.source(id)?, now.sources.get(id)?);
         let standing = now.standings.get(id).cloned().unwrap_or_default();
-        let wrong = now.invalid.get(id).cloned();
+        // What a file that is not trusted declares under the same name is nothing that is wrong here.
+        let wrong = now.invalid.get(id).filter(|failure| failure.code != Code::Forbidden).cloned();
         let part = now.catalog.part(id);
         let enabled = self.enabled_here(id, state.enabled);
         let link = self.connections.link(id);

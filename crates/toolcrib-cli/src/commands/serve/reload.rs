@@ -5,8 +5,9 @@ use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
 use toolcrib::config_file::{self, Found};
+use toolcrib::core::ResultExt;
 use toolcrib::core::config::Config;
-use toolcrib::{Code, Error, Result};
+use toolcrib::{Code, Result};
 use toolcrib_server::{House, Surface};
 
 use crate::desk::{Desk, find};
@@ -20,9 +21,9 @@ type Stamps = BTreeMap<PathBuf, Option<(SystemTime, u64)>>;
 
 /// Follows the files for as long as it is polled.
 pub(super) async fn watch(desk: &Desk, surface: &Surface, house: &House, mut hang_up: HangUp) {
-    let mut config = desk.found.config.clone();
+    let mut current = desk.found.clone();
     // Not stamped yet: what changed since they were read is found by the first look.
-    let mut known: Stamps = paths(&desk.found).map(|path| (path, None)).collect();
+    let mut known: Stamps = paths(&current).map(|path| (path, None)).collect();
     loop {
         let asked = tokio::select! {
             () = hang_up.heard() => true,
@@ -34,51 +35,64 @@ pub(super) async fn watch(desk: &Desk, surface: &Surface, house: &House, mut han
             continue;
         }
         known = now;
-        match read_again(desk, surface, &config).await {
-            Ok(Some((found, what))) => {
-                if asked || !what.is_empty() {
-                    let what = if what.is_empty() { "nothing changed".to_owned() } else { what.join(", ") };
-                    desk.common.hint(&format!("configuration read again: {what}"));
-                }
-                known = paths(&found).map(|path| (path.clone(), known.get(&path).copied().flatten())).collect();
-                config = found.config.clone();
-                house.reread(found);
-            }
-            Ok(None) if !asked => {}
-            Ok(None) => {
-                desk.common.hint("the project's file is still not trusted; look at it, then run `toolcrib trust`")
-            }
+        let found = match read_again(desk, &current).await {
+            Ok(found) => found,
             Err(error) => {
                 desk.common.hint(&format!("error: {}; the configuration stays as it was", error.message));
+                continue;
             }
+        };
+        let what = difference(&current.config, &found.config);
+        let trusted_now = found.untrusted().is_none() && !desk.registry.is_trusted();
+        if what.is_empty() && !trusted_now {
+            if asked {
+                desk.common.hint("configuration read again: nothing changed");
+            }
+            continue;
         }
+        if let Err(error) = apply(desk, surface, house, &found).await {
+            desk.common.hint(&format!("error: {}; it is tried again", error.message));
+            known.values_mut().for_each(|stamp| *stamp = None);
+            continue;
+        }
+        // Clients hear of what is new once it is known.
+        desk.registry.ensure_soon();
+        let what = if what.is_empty() { "the project's file is trusted".to_owned() } else { what.join(", ") };
+        desk.common.hint(&format!("configuration read again: {what}"));
+        known = paths(&found).map(|path| (path.clone(), known.get(&path).copied().flatten())).collect();
+        current = found;
     }
 }
 
-/// What there is now, and what changed; `None` for a project's file that is as little trusted as it was, where nothing
-/// else changed.
-async fn read_again(desk: &Desk, surface: &Surface, before: &Config) -> Result<Option<(Found, Vec<String>)>> {
-    let found = find(&desk.common)?;
-    let was_trusted = desk.registry.is_trusted();
-    if let Some(project) = found.untrusted().filter(|_| was_trusted) {
-        let message = format!("{}; look at it, then run `toolcrib trust`", project.not_trusted());
-        return Err(Error::new(Code::Forbidden, message));
+/// What the files say now. A project's file that is no longer trusted stays as it was trusted, so that changes of the
+/// user's own file hold nevertheless.
+async fn read_again(desk: &Desk, current: &Found) -> Result<Found> {
+    let common = desk.common.clone();
+    // Documents of a project may be large.
+    let found = tokio::task::spawn_blocking(move || find(&common)).await;
+    let found = found.context(Code::Internal, "the configuration could not be read")??;
+    let was_trusted = current.untrusted().is_none();
+    let Some(project) = found.untrusted() else { return Ok(found) };
+    if was_trusted && current.project.is_some() {
+        let message = project.not_trusted();
+        desk.common.hint(&format!(
+            "hint: {message}; it holds as it was trusted until then; look at it, then run `toolcrib trust`"
+        ));
+        return Ok(found.with_trusted_project(current));
     }
-    let what = difference(before, &found.config);
-    if found.untrusted().is_some() && what.is_empty() {
-        return Ok(None);
-    }
+    Ok(found)
+}
+
+async fn apply(desk: &Desk, surface: &Surface, house: &House, found: &Found) -> Result<()> {
     for warning in &found.config.warnings {
         desk.common.hint(&format!("warning: {warning}"));
     }
+    // What local processes may do comes first: it needs no store.
+    house.reread(found.clone());
     desk.registry.set_trust(found.trust());
     desk.registry.reconfigure(&found.config).await?;
     surface.show(found.config.expose.clone());
-    if !was_trusted || !what.is_empty() {
-        // Clients hear of what is new once it is known.
-        desk.registry.ensure_soon();
-    }
-    Ok(Some((found, what)))
+    Ok(())
 }
 
 /// What changed, piece by piece.

@@ -18,7 +18,7 @@ expose: { mode: search, essential: ["files__*"] }
 fn file(text: &str, servers: &[&str]) -> TrustedFile {
     let config = Config::parse(text, "toolcrib.yaml", Path::new("/p"), Syntax::Yaml, Dialect::Own).unwrap();
     let servers = servers.iter().map(|server| (*server).to_owned()).collect();
-    let document = LocalDocument { servers, files: BTreeMap::new() };
+    let document = LocalDocument { servers, ..LocalDocument::default() };
     TrustedFile::new(&config, [(SourceId::parse("shop").unwrap(), document)].into())
 }
 
