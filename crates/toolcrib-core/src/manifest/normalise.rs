@@ -151,7 +151,7 @@ fn items(array: &RawValue) -> Vec<&RawValue> {
 }
 
 /// Refuses a schema with hidden characters where they cannot be removed, for an agent and its server must agree on
-/// these to the letter: names, and the values of `enum`, `const`, `default` and `pattern`.
+/// these to the letter: names, and the values of `enum`, `const`, `default`, `pattern` and `required`.
 fn refuse_hidden(what: &str, schema: Option<&RawValue>) -> Result<(), String> {
     let Some(place) = schema.filter(|schema| may_hide(schema.get())).and_then(|schema| hidden(schema, Keys::Keywords))
     else {
@@ -168,7 +168,7 @@ fn hidden(raw: &RawValue, keys: Keys) -> Option<String> {
             let Some(fields) = Fields::parse(raw) else { return Some("a name that is not valid Unicode".into()) };
             fields.iter().find_map(|(key, value)| match key {
                 _ if !hides_nothing(key) => Some(format!("the name `{}`", shown_short(key, 80))),
-                "enum" | "const" | "default" | "pattern" if keys == Keys::Keywords => {
+                "enum" | "const" | "default" | "pattern" | "required" if keys == Keys::Keywords => {
                     let hides = if key == "pattern" { hides_in_pattern(value) } else { hides_in_value(value) };
                     hides.then(|| format!("a value of `{key}`"))
                 }
@@ -242,7 +242,9 @@ fn push_shown(raw: &RawValue, keys: Keys, into: &mut String, changed: &mut bool)
                 json::push_string(key, into);
                 into.push(':');
                 match key {
-                    "enum" | "const" | "default" | "pattern" if keys == Keys::Keywords => into.push_str(value.get()),
+                    "enum" | "const" | "default" | "pattern" | "required" if keys == Keys::Keywords => {
+                        into.push_str(value.get())
+                    }
                     _ => push_shown(value, keys.below(key), into, changed),
                 }
             }

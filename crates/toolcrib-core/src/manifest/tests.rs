@@ -177,6 +177,7 @@ fn a_tool_that_hides_something_in_what_must_match_is_set_aside() {
         (r#"{"properties":{"a":{"default":["\u001b[31m"]}}}"#, "a value of `default`"),
         (r#"{"properties":{"a":{"default":"\ud800"}}}"#, "a value of `default`"),
         (r#"{"properties":{"a":{"pattern":"^\udb40\udc41$"}}}"#, "a value of `pattern`"),
+        (r#"{"required":["a","b\udb40\udc41"]}"#, "a value of `required`"),
         (r#"{"anyOf":[{"properties":{"\u202ex":{}}}]}"#, "the name `x`"),
         (r#"{"properties":{"\ud800":{"description":"\u200b"}}}"#, "a name that is not valid Unicode"),
     ] {
