@@ -36,6 +36,31 @@ pub fn secrets_in_url(url: &str) -> Vec<String> {
     mask.hidden
 }
 
+/// Arguments for a person who decides by reading them whether to trust a source. Masked is only what a flag, a name or a
+/// known beginning of a token calls secret, never a text for its looks alone and never a part of code: that would hide
+/// what is going to run.
+pub fn args_to_trust(args: &[String]) -> Vec<String> {
+    Mask::for_trust().args_to_trust(args)
+}
+
+/// The value of a variable of the environment, for the same decision: shown unless its name sounds secret or it is a
+/// known kind of token. An address is shown without its password.
+pub fn variable_to_trust(name: &str, value: &str) -> String {
+    let mut mask = Mask::for_trust();
+    if sounds_secret(name) || is_known_token(value) {
+        return mask.value(value);
+    }
+    if is_address(value) {
+        return mask.url(value);
+    }
+    // Proxies are also written without `http://`.
+    let is_proxy = name.to_ascii_lowercase().ends_with("_proxy");
+    match value.rsplit_once('@').filter(|_| is_proxy) {
+        Some((login, host)) => format!("{}@{host}", mask.login(login)),
+        None => value.to_owned(),
+    }
+}
+
 /// Whether a name of a flag, a variable, a header or a key says that its value is secret.
 pub fn sounds_secret(name: &str) -> bool {
     const PARTS: [&str; 11] = [
@@ -77,6 +102,16 @@ fn words(name: &str) -> Vec<String> {
 #[derive(Default)]
 struct Mask {
     hidden: Vec<String>,
+    rules: Rules,
+}
+
+#[derive(Default, Clone, Copy, PartialEq, Eq)]
+enum Rules {
+    /// Masks in case of doubt.
+    #[default]
+    Strict,
+    /// Shows in case of doubt, for [`args_to_trust`] and [`variable_to_trust`].
+    Trust,
 }
 
 /// What an argument announces about the one behind it.
@@ -84,8 +119,12 @@ struct Mask {
 enum Next {
     Plain,
     Secret,
+    /// `user:password`, or a plain value such as the name of a script.
+    Login,
     /// `KEY=VALUE` or `Name: value`, whose value is secret whatever its name.
     Pair,
+    /// `KEY=VALUE` as docker takes it, or code as node takes it.
+    PairOrCode,
     /// A line for a shell, each word of which is an argument.
     Line,
 }
@@ -102,15 +141,22 @@ impl Mask {
         let mut shown = Vec::with_capacity(args.len());
         for arg in args {
             let is_flag = arg.starts_with('-');
+            if next == Next::Secret && !is_flag_like(arg) {
+                shown.push(self.value(arg));
+                next = Next::Plain;
+                continue;
+            }
             shown.push(match next {
-                Next::Secret if !is_flag => self.value(arg),
+                Next::Login if is_login(arg) => self.value(arg),
                 Next::Pair if !is_flag => self.pair(arg),
+                Next::PairOrCode if is_assignment(arg) => self.pair(arg),
                 Next::Line if !arg.contains("${") => self.line(arg),
-                Next::Plain | Next::Secret | Next::Pair | Next::Line => self.arg(arg),
+                Next::Plain | Next::Secret | Next::Login | Next::Pair | Next::PairOrCode | Next::Line => self.arg(arg),
             });
             next = match arg.as_str() {
-                "-H" | "--header" | "--headers" | "-e" | "--env" => Next::Pair,
-                "-u" | "--user" => Next::Secret,
+                "-H" | "--header" | "--headers" | "--env" => Next::Pair,
+                "-e" => Next::PairOrCode,
+                "-u" | "--user" => Next::Login,
                 "-c" => Next::Line,
                 _ if is_flag && !arg.contains('=') && sounds_secret(arg) => Next::Secret,
                 _ => Next::Plain,
@@ -127,7 +173,7 @@ impl Mask {
             return format!("{name}:{}", self.value(value));
         }
         if let Some((name, value)) = arg.split_once('=').filter(|(name, _)| is_name(name)) {
-            if matches!(name, "-H" | "--header" | "-e" | "--env") {
+            if matches!(name, "-H" | "--header" | "--env") || (name == "-e" && is_assignment(value)) {
                 return format!("{name}={}", self.pair(value));
             }
             return match sounds_secret(name) {
@@ -149,6 +195,55 @@ impl Mask {
             return self.url(arg);
         }
         without_defaults(arg)
+    }
+
+    fn for_trust() -> Mask {
+        Mask { hidden: Vec::new(), rules: Rules::Trust }
+    }
+
+    fn args_to_trust(&mut self, args: &[String]) -> Vec<String> {
+        let mut next = Next::Plain;
+        let mut shown = Vec::with_capacity(args.len());
+        for arg in args {
+            shown.push(match next {
+                // A value that begins with `-` may be a flag that makes the program run something.
+                Next::Secret if !arg.starts_with('-') => self.value(arg),
+                Next::Login if is_login(arg) => self.value(arg),
+                Next::PairOrCode if is_code(arg) => arg.clone(),
+                Next::Line => arg.clone(),
+                Next::Plain | Next::Secret | Next::Login | Next::Pair | Next::PairOrCode => self.arg_to_trust(arg),
+            });
+            next = match arg.as_str() {
+                "-e" => Next::PairOrCode,
+                "-u" | "--user" => Next::Login,
+                "-c" => Next::Line,
+                _ if arg.starts_with('-') && !arg.contains('=') && sounds_secret(arg) => Next::Secret,
+                _ => Next::Plain,
+            };
+        }
+        shown
+    }
+
+    fn arg_to_trust(&mut self, arg: &str) -> String {
+        if is_known_token(arg) {
+            return self.value(arg);
+        }
+        if let Some((name, value)) = arg.split_once(':').filter(|(name, _)| is_name(name) && sounds_secret(name)) {
+            return format!("{name}:{}", self.value(value));
+        }
+        if let Some((name, value)) = arg.split_once('=').filter(|(name, _)| is_name(name)) {
+            let shown = if sounds_secret(name) { self.value(value) } else { self.arg_to_trust(value) };
+            return format!("{name}={shown}");
+        }
+        if let Some(shown) = self.json(arg) {
+            return shown;
+        }
+        if let Some((scheme, value)) = arg.split_once(' ').filter(|(scheme, _)| is_auth_scheme(scheme))
+            && !value.contains(char::is_whitespace)
+        {
+            return format!("{scheme} {}", self.value(value));
+        }
+        if is_address(arg) { self.url(arg) } else { arg.to_owned() }
     }
 
     fn line(&mut self, line: &str) -> String {
@@ -184,12 +279,19 @@ impl Mask {
 
     fn json_value(&mut self, value: &mut Value, is_secret: bool) {
         match value {
-            Value::String(text) => *text = if is_secret { self.value(text) } else { self.arg(text) },
+            Value::String(text) if is_secret => *text = self.value(text),
+            Value::String(text) => {
+                *text = match self.rules {
+                    Rules::Strict => self.arg(text),
+                    Rules::Trust => self.arg_to_trust(text),
+                }
+            }
             Value::Array(items) => items.iter_mut().for_each(|item| self.json_value(item, is_secret)),
             Value::Object(fields) => {
                 for (name, field) in fields {
                     // As under `headers` and `env` of a source, every value is masked.
-                    let telling = sounds_secret(name) || matches!(name.as_str(), "env" | "headers");
+                    let holds_secrets = self.rules == Rules::Strict && matches!(name.as_str(), "env" | "headers");
+                    let telling = sounds_secret(name) || holds_secrets;
                     self.json_value(field, is_secret || telling);
                 }
             }
@@ -204,19 +306,27 @@ impl Mask {
             Some((scheme, rest)) => {
                 let (authority, path) = rest.split_at(first_outside(rest, '/').unwrap_or(rest.len()));
                 let authority = match authority.rsplit_once('@') {
-                    Some((login, host)) => format!("{}@{}", self.login(login), without_defaults(host)),
-                    None => without_defaults(authority),
+                    // The name of a host may end at these, and what follows then only looks like the host.
+                    Some((login, _)) if self.rules == Rules::Trust && login.contains(['#', '\\']) => {
+                        authority.to_owned()
+                    }
+                    Some((login, host)) => format!("{}@{}", self.login(login), self.plain(host)),
+                    None => self.plain(authority),
                 };
                 format!("{scheme}://{authority}{}", self.path(path))
             }
-            None => without_defaults(address),
+            None => self.plain(address),
         };
         for (index, pair) in query.iter().flat_map(|query| query.split('&')).enumerate() {
             shown.push(if index == 0 { '?' } else { '&' });
             match pair.split_once('=') {
-                Some((name, value)) => shown.push_str(&format!("{name}={}", self.value_of(name, value))),
-                None if looks_secret(pair) => shown.push_str(&self.value(pair)),
-                None => shown.push_str(&without_defaults(pair)),
+                Some((name, value)) => {
+                    let is_shown = self.rules == Rules::Trust && !sounds_secret(name) && !is_known_token(value);
+                    let value = if is_shown { value.to_owned() } else { self.value_of(name, value) };
+                    shown.push_str(&format!("{name}={value}"));
+                }
+                None if self.looks_secret(pair) => shown.push_str(&self.value(pair)),
+                None => shown.push_str(&self.plain(pair)),
             }
         }
         shown
@@ -239,13 +349,27 @@ impl Mask {
 
     fn path(&mut self, path: &str) -> String {
         if path.contains("${") {
-            return without_defaults(path);
+            return self.plain(path);
         }
-        let segments = path.split('/').map(|segment| match looks_secret(segment) {
-            true => self.value(segment),
-            false => segment.to_owned(),
-        });
+        let segments = path
+            .split('/')
+            .map(|segment| if self.looks_secret(segment) { self.value(segment) } else { segment.to_owned() });
         segments.collect::<Vec<_>>().join("/")
+    }
+
+    fn looks_secret(&self, text: &str) -> bool {
+        match self.rules {
+            Rules::Strict => looks_secret(text),
+            Rules::Trust => is_known_token(text),
+        }
+    }
+
+    /// Text that is no secret. Defaults in its references may be, but they also decide what runs.
+    fn plain(&self, text: &str) -> String {
+        match self.rules {
+            Rules::Strict => without_defaults(text),
+            Rules::Trust => text.to_owned(),
+        }
     }
 
     /// A value that is masked whatever its name. A short one under a harmless name is no secret to look for elsewhere.
@@ -325,6 +449,50 @@ fn is_auth_scheme(word: &str) -> bool {
     ["bearer", "basic", "token", "digest", "apikey", "negotiate"].contains(&word.to_ascii_lowercase().as_str())
 }
 
+/// Whether this is a flag rather than the value of the flag before it. Tokens may begin with `-` as well, but a flag of
+/// more than one letter is a word.
+fn is_flag_like(arg: &str) -> bool {
+    let Some(name) = arg.strip_prefix('-') else { return false };
+    arg.starts_with("--") || arg.len() <= 2 || name.chars().all(|c| c.is_ascii_alphabetic() || c == '-')
+}
+
+/// Whether this is `user:password`, and neither an address, a path, nor the numbers of a user and a group.
+fn is_login(arg: &str) -> bool {
+    let (user, password) = split_at_first(arg, ':');
+    let Some(password) = password else { return false };
+    let is_number = |text: &str| !text.is_empty() && text.chars().all(|c| c.is_ascii_digit());
+    let is_user = !user.is_empty()
+        && !user.starts_with('-')
+        && (user.contains("${") || !user.contains(|c: char| c.is_whitespace() || matches!(c, '/' | '\\')));
+    let is_path = password.starts_with("//") || (user.len() == 1 && password.starts_with(['/', '\\']));
+    is_user && !is_path && !(is_number(user) && is_number(password))
+}
+
+/// Whether this is `KEY=value` with a name as variables of the environment have it. Code begins with `x=` as well.
+fn is_assignment(arg: &str) -> bool {
+    let Some((name, _)) = arg.split_once('=') else { return false };
+    let is_identifier = name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
+        && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+    let is_upper_case = !name.contains(|c: char| c.is_ascii_lowercase());
+    is_identifier && (is_upper_case || name.contains('_') || sounds_secret(name))
+}
+
+/// Whether what follows `-e` may be code. Code can begin with an assignment, so anything but a plain value counts as such.
+fn is_code(arg: &str) -> bool {
+    let Some((_, value)) = arg.split_once('=').filter(|_| is_assignment(arg)) else { return true };
+    pieces(value).iter().any(|piece| match piece {
+        Piece::Text(text) => !text
+            .chars()
+            .all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | '~' | '+' | '/' | '=' | ':')),
+        Piece::Reference(_) => false,
+    })
+}
+
+/// Whether this is one address and nothing else.
+fn is_address(text: &str) -> bool {
+    text.contains("://") && !text.contains(char::is_whitespace)
+}
+
 /// Whether this can be the name in `NAME=value` or `Name: value`.
 fn is_name(text: &str) -> bool {
     !text.is_empty() && text.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.'))
@@ -332,6 +500,17 @@ fn is_name(text: &str) -> bool {
 
 /// By how well-known services begin theirs, or by its looks.
 fn looks_secret(value: &str) -> bool {
+    has_known_prefix(value) || is_uuid(value) || value.trim_end_matches('=').split(['-', '_', '+']).any(is_random)
+}
+
+/// Whether this is a token of a well-known service as a whole. Names of packages and variables may begin alike, as
+/// `npm_config_registry` does, but without digits.
+fn is_known_token(value: &str) -> bool {
+    let is_token = value.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.'));
+    has_known_prefix(value) && is_token && value.contains(|c: char| c.is_ascii_digit())
+}
+
+fn has_known_prefix(value: &str) -> bool {
     const PREFIXES: [&str; 22] = [
         "sk-",
         "sk_",
@@ -356,8 +535,7 @@ fn looks_secret(value: &str) -> bool {
         "npm_",
         "pypi-",
     ];
-    let is_known = value.len() >= 12 && PREFIXES.iter().any(|prefix| value.starts_with(prefix));
-    is_known || is_uuid(value) || value.trim_end_matches('=').split(['-', '_', '+']).any(is_random)
+    value.len() >= 12 && PREFIXES.iter().any(|prefix| value.starts_with(prefix))
 }
 
 /// Long, and with digits among its letters as no word has them.
@@ -441,6 +619,93 @@ mod tests {
         ] {
             let args: Vec<String> = args.iter().map(|arg| (*arg).to_owned()).collect();
             assert_eq!(shown_args(&args), expected);
+        }
+    }
+
+    fn owned(args: &[&str]) -> Vec<String> {
+        args.iter().map(|arg| (*arg).to_owned()).collect()
+    }
+
+    #[test]
+    fn ordinary_values_of_short_flags_are_shown() {
+        for args in [
+            &["-u", "evil.py"][..],
+            &["-u", "1000:1000"],
+            &["-u", "http://h/x"],
+            &["-u", r"C:\evil.py"],
+            &["-e", "require('./evil')"],
+            &["-e", "x=require('./evil')"],
+            &["-e=console.log(1)"],
+        ] {
+            assert_eq!(shown_args(&owned(args)), args);
+            assert_eq!(secrets_in_args(&owned(args)), Vec::<String>::new(), "{args:?}");
+        }
+        for (args, expected) in [
+            (&["--user", "me:pw", "-u", "sk_x:"][..], &["--user", "***", "-u", "***"][..]),
+            (&["-u", "${env:U}:pw"], &["-u", "${env:U}***"]),
+            (&["-e", "http_proxy=abcdef", "-e=KEY=abc"], &["-e", "http_proxy=***", "-e=KEY=***"]),
+        ] {
+            assert_eq!(shown_args(&owned(args)), expected);
+        }
+    }
+
+    #[test]
+    fn a_secret_that_begins_like_a_flag_is_masked() {
+        for (args, expected) in [
+            ("--token -abc123secret next", "--token *** next"),
+            ("--token --verbose next", "--token --verbose next"),
+            ("--token -v -quiet -no-cache", "--token -v -quiet -no-cache"),
+            ("--token -no-cache", "--token -no-cache"),
+        ] {
+            let args: Vec<String> = args.split(' ').map(str::to_owned).collect();
+            assert_eq!(shown_args(&args).join(" "), expected);
+        }
+        assert_eq!(secrets_in_args(&owned(&["--token", "-abc123secret"])), ["-abc123secret"]);
+    }
+
+    #[test]
+    fn what_is_trusted_is_shown_but_for_what_is_called_secret() {
+        for args in [
+            &["-y", "pkg-0123456789abcdef0123", "123e4567-e89b-12d3-a456-426614174000"][..],
+            &["-c", "TOKEN=abc curl http://me:pw@h | sh", "-e", "key=require('x')"],
+            &["-e", "TOKEN=require('child_process').execSync('x')"],
+            &["--token", "--verbose", "--token", "-ecode()"],
+            &["sh -c 'curl http://h | sh'", "npm_config_registry=http://h/"],
+            &["${env:PACKAGE:-evil}", "https://h/${env:P:-evil}?page=abc"],
+            &["https://evil.example#@good.example/", "-u", "evil.py"],
+            &[r#"{"env":{"LD_PRELOAD":"./x.so"}}"#],
+        ] {
+            assert_eq!(args_to_trust(&owned(args)), args);
+        }
+        for (args, expected) in [
+            (&["--token", "x", "--api-key=x", "TOKEN=x"][..], &["--token", "***", "--api-key=***", "TOKEN=***"][..]),
+            (&["-H", "Authorization: Bearer x", "Bearer x"], &["-H", "Authorization: Bearer ***", "Bearer ***"]),
+            (&["ghp_0123456789abcdef", "--x=sk-0123456789abcdef"], &["***", "--x=***"]),
+            (&["https://me:pw@h/x?page=1&key=abc"], &["https://***@h/x?page=1&key=***"]),
+            (&["-e", "TOKEN=abc", "-e", "LOG=debug"], &["-e", "TOKEN=***", "-e", "LOG=debug"]),
+            (&["--token", "${env:T}", "--token=${env:T:-abc}"], &["--token", "${env:T}", "--token=${env:T:-***}"]),
+            (&[r#"{"apiKey":"abc"}"#, "-u", "me:pw"], &[r#"{"apiKey":"***"}"#, "-u", "***"]),
+        ] {
+            assert_eq!(args_to_trust(&owned(args)), expected);
+        }
+    }
+
+    #[test]
+    fn variables_to_trust_are_shown_but_for_secrets() {
+        for (name, value, expected) in [
+            ("LD_PRELOAD", "./0123456789abcdef0123.so", "./0123456789abcdef0123.so"),
+            ("LD_PRELOAD", "token=./x.so", "token=./x.so"),
+            ("npm_config_registry", "http://h/npm", "http://h/npm"),
+            ("PIP_INDEX_URL", "https://me:pw@h/simple", "https://***@h/simple"),
+            ("HTTPS_PROXY", "http://me:pw@proxy:3128", "http://***@proxy:3128"),
+            ("https_proxy", "me:pw@proxy:3128", "***@proxy:3128"),
+            ("GIT_SSH_COMMAND", "ssh -o ProxyCommand=evil", "ssh -o ProxyCommand=evil"),
+            ("X", "${env:Y:-evil}", "${env:Y:-evil}"),
+            ("API_KEY", "abc", "***"),
+            ("API_KEY", "${env:API_KEY}", "${env:API_KEY}"),
+            ("X", "ghp_0123456789abcdef", "***"),
+        ] {
+            assert_eq!(variable_to_trust(name, value), expected);
         }
     }
 

@@ -3,7 +3,10 @@
 
 use serde_json::{Map, Value, json};
 
-pub use super::mask::{masked, secrets_in_args, secrets_in_url, shown_args, shown_text, shown_url, sounds_secret};
+pub use super::mask::{
+    args_to_trust, masked, secrets_in_args, secrets_in_url, shown_args, shown_text, shown_url, sounds_secret,
+    variable_to_trust,
+};
 
 use super::definition::{Secrets, definition};
 use super::settings::{lifecycle_name, on_conflict_name, results_name};
