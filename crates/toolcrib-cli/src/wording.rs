@@ -1,8 +1,8 @@
 //! Small pieces of what commands say.
 
 use toolcrib::Source;
-use toolcrib::core::config::show::{masked, shown_args, shown_text, shown_url};
-use toolcrib::core::source::{Auth, Kind};
+use toolcrib::core::config::show::{args_to_trust, masked, shown_args, shown_text, shown_url, variable_to_trust};
+use toolcrib::core::source::{Auth, Kind, Stdio};
 use toolcrib::core::text::{shown, shown_short};
 
 /// `1 tool`, `3 tools`, `2 processes`.
@@ -25,24 +25,20 @@ pub(crate) fn shortened(names: &[String], most: usize) -> String {
 
 /// What using a source runs or contacts, in a line short enough for a list, nothing secret.
 pub(crate) fn reached_by(source: &Source) -> String {
-    shown_short(&runs_or_contacts(source), 300)
+    let line = match &source.kind {
+        Kind::Stdio(stdio) => command_line(stdio, shown_args, |_, value| masked(value)),
+        Kind::Http(_) | Kind::Sse(_) | Kind::OpenApi(_) | Kind::Workflow(_) | Kind::Builtin(_) => {
+            runs_or_contacts(source)
+        }
+    };
+    shown_short(&line, 300)
 }
 
-/// What using a source runs or contacts, all of it, nothing secret. A command stands as it would be typed in a shell,
-/// and characters that a terminal would not show are written out: a decision is made by reading this.
+/// What using a source runs or contacts, all of it, but for what is called secret. A command stands as it would be typed
+/// in a shell, and characters that a terminal would not show are written out: a decision is made by reading this.
 pub(crate) fn runs_or_contacts(source: &Source) -> String {
     match &source.kind {
-        Kind::Stdio(stdio) => {
-            let variables =
-                stdio.env.iter().map(|(name, value)| format!("{}={}", quoted(name), shown_value(name, value)));
-            let command =
-                [shown_text(&stdio.command)].into_iter().chain(shown_args(&stdio.args)).map(|word| quoted(&word));
-            let line = variables.chain(command).collect::<Vec<_>>().join(" ");
-            match &stdio.cwd {
-                Some(cwd) => format!("{line} (in {})", quoted(&shown_text(cwd))),
-                None => line,
-            }
-        }
+        Kind::Stdio(stdio) => command_line(stdio, args_to_trust, variable_to_trust),
         Kind::Http(remote) | Kind::Sse(remote) => visible(&shown_url(&remote.url)),
         Kind::OpenApi(openapi) => {
             let others = openapi.base_url.iter().chain(openapi.auth.iter().flat_map(token_urls));
@@ -59,22 +55,22 @@ pub(crate) fn runs_or_contacts(source: &Source) -> String {
     }
 }
 
-/// A value of the environment. Literal values are masked, except those that can make a program run something else.
-fn shown_value(name: &str, value: &str) -> String {
-    const LOADERS: [&str; 10] = [
-        "LD_",
-        "DYLD_",
-        "PATH",
-        "NODE_OPTIONS",
-        "NODE_PATH",
-        "PYTHON",
-        "PERL5",
-        "RUBY",
-        "BASH_ENV",
-        "JAVA_TOOL_OPTIONS",
-    ];
-    let loads = LOADERS.iter().any(|loader| name.starts_with(loader));
-    quoted(&if loads { value.to_owned() } else { masked(value) })
+fn command_line(
+    stdio: &Stdio,
+    mask_args: impl Fn(&[String]) -> Vec<String>,
+    mask_variable: impl Fn(&str, &str) -> String,
+) -> String {
+    let variables =
+        stdio.env.iter().map(|(name, value)| format!("{}={}", quoted(name), quoted(&mask_variable(name, value))));
+    let command = mask_args(std::slice::from_ref(&stdio.command)).into_iter().chain(mask_args(&stdio.args));
+    let line = variables.chain(command.map(|word| quoted(&word))).collect::<Vec<_>>().join(" ");
+    match &stdio.cwd {
+        Some(cwd) => {
+            let cwd: Vec<String> = mask_args(std::slice::from_ref(cwd)).iter().map(|word| quoted(word)).collect();
+            format!("{line} (in {})", cwd.join(" "))
+        }
+        None => line,
+    }
 }
 
 /// Where credentials are shown for a token.
@@ -127,6 +123,18 @@ mod tests {
         let names = ["a", "b", "c"].map(str::to_owned);
         assert_eq!(shortened(&names, 3), "a, b, c");
         assert_eq!(shortened(&names, 1), "a and 2 more");
+    }
+
+    #[test]
+    fn a_decision_sees_what_a_list_masks() {
+        let env =
+            [("MODE", "fast-mode"), ("TOKEN", "hunter2")].map(|(name, value)| (name.to_owned(), value.to_owned()));
+        let args = ["pkg-0123456789abcdef0123", "--token", "hunter2"].map(str::to_owned).to_vec();
+        let stdio = Stdio { command: "npx".into(), args, env: env.into(), ..Stdio::default() };
+        let source = Source { kind: Kind::Stdio(stdio), ..Source::embedded() };
+        let expected = "MODE=fast-mode TOKEN=*** npx pkg-0123456789abcdef0123 --token ***";
+        assert_eq!(runs_or_contacts(&source), expected);
+        assert_eq!(reached_by(&source), "MODE=*** TOKEN=*** npx *** --token ***");
     }
 
     #[test]

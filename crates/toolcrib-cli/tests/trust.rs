@@ -161,10 +161,15 @@ fn what_is_trusted_is_shown_as_a_shell_would_need_it() {
     toolcrib.write(
         "toolcrib.yaml",
         "sources:\n  a: { command: sh, args: [-c, \"echo 'hi'; rm x\", \"\\e[2K\"], env: { TOKEN: hunter2, LD_PRELOAD: ./x.so } }\n  \
+         c: { command: node, args: [-e, \"run('0123456789abcdef0123')\", --token, hunter2, 'http://me:hunter2@h/?page=1'],\
+         \x20env: { GIT_SSH_COMMAND: 'ssh -v', HTTPS_PROXY: 'http://me:hunter2@127.0.0.1:9', npm_config_registry: 'http://127.0.0.1:9' } }\n  \
          b: { url: 'http://127.0.0.1:9/mcp', tools: { 'delete_*': deny }, essential: ['x*'], lifecycle: per_client, enabled: false }\n",
     );
     let said = toolcrib.done(&["trust"]).stdout;
     let expected = "  a: LD_PRELOAD=./x.so TOKEN=*** sh -c 'echo '\\''hi'\\''; rm x' $'\\u001b[2K'\n";
+    assert!(said.contains(expected), "{said}");
+    let expected = "  c: GIT_SSH_COMMAND='ssh -v' HTTPS_PROXY=http://***@127.0.0.1:9 npm_config_registry=http://127.0.0.1:9 node \
+                    -e 'run('\\''0123456789abcdef0123'\\'')' --token *** 'http://***@h/?page=1'\n";
     assert!(said.contains(expected), "{said}");
     for line in ["    tools: {\"delete_*\":\"deny\"}\n", "    essential: [\"x*\"]\n", "    lifecycle: \"per_client\"\n"]
     {
