@@ -23,6 +23,7 @@ use toolcrib_core::{Code, Error, Result, ResultExt, SourceId, Timestamp};
 
 use crate::connector::{Answer, Call, CallFailure, Terms, Witness};
 use crate::held::Shape;
+use crate::redact::Redactor;
 use crate::refresh::Need;
 use crate::registry::{Registry, Shared};
 use crate::store::Failure;
@@ -249,6 +250,15 @@ async fn without_hidden(answer: Answer) -> Result<Answer> {
     }
     let cleaning = tokio::task::spawn_blocking(move || answer.without_hidden());
     cleaning.await.context(Code::Internal, "a result could not be cleaned")
+}
+
+/// A result that is an error, without the secrets of its source.
+async fn redacted(answer: Answer, redactor: Arc<Redactor>) -> Result<Answer> {
+    if answer.raw.get().len() <= MAX_INLINE_LEN {
+        return Ok(answer.redacted(&redactor));
+    }
+    let redacting = tokio::task::spawn_blocking(move || answer.redacted(&redactor));
+    redacting.await.context(Code::Internal, "a result could not be redacted")
 }
 
 /// Adds a note to a result, on a blocking thread: the whole of it is written anew.

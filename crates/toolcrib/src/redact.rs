@@ -15,6 +15,7 @@ use aho_corasick::{AhoCorasick, MatchKind};
 use serde_json::Value;
 use serde_json::value::RawValue;
 use toolcrib_core::Error;
+use toolcrib_core::json;
 use toolcrib_core::source::Kind;
 
 use crate::secret::refers_to_file;
@@ -27,6 +28,8 @@ const MASK: &str = "***";
 const MAX_DECODINGS: usize = 2;
 /// A beginning of a value that a message was cut after is hidden from this length on.
 const MIN_CUT_LEN: usize = 4;
+/// Bytes by which such a beginning is recognised. A longer one is hidden as a whole.
+const MAX_CUT_LEN: usize = 512;
 /// Places in a text that look like such a cut and are examined.
 const MAX_CUTS: usize = 16;
 
@@ -56,19 +59,7 @@ impl Redactor {
     }
 
     pub fn redact<'a>(&self, text: &'a str) -> Cow<'a, str> {
-        let ranges = self.ranges(text);
-        if ranges.is_empty() {
-            return Cow::Borrowed(text);
-        }
-        let mut redacted = String::with_capacity(text.len());
-        let mut at = 0;
-        for range in ranges {
-            redacted.push_str(&text[at..range.start]);
-            redacted.push_str(MASK);
-            at = range.end;
-        }
-        redacted.push_str(&text[at..]);
-        Cow::Owned(redacted)
+        replace(text, self.ranges(text, MAX_DECODINGS))
     }
 
     pub(crate) fn redact_error(&self, mut error: Error) -> Error {
@@ -112,24 +103,36 @@ impl Redactor {
         }
     }
 
-    /// JSON with its secrets redacted, or `None` where it has none.
-    pub(crate) fn redact_json(&self, json: &RawValue) -> Option<Box<RawValue>> {
-        if self.ranges(json.get()).is_empty() {
-            return None;
-        }
-        let mut value: Value = serde_json::from_str(json.get()).ok()?;
-        self.redact_value(&mut value);
-        serde_json::value::to_raw_value(&value).ok()
+    pub(crate) fn redact_json(&self, json: &RawValue) -> RedactedJson {
+        self.redact_document(json, Redactor::redact_value)
     }
 
     /// A tool as its server describes it: what it says for people and models is redacted, what calls depend on stays.
+    /// A tool that cannot be redacted so becomes a mere string, which no list accepts as a tool.
     pub(crate) fn redact_tool(&self, tool: Box<RawValue>) -> Box<RawValue> {
-        if self.ranges(tool.get()).is_empty() {
-            return tool;
+        match self.redact_document(&tool, Redactor::redact_descriptions) {
+            RedactedJson::Unchanged => tool,
+            RedactedJson::Changed(redacted) => redacted,
+            RedactedJson::Unreadable => json::string(MASK),
         }
-        let Ok(mut value) = serde_json::from_str::<Value>(tool.get()) else { return tool };
-        self.redact_descriptions(&mut value);
-        serde_json::value::to_raw_value(&value).unwrap_or(tool)
+    }
+
+    fn redact_document(&self, json: &RawValue, redact: impl Fn(&Redactor, &mut Value)) -> RedactedJson {
+        // To parse the document is one decoding more for each of its strings.
+        let ranges = self.ranges(json.get(), MAX_DECODINGS + 1);
+        if ranges.is_empty() {
+            return RedactedJson::Unchanged;
+        }
+        let redacted = match serde_json::from_str::<Value>(json.get()) {
+            Ok(mut value) => {
+                redact(self, &mut value);
+                serde_json::value::to_raw_value(&value)
+            }
+            // Nested too deep, or with half a character in a string. A part that is cut out of an escape or a number
+            // leaves no JSON.
+            Err(_) => RawValue::from_string(replace(json.get(), ranges).into_owned()),
+        };
+        redacted.map_or(RedactedJson::Unreadable, RedactedJson::Changed)
     }
 
     fn redact_descriptions(&self, value: &mut Value) {
@@ -151,12 +154,12 @@ impl Redactor {
     }
 
     /// The parts of a text to hide, in order and apart from each other.
-    fn ranges(&self, text: &str) -> Vec<Range<usize>> {
+    fn ranges(&self, text: &str, max_decodings: usize) -> Vec<Range<usize>> {
         let Some(automaton) = &self.automaton else { return Vec::new() };
         let mut ranges: Vec<Range<usize>> = automaton.find_overlapping_iter(text).map(|found| found.range()).collect();
         self.add_cuts(text.as_bytes(), |range| range, &mut ranges);
         let mut decoded = Decoded::new(text);
-        for _ in 0..MAX_DECODINGS {
+        for _ in 0..max_decodings {
             if !decoded.decode() {
                 break;
             }
@@ -178,6 +181,16 @@ impl Redactor {
     }
 }
 
+/// What became of a JSON document.
+#[derive(Debug)]
+pub(crate) enum RedactedJson {
+    /// It has no secrets.
+    Unchanged,
+    Changed(Box<RawValue>),
+    /// It has secrets that cannot be replaced, and must not be passed on.
+    Unreadable,
+}
+
 /// A cause of which only the redacted text is left.
 #[derive(Debug)]
 struct RedactedCause(String);
@@ -196,13 +209,32 @@ impl fmt::Debug for Redactor {
     }
 }
 
-/// The length of the longest beginning of `pattern` that `text` ends with.
+/// The length of the longest beginning of `pattern` that `text` ends with. Of a beginning longer than `MAX_CUT_LEN`, only so
+/// many bytes are compared, which bounds the time.
 fn cut_len(text: &[u8], pattern: &[u8]) -> Option<usize> {
     let longest = pattern.len().min(text.len());
     (MIN_CUT_LEN..=longest).rev().find(|&length| {
-        let starts_at_character = std::str::from_utf8(&pattern[..length]).is_ok();
-        starts_at_character && text[text.len() - length..].eq_ignore_ascii_case(&pattern[..length])
+        let compared = length.min(MAX_CUT_LEN);
+        let start = text.len() - length;
+        let is_boundary = pattern.get(length).is_none_or(|byte| byte & 0xC0 != 0x80);
+        text[start..start + compared].eq_ignore_ascii_case(&pattern[..compared]) && is_boundary
     })
+}
+
+/// The text with `***` in the place of these parts.
+fn replace(text: &str, ranges: Vec<Range<usize>>) -> Cow<'_, str> {
+    if ranges.is_empty() {
+        return Cow::Borrowed(text);
+    }
+    let mut redacted = String::with_capacity(text.len());
+    let mut at = 0;
+    for range in ranges {
+        redacted.push_str(&text[at..range.start]);
+        redacted.push_str(MASK);
+        at = range.end;
+    }
+    redacted.push_str(&text[at..]);
+    Cow::Owned(redacted)
 }
 
 fn joined(mut ranges: Vec<Range<usize>>) -> Vec<Range<usize>> {
@@ -217,7 +249,7 @@ fn joined(mut ranges: Vec<Range<usize>>) -> Vec<Range<usize>> {
     joined
 }
 
-/// The redactor of one source, shared by its connector and by those who pass on its errors. Values are added whenever the
+/// The redactor of one source, shared by its connector and all code that reports its errors. Values are added whenever the
 /// connector resolves its references; those of connections made earlier stay, for their servers may still repeat them.
 #[derive(Debug, Default)]
 pub(crate) struct SourceRedactor(Mutex<Known>);

@@ -10,6 +10,7 @@ use tokio::time::Instant;
 use toolcrib_core::time::format_duration;
 use toolcrib_core::{Code, Error, Result, Source, SourceId};
 
+use super::redacted;
 use crate::breaker::{Admission, Ticket, Unanswered};
 use crate::clock::{Clock, after};
 use crate::connections::{MAX_CALLS_PER_TOOL, Slot};
@@ -27,7 +28,7 @@ impl Shared {
         let admitted = self.admit(&slot, &source.id, &mut call.terms, deadline).await?;
         let answer = slot.connector.call(call).await;
         let answer = admitted.judge(answer)?;
-        Ok(if answer.layout.is_error { answer.redacted(&slot.redactor()) } else { answer })
+        if answer.layout.is_error { redacted(answer, slot.redactor()).await } else { Ok(answer) }
     }
 
     /// Sends any other request to its source.

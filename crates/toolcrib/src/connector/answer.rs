@@ -11,7 +11,7 @@ use serde_json::value::{RawValue, to_raw_value};
 use toolcrib_core::json::{self, Fields};
 use toolcrib_core::text::{may_hide, shown_result};
 
-use crate::redact::Redactor;
+use crate::redact::{RedactedJson, Redactor};
 
 #[derive(Clone)]
 pub struct Answer {
@@ -69,7 +69,18 @@ impl Answer {
 
     /// An error that the tool itself reported may repeat what its server was given.
     pub(crate) fn redacted(self, redactor: &Redactor) -> Answer {
-        redactor.redact_json(&self.raw).and_then(Answer::read).unwrap_or(self)
+        let redacted = match redactor.redact_json(&self.raw) {
+            RedactedJson::Unchanged => return self,
+            RedactedJson::Changed(raw) => Answer::read(raw),
+            RedactedJson::Unreadable => None,
+        };
+        redacted.unwrap_or_else(|| {
+            let text = "the error of the tool repeats a secret of its source and cannot be shown";
+            let result = serde_json::json!({ "content": [{ "type": "text", "text": text }], "isError": true });
+            let raw = to_raw_value(&result).unwrap_or_default();
+            let layout = Layout::of(&raw).unwrap_or_default();
+            Answer { raw, layout }
+        })
     }
 
     /// `None` for anything but an object.
@@ -207,6 +218,15 @@ mod tests {
 
     fn read(text: &str) -> Option<Answer> {
         Answer::read(RawValue::from_string(text.to_owned()).unwrap())
+    }
+
+    #[test]
+    fn an_error_that_cannot_be_redacted_is_replaced() {
+        let redactor = Redactor::new(&["12345678".to_owned()].into());
+        let nested = format!("{}12345678{}", "[".repeat(200), "]".repeat(200));
+        let raw = RawValue::from_string(format!(r#"{{"content":[],"isError":true,"x":{nested}}}"#)).unwrap();
+        let answer = Answer::read(raw).unwrap().redacted(&redactor);
+        assert!(answer.layout.is_error && !answer.raw.get().contains("12345678"), "{}", answer.raw.get());
     }
 
     #[test]

@@ -31,7 +31,7 @@ use super::{Answer, Call, CallFailure, Connector, Discovery, Offer, Request};
 use crate::call::ClientId;
 use crate::clock::after;
 use crate::connections::News;
-use crate::redact::SourceRedactor;
+use crate::redact::{Redactor, SourceRedactor};
 use crate::registry::Options;
 use crate::trace::Trace;
 use exchange::Exchange;
@@ -194,11 +194,9 @@ impl Connector for McpConnector {
             self.close_temporary(&live, &listed).await;
         }
         let list = listed?;
-        let shown = |text: &str| shown_short(text, 512);
-        let excluded = list.excluded.iter().map(|(name, reason)| SetAside { name: shown(name), reason: shown(reason) });
-        let excluded = excluded.collect();
         let (ttl_ms, private) = (list.ttl_ms, modern && !list.public);
         let redactor = self.redactor.get(&self.source.kind);
+        let excluded = excluded_tools(&list.excluded, &redactor);
         let tools = list.tools.into_iter().map(|tool| redactor.redact_tool(without_backing(tool))).collect();
         let about = about.map(|about| redactor.redact(&about).into_owned());
         Ok(Offer { tools, excluded, era: Some(era), offers, about, ttl_ms, private, ..Offer::default() })
@@ -281,6 +279,13 @@ fn without_backing(tool: Box<RawValue>) -> Box<RawValue> {
     }
 }
 
+/// Tools that the list leaves out, with names and reasons fit to be shown.
+fn excluded_tools(excluded: &[(String, String)], redactor: &Redactor) -> Vec<SetAside> {
+    // Redacted first: the beginning of a value that is cut is harder to recognise.
+    let shown = |text: &str| shown_short(&redactor.redact(text), 512);
+    excluded.iter().map(|(name, reason)| SetAside { name: shown(name), reason: shown(reason) }).collect()
+}
+
 /// The names of the capabilities a server announced.
 fn offers(server: &ServerSays) -> Vec<String> {
     const MOST: usize = 32;
@@ -300,6 +305,14 @@ fn about(server: &ServerSays) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn excluded_tools_show_no_secrets() {
+        let redactor = Redactor::new(&["hunter2".to_owned()].into());
+        let excluded = [("read_hunter2".to_owned(), "its schema has `hunter2`".to_owned())];
+        let expected = SetAside { name: "read_***".into(), reason: "its schema has `***`".into() };
+        assert_eq!(excluded_tools(&excluded, &redactor), [expected]);
+    }
 
     #[test]
     fn a_server_does_not_say_what_lies_behind_its_tools() {

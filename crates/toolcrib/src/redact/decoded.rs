@@ -5,17 +5,20 @@ use std::ops::Range;
 
 pub(super) struct Decoded {
     pub(super) bytes: Vec<u8>,
-    /// For each byte, where in the original text it came from.
-    places: Vec<Range<usize>>,
+    /// For each byte, where in the original text it came from. Offsets of 32 bits, for a text takes eight times its
+    /// length here.
+    places: Vec<Range<u32>>,
 }
 
 impl Decoded {
     pub(super) fn new(text: &str) -> Decoded {
+        // Messages and documents are bounded far below 4 GiB.
+        let len = u32::try_from(text.len()).unwrap_or_default();
         // Most texts have nothing to decode.
-        if !text.contains(['%', '\\']) {
+        if len == 0 || !text.contains(['%', '\\']) {
             return Decoded { bytes: Vec::new(), places: Vec::new() };
         }
-        Decoded { bytes: text.as_bytes().to_vec(), places: (0..text.len()).map(|at| at..at + 1).collect() }
+        Decoded { bytes: text.as_bytes().to_vec(), places: (0..len).map(|at| at..at + 1).collect() }
     }
 
     /// Removes one level of escapes. `false` where there is none.
@@ -40,7 +43,7 @@ impl Decoded {
 
     /// Where in the original text a part of the decoded one stood.
     pub(super) fn origin(&self, range: Range<usize>) -> Range<usize> {
-        self.places[range.start].start..self.places[range.end - 1].end
+        self.places[range.start].start as usize..self.places[range.end - 1].end as usize
     }
 }
 

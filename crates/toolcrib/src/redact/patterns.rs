@@ -11,7 +11,7 @@ const MIN_ENCODED_LEN: usize = 6;
 /// Bytes of all encoded forms. Beyond it, values are found as they are only; that is a matter of very large files.
 const MAX_ENCODED_BYTES: usize = 512 * 1024;
 
-/// Case does not matter to those who compare: hexadecimal and names of hosts come in both.
+/// Matching ignores case: hexadecimal and names of hosts come in both.
 pub(super) fn patterns(values: &BTreeSet<String>) -> Vec<String> {
     let mut patterns: BTreeSet<String> = values.clone();
     let mut room = MAX_ENCODED_BYTES;

@@ -137,6 +137,53 @@ fn a_beginning_of_a_value_before_a_cut_is_redacted() {
 }
 
 #[test]
+fn a_long_beginning_before_a_cut_is_redacted_in_time() {
+    let value: String = (0..64 * 1024 / 8).map(|number| format!("{number:08}")).collect();
+    let redactor = redactor(&[&value]);
+    let began = std::time::Instant::now();
+    assert_eq!(redactor.redact(&format!("token {}…", &value[..600])), "token ***…");
+    assert_eq!(redactor.redact(&format!("token {}…", &value[..60_000])), "token ***…");
+    let unrelated = "é".repeat(64 * 1024) + "…";
+    assert_eq!(redactor.redact(&unrelated), unrelated);
+    assert!(began.elapsed() < std::time::Duration::from_secs(20), "{:?}", began.elapsed());
+}
+
+#[test]
+fn a_cut_does_not_divide_a_character() {
+    assert_eq!(redactor(&["abcdéfgh"]).redact("abcdé…"), "***…");
+    assert_eq!(cut_len(b"abcd\xc3", "abcdéfgh".as_bytes()), None);
+}
+
+fn redact_json(json: &str, secret: &str) -> Option<String> {
+    let json = RawValue::from_string(json.to_owned()).unwrap();
+    match redactor(&[secret]).redact_json(&json) {
+        RedactedJson::Unchanged => Some(json.get().to_owned()),
+        RedactedJson::Changed(redacted) => Some(redacted.get().to_owned()),
+        RedactedJson::Unreadable => None,
+    }
+}
+
+#[test]
+fn json_that_cannot_be_parsed_is_redacted_as_text() {
+    let nested = |inner: &str| format!("{}{inner}{}", "[".repeat(200), "]".repeat(200));
+    assert_eq!(redact_json(&nested(r#""hunter2""#), "hunter2"), Some(nested(r#""***""#)));
+    assert_eq!(redact_json(r#"["\ud800 hunter2"]"#, "hunter2"), Some(r#"["\ud800 ***"]"#.to_owned()));
+    assert_eq!(redact_json(&nested("12345678"), "12345678"), None);
+    assert_eq!(redact_json(&nested("1"), "12345678"), Some(nested("1")));
+    let tool = RawValue::from_string(nested("12345678")).unwrap();
+    assert_eq!(redactor(&["12345678"]).redact_tool(tool).get(), r#""***""#);
+}
+
+#[test]
+fn json_is_searched_as_deep_as_its_strings() {
+    // A string that is encoded twice, in a document that escapes it once more.
+    let once = "hunter2".bytes().map(|byte| format!("%{byte:02x}")).collect::<String>();
+    let twice = once.replace('%', "%25");
+    let json = format!(r#"["{}"]"#, twice.replace('%', r"\u0025"));
+    assert_eq!(redact_json(&json, "hunter2"), Some(r#"["***"]"#.to_owned()));
+}
+
+#[test]
 fn values_that_overlap_leave_no_part() {
     let redactor = redactor(&["abcdef", "defghi", "abcdefghijk"]);
     assert_eq!(redactor.redact("xabcdefghix"), "x***x");

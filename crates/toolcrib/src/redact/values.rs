@@ -22,7 +22,7 @@ const MIN_PART_LEN: usize = 6;
 const MAX_JSON_STRINGS: usize = 1_000;
 
 /// References to these are for paths and names that every message has.
-const PLAIN_VARIABLES: [&str; 14] = [
+const PLAIN_VARIABLES: [&str; 28] = [
     "HOME",
     "USER",
     "LOGNAME",
@@ -37,6 +37,21 @@ const PLAIN_VARIABLES: [&str; 14] = [
     "SHELL",
     "TERM",
     "TZ",
+    // By name: other variables that begin so may be secret, as `XDG_ACTIVATION_TOKEN` is.
+    "XDG_CONFIG_HOME",
+    "XDG_CACHE_HOME",
+    "XDG_DATA_HOME",
+    "XDG_STATE_HOME",
+    "XDG_RUNTIME_DIR",
+    "XDG_CONFIG_DIRS",
+    "XDG_DATA_DIRS",
+    "LC_ALL",
+    "LC_COLLATE",
+    "LC_CTYPE",
+    "LC_MESSAGES",
+    "LC_MONETARY",
+    "LC_NUMERIC",
+    "LC_TIME",
 ];
 
 /// Headers whose literal values are no secrets.
@@ -44,7 +59,7 @@ const PLAIN_HEADERS: [&str; 4] = ["accept", "accept-language", "content-type", "
 
 pub(super) fn values(kind: &Kind) -> BTreeSet<String> {
     let mut values = Values::default();
-    // Templates that cannot be filled were given to nobody, but what they are made of may be told in the error.
+    // Templates that cannot be filled are not sent anywhere, but the error may repeat their parts.
     let filled = filled(kind);
     for kind in [Some(kind), filled.as_deref().ok()].into_iter().flatten() {
         values.references(kind);
@@ -310,7 +325,7 @@ fn addresses(openapi: &OpenApi) -> Vec<&str> {
 }
 
 fn is_plain_variable(name: &str) -> bool {
-    PLAIN_VARIABLES.contains(&name) || name.starts_with("XDG_") || name.starts_with("LC_")
+    PLAIN_VARIABLES.contains(&name)
 }
 
 fn is_auth_scheme(word: &str) -> bool {
@@ -319,4 +334,19 @@ fn is_auth_scheme(word: &str) -> bool {
 
 fn percent_decoded(text: &str) -> String {
     percent_encoding::percent_decode_str(text).decode_utf8_lossy().into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_listed_variables_are_plain() {
+        for name in ["HOME", "LC_ALL", "XDG_CACHE_HOME"] {
+            assert!(is_plain_variable(name), "{name}");
+        }
+        for name in ["XDG_ACTIVATION_TOKEN", "XDG_SESSION_COOKIE", "LC_SECRET", "TOKEN"] {
+            assert!(!is_plain_variable(name), "{name}");
+        }
+    }
 }

@@ -22,7 +22,7 @@ use crate::connections::News;
 use crate::connector::{CallFailure, Terms};
 use crate::guard::Server;
 use crate::logs::LastWords;
-use crate::redact::Redactor;
+use crate::redact::{RedactedJson, Redactor};
 
 /// How long a server may take to leave once its stdin has ended.
 const FAREWELL: Duration = Duration::from_secs(2);
@@ -207,8 +207,11 @@ fn heard(callers: Arc<Callers>, id: SourceId, news: Option<News>, redactor: Arc<
     Arc::new(move |method, params| match (method, &news) {
         ("notifications/message", _) => {
             // What a server logs may repeat what it was given.
-            let redacted = params.and_then(|params| redactor.redact_json(params));
-            callers.tell(method, redacted.as_deref().or(params));
+            match params.map_or(RedactedJson::Unchanged, |params| redactor.redact_json(params)) {
+                RedactedJson::Unchanged => callers.tell(method, params),
+                RedactedJson::Changed(params) => callers.tell(method, Some(&params)),
+                RedactedJson::Unreadable => tracing::debug!(source = %id, "a log message of the server was dropped"),
+            }
         }
         ("notifications/elicitation/complete", _) => callers.tell(method, params),
         (
