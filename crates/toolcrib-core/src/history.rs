@@ -175,7 +175,7 @@ fn told_of(event: &Event, kind: &str, wanted: impl Fn(&str) -> bool) -> String {
             format!("token `{}` changed ({})", shown_short(name, 80), role.as_str())
         }
         Event::TokenRevoked { name, .. } => format!("token `{}` revoked", shown_short(name, 80)),
-        Event::DamageAccepted { damage } => {
+        Event::DamageAccepted { damage, .. } => {
             let named: Vec<String> = damage.iter().take(MOST_NAMED).map(|fault| shown_short(fault, 120)).collect();
             let more = if damage.len() > MOST_NAMED { ", and more" } else { "" };
             format!("damage of the journal accepted, and every token revoked: {}{more}", named.join("; "))

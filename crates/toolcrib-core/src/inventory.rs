@@ -106,7 +106,7 @@ impl Inventory {
             Command::CreateToken(new) => self.create_token(new),
             Command::ChangeToken(change) => self.change_token(change),
             Command::RevokeToken(id) => Ok(self.revoke_token(id)),
-            Command::AcceptDamage(damage) => Ok(self.accept_damage(damage)),
+            Command::AcceptDamage { damage, records } => Ok(self.accept_damage(damage, records.as_deref())),
         }
     }
 

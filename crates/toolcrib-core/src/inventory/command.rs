@@ -23,8 +23,13 @@ pub enum Command {
     ChangeToken(TokenChange),
     /// By its id.
     RevokeToken(String),
-    /// Go on with a damaged journal, described in words: every token is revoked.
-    AcceptDamage(Vec<String>),
+    /// Go on with a damaged journal: every token is revoked.
+    AcceptDamage {
+        /// The damage, in words.
+        damage: Vec<String>,
+        /// The records, from and to, that may be missing or unreadable. `None` for all that there are.
+        records: Option<Vec<(u64, u64)>>,
+    },
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -28,6 +28,22 @@ pub enum Damage {
     Unusable { reason: String },
 }
 
+impl Damage {
+    /// The records that it is about, from and to, where it is about certain ones.
+    fn records(&self) -> Option<(u64, u64)> {
+        match self {
+            Damage::Missing { first, last } => Some((*first, *last)),
+            Damage::Unreadable { seq, .. } => Some((*seq, *seq)),
+            // They are seen as missing once the decision stands behind them.
+            Damage::MissingEnd { head, remembered } => Some((*head + 1, *remembered)),
+            Damage::UnreadableAfter { .. }
+            | Damage::Replaced { .. }
+            | Damage::HeadUnreadable { .. }
+            | Damage::Unusable { .. } => None,
+        }
+    }
+}
+
 impl fmt::Display for Damage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -55,8 +71,8 @@ impl fmt::Display for Damage {
     }
 }
 
-/// The damage found while a journal is read from its beginning. A record that accepts damage covers all that was found
-/// before it.
+/// The damage found while a journal is read from its beginning. A record that accepts damage covers what it names, as far
+/// as that was found before it.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct DamageLog {
     open: Vec<Damage>,
@@ -79,12 +95,26 @@ impl DamageLog {
         }
     }
 
-    /// The record `seq` accepts everything that was found so far.
-    pub fn accept(&mut self, seq: u64) {
+    /// The record `seq` accepts what was found so far of these records, or of all. What is damaged later is not accepted.
+    pub fn accept(&mut self, seq: u64, records: Option<&[(u64, u64)]>) {
         self.accepted_through = seq;
+        let is_accepted = |damage: &Damage| match (records, damage.records()) {
+            (None, _) | (_, None) => true,
+            (Some(records), Some((first, last))) => records.iter().any(|(from, to)| *from <= first && last <= *to),
+        };
+        let (accepted, open): (Vec<Damage>, Vec<Damage>) = self.open.drain(..).partition(is_accepted);
         let room = MAX_LISTED.saturating_sub(self.accepted.len());
-        self.accepted.extend(self.open.drain(..).take(room));
-        self.more = 0;
+        self.accepted.extend(accepted.into_iter().take(room));
+        self.open = open;
+        if records.is_none() {
+            self.more = 0;
+        }
+    }
+
+    /// The records that a decision has to name to accept all open faults; `None` where it cannot name them all.
+    pub fn records(&self) -> Option<Vec<(u64, u64)>> {
+        let known = self.more == 0 && !self.open.iter().any(|damage| matches!(damage, Damage::UnreadableAfter { .. }));
+        known.then(|| self.open.iter().filter_map(Damage::records).collect())
     }
 
     /// Faults that no record accepts, oldest first.
@@ -117,7 +147,7 @@ mod tests {
         log.add(Damage::Missing { first: 2, last: 3 });
         log.add(Damage::Missing { first: 2, last: 3 });
         assert_eq!(log.open().len(), 1);
-        log.accept(5);
+        log.accept(5, None);
         log.add(Damage::Unreadable { seq: 7, reason: "it is not a JSON object".into() });
         assert_eq!(log.accepted(), [Damage::Missing { first: 2, last: 3 }]);
         assert_eq!(log.open()[0].to_string(), "record 7 cannot be read: it is not a JSON object");
@@ -131,7 +161,23 @@ mod tests {
             log.add(Damage::Unreadable { seq, reason: String::new() });
         }
         assert_eq!((log.open().len(), log.more()), (MAX_LISTED, 150));
-        log.accept(251);
+        log.accept(251, None);
         assert_eq!((log.open().len(), log.more(), log.accepted().len()), (0, 0, MAX_LISTED));
+    }
+
+    #[test]
+    fn acceptance_does_not_cover_what_is_damaged_later() {
+        let mut log = DamageLog::default();
+        log.add(Damage::Missing { first: 2, last: 3 });
+        log.add(Damage::MissingEnd { head: 5, remembered: 6 });
+        let records = log.records().unwrap();
+        assert_eq!(records, [(2, 3), (6, 6)]);
+        let mut later = DamageLog::default();
+        later.add(Damage::Missing { first: 2, last: 3 });
+        later.add(Damage::Unreadable { seq: 4, reason: String::new() });
+        later.add(Damage::Missing { first: 6, last: 6 });
+        later.accept(7, Some(&records));
+        assert_eq!(later.open(), [Damage::Unreadable { seq: 4, reason: String::new() }]);
+        assert_eq!(later.accepted().len(), 2);
     }
 }

@@ -79,6 +79,9 @@ pub enum Event {
     DamageAccepted {
         /// The damage, in words.
         damage: Vec<String>,
+        /// The records, from and to, that may be missing or unreadable. `None` for all before this one.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        records: Option<Vec<(u64, u64)>>,
     },
     /// Not understood: written by a newer Toolcrib, or damaged. [`Reading`](super::Reading) tells the two apart.
     #[serde(other)]

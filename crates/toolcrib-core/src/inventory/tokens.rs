@@ -70,10 +70,11 @@ impl Inventory {
 
     /// Every known token is revoked by a record of its own, so that a version that does not know `DamageAccepted`
     /// revokes it too.
-    pub(super) fn accept_damage(&self, damage: &[String]) -> Vec<Event> {
+    pub(super) fn accept_damage(&self, damage: &[String], records: Option<&[(u64, u64)]>) -> Vec<Event> {
         let revoked =
             self.tokens().map(|token| Event::TokenRevoked { token: token.id.clone(), name: token.name.clone() });
-        revoked.chain([Event::DamageAccepted { damage: damage.to_vec() }]).collect()
+        let accepted = Event::DamageAccepted { damage: damage.to_vec(), records: records.map(<[_]>::to_vec) };
+        revoked.chain([accepted]).collect()
     }
 }
 

@@ -58,8 +58,10 @@ impl JournalDamage {
             Understood::Wholly | Understood::Newer(_) => {}
         }
         // A decision without a checksum may be a garbled record of another kind.
-        if matches!(entry.record.event, Event::DamageAccepted { .. }) && entry.has_checksum {
-            self.log.accept(seq);
+        if let Event::DamageAccepted { records, .. } = &entry.record.event
+            && entry.has_checksum
+        {
+            self.log.accept(seq, records.as_deref());
             self.head = None;
         }
     }
@@ -84,6 +86,16 @@ impl JournalDamage {
             faults.push(format!("and {} more", self.log.more()));
         }
         faults
+    }
+
+    /// The records that a decision has to name to accept this damage; `None` for all.
+    fn records(&self) -> Option<Vec<(u64, u64)>> {
+        let end = match &self.head {
+            Some(Damage::MissingEnd { head, remembered }) => Some((head + 1, *remembered)),
+            Some(_) | None => None,
+        };
+        let records = self.log.records().filter(|_| self.store.is_none())?;
+        Some(records.into_iter().chain(end).collect())
     }
 
     /// Whether nothing can be appended to the store any more.
@@ -225,8 +237,8 @@ impl Registry {
     pub async fn accept_damage(&self, actor: Actor) -> Result<Option<DamageAcceptance>> {
         self.shared.catch_up().await?;
         let Some(damage) = self.shared.now.load().damage.clone() else { return Ok(None) };
-        let words = damage.in_words();
-        self.accept_damage_of(words, actor).await.map(Some)
+        let records = damage.records();
+        self.decide_acceptance(damage.in_words(), records, actor).await.map(Some)
     }
 
     /// Each fault of the journal and of the store's file, in words.
@@ -257,8 +269,17 @@ impl Registry {
 
     /// As `accept_damage`, of these faults: those of the store before, where a new one was begun.
     pub async fn accept_damage_of(&self, words: Vec<String>, actor: Actor) -> Result<DamageAcceptance> {
+        self.decide_acceptance(words, None, actor).await
+    }
+
+    async fn decide_acceptance(
+        &self,
+        words: Vec<String>,
+        records: Option<Vec<(u64, u64)>>,
+        actor: Actor,
+    ) -> Result<DamageAcceptance> {
         let before = self.inventory();
-        let command = Command::AcceptDamage(words.clone());
+        let command = Command::AcceptDamage { damage: words.clone(), records };
         self.shared.write_accepting(&actor, |writer| writer.inventory.decide(&command)).await?;
         let position = self.shared.now.load().position.clone();
         let seq = position.seq;

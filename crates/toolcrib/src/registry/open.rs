@@ -173,7 +173,7 @@ impl Shared {
                 | Command::CreateToken(_)
                 | Command::ChangeToken(_)
                 | Command::RevokeToken(_)
-                | Command::AcceptDamage(_) => {}
+                | Command::AcceptDamage { .. } => {}
             }
             self.execute(wish, Actor::config()).await?;
         }
