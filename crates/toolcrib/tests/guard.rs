@@ -240,6 +240,24 @@ fn a_server_ends_when_its_guard_and_the_gateway_are_killed() {
     nobody_is_left(&mark);
 }
 
+/// A limit on file locks that has nothing to do with Toolcrib leaves room for a mark below it.
+#[test]
+fn a_server_is_marked_below_a_limit_that_was_there_before() {
+    for (limit, marked) in [("1000", 500..1_000), ("1", 0..1)] {
+        let mut command = Command::new("bash");
+        command.args(["-c", "ulimit -x \"$0\" && exec \"$1\" \"$2\"", limit]).arg(example());
+        command
+            .arg("awk '/file locks/ { print $5 }' /proc/self/limits; exec sleep 600")
+            .stdout(Stdio::piped())
+            .stdin(Stdio::null());
+        let mut gateway = Ended(command.spawn().unwrap());
+        let mut line = String::new();
+        BufReader::new(gateway.0.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let mark: u64 = line.trim().parse().unwrap();
+        assert!(marked.contains(&mark), "{mark}");
+    }
+}
+
 #[test]
 fn the_environment_of_a_server_is_clean() {
     let own = |names: &[&str]| -> Vec<(OsString, OsString)> {

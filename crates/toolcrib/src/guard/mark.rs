@@ -14,16 +14,23 @@ use std::fmt;
 pub(super) struct Mark(u64);
 
 impl Mark {
-    /// Below what means "unlimited", and above every limit in use. Below a guard of another Toolcrib it is less than that
-    /// one's mark, for the limit can only be lowered there.
+    /// A mark for what this process starts.
     pub(super) fn random() -> Mark {
+        #[cfg(target_os = "linux")]
+        let limit = linux::own_hard_limit();
+        #[cfg(not(target_os = "linux"))]
+        let limit = None;
+        Mark::below(limit)
+    }
+
+    /// Below what means "unlimited", and above every limit in use. Where this process has a limit, which below a guard of
+    /// another Toolcrib is that one's mark, it is less than that, for the limit can only be lowered. Only a limit of 0
+    /// leaves no room for a mark.
+    fn below(limit: Option<u64>) -> Mark {
         const MIN: u64 = 1 << 40;
         const MAX: u64 = 1 << 62;
-        #[cfg(target_os = "linux")]
-        let max = linux::own_hard_limit().map_or(MAX, |limit| limit.clamp(MIN + 1, MAX));
-        #[cfg(not(target_os = "linux"))]
-        let max = MAX;
-        Mark(rand::random_range(MIN..max))
+        let max = limit.map_or(MAX, |limit| limit.clamp(1, MAX));
+        Mark(rand::random_range(MIN.min(max / 2)..max))
     }
 
     pub(super) fn parse(text: &OsStr) -> Option<Mark> {
@@ -56,16 +63,25 @@ mod linux {
     /// How long killed processes may take to end. One in uninterruptible sleep ends when it wakes.
     const KILL_TIMEOUT: Duration = Duration::from_secs(10);
     const KILL_INTERVAL: Duration = Duration::from_millis(10);
+    /// Up to here processes that have nothing to do with Toolcrib may have the same limit, and two servers the same mark.
+    const MAX_COMMON_LIMIT: u64 = u32::MAX as u64;
 
     impl Mark {
-        /// Marks this process and all that it starts from now on. It fails where a hard limit is below the mark.
+        /// Marks this process and all that it starts from now on. It fails where a hard limit leaves no room for the
+        /// mark, and in sandboxes that let no limit be set.
         pub(in crate::guard) fn put_on_this_process(self) -> io::Result<()> {
+            if own_hard_limit() == Some(self.0) {
+                return Err(io::Errno::INVAL);
+            }
             setrlimit(Resource::Locks, Rlimit { current: Some(self.0), maximum: Some(self.0) })
         }
 
         /// Kills every process with this mark, again and again, for one may fork meanwhile. Blocks; false when some are
-        /// still there after [`KILL_TIMEOUT`].
+        /// still there after [`KILL_TIMEOUT`]. A mark that other processes may have by chance kills none.
         pub(in crate::guard) fn kill_all(self) -> bool {
+            if self.0 <= MAX_COMMON_LIMIT {
+                return false;
+            }
             let deadline = Instant::now() + KILL_TIMEOUT;
             while tree::process_ids().filter(|&pid| self.kill(pid)).count() > 0 {
                 if Instant::now() > deadline {
@@ -139,5 +155,37 @@ impl Mark {
     /// Nothing is marked here.
     pub(super) fn kill_all(self) -> bool {
         true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mark_is_below_the_limit_of_the_process_that_makes_it() {
+        for limit in [1, 2, 7, 1_024, u64::from(u32::MAX), 1 << 40, (1 << 40) + 1, 1 << 50, 1 << 62, u64::MAX - 1] {
+            for _ in 0..100 {
+                let Mark(mark) = Mark::below(Some(limit));
+                assert!(mark < limit, "{mark} {limit}");
+            }
+        }
+        assert!(Mark::below(None).0 >= 1 << 40);
+        assert_eq!(Mark::below(Some(0)), Mark(0), "which no process is marked with");
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_mark_that_others_may_have_kills_none() {
+        let limited = "ulimit -x 1000; exec sleep 600";
+        let mut other = std::process::Command::new("bash").args(["-c", limited]).spawn().unwrap();
+        let pid = i32::try_from(other.id()).unwrap();
+        while is_marked(pid) != Some(true) {
+            std::thread::yield_now();
+        }
+        assert!(!Mark(1_000).kill_all());
+        assert!(other.try_wait().unwrap().is_none(), "it runs");
+        other.kill().unwrap();
+        other.wait().unwrap();
     }
 }

@@ -37,9 +37,11 @@ pub(super) fn run(arguments: impl Iterator<Item = OsString>) -> i32 {
         return USAGE;
     };
     close_all_but(request.channel);
-    // Unmarked the server runs all the same; only a killed guard's tree is then not found whole.
-    let _ = request.mark.put_on_this_process();
-    watch_over(adopt(request.channel), &request.program, &request.arguments).unwrap_or(NOT_STARTED)
+    // Unmarked the server runs all the same, and Toolcrib warns of it: some sandboxes for containers (gVisor) let no process
+    // set this limit, and no server could be started in them. While the guard lives, what it started is still known as
+    // that by the guard above it.
+    let is_marked = request.mark.put_on_this_process().is_ok();
+    watch_over(adopt(request.channel), &request, is_marked).unwrap_or(NOT_STARTED)
 }
 
 struct Request {
@@ -59,7 +61,7 @@ impl Request {
     }
 }
 
-fn watch_over(channel: UnixStream, program: &OsString, arguments: &[OsString]) -> io::Result<i32> {
+fn watch_over(channel: UnixStream, request: &Request, is_marked: bool) -> io::Result<i32> {
     rustix::io::fcntl_setfd(&channel, FdFlags::CLOEXEC)?;
     outlive_signals();
     tree::gather()?;
@@ -69,8 +71,8 @@ fn watch_over(channel: UnixStream, program: &OsString, arguments: &[OsString]) -
     thread::Builder::new().spawn(move || killer.run())?;
 
     // In a group of its own: Ctrl-C in a terminal is for Toolcrib, which ends its servers in order.
-    let mut command = Command::new(program);
-    command.args(arguments).process_group(0);
+    let mut command = Command::new(&request.program);
+    command.args(&request.arguments).process_group(0);
     tree::die_with_this_process(&mut command);
     let child = match command.spawn() {
         Ok(child) => child,
@@ -83,7 +85,8 @@ fn watch_over(channel: UnixStream, program: &OsString, arguments: &[OsString]) -
     let _ = server.set(pid);
     // Without `/dev/null` the server still runs; only its EOF is seen later.
     let _ = release_stdio();
-    say(&channel, format!("started {}\n", child.id()));
+    let word = if is_marked { "started" } else { "unmarked" };
+    say(&channel, format!("{word} {}\n", child.id()));
 
     let code = reap(pid, &channel);
     tree::finish(pid);

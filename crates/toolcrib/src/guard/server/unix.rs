@@ -6,6 +6,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::pin::pin;
 use std::process::ExitStatus;
+use std::sync::Once;
 use std::time::Duration;
 
 use rustix::io::FdFlags;
@@ -165,7 +166,10 @@ async fn guarded(exe: PathBuf, launch: &Launch) -> Result<Server> {
     let mut channel = BufReader::new(reader);
     let heard = first_word(&mut server.child, &mut channel).await;
     match heard.as_deref().ok().and_then(|line| line.trim_end().split_once(' ')) {
-        Some(("started", pid)) => {
+        Some((word @ ("started" | "unmarked"), pid)) => {
+            if word == "unmarked" {
+                warn_unmarked_once();
+            }
             let pid = pid.parse().ok().and_then(Pid::from_raw);
             if let Leash::Guard { server, watch, .. } = &mut server.leash {
                 *server = pid;
@@ -210,11 +214,23 @@ async fn watch_guard(
     kill_group(server, Signal::KILL);
     let all_ended = tokio::task::spawn_blocking(move || mark.kill_all()).await;
     if !all_ended.unwrap_or(false) {
-        tracing::warn!("the guard of a server was killed, and some processes of that server did not end");
+        tracing::warn!("the guard of a server was killed, and some processes of that server may not have ended");
     }
 }
 
-/// What the guard says of its server: `started PID` or `failed ERRNO`.
+/// Every server of this process is in the same situation.
+fn warn_unmarked_once() {
+    static WARNING: Once = Once::new();
+    WARNING.call_once(|| {
+        tracing::warn!(
+            "the servers that are started cannot be marked (`RLIMIT_LOCKS` is 0 or may not be set here): if a guard is \
+             killed, processes of its server may remain, and may be taken for local clients that need no token"
+        );
+    });
+}
+
+/// What the guard says of its server: `started PID`, `unmarked PID` for one that was started without a mark, or
+/// `failed ERRNO`.
 async fn first_word(guard: &mut Child, channel: &mut BufReader<OwnedReadHalf>) -> io::Result<String> {
     let mut line = String::new();
     let mut read = pin!(channel.read_line(&mut line));
