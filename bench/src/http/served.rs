@@ -47,7 +47,7 @@ impl Served {
             }
             let surface = Surface::new(registry, config.expose.clone());
             let found = Found::of(config);
-            let setup = Setup { found, data: data.path().to_owned(), require_token: false };
+            let setup = Setup { found, data: data.path().to_owned(), require_token: false, refuse_own_process: false };
             Serving::new(bind(([127, 0, 0, 1], 0).into()).await?, surface, setup)
         })?;
         let address = serving.address().to_string();

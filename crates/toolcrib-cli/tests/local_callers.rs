@@ -17,7 +17,7 @@ use std::process::{Command, Stdio};
 
 use serde_json::{Value, json};
 use support::served::{Place, Served, read, until};
-use support::web::{Answer, request};
+use support::web::{Answer, call, request};
 
 const OWNER: u32 = 65_534;
 const STRANGER: u32 = 65_533;
@@ -112,6 +112,33 @@ fn what_toolcrib_started_is_refused_on_every_route() {
         // They made the server no less open to the others.
         assert_admitted(&served, &routes, user);
     }
+}
+
+/// A tool that leads back to the server that runs it is no way in for its callers.
+#[test]
+fn what_the_server_itself_fetches_for_a_tool_is_refused() {
+    let place = Place::new(&json!({}), &json!({}));
+    // The document of the API is read when the port is known.
+    let web = json!({ "builtin": ["url_fetch"], "allow_private": true });
+    let api = json!({ "openapi": "api.json", "allow_private": true });
+    place.configure(&json!({ "web": web, "own_api": api }), &json!({}));
+    let served = place.serve();
+    let document = json!({
+        "openapi": "3.0.0", "info": { "title": "own", "version": "1" }, "servers": [{ "url": served.url }],
+        "paths": { "/api/sources": { "get": { "operationId": "list_sources", "responses": { "200": { "description": "" } } } } },
+    });
+    fs::write(place.path("api.json"), document.to_string()).unwrap();
+    let refreshed = request(&served.url, "POST", "/api/refresh", "Content-Type: application/json\r\n", "{}");
+    assert_eq!(refreshed.status, 200, "{refreshed:?}");
+    for path in ["/api/sources", "/mcp", "/"] {
+        let fetched = call(&served, "url_fetch", &json!({ "url": format!("{}{path}", served.url) }), json!({}));
+        let text = fetched.to_string();
+        assert!(text.contains("401") && text.contains("made by Toolcrib itself"), "{path}: {text}");
+    }
+    let listed = call(&served, "own_api__list_sources", &json!({}), json!({})).to_string();
+    assert!(listed.contains("401") && !listed.contains("own_api"), "{listed}");
+    // Other processes of the same user are admitted as before.
+    assert_eq!(request(&served.url, "GET", "/api/sources", "", "").status, 200);
 }
 
 #[test]

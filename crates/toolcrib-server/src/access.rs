@@ -57,6 +57,8 @@ pub(crate) struct Access {
     /// Replaced when the configuration is read again.
     loopback: ArcSwap<Loopback>,
     peers: Peers,
+    /// Whether this process's own connections are treated like those of servers that it started.
+    refuse_own_process: bool,
     /// Of the token in `DATA/admin.token`.
     admin: Fingerprint,
     sessions: Sessions,
@@ -78,6 +80,7 @@ impl Access {
         data: &Path,
         registry: &Registry,
         require_token: bool,
+        refuse_own_process: bool,
         loopback: Loopback,
     ) -> Result<Access> {
         let beyond = !locality::is_loopback(address);
@@ -97,6 +100,7 @@ impl Access {
             reach,
             loopback: ArcSwap::from_pointee(loopback),
             peers: Peers::default(),
+            refuse_own_process,
             admin,
             sessions: Sessions::default(),
             attempts: Attempts::default(),

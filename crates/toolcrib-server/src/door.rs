@@ -43,6 +43,7 @@ pub(crate) async fn enter(
     let at_once = turned_away(&house.access, &request, locality).or_else(|| house.at_hand(&request, locality));
     if at_once.is_none() {
         request.extensions_mut().insert(locality);
+        request.extensions_mut().insert(connection);
     }
     let mut response = match at_once {
         Some(response) => response,

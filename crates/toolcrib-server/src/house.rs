@@ -28,6 +28,10 @@ pub struct Setup {
     pub data: PathBuf,
     /// Asks everybody for a token, whatever `identity.loopback` says: for a place behind a proxy.
     pub require_token: bool,
+    /// Treats connections of this process to itself like those of servers that it started: with `identity.loopback: owner`
+    /// they need a token. A tool that fetches addresses, or an API on this machine, is then no way in for its callers. False
+    /// for a program whose own code is a client of its server.
+    pub refuse_own_process: bool,
 }
 
 #[derive(Debug)]
@@ -59,7 +63,8 @@ pub struct Rooms {
 impl House {
     pub(crate) fn new(setup: Setup, registry: Registry, endpoint: Endpoint, address: SocketAddr) -> Result<House> {
         let loopback = setup.found.config.identity.loopback;
-        let access = Access::open(address, &setup.data, &registry, setup.require_token, loopback)?;
+        let access =
+            Access::open(address, &setup.data, &registry, setup.require_token, setup.refuse_own_process, loopback)?;
         Ok(House(Arc::new(Rooms {
             endpoint,
             found: ArcSwap::from_pointee(setup.found),
@@ -85,6 +90,7 @@ impl House {
     pub fn reread(&self, found: Found) {
         self.access.set_loopback(found.config.identity.loopback);
         self.found.store(Arc::new(found));
+        self.feed.access_changed();
     }
 }
 

@@ -25,7 +25,7 @@ pub use environment::clean_env;
 pub use server::{GuardExe, Launch, Server};
 
 #[cfg(target_os = "linux")]
-pub(crate) use tree::{is_below_guard, process_ids};
+pub(crate) use tree::{is_below_guard, parent, process_ids};
 
 /// The first argument that makes a binary the guard: `__guard FD MARK -- COMMAND ARGS…`.
 #[cfg(unix)]

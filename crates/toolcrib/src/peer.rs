@@ -17,6 +17,16 @@ pub struct Peer {
     inode: u32,
 }
 
+/// The process that holds a socket, as far as that decides what it may do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Holder {
+    /// This process itself: what one of its tools asked for.
+    ThisProcess,
+    /// A process below a guard of any Toolcrib on this machine that this process is not itself below.
+    BelowGuard,
+    Other,
+}
+
 /// Finds the processes that hold sockets. Remembers where it found the last ones, for a client connects more than once.
 #[derive(Debug, Default)]
 pub struct PeerSearch {
@@ -44,28 +54,58 @@ impl Peer {
 
 #[cfg(target_os = "linux")]
 impl PeerSearch {
-    /// Whether the process that holds the socket is below a guard of any Toolcrib on this machine that this process is not
-    /// itself below. Blocks for as long as it takes to look through `/proc`, at most a second; an error where no process
-    /// that can be seen holds the socket.
-    pub fn is_below_guard(&self, peer: Peer) -> io::Result<bool> {
+    /// The process that holds the socket. Blocks for as long as it takes to look through `/proc`, at most a second; an
+    /// error where no process that can be seen holds the socket.
+    pub fn holder(&self, peer: Peer) -> io::Result<Holder> {
         // Processes of root cannot be looked into from here, and what a guard starts runs as its own user.
         if peer.uid == 0 && !rustix::process::geteuid().is_root() {
-            return Ok(false);
+            return Ok(Holder::Other);
         }
-        let recent = self.recent().clone();
-        let pid = holder::find(peer.inode, &recent)?;
-        let below = crate::guard::is_below_guard(pid);
+        let search = holder::Search::new(peer.inode);
+        for _ in 0..MAX_ATTEMPTS {
+            let recent = self.recent().clone();
+            let pid = search.find(&recent)?;
+            if let Some(holder) = judge(&search, pid)? {
+                self.remember(pid);
+                return Ok(holder);
+            }
+        }
+        Err(io::Error::other("the client's end is handed from one process to another"))
+    }
+
+    fn remember(&self, pid: i32) {
         let mut recent = self.recent();
         recent.retain(|known| *known != pid);
         recent.insert(0, pid);
         recent.truncate(MAX_RECENT);
-        Ok(below)
     }
 
     fn recent(&self) -> std::sync::MutexGuard<'_, Vec<i32>> {
         self.recent.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 }
+
+/// What the process `pid` is, which held the socket a moment ago. `None` where it does not any more.
+#[cfg(target_os = "linux")]
+fn judge(search: &holder::Search, pid: i32) -> io::Result<Option<Holder>> {
+    let own = rustix::process::getpid().as_raw_nonzero().get();
+    if pid == own {
+        return Ok(Some(Holder::ThisProcess));
+    }
+    if crate::guard::is_below_guard(pid) {
+        return Ok(Some(Holder::BelowGuard));
+    }
+    // A process that this one is about to start has all of its descriptors until it becomes another program.
+    if crate::guard::parent(pid) == Some(own) && search.holds(own)? {
+        return Ok(Some(Holder::ThisProcess));
+    }
+    // The number may have become that of another process before it was looked at.
+    Ok(search.holds(pid)?.then_some(Holder::Other))
+}
+
+/// Searches for one socket. A client that starts a program shares its sockets with that one for a moment.
+#[cfg(target_os = "linux")]
+const MAX_ATTEMPTS: usize = 3;
 
 /// Processes that are looked at first.
 #[cfg(target_os = "linux")]
@@ -101,7 +141,7 @@ impl Peer {
 
 #[cfg(not(target_os = "linux"))]
 impl PeerSearch {
-    pub fn is_below_guard(&self, _peer: Peer) -> io::Result<bool> {
+    pub fn holder(&self, _peer: Peer) -> io::Result<Holder> {
         Err(io::ErrorKind::Unsupported.into())
     }
 }

@@ -59,7 +59,7 @@ async fn serve(
     tokio::task::spawn_blocking(tokens::warm);
     let surface = Surface::new(desk.registry.clone(), desk.found.config.expose.clone());
     desk.registry.read_counts().await?;
-    let setup = Setup { found: desk.found.clone(), data: desk.data.clone(), require_token };
+    let setup = Setup { found: desk.found.clone(), data: desk.data.clone(), require_token, refuse_own_process: true };
     let serving = Serving::new(listener, surface.clone(), setup)?;
     let house = serving.house().clone();
     announce(common, &serving, &desk.data)?;

@@ -1,5 +1,6 @@
 //! The layer before every route that needs something of who comes.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::Body;
@@ -11,12 +12,12 @@ use futures_util::StreamExt;
 use toolcrib::core::fingerprint::Fingerprint;
 use toolcrib::{Code, Error, Result};
 
-use super::{Locality, Needs, Visitor, login};
+use super::{ConnectionPeer, Locality, Needs, Visitor, login};
 use crate::api::{Fault, whole};
 use crate::house::House;
 
-/// How often it is looked whether who listens to a stream is still known: for tokens and sessions that expire. That a
-/// token changed is heard at once.
+/// How often it is looked whether the client of a stream is still admitted: for tokens and sessions that expire. That a
+/// token or the configuration changed is heard at once.
 const LOOK_AGAIN: Duration = Duration::from_secs(2);
 
 /// Lets those in who may; handlers find a [`Visitor`] among the request's extensions.
@@ -26,10 +27,11 @@ pub(crate) async fn admit(State((house, needs)): State<(House, Needs)>, mut requ
         Ok(visitor) => visitor,
         Err(error) => return refused(&request, error),
     };
-    let mut shown = None;
+    let mut admission = None;
     if let Some(visitor) = visitor {
-        if visitor.showed_something(request.headers()) {
-            shown = Some(credentials(request.headers()));
+        if needs.role().is_some() {
+            let connection = request.extensions().get().cloned().unwrap_or_default();
+            admission = Some(Admission { needs, shown: credentials(request.headers()), locality, connection });
         }
         if !request.method().is_safe() && visitor.csrf.is_some() {
             request = match made_here(&visitor, request).await {
@@ -40,9 +42,29 @@ pub(crate) async fn admit(State((house, needs)): State<(House, Needs)>, mut requ
         request.extensions_mut().insert(visitor);
     }
     let response = next.run(request).await;
-    match shown.filter(|_| is_stream(&response)) {
-        Some(shown) => while_known(house, needs, shown, locality, response),
+    match admission.filter(|_| is_stream(&response)) {
+        Some(admission) => while_admitted(house, admission, response),
         None => response,
+    }
+}
+
+/// What a request was let in by.
+struct Admission {
+    needs: Needs,
+    /// Nothing for a local process without a token.
+    shown: HeaderMap,
+    locality: Locality,
+    connection: Arc<ConnectionPeer>,
+}
+
+impl Admission {
+    async fn holds(&self, house: &House) -> bool {
+        // A local process may need a token now. Any other client does not become a local one.
+        let mut locality = self.locality;
+        if locality == Locality::Local {
+            locality = house.access.locality(&self.connection, &self.shown).await;
+        }
+        is_still_known(house, &self.shown, self.needs, locality)
     }
 }
 
@@ -68,14 +90,14 @@ fn is_stream(response: &Response) -> bool {
     response.headers().get(header::CONTENT_TYPE).is_some_and(|kind| kind.as_bytes().starts_with(b"text/event-stream"))
 }
 
-/// A stream goes on long after its request was let in: it ends soon after what was shown for it does.
-fn while_known(house: House, needs: Needs, shown: HeaderMap, locality: Locality, response: Response) -> Response {
-    let mut tokens = house.feed.tokens();
-    let unknown = async move {
-        while is_still_known(&house, &shown, needs, locality) {
+/// A stream goes on long after its request was let in: it ends soon after what that was let in by does.
+fn while_admitted(house: House, admission: Admission, response: Response) -> Response {
+    let mut changes = house.feed.access_changes();
+    let refused = async move {
+        while admission.holds(&house).await {
             // Where nobody tells of changes any more, time goes on.
             let heard = async {
-                if tokens.changed().await.is_err() {
+                if changes.changed().await.is_err() {
                     std::future::pending().await
                 }
             };
@@ -83,7 +105,7 @@ fn while_known(house: House, needs: Needs, shown: HeaderMap, locality: Locality,
         }
     };
     let (parts, body) = response.into_parts();
-    let stream = body.into_data_stream().take_until(Box::pin(unknown));
+    let stream = body.into_data_stream().take_until(Box::pin(refused));
     Response::from_parts(parts, Body::from_stream(stream))
 }
 

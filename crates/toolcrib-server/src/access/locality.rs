@@ -10,7 +10,7 @@ use axum::http::{HeaderMap, HeaderName};
 use tokio::sync::{OnceCell, Semaphore};
 use tokio::time::timeout;
 use toolcrib::core::config::Loopback;
-use toolcrib::peer::{Peer, PeerSearch};
+use toolcrib::peer::{Holder, Peer, PeerSearch};
 
 use super::Access;
 
@@ -34,6 +34,8 @@ pub(crate) enum Locality {
     OtherUser,
     /// A process that a Toolcrib started.
     BelowGuard,
+    /// This process itself, where that is refused.
+    OwnProcess,
     /// The process could not be found.
     Unidentified,
 }
@@ -44,7 +46,7 @@ pub(crate) struct ConnectionPeer {
     /// `None` where it was not looked up, or could not be identified.
     peer: Option<Peer>,
     /// Found out before the first request is answered, and kept for the life of the connection.
-    below_guard: OnceCell<bool>,
+    holder: OnceCell<Holder>,
 }
 
 /// What identifying the peers of all connections shares.
@@ -75,7 +77,7 @@ impl Access {
         if let Err(error) = &found {
             self.peers.warn_once(error);
         }
-        ConnectionPeer { peer: found.ok(), below_guard: OnceCell::new() }
+        ConnectionPeer { peer: found.ok(), holder: OnceCell::new() }
     }
 
     /// Decided for every request, for the configuration may have changed since the last one. Only the first request of a
@@ -96,9 +98,10 @@ impl Access {
         if !peer.is_same_user_or_root() {
             return Locality::OtherUser;
         }
-        match connection.below_guard.get_or_try_init(|| self.peers.is_below_guard(peer)).await {
-            Ok(false) => Locality::Local,
-            Ok(true) => Locality::BelowGuard,
+        match connection.holder.get_or_try_init(|| self.peers.holder(peer)).await {
+            Ok(Holder::ThisProcess) if self.refuse_own_process => Locality::OwnProcess,
+            Ok(Holder::ThisProcess | Holder::Other) => Locality::Local,
+            Ok(Holder::BelowGuard) => Locality::BelowGuard,
             Err(Unknown) => Locality::Unidentified,
         }
     }
@@ -123,7 +126,7 @@ impl Access {
 struct Unknown;
 
 impl Peers {
-    async fn is_below_guard(&self, peer: Peer) -> Result<bool, Unknown> {
+    async fn holder(&self, peer: Peer) -> Result<Holder, Unknown> {
         let search = Arc::clone(&self.search);
         let turns = Arc::clone(&self.turns);
         let searching = async {
@@ -131,7 +134,7 @@ impl Peers {
             let searched = tokio::task::spawn_blocking(move || {
                 // Given back when the search ends, though the request may not have waited for it.
                 let _turn = turn;
-                search.is_below_guard(peer)
+                search.holder(peer)
             });
             searched.await.map_err(std::io::Error::other)?
         };
@@ -163,7 +166,12 @@ impl Locality {
                 "`identity.loopback` is `owner`, and this process belongs to another user, so this needs"
             }
             Locality::BelowGuard => {
-                "`identity.loopback` is `owner`, and this process was started by Toolcrib, so this needs"
+                "`identity.loopback` is `owner`, and this process, or one above it, was started by Toolcrib or has a \
+                 limit on file locks, by which Toolcrib marks what it starts, so this needs"
+            }
+            Locality::OwnProcess => {
+                "`identity.loopback` is `owner`, and this request was made by Toolcrib itself for one of its tools, so \
+                 this needs"
             }
             Locality::Unidentified => {
                 "`identity.loopback` is `owner`, and this process could not be identified, so this needs"

@@ -112,7 +112,7 @@ mod tests {
         let surface = Surface::new(registry.clone(), Expose::default());
         let endpoint = Endpoint::new(Arc::new(surface), ServerOptions::new("toolcrib", "0"));
         let found = Found::of(Config::default());
-        let setup = Setup { found, data: data.path().to_owned(), require_token: false };
+        let setup = Setup { found, data: data.path().to_owned(), require_token: false, refuse_own_process: false };
         let house = House::new(setup, registry, endpoint, ([127, 0, 0, 1], 0).into()).unwrap();
         let listen = async |identity: &str| {
             let visitor = Extension(visitor(identity));

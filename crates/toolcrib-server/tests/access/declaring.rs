@@ -54,7 +54,7 @@ async fn nobody_elsewhere_reaches_into_this_machine() {
             assert_eq!((refused.status, refused.code().as_str()), (403, "FORBIDDEN"), "{wish}");
             assert!(refused.body.contains("allow_private_sources"), "{refused:?}");
         }
-        // Declared by who may; over the network everything may be changed but where it leads to.
+        // Declared on this machine; over the network everything may be changed but where it leads to.
         let local = json!({ "url": "http://127.0.0.1:1/", "headers": { "X-Key": "plain" } });
         let local = declare("b", &local, std::path::Path::new("/")).unwrap();
         house.registry.declare_lazily(&local, Actor::new("test")).await.unwrap();

@@ -3,11 +3,14 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use tokio::io::AsyncReadExt;
+use tokio::net::TcpStream;
 use toolcrib::core::access::Role;
+use toolcrib::core::config::Loopback;
 use toolcrib::core::inventory::Actor;
 use toolcrib::registry::Notice;
 
-use crate::support::{House, bearer};
+use crate::support::{House, SOON, bearer};
 
 #[tokio::test]
 async fn looking_and_calling_is_free_and_changing_is_not() {
@@ -268,5 +271,54 @@ async fn a_client_is_known_by_its_token_and_not_by_what_it_says() {
             }
         };
         assert_eq!(caller, expected);
+    }
+}
+
+#[tokio::test]
+async fn a_stream_without_a_token_ends_when_every_client_needs_one() {
+    let house = House::local().await;
+    let accept = "Accept: application/json, text/event-stream\r\n";
+    let hello = json!({ "jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {
+        "protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": { "name": "test", "version": "1" },
+    }});
+    let greeted = house.post("/mcp", accept, hello).await;
+    let session = format!("{accept}Mcp-Session-Id: {}\r\n", greeted.header("mcp-session-id").unwrap());
+    let listen = json!({ "jsonrpc": "2.0", "id": 1, "method": "subscriptions/listen", "params": {
+        "notifications": { "toolsListChanged": true },
+        "_meta": {
+            "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+            "io.modelcontextprotocol/clientInfo": { "name": "test", "version": "1" },
+            "io.modelcontextprotocol/clientCapabilities": {},
+        },
+    }});
+    let modern = format!(
+        "{accept}Content-Type: application/json\r\nMCP-Protocol-Version: 2026-07-28\r\n\
+         Mcp-Method: subscriptions/listen\r\n"
+    );
+    let mut streams = [
+        house.watch("/api/events", "").await,
+        house.watch("/mcp", &session).await,
+        house.watch_request("POST", "/mcp", &modern, &listen.to_string()).await,
+    ];
+    let mut with_token = house.watch("/api/events", &bearer(&house.admin)).await;
+    // Read again without a change for local clients, every stream goes on.
+    house.set_loopback(Loopback::Open);
+    house.set_loopback(Loopback::Owner);
+    house.token("heard", Role::Viewer, None).await;
+    until_it_says(&mut streams[0], "TokenCreated").await;
+
+    house.set_loopback(Loopback::Token);
+    for mut stream in streams {
+        let mut rest = Vec::new();
+        tokio::time::timeout(SOON, stream.read_to_end(&mut rest)).await.unwrap().unwrap();
+    }
+    house.token("still-heard", Role::Viewer, None).await;
+    until_it_says(&mut with_token, "still-heard").await;
+}
+
+async fn until_it_says(stream: &mut TcpStream, text: &str) {
+    let mut heard = Vec::new();
+    while !String::from_utf8_lossy(&heard).contains(text) {
+        heard.push(tokio::time::timeout(SOON, stream.read_u8()).await.unwrap().unwrap());
     }
 }

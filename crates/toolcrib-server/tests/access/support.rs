@@ -13,7 +13,7 @@ use toolcrib::clock::{Clock, Hand};
 use toolcrib::config_file::Found;
 use toolcrib::core::Timestamp;
 use toolcrib::core::access::Role;
-use toolcrib::core::config::Config;
+use toolcrib::core::config::{Config, Loopback};
 use toolcrib::core::inventory::Actor;
 use toolcrib::testkit::{Scripted, config};
 use toolcrib::{Options, Registry, Result};
@@ -55,7 +55,7 @@ pub(crate) async fn configured(
 ) -> Result<(Serving, TempDir)> {
     let directory = tempfile::tempdir().unwrap();
     let found = Found::of(config);
-    let setup = Setup { found, data: directory.path().to_owned(), require_token };
+    let setup = Setup { found, data: directory.path().to_owned(), require_token, refuse_own_process: false };
     let surface = Surface::new(registry.clone(), setup.found.config.expose.clone());
     let serving = Serving::new(bind(listen.parse().unwrap()).await?, surface, setup)?;
     Ok((serving, directory))
@@ -97,6 +97,13 @@ impl House {
         self.registry.create_token(name, role, expires, Actor::new("test")).await.unwrap().token
     }
 
+    /// The configuration was changed, and read again.
+    pub(crate) fn set_loopback(&self, loopback: Loopback) {
+        let mut config = config(["git"]);
+        config.identity.loopback = loopback;
+        self.house.reread(Found::of(config));
+    }
+
     /// Where the printed link leads.
     pub(crate) fn link(&self) -> String {
         self.house.login_path()
@@ -109,7 +116,11 @@ impl House {
 
     /// A stream, once its head has been answered.
     pub(crate) async fn watch(&self, path: &str, headers: &str) -> TcpStream {
-        let mut stream = begin(&self.address, "GET", path, headers, b"").await;
+        self.watch_request("GET", path, headers, "").await
+    }
+
+    pub(crate) async fn watch_request(&self, method: &str, path: &str, headers: &str, body: &str) -> TcpStream {
+        let mut stream = begin(&self.address, method, path, headers, body.as_bytes()).await;
         let mut begun = Vec::new();
         while !begun.ends_with(b"\r\n\r\n") {
             begun.push(tokio::time::timeout(SOON, stream.read_u8()).await.unwrap().unwrap());

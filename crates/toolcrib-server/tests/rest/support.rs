@@ -56,7 +56,7 @@ async fn staged_within(config: Config, options: Options, limits: Limits) -> Stag
     let registry = Registry::open(config.clone(), options).await.unwrap();
     let surface = Surface::new(registry.clone(), config.expose.clone());
     let found = Found::of(config);
-    let setup = Setup { found, data: data.path().to_owned(), require_token: false };
+    let setup = Setup { found, data: data.path().to_owned(), require_token: false, refuse_own_process: false };
     let listener = bind("127.0.0.1:0".parse().unwrap()).await.unwrap();
     let serving = Serving::with_limits(listener, surface, setup, limits).unwrap();
     let address = serving.address().to_string();

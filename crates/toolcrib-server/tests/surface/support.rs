@@ -72,7 +72,7 @@ impl Served {
     pub(crate) async fn at(address: &str, surface: &Surface) -> Served {
         let directory = tempfile::tempdir().unwrap();
         let found = toolcrib::config_file::Found::of(toolcrib::core::config::Config::default());
-        let setup = Setup { found, data: directory.path().to_owned(), require_token: false };
+        let setup = Setup { found, data: directory.path().to_owned(), require_token: false, refuse_own_process: false };
         let serving = Serving::new(bind(address.parse().unwrap()).await.unwrap(), surface.clone(), setup).unwrap();
         let url = format!("http://{}/mcp", serving.address()).parse().unwrap();
         let leave = CancellationToken::new();

@@ -3,7 +3,7 @@
 #[cfg(target_os = "linux")]
 pub(super) use linux::{die_with_this_process, finish, gather, is_running, signal};
 #[cfg(target_os = "linux")]
-pub(crate) use linux::{is_below_guard, process_ids};
+pub(crate) use linux::{is_below_guard, parent, process_ids};
 #[cfg(not(target_os = "linux"))]
 pub(super) use other::{die_with_this_process, finish, gather, signal};
 
@@ -74,6 +74,11 @@ mod linux {
     pub(crate) fn process_ids() -> impl Iterator<Item = i32> {
         let entries = std::fs::read_dir("/proc").into_iter().flatten();
         entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
+    }
+
+    /// `None` for a process that has ended, or may not be seen.
+    pub(crate) fn parent(pid: i32) -> Option<i32> {
+        stat(pid).map(|stat| stat.parent)
     }
 
     /// Whether a process is there and has not ended; one that has may still wait to be reaped.

@@ -13,27 +13,41 @@ const SEARCH_TIMEOUT: Duration = Duration::from_secs(1);
 /// Links between two looks at the clock.
 const LINKS_PER_LOOK: usize = 256;
 
-/// The process that holds the socket with this inode: first of those that held one lately, then from the newest to the
-/// oldest, for a client that was just started is among the newest.
-pub(super) fn find(inode: u32, recent: &[i32]) -> io::Result<i32> {
-    let deadline = Instant::now() + SEARCH_TIMEOUT;
-    let link = format!("socket:[{inode}]");
-    for &pid in recent {
-        if holds(pid, &link, deadline)? {
-            return Ok(pid);
-        }
-    }
-    let mut all: Vec<i32> = process_ids().collect();
-    all.sort_unstable_by(|one, other| other.cmp(one));
-    for pid in all {
-        if !recent.contains(&pid) && holds(pid, &link, deadline)? {
-            return Ok(pid);
-        }
-    }
-    Err(io::Error::new(io::ErrorKind::NotFound, "no process that can be seen holds the client's end"))
+/// The search for the holder of one socket, which has a deadline.
+pub(super) struct Search {
+    link: String,
+    deadline: Instant,
 }
 
-/// False too for a process that has ended or may not be looked into.
+impl Search {
+    pub(super) fn new(inode: u32) -> Search {
+        Search { link: format!("socket:[{inode}]"), deadline: Instant::now() + SEARCH_TIMEOUT }
+    }
+
+    /// The process that holds the socket: first of those that held one lately, then from the newest to the oldest, for a
+    /// client that was just started is among the newest.
+    pub(super) fn find(&self, recent: &[i32]) -> io::Result<i32> {
+        for &pid in recent {
+            if self.holds(pid)? {
+                return Ok(pid);
+            }
+        }
+        let mut all: Vec<i32> = process_ids().collect();
+        all.sort_unstable_by(|one, other| other.cmp(one));
+        for pid in all {
+            if !recent.contains(&pid) && self.holds(pid)? {
+                return Ok(pid);
+            }
+        }
+        Err(io::Error::new(io::ErrorKind::NotFound, "no process that can be seen holds the client's end"))
+    }
+
+    /// False too for a process that has ended or may not be looked into.
+    pub(super) fn holds(&self, pid: i32) -> io::Result<bool> {
+        holds(pid, &self.link, self.deadline)
+    }
+}
+
 fn holds(pid: i32, link: &str, deadline: Instant) -> io::Result<bool> {
     let directory = format!("/proc/{pid}/fd");
     let Ok(entries) = fs::read_dir(&directory) else { return Ok(false) };

@@ -1,4 +1,4 @@
-//! The kernel's answer to who owns a TCP socket: one `inet_diag` request over `NETLINK_SOCK_DIAG` for the exact addresses
+//! The user and the inode of a TCP socket, as the kernel tells them: one `inet_diag` request over `NETLINK_SOCK_DIAG` for the exact addresses
 //! and ports. Reading `/proc/net/tcp` instead would cost more with every connection of the machine.
 
 use std::io;

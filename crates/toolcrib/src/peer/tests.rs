@@ -1,6 +1,8 @@
 #![expect(clippy::unwrap_used, reason = "what the tests share is a test too")]
 
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
 
 use super::*;
 
@@ -59,10 +61,40 @@ fn the_holder_of_a_socket_is_found_and_a_socket_that_is_held_by_none_is_an_error
     let (client, server) = connected((Ipv4Addr::LOCALHOST, 0).into(), |port| (Ipv4Addr::LOCALHOST, port).into());
     let peer = look_up(&server).unwrap();
     let search = PeerSearch::default();
-    assert!(!search.is_below_guard(peer).unwrap());
+    assert_eq!(search.holder(peer).unwrap(), Holder::ThisProcess);
     let own = i32::try_from(std::process::id()).unwrap();
     assert_eq!(*search.recent(), [own]);
-    assert!(!search.is_below_guard(peer).unwrap());
+    assert_eq!(search.holder(peer).unwrap(), Holder::ThisProcess);
     drop(client);
-    assert!(search.is_below_guard(peer).is_err());
+    assert!(search.holder(peer).is_err());
+}
+
+#[test]
+fn a_process_that_does_not_hold_the_socket_any_more_is_not_judged() {
+    let (client, server) = connected((Ipv4Addr::LOCALHOST, 0).into(), |port| (Ipv4Addr::LOCALHOST, port).into());
+    let search = holder::Search::new(look_up(&server).unwrap().inode);
+    // Takes the place of a process that was given the number of the one that was found.
+    let start = |input: Stdio| Command::new("sleep").arg("600").stdin(input).spawn().unwrap();
+    let mut other = start(Stdio::null());
+    assert_eq!(judge(&search, pid(&other)).unwrap(), Some(Holder::ThisProcess), "its parent may share the socket");
+    let mut heir = start(std::os::fd::OwnedFd::from(client).into());
+    until(|| search.holds(pid(&heir)).unwrap() && !search.holds(pid(&other)).unwrap());
+    assert_eq!(judge(&search, pid(&other)).unwrap(), None);
+    assert_eq!(judge(&search, pid(&heir)).unwrap(), Some(Holder::Other));
+    for child in [&mut other, &mut heir] {
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+}
+
+fn pid(child: &Child) -> i32 {
+    i32::try_from(child.id()).unwrap()
+}
+
+fn until(is_so: impl Fn() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(30);
+    while !is_so() {
+        assert!(Instant::now() < deadline, "this takes too long");
+        std::thread::sleep(Duration::from_millis(5));
+    }
 }

@@ -23,7 +23,7 @@ pub(super) async fn run(common: &Common, listen: &str) -> Result<Done> {
     let served = async {
         discover(&stage, &registry).await?;
         let surface = Surface::new(registry.clone(), stage.found().config.expose);
-        let setup = Setup { found: stage.found(), data: stage.data(), require_token: false };
+        let setup = Setup { found: stage.found(), data: stage.data(), require_token: false, refuse_own_process: true };
         let serving = Serving::new(listener, surface, setup)?;
         serve::announce(common, &serving, &stage.data())?;
         common.hint("hint: a lending library and a corner shop stand in for your servers and APIs; Ctrl-C ends it all");

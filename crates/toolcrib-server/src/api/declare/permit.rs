@@ -1,4 +1,4 @@
-//! Who may declare what reaches into this machine or its network: programs, files, values that only this process knows,
+//! Which clients may declare sources that reach into this machine or its network: programs, files, values that only this process knows,
 //! and private addresses.
 
 use std::convert::Infallible;

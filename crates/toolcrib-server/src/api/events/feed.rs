@@ -24,8 +24,8 @@ const BEHIND: usize = 1_024;
 pub(crate) struct Feed {
     told: broadcast::Sender<Told>,
     listeners: Arc<Listeners>,
-    /// Changes with the tokens there are.
-    tokens: watch::Sender<()>,
+    /// Changes with the tokens there are, and with the configuration.
+    access: watch::Sender<()>,
     closed: CancellationToken,
     _open: DropGuard,
 }
@@ -52,9 +52,9 @@ impl Feed {
     pub(crate) fn new(registry: Registry) -> Feed {
         let (told, _) = broadcast::channel(BEHIND);
         let closed = CancellationToken::new();
-        let tokens = watch::Sender::new(());
-        tokio::spawn(closed.clone().run_until_cancelled_owned(listen(registry, told.clone(), tokens.clone())));
-        Feed { told, tokens, listeners: Arc::default(), _open: closed.clone().drop_guard(), closed }
+        let access = watch::Sender::new(());
+        tokio::spawn(closed.clone().run_until_cancelled_owned(listen(registry, told.clone(), access.clone())));
+        Feed { told, access, listeners: Arc::default(), _open: closed.clone().drop_guard(), closed }
     }
 
     /// From now on nobody listens.
@@ -83,9 +83,13 @@ impl Feed {
         self.told.subscribe()
     }
 
-    /// Tells when a token was made, changed or revoked.
-    pub(crate) fn tokens(&self) -> watch::Receiver<()> {
-        self.tokens.subscribe()
+    /// Tells when a token was made, changed or revoked, and when the configuration was read again.
+    pub(crate) fn access_changes(&self) -> watch::Receiver<()> {
+        self.access.subscribe()
+    }
+
+    pub(crate) fn access_changed(&self) {
+        self.access.send_replace(());
     }
 
     pub(super) fn closed(&self) -> CancellationToken {
