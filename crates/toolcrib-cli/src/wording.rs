@@ -38,7 +38,7 @@ pub(crate) fn reached_by(source: &Source) -> String {
 /// in a shell, and characters that a terminal would not show are written out: a decision is made by reading this.
 pub(crate) fn runs_or_contacts(source: &Source) -> String {
     match &source.kind {
-        Kind::Stdio(stdio) => command_line(stdio, args_to_trust, variable_to_trust),
+        Kind::Stdio(stdio) => command_line(stdio, args_to_trust, shown_variable),
         Kind::Http(remote) | Kind::Sse(remote) => visible(&shown_url(&remote.url)),
         Kind::OpenApi(openapi) => {
             let others = openapi.base_url.iter().chain(openapi.auth.iter().flat_map(token_urls));
@@ -53,6 +53,35 @@ pub(crate) fn runs_or_contacts(source: &Source) -> String {
         Kind::Workflow(workflow) => format!("the workflows of {}", visible(&shown_text(&workflow.document))),
         Kind::Builtin(builtin) => format!("built-in tools: {}", visible(&builtin.tools.join(", "))),
     }
+}
+
+/// A value of the environment. Literal values are masked, except of variables that decide what a program runs or contacts.
+fn shown_variable(name: &str, value: &str) -> String {
+    const PREFIXES: [&str; 15] = [
+        "LD_",
+        "DYLD_",
+        "PATH",
+        "NODE_",
+        "PYTHON",
+        "PERL",
+        "RUBY",
+        "BASH_",
+        "JAVA_",
+        "_JAVA_",
+        "GIT_",
+        "NPM_CONFIG_",
+        "PIP_",
+        "UV_",
+        "DOTNET_",
+    ];
+    const SUFFIXES: [&str; 9] =
+        ["_PROXY", "_URL", "_HOST", "_ENDPOINT", "_REGISTRY", "_COMMAND", "_PATH", "_FILE", "_DIR"];
+    const NAMES: [&str; 4] = ["EDITOR", "SHELL", "ENV", "IFS"];
+    let upper = name.to_ascii_uppercase();
+    let decides = PREFIXES.iter().any(|prefix| upper.starts_with(prefix))
+        || SUFFIXES.iter().any(|suffix| upper.ends_with(suffix))
+        || NAMES.contains(&upper.as_str());
+    if decides { variable_to_trust(name, value) } else { masked(value) }
 }
 
 fn command_line(

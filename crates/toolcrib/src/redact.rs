@@ -117,6 +117,13 @@ impl Redactor {
         }
     }
 
+    /// Whether a tool repeats a value where it cannot be redacted, because calls depend on it: in a name, an enumeration or
+    /// a default. Short values are not looked for, since a word of a tool may be equal to one of them.
+    pub(crate) fn is_repeated_by(&self, tool: &RawValue) -> bool {
+        const MIN_LEN: usize = 12;
+        self.ranges(tool.get(), MAX_DECODINGS + 1).iter().any(|range| range.len() >= MIN_LEN)
+    }
+
     fn redact_document(&self, json: &RawValue, redact: impl Fn(&Redactor, &mut Value)) -> RedactedJson {
         // To parse the document is one decoding more for each of its strings.
         let ranges = self.ranges(json.get(), MAX_DECODINGS + 1);
@@ -140,9 +147,10 @@ impl Redactor {
             Value::Object(fields) => {
                 for (name, field) in fields {
                     match field {
-                        Value::String(_) if matches!(name.as_str(), "description" | "title") => {
+                        Value::String(_) if matches!(name.as_str(), "description" | "title" | "$comment") => {
                             self.redact_value(field)
                         }
+                        _ if matches!(name.as_str(), "_meta" | "examples" | "example") => self.redact_value(field),
                         Value::String(_) | Value::Null | Value::Bool(_) | Value::Number(_) => {}
                         Value::Array(_) | Value::Object(_) => self.redact_descriptions(field),
                     }

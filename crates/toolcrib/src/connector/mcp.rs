@@ -196,8 +196,10 @@ impl Connector for McpConnector {
         let list = listed?;
         let (ttl_ms, private) = (list.ttl_ms, modern && !list.public);
         let redactor = self.redactor.get(&self.source.kind);
-        let excluded = excluded_tools(&list.excluded, &redactor);
-        let tools = list.tools.into_iter().map(|tool| redactor.redact_tool(without_backing(tool))).collect();
+        let mut excluded = excluded_tools(&list.excluded, &redactor);
+        let tools = list.tools.into_iter().map(|tool| redactor.redact_tool(without_backing(tool)));
+        let (repeating, tools): (Vec<_>, Vec<_>) = tools.partition(|tool| redactor.is_repeated_by(tool));
+        excluded.extend(repeating.iter().map(|tool| repeating_tool(tool, &redactor)));
         let about = about.map(|about| redactor.redact(&about).into_owned());
         Ok(Offer { tools, excluded, era: Some(era), offers, about, ttl_ms, private, ..Offer::default() })
     }
@@ -286,6 +288,14 @@ fn excluded_tools(excluded: &[(String, String)], redactor: &Redactor) -> Vec<Set
     excluded.iter().map(|(name, reason)| SetAside { name: shown(name), reason: shown(reason) }).collect()
 }
 
+/// A tool that is left out because it repeats what its source was given in confidence.
+fn repeating_tool(tool: &RawValue, redactor: &Redactor) -> SetAside {
+    let name = Fields::parse(tool).and_then(|fields| serde_json::from_str::<String>(fields.get("name")?.get()).ok());
+    let name = shown_short(&redactor.redact(&name.unwrap_or_default()), 512);
+    let reason = "it repeats a value that its source was given, in a name, an enumeration or a default";
+    SetAside { name, reason: reason.into() }
+}
+
 /// The names of the capabilities a server announced.
 fn offers(server: &ServerSays) -> Vec<String> {
     const MOST: usize = 32;
@@ -312,6 +322,24 @@ mod tests {
         let excluded = [("read_hunter2".to_owned(), "its schema has `hunter2`".to_owned())];
         let expected = SetAside { name: "read_***".into(), reason: "its schema has `***`".into() };
         assert_eq!(excluded_tools(&excluded, &redactor), [expected]);
+    }
+
+    #[test]
+    fn a_tool_that_repeats_a_secret_where_calls_depend_on_it_is_left_out() {
+        let redactor = Redactor::new(&["hunter2-hunter2".to_owned(), "europe".to_owned()].into());
+        for (tool, repeats) in [
+            (r#"{"name":"read","description":"with hunter2-hunter2","_meta":{"k":"hunter2-hunter2"}}"#, false),
+            (r#"{"name":"read_hunter2-hunter2"}"#, true),
+            (r#"{"name":"read","inputSchema":{"properties":{"hunter2-hunter2":{}}}}"#, true),
+            (r#"{"name":"read","inputSchema":{"properties":{"a":{"enum":["x","hunter2-hunter2"]}}}}"#, true),
+            (r#"{"name":"read","inputSchema":{"properties":{"a":{"examples":["hunter2-hunter2"]}}}}"#, false),
+            (r#"{"name":"list_europe"}"#, false),
+        ] {
+            let redacted = redactor.redact_tool(RawValue::from_string(tool.to_owned()).unwrap());
+            assert_eq!(redactor.is_repeated_by(&redacted), repeats, "{tool}");
+            let shown = repeating_tool(&redacted, &redactor);
+            assert!(!shown.name.contains("hunter2"), "{}", shown.name);
+        }
     }
 
     #[test]
