@@ -161,7 +161,7 @@ mod tests {
         let args = ["pkg-0123456789abcdef0123", "--token", "hunter2"].map(str::to_owned).to_vec();
         let stdio = Stdio { command: "npx".into(), args, env: env.into(), ..Stdio::default() };
         let source = Source { kind: Kind::Stdio(stdio), ..Source::embedded() };
-        let expected = "MODE=fast-mode TOKEN=*** npx pkg-0123456789abcdef0123 --token ***";
+        let expected = "MODE=*** TOKEN=*** npx pkg-0123456789abcdef0123 --token ***";
         assert_eq!(runs_or_contacts(&source), expected);
         assert_eq!(reached_by(&source), "MODE=*** TOKEN=*** npx *** --token ***");
     }
