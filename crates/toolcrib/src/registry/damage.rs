@@ -114,7 +114,7 @@ impl JournalDamage {
         self.state().mark(Error::new(Code::StoreUnavailable, message))
     }
 
-    /// The same for clients that may be anybody: it tells nothing of this machine.
+    /// The same for clients that have shown no credentials: it tells nothing of this machine.
     pub(super) fn public_refusal(&self) -> Error {
         let message = format!("the journal is damaged: {CONSEQUENCES}");
         self.state().mark(Error::new(Code::StoreUnavailable, message))

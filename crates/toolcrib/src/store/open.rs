@@ -26,8 +26,8 @@ pub struct OpenedStore {
 }
 
 /// Opens a store and looks at what the data directory `data` remembers of it: one that was in use before is not made anew
-/// when it is gone, empty or no database. It is opened as an empty one in memory then, and whoever opens a registry over it
-/// finds the journal damaged.
+/// when it is gone, empty or no database. It is opened as an empty one in memory then, and a registry over it finds the
+/// journal damaged.
 pub async fn open_remembered(place: &str, data: &Path) -> Result<OpenedStore> {
     let Some(path) = file_of(place)? else {
         return Ok(OpenedStore { store: Arc::new(MemoryStore::new()), head: None });

@@ -89,7 +89,7 @@ pub(in crate::connector) async fn read_file(path: PathBuf, room: usize) -> Resul
 pub(crate) fn read_file_blocking(path: &Path, room: usize) -> Result<(String, Fingerprint)> {
     let shown = shown_short(&path.to_string_lossy(), 300);
     let about = std::fs::metadata(path).map_err(|error| unreadable(path, &error))?;
-    // Before it is opened: to open a pipe would wait for whoever writes to it.
+    // Before it is opened: opening a pipe would wait until a process writes to it.
     if !about.is_file() {
         return Err(Error::new(Code::ConfigInvalid, format!("`{shown}` is not a plain file")));
     }
