@@ -4,7 +4,7 @@ mod widening;
 
 use serde::{Deserialize, Serialize};
 
-pub use widening::{Unruled, widens};
+pub use widening::{DefaultVerdict, widens};
 
 /// From the least to the most strict.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize)]

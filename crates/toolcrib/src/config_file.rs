@@ -42,14 +42,14 @@ pub struct Project {
     pub config: Config,
     /// The user's own configuration, which it would be laid over.
     pub below: Config,
-    pub standing: TrustStanding,
+    pub trust_state: TrustState,
     /// What the documents of its sources lead to, read once: what is accepted is what was shown.
     documents: OnceLock<BTreeMap<SourceId, LocalDocument>>,
 }
 
 /// Whether a project's file is trusted as it is now.
 #[derive(Debug, Clone)]
-pub enum TrustStanding {
+pub enum TrustState {
     Never,
     Trusted(TrustedFile),
     /// It was trusted before these keys changed.
@@ -92,7 +92,7 @@ impl Found {
         };
         let accepted = TrustedFile::new(&project.config, project.documents().clone());
         trusted::remember(&project.file, &accepted)?;
-        project.standing = TrustStanding::Trusted(accepted);
+        project.trust_state = TrustState::Trusted(accepted);
         self.config = project.effective();
         Ok(self)
     }
@@ -111,15 +111,15 @@ impl Found {
     /// What the registry has to know of it.
     pub fn trust(&self) -> Trust {
         let Some(project) = &self.project else { return Trust::default() };
-        match &project.standing {
-            TrustStanding::Trusted(trusted) => {
+        match &project.trust_state {
+            TrustState::Trusted(trusted) => {
                 let bound = project.config.valid_sources().filter(|source| documents::has_document(source));
                 let bound: BTreeSet<&SourceId> = bound.map(|source| &source.id).collect();
                 let documents = trusted.documents().filter(|(id, _)| bound.contains(id));
                 let document_servers = documents.map(|(id, document)| (id.clone(), document.servers.clone())).collect();
                 Trust { untrusted: None, document_servers }
             }
-            TrustStanding::Never | TrustStanding::Changed { .. } => {
+            TrustState::Never | TrustState::Changed { .. } => {
                 let own = |id: &SourceId| project.below.sources.iter().any(|declaration| declaration.id == *id);
                 let declared = project.config.sources.iter().map(|declaration| &declaration.id);
                 let sources = declared.filter(|id| !own(id)).cloned().collect();
@@ -132,32 +132,32 @@ impl Found {
 
 impl Project {
     fn new(file: &Path, config: Config, below: Config) -> Result<Project> {
-        let standing = match trusted::known(file)? {
-            None => TrustStanding::Never,
+        let trust_state = match trusted::known(file)? {
+            None => TrustState::Never,
             Some(before) => {
                 let now = TrustedFile::new(&config, documents::documents(&config, directory_of(file), Some(&before)));
                 let keys = before.uncovered(&now);
-                if keys.is_empty() { TrustStanding::Trusted(before) } else { TrustStanding::Changed { before, keys } }
+                if keys.is_empty() { TrustState::Trusted(before) } else { TrustState::Changed { before, keys } }
             }
         };
-        Ok(Project { file: file.to_owned(), config, below, standing, documents: OnceLock::new() })
+        Ok(Project { file: file.to_owned(), config, below, trust_state, documents: OnceLock::new() })
     }
 
     pub fn is_trusted(&self) -> bool {
-        match self.standing {
-            TrustStanding::Trusted(_) => true,
-            TrustStanding::Never | TrustStanding::Changed { .. } => false,
+        match self.trust_state {
+            TrustState::Trusted(_) => true,
+            TrustState::Never | TrustState::Changed { .. } => false,
         }
     }
 
     /// Why it is not used, for people.
     pub fn not_trusted(&self) -> String {
         let file = shown(&self.file.to_string_lossy());
-        match &self.standing {
-            TrustStanding::Changed { keys, .. } => {
+        match &self.trust_state {
+            TrustState::Changed { keys, .. } => {
                 format!("`{file}` is not trusted yet with what changed in it ({})", keys.join(", "))
             }
-            TrustStanding::Never | TrustStanding::Trusted(_) => format!("`{file}` is not trusted yet"),
+            TrustState::Never | TrustState::Trusted(_) => format!("`{file}` is not trusted yet"),
         }
     }
 
@@ -178,10 +178,10 @@ impl Project {
     /// What holds with it. What an earlier version of it was trusted to restrict stays restricted while the file waits
     /// for trust again, so that a change of the file alone lifts nothing.
     fn effective(&self) -> Config {
-        match &self.standing {
-            TrustStanding::Never => self.below.clone(),
-            TrustStanding::Trusted(_) => self.config.clone().over(self.below.clone()),
-            TrustStanding::Changed { before, .. } => {
+        match &self.trust_state {
+            TrustState::Never => self.below.clone(),
+            TrustState::Trusted(_) => self.config.clone().over(self.below.clone()),
+            TrustState::Changed { before, .. } => {
                 let narrowings = before.narrowings().collect();
                 Config { narrowings, ..Config::default() }.over(self.below.clone())
             }

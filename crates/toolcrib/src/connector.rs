@@ -30,7 +30,7 @@ use crate::trace::Trace;
 pub(crate) use answer::Layout;
 pub use answer::{Answer, NOTES};
 pub use mcp::Watches;
-pub(crate) use openapi::{Place, read_file_blocking};
+pub(crate) use openapi::{DocumentLocation, read_file_blocking};
 pub(crate) use witness::Witness;
 
 /// Speaks one source's protocol. It keeps no catalogue, makes no policy, and ends every wait at the deadline it is given.

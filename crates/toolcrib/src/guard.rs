@@ -9,7 +9,7 @@
 //! A guard that is itself killed, or stopped, ends nothing. Toolcrib sees that by the channel and kills the tree, which
 //! it finds by a mark (`mark.rs`). When Toolcrib and the guard are killed at once, the kernel kills the server alone.
 
-mod environment;
+pub(crate) mod environment;
 mod server;
 
 #[cfg(unix)]

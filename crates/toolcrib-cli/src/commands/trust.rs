@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use clap::Args;
 use serde_json::{Value, json};
-use toolcrib::config_file::{Project, TrustStanding};
+use toolcrib::config_file::{Project, TrustState};
 use toolcrib::core::config::show::show_keys;
 use toolcrib::core::config::{Declaration, settings_to_trust};
 use toolcrib::{Code, Error, Result, Source, SourceId};
@@ -64,7 +64,7 @@ pub(crate) fn run(common: &Common, _: &Arguments) -> Result<Done> {
 pub(crate) fn lines(project: &Project) -> Vec<String> {
     let servers = project.document_servers();
     let mut lines = Vec::new();
-    if let TrustStanding::Changed { keys, .. } = &project.standing {
+    if let TrustState::Changed { keys, .. } = &project.trust_state {
         lines.push(format!("  changed since it was trusted: {}", keys.join(", ")));
     }
     let narrowed = |id: &SourceId| project.config.narrowings.iter().any(|narrowing| narrowing.id == *id);

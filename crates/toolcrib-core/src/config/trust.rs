@@ -9,12 +9,12 @@ use serde_json::{Map, Value, json};
 use super::Config;
 use super::definition::{Secrets, definition, rules_keys};
 use crate::fingerprint::Fingerprint;
-use crate::policy::{Rules, Unruled, widens};
+use crate::policy::{DefaultVerdict, Rules, widens};
 use crate::source::{Source, SourceId};
 use crate::tool::SEPARATOR;
 
 /// Keys of a source that neither run, contact nor allow anything.
-const HARMLESS: [&str; 9] = [
+const KEYS_WITHOUT_TRUST: [&str; 9] = [
     "title",
     "tags",
     "ttl",
@@ -27,9 +27,9 @@ const HARMLESS: [&str; 9] = [
 ];
 
 /// Lists of which a part allows less than the whole.
-const GRANTS: [&str; 5] = ["builtin", "roots", "inherit_env", "methods", "allow_refs"];
+const GRANT_LISTS: [&str; 5] = ["builtin", "roots", "inherit_env", "methods", "allow_refs"];
 /// Lists of which a part selects less than the whole, except that none selects everything.
-const SELECTIONS: [&str; 2] = ["include", "include_tags"];
+const SELECTION_LISTS: [&str; 2] = ["include", "include_tags"];
 /// The list that selects less the longer it is.
 const EXCLUDE: &str = "exclude";
 
@@ -136,7 +136,7 @@ impl TrustedFile {
             let now = new.narrowings.get(id).unwrap_or(&none);
             let lost = [
                 ("enabled", old.enabled == Some(false) && now.enabled != Some(false)),
-                ("tools", widens(&old.tools, &now.tools, &prefix(id), Unruled::Allowed)),
+                ("tools", widens(&old.tools, &now.tools, &prefix(id), DefaultVerdict::Allow)),
             ];
             lost.into_iter().filter(|(_, is)| *is).map(|(key, _)| source_key(id, key))
         })
@@ -171,10 +171,11 @@ impl TrustedSource {
         };
         let hash = |value: &Value| Fingerprint::of(value.to_string());
         for (key, value) in definition(source, Secrets::Plain) {
-            if HARMLESS.contains(&key.as_str()) || key == "enabled" || key == "tools" {
+            if KEYS_WITHOUT_TRUST.contains(&key.as_str()) || key == "enabled" || key == "tools" {
                 continue;
             }
-            let is_list = GRANTS.contains(&key.as_str()) || SELECTIONS.contains(&key.as_str()) || key == EXCLUDE;
+            let is_list =
+                GRANT_LISTS.contains(&key.as_str()) || SELECTION_LISTS.contains(&key.as_str()) || key == EXCLUDE;
             if let Some(items) = value.as_array().filter(|_| is_list) {
                 trusted.lists.insert(key, items.iter().map(hash).collect());
             } else {
@@ -199,11 +200,11 @@ impl TrustedSource {
             (!narrows(key, old_list, new_list)).then(|| key.clone())
         }));
         let is_builtin = new.keys.contains_key("builtin") || new.lists.contains_key("builtin");
-        let unruled = if is_builtin { Unruled::OwnVerdict } else { Unruled::Allowed };
+        let default = if is_builtin { DefaultVerdict::PerTool } else { DefaultVerdict::Allow };
         let others = [
             ("references", !has_same_references(self.document.as_ref(), new.document.as_ref())),
             ("enabled", new.enabled && !self.enabled),
-            ("tools", widens(&self.tools, &new.tools, &prefix(id), unruled)),
+            ("tools", widens(&self.tools, &new.tools, &prefix(id), default)),
             (if is_builtin { "roots" } else { "servers" }, !is_bound_by(self.document.as_ref(), new.document.as_ref())),
         ];
         uncovered.extend(others.into_iter().filter(|(_, is)| *is).map(|(key, _)| key.to_owned()));
@@ -218,7 +219,7 @@ fn narrows(key: &str, old: &BTreeSet<Fingerprint>, new: &BTreeSet<Fingerprint>) 
     if key == EXCLUDE {
         return new.is_superset(old);
     }
-    let selects_everything = |list: &BTreeSet<Fingerprint>| SELECTIONS.contains(&key) && list.is_empty();
+    let selects_everything = |list: &BTreeSet<Fingerprint>| SELECTION_LISTS.contains(&key) && list.is_empty();
     selects_everything(old) || (new.is_subset(old) && !selects_everything(new))
 }
 

@@ -12,23 +12,23 @@ const MAX_GLOB_LEN: usize = 128;
 
 /// What a tool is where no rule of its source matches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Unruled {
-    Allowed,
+pub enum DefaultVerdict {
+    Allow,
     /// Each built-in tool is allowed or asked about by itself; an `allow` can lift the latter.
-    OwnVerdict,
+    PerTool,
 }
 
 /// Whether `new` could give some tool a less strict verdict than `old`. `prefix` is what stands before the names of the
 /// source's tools where agents see them.
-pub fn widens(old: &Rules, new: &Rules, prefix: &str, unruled: Unruled) -> bool {
+pub fn widens(old: &Rules, new: &Rules, prefix: &str, default: DefaultVerdict) -> bool {
     let restrictions = old.restrictions.iter().enumerate().any(|(index, restriction)| {
         let now = new.restrictions.get(index).map_or(&[][..], Vec::as_slice);
-        list_widens(restriction, now, prefix, Unruled::Allowed)
+        list_widens(restriction, now, prefix, DefaultVerdict::Allow)
     });
-    restrictions || list_widens(&old.own, &new.own, prefix, unruled)
+    restrictions || list_widens(&old.own, &new.own, prefix, default)
 }
 
-fn list_widens(old: &[Rule], new: &[Rule], prefix: &str, unruled: Unruled) -> bool {
+fn list_widens(old: &[Rule], new: &[Rule], prefix: &str, default: DefaultVerdict) -> bool {
     if old == new {
         return false;
     }
@@ -42,19 +42,19 @@ fn list_widens(old: &[Rule], new: &[Rule], prefix: &str, unruled: Unruled) -> bo
     choices(old).into_iter().any(|before| {
         choices(new).into_iter().any(|after| {
             let verdict = |rules: &[Rule], index: Option<usize>| index.map(|index| rules[index].verdict);
-            is_wider(verdict(old, before), verdict(new, after), unruled)
+            is_wider(verdict(old, before), verdict(new, after), default)
                 && may_decide_together(old, before, new, after, prefix)
         })
     })
 }
 
-fn is_wider(old: Option<Verdict>, new: Option<Verdict>, unruled: Unruled) -> bool {
-    match (old, new, unruled) {
+fn is_wider(old: Option<Verdict>, new: Option<Verdict>, default: DefaultVerdict) -> bool {
+    match (old, new, default) {
         (Some(old), Some(new), _) => new < old,
         (None, None, _) => false,
         (Some(old), None, _) => old > Verdict::Allow,
-        (None, Some(_), Unruled::Allowed) => false,
-        (None, Some(new), Unruled::OwnVerdict) => new == Verdict::Allow,
+        (None, Some(_), DefaultVerdict::Allow) => false,
+        (None, Some(new), DefaultVerdict::PerTool) => new == Verdict::Allow,
     }
 }
 
@@ -209,21 +209,21 @@ mod tests {
             ("x:deny | delete_*:deny", "x:deny | delete_*:hide", false),
             ("x:deny", "x:deny | y:deny", false),
         ] {
-            assert_eq!(widens(&rules(old), &rules(new), "src__", Unruled::Allowed), expected, "{old} -> {new}");
+            assert_eq!(widens(&rules(old), &rules(new), "src__", DefaultVerdict::Allow), expected, "{old} -> {new}");
         }
         for (old, new, expected) in
             [("", "bash:allow", true), ("", "bash:ask", false), ("", "bash:deny", false), ("bash:allow", "", false)]
         {
-            assert_eq!(widens(&rules(old), &rules(new), "", Unruled::OwnVerdict), expected, "{old} -> {new}");
+            assert_eq!(widens(&rules(old), &rules(new), "", DefaultVerdict::PerTool), expected, "{old} -> {new}");
         }
     }
 
     #[test]
     fn long_lists_are_wider_unless_they_are_equal() {
         let many = |count: usize| rules(&(0..count).map(|n| format!("t{n}:deny ")).collect::<String>());
-        assert!(!widens(&many(100), &many(100), "", Unruled::Allowed));
-        assert!(widens(&many(100), &many(101), "", Unruled::Allowed));
+        assert!(!widens(&many(100), &many(100), "", DefaultVerdict::Allow));
+        assert!(widens(&many(100), &many(101), "", DefaultVerdict::Allow));
         let long = format!("{}:deny", "*a".repeat(100));
-        assert!(widens(&rules(&long), &rules("*:deny"), "", Unruled::Allowed));
+        assert!(widens(&rules(&long), &rules("*:deny"), "", DefaultVerdict::Allow));
     }
 }

@@ -14,7 +14,7 @@ use toolcrib_core::source::{Kind, OpenApi};
 use toolcrib_core::{Code, Error, Result, Source, SourceId};
 use url::Url;
 
-use crate::connector::{Place, read_file_blocking};
+use crate::connector::{DocumentLocation, read_file_blocking};
 use crate::secret::resolve;
 
 /// Bytes and number of all files of a document, as when it is discovered.
@@ -92,8 +92,8 @@ fn read(source: &Source) -> Option<LocalDocument> {
 }
 
 fn is_address(document: &str) -> bool {
-    let place = resolve(document).and_then(|text| Place::parse(&text));
-    place.is_ok_and(|place| matches!(place, Place::Address(_)))
+    let place = resolve(document).and_then(|text| DocumentLocation::parse(&text));
+    place.is_ok_and(|place| matches!(place, DocumentLocation::Address(_)))
 }
 
 /// The directories that roots are, links followed: a link that is changed leads file tools elsewhere.
@@ -154,9 +154,9 @@ impl Files {
 }
 
 fn file(place: &str) -> Result<PathBuf> {
-    match Place::parse(&resolve(place)?)? {
-        Place::File(path) => std::path::absolute(path).map_err(|error| unreadable(&error.to_string())),
-        Place::Address(_) => Err(unreadable("it is not in a file")),
+    match DocumentLocation::parse(&resolve(place)?)? {
+        DocumentLocation::File(path) => std::path::absolute(path).map_err(|error| unreadable(&error.to_string())),
+        DocumentLocation::Address(_) => Err(unreadable("it is not in a file")),
     }
 }
 

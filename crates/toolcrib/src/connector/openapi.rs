@@ -41,7 +41,7 @@ use tokens::Tokens;
 pub(crate) use clients::Clients;
 pub(crate) use fetch::read_file_blocking;
 pub(super) use fetch::{Fetched, read_file};
-pub(crate) use settled::Place;
+pub(crate) use settled::DocumentLocation;
 
 #[derive(Debug)]
 pub(crate) struct OpenApiConnector {

@@ -2,13 +2,9 @@
 
 use std::ffi::{OsStr, OsString};
 
-const NAMES: [&str; 21] = [
-    "PATH",
-    "HOME",
-    "USER",
-    "LANG",
-    "TMPDIR",
-    // By name: other variables that begin so belong to the desktop session.
+/// The directories of the XDG base directory specification, by name: other variables that begin with `XDG_` belong to
+/// the desktop session, and some are secret (`XDG_ACTIVATION_TOKEN`).
+pub(crate) const XDG_DIRECTORIES: [&str; 7] = [
     "XDG_CONFIG_HOME",
     "XDG_CACHE_HOME",
     "XDG_DATA_HOME",
@@ -16,6 +12,14 @@ const NAMES: [&str; 21] = [
     "XDG_RUNTIME_DIR",
     "XDG_CONFIG_DIRS",
     "XDG_DATA_DIRS",
+];
+
+const NAMES: [&str; 14] = [
+    "PATH",
+    "HOME",
+    "USER",
+    "LANG",
+    "TMPDIR",
     // Where certificates are found behind a company's proxy.
     "SSL_CERT_FILE",
     "SSL_CERT_DIR",
@@ -90,7 +94,7 @@ fn is_usual(name: &OsStr) -> bool {
     if cfg!(windows) && (WINDOWS.contains(&upper.as_str()) || upper == "TMP" || NAMES.contains(&upper.as_str())) {
         return true;
     }
-    NAMES.contains(&name) || is_one_of(OsStr::new(name), &[NO_PROXY])
+    NAMES.contains(&name) || XDG_DIRECTORIES.contains(&name) || is_one_of(OsStr::new(name), &[NO_PROXY])
 }
 
 fn same_name(name: &OsStr, wanted: &str) -> bool {

@@ -11,6 +11,7 @@ use toolcrib_core::reference::{self, Piece, Reference};
 use toolcrib_core::source::{Auth, Kind, OpenApi};
 use url::{Host, Url, form_urlencoded};
 
+use crate::guard::environment::XDG_DIRECTORIES;
 use crate::secret::{basic, look_up};
 use crate::templates::filled;
 
@@ -22,7 +23,7 @@ const MIN_PART_LEN: usize = 6;
 const MAX_JSON_STRINGS: usize = 1_000;
 
 /// References to these are for paths and names that every message has.
-const PLAIN_VARIABLES: [&str; 28] = [
+const PLAIN_VARIABLES: [&str; 21] = [
     "HOME",
     "USER",
     "LOGNAME",
@@ -37,14 +38,6 @@ const PLAIN_VARIABLES: [&str; 28] = [
     "SHELL",
     "TERM",
     "TZ",
-    // By name: other variables that begin so may be secret, as `XDG_ACTIVATION_TOKEN` is.
-    "XDG_CONFIG_HOME",
-    "XDG_CACHE_HOME",
-    "XDG_DATA_HOME",
-    "XDG_STATE_HOME",
-    "XDG_RUNTIME_DIR",
-    "XDG_CONFIG_DIRS",
-    "XDG_DATA_DIRS",
     "LC_ALL",
     "LC_COLLATE",
     "LC_CTYPE",
@@ -325,7 +318,7 @@ fn addresses(openapi: &OpenApi) -> Vec<&str> {
 }
 
 fn is_plain_variable(name: &str) -> bool {
-    PLAIN_VARIABLES.contains(&name)
+    PLAIN_VARIABLES.contains(&name) || XDG_DIRECTORIES.contains(&name)
 }
 
 fn is_auth_scheme(word: &str) -> bool {

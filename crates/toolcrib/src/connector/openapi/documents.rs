@@ -13,7 +13,7 @@ use url::Url;
 use super::OpenApiConnector;
 use super::fetch::{Fetch, Fetched, read_file, unreadable};
 use super::send::{shown_place, without_login};
-use super::settled::{Place, Settled};
+use super::settled::{DocumentLocation, Settled};
 use crate::connector::{Mark, Marks};
 use crate::redact::Redactor;
 use crate::trace::Trace;
@@ -57,13 +57,13 @@ impl<'a> Documents<'a> {
         trace: Option<&'a Trace>,
     ) -> Result<Documents<'a>> {
         let main = match &settled.document {
-            Place::File(path) => {
+            DocumentLocation::File(path) => {
                 let path = std::path::absolute(path).map_err(|error| unreadable(path, &error))?;
                 let no_path = |()| Error::new(Code::ConfigInvalid, "`openapi` is no path to a file");
                 Url::from_file_path(path).map_err(no_path)?
             }
-            Place::Address(url) if refers(&connector.source.kind) => stand_in(url)?,
-            Place::Address(url) => without_secrets(url.clone()),
+            DocumentLocation::Address(url) if refers(&connector.source.kind) => stand_in(url)?,
+            DocumentLocation::Address(url) => without_secrets(url.clone()),
         };
         let redactor = connector.redactor.get(&connector.source.kind);
         Ok(Documents { connector, settled, main, redactor, trace, shelf: Mutex::default() })
@@ -129,7 +129,7 @@ impl<'a> Documents<'a> {
 
     async fn fetch(&self, place: &str, known: Option<&Mark>) -> Result<Fetched> {
         let own = place == self.main.as_str();
-        let target = if own { self.settled.document.clone() } else { self.real(Place::parse(place)?) };
+        let target = if own { self.settled.document.clone() } else { self.real(DocumentLocation::parse(place)?) };
         let room = {
             let mut shelf = self.shelf();
             if shelf.asked == MOST_DOCUMENTS {
@@ -140,11 +140,11 @@ impl<'a> Documents<'a> {
             LARGEST - shelf.bytes
         };
         let fetched = match target {
-            Place::File(path) => {
+            DocumentLocation::File(path) => {
                 let path = if own { path } else { self.permitted_file(&path).await? };
                 read_file(path, room).await?
             }
-            Place::Address(url) => {
+            DocumentLocation::Address(url) => {
                 let own = (own || self.permitted_address(&url)?) && self.settled.shows_itself_to(&url);
                 let fetch = Fetch { connector: self.connector, settled: self.settled, own, room, trace: self.trace };
                 fetch.address(url, known).await?
@@ -163,24 +163,26 @@ impl<'a> Documents<'a> {
     }
 
     /// Where a document is that leads from one whose address is made up.
-    fn real(&self, place: Place) -> Place {
-        let (Place::Address(url), Some(document)) = (&place, self.settled.document.address()) else { return place };
+    fn real(&self, place: DocumentLocation) -> DocumentLocation {
+        let (DocumentLocation::Address(url), Some(document)) = (&place, self.settled.document.address()) else {
+            return place;
+        };
         if self.main.host_str() != Some(STAND_IN) || url.origin() != self.main.origin() {
             return place;
         }
         let way = self.main.make_relative(url);
-        way.and_then(|way| document.join(&way).ok()).map_or(place, Place::Address)
+        way.and_then(|way| document.join(&way).ok()).map_or(place, DocumentLocation::Address)
     }
 
     /// A file below the directory of the document, or below one that the source allows. Links are followed first.
     async fn permitted_file(&self, path: &Path) -> Result<PathBuf> {
         let real = tokio::fs::canonicalize(path).await.map_err(|error| unreadable(path, &error))?;
-        let allowed = self.settled.openapi.allow_refs.iter().filter_map(|place| match Place::parse(place) {
-            Ok(Place::File(directory)) => Some(directory),
-            Ok(Place::Address(_)) | Err(_) => None,
+        let allowed = self.settled.openapi.allow_refs.iter().filter_map(|place| match DocumentLocation::parse(place) {
+            Ok(DocumentLocation::File(directory)) => Some(directory),
+            Ok(DocumentLocation::Address(_)) | Err(_) => None,
         });
         let mut directories: Vec<PathBuf> = allowed.collect();
-        if let Place::File(document) = &self.settled.document
+        if let DocumentLocation::File(document) = &self.settled.document
             && let Ok(real) = tokio::fs::canonicalize(document).await
         {
             directories.extend(real.parent().map(Path::to_owned));
@@ -198,9 +200,9 @@ impl<'a> Documents<'a> {
         if self.settled.document.address().is_some_and(|document| document.origin() == url.origin()) {
             return Ok(true);
         }
-        let allowed = self.settled.openapi.allow_refs.iter().any(|place| match Place::parse(place) {
-            Ok(Place::Address(beginning)) => begins(url, &beginning),
-            Ok(Place::File(_)) | Err(_) => false,
+        let allowed = self.settled.openapi.allow_refs.iter().any(|place| match DocumentLocation::parse(place) {
+            Ok(DocumentLocation::Address(beginning)) => begins(url, &beginning),
+            Ok(DocumentLocation::File(_)) | Err(_) => false,
         });
         if allowed { Ok(false) } else { Err(elsewhere(&shown_place(url))) }
     }

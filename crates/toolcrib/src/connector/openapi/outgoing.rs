@@ -10,7 +10,7 @@ use url::Url;
 
 use super::credentials::add_cookies;
 use super::send::{Outgoing, shown_origin};
-use super::settled::{Place, Settled};
+use super::settled::{DocumentLocation, Settled};
 
 /// The address that paths begin at.
 pub(super) fn base(settled: &Settled, operation: &Operation) -> Result<Url> {
@@ -28,10 +28,10 @@ pub(super) fn base(settled: &Settled, operation: &Operation) -> Result<Url> {
     }
     let url = match (Url::parse(&operation.server), &settled.document) {
         (Ok(url), _) => Some(url),
-        (Err(url::ParseError::RelativeUrlWithoutBase), Place::Address(document)) => {
+        (Err(url::ParseError::RelativeUrlWithoutBase), DocumentLocation::Address(document)) => {
             document.join(&operation.server).ok()
         }
-        (Err(url::ParseError::RelativeUrlWithoutBase), Place::File(_)) => {
+        (Err(url::ParseError::RelativeUrlWithoutBase), DocumentLocation::File(_)) => {
             let message = format!("the document's server `{server}` is relative to where the document comes from");
             return Err(wrong(format!("{message}, which is a file; set `base_url` on the source")));
         }

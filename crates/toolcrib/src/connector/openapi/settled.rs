@@ -17,7 +17,7 @@ use crate::templates::filled_openapi;
 pub(super) struct Settled {
     pub(super) openapi: OpenApi,
     pub(super) given: Given,
-    pub(super) document: Place,
+    pub(super) document: DocumentLocation,
     pub(super) base: Option<Url>,
     /// As the configuration has them, for every request.
     pub(super) headers: HeaderMap,
@@ -25,7 +25,7 @@ pub(super) struct Settled {
 }
 
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Place {
+pub(crate) enum DocumentLocation {
     File(PathBuf),
     Address(Url),
 }
@@ -49,7 +49,7 @@ impl Settled {
         let mut openapi = filled_openapi(openapi)?;
         let given = given(openapi.auth.take());
         let openapi = resolved(openapi)?;
-        let document = Place::parse(&openapi.document)?;
+        let document = DocumentLocation::parse(&openapi.document)?;
         let base = openapi.base_url.as_deref().map(|text| address(text, "base_url")).transpose()?;
         let mut headers = HeaderMap::new();
         for (name, value) in &openapi.headers {
@@ -88,23 +88,25 @@ fn is_loopback(url: &Url) -> bool {
     }
 }
 
-impl Place {
-    pub(crate) fn parse(text: &str) -> Result<Place> {
+impl DocumentLocation {
+    pub(crate) fn parse(text: &str) -> Result<DocumentLocation> {
         let scheme = |scheme: &str| text.get(..scheme.len()).is_some_and(|start| start.eq_ignore_ascii_case(scheme));
         if scheme("http://") || scheme("https://") {
-            return Ok(Place::Address(address(text, "openapi")?));
+            return Ok(DocumentLocation::Address(address(text, "openapi")?));
         }
         if scheme("file:") {
             let path = Url::parse(text).ok().and_then(|url| url.to_file_path().ok());
-            return path.map(Place::File).ok_or_else(|| Error::new(Code::ConfigInvalid, "a `file:` address is wrong"));
+            return path
+                .map(DocumentLocation::File)
+                .ok_or_else(|| Error::new(Code::ConfigInvalid, "a `file:` address is wrong"));
         }
-        Ok(Place::File(PathBuf::from(text)))
+        Ok(DocumentLocation::File(PathBuf::from(text)))
     }
 
     pub(super) fn address(&self) -> Option<&Url> {
         match self {
-            Place::File(_) => None,
-            Place::Address(url) => Some(url),
+            DocumentLocation::File(_) => None,
+            DocumentLocation::Address(url) => Some(url),
         }
     }
 }

@@ -12,7 +12,7 @@ use url::Url;
 
 use super::WorkflowConnector;
 use crate::connector::Mark;
-use crate::connector::openapi::{Fetched, Place, apart, read_file};
+use crate::connector::openapi::{DocumentLocation, Fetched, apart, read_file};
 use crate::secret::resolve_kind;
 
 /// Bytes of a document.
@@ -40,7 +40,7 @@ impl WorkflowConnector {
         let Kind::Workflow(workflow) = resolve_kind(&self.source.kind)? else {
             return Err(Error::new(Code::Internal, format!("`{}` is no source of workflows", self.source.id)));
         };
-        let Place::File(path) = Place::parse(&workflow.document)? else {
+        let DocumentLocation::File(path) = DocumentLocation::parse(&workflow.document)? else {
             return Err(wrong("`workflow` is a file; fetch the document and name it there"));
         };
         let place = file_url(&path).ok_or_else(|| wrong("`workflow` is no path to a file"))?;

@@ -13,7 +13,7 @@ use url::Url;
 
 use super::document::file_url;
 use super::journey::Journey;
-use crate::connector::openapi::Place;
+use crate::connector::openapi::DocumentLocation;
 use crate::refresh::Need;
 use crate::secret::resolve;
 
@@ -119,9 +119,9 @@ fn openapi(source: &Source) -> Option<&OpenApi> {
 
 /// Where the document of a source is, as an address.
 fn document(text: &str) -> Option<Url> {
-    match Place::parse(&resolve(text).ok()?).ok()? {
-        Place::File(path) => file_url(&path),
-        Place::Address(url) => Some(url),
+    match DocumentLocation::parse(&resolve(text).ok()?).ok()? {
+        DocumentLocation::File(path) => file_url(&path),
+        DocumentLocation::Address(url) => Some(url),
     }
 }
 
