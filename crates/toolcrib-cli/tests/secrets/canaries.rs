@@ -1,0 +1,202 @@
+//! The secrets of this test: each value is unique, and is searched for plain and in every encoding.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::Path;
+
+use serde_json::{Value, json};
+
+use super::operations::script;
+
+/// A secret, and where it is given.
+pub(super) struct Canary {
+    pub(super) number: usize,
+    pub(super) value: String,
+    /// Written into the configuration itself: its definition is stored with the source.
+    pub(super) is_literal: bool,
+}
+
+impl Canary {
+    /// The part of it that nothing else can contain.
+    pub(super) fn core(&self) -> String {
+        core(self.number)
+    }
+
+    /// What must not be found.
+    pub(super) fn needles(&self) -> Vec<String> {
+        let core = self.core();
+        let hex = |upper: bool| {
+            let digits = core.bytes().map(|byte| format!("{byte:02x}")).collect::<String>();
+            if upper { digits.to_uppercase() } else { digits }
+        };
+        // A cut message may show the beginning of it.
+        let mut needles = vec![core[..8].to_owned(), hex(false), hex(true)];
+        needles.extend((0..3).map(|before| within_base64(core.as_bytes(), before)));
+        needles.push(core.bytes().map(|byte| format!("%{byte:02X}")).collect());
+        needles
+    }
+}
+
+pub(super) fn core(number: usize) -> String {
+    format!("c{number:02}Vb7qLwZ{number:02}kxT")
+}
+
+/// The characters of Base64 that stand for these bytes alone, with `before` others in front of them.
+pub(super) fn within_base64(bytes: &[u8], before: usize) -> String {
+    const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let bits: Vec<u8> = std::iter::repeat_n(0, before)
+        .chain(bytes.iter().copied())
+        .flat_map(|byte| (0..8).rev().map(move |bit| byte >> bit & 1))
+        .collect();
+    let letters: String = bits
+        .chunks_exact(6)
+        .map(|six| char::from(ALPHABET[usize::from(six.iter().fold(0, |value, bit| value << 1 | bit))]))
+        .collect();
+    letters[(before * 8).div_ceil(6)..].to_owned()
+}
+
+/// Hands out secrets in the ways that sources take them.
+pub(super) struct Canaries<'a> {
+    pub(super) place: &'a Path,
+    pub(super) all: Vec<Canary>,
+    pub(super) variables: Vec<(String, String)>,
+}
+
+impl Canaries<'_> {
+    /// A value with a new secret in it: `*` stands for it.
+    pub(super) fn value(&mut self, shape: &str, is_literal: bool) -> String {
+        let number = self.all.len() + 1;
+        let value = shape.replace('*', &core(number));
+        self.all.push(Canary { number, value: value.clone(), is_literal });
+        value
+    }
+
+    pub(super) fn literal(&mut self, shape: &str) -> String {
+        self.value(shape, true)
+    }
+
+    pub(super) fn env(&mut self, shape: &str) -> String {
+        let value = self.value(shape, false);
+        let name = format!("GIVEN_{}", self.all.len());
+        self.variables.push((name.clone(), value));
+        format!("${{env:{name}}}")
+    }
+
+    pub(super) fn default(&mut self, shape: &str) -> String {
+        format!("${{env:NOT_SET_ANYWHERE:-{}}}", self.value(shape, true))
+    }
+
+    pub(super) fn file(&mut self, shape: &str) -> String {
+        let value = self.value(shape, false);
+        // Outside of the data directory, which is searched.
+        let path = self.place.join(format!("given_{}", self.all.len()));
+        fs::write(&path, format!("{value}\n")).unwrap();
+        format!("${{file:{}}}", path.display())
+    }
+
+    /// A directory whose name is secret.
+    pub(super) fn directory(&mut self) -> String {
+        let path = self.value(&format!("{}/d-*", self.place.display()), false);
+        fs::create_dir_all(&path).unwrap();
+        let name = format!("GIVEN_{}", self.all.len());
+        self.variables.push((name.clone(), path));
+        format!("${{env:{name}}}")
+    }
+}
+
+const KEY: &str = "-----BEGIN PRIVATE KEY-----\nMIIEvQ*\nAASCBKcw\n-----END PRIVATE KEY-----";
+
+pub(super) fn sources(given: &mut Canaries<'_>, python: &Path, port: u16) -> Value {
+    let http = format!("http://127.0.0.1:{port}");
+    let script = script().to_string_lossy().into_owned();
+    let cwd = given.directory();
+    let programs = given.directory();
+    let linked = Path::new(&given.all[1].value).join("python3");
+    symlink(python, linked).unwrap();
+    given.variables.push(("S_INHERITED".to_owned(), String::new()));
+    let inherited = given.value("*", false);
+    if let Some((_, value)) = given.variables.iter_mut().find(|(name, _)| name == "S_INHERITED") {
+        *value = inherited;
+    }
+    let repeats = json!({
+        "command": format!("{programs}/python3"),
+        "cwd": cwd,
+        "inherit_env": ["S_INHERITED"],
+        "args": [
+            script, "stdio",
+            given.env("*"),
+            "--token", given.env("*=="),
+            format!("--token={}", given.env("a/b+*=")),
+            format!("NAME={}", given.env("it's \"*\" \\ & more")),
+            given.file("*"),
+            given.default("*"),
+            "--token", given.literal("*="),
+            given.literal("--api-key=*=="),
+            "-H", given.literal("Authorization: Bearer *"),
+            "-e", given.literal("NAME=*"),
+            given.literal("postgres://me:*@db.example/x"),
+            given.literal("https://h.example/x?page=*"),
+            given.literal(r#"{"apiKey":"*"}"#),
+            given.literal("ghp_*0123456789"),
+        ],
+        "env": {
+            "S_PLAIN": given.env("*"),
+            "S_LOGIN": given.env("me:*"),
+            "S_KEY": given.env(KEY),
+            "S_JSON": given.env(r#"{"client":"x","secret":"*"}"#),
+            "S_BEARER": format!("Bearer {}", given.env("*")),
+            "S_FILE": given.file(r#"{"private_key":"-----BEGIN\n*\n-----END","n":1}"#),
+            "S_DOTENV": given.file("A=1\nTOKEN='*'"),
+            "S_LITERAL": given.literal("*"),
+            "S_PASSWORD": given.literal("pw *"),
+            "S_DEFAULT": given.default("*"),
+            "S_ADDRESS": given.env("https://hooks.example/services/*/x"),
+        },
+    });
+    json!({
+        "repeats": repeats,
+        "broken": {
+            "command": python, "args": [script, "broken", given.env("*"), given.literal("--password=*")],
+            "env": { "S_A": given.env("*") },
+        },
+        "absent": { "command": given.env("/nowhere/*"), "args": [given.env("*")] },
+        "web": {
+            "url": format!("http://{}:{}@127.0.0.1:{port}/mcp/{}?key={}&page={}", given.env("u*"), given.env("p*"),
+                given.env("*"), given.env("q*&="), given.literal("*")),
+            "headers": { "X-Tenant": given.env("*"), "X-Literal": given.literal("*") },
+            "auth": { "bearer": given.env("*") },
+        },
+        "basic": { "url": format!("{http}/mcp"), "auth": { "basic": { "user": given.env("*"), "password": given.file("*:x") } } },
+        "cookie": { "url": format!("{http}/mcp"), "auth": { "api_key": { "name": "sid", "in": "cookie", "value": given.env("*") } } },
+        "denied": { "url": format!("{http}/denied/{}", given.env("*")), "headers": { "X-Key": given.env("* *") } },
+        "hosted": { "url": format!("https://{}.invalid/mcp", given.env("*")) },
+        "whole": { "url": given.env(&format!("{http}/denied/*?x=y")) },
+        "api": {
+            "openapi": format!("{http}/doc?key={}", given.env("*")), "base_url": format!("{http}/{}", given.env("*")),
+            "headers": { "X-Account": "{{ account }}" }, "variables": { "account": given.env("*") },
+            "auth": { "api_key": { "name": "key", "in": "query", "value": given.env("* /?") } }, "allow_private": true,
+        },
+        "granted": {
+            "openapi": "api.json", "base_url": http, "allow_private": true,
+            "auth": { "oauth2": { "token_url": format!("{http}/token"), "client_id": given.env("*"), "client_secret": given.env("*&=") } },
+        },
+        "refused": {
+            "openapi": "api.json", "base_url": http, "allow_private": true,
+            "auth": { "oauth2": { "token_url": format!("{http}/token/bad"), "client_id": "me", "client_secret": given.literal("*") } },
+        },
+    })
+}
+
+/// Adds to `found` which of the secrets are in the text, and where.
+pub(super) fn search(canaries: &[Canary], name: &str, bytes: &[u8], found: &mut Vec<String>) {
+    let text = String::from_utf8_lossy(bytes);
+    for canary in canaries {
+        for needle in canary.needles() {
+            if let Some(at) = text.find(&needle) {
+                let around = &text.as_bytes()[at.saturating_sub(300)..text.len().min(at + 200)];
+                let (number, value) = (canary.number, &canary.value);
+                found.push(format!("secret {number} (`{value}`) is in {name}:\n{}", String::from_utf8_lossy(around)));
+            }
+        }
+    }
+}

@@ -1,0 +1,160 @@
+//! Secrets of sources, in every place that takes one, through every command, route and page at three log levels: none of
+//! them leaves Toolcrib, however it is encoded. The servers of this test repeat what they are given in errors, on stderr,
+//! in their descriptions and when they crash.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod canaries;
+mod operations;
+#[path = "../support/mod.rs"]
+mod support;
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::os::unix::fs::PermissionsExt;
+use std::process::Stdio;
+
+use serde_json::{Value, json};
+use toolcrib_testkit::rig;
+
+use canaries::{Canaries, Canary, core, search, sources};
+use operations::{Outputs, Repeats, Run, files, python, stored};
+use support::served::Place;
+
+const LEVELS: [&[&str]; 3] = [&[], &["-v"], &["-vvv"]];
+
+#[test]
+fn no_secret_of_a_source_leaves_toolcrib() {
+    let Some(python) = python() else { return rig::skip("secrets", "no Python") };
+    let place = Place::new(&json!({}), &json!({}));
+    let collected = place.path("traces");
+    // What is to be searched is below `data`; the secrets themselves lie beside it.
+    let beside = place.path("beside");
+    fs::create_dir(&beside).unwrap();
+    let mut given = Canaries { place: &beside, all: Vec::new(), variables: Vec::new() };
+    let granted = given.value("*", false);
+    given.all.clear();
+    let repeats = Repeats::start(&python, &collected, &granted.replace("c01", "c99").replace("01k", "99k"));
+    let sources = sources(&mut given, &python, repeats.port);
+    let added = given.literal("*");
+    let proxy = given.value("http://me:*@127.0.0.1:9", false);
+    let Canaries { mut all, mut variables, .. } = given;
+    all.push(Canary { number: 99, value: core(99), is_literal: false });
+    assert!(all.len() >= 47, "{} secrets", all.len());
+    place.configure(&sources, &json!({}));
+    let parameter = |name: &str| json!({ "name": name, "in": "query", "schema": { "type": "integer" } });
+    let parameters = ["status", "item", "how"].map(parameter);
+    let operation =
+        json!({ "operationId": "ask", "parameters": parameters, "responses": { "200": { "description": "done" } } });
+    let document = json!({ "openapi": "3.1.0", "info": { "title": "R", "version": "1" }, "paths": { "/ask": { "get": operation } } });
+    fs::write(place.path("api.json"), document.to_string()).unwrap();
+    variables.extend([
+        ("https_proxy".to_owned(), proxy),
+        ("no_proxy".to_owned(), "127.0.0.1".to_owned()),
+        ("OTEL_EXPORTER_OTLP_ENDPOINT".to_owned(), format!("http://127.0.0.1:{}", repeats.port)),
+    ]);
+
+    // A log that others may read is made private again.
+    fs::create_dir_all(place.path("data/logs")).unwrap();
+    fs::set_permissions(place.path("data"), fs::Permissions::from_mode(0o700)).unwrap();
+    fs::set_permissions(place.path("data/logs"), fs::Permissions::from_mode(0o755)).unwrap();
+    fs::write(place.path("data/logs/repeats.log"), "").unwrap();
+    fs::set_permissions(place.path("data/logs/repeats.log"), fs::Permissions::from_mode(0o644)).unwrap();
+
+    let mut run = Run { place: &place, variables, level: &[], outputs: Outputs::default() };
+    for level in LEVELS {
+        run.level = level;
+        run.served(&added);
+    }
+    let Outputs { texts, operations } = run.outputs;
+    assert!(operations >= 300, "{operations} operations");
+    let mut found = Vec::new();
+    for (name, bytes) in &texts {
+        search(&all, name, bytes, &mut found);
+    }
+    // The servers were reached and did repeat what they got.
+    let told = |wanted: &str| texts.iter().any(|(_, bytes)| String::from_utf8_lossy(bytes).contains(wanted));
+    for wanted in ["failed: ***", "refused: ***", "fatal: ***", "got ***", "Works with ***"] {
+        assert!(told(wanted), "`{wanted}` was never told");
+    }
+
+    let (others, definitions) = stored(&python, &place.path("data"));
+    search(&all, "the store", &others, &mut found);
+    let (literals, references): (Vec<Canary>, Vec<Canary>) = all.into_iter().partition(|canary| canary.is_literal);
+    search(&references, "the definitions", &definitions, &mut found);
+    let mut below = Vec::new();
+    files(&place.path("data"), &mut below);
+    for path in below {
+        let bytes = fs::read(&path).unwrap();
+        search(&references, &path.display().to_string(), &bytes, &mut found);
+        // Only the row of a source's definition holds what was written into the configuration.
+        if !path.file_name().unwrap().to_string_lossy().starts_with("toolcrib.db") {
+            search(&literals, &path.display().to_string(), &bytes, &mut found);
+        }
+    }
+    let traces = fs::read(&collected).unwrap();
+    assert!(!traces.is_empty(), "no traces were exported");
+    search(&references, "the traces", &traces, &mut found);
+    search(&literals, "the traces", &traces, &mut found);
+    assert!(found.is_empty(), "{} times:\n{}", found.len(), found[..found.len().min(20)].join("\n\n"));
+
+    let mode = |name: &str| fs::metadata(place.path(name)).unwrap().permissions().mode() & 0o777;
+    assert_eq!((mode("data/logs"), mode("data/logs/repeats.log"), mode("data/logs/broken.log")), (0o700, 0o600, 0o600));
+}
+
+#[test]
+fn an_export_masks_literals_unless_they_are_asked_for() {
+    let place = Place::new(
+        &json!({
+            "one": { "command": "server", "args": ["--token", "abc=", "${env:BARE}"], "env": { "A": "literal-value" } },
+            "two": { "url": "https://me:pw@h.example/mcp?key=abc&t=${env:T}", "auth": { "bearer": "${env:T}" } },
+        }),
+        &json!({}),
+    );
+    let run = |arguments: &[&str]| {
+        let output = place.toolcrib(arguments).stdin(Stdio::null()).output().unwrap();
+        let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+        (output.status.code(), text(output.stdout), text(output.stderr))
+    };
+    let (code, masked, hints) = run(&["export", "--json"]);
+    assert_eq!(code, Some(0));
+    let exported: Value = serde_json::from_str(&masked).unwrap();
+    assert_eq!(exported["sources"]["one"]["args"], json!(["--token", "***", "${env:BARE}"]));
+    assert_eq!(exported["sources"]["one"]["env"], json!({ "A": "***" }));
+    assert_eq!(exported["sources"]["two"]["url"], "https://***@h.example/mcp?key=***&t=${env:T}");
+    assert_eq!(exported["sources"]["two"]["auth"], json!({ "bearer": "${env:T}" }));
+    assert!(hints.contains("`args[1]`, `env.A` of `one`") && hints.contains("`url` of `two`"), "{hints}");
+    assert!(hints.contains("--secrets"), "{hints}");
+
+    // A masked export is a configuration that can be read.
+    let (_, yaml, _) = run(&["export"]);
+    fs::write(place.path("toolcrib.json"), &masked).unwrap();
+    assert_eq!(run(&["export"]).1, yaml);
+    place.configure(&exported["sources"], &json!({}));
+    assert!(!run(&["sources"]).1.contains("failed"));
+}
+
+#[test]
+fn literals_are_exported_with_secrets() {
+    let place = Place::new(&json!({ "one": { "command": "server", "env": { "A": "literal-value" } } }), &json!({}));
+    let output = place.toolcrib(&["export", "--secrets"]).stdin(Stdio::null()).output().unwrap();
+    assert!(String::from_utf8_lossy(&output.stdout).contains("literal-value"));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("keep the file safe"));
+}
+
+#[test]
+fn the_link_to_the_console_is_not_printed_into_a_file() {
+    let place = Place::new(&json!({}), &json!({}));
+    let mut command = place.toolcrib(&["serve", "--listen", "127.0.0.1:0"]);
+    let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
+    let listening = lines.next().unwrap();
+    let console = lines.next().unwrap();
+    let hint = BufReader::new(child.stderr.take().unwrap()).lines().map_while(Result::ok).next().unwrap();
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let url = listening.strip_prefix("listening on ").unwrap();
+    assert_eq!(console, format!("console at {url}/"));
+    assert!(hint.contains("admin.token") && !hint.contains("key="), "{hint}");
+    assert_eq!(lines.next(), None);
+}

@@ -1,0 +1,316 @@
+//! What is done with the secrets: servers that repeat them, commands, requests, and what Toolcrib stores.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex};
+use std::thread;
+
+use serde_json::{Value, json};
+
+use crate::support::served::{PATIENCE, Place, Served, read};
+use crate::support::web::{MCP, request};
+
+const JSON: &str = "Content-Type: application/json\r\n";
+
+/// Everything that left Toolcrib, with the name of where it did.
+#[derive(Default)]
+pub(super) struct Outputs {
+    pub(super) texts: Vec<(String, Vec<u8>)>,
+    pub(super) operations: usize,
+}
+
+impl Outputs {
+    pub(super) fn add(&mut self, name: impl Into<String>, bytes: impl Into<Vec<u8>>) {
+        self.operations += 1;
+        self.texts.push((name.into(), bytes.into()));
+    }
+}
+
+/// The process that plays all servers over HTTP, and the collector of traces.
+pub(super) struct Repeats {
+    pub(super) child: Child,
+    pub(super) port: u16,
+}
+
+impl Repeats {
+    pub(super) fn start(python: &Path, collected: &Path, granted: &str) -> Repeats {
+        let mut command = Command::new(python);
+        command.arg(script()).arg("http").arg(collected).env("GRANTED", granted).stdout(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        Repeats { child, port: line.trim().parse().unwrap() }
+    }
+}
+
+impl Drop for Repeats {
+    fn drop(&mut self) {
+        let _gone = self.child.kill().and_then(|()| self.child.wait());
+    }
+}
+
+pub(super) fn script() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/secrets/repeats.py").canonicalize().unwrap()
+}
+
+pub(super) fn python() -> Option<PathBuf> {
+    let output = Command::new("python3").args(["-c", "import sys; print(sys.executable)"]).output().ok()?;
+    output.status.success().then(|| PathBuf::from(String::from_utf8_lossy(&output.stdout).trim().to_owned()))
+}
+
+pub(super) struct Run<'a> {
+    pub(super) place: &'a Place,
+    pub(super) variables: Vec<(String, String)>,
+    pub(super) level: &'static [&'static str],
+    pub(super) outputs: Outputs,
+}
+
+impl Run<'_> {
+    pub(super) fn command(&mut self, arguments: &[&str]) -> String {
+        let arguments = [arguments, self.level].concat();
+        let mut command = self.place.toolcrib(&arguments);
+        command.envs(self.variables.iter().map(|(name, value)| (name, value))).stdin(Stdio::null());
+        let output = command.output().unwrap();
+        let name = arguments.join(" ");
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        self.outputs.add(format!("stdout of `{name}`"), output.stdout);
+        self.outputs.texts.push((format!("stderr of `{name}`"), output.stderr));
+        text
+    }
+
+    /// What a client on stdio gets to read.
+    pub(super) fn stdio_client(&mut self) {
+        let mut command = self.place.toolcrib(&[&["mcp", "--mode", "full"], self.level].concat());
+        command.envs(self.variables.iter().map(|(name, value)| (name, value)));
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut stdin = child.stdin.take().unwrap();
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
+        let initialize = json!({ "protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": { "name": "test", "version": "1" } });
+        for (method, params) in [
+            ("initialize", initialize),
+            ("tools/list", json!({})),
+            ("tools/call", json!({ "name": "repeats__fail", "arguments": { "item": 6 } })),
+            ("tools/call", json!({ "name": "repeats__refuse", "arguments": { "item": 8, "how": 3 } })),
+            ("tools/call", json!({ "name": "repeats__crash", "arguments": { "item": 9 } })),
+        ] {
+            let message =
+                json!({ "jsonrpc": "2.0", "id": self.outputs.operations, "method": method, "params": params });
+            writeln!(stdin, "{message}").unwrap();
+            let answered = lines.find(|line| line.contains("\"id\"") && !line.contains("\"method\"")).unwrap();
+            self.outputs.add(format!("mcp {method}"), answered);
+        }
+        drop(stdin);
+        self.outputs.add("the rest of mcp", lines.collect::<String>());
+        let mut log = Vec::new();
+        child.stderr.take().unwrap().read_to_end(&mut log).unwrap();
+        child.wait().unwrap();
+        self.outputs.add("stderr of mcp", log);
+    }
+
+    pub(super) fn commands(&mut self, literal: &str) {
+        let url = format!("http://me:{literal}@127.0.0.1:9/mcp?key={literal}");
+        self.command(&["add", "late", "--url", &url, "--header", &format!("X-Key={literal}")]);
+        self.command(&["export"]);
+        self.command(&["remove", "late"]);
+        for arguments in [
+            &["refresh", "--force"][..],
+            &["sources"],
+            &["sources", "--json"],
+            &["config"],
+            &["config", "--json"],
+            &["export"],
+            &["export", "--json"],
+            &["logs", "repeats", "-n", "500"],
+            &["logs", "broken", "--json"],
+            &["doctor"],
+            &["doctor", "--json"],
+            &["history", "--json"],
+            &["history", "--checks"],
+            &["stats", "--json"],
+            &["verify"],
+            &["trust"],
+            &["trust", "--json"],
+            &["tools", "--json", "--cached"],
+            &["describe", "repeats__fail", "--json"],
+            &["context"],
+            &["search", "works with"],
+            &["import", "toolcrib.json", "--dry-run"],
+            &["lock"],
+            &["call", "repeats__fail", "item=3"],
+            &["call", "repeats__refuse", "item=4", "how=1", "--json"],
+            &["call", "repeats__crash", "item=5"],
+            &["call", "web__fail", "item=2", "how=4"],
+            &["call", "api__ask", "status=500", "item=0", "--json"],
+            &["call", "refused__ask"],
+            &["call", "hosted__nothing"],
+            &["disable", "cookie"],
+            &["enable", "cookie"],
+            &["invalidate", "repeats"],
+        ] {
+            self.command(arguments);
+        }
+    }
+
+    pub(super) fn get(&mut self, served: &Served, path: &str) {
+        let answer = request(&served.url, "GET", path, "Accept: */*\r\n", "");
+        self.outputs.add(format!("GET {path}"), format!("{answer:?}"));
+    }
+
+    pub(super) fn post(&mut self, served: &Served, path: &str, headers: &str, body: &Value) {
+        let answer = request(&served.url, "POST", path, &format!("{JSON}{headers}"), &body.to_string());
+        self.outputs.add(format!("POST {path} {body}"), format!("{answer:?}"));
+    }
+
+    pub(super) fn mcp(&mut self, served: &Served, method: &str, mut params: Value) {
+        params["_meta"] = json!({
+            "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+            "io.modelcontextprotocol/clientCapabilities": {},
+            "io.modelcontextprotocol/clientInfo": { "name": "test", "version": "1" },
+        });
+        let name = params["name"].as_str().map(|name| format!("Mcp-Name: {name}\r\n")).unwrap_or_default();
+        let body = json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params }).to_string();
+        let answer =
+            request(&served.url, "POST", "/mcp?mode=full", &format!("{MCP}Mcp-Method: {method}\r\n{name}"), &body);
+        self.outputs.add(format!("MCP {method} {body}"), format!("{answer:?}"));
+    }
+
+    pub(super) fn served(&mut self, literal: &str) {
+        let level = self.level;
+        let variables: Vec<(&str, &str)> = self.variables.iter().map(|(name, value)| (&**name, &**value)).collect();
+        let served = self.place.started_with(&[&["serve", "--listen", "127.0.0.1:0"], level].concat(), &variables);
+        let events = Events::watch(&served);
+        let admin = format!("Authorization: Bearer {}\r\n", read(&self.place.path("data/admin.token")).trim());
+        let ids =
+            ["repeats", "broken", "absent", "web", "basic", "cookie", "denied", "hosted", "whole", "api", "granted"];
+        for id in ids {
+            self.post(&served, &format!("/api/sources/{id}/refresh?force=true"), "", &json!({}));
+        }
+        // Each argument and variable of the server on stdio, each in another way.
+        for item in 0..30 {
+            let tool = ["fail", "refuse"][item % 2];
+            let arguments = json!({ "arguments": { "item": item, "how": item } });
+            self.post(&served, &format!("/api/tools/repeats__{tool}/call"), "", &arguments);
+            let arguments =
+                json!({ "name": format!("repeats__{tool}"), "arguments": { "item": item, "how": item + 5 } });
+            self.mcp(&served, "tools/call", arguments);
+        }
+        for (item, id) in ["web", "basic", "cookie"].into_iter().cycle().take(15).enumerate() {
+            let arguments = json!({ "arguments": { "item": item / 3, "how": item } });
+            self.post(&served, &format!("/api/tools/{id}__fail/call"), "", &arguments);
+        }
+        for (item, id) in ["api", "granted", "refused"].into_iter().cycle().take(18).enumerate() {
+            let status = [400, 401, 403, 404, 429, 500][item % 6];
+            let arguments = json!({ "arguments": { "status": status, "item": item / 3, "how": item } });
+            self.post(&served, &format!("/api/tools/{id}__ask/call"), "", &arguments);
+        }
+        for item in [0, 7, 12] {
+            let arguments = json!({ "arguments": { "item": item, "how": item } });
+            self.post(&served, "/api/tools/repeats__fine/call", "", &arguments);
+            self.post(&served, "/api/tools/repeats__crash/call", "", &arguments);
+        }
+        self.mcp(&served, "tools/list", json!({}));
+        self.mcp(&served, "server/discover", json!({}));
+        let added = json!({ "id": "added", "url": format!("http://me:{literal}@127.0.0.1:9/mcp?key={literal}") });
+        self.post(&served, "/api/sources", &admin, &added);
+        self.post(&served, "/api/sources/web/enable", &admin, &json!({}));
+        for path in [
+            "/api/sources",
+            "/api/config",
+            "/api/stats",
+            "/api/tools",
+            "/api/history",
+            "/api/context",
+            "/api/whoami",
+            "/api/search?q=works",
+            "/api/tools?format=openai",
+            "/api/lock",
+            "/metrics",
+            "/readyz",
+            "/healthz",
+            "/",
+            "/sources",
+            "/tools",
+            "/activity",
+            "/tools/repeats__fail",
+            "/api/tools/repeats__fail",
+            "/api/tools/api__ask",
+            "/tools/api__ask",
+            "/api/openapi.json",
+        ] {
+            self.get(&served, path);
+        }
+        for id in ids.into_iter().chain(["added"]) {
+            self.get(&served, &format!("/api/sources/{id}"));
+            self.get(&served, &format!("/sources/{id}"));
+        }
+        let removed = request(&served.url, "DELETE", "/api/sources/added", &admin, "");
+        self.outputs.add("DELETE /api/sources/added", format!("{removed:?}"));
+        self.stdio_client();
+        self.commands(literal);
+        drop(served);
+        self.outputs.add("events", events.end());
+        self.outputs.add(format!("log of serve {level:?}"), fs::read(self.place.path("serve.log")).unwrap());
+    }
+}
+
+/// The stream of live events, read until the server ends.
+pub(super) struct Events {
+    pub(super) text: Arc<Mutex<Vec<u8>>>,
+    pub(super) reader: thread::JoinHandle<()>,
+}
+
+impl Events {
+    pub(super) fn watch(served: &Served) -> Events {
+        let address = served.url.strip_prefix("http://").unwrap().to_owned();
+        let mut stream = TcpStream::connect(&address).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.write_all(format!("GET /api/events HTTP/1.1\r\nHost: {address}\r\n\r\n").as_bytes()).unwrap();
+        let text = Arc::<Mutex<Vec<u8>>>::default();
+        let into = text.clone();
+        let reader = thread::spawn(move || {
+            let mut buffer = vec![0; 64 * 1024];
+            while let Ok(count @ 1..) = stream.read(&mut buffer) {
+                into.lock().unwrap().extend_from_slice(&buffer[..count]);
+            }
+        });
+        Events { text, reader }
+    }
+
+    pub(super) fn end(self) -> Vec<u8> {
+        self.reader.join().unwrap();
+        std::mem::take(&mut *self.text.lock().unwrap())
+    }
+}
+
+/// Every cell of the store but the definitions, and those apart.
+pub(super) fn stored(python: &Path, data: &Path) -> (Vec<u8>, Vec<u8>) {
+    let dump = "import sqlite3, sys
+c = sqlite3.connect(sys.argv[1])
+c.text_factory = bytes
+for (name,) in c.execute('select name from sqlite_master where type = ?', ('table',)).fetchall():
+    name = name.decode()
+    if (name == 'definitions') == (sys.argv[2] == 'definitions'):
+        for row in c.execute('select * from \"%s\"' % name):
+            for cell in row:
+                sys.stdout.buffer.write(cell if isinstance(cell, bytes) else str(cell).encode())
+                sys.stdout.buffer.write(b'\\n')";
+    let read = |what: &str| {
+        let database = data.join("toolcrib.db");
+        let output = Command::new(python).args(["-c", dump]).arg(database).arg(what).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        output.stdout
+    };
+    (read("others"), read("definitions"))
+}
+
+pub(super) fn files(directory: &Path, into: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(directory).unwrap().map(Result::unwrap) {
+        match entry.file_type().unwrap().is_dir() {
+            true => files(&entry.path(), into),
+            false => into.push(entry.path()),
+        }
+    }
+}
