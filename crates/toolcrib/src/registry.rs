@@ -201,9 +201,9 @@ pub(crate) struct Shared {
     pub(crate) validation_permits: ValidationPermits,
     /// Tokens are counted by one for all.
     pub(crate) counting: tokio::sync::Mutex<()>,
-    /// Sources that must not be contacted, and why.
+    /// What the trust in the project's file covers.
     pub(crate) trust: ArcSwap<Trust>,
-    /// What must not be contacted, and why.
+    /// Sources that must not be contacted, and why: derived from `trust` and from what is declared.
     pub(crate) forbidden: ArcSwap<BTreeMap<SourceId, String>>,
     pub(crate) tasks: TaskTracker,
     pub(crate) ended: CancellationToken,
