@@ -9,45 +9,45 @@ use std::time::Duration;
 use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Value, json};
 use toolcrib::Caller;
-use toolcrib::core::catalog::{Catalog, Manner, Part, Segment, View};
+use toolcrib::core::catalog::{Catalog, CatalogSource, Segment, SourceOptions, View};
 use toolcrib::core::fingerprint::Fingerprint;
 use toolcrib::core::inventory::{Origin, SourceState, ToolState};
-use toolcrib::core::manifest::{Bounds, Delta, Manifest, Packed};
+use toolcrib::core::manifest::{Delta, Manifest, PackedManifest, ToolLimits};
 use toolcrib::core::render::Format;
 
 use crate::Result;
-use crate::material::{cut, source_id, tools};
-use crate::measure::{best, exponent, timed};
-use crate::report::{Curve, Report};
+use crate::measure::{best_time, growth_exponent, measure_time};
+use crate::recorded_tools::{renamed_tools, source_id, split_into_sources};
+use crate::report::{BenchReport, GrowthCurve};
 
 const SIZES: [usize; 4] = [100, 1_000, 10_000, 50_000];
 /// Where growth is judged from: below, the fixed costs of an operation hide it.
-const JUDGED_FROM: usize = 1_000;
+const MIN_JUDGED_SIZE: usize = 1_000;
 /// A larger catalogue has more sources, not only larger ones.
-const EACH: usize = 200;
+const TOOLS_PER_SOURCE: usize = 200;
 /// Every so many names are looked up.
-const LOOKED_UP: usize = 25;
-const SLIPS: usize = 20;
-const READS: usize = 5;
+const LOOKUP_STEP: usize = 25;
+const MISSPELLED_LOOKUPS: usize = 20;
+const READ_ROUNDS: usize = 5;
 /// Linear, and a little for caches that a larger list no longer fits.
-const LINEAR: f64 = 1.15;
-const HARDLY: f64 = 0.3;
+const MAX_LINEAR_EXPONENT: f64 = 1.15;
+const MAX_LOOKUP_EXPONENT: f64 = 0.3;
 
 /// One operation at one size.
-struct Point {
+struct CurvePoint {
     name: &'static str,
-    bar: f64,
+    max_exponent: f64,
     /// Its growth is judged.
     time: Duration,
     /// This is shown: per tool, or per lookup.
-    each: Duration,
+    per_item: Duration,
 }
 
-pub(crate) fn run(report: &mut Report) -> Result<()> {
-    let offered = tools(SIZES.into_iter().max().unwrap_or_default())?;
-    let mut curves: Vec<Vec<(usize, Point)>> = Vec::new();
+pub(crate) fn run(report: &mut BenchReport) -> Result<()> {
+    let offered = renamed_tools(SIZES.into_iter().max().unwrap_or_default())?;
+    let mut curves: Vec<Vec<(usize, CurvePoint)>> = Vec::new();
     for size in SIZES {
-        for (row, point) in points(&offered, size)?.into_iter().enumerate() {
+        for (row, point) in measure_points(&offered, size)?.into_iter().enumerate() {
             match curves.get_mut(row) {
                 Some(curve) => curve.push((size, point)),
                 None => curves.push(vec![(size, point)]),
@@ -55,13 +55,13 @@ pub(crate) fn run(report: &mut Report) -> Result<()> {
         }
     }
     for curve in curves {
-        let from = curve.iter().find(|(size, _)| *size == JUDGED_FROM);
+        let from = curve.iter().find(|(size, _)| *size == MIN_JUDGED_SIZE);
         if let (Some((small, fast)), Some((large, slow))) = (from, curve.last()) {
-            report.curve(Curve {
+            report.add_curve(GrowthCurve {
                 name: slow.name,
-                each: curve.iter().map(|(size, point)| (*size, point.each)).collect(),
-                exponent: exponent((*small, fast.time), (*large, slow.time)),
-                bar: slow.bar,
+                per_item: curve.iter().map(|(size, point)| (*size, point.per_item)).collect(),
+                exponent: growth_exponent((*small, fast.time), (*large, slow.time)),
+                max_exponent: slow.max_exponent,
             });
         }
     }
@@ -69,89 +69,93 @@ pub(crate) fn run(report: &mut Report) -> Result<()> {
 }
 
 /// Every operation on lists of one size.
-fn points(offered: &[Box<RawValue>], size: usize) -> Result<Vec<Point>> {
+fn measure_points(offered: &[Box<RawValue>], size: usize) -> Result<Vec<CurvePoint>> {
     let lists: Vec<&[Box<RawValue>]> = offered.chunks(size).collect();
     let per_tool = |name, all: Duration| {
         let time = all.div_f64(lists.len() as f64);
-        Point { name, bar: LINEAR, time, each: time.div_f64(size as f64) }
+        CurvePoint { name, max_exponent: MAX_LINEAR_EXPONENT, time, per_item: time.div_f64(size as f64) }
     };
     let mut points = Vec::new();
 
     // One source for each list.
-    let pack =
-        |list: &[Box<RawValue>]| Ok(Packed::new(&Manifest::new(&source_id(0)?, list, Vec::new(), &Bounds::default()))?);
-    let pack_all = || lists.iter().map(|list| Ok(Arc::new(pack(list)?))).collect::<Result<Vec<Arc<Packed>>>>();
-    points.push(per_tool("manifest: normalise, hash, pack", best(pack_all)));
+    let pack = |list: &[Box<RawValue>]| {
+        Ok(PackedManifest::new(&Manifest::new(&source_id(0)?, list, Vec::new(), &ToolLimits::default()))?)
+    };
+    let pack_all = || lists.iter().map(|list| Ok(Arc::new(pack(list)?))).collect::<Result<Vec<Arc<PackedManifest>>>>();
+    points.push(per_tool("manifest: normalise, hash, pack", best_time(pack_all)));
     let packed = pack_all()?;
     let stored: Vec<(String, String)> =
-        packed.iter().map(|packed| Ok((packed.index()?, packed.body.to_string()))).collect::<Result<_>>()?;
+        packed.iter().map(|packed| Ok((packed.index_json()?, packed.body.to_string()))).collect::<Result<_>>()?;
     let mut reads = Vec::new();
-    for _ in 0..READS {
+    for _ in 0..READ_ROUNDS {
         let stored = stored.clone();
         let read = || {
             stored
                 .into_iter()
                 .zip(&packed)
-                .map(|((index, body), packed)| Packed::read(packed.fingerprint, &index, body))
+                .map(|((index, body), packed)| PackedManifest::read(packed.fingerprint, &index, body))
         };
-        let (time, _kept) = timed(|| read().collect::<Vec<_>>());
+        let (time, _kept) = measure_time(|| read().collect::<Vec<_>>());
         reads.push(time);
     }
     points.push(per_tool("manifest: read", reads.into_iter().min().unwrap_or_default()));
     drop(stored);
-    let segments = || packed.iter().map(|packed| Segment::prefixed(packed.clone())).collect::<Vec<_>>();
-    points.push(per_tool("segment: build", best(segments)));
-    let changed: Vec<Packed> = lists.iter().map(|list| pack(&with_one_changed(list)?)).collect::<Result<_>>()?;
+    let segments = || packed.iter().map(|packed| Segment::with_prefix(packed.clone())).collect::<Vec<_>>();
+    points.push(per_tool("segment: build", best_time(segments)));
+    let changed: Vec<PackedManifest> = lists.iter().map(|list| pack(&change_one_tool(list)?)).collect::<Result<_>>()?;
     let deltas = || packed.iter().zip(&changed).map(|(old, new)| Delta::between(Some(old), new)).collect::<Vec<_>>();
-    points.push(per_tool("delta: one tool changed", best(deltas)));
+    points.push(per_tool("delta: one tool changed", best_time(deltas)));
     drop((packed, changed));
 
     // One catalogue for each list, of as many sources as it takes.
-    let parts: Vec<Vec<Arc<Part>>> = lists.iter().map(|list| parts(list)).collect::<Result<_>>()?;
+    let parts: Vec<Vec<Arc<CatalogSource>>> = lists.iter().map(|list| build_sources(list)).collect::<Result<_>>()?;
     let build = || parts.iter().map(|parts| Catalog::build(1, parts.clone())).collect::<Vec<_>>();
-    points.push(per_tool("catalogue: build from segments", best(build)));
+    points.push(per_tool("catalogue: build from segments", best_time(build)));
     let caller = Caller { name: "bench".into() };
     let views: Vec<View> =
         build().into_iter().map(|catalog| View { catalog: Arc::new(catalog), caller: caller.clone() }).collect();
     let render = || views.iter().map(|view| view.render(Format::Json)).collect::<Vec<_>>();
-    points.push(per_tool("render: json", best(render)));
+    points.push(per_tool("render: json", best_time(render)));
 
     let lookup = |name, bar, times: usize, all: Duration| {
         let time = all.div_f64(times as f64);
-        Point { name, bar, time, each: time }
+        CurvePoint { name, max_exponent: bar, time, per_item: time }
     };
     let mut wanted: Vec<(&Catalog, String)> = Vec::new();
     for view in &views {
-        let names = view.catalog.tools().step_by(LOOKED_UP).map(|tool| tool.name().to_string());
+        let names = view.catalog.tools().step_by(LOOKUP_STEP).map(|tool| tool.name().to_string());
         wanted.extend(names.map(|name| (&*view.catalog, name)));
     }
     let found = || wanted.iter().filter(|(catalog, name)| catalog.find(name).is_ok()).count();
     if found() != wanted.len() {
         return Err("a tool was not found by its name".into());
     }
-    points.push(lookup("find: by name", HARDLY, wanted.len(), best(found)));
+    points.push(lookup("find: by name", MAX_LOOKUP_EXPONENT, wanted.len(), best_time(found)));
     // A few are enough: each compares with every name.
-    let slips: Vec<(&Catalog, String)> =
-        wanted.iter().step_by(wanted.len() / SLIPS).map(|(catalog, name)| (*catalog, format!("{name}x"))).collect();
+    let slips: Vec<(&Catalog, String)> = wanted
+        .iter()
+        .step_by(wanted.len() / MISSPELLED_LOOKUPS)
+        .map(|(catalog, name)| (*catalog, format!("{name}x")))
+        .collect();
     let missed = || slips.iter().filter(|(catalog, name)| catalog.find(name).is_err()).count();
     if missed() != slips.len() {
         return Err("a name was found that nobody has".into());
     }
-    points.push(lookup("find: unknown, with near names", LINEAR, slips.len(), best(missed)));
+    points.push(lookup("find: unknown, with near names", MAX_LINEAR_EXPONENT, slips.len(), best_time(missed)));
     Ok(points)
 }
 
-fn parts(list: &[Box<RawValue>]) -> Result<Vec<Arc<Part>>> {
-    let parts = cut(list, EACH)?.into_iter().map(|list| {
-        let packed = Packed::new(&Manifest::new(&list.id, &list.tools, Vec::new(), &Bounds::default()))?;
-        let state = Arc::new(state(&packed));
-        let manner = Manner { kind: "mcp".into(), ..Manner::default() };
-        Ok(Arc::new(Part::new(Arc::new(Segment::prefixed(Arc::new(packed))), state, manner)))
+fn build_sources(list: &[Box<RawValue>]) -> Result<Vec<Arc<CatalogSource>>> {
+    let parts = split_into_sources(list, TOOLS_PER_SOURCE)?.into_iter().map(|list| {
+        let packed = PackedManifest::new(&Manifest::new(&list.id, &list.tools, Vec::new(), &ToolLimits::default()))?;
+        let state = Arc::new(source_state(&packed));
+        let manner = SourceOptions { kind: "mcp".into(), ..SourceOptions::default() };
+        Ok(Arc::new(CatalogSource::new(Arc::new(Segment::with_prefix(Arc::new(packed))), state, manner)))
     });
     parts.collect()
 }
 
-fn with_one_changed(offered: &[Box<RawValue>]) -> Result<Vec<Box<RawValue>>> {
+fn change_one_tool(offered: &[Box<RawValue>]) -> Result<Vec<Box<RawValue>>> {
     let mut offered = offered.to_vec();
     let middle = offered.len() / 2;
     let mut changed: Value = serde_json::from_str(offered[middle].get())?;
@@ -161,11 +165,11 @@ fn with_one_changed(offered: &[Box<RawValue>]) -> Result<Vec<Box<RawValue>>> {
 }
 
 /// The source as the journal tells of it.
-fn state(packed: &Packed) -> SourceState {
+fn source_state(packed: &PackedManifest) -> SourceState {
     SourceState {
         kind: "mcp".into(),
         origin: Origin::Config,
-        definition: Fingerprint::of(packed.source.as_str()),
+        definition: Fingerprint::digest(packed.source.as_str()),
         declared_enabled: None,
         enabled: true,
         removed: false,

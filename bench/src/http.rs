@@ -2,28 +2,28 @@
 //! the same process and over the same kind of socket.
 
 mod client;
-mod served;
+mod servers;
 
 use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::Result;
-use crate::measure::{median, ratio, timed};
-use crate::report::{Bar, Report, Row, shown};
-use client::Client;
-use served::{Bare, Served};
+use crate::measure::{measure_time, median, ratio};
+use crate::report::{BenchReport, RatioRow, Threshold, format_duration};
+use client::RawHttpClient;
+use servers::{BareServer, ToolcribServer};
 
 /// Blocks of requests that take turns.
 const BLOCKS: usize = 40;
-const BLOCK: usize = 50;
+const BLOCK_SIZE: usize = 50;
 const LISTENERS: usize = 200;
-const RUNS: usize = 7;
+const LISTENER_ROUNDS: usize = 7;
 /// For throughput: so many clients at once, each with so many requests, over so many questions.
 const CLIENTS: usize = 4;
-const REQUESTS: usize = 1_000;
+const REQUESTS_PER_CLIENT: usize = 1_000;
 const ROUNDS: usize = 5;
 
-const WORDS: [&str; 20] = [
+const QUERY_WORDS: [&str; 20] = [
     "create",
     "issue",
     "list",
@@ -46,41 +46,48 @@ const WORDS: [&str; 20] = [
     "repository",
 ];
 
-pub(crate) fn run(report: &mut Report) -> Result<()> {
-    let runtime = served::runtime()?;
-    let served = Served::start(&runtime)?;
+pub(crate) fn run(report: &mut BenchReport) -> Result<()> {
+    let runtime = servers::build_runtime()?;
+    let served = ToolcribServer::start(&runtime)?;
     let tools = "/api/tools?limit=100";
-    let page = Client::connect(&served.address)?.get(tools, "")?;
-    let sources = Client::connect(&served.address)?.get("/api/sources", "")?;
-    let found = Client::connect(&served.address)?.get("/api/search?q=create+issue", "")?;
-    let bare = Bare::start(&runtime, &[("/page", &page.body), ("/sources", &sources.body), ("/found", &found.body)])?;
+    let page = RawHttpClient::connect(&served.address)?.get(tools, "")?;
+    let sources = RawHttpClient::connect(&served.address)?.get("/api/sources", "")?;
+    let found = RawHttpClient::connect(&served.address)?.get("/api/search?q=create+issue", "")?;
+    let bare =
+        BareServer::start(&runtime, &[("/page", &page.body), ("/sources", &sources.body), ("/found", &found.body)])?;
 
     let kilobytes = |body: &[u8]| format!("{:.0} kB", body.len() as f64 / 1e3);
     let size = kilobytes(&page.body);
-    alone(report, (&served, tools, ""), (&bare, "/page"), &format!("a page of 100 of 10,000 tools ({size})"), 1.3)?;
-    let tag = format!("If-None-Match: {}\r\n", page.tag);
-    alone(report, (&served, tools, &tag), (&bare, "/unchanged"), "the same with its `ETag`", 1.3)?;
+    measure_latency(
+        report,
+        (&served, tools, ""),
+        (&bare, "/page"),
+        &format!("a page of 100 of 10,000 tools ({size})"),
+        1.3,
+    )?;
+    let tag = format!("If-None-Match: {}\r\n", page.etag);
+    measure_latency(report, (&served, tools, &tag), (&bare, "/unchanged"), "the same with its `ETag`", 1.3)?;
     let what = format!("`GET /api/sources` ({})", kilobytes(&sources.body));
-    alone(report, (&served, "/api/sources", ""), (&bare, "/sources"), &what, 2.0)?;
-    throughput(report, &served, &bare)?;
-    listeners(report, &served, tools)
+    measure_latency(report, (&served, "/api/sources", ""), (&bare, "/sources"), &what, 2.0)?;
+    measure_throughput(report, &served, &bare)?;
+    measure_listeners(report, &served, tools)
 }
 
 /// One client that waits for each answer, in turns with one of the bare handler.
-fn alone(
-    report: &mut Report,
-    (served, path, headers): (&Served, &str, &str),
-    (bare, bare_path): (&Bare, &str),
+fn measure_latency(
+    report: &mut BenchReport,
+    (served, path, headers): (&ToolcribServer, &str, &str),
+    (bare, bare_path): (&BareServer, &str),
     what: &str,
     most: f64,
 ) -> Result<()> {
-    let mut ours = (Client::connect(&served.address)?, path, headers, Vec::new());
-    let mut theirs = (Client::connect(&bare.address)?, bare_path, "", Vec::new());
+    let mut ours = (RawHttpClient::connect(&served.address)?, path, headers, Vec::new());
+    let mut theirs = (RawHttpClient::connect(&bare.address)?, bare_path, "", Vec::new());
     // The first block only warms up.
     for block in 0..=BLOCKS {
         for (client, path, headers, times) in [&mut ours, &mut theirs] {
-            for _ in 0..BLOCK {
-                let (time, answer) = timed(|| client.get(path, headers));
+            for _ in 0..BLOCK_SIZE {
+                let (time, answer) = measure_time(|| client.get(path, headers));
                 answer?;
                 if block > 0 {
                     times.push(time);
@@ -89,55 +96,58 @@ fn alone(
         }
     }
     let (ours, theirs) = (median(ours.3), median(theirs.3));
-    report.row(Row {
+    report.add_row(RatioRow {
         bench: "http",
-        measured: format!("{what}, median: {}", shown(ours)),
-        against: format!("a bare axum handler with the same bytes: {}", shown(theirs)),
+        measured: format!("{what}, median: {}", format_duration(ours)),
+        baseline: format!("a bare axum handler with the same bytes: {}", format_duration(theirs)),
         ratio: ratio(ours, theirs),
-        bar: Bar::AtMost(most, "the bare handler".into()),
+        threshold: Threshold::AtMost(most, "the bare handler".into()),
     });
     Ok(())
 }
 
 /// Two hundred questions, asked again and again by several clients at once.
-fn throughput(report: &mut Report, served: &Served, bare: &Bare) -> Result<()> {
+fn measure_throughput(report: &mut BenchReport, served: &ToolcribServer, bare: &BareServer) -> Result<()> {
     let questions: Vec<String> = (0..200)
         .map(|number| {
-            let (one, other) = (WORDS[number % WORDS.len()], WORDS[number / 10 % WORDS.len()]);
+            let (one, other) = (QUERY_WORDS[number % QUERY_WORDS.len()], QUERY_WORDS[number / 10 % QUERY_WORDS.len()]);
             format!("/api/search?q={one}+{other}+{}", number / 20)
         })
         .collect();
     let (mut ours, mut theirs) = (Vec::new(), Vec::new());
     // The first round only warms up.
     for round in 0..=ROUNDS {
-        let (one, other) = (crowd(&served.address, &questions)?, crowd(&bare.address, &["/found".to_owned()])?);
+        let (one, other) = (
+            time_concurrent_clients(&served.address, &questions)?,
+            time_concurrent_clients(&bare.address, &["/found".to_owned()])?,
+        );
         if round > 0 {
             ours.push(one);
             theirs.push(other);
         }
     }
     let (ours, theirs) = (median(ours), median(theirs));
-    let per_second = |time: Duration| (CLIENTS * REQUESTS) as f64 / time.as_secs_f64();
+    let per_second = |time: Duration| (CLIENTS * REQUESTS_PER_CLIENT) as f64 / time.as_secs_f64();
     let share = per_second(ours) / per_second(theirs);
-    report.row(Row {
+    report.add_row(RatioRow {
         bench: "http",
         measured: format!("`GET /api/search`, {CLIENTS} clients at once: {:.0} a second", per_second(ours)),
-        against: format!("a bare axum handler: {:.0} a second", per_second(theirs)),
+        baseline: format!("a bare axum handler: {:.0} a second", per_second(theirs)),
         ratio: share,
-        bar: Bar::Holds(share >= 1.0 / 3.0, "at least 0.333".into()),
+        threshold: Threshold::Condition(share >= 1.0 / 3.0, "at least 0.333".into()),
     });
     Ok(())
 }
 
 /// How long all of them take together.
-fn crowd(address: &str, paths: &[String]) -> Result<Duration> {
+fn time_concurrent_clients(address: &str, paths: &[String]) -> Result<Duration> {
     let began = Instant::now();
     let failed = thread::scope(|scope| {
         let clients: Vec<_> = (0..CLIENTS)
             .map(|client| {
                 scope.spawn(move || {
-                    let mut connection = Client::connect(address).map_err(|error| error.to_string())?;
-                    for path in paths.iter().cycle().skip(client * 50).take(REQUESTS) {
+                    let mut connection = RawHttpClient::connect(address).map_err(|error| error.to_string())?;
+                    for path in paths.iter().cycle().skip(client * 50).take(REQUESTS_PER_CLIENT) {
                         connection.get(path, "").map_err(|error| error.to_string())?;
                     }
                     Ok::<_, String>(())
@@ -153,31 +163,32 @@ fn crowd(address: &str, paths: &[String]) -> Result<Duration> {
 }
 
 /// The page again, with and without listeners, in turns. What differs without any is the noise.
-fn listeners(report: &mut Report, served: &Served, path: &str) -> Result<()> {
+fn measure_listeners(report: &mut BenchReport, served: &ToolcribServer, path: &str) -> Result<()> {
     let measure = || -> Result<Duration> {
-        let mut client = Client::connect(&served.address)?;
-        let times = (0..BLOCK * 10).map(|_| {
-            let (time, answer) = timed(|| client.get(path, ""));
+        let mut client = RawHttpClient::connect(&served.address)?;
+        let times = (0..BLOCK_SIZE * 10).map(|_| {
+            let (time, answer) = measure_time(|| client.get(path, ""));
             answer.map(|_| time)
         });
         Ok(median(times.collect::<Result<Vec<_>>>()?))
     };
     measure()?;
     let (mut with, mut without) = (Vec::new(), Vec::new());
-    for _ in 0..RUNS {
+    for _ in 0..LISTENER_ROUNDS {
         without.push(measure()?);
-        let listening = (0..LISTENERS).map(|_| Client::listen(&served.address)).collect::<Result<Vec<_>>>()?;
+        let listening =
+            (0..LISTENERS).map(|_| RawHttpClient::subscribe_events(&served.address)).collect::<Result<Vec<_>>>()?;
         with.push(measure()?);
         drop(listening);
     }
     let noise = without.iter().max().zip(without.iter().min()).map_or(1.0, |(most, least)| ratio(*most, *least));
     let (with, without) = (median(with), median(without));
-    report.row(Row {
+    report.add_row(RatioRow {
         bench: "http",
-        measured: format!("the page with {LISTENERS} listeners to `/api/events`, median: {}", shown(with)),
-        against: format!("with none: {}", shown(without)),
+        measured: format!("the page with {LISTENERS} listeners to `/api/events`, median: {}", format_duration(with)),
+        baseline: format!("with none: {}", format_duration(without)),
         ratio: ratio(with, without),
-        bar: Bar::AtMost(noise, "what runs without listeners differ by".into()),
+        threshold: Threshold::AtMost(noise, "what runs without listeners differ by".into()),
     });
     Ok(())
 }

@@ -20,18 +20,18 @@ mod openapi;
 
 mod http;
 
-mod material;
 mod measure;
+mod recorded_tools;
 mod report;
 
 use std::process::ExitCode;
 
-use report::Report;
+use report::BenchReport;
 
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
-type Bench = fn(&mut Report) -> Result<()>;
+type BenchFn = fn(&mut BenchReport) -> Result<()>;
 
-const BENCHES: [(&str, Bench); 9] = [
+const BENCHES: [(&str, BenchFn); 9] = [
     ("start", start::run),
     ("discovery", discovery::run),
     ("publish", publish::run),
@@ -52,13 +52,13 @@ fn main() -> ExitCode {
         eprintln!("no bench is named `{unknown}`; there are {names}");
         return ExitCode::from(2);
     }
-    let mut report = Report::default();
+    let mut report = BenchReport::default();
     for (name, bench) in BENCHES.iter().filter(|(name, _)| wanted.is_empty() || wanted.iter().any(|w| w == name)) {
         eprintln!("measuring {name} …");
         if let Err(error) = bench(&mut report) {
-            report.broken(name, &*error);
+            report.add_failure(name, &*error);
         }
     }
     print!("{report}");
-    if report.all_met() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    if report.is_all_met() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }

@@ -4,7 +4,7 @@ use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 /// How long one call takes, and what it gave.
-pub(crate) fn timed<T>(work: impl FnOnce() -> T) -> (Duration, T) {
+pub(crate) fn measure_time<T>(work: impl FnOnce() -> T) -> (Duration, T) {
     let start = Instant::now();
     let result = work();
     (start.elapsed(), result)
@@ -16,18 +16,18 @@ pub(crate) fn median(mut times: Vec<Duration>) -> Duration {
 }
 
 /// The best of several runs: whatever disturbs a computation makes it slower, never faster.
-pub(crate) fn best<T>(mut work: impl FnMut() -> T) -> Duration {
-    const LEAST: usize = 2;
-    const MOST: usize = 1_000;
-    const ENOUGH: Duration = Duration::from_millis(500);
+pub(crate) fn best_time<T>(mut work: impl FnMut() -> T) -> Duration {
+    const MIN_RUNS: usize = 2;
+    const MAX_RUNS: usize = 1_000;
+    const TIME_BUDGET: Duration = Duration::from_millis(500);
     let began = Instant::now();
     let mut best = Duration::MAX;
-    for round in 0..MOST {
-        if round >= LEAST && began.elapsed() > ENOUGH {
+    for round in 0..MAX_RUNS {
+        if round >= MIN_RUNS && began.elapsed() > TIME_BUDGET {
             break;
         }
         // What comes out is dropped after the clock was read.
-        let (time, result) = timed(|| black_box(work()));
+        let (time, result) = measure_time(|| black_box(work()));
         best = best.min(time);
         drop(result);
     }
@@ -35,7 +35,7 @@ pub(crate) fn best<T>(mut work: impl FnMut() -> T) -> Duration {
 }
 
 /// The exponent of a power law through two sizes: 1 is linear, 0 does not grow.
-pub(crate) fn exponent((small, fast): (usize, Duration), (large, slow): (usize, Duration)) -> f64 {
+pub(crate) fn growth_exponent((small, fast): (usize, Duration), (large, slow): (usize, Duration)) -> f64 {
     (slow.as_secs_f64() / fast.as_secs_f64()).ln() / (large as f64 / small as f64).ln()
 }
 

@@ -8,11 +8,11 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use toolcrib_testkit::rig;
+use toolcrib_testkit::programs;
 
 use crate::Result;
 use crate::measure::{median, ratio};
-use crate::report::{Bar, Report, Row, shown};
+use crate::report::{BenchReport, RatioRow, Threshold, format_duration};
 
 const ROUNDS: usize = 7;
 /// The document, what it is called, how long it may take and how much memory.
@@ -21,102 +21,109 @@ const DOCUMENTS: [(&str, &str, Duration, f64); 2] = [
     ("stripe__spec3-2022-04-12.json", "Stripe", Duration::from_millis(1_500), 150.0),
 ];
 /// A Python that has FastMCP, from `cargo xtask bench`.
-const PEER: &str = "TOOLCRIB_BENCH_FASTMCP";
+const FASTMCP_ENV: &str = "TOOLCRIB_BENCH_FASTMCP";
 
-pub(crate) fn run(report: &mut Report) -> Result<()> {
-    let folder = rig::data().ok_or("there is no recorded material")?.join("openapi");
+pub(crate) fn run(report: &mut BenchReport) -> Result<()> {
+    let folder = programs::data_dir().ok_or("there is no recorded material")?.join("openapi");
     for (file, name, allowed, memory) in DOCUMENTS {
-        document(report, &folder.join(file), name, allowed, memory)?;
+        measure_document(report, &folder.join(file), name, allowed, memory)?;
     }
     Ok(())
 }
 
-fn document(report: &mut Report, file: &Path, name: &str, allowed: Duration, memory: f64) -> Result<()> {
+fn measure_document(report: &mut BenchReport, file: &Path, name: &str, allowed: Duration, memory: f64) -> Result<()> {
     let place = tempfile::tempdir()?;
     let config = place.path().join("toolcrib.json");
     let source = json!({ "openapi": file, "base_url": "http://127.0.0.1:9", "ttl": "0s" });
     fs::write(&config, json!({ "sources": { "api": source } }).to_string())?;
     let refresh = |force: bool| {
-        let mut command = Command::new(rig::toolcrib());
+        let mut command = Command::new(programs::toolcrib_binary());
         command.args(["refresh", "--json", "--config"]).arg(&config).arg("--data").arg(place.path().join("data"));
         command.args(force.then_some("--force"));
         command
     };
     let (mut read, mut same, mut largest, mut tools) = (Vec::new(), Vec::new(), 0.0_f64, 0);
     for round in 0..ROUNDS {
-        let first = measured(refresh(true))?;
-        let again = measured(refresh(false))?;
-        let outcome: Value = serde_json::from_slice(&first.printed)?;
+        let first = measure_process(refresh(true))?;
+        let again = measure_process(refresh(false))?;
+        let outcome: Value = serde_json::from_slice(&first.stdout)?;
         let outcome = &outcome["results"][0];
         tools =
             outcome["unchanged"].as_u64().unwrap_or_default() + outcome["added"].as_array().map_or(0, Vec::len) as u64;
-        let unchanged: Value = serde_json::from_slice(&again.printed)?;
+        let unchanged: Value = serde_json::from_slice(&again.stdout)?;
         if unchanged["results"][0]["status"] != "unchanged" || tools == 0 {
             return Err(format!("round {round}: {outcome}, then {unchanged}").into());
         }
-        read.push(first.took);
-        same.push(again.took);
-        largest = largest.max(first.megabytes);
+        read.push(first.duration);
+        same.push(again.duration);
+        largest = largest.max(first.peak_megabytes);
     }
     let best = read.iter().min().copied().unwrap_or_default();
     let (read, same) = (median(read), median(same));
-    report.row(Row {
+    report.add_row(RatioRow {
         bench: "openapi",
-        measured: format!("{name}'s document to {tools} tools on disk, a process of its own: {}", shown(read)),
-        against: format!("what it may take: {}; the least disturbed of {ROUNDS}: {}", shown(allowed), shown(best)),
+        measured: format!(
+            "{name}'s document to {tools} tools on disk, a process of its own: {}",
+            format_duration(read)
+        ),
+        baseline: format!(
+            "what it may take: {}; the least disturbed of {ROUNDS}: {}",
+            format_duration(allowed),
+            format_duration(best)
+        ),
         ratio: ratio(read, allowed),
-        bar: Bar::AtMost(1.0, shown(allowed)),
+        threshold: Threshold::AtMost(1.0, format_duration(allowed)),
     });
-    report.row(Row {
+    report.add_row(RatioRow {
         bench: "openapi",
         measured: format!("{name}: at most {largest:.0} MB of memory"),
-        against: format!("what it may take: {memory:.0} MB"),
+        baseline: format!("what it may take: {memory:.0} MB"),
         ratio: largest / memory,
-        bar: Bar::AtMost(1.0, format!("{memory:.0} MB")),
+        threshold: Threshold::AtMost(1.0, format!("{memory:.0} MB")),
     });
-    report.row(Row {
+    report.add_row(RatioRow {
         bench: "openapi",
-        measured: format!("{name}: the same document again, unchanged: {}", shown(same)),
-        against: format!("read anew: {}", shown(read)),
+        measured: format!("{name}: the same document again, unchanged: {}", format_duration(same)),
+        baseline: format!("read anew: {}", format_duration(read)),
         ratio: ratio(same, read),
-        bar: Bar::AtMost(0.5, "not parsed again".into()),
+        threshold: Threshold::AtMost(0.5, "not parsed again".into()),
     });
-    peer(report, file, name, read, largest)
+    measure_fastmcp(report, file, name, read, largest)
 }
 
 /// The same by FastMCP. Not a bar: it may not be there.
-fn peer(report: &mut Report, file: &Path, name: &str, ours: Duration, memory: f64) -> Result<()> {
-    let Some(python) = std::env::var_os(PEER) else { return Ok(()) };
+fn measure_fastmcp(report: &mut BenchReport, file: &Path, name: &str, ours: Duration, memory: f64) -> Result<()> {
+    let Some(python) = std::env::var_os(FASTMCP_ENV) else { return Ok(()) };
     let script = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("peers/fastmcp_openapi.py");
     let mut command = Command::new(python);
     command.arg(script).arg(file);
-    let theirs = measured(command)?;
-    let said = String::from_utf8_lossy(&theirs.printed).trim().to_owned();
-    report.row(Row {
+    let theirs = measure_process(command)?;
+    let said = String::from_utf8_lossy(&theirs.stdout).trim().to_owned();
+    report.add_row(RatioRow {
         bench: "openapi",
-        measured: format!("{name}: {} and {memory:.0} MB", shown(ours)),
-        against: format!("FastMCP, {said}: {} and {:.0} MB", shown(theirs.took), theirs.megabytes),
-        ratio: ratio(ours, theirs.took),
-        bar: Bar::None,
+        measured: format!("{name}: {} and {memory:.0} MB", format_duration(ours)),
+        baseline: format!("FastMCP, {said}: {} and {:.0} MB", format_duration(theirs.duration), theirs.peak_megabytes),
+        ratio: ratio(ours, theirs.duration),
+        threshold: Threshold::None,
     });
     Ok(())
 }
 
-struct Measured {
-    took: Duration,
+struct ProcessMeasurement {
+    duration: Duration,
     /// The most memory it ever held.
-    megabytes: f64,
-    printed: Vec<u8>,
+    peak_megabytes: f64,
+    stdout: Vec<u8>,
 }
 
-fn measured(mut command: Command) -> Result<Measured> {
+fn measure_process(mut command: Command) -> Result<ProcessMeasurement> {
     let began = Instant::now();
     let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
     let status = PathBuf::from(format!("/proc/{}/status", child.id()));
     let watching = thread::spawn(move || {
         // Only grows, so the last look is good for all.
         let mut kilobytes = 0.0;
-        while let Some(now) = fs::read_to_string(&status).ok().as_deref().and_then(peak) {
+        while let Some(now) = fs::read_to_string(&status).ok().as_deref().and_then(parse_peak_kilobytes) {
             kilobytes = now;
             thread::sleep(Duration::from_millis(1));
         }
@@ -130,10 +137,10 @@ fn measured(mut command: Command) -> Result<Measured> {
             format!("{command:?} ended with {}: {}", output.status, String::from_utf8_lossy(&output.stderr)).into()
         );
     }
-    Ok(Measured { took, megabytes, printed: output.stdout })
+    Ok(ProcessMeasurement { duration: took, peak_megabytes: megabytes, stdout: output.stdout })
 }
 
-fn peak(status: &str) -> Option<f64> {
+fn parse_peak_kilobytes(status: &str) -> Option<f64> {
     let line = status.lines().find(|line| line.starts_with("VmHWM:"))?;
     line.split_whitespace().nth(1)?.parse().ok()
 }

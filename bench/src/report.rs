@@ -4,113 +4,118 @@ use std::fmt;
 use std::time::Duration;
 
 #[derive(Debug, Default)]
-pub(crate) struct Report {
-    rows: Vec<Row>,
-    curves: Vec<Curve>,
+pub(crate) struct BenchReport {
+    rows: Vec<RatioRow>,
+    curves: Vec<GrowthCurve>,
     tables: Vec<String>,
-    broken: Vec<String>,
+    failures: Vec<String>,
 }
 
 /// One measurement against another.
 #[derive(Debug)]
-pub(crate) struct Row {
+pub(crate) struct RatioRow {
     pub(crate) bench: &'static str,
     pub(crate) measured: String,
-    pub(crate) against: String,
+    pub(crate) baseline: String,
     pub(crate) ratio: f64,
-    pub(crate) bar: Bar,
+    pub(crate) threshold: Threshold,
 }
 
 #[derive(Debug)]
-pub(crate) enum Bar {
+pub(crate) enum Threshold {
     /// The ratio may not exceed this.
     AtMost(f64, String),
     /// Something else must hold, and does or does not.
-    Holds(bool, String),
+    Condition(bool, String),
     /// For information.
     None,
 }
 
 /// The cost of one operation at several sizes.
 #[derive(Debug)]
-pub(crate) struct Curve {
+pub(crate) struct GrowthCurve {
     pub(crate) name: &'static str,
     /// Per tool, or per lookup.
-    pub(crate) each: Vec<(usize, Duration)>,
+    pub(crate) per_item: Vec<(usize, Duration)>,
     pub(crate) exponent: f64,
-    pub(crate) bar: f64,
+    pub(crate) max_exponent: f64,
 }
 
-impl Report {
-    pub(crate) fn row(&mut self, row: Row) {
+impl BenchReport {
+    pub(crate) fn add_row(&mut self, row: RatioRow) {
         self.rows.push(row);
     }
 
-    pub(crate) fn curve(&mut self, curve: Curve) {
+    pub(crate) fn add_curve(&mut self, curve: GrowthCurve) {
         self.curves.push(curve);
     }
 
     /// Figures that are more than one ratio.
-    pub(crate) fn table(&mut self, table: String) {
+    pub(crate) fn add_table(&mut self, table: String) {
         self.tables.push(table);
     }
 
-    pub(crate) fn broken(&mut self, bench: &str, error: &dyn std::error::Error) {
-        self.broken.push(format!("`{bench}` could not be measured: {error}"));
+    pub(crate) fn add_failure(&mut self, bench: &str, error: &dyn std::error::Error) {
+        self.failures.push(format!("`{bench}` could not be measured: {error}"));
     }
 
-    pub(crate) fn all_met(&self) -> bool {
-        self.rows.iter().all(|row| row.bar.met(row.ratio) != Some(false))
-            && self.curves.iter().all(Curve::met)
-            && self.broken.is_empty()
+    pub(crate) fn is_all_met(&self) -> bool {
+        self.rows.iter().all(|row| row.threshold.is_met(row.ratio) != Some(false))
+            && self.curves.iter().all(GrowthCurve::is_met)
+            && self.failures.is_empty()
     }
 }
 
-impl Bar {
-    fn met(&self, ratio: f64) -> Option<bool> {
+impl Threshold {
+    fn is_met(&self, ratio: f64) -> Option<bool> {
         match self {
-            Bar::AtMost(most, _) => Some(ratio <= *most),
-            Bar::Holds(holds, _) => Some(*holds),
-            Bar::None => None,
+            Threshold::AtMost(most, _) => Some(ratio <= *most),
+            Threshold::Condition(holds, _) => Some(*holds),
+            Threshold::None => None,
         }
     }
 }
 
-impl Curve {
-    fn met(&self) -> bool {
-        self.exponent <= self.bar
+impl GrowthCurve {
+    fn is_met(&self) -> bool {
+        self.exponent <= self.max_exponent
     }
 }
 
-impl fmt::Display for Report {
+impl fmt::Display for BenchReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if !self.rows.is_empty() {
             writeln!(f, "| bench | measured | against | ratio | bar | result |\n|---|---|---|---:|---|---|")?;
         }
-        for Row { bench, measured, against, ratio, bar } in &self.rows {
+        for RatioRow { bench, measured, baseline: against, ratio, threshold: bar } in &self.rows {
             let text = match bar {
-                Bar::AtMost(most, text) => format!("at most {most:.3}: {text}"),
-                Bar::Holds(_, text) => text.clone(),
-                Bar::None => "none".to_owned(),
+                Threshold::AtMost(most, text) => format!("at most {most:.3}: {text}"),
+                Threshold::Condition(_, text) => text.clone(),
+                Threshold::None => "none".to_owned(),
             };
-            writeln!(f, "| {bench} | {measured} | {against} | {ratio:.3} | {text} | {} |", word(bar.met(*ratio)))?;
+            writeln!(
+                f,
+                "| {bench} | {measured} | {against} | {ratio:.3} | {text} | {} |",
+                result_word(bar.is_met(*ratio))
+            )?;
         }
         if let Some(first) = self.curves.first() {
-            let sizes: String = first.each.iter().map(|(size, _)| format!(" {size} |")).collect();
-            let rules = "---:|".repeat(first.each.len());
+            let sizes: String = first.per_item.iter().map(|(size, _)| format!(" {size} |")).collect();
+            let rules = "---:|".repeat(first.per_item.len());
             writeln!(f, "\n| curve |{sizes} exponent | bar | result |\n|---|{rules}---:|---:|---|")?;
         }
         for curve in &self.curves {
-            let each: String = curve.each.iter().map(|(_, time)| format!(" {} |", shown(*time))).collect();
-            let Curve { name, exponent, bar, .. } = curve;
-            writeln!(f, "| {name} |{each} {exponent:.2} | {bar:.2} | {} |", word(Some(curve.met())))?;
+            let each: String =
+                curve.per_item.iter().map(|(_, time)| format!(" {} |", format_duration(*time))).collect();
+            let GrowthCurve { name, exponent, max_exponent: bar, .. } = curve;
+            writeln!(f, "| {name} |{each} {exponent:.2} | {bar:.2} | {} |", result_word(Some(curve.is_met())))?;
         }
         self.tables.iter().try_for_each(|table| write!(f, "\n{table}"))?;
-        self.broken.iter().try_for_each(|line| writeln!(f, "\n{line}"))
+        self.failures.iter().try_for_each(|line| writeln!(f, "\n{line}"))
     }
 }
 
-fn word(met: Option<bool>) -> &'static str {
+fn result_word(met: Option<bool>) -> &'static str {
     match met {
         Some(true) => "met",
         Some(false) => "MISSED",
@@ -119,7 +124,7 @@ fn word(met: Option<bool>) -> &'static str {
 }
 
 /// A time with three digits and its unit.
-pub(crate) fn shown(time: Duration) -> String {
+pub(crate) fn format_duration(time: Duration) -> String {
     let nanos = time.as_secs_f64() * 1e9;
     let (value, unit) = match nanos {
         small if small < 1e3 => (nanos, "ns"),

@@ -5,43 +5,45 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use toolcrib::{CallOptions, Caller, Options, Registry};
+use toolcrib::{CallOptions, Caller, Registry, RegistryOptions};
 
 use crate::Result;
-use crate::material::{config, scripted};
 use crate::measure::{median, ratio};
-use crate::report::{Bar, Report, Row, shown};
+use crate::recorded_tools::{parse_config, scripted_command};
+use crate::report::{BenchReport, RatioRow, Threshold, format_duration};
 
 const CALLS: usize = 2_000;
 const ROUNDS: usize = 5;
 
-pub(crate) fn run(report: &mut Report) -> Result<()> {
+pub(crate) fn run(report: &mut BenchReport) -> Result<()> {
     let runtime = tokio::runtime::Runtime::new()?;
     let (mut ours, mut theirs) = (Vec::new(), Vec::new());
     for _ in 0..ROUNDS {
-        ours.push(runtime.block_on(through_registry())?);
-        theirs.push(directly()?);
+        ours.push(runtime.block_on(time_registry_calls())?);
+        theirs.push(time_direct_calls()?);
     }
     let (ours, theirs) = (median(ours), median(theirs));
-    report.row(Row {
+    report.add_row(RatioRow {
         bench: "wire",
-        measured: format!("`Registry::call` of `echo` over stdio: {}", speed(ours)),
-        against: format!("the same lines, written and read directly: {}", speed(theirs)),
+        measured: format!("`Registry::call` of `echo` over stdio: {}", format_speed(ours)),
+        baseline: format!("the same lines, written and read directly: {}", format_speed(theirs)),
         ratio: ratio(ours, theirs),
-        bar: Bar::None,
+        threshold: Threshold::None,
     });
     Ok(())
 }
 
-fn speed(each: Duration) -> String {
-    format!("{} each, {:.0} calls/s", shown(each), 1.0 / each.as_secs_f64())
+fn format_speed(each: Duration) -> String {
+    format!("{} each, {:.0} calls/s", format_duration(each), 1.0 / each.as_secs_f64())
 }
 
 /// The time of a call, one after the other.
-async fn through_registry() -> Result<Duration> {
-    let registry = Registry::open(config(&[("scripted".to_owned(), scripted(&[]))])?, Options::default()).await?;
+async fn time_registry_calls() -> Result<Duration> {
+    let registry =
+        Registry::open(parse_config(&[("scripted".to_owned(), scripted_command(&[]))])?, RegistryOptions::default())
+            .await?;
     let caller = Caller { name: "bench".into() };
-    let call = async || registry.call(&caller, "scripted__echo", arguments(), CallOptions::default()).await;
+    let call = async || registry.call(&caller, "scripted__echo", call_arguments(), CallOptions::default()).await;
     // The first one discovers and connects.
     call().await?;
     let began = Instant::now();
@@ -53,50 +55,50 @@ async fn through_registry() -> Result<Duration> {
     Ok(time.div_f64(CALLS as f64))
 }
 
-fn directly() -> Result<Duration> {
-    let mut server = Server::start()?;
+fn time_direct_calls() -> Result<Duration> {
+    let mut server = DirectServer::start()?;
     let params =
         json!({"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "bench", "version": "1"}});
-    server.ask(0, "initialize", &params)?;
-    let params = json!({"name": "echo", "arguments": arguments()});
+    server.request(0, "initialize", &params)?;
+    let params = json!({"name": "echo", "arguments": call_arguments()});
     let began = Instant::now();
     for id in 1..=CALLS {
-        server.ask(id, "tools/call", &params)?;
+        server.request(id, "tools/call", &params)?;
     }
     Ok(began.elapsed().div_f64(CALLS as f64))
 }
 
-fn arguments() -> Value {
+fn call_arguments() -> Value {
     json!({"text": "Is anybody there?"})
 }
 
 /// Ends when it is dropped.
-struct Server {
+struct DirectServer {
     child: Child,
-    to: ChildStdin,
-    from: BufReader<ChildStdout>,
+    stdin: ChildStdin,
+    stdout: BufReader<ChildStdout>,
 }
 
-impl Server {
-    fn start() -> Result<Server> {
-        let words = scripted(&[]);
+impl DirectServer {
+    fn start() -> Result<DirectServer> {
+        let words = scripted_command(&[]);
         let mut child = Command::new(&words[0]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
         let to = child.stdin.take().ok_or("no stdin")?;
         let from = BufReader::new(child.stdout.take().ok_or("no stdout")?);
-        Ok(Server { child, to, from })
+        Ok(DirectServer { child, stdin: to, stdout: from })
     }
 
-    fn ask(&mut self, id: usize, method: &str, params: &Value) -> Result<()> {
+    fn request(&mut self, id: usize, method: &str, params: &Value) -> Result<()> {
         let message = json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params});
-        self.to.write_all(format!("{message}\n").as_bytes())?;
+        self.stdin.write_all(format!("{message}\n").as_bytes())?;
         let mut line = String::new();
-        self.from.read_line(&mut line)?;
+        self.stdout.read_line(&mut line)?;
         let answer: Value = serde_json::from_str(&line)?;
         if answer["id"] == id && answer["result"].is_object() { Ok(()) } else { Err(line.into()) }
     }
 }
 
-impl Drop for Server {
+impl Drop for DirectServer {
     fn drop(&mut self) {
         // It may have ended by itself.
         let _gone = self.child.kill().and_then(|()| self.child.wait());

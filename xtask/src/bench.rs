@@ -3,12 +3,12 @@
 use std::process::{Command, ExitCode};
 
 use crate::deps;
-use crate::place::Place;
-use crate::process::{cargo, open};
-use crate::report::End;
+use crate::paths::WorkspacePaths;
+use crate::process::{cargo, run_visible};
+use crate::report::StepStatus;
 
 /// Built together, so that nothing is compiled twice with other features.
-const BUILD: [&str; 11] = [
+const BUILD_ARGS: [&str; 11] = [
     "build",
     "--release",
     "--bins",
@@ -23,32 +23,32 @@ const BUILD: [&str; 11] = [
 ];
 
 pub(crate) fn run(names: &[&str]) -> ExitCode {
-    match measure(names) {
-        End::Passed(_) => ExitCode::SUCCESS,
-        End::Failed(reason) | End::Skipped(reason) => {
+    match build_and_run(names) {
+        StepStatus::Passed(_) => ExitCode::SUCCESS,
+        StepStatus::Failed(reason) | StepStatus::Skipped(reason) => {
             println!("\nfailed: {reason}");
             ExitCode::FAILURE
         }
     }
 }
 
-fn measure(names: &[&str]) -> End {
-    let place = match Place::find() {
+fn build_and_run(names: &[&str]) -> StepStatus {
+    let place = match WorkspacePaths::find() {
         Ok(place) => place,
-        Err(reason) => return End::Failed(reason),
+        Err(reason) => return StepStatus::Failed(reason),
     };
-    if let End::Failed(reason) = open(cargo(&place, &BUILD)) {
-        return End::Failed(format!("the build: {reason}"));
+    if let StepStatus::Failed(reason) = run_visible(cargo(&place, &BUILD_ARGS)) {
+        return StepStatus::Failed(format!("the build: {reason}"));
     }
-    let program = place.built.with_file_name("release").join("toolcrib-bench");
+    let program = place.target_dir.with_file_name("release").join("toolcrib-bench");
     println!("$ cargo xtask bench {}\n", names.join(" "));
     let mut command = Command::new(program);
-    command.args(names).env("TOOLCRIB_TEST_DATA", &place.data);
+    command.args(names).env("TOOLCRIB_TEST_DATA", &place.data_dir);
     if names.is_empty() || names.contains(&"openapi") {
-        match deps::fastmcp(&place) {
+        match deps::fetch_fastmcp(&place) {
             Ok(python) => drop(command.env("TOOLCRIB_BENCH_FASTMCP", python)),
             Err(reason) => println!("without FastMCP to compare with: {reason}\n"),
         }
     }
-    open(command)
+    run_visible(command)
 }

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
-use crate::place::Place;
-use crate::report::{End, Report, seconds};
+use crate::paths::WorkspacePaths;
+use crate::report::{StepReport, StepStatus, format_seconds};
 
 mod client;
 mod server;
@@ -16,11 +16,11 @@ struct Scenario {
     version: &'static str,
     name: &'static str,
     /// The version of the fixture behind, where there is one.
-    behind: Option<&'static str>,
-    need: Need,
+    fixture_version: Option<&'static str>,
+    requirement: Requirement,
 }
 
-enum Need {
+enum Requirement {
     /// A failure fails the run.
     Required,
     /// Shown, so that a change is noticed; `docs/conformance.md` has the reason.
@@ -28,22 +28,22 @@ enum Need {
 }
 
 /// What the suite counted, whether it was content or not.
-type Outcome = Result<String, String>;
+type ScenarioResult = Result<String, String>;
 
 /// How many scenarios a filter leaves.
-pub(crate) fn matching(filters: &[&str]) -> usize {
-    client::matching(filters) + server::matching(filters)
+pub(crate) fn count_matching(filters: &[&str]) -> usize {
+    client::count_matching(filters) + server::count_matching(filters)
 }
 
 /// A step for each side that a filter leaves anything to do.
-pub(crate) fn run(place: &Place, filters: &[&str], report: &mut Report) {
-    if client::matching(filters) > 0 {
-        report.step("conformance of the client", || {
+pub(crate) fn run(place: &WorkspacePaths, filters: &[&str], report: &mut StepReport) {
+    if client::count_matching(filters) > 0 {
+        report.run_step("conformance of the client", || {
             Suite::open(place, "conformance_client").map_or_else(|end| end, |suite| client::run(&suite, place, filters))
         });
     }
-    if server::matching(filters) > 0 {
-        report.step("conformance of the server", || {
+    if server::count_matching(filters) > 0 {
+        report.run_step("conformance of the server", || {
             Suite::open(place, "conformance_server").map_or_else(|end| end, |suite| server::run(&suite, place, filters))
         });
     }
@@ -53,21 +53,21 @@ pub(crate) fn run(place: &Place, filters: &[&str], report: &mut Report) {
 struct Suite {
     node: PathBuf,
     script: PathBuf,
-    out: PathBuf,
+    out_dir: PathBuf,
 }
 
 impl Suite {
-    fn open(place: &Place, folder: &str) -> Result<Suite, End> {
-        let script = place.deps.join("node_modules/@modelcontextprotocol/conformance/dist/index.js");
+    fn open(place: &WorkspacePaths, folder: &str) -> Result<Suite, StepStatus> {
+        let script = place.deps_dir.join("node_modules/@modelcontextprotocol/conformance/dist/index.js");
         if !script.exists() || !place.node().exists() {
-            return Err(crate::deps::missing("the suite or its Node.js could not be fetched"));
+            return Err(crate::deps::missing_component("the suite or its Node.js could not be fetched"));
         }
-        let out = place.built.join(folder);
+        let out = place.target_dir.join(folder);
         // What an earlier run found would be read as news.
         let _ = fs::remove_dir_all(&out);
         match fs::create_dir_all(&out) {
-            Ok(()) => Ok(Suite { node: place.node(), script, out }),
-            Err(error) => Err(End::Failed(format!("make `{}`: {error}", out.display()))),
+            Ok(()) => Ok(Suite { node: place.node(), script, out_dir: out }),
+            Err(error) => Err(StepStatus::Failed(format!("make `{}`: {error}", out.display()))),
         }
     }
 
@@ -80,49 +80,49 @@ impl Suite {
 
 /// Prints how scenarios went, and remembers what matters at the end.
 #[derive(Default)]
-struct Tally {
+struct ScenarioTally {
     passed: usize,
     failed: Vec<String>,
     reported: usize,
 }
 
-impl Tally {
-    fn add(&mut self, scenario: &Scenario, took: Option<Duration>, outcome: Outcome) {
-        let (word, text) = match (&outcome, &scenario.need) {
+impl ScenarioTally {
+    fn add(&mut self, scenario: &Scenario, took: Option<Duration>, outcome: ScenarioResult) {
+        let (word, text) = match (&outcome, &scenario.requirement) {
             (Ok(text), _) => ("passed", text),
-            (Err(text), Need::Required) => ("FAILED", text),
-            (Err(text), Need::Reported) => ("failed, not required", text),
+            (Err(text), Requirement::Required) => ("FAILED", text),
+            (Err(text), Requirement::Reported) => ("failed, not required", text),
         };
-        let took = took.map(|took| format!("{:>7}  ", seconds(took))).unwrap_or_default();
+        let took = took.map(|took| format!("{:>7}  ", format_seconds(took))).unwrap_or_default();
         println!("  {:<72} {took}{word}  {text}", scenario.label());
-        match (outcome, &scenario.need) {
+        match (outcome, &scenario.requirement) {
             (Ok(_), _) => self.passed += 1,
-            (Err(_), Need::Required) => self.failed.push(scenario.label()),
-            (Err(_), Need::Reported) => self.reported += 1,
+            (Err(_), Requirement::Required) => self.failed.push(scenario.label()),
+            (Err(_), Requirement::Reported) => self.reported += 1,
         }
     }
 
-    fn end(self, suite: &Suite) -> End {
+    fn into_status(self, suite: &Suite) -> StepStatus {
         if !self.failed.is_empty() {
-            return End::Failed(format!("{}; logs in `{}`", self.failed.join(", "), suite.out.display()));
+            return StepStatus::Failed(format!("{}; logs in `{}`", self.failed.join(", "), suite.out_dir.display()));
         }
         let reported =
             if self.reported == 0 { String::new() } else { format!(", {} others failed and may", self.reported) };
-        End::Passed(format!("{} scenarios passed{reported}", self.passed))
+        StepStatus::Passed(format!("{} scenarios passed{reported}", self.passed))
     }
 }
 
 impl Scenario {
     const fn required(version: &'static str, name: &'static str) -> Scenario {
-        Scenario { version, name, behind: None, need: Need::Required }
+        Scenario { version, name, fixture_version: None, requirement: Requirement::Required }
     }
 
     const fn reported(version: &'static str, name: &'static str) -> Scenario {
-        Scenario { version, name, behind: None, need: Need::Reported }
+        Scenario { version, name, fixture_version: None, requirement: Requirement::Reported }
     }
 
     fn label(&self) -> String {
-        let behind = self.behind.map(|version| format!(" on {version}")).unwrap_or_default();
+        let behind = self.fixture_version.map(|version| format!(" on {version}")).unwrap_or_default();
         format!("{} {}{behind}", self.version, self.name)
     }
 

@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use crate::place::Place;
-use crate::process::{answers, quiet_success};
-use crate::report::{End, Report};
+use crate::paths::WorkspacePaths;
+use crate::process::{is_available, run_logged_checked};
+use crate::report::{StepReport, StepStatus};
 
 mod browser;
 mod npm;
@@ -21,59 +21,59 @@ struct Component {
     /// The pins: when they change, it is fetched anew.
     pins: &'static [&'static str],
     /// Without this file it is not there, whatever the stamp says.
-    proof: &'static str,
-    fetch: fn(&Place) -> Result<(), String>,
+    marker_file: &'static str,
+    fetch: fn(&WorkspacePaths) -> Result<(), String>,
 }
 
 const COMPONENTS: [Component; 3] = [
-    Component { name: "npm packages", pins: &npm::PINS, proof: npm::PROOF, fetch: npm::fetch },
-    Component { name: "python packages", pins: &python::PINS, proof: python::PROOF, fetch: python::fetch },
-    Component { name: "browser", pins: &browser::PINS, proof: browser::PROOF, fetch: browser::fetch },
+    Component { name: "npm packages", pins: &npm::PINS, marker_file: npm::MARKER_FILE, fetch: npm::fetch },
+    Component { name: "python packages", pins: &python::PINS, marker_file: python::MARKER_FILE, fetch: python::fetch },
+    Component { name: "browser", pins: &browser::PINS, marker_file: browser::MARKER_FILE, fetch: browser::fetch },
 ];
 
 /// Long enough for a slow network, short enough for an evening.
-const FETCH_DEADLINE: Duration = Duration::from_secs(600);
+const FETCH_TIMEOUT: Duration = Duration::from_secs(600);
 
 /// Fetches what is missing, one step a component.
-pub(crate) fn fetch(place: &Place, report: &mut Report) {
+pub(crate) fn fetch(place: &WorkspacePaths, report: &mut StepReport) {
     for component in &COMPONENTS {
-        report.step(component.name, || match component.ensure(place) {
-            Ok(text) => End::Passed(text.to_owned()),
-            Err(reason) => missing(&format!("cannot be had: {reason}")),
+        report.run_step(component.name, || match component.ensure_fetched(place) {
+            Ok(text) => StepStatus::Passed(text.to_owned()),
+            Err(reason) => missing_component(&format!("cannot be had: {reason}")),
         });
     }
     // Of Debian's package, the one program that reads metrics is used.
-    report.step("promtool", || match need("promtool", "prometheus", &place.deps.join("apt.log")) {
-        Ok(()) => End::Passed("there".to_owned()),
-        Err(reason) => missing(&reason),
+    report.run_step("promtool", || match ensure_program("promtool", "prometheus", &place.deps_dir.join("apt.log")) {
+        Ok(()) => StepStatus::Passed("there".to_owned()),
+        Err(reason) => missing_component(&reason),
     });
 }
 
 /// A Python with the peer that `bench openapi` compares with. No test needs it.
-pub(crate) fn fastmcp(place: &Place) -> Result<PathBuf, String> {
-    python::fetch_peer(place, "fastmcp==3.4.10")
+pub(crate) fn fetch_fastmcp(place: &WorkspacePaths) -> Result<PathBuf, String> {
+    python::fetch_package(place, "fastmcp==3.4.10")
 }
 
 /// A component that cannot be had: a pity at home, a failure under CI.
-pub(crate) fn missing(reason: &str) -> End {
+pub(crate) fn missing_component(reason: &str) -> StepStatus {
     if std::env::var("CI").is_ok_and(|value| value == "true") {
-        return End::Failed(reason.to_owned());
+        return StepStatus::Failed(reason.to_owned());
     }
-    End::Skipped(reason.to_owned())
+    StepStatus::Skipped(reason.to_owned())
 }
 
 impl Component {
-    fn ensure(&self, place: &Place) -> Result<&'static str, String> {
-        let said = |error: std::io::Error| format!("prepare `{}`: {error}", place.deps.display());
-        fs::create_dir_all(&place.deps).map_err(said)?;
+    fn ensure_fetched(&self, place: &WorkspacePaths) -> Result<&'static str, String> {
+        let said = |error: std::io::Error| format!("prepare `{}`: {error}", place.deps_dir.display());
+        fs::create_dir_all(&place.deps_dir).map_err(said)?;
         // Two runs at once share one folder.
-        let lock = File::create(place.deps.join("lock")).map_err(said)?;
+        let lock = File::create(place.deps_dir.join("lock")).map_err(said)?;
         lock.lock().map_err(said)?;
 
         // A virtual environment holds absolute paths, so a folder that moved counts as new.
-        let wanted = format!("{}\n{}", place.deps.display(), self.pins.join("\n"));
-        let stamp = place.deps.join(format!("{}.stamp", self.name.replace(' ', "-")));
-        let is_there = place.deps.join(self.proof).exists();
+        let wanted = format!("{}\n{}", place.deps_dir.display(), self.pins.join("\n"));
+        let stamp = place.deps_dir.join(format!("{}.stamp", self.name.replace(' ', "-")));
+        let is_there = place.deps_dir.join(self.marker_file).exists();
         if is_there && fs::read_to_string(&stamp).is_ok_and(|found| found == wanted) {
             return Ok("there already");
         }
@@ -84,23 +84,23 @@ impl Component {
 }
 
 /// Makes sure that a program is there, from Debian's packages where we may install them.
-fn need(program: &str, package: &str, log: &Path) -> Result<(), String> {
-    if answers(program, "--version") {
+fn ensure_program(program: &str, package: &str, log: &Path) -> Result<(), String> {
+    if is_available(program, "--version") {
         return Ok(());
     }
-    install(package, log).map_err(|error| format!("`{program}` is missing: {error}"))
+    install_package(package, log).map_err(|error| format!("`{program}` is missing: {error}"))
 }
 
-fn install(package: &str, log: &Path) -> Result<(), String> {
+fn install_package(package: &str, log: &Path) -> Result<(), String> {
     let id = Command::new("id").arg("-u").output();
     let root = id.is_ok_and(|output| output.stdout.trim_ascii() == b"0");
-    if !root || !answers("apt-get", "--version") {
+    if !root || !is_available("apt-get", "--version") {
         return Err(format!("install `{package}` and run this again"));
     }
     println!("    apt-get install {package}");
     let apt = |arguments: &[&str]| {
         let mut command = Command::new("apt-get");
-        quiet_success(command.args(arguments).env("DEBIAN_FRONTEND", "noninteractive"), log, FETCH_DEADLINE)
+        run_logged_checked(command.args(arguments).env("DEBIAN_FRONTEND", "noninteractive"), log, FETCH_TIMEOUT)
     };
     let wanted = ["install", "-y", "--no-install-recommends", package];
     // A machine that was set up a while ago knows of packages that are gone by now.

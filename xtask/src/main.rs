@@ -11,7 +11,7 @@ mod bench;
 
 mod conformance;
 mod deps;
-mod place;
+mod paths;
 mod process;
 mod report;
 

@@ -7,12 +7,12 @@ use std::process::{Command, ExitStatus, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::place::Place;
-use crate::report::End;
+use crate::paths::WorkspacePaths;
+use crate::report::StepStatus;
 
 /// Cargo as the user would call it: without what `cargo run` sets for us, which makes build scripts
 /// (ring's, for one) run anew, and with two jobs unless told otherwise.
-pub(crate) fn cargo(place: &Place, arguments: &[&str]) -> Command {
+pub(crate) fn cargo(place: &WorkspacePaths, arguments: &[&str]) -> Command {
     let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.args(arguments).current_dir(&place.root);
     for (name, _) in env::vars_os() {
@@ -28,16 +28,16 @@ pub(crate) fn cargo(place: &Place, arguments: &[&str]) -> Command {
 }
 
 /// Runs a command in the open; its own output tells the story.
-pub(crate) fn open(mut command: Command) -> End {
+pub(crate) fn run_visible(mut command: Command) -> StepStatus {
     match command.status() {
-        Ok(status) if status.success() => End::Passed(String::new()),
-        Ok(status) => End::Failed(status.to_string()),
-        Err(error) => End::Failed(format!("start `{}`: {error}", command.get_program().to_string_lossy())),
+        Ok(status) if status.success() => StepStatus::Passed(String::new()),
+        Ok(status) => StepStatus::Failed(status.to_string()),
+        Err(error) => StepStatus::Failed(format!("start `{}`: {error}", command.get_program().to_string_lossy())),
     }
 }
 
 /// Runs a command with its output in a file, for so long and no longer.
-pub(crate) fn quiet(command: &mut Command, log: &Path, deadline: Duration) -> Result<ExitStatus, String> {
+pub(crate) fn run_logged(command: &mut Command, log: &Path, deadline: Duration) -> Result<ExitStatus, String> {
     let name = command.get_program().to_string_lossy().into_owned();
     let said = |what: &str, error: std::io::Error| format!("{what} `{name}`: {error}");
     let out = File::create(log).map_err(|error| said("write the log of", error))?;
@@ -57,23 +57,23 @@ pub(crate) fn quiet(command: &mut Command, log: &Path, deadline: Duration) -> Re
 }
 
 /// As `quiet`, where anything but success is an error that ends with the last lines of the log.
-pub(crate) fn quiet_success(command: &mut Command, log: &Path, deadline: Duration) -> Result<(), String> {
-    let status = quiet(command, log, deadline)?;
+pub(crate) fn run_logged_checked(command: &mut Command, log: &Path, deadline: Duration) -> Result<(), String> {
+    let status = run_logged(command, log, deadline)?;
     if status.success() {
         return Ok(());
     }
     let name = command.get_program().to_string_lossy().into_owned();
-    Err(format!("`{name}` ended with {status}\n{}", tail(log, 15)))
+    Err(format!("`{name}` ended with {status}\n{}", log_tail(log, 15)))
 }
 
 /// Whether a program is there and answers.
-pub(crate) fn answers(program: &str, argument: &str) -> bool {
+pub(crate) fn is_available(program: &str, argument: &str) -> bool {
     let mut command = Command::new(program);
     command.arg(argument).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     command.status().is_ok_and(|status| status.success())
 }
 
-fn tail(log: &Path, count: usize) -> String {
+fn log_tail(log: &Path, count: usize) -> String {
     let text = fs::read(log).map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default();
     let lines: Vec<&str> = text.lines().collect();
     let start = lines.len().saturating_sub(count);

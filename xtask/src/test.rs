@@ -5,106 +5,111 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, ExitCode};
 
-use crate::place::Place;
-use crate::process::{answers, cargo, open};
-use crate::report::{End, Report};
+use crate::paths::WorkspacePaths;
+use crate::process::{cargo, is_available, run_visible};
+use crate::report::{StepReport, StepStatus};
 use crate::{conformance, deps};
 
 /// The same selection for every cargo command, so that nothing is compiled twice with other features.
-const WORKSPACE: [&str; 3] = ["--workspace", "--features", "toolcrib-testkit/rmcp-server"];
+const WORKSPACE_ARGS: [&str; 3] = ["--workspace", "--features", "toolcrib-testkit/rmcp-server"];
 /// With what is off by default.
-const EMBEDDINGS: [&str; 3] = ["--workspace", "--features", "toolcrib-testkit/rmcp-server,toolcrib-cli/embeddings"];
+const EMBEDDINGS_ARGS: [&str; 3] =
+    ["--workspace", "--features", "toolcrib-testkit/rmcp-server,toolcrib-cli/embeddings"];
 
 /// What nextest says when a filter leaves nothing.
-const NEXTEST_NO_TESTS: i32 = 4;
+const NEXTEST_NO_TESTS_EXIT_CODE: i32 = 4;
 
 pub(crate) fn run(filters: &[&str]) -> ExitCode {
-    let place = match Place::find() {
+    let place = match WorkspacePaths::find() {
         Ok(place) => place,
         Err(reason) => {
             println!("{reason}");
             return ExitCode::FAILURE;
         }
     };
-    let mut report = Report::default();
+    let mut report = StepReport::default();
     deps::fetch(&place, &mut report);
     if filters.is_empty() {
-        report.step("format", || open(cargo(&place, &["fmt", "--all", "--check"])));
-        report.step("lints", || open(workspace(&place, &["clippy", "--all-targets"], &["--", "-D", "warnings"])));
+        report.run_step("format", || run_visible(cargo(&place, &["fmt", "--all", "--check"])));
+        report.run_step("lints", || {
+            run_visible(workspace_command(&place, &["clippy", "--all-targets"], &["--", "-D", "warnings"]))
+        });
     }
-    report.step("build", || open(workspace(&place, &["build", "--all-targets"], &[])));
-    if report.last_failed() {
-        report.skip("tests", "the build failed");
+    report.run_step("build", || run_visible(workspace_command(&place, &["build", "--all-targets"], &[])));
+    if report.has_last_failed() {
+        report.skip_step("tests", "the build failed");
     } else {
-        tests(&place, filters, &mut report);
+        run_tests(&place, filters, &mut report);
     }
-    if report.close() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    if report.print_summary() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-fn tests(place: &Place, filters: &[&str], report: &mut Report) {
-    println!("    packages: {}\n    data:     {}\n", place.deps.display(), shown(&place.data));
-    let skips = place.built.join("skipped-tests.txt");
+fn run_tests(place: &WorkspacePaths, filters: &[&str], report: &mut StepReport) {
+    println!("    packages: {}\n    data:     {}\n", place.deps_dir.display(), describe_dir(&place.data_dir));
+    let skips = place.target_dir.join("skipped-tests.txt");
     // A leftover of the last run would be told as news.
     let _ = fs::remove_file(&skips);
 
-    report.step("tests", || nextest_or_test(place, filters, &skips));
+    report.run_step("tests", || run_test_binaries(place, filters, &skips));
     if filters.is_empty() {
-        report.step("doc tests", || open(in_rig(workspace(place, &["test", "--doc"], &[]), place, &skips)));
+        report.run_step("doc tests", || {
+            run_visible(with_test_env(workspace_command(place, &["test", "--doc"], &[]), place, &skips))
+        });
     }
     conformance::run(place, filters, report);
     if filters.is_empty() {
         // Last, for these leave a program behind that has the feature.
-        let lints = [&["clippy"], &EMBEDDINGS[..], &["--all-targets", "--", "-D", "warnings"]].concat();
-        report.step("lints with embeddings", || open(cargo(place, &lints)));
-        let tests = [&["test"], &EMBEDDINGS[..], &["--lib", "--test", "search", "meaning"]].concat();
-        report.step("tests with embeddings", || open(in_rig(cargo(place, &tests), place, &skips)));
+        let lints = [&["clippy"], &EMBEDDINGS_ARGS[..], &["--all-targets", "--", "-D", "warnings"]].concat();
+        report.run_step("lints with embeddings", || run_visible(cargo(place, &lints)));
+        let tests = [&["test"], &EMBEDDINGS_ARGS[..], &["--lib", "--test", "search", "meaning"]].concat();
+        report.run_step("tests with embeddings", || run_visible(with_test_env(cargo(place, &tests), place, &skips)));
     }
     let skipped = fs::read_to_string(&skips).unwrap_or_default();
-    report.skipped_tests(skipped.lines().map(str::to_owned).collect());
+    report.set_skipped_tests(skipped.lines().map(str::to_owned).collect());
 }
 
-fn nextest_or_test(place: &Place, filters: &[&str], skips: &Path) -> End {
-    if !answers("cargo-nextest", "--version") {
-        let command = workspace(place, &["test", "--all-targets", "--no-fail-fast"], &["--"]);
-        return open(with(in_rig(command, place, skips), filters));
+fn run_test_binaries(place: &WorkspacePaths, filters: &[&str], skips: &Path) -> StepStatus {
+    if !is_available("cargo-nextest", "--version") {
+        let command = workspace_command(place, &["test", "--all-targets", "--no-fail-fast"], &["--"]);
+        return run_visible(with_filters(with_test_env(command, place, skips), filters));
     }
     // Whoever watches sees each test pass; a log that is read later has what did not, and what was slow.
     let told = if std::env::var_os("CI").is_some() { "slow" } else { "pass" };
     let run = ["nextest", "run", "--no-fail-fast", "--status-level", told, "--final-status-level", "slow"];
-    let mut command = with(in_rig(workspace(place, &run, &[]), place, skips), filters);
+    let mut command = with_filters(with_test_env(workspace_command(place, &run, &[]), place, skips), filters);
     match command.status() {
-        Ok(status) if status.success() => End::Passed(String::new()),
-        Ok(status) if status.code() == Some(NEXTEST_NO_TESTS) => none_ran(filters),
-        Ok(status) => End::Failed(status.to_string()),
-        Err(error) => End::Failed(format!("start nextest: {error}")),
+        Ok(status) if status.success() => StepStatus::Passed(String::new()),
+        Ok(status) if status.code() == Some(NEXTEST_NO_TESTS_EXIT_CODE) => no_tests_status(filters),
+        Ok(status) => StepStatus::Failed(status.to_string()),
+        Err(error) => StepStatus::Failed(format!("start nextest: {error}")),
     }
 }
 
 /// No test that matches is a slip, unless a scenario does.
-fn none_ran(filters: &[&str]) -> End {
-    if !filters.is_empty() && conformance::matching(filters) > 0 {
-        return End::Skipped("none match".to_owned());
+fn no_tests_status(filters: &[&str]) -> StepStatus {
+    if !filters.is_empty() && conformance::count_matching(filters) > 0 {
+        return StepStatus::Skipped("none match".to_owned());
     }
-    End::Failed(format!("nothing matches `{}`", filters.join(" ")))
+    StepStatus::Failed(format!("nothing matches `{}`", filters.join(" ")))
 }
 
-fn workspace(place: &Place, before: &[&str], after: &[&str]) -> Command {
-    cargo(place, &[before, &WORKSPACE, after].concat())
+fn workspace_command(place: &WorkspacePaths, before: &[&str], after: &[&str]) -> Command {
+    cargo(place, &[before, &WORKSPACE_ARGS, after].concat())
 }
 
-fn with(mut command: Command, filters: &[&str]) -> Command {
+fn with_filters(mut command: Command, filters: &[&str]) -> Command {
     command.args(filters);
     command
 }
 
 /// What the testkit's `rig` module reads.
-fn in_rig(mut command: Command, place: &Place, skips: &Path) -> Command {
-    command.env("TOOLCRIB_TEST_DEPS", &place.deps).env("TOOLCRIB_TEST_DATA", &place.data);
+fn with_test_env(mut command: Command, place: &WorkspacePaths, skips: &Path) -> Command {
+    command.env("TOOLCRIB_TEST_DEPS", &place.deps_dir).env("TOOLCRIB_TEST_DATA", &place.data_dir);
     command.env("TOOLCRIB_TEST_SKIPS", skips);
     command
 }
 
-fn shown(folder: &Path) -> String {
+fn describe_dir(folder: &Path) -> String {
     let note = if folder.is_dir() { "" } else { " (absent: tests that need it are skipped)" };
     format!("{}{note}", folder.display())
 }

@@ -25,11 +25,11 @@ async fn main() -> std::io::Result<()> {
         // A stream that cannot be set so is only slower.
         let _ = stream.set_nodelay(true);
     });
-    axum::serve(listener, Router::new().route("/mcp", post(answer))).await
+    axum::serve(listener, Router::new().route("/mcp", post(handle))).await
 }
 
 #[derive(Deserialize)]
-struct Message<'a> {
+struct EchoMessage<'a> {
     #[serde(borrow)]
     id: Option<&'a RawValue>,
     #[serde(default)]
@@ -38,12 +38,12 @@ struct Message<'a> {
     params: Value,
 }
 
-async fn answer(body: Bytes) -> Response {
-    let Ok(Message { id, method, params }) = serde_json::from_slice(&body) else {
+async fn handle(body: Bytes) -> Response {
+    let Ok(EchoMessage { id, method, params }) = serde_json::from_slice(&body) else {
         return StatusCode::BAD_REQUEST.into_response();
     };
     let Some(id) = id else { return StatusCode::ACCEPTED.into_response() };
-    let answer = match result(&method, &params) {
+    let answer = match method_result(&method, &params) {
         Some(result) => format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{result}}}"#),
         None => {
             format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":-32601,"message":"Method not found"}}}}"#)
@@ -52,7 +52,7 @@ async fn answer(body: Bytes) -> Response {
     ([(header::CONTENT_TYPE, "application/json")], answer).into_response()
 }
 
-fn result(method: &str, params: &Value) -> Option<Value> {
+fn method_result(method: &str, params: &Value) -> Option<Value> {
     let info = json!({"name": "fast-http", "version": "1"});
     match method {
         "tools/call" => {

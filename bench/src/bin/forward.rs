@@ -19,7 +19,7 @@ use axum::{
 use tokio::net::TcpListener;
 
 #[derive(Clone)]
-struct Way {
+struct ForwardTarget {
     client: reqwest::Client,
     url: reqwest::Url,
 }
@@ -29,17 +29,18 @@ async fn main() -> io::Result<()> {
     let url = std::env::args().nth(1).ok_or_else(|| io::Error::other("usage: forward URL"))?;
     let url = url.parse().map_err(io::Error::other)?;
     // The very client that Toolcrib speaks to servers with.
-    let client = toolcrib_mcp::Options::http_client(Duration::from_secs(5)).map_err(io::Error::other)?;
+    let client = toolcrib_mcp::ClientOptions::http_client(Duration::from_secs(5)).map_err(io::Error::other)?;
     let listener = TcpListener::bind("127.0.0.1:0").await?;
     println!("listening on http://{}/mcp", listener.local_addr()?);
     let listener = listener.tap_io(|stream| {
         // A stream that cannot be set so is only slower.
         let _ = stream.set_nodelay(true);
     });
-    axum::serve(listener, Router::new().route("/mcp", post(pass)).with_state(Way { client, url })).await
+    axum::serve(listener, Router::new().route("/mcp", post(forward_request)).with_state(ForwardTarget { client, url }))
+        .await
 }
 
-async fn pass(State(way): State<Way>, mut headers: HeaderMap, body: Bytes) -> Response {
+async fn forward_request(State(way): State<ForwardTarget>, mut headers: HeaderMap, body: Bytes) -> Response {
     headers.remove(header::HOST);
     headers.remove(header::CONTENT_LENGTH);
     let Ok(answer) = way.client.post(way.url).headers(headers).body(body).send().await else {

@@ -6,30 +6,30 @@ use std::time::Duration;
 
 use crate::Result;
 
-const PATIENCE: Duration = Duration::from_secs(300);
+const READ_TIMEOUT: Duration = Duration::from_secs(300);
 
-pub(super) struct Client {
+pub(super) struct RawHttpClient {
     stream: BufReader<TcpStream>,
     address: String,
 }
 
-pub(super) struct Answer {
-    pub(super) tag: String,
+pub(super) struct RawResponse {
+    pub(super) etag: String,
     pub(super) body: Vec<u8>,
 }
 
-impl Client {
-    pub(super) fn connect(address: &str) -> Result<Client> {
+impl RawHttpClient {
+    pub(super) fn connect(address: &str) -> Result<RawHttpClient> {
         let stream = TcpStream::connect(address)?;
         stream.set_nodelay(true)?;
-        stream.set_read_timeout(Some(PATIENCE))?;
-        Ok(Client { stream: BufReader::with_capacity(1 << 18, stream), address: address.to_owned() })
+        stream.set_read_timeout(Some(READ_TIMEOUT))?;
+        Ok(RawHttpClient { stream: BufReader::with_capacity(1 << 18, stream), address: address.to_owned() })
     }
 
     /// One who listens, and has been heard.
-    pub(super) fn listen(address: &str) -> Result<Client> {
-        let mut client = Client::connect(address)?;
-        client.send("/api/events", "")?;
+    pub(super) fn subscribe_events(address: &str) -> Result<RawHttpClient> {
+        let mut client = RawHttpClient::connect(address)?;
+        client.send_get("/api/events", "")?;
         let mut line = String::new();
         while !line.contains(": listening") {
             line.clear();
@@ -40,8 +40,8 @@ impl Client {
         Ok(client)
     }
 
-    pub(super) fn get(&mut self, path: &str, headers: &str) -> Result<Answer> {
-        self.send(path, headers)?;
+    pub(super) fn get(&mut self, path: &str, headers: &str) -> Result<RawResponse> {
+        self.send_get(path, headers)?;
         let (mut line, mut length, mut tag) = (String::new(), 0, String::new());
         self.stream.read_line(&mut line)?;
         if !line.starts_with("HTTP/1.1 200") && !line.starts_with("HTTP/1.1 304") {
@@ -59,10 +59,10 @@ impl Client {
         }
         let mut body = vec![0; length];
         self.stream.read_exact(&mut body)?;
-        Ok(Answer { tag, body })
+        Ok(RawResponse { etag: tag, body })
     }
 
-    fn send(&mut self, path: &str, headers: &str) -> Result<()> {
+    fn send_get(&mut self, path: &str, headers: &str) -> Result<()> {
         let request = format!("GET {path} HTTP/1.1\r\nHost: {}\r\n{headers}\r\n", self.address);
         Ok(self.stream.get_mut().write_all(request.as_bytes())?)
     }

@@ -9,16 +9,16 @@ use serde_json::{Value, json};
 use crate::Result;
 
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Version {
-    Old,
-    New,
+pub(super) enum AgentProtocol {
+    Legacy,
+    Modern,
 }
 
-impl Version {
+impl AgentProtocol {
     pub(super) fn name(self) -> &'static str {
         match self {
-            Version::Old => "2025-11-25",
-            Version::New => "2026-07-28",
+            AgentProtocol::Legacy => "2025-11-25",
+            AgentProtocol::Modern => "2026-07-28",
         }
     }
 }
@@ -27,19 +27,19 @@ pub(super) struct Agent {
     stream: BufReader<TcpStream>,
     host: String,
     path: String,
-    version: Version,
+    version: AgentProtocol,
     session: Option<String>,
     id: u64,
 }
 
-struct Answer {
+struct AgentResponse {
     status: u16,
     session: Option<String>,
     body: Vec<u8>,
 }
 
 impl Agent {
-    pub(super) fn connect(url: &str, version: Version) -> Result<Agent> {
+    pub(super) fn connect(url: &str, version: AgentProtocol) -> Result<Agent> {
         let address = url.strip_prefix("http://").ok_or("only plain HTTP is spoken here")?;
         let (host, path) = address.split_once('/').ok_or("the address has no path")?;
         let stream = TcpStream::connect(host)?;
@@ -47,7 +47,7 @@ impl Agent {
         stream.set_read_timeout(Some(Duration::from_secs(30)))?;
         let (host, path) = (host.to_owned(), format!("/{path}"));
         let mut agent = Agent { stream: BufReader::new(stream), host, path, version, session: None, id: 0 };
-        if let Version::Old = version {
+        if let AgentProtocol::Legacy = version {
             agent.initialize()?;
         }
         Ok(agent)
@@ -58,10 +58,10 @@ impl Agent {
         let params = json!({"protocolVersion": self.version.name(), "capabilities": {}, "clientInfo": info});
         let message = json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params});
         let answer = self.post("", &message.to_string())?;
-        answer.is(200)?;
+        answer.expect_status(200)?;
         self.session = answer.session;
         let message = json!({"jsonrpc": "2.0", "method": "notifications/initialized"});
-        self.post("", &message.to_string())?.is(202)
+        self.post("", &message.to_string())?.expect_status(202)
     }
 
     /// Calls a tool that echoes, and checks that it did.
@@ -69,18 +69,18 @@ impl Agent {
         self.id += 1;
         let mut params = json!({"name": tool, "arguments": {"text": text}});
         let mut headers = String::new();
-        if let Version::New = self.version {
-            params["_meta"] = meta(self.version);
+        if let AgentProtocol::Modern = self.version {
+            params["_meta"] = request_meta(self.version);
             headers = format!("Mcp-Method: tools/call\r\nMcp-Name: {tool}\r\n");
         }
         let message = json!({"jsonrpc": "2.0", "id": self.id, "method": "tools/call", "params": params});
         let answer = self.post(&headers, &message.to_string())?;
-        answer.is(200)?;
+        answer.expect_status(200)?;
         let body = String::from_utf8_lossy(&answer.body);
         if body.contains(text) && !body.contains("\"isError\":true") { Ok(()) } else { Err(body.into()) }
     }
 
-    fn post(&mut self, headers: &str, body: &str) -> Result<Answer> {
+    fn post(&mut self, headers: &str, body: &str) -> Result<AgentResponse> {
         let Agent { host, path, .. } = self;
         let session = self.session.as_ref().map(|id| format!("Mcp-Session-Id: {id}\r\n")).unwrap_or_default();
         let (version, length) = (self.version.name(), body.len());
@@ -90,16 +90,16 @@ impl Agent {
              {session}{headers}Content-Length: {length}\r\n\r\n{body}"
         );
         self.stream.get_mut().write_all(request.as_bytes())?;
-        self.read()
+        self.read_response()
     }
 
-    fn read(&mut self) -> Result<Answer> {
-        let line = self.line()?;
+    fn read_response(&mut self) -> Result<AgentResponse> {
+        let line = self.read_line()?;
         let status = line.split(' ').nth(1).and_then(|status| status.parse().ok()).ok_or(line)?;
-        let mut answer = Answer { status, session: None, body: Vec::new() };
+        let mut answer = AgentResponse { status, session: None, body: Vec::new() };
         let (mut length, mut chunked) = (0, false);
         loop {
-            let line = self.line()?;
+            let line = self.read_line()?;
             let Some((name, value)) = line.split_once(':') else { break };
             match name.to_ascii_lowercase().as_str() {
                 "content-length" => length = value.trim().parse()?,
@@ -114,11 +114,11 @@ impl Agent {
             return Ok(answer);
         }
         loop {
-            let size = usize::from_str_radix(self.line()?.trim(), 16)?;
+            let size = usize::from_str_radix(self.read_line()?.trim(), 16)?;
             let begin = answer.body.len();
             answer.body.resize(begin + size, 0);
             self.stream.read_exact(&mut answer.body[begin..])?;
-            self.line()?;
+            self.read_line()?;
             if size == 0 {
                 return Ok(answer);
             }
@@ -126,7 +126,7 @@ impl Agent {
     }
 
     /// Without its end; empty between head and body.
-    fn line(&mut self) -> Result<String> {
+    fn read_line(&mut self) -> Result<String> {
         let mut line = String::new();
         if self.stream.read_line(&mut line)? == 0 {
             return Err("the connection was closed".into());
@@ -135,8 +135,8 @@ impl Agent {
     }
 }
 
-impl Answer {
-    fn is(&self, status: u16) -> Result<()> {
+impl AgentResponse {
+    fn expect_status(&self, status: u16) -> Result<()> {
         if self.status == status {
             return Ok(());
         }
@@ -144,7 +144,7 @@ impl Answer {
     }
 }
 
-fn meta(version: Version) -> Value {
+fn request_meta(version: AgentProtocol) -> Value {
     json!({
         "io.modelcontextprotocol/protocolVersion": version.name(),
         "io.modelcontextprotocol/clientInfo": {"name": "bench", "version": "1"},

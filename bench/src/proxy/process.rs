@@ -7,15 +7,15 @@ use std::thread;
 use crate::Result;
 
 /// Ends when it is dropped.
-pub(super) struct Process {
+pub(super) struct ListeningProcess {
     child: Child,
     pub(super) url: String,
 }
 
-impl Process {
-    pub(super) fn start(command: &mut Command) -> Result<Process> {
+impl ListeningProcess {
+    pub(super) fn start(command: &mut Command) -> Result<ListeningProcess> {
         let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn()?;
-        let mut process = Process { child, url: String::new() };
+        let mut process = ListeningProcess { child, url: String::new() };
         let mut lines = BufReader::new(process.child.stdout.take().ok_or("it has no stdout")?).lines();
         let line = lines.next().ok_or("it ended before it listened")??;
         process.url = line.strip_prefix("listening on ").ok_or(format!("it said `{line}`"))?.to_owned();
@@ -25,7 +25,7 @@ impl Process {
     }
 }
 
-impl Drop for Process {
+impl Drop for ListeningProcess {
     fn drop(&mut self) {
         // It may have ended by itself.
         let _gone = self.child.kill().and_then(|()| self.child.wait());

@@ -24,11 +24,11 @@ const FUNCTION_WORDS: &str = "a an the and or but if then than that this these t
     after above below up down out off again as what which who whom when where why how not no any some each all both more \
     most other such only own same too very just also s t please";
 
-type Counts = [u16; WEIGHTS.len()];
+type FieldCounts = [u16; WEIGHTS.len()];
 
 pub(super) struct Baseline {
     tools: usize,
-    postings: HashMap<String, Vec<(usize, Counts)>>,
+    postings: HashMap<String, Vec<(usize, FieldCounts)>>,
     lengths: Vec<[f32; WEIGHTS.len()]>,
     averages: [f32; WEIGHTS.len()],
     function_words: HashSet<&'static str>,
@@ -59,10 +59,10 @@ impl Baseline {
         for (field, key) in
             [(NAME, "name"), (DESCRIPTION, "description"), (SERVER, "server"), (ABOUT, "server_description")]
         {
-            fields[field] = terms(text(key));
+            fields[field] = tokenize(text(key));
         }
         read_schema(&tool["input_schema"], true, &mut fields);
-        let mut counts: HashMap<&str, Counts> = HashMap::new();
+        let mut counts: HashMap<&str, FieldCounts> = HashMap::new();
         for (field, terms) in fields.iter().enumerate() {
             terms.iter().for_each(|term| counts.entry(term).or_default()[field] += 1);
         }
@@ -77,7 +77,7 @@ impl Baseline {
     pub(super) fn search(&self, query: &str, limit: usize) -> Vec<Option<usize>> {
         let mut scores = vec![0.0_f32; self.tools];
         let words: HashSet<String> =
-            terms(query).into_iter().filter(|term| !self.function_words.contains(term.as_str())).collect();
+            tokenize(query).into_iter().filter(|term| !self.function_words.contains(term.as_str())).collect();
         for postings in words.iter().filter_map(|term| self.postings.get(term)) {
             let having = postings.len() as f32;
             let rarity = (1.0 + (self.tools as f32 - having + 0.5) / (having + 0.5)).ln();
@@ -103,16 +103,16 @@ fn read_schema(schema: &Value, outermost: bool, fields: &mut [Vec<String>; WEIGH
                 match (keyword.as_str(), value) {
                     ("properties", Value::Object(properties)) => {
                         for (name, property) in properties {
-                            fields[ARGUMENT].extend(terms(name));
+                            fields[ARGUMENT].extend(tokenize(name));
                             read_schema(property, false, fields);
                         }
                     }
-                    ("description", Value::String(text)) if !outermost => fields[ARGUMENT_TEXT].extend(terms(text)),
+                    ("description", Value::String(text)) if !outermost => fields[ARGUMENT_TEXT].extend(tokenize(text)),
                     ("enum", Value::Array(choices)) => {
                         choices
                             .iter()
                             .filter_map(Value::as_str)
-                            .for_each(|choice| fields[CHOICE].extend(terms(choice)));
+                            .for_each(|choice| fields[CHOICE].extend(tokenize(choice)));
                     }
                     (_, value) => read_schema(value, false, fields),
                 }
@@ -124,7 +124,7 @@ fn read_schema(schema: &Value, outermost: bool, fields: &mut [Vec<String>; WEIGH
 }
 
 /// Lower case, split at case, digits and everything that is neither, stemmed.
-fn terms(text: &str) -> Vec<String> {
+fn tokenize(text: &str) -> Vec<String> {
     let stemmer = Stemmer::create(Algorithm::English);
     let mut terms: Vec<String> = Vec::new();
     let mut word = String::new();

@@ -4,9 +4,9 @@ use std::path::PathBuf;
 
 use clap::{ArgAction, Args, Parser, Subcommand};
 
+use crate::discovery_wait::InterruptibleWait;
 use crate::output;
 use crate::telemetry::Telemetry;
-use crate::waiting::StoppableWait;
 
 /// One catalogue of every tool an AI agent may use.
 #[derive(Debug, Parser)]
@@ -19,14 +19,14 @@ use crate::waiting::StoppableWait;
   toolcrib call time__get_current_time timezone=UTC")]
 pub(crate) struct Arguments {
     #[command(flatten)]
-    pub(crate) common: Common,
+    pub(crate) common: CommonArguments,
     #[command(subcommand)]
-    pub(crate) command: Command,
+    pub(crate) command: CliCommand,
 }
 
 /// What every command takes.
 #[derive(Debug, Clone, Args)]
-pub(crate) struct Common {
+pub(crate) struct CommonArguments {
     /// The configuration file, instead of the nearest `toolcrib.yaml` or `.mcp.json`
     #[arg(long, global = true, value_name = "FILE", env = "TOOLCRIB_CONFIG", help_heading = "Common options")]
     pub(crate) config: Option<PathBuf>,
@@ -49,20 +49,20 @@ pub(crate) struct Common {
     #[arg(skip)]
     pub(crate) telemetry: Telemetry,
     #[arg(skip)]
-    pub(crate) wait: StoppableWait,
+    pub(crate) wait: InterruptibleWait,
 }
 
-impl Common {
+impl CommonArguments {
     /// Advice on stderr, for those who want it.
     pub(crate) fn hint(&self, text: &str) {
         if !self.quiet {
-            output::complain(text);
+            output::print_stderr_line(text);
         }
     }
 }
 
 #[derive(Debug, Subcommand)]
-pub(crate) enum Command {
+pub(crate) enum CliCommand {
     Serve(crate::commands::serve::Arguments),
     Mcp(crate::commands::mcp::Arguments),
     Sources(crate::commands::sources::Arguments),
@@ -95,11 +95,11 @@ pub(crate) enum Command {
     Demo(crate::commands::demo::Arguments),
 }
 
-impl Command {
+impl CliCommand {
     /// Whether it goes on until somebody asks it to leave.
-    pub(crate) fn stays(&self) -> bool {
-        matches!(self, Command::Serve(_) | Command::Mcp(_))
-            || matches!(self, Command::Demo(arguments) if arguments.stays())
+    pub(crate) fn is_long_running(&self) -> bool {
+        matches!(self, CliCommand::Serve(_) | CliCommand::Mcp(_))
+            || matches!(self, CliCommand::Demo(arguments) if arguments.is_long_running())
     }
 }
 

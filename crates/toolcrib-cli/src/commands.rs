@@ -33,89 +33,89 @@ pub(crate) mod verify;
 use toolcrib::Result;
 use tracing::Instrument;
 
-use crate::arguments::{Arguments, Command, Common};
-use crate::exit::Done;
+use crate::arguments::{Arguments, CliCommand, CommonArguments};
+use crate::exit::CommandOutcome;
 use crate::log;
 use crate::telemetry::Telemetry;
 
-pub(crate) async fn run(arguments: Arguments) -> Result<Done> {
+pub(crate) async fn run(arguments: Arguments) -> Result<CommandOutcome> {
     let Arguments { common, command } = arguments;
     let name = command.name();
-    let (telemetry, underway) = Telemetry::start(name, command.stays());
+    let (telemetry, underway) = Telemetry::start(name, command.is_long_running());
     let span = log::command_span(name, telemetry.trace.as_ref());
-    let common = Common { telemetry, ..common };
+    let common = CommonArguments { telemetry, ..common };
     let work = async {
         match command {
-            Command::Serve(arguments) => serve::run(&common, arguments).await,
-            Command::Mcp(arguments) => mcp::run(&common, arguments).await,
-            Command::Sources(arguments) => sources::run(&common, arguments).await,
-            Command::Tools(arguments) => tools::run(&common, arguments).await,
-            Command::Search(arguments) => search::run(&common, arguments).await,
-            Command::Describe(arguments) => describe::run(&common, arguments).await,
-            Command::Context(arguments) => context::run(&common, arguments).await,
-            Command::Call(arguments) => call::run(&common, arguments).await,
-            Command::Refresh(arguments) => refresh::run(&common, arguments).await,
-            Command::Init(arguments) => init::run(&common, &arguments),
-            Command::Import(arguments) => import::run(&common, arguments).await,
-            Command::Add(arguments) => add::run(&common, *arguments).await,
-            Command::Remove(arguments) => remove::run(&common, arguments).await,
-            Command::Enable(arguments) => enable::enable(&common, arguments).await,
-            Command::Disable(arguments) => enable::disable(&common, arguments).await,
-            Command::Invalidate(arguments) => invalidate::run(&common, arguments).await,
-            Command::Config(arguments) => config::run(&common, arguments).await,
-            Command::Export(arguments) => export::run(&common, arguments).await,
-            Command::Trust(arguments) => trust::run(&common, &arguments),
-            Command::Logs(arguments) => logs::run(&common, arguments).await,
-            Command::Completions(arguments) => completions::run(&arguments),
-            Command::History(arguments) => history::run(&common, arguments).await,
-            Command::Diff(arguments) => diff::run(&common, arguments).await,
-            Command::Lock(arguments) => lock::run(&common, arguments).await,
-            Command::Stats(arguments) => stats::run(&common, arguments).await,
-            Command::Verify(arguments) => verify::run(&common, arguments).await,
-            Command::Doctor(arguments) => doctor::run(&common, arguments).await,
-            Command::Eval(arguments) => eval::run(&common, &arguments),
-            Command::Token(arguments) => token::run(&common, arguments).await,
-            Command::Demo(arguments) => demo::run(&common, arguments).await,
+            CliCommand::Serve(arguments) => serve::run(&common, arguments).await,
+            CliCommand::Mcp(arguments) => mcp::run(&common, arguments).await,
+            CliCommand::Sources(arguments) => sources::run(&common, arguments).await,
+            CliCommand::Tools(arguments) => tools::run(&common, arguments).await,
+            CliCommand::Search(arguments) => search::run(&common, arguments).await,
+            CliCommand::Describe(arguments) => describe::run(&common, arguments).await,
+            CliCommand::Context(arguments) => context::run(&common, arguments).await,
+            CliCommand::Call(arguments) => call::run(&common, arguments).await,
+            CliCommand::Refresh(arguments) => refresh::run(&common, arguments).await,
+            CliCommand::Init(arguments) => init::run(&common, &arguments),
+            CliCommand::Import(arguments) => import::run(&common, arguments).await,
+            CliCommand::Add(arguments) => add::run(&common, *arguments).await,
+            CliCommand::Remove(arguments) => remove::run(&common, arguments).await,
+            CliCommand::Enable(arguments) => enable::enable(&common, arguments).await,
+            CliCommand::Disable(arguments) => enable::disable(&common, arguments).await,
+            CliCommand::Invalidate(arguments) => invalidate::run(&common, arguments).await,
+            CliCommand::Config(arguments) => config::run(&common, arguments).await,
+            CliCommand::Export(arguments) => export::run(&common, arguments).await,
+            CliCommand::Trust(arguments) => trust::run(&common, &arguments),
+            CliCommand::Logs(arguments) => logs::run(&common, arguments).await,
+            CliCommand::Completions(arguments) => completions::run(&arguments),
+            CliCommand::History(arguments) => history::run(&common, arguments).await,
+            CliCommand::Diff(arguments) => diff::run(&common, arguments).await,
+            CliCommand::Lock(arguments) => lock::run(&common, arguments).await,
+            CliCommand::Stats(arguments) => stats::run(&common, arguments).await,
+            CliCommand::Verify(arguments) => verify::run(&common, arguments).await,
+            CliCommand::Doctor(arguments) => doctor::run(&common, arguments).await,
+            CliCommand::Eval(arguments) => eval::run(&common, &arguments),
+            CliCommand::Token(arguments) => token::run(&common, arguments).await,
+            CliCommand::Demo(arguments) => demo::run(&common, arguments).await,
         }
     };
     let result = work.instrument(span).await;
-    underway.end(&result).await;
+    underway.finish(&result).await;
     result
 }
 
-impl Command {
+impl CliCommand {
     fn name(&self) -> &'static str {
         match self {
-            Command::Serve(_) => "serve",
-            Command::Mcp(_) => "mcp",
-            Command::Sources(_) => "sources",
-            Command::Tools(_) => "tools",
-            Command::Search(_) => "search",
-            Command::Describe(_) => "describe",
-            Command::Context(_) => "context",
-            Command::Call(_) => "call",
-            Command::Refresh(_) => "refresh",
-            Command::Init(_) => "init",
-            Command::Import(_) => "import",
-            Command::Add(_) => "add",
-            Command::Remove(_) => "remove",
-            Command::Enable(_) => "enable",
-            Command::Disable(_) => "disable",
-            Command::Invalidate(_) => "invalidate",
-            Command::Config(_) => "config",
-            Command::Export(_) => "export",
-            Command::Trust(_) => "trust",
-            Command::Logs(_) => "logs",
-            Command::Completions(_) => "completions",
-            Command::History(_) => "history",
-            Command::Diff(_) => "diff",
-            Command::Lock(_) => "lock",
-            Command::Stats(_) => "stats",
-            Command::Verify(_) => "verify",
-            Command::Doctor(_) => "doctor",
-            Command::Eval(_) => "eval",
-            Command::Token(_) => "token",
-            Command::Demo(_) => "demo",
+            CliCommand::Serve(_) => "serve",
+            CliCommand::Mcp(_) => "mcp",
+            CliCommand::Sources(_) => "sources",
+            CliCommand::Tools(_) => "tools",
+            CliCommand::Search(_) => "search",
+            CliCommand::Describe(_) => "describe",
+            CliCommand::Context(_) => "context",
+            CliCommand::Call(_) => "call",
+            CliCommand::Refresh(_) => "refresh",
+            CliCommand::Init(_) => "init",
+            CliCommand::Import(_) => "import",
+            CliCommand::Add(_) => "add",
+            CliCommand::Remove(_) => "remove",
+            CliCommand::Enable(_) => "enable",
+            CliCommand::Disable(_) => "disable",
+            CliCommand::Invalidate(_) => "invalidate",
+            CliCommand::Config(_) => "config",
+            CliCommand::Export(_) => "export",
+            CliCommand::Trust(_) => "trust",
+            CliCommand::Logs(_) => "logs",
+            CliCommand::Completions(_) => "completions",
+            CliCommand::History(_) => "history",
+            CliCommand::Diff(_) => "diff",
+            CliCommand::Lock(_) => "lock",
+            CliCommand::Stats(_) => "stats",
+            CliCommand::Verify(_) => "verify",
+            CliCommand::Doctor(_) => "doctor",
+            CliCommand::Eval(_) => "eval",
+            CliCommand::Token(_) => "token",
+            CliCommand::Demo(_) => "demo",
         }
     }
 }

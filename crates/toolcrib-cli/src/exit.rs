@@ -6,29 +6,29 @@ use std::time::Duration;
 use serde_json::json;
 use toolcrib::{Code, Error};
 
+use crate::discovery_wait::InterruptibleWait;
 use crate::output;
-use crate::waiting::StoppableWait;
 
 /// Whether what was asked for came about. What went wrong was already shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Done {
-    Well,
-    Failed,
+pub(crate) enum CommandOutcome {
+    Success,
+    Failure,
 }
 
-pub(crate) fn done(done: Done) -> ExitCode {
+pub(crate) fn exit_code(done: CommandOutcome) -> ExitCode {
     match done {
-        Done::Well => ExitCode::SUCCESS,
-        Done::Failed => ExitCode::from(1),
+        CommandOutcome::Success => ExitCode::SUCCESS,
+        CommandOutcome::Failure => ExitCode::from(1),
     }
 }
 
-pub(crate) fn failed(error: &Error, json: bool) -> ExitCode {
+pub(crate) fn report_error(error: &Error, json: bool) -> ExitCode {
     if json {
         // Nothing is left to tell somebody who does not listen.
-        let _closed = output::line(&error.envelope().to_string());
+        let _closed = output::print_line(&error.envelope().to_string());
     }
-    output::complain(&format!("error: {}", error.message));
+    output::print_stderr_line(&format!("error: {}", error.message));
     if let Some(cause) = error.cause_chain() {
         tracing::debug!(%cause, "the cause");
     }
@@ -49,7 +49,7 @@ pub(crate) fn failed(error: &Error, json: bool) -> ExitCode {
 }
 
 /// `--help` and `--version` end here too.
-pub(crate) fn usage(error: &clap::Error) -> ExitCode {
+pub(crate) fn report_usage(error: &clap::Error) -> ExitCode {
     let wrong = error.use_stderr();
     let mut own_words = std::env::args_os().take_while(|argument| argument != "--");
     if wrong && own_words.any(|argument| argument == "--json") {
@@ -58,37 +58,37 @@ pub(crate) fn usage(error: &clap::Error) -> ExitCode {
         let message = said.split_whitespace().collect::<Vec<_>>().join(" ");
         let envelope =
             json!({"error": {"code": "BAD_REQUEST", "message": message, "retryable": false, "details": null}});
-        let _closed = output::line(&envelope.to_string());
+        let _closed = output::print_line(&envelope.to_string());
     }
     let _closed = error.print();
     ExitCode::from(if wrong { 2 } else { 0 })
 }
 
-pub(crate) fn broken(error: &std::io::Error) -> ExitCode {
-    output::complain(&format!("error: cannot start: {error}"));
+pub(crate) fn report_startup_error(error: &std::io::Error) -> ExitCode {
+    output::print_stderr_line(&format!("error: cannot start: {error}"));
     ExitCode::from(1)
 }
 
 /// Ctrl-C, or a polite signal from whoever started us; a terminal that went away counts too.
 /// While a command waits for sources, Ctrl-C ends that wait and not the command.
-pub(crate) async fn asked_to_leave(wait: &StoppableWait) {
-    let mut leave = Leave::listen();
-    let mut hang_up = HangUp::listen();
+pub(crate) async fn wait_for_shutdown(wait: &InterruptibleWait) {
+    let mut leave = ShutdownSignals::listen();
+    let mut hang_up = HangupSignal::listen();
     loop {
         tokio::select! {
-            signal = leave.signal() => {
-                let stopped = signal == LeaveSignal::Interrupt && wait.stop();
+            signal = leave.next_signal() => {
+                let stopped = signal == ShutdownSignal::Interrupt && wait.stop();
                 if !stopped {
                     return;
                 }
             }
-            () = hang_up.heard() => return,
+            () = hang_up.wait() => return,
         }
     }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum LeaveSignal {
+enum ShutdownSignal {
     /// Ctrl-C.
     Interrupt,
     #[cfg(unix)]
@@ -104,11 +104,11 @@ const DRAIN_TIMEOUT: Duration = Duration::from_secs(10);
 pub(crate) fn enforce_drain_timeout() {
     let enforced = tokio::runtime::Builder::new_current_thread().enable_all().build().and_then(|runtime| {
         // Heard before anything else begins.
-        let mut leave = runtime.block_on(async { Leave::listen() });
+        let mut leave = runtime.block_on(async { ShutdownSignals::listen() });
         let enforcing = move || {
-            runtime.block_on(leave.asked());
+            runtime.block_on(leave.wait());
             std::thread::sleep(DRAIN_TIMEOUT);
-            output::complain("error: some work did not end within the drain time; it is cut off");
+            output::print_stderr_line("error: some work did not end within the drain time; it is cut off");
             std::process::exit(1);
         };
         std::thread::Builder::new().name("drain-timeout".into()).spawn(enforcing)
@@ -119,7 +119,7 @@ pub(crate) fn enforce_drain_timeout() {
 }
 
 /// Ctrl-C and SIGTERM, heard from the moment this is made.
-pub(crate) struct Leave {
+pub(crate) struct ShutdownSignals {
     #[cfg(unix)]
     terminate: Option<tokio::signal::unix::Signal>,
     #[cfg(unix)]
@@ -127,46 +127,49 @@ pub(crate) struct Leave {
 }
 
 /// SIGHUP, heard from the moment this is made; never where there is none.
-pub(crate) struct HangUp {
+pub(crate) struct HangupSignal {
     #[cfg(unix)]
     signal: Option<tokio::signal::unix::Signal>,
 }
 
 #[cfg(unix)]
-impl Leave {
-    pub(crate) fn listen() -> Leave {
+impl ShutdownSignals {
+    pub(crate) fn listen() -> ShutdownSignals {
         use tokio::signal::unix::{SignalKind, signal};
-        Leave { terminate: signal(SignalKind::terminate()).ok(), interrupt: signal(SignalKind::interrupt()).ok() }
+        ShutdownSignals {
+            terminate: signal(SignalKind::terminate()).ok(),
+            interrupt: signal(SignalKind::interrupt()).ok(),
+        }
     }
 
-    async fn signal(&mut self) -> LeaveSignal {
+    async fn next_signal(&mut self) -> ShutdownSignal {
         tokio::select! {
-            () = heard(&mut self.terminate) => LeaveSignal::Terminate,
-            () = heard(&mut self.interrupt) => LeaveSignal::Interrupt,
+            () = wait_for_signal(&mut self.terminate) => ShutdownSignal::Terminate,
+            () = wait_for_signal(&mut self.interrupt) => ShutdownSignal::Interrupt,
         }
     }
 }
 
-impl Leave {
-    pub(crate) async fn asked(&mut self) {
-        self.signal().await;
+impl ShutdownSignals {
+    pub(crate) async fn wait(&mut self) {
+        self.next_signal().await;
     }
 }
 
 #[cfg(unix)]
-impl HangUp {
-    pub(crate) fn listen() -> HangUp {
-        HangUp { signal: tokio::signal::unix::signal(tokio::signal::unix::SignalKind::hangup()).ok() }
+impl HangupSignal {
+    pub(crate) fn listen() -> HangupSignal {
+        HangupSignal { signal: tokio::signal::unix::signal(tokio::signal::unix::SignalKind::hangup()).ok() }
     }
 
-    pub(crate) async fn heard(&mut self) {
-        heard(&mut self.signal).await;
+    pub(crate) async fn wait(&mut self) {
+        wait_for_signal(&mut self.signal).await;
     }
 }
 
 /// Without a signal there is nothing to wait for.
 #[cfg(unix)]
-async fn heard(signal: &mut Option<tokio::signal::unix::Signal>) {
+async fn wait_for_signal(signal: &mut Option<tokio::signal::unix::Signal>) {
     let heard = match signal {
         Some(signal) => signal.recv().await,
         None => None,
@@ -177,23 +180,23 @@ async fn heard(signal: &mut Option<tokio::signal::unix::Signal>) {
 }
 
 #[cfg(not(unix))]
-impl Leave {
-    pub(crate) fn listen() -> Leave {
-        Leave {}
+impl ShutdownSignals {
+    pub(crate) fn listen() -> ShutdownSignals {
+        ShutdownSignals {}
     }
 
-    async fn signal(&mut self) -> LeaveSignal {
+    async fn signal(&mut self) -> ShutdownSignal {
         if tokio::signal::ctrl_c().await.is_err() {
             std::future::pending().await
         }
-        LeaveSignal::Interrupt
+        ShutdownSignal::Interrupt
     }
 }
 
 #[cfg(not(unix))]
-impl HangUp {
-    pub(crate) fn listen() -> HangUp {
-        HangUp {}
+impl HangupSignal {
+    pub(crate) fn listen() -> HangupSignal {
+        HangupSignal {}
     }
 
     pub(crate) async fn heard(&mut self) {
@@ -201,7 +204,7 @@ impl HangUp {
     }
 }
 
-pub(crate) fn interrupted() -> ExitCode {
-    output::complain("interrupted");
+pub(crate) fn report_interrupt() -> ExitCode {
+    output::print_stderr_line("interrupted");
     ExitCode::from(130)
 }

@@ -7,12 +7,12 @@ use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{EnvFilter, Layer, fmt};
 
-use crate::arguments::Common;
+use crate::arguments::CommonArguments;
 use crate::output;
 
 /// Warnings by default; `-v` shows the events of discovery and calls, `-vv` more, `-q` errors alone.
 /// `TOOLCRIB_LOG` takes a filter of its own, `TOOLCRIB_LOG_FORMAT=json` one JSON object a line.
-pub(crate) fn start(common: &Common, stays: bool) {
+pub(crate) fn init(common: &CommonArguments, stays: bool) {
     let level = match (common.quiet, common.verbose) {
         (true, _) => "off",
         (false, 0) if stays => "warn",
@@ -24,7 +24,7 @@ pub(crate) fn start(common: &Common, stays: bool) {
     };
     let filter = std::env::var("TOOLCRIB_LOG").ok().and_then(|filter| EnvFilter::try_new(filter).ok());
     let filter = filter.unwrap_or_else(|| EnvFilter::new(level));
-    let layer = fmt::layer().with_writer(std::io::stderr).with_ansi(output::stderr_coloured());
+    let layer = fmt::layer().with_writer(std::io::stderr).with_ansi(output::is_stderr_colored());
     let layer = match std::env::var("TOOLCRIB_LOG_FORMAT").as_deref() {
         Ok("json") => layer.json().flatten_event(true).boxed(),
         _ => layer.with_target(false).boxed(),

@@ -1,19 +1,19 @@
 //! The command `toolcrib`: arguments in, work done by the library, results out, one exit code.
 
 mod arguments;
+mod color;
 mod commands;
-mod desk;
+mod discovery_wait;
 mod exit;
 mod log;
 mod model;
 mod output;
-mod paint;
-mod pretty;
+mod pretty_json;
 mod progress;
+mod session;
+mod source_summary;
 mod table;
 mod telemetry;
-mod waiting;
-mod wording;
 
 use std::process::ExitCode;
 
@@ -24,16 +24,16 @@ use arguments::Arguments;
 fn main() -> ExitCode {
     // Servers are started through this same binary; nothing may come before it.
     toolcrib::guard::run_if_asked();
-    if let Some(code) = commands::demo::server::run_if_asked() {
+    if let Some(code) = commands::demo::mcp_server::run_if_requested() {
         return code;
     }
     let arguments = match Arguments::try_parse() {
         Ok(arguments) => arguments,
-        Err(error) => return exit::usage(&error),
+        Err(error) => return exit::report_usage(&error),
     };
     // What serves others leaves in its own way, and uses what cores there are.
-    let stays = arguments.command.stays();
-    log::start(&arguments.common, stays);
+    let stays = arguments.command.is_long_running();
+    log::init(&arguments.common, stays);
     let mut runtime = tokio::runtime::Builder::new_multi_thread();
     if stays {
         exit::enforce_drain_timeout();
@@ -42,7 +42,7 @@ fn main() -> ExitCode {
     }
     let runtime = match runtime.enable_all().build() {
         Ok(runtime) => runtime,
-        Err(error) => return exit::broken(&error),
+        Err(error) => return exit::report_startup_error(&error),
     };
     let json = arguments.common.json;
     let wait = arguments.common.wait.clone();
@@ -52,14 +52,14 @@ fn main() -> ExitCode {
         }
         tokio::select! {
             result = commands::run(arguments) => result.map_err(Some),
-            () = exit::asked_to_leave(&wait) => Err(None),
+            () = exit::wait_for_shutdown(&wait) => Err(None),
         }
     });
     // What was dropped above may have processes to end; their guards do that, and need not be waited for.
     runtime.shutdown_background();
     match result {
-        Ok(done) => exit::done(done),
-        Err(Some(error)) => exit::failed(&error, json),
-        Err(None) => exit::interrupted(),
+        Ok(done) => exit::exit_code(done),
+        Err(Some(error)) => exit::report_error(&error, json),
+        Err(None) => exit::report_interrupt(),
     }
 }

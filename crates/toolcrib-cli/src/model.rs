@@ -6,10 +6,10 @@ use std::path::PathBuf;
 use clap::Args;
 use toolcrib::Result;
 use toolcrib::core::catalog::View;
-use toolcrib::core::search::{Found, Query};
+use toolcrib::core::search::{Query, SearchResults};
 
 #[cfg(feature = "embeddings")]
-use toolcrib::core::search::meaning::{Meanings, Vectors};
+use toolcrib::core::search::embeddings::{EmbeddingModel, ToolEmbeddings};
 
 #[derive(Debug, Args)]
 pub(crate) struct ModelArguments {
@@ -19,31 +19,31 @@ pub(crate) struct ModelArguments {
 }
 
 /// How a catalogue will be searched.
-pub(crate) enum Manner {
-    Words,
+pub(crate) enum SearchMode {
+    Lexical,
     #[cfg(feature = "embeddings")]
-    Meaning(Vectors),
+    Semantic(EmbeddingModel),
 }
 
 /// Searches one catalogue.
-pub(crate) enum Finder {
-    Words(View),
+pub(crate) enum Searcher {
+    Lexical(View),
     #[cfg(feature = "embeddings")]
-    Meaning(View, Meanings),
+    Semantic(View, ToolEmbeddings),
 }
 
 impl ModelArguments {
     /// Reads the model that was named, before anything else is done.
-    pub(crate) fn manner(&self) -> Result<Manner> {
+    pub(crate) fn search_mode(&self) -> Result<SearchMode> {
         match &self.model {
-            None => Ok(Manner::Words),
-            Some(folder) => with_model(folder),
+            None => Ok(SearchMode::Lexical),
+            Some(folder) => load_model(folder),
         }
     }
 }
 
 #[cfg(feature = "embeddings")]
-fn with_model(folder: &std::path::Path) -> Result<Manner> {
+fn load_model(folder: &std::path::Path) -> Result<SearchMode> {
     use toolcrib::{Code, Error};
 
     let unreadable = |path: &std::path::Path, error: std::io::Error| {
@@ -52,38 +52,38 @@ fn with_model(folder: &std::path::Path) -> Result<Manner> {
     let (model, tokenizer) = (folder.join("model.safetensors"), folder.join("tokenizer.json"));
     let bytes = std::fs::read(&model).map_err(|error| unreadable(&model, error))?;
     let text = std::fs::read_to_string(&tokenizer).map_err(|error| unreadable(&tokenizer, error))?;
-    let vectors = Vectors::read(&bytes, &text).map_err(|mut error| {
+    let vectors = EmbeddingModel::parse(&bytes, &text).map_err(|mut error| {
         error.message = format!("`{}`: {}", folder.display(), error.message);
         error
     })?;
-    Ok(Manner::Meaning(vectors))
+    Ok(SearchMode::Semantic(vectors))
 }
 
 #[cfg(not(feature = "embeddings"))]
-fn with_model(_folder: &std::path::Path) -> Result<Manner> {
+fn load_model(_folder: &std::path::Path) -> Result<SearchMode> {
     let message = "this `toolcrib` cannot search by meaning; build it with `--features embeddings`";
     Err(toolcrib::Error::new(toolcrib::Code::BadRequest, message))
 }
 
-impl Manner {
-    pub(crate) fn over(self, view: View) -> Finder {
+impl SearchMode {
+    pub(crate) fn into_searcher(self, view: View) -> Searcher {
         match self {
-            Manner::Words => Finder::Words(view),
+            SearchMode::Lexical => Searcher::Lexical(view),
             #[cfg(feature = "embeddings")]
-            Manner::Meaning(vectors) => {
-                let meanings = Meanings::of(&view, vectors.into());
-                Finder::Meaning(view, meanings)
+            SearchMode::Semantic(vectors) => {
+                let meanings = ToolEmbeddings::build(&view, vectors.into());
+                Searcher::Semantic(view, meanings)
             }
         }
     }
 }
 
-impl Finder {
-    pub(crate) fn find(&self, query: &Query) -> Found {
+impl Searcher {
+    pub(crate) fn search(&self, query: &Query) -> SearchResults {
         match self {
-            Finder::Words(view) => view.search(query),
+            Searcher::Lexical(view) => view.search(query),
             #[cfg(feature = "embeddings")]
-            Finder::Meaning(view, meanings) => view.search_by_meaning(query, meanings),
+            Searcher::Semantic(view, meanings) => view.search_with_embeddings(query, meanings),
         }
     }
 }

@@ -6,32 +6,32 @@ use serde::Serialize;
 use toolcrib::core::ResultExt;
 use toolcrib::{Code, Result};
 
-pub(crate) fn line(text: &str) -> Result<()> {
+pub(crate) fn print_line(text: &str) -> Result<()> {
     let mut stdout = io::stdout().lock();
-    said(stdout.write_all(text.as_bytes()).and_then(|()| match text.ends_with('\n') {
+    ignore_broken_pipe(stdout.write_all(text.as_bytes()).and_then(|()| match text.ends_with('\n') {
         true => stdout.flush(),
         false => stdout.write_all(b"\n").and_then(|()| stdout.flush()),
     }))
 }
 
 /// Part of a line; [`line`] ends it.
-pub(crate) fn piece(text: &str) -> Result<()> {
-    said(io::stdout().lock().write_all(text.as_bytes()))
+pub(crate) fn print_part(text: &str) -> Result<()> {
+    ignore_broken_pipe(io::stdout().lock().write_all(text.as_bytes()))
 }
 
-fn said(written: io::Result<()>) -> Result<()> {
+fn ignore_broken_pipe(written: io::Result<()>) -> Result<()> {
     match written {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
         written => written.context(Code::Internal, "write to standard output"),
     }
 }
 
-pub(crate) fn json(value: &impl Serialize) -> Result<()> {
-    line(&serde_json::to_string(value).context(Code::Internal, "write JSON")?)
+pub(crate) fn print_json(value: &impl Serialize) -> Result<()> {
+    print_line(&serde_json::to_string(value).context(Code::Internal, "write JSON")?)
 }
 
 /// A message for the person at the terminal.
-pub(crate) fn complain(text: &str) {
+pub(crate) fn print_stderr_line(text: &str) {
     // There is nowhere left to say that stderr is closed.
     let _closed = writeln!(io::stderr().lock(), "{text}");
 }
@@ -45,15 +45,15 @@ pub(crate) fn stderr_is_terminal() -> bool {
 }
 
 /// Whether results may be coloured.
-pub(crate) fn coloured() -> bool {
-    stdout_is_terminal() && colour_is_welcome()
+pub(crate) fn is_stdout_colored() -> bool {
+    stdout_is_terminal() && is_color_allowed()
 }
 
 /// Whether messages may be coloured.
-pub(crate) fn stderr_coloured() -> bool {
-    stderr_is_terminal() && colour_is_welcome()
+pub(crate) fn is_stderr_colored() -> bool {
+    stderr_is_terminal() && is_color_allowed()
 }
 
-fn colour_is_welcome() -> bool {
+fn is_color_allowed() -> bool {
     std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
 }

@@ -5,30 +5,30 @@ use std::time::Duration;
 
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 use tokio::sync::broadcast::error::RecvError;
-use toolcrib::refresh::Refreshed;
-use toolcrib::registry::Notice;
-use toolcrib::{Outcome, Registry, SourceId};
+use toolcrib::refresh::RefreshStatus;
+use toolcrib::registry::RegistryNotice;
+use toolcrib::{RefreshOutcome, Registry, SourceId};
 
 use crate::output;
 
 /// Runs `work` and shows meanwhile which sources are being discovered.
-pub(crate) async fn shown<T>(registry: &Registry, quiet: bool, work: impl Future<Output = T>) -> T {
+pub(crate) async fn show_progress<T>(registry: &Registry, quiet: bool, work: impl Future<Output = T>) -> T {
     if quiet || !output::stderr_is_terminal() {
         return work.await;
     }
     let mut notices = registry.subscribe();
-    let bars = Bars::default();
+    let bars = ProgressBars::default();
     let watch = async {
         loop {
             match notices.recv().await {
-                Ok(Notice::Discovering(id)) => bars.begin(&id),
-                Ok(Notice::Discovered(outcome)) => bars.end(&outcome),
+                Ok(RegistryNotice::DiscoveryStarted(id)) => bars.start(&id),
+                Ok(RegistryNotice::DiscoveryFinished(outcome)) => bars.finish(&outcome),
                 Ok(
-                    Notice::Recorded(_)
-                    | Notice::Progress { .. }
-                    | Notice::Called(_)
-                    | Notice::CatalogChanged
-                    | Notice::Said { .. },
+                    RegistryNotice::RecordAppended(_)
+                    | RegistryNotice::DiscoveryProgress { .. }
+                    | RegistryNotice::CallFinished(_)
+                    | RegistryNotice::CatalogChanged
+                    | RegistryNotice::SourceNotification { .. },
                 )
                 | Err(RecvError::Lagged(_)) => {}
                 Err(RecvError::Closed) => std::future::pending().await,
@@ -44,24 +44,24 @@ pub(crate) async fn shown<T>(registry: &Registry, quiet: bool, work: impl Future
 }
 
 #[derive(Default)]
-struct Bars {
-    all: MultiProgress,
-    each: std::sync::Mutex<HashMap<SourceId, ProgressBar>>,
+struct ProgressBars {
+    multi_progress: MultiProgress,
+    by_source: std::sync::Mutex<HashMap<SourceId, ProgressBar>>,
 }
 
-impl Bars {
-    fn begin(&self, id: &SourceId) {
-        let bar = self.all.add(ProgressBar::new_spinner());
+impl ProgressBars {
+    fn start(&self, id: &SourceId) {
+        let bar = self.multi_progress.add(ProgressBar::new_spinner());
         if let Ok(style) = ProgressStyle::with_template("{spinner} {msg} {elapsed}") {
             bar.set_style(style);
         }
         bar.set_message(format!("discovering {id}"));
         bar.enable_steady_tick(Duration::from_millis(100));
-        self.each.lock().unwrap_or_else(std::sync::PoisonError::into_inner).insert(id.clone(), bar);
+        self.by_source.lock().unwrap_or_else(std::sync::PoisonError::into_inner).insert(id.clone(), bar);
     }
 
-    fn end(&self, outcome: &Outcome) {
-        let bar = self.each.lock().unwrap_or_else(std::sync::PoisonError::into_inner).remove(&outcome.source);
+    fn finish(&self, outcome: &RefreshOutcome) {
+        let bar = self.by_source.lock().unwrap_or_else(std::sync::PoisonError::into_inner).remove(&outcome.source);
         if let Some(bar) = bar {
             bar.finish_and_clear();
         }
@@ -69,14 +69,14 @@ impl Bars {
 
     fn clear(&self) {
         // A terminal that cannot be written to shows nothing anyway.
-        let _closed = self.all.clear();
+        let _closed = self.multi_progress.clear();
     }
 }
 
 /// Says which sources failed, once the work is done.
-pub(crate) fn report_failures(outcomes: &[Outcome], quiet: bool) {
-    for outcome in outcomes.iter().filter(|outcome| outcome.status == Refreshed::Failed && !quiet) {
+pub(crate) fn report_failures(outcomes: &[RefreshOutcome], quiet: bool) {
+    for outcome in outcomes.iter().filter(|outcome| outcome.status == RefreshStatus::Failed && !quiet) {
         let reason = outcome.error.as_ref().map_or("no reason is known", |failure| failure.message.as_str());
-        output::complain(&format!("warning: {} failed: {reason}", outcome.source));
+        output::print_stderr_line(&format!("warning: {} failed: {reason}", outcome.source));
     }
 }

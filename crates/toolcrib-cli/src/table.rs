@@ -3,8 +3,8 @@
 use console::{measure_text_width, truncate_str};
 
 /// Wide enough for people when nobody knows the width: a pipe, say.
-const UNKNOWN_WIDTH: usize = 160;
-const NARROWEST: usize = 12;
+const DEFAULT_TABLE_WIDTH: usize = 160;
+const MIN_COLUMN_WIDTH: usize = 12;
 
 pub(crate) struct Table {
     headings: Vec<&'static str>,
@@ -16,13 +16,14 @@ impl Table {
         Table { headings: headings.to_vec(), rows: Vec::new() }
     }
 
-    pub(crate) fn row(&mut self, cells: Vec<String>) {
+    pub(crate) fn add_row(&mut self, cells: Vec<String>) {
         self.rows.push(cells.into_iter().map(|cell| cell.split_whitespace().collect::<Vec<_>>().join(" ")).collect());
     }
 
     pub(crate) fn render(&self) -> String {
-        let width = console::Term::stdout().size_checked().map_or(UNKNOWN_WIDTH, |(_, columns)| usize::from(columns));
-        let widths = self.widths(width);
+        let width =
+            console::Term::stdout().size_checked().map_or(DEFAULT_TABLE_WIDTH, |(_, columns)| usize::from(columns));
+        let widths = self.column_widths(width);
         let mut text = String::new();
         let headings: Vec<String> = self.headings.iter().map(|heading| heading.to_uppercase()).collect();
         for row in std::iter::once(&headings).chain(&self.rows) {
@@ -42,7 +43,7 @@ impl Table {
     }
 
     /// Columns as wide as their content, the widest ones shortened until the row fits.
-    fn widths(&self, available: usize) -> Vec<usize> {
+    fn column_widths(&self, available: usize) -> Vec<usize> {
         let mut widths: Vec<usize> = (0..self.headings.len())
             .map(|column| {
                 let cells = self.rows.iter().filter_map(|row| row.get(column)).map(|cell| measure_text_width(cell));
@@ -53,7 +54,7 @@ impl Table {
         let over = |widths: &[usize]| (widths.iter().sum::<usize>() + gaps).saturating_sub(available);
         while over(&widths) > 0 {
             let Some(widest) = widths.iter_mut().rev().max_by_key(|width| **width) else { break };
-            if *widest <= NARROWEST {
+            if *widest <= MIN_COLUMN_WIDTH {
                 break;
             }
             *widest -= 1;
@@ -69,8 +70,8 @@ mod tests {
     #[test]
     fn the_widest_column_gives_way() {
         let mut table = Table::new(&["name", "description"]);
-        table.row(vec!["git__push".into(), "x".repeat(100)]);
-        assert_eq!(table.widths(60), [9, 49]);
-        assert_eq!(table.widths(500), [9, 100]);
+        table.add_row(vec!["git__push".into(), "x".repeat(100)]);
+        assert_eq!(table.column_widths(60), [9, 49]);
+        assert_eq!(table.column_widths(500), [9, 100]);
     }
 }

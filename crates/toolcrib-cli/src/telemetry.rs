@@ -8,82 +8,88 @@ mod span;
 
 use std::time::{Duration, Instant, SystemTime};
 
-use toolcrib::spans::{Fault, Finished, Spans, Work};
+use toolcrib::spans::{FinishedSpan, SpanDetails, SpanError, SpanQueue};
 use toolcrib::{Result, Trace};
 
-use crate::exit::Done;
-use export::Exporting;
-use settings::Wanted;
+use crate::exit::CommandOutcome;
+use export::ExportTask;
+use settings::TraceExport;
 
 /// Spans that wait to be exported.
-const ROOM: usize = 4096;
+const MAX_QUEUED_SPANS: usize = 4096;
 
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Telemetry {
     /// The command itself; none for what serves others, whose work is part of what they do.
     pub(crate) trace: Option<Trace>,
-    pub(crate) spans: Option<Spans>,
+    pub(crate) spans: Option<SpanQueue>,
 }
 
 /// A command under way.
 #[derive(Debug)]
-pub(crate) struct Underway {
+pub(crate) struct CommandSpan {
     name: &'static str,
-    began: Instant,
+    started_at: Instant,
     parent: Option<Trace>,
     telemetry: Telemetry,
-    exporting: Option<Exporting>,
+    export_task: Option<ExportTask>,
 }
 
 impl Telemetry {
     /// For what goes on, or for a command that is done in a moment. Must be called where tasks can be spawned.
-    pub(crate) fn start(name: &'static str, stays: bool) -> (Telemetry, Underway) {
-        let (spans, exporting) = exporting().unzip();
-        let parent = around().filter(|_| !stays);
+    pub(crate) fn start(name: &'static str, stays: bool) -> (Telemetry, CommandSpan) {
+        let (spans, exporting) = start_export().unzip();
+        let parent = parent_trace_from_env().filter(|_| !stays);
         let own = || match &spans {
-            Some(spans) => Spans::begin(spans, parent.as_ref()),
-            None => parent.as_ref().map_or_else(Trace::quiet, Trace::child),
+            Some(spans) => SpanQueue::start_trace(spans, parent.as_ref()),
+            None => parent.as_ref().map_or_else(Trace::log_only, Trace::child),
         };
         let telemetry = Telemetry { trace: (!stays).then(own), spans };
-        let underway = Underway { name, began: Instant::now(), parent, telemetry: telemetry.clone(), exporting };
+        let underway = CommandSpan {
+            name,
+            started_at: Instant::now(),
+            parent,
+            telemetry: telemetry.clone(),
+            export_task: exporting,
+        };
         (telemetry, underway)
     }
 }
 
-impl Underway {
+impl CommandSpan {
     /// The command has ended so; what is left to export is exported, for a moment.
-    pub(crate) async fn end(self, result: &Result<Done>) {
-        let Some(exporting) = self.exporting else { return };
+    pub(crate) async fn finish(self, result: &Result<CommandOutcome>) {
+        let Some(exporting) = self.export_task else { return };
         if let (Some(trace), Some(spans)) = (self.telemetry.trace, &self.telemetry.spans) {
             let failure = match result {
-                Ok(Done::Well) => None,
-                Ok(Done::Failed) => Some("FAILED"),
+                Ok(CommandOutcome::Success) => None,
+                Ok(CommandOutcome::Failure) => Some("FAILED"),
                 Err(error) => Some(error.code.as_str()),
             };
-            spans.tell(Finished {
+            spans.record(FinishedSpan {
                 trace,
-                parent: self.parent.as_ref().map(Trace::span),
-                ended: SystemTime::now(),
-                elapsed: self.began.elapsed(),
-                work: Work::Command { name: self.name },
-                failure: failure.map(|code| Fault { code, message: None }),
+                parent: self.parent.as_ref().map(Trace::span_id),
+                ended_at: SystemTime::now(),
+                elapsed: self.started_at.elapsed(),
+                details: SpanDetails::Command { name: self.name },
+                error: failure.map(|code| SpanError { code, message: None }),
             });
         }
         exporting.finish(Duration::from_secs(2)).await;
     }
 }
 
-fn exporting() -> Option<(Spans, Exporting)> {
-    let sampler = match settings::wanted(|name| std::env::var(name).ok()) {
-        Wanted::Not => return None,
-        Wanted::Impossible(why) => {
+fn start_export() -> Option<(SpanQueue, ExportTask)> {
+    let sampler = match settings::read_trace_export(|name| std::env::var(name).ok()) {
+        TraceExport::Disabled => return None,
+        TraceExport::Unsupported(why) => {
             tracing::warn!("traces are not exported: {why}");
             return None;
         }
-        Wanted::Sampled(sampler) => sampler,
+        TraceExport::Enabled(sampler) => sampler,
     };
-    let (spans, told) = Spans::channel(ROOM, sampler);
-    match Exporting::start(spans.clone(), told) {
+    let (spans, told) = SpanQueue::channel(MAX_QUEUED_SPANS, sampler);
+    match ExportTask::start(spans.clone(), told) {
         Ok(exporting) => Some((spans, exporting)),
         Err(why) => {
             tracing::warn!("traces are not exported: {why}");
@@ -93,7 +99,7 @@ fn exporting() -> Option<(Spans, Exporting)> {
 }
 
 /// What whoever started us is at, as shells and build tools tell it.
-fn around() -> Option<Trace> {
+fn parent_trace_from_env() -> Option<Trace> {
     let parent = std::env::var("TRACEPARENT").ok()?;
     Trace::parse(parent.trim(), std::env::var("TRACESTATE").ok().as_deref())
 }

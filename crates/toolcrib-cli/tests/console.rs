@@ -11,12 +11,12 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use serde_json::{Value, json};
-use toolcrib_testkit::rig;
+use toolcrib_testkit::programs;
 
 use support::served::{Place, Served};
 
 /// Pictures that the documentation shows, and how they are called there.
-const SHOWN: [(&str, &str); 4] = [
+const DOCUMENTED_SCREENSHOTS: [(&str, &str); 4] = [
     ("overview-light-wide", "console-overview"),
     ("overview-dark-wide", "console-overview-dark"),
     ("tool-light-wide", "console-tool"),
@@ -25,18 +25,20 @@ const SHOWN: [(&str, &str); 4] = [
 
 #[test]
 fn a_second_window_sees_live_what_is_done_in_the_first() {
-    let Some(everything) = rig::everything() else { return rig::skip("console", "no server-everything") };
+    let Some(everything) = programs::everything_server() else {
+        return programs::skip("console", "no server-everything");
+    };
     let place = Place::new(&json!({ "core": { "builtin": "all" } }), &json!({}));
     let (program, arguments) = everything;
     let command = format!("{} {} stdio", program.display(), arguments.join(" "));
-    tell("tour", &place.serve(), &[("COMMAND", &command)]);
+    run_browser_script("tour", &place.serve(), &[("COMMAND", &command)]);
 }
 
 #[test]
 fn every_page_can_be_read_and_used_by_everybody() {
     let place = Place::new(&json!({}), &json!({}));
     let shop = place.started(&["demo", "--api"]);
-    let sources = furnished(&place, &shop);
+    let sources = sample_sources(&place, &shop);
     place.configure(&sources, &json!({}));
     let path = format!("{}:{}", place.path("bin").display(), std::env::var("PATH").unwrap());
     let served = place.started_with(&["serve", "--listen", "127.0.0.1:0"], &[("PATH", &path)]);
@@ -44,11 +46,11 @@ fn every_page_can_be_read_and_used_by_everybody() {
     let tickets = place.path("tickets.json");
     let names = sources.as_object().unwrap().keys().cloned().collect::<Vec<_>>().join(",");
     let told = [("PICTURES", pictures.to_str().unwrap()), ("TICKETS", tickets.to_str().unwrap()), ("SOURCES", &names)];
-    tell("looks", &served, &told);
+    run_browser_script("looks", &served, &told);
     if std::env::var_os("TOOLCRIB_UPDATE_PICTURES").is_some() && pictures.exists() {
         let images = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/images");
         fs::create_dir_all(&images).unwrap();
-        for (picture, name) in SHOWN {
+        for (picture, name) in DOCUMENTED_SCREENSHOTS {
             fs::copy(pictures.join(format!("first/{picture}.png")), images.join(format!("{name}.png"))).unwrap();
         }
     }
@@ -56,16 +58,17 @@ fn every_page_can_be_read_and_used_by_everybody() {
 
 #[test]
 fn whatever_a_source_says_stays_text() {
-    let Some(node) = rig::node() else { return rig::skip("console", "no Node.js") };
+    let Some(node) = programs::node() else { return programs::skip("console", "no Node.js") };
     let title = "mark <img src=x onerror=window.pwned=1>";
-    let hostile = |way: &str| json!({ "command": node, "args": [script("hostile_server"), way], "title": title });
+    let hostile =
+        |way: &str| json!({ "command": node, "args": [browser_script("hostile_server"), way], "title": title });
     let sources = json!({ "hostile": hostile("steady"), "failing": hostile("fails"), "changing": hostile("changes") });
     let place = Place::new(&sources, &json!({}));
-    tell("markup", &place.serve(), &[]);
+    run_browser_script("markup", &place.serve(), &[]);
 }
 
 /// Some sources with plain names, so that pictures of them show nothing of this machine.
-fn furnished(place: &Place, shop: &Served) -> Value {
+fn sample_sources(place: &Place, shop: &Served) -> Value {
     let write = |name: &str, command: &str| {
         let path = place.path("bin").join(name);
         fs::create_dir_all(place.path("bin")).unwrap();
@@ -74,7 +77,7 @@ fn furnished(place: &Place, shop: &Served) -> Value {
     };
     write("library-server", &format!("{} __demo-server", env!("CARGO_BIN_EXE_toolcrib")));
     // A server whose one tool changes while it is looked at.
-    let (tickets, list) = (rig::scripted(), place.path("tickets.json"));
+    let (tickets, list) = (programs::scripted_server(), place.path("tickets.json"));
     fs::write(&list, "[]").unwrap();
     write("tickets-server", &format!("{} --tools-file {}", tickets.display(), list.display()));
     let mut sources = json!({
@@ -84,7 +87,7 @@ fn furnished(place: &Place, shop: &Served) -> Value {
         "docs": { "url": "http://127.0.0.1:9/mcp", "headers": { "Authorization": "Bearer ${env:DOCS_TOKEN:-none}" } },
         "core": { "builtin": "all" },
     });
-    if let Some((node, arguments)) = rig::memory() {
+    if let Some((node, arguments)) = programs::memory_server() {
         write("memory-server", &format!("{} {}", node.display(), arguments.join(" ")));
         sources["memory"] = json!({ "command": "memory-server" });
     }
@@ -93,18 +96,20 @@ fn furnished(place: &Place, shop: &Served) -> Value {
 
 /// Runs a story in the browser.
 #[track_caller]
-fn tell(story: &str, served: &Served, more: &[(&str, &str)]) {
-    let (Some(node), Some(modules), Some(chromium)) = (rig::node(), rig::node_modules(), rig::chromium()) else {
-        return rig::skip("console", "no browser, or nothing to drive it with");
+fn run_browser_script(story: &str, served: &Served, more: &[(&str, &str)]) {
+    let (Some(node), Some(modules), Some(chromium)) =
+        (programs::node(), programs::node_modules(), programs::chromium())
+    else {
+        return programs::skip("console", "no browser, or nothing to drive it with");
     };
     let mut command = Command::new(node);
-    command.arg(script(story)).envs(more.iter().copied());
+    command.arg(browser_script(story)).envs(more.iter().copied());
     command.env("BASE", &served.url).env("LINK", served.console());
     command.env("NODE_MODULES", modules).env("CHROMIUM", chromium);
     let output = command.output().unwrap();
     assert!(output.status.success(), "{story}:\n{}", String::from_utf8_lossy(&output.stderr));
 }
 
-fn script(name: &str) -> PathBuf {
+fn browser_script(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../../fixtures/browser/{name}.mjs"))
 }

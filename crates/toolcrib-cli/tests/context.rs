@@ -6,7 +6,7 @@ use std::fs;
 
 use serde_json::{Value, json};
 use support::bench::{Bench, each};
-use toolcrib_testkit::rig;
+use toolcrib_testkit::programs;
 
 const TOOLS: &str = r##"[
     {"name": "search_issues", "description": "Finds issues.", "inputSchema": {"type": "object", "required": ["q"], "properties": {
@@ -16,7 +16,7 @@ const TOOLS: &str = r##"[
     {"name": "either", "inputSchema": {"type": "object", "properties": {"a": {"type": "string"}}, "anyOf": [{"required": ["a"]}, {}]}}
 ]"##;
 
-fn bench() -> Bench {
+fn test_project() -> Bench {
     let bench = Bench::new("hub: { command: SERVER, args: [--tools-file, tools.json], cwd: . }");
     bench.write("tools.json", TOOLS);
     bench
@@ -24,7 +24,7 @@ fn bench() -> Bench {
 
 #[test]
 fn a_summary_says_what_there_is_and_what_it_saves() {
-    let bench = bench();
+    let bench = test_project();
     let ran = bench.run(&["context"]);
     ran.ended(0).says("3 tools from 1 source").says("search_tools(query)").says("hub: search_issues, put, either");
     ran.complains("tokens instead of");
@@ -46,7 +46,7 @@ fn nothing_yet_is_said_kindly_and_nobody_is_contacted() {
 
 #[test]
 fn a_budget_is_a_number_of_tokens() {
-    let bench = bench();
+    let bench = test_project();
     for (budget, complaint) in [("0", "at least 1 token"), ("many", "a number of tokens"), ("-5", "a number of tokens")]
     {
         bench.run(&["context", &format!("--budget={budget}")]).ended(2).complains(complaint);
@@ -55,7 +55,7 @@ fn a_budget_is_a_number_of_tokens() {
 
 #[test]
 fn essential_tools_are_loaded_and_others_deferred() {
-    let bench = bench();
+    let bench = test_project();
     let deferred = |bench: &Bench| -> Vec<Value> {
         let ran = bench.run(&["tools", "--format", "anthropic", "--defer"]);
         let tools: Value = serde_json::from_str(&ran.ended(0).stdout).unwrap();
@@ -78,7 +78,7 @@ fn essential_tools_are_loaded_and_others_deferred() {
 
 #[test]
 fn a_format_tells_what_it_loses_and_what_it_cannot_have() {
-    let bench = bench();
+    let bench = test_project();
     let ran = bench.run(&["tools", "--format", "openai-strict"]);
     let tools: Value = serde_json::from_str(&ran.ended(0).stdout).unwrap();
     let names: Vec<&Value> = tools.as_array().unwrap().iter().map(|tool| &tool["function"]["name"]).collect();
@@ -110,7 +110,7 @@ hub__search_issues
 #[test]
 fn the_recorded_lists_of_real_servers_fit_into_a_summary() {
     const NAME: &str = "context::the_recorded_lists_of_real_servers_fit_into_a_summary";
-    let Some(data) = rig::data() else { return rig::skip(NAME, "there is no recorded material") };
+    let Some(data) = programs::data_dir() else { return programs::skip(NAME, "there is no recorded material") };
     let recorded = ["mcp-atlassian", "mcp-server-git", "n8n-mcp", "playwright__mcp", "redis-mcp-server"];
     let sources: Vec<String> = recorded
         .iter()

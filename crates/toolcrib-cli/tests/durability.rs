@@ -9,12 +9,12 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use toolcrib::core::config::Config;
-use toolcrib::{Options, Registry};
-use toolcrib_testkit::rig;
+use toolcrib::{Registry, RegistryOptions};
+use toolcrib_testkit::programs;
 
 const ROUNDS: usize = 50;
 /// So many tools that half a list would be seen.
-const TOOLS: usize = 40;
+const TOOL_COUNT: usize = 40;
 
 #[test]
 fn a_refresh_that_is_killed_leaves_the_old_list_or_the_new_one() {
@@ -25,7 +25,7 @@ fn a_refresh_that_is_killed_leaves_the_old_list_or_the_new_one() {
         .map(|round| {
             write_list(home, round, "old");
             let list = home.join(format!("list{round}"));
-            (format!("s{round}"), json!({"command": rig::scripted(), "args": ["--change-file", list]}))
+            (format!("s{round}"), json!({"command": programs::scripted_server(), "args": ["--change-file", list]}))
         })
         .collect();
     std::fs::write(home.join("toolcrib.json"), json!({ "sources": sources }).to_string()).unwrap();
@@ -41,10 +41,10 @@ fn a_refresh_that_is_killed_leaves_the_old_list_or_the_new_one() {
         write_list(home, round, "new");
         let source = format!("s{round}");
         let mut refresh = toolcrib(home, &["refresh", &source, "--force"]).spawn().unwrap();
-        wait(window.mul_f64(rand::random::<f64>()));
+        sleep_before_kill(window.mul_f64(rand::random::<f64>()));
         refresh.kill().unwrap();
         let done = refresh.wait().unwrap().success();
-        match list(home, &source).as_str() {
+        match listed_version(home, &source).as_str() {
             "old" => {
                 assert!(!done, "round {round}: it said that all is well");
                 old += 1;
@@ -65,25 +65,25 @@ fn a_refresh_that_is_killed_leaves_the_old_list_or_the_new_one() {
 
 fn write_list(home: &Path, round: usize, version: &str) {
     let tool = |number| json!({"name": format!("tool_{number}"), "description": version});
-    let tools: Vec<Value> = (0..TOOLS).map(tool).collect();
+    let tools: Vec<Value> = (0..TOOL_COUNT).map(tool).collect();
     let path = home.join(format!("list{round}"));
     std::fs::write(path.with_extension("new"), json!(tools).to_string()).unwrap();
     std::fs::rename(path.with_extension("new"), path).unwrap();
 }
 
 fn toolcrib(home: &Path, arguments: &[&str]) -> Command {
-    let mut command = Command::new(rig::toolcrib());
+    let mut command = Command::new(programs::toolcrib_binary());
     command.args(arguments).arg("--json").arg("--data").arg(home).arg("--config").arg(home.join("toolcrib.json"));
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     command
 }
 
 /// The one description that all tools of a source have.
-fn list(home: &Path, source: &str) -> String {
+fn listed_version(home: &Path, source: &str) -> String {
     let output = toolcrib(home, &["tools", "--cached", "--source", source]).stdout(Stdio::piped()).output().unwrap();
     let listed: Value = serde_json::from_slice(&output.stdout).unwrap();
     let tools = listed["tools"].as_array().unwrap();
-    assert_eq!(tools.len(), TOOLS, "{source}");
+    assert_eq!(tools.len(), TOOL_COUNT, "{source}");
     let versions: BTreeSet<&str> = tools.iter().map(|tool| tool["description"].as_str().unwrap()).collect();
     assert_eq!(versions.len(), 1, "{source}: half of a list");
     versions.into_iter().next().unwrap().to_owned()
@@ -95,7 +95,12 @@ fn verify(home: &Path, round: usize) {
         let store = toolcrib::store::open(home.to_str().unwrap()).await.unwrap();
         let text = std::fs::read_to_string(home.join("toolcrib.json")).unwrap();
         let config = Config::read(&text, "toolcrib.json", home).unwrap();
-        let options = Options { store: Some(store), follow: false, environment: Vec::new(), ..Options::default() };
+        let options = RegistryOptions {
+            store: Some(store),
+            follow_writes: false,
+            environment: Vec::new(),
+            ..RegistryOptions::default()
+        };
         let registry = Registry::open(config, options).await.unwrap();
         let found = registry.verify().await.unwrap();
         assert_eq!((found.faults, found.manifests), (Vec::new(), ROUNDS), "round {round}");
@@ -104,6 +109,6 @@ fn verify(home: &Path, round: usize) {
 }
 
 /// The moment of the kill is what is tested, so this one wait is by the clock.
-fn wait(time: Duration) {
+fn sleep_before_kill(time: Duration) {
     std::thread::sleep(time);
 }

@@ -12,20 +12,20 @@ fn tool(name: &str, description: &str, schema: Value) -> Value {
 }
 
 /// One source whose list is a file.
-fn bench(tools: &[Value]) -> Bench {
+fn test_project(tools: &[Value]) -> Bench {
     let bench = Bench::new("");
     let list = bench.path("project").join("list.json");
     bench.configure(&format!("hub: {{ command: SERVER, args: [--change-file, {list:?}] }}"));
-    offer(&bench, tools);
+    write_tool_list(&bench, tools);
     bench
 }
 
-fn offer(bench: &Bench, tools: &[Value]) {
+fn write_tool_list(bench: &Bench, tools: &[Value]) {
     bench.write("new.json", &json!(tools).to_string());
     std::fs::rename(bench.path("project/new.json"), bench.path("project/list.json")).unwrap();
 }
 
-fn first() -> Vec<Value> {
+fn first_tools() -> Vec<Value> {
     vec![
         tool("create_issue", "Creates an issue", json!({"properties": {"title": {"type": "string"}}})),
         tool("list_labels", "Lists", json!({"properties": {"page": {"type": "integer"}}})),
@@ -33,7 +33,7 @@ fn first() -> Vec<Value> {
     ]
 }
 
-fn second() -> Vec<Value> {
+fn second_tools() -> Vec<Value> {
     let owner =
         json!({"properties": {"title": {"type": "string"}, "owner": {"type": "string"}}, "required": ["owner"]});
     vec![
@@ -45,9 +45,9 @@ fn second() -> Vec<Value> {
 
 #[test]
 fn a_change_reads_as_a_sentence_with_its_class() {
-    let bench = bench(&first());
+    let bench = test_project(&first_tools());
     bench.run(&["tools"]).ended(0);
-    offer(&bench, &second());
+    write_tool_list(&bench, &second_tools());
     let refreshed = bench.json(0, &["refresh", "--force"]);
     let change = &refreshed["results"][0]["changed"][0];
     assert_eq!((&change["class"], &change["notes"]), (&json!("breaking"), &json!(["gained a required `owner`"])));
@@ -63,10 +63,10 @@ fn a_change_reads_as_a_sentence_with_its_class() {
 
 #[test]
 fn a_tool_is_shown_as_it_was() {
-    let bench = bench(&first());
+    let bench = test_project(&first_tools());
     bench.run(&["tools"]).ended(0);
     let before = bench.json(0, &["history"])["records"].as_array().unwrap().last().unwrap()["at"].clone();
-    offer(&bench, &second());
+    write_tool_list(&bench, &second_tools());
     bench.run(&["refresh", "--force"]).ended(0);
     let now = bench.json(0, &["describe", "create_issue"]);
     assert_eq!(now["input_schema"]["required"], json!(["owner"]));
@@ -87,7 +87,7 @@ fn a_tool_is_shown_as_it_was() {
 
 #[test]
 fn a_build_fails_when_a_tool_is_not_what_was_locked() {
-    let bench = bench(&first());
+    let bench = test_project(&first_tools());
     let missing = bench.run(&["diff", "--ci"]);
     missing.ended(2).complains("`toolcrib lock` makes one");
     bench.run(&["lock"]).ended(0).says("toolcrib.lock: 3 tools of 1 source");
@@ -99,7 +99,7 @@ fn a_build_fails_when_a_tool_is_not_what_was_locked() {
     same.ended(0).complains("nothing differs from");
     assert_eq!(serde_json::from_str::<Value>(&same.stdout).unwrap()["runs"][0]["results"], json!([]));
 
-    offer(&bench, &second());
+    write_tool_list(&bench, &second_tools());
     bench.run(&["refresh", "--force"]).ended(0);
     let differs = bench.run(&["diff", "--ci"]);
     differs.ended(1).complains("changed: `hub__create_issue` gained a required `owner` (breaking)");
@@ -114,7 +114,7 @@ fn a_build_fails_when_a_tool_is_not_what_was_locked() {
     let told = bench.json(1, &["diff", "--ci"]);
     assert_eq!((&told["differs"], &told["sources"][0]["source"]), (&json!(true), &json!("hub")));
     let since = bench.json(0, &["diff", "--against", "2020-01-01"]);
-    assert_eq!(each_name(&since["sources"][0]["added"]), ["hub__create_issue", "hub__labels_list", "hub__new"]);
+    assert_eq!(string_values(&since["sources"][0]["added"]), ["hub__create_issue", "hub__labels_list", "hub__new"]);
     bench.run(&["diff", "--against", "nonsense"]).ended(2);
     bench.run(&["diff", "--against", "2999-01-01"]).ended(2).complains("yet to come");
     bench.run(&["diff", "--against", "other.lock"]).ended(2).complains("there is no lockfile at `other.lock`");
@@ -123,12 +123,12 @@ fn a_build_fails_when_a_tool_is_not_what_was_locked() {
 /// As a build server has it: the lockfile, and no store.
 #[test]
 fn without_a_store_the_lockfile_tells_what_changed() {
-    let bench = bench(&first());
+    let bench = test_project(&first_tools());
     bench.run(&["lock"]).ended(0);
-    let mut tools = first();
+    let mut tools = first_tools();
     tools[0]["description"] = json!("Creates one issue");
     tools[1]["inputSchema"]["properties"]["page"]["type"] = json!("string");
-    offer(&bench, &tools);
+    write_tool_list(&bench, &tools);
     let data = bench.path("elsewhere");
     let told = bench.json(1, &["diff", "--ci", "--data", data.to_str().unwrap()]);
     let changed = &told["sources"][0]["changed"];
@@ -148,7 +148,7 @@ fn without_a_store_the_lockfile_tells_what_changed() {
 /// Nothing is lost from a lockfile because a source is down for a moment.
 #[test]
 fn a_source_that_fails_keeps_the_lockfile_as_it_was() {
-    let bench = bench(&first());
+    let bench = test_project(&first_tools());
     bench.run(&["lock"]).ended(0);
     let locked = std::fs::read_to_string(bench.path("project/toolcrib.lock")).unwrap();
     bench.configure("hub: { command: SERVER, args: [--exit, '3'] }");
@@ -165,7 +165,7 @@ fn a_source_that_fails_keeps_the_lockfile_as_it_was() {
 /// What is known is compared and locked, nobody is contacted, and what that leaves open is said.
 #[test]
 fn cached_lists_are_locked_and_compared_as_they_are() {
-    let bench = bench(&first());
+    let bench = test_project(&first_tools());
     bench.run(&["lock", "--cached"]).ended(0).says("0 tools of 0 sources").complains("nothing is known of `hub`");
     bench.run(&["lock"]).ended(0);
     let locked = std::fs::read_to_string(bench.path("project/toolcrib.lock")).unwrap();
@@ -184,7 +184,7 @@ fn cached_lists_are_locked_and_compared_as_they_are() {
 /// A source that is down has no tools to show, and lost none.
 #[test]
 fn a_source_that_is_down_is_told_as_such_and_not_as_empty() {
-    let bench = bench(&first());
+    let bench = test_project(&first_tools());
     bench.run(&["lock"]).ended(0);
     bench.configure("hub: { command: SERVER, args: [--exit, '3'] }");
     let down = bench.run(&["diff", "--ci"]);
@@ -202,7 +202,7 @@ fn a_source_that_is_down_is_told_as_such_and_not_as_empty() {
 
 #[test]
 fn what_is_no_lockfile_of_ours_is_refused_with_the_reason() {
-    let bench = bench(&first());
+    let bench = test_project(&first_tools());
     for (text, reason) in [
         ("", "it is empty"),
         ("<<<<<<< HEAD\n{}", "no lockfile (line 1, column 1)"),
@@ -225,7 +225,7 @@ fn what_is_no_lockfile_of_ours_is_refused_with_the_reason() {
 /// A built-in is called by its bare name; a tool of a server that is called so has its source's name before it.
 #[test]
 fn a_builtin_and_a_tool_of_the_same_name_have_histories_of_their_own() {
-    let bench = bench(&[tool("current_time", "Another clock", json!({}))]);
+    let bench = test_project(&[tool("current_time", "Another clock", json!({}))]);
     let list = bench.path("project").join("list.json");
     bench.configure(&format!("hub: {{ command: SERVER, args: [--change-file, {list:?}] }}\ncore: {{ builtin: all }}"));
     bench.run(&["tools"]).ended(0);
@@ -239,7 +239,7 @@ fn a_builtin_and_a_tool_of_the_same_name_have_histories_of_their_own() {
     assert_eq!(bench.json(0, &["describe", "current_time", "--at", "0s"])["source"], json!("core"));
     bench.run(&["lock"]).ended(0).says("2 sources");
     bench.run(&["diff", "--ci"]).ended(0);
-    offer(&bench, &[tool("current_time", "Yet another clock", json!({}))]);
+    write_tool_list(&bench, &[tool("current_time", "Yet another clock", json!({}))]);
     bench.run(&["refresh", "hub", "--force"]).ended(0);
     let told = bench.json(0, &["diff"]);
     assert_eq!(
@@ -251,7 +251,7 @@ fn a_builtin_and_a_tool_of_the_same_name_have_histories_of_their_own() {
 /// A source that went and came again: what it was can still be told.
 #[test]
 fn a_source_that_was_removed_has_its_history() {
-    let bench = bench(&first());
+    let bench = test_project(&first_tools());
     bench.run(&["tools"]).ended(0);
     let before = bench.json(0, &["history"])["records"].as_array().unwrap().last().unwrap()["at"].clone();
     let before = before.as_str().unwrap();
@@ -260,10 +260,10 @@ fn a_source_that_was_removed_has_its_history() {
     let then = bench.json(0, &["describe", "hub__old", "--at", before]);
     assert_eq!(then["original_name"], json!("old"));
     let gone = bench.json(0, &["diff", "--against", before]);
-    assert_eq!(each_name(&gone["sources"][0]["removed"]), ["hub__create_issue", "hub__list_labels", "hub__old"]);
+    assert_eq!(string_values(&gone["sources"][0]["removed"]), ["hub__create_issue", "hub__list_labels", "hub__old"]);
     let list = bench.path("project").join("list.json");
     bench.configure(&format!("hub: {{ command: SERVER, args: [--change-file, {list:?}] }}"));
-    offer(&bench, &second());
+    write_tool_list(&bench, &second_tools());
     bench.run(&["tools"]).ended(0);
     let again = bench.json(0, &["diff", "--against", before]);
     assert_eq!(again["sources"][0]["changed"][0]["notes"], json!(["gained a required `owner`"]));
@@ -274,6 +274,6 @@ fn a_source_that_was_removed_has_its_history() {
     bench.run(&["describe", "old", "--at", before, "--fresh"]).ended(2);
 }
 
-fn each_name(array: &Value) -> Vec<&str> {
+fn string_values(array: &Value) -> Vec<&str> {
     array.as_array().unwrap().iter().filter_map(Value::as_str).collect()
 }

@@ -9,7 +9,7 @@ use std::process::Stdio;
 use std::thread;
 
 use serde_json::{Map, Value, json};
-use toolcrib_testkit::rig;
+use toolcrib_testkit::programs;
 
 use support::served::{Place, read};
 use support::upstream::Upstream;
@@ -30,7 +30,7 @@ fn definitions(prefix: &str, keyword: &str) -> Map<String, Value> {
 }
 
 /// An MCP server and an API, each with one such tool for every keyword, and a harmless server beside them.
-fn hostile_place(api: &Upstream) -> Place {
+fn hostile_workspace(api: &Upstream) -> Place {
     let tool = |keyword: &&str| {
         let properties = json!({ "x": { "$ref": "#/$defs/l0" } });
         let schema = json!({ "type": "object", "properties": properties, "$defs": definitions("#/$defs/", keyword) });
@@ -41,8 +41,8 @@ fn hostile_place(api: &Upstream) -> Place {
     std::fs::write(place.path("tools.json"), json!(tools).to_string()).unwrap();
 
     let mut sources = json!({
-        "hostile": { "command": rig::scripted(), "args": ["--tools-file", place.path("tools.json")] },
-        "harmless": { "command": rig::scripted() },
+        "hostile": { "command": programs::scripted_server(), "args": ["--tools-file", place.path("tools.json")] },
+        "harmless": { "command": programs::scripted_server() },
     });
     for keyword in KEYWORDS {
         let body = json!({ "type": "object", "properties": { "x": { "$ref": "#/components/schemas/l0" } } });
@@ -81,7 +81,7 @@ fn hostile_calls() -> Vec<(String, Value)> {
 #[test]
 fn hostile_schemas_neither_block_nor_fill_the_service() {
     let api = Upstream::answering(r#"{"done":true}"#);
-    let place = hostile_place(&api);
+    let place = hostile_workspace(&api);
     let mut served = place.serve();
     let harmless = |served: &_| call(served, "harmless__echo", &json!({ "text": "x" }), json!({}));
     assert_eq!(harmless(&served)["content"][0]["text"], "x");
@@ -118,7 +118,7 @@ fn hostile_schemas_neither_block_nor_fill_the_service() {
 #[test]
 fn hostile_schemas_do_not_block_commands_nor_the_server_on_stdio() {
     let api = Upstream::answering(r#"{"done":true}"#);
-    let place = hostile_place(&api);
+    let place = hostile_workspace(&api);
     let run = |arguments: &[&str]| {
         let output = place.toolcrib(arguments).stdin(Stdio::null()).output().unwrap();
         let text = |bytes| String::from_utf8(bytes).unwrap();

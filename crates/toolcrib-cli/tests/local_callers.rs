@@ -17,13 +17,13 @@ use std::process::{Command, Stdio};
 
 use serde_json::{Value, json};
 use support::served::{Place, Served, read, until};
-use support::web::{Answer, call, request};
+use support::web::{RawHttpResponse, call, request};
 
-const OWNER: u32 = 65_534;
-const STRANGER: u32 = 65_533;
+const OWNER_UID: u32 = 65_534;
+const OTHER_UID: u32 = 65_533;
 
 /// Sends one request for each `METHOD PATH` on its input, each on a connection of its own, and prints the statuses.
-const PROBE: &str = r#"
+const PROBE_SCRIPT: &str = r#"
 port=$1
 while read -r method path; do
     exec 3<>/dev/tcp/127.0.0.1/$port
@@ -37,46 +37,46 @@ done
 
 #[test]
 fn every_route_is_for_the_same_user_and_root_alone() {
-    let Some(place) = place_of(OWNER) else { return };
+    let Some(place) = workspace_owned_by(OWNER_UID) else { return };
     configure(&place, &json!({}));
-    let served = serve_as(&place, OWNER);
+    let served = serve_as(&place, OWNER_UID);
     let routes = routes(&served, &[]);
-    assert_admitted(&served, &routes, OWNER);
+    assert_admitted(&served, &routes, OWNER_UID);
     assert_admitted(&served, &routes, 0);
-    assert_refused(&routes, &probe(&served, &routes, STRANGER, ""));
+    assert_all_refused(&routes, &probe(&served, &routes, OTHER_UID, ""));
 
     // The token of the data directory is good for every user that has it.
     let token = format!("Authorization: Bearer {}\r\n", read(&place.path("data/admin.token")).trim());
     let read_only = [("GET".to_owned(), "/api/sources".to_owned())].into();
-    assert_eq!(probe(&served, &read_only, STRANGER, &token), ["200 GET /api/sources"]);
+    assert_eq!(probe(&served, &read_only, OTHER_UID, &token), ["200 GET /api/sources"]);
     // What needs no token anywhere needs none here.
     for path in ["/healthz", "/readyz", "/login"] {
         let open = [("GET".to_owned(), path.to_owned())].into();
-        assert_eq!(probe(&served, &open, STRANGER, ""), [format!("200 GET {path}")]);
+        assert_eq!(probe(&served, &open, OTHER_UID, ""), [format!("200 GET {path}")]);
     }
     // Where the token lies is for its owner.
-    let body = get_as(&served, "/login", STRANGER).body;
+    let body = get_as(&served, "/login", OTHER_UID).body;
     assert!(body.contains("Sign in") && !body.contains("admin.token"), "{body}");
 }
 
 #[test]
 fn a_serve_of_root_refuses_every_other_user() {
-    let Some(place) = place_of(0) else { return };
+    let Some(place) = workspace_owned_by(0) else { return };
     configure(&place, &json!({}));
     let served = serve_as(&place, 0);
     let routes = routes(&served, &[]);
     assert_admitted(&served, &routes, 0);
-    assert_refused(&routes, &probe(&served, &routes, OWNER, ""));
+    assert_all_refused(&routes, &probe(&served, &routes, OWNER_UID, ""));
 }
 
 #[test]
 fn what_toolcrib_started_is_refused_on_every_route() {
-    for user in [OWNER, 0] {
-        let Some(place) = place_of(user) else { return };
-        let own = Hostile::new(&place, "own");
-        configure(&place, &json!({ "child": own.source("bash \"$0\" \"$PORT\" <\"$TABLE\" >\"$OUT.part\"") }));
+    for user in [OWNER_UID, 0] {
+        let Some(place) = workspace_owned_by(user) else { return };
+        let own = HostileSource::new(&place, "own");
+        configure(&place, &json!({ "child": own.source_config("bash \"$0\" \"$PORT\" <\"$TABLE\" >\"$OUT.part\"") }));
         // Another Toolcrib of the same user, on other data.
-        let another = place_of(user).unwrap();
+        let another = workspace_owned_by(user).unwrap();
         let children = [
             ("direct", "bash \"$0\" \"$PORT\" <\"$TABLE\" >\"$OUT.part\""),
             ("orphan", "(setsid bash -c 'bash \"$0\" \"$PORT\" <\"$TABLE\" >\"$OUT.part\"' \"$0\" &)"),
@@ -87,27 +87,29 @@ fn what_toolcrib_started_is_refused_on_every_route() {
                  'bash \"$0\" \"$PORT\" <\"$TABLE\" >\"$OUT.part\"' \"$0\" &)",
             ),
         ];
-        let of_another: Vec<_> = children.iter().map(|(name, _)| Hostile::new(&another, name)).collect();
+        let of_another: Vec<_> = children.iter().map(|(name, _)| HostileSource::new(&another, name)).collect();
         let served = serve_as(&place, user);
         let routes = routes(&served, &["/api/events"]);
         let port = served.url.rsplit(':').next().unwrap();
         for hostile in of_another.iter().chain([&own]) {
-            fs::write(hostile.place.join("table"), table(&routes)).unwrap();
-            fs::write(hostile.place.join("port"), port).unwrap();
+            fs::write(hostile.directory.join("table"), route_table(&routes)).unwrap();
+            fs::write(hostile.directory.join("port"), port).unwrap();
         }
 
         // Below a guard of the one that serves.
         request(&served.url, "POST", "/api/sources/child/refresh", "", "");
-        assert_refused(&routes, &own.statuses());
+        assert_all_refused(&routes, &own.statuses());
         // Below guards of another.
         let scripts = children.iter().map(|(_, script)| *script);
-        let sources =
-            of_another.iter().zip(scripts).map(|(hostile, script)| (hostile.name.to_owned(), hostile.source(script)));
+        let sources = of_another
+            .iter()
+            .zip(scripts)
+            .map(|(hostile, script)| (hostile.name.to_owned(), hostile.source_config(script)));
         configure(&another, &Value::Object(sources.collect()));
         let refreshed = command(&another, &["refresh"], user).stdin(Stdio::null()).output().unwrap();
         assert!(!refreshed.status.success(), "none of them is an MCP server");
         for hostile in &of_another {
-            assert_refused(&routes, &hostile.statuses());
+            assert_all_refused(&routes, &hostile.statuses());
         }
         // They made the server no less open to the others.
         assert_admitted(&served, &routes, user);
@@ -143,11 +145,11 @@ fn what_the_server_itself_fetches_for_a_tool_is_refused() {
 
 #[test]
 fn the_setting_decides_and_is_read_again() {
-    let Some(place) = place_of(0) else { return };
+    let Some(place) = workspace_owned_by(0) else { return };
     let sources: BTreeSet<_> = [("GET".to_owned(), "/api/sources".to_owned())].into();
     let statuses = |served: &Served| {
         let status = |user| probe(served, &sources, user, "")[0][..3].to_owned();
-        (status(0), status(STRANGER))
+        (status(0), status(OTHER_UID))
     };
     let set = |loopback: &str| {
         let config = json!({ "sources": { "core": { "builtin": "all" } }, "identity": { "loopback": loopback } });
@@ -165,7 +167,7 @@ fn the_setting_decides_and_is_read_again() {
     set("token");
     served.signal("HUP");
     until("the setting to be read", || statuses(&served).0 == "401");
-    let answer: Answer = request(&served.url, "GET", "/api/sources", "", "");
+    let answer: RawHttpResponse = request(&served.url, "GET", "/api/sources", "", "");
     let message = answer.json()["error"]["message"].as_str().unwrap().to_owned();
     assert!(
         message.starts_with("`identity.loopback` is `token`") && message.contains("toolcrib token create"),
@@ -175,10 +177,10 @@ fn the_setting_decides_and_is_read_again() {
 
 #[test]
 fn the_refusal_names_the_setting_and_the_next_step() {
-    let Some(place) = place_of(OWNER) else { return };
+    let Some(place) = workspace_owned_by(OWNER_UID) else { return };
     configure(&place, &json!({}));
-    let served = serve_as(&place, OWNER);
-    let answer = get_as(&served, "/api/sources", STRANGER);
+    let served = serve_as(&place, OWNER_UID);
+    let answer = get_as(&served, "/api/sources", OTHER_UID);
     assert_eq!(answer.status, 401);
     assert!(answer.header("www-authenticate").is_some(), "{answer:?}");
     let error = answer.json()["error"].clone();
@@ -191,19 +193,19 @@ fn the_refusal_names_the_setting_and_the_next_step() {
 
 #[test]
 fn a_data_directory_that_others_can_change_or_own_is_refused() {
-    let Some(place) = place_of(OWNER) else { return };
+    let Some(place) = workspace_owned_by(OWNER_UID) else { return };
     configure(&place, &json!({}));
     let data = place.path("data");
     let run = |user: u32, arguments: &[&str]| {
         let output = command(&place, arguments, user).stdin(Stdio::null()).output().unwrap();
         (output.status.code().unwrap(), String::from_utf8(output.stderr).unwrap())
     };
-    assert_eq!(run(OWNER, &["tools", "--cached"]).0, 0);
+    assert_eq!(run(OWNER_UID, &["tools", "--cached"]).0, 0);
     assert_eq!(fs::metadata(&data).unwrap().mode() & 0o7777, 0o700);
     for arguments in [&["tools", "--cached"][..], &["sources"], &["serve", "--listen", "127.0.0.1:0"]] {
         for mode in [0o777, 0o1777, 0o770] {
             fs::set_permissions(&data, fs::Permissions::from_mode(mode)).unwrap();
-            let (code, said) = run(OWNER, arguments);
+            let (code, said) = run(OWNER_UID, arguments);
             assert_eq!(code, 2, "{said}");
             assert!(said.contains(&format!("chmod go-w {}", data.display())), "{said}");
         }
@@ -211,11 +213,11 @@ fn a_data_directory_that_others_can_change_or_own_is_refused() {
         let (code, said) = run(0, arguments);
         assert!(code == 2 && said.contains("belongs to user 65534 and Toolcrib runs as user 0"), "{code} {said}");
     }
-    assert_eq!(run(OWNER, &["tools", "--cached"]).0, 0);
+    assert_eq!(run(OWNER_UID, &["tools", "--cached"]).0, 0);
 }
 
 /// A directory that belongs to `user`. `None` where this process cannot act as another user.
-fn place_of(user: u32) -> Option<Place> {
+fn workspace_owned_by(user: u32) -> Option<Place> {
     let place = Place::new(&json!({}), &json!({}));
     if let Err(error) = chown(place.path("."), Some(user), Some(user)) {
         assert_ne!(fs::metadata("/proc/self").unwrap().uid(), 0, "{error}");
@@ -290,11 +292,11 @@ fn routes(served: &Served, without: &[&str]) -> BTreeSet<(String, String)> {
     routes
 }
 
-fn table(routes: &BTreeSet<(String, String)>) -> String {
+fn route_table(routes: &BTreeSet<(String, String)>) -> String {
     routes.iter().map(|(method, path)| format!("{method} {path}\n")).collect()
 }
 
-fn bash(script: &str) -> Command {
+fn bash_command(script: &str) -> Command {
     let mut command = Command::new("bash");
     command.args(["-c", script]).env_clear().env("PATH", std::env::var_os("PATH").unwrap_or_default());
     command.stdin(Stdio::null()).current_dir("/");
@@ -303,25 +305,25 @@ fn bash(script: &str) -> Command {
 
 /// The statuses that a process of a user gets, as `STATUS METHOD PATH`.
 fn probe(served: &Served, routes: &BTreeSet<(String, String)>, user: u32, headers: &str) -> Vec<String> {
-    let mut command = bash(PROBE);
+    let mut command = bash_command(PROBE_SCRIPT);
     command.args(["probe", port(served)]).env("HEADERS", headers).uid(user).gid(user);
     let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
-    child.stdin.take().unwrap().write_all(table(routes).as_bytes()).unwrap();
+    child.stdin.take().unwrap().write_all(route_table(routes).as_bytes()).unwrap();
     let output = child.wait_with_output().unwrap();
     String::from_utf8(output.stdout).unwrap().lines().map(str::to_owned).collect()
 }
 
 /// What a process of a user gets.
-fn get_as(served: &Served, path: &str, user: u32) -> Answer {
+fn get_as(served: &Served, path: &str, user: u32) -> RawHttpResponse {
     let script = "exec 3<>/dev/tcp/127.0.0.1/$0
         printf 'GET %s HTTP/1.1\\r\\nHost: localhost\\r\\nConnection: close\\r\\n\\r\\n' \"$1\" >&3
         cat <&3";
-    let output = bash(script).args([port(served), path]).uid(user).gid(user).output().unwrap();
-    Answer::read(&output.stdout)
+    let output = bash_command(script).args([port(served), path]).uid(user).gid(user).output().unwrap();
+    RawHttpResponse::parse(&output.stdout)
 }
 
 #[track_caller]
-fn assert_refused(routes: &BTreeSet<(String, String)>, statuses: &[String]) {
+fn assert_all_refused(routes: &BTreeSet<(String, String)>, statuses: &[String]) {
     let expected: Vec<String> = routes.iter().map(|(method, path)| format!("401 {method} {path}")).collect();
     assert_eq!(statuses, expected);
 }
@@ -347,34 +349,34 @@ fn assert_admitted(served: &Served, routes: &BTreeSet<(String, String)>, user: u
 }
 
 /// A server that is no MCP server and connects back instead.
-struct Hostile {
+struct HostileSource {
     name: &'static str,
-    place: std::path::PathBuf,
+    directory: std::path::PathBuf,
 }
 
-impl Hostile {
-    fn new(place: &Place, name: &'static str) -> Hostile {
+impl HostileSource {
+    fn new(place: &Place, name: &'static str) -> HostileSource {
         let directory = place.path(name);
         let owner = fs::metadata(place.path(".")).unwrap().uid();
         fs::create_dir(&directory).unwrap();
-        fs::write(directory.join("probe.sh"), PROBE).unwrap();
+        fs::write(directory.join("probe.sh"), PROBE_SCRIPT).unwrap();
         chown(&directory, Some(owner), Some(owner)).unwrap();
-        Hostile { name, place: directory }
+        HostileSource { name, directory }
     }
 
     /// `script` begins the probe, which is `$0`; the server ends when it is done.
-    fn source(&self, script: &str) -> Value {
-        let path = |name: &str| self.place.join(name).to_str().unwrap().to_owned();
+    fn source_config(&self, script: &str) -> Value {
+        let path = |name: &str| self.directory.join(name).to_str().unwrap().to_owned();
         let whole = format!(
             "export PORT=$(cat \"$DIR/port\") TABLE=\"$DIR/table\" OUT=\"$DIR/out\"; {script}; \
              until [ \"$(wc -l <\"$OUT.part\" 2>/dev/null || echo 0)\" -ge \"$(wc -l <\"$TABLE\")\" ]; do sleep 0.05; done",
         );
-        json!({ "command": "bash", "args": ["-c", whole, path("probe.sh")], "env": { "DIR": self.place.to_str().unwrap() } })
+        json!({ "command": "bash", "args": ["-c", whole, path("probe.sh")], "env": { "DIR": self.directory.to_str().unwrap() } })
     }
 
     #[track_caller]
     fn statuses(&self) -> Vec<String> {
-        let out: &Path = &self.place.join("out.part");
+        let out: &Path = &self.directory.join("out.part");
         read(out).lines().map(str::to_owned).collect()
     }
 }

@@ -15,13 +15,13 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use support::served::{PATIENCE, Place, read};
-use toolcrib_testkit::rig::{self, Program};
+use toolcrib_testkit::programs::{self, Program};
 
 /// For all calls together; they take a minute on two busy cores.
-const LONGEST: Duration = Duration::from_secs(400);
+const CALLS_TIMEOUT: Duration = Duration::from_secs(400);
 
 /// Why a call may stay here although its arguments fit the schema: HTTP has no way to say it.
-const REASONS: [&str; 6] = [
+const ALLOWED_REFUSALS: [&str; 6] = [
     "argument `…` is part of a path and must not be empty",
     "argument `…` is part of a path and must not make it `…` or `…`",
     "argument `…` is part of a path and must not have `…` between slashes, also percent-encoded",
@@ -32,11 +32,11 @@ const REASONS: [&str; 6] = [
 
 #[test]
 fn a_thousand_generated_calls_arrive_as_the_documents_have_it() {
-    let Some(program) = rig::generated_calls() else {
+    let Some(program) = programs::generated_calls() else {
         let test = "a_thousand_generated_calls_arrive_as_the_documents_have_it";
-        return rig::skip(test, "hypothesis and openapi-core were not fetched");
+        return programs::skip(test, "hypothesis and openapi-core were not fetched");
     };
-    let report = report(&program);
+    let report = run_generated_calls(&program);
     let number = |name: &str| report[name].as_u64().unwrap();
     let texts = |list: &Value| list.as_array().unwrap().iter().map(|text| text.as_str().unwrap().to_owned()).collect();
     let none = Vec::<String>::new();
@@ -47,7 +47,7 @@ fn a_thousand_generated_calls_arrive_as_the_documents_have_it() {
     assert_eq!(report["operations"].as_object().unwrap().len(), 29, "{}", report["operations"]);
 
     let refused = report["refused"].as_object().unwrap();
-    let unknown: Vec<&String> = refused.keys().filter(|reason| !REASONS.contains(&reason.as_str())).collect();
+    let unknown: Vec<&String> = refused.keys().filter(|reason| !ALLOWED_REFUSALS.contains(&reason.as_str())).collect();
     assert_eq!(unknown, Vec::<&String>::new());
     let refusals: u64 = refused.values().map(|count| count.as_u64().unwrap()).sum();
     assert!(refusals * 10 < number("calls"), "{refused:?}");
@@ -59,13 +59,13 @@ fn a_thousand_generated_calls_arrive_as_the_documents_have_it() {
 }
 
 /// What came of it all.
-fn report(program: &Program) -> Value {
+fn run_generated_calls(program: &Program) -> Value {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     let kitchen = here.join("../../fixtures/openapi/kitchen.yaml");
     let shop = here.join("src/commands/demo/shop/openapi.json");
     let place = Place::new(&json!({}), &json!({}));
     let documents = [format!("kitchen={}", kitchen.display()), format!("shop={}", shop.display())];
-    let (mut calls, said) = Calls::start(&place, program, &documents);
+    let (mut calls, said) = CallsProcess::start(&place, program, &documents);
     let log = || read(&place.path("calls.log"));
     let Ok(listening) = said.recv_timeout(PATIENCE) else { panic!("it did not start: {}", log()) };
     let url = listening.strip_prefix("listening on ").unwrap();
@@ -80,18 +80,22 @@ fn report(program: &Program) -> Value {
     place.discover();
     let served = place.serve();
     writeln!(calls.0.stdin.take().unwrap(), "{}", served.mcp()).unwrap();
-    let Ok(report) = said.recv_timeout(LONGEST) else {
+    let Ok(report) = said.recv_timeout(CALLS_TIMEOUT) else {
         panic!("it said nothing more: {}\n{}", log(), read(&place.path("serve.log")));
     };
     serde_json::from_str(&report).unwrap()
 }
 
 /// The running script; ends when it is dropped.
-struct Calls(Child);
+struct CallsProcess(Child);
 
-impl Calls {
+impl CallsProcess {
     /// With every line that it prints.
-    fn start(place: &Place, (program, first): &Program, documents: &[String]) -> (Calls, mpsc::Receiver<String>) {
+    fn start(
+        place: &Place,
+        (program, first): &Program,
+        documents: &[String],
+    ) -> (CallsProcess, mpsc::Receiver<String>) {
         let mut command = Command::new(program);
         place.isolate(&mut command);
         command.args(first).args(documents).stdin(Stdio::piped()).stdout(Stdio::piped());
@@ -107,11 +111,11 @@ impl Calls {
                 let _ = tell.send(line);
             }
         });
-        (Calls(child), said)
+        (CallsProcess(child), said)
     }
 }
 
-impl Drop for Calls {
+impl Drop for CallsProcess {
     fn drop(&mut self) {
         // It may have ended by itself.
         let _gone = self.0.kill().and_then(|()| self.0.wait());

@@ -5,13 +5,13 @@ mod support;
 use std::process::{Command, Stdio};
 
 use serde_json::{Value, json};
-use toolcrib_testkit::rig;
+use toolcrib_testkit::programs;
 
 use support::served::{Place, Served};
 use support::web::request;
 
 impl Served {
-    fn get(&self, path: &str) -> Value {
+    fn get_json(&self, path: &str) -> Value {
         let answer = request(&self.url, "GET", path, "", "");
         assert_eq!(answer.status, 200, "{path}: {answer:?}");
         answer.json()
@@ -20,8 +20,8 @@ impl Served {
 
 fn sources() -> Value {
     json!({
-        "one": { "command": rig::scripted(), "title": "First", "tags": ["a"] },
-        "two": { "command": rig::scripted(), "enabled": false },
+        "one": { "command": programs::scripted_server(), "title": "First", "tags": ["a"] },
+        "two": { "command": programs::scripted_server(), "enabled": false },
         "core": { "builtin": ["calculate", "current_time"] },
     })
 }
@@ -42,16 +42,16 @@ fn the_routes_say_what_the_commands_print() {
     ] {
         let output = place.toolcrib(&[command, &["--json"]].concat()).output().unwrap();
         let printed: Value = serde_json::from_slice(&output.stdout).unwrap();
-        let mut answered = served.get(path);
+        let mut answered = served.get_json(path);
         // Pages are for those who ask over HTTP.
         answered.as_object_mut().unwrap().shift_remove("next_cursor");
         assert_eq!(answered, printed, "{path}");
     }
     let output = place.toolcrib(&["tools", "--cached", "--format", "openai"]).output().unwrap();
-    assert_eq!(served.get("/api/tools?format=openai"), serde_json::from_slice::<Value>(&output.stdout).unwrap());
+    assert_eq!(served.get_json("/api/tools?format=openai"), serde_json::from_slice::<Value>(&output.stdout).unwrap());
     // Ages pass between the two.
     let output = place.toolcrib(&["stats", "--json"]).output().unwrap();
-    let (printed, answered) = (serde_json::from_slice::<Value>(&output.stdout).unwrap(), served.get("/api/stats"));
+    let (printed, answered) = (serde_json::from_slice::<Value>(&output.stdout).unwrap(), served.get_json("/api/stats"));
     for key in ["tool_count", "hits", "misses", "hit_ratio", "calls", "errors", "tools"] {
         assert_eq!(answered[key], printed[key], "{key}");
     }
@@ -61,8 +61,8 @@ fn the_routes_say_what_the_commands_print() {
 #[test]
 fn generated_requests_are_answered_as_the_document_has_it() {
     let test = "generated_requests_are_answered_as_the_document_has_it";
-    let Some((program, first)) = rig::schemathesis() else {
-        return rig::skip(test, "schemathesis was not fetched");
+    let Some((program, first)) = programs::schemathesis() else {
+        return programs::skip(test, "schemathesis was not fetched");
     };
     let place = Place::new(&sources(), &json!({}));
     place.discover();

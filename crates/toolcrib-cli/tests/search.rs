@@ -5,30 +5,30 @@ mod support;
 use serde_json::{Value, json};
 use support::bench::{Bench, each};
 
-const MAIL: &str = r#"[
+const MAIL_TOOLS: &str = r#"[
     {"name": "send_email", "description": "Send an email to one or more people. It is sent at once.",
      "inputSchema": {"type": "object", "required": ["to"], "properties": {
         "to": {"type": "array", "items": {"type": "string"}}, "subject": {"type": "string"}}}},
     {"name": "search_messages", "description": "Search the mailbox.", "inputSchema": {"type": "object"}}
 ]"#;
-const FILES: &str = r#"[
+const FILE_TOOLS: &str = r#"[
     {"name": "read_file", "description": "Read a file from disk.", "inputSchema": {"type": "object",
      "required": ["path"], "properties": {"path": {"type": "string"}}}}
 ]"#;
 
-fn workshop() -> Bench {
+fn mail_and_files_project() -> Bench {
     let bench = Bench::new(
         "mail: { command: SERVER, args: [--tools-file, mail.json], cwd: ., tags: [office] }
          files: { command: SERVER, args: [--tools-file, files.json], cwd: . }",
     );
-    bench.write("mail.json", MAIL);
-    bench.write("files.json", FILES);
+    bench.write("mail.json", MAIL_TOOLS);
+    bench.write("files.json", FILE_TOOLS);
     bench
 }
 
 #[test]
 fn a_search_discovers_what_is_missing_and_prints_a_line_each() {
-    let bench = workshop();
+    let bench = mail_and_files_project();
     let ran = bench.run(&["search", "send", "a", "mail", "to", "Ann", "-k", "1"]);
     let line = "mail__send_email(to*: string[], subject: string) — Send an email to one or more people\n";
     assert_eq!(ran.ended(0).stdout, line);
@@ -45,7 +45,7 @@ fn a_search_discovers_what_is_missing_and_prints_a_line_each() {
 
 #[test]
 fn a_search_keeps_to_a_source_or_a_tag() {
-    let bench = workshop();
+    let bench = mail_and_files_project();
     let search = |arguments: &[&str]| {
         let found = bench.json(0, &[&["search", "search read send file mail", "-k", "0"], arguments].concat());
         each(&found["hits"], "name").iter().map(|name| (*name).to_owned()).collect::<Vec<_>>()
@@ -59,7 +59,7 @@ fn a_search_keeps_to_a_source_or_a_tag() {
 
 #[test]
 fn nothing_found_is_no_failure_and_says_what_to_try() {
-    let bench = workshop();
+    let bench = mail_and_files_project();
     let ran = bench.run(&["search", "qwxyzzy"]);
     assert_eq!(ran.ended(0).stdout, "");
     ran.complains("hint: no tool matches");
@@ -71,7 +71,7 @@ fn nothing_found_is_no_failure_and_says_what_to_try() {
 
 #[test]
 fn a_disabled_tool_is_not_found() {
-    let bench = workshop();
+    let bench = mail_and_files_project();
     bench.run(&["refresh"]).ended(0);
     bench.run(&["disable", "mail__send_email"]).ended(0);
     let found = bench.json(0, &["search", "send_email", "-k", "0"]);
@@ -80,7 +80,7 @@ fn a_disabled_tool_is_not_found() {
 
 #[test]
 fn a_labelled_set_is_measured_without_store_or_configuration() {
-    let bench = workshop();
+    let bench = mail_and_files_project();
     let tools = [
         r#"{"id":"1","server":"mail","name":"send","description":"Send a mail"}"#,
         r#"{"id":"2","server":"Mail","name":"send","description":"Deliver post"}"#,
@@ -144,7 +144,7 @@ fn a_search_by_meaning_finds_what_shares_no_word() {
 #[cfg(feature = "embeddings")]
 #[test]
 fn a_search_by_meaning_says_what_is_wrong_with_its_model() {
-    let bench = workshop();
+    let bench = mail_and_files_project();
     let search = |complaint: &str| {
         bench.run(&["search", "mail", "--model", "model"]).ended(2).complains(complaint);
     };
@@ -163,7 +163,7 @@ fn a_search_by_meaning_says_what_is_wrong_with_its_model() {
 #[cfg(not(feature = "embeddings"))]
 #[test]
 fn a_search_by_meaning_needs_a_build_with_it() {
-    let bench = workshop();
+    let bench = mail_and_files_project();
     let message = "error: this `toolcrib` cannot search by meaning; build it with `--features embeddings`";
     bench.run(&["search", "mail", "--model", "model"]).ended(2).complains(message);
     let eval = ["eval", "--tools", "tools.jsonl", "--queries", "queries.jsonl", "--model", "model"];
@@ -172,7 +172,7 @@ fn a_search_by_meaning_needs_a_build_with_it() {
 
 #[test]
 fn a_faulty_set_is_refused_by_file_and_line() {
-    let bench = workshop();
+    let bench = mail_and_files_project();
     bench.write("tools.jsonl", "{\"id\":\"1\",\"name\":\"x\"}\n");
     bench.write("queries.jsonl", "{\"query\":\"x\",\"relevant\":[\"1\"]}\nnonsense\n");
     let eval = ["eval", "--tools", "tools.jsonl", "--queries"];

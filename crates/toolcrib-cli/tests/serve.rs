@@ -11,17 +11,17 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use toolcrib_testkit::rig;
+use toolcrib_testkit::programs;
 
 use support::served::{Place, Served, read, until};
-use support::web::{Answer, MCP, ask, call, request};
+use support::web::{MCP, RawHttpResponse, ask, call, request};
 
-fn one() -> Value {
-    json!({ "one": { "command": rig::scripted() } })
+fn one_source() -> Value {
+    json!({ "one": { "command": programs::scripted_server() } })
 }
 
 impl Served {
-    fn tools(&self) -> Vec<String> {
+    fn tool_names(&self) -> Vec<String> {
         let listed = ask(self, "tools/list", json!({}), "");
         listed["tools"].as_array().unwrap().iter().map(|tool| tool["name"].as_str().unwrap().to_owned()).collect()
     }
@@ -30,7 +30,7 @@ impl Served {
 /// Reading the configuration, the first time and again, is no need for tools.
 #[test]
 fn nobody_is_contacted_before_somebody_asks_for_tools() {
-    let place = Place::new(&one(), &json!({}));
+    let place = Place::new(&one_source(), &json!({}));
     let served = place.serve();
     for times in 1..=3 {
         served.signal("HUP");
@@ -38,13 +38,13 @@ fn nobody_is_contacted_before_somebody_asks_for_tools() {
         let answer = request(&served.url, "GET", "/api/sources", "", "");
         assert_eq!((answer.status, &answer.json()["sources"][0]["status"]), (200, &json!("never")), "{answer:?}");
     }
-    served.tools();
+    served.tool_names();
     until("the source is known", || request(&served.url, "GET", "/api/sources", "", "").body.contains("\"success\""));
 }
 
 #[test]
 fn strangers_and_giants_stay_outside() {
-    let place = Place::new(&one(), &json!({}));
+    let place = Place::new(&one_source(), &json!({}));
     let served = place.serve();
     let send = |method: &str, path: &str, headers: &str, body: &str| request(&served.url, method, path, headers, body);
     for (headers, path, status, code) in [
@@ -69,7 +69,7 @@ fn strangers_and_giants_stay_outside() {
 
 #[test]
 fn an_address_that_cannot_be_had_is_an_error_at_once() {
-    let place = Place::new(&one(), &json!({}));
+    let place = Place::new(&one_source(), &json!({}));
     let served = place.serve();
     let taken = served.url.strip_prefix("http://").unwrap();
     for (listen, code, says) in [
@@ -86,31 +86,32 @@ fn an_address_that_cannot_be_had_is_an_error_at_once() {
 
 #[test]
 fn the_configuration_is_read_again() {
-    let place = Place::new(&one(), &json!({ "mode": "full" }));
+    let place = Place::new(&one_source(), &json!({ "mode": "full" }));
     place.discover();
     let served = place.serve();
-    assert_eq!(served.tools().len(), 3);
+    assert_eq!(served.tool_names().len(), 3);
     let log = || read(&place.path("serve.log"));
 
-    let two = json!({ "one": { "command": rig::scripted(), "title": "First" }, "two": { "command": rig::scripted() } });
+    let two = json!({ "one": { "command": programs::scripted_server(), "title": "First" }, "two": { "command": programs::scripted_server() } });
     place.configure(&two, &json!({ "mode": "full" }));
     until("the new source", || log().contains("configuration read again: `two` added, `one` changed"));
-    until("its tools", || served.tools().len() == 6);
+    until("its tools", || served.tool_names().len() == 6);
 
     std::fs::write(place.path("toolcrib.json"), "{ \"sources\": ").unwrap();
     until("the complaint", || log().contains("the configuration stays as it was"));
-    assert_eq!(served.tools().len(), 6);
+    assert_eq!(served.tool_names().len(), 6);
 
-    place.configure(&one(), &json!({ "mode": "search" }));
+    place.configure(&one_source(), &json!({ "mode": "search" }));
     until("the removal", || log().contains("`one` changed, `two` removed, `expose` changed"));
-    assert_eq!(served.tools(), ["call_tool", "describe_tools", "search_tools"]);
+    assert_eq!(served.tool_names(), ["call_tool", "describe_tools", "search_tools"]);
     served.signal("HUP");
     until("the signal", || log().contains("configuration read again: nothing changed"));
 }
 
 #[test]
 fn leaving_lets_calls_finish_and_leaves_nothing_behind() {
-    let slow = json!({ "slow": { "command": rig::scripted(), "args": ["--with", "slow", "--delay-ms", "300"] } });
+    let slow =
+        json!({ "slow": { "command": programs::scripted_server(), "args": ["--with", "slow", "--delay-ms", "300"] } });
     let place = Place::new(&slow, &json!({}));
     place.discover();
     let mut served = place.serve();
@@ -127,9 +128,9 @@ fn leaving_lets_calls_finish_and_leaves_nothing_behind() {
 }
 
 /// A server whose tool `slow` takes so many steps of 10 ms, and that stays when its input ends.
-fn slow(steps: u32, log: &str) -> Value {
+fn slow_source(steps: u32, log: &str) -> Value {
     json!({ "s": {
-        "command": rig::scripted(), "args": ["--progress", steps.to_string(), "--ignore-eof", "--log-file", log],
+        "command": programs::scripted_server(), "args": ["--progress", steps.to_string(), "--ignore-eof", "--log-file", log],
     } })
 }
 
@@ -145,7 +146,7 @@ enum CallProtocol {
 }
 
 /// One call of `s__slow`; the response to it.
-fn call_slow(url: &str, protocol: CallProtocol) -> Answer {
+fn call_slow(url: &str, protocol: CallProtocol) -> RawHttpResponse {
     const JSON: &str = "Content-Type: application/json\r\nAccept: application/json, text/event-stream\r\n";
     let rpc = |method: &str, params: Value| json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params });
     let modern = |mut meta: Value| {
@@ -170,7 +171,7 @@ fn call_slow(url: &str, protocol: CallProtocol) -> Answer {
 }
 
 /// The JSON of a response, or of the last event of a stream that ended.
-fn last_message(answer: &Answer) -> Value {
+fn last_message(answer: &RawHttpResponse) -> Value {
     let last = answer.body.lines().rev().find_map(|line| line.strip_prefix("data: "));
     last.map_or_else(|| answer.json(), |last| serde_json::from_str(last).unwrap())
 }
@@ -189,10 +190,10 @@ fn expect_stopping_result(result: &Value) {
 
 /// Makes calls in all protocols at once, asks the server to leave while all of them run, and gives the responses. The server has
 /// ended then, and what it started too.
-fn calls_during_leave(steps: u32, calls: usize) -> Vec<(CallProtocol, Answer)> {
+fn calls_during_shutdown(steps: u32, calls: usize) -> Vec<(CallProtocol, RawHttpResponse)> {
     let place = Place::new(&json!({}), &json!({}));
     let log = place.path("methods");
-    place.configure(&slow(steps, log.to_str().unwrap()), &json!({}));
+    place.configure(&slow_source(steps, log.to_str().unwrap()), &json!({}));
     place.discover();
     let mut served = place.serve();
     let protocols = [
@@ -226,9 +227,9 @@ fn calls_during_leave(steps: u32, calls: usize) -> Vec<(CallProtocol, Answer)> {
 
 #[test]
 fn leaving_responds_to_every_call_that_cannot_finish() {
-    for (protocol, answer) in calls_during_leave(6_000, 100) {
+    for (protocol, answer) in calls_during_shutdown(6_000, 100) {
         match protocol {
-            CallProtocol::Rest => expect_stopping(&answer.with(503)),
+            CallProtocol::Rest => expect_stopping(&answer.expect_json(503)),
             CallProtocol::Mcp | CallProtocol::Stream | CallProtocol::Session => {
                 assert_eq!(answer.status, 200, "{protocol:?} {answer:?}");
                 expect_stopping_result(&last_message(&answer)["result"]);
@@ -239,7 +240,7 @@ fn leaving_responds_to_every_call_that_cannot_finish() {
 
 #[test]
 fn leaving_lets_calls_finish_that_can() {
-    for (protocol, answer) in calls_during_leave(100, 12) {
+    for (protocol, answer) in calls_during_shutdown(100, 12) {
         assert_eq!(answer.status, 200, "{protocol:?} {answer:?}");
         let message = last_message(&answer);
         let content =
@@ -283,7 +284,7 @@ fn a_call_on_stdio_that_cannot_finish_gets_a_response() {
     for ending in [Ending::Signal, Ending::EndOfInput] {
         let place = Place::new(&json!({}), &json!({}));
         let log = place.path("methods");
-        place.configure(&slow(6_000, log.to_str().unwrap()), &json!({}));
+        place.configure(&slow_source(6_000, log.to_str().unwrap()), &json!({}));
         place.discover();
         let mut command = place.toolcrib(&["mcp"]);
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
@@ -333,7 +334,7 @@ fn nothing_survives_a_guard_that_is_killed_and_the_source_works_on() {
     let place = Place::new(&json!({}), &json!({}));
     let path = |name: &str| place.path(name).to_str().unwrap().to_owned();
     let args = ["--grandchildren", "--pids-file", &path("family"), "--count-file", &path("starts")];
-    place.configure(&json!({ "one": { "command": rig::scripted(), "args": args } }), &json!({}));
+    place.configure(&json!({ "one": { "command": programs::scripted_server(), "args": args } }), &json!({}));
     place.discover();
     let served = place.serve();
     let echo = || call(&served, "one__echo", &json!({ "text": "well" }), json!({}))["content"][0]["text"].clone();
@@ -363,15 +364,16 @@ fn nothing_survives_a_guard_that_is_killed_and_the_source_works_on() {
 }
 
 /// A place whose one source counts its starts, and that is discovered as `warm` says.
-fn warming(warm: &str) -> Place {
+fn workspace_with_warm(warm: &str) -> Place {
     let place = Place::new(&json!({}), &json!({}));
     let args = json!(["--count-file", place.path("starts")]);
-    let config = json!({ "warm": warm, "sources": { "one": { "command": rig::scripted(), "args": args } } });
+    let config =
+        json!({ "warm": warm, "sources": { "one": { "command": programs::scripted_server(), "args": args } } });
     std::fs::write(place.path("toolcrib.json"), config.to_string()).unwrap();
     place
 }
 
-fn starts(place: &Place) -> usize {
+fn count_starts(place: &Place) -> usize {
     read(&place.path("starts")).lines().count()
 }
 
@@ -393,41 +395,41 @@ fn describe(served: &Served) {
 
 #[test]
 fn what_is_due_is_discovered_when_warm_says() {
-    let place = warming("demand");
+    let place = workspace_with_warm("demand");
     let served = place.serve();
     initialize(&served);
     discover(&served);
     describe(&served);
-    assert_eq!(starts(&place), 0, "a client that only connects needs no list");
-    served.tools();
-    until("the first list makes it look", || starts(&place) == 1);
+    assert_eq!(count_starts(&place), 0, "a client that only connects needs no list");
+    served.tool_names();
+    until("the first list makes it look", || count_starts(&place) == 1);
 
     for (method, first) in
         [("initialize", initialize as fn(&Served)), ("server/discover", discover), ("tools/call", describe)]
     {
-        let place = warming("client");
+        let place = workspace_with_warm("client");
         let served = place.serve();
         assert_eq!(request(&served.url, "GET", "/api/sources", "", "").status, 200);
-        assert_eq!(starts(&place), 0, "nobody has come yet");
+        assert_eq!(count_starts(&place), 0, "nobody has come yet");
         first(&served);
-        until(&format!("a client came by `{method}`"), || starts(&place) == 1);
+        until(&format!("a client came by `{method}`"), || count_starts(&place) == 1);
     }
 
-    let place = warming("start");
+    let place = workspace_with_warm("start");
     let _served = place.serve();
-    until("it looks by itself", || starts(&place) == 1);
+    until("it looks by itself", || count_starts(&place) == 1);
 }
 
 #[test]
 fn mcp_discovers_what_is_due_when_warm_says() {
     for (warm, said) in [("start", ""), ("client", INITIALIZE)] {
-        let place = warming(warm);
+        let place = workspace_with_warm(warm);
         let mut command = place.toolcrib(&["mcp"]);
         command.stdin(std::process::Stdio::piped()).stdout(std::process::Stdio::null());
         let mut child = command.spawn().unwrap();
         let mut stdin = child.stdin.take().unwrap();
         std::io::Write::write_all(&mut stdin, format!("{said}\n").as_bytes()).unwrap();
-        until(&format!("`warm: {warm}` makes it look"), || starts(&place) == 1);
+        until(&format!("`warm: {warm}` makes it look"), || count_starts(&place) == 1);
         drop(stdin);
         assert!(child.wait().unwrap().success());
     }

@@ -13,51 +13,51 @@ use opentelemetry_proto::tonic::common::v1::{AnyValue, KeyValue, any_value};
 use opentelemetry_proto::tonic::trace::v1::{Span, span::SpanKind, status::StatusCode};
 use prost::Message;
 use serde_json::{Value, json};
-use toolcrib_testkit::rig;
+use toolcrib_testkit::programs;
 
 use support::served::{Place, read, until};
 use support::upstream::Upstream;
 use support::web::{call, request};
 
-const TRACE: &str = "0af7651916cd43dd8448eb211c80319c";
-const SPAN: &str = "b7ad6b7169203331";
+const TRACE_ID: &str = "0af7651916cd43dd8448eb211c80319c";
+const SPAN_ID: &str = "b7ad6b7169203331";
 
-fn place() -> Place {
+fn test_workspace() -> Place {
     let sources = json!({
-        "one": { "command": rig::scripted(), "args": ["--with", "echo", "--with", "meta", "--with", "fail"] },
+        "one": { "command": programs::scripted_server(), "args": ["--with", "echo", "--with", "meta", "--with", "fail"] },
         "broken": { "command": "no-such-program-here" },
     });
     Place::new(&sources, &json!({}))
 }
 
 /// Everything a collector was sent.
-fn requests(collector: &Upstream) -> Vec<ExportTraceServiceRequest> {
+fn export_requests(collector: &Upstream) -> Vec<ExportTraceServiceRequest> {
     let bodies = collector.asked().into_iter().map(|asked| asked.body);
     bodies.map(|body| ExportTraceServiceRequest::decode(body.as_slice()).unwrap()).collect()
 }
 
 fn spans(collector: &Upstream) -> Vec<Span> {
-    let resources = requests(collector).into_iter().flat_map(|request| request.resource_spans);
+    let resources = export_requests(collector).into_iter().flat_map(|request| request.resource_spans);
     resources.flat_map(|resource| resource.scope_spans).flat_map(|scope| scope.spans).collect()
 }
 
 #[track_caller]
-fn named<'a>(spans: &'a [Span], name: &str) -> &'a Span {
+fn find_span<'a>(spans: &'a [Span], name: &str) -> &'a Span {
     let names: Vec<&str> = spans.iter().map(|span| span.name.as_str()).collect();
     spans.iter().find(|span| span.name == name).unwrap_or_else(|| panic!("no `{name}` among {names:?}"))
 }
 
 fn attributes(told: &[KeyValue]) -> Value {
-    told.iter().map(|pair| (pair.key.clone(), plain(pair.value.as_ref()))).collect::<serde_json::Map<_, _>>().into()
+    told.iter().map(|pair| (pair.key.clone(), to_json(pair.value.as_ref()))).collect::<serde_json::Map<_, _>>().into()
 }
 
-fn plain(value: Option<&AnyValue>) -> Value {
+fn to_json(value: Option<&AnyValue>) -> Value {
     match value.and_then(|value| value.value.as_ref()) {
         Some(any_value::Value::StringValue(text)) => json!(text),
         Some(any_value::Value::BoolValue(yes)) => json!(yes),
         Some(any_value::Value::IntValue(number)) => json!(number),
         Some(any_value::Value::DoubleValue(number)) => json!(number),
-        Some(any_value::Value::ArrayValue(list)) => list.values.iter().map(|value| plain(Some(value))).collect(),
+        Some(any_value::Value::ArrayValue(list)) => list.values.iter().map(|value| to_json(Some(value))).collect(),
         _ => Value::Null,
     }
 }
@@ -72,7 +72,7 @@ fn run(place: &Place, arguments: &[&str], variables: &[(&str, &str)]) -> Output 
 
 #[test]
 fn a_command_is_told_as_one_trace() {
-    let (place, collector) = (place(), Upstream::answering(""));
+    let (place, collector) = (test_workspace(), Upstream::answering(""));
     let variables = [
         ("OTEL_EXPORTER_OTLP_ENDPOINT", collector.url.as_str()),
         ("OTEL_EXPORTER_OTLP_HEADERS", "Authorization=Basic%20cGs6c2s=,x-more=a%2Cb"),
@@ -86,15 +86,18 @@ fn a_command_is_told_as_one_trace() {
     assert_eq!(asked[0].header("authorization"), Some("Basic cGs6c2s="));
     assert_eq!(asked[0].header("x-more"), Some("a,b"));
     assert_eq!(asked[0].header("content-type"), Some("application/x-protobuf"));
-    let resource = attributes(&requests(&collector)[0].resource_spans[0].resource.as_ref().unwrap().attributes);
+    let resource = attributes(&export_requests(&collector)[0].resource_spans[0].resource.as_ref().unwrap().attributes);
     assert_eq!(
         (&resource["service.name"], &resource["deployment.environment.name"]),
         (&json!("toolcrib"), &json!("test"))
     );
 
     let spans = spans(&collector);
-    let (command, discovery, call) =
-        (named(&spans, "toolcrib call"), named(&spans, "tool-discovery"), named(&spans, "tools/call one__echo"));
+    let (command, discovery, call) = (
+        find_span(&spans, "toolcrib call"),
+        find_span(&spans, "tool-discovery"),
+        find_span(&spans, "tools/call one__echo"),
+    );
     assert_eq!(spans.len(), 3, "{spans:?}");
     assert!(spans.iter().all(|span| span.trace_id == command.trace_id));
     assert!(discovery.parent_span_id == command.span_id && call.parent_span_id == command.span_id);
@@ -127,14 +130,14 @@ fn a_command_is_told_as_one_trace() {
 
 #[test]
 fn what_fails_is_told_with_its_code() {
-    let (place, collector) = (place(), Upstream::answering(""));
+    let (place, collector) = (test_workspace(), Upstream::answering(""));
     let at = [("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", format!("{}/elsewhere", collector.url))];
     let at = [(at[0].0, at[0].1.as_str()), ("OTEL_SERVICE_NAME", "crib")];
     run(&place, &["refresh"], &at);
     run(&place, &["refresh"], &at);
     run(&place, &["call", "one__fail"], &at);
     assert_eq!(collector.asked()[0].line, "POST /elsewhere HTTP/1.1");
-    let resource = attributes(&requests(&collector)[0].resource_spans[0].resource.as_ref().unwrap().attributes);
+    let resource = attributes(&export_requests(&collector)[0].resource_spans[0].resource.as_ref().unwrap().attributes);
     assert_eq!(resource["service.name"], "crib");
 
     let spans = spans(&collector);
@@ -149,26 +152,26 @@ fn what_fails_is_told_with_its_code() {
     assert_eq!(broken.status.as_ref().unwrap().code, StatusCode::Error as i32);
     assert_eq!(attributes(&broken.attributes)["error.type"], "TOOL_UNAVAILABLE");
     assert_eq!(attributes(&of("one", true).attributes)["toolcrib.duration_ms"], 0);
-    let call = named(&spans, "tools/call one__fail");
+    let call = find_span(&spans, "tools/call one__fail");
     assert_eq!(attributes(&call.attributes)["error.type"], "tool_error");
     assert_eq!(call.status.as_ref().unwrap().code, StatusCode::Error as i32);
 }
 
 #[test]
 fn a_served_call_is_part_of_what_its_client_does() {
-    let (place, collector) = (place(), Upstream::answering(""));
+    let (place, collector) = (test_workspace(), Upstream::answering(""));
     let variables = [("OTEL_EXPORTER_OTLP_ENDPOINT", collector.url.as_str())];
     let mut served = place.started_with(&["serve", "--listen", "127.0.0.1:0"], &variables);
-    let given = json!({ "traceparent": format!("00-{TRACE}-{SPAN}-01") });
+    let given = json!({ "traceparent": format!("00-{TRACE_ID}-{SPAN_ID}-01") });
     let told = call(&served, "one__meta", &json!({}), given);
     let told: Value = serde_json::from_str(told["content"][0]["text"].as_str().unwrap()).unwrap();
     let told = told["traceparent"].as_str().unwrap().to_owned();
     until("the call is exported", || spans(&collector).iter().any(|span| span.name == "tools/call one__meta"));
 
     let known = spans(&collector);
-    let exported = named(&known, "tools/call one__meta");
-    assert_eq!((hex(&exported.trace_id).as_str(), hex(&exported.parent_span_id).as_str()), (TRACE, SPAN));
-    assert_eq!(told, format!("00-{TRACE}-{}-01", hex(&exported.span_id)), "its source is told of the very span");
+    let exported = find_span(&known, "tools/call one__meta");
+    assert_eq!((hex(&exported.trace_id).as_str(), hex(&exported.parent_span_id).as_str()), (TRACE_ID, SPAN_ID));
+    assert_eq!(told, format!("00-{TRACE_ID}-{}-01", hex(&exported.span_id)), "its source is told of the very span");
 
     // One that nobody traced begins a trace here, and what is under way when it leaves is exported too.
     let told = call(&served, "one__meta", &json!({}), json!({}));
@@ -194,7 +197,7 @@ fn the_steps_of_a_workflow_are_parts_of_it() {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 
     let spans = spans(&collector);
-    let workflow = named(&spans, "execute_tool errands__buy_cheapest");
+    let workflow = find_span(&spans, "execute_tool errands__buy_cheapest");
     assert_eq!(workflow.kind, SpanKind::Internal as i32);
     let steps: Vec<&Span> = spans.iter().filter(|span| span.name.starts_with("execute_tool shop__")).collect();
     assert!(steps.len() > 1 && steps.iter().all(|step| step.parent_span_id == workflow.span_id), "{spans:?}");
@@ -205,7 +208,7 @@ fn the_steps_of_a_workflow_are_parts_of_it() {
 fn a_collector_that_does_not_listen_harms_nothing() {
     let silent = Upstream::silent();
     for url in [silent.url.as_str(), "http://127.0.0.1:1"] {
-        let place = place();
+        let place = test_workspace();
         let variables = [("OTEL_EXPORTER_OTLP_ENDPOINT", url)];
         let began = Instant::now();
         let output = run(&place, &["call", "one__echo", "text=hi"], &variables);
@@ -228,7 +231,7 @@ fn a_collector_that_does_not_listen_harms_nothing() {
 
 #[test]
 fn what_cannot_be_done_is_said() {
-    let (place, collector) = (place(), Upstream::answering(""));
+    let (place, collector) = (test_workspace(), Upstream::answering(""));
     for (name, value) in [("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc"), ("OTEL_EXPORTER_OTLP_ENDPOINT", "no address")] {
         let variables = [("OTEL_EXPORTER_OTLP_ENDPOINT", collector.url.as_str()), (name, value)];
         let output = run(&place, &["call", "one__echo", "text=hi"], &variables);

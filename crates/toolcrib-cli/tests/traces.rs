@@ -7,30 +7,30 @@ mod support;
 use std::process::Stdio;
 
 use serde_json::{Value, json};
-use toolcrib_testkit::rig;
+use toolcrib_testkit::programs;
 
 use support::served::{Place, read, until};
 use support::upstream::Upstream;
 use support::web::{call, call_with, request};
 
-const TRACE: &str = "0af7651916cd43dd8448eb211c80319c";
-const SPAN: &str = "b7ad6b7169203331";
+const TRACE_ID: &str = "0af7651916cd43dd8448eb211c80319c";
+const SPAN_ID: &str = "b7ad6b7169203331";
 
-const JSON: &str = "Content-Type: application/json\r\n";
+const JSON_HEADER: &str = "Content-Type: application/json\r\n";
 
 fn traceparent() -> String {
-    format!("00-{TRACE}-{SPAN}-01")
+    format!("00-{TRACE_ID}-{SPAN_ID}-01")
 }
 
 /// The same trace, and a span that is not the caller's.
 #[track_caller]
-fn is_of_the_trace(told: &str) {
+fn assert_same_trace(told: &str) {
     let parts: Vec<&str> = told.split('-').collect();
-    assert!(parts.len() == 4 && parts[1] == TRACE && parts[2] != SPAN && parts[3] == "01", "{told}");
+    assert!(parts.len() == 4 && parts[1] == TRACE_ID && parts[2] != SPAN_ID && parts[3] == "01", "{told}");
 }
 
 /// A stdio server that tells the `_meta` it got, and an API that keeps the headers it got.
-fn place(api: &Upstream) -> Place {
+fn test_workspace(api: &Upstream) -> Place {
     let document = json!({
         "openapi": "3.1.0",
         "info": { "title": "Pets", "version": "1" },
@@ -38,7 +38,7 @@ fn place(api: &Upstream) -> Place {
         "paths": { "/pets": { "get": { "operationId": "pets", "responses": { "200": { "description": "all" } } } } },
     });
     let sources = json!({
-        "one": { "command": rig::scripted(), "args": ["--with", "meta", "--with", "echo"] },
+        "one": { "command": programs::scripted_server(), "args": ["--with", "meta", "--with", "echo"] },
         "shop": { "openapi": "shop.json", "base_url": api.url, "allow_private": true },
     });
     let place = Place::new(&sources, &json!({}));
@@ -47,7 +47,7 @@ fn place(api: &Upstream) -> Place {
 }
 
 /// The `_meta` that the tool `meta` says it got.
-fn meta(result: &Value) -> Value {
+fn parse_meta(result: &Value) -> Value {
     let text = result["content"][0]["text"].as_str().unwrap_or_else(|| panic!("{result}"));
     serde_json::from_str(text).unwrap_or_else(|error| panic!("{error}: {text}"))
 }
@@ -55,26 +55,31 @@ fn meta(result: &Value) -> Value {
 #[test]
 fn a_trace_goes_on_to_those_who_are_asked() {
     let api = Upstream::answering("[]");
-    let place = place(&api);
+    let place = test_workspace(&api);
     let served = place.serve();
 
     let given = json!({ "traceparent": traceparent(), "tracestate": "rojo=1", "mine": 5 });
-    let told = meta(&call(&served, "one__meta", &json!({}), given.clone()));
-    is_of_the_trace(told["traceparent"].as_str().unwrap());
+    let told = parse_meta(&call(&served, "one__meta", &json!({}), given.clone()));
+    assert_same_trace(told["traceparent"].as_str().unwrap());
     assert_eq!((&told["tracestate"], &told["mine"]), (&json!("rojo=1"), &json!(5)));
 
     let headers = format!("traceparent: {}\r\n", traceparent());
-    is_of_the_trace(
-        meta(&call_with(&served, "one__meta", &json!({}), json!({}), &headers))["traceparent"].as_str().unwrap(),
+    assert_same_trace(
+        parse_meta(&call_with(&served, "one__meta", &json!({}), json!({}), &headers))["traceparent"].as_str().unwrap(),
     );
 
-    let answer =
-        request(&served.url, "POST", "/api/tools/one__meta/call", &format!("{headers}{JSON}"), r#"{"arguments":{}}"#);
-    is_of_the_trace(meta(&answer.json())["traceparent"].as_str().unwrap());
+    let answer = request(
+        &served.url,
+        "POST",
+        "/api/tools/one__meta/call",
+        &format!("{headers}{JSON_HEADER}"),
+        r#"{"arguments":{}}"#,
+    );
+    assert_same_trace(parse_meta(&answer.json())["traceparent"].as_str().unwrap());
 
     call(&served, "shop__pets", &json!({}), given);
     let asked = api.asked();
-    is_of_the_trace(asked[0].header("traceparent").unwrap());
+    assert_same_trace(asked[0].header("traceparent").unwrap());
     assert_eq!(asked[0].header("tracestate"), Some("rojo=1"));
 }
 
@@ -84,19 +89,19 @@ fn a_discovery_is_part_of_the_trace_of_who_asks_for_it() {
     let sources = json!({ "pets": { "openapi": format!("{}/pets.json", api.url), "allow_private": true } });
     let place = Place::new(&sources, &json!({}));
     let served = place.serve();
-    let headers = format!("traceparent: {}\r\n{JSON}", traceparent());
+    let headers = format!("traceparent: {}\r\n{JSON_HEADER}", traceparent());
     assert_eq!(request(&served.url, "POST", "/api/sources/pets/refresh?force=true", &headers, "").status, 200);
-    is_of_the_trace(api.asked().last().unwrap().header("traceparent").unwrap());
+    assert_same_trace(api.asked().last().unwrap().header("traceparent").unwrap());
 }
 
 #[test]
 fn nobody_is_told_of_a_trace_that_nobody_told_us_of() {
     let api = Upstream::answering("[]");
-    let place = place(&api);
+    let place = test_workspace(&api);
     let served = place.serve();
-    let told = meta(&call(&served, "one__meta", &json!({}), json!({})));
+    let told = parse_meta(&call(&served, "one__meta", &json!({}), json!({})));
     assert_eq!(told.get("traceparent"), None);
-    let told = meta(&call(&served, "one__meta", &json!({}), json!({ "traceparent": "junk" })));
+    let told = parse_meta(&call(&served, "one__meta", &json!({}), json!({ "traceparent": "junk" })));
     assert_eq!(told["traceparent"], "junk", "what is no trace passes as anything else does");
     call(&served, "shop__pets", &json!({}), json!({}));
     assert_eq!(api.asked()[0].header("traceparent"), None);
@@ -105,15 +110,15 @@ fn nobody_is_told_of_a_trace_that_nobody_told_us_of() {
 #[test]
 fn a_command_is_part_of_what_started_it() {
     let api = Upstream::answering("[]");
-    let place = place(&api);
+    let place = test_workspace(&api);
     let mut command = place.toolcrib(&["call", "shop__pets"]);
     let output = command.env("TRACEPARENT", traceparent()).stdin(Stdio::null()).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    is_of_the_trace(api.asked()[0].header("traceparent").unwrap());
+    assert_same_trace(api.asked()[0].header("traceparent").unwrap());
 }
 
 /// Each event with what must be in it.
-const EVENTS: [(&str, &[&str]); 9] = [
+const EXPECTED_EVENTS: [(&str, &[&str]); 9] = [
     ("tools.discovery.started", &["server_count"]),
     ("tools.discovery.server.success", &["server_name", "tool_count", "duration_ms", "trace_id"]),
     ("tools.discovery.server.failed", &["server_name", "error_message", "trace_id"]),
@@ -128,7 +133,7 @@ const EVENTS: [(&str, &[&str]); 9] = [
 #[test]
 fn what_happens_is_logged_by_name_with_its_trace_and_without_what_was_said() {
     let sources = json!({
-        "one": { "command": rig::scripted(), "args": ["--with", "echo"] },
+        "one": { "command": programs::scripted_server(), "args": ["--with", "echo"] },
         "broken": { "command": "no-such-program-here" },
     });
     let place = Place::new(&sources, &json!({}));
@@ -150,13 +155,13 @@ fn what_happens_is_logged_by_name_with_its_trace_and_without_what_was_said() {
         .filter(|line| line.starts_with('{'))
         .map(|line| serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}")))
         .collect();
-    for (event, fields) in EVENTS {
+    for (event, fields) in EXPECTED_EVENTS {
         let told = lines.iter().filter(|line| line["message"] == event);
         let full =
             told.clone().find(|line| fields.iter().all(|field| line.get(*field).is_some_and(|it| !it.is_null())));
         let full = full.unwrap_or_else(|| panic!("no {event} with {fields:?} in\n{said}"));
         if fields.contains(&"trace_id") {
-            assert_eq!(full["trace_id"], TRACE, "{full}");
+            assert_eq!(full["trace_id"], TRACE_ID, "{full}");
         }
     }
     let finished = lines.iter().find(|line| line["message"] == "tools.call.finished").unwrap();

@@ -5,14 +5,14 @@ mod support;
 use serde_json::{Value, json};
 use support::{Toolcrib, scripted, starts};
 
-const USER: &str = "~/.config/toolcrib/toolcrib.yaml";
+const USER_CONFIG: &str = "~/.config/toolcrib/toolcrib.yaml";
 
 /// Whether the project's file is asked about.
-fn asks(toolcrib: &Toolcrib) -> bool {
+fn asks_for_trust(toolcrib: &Toolcrib) -> bool {
     toolcrib.done(&["tools", "--cached"]).stderr.contains("is not trusted yet")
 }
 
-fn source(toolcrib: &Toolcrib, id: &str) -> Value {
+fn source_status(toolcrib: &Toolcrib, id: &str) -> Value {
     let sources = toolcrib.json(&["sources"]);
     let sources = sources["sources"].as_array().into_iter().flatten();
     sources.into_iter().find(|source| source["id"] == id).cloned().unwrap_or_default()
@@ -23,7 +23,7 @@ fn a_file_changes_nothing_before_it_is_trusted() {
     let toolcrib = Toolcrib::new();
     let count = toolcrib.home().join("starts");
     let server = scripted();
-    toolcrib.write(USER, &format!("sources: {{ mine: {{ command: {server:?} }} }}\n"));
+    toolcrib.write(USER_CONFIG, &format!("sources: {{ mine: {{ command: {server:?} }} }}\n"));
     toolcrib.write(
         "toolcrib.yaml",
         &format!(
@@ -39,8 +39,8 @@ fn a_file_changes_nothing_before_it_is_trusted() {
         "the user's own works: {names:?}"
     );
     assert_eq!(starts(&count), 0, "what the file makes of it is not run");
-    assert_eq!(source(&toolcrib, "mine")["ttl_ms"], 300_000);
-    let theirs = source(&toolcrib, "theirs");
+    assert_eq!(source_status(&toolcrib, "mine")["ttl_ms"], 300_000);
+    let theirs = source_status(&toolcrib, "theirs");
     assert_eq!((&theirs["status"], &theirs["last_error"]["code"]), (&json!("failed"), &json!("FORBIDDEN")));
     let config = toolcrib.json(&["config"]);
     assert_eq!(config["defaults"]["ttl"]["origin"], "default");
@@ -52,7 +52,7 @@ fn a_file_changes_nothing_before_it_is_trusted() {
     assert!(said.contains("  defaults: {\"ttl\":\"99m\"}\n  expose: {\"prefix\":false}\n"), "{said}");
     toolcrib.json(&["tools"]);
     assert_eq!(starts(&count), 1);
-    assert_eq!(source(&toolcrib, "mine")["ttl_ms"], 99 * 60_000);
+    assert_eq!(source_status(&toolcrib, "mine")["ttl_ms"], 99 * 60_000);
 }
 
 #[test]
@@ -65,18 +65,18 @@ fn a_change_that_widens_is_asked_about_and_keeps_what_was_known() {
     let tools = toolcrib.json(&["tools"])["tools"].as_array().unwrap().len();
 
     toolcrib.write("toolcrib.yaml", &file(", tools: { 'echo*': deny, '*': ask }, ttl: 1h, title: One"));
-    assert!(!asks(&toolcrib), "narrowing is not asked about");
+    assert!(!asks_for_trust(&toolcrib), "narrowing is not asked about");
     for widened in ["", ", tools: { 'echo*': ask }", ", tools: { 'echo*': deny, echo: allow }"] {
         toolcrib.write("toolcrib.yaml", &file(widened));
-        assert!(asks(&toolcrib), "{widened}");
+        assert!(asks_for_trust(&toolcrib), "{widened}");
         let known = toolcrib.json(&["tools", "--cached"])["tools"].as_array().unwrap().len();
         assert!(known > 0 && known <= tools, "the list stays");
         let called = toolcrib.json(&["call", "one__echo", "text=hi"]);
         assert_eq!(called["error"]["code"], "FORBIDDEN", "{called}");
     }
     toolcrib.write("toolcrib.yaml", "sources: {}\ndefaults: { ttl: 1m }\n");
-    assert!(asks(&toolcrib), "`defaults` are new");
-    assert_eq!(source(&toolcrib, "one")["origin"], "config", "and the source is not removed meanwhile");
+    assert!(asks_for_trust(&toolcrib), "`defaults` are new");
+    assert_eq!(source_status(&toolcrib, "one")["origin"], "config", "and the source is not removed meanwhile");
     toolcrib.done(&["trust"]);
     assert!(toolcrib.json(&["sources"])["sources"].as_array().unwrap().is_empty());
 }
@@ -85,22 +85,28 @@ fn a_change_that_widens_is_asked_about_and_keeps_what_was_known() {
 fn a_project_narrows_the_users_own_source() {
     let toolcrib = Toolcrib::new();
     let server = scripted();
-    toolcrib
-        .write(USER, &format!("sources: {{ mine: {{ command: {server:?} }}, other: {{ command: {server:?} }} }}\n"));
+    toolcrib.write(
+        USER_CONFIG,
+        &format!("sources: {{ mine: {{ command: {server:?} }}, other: {{ command: {server:?} }} }}\n"),
+    );
     toolcrib.write(
         "toolcrib.yaml",
         "sources:\n  mine: { tools: { echo: deny, '*': allow } }\n  other: { enabled: false }\n",
     );
-    assert_eq!(source(&toolcrib, "other")["enabled"], true, "not before it is trusted");
+    assert_eq!(source_status(&toolcrib, "other")["enabled"], true, "not before it is trusted");
     let said = toolcrib.done(&["trust"]).stdout;
     assert!(said.contains("  narrows your own `other`: {\"enabled\":false}\n"), "{said}");
-    assert_eq!(source(&toolcrib, "other")["enabled"], false);
+    assert_eq!(source_status(&toolcrib, "other")["enabled"], false);
     let called = toolcrib.json(&["call", "mine__echo", "text=hi"]);
     assert_eq!(called["error"]["code"], "FORBIDDEN", "{called}");
 
     toolcrib.write("toolcrib.yaml", "sources:\n  mine: { tools: { echo: allow } }\n  new: { command: x }\n");
-    assert!(asks(&toolcrib));
-    assert_eq!(source(&toolcrib, "other")["enabled"], false, "what was restricted stays so until it is trusted again");
+    assert!(asks_for_trust(&toolcrib));
+    assert_eq!(
+        source_status(&toolcrib, "other")["enabled"],
+        false,
+        "what was restricted stays so until it is trusted again"
+    );
     let called = toolcrib.json(&["call", "mine__echo", "text=hi"]);
     assert_eq!(called["error"]["code"], "FORBIDDEN", "{called}");
 }
@@ -122,7 +128,7 @@ fn credentials_stay_with_the_servers_that_a_document_named() {
     assert!(said.contains("    its document leads to http://127.0.0.1:9\n"), "{said}");
     toolcrib.done(&["refresh", "shop"]);
     toolcrib.write("shop.json", &document("http://127.0.0.1:9/v2", "An API, explained better"));
-    assert!(!asks(&toolcrib), "another path and another description are not asked about");
+    assert!(!asks_for_trust(&toolcrib), "another path and another description are not asked about");
     toolcrib.done(&["refresh", "shop"]);
 
     toolcrib.write("shop.json", &document("http://127.0.0.2:9/v2", "An API"));
@@ -150,9 +156,9 @@ fn workflows_stay_with_the_apis_that_their_document_named() {
     let said = toolcrib.done(&["trust"]).stdout;
     assert!(said.contains("    its document leads to shop (./shop.json)\n"), "{said}");
     toolcrib.write("flows.json", &document("shop", "Flows, explained better"));
-    assert!(!asks(&toolcrib));
+    assert!(!asks_for_trust(&toolcrib));
     toolcrib.write("flows.json", &document("bank", "Flows"));
-    assert!(asks(&toolcrib));
+    assert!(asks_for_trust(&toolcrib));
 }
 
 #[test]
@@ -184,27 +190,27 @@ fn trust_that_an_older_version_gave_is_asked_for_again() {
     let file = toolcrib.write("toolcrib.yaml", "sources:\n  a: { command: x }\n");
     let old = json!({ file.canonicalize().unwrap().to_str().unwrap(): "0".repeat(64) });
     toolcrib.write("~/data/toolcrib/trusted.json", &old.to_string());
-    assert!(asks(&toolcrib));
+    assert!(asks_for_trust(&toolcrib));
     toolcrib.done(&["trust"]);
-    assert!(!asks(&toolcrib));
+    assert!(!asks_for_trust(&toolcrib));
 }
 
 #[test]
 fn a_file_that_says_nothing_any_more_lifts_nothing() {
     let toolcrib = Toolcrib::new();
     let server = scripted();
-    toolcrib.write(USER, &format!("sources: {{ mine: {{ command: {server:?} }} }}\n"));
+    toolcrib.write(USER_CONFIG, &format!("sources: {{ mine: {{ command: {server:?} }} }}\n"));
     toolcrib.write("toolcrib.yaml", "sources: { mine: { enabled: false } }\ndefaults: { ttl: 9m }\n");
     toolcrib.done(&["trust"]);
-    assert_eq!(source(&toolcrib, "mine")["enabled"], false);
+    assert_eq!(source_status(&toolcrib, "mine")["enabled"], false);
     for empty in ["sources: {}\n", "", "# nothing\n"] {
         toolcrib.write("toolcrib.yaml", empty);
-        assert!(asks(&toolcrib), "{empty:?}");
-        assert_eq!(source(&toolcrib, "mine")["enabled"], false, "{empty:?}");
+        assert!(asks_for_trust(&toolcrib), "{empty:?}");
+        assert_eq!(source_status(&toolcrib, "mine")["enabled"], false, "{empty:?}");
     }
     toolcrib.done(&["trust"]);
-    assert_eq!(source(&toolcrib, "mine")["enabled"], true);
-    assert!(!asks(&toolcrib));
+    assert_eq!(source_status(&toolcrib, "mine")["enabled"], true);
+    assert!(!asks_for_trust(&toolcrib));
 }
 
 #[test]
@@ -215,7 +221,7 @@ fn a_file_that_is_not_trusted_leaves_alone_what_was_added_by_command() {
     let added = toolcrib.done(&["add", "late", "--", &server]);
     assert!(added.stdout.contains("late"), "{added:?}");
     toolcrib.done(&["call", "late__echo", "text=hi"]);
-    assert_eq!(source(&toolcrib, "late")["status"], "success");
+    assert_eq!(source_status(&toolcrib, "late")["status"], "success");
     toolcrib.done(&["remove", "late"]);
     let refused = toolcrib.run(&["enable", "late"]);
     assert!(refused.stderr.contains("is not trusted yet"), "{refused:?}");
@@ -234,9 +240,9 @@ fn files_of_the_project_that_references_stand_for_are_part_of_what_is_trusted() 
     toolcrib.write("toolcrib.yaml", &file);
     toolcrib.done(&["trust"]);
     toolcrib.write("~/secret", "two");
-    assert!(!asks(&toolcrib), "a secret elsewhere may change");
+    assert!(!asks_for_trust(&toolcrib), "a secret elsewhere may change");
     toolcrib.write("url.txt", "http://127.0.0.2:9/mcp");
-    assert!(asks(&toolcrib));
+    assert!(asks_for_trust(&toolcrib));
 }
 
 #[test]
@@ -258,12 +264,12 @@ fn a_document_behind_a_reference_and_a_root_that_is_a_link_are_part_of_what_is_t
     let said = toolcrib.done(&["trust"]).stdout;
     assert!(said.contains("    its document leads to http://127.0.0.1:9\n"), "{said}");
     assert!(said.contains(&format!("    its roots are {}\n", project.join("one").display())), "{said}");
-    assert!(!asks(&toolcrib));
+    assert!(!asks_for_trust(&toolcrib));
     toolcrib.write("api.json", &document("http://127.0.0.2:9"));
-    assert!(asks(&toolcrib));
+    assert!(asks_for_trust(&toolcrib));
     toolcrib.write("api.json", &document("http://127.0.0.1:9"));
-    assert!(!asks(&toolcrib));
+    assert!(!asks_for_trust(&toolcrib));
     std::fs::remove_file(project.join("data")).unwrap();
     std::os::unix::fs::symlink("/", project.join("data")).unwrap();
-    assert!(asks(&toolcrib));
+    assert!(asks_for_trust(&toolcrib));
 }

@@ -10,7 +10,7 @@ use std::process::Stdio;
 use serde_json::{Value, json};
 use support::served::Place;
 
-const FLOW: &str = include_str!("../../../fixtures/shop.arazzo.yaml");
+const WORKFLOW_DOCUMENT: &str = include_str!("../../../fixtures/shop.arazzo.yaml");
 
 /// What a command prints, and how it ends.
 fn run(place: &Place, arguments: &[&str]) -> (i32, String, String) {
@@ -23,7 +23,7 @@ fn run(place: &Place, arguments: &[&str]) -> (i32, String, String) {
 fn a_workflow_buys_something_in_the_corner_shop() {
     let place = Place::new(&json!({}), &json!({}));
     let shop = place.started(&["demo", "--api"]);
-    std::fs::write(place.path("shop.arazzo.yaml"), FLOW).unwrap();
+    std::fs::write(place.path("shop.arazzo.yaml"), WORKFLOW_DOCUMENT).unwrap();
     let document = format!("{}/openapi.json", shop.url);
 
     let (code, added, complained) = run(&place, &["add", "errands", "--workflow", "shop.arazzo.yaml"]);
@@ -51,5 +51,8 @@ fn a_workflow_buys_something_in_the_corner_shop() {
 fn the_guide_shows_the_workflow_that_is_tried_here() {
     let guide = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/workflows.md");
     let guide = std::fs::read_to_string(guide).unwrap();
-    assert!(guide.contains(&format!("```yaml\n{FLOW}```\n")), "docs/workflows.md has another example than the fixture");
+    assert!(
+        guide.contains(&format!("```yaml\n{WORKFLOW_DOCUMENT}```\n")),
+        "docs/workflows.md has another example than the fixture"
+    );
 }

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{Code, Error, Result};
 use crate::fingerprint::Fingerprint;
-use crate::text::shown_short;
+use crate::text::sanitize_truncated;
 use crate::time::Timestamp;
 
 /// Each may do what those before it may.
@@ -25,15 +25,15 @@ pub enum Role {
 
 /// What is asked of who comes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Needs {
+pub enum Permission {
     /// Open to whoever reaches the socket.
-    Nothing,
+    Public,
     /// To see what there is.
-    Reading,
+    Read,
     /// To call and refresh tools.
-    Using,
+    Use,
     /// To change what there is.
-    Managing,
+    Manage,
 }
 
 /// A token as it is remembered.
@@ -50,49 +50,49 @@ pub struct Token {
 }
 
 impl Token {
-    pub fn expired(&self, now: Timestamp) -> bool {
+    pub fn is_expired(&self, now: Timestamp) -> bool {
         self.expires_at.is_some_and(|at| at <= now)
     }
 }
 
 /// How many tokens there may be.
-pub const MOST_TOKENS: usize = 1_000;
+pub const MAX_ACCESS_TOKENS: usize = 1_000;
 /// How long one may live: 100 years.
-pub const LONGEST_LIFE: Duration = Duration::from_secs(36_525 * 24 * 60 * 60);
+pub const MAX_TOKEN_LIFETIME: Duration = Duration::from_secs(36_525 * 24 * 60 * 60);
 /// Ids are so many hexadecimal digits, and no name looks like one.
-const ID_DIGITS: usize = 12;
-const LONGEST_NAME: usize = 64;
+const TOKEN_ID_DIGITS: usize = 12;
+const MAX_TOKEN_NAME_LEN: usize = 64;
 /// Who the journal and the logs know by these names holds no token.
-const RESERVED: [&str; 7] = ["admin", "local", "cli", "config", "refresh", "rest", "console"];
+const RESERVED_TOKEN_NAMES: [&str; 7] = ["admin", "local", "cli", "config", "refresh", "rest", "console"];
 
 /// A name that may stand in logs, tables and addresses as it is.
-pub fn check_name(name: &str) -> Result<()> {
+pub fn check_token_name(name: &str) -> Result<()> {
     let plain = |character: char| character.is_ascii_alphanumeric() || "._-@".contains(character);
     let sound = name.starts_with(|first: char| first.is_ascii_alphanumeric()) && name.chars().all(plain);
-    if RESERVED.iter().any(|reserved| reserved.eq_ignore_ascii_case(name)) {
+    if RESERVED_TOKEN_NAMES.iter().any(|reserved| reserved.eq_ignore_ascii_case(name)) {
         return Err(Error::new(Code::BadRequest, format!("`{name}` is the name of somebody else; take another")));
     }
-    if name.len() == ID_DIGITS && name.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+    if name.len() == TOKEN_ID_DIGITS && name.bytes().all(|byte| byte.is_ascii_hexdigit()) {
         return Err(Error::new(Code::BadRequest, format!("`{name}` looks like the id of a token; take another name")));
     }
-    if sound && name.len() <= LONGEST_NAME {
+    if sound && name.len() <= MAX_TOKEN_NAME_LEN {
         return Ok(());
     }
     let message = format!(
-        "`{}` is no name for a token: letters, digits and `.`, `_`, `-`, `@`, at most {LONGEST_NAME}, a letter or digit first",
-        shown_short(name, 80)
+        "`{}` is no name for a token: letters, digits and `.`, `_`, `-`, `@`, at most {MAX_TOKEN_NAME_LEN}, a letter or digit first",
+        sanitize_truncated(name, 80)
     );
     Err(Error::new(Code::BadRequest, message))
 }
 
-impl Needs {
+impl Permission {
     /// The least role that may; none where anybody may.
-    pub fn role(self) -> Option<Role> {
+    pub fn min_role(self) -> Option<Role> {
         match self {
-            Needs::Nothing => None,
-            Needs::Reading => Some(Role::Viewer),
-            Needs::Using => Some(Role::Agent),
-            Needs::Managing => Some(Role::Admin),
+            Permission::Public => None,
+            Permission::Read => Some(Role::Viewer),
+            Permission::Use => Some(Role::Agent),
+            Permission::Manage => Some(Role::Admin),
         }
     }
 }
@@ -100,8 +100,8 @@ impl Needs {
 impl Role {
     pub const ALL: [Role; 3] = [Role::Viewer, Role::Agent, Role::Admin];
 
-    pub fn may(self, needs: Needs) -> bool {
-        needs.role().is_none_or(|least| self >= least)
+    pub fn has_permission(self, needs: Permission) -> bool {
+        needs.min_role().is_none_or(|least| self >= least)
     }
 
     pub fn as_str(self) -> &'static str {
@@ -125,7 +125,8 @@ impl FromStr for Role {
     fn from_str(text: &str) -> Result<Role> {
         let found = Role::ALL.into_iter().find(|role| role.as_str() == text);
         found.ok_or_else(|| {
-            let message = format!("no role named `{}`; there are admin, agent and viewer", shown_short(text, 40));
+            let message =
+                format!("no role named `{}`; there are admin, agent and viewer", sanitize_truncated(text, 40));
             Error::new(Code::BadRequest, message)
         })
     }
@@ -138,12 +139,12 @@ mod tests {
     #[test]
     fn names_are_plain_and_bounded() {
         for name in ["ci", "ada@laptop", "build-1.2_x", "7", "0123456789ab-"] {
-            assert!(check_name(name).is_ok(), "{name}");
+            assert!(check_token_name(name).is_ok(), "{name}");
         }
         for name in
             ["admin", "Admin", "LOCAL", "0123456789ab", "", "-x", "a b", "a/b", "<b>", "naïve", "a\n", &"x".repeat(65)]
         {
-            assert_eq!(check_name(name).unwrap_err().code, Code::BadRequest, "{name}");
+            assert_eq!(check_token_name(name).unwrap_err().code, Code::BadRequest, "{name}");
         }
     }
 

@@ -6,8 +6,8 @@ mod condition;
 mod criterion;
 mod inputs;
 mod jsonpath;
+mod parse;
 mod payload;
-mod read;
 mod run;
 mod tool;
 
@@ -16,26 +16,29 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::execution::Place;
-use crate::manifest::SetAside;
+use crate::execution::ParameterLocation;
+use crate::manifest::SetAsideTool;
 
-pub use budget::Budget;
+pub use budget::ConditionBudget;
 pub use criterion::Criterion;
-pub use payload::RequestBody;
-pub use run::{Arguments, Body, Call, Do, MOST_STEPS, Response, Run};
-pub use tool::tool_of;
+pub use payload::RequestBodyTemplate;
+pub use run::{
+    MAX_STEPS_PER_RUN, NextAction, OperationArguments, OperationBody, OperationCall, OperationResponse,
+    WorkflowExecution,
+};
+pub use tool::build_workflow_tool;
 
 /// What was read of a document: the workflows that can be run, and why others cannot.
 #[derive(Debug, Clone)]
-pub struct Document {
+pub struct ArazzoDocument {
     pub source_descriptions: Vec<SourceDescription>,
     pub workflows: Vec<Workflow>,
-    pub set_aside: Vec<SetAside>,
+    pub excluded: Vec<SetAsideTool>,
     /// For expressions.
     components: Value,
 }
 
-impl Document {
+impl ArazzoDocument {
     /// The APIs that its steps may call, each by name and document.
     pub fn described_apis(&self) -> BTreeSet<String> {
         let described = self.source_descriptions.iter();
@@ -48,11 +51,11 @@ pub struct SourceDescription {
     pub name: String,
     /// As the document has it: it may be relative.
     pub url: String,
-    pub kind: SourceKind,
+    pub kind: SourceDescriptionKind,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum SourceKind {
+pub enum SourceDescriptionKind {
     OpenApi,
     Arazzo,
 }
@@ -66,7 +69,7 @@ pub struct Workflow {
     pub description: Option<String>,
     /// A JSON Schema that stands alone: what it refers to lies in its `$defs`.
     pub inputs: Value,
-    pub steps: Vec<Step>,
+    pub steps: Vec<WorkflowStep>,
     pub outputs: Vec<(String, Value)>,
     /// Ids of workflows that are run first, with the same inputs.
     pub depends_on: Vec<String>,
@@ -74,21 +77,21 @@ pub struct Workflow {
 
 /// One step. What its workflow says for all steps (parameters, actions) is laid out in it.
 #[derive(Debug, Clone)]
-pub struct Step {
+pub struct WorkflowStep {
     pub id: String,
-    pub what: What,
+    pub target: StepTarget,
     pub description: Option<String>,
-    pub parameters: Vec<Parameter>,
-    pub body: Option<RequestBody>,
+    pub parameters: Vec<StepParameter>,
+    pub body: Option<RequestBodyTemplate>,
     /// Without any, an answer of 2xx is a success, and a workflow that came to its end.
     pub success_criteria: Vec<Criterion>,
-    pub on_success: Vec<Action>,
-    pub on_failure: Vec<Action>,
+    pub on_success: Vec<StepAction>,
+    pub on_failure: Vec<StepAction>,
     pub outputs: Vec<(String, Value)>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum What {
+pub enum StepTarget {
     /// Of the source description of this name; of whichever has it where none is named and there are several.
     Operation {
         source: Option<String>,
@@ -110,40 +113,40 @@ pub enum OperationReference {
 }
 
 #[derive(Debug, Clone)]
-pub struct Parameter {
+pub struct StepParameter {
     pub name: String,
     /// None where a workflow is called: then it is one of its inputs.
-    pub place: Option<Place>,
+    pub location: Option<ParameterLocation>,
     pub value: Value,
 }
 
 #[derive(Debug, Clone)]
-pub struct Action {
+pub struct StepAction {
     pub name: String,
     pub criteria: Vec<Criterion>,
-    pub then: Then,
+    pub kind: ActionKind,
 }
 
 #[derive(Debug, Clone)]
-pub enum Then {
+pub enum ActionKind {
     End,
-    Goto(Target),
+    Goto(JumpTarget),
     /// After a failure only. `first` is run before the step is tried again.
     Retry {
         after: Duration,
         limit: u32,
-        first: Option<Target>,
+        run_before: Option<JumpTarget>,
     },
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Target {
+pub enum JumpTarget {
     /// By its position.
     Step(usize),
     Workflow(String),
 }
 
-impl Document {
+impl ArazzoDocument {
     pub fn workflow(&self, id: &str) -> Option<&Workflow> {
         self.workflows.iter().find(|workflow| workflow.id == id)
     }

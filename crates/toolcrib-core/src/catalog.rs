@@ -11,44 +11,44 @@ use std::sync::{Arc, OnceLock};
 
 use crate::fingerprint::Fingerprint;
 use crate::inventory::{SourceState, ToolState};
-use crate::manifest::SetAside;
+use crate::manifest::SetAsideTool;
 use crate::policy::{Rules, Verdict};
-use crate::search::Directory;
+use crate::search::SearchIndex;
 use crate::source::{OnConflict, Source, SourceId};
 use crate::tool::SEPARATOR;
 
 pub use essential::Essentials;
-pub use segment::{Calling, Entry, Segment};
-pub use view::{Caller, State, ToolRef, View};
+pub use segment::{CallSpec, Segment, SegmentEntry};
+pub use view::{Caller, ToolRef, ToolStatus, View};
 
 #[derive(Debug, Default)]
 pub struct Catalog {
     pub version: u64,
     /// Sources with a prefix, in the order of `source__`.
-    prefixed: Vec<Placed>,
+    prefixed_sources: Vec<PositionedSource>,
     /// Built-in sources, whose names stand among the others.
-    builtin: Vec<Placed>,
+    builtin_sources: Vec<PositionedSource>,
     /// Globs on tools that every agent should know of, whatever their source.
-    essential: Vec<String>,
+    essential_globs: Vec<String>,
     /// Whether anything is called essential, here or by a source.
     essential_configured: bool,
     hash: Option<Fingerprint>,
     /// Made by the first search.
-    directory: OnceLock<Directory>,
+    search_index: OnceLock<SearchIndex>,
 }
 
 /// One enabled source's share of the catalogue.
 #[derive(Debug)]
-pub struct Part {
+pub struct CatalogSource {
     pub segment: Arc<Segment>,
     pub state: Arc<SourceState>,
-    pub manner: Manner,
+    pub options: SourceOptions,
     digest: Fingerprint,
 }
 
 /// What a source's declaration says about its tools, beyond what the source itself offers.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct Manner {
+pub struct SourceOptions {
     pub kind: String,
     pub builtin: bool,
     pub rules: Rules,
@@ -65,15 +65,15 @@ pub struct Manner {
 
 /// A part in its catalogue: what depends on other parts is a mask here, never in the segment.
 #[derive(Debug)]
-struct Placed {
-    part: Arc<Part>,
+struct PositionedSource {
+    source: Arc<CatalogSource>,
     /// Entries left out because a built-in has their name, in order.
     masked: Vec<usize>,
 }
 
-impl Manner {
-    pub fn of(source: &Source) -> Manner {
-        Manner {
+impl SourceOptions {
+    pub fn from_source(source: &Source) -> SourceOptions {
+        SourceOptions {
             kind: source.kind.name().to_owned(),
             builtin: source.kind.is_builtin(),
             rules: source.settings.tools.clone(),
@@ -81,7 +81,7 @@ impl Manner {
             tags: source.settings.tags.clone(),
             essential: source.settings.essential.clone(),
             keep_conflicts: source.settings.on_conflict() == OnConflict::Keep,
-            ..Manner::default()
+            ..SourceOptions::default()
         }
     }
 
@@ -92,8 +92,8 @@ impl Manner {
     }
 }
 
-impl Part {
-    pub fn new(segment: Arc<Segment>, state: Arc<SourceState>, manner: Manner) -> Part {
+impl CatalogSource {
+    pub fn new(segment: Arc<Segment>, state: Arc<SourceState>, manner: SourceOptions) -> CatalogSource {
         let mut text = format!("{} {}", segment.source(), segment.fingerprint());
         for (name, _) in state.tools.iter().filter(|(_, tool)| tool.disabled) {
             text.push_str(&format!("\0-{name}"));
@@ -108,7 +108,7 @@ impl Part {
         for glob in &manner.essential {
             text.push_str(&format!("\0!{glob}"));
         }
-        Part { digest: Fingerprint::of(text), segment, state, manner }
+        CatalogSource { digest: Fingerprint::digest(text), segment, state, options: manner }
     }
 
     fn tool_state(&self, tool: &str) -> ToolState {
@@ -118,43 +118,47 @@ impl Part {
 
 impl Catalog {
     /// Puts the parts in order and masks what a built-in shadows.
-    pub fn build(version: u64, parts: Vec<Arc<Part>>) -> Catalog {
-        let (builtin, mut prefixed): (Vec<_>, Vec<_>) = parts.into_iter().partition(|part| part.manner.builtin);
+    pub fn build(version: u64, parts: Vec<Arc<CatalogSource>>) -> Catalog {
+        let (builtin, mut prefixed): (Vec<_>, Vec<_>) = parts.into_iter().partition(|part| part.options.builtin);
         prefixed.sort_by(|one, other| one.segment.prefix().cmp(other.segment.prefix()));
         let reserved: BTreeSet<&str> =
             builtin.iter().flat_map(|part| part.segment.entries()).map(|entry| entry.name.as_str()).collect();
-        let place = |part: Arc<Part>| {
+        let place = |part: Arc<CatalogSource>| {
             let mut masked = Vec::new();
-            if !part.manner.keep_conflicts {
+            if !part.options.keep_conflicts {
                 masked.extend(reserved.iter().filter_map(|name| part.segment.position_of_original(name)));
                 masked.sort_unstable();
             }
-            Placed { part, masked }
+            PositionedSource { source: part, masked }
         };
-        let prefixed: Vec<Placed> = prefixed.into_iter().map(place).collect();
-        let builtin: Vec<Placed> =
-            builtin.iter().map(|part| Placed { part: part.clone(), masked: Vec::new() }).collect();
-        let digests: String =
-            builtin.iter().chain(&prefixed).map(|placed| placed.part.digest.to_string()).collect::<Vec<_>>().join(" ");
+        let prefixed: Vec<PositionedSource> = prefixed.into_iter().map(place).collect();
+        let builtin: Vec<PositionedSource> =
+            builtin.iter().map(|part| PositionedSource { source: part.clone(), masked: Vec::new() }).collect();
+        let digests: String = builtin
+            .iter()
+            .chain(&prefixed)
+            .map(|placed| placed.source.digest.to_string())
+            .collect::<Vec<_>>()
+            .join(" ");
         let essential_configured =
-            builtin.iter().chain(&prefixed).any(|placed| !placed.part.manner.essential.is_empty());
-        let hash = Some(Fingerprint::of(digests));
+            builtin.iter().chain(&prefixed).any(|placed| !placed.source.options.essential.is_empty());
+        let hash = Some(Fingerprint::digest(digests));
         Catalog {
             version,
-            prefixed,
-            builtin,
-            essential: Vec::new(),
+            prefixed_sources: prefixed,
+            builtin_sources: builtin,
+            essential_globs: Vec::new(),
             essential_configured,
             hash,
-            directory: OnceLock::new(),
+            search_index: OnceLock::new(),
         }
     }
 
     /// The same, with globs on tools of any source that every agent should know of.
     pub fn with_essential(mut self, globs: Vec<String>) -> Catalog {
         if !globs.is_empty() {
-            self.hash = Some(Fingerprint::of(format!("{} {globs:?}", self.hash())));
-            self.essential = globs;
+            self.hash = Some(Fingerprint::digest(format!("{} {globs:?}", self.hash())));
+            self.essential_globs = globs;
             self.essential_configured = true;
         }
         self
@@ -162,60 +166,64 @@ impl Catalog {
 
     /// Changes when what lists show or set aside changes, and with nothing else.
     pub fn hash(&self) -> Fingerprint {
-        self.hash.unwrap_or_else(|| Fingerprint::of(""))
+        self.hash.unwrap_or_else(|| Fingerprint::digest(""))
     }
 
-    pub fn parts(&self) -> impl Iterator<Item = &Arc<Part>> {
-        self.all().map(|placed| &placed.part)
+    pub fn sources(&self) -> impl Iterator<Item = &Arc<CatalogSource>> {
+        self.positioned_sources().map(|placed| &placed.source)
     }
 
-    pub fn part(&self, id: &SourceId) -> Option<&Arc<Part>> {
-        self.placed(id.as_str()).map(|placed| &placed.part)
+    pub fn source(&self, id: &SourceId) -> Option<&Arc<CatalogSource>> {
+        self.find_source(id.as_str()).map(|placed| &placed.source)
     }
 
     /// How many tools of a source are in the catalogue.
     pub fn tool_count(&self, id: &SourceId) -> usize {
-        self.placed(id.as_str()).map_or(0, |placed| placed.part.segment.entries().len() - placed.masked.len())
+        self.find_source(id.as_str()).map_or(0, |placed| placed.source.segment.entries().len() - placed.masked.len())
     }
 
     /// How many of them lists show: those that a rule hides are not among them.
     pub fn listed_count(&self, id: &SourceId) -> usize {
-        let Some(placed) = self.placed(id.as_str()) else { return 0 };
-        let manner = &placed.part.manner;
+        let Some(placed) = self.find_source(id.as_str()) else { return 0 };
+        let manner = &placed.source.options;
         // Most sources have no rules, and very many tools.
         match manner.rules.is_empty() && manner.verdicts.is_empty() && manner.internal.is_empty() {
             true => self.tool_count(id),
-            false => placed.tools().filter(|tool| tool.verdict() != Verdict::Hide && !tool.internal()).count(),
+            false => placed.tools().filter(|tool| tool.verdict() != Verdict::Hide && !tool.is_internal()).count(),
         }
     }
 
     /// What a source offers and agents do not get, and why.
-    pub fn set_aside(&self, id: &SourceId) -> Vec<SetAside> {
-        let Some(placed) = self.placed(id.as_str()) else { return Vec::new() };
-        let segment = &placed.part.segment;
-        let shadowed = placed.masked.iter().filter_map(|&index| segment.entries().get(index)).map(|entry| SetAside {
-            name: segment.original(entry).to_owned(),
-            reason: "a built-in tool has this name; `on_conflict: keep` on the source keeps both".into(),
-        });
-        let mut set_aside: Vec<SetAside> = segment.set_aside().iter().cloned().chain(shadowed).collect();
+    pub fn excluded_tools(&self, id: &SourceId) -> Vec<SetAsideTool> {
+        let Some(placed) = self.find_source(id.as_str()) else { return Vec::new() };
+        let segment = &placed.source.segment;
+        let shadowed =
+            placed.masked.iter().filter_map(|&index| segment.entries().get(index)).map(|entry| SetAsideTool {
+                name: segment.original_name(entry).to_owned(),
+                reason: "a built-in tool has this name; `on_conflict: keep` on the source keeps both".into(),
+            });
+        let mut set_aside: Vec<SetAsideTool> = segment.excluded().iter().cloned().chain(shadowed).collect();
         set_aside.sort();
         set_aside
     }
 
     /// The words and names of all tools.
-    pub(crate) fn directory(&self) -> &Directory {
-        self.directory.get_or_init(|| Directory::build(self.all().map(|placed| (&placed.part, &placed.masked[..]))))
+    pub(crate) fn search_index(&self) -> &SearchIndex {
+        self.search_index.get_or_init(|| {
+            SearchIndex::build(self.positioned_sources().map(|placed| (&placed.source, &placed.masked[..])))
+        })
     }
 
-    fn placed(&self, id: &str) -> Option<&Placed> {
+    fn find_source(&self, id: &str) -> Option<&PositionedSource> {
         let prefix = || id.bytes().chain(SEPARATOR.bytes());
-        let position = self.prefixed.binary_search_by(|placed| placed.part.segment.prefix().bytes().cmp(prefix()));
-        let prefixed = position.ok().and_then(|position| self.prefixed.get(position));
-        prefixed.or_else(|| self.builtin.iter().find(|placed| placed.part.segment.source().as_str() == id))
+        let position =
+            self.prefixed_sources.binary_search_by(|placed| placed.source.segment.prefix().bytes().cmp(prefix()));
+        let prefixed = position.ok().and_then(|position| self.prefixed_sources.get(position));
+        prefixed.or_else(|| self.builtin_sources.iter().find(|placed| placed.source.segment.source().as_str() == id))
     }
 
-    fn all(&self) -> impl Iterator<Item = &Placed> {
-        self.builtin.iter().chain(&self.prefixed)
+    fn positioned_sources(&self) -> impl Iterator<Item = &PositionedSource> {
+        self.builtin_sources.iter().chain(&self.prefixed_sources)
     }
 }
 

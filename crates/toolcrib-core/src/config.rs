@@ -2,71 +2,71 @@
 //! every mistake named at once. Finding and reading files, and resolving references, is left to others.
 
 pub mod client;
-pub mod fault;
+pub mod diagnostic;
 pub mod overrides;
 pub mod show;
 pub mod size;
 
-mod address;
 mod auth;
-mod declare;
-mod definition;
 mod export;
 mod header;
-mod mask;
+mod inline_source;
 mod narrowing;
 pub(crate) mod node;
 mod openapi;
 mod path;
 mod reader;
+mod secret_mask;
 mod settings;
 mod source;
+mod source_keys;
 mod trust;
+mod url_check;
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::Path;
 
-pub use client::Client;
-pub use declare::declare;
-pub use definition::Secrets;
+pub use client::McpClientKind;
+pub use diagnostic::ConfigDiagnostic;
 pub use export::{export, export_json, masked_keys};
-pub use fault::Fault;
+pub use inline_source::parse_source;
 pub use narrowing::Narrowing;
-pub use overrides::{Override, Overrides, overrides};
+pub use overrides::{Override, Overrides, overrides_from_env};
+pub use source_keys::Secrets;
 pub use trust::{LocalDocument, TrustedFile, settings_to_trust};
 
-use crate::source::{Settings, Source, SourceId};
-use node::{Node, joined};
-use reader::Reader;
+use crate::source::{Source, SourceId, SourceSettings};
+use node::{ConfigNode, join_key};
+use reader::ConfigReader;
 
 /// What one file says, or several laid over each other.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Config {
-    pub sources: Vec<Declaration>,
+    pub sources: Vec<ConfiguredSource>,
     /// What the file restricts without declaring it: sources of the configuration that it is laid over.
     pub narrowings: Vec<Narrowing>,
-    pub defaults: Settings,
+    pub defaults: SourceSettings,
     pub expose: Expose,
     /// Whether requests over HTTP may declare sources that start programs.
     pub allow_commands: bool,
     /// Whether an administrator may declare sources at private addresses over the network.
     pub allow_private_sources: bool,
     pub identity: Identity,
-    pub warm: Warm,
+    pub warm: WarmPolicy,
     /// Advice that stops nothing.
-    pub warnings: Vec<Fault>,
+    pub warnings: Vec<ConfigDiagnostic>,
     /// Where each key of `defaults`, `expose` and `identity`, and each single value at the top, was set, by its path such
     /// as `defaults.ttl`.
-    pub origins: BTreeMap<String, Origin>,
+    pub origins: BTreeMap<String, ConfigOrigin>,
 }
 
 /// A source as a file declares it. One that is invalid is kept with its faults and takes no other down.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Declaration {
+pub struct ConfiguredSource {
     pub id: SourceId,
-    pub name_given: String,
-    pub source: Result<Source, Vec<Fault>>,
+    pub original_name: String,
+    pub source: Result<Source, Vec<ConfigDiagnostic>>,
     pub file: String,
     pub line: usize,
 }
@@ -74,7 +74,7 @@ pub struct Declaration {
 /// What agents are shown.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Expose {
-    pub mode: Mode,
+    pub mode: ExposeMode,
     /// In `Auto`, a catalogue below this many tokens is listed in full.
     pub full_below_tokens: u32,
     /// Globs on tool names that are always listed.
@@ -84,31 +84,31 @@ pub struct Expose {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Mode {
+pub enum ExposeMode {
     Auto,
     Search,
     Full,
 }
 
-impl Mode {
-    pub const ALL: [Mode; 3] = [Mode::Auto, Mode::Search, Mode::Full];
+impl ExposeMode {
+    pub const ALL: [ExposeMode; 3] = [ExposeMode::Auto, ExposeMode::Search, ExposeMode::Full];
 
     pub fn as_str(self) -> &'static str {
         match self {
-            Mode::Auto => "auto",
-            Mode::Search => "search",
-            Mode::Full => "full",
+            ExposeMode::Auto => "auto",
+            ExposeMode::Search => "search",
+            ExposeMode::Full => "full",
         }
     }
 
-    pub fn parse(text: &str) -> Option<Mode> {
-        Mode::ALL.into_iter().find(|mode| mode.as_str() == text)
+    pub fn parse(text: &str) -> Option<ExposeMode> {
+        ExposeMode::ALL.into_iter().find(|mode| mode.as_str() == text)
     }
 }
 
 /// When `serve` and `mcp` discover what is missing or stale.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Warm {
+pub enum WarmPolicy {
     /// At the first list or search.
     #[default]
     Demand,
@@ -118,14 +118,14 @@ pub enum Warm {
     Start,
 }
 
-impl Warm {
-    pub const ALL: [Warm; 3] = [Warm::Demand, Warm::Client, Warm::Start];
+impl WarmPolicy {
+    pub const ALL: [WarmPolicy; 3] = [WarmPolicy::Demand, WarmPolicy::Client, WarmPolicy::Start];
 
     pub fn as_str(self) -> &'static str {
         match self {
-            Warm::Demand => "demand",
-            Warm::Client => "client",
-            Warm::Start => "start",
+            WarmPolicy::Demand => "demand",
+            WarmPolicy::Client => "client",
+            WarmPolicy::Start => "start",
         }
     }
 }
@@ -133,12 +133,12 @@ impl Warm {
 /// How callers are identified.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Identity {
-    pub loopback: Loopback,
+    pub loopback: LoopbackAccess,
 }
 
 /// Which processes on this machine may read and call without a token, from the widest to the strictest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
-pub enum Loopback {
+pub enum LoopbackAccess {
     /// Every local process.
     Open,
     /// Processes of the same user and of root, except those that Toolcrib itself started.
@@ -148,28 +148,28 @@ pub enum Loopback {
     Token,
 }
 
-impl Loopback {
-    pub const ALL: [Loopback; 3] = [Loopback::Owner, Loopback::Open, Loopback::Token];
+impl LoopbackAccess {
+    pub const ALL: [LoopbackAccess; 3] = [LoopbackAccess::Owner, LoopbackAccess::Open, LoopbackAccess::Token];
 
     pub fn as_str(self) -> &'static str {
         match self {
-            Loopback::Open => "open",
-            Loopback::Owner => "owner",
-            Loopback::Token => "token",
+            LoopbackAccess::Open => "open",
+            LoopbackAccess::Owner => "owner",
+            LoopbackAccess::Token => "token",
         }
     }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Origin {
+pub struct ConfigOrigin {
     pub file: String,
     pub line: usize,
 }
 
 /// Whose file it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Dialect {
-    Own,
+pub enum ConfigDialect {
+    Toolcrib,
     /// Another client's: keys that we do not know only warn; `disabled` and `${workspaceFolder}` are understood.
     Client,
 }
@@ -182,11 +182,11 @@ pub enum Syntax {
 }
 
 /// The names of the map of sources: ours, most clients', and VS Code's.
-const SOURCES: [&str; 3] = ["sources", "mcpServers", "servers"];
+const SOURCE_MAP_KEYS: [&str; 3] = ["sources", "mcpServers", "servers"];
 /// The keys of a file that only Toolcrib has.
-const OWN_KEYS: [&str; 7] =
+const TOOLCRIB_KEYS: [&str; 7] =
     ["sources", "defaults", "expose", "allow_commands", "allow_private_sources", "identity", "warm"];
-const TOP_LEVEL: [&str; 10] = [
+const TOP_LEVEL_KEYS: [&str; 10] = [
     "sources",
     "mcpServers",
     "servers",
@@ -201,10 +201,10 @@ const TOP_LEVEL: [&str; 10] = [
 
 impl Config {
     /// Parses a file, taking syntax and dialect from its name and its keys.
-    pub fn read(text: &str, file: &str, base_dir: &Path) -> Result<Config, Vec<Fault>> {
-        let syntax = Syntax::of(file);
+    pub fn read(text: &str, file: &str, base_dir: &Path) -> Result<Config, Vec<ConfigDiagnostic>> {
+        let syntax = Syntax::from_file_name(file);
         let root = node::parse(text, file, syntax)?;
-        Config::of_node(&root, file, base_dir, Dialect::of(file, &root))
+        Config::from_node(&root, file, base_dir, ConfigDialect::detect(file, &root))
     }
 
     /// `file` is the name that messages show; relative paths are taken against `base_dir`. All mistakes at top level,
@@ -214,78 +214,83 @@ impl Config {
         file: &str,
         base_dir: &Path,
         syntax: Syntax,
-        dialect: Dialect,
-    ) -> Result<Config, Vec<Fault>> {
-        Config::of_node(&node::parse(text, file, syntax)?, file, base_dir, dialect)
+        dialect: ConfigDialect,
+    ) -> Result<Config, Vec<ConfigDiagnostic>> {
+        Config::from_node(&node::parse(text, file, syntax)?, file, base_dir, dialect)
     }
 
-    fn of_node(root: &Node, file: &str, base_dir: &Path, dialect: Dialect) -> Result<Config, Vec<Fault>> {
-        let mut reader = Reader::new(file, base_dir, dialect);
+    fn from_node(
+        root: &ConfigNode,
+        file: &str,
+        base_dir: &Path,
+        dialect: ConfigDialect,
+    ) -> Result<Config, Vec<ConfigDiagnostic>> {
+        let mut reader = ConfigReader::new(file, base_dir, dialect);
         let mut config = Config::default();
-        let Some(top) = reader.section(root, "") else { return Err(reader.faults) };
+        let Some(top) = reader.as_section(root, "") else { return Err(reader.errors) };
         for entry in top.entries {
             match entry.key.as_str() {
-                key if SOURCES.contains(&key) => {
-                    let (declared, narrowings) = declarations(&mut reader, &entry.node, key, None);
+                key if SOURCE_MAP_KEYS.contains(&key) => {
+                    let (declared, narrowings) = read_sources(&mut reader, &entry.node, key, None);
                     config.sources.extend(declared);
                     config.narrowings.extend(narrowings);
                 }
                 "defaults" => {
-                    let Some(section) = reader.section(&entry.node, "defaults") else { continue };
+                    let Some(section) = reader.as_section(&entry.node, "defaults") else { continue };
                     config.defaults = settings::read_defaults(&mut reader, &section);
-                    config.origins.extend(origins(file, &entry.node, "defaults"));
+                    config.origins.extend(collect_origins(file, &entry.node, "defaults"));
                 }
                 "expose" => {
-                    let Some(section) = reader.section(&entry.node, "expose") else { continue };
+                    let Some(section) = reader.as_section(&entry.node, "expose") else { continue };
                     config.expose = settings::read_expose(&mut reader, &section);
-                    config.origins.extend(origins(file, &entry.node, "expose"));
+                    config.origins.extend(collect_origins(file, &entry.node, "expose"));
                 }
                 key @ ("allow_commands" | "allow_private_sources") => {
-                    let allowed = reader.flag(&top, key).unwrap_or(false);
+                    let allowed = reader.read_bool(&top, key).unwrap_or(false);
                     if key == "allow_commands" {
                         config.allow_commands = allowed;
                     } else {
                         config.allow_private_sources = allowed;
                     }
-                    let origin = Origin { file: file.to_owned(), line: entry.line };
+                    let origin = ConfigOrigin { file: file.to_owned(), line: entry.line };
                     config.origins.extend((!entry.node.is_null()).then(|| (entry.key.clone(), origin)));
                 }
                 "identity" => {
-                    let Some(section) = reader.section(&entry.node, "identity") else { continue };
+                    let Some(section) = reader.as_section(&entry.node, "identity") else { continue };
                     config.identity = settings::read_identity(&mut reader, &section);
-                    config.origins.extend(origins(file, &entry.node, "identity"));
+                    config.origins.extend(collect_origins(file, &entry.node, "identity"));
                 }
                 "warm" => {
-                    let choices = Warm::ALL.map(|warm| (warm.as_str(), warm));
-                    let given = top.get("warm").and_then(|node| reader.choice(node, "warm", &choices));
+                    let choices = WarmPolicy::ALL.map(|warm| (warm.as_str(), warm));
+                    let given = top.get("warm").and_then(|node| reader.read_choice(node, "warm", &choices));
                     config.warm = given.unwrap_or_default();
-                    let origin = Origin { file: file.to_owned(), line: entry.line };
+                    let origin = ConfigOrigin { file: file.to_owned(), line: entry.line };
                     config.origins.extend((!entry.node.is_null()).then(|| (entry.key.clone(), origin)));
                 }
-                "inputs" if dialect == Dialect::Client => {
+                "inputs" if dialect == ConfigDialect::Client => {
                     reader.warn(entry.line, "inputs", "are not asked for; use `${env:NAME}` where one is needed");
                 }
-                key if TOP_LEVEL.contains(&key) => {}
+                key if TOP_LEVEL_KEYS.contains(&key) => {}
                 key => {
-                    let near = crate::text::did_you_mean(key, TOP_LEVEL);
-                    reader.complain(entry.line, "", format!("unknown key `{key}`{near}"));
+                    let near = crate::text::did_you_mean(key, TOP_LEVEL_KEYS);
+                    reader.error_or_warn(entry.line, "", format!("unknown key `{key}`{near}"));
                 }
             }
         }
-        forbid_equal_ids(&mut reader, &config.sources);
+        reject_duplicate_ids(&mut reader, &config.sources);
         config.warnings = reader.warnings;
-        if reader.faults.is_empty() { Ok(config) } else { Err(reader.faults) }
+        if reader.errors.is_empty() { Ok(config) } else { Err(reader.errors) }
     }
 
     /// This configuration laid over a lower one. A source wins whole, except that the `tools` rules of the lower one
     /// go on to restrict it; one that is only narrowed stays the lower one's. `defaults` and `expose` win key by key.
-    pub fn over(mut self, mut lower: Config) -> Config {
+    pub fn merge_over(mut self, mut lower: Config) -> Config {
         let mut warnings = std::mem::take(&mut self.warnings);
         warnings.append(&mut lower.warnings);
         warnings.extend(narrowing::apply(&self.narrowings, &mut lower.sources));
         let narrowed = |id: &SourceId| self.narrowings.iter().any(|narrowing| narrowing.id == *id);
         let is_below = |id: &SourceId| lower.sources.iter().any(|below| below.id == *id);
-        let mut sources: Vec<Declaration> =
+        let mut sources: Vec<ConfiguredSource> =
             self.sources.into_iter().filter(|above| !(narrowed(&above.id) && is_below(&above.id))).collect();
         for below in lower.sources {
             let Some(above) = sources.iter_mut().find(|above| above.id == below.id) else {
@@ -324,7 +329,7 @@ impl Config {
         Config {
             sources,
             narrowings: Vec::new(),
-            defaults: self.defaults.over(&lower.defaults),
+            defaults: self.defaults.with_defaults(&lower.defaults),
             expose,
             allow_commands,
             allow_private_sources,
@@ -343,32 +348,32 @@ impl Config {
 
 /// Reads a map of sources. A fault stays with its source, even where its name cannot be an id. What only narrows a
 /// source is a fault too, unless the configuration below has that source.
-fn declarations(
-    reader: &mut Reader<'_>,
-    node: &Node,
+fn read_sources(
+    reader: &mut ConfigReader<'_>,
+    node: &ConfigNode,
     path: &str,
-    client: Option<Client>,
-) -> (Vec<Declaration>, Vec<Narrowing>) {
+    client: Option<McpClientKind>,
+) -> (Vec<ConfiguredSource>, Vec<Narrowing>) {
     let mut declarations = Vec::new();
     let mut narrowings = Vec::new();
-    let Some(section) = reader.section(node, path) else { return (declarations, narrowings) };
+    let Some(section) = reader.as_section(node, path) else { return (declarations, narrowings) };
     for entry in section.entries {
-        let path = joined(path, &entry.key);
+        let path = join_key(path, &entry.key);
         let id = match SourceId::from_name(&entry.key) {
             Ok(id) => id,
             Err(error) => {
-                let fault = Fault::new(reader.file, entry.line, &section.path, &error.message);
+                let fault = ConfigDiagnostic::new(reader.file, entry.line, &section.path, &error.message);
                 let (name_given, file) = (entry.key.clone(), reader.file.to_owned());
-                let (id, source) = (SourceId::stand_in(&entry.key), Err(vec![fault]));
-                declarations.push(Declaration { id, name_given, source, file, line: entry.line });
+                let (id, source) = (SourceId::placeholder(&entry.key), Err(vec![fault]));
+                declarations.push(ConfiguredSource { id, original_name: name_given, source, file, line: entry.line });
                 continue;
             }
         };
-        let mut one = Reader::new(reader.file, reader.base, reader.dialect);
+        let mut one = ConfigReader::new(reader.file, reader.base_dir, reader.dialect);
         let rewritten;
         let node = match reader.dialect {
-            Dialect::Own => &entry.node,
-            Dialect::Client => {
+            ConfigDialect::Toolcrib => &entry.node,
+            ConfigDialect::Client => {
                 rewritten = client::rewrite(&mut one, client, &entry.node, &path);
                 &rewritten
             }
@@ -380,39 +385,39 @@ fn declarations(
             source::read(&mut one, &id, node, &path)
         };
         reader.warnings.append(&mut one.warnings);
-        let source = source.filter(|_| one.faults.is_empty()).ok_or(one.faults);
+        let source = source.filter(|_| one.errors.is_empty()).ok_or(one.errors);
         let (name_given, file) = (entry.key.clone(), reader.file.to_owned());
-        declarations.push(Declaration { id, name_given, source, file, line: entry.line });
+        declarations.push(ConfiguredSource { id, original_name: name_given, source, file, line: entry.line });
     }
     (declarations, narrowings)
 }
 
-fn forbid_equal_ids(reader: &mut Reader<'_>, declarations: &[Declaration]) {
-    let mut seen: BTreeMap<&SourceId, &Declaration> = BTreeMap::new();
+fn reject_duplicate_ids(reader: &mut ConfigReader<'_>, declarations: &[ConfiguredSource]) {
+    let mut seen: BTreeMap<&SourceId, &ConfiguredSource> = BTreeMap::new();
     for declaration in declarations {
         let Some(first) = seen.insert(&declaration.id, declaration) else { continue };
         let message = format!(
             "`{}` and `{}` (line {}) both become the source `{}`; rename one",
-            declaration.name_given, first.name_given, first.line, declaration.id
+            declaration.original_name, first.original_name, first.line, declaration.id
         );
-        reader.fault(declaration.line, "sources", message);
+        reader.error(declaration.line, "sources", message);
     }
 }
 
-fn origins(file: &str, node: &Node, path: &str) -> Vec<(String, Origin)> {
+fn collect_origins(file: &str, node: &ConfigNode, path: &str) -> Vec<(String, ConfigOrigin)> {
     let set = node.entries().iter().filter(|entry| !entry.node.is_null());
-    set.map(|entry| (joined(path, &entry.key), Origin { file: file.to_owned(), line: entry.line })).collect()
+    set.map(|entry| (join_key(path, &entry.key), ConfigOrigin { file: file.to_owned(), line: entry.line })).collect()
 }
 
 impl Default for Expose {
     fn default() -> Expose {
-        Expose { mode: Mode::Auto, full_below_tokens: 4000, essential: Vec::new(), prefix: true }
+        Expose { mode: ExposeMode::Auto, full_below_tokens: 4000, essential: Vec::new(), prefix: true }
     }
 }
 
 impl Syntax {
     /// By the ending of a file's name; YAML, which JSON is a part of, when it says nothing.
-    pub fn of(file: &str) -> Syntax {
+    pub fn from_file_name(file: &str) -> Syntax {
         let ending = file.rsplit('.').next().unwrap_or_default().to_ascii_lowercase();
         match ending.as_str() {
             "json" | "jsonc" | "json5" => Syntax::Json,
@@ -422,17 +427,21 @@ impl Syntax {
     }
 }
 
-impl Dialect {
+impl ConfigDialect {
     /// A file called `toolcrib.…` is ours; another is a client's if it has their keys and none of ours.
-    fn of(file: &str, root: &Node) -> Dialect {
+    fn detect(file: &str, root: &ConfigNode) -> ConfigDialect {
         let name = file.rsplit(['/', '\\']).next().unwrap_or_default();
         let has = |keys: &[&str]| keys.iter().any(|key| root.entries().iter().any(|entry| entry.key == *key));
-        let clients = has(&["mcpServers", "servers"]) && !has(&OWN_KEYS);
-        if name == ".mcp.json" || (clients && !name.starts_with("toolcrib.")) { Dialect::Client } else { Dialect::Own }
+        let clients = has(&["mcpServers", "servers"]) && !has(&TOOLCRIB_KEYS);
+        if name == ".mcp.json" || (clients && !name.starts_with("toolcrib.")) {
+            ConfigDialect::Client
+        } else {
+            ConfigDialect::Toolcrib
+        }
     }
 }
 
-impl fmt::Display for Origin {
+impl fmt::Display for ConfigOrigin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}", self.file, self.line)
     }

@@ -60,7 +60,7 @@ impl Code {
     }
 
     /// The default; an error may know better (an upstream's 503, say).
-    pub fn retryable(self) -> bool {
+    pub fn is_retryable(self) -> bool {
         match self {
             Code::ToolUnavailable | Code::Conflict | Code::StoreUnavailable | Code::RateLimited => true,
             Code::ToolNotImplemented
@@ -97,8 +97,8 @@ impl Error {
         self
     }
 
-    pub fn retryable(&self) -> bool {
-        self.retryable.unwrap_or(self.code.retryable())
+    pub fn is_retryable(&self) -> bool {
+        self.retryable.unwrap_or(self.code.is_retryable())
     }
 
     /// The shape every surface answers with: `{"error":{"code","message","retryable","details"}}`.
@@ -106,7 +106,7 @@ impl Error {
         json!({ "error": {
             "code": self.code.as_str(),
             "message": self.message,
-            "retryable": self.retryable(),
+            "retryable": self.is_retryable(),
             "details": self.details,
         }})
     }

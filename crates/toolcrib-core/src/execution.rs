@@ -6,13 +6,13 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-use crate::manifest::shown_schema;
-use crate::source::{KeyPlace, Poll};
+use crate::manifest::sanitize_schema;
+use crate::source::{KeyLocation, PollSettings};
 
 /// What lies behind a tool that its list does not show. Stored with it.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct Backing {
-    pub execution: Execution,
+pub struct ExecutionSpec {
+    pub execution: ExecutionMode,
     /// The whole input schema, where the one that is listed was pruned.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub input_schema: Option<Box<RawValue>>,
@@ -27,13 +27,13 @@ pub struct Backing {
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "mode", rename_all = "snake_case")]
-pub enum Execution {
+pub enum ExecutionMode {
     /// Passed on to an MCP server.
     McpCall,
     /// One HTTP request and its answer.
     SyncHttp(Operation),
     /// A request that starts something, and then a look at how it goes until it is done.
-    AsyncPoll { operation: Operation, poll: Poll },
+    AsyncPoll { operation: Operation, poll: PollSettings },
     /// The steps of a workflow; its document has them.
     Workflow { id: String },
 }
@@ -51,13 +51,13 @@ pub struct Operation {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub operation_id: Option<String>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub parameters: Vec<Parameter>,
+    pub parameters: Vec<OperationParameter>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub body: Option<Body>,
+    pub body: Option<BodySpec>,
     /// Any one of these will do; an empty one means that nobody need say who they are. None at all where the document
     /// says nothing.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub security: Vec<Vec<Needed>>,
+    pub security: Vec<Vec<SecurityRequirement>>,
     /// The document says in so many words that this one needs no credentials.
     #[serde(skip_serializing_if = "is_false")]
     pub public: bool,
@@ -67,20 +67,22 @@ pub struct Operation {
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Parameter {
+pub struct OperationParameter {
     /// The name agents use.
     pub argument: String,
     /// The name on the wire.
     pub name: String,
-    pub place: Place,
+    #[serde(rename = "place")]
+    pub location: ParameterLocation,
     #[serde(default, skip_serializing_if = "is_false")]
     pub required: bool,
-    pub form: Form,
+    #[serde(rename = "form")]
+    pub serialization: Serialization,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Place {
+pub enum ParameterLocation {
     Path,
     Query,
     Header,
@@ -92,9 +94,9 @@ pub enum Place {
 /// How a value is written.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Form {
+pub enum Serialization {
     Style {
-        style: Style,
+        style: ParameterStyle,
         explode: bool,
         #[serde(default, skip_serializing_if = "is_false")]
         allow_reserved: bool,
@@ -105,7 +107,7 @@ pub enum Form {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub enum Style {
+pub enum ParameterStyle {
     Simple,
     Label,
     Matrix,
@@ -120,22 +122,22 @@ pub enum Style {
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Body {
+pub struct BodySpec {
     /// The name agents use.
     pub argument: String,
     #[serde(default, skip_serializing_if = "is_false")]
     pub required: bool,
     pub media_type: String,
-    pub content: Content,
+    pub content: BodyEncoding,
     /// What the document says of single properties of a form.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub fields: BTreeMap<String, Field>,
+    pub fields: BTreeMap<String, FormField>,
 }
 
 /// What a body is made of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Content {
+pub enum BodyEncoding {
     Json,
     /// One JSON text a line.
     JsonLines,
@@ -150,15 +152,15 @@ pub enum Content {
 /// One property of a form.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Field {
+pub struct FormField {
     /// The argument is base64, or `{"name","base64"}`; of an array, each item is.
     #[serde(skip_serializing_if = "is_false")]
     pub binary: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub content_type: Option<String>,
     /// As a parameter of a query is written, where the document says how.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub form: Option<Form>,
+    #[serde(rename = "form", skip_serializing_if = "Option::is_none")]
+    pub serialization: Option<Serialization>,
     /// A list or an object that must be there, of which something must be sent: empty, it would leave no trace.
     #[serde(skip_serializing_if = "is_false")]
     pub required: bool,
@@ -166,22 +168,22 @@ pub struct Field {
 
 /// One security scheme that a request must satisfy.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Needed {
+pub struct SecurityRequirement {
     /// The document's name for it.
     pub scheme: String,
-    pub kind: Scheme,
+    pub kind: SecurityScheme,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub scopes: Vec<String>,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Scheme {
+pub enum SecurityScheme {
     Bearer,
     Basic,
     ApiKey {
         name: String,
-        place: KeyPlace,
+        place: KeyLocation,
     },
     Oauth2,
     OpenIdConnect,
@@ -189,11 +191,11 @@ pub enum Scheme {
     Other(String),
 }
 
-impl Backing {
+impl ExecutionSpec {
     /// With the texts of its schemas cleaned as those of a list are.
-    pub(crate) fn fit_to_be_shown(mut self) -> Backing {
+    pub(crate) fn sanitized(mut self) -> ExecutionSpec {
         for schema in [&mut self.input_schema, &mut self.output_schema].into_iter().flatten() {
-            if let Some(clean) = shown_schema(schema) {
+            if let Some(clean) = sanitize_schema(schema) {
                 *schema = clean;
             }
         }
@@ -201,36 +203,36 @@ impl Backing {
     }
 }
 
-impl Scheme {
+impl SecurityScheme {
     /// As surfaces show it.
     pub fn name(&self) -> &str {
         match self {
-            Scheme::Bearer => "bearer",
-            Scheme::Basic => "basic",
-            Scheme::ApiKey { .. } => "api_key",
-            Scheme::Oauth2 => "oauth2",
-            Scheme::OpenIdConnect => "openid_connect",
-            Scheme::Other(words) => words,
+            SecurityScheme::Bearer => "bearer",
+            SecurityScheme::Basic => "basic",
+            SecurityScheme::ApiKey { .. } => "api_key",
+            SecurityScheme::Oauth2 => "oauth2",
+            SecurityScheme::OpenIdConnect => "openid_connect",
+            SecurityScheme::Other(words) => words,
         }
     }
 }
 
-impl Execution {
+impl ExecutionMode {
     /// As surfaces show it.
     pub fn mode(&self) -> &'static str {
         match self {
-            Execution::McpCall => "mcp_call",
-            Execution::SyncHttp(_) => "sync_http",
-            Execution::AsyncPoll { .. } => "async_poll",
-            Execution::Workflow { .. } => "workflow",
+            ExecutionMode::McpCall => "mcp_call",
+            ExecutionMode::SyncHttp(_) => "sync_http",
+            ExecutionMode::AsyncPoll { .. } => "async_poll",
+            ExecutionMode::Workflow { .. } => "workflow",
         }
     }
 
     /// The request that a call begins with, where it is one over HTTP.
     pub fn operation(&self) -> Option<&Operation> {
         match self {
-            Execution::SyncHttp(operation) | Execution::AsyncPoll { operation, .. } => Some(operation),
-            Execution::McpCall | Execution::Workflow { .. } => None,
+            ExecutionMode::SyncHttp(operation) | ExecutionMode::AsyncPoll { operation, .. } => Some(operation),
+            ExecutionMode::McpCall | ExecutionMode::Workflow { .. } => None,
         }
     }
 }

@@ -8,17 +8,17 @@ use std::borrow::Cow;
 
 use serde_json::{Map, Value};
 
-pub(crate) use fill::{Room, fill_within, weight};
-pub use fill::{fill, fill_value};
+pub(crate) use fill::{FillBudget, approximate_size, fill_within};
+pub use fill::{fill_text, fill_value};
 
 use crate::error::{Code, Error, Result};
-use crate::text::shown_short;
+use crate::text::sanitize_truncated;
 
 /// What expressions can be about. Whatever is not known yet is left out.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Scope<'a> {
-    pub request: Option<Request<'a>>,
-    pub response: Option<Response<'a>>,
+    pub request: Option<RequestScope<'a>>,
+    pub response: Option<ResponseScope<'a>>,
     /// An object by name.
     pub inputs: Option<&'a Value>,
     /// An object by name.
@@ -34,7 +34,7 @@ pub struct Scope<'a> {
 
 /// A request as it was asked for: values by their names on the wire, not yet written as text.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Request<'a> {
+pub struct RequestScope<'a> {
     pub url: Option<&'a str>,
     pub method: Option<&'a str>,
     pub path: Option<&'a Map<String, Value>>,
@@ -44,7 +44,7 @@ pub struct Request<'a> {
 }
 
 #[derive(Debug, Clone, Copy)]
-pub struct Response<'a> {
+pub struct ResponseScope<'a> {
     pub status: u16,
     pub headers: &'a [(String, String)],
     pub body: Option<&'a Value>,
@@ -52,19 +52,19 @@ pub struct Response<'a> {
 
 /// The value that an expression leads to, of the type it has there.
 pub fn evaluate(expression: &str, scope: &Scope<'_>) -> Result<Value> {
-    look_up(expression, scope).map(Cow::into_owned)
+    resolve(expression, scope).map(Cow::into_owned)
 }
 
 /// The same, without a copy of what the scope holds.
-pub fn look_up<'a>(expression: &str, scope: &Scope<'a>) -> Result<Cow<'a, Value>> {
+pub fn resolve<'a>(expression: &str, scope: &Scope<'a>) -> Result<Cow<'a, Value>> {
     let nowhere = |reason: Cow<'static, str>| {
-        let message = format!("the expression `{}` leads nowhere: {reason}", shown_short(expression, 200));
+        let message = format!("the expression `{}` leads nowhere: {reason}", sanitize_truncated(expression, 200));
         Error::new(Code::ToolExecutionFailed, message)
     };
-    if expression.len() > LONGEST {
-        return Err(nowhere(format!("it is longer than {LONGEST} characters").into()));
+    if expression.len() > MAX_EXPRESSION_LEN {
+        return Err(nowhere(format!("it is longer than {MAX_EXPRESSION_LEN} characters").into()));
     }
-    find(expression.trim(), scope).map_err(nowhere)
+    resolve_in_scope(expression.trim(), scope).map_err(nowhere)
 }
 
 /// Whether a text is an expression, be it one that leads somewhere or not. `$5` and `$ref` are none.
@@ -80,25 +80,25 @@ pub fn is_expression(text: &str) -> bool {
 }
 
 /// No expression that means something is longer; finding a way through dotted names costs the square of its length.
-const LONGEST: usize = 1024;
+const MAX_EXPRESSION_LEN: usize = 1024;
 
-type Found<'a> = Result<Cow<'a, Value>, Cow<'static, str>>;
+type ResolveResult<'a> = Result<Cow<'a, Value>, Cow<'static, str>>;
 
-fn find<'a>(expression: &str, scope: &Scope<'a>) -> Found<'a> {
-    let text = |known: Option<&'a str>| known.map(|text| Cow::Owned(text.into())).ok_or(NOTHING_SENT.into());
+fn resolve_in_scope<'a>(expression: &str, scope: &Scope<'a>) -> ResolveResult<'a> {
+    let text = |known: Option<&'a str>| known.map(|text| Cow::Owned(text.into())).ok_or(NO_REQUEST.into());
     match expression {
         "$url" => return text(scope.request.and_then(|request| request.url)),
         "$method" => return text(scope.request.and_then(|request| request.method)),
         "$statusCode" => {
-            return scope.response.map(|response| Cow::Owned(response.status.into())).ok_or(NOTHING_ANSWERED.into());
+            return scope.response.map(|response| Cow::Owned(response.status.into())).ok_or(NO_RESPONSE.into());
         }
         _ => {}
     }
     if let Some(rest) = expression.strip_prefix("$request.") {
-        return of_request(rest, &scope.request.ok_or(NOTHING_SENT)?);
+        return resolve_request(rest, &scope.request.ok_or(NO_REQUEST)?);
     }
     if let Some(rest) = expression.strip_prefix("$response.") {
-        return of_response(rest, &scope.response.ok_or(NOTHING_ANSWERED)?);
+        return resolve_response(rest, &scope.response.ok_or(NO_RESPONSE)?);
     }
     let roots = [
         ("$inputs", scope.inputs),
@@ -112,19 +112,19 @@ fn find<'a>(expression: &str, scope: &Scope<'a>) -> Found<'a> {
         let Some(rest) = expression.strip_prefix(root) else { continue };
         if rest.is_empty() || rest.starts_with(['.', '[', '#']) {
             let known = known.ok_or_else(|| format!("nothing is known of `{root}` here"))?;
-            return path::follow(known, rest).map(Cow::Borrowed).map_err(Into::into);
+            return path::follow_path(known, rest).map(Cow::Borrowed).map_err(Into::into);
         }
     }
     Err("there is no such expression".into())
 }
 
-const NOTHING_SENT: &str = "there is no request here";
-const NOTHING_ANSWERED: &str = "there is no response here";
+const NO_REQUEST: &str = "there is no request here";
+const NO_RESPONSE: &str = "there is no response here";
 
-fn of_request<'a>(rest: &str, request: &Request<'a>) -> Found<'a> {
-    if let Some(rest) = after_body(rest) {
+fn resolve_request<'a>(rest: &str, request: &RequestScope<'a>) -> ResolveResult<'a> {
+    if let Some(rest) = strip_body(rest) {
         let body = request.body.ok_or("the request has no body")?;
-        return path::follow(body, rest).map(Cow::Borrowed).map_err(Into::into);
+        return path::follow_path(body, rest).map(Cow::Borrowed).map_err(Into::into);
     }
     let (place, name) = rest.split_once('.').unwrap_or((rest, ""));
     let named = |values: Option<&'a Map<String, Value>>| values.and_then(|values| values.get(name));
@@ -140,10 +140,10 @@ fn of_request<'a>(rest: &str, request: &Request<'a>) -> Found<'a> {
     value.map(Cow::Borrowed).ok_or_else(|| format!("the request has no {place} parameter of that name").into())
 }
 
-fn of_response<'a>(rest: &str, response: &Response<'a>) -> Found<'a> {
-    if let Some(rest) = after_body(rest) {
+fn resolve_response<'a>(rest: &str, response: &ResponseScope<'a>) -> ResolveResult<'a> {
+    if let Some(rest) = strip_body(rest) {
         let body = response.body.ok_or("the response has no body")?;
-        return path::follow(body, rest).map(Cow::Borrowed).map_err(Into::into);
+        return path::follow_path(body, rest).map(Cow::Borrowed).map_err(Into::into);
     }
     // Documents also write the plural.
     let name = rest.strip_prefix("header.").or_else(|| rest.strip_prefix("headers."));
@@ -152,7 +152,7 @@ fn of_response<'a>(rest: &str, response: &Response<'a>) -> Found<'a> {
     header.map(|(_, value)| Cow::Owned(value.as_str().into())).ok_or_else(|| "the response has no such header".into())
 }
 
-fn after_body(rest: &str) -> Option<&str> {
+fn strip_body(rest: &str) -> Option<&str> {
     rest.strip_prefix("body").filter(|rest| rest.is_empty() || rest.starts_with(['.', '[', '#']))
 }
 
@@ -173,7 +173,7 @@ mod tests {
         let workflows = json!({"buy": {"inputs": {"a": 1}, "outputs": {"b": {"name": "n"}}}});
         let (sources, components) = (json!({"shop": {"url": "u.json"}}), json!({"parameters": {"p": {"value": 3}}}));
         let scope = Scope {
-            request: Some(Request {
+            request: Some(RequestScope {
                 url: Some("http://h/x?a=1"),
                 method: Some("POST"),
                 path: Some(&path),
@@ -181,7 +181,7 @@ mod tests {
                 headers: Some(&headers),
                 body: Some(&sent),
             }),
-            response: Some(Response { status: 202, headers: &response_headers, body: Some(&body) }),
+            response: Some(ResponseScope { status: 202, headers: &response_headers, body: Some(&body) }),
             inputs: Some(&inputs),
             outputs: None,
             steps: Some(&steps),
@@ -193,7 +193,8 @@ mod tests {
         match expected {
             Ok(value) => assert_eq!(found, Ok(value), "{expression}"),
             Err(reason) => {
-                let message = format!("the expression `{}` leads nowhere: {reason}", shown_short(expression, 200));
+                let message =
+                    format!("the expression `{}` leads nowhere: {reason}", sanitize_truncated(expression, 200));
                 assert_eq!(found, Err(message));
             }
         }

@@ -10,7 +10,7 @@ use sha2::{Digest, Sha256};
 pub struct Fingerprint([u8; 32]);
 
 impl Fingerprint {
-    pub fn of(bytes: impl AsRef<[u8]>) -> Fingerprint {
+    pub fn digest(bytes: impl AsRef<[u8]>) -> Fingerprint {
         Fingerprint(Sha256::digest(bytes).into())
     }
 
@@ -19,7 +19,7 @@ impl Fingerprint {
     }
 
     /// The first `digits` hexadecimal digits, for names and for people.
-    pub fn short(&self, digits: usize) -> String {
+    pub fn short_hex(&self, digits: usize) -> String {
         let mut hex = self.to_string();
         hex.truncate(digits);
         hex
@@ -40,28 +40,28 @@ impl fmt::Display for Fingerprint {
 
 impl fmt::Debug for Fingerprint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Fingerprint({})", self.short(12))
+        write!(f, "Fingerprint({})", self.short_hex(12))
     }
 }
 
 #[derive(Debug)]
-pub struct NotAFingerprint;
+pub struct ParseFingerprintError;
 
-impl fmt::Display for NotAFingerprint {
+impl fmt::Display for ParseFingerprintError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a fingerprint is 64 hexadecimal digits")
     }
 }
 
-impl std::error::Error for NotAFingerprint {}
+impl std::error::Error for ParseFingerprintError {}
 
 impl FromStr for Fingerprint {
-    type Err = NotAFingerprint;
+    type Err = ParseFingerprintError;
 
     fn from_str(hex: &str) -> Result<Self, Self::Err> {
-        let digit = |byte: u8| char::from(byte).to_digit(16).map(|digit| digit as u8).ok_or(NotAFingerprint);
+        let digit = |byte: u8| char::from(byte).to_digit(16).map(|digit| digit as u8).ok_or(ParseFingerprintError);
         if hex.len() != 64 {
-            return Err(NotAFingerprint);
+            return Err(ParseFingerprintError);
         }
         let mut bytes = [0u8; 32];
         for (byte, pair) in bytes.iter_mut().zip(hex.as_bytes().chunks_exact(2)) {
@@ -89,7 +89,7 @@ mod tests {
 
     #[test]
     fn a_fingerprint_is_written_and_read_as_hex() {
-        let fingerprint = Fingerprint::of("abc");
+        let fingerprint = Fingerprint::digest("abc");
         assert!(fingerprint.to_string().starts_with("ba7816bf8f01cfea414140de5dae2223"));
         assert_eq!(fingerprint.to_string().parse::<Fingerprint>().unwrap(), fingerprint);
         assert!("xyz".parse::<Fingerprint>().is_err());

@@ -16,7 +16,7 @@ pub enum Freshness {
 
 impl Freshness {
     /// `checked_at` is the last time the source itself answered, if ever.
-    pub fn of(checked_at: Option<Timestamp>, ttl: Duration, now: Timestamp) -> Freshness {
+    pub fn evaluate(checked_at: Option<Timestamp>, ttl: Duration, now: Timestamp) -> Freshness {
         match checked_at {
             None => Freshness::Missing,
             // A check from the future (a clock set back) says nothing about age.
@@ -46,7 +46,7 @@ mod tests {
     #[test]
     fn freshness_ends_with_its_ttl() {
         let ttl = Duration::from_secs(300);
-        let check = |checked: Option<i64>, now: i64| Freshness::of(checked.map(Timestamp), ttl, Timestamp(now));
+        let check = |checked: Option<i64>, now: i64| Freshness::evaluate(checked.map(Timestamp), ttl, Timestamp(now));
         assert_eq!(check(None, 0), Freshness::Missing);
         assert_eq!(check(Some(0), 299_999), Freshness::Fresh);
         assert_eq!(check(Some(0), 300_000), Freshness::Stale);

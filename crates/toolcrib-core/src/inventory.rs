@@ -4,8 +4,8 @@
 mod command;
 mod damage;
 mod event;
-mod reading;
 mod reconcile;
+mod stored_event;
 mod tokens;
 
 use std::collections::BTreeMap;
@@ -19,11 +19,11 @@ use crate::source::SourceId;
 use crate::time::Timestamp;
 use crate::tool::ToolId;
 
-pub use command::{Before, Command, Declaration, NewToken, Recording, TokenChange};
+pub use command::{Command, Declaration, ManifestUpdate, NewToken, PreviousManifest, TokenChange};
 pub use damage::{Damage, DamageLog};
 pub use event::{Actor, Event, Origin, Record};
-pub use reading::{Reading, compare_versions, type_of};
 pub use reconcile::reconcile;
+pub use stored_event::{StoredEvent, compare_versions, event_type};
 
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Inventory {
@@ -72,36 +72,36 @@ impl Inventory {
     }
 
     /// Every source that there is or was.
-    pub fn remembered(&self) -> impl Iterator<Item = &SourceId> {
+    pub fn all_source_ids(&self) -> impl Iterator<Item = &SourceId> {
         self.sources.keys()
     }
 
     /// The facts that make a wish come true. None means it is so already.
     pub fn decide(&self, command: &Command) -> Result<Vec<Event>> {
         match command {
-            Command::Declare(declaration) => Ok(self.declare(declaration)),
+            Command::Declare(declaration) => Ok(self.decide_declare(declaration)),
             Command::Enable(id) => {
-                let state = self.known(id)?;
-                Ok(only_if(!state.enabled, Event::SourceEnabled { source: id.clone() }))
+                let state = self.require_source(id)?;
+                Ok(event_if(!state.enabled, Event::SourceEnabled { source: id.clone() }))
             }
             Command::Disable(id) => {
-                let state = self.known(id)?;
-                Ok(only_if(state.enabled, Event::SourceDisabled { source: id.clone() }))
+                let state = self.require_source(id)?;
+                Ok(event_if(state.enabled, Event::SourceDisabled { source: id.clone() }))
             }
             Command::Remove(id) => {
                 let exists = self.source(id).is_some();
-                Ok(only_if(exists, Event::SourceRemoved { source: id.clone() }))
+                Ok(event_if(exists, Event::SourceRemoved { source: id.clone() }))
             }
-            Command::Record(recording) => self.record(recording),
+            Command::Record(recording) => self.decide_record(recording),
             Command::EnableTool(tool) => {
-                let state = self.known_tool(tool)?;
+                let state = self.require_tool(tool)?;
                 let event = Event::ToolEnabled { source: tool.source.clone(), tool: tool.name.clone() };
-                Ok(only_if(state.disabled, event))
+                Ok(event_if(state.disabled, event))
             }
             Command::DisableTool(tool) => {
-                let state = self.known_tool(tool)?;
+                let state = self.require_tool(tool)?;
                 let event = Event::ToolDisabled { source: tool.source.clone(), tool: tool.name.clone() };
-                Ok(only_if(!state.disabled, event))
+                Ok(event_if(!state.disabled, event))
             }
             Command::CreateToken(new) => self.create_token(new),
             Command::ChangeToken(change) => self.change_token(change),
@@ -129,21 +129,21 @@ impl Inventory {
                 };
                 self.sources.insert(source.clone(), Arc::new(state));
             }
-            Event::SourceChanged { source, kind, origin, definition, enabled } => self.change(source, |state| {
+            Event::SourceChanged { source, kind, origin, definition, enabled } => self.update_source(source, |state| {
                 state.kind.clone_from(kind);
                 state.origin = *origin;
                 state.definition = *definition;
                 state.declared_enabled = *enabled;
             }),
-            Event::SourceEnabled { source } => self.change(source, |state| state.enabled = true),
-            Event::SourceDisabled { source } => self.change(source, |state| state.enabled = false),
-            Event::SourceRemoved { source } => self.change(source, |state| {
+            Event::SourceEnabled { source } => self.update_source(source, |state| state.enabled = true),
+            Event::SourceDisabled { source } => self.update_source(source, |state| state.enabled = false),
+            Event::SourceRemoved { source } => self.update_source(source, |state| {
                 state.removed = true;
                 state.manifest = None;
                 state.tools.values_mut().for_each(|tool| tool.deprecated = true);
             }),
             Event::InventoryRecorded { source, fingerprint, added, changed, removed, renamed: _ } => {
-                self.change(source, |state| {
+                self.update_source(source, |state| {
                     state.manifest = Some(*fingerprint);
                     for name in added {
                         let new = ToolState { created_at: at, updated_at: at, disabled: false, deprecated: false };
@@ -164,8 +164,8 @@ impl Inventory {
                     }
                 });
             }
-            Event::ToolEnabled { source, tool } => self.change_tool(source, tool, |state| state.disabled = false),
-            Event::ToolDisabled { source, tool } => self.change_tool(source, tool, |state| state.disabled = true),
+            Event::ToolEnabled { source, tool } => self.update_tool(source, tool, |state| state.disabled = false),
+            Event::ToolDisabled { source, tool } => self.update_tool(source, tool, |state| state.disabled = true),
             Event::TokenCreated { token, name, role, hash, expires_at } => {
                 let (id, name) = (token.clone(), name.clone());
                 let made = Token { id, name, role: *role, hash: *hash, created_at: at, expires_at: *expires_at };
@@ -186,7 +186,7 @@ impl Inventory {
         }
     }
 
-    fn declare(&self, declaration: &Declaration) -> Vec<Event> {
+    fn decide_declare(&self, declaration: &Declaration) -> Vec<Event> {
         let Declaration { source, kind, origin, definition, enabled } = declaration.clone();
         let Some(state) = self.source(&source) else {
             return vec![Event::SourceDeclared { source, kind, origin, definition, enabled }];
@@ -207,9 +207,9 @@ impl Inventory {
         events
     }
 
-    fn record(&self, recording: &Recording) -> Result<Vec<Event>> {
-        let Recording { before, after, delta } = recording;
-        let state = self.known(&after.source)?;
+    fn decide_record(&self, recording: &ManifestUpdate) -> Result<Vec<Event>> {
+        let ManifestUpdate { before, after, delta } = recording;
+        let state = self.require_source(&after.source)?;
         if state.manifest == Some(after.fingerprint) {
             return Ok(Vec::new());
         }
@@ -219,9 +219,9 @@ impl Inventory {
         }
         let mut delta = match delta {
             Some(delta) => delta.clone(),
-            None => Delta::between(before.packed(), after)?,
+            None => Delta::between(before.manifest(), after)?,
         };
-        if let Before::Lost(_) = before {
+        if let PreviousManifest::Unreadable(_) = before {
             delta = state.delta_by_names(delta);
         }
         let Delta { added, changed, removed, renamed, unchanged: _ } = delta;
@@ -236,23 +236,23 @@ impl Inventory {
     }
 
     /// The source, or that there is none.
-    pub fn known(&self, id: &SourceId) -> Result<&Arc<SourceState>> {
+    pub fn require_source(&self, id: &SourceId) -> Result<&Arc<SourceState>> {
         self.source(id).ok_or_else(|| Error::new(Code::NotFound, format!("no source named `{id}`")))
     }
 
-    fn known_tool(&self, tool: &ToolId) -> Result<&ToolState> {
+    fn require_tool(&self, tool: &ToolId) -> Result<&ToolState> {
         let unknown = || Error::new(Code::ToolNotImplemented, format!("no tool named `{tool}`"));
-        self.known(&tool.source)?.tools.get(&tool.name).ok_or_else(unknown)
+        self.require_source(&tool.source)?.tools.get(&tool.name).ok_or_else(unknown)
     }
 
-    fn change(&mut self, source: &SourceId, change: impl FnOnce(&mut SourceState)) {
+    fn update_source(&mut self, source: &SourceId, change: impl FnOnce(&mut SourceState)) {
         if let Some(state) = self.sources.get_mut(source) {
             change(Arc::make_mut(state));
         }
     }
 
-    fn change_tool(&mut self, source: &SourceId, tool: &str, change: impl FnOnce(&mut ToolState)) {
-        self.change(source, |state| {
+    fn update_tool(&mut self, source: &SourceId, tool: &str, change: impl FnOnce(&mut ToolState)) {
+        self.update_source(source, |state| {
             if let Some(tool) = state.tools.get_mut(tool) {
                 change(tool);
             }
@@ -274,7 +274,7 @@ impl SourceState {
     }
 }
 
-fn only_if(needed: bool, event: Event) -> Vec<Event> {
+fn event_if(needed: bool, event: Event) -> Vec<Event> {
     if needed { vec![event] } else { Vec::new() }
 }
 

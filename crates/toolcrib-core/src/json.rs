@@ -1,7 +1,7 @@
 //! JSON as text: fields in their order, canonical form and depth, without turning numbers into floats.
 
-mod mend;
-mod mistake;
+mod parse_error;
+mod surrogates;
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -12,15 +12,15 @@ use serde_json::value::RawValue;
 
 use crate::fingerprint::Fingerprint;
 
-pub use mend::mended;
-pub use mistake::mistake;
+pub use parse_error::describe_error;
+pub use surrogates::replace_lone_surrogates;
 
 /// An object's fields as text, in their order. Of a name given twice, the last counts.
 #[derive(Debug, Clone, Default)]
-pub struct Fields(Vec<(String, Box<RawValue>)>);
+pub struct RawFields(Vec<(String, Box<RawValue>)>);
 
-impl Fields {
-    pub fn parse(raw: &RawValue) -> Option<Fields> {
+impl RawFields {
+    pub fn parse(raw: &RawValue) -> Option<RawFields> {
         serde_json::from_str(raw.get()).ok()
     }
 
@@ -32,12 +32,12 @@ impl Fields {
         self.0.iter().find(|(key, _)| key == name).map(|(_, value)| &**value)
     }
 
-    pub fn take(&mut self, name: &str) -> Option<Box<RawValue>> {
+    pub fn remove(&mut self, name: &str) -> Option<Box<RawValue>> {
         let index = self.0.iter().position(|(key, _)| key == name)?;
         Some(self.0.remove(index).1)
     }
 
-    pub fn put(&mut self, name: &str, value: Box<RawValue>) {
+    pub fn insert(&mut self, name: &str, value: Box<RawValue>) {
         match self.0.iter_mut().find(|(key, _)| key == name) {
             Some((_, old)) => *old = value,
             None => self.0.push((name.to_owned(), value)),
@@ -45,7 +45,7 @@ impl Fields {
     }
 
     /// Adds all of another's. Takes time in proportion to both, for there may be very many.
-    pub fn extend(&mut self, others: &Fields) {
+    pub fn extend(&mut self, others: &RawFields) {
         let mut positions: HashMap<String, usize> =
             self.0.iter().enumerate().map(|(position, (key, _))| (key.clone(), position)).collect();
         for (key, value) in &others.0 {
@@ -64,7 +64,7 @@ impl Fields {
         let sorted: BTreeMap<&str, &RawValue> = self.iter().collect();
         let mut text = String::new();
         push_object(sorted.into_iter(), &mut text);
-        Fingerprint::of(text)
+        Fingerprint::digest(text)
     }
 
     pub fn iter(&self) -> impl Iterator<Item = (&str, &RawValue)> {
@@ -72,21 +72,21 @@ impl Fields {
     }
 }
 
-impl Serialize for Fields {
+impl Serialize for RawFields {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_map(self.iter())
     }
 }
 
-impl<'de> Deserialize<'de> for Fields {
+impl<'de> Deserialize<'de> for RawFields {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct FieldsVisitor;
-        impl<'de> Visitor<'de> for FieldsVisitor {
-            type Value = Fields;
+        struct RawFieldsVisitor;
+        impl<'de> Visitor<'de> for RawFieldsVisitor {
+            type Value = RawFields;
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("an object")
             }
-            fn visit_map<M: MapAccess<'de>>(self, mut map: M) -> Result<Fields, M::Error> {
+            fn visit_map<M: MapAccess<'de>>(self, mut map: M) -> Result<RawFields, M::Error> {
                 let mut fields: Vec<(String, Box<RawValue>)> = Vec::new();
                 // By position, for whoever sends an object may have sent very many fields.
                 let mut positions: HashMap<String, usize> = HashMap::new();
@@ -99,15 +99,15 @@ impl<'de> Deserialize<'de> for Fields {
                         }
                     }
                 }
-                Ok(Fields(fields))
+                Ok(RawFields(fields))
             }
         }
-        deserializer.deserialize_map(FieldsVisitor)
+        deserializer.deserialize_map(RawFieldsVisitor)
     }
 }
 
 /// Text as a JSON string.
-pub fn string(text: &str) -> Box<RawValue> {
+pub fn raw_string(text: &str) -> Box<RawValue> {
     serde_json::value::to_raw_value(text).unwrap_or_default()
 }
 
@@ -122,14 +122,14 @@ pub(crate) fn follow_reference<'a>(root: &'a serde_json::Value, reference: &str)
 }
 
 /// The beginning of a value's text, about `most` bytes of it. No more is written, however large the value is.
-pub fn beginning(value: &impl Serialize, most: usize) -> String {
-    struct Short {
+pub fn truncated_json(value: &impl Serialize, most: usize) -> String {
+    struct LimitedWriter {
         text: Vec<u8>,
-        most: usize,
+        limit: usize,
     }
-    impl std::io::Write for Short {
+    impl std::io::Write for LimitedWriter {
         fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-            let room = self.most - self.text.len();
+            let room = self.limit - self.text.len();
             if room == 0 {
                 return Err(std::io::ErrorKind::WriteZero.into());
             }
@@ -141,7 +141,7 @@ pub fn beginning(value: &impl Serialize, most: usize) -> String {
             Ok(())
         }
     }
-    let mut short = Short { text: Vec::new(), most };
+    let mut short = LimitedWriter { text: Vec::new(), limit: most };
     // It fails where it is full, which is what is wanted.
     let _full = serde_json::to_writer(&mut short, value);
     // The cut may fall inside of a character.
@@ -153,7 +153,7 @@ pub fn beginning(value: &impl Serialize, most: usize) -> String {
 
 /// Appends the canonical form: keys sorted by their bytes, no white space, strings in one spelling, numbers as written.
 /// Expects text no deeper than a schema may be (64), for it recurses, and reads every level's text once more.
-pub(crate) fn canonical(raw: &RawValue, into: &mut String) {
+pub(crate) fn push_canonical(raw: &RawValue, into: &mut String) {
     let text = raw.get().trim();
     match text.as_bytes().first() {
         Some(b'{') => {
@@ -167,13 +167,13 @@ pub(crate) fn canonical(raw: &RawValue, into: &mut String) {
                 if index > 0 {
                     into.push(',');
                 }
-                canonical(item, into);
+                push_canonical(item, into);
             }
             into.push(']');
         }
         // A lone surrogate is no string for us; its text still tells it apart from others.
         Some(b'"') => match serde_json::from_str::<String>(text) {
-            Ok(string) => push_string(&string, into),
+            Ok(string) => push_json_string(&string, into),
             Err(_) => into.push_str(text),
         },
         _ => into.push_str(text),
@@ -186,14 +186,14 @@ fn push_object<'a>(sorted: impl Iterator<Item = (&'a str, &'a RawValue)>, into: 
         if index > 0 {
             into.push(',');
         }
-        push_string(key, into);
+        push_json_string(key, into);
         into.push(':');
-        canonical(value, into);
+        push_canonical(value, into);
     }
     into.push('}');
 }
 
-pub(crate) fn push_string(text: &str, into: &mut String) {
+pub(crate) fn push_json_string(text: &str, into: &mut String) {
     let plain = text.bytes().all(|byte| byte >= b' ' && byte != b'"' && byte != b'\\');
     if !plain {
         return into.push_str(&serde_json::Value::from(text).to_string());
@@ -204,7 +204,7 @@ pub(crate) fn push_string(text: &str, into: &mut String) {
 }
 
 /// The deepest nesting of objects and arrays, found without recursion.
-pub(crate) fn depth(text: &str) -> usize {
+pub(crate) fn nesting_depth(text: &str) -> usize {
     let (mut depth, mut deepest) = (0usize, 0usize);
     let (mut in_string, mut escaped) = (false, false);
     for byte in text.bytes() {
@@ -256,28 +256,28 @@ pub(crate) fn compact(text: &str) -> String {
 mod tests {
     use super::*;
 
-    fn canonical_of(text: &str) -> String {
+    fn to_canonical(text: &str) -> String {
         let raw: &RawValue = serde_json::from_str(text).unwrap();
         let mut canonical_text = String::new();
-        canonical(raw, &mut canonical_text);
+        push_canonical(raw, &mut canonical_text);
         canonical_text
     }
 
     #[test]
     fn order_and_white_space_do_not_matter_but_numbers_stay_as_written() {
         assert_eq!(
-            canonical_of(r#"{ "b" : [1, 2.50, 123456789012345678901234567890], "a": "\u00e9" }"#),
+            to_canonical(r#"{ "b" : [1, 2.50, 123456789012345678901234567890], "a": "\u00e9" }"#),
             r#"{"a":"é","b":[1,2.50,123456789012345678901234567890]}"#
         );
-        assert_eq!(canonical_of(r#"{"a":1,"b":2}"#), canonical_of(r#"{"b":2,"a":1}"#));
+        assert_eq!(to_canonical(r#"{"a":1,"b":2}"#), to_canonical(r#"{"b":2,"a":1}"#));
     }
 
     #[test]
     fn fields_keep_their_order_and_the_last_of_two_counts() {
-        let fields: Fields = serde_json::from_str(r#"{"b":1,"a":{"x": 2},"b":3}"#).unwrap();
+        let fields: RawFields = serde_json::from_str(r#"{"b":1,"a":{"x": 2},"b":3}"#).unwrap();
         assert_eq!(serde_json::to_string(&fields).unwrap(), r#"{"b":3,"a":{"x": 2}}"#);
         let many: String = (0..200_000).map(|number| format!(r#""{number}":0,"#)).collect();
-        let fields: Fields = serde_json::from_str(&format!("{{{many}\"end\":1}}")).unwrap();
+        let fields: RawFields = serde_json::from_str(&format!("{{{many}\"end\":1}}")).unwrap();
         assert_eq!(fields.iter().count(), 200_001);
     }
 
@@ -294,9 +294,9 @@ mod tests {
 
     #[test]
     fn depth_counts_nesting_outside_strings() {
-        assert_eq!(depth("1"), 0);
-        assert_eq!(depth(r#"{"a":[{"b":"[[[\"{{"}]}"#), 3);
-        assert_eq!(depth(&("[".repeat(100_000) + &"]".repeat(100_000))), 100_000);
+        assert_eq!(nesting_depth("1"), 0);
+        assert_eq!(nesting_depth(r#"{"a":[{"b":"[[[\"{{"}]}"#), 3);
+        assert_eq!(nesting_depth(&("[".repeat(100_000) + &"]".repeat(100_000))), 100_000);
     }
 
     #[test]

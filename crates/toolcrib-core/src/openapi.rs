@@ -6,20 +6,20 @@
 pub mod request;
 
 mod convert;
-mod keys;
-mod library;
-mod names;
-mod object;
+mod description;
+mod document_set;
+mod key_kind;
+mod object_schema;
 mod operation;
 mod parameters;
+mod parser;
 mod schema;
 mod security;
-mod server;
-mod text;
+mod servers;
 mod tool;
-mod wording;
+mod tool_names;
 
-pub use convert::{Conversion, Converted, convert};
-pub use library::Library;
-pub use names::legal;
-pub use text::{parse, parse_whole};
+pub use convert::{ConversionOptions, ConvertedDocument, convert};
+pub use document_set::DocumentSet;
+pub use parser::{parse, parse_with_examples};
+pub use tool_names::sanitize_name;

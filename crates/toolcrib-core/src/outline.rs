@@ -2,21 +2,21 @@
 
 mod limits;
 mod reader;
-pub mod walk;
+pub mod schema_walk;
 
 use serde_json::Value;
 
-use crate::text::shown_short;
-pub use limits::limits;
-use reader::{MOST_CHOICES, Reader, beginning};
+use crate::text::sanitize_truncated;
+pub use limits::describe_limits;
+use reader::{MAX_CHOICES, SchemaOutliner, text_prefix};
 
 /// How many characters of a line the arguments get, how many more if they are required, and what the sentence gets.
-const ROOM: usize = 90;
-const ROOM_REQUIRED: usize = 300;
-const LONGEST_SENTENCE: usize = 120;
+const MAX_ARGUMENTS_LEN: usize = 90;
+const EXTRA_REQUIRED_LEN: usize = 300;
+const MAX_SENTENCE_LEN: usize = 120;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Argument {
+pub struct ArgumentOutline {
     pub name: String,
     pub kind: String,
     pub required: bool,
@@ -26,53 +26,53 @@ pub struct Argument {
     /// What else it must be, in words.
     pub limits: Vec<String>,
     /// The fields of an object, or of the objects in an array.
-    pub nested: Arguments,
+    pub nested: ArgumentList,
 }
 
 /// Arguments in the order of their schema; where not all are told, the required ones come first.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Arguments {
-    pub told: Vec<Argument>,
+pub struct ArgumentList {
+    pub items: Vec<ArgumentOutline>,
     /// How many more there are.
-    pub more: usize,
+    pub omitted: usize,
 }
 
-impl Arguments {
+impl ArgumentList {
     pub fn is_empty(&self) -> bool {
-        self.told.is_empty() && self.more == 0
+        self.items.is_empty() && self.omitted == 0
     }
 
     /// What to write after the last one, when there are more.
-    pub fn ending(&self) -> Option<String> {
-        (self.more > 0).then(|| format!("… (+{} more)", self.more))
+    pub fn omitted_note(&self) -> Option<String> {
+        (self.omitted > 0).then(|| format!("… (+{} more)", self.omitted))
     }
 }
 
 /// The arguments that a tool's input schema lists.
-pub fn arguments(schema: &Value) -> Arguments {
-    arguments_with(schema, MOST_CHOICES)
+pub fn list_arguments(schema: &Value) -> ArgumentList {
+    list_arguments_with(schema, MAX_CHOICES)
 }
 
 /// Like [`arguments`], with up to so many choices of each.
-pub fn arguments_with(schema: &Value, choices: usize) -> Arguments {
-    Reader::new(schema).with_choices(choices).fields(schema, &mut Vec::new())
+pub fn list_arguments_with(schema: &Value, choices: usize) -> ArgumentList {
+    SchemaOutliner::new(schema).with_choices(choices).read_fields(schema, &mut Vec::new())
 }
 
 /// `name(required*: type, optional: type)`: everything that is required, then what finds room, then `…+3` for the rest.
-pub fn call_form(name: &str, schema: &Value) -> String {
-    call_form_with(name, schema, &[])
+pub fn call_signature(name: &str, schema: &Value) -> String {
+    call_signature_with(name, schema, &[])
 }
 
 /// `name(required*, another*)`: what must be given, by name alone. For tools that come by the hundred and whose schema
 /// is looked at before a call in any case.
-pub fn short_form(name: &str, schema: &Value) -> String {
-    let mut required = Reader::new(schema).outermost(schema);
+pub fn short_signature(name: &str, schema: &Value) -> String {
+    let mut required = SchemaOutliner::new(schema).top_level_arguments(schema);
     required.retain(|(_, _, required)| *required);
     let mut form = format!("{name}(");
-    let room = form.chars().count() + ROOM + ROOM_REQUIRED;
+    let room = form.chars().count() + MAX_ARGUMENTS_LEN + EXTRA_REQUIRED_LEN;
     for (index, (name, _, _)) in required.iter().enumerate() {
         let separator = if index > 0 { ", " } else { "" };
-        let argument = format!("{separator}{}*", shown_short(beginning(name, 80), 80));
+        let argument = format!("{separator}{}*", sanitize_truncated(text_prefix(name, 80), 80));
         if form.chars().count() + argument.chars().count() > room {
             form.push_str(&format!("{separator}…+{}", required.len() - index));
             break;
@@ -84,16 +84,16 @@ pub fn short_form(name: &str, schema: &Value) -> String {
 }
 
 /// Like [`call_form`], with some arguments that must not be missing.
-pub fn call_form_with(name: &str, schema: &Value, wanted: &[&str]) -> String {
-    let reader = Reader::new(schema);
-    let mut arguments = reader.outermost(schema);
+pub fn call_signature_with(name: &str, schema: &Value, wanted: &[&str]) -> String {
+    let reader = SchemaOutliner::new(schema);
+    let mut arguments = reader.top_level_arguments(schema);
     let needed = |name: &str, required: bool| required || wanted.contains(&name);
     arguments.sort_by_key(|(name, _, required)| (!required, !needed(name, *required)));
     let (mut form, mut left) = (format!("{name}("), arguments.len());
-    let room = form.chars().count() + ROOM;
+    let room = form.chars().count() + MAX_ARGUMENTS_LEN;
     for (name, property, required) in &arguments {
-        let room = if needed(name, *required) { room + ROOM_REQUIRED } else { room };
-        let (name, kind) = (shown_short(beginning(name, 80), 80), reader.short_kind(property, 0));
+        let room = if needed(name, *required) { room + EXTRA_REQUIRED_LEN } else { room };
+        let (name, kind) = (sanitize_truncated(text_prefix(name, 80), 80), reader.short_type(property, 0));
         let separator = if left < arguments.len() { ", " } else { "" };
         let argument = format!("{separator}{name}{}: {kind}", if *required { "*" } else { "" });
         if form.chars().count() + argument.chars().count() > room {
@@ -113,23 +113,23 @@ pub fn call_form_with(name: &str, schema: &Value, wanted: &[&str]) -> String {
 /// The beginning of a text, up to the end of its first sentence, cut at a word when that is long. Headings before it
 /// say nothing, and a line may end in the middle of it.
 pub fn first_sentence(text: &str) -> String {
-    let line = shown_short(sentence(past_headings(text)).trim_end_matches('.'), 2 * LONGEST_SENTENCE);
-    if line.chars().count() <= LONGEST_SENTENCE {
+    let line = sanitize_truncated(take_sentence(skip_headings(text)).trim_end_matches('.'), 2 * MAX_SENTENCE_LEN);
+    if line.chars().count() <= MAX_SENTENCE_LEN {
         return line;
     }
-    let cut: String = line.chars().take(LONGEST_SENTENCE).collect();
+    let cut: String = line.chars().take(MAX_SENTENCE_LEN).collect();
     let end = cut.rfind(' ').unwrap_or(cut.len());
     format!("{}…", cut[..end].trim_end_matches([',', ';', ':', '.', ' ', '(', '-']))
 }
 
 /// Without the lines at its beginning that only announce what follows: `# Usage`, `🎯 Purpose:`.
-fn past_headings(text: &str) -> &str {
-    const LONGEST_HEADING: usize = 40;
+fn skip_headings(text: &str) -> &str {
+    const MAX_HEADING_LEN: usize = 40;
     // White space at the end goes first: looked for after each of many headings, it would be walked over each time.
     let mut rest = text.trim();
     while let Some((line, after)) = rest.split_once('\n') {
         let heading = line.trim_end().ends_with(':') || line.starts_with('#');
-        if !heading || line.len() > LONGEST_HEADING || after.trim_start().is_empty() {
+        if !heading || line.len() > MAX_HEADING_LEN || after.trim_start().is_empty() {
             break;
         }
         rest = after.trim_start();
@@ -140,13 +140,13 @@ fn past_headings(text: &str) -> &str {
 }
 
 /// Up to a full stop that ends a sentence, an empty line or the next item of a list.
-fn sentence(text: &str) -> &str {
-    const SHORTENED: [&str; 5] = ["e.g", "i.e", "etc", "vs", "incl"];
+fn take_sentence(text: &str) -> &str {
+    const ABBREVIATIONS: [&str; 5] = ["e.g", "i.e", "etc", "vs", "incl"];
     let ends = text.match_indices(['.', '\n']).find(|(at, mark)| {
         let (before, after) = (&text[..*at], &text[at + 1..]);
         let next = after.chars().next();
         match *mark {
-            "." => next.is_none_or(char::is_whitespace) && !SHORTENED.iter().any(|word| before.ends_with(word)),
+            "." => next.is_none_or(char::is_whitespace) && !ABBREVIATIONS.iter().any(|word| before.ends_with(word)),
             _ => {
                 let line = after.trim_start_matches([' ', '\t']);
                 line.is_empty()
@@ -159,7 +159,7 @@ fn sentence(text: &str) -> &str {
 }
 
 /// A text's first sentence, and the rest.
-pub fn parted(text: &str) -> (&str, &str) {
+pub fn split_first_sentence(text: &str) -> (&str, &str) {
     let text = text.trim_start();
     let line = text.lines().next().unwrap_or_default();
     text.split_at(line.find(". ").unwrap_or(line.len()))

@@ -10,55 +10,60 @@ pub enum Reference<'a> {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Piece<'a> {
-    Text(&'a str),
+pub enum ReferencePart<'a> {
+    Literal(&'a str),
     Reference(Reference<'a>),
 }
 
 /// Cuts text into plain pieces and references. What is not a well-formed reference is text.
-pub fn pieces(text: &str) -> Vec<Piece<'_>> {
+pub fn split_references(text: &str) -> Vec<ReferencePart<'_>> {
     let mut pieces = Vec::new();
     let (mut plain, mut at) = (0, 0);
     while let Some(start) = text[at..].find("${").map(|found| at + found) {
         let Some(end) = text[start..].find('}').map(|found| start + found) else { break };
         at = end + 1;
-        let Some(reference) = parse(&text[start + 2..end]) else { continue };
+        let Some(reference) = parse_reference(&text[start + 2..end]) else { continue };
         if plain < start {
-            pieces.push(Piece::Text(&text[plain..start]));
+            pieces.push(ReferencePart::Literal(&text[plain..start]));
         }
-        pieces.push(Piece::Reference(reference));
+        pieces.push(ReferencePart::Reference(reference));
         plain = at;
     }
     if plain < text.len() {
-        pieces.push(Piece::Text(&text[plain..]));
+        pieces.push(ReferencePart::Literal(&text[plain..]));
     }
     pieces
 }
 
 /// Fills every reference by `look_up`; the first that fails ends it.
-pub fn resolve<E>(text: &str, mut look_up: impl FnMut(&Reference<'_>) -> Result<String, E>) -> Result<String, E> {
+pub fn resolve_references<E>(
+    text: &str,
+    mut look_up: impl FnMut(&Reference<'_>) -> Result<String, E>,
+) -> Result<String, E> {
     let mut resolved = String::with_capacity(text.len());
-    for piece in pieces(text) {
+    for piece in split_references(text) {
         match piece {
-            Piece::Text(text) => resolved.push_str(text),
-            Piece::Reference(reference) => resolved.push_str(&look_up(&reference)?),
+            ReferencePart::Literal(text) => resolved.push_str(text),
+            ReferencePart::Reference(reference) => resolved.push_str(&look_up(&reference)?),
         }
     }
     Ok(resolved)
 }
 
 /// The same text with the paths of its `${file:…}` references made absolute by `absolute`.
-pub fn with_paths(text: &str, absolute: impl Fn(&str) -> String) -> String {
-    let pieces = pieces(text).into_iter().map(|piece| match piece {
-        Piece::Text(text) => text.to_owned(),
-        Piece::Reference(Reference::File { path }) => format!("${{file:{}}}", absolute(path)),
-        Piece::Reference(Reference::Env { name, default: None }) => format!("${{env:{name}}}"),
-        Piece::Reference(Reference::Env { name, default: Some(default) }) => format!("${{env:{name}:-{default}}}"),
+pub fn map_file_paths(text: &str, absolute: impl Fn(&str) -> String) -> String {
+    let pieces = split_references(text).into_iter().map(|piece| match piece {
+        ReferencePart::Literal(text) => text.to_owned(),
+        ReferencePart::Reference(Reference::File { path }) => format!("${{file:{}}}", absolute(path)),
+        ReferencePart::Reference(Reference::Env { name, default: None }) => format!("${{env:{name}}}"),
+        ReferencePart::Reference(Reference::Env { name, default: Some(default) }) => {
+            format!("${{env:{name}:-{default}}}")
+        }
     });
     pieces.collect()
 }
 
-fn parse(inside: &str) -> Option<Reference<'_>> {
+fn parse_reference(inside: &str) -> Option<Reference<'_>> {
     if let Some(path) = inside.strip_prefix("file:") {
         return (!path.is_empty()).then_some(Reference::File { path });
     }
@@ -92,7 +97,7 @@ mod tests {
     #[test]
     fn references_are_filled_and_the_rest_stays() {
         let check = |text: &str, expected: &str| {
-            let filled = resolve(text, |reference| {
+            let filled = resolve_references(text, |reference| {
                 Ok::<_, ()>(match reference {
                     Reference::Env { name, default } => format!("<{name}|{}>", default.unwrap_or("")),
                     Reference::File { path } => format!("<file {path}>"),

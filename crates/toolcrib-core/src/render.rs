@@ -6,15 +6,15 @@ pub mod mcp;
 
 mod anthropic;
 mod gemini;
+mod json;
 mod limits;
 mod merge;
-mod node;
 mod openai;
-mod own;
 mod page;
-mod plain;
+mod passthrough;
 mod projection;
 mod root;
+mod schema;
 mod strict;
 
 use std::borrow::Cow;
@@ -22,12 +22,12 @@ use std::sync::OnceLock;
 
 use crate::catalog::{ToolRef, View};
 use crate::error::{Code, Error, Result};
-use crate::manifest::SetAside;
+use crate::manifest::SetAsideTool;
 use anthropic::Loading;
 
-pub use own::push as push_json;
-pub use page::Page;
-pub use projection::{Loss, Projected};
+pub use json::push_tool as push_json;
+pub use page::RenderedPage;
+pub use projection::{Loss, ProjectedTool};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Format {
@@ -78,13 +78,13 @@ impl Format {
 impl View {
     /// The whole list. Providers get what an agent may be offered, as an array; `json` has disabled tools too.
     pub fn render(&self, format: Format) -> Result<String> {
-        self.render_where(format, |_| true)
+        self.render_filtered(format, |_| true)
     }
 
     /// The tools that `wanted` picks.
-    pub fn render_where(&self, format: Format, wanted: impl Fn(&ToolRef<'_>) -> bool) -> Result<String> {
+    pub fn render_filtered(&self, format: Format, wanted: impl Fn(&ToolRef<'_>) -> bool) -> Result<String> {
         let mut whole = String::new();
-        self.render_pieces(format, wanted, |piece| {
+        self.render_chunks(format, wanted, |piece| {
             whole.push_str(piece);
             Ok(())
         })?;
@@ -92,33 +92,33 @@ impl View {
     }
 
     /// The same in pieces, for whoever passes them on: a long list need not be held whole. Returns what is not in it.
-    pub fn render_pieces(
+    pub fn render_chunks(
         &self,
         format: Format,
         wanted: impl Fn(&ToolRef<'_>) -> bool,
         mut emit: impl FnMut(&str) -> Result<()>,
-    ) -> Result<Vec<SetAside>> {
-        let mut out = String::with_capacity(PIECE * 2);
+    ) -> Result<Vec<SetAsideTool>> {
+        let mut out = String::with_capacity(CHUNK_BYTES * 2);
         let mut set_aside = Vec::new();
         if format == Format::Json {
             out.push_str("{\"tools\":");
-            push_array(self.listed().filter(wanted), &mut out, &mut emit, PIECE, |tool, out| {
-                own::push(tool, out);
-                Ok(Pushed::Whole)
+            push_array(self.listed_tools().filter(wanted), &mut out, &mut emit, CHUNK_BYTES, |tool, out| {
+                json::push_tool(tool, out);
+                Ok(PushOutcome::Appended)
             })?;
             out.push_str(&format!(",\"inventory_hash\":\"{}\"}}", self.catalog.hash()));
         } else {
-            push_array(self.offered().filter(wanted), &mut out, &mut emit, PIECE, |tool, out| {
+            push_array(self.offered_tools().filter(wanted), &mut out, &mut emit, CHUNK_BYTES, |tool, out| {
                 let projected = self.project(tool, format)?;
-                match (&projected.text, &projected.set_aside) {
+                match (&projected.text, &projected.unsupported_reason) {
                     (Some(text), _) => out.push_str(text),
                     (None, reason) => {
                         let reason = reason.clone().unwrap_or_default();
-                        set_aside.push(SetAside { name: tool.name().to_string(), reason });
-                        return Ok(Pushed::Nothing);
+                        set_aside.push(SetAsideTool { name: tool.name().to_string(), reason });
+                        return Ok(PushOutcome::Skipped);
                     }
                 }
-                Ok(Pushed::Whole)
+                Ok(PushOutcome::Appended)
             })?;
         }
         emit(&out)?;
@@ -126,18 +126,18 @@ impl View {
     }
 
     /// One tool as a provider takes it.
-    pub fn project<'a>(&self, tool: &ToolRef<'a>, format: Format) -> Result<Cow<'a, Projected>> {
+    pub fn project<'a>(&self, tool: &ToolRef<'a>, format: Format) -> Result<Cow<'a, ProjectedTool>> {
         let name = tool.name().as_str();
         let projected = match format {
             Format::Json => {
                 let mut text = String::new();
-                own::push(tool, &mut text);
-                Projected { text: Some(text), ..Projected::default() }
+                json::push_tool(tool, &mut text);
+                ProjectedTool { text: Some(text), ..ProjectedTool::default() }
             }
             Format::Mcp => {
                 let mut text = String::new();
-                mcp::push(name, &tool.tool()?, &mut text);
-                Projected { text: Some(text), ..Projected::default() }
+                mcp::push_tool(name, &tool.tool()?, &mut text);
+                ProjectedTool { text: Some(text), ..ProjectedTool::default() }
             }
             Format::Anthropic => anthropic::project(name, &tool.tool()?, Loading::Now),
             Format::AnthropicDeferred => {
@@ -148,7 +148,7 @@ impl View {
             Format::Openai => openai::project(name, &tool.tool()?),
             // These two rewrite every schema: once, and then it is kept.
             Format::OpenaiStrict => {
-                return tool.entry.strict.get_or_project(|| Ok(openai::project_strictly(name, &tool.tool()?)));
+                return tool.entry.openai_strict.get_or_project(|| Ok(openai::project_strict(name, &tool.tool()?)));
             }
             Format::Gemini => return tool.entry.gemini.get_or_project(|| Ok(gemini::project(name, &tool.tool()?))),
         };
@@ -157,11 +157,11 @@ impl View {
 }
 
 /// What a pipe holds.
-const PIECE: usize = 64 * 1024;
+const CHUNK_BYTES: usize = 64 * 1024;
 
-enum Pushed {
-    Whole,
-    Nothing,
+enum PushOutcome {
+    Appended,
+    Skipped,
 }
 
 fn push_array<'a>(
@@ -169,7 +169,7 @@ fn push_array<'a>(
     out: &mut String,
     emit: &mut impl FnMut(&str) -> Result<()>,
     piece: usize,
-    mut push: impl FnMut(&ToolRef<'a>, &mut String) -> Result<Pushed>,
+    mut push: impl FnMut(&ToolRef<'a>, &mut String) -> Result<PushOutcome>,
 ) -> Result<()> {
     out.push('[');
     let mut separator = "";
@@ -177,8 +177,8 @@ fn push_array<'a>(
         let before = out.len();
         out.push_str(separator);
         match push(&tool, out)? {
-            Pushed::Whole => separator = ",",
-            Pushed::Nothing => out.truncate(before),
+            PushOutcome::Appended => separator = ",",
+            PushOutcome::Skipped => out.truncate(before),
         }
         if out.len() >= piece {
             emit(out)?;
@@ -191,10 +191,10 @@ fn push_array<'a>(
 
 /// A projection that is made when somebody first asks for it.
 #[derive(Debug, Default)]
-pub(crate) struct Kept(OnceLock<Box<Projected>>);
+pub(crate) struct CachedProjection(OnceLock<Box<ProjectedTool>>);
 
-impl Kept {
-    fn get_or_project(&self, project: impl FnOnce() -> Result<Projected>) -> Result<Cow<'_, Projected>> {
+impl CachedProjection {
+    fn get_or_project(&self, project: impl FnOnce() -> Result<ProjectedTool>) -> Result<Cow<'_, ProjectedTool>> {
         if let Some(projected) = self.0.get() {
             return Ok(Cow::Borrowed(projected));
         }

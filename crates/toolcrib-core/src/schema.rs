@@ -10,39 +10,39 @@ use serde_json::Value;
 
 use crate::json::follow_reference;
 
-pub use validator::{Accepted, Fault, Validator};
+pub use validator::{ArgumentError, ValidationOutcome, Validator};
 
 /// Turns `text` into what the schema's property `key` asks for. Where it asks for nothing in particular, text stays text.
-pub fn typed(schema: &Value, key: &str, text: &str) -> Value {
-    Typing::new(schema, property(schema, key)).read(text)
+pub fn parse_typed(schema: &Value, key: &str, text: &str) -> Value {
+    ArgumentTypes::new(schema, find_property(schema, key)).parse(text)
 }
 
 /// The types that the schema's property `key` may have; none where it says nothing about them.
-pub fn types(schema: &Value, key: &str) -> Vec<String> {
-    property(schema, key).map(|property| types_of(schema, property)).unwrap_or_default()
+pub fn property_types(schema: &Value, key: &str) -> Vec<String> {
+    find_property(schema, key).map(|property| allowed_types(schema, property)).unwrap_or_default()
 }
 
-fn property<'a>(schema: &'a Value, key: &str) -> Option<&'a Value> {
+fn find_property<'a>(schema: &'a Value, key: &str) -> Option<&'a Value> {
     schema.get("properties").and_then(|properties| properties.get(key))
 }
 
 /// The types of a value and, where it is a list, of its items: found once, however many items a text has.
-struct Typing {
+struct ArgumentTypes {
     types: Vec<String>,
-    items: Option<Box<Typing>>,
+    items: Option<Box<ArgumentTypes>>,
 }
 
-impl Typing {
+impl ArgumentTypes {
     /// Recurses through nested `items` and follows no reference to them, so the depth is that of the schema's text.
-    fn new(root: &Value, property: Option<&Value>) -> Typing {
+    fn new(root: &Value, property: Option<&Value>) -> ArgumentTypes {
         let items = property.and_then(|property| property.get("items"));
-        Typing {
-            types: property.map(|property| types_of(root, property)).unwrap_or_default(),
-            items: items.map(|items| Box::new(Typing::new(root, Some(items)))),
+        ArgumentTypes {
+            types: property.map(|property| allowed_types(root, property)).unwrap_or_default(),
+            items: items.map(|items| Box::new(ArgumentTypes::new(root, Some(items)))),
         }
     }
 
-    fn read(&self, text: &str) -> Value {
+    fn parse(&self, text: &str) -> Value {
         let allows = |name: &str| self.types.iter().any(|known| known == name);
         let parsed: Option<Value> = serde_json::from_str(text).ok();
         match parsed {
@@ -53,7 +53,7 @@ impl Typing {
             Some(Value::Array(items)) if allows("array") => items.into(),
             Some(Value::Object(fields)) if allows("object") => fields.into(),
             _ if allows("array") && !allows("string") => {
-                let read = |item: &str| self.items.as_ref().map_or_else(|| item.into(), |items| items.read(item));
+                let read = |item: &str| self.items.as_ref().map_or_else(|| item.into(), |items| items.parse(item));
                 text.split(',').map(read).collect()
             }
             _ => text.into(),
@@ -63,7 +63,7 @@ impl Typing {
 
 /// The types a property may have, through local references and alternatives. Each node of the schema is read once and
 /// only known types are kept, so the work is in proportion to the schema's text, whatever refers to what.
-fn types_of(root: &Value, property: &Value) -> Vec<String> {
+fn allowed_types(root: &Value, property: &Value) -> Vec<String> {
     const KNOWN: [&str; 7] = ["string", "number", "integer", "boolean", "array", "object", "null"];
     let mut types: BTreeSet<&str> = BTreeSet::new();
     let mut seen: HashSet<*const Value> = HashSet::new();
@@ -140,7 +140,7 @@ mod tests {
             ("lr", "1,2", json!([1, 2])),
             ("unknown", "7", json!("7")),
         ] {
-            assert_eq!(typed(&schema, key, text), value, "{key}={text}");
+            assert_eq!(parse_typed(&schema, key, text), value, "{key}={text}");
         }
     }
 }

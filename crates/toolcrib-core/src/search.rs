@@ -1,41 +1,41 @@
 //! Finding tools by what they are for. Words are weighed by where they stand and how rare they are (BM25F); a name that
 //! was asked for comes first, whatever its spelling. Reads take no lock and touch no disk.
 
-mod answer;
+mod response;
 
 mod rank;
 
-mod question;
+mod parsed_query;
 
-mod asked;
+mod resolved_query;
 
-mod closer;
+mod rerank;
 
-mod names;
+mod name_match;
 
-mod inside;
+mod fuzzy;
 
 mod duplicates;
 
-mod directory;
+mod index;
 
-mod texts;
+mod forward_index;
 
-mod roll;
+mod name_index;
 
-mod spellings;
+mod term_text;
 
-mod lines;
+mod text_block;
 
 mod postings;
 
 mod document;
 
+mod tokenize;
 mod vocabulary;
-mod words;
 
 #[cfg(feature = "embeddings")]
-pub mod meaning;
+pub mod embeddings;
 
 pub mod eval;
 
@@ -43,11 +43,11 @@ use crate::catalog::View;
 use crate::source::SourceId;
 use crate::tool::ToolName;
 
-pub(crate) use directory::Directory;
+pub(crate) use index::SearchIndex;
 pub(crate) use postings::Postings;
 
-pub use answer::{Answer, Shown};
-use rank::{Line, Ranking};
+use rank::{RankedHit, Ranking};
+pub use response::{SearchResponse, SearchResponseHit};
 
 /// What is looked for, and among what.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -74,7 +74,7 @@ pub struct Hit {
 }
 
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct Found {
+pub struct SearchResults {
     /// The best first.
     pub hits: Vec<Hit>,
     /// What to try instead, when nothing was found.
@@ -90,14 +90,14 @@ impl Query {
         Query { text: text.into(), limit: Query::DEFAULT_LIMIT, source: None, tag: None }
     }
 
-    pub fn limited(self, limit: usize) -> Query {
+    pub fn with_limit(self, limit: usize) -> Query {
         Query { limit, ..self }
     }
 }
 
 impl Hit {
     /// `name(required*: type, optional: type) — first sentence`, and where else it can be had.
-    pub fn line(&self) -> String {
+    pub fn to_line(&self) -> String {
         let mut line = self.signature.clone();
         if !self.summary.is_empty() {
             line.push_str(&format!(" — {}", self.summary));
@@ -112,31 +112,31 @@ impl Hit {
 
 impl View {
     /// The tools that fit a query best, among those that an agent may be offered and may call.
-    pub fn search(&self, query: &Query) -> Found {
-        self.search_by(query, |_, _| {})
+    pub fn search(&self, query: &Query) -> SearchResults {
+        self.search_with(query, |_, _| {})
     }
 
     /// As [`View::search`], and by what texts mean. `meanings` of another catalogue are left out of account.
     #[cfg(feature = "embeddings")]
-    pub fn search_by_meaning(&self, query: &Query, meanings: &meaning::Meanings) -> Found {
-        self.search_by(query, |text, scores| {
-            if meanings.is_about(&self.catalog) {
-                meanings.mix(text, scores);
+    pub fn search_with_embeddings(&self, query: &Query, meanings: &embeddings::ToolEmbeddings) -> SearchResults {
+        self.search_with(query, |text, scores| {
+            if meanings.is_for(&self.catalog) {
+                meanings.add_similarity(text, scores);
             }
         })
     }
 
     /// `mix` may change what words alone have scored.
-    fn search_by(&self, query: &Query, mix: impl FnOnce(&str, &mut [f32])) -> Found {
-        let directory = self.catalog.directory();
-        let Ranking { lines, total } = rank::ranked(directory, query, mix);
-        let hits: Vec<Hit> = lines.into_iter().filter_map(|line| hit(directory, line)).collect();
-        let hint = hits.is_empty().then(|| hint(query));
-        Found { hits, hint, total }
+    fn search_with(&self, query: &Query, mix: impl FnOnce(&str, &mut [f32])) -> SearchResults {
+        let directory = self.catalog.search_index();
+        let Ranking { hits: lines, total } = rank::rank_tools(directory, query, mix);
+        let hits: Vec<Hit> = lines.into_iter().filter_map(|line| build_hit(directory, line)).collect();
+        let hint = hits.is_empty().then(|| no_match_hint(query));
+        SearchResults { hits, hint, total }
     }
 }
 
-fn hit(directory: &Directory, Line { scored, also }: Line) -> Option<Hit> {
+fn build_hit(directory: &SearchIndex, RankedHit { scored, duplicates: also }: RankedHit) -> Option<Hit> {
     let name = |tool: u32| directory.tool(tool).map(|tool| tool.name().clone());
     let card = directory.card(scored.tool)?;
     Some(Hit {
@@ -148,7 +148,7 @@ fn hit(directory: &Directory, Line { scored, also }: Line) -> Option<Hit> {
     })
 }
 
-fn hint(query: &Query) -> String {
+fn no_match_hint(query: &Query) -> String {
     let within = match (&query.source, &query.tag) {
         (Some(source), _) => format!(" in `{source}`; search without a source, or"),
         (None, Some(tag)) => format!(" under the tag `{tag}`; search without a tag, or"),

@@ -1,7 +1,7 @@
 //! A source: a declared origin of tools, and the id that prefixes them.
 
 mod id;
-mod texts;
+mod references;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -16,27 +16,27 @@ pub use id::SourceId;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Source {
     pub id: SourceId,
-    pub kind: Kind,
+    pub kind: SourceKind,
     #[serde(default)]
-    pub settings: Settings,
+    pub settings: SourceSettings,
 }
 
 /// Where the tools come from and how it is reached.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Kind {
-    Stdio(Stdio),
-    Http(Remote),
-    Sse(Remote),
+pub enum SourceKind {
+    Stdio(StdioSource),
+    Http(RemoteSource),
+    Sse(RemoteSource),
     #[serde(rename = "openapi")]
-    OpenApi(OpenApi),
-    Workflow(Workflow),
-    Builtin(Builtin),
+    OpenApi(OpenApiSource),
+    Workflow(WorkflowSource),
+    Builtin(BuiltinSource),
 }
 
 /// An MCP server that we start.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
-pub struct Stdio {
+pub struct StdioSource {
     pub command: String,
     #[serde(default)]
     pub args: Vec<String>,
@@ -51,7 +51,7 @@ pub struct Stdio {
 
 /// An MCP server that runs elsewhere.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
-pub struct Remote {
+pub struct RemoteSource {
     pub url: String,
     #[serde(default)]
     pub headers: BTreeMap<String, String>,
@@ -70,7 +70,7 @@ pub enum Auth {
     },
     ApiKey {
         name: String,
-        place: KeyPlace,
+        place: KeyLocation,
         value: String,
     },
     /// Client credentials.
@@ -88,7 +88,7 @@ pub enum Auth {
 /// An API that an OpenAPI document describes.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default)]
-pub struct OpenApi {
+pub struct OpenApiSource {
     /// The document: a file, or an address.
     pub document: String,
     /// Where requests go, whatever the document says.
@@ -110,12 +110,12 @@ pub struct OpenApi {
     /// Values for the document's server variables and for the templates in `base_url` and `headers`.
     pub variables: BTreeMap<String, String>,
     /// Operations that start something, by a glob on the name of the tool, and how to see when it is done.
-    pub poll: BTreeMap<String, Poll>,
+    pub poll: BTreeMap<String, PollSettings>,
 }
 
 /// How to see when something that a request started is done.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Poll {
+pub struct PollSettings {
     /// The address to look at, relative to the server, with runtime expressions such as `{$response.body#/id}` in it.
     pub url: String,
     /// JSON pointers into what is found there: to the status, and to the result (the whole where there is none).
@@ -130,21 +130,21 @@ pub struct Poll {
     pub interval: Option<Duration>,
 }
 
-impl Poll {
+impl PollSettings {
     /// Nobody is asked more often.
-    pub const SHORTEST_INTERVAL: Duration = Duration::from_millis(100);
+    pub const MIN_INTERVAL: Duration = Duration::from_millis(100);
 }
 
 /// Workflows that an Arazzo document describes.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
-pub struct Workflow {
+pub struct WorkflowSource {
     /// The document: a file.
     pub document: String,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum KeyPlace {
+pub enum KeyLocation {
     Header,
     Query,
     Cookie,
@@ -152,7 +152,7 @@ pub enum KeyPlace {
 
 /// The tools that Toolcrib brings along.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
-pub struct Builtin {
+pub struct BuiltinSource {
     /// `all`, or names of built-in tools.
     pub tools: Vec<String>,
     /// The directories that file tools may touch.
@@ -166,7 +166,7 @@ pub struct Builtin {
 /// What may stand on a source and, for the first group, under `defaults` too.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Settings {
+pub struct SourceSettings {
     #[serde(with = "millis", skip_serializing_if = "Option::is_none")]
     pub ttl: Option<Duration>,
     #[serde(with = "millis", skip_serializing_if = "Option::is_none")]
@@ -232,49 +232,53 @@ pub enum ResultText {
 
 impl Source {
     /// Whether two declarations differ in nothing that its connection or its tools depend on.
-    pub fn connects_like(&self, other: &Source) -> bool {
+    pub fn has_same_connection(&self, other: &Source) -> bool {
         let results = other.settings.results;
-        let like_other = Settings { results, ..self.settings.clone() };
+        let like_other = SourceSettings { results, ..self.settings.clone() };
         self.id == other.id && self.kind == other.kind && like_other == other.settings
     }
 
     /// The source that an embedding program's own tools belong to. Nobody declares it.
     pub fn embedded() -> Source {
-        Source { id: SourceId::embedded(), kind: Kind::Builtin(Builtin::default()), settings: Settings::default() }
+        Source {
+            id: SourceId::embedded(),
+            kind: SourceKind::Builtin(BuiltinSource::default()),
+            settings: SourceSettings::default(),
+        }
     }
 }
 
-impl Kind {
+impl SourceKind {
     /// `mcp`, `openapi`, `workflow` or `builtin`, as surfaces show it.
     pub fn name(&self) -> &'static str {
         match self {
-            Kind::Stdio(_) | Kind::Http(_) | Kind::Sse(_) => "mcp",
-            Kind::OpenApi(_) => "openapi",
-            Kind::Workflow(_) => "workflow",
-            Kind::Builtin(_) => "builtin",
+            SourceKind::Stdio(_) | SourceKind::Http(_) | SourceKind::Sse(_) => "mcp",
+            SourceKind::OpenApi(_) => "openapi",
+            SourceKind::Workflow(_) => "workflow",
+            SourceKind::Builtin(_) => "builtin",
         }
     }
 
     pub fn transport(&self) -> &'static str {
         match self {
-            Kind::Stdio(_) => "stdio",
-            Kind::Http(_) => "http",
-            Kind::Sse(_) => "sse",
-            Kind::OpenApi(_) => "openapi",
-            Kind::Workflow(_) => "workflow",
-            Kind::Builtin(_) => "builtin",
+            SourceKind::Stdio(_) => "stdio",
+            SourceKind::Http(_) => "http",
+            SourceKind::Sse(_) => "sse",
+            SourceKind::OpenApi(_) => "openapi",
+            SourceKind::Workflow(_) => "workflow",
+            SourceKind::Builtin(_) => "builtin",
         }
     }
 
     pub fn is_builtin(&self) -> bool {
-        matches!(self, Kind::Builtin(_))
+        matches!(self, SourceKind::Builtin(_))
     }
 }
 
-impl Settings {
+impl SourceSettings {
     /// These settings, with what they leave open taken from `defaults`.
-    pub fn over(&self, defaults: &Settings) -> Settings {
-        Settings {
+    pub fn with_defaults(&self, defaults: &SourceSettings) -> SourceSettings {
+        SourceSettings {
             ttl: self.ttl.or(defaults.ttl),
             connect_timeout: self.connect_timeout.or(defaults.connect_timeout),
             first_start_timeout: self.first_start_timeout.or(defaults.first_start_timeout),
@@ -355,8 +359,12 @@ mod tests {
     fn a_definition_survives_its_storage() {
         let source = Source {
             id: SourceId::parse("files").unwrap(),
-            kind: Kind::Stdio(Stdio { command: "npx".into(), args: vec!["-y".into()], ..Stdio::default() }),
-            settings: Settings { ttl: Some(Duration::from_secs(60)), ..Settings::default() },
+            kind: SourceKind::Stdio(StdioSource {
+                command: "npx".into(),
+                args: vec!["-y".into()],
+                ..StdioSource::default()
+            }),
+            settings: SourceSettings { ttl: Some(Duration::from_secs(60)), ..SourceSettings::default() },
         };
         let text = serde_json::to_string(&source).unwrap();
         assert_eq!(serde_json::from_str::<Source>(&text).unwrap(), source);

@@ -2,7 +2,7 @@
 //! within its budget of tokens whatever the catalogue; names are all it takes from sources, and names are made legal.
 
 mod layout;
-mod pick;
+mod selection;
 
 use std::num::NonZeroUsize;
 
@@ -14,14 +14,14 @@ use crate::tokens;
 
 /// The most tokens that a summary may have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Budget(NonZeroUsize);
+pub struct SummaryBudget(NonZeroUsize);
 
-impl Budget {
-    pub const DEFAULT: usize = 500;
+impl SummaryBudget {
+    pub const DEFAULT_TOKENS: usize = 500;
 
-    pub fn of_tokens(tokens: usize) -> Result<Budget> {
+    pub fn from_tokens(tokens: usize) -> Result<SummaryBudget> {
         let none = || Error::new(Code::BadRequest, "a budget is at least 1 token");
-        NonZeroUsize::new(tokens).map(Budget).ok_or_else(none)
+        NonZeroUsize::new(tokens).map(SummaryBudget).ok_or_else(none)
     }
 
     pub fn tokens(self) -> usize {
@@ -29,9 +29,9 @@ impl Budget {
     }
 }
 
-impl Default for Budget {
-    fn default() -> Budget {
-        Budget(NonZeroUsize::MIN.saturating_add(Budget::DEFAULT - 1))
+impl Default for SummaryBudget {
+    fn default() -> SummaryBudget {
+        SummaryBudget(NonZeroUsize::MIN.saturating_add(SummaryBudget::DEFAULT_TOKENS - 1))
     }
 }
 
@@ -47,16 +47,16 @@ pub struct Summary {
 
 impl View {
     /// The text alone, without counting what it saves.
-    pub fn summary_text(&self, budget: Budget) -> String {
-        layout::text(&pick::sources(self), budget.tokens())
+    pub fn summary_text(&self, budget: SummaryBudget) -> String {
+        layout::render_text(&selection::select_sources(self), budget.tokens())
     }
 
     /// The same catalogue and budget give the same text.
-    pub fn summary(&self, budget: Budget) -> Summary {
-        let sources = pick::sources(self);
-        let text = layout::text(&sources, budget.tokens());
-        let tools = sources.iter().map(|source| source.tools).sum();
-        Summary { tokens: tokens::count(&text), text, tokens_full: self.tokens_full(), tools }
+    pub fn summary(&self, budget: SummaryBudget) -> Summary {
+        let sources = selection::select_sources(self);
+        let text = layout::render_text(&sources, budget.tokens());
+        let tools = sources.iter().map(|source| source.tool_count).sum();
+        Summary { tokens: tokens::count(&text), text, tokens_full: self.full_token_count(), tools }
     }
 }
 

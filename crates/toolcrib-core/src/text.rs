@@ -3,46 +3,46 @@
 
 mod hidden;
 
-use hidden::{LineBreaks, is_suspicious, without_hidden};
+use hidden::{LineBreaks, is_suspicious, remove_hidden};
 
 /// Text as an agent or a terminal may see it. Line breaks and tabs stay; ANSI sequences, other control characters,
 /// bidirectional controls, tags, fillers and private-use characters go, as do variation selectors and zero-width
 /// characters where no emoji and no script needs them. docs/security.md lists them.
-pub fn shown(text: &str) -> String {
-    if text.chars().any(is_suspicious) { without_hidden(text, LineBreaks::Normalised) } else { text.to_owned() }
+pub fn sanitize(text: &str) -> String {
+    if text.chars().any(is_suspicious) { remove_hidden(text, LineBreaks::Normalised) } else { text.to_owned() }
 }
 
 /// Whether a text may be shown as it is.
-pub fn is_plain(text: &str) -> bool {
-    !text.chars().any(is_suspicious) || without_hidden(text, LineBreaks::Normalised) == text
+pub fn is_sanitized(text: &str) -> bool {
+    !text.chars().any(is_suspicious) || remove_hidden(text, LineBreaks::Normalised) == text
 }
 
 /// A text of a result with the same characters removed, or nothing where it has none of them. `\r\n` stays, for a text
 /// may be looked up in a file again.
-pub fn shown_result(text: &str) -> Option<String> {
+pub fn sanitize_result(text: &str) -> Option<String> {
     if !text.chars().any(is_suspicious) {
         return None;
     }
-    Some(without_hidden(text, LineBreaks::AsGiven)).filter(|clean| clean != text)
+    Some(remove_hidden(text, LineBreaks::Preserved)).filter(|clean| clean != text)
 }
 
 /// Whether a text holds no character that an agent would not see. Line breaks of any kind may stand in it.
-pub fn hides_nothing(text: &str) -> bool {
+pub fn has_no_hidden_characters(text: &str) -> bool {
     let without_returns = text.replace('\r', "");
-    is_plain(&without_returns)
+    is_sanitized(&without_returns)
 }
 
 /// Whether the text of a JSON value may hold a character that [`shown`] removes, written as it is or as an escape. Reads
 /// the bytes once and parses nothing; `true` is a reason to look closer.
-pub fn may_hide(json: &str) -> bool {
+pub fn may_contain_hidden(json: &str) -> bool {
     let bytes = json.as_bytes();
     let mut at = 0;
-    while let Some(offset) = next_noteworthy(&bytes[at..]) {
+    while let Some(offset) = next_candidate(&bytes[at..]) {
         at += offset;
         if bytes[at] == b'\\' {
-            match escape(&bytes[at..]) {
-                Escape::Suspicious => return true,
-                Escape::Plain { length } => at = bytes.len().min(at + length),
+            match classify_escape(&bytes[at..]) {
+                JsonEscape::Suspicious => return true,
+                JsonEscape::Harmless { length } => at = bytes.len().min(at + length),
             }
             continue;
         }
@@ -53,7 +53,7 @@ pub fn may_hide(json: &str) -> bool {
             _ => 4,
         };
         let second = bytes.get(at + 1).copied().unwrap_or_default();
-        if may_begin_hidden(bytes[at], second) && json[at..].chars().next().is_some_and(is_suspicious) {
+        if can_begin_hidden(bytes[at], second) && json[at..].chars().next().is_some_and(is_suspicious) {
             return true;
         }
         at += length;
@@ -63,7 +63,7 @@ pub fn may_hide(json: &str) -> bool {
 
 /// The first byte that is a backslash, DEL or part of a character outside of ASCII. Eight bytes at a time, for most of a
 /// text is neither.
-fn next_noteworthy(bytes: &[u8]) -> Option<usize> {
+fn next_candidate(bytes: &[u8]) -> Option<usize> {
     const ONES: u64 = u64::MAX / 0xff;
     const HIGH_BITS: u64 = ONES << 7;
     const BACKSLASHES: u64 = ONES * b'\\' as u64;
@@ -85,7 +85,7 @@ fn next_noteworthy(bytes: &[u8]) -> Option<usize> {
 }
 
 /// Whether a character that begins with these bytes may be suspicious; most letters are told apart here.
-fn may_begin_hidden(first: u8, second: u8) -> bool {
+fn can_begin_hidden(first: u8, second: u8) -> bool {
     match first {
         0x7f | 0xc2 | 0xee | 0xf3 | 0xf4 => true,
         0xcd => second == 0x8f,
@@ -99,47 +99,47 @@ fn may_begin_hidden(first: u8, second: u8) -> bool {
     }
 }
 
-enum Escape {
-    Plain { length: usize },
+enum JsonEscape {
+    Harmless { length: usize },
     Suspicious,
 }
 
 /// Judges the escape at the beginning of `bytes`. Any half of a character that is not one of the usual planes is
 /// suspicious, as is one without the other half.
-fn escape(bytes: &[u8]) -> Escape {
+fn classify_escape(bytes: &[u8]) -> JsonEscape {
     let unit = |bytes: &[u8]| {
         let digits = bytes.strip_prefix(b"\\u")?.get(..4)?;
         u32::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()
     };
     match bytes {
-        [_, b'b' | b'f', ..] => Escape::Suspicious,
-        [_, b'r', b'\\', b'n', ..] => Escape::Plain { length: 4 },
-        [_, b'r', ..] => Escape::Suspicious,
+        [_, b'b' | b'f', ..] => JsonEscape::Suspicious,
+        [_, b'r', b'\\', b'n', ..] => JsonEscape::Harmless { length: 4 },
+        [_, b'r', ..] => JsonEscape::Suspicious,
         [_, b'u', ..] => match unit(bytes) {
             Some(high @ 0xd800..=0xdbff) => match bytes.get(6..).and_then(unit) {
                 Some(low @ 0xdc00..=0xdfff) => {
                     let code = 0x1_0000 + ((high - 0xd800) << 10) + (low - 0xdc00);
-                    judged(char::from_u32(code), 12)
+                    classify_character(char::from_u32(code), 12)
                 }
-                Some(_) | None => Escape::Suspicious,
+                Some(_) | None => JsonEscape::Suspicious,
             },
-            Some(code) => judged(char::from_u32(code), 6),
-            None => Escape::Suspicious,
+            Some(code) => classify_character(char::from_u32(code), 6),
+            None => JsonEscape::Suspicious,
         },
-        _ => Escape::Plain { length: 2 },
+        _ => JsonEscape::Harmless { length: 2 },
     }
 }
 
-fn judged(character: Option<char>, length: usize) -> Escape {
+fn classify_character(character: Option<char>, length: usize) -> JsonEscape {
     match character {
-        Some(character) if !is_suspicious(character) => Escape::Plain { length },
-        Some(_) | None => Escape::Suspicious,
+        Some(character) if !is_suspicious(character) => JsonEscape::Harmless { length },
+        Some(_) | None => JsonEscape::Suspicious,
     }
 }
 
 /// One line, at most `limit` characters, fit for a message.
-pub fn shown_short(text: &str, limit: usize) -> String {
-    let line: String = shown(text).split_whitespace().collect::<Vec<_>>().join(" ");
+pub fn sanitize_truncated(text: &str, limit: usize) -> String {
+    let line: String = sanitize(text).split_whitespace().collect::<Vec<_>>().join(" ");
     if line.chars().count() <= limit {
         return line;
     }
@@ -152,7 +152,7 @@ pub fn shown_short(text: &str, limit: usize) -> String {
 const MAX_WORD_LEN: usize = 64;
 
 /// The candidate that somebody who wrote `word` most likely meant.
-pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+pub fn closest_match<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let word = word.to_lowercase();
     // A long word is far from everything here, and measuring it costs the product of both lengths.
     if word.len() > MAX_WORD_LEN {
@@ -169,7 +169,7 @@ pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) ->
 
 /// `; did you mean …?`, or nothing when no candidate is near.
 pub fn did_you_mean<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> String {
-    nearest(word, candidates).map(|near| format!("; did you mean `{near}`?")).unwrap_or_default()
+    closest_match(word, candidates).map(|near| format!("; did you mean `{near}`?")).unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -205,12 +205,12 @@ mod tests {
             ("🏴\u{e0072}\u{e0075}\u{e006e}\u{e0020}\u{e0078}\u{e007f}", "🏴"),
             ("\u{e0067}\u{e0062}\u{e0065}\u{e006e}\u{e0067}\u{e007f}", ""),
         ] {
-            assert_eq!(shown(raw), clean, "{raw:?}");
-            assert_eq!(shown(clean), clean, "{raw:?}");
-            assert!(!is_plain(raw) && is_plain(clean), "{raw:?}");
+            assert_eq!(sanitize(raw), clean, "{raw:?}");
+            assert_eq!(sanitize(clean), clean, "{raw:?}");
+            assert!(!is_sanitized(raw) && is_sanitized(clean), "{raw:?}");
             let json = |text: &str| serde_json::to_string(text).unwrap();
-            assert!(may_hide(&json(raw)), "{raw:?}");
-            assert!(may_hide(&escaped(raw)), "{raw:?}");
+            assert!(may_contain_hidden(&json(raw)), "{raw:?}");
+            assert!(may_contain_hidden(&escape_all(raw)), "{raw:?}");
         }
     }
 
@@ -228,28 +228,30 @@ mod tests {
             "ᠮᠣᠩᠭᠣᠯ ᠠ\u{180b}",
             "ไทย עברית ελληνικά",
         ] {
-            assert_eq!(shown(text), text);
-            assert!(is_plain(text) && shown_result(text).is_none());
+            assert_eq!(sanitize(text), text);
+            assert!(is_sanitized(text) && sanitize_result(text).is_none());
         }
     }
 
     #[test]
     fn a_result_keeps_its_line_breaks() {
-        assert_eq!(shown_result("one\r\ntwo"), None);
-        assert_eq!(shown_result("one\r\ntwo\u{200b}\rthree").unwrap(), "one\r\ntwo\nthree");
-        assert!(hides_nothing("\r\n") && hides_nothing("\r") && !hides_nothing("\u{b}"));
+        assert_eq!(sanitize_result("one\r\ntwo"), None);
+        assert_eq!(sanitize_result("one\r\ntwo\u{200b}\rthree").unwrap(), "one\r\ntwo\nthree");
+        assert!(
+            has_no_hidden_characters("\r\n") && has_no_hidden_characters("\r") && !has_no_hidden_characters("\u{b}")
+        );
     }
 
     #[test]
     fn plain_json_is_not_looked_at_closer() {
         let long = format!("\"{} – “日本語” 🎉 \\n \\\" \\\\u202e \\r\\n \\u00e9 \\ud83c\\udf89\"", "x".repeat(100));
         for json in ["", "\"\"", "{\"a\": [1, \"b\\tc\"]}", &long] {
-            assert!(!may_hide(json), "{json}");
+            assert!(!may_contain_hidden(json), "{json}");
         }
         for json in
             [r#""\u202E""#, r#""\ud800""#, r#""\udc00x""#, r#""\ud800\n""#, r#""\b""#, r#""\r""#, "\"\u{7f}\"", r"\u12"]
         {
-            assert!(may_hide(json), "{json}");
+            assert!(may_contain_hidden(json), "{json}");
         }
     }
 
@@ -259,26 +261,26 @@ mod tests {
             if matches!(character, '"' | '\\') {
                 continue;
             }
-            for json in [format!("\"123456{character}89\""), escaped(&character.to_string())] {
-                assert_eq!(may_hide(&json), is_suspicious(character), "{json} {:x}", u32::from(character));
+            for json in [format!("\"123456{character}89\""), escape_all(&character.to_string())] {
+                assert_eq!(may_contain_hidden(&json), is_suspicious(character), "{json} {:x}", u32::from(character));
             }
         }
         for control in '\0'..'\u{20}' {
             let expected = !matches!(control, '\n' | '\t');
-            assert_eq!(may_hide(&escaped(&control.to_string())), expected, "{control:?}");
+            assert_eq!(may_contain_hidden(&escape_all(&control.to_string())), expected, "{control:?}");
         }
     }
 
     /// JSON in which every character is an escape.
-    fn escaped(text: &str) -> String {
+    fn escape_all(text: &str) -> String {
         let units = text.encode_utf16().map(|unit| format!("\\u{unit:04x}"));
         format!("\"{}\"", units.collect::<String>())
     }
 
     #[test]
     fn a_long_text_is_cut_with_a_mark() {
-        assert_eq!(shown_short("a\nb  c", 10), "a b c");
-        assert_eq!(shown_short("abcdef", 4), "abc…");
+        assert_eq!(sanitize_truncated("a\nb  c", 10), "a b c");
+        assert_eq!(sanitize_truncated("abcdef", 4), "abc…");
     }
 
     #[test]
@@ -290,7 +292,7 @@ mod tests {
             ("conect_timeout", Some("connect_timeout")),
             ("banana", None),
         ] {
-            assert_eq!(nearest(word, ["command", "url", "args", "connect_timeout"]), expected, "{word}");
+            assert_eq!(closest_match(word, ["command", "url", "args", "connect_timeout"]), expected, "{word}");
         }
     }
 }

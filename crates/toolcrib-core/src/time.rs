@@ -1,6 +1,6 @@
 //! A moment, in milliseconds, and lengths of time as people write them. Only the library's clock makes new moments.
 
-mod when;
+mod time_spec;
 
 use std::fmt;
 use std::str::FromStr;
@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-pub use when::{When, parse_long_duration};
+pub use time_spec::{TimeSpec, parse_long_duration};
 
 /// Milliseconds since 1970, written as RFC 3339 in UTC.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]

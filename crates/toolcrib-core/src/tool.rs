@@ -6,11 +6,11 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use crate::error::{Code, Error, Result};
-use crate::execution::Backing;
+use crate::execution::ExecutionSpec;
 use crate::fingerprint::Fingerprint;
-use crate::json::{self, Fields};
+use crate::json::{self, RawFields};
 use crate::source::SourceId;
-use crate::text::{shown, shown_short};
+use crate::text::{sanitize, sanitize_truncated};
 
 /// Identity: two fields, never one string. The name is the source's own.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -28,23 +28,24 @@ pub struct Tool {
     pub output_schema: Option<Box<RawValue>>,
     /// How it is carried out, where this process knows that itself: a [`Backing`]. No list
     /// shows it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub backing: Option<Box<RawValue>>,
+    #[serde(rename = "backing", default, skip_serializing_if = "Option::is_none")]
+    pub execution_spec: Option<Box<RawValue>>,
     /// Every other field the source gave, in its order.
-    #[serde(default, skip_serializing_if = "Fields::is_empty")]
-    pub extra: Fields,
+    #[serde(default, skip_serializing_if = "RawFields::is_empty")]
+    pub extra: RawFields,
     /// Raw text of fields that are shown otherwise than they were given.
-    #[serde(default, skip_serializing_if = "Fields::is_empty")]
-    pub original: Fields,
+    #[serde(default, skip_serializing_if = "RawFields::is_empty")]
+    pub original: RawFields,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub notes: Vec<Note>,
+    pub notes: Vec<ToolNote>,
     /// Last, so that its text can be cut out of a stored tool without parsing it.
-    pub face: Face,
+    #[serde(rename = "face")]
+    pub listing: ToolListing,
 }
 
 /// What lists show of a tool.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct Face {
+pub struct ToolListing {
     pub title: Option<String>,
     /// As an agent sees it; what the source wrote is in the tool's `original` when it differs.
     pub description: String,
@@ -55,7 +56,7 @@ pub struct Face {
 /// What had to be supplied or left out to make a tool usable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Note {
+pub enum ToolNote {
     NoSchema,
     NoDescription,
     TextCleaned,
@@ -63,14 +64,14 @@ pub enum Note {
     OutputSchemaIgnored,
 }
 
-impl Note {
+impl ToolNote {
     pub fn text(self) -> &'static str {
         match self {
-            Note::NoSchema => "the source gave no schema, so any arguments are passed on as they are",
-            Note::NoDescription => "the source gave no description",
-            Note::TextCleaned => "characters that hide or steer were removed from its text",
-            Note::OutputSchemaIgnored => "its output schema cannot be used and is left out",
-            Note::AnnotationsIgnored => "its annotations are not an object and were left out",
+            ToolNote::NoSchema => "the source gave no schema, so any arguments are passed on as they are",
+            ToolNote::NoDescription => "the source gave no description",
+            ToolNote::TextCleaned => "characters that hide or steer were removed from its text",
+            ToolNote::OutputSchemaIgnored => "its output schema cannot be used and is left out",
+            ToolNote::AnnotationsIgnored => "its annotations are not an object and were left out",
         }
     }
 }
@@ -90,26 +91,26 @@ fn boolean_or_nothing<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Resu
 }
 
 /// The key of an offered tool under which a connector says how it is carried out.
-pub const BACKING: &str = "x-toolcrib-backing";
+pub const EXECUTION_SPEC_KEY: &str = "x-toolcrib-backing";
 
 impl Tool {
     /// The tool as its source offered it.
-    pub fn as_offered(&self) -> Fields {
-        let mut offered = Fields::default();
-        let absent = |note: Note| self.notes.contains(&note);
-        let Face { title, description, input_schema, annotations } = &self.face;
+    pub fn to_offered_fields(&self) -> RawFields {
+        let mut offered = RawFields::default();
+        let absent = |note: ToolNote| self.notes.contains(&note);
+        let ToolListing { title, description, input_schema, annotations } = &self.listing;
         let given = [
-            ("name", Some(json::string(&self.name))),
-            ("title", title.as_deref().map(json::string)),
-            ("description", (!absent(Note::NoDescription)).then(|| json::string(description))),
-            ("inputSchema", (!absent(Note::NoSchema)).then(|| input_schema.clone())),
+            ("name", Some(json::raw_string(&self.name))),
+            ("title", title.as_deref().map(json::raw_string)),
+            ("description", (!absent(ToolNote::NoDescription)).then(|| json::raw_string(description))),
+            ("inputSchema", (!absent(ToolNote::NoSchema)).then(|| input_schema.clone())),
             ("outputSchema", self.output_schema.clone()),
             ("annotations", annotations.clone()),
-            (BACKING, self.backing.clone()),
+            (EXECUTION_SPEC_KEY, self.execution_spec.clone()),
         ];
         for (key, shown) in given {
-            if let Some(value) = self.original.get(key).map(ToOwned::to_owned).or(shown) {
-                offered.put(key, value);
+            if let Some(given) = self.original.get(key).map(ToOwned::to_owned).or(shown) {
+                offered.insert(key, given);
             }
         }
         offered.extend(&self.extra);
@@ -117,12 +118,12 @@ impl Tool {
     }
 
     /// How it is carried out, where this process knows that itself.
-    pub fn backing(&self) -> Option<Backing> {
-        serde_json::from_str(self.backing.as_ref()?.get()).ok()
+    pub fn parse_execution_spec(&self) -> Option<ExecutionSpec> {
+        serde_json::from_str(self.execution_spec.as_ref()?.get()).ok()
     }
 
     pub fn hints(&self) -> Hints {
-        self.face.annotations.as_ref().and_then(|raw| serde_json::from_str(raw.get()).ok()).unwrap_or_default()
+        self.listing.annotations.as_ref().and_then(|raw| serde_json::from_str(raw.get()).ok()).unwrap_or_default()
     }
 }
 
@@ -132,20 +133,20 @@ impl Tool {
 pub struct ToolName(String);
 
 pub const SEPARATOR: &str = "__";
-pub(crate) const LONGEST: usize = 64;
+pub(crate) const MAX_TOOL_NAME_LEN: usize = 64;
 
 impl ToolName {
     /// The plain name of a tool: illegal characters become `_`, and one that is too long is cut and gets a short hash.
-    pub fn plain(prefix: &str, tool: &str) -> ToolName {
-        let name = prefixed(prefix, tool);
-        if name.len() <= LONGEST { ToolName(name) } else { ToolName::hashed(prefix, tool) }
+    pub fn from_original(prefix: &str, tool: &str) -> ToolName {
+        let name = sanitize_with_prefix(prefix, tool);
+        if name.len() <= MAX_TOOL_NAME_LEN { ToolName(name) } else { ToolName::with_hash(prefix, tool) }
     }
 
     /// The name when the plain one is taken or too long: cut, plus `_` and eight digits of the original name's hash.
-    pub fn hashed(prefix: &str, tool: &str) -> ToolName {
-        let mut name = prefixed(prefix, tool);
-        name.truncate(LONGEST - 9);
-        ToolName(format!("{name}_{}", Fingerprint::of(tool).short(8)))
+    pub fn with_hash(prefix: &str, tool: &str) -> ToolName {
+        let mut name = sanitize_with_prefix(prefix, tool);
+        name.truncate(MAX_TOOL_NAME_LEN - 9);
+        ToolName(format!("{name}_{}", Fingerprint::digest(tool).short_hex(8)))
     }
 
     pub fn as_str(&self) -> &str {
@@ -154,23 +155,23 @@ impl ToolName {
 }
 
 /// Only ASCII comes out, so a cut never falls inside a character.
-fn prefixed(prefix: &str, tool: &str) -> String {
+fn sanitize_with_prefix(prefix: &str, tool: &str) -> String {
     let legal = |character: char| character.is_ascii_alphanumeric() || character == '_' || character == '-';
-    let tool = shown(tool);
+    let tool = sanitize(tool);
     prefix.chars().chain(tool.chars().map(|character| if legal(character) { character } else { '_' })).collect()
 }
 
 /// A tool as somebody asked for it, before the catalogue is consulted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Asked<'a> {
+pub enum ParsedToolName<'a> {
     Qualified { source: &'a str, tool: &'a str },
     Bare(&'a str),
 }
 
 /// The one parser of `source__tool`, `source/tool`, `source:tool` and bare names.
-pub fn parse_name(text: &str) -> Result<Asked<'_>> {
+pub fn parse_tool_name(text: &str) -> Result<ParsedToolName<'_>> {
     let malformed = |reason: &str| {
-        let message = format!("`{}` is not a tool name: {reason}", shown_short(text, 80));
+        let message = format!("`{}` is not a tool name: {reason}", sanitize_truncated(text, 80));
         Err(Error::new(Code::ToolInvalidInput, message))
     };
     if text.is_empty() {
@@ -186,10 +187,10 @@ pub fn parse_name(text: &str) -> Result<Asked<'_>> {
         (None, _) => text.split_once(['/', ':']),
     };
     match split {
-        None => Ok(Asked::Bare(text)),
+        None => Ok(ParsedToolName::Bare(text)),
         Some(("", _)) => malformed("nothing stands before the separator; write `source__tool`"),
         Some((_, "")) => malformed("nothing stands after the separator; write `source__tool`"),
-        Some((source, tool)) => Ok(Asked::Qualified { source, tool }),
+        Some((source, tool)) => Ok(ParsedToolName::Qualified { source, tool }),
     }
 }
 
@@ -211,7 +212,7 @@ mod tests {
 
     #[test]
     fn a_name_is_split_at_the_first_separator() {
-        let qualified = |source, tool| Asked::Qualified { source, tool };
+        let qualified = |source, tool| ParsedToolName::Qualified { source, tool };
         for (text, asked) in [
             ("git__push", qualified("git", "push")),
             ("git__push__all", qualified("git", "push__all")),
@@ -220,13 +221,13 @@ mod tests {
             ("git:push/x", qualified("git", "push/x")),
             ("git:push__all", qualified("git", "push__all")),
             ("git__push/all", qualified("git", "push/all")),
-            ("push", Asked::Bare("push")),
-            ("_push_", Asked::Bare("_push_")),
+            ("push", ParsedToolName::Bare("push")),
+            ("_push_", ParsedToolName::Bare("_push_")),
         ] {
-            assert_eq!(parse_name(text).unwrap(), asked, "{text}");
+            assert_eq!(parse_tool_name(text).unwrap(), asked, "{text}");
         }
         for text in ["", "__push", "git__", "__", "/push", "git:", "a\nb", &"x".repeat(513)] {
-            assert_eq!(parse_name(text).unwrap_err().code, Code::ToolInvalidInput, "{text}");
+            assert_eq!(parse_tool_name(text).unwrap_err().code, Code::ToolInvalidInput, "{text}");
         }
     }
 
@@ -238,12 +239,12 @@ mod tests {
             ("größe", "git__gr__e"),
             ("esc\u{1b}[31mred", "git__escred"),
         ] {
-            assert_eq!(ToolName::plain("git__", tool).as_str(), name);
+            assert_eq!(ToolName::from_original("git__", tool).as_str(), name);
         }
-        let long = ToolName::plain("git__", &"x".repeat(100));
+        let long = ToolName::from_original("git__", &"x".repeat(100));
         assert_eq!(long.as_str().len(), 64);
         assert!(long.as_str().starts_with("git__xxx"));
-        assert_ne!(long, ToolName::plain("git__", &"x".repeat(101)));
+        assert_ne!(long, ToolName::from_original("git__", &"x".repeat(101)));
     }
 
     #[test]

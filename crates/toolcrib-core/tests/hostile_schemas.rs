@@ -7,29 +7,37 @@ use std::sync::Arc;
 
 use serde_json::value::to_raw_value;
 use serde_json::{Map, Value, json};
-use toolcrib_core::catalog::{Caller, Catalog, Manner, Part, Segment, View};
-use toolcrib_core::compare::{Allowance, Class, compare};
-use toolcrib_core::difference::SourceDifference;
+use toolcrib_core::catalog::{Caller, Catalog, CatalogSource, Segment, SourceOptions, View};
+use toolcrib_core::compare::{ChangeClass, WorkBudget, compare};
+use toolcrib_core::diff::SourceDiff;
 use toolcrib_core::fingerprint::Fingerprint;
 use toolcrib_core::inventory::{Origin, SourceState};
-use toolcrib_core::lock::Lock;
-use toolcrib_core::manifest::{Bounds, Manifest, Packed};
+use toolcrib_core::lockfile::Lockfile;
+use toolcrib_core::manifest::{Manifest, PackedManifest, ToolLimits};
 use toolcrib_core::render::Format;
 use toolcrib_core::search::Query;
-use toolcrib_core::summary::Budget;
+use toolcrib_core::summary::SummaryBudget;
 use toolcrib_core::{SourceId, Tool, outline, schema};
 
 /// A name, and a schema within the bounds of a manifest.
-type Named = (String, Value);
+type NamedSchema = (String, Value);
 
 /// All of them. `kind` stands at their leaves, so that two lists differ there.
-fn hostile_schemas(kind: &str) -> Vec<Named> {
-    let lists = [doubling(kind), wide(kind), cycles(kind), chains(kind), large(kind), shared(kind), merged(kind)];
+fn hostile_schemas(kind: &str) -> Vec<NamedSchema> {
+    let lists = [
+        doubling_schemas(kind),
+        wide_schemas(kind),
+        cyclic_schemas(kind),
+        chained_schemas(kind),
+        large_schemas(kind),
+        shared_definition_schemas(kind),
+        merged_schemas(kind),
+    ];
     lists.into_iter().flatten().collect()
 }
 
 /// Each of 40 levels refers twice to the next.
-fn doubling(kind: &str) -> Vec<Named> {
+fn doubling_schemas(kind: &str) -> Vec<NamedSchema> {
     type Level = (&'static str, fn(Value) -> Value);
     let levels: [Level; 13] = [
         ("allOf", |next| json!({"allOf": [next, next]})),
@@ -58,7 +66,7 @@ fn doubling(kind: &str) -> Vec<Named> {
 }
 
 /// Hundreds of alternatives on each of a few levels.
-fn wide(kind: &str) -> Vec<Named> {
+fn wide_schemas(kind: &str) -> Vec<NamedSchema> {
     let mut schemas = Vec::new();
     for keyword in ["allOf", "anyOf", "oneOf"] {
         for (leaf, name) in [(json!({"type": kind}), "a type"), (json!(false), "nothing")] {
@@ -75,7 +83,7 @@ fn wide(kind: &str) -> Vec<Named> {
     schemas
 }
 
-fn cycles(kind: &str) -> Vec<Named> {
+fn cyclic_schemas(kind: &str) -> Vec<NamedSchema> {
     let leaf = json!({"type": kind});
     let mut schemas = Vec::new();
     for keyword in ["allOf", "anyOf", "oneOf"] {
@@ -106,7 +114,7 @@ fn cycles(kind: &str) -> Vec<Named> {
     schemas
 }
 
-fn chains(kind: &str) -> Vec<Named> {
+fn chained_schemas(kind: &str) -> Vec<NamedSchema> {
     let leaf = json!({"type": kind});
     let chained = |level: fn(Value) -> Value| argument(chain(3_000, &leaf, level));
     let nested =
@@ -125,7 +133,7 @@ fn chains(kind: &str) -> Vec<Named> {
 }
 
 /// Much of everything, without references.
-fn large(kind: &str) -> Vec<Named> {
+fn large_schemas(kind: &str) -> Vec<NamedSchema> {
     let leaf = json!({"type": kind});
     let forms = |form: &dyn Fn(usize) -> Value| -> Value { (0..3_000).map(form).collect() };
     let (long, longest) = ("n".repeat(3_000), "n".repeat(60_000));
@@ -173,7 +181,7 @@ fn large(kind: &str) -> Vec<Named> {
 }
 
 /// Thousands of references to the same large definition.
-fn shared(kind: &str) -> Vec<Named> {
+fn shared_definition_schemas(kind: &str) -> Vec<NamedSchema> {
     let leaf = json!({"type": kind});
     let referring = |reference: Value, definitions: Value| json!({"properties": numbered(3_000, "p", &reference), "minProperties": kind.len(), "$defs": definitions});
     let beside = json!({"$ref": "#/$defs/d0", "minProperties": 1});
@@ -207,7 +215,7 @@ fn shared(kind: &str) -> Vec<Named> {
 }
 
 /// Parts that are merged over and over, and agree on nothing.
-fn merged(kind: &str) -> Vec<Named> {
+fn merged_schemas(kind: &str) -> Vec<NamedSchema> {
     let parts: Vec<Value> = (0..240).map(|number| reference(format!("d{}", number % 2))).collect();
     let fields =
         |note: &str| json!({"properties": {"x": {"properties": numbered(2_000, note, &json!({"type": kind}))}}});
@@ -251,42 +259,43 @@ fn numbered(count: usize, prefix: &str, value: &Value) -> Map<String, Value> {
     names(count, prefix).into_iter().map(|name| (name, value.clone())).collect()
 }
 
-fn packed(schemas: &[Named]) -> Packed {
+fn pack(schemas: &[NamedSchema]) -> PackedManifest {
     let id = SourceId::parse("hostile").unwrap();
-    let offered = |(name, schema): &Named| to_raw_value(&json!({"name": name, "inputSchema": schema})).unwrap();
+    let offered = |(name, schema): &NamedSchema| to_raw_value(&json!({"name": name, "inputSchema": schema})).unwrap();
     let offered: Vec<_> = schemas.iter().map(offered).collect();
-    let manifest = Manifest::new(&id, &offered, Vec::new(), &Bounds::default());
+    let manifest = Manifest::new(&id, &offered, Vec::new(), &ToolLimits::default());
     assert_eq!(manifest.set_aside, [], "every schema is within the bounds");
-    Packed::new(&manifest).unwrap()
+    PackedManifest::new(&manifest).unwrap()
 }
 
-fn tool(schema: &Named) -> Tool {
-    let packed = packed(std::slice::from_ref(schema));
+fn tool(schema: &NamedSchema) -> Tool {
+    let packed = pack(std::slice::from_ref(schema));
     packed.tool(&packed.tools[0]).unwrap()
 }
 
-fn view(schemas: &[Named]) -> View {
-    let packed = packed(schemas);
+fn build_view(schemas: &[NamedSchema]) -> View {
+    let packed = pack(schemas);
     let state = SourceState {
         kind: "mcp".into(),
         origin: Origin::Config,
-        definition: Fingerprint::of("x"),
+        definition: Fingerprint::digest("x"),
         declared_enabled: None,
         enabled: true,
         removed: false,
         manifest: Some(packed.fingerprint),
         tools: Default::default(),
     };
-    let segment = Arc::new(Segment::prefixed(Arc::new(packed)));
-    let part = Part::new(segment, Arc::new(state), Manner { kind: "mcp".into(), ..Manner::default() });
+    let segment = Arc::new(Segment::with_prefix(Arc::new(packed)));
+    let part =
+        CatalogSource::new(segment, Arc::new(state), SourceOptions { kind: "mcp".into(), ..SourceOptions::default() });
     View { catalog: Arc::new(Catalog::build(1, vec![Arc::new(part)])), caller: Caller { name: "test".into() } }
 }
 
 #[test]
 fn hostile_schemas_are_rendered_in_every_format() {
     for schema in hostile_schemas("string") {
-        let view = view(std::slice::from_ref(&schema));
-        let tool = view.offered().next().unwrap();
+        let view = build_view(std::slice::from_ref(&schema));
+        let tool = view.offered_tools().next().unwrap();
         for format in Format::ALL {
             let projected = view.project(&tool, format).unwrap();
             let (name, format) = (&schema.0, format.as_str());
@@ -316,9 +325,9 @@ fn arguments_are_validated_against_hostile_schemas() {
 #[test]
 fn hostile_schemas_are_outlined() {
     for (name, schema) in hostile_schemas("string") {
-        assert!(outline::arguments(&schema).told.len() <= 500, "{name}");
-        assert!(outline::call_form("t", &schema).chars().count() < 1_000, "{name}");
-        assert!(outline::short_form("t", &schema).chars().count() < 1_000, "{name}");
+        assert!(outline::list_arguments(&schema).items.len() <= 500, "{name}");
+        assert!(outline::call_signature("t", &schema).chars().count() < 1_000, "{name}");
+        assert!(outline::short_signature("t", &schema).chars().count() < 1_000, "{name}");
     }
 }
 
@@ -326,8 +335,8 @@ fn hostile_schemas_are_outlined() {
 fn text_is_typed_by_hostile_schemas() {
     let text = "1,".repeat(5_000);
     for (name, schema) in hostile_schemas("string") {
-        assert!(schema::types(&schema, "x").len() <= 7, "{name}");
-        let typed = schema::typed(&schema, "x", &text);
+        assert!(schema::property_types(&schema, "x").len() <= 7, "{name}");
+        let typed = schema::parse_typed(&schema, "x", &text);
         assert!(typed.is_string() || typed.is_array(), "{name}");
     }
 }
@@ -336,31 +345,31 @@ fn text_is_typed_by_hostile_schemas() {
 #[test]
 fn hostile_schemas_are_compared() {
     for (old, new) in hostile_schemas("string").iter().zip(&hostile_schemas("integer")) {
-        let comparison = compare(&tool(old), &tool(new), &mut Allowance::default());
+        let comparison = compare(&tool(old), &tool(new), &mut WorkBudget::default());
         assert!(comparison.notes.iter().all(|note| note.len() < 1_000), "{}: {comparison:?}", old.0);
         let is_text = !old.1.to_string().contains("\"type\":\"string\"");
-        assert!(is_text || comparison.class != Class::Text, "{}: {comparison:?}", old.0);
+        assert!(is_text || comparison.class != ChangeClass::Text, "{}: {comparison:?}", old.0);
     }
 }
 
 #[test]
 fn hostile_schemas_are_locked_and_compared_with_the_lock() {
     for (old, new) in hostile_schemas("string").iter().zip(&hostile_schemas("integer")) {
-        let segment = |schema: &Named| Segment::prefixed(Arc::new(packed(std::slice::from_ref(schema))));
-        let lock = Lock::of([&segment(old)].into_iter()).unwrap();
-        assert!(lock.text().unwrap().len() < 10_000, "{}", old.0);
-        let difference = SourceDifference::by_parts(&lock.sources[&SourceId::parse("hostile").unwrap()], &segment(new));
+        let segment = |schema: &NamedSchema| Segment::with_prefix(Arc::new(pack(std::slice::from_ref(schema))));
+        let lock = Lockfile::from_segments([&segment(old)].into_iter()).unwrap();
+        assert!(lock.to_text().unwrap().len() < 10_000, "{}", old.0);
+        let difference = SourceDiff::from_lockfile(&lock.sources[&SourceId::parse("hostile").unwrap()], &segment(new));
         assert_eq!(difference.unwrap().changed.len(), 1, "{}", old.0);
     }
 }
 
 #[test]
 fn hostile_schemas_are_searched_and_summarised() {
-    let view = view(&hostile_schemas("string"));
+    let view = build_view(&hostile_schemas("string"));
     let identifiers = "create_issue createIssue x-1 ".repeat(1_000);
     for query in ["anyOf", "doubling properties", "n", "p17", &"n".repeat(60_000), &identifiers] {
-        let found = view.search(&Query::new(query).limited(0));
-        assert!(found.hits.iter().all(|hit| hit.line().chars().count() < 1_500), "{}", query.len());
+        let found = view.search(&Query::new(query).with_limit(0));
+        assert!(found.hits.iter().all(|hit| hit.to_line().chars().count() < 1_500), "{}", query.len());
     }
-    assert!(view.summary(Budget::default()).tokens <= Budget::DEFAULT);
+    assert!(view.summary(SummaryBudget::default()).tokens <= SummaryBudget::DEFAULT_TOKENS);
 }

@@ -1,11 +1,11 @@
 //! One connection to one server: which requests wait for an answer, what becomes of an incoming message, and which
 //! tasks run on its behalf. How bytes travel is the [`Transport`]'s; what to say is the client's.
 
-pub(crate) mod call;
-pub(crate) mod compose;
-mod mail;
-pub(crate) mod serve;
-mod watched;
+pub(crate) mod encode;
+pub(crate) mod in_flight;
+mod outgoing;
+mod resource_subscriptions;
+pub(crate) mod server_requests;
 
 use std::{
     collections::HashMap,
@@ -19,155 +19,169 @@ use serde_json::value::RawValue;
 use tokio::{runtime::Handle, sync::broadcast, task::JoinSet, time::timeout};
 use tokio_util::sync::CancellationToken;
 
-use self::call::Pending;
-pub(crate) use self::mail::{Ask, Delivered, Mail, Seen, Terms, after};
+use self::in_flight::PendingRequest;
+pub(crate) use self::outgoing::{
+    DeliveryStatus, DispatchOutcome, OutgoingMessage, OutgoingRequest, RequestContext, deadline_after,
+};
 use crate::{
     client::handshake,
-    era::{Era, Version},
+    era::{Era, LegacyVersion},
     error::WireError,
-    http::{Http, legacy::LegacySse},
-    message::{self, Incoming, RawObject},
-    options::{Heard, Limits, Options},
-    pipe::Pipe,
+    http::{HttpTransport, legacy_sse::LegacySseTransport},
+    message::{self, IncomingMessage, RawObject},
+    options::{ClientLimits, ClientOptions, NotificationHandler},
+    stdio::StdioTransport,
 };
 
 /// What a server says of its own accord.
 #[derive(Debug, Clone)]
-pub enum Notice {
+pub enum ConnectionEvent {
     ToolsChanged,
     Other { method: String, params: Option<Box<RawValue>> },
     Closed,
 }
 
-pub(crate) struct Connection {
-    pub(crate) transport: Transport,
-    pub(crate) options: Options,
-    about: [(&'static str, Box<RawValue>); 2],
-    speaking: RwLock<Era>,
+pub(crate) struct WireConnection {
+    pub(crate) transport: ClientTransport,
+    pub(crate) options: ClientOptions,
+    client_meta: [(&'static str, Box<RawValue>); 2],
+    era: RwLock<Era>,
     next_id: AtomicU64,
-    pending: Mutex<HashMap<u64, Pending>>,
-    serving: serve::Serving,
-    notices: broadcast::Sender<Notice>,
+    pending: Mutex<HashMap<u64, PendingRequest>>,
+    server_requests: server_requests::ActiveServerRequests,
+    events: broadcast::Sender<ConnectionEvent>,
     ended: CancellationToken,
     end_reason: OnceLock<WireError>,
     tasks: Mutex<JoinSet<()>>,
     runtime: Handle,
-    renewing: tokio::sync::Mutex<()>,
-    watched: watched::Watched,
+    renewal_lock: tokio::sync::Mutex<()>,
+    subscribed_resources: resource_subscriptions::SubscribedResources,
 }
 
-pub(crate) enum Transport {
-    Pipe(Pipe),
-    Http(Http),
-    Sse(LegacySse),
+pub(crate) enum ClientTransport {
+    Stdio(StdioTransport),
+    Http(HttpTransport),
+    Sse(LegacySseTransport),
 }
 
-impl Connection {
-    pub(crate) fn new(transport: Transport, options: Options) -> Arc<Connection> {
-        Arc::new(Connection {
+impl WireConnection {
+    pub(crate) fn new(transport: ClientTransport, options: ClientOptions) -> Arc<WireConnection> {
+        Arc::new(WireConnection {
             transport,
-            about: compose::about(&options),
+            client_meta: encode::client_meta(&options),
             options,
-            speaking: RwLock::new(Era::Legacy(Version::LATEST)),
+            era: RwLock::new(Era::Legacy(LegacyVersion::LATEST)),
             next_id: AtomicU64::new(1),
             pending: Mutex::default(),
-            serving: serve::Serving::default(),
-            notices: broadcast::channel(256).0,
+            server_requests: server_requests::ActiveServerRequests::default(),
+            events: broadcast::channel(256).0,
             ended: CancellationToken::new(),
             end_reason: OnceLock::new(),
             tasks: Mutex::default(),
             runtime: Handle::current(),
-            renewing: tokio::sync::Mutex::default(),
-            watched: watched::Watched::default(),
+            renewal_lock: tokio::sync::Mutex::default(),
+            subscribed_resources: resource_subscriptions::SubscribedResources::default(),
         })
     }
 
-    pub(crate) fn limits(&self) -> &Limits {
+    pub(crate) fn limits(&self) -> &ClientLimits {
         &self.options.limits
     }
 
-    pub(crate) fn speaking(&self) -> Era {
-        *self.speaking.read().unwrap_or_else(PoisonError::into_inner)
+    pub(crate) fn era(&self) -> Era {
+        *self.era.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(crate) fn speak(&self, era: Era) {
-        *self.speaking.write().unwrap_or_else(PoisonError::into_inner) = era;
+    pub(crate) fn set_era(&self, era: Era) {
+        *self.era.write().unwrap_or_else(PoisonError::into_inner) = era;
     }
 
     /// Asks, and when the server lost our session in between, begins a new one and asks again.
-    pub(crate) async fn request(self: &Arc<Self>, ask: &Ask<'_>, terms: &Terms) -> Result<Box<RawValue>, WireError> {
+    pub(crate) async fn request(
+        self: &Arc<Self>,
+        ask: &OutgoingRequest<'_>,
+        terms: &RequestContext,
+    ) -> Result<Box<RawValue>, WireError> {
         let session = self.transport.session();
-        if let Some(answer) = self.exchange(ask, terms).await? {
+        if let Some(answer) = self.request_once(ask, terms).await? {
             return Ok(answer);
         }
-        self.renew(session, terms).await?;
-        let again = self.exchange(ask, terms).await?;
+        self.renew_session(session, terms).await?;
+        let again = self.request_once(ask, terms).await?;
         // It does not know a session that it has just given out, so it means the address.
-        again.ok_or(WireError::Status { status: 404, said: String::new(), retry_after: None })
+        again.ok_or(WireError::Status { status: 404, body: String::new(), retry_after: None })
     }
 
     /// One request and its answer; `None` when the session was lost and the request not looked at.
-    pub(crate) async fn exchange(
+    pub(crate) async fn request_once(
         self: &Arc<Self>,
-        ask: &Ask<'_>,
-        terms: &Terms,
+        ask: &OutgoingRequest<'_>,
+        terms: &RequestContext,
     ) -> Result<Option<Box<RawValue>>, WireError> {
-        let (call, mut answer) = self.register(ask, terms)?;
-        let mut mail = self.compose(call.id, ask, terms.progress.is_some(), call.ticket.clone())?;
+        let (call, mut answer) = self.register_request(ask, terms)?;
+        let mut mail = self.encode_request(call.id, ask, terms.progress.is_some(), call.send_state.clone())?;
         let work = async {
             let delivered = tokio::select! {
                 biased;
                 // An answer may overtake its delivery, on another stream.
-                answer = &mut answer => return call.settle(answer).map(Some),
-                delivered = self.transport.deliver(self, &mut mail) => delivered,
+                answer = &mut answer => return call.resolve(answer).map(Some),
+                delivered = self.transport.send(self, &mut mail) => delivered,
             };
             match delivered {
-                Ok(Delivered::Sent) => call.settle((&mut answer).await).map(Some),
-                Ok(Delivered::SessionLost) => call.drop_quietly(Ok(None)),
-                Err(error) => call.drop_quietly(Err(error)),
+                Ok(DeliveryStatus::Sent) => call.resolve((&mut answer).await).map(Some),
+                Ok(DeliveryStatus::SessionLost) => call.unregister(Ok(None)),
+                Err(error) => call.unregister(Err(error)),
             }
         };
         tokio::select! {
             biased;
             outcome = work => outcome,
-            () = terms.cancel.cancelled() => Err(WireError::Cancelled { sent: call.ticket.departed() }),
-            () = tokio::time::sleep_until(terms.deadline) => Err(WireError::Timeout { sent: call.ticket.departed() }),
+            () = terms.cancel.cancelled() => Err(WireError::Cancelled { sent: call.send_state.is_sent() }),
+            () = tokio::time::sleep_until(terms.deadline) => Err(WireError::Timeout { sent: call.send_state.is_sent() }),
         }
     }
 
     /// Sends something that needs no answer.
-    pub(crate) async fn tell(self: &Arc<Self>, method: &str, text: String) -> Result<(), WireError> {
-        let mut mail = Mail { id: None, method, text, headers: HeaderMap::new(), ticket: Arc::default() };
-        let sending = timeout(Duration::from_secs(10), self.transport.deliver(self, &mut mail));
+    pub(crate) async fn send_message(self: &Arc<Self>, method: &str, text: String) -> Result<(), WireError> {
+        let mut mail =
+            OutgoingMessage { id: None, method, text, headers: HeaderMap::new(), send_state: Arc::default() };
+        let sending = timeout(Duration::from_secs(10), self.transport.send(self, &mut mail));
         sending.await.map_err(|_| WireError::Timeout { sent: true })?.map(drop)
     }
 
     /// Takes in what a server sent, whichever stream it came on.
-    pub(crate) fn dispatch(self: &Arc<Self>, text: &str) -> Seen {
-        self.dispatch_on(text, None)
+    pub(crate) fn dispatch(self: &Arc<Self>, text: &str) -> DispatchOutcome {
+        self.dispatch_for_request(text, None)
     }
 
     /// Takes in what a server sent on the stream of the answer to a request; what it asks and says there is about that.
-    pub(crate) fn dispatch_on(self: &Arc<Self>, text: &str, request: Option<u64>) -> Seen {
-        let mut seen = Seen::Junk;
-        for part in message::parts(text) {
-            match message::read(part) {
+    pub(crate) fn dispatch_for_request(self: &Arc<Self>, text: &str, request: Option<u64>) -> DispatchOutcome {
+        let mut seen = DispatchOutcome::Ignored;
+        for part in message::split_batch(text) {
+            match message::parse(part) {
                 None => continue,
-                Some(Incoming::Answer { id, outcome }) => {
+                Some(IncomingMessage::Response { id, outcome }) => {
                     let outcome = outcome.map(ToOwned::to_owned).map_err(WireError::Rpc);
-                    self.answer(id, outcome);
-                    seen = Seen::Answer(id);
+                    self.complete_request(id, outcome);
+                    seen = DispatchOutcome::Response(id);
                 }
-                Some(Incoming::Refusal(error)) => {
+                Some(IncomingMessage::ErrorWithoutId(error)) => {
                     tracing::debug!(code = error.code, "the server sent an error that names no request");
-                    seen = Seen::Refusal(error);
+                    seen = DispatchOutcome::ErrorWithoutId(error);
                 }
-                Some(Incoming::Request { id, method, params }) => {
-                    self.serve(id, &method, params, self.of_request(request, |pending| pending.handler.clone()));
+                Some(IncomingMessage::Request { id, method, params }) => {
+                    self.handle_server_request(
+                        id,
+                        &method,
+                        params,
+                        self.read_pending(request, |pending| pending.handler.clone()),
+                    );
                     seen = seen.or_other();
                 }
-                Some(Incoming::Notification { method, params }) => {
-                    self.hear(&method, params, || self.of_request(request, |pending| pending.heard.clone()));
+                Some(IncomingMessage::Notification { method, params }) => {
+                    self.on_notification(&method, params, || {
+                        self.read_pending(request, |pending| pending.on_notification.clone())
+                    });
                     seen = seen.or_other();
                 }
             }
@@ -175,13 +189,18 @@ impl Connection {
         seen
     }
 
-    fn of_request<T>(&self, request: Option<u64>, part: impl FnOnce(&Pending) -> Option<T>) -> Option<T> {
+    fn read_pending<T>(&self, request: Option<u64>, part: impl FnOnce(&PendingRequest) -> Option<T>) -> Option<T> {
         part(lock(&self.pending).get(&request?)?)
     }
 
     /// `told` is who is told instead of who is told everything.
-    fn hear(&self, method: &str, params: Option<&RawValue>, told: impl FnOnce() -> Option<Heard>) {
-        let field = |name| RawObject::open(params?)?.get(name).map(ToOwned::to_owned);
+    fn on_notification(
+        &self,
+        method: &str,
+        params: Option<&RawValue>,
+        told: impl FnOnce() -> Option<NotificationHandler>,
+    ) {
+        let field = |name| RawObject::parse(params?)?.get(name).map(ToOwned::to_owned);
         match method {
             "notifications/progress" => {
                 let id = field("progressToken").and_then(|token| token.get().trim_matches('"').parse::<u64>().ok());
@@ -192,35 +211,40 @@ impl Connection {
             }
             "notifications/cancelled" => {
                 let Some(id) = field("requestId") else { return };
-                match (self.speaking(), id.get().parse()) {
+                match (self.era(), id.get().parse()) {
                     // Since 2026 it is our request that ends so: a subscription. Before, it was theirs.
-                    (Era::Modern, Ok(id)) => self.answer(id, Err(closed(true, "the server ended it".to_owned()))),
-                    _ => self.serving.abort(id.get()),
+                    (Era::Modern, Ok(id)) => {
+                        self.complete_request(id, Err(closed_error(true, "the server ended it".to_owned())))
+                    }
+                    _ => self.server_requests.cancel(id.get()),
                 }
             }
             "notifications/subscriptions/acknowledged" => {}
-            "notifications/tools/list_changed" => self.announce(Notice::ToolsChanged),
+            "notifications/tools/list_changed" => self.publish(ConnectionEvent::ToolsChanged),
             other => {
-                if let Some(heard) = told().as_ref().or(self.options.heard.as_ref()) {
+                if let Some(heard) = told().as_ref().or(self.options.on_notification.as_ref()) {
                     heard(other, params);
                 }
-                self.announce(Notice::Other { method: other.to_owned(), params: params.map(ToOwned::to_owned) });
+                self.publish(ConnectionEvent::Other {
+                    method: other.to_owned(),
+                    params: params.map(ToOwned::to_owned),
+                });
             }
         }
     }
 
-    fn answer(&self, id: u64, outcome: Result<Box<RawValue>, WireError>) {
+    fn complete_request(&self, id: u64, outcome: Result<Box<RawValue>, WireError>) {
         if let Some(pending) = lock(&self.pending).remove(&id) {
-            let _gone = pending.answer.send(outcome);
+            let _gone = pending.response.send(outcome);
         }
     }
 
-    pub(crate) fn announce(&self, notice: Notice) {
-        let _nobody_listens = self.notices.send(notice);
+    pub(crate) fn publish(&self, notice: ConnectionEvent) {
+        let _nobody_listens = self.events.send(notice);
     }
 
-    pub(crate) fn notices(&self) -> broadcast::Receiver<Notice> {
-        self.notices.subscribe()
+    pub(crate) fn events(&self) -> broadcast::Receiver<ConnectionEvent> {
+        self.events.subscribe()
     }
 
     /// Runs something for as long as the connection lives.
@@ -239,7 +263,7 @@ impl Connection {
         }
         self.ended.cancel();
         lock(&self.pending).clear();
-        self.announce(Notice::Closed);
+        self.publish(ConnectionEvent::Closed);
         lock(&self.tasks).abort_all();
     }
 
@@ -247,27 +271,31 @@ impl Connection {
         self.ended.is_cancelled()
     }
 
-    pub(crate) async fn until_ended(&self) {
+    pub(crate) async fn wait_ended(&self) {
         self.ended.cancelled().await;
     }
 
-    fn ended_because(&self, sent: bool) -> WireError {
+    fn end_error(&self, sent: bool) -> WireError {
         match self.end_reason.get() {
             Some(WireError::TooLarge { what, limit }) if sent => WireError::TooLarge { what, limit: *limit },
-            Some(WireError::Closed { reason, .. }) => closed(sent, reason.clone()),
-            Some(other) => closed(sent, other.to_string()),
-            None => closed(sent, "the answer was lost".to_owned()),
+            Some(WireError::Closed { reason, .. }) => closed_error(sent, reason.clone()),
+            Some(other) => closed_error(sent, other.to_string()),
+            None => closed_error(sent, "the answer was lost".to_owned()),
         }
     }
 
     /// One new session for all who noticed that the old one is gone.
-    async fn renew(self: &Arc<Self>, lost: Option<http::HeaderValue>, terms: &Terms) -> Result<(), WireError> {
-        let turn = tokio::time::timeout_at(terms.deadline, self.renewing.lock());
+    async fn renew_session(
+        self: &Arc<Self>,
+        lost: Option<http::HeaderValue>,
+        terms: &RequestContext,
+    ) -> Result<(), WireError> {
+        let turn = tokio::time::timeout_at(terms.deadline, self.renewal_lock.lock());
         let _one_at_a_time = turn.await.map_err(|_| WireError::Timeout { sent: false })?;
         if self.transport.session() == lost {
             tracing::debug!("the server forgot the session; beginning a new one");
             let limit = self.options.connect_timeout;
-            let deadline = terms.deadline.min(after(limit));
+            let deadline = terms.deadline.min(deadline_after(limit));
             match handshake::initialize(self, deadline).await {
                 Err(WireError::Timeout { .. }) if deadline < terms.deadline => {
                     let reason = format!("the server forgot the session and did not begin another within {limit:?}");
@@ -276,31 +304,35 @@ impl Connection {
                 outcome => outcome?,
             };
             // A server that forgot us was probably started anew, and may have changed.
-            self.announce(Notice::ToolsChanged);
-            self.watch_again();
+            self.publish(ConnectionEvent::ToolsChanged);
+            self.resubscribe();
         }
         Ok(())
     }
 }
 
-impl Transport {
-    async fn deliver(&self, connection: &Arc<Connection>, mail: &mut Mail<'_>) -> Result<Delivered, WireError> {
+impl ClientTransport {
+    async fn send(
+        &self,
+        connection: &Arc<WireConnection>,
+        mail: &mut OutgoingMessage<'_>,
+    ) -> Result<DeliveryStatus, WireError> {
         match self {
-            Transport::Pipe(pipe) => pipe.deliver(mail).await.map(|()| Delivered::Sent),
-            Transport::Http(http) => http.deliver(connection, mail).await,
-            Transport::Sse(sse) => sse.deliver(mail).await.map(|()| Delivered::Sent),
+            ClientTransport::Stdio(pipe) => pipe.send(mail).await.map(|()| DeliveryStatus::Sent),
+            ClientTransport::Http(http) => http.send(connection, mail).await,
+            ClientTransport::Sse(sse) => sse.send(mail).await.map(|()| DeliveryStatus::Sent),
         }
     }
 
     fn session(&self) -> Option<http::HeaderValue> {
         match self {
-            Transport::Http(http) => http.session(),
-            Transport::Pipe(_) | Transport::Sse(_) => None,
+            ClientTransport::Http(http) => http.session(),
+            ClientTransport::Stdio(_) | ClientTransport::Sse(_) => None,
         }
     }
 }
 
-pub(crate) fn closed(sent: bool, reason: String) -> WireError {
+pub(crate) fn closed_error(sent: bool, reason: String) -> WireError {
     WireError::Closed { sent, reason }
 }
 

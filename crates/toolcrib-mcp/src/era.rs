@@ -10,14 +10,14 @@ use serde::{Deserialize, Serialize};
 #[serde(into = "String", try_from = "String")]
 pub enum Era {
     /// `initialize`, then a session.
-    Legacy(Version),
+    Legacy(LegacyVersion),
     /// 2026-07-28: no session, every request says all about itself.
     Modern,
 }
 
 /// A version that begins with `initialize`, oldest first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Version {
+pub enum LegacyVersion {
     V2024_11_05,
     V2025_03_26,
     V2025_06_18,
@@ -25,26 +25,34 @@ pub enum Version {
 }
 
 /// The version of [`Era::Modern`].
-pub(crate) const MODERN: &str = "2026-07-28";
+pub(crate) const MODERN_VERSION: &str = "2026-07-28";
 
-impl Version {
-    pub const LATEST: Version = Version::V2025_11_25;
-    pub(crate) const ALL: [Version; 4] =
-        [Version::V2024_11_05, Version::V2025_03_26, Version::V2025_06_18, Version::V2025_11_25];
+impl LegacyVersion {
+    pub const LATEST: LegacyVersion = LegacyVersion::V2025_11_25;
+    pub(crate) const ALL: [LegacyVersion; 4] = [
+        LegacyVersion::V2024_11_05,
+        LegacyVersion::V2025_03_26,
+        LegacyVersion::V2025_06_18,
+        LegacyVersion::V2025_11_25,
+    ];
 
     pub fn as_str(self) -> &'static str {
         match self {
-            Version::V2024_11_05 => "2024-11-05",
-            Version::V2025_03_26 => "2025-03-26",
-            Version::V2025_06_18 => "2025-06-18",
-            Version::V2025_11_25 => "2025-11-25",
+            LegacyVersion::V2024_11_05 => "2024-11-05",
+            LegacyVersion::V2025_03_26 => "2025-03-26",
+            LegacyVersion::V2025_06_18 => "2025-06-18",
+            LegacyVersion::V2025_11_25 => "2025-11-25",
         }
     }
 
     /// The version a server answered with. One we have never heard of is taken for the newest that is not newer,
     /// because a server with a date of its own is still better than none.
-    pub(crate) fn nearest(said: &str) -> Version {
-        Version::ALL.into_iter().rev().find(|version| version.as_str() <= said).unwrap_or(Version::V2024_11_05)
+    pub(crate) fn nearest(said: &str) -> LegacyVersion {
+        LegacyVersion::ALL
+            .into_iter()
+            .rev()
+            .find(|version| version.as_str() <= said)
+            .unwrap_or(LegacyVersion::V2024_11_05)
     }
 }
 
@@ -52,7 +60,7 @@ impl Era {
     pub fn as_str(self) -> &'static str {
         match self {
             Era::Legacy(version) => version.as_str(),
-            Era::Modern => MODERN,
+            Era::Modern => MODERN_VERSION,
         }
     }
 }
@@ -67,10 +75,10 @@ impl FromStr for Era {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Era, String> {
-        if text == MODERN {
+        if text == MODERN_VERSION {
             return Ok(Era::Modern);
         }
-        let version = Version::ALL.into_iter().find(|version| version.as_str() == text);
+        let version = LegacyVersion::ALL.into_iter().find(|version| version.as_str() == text);
         version.map(Era::Legacy).ok_or_else(|| format!("`{text}` is no MCP version known here"))
     }
 }
@@ -103,8 +111,8 @@ mod tests {
 
     #[test]
     fn an_unknown_version_is_taken_for_the_nearest_older_one() {
-        assert_eq!(Version::nearest("2025-05-01"), Version::V2025_03_26);
-        assert_eq!(Version::nearest("2024-10-07"), Version::V2024_11_05);
-        assert_eq!(Version::nearest("2025-12-31"), Version::V2025_11_25);
+        assert_eq!(LegacyVersion::nearest("2025-05-01"), LegacyVersion::V2025_03_26);
+        assert_eq!(LegacyVersion::nearest("2024-10-07"), LegacyVersion::V2024_11_05);
+        assert_eq!(LegacyVersion::nearest("2025-12-31"), LegacyVersion::V2025_11_25);
     }
 }

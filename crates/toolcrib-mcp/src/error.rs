@@ -19,7 +19,7 @@ pub enum WireError {
     /// Any other refusal by HTTP status, with the beginning of what was said.
     Status {
         status: u16,
-        said: String,
+        body: String,
         /// The `Retry-After` header as it came.
         retry_after: Option<String>,
     },
@@ -71,7 +71,7 @@ impl WireError {
     }
 
     /// Whether the server may have acted on the request. When not, trying again is safe.
-    pub fn sent(&self) -> bool {
+    pub fn was_sent(&self) -> bool {
         match self {
             WireError::Connect(_) | WireError::Unauthorized { .. } => false,
             WireError::Status { status, .. } => *status >= 500,
@@ -103,8 +103,10 @@ impl fmt::Display for WireError {
             WireError::Unauthorized { status, .. } => {
                 write!(f, "the server answered HTTP {status}: it needs a token, or this one is not allowed")
             }
-            WireError::Status { status, said, .. } if said.is_empty() => write!(f, "the server answered HTTP {status}"),
-            WireError::Status { status, said, .. } => write!(f, "the server answered HTTP {status}: `{said}`"),
+            WireError::Status { status, body: said, .. } if said.is_empty() => {
+                write!(f, "the server answered HTTP {status}")
+            }
+            WireError::Status { status, body: said, .. } => write!(f, "the server answered HTTP {status}: `{said}`"),
             WireError::NotMcp(said) => write!(f, "this does not look like an MCP server: {said}"),
             WireError::Timeout { sent: true } => write!(f, "the server did not answer in time"),
             WireError::Timeout { sent: false } => write!(f, "the server did not even take the request in time"),
@@ -119,7 +121,7 @@ impl fmt::Display for WireError {
 
 impl fmt::Display for RpcError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "the server answered with error {}: `{}`", self.code, shortened(&self.message))
+        write!(f, "the server answered with error {}: `{}`", self.code, sanitize_excerpt(&self.message))
     }
 }
 
@@ -138,10 +140,11 @@ impl std::error::Error for WireError {}
 impl std::error::Error for RpcError {}
 
 /// The beginning of what somebody said, on one line and fit for a message.
-pub(crate) fn shortened(text: &str) -> String {
-    const LONGEST: usize = 200;
-    let mut short: String = text.chars().take(LONGEST).map(|c| if c.is_control() { ' ' } else { c }).collect();
-    if text.chars().nth(LONGEST).is_some() {
+pub(crate) fn sanitize_excerpt(text: &str) -> String {
+    const MAX_EXCERPT_CHARS: usize = 200;
+    let mut short: String =
+        text.chars().take(MAX_EXCERPT_CHARS).map(|c| if c.is_control() { ' ' } else { c }).collect();
+    if text.chars().nth(MAX_EXCERPT_CHARS).is_some() {
         short.push('…');
     }
     short.trim().to_owned()

@@ -9,18 +9,18 @@ use serde_json::{Map, Value, value::RawValue};
 
 use crate::message::RawObject;
 
-const MARK: &str = "x-mcp-header";
+const HEADER_KEYWORD: &str = "x-mcp-header";
 
 /// `Mcp-Method`, and `Mcp-Name` where the method has one.
-pub(crate) fn add_standard(headers: &mut HeaderMap, method: &str, params: &RawObject<'_>) {
-    add(headers, HeaderName::from_static("mcp-method"), method);
-    if let Some(name) = name_key(method).and_then(|key| params.text(key)) {
-        add(headers, HeaderName::from_static("mcp-name"), &name);
+pub(crate) fn add_standard_headers(headers: &mut HeaderMap, method: &str, params: &RawObject<'_>) {
+    insert_encoded(headers, HeaderName::from_static("mcp-method"), method);
+    if let Some(name) = name_param(method).and_then(|key| params.get_string(key)) {
+        insert_encoded(headers, HeaderName::from_static("mcp-name"), &name);
     }
 }
 
 /// Which parameter says what a request is about.
-pub(crate) fn name_key(method: &str) -> Option<&'static str> {
+pub(crate) fn name_param(method: &str) -> Option<&'static str> {
     match method {
         "tools/call" | "prompts/get" => Some("name"),
         "resources/read" | "resources/subscribe" | "resources/unsubscribe" => Some("uri"),
@@ -30,39 +30,43 @@ pub(crate) fn name_key(method: &str) -> Option<&'static str> {
 }
 
 /// The headers a call must carry for the arguments its tool's schema marks.
-pub(crate) fn for_arguments(schema: &RawValue, arguments: &RawValue) -> HeaderMap {
+pub(crate) fn argument_headers(schema: &RawValue, arguments: &RawValue) -> HeaderMap {
     let mut headers = HeaderMap::new();
-    for mark in marks(schema).unwrap_or_default() {
+    for mark in header_parameters(schema).unwrap_or_default() {
         let name = HeaderName::from_bytes(format!("mcp-param-{}", mark.name).as_bytes());
-        if let (Ok(name), Some(value)) = (name, value_at(arguments, &mark.path)) {
-            add(&mut headers, name, &value);
+        if let (Ok(name), Some(value)) = (name, argument_text(arguments, &mark.path)) {
+            insert_encoded(&mut headers, name, &value);
         }
     }
     headers
 }
 
 /// Whether the headers of a request say what its body says; the reason when not.
-pub(crate) fn check_standard(headers: &HeaderMap, method: &str, name: Option<&str>) -> Result<(), String> {
-    expect(headers, "mcp-method", Some(method))?;
+pub(crate) fn check_standard_headers(headers: &HeaderMap, method: &str, name: Option<&str>) -> Result<(), String> {
+    check_header(headers, "mcp-method", Some(method))?;
     match (method, name) {
-        ("tools/call" | "prompts/get" | "resources/read", Some(name)) => expect(headers, "mcp-name", Some(name)),
+        ("tools/call" | "prompts/get" | "resources/read", Some(name)) => check_header(headers, "mcp-name", Some(name)),
         _ => Ok(()),
     }
 }
 
 /// Whether the headers of a call repeat the arguments its tool's schema marks.
-pub(crate) fn check_arguments(headers: &HeaderMap, schema: &RawValue, arguments: &RawValue) -> Result<(), String> {
-    for mark in marks(schema).unwrap_or_default() {
-        let value = value_at(arguments, &mark.path);
-        expect(headers, &format!("mcp-param-{}", mark.name), value.as_deref())?;
+pub(crate) fn check_argument_headers(
+    headers: &HeaderMap,
+    schema: &RawValue,
+    arguments: &RawValue,
+) -> Result<(), String> {
+    for mark in header_parameters(schema).unwrap_or_default() {
+        let value = argument_text(arguments, &mark.path);
+        check_header(headers, &format!("mcp-param-{}", mark.name), value.as_deref())?;
     }
     Ok(())
 }
 
-fn expect(headers: &HeaderMap, name: &str, value: Option<&str>) -> Result<(), String> {
+fn check_header(headers: &HeaderMap, name: &str, value: Option<&str>) -> Result<(), String> {
     let said = match headers.get(name) {
         None => None,
-        Some(said) => Some(decode(said).ok_or_else(|| format!("the header `{name}` cannot be decoded"))?),
+        Some(said) => Some(decode_value(said).ok_or_else(|| format!("the header `{name}` cannot be decoded"))?),
     };
     let same_number = |a: &str, b: &str| matches!((a.parse::<f64>(), b.parse::<f64>()), (Ok(a), Ok(b)) if a == b);
     match (said, value) {
@@ -74,38 +78,42 @@ fn expect(headers: &HeaderMap, name: &str, value: Option<&str>) -> Result<(), St
 }
 
 /// Whether a tool may be offered: its marks must follow the rules, else the specification bids to leave it out.
-pub(crate) fn check(schema: &RawValue) -> Result<(), String> {
-    marks(schema).map(drop)
+pub(crate) fn check_header_parameters(schema: &RawValue) -> Result<(), String> {
+    header_parameters(schema).map(drop)
 }
 
 /// A property to be sent as a header too.
-struct Mark {
+struct HeaderParameter {
     name: String,
     path: Vec<String>,
 }
 
-fn marks(schema: &RawValue) -> Result<Vec<Mark>, String> {
+fn header_parameters(schema: &RawValue) -> Result<Vec<HeaderParameter>, String> {
     // Spares nearly all schemas the parsing, and the deep ones a refusal.
-    if !schema.get().contains(MARK) {
+    if !schema.get().contains(HEADER_KEYWORD) {
         return Ok(Vec::new());
     }
     let schema: Value = serde_json::from_str(schema.get())
-        .map_err(|_| format!("its schema has `{MARK}` but is nested too deeply to be read"))?;
+        .map_err(|_| format!("its schema has `{HEADER_KEYWORD}` but is nested too deeply to be read"))?;
     let mut found = Vec::new();
     if let Value::Object(root) = &schema {
-        collect(root, &mut Vec::new(), &mut found)?;
+        collect_header_parameters(root, &mut Vec::new(), &mut found)?;
     }
     let mut names = HashSet::new();
     match found.iter().find(|mark| !names.insert(mark.name.to_ascii_lowercase())) {
-        Some(twice) => Err(format!("`{MARK}` names `{}` twice", twice.name)),
+        Some(twice) => Err(format!("`{HEADER_KEYWORD}` names `{}` twice", twice.name)),
         None => Ok(found),
     }
 }
 
 /// Walks the properties that can be reached by name alone; a mark anywhere else is an error.
-fn collect(schema: &Map<String, Value>, path: &mut Vec<String>, found: &mut Vec<Mark>) -> Result<(), String> {
-    if let Some(name) = schema.get(MARK) {
-        found.push(read_mark(schema, name, path)?);
+fn collect_header_parameters(
+    schema: &Map<String, Value>,
+    path: &mut Vec<String>,
+    found: &mut Vec<HeaderParameter>,
+) -> Result<(), String> {
+    if let Some(name) = schema.get(HEADER_KEYWORD) {
+        found.push(parse_header_parameter(schema, name, path)?);
     }
     for (keyword, value) in schema {
         match (keyword.as_str(), value) {
@@ -113,12 +121,14 @@ fn collect(schema: &Map<String, Value>, path: &mut Vec<String>, found: &mut Vec<
                 for (name, property) in properties {
                     let Value::Object(property) = property else { continue };
                     path.push(name.clone());
-                    collect(property, path, found)?;
+                    collect_header_parameters(property, path, found)?;
                     path.pop();
                 }
             }
-            (keyword, value) if marked_out_of_reach(keyword, value) => {
-                return Err(format!("`{MARK}` stands under `{keyword}`, where no argument can be told by name"));
+            (keyword, value) if has_unreachable_keyword(keyword, value) => {
+                return Err(format!(
+                    "`{HEADER_KEYWORD}` stands under `{keyword}`, where no argument can be told by name"
+                ));
             }
             _ => {}
         }
@@ -126,44 +136,48 @@ fn collect(schema: &Map<String, Value>, path: &mut Vec<String>, found: &mut Vec<
     Ok(())
 }
 
-fn read_mark(schema: &Map<String, Value>, name: &Value, path: &[String]) -> Result<Mark, String> {
+fn parse_header_parameter(
+    schema: &Map<String, Value>,
+    name: &Value,
+    path: &[String],
+) -> Result<HeaderParameter, String> {
     let place = path.join(".");
     if path.is_empty() {
-        return Err(format!("`{MARK}` stands at the root of the schema"));
+        return Err(format!("`{HEADER_KEYWORD}` stands at the root of the schema"));
     }
     let Some(name) = name.as_str().filter(|name| is_token(name)) else {
-        return Err(format!("`{MARK}` of `{place}` is no header name"));
+        return Err(format!("`{HEADER_KEYWORD}` of `{place}` is no header name"));
     };
     match schema.get("type").and_then(Value::as_str) {
-        Some("string" | "integer" | "boolean") => Ok(Mark { name: name.to_owned(), path: path.to_vec() }),
-        _ => Err(format!("`{MARK}` marks `{place}`, which is neither string, integer nor boolean")),
+        Some("string" | "integer" | "boolean") => Ok(HeaderParameter { name: name.to_owned(), path: path.to_vec() }),
+        _ => Err(format!("`{HEADER_KEYWORD}` marks `{place}`, which is neither string, integer nor boolean")),
     }
 }
 
 /// Whether a keyword's value holds a mark in a place where schemas stand (not in examples and the like).
-fn marked_out_of_reach(keyword: &str, value: &Value) -> bool {
+fn has_unreachable_keyword(keyword: &str, value: &Value) -> bool {
     match (keyword, value) {
         ("default" | "const" | "enum" | "examples", _) => false,
         ("properties" | "patternProperties" | "$defs" | "definitions" | "dependentSchemas", Value::Object(named)) => {
-            named.values().any(is_marked)
+            named.values().any(has_header_keyword)
         }
-        (_, Value::Array(schemas)) => schemas.iter().any(is_marked),
-        (_, schema) => is_marked(schema),
+        (_, Value::Array(schemas)) => schemas.iter().any(has_header_keyword),
+        (_, schema) => has_header_keyword(schema),
     }
 }
 
-fn is_marked(schema: &Value) -> bool {
+fn has_header_keyword(schema: &Value) -> bool {
     let Value::Object(schema) = schema else { return false };
-    schema.contains_key(MARK) || schema.iter().any(|(keyword, value)| marked_out_of_reach(keyword, value))
+    schema.contains_key(HEADER_KEYWORD) || schema.iter().any(|(keyword, value)| has_unreachable_keyword(keyword, value))
 }
 
 /// An argument as header text; none for an absent or null one, or one of the wrong type.
-fn value_at(arguments: &RawValue, path: &[String]) -> Option<String> {
+fn argument_text(arguments: &RawValue, path: &[String]) -> Option<String> {
     let (first, rest) = path.split_first()?;
-    let arguments = RawObject::open(arguments)?;
+    let arguments = RawObject::parse(arguments)?;
     let value = arguments.get(first)?;
     if !rest.is_empty() {
-        return value_at(value, rest);
+        return argument_text(value, rest);
     }
     match serde_json::from_str(value.get()).ok()? {
         Value::String(text) => Some(text),
@@ -176,21 +190,21 @@ fn value_at(arguments: &RawValue, path: &[String]) -> Option<String> {
     }
 }
 
-fn add(headers: &mut HeaderMap, name: HeaderName, value: &str) {
-    if let Ok(value) = HeaderValue::from_str(&encode(value)) {
+fn insert_encoded(headers: &mut HeaderMap, name: HeaderName, value: &str) {
+    if let Ok(value) = HeaderValue::from_str(&encode_value(value)) {
         headers.insert(name, value);
     }
 }
 
 /// Text that would not survive as a header travels in base64, between marks.
-fn encode(text: &str) -> Cow<'_, str> {
+fn encode_value(text: &str) -> Cow<'_, str> {
     let plain = text.bytes().all(|byte| matches!(byte, 0x20..=0x7e)) && text.trim_matches(' ') == text;
     let looks_encoded = text.starts_with("=?base64?") && text.ends_with("?=");
     if plain && !looks_encoded { text.into() } else { format!("=?base64?{}?=", STANDARD.encode(text)).into() }
 }
 
 /// What a header says, from either form; none for a broken encoding.
-fn decode(value: &HeaderValue) -> Option<Cow<'_, str>> {
+fn decode_value(value: &HeaderValue) -> Option<Cow<'_, str>> {
     let text = value.to_str().ok()?.trim();
     let Some(encoded) = text.strip_prefix("=?base64?").and_then(|text| text.strip_suffix("?=")) else {
         return Some(text.into());
@@ -214,12 +228,12 @@ mod tests {
 
     #[test]
     fn values_that_would_not_survive_are_encoded() {
-        assert_eq!(encode("us west 1"), "us west 1");
-        assert_eq!(encode(""), "");
-        assert_eq!(encode("Hello, 世界"), "=?base64?SGVsbG8sIOS4lueVjA==?=");
-        assert_eq!(encode(" padded "), "=?base64?IHBhZGRlZCA=?=");
-        assert_eq!(encode("line1\nline2"), "=?base64?bGluZTEKbGluZTI=?=");
-        assert_eq!(encode("=?base64?literal?="), "=?base64?PT9iYXNlNjQ/bGl0ZXJhbD89?=");
+        assert_eq!(encode_value("us west 1"), "us west 1");
+        assert_eq!(encode_value(""), "");
+        assert_eq!(encode_value("Hello, 世界"), "=?base64?SGVsbG8sIOS4lueVjA==?=");
+        assert_eq!(encode_value(" padded "), "=?base64?IHBhZGRlZCA=?=");
+        assert_eq!(encode_value("line1\nline2"), "=?base64?bGluZTEKbGluZTI=?=");
+        assert_eq!(encode_value("=?base64?literal?="), "=?base64?PT9iYXNlNjQ/bGl0ZXJhbD89?=");
     }
 
     #[test]
@@ -232,7 +246,7 @@ mod tests {
             "x-mcp-header": { "type": "string" },
             "sample": { "type": "object", "default": { "x-mcp-header": "no schema" } },
         } }));
-        let headers = for_arguments(&schema, &raw(&json!({ "region": "eu", "deep": { "n": 42.0 }, "null": null })));
+        let headers = argument_headers(&schema, &raw(&json!({ "region": "eu", "deep": { "n": 42.0 }, "null": null })));
         assert_eq!(headers.len(), 2);
         assert_eq!(headers["mcp-param-region"], "eu");
         assert_eq!(headers["mcp-param-n"], "42");
@@ -240,7 +254,7 @@ mod tests {
 
     #[test]
     fn marks_that_break_the_rules_are_refused() {
-        let check = |schema: Value| check(&raw(&schema)).is_err();
+        let check = |schema: Value| check_header_parameters(&raw(&schema)).is_err();
         let property = |schema: Value| json!({ "properties": { "p": schema } });
         assert!(check(json!({ "x-mcp-header": "Root" })));
         assert!(check(property(json!({ "type": "string", "x-mcp-header": "" }))));

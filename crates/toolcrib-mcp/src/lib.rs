@@ -13,11 +13,14 @@ mod headers;
 mod http;
 mod message;
 mod options;
-mod pipe;
 pub mod server;
+mod stdio;
 
-pub use client::{Client, ServerSays, tools::ToolList};
-pub use connection::Notice;
-pub use era::{Era, Version};
+pub use client::{McpClient, ServerDescription, tools::ToolList};
+pub use connection::ConnectionEvent;
+pub use era::{Era, LegacyVersion};
 pub use error::{RpcError, WireError};
-pub use options::{Handler, Heard, Limits, Options, Relay, RequestOptions, ServerRequest, Target};
+pub use options::{
+    ClientLimits, ClientOptions, ConnectTarget, NotificationHandler, Relay, RequestOptions, ServerRequest,
+    ServerRequestHandler,
+};

@@ -14,13 +14,13 @@ use crate::error::{RpcError, WireError};
 
 /// What the other side sent.
 #[derive(Debug)]
-pub(crate) enum Incoming<'a> {
-    Answer {
+pub(crate) enum IncomingMessage<'a> {
+    Response {
         id: u64,
         outcome: Result<&'a RawValue, RpcError>,
     },
     /// An error that names no request: over HTTP it answers the body it came back for.
-    Refusal(RpcError),
+    ErrorWithoutId(RpcError),
     Request {
         id: &'a RawValue,
         method: Cow<'a, str>,
@@ -49,14 +49,14 @@ struct Envelope<'a> {
 }
 
 /// Reads one message; `None` for anything that is none.
-pub(crate) fn read(text: &str) -> Option<Incoming<'_>> {
+pub(crate) fn parse(text: &str) -> Option<IncomingMessage<'_>> {
     let mut envelope: Envelope<'_> = serde_json::from_str(text).ok()?;
     envelope.id = envelope.id.filter(|id| id.get() != "null");
-    envelope.open()
+    envelope.classify()
 }
 
 /// Reads one message as a server must: what breaks the rules is answered with the error, under the id if it has one.
-pub(crate) fn read_strictly(text: &str) -> Result<Incoming<'_>, (Option<&RawValue>, RpcError)> {
+pub(crate) fn parse_strict(text: &str) -> Result<IncomingMessage<'_>, (Option<&RawValue>, RpcError)> {
     let invalid = |why: &str| RpcError::new(RpcError::INVALID_REQUEST, format!("this is no JSON-RPC message: {why}"));
     let envelope: Envelope<'_> =
         serde_json::from_str(text).map_err(|_| match serde_json::from_str::<&RawValue>(text) {
@@ -73,22 +73,24 @@ pub(crate) fn read_strictly(text: &str) -> Result<Incoming<'_>, (Option<&RawValu
     if envelope.params.is_some_and(|params| !params.get().starts_with('{')) {
         return Err((id, RpcError::new(RpcError::INVALID_PARAMS, "parameters are an object")));
     }
-    envelope.open().ok_or_else(|| (id, invalid("it is neither request nor notification nor answer")))
+    envelope.classify().ok_or_else(|| (id, invalid("it is neither request nor notification nor answer")))
 }
 
 impl<'a> Envelope<'a> {
-    fn open(self) -> Option<Incoming<'a>> {
+    fn classify(self) -> Option<IncomingMessage<'a>> {
         match self {
             Envelope { method: Some(method), id: Some(id), params, .. } => {
-                Some(Incoming::Request { id, method, params })
+                Some(IncomingMessage::Request { id, method, params })
             }
-            Envelope { method: Some(method), id: None, params, .. } => Some(Incoming::Notification { method, params }),
-            Envelope { error: Some(error), id, .. } => Some(match id.and_then(number) {
-                Some(id) => Incoming::Answer { id, outcome: Err(read_error(error)) },
-                None => Incoming::Refusal(read_error(error)),
+            Envelope { method: Some(method), id: None, params, .. } => {
+                Some(IncomingMessage::Notification { method, params })
+            }
+            Envelope { error: Some(error), id, .. } => Some(match id.and_then(parse_id) {
+                Some(id) => IncomingMessage::Response { id, outcome: Err(parse_error_object(error)) },
+                None => IncomingMessage::ErrorWithoutId(parse_error_object(error)),
             }),
             Envelope { result: Some(result), id, .. } => {
-                Some(Incoming::Answer { id: id.and_then(number)?, outcome: Ok(result) })
+                Some(IncomingMessage::Response { id: id.and_then(parse_id)?, outcome: Ok(result) })
             }
             Envelope { .. } => None,
         }
@@ -96,7 +98,7 @@ impl<'a> Envelope<'a> {
 }
 
 /// The parts of a batch, as peers of 2025-03-26 may send them; a single message is a batch of one.
-pub(crate) fn parts(text: &str) -> Vec<&str> {
+pub(crate) fn split_batch(text: &str) -> Vec<&str> {
     let text = text.trim_start_matches('\u{feff}');
     if !text.trim_start().starts_with('[') {
         return vec![text];
@@ -105,31 +107,31 @@ pub(crate) fn parts(text: &str) -> Vec<&str> {
     batch.into_iter().map(RawValue::get).collect()
 }
 
-pub(crate) fn request(id: u64, method: &str, params: Option<&RawValue>) -> Result<String, WireError> {
-    write(&Outgoing { jsonrpc: "2.0", id: Some(id), method, params })
+pub(crate) fn encode_request(id: u64, method: &str, params: Option<&RawValue>) -> Result<String, WireError> {
+    encode(&OutgoingEnvelope { jsonrpc: "2.0", id: Some(id), method, params })
 }
 
-pub(crate) fn notification(method: &str, params: Option<&RawValue>) -> Result<String, WireError> {
-    write(&Outgoing { jsonrpc: "2.0", id: None, method, params })
+pub(crate) fn encode_notification(method: &str, params: Option<&RawValue>) -> Result<String, WireError> {
+    encode(&OutgoingEnvelope { jsonrpc: "2.0", id: None, method, params })
 }
 
-pub(crate) fn cancelled(id: u64) -> Result<String, WireError> {
-    let params = raw(&serde_json::json!({ "requestId": id, "reason": "nobody waits for the answer any more" }))?;
-    notification("notifications/cancelled", Some(&params))
+pub(crate) fn encode_cancelled(id: u64) -> Result<String, WireError> {
+    let params = to_raw(&serde_json::json!({ "requestId": id, "reason": "nobody waits for the answer any more" }))?;
+    encode_notification("notifications/cancelled", Some(&params))
 }
 
-pub(crate) fn response(id: &RawValue, outcome: &Result<Box<RawValue>, RpcError>) -> Result<String, WireError> {
+pub(crate) fn encode_response(id: &RawValue, outcome: &Result<Box<RawValue>, RpcError>) -> Result<String, WireError> {
     #[derive(Serialize)]
-    struct Response<'a> {
+    struct ResponseEnvelope<'a> {
         jsonrpc: &'static str,
         id: &'a RawValue,
         #[serde(skip_serializing_if = "Option::is_none")]
         result: Option<&'a RawValue>,
         #[serde(skip_serializing_if = "Option::is_none")]
-        error: Option<Failure<'a>>,
+        error: Option<ErrorObject<'a>>,
     }
     #[derive(Serialize)]
-    struct Failure<'a> {
+    struct ErrorObject<'a> {
         code: i64,
         message: &'a str,
         #[serde(skip_serializing_if = "Option::is_none")]
@@ -137,13 +139,15 @@ pub(crate) fn response(id: &RawValue, outcome: &Result<Box<RawValue>, RpcError>)
     }
     let (result, error) = match outcome {
         Ok(result) => (Some(result.as_ref()), None),
-        Err(error) => (None, Some(Failure { code: error.code, message: &error.message, data: error.data.as_deref() })),
+        Err(error) => {
+            (None, Some(ErrorObject { code: error.code, message: &error.message, data: error.data.as_deref() }))
+        }
     };
-    serde_json::to_string(&Response { jsonrpc: "2.0", id, result, error }).map_err(unwritable)
+    serde_json::to_string(&ResponseEnvelope { jsonrpc: "2.0", id, result, error }).map_err(encode_error)
 }
 
 #[derive(Serialize)]
-struct Outgoing<'a> {
+struct OutgoingEnvelope<'a> {
     jsonrpc: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     id: Option<u64>,
@@ -152,8 +156,8 @@ struct Outgoing<'a> {
     params: Option<&'a RawValue>,
 }
 
-fn write(outgoing: &Outgoing<'_>) -> Result<String, WireError> {
-    serde_json::to_string(outgoing).map_err(unwritable)
+fn encode(outgoing: &OutgoingEnvelope<'_>) -> Result<String, WireError> {
+    serde_json::to_string(outgoing).map_err(encode_error)
 }
 
 /// A JSON object opened one level deep: its keys in their order, its values untouched.
@@ -162,11 +166,11 @@ pub(crate) struct RawObject<'a>(Vec<(Cow<'a, str>, Cow<'a, RawValue>)>);
 
 /// A short text, borrowed unless it is written with escapes.
 #[derive(Deserialize)]
-pub(crate) struct Key<'a>(#[serde(borrow)] pub(crate) Cow<'a, str>);
+pub(crate) struct JsonString<'a>(#[serde(borrow)] pub(crate) Cow<'a, str>);
 
 impl<'a> RawObject<'a> {
     /// `None` for anything but an object.
-    pub(crate) fn open(raw: &'a RawValue) -> Option<RawObject<'a>> {
+    pub(crate) fn parse(raw: &'a RawValue) -> Option<RawObject<'a>> {
         serde_json::from_str(raw.get()).ok()
     }
 
@@ -178,7 +182,7 @@ impl<'a> RawObject<'a> {
         self.0.iter().map(|(name, value)| (name.as_ref(), value.as_ref()))
     }
 
-    pub(crate) fn text(&self, key: &str) -> Option<String> {
+    pub(crate) fn get_string(&self, key: &str) -> Option<String> {
         serde_json::from_str(self.get(key)?.get()).ok()
     }
 
@@ -186,7 +190,7 @@ impl<'a> RawObject<'a> {
         self.put(key, Cow::Owned(value));
     }
 
-    pub(crate) fn lend(&mut self, key: &'a str, value: &'a RawValue) {
+    pub(crate) fn set_borrowed(&mut self, key: &'a str, value: &'a RawValue) {
         self.put(key, Cow::Borrowed(value));
     }
 
@@ -213,15 +217,15 @@ impl<'a> RawObject<'a> {
         self.0.is_empty()
     }
 
-    pub(crate) fn close(&self) -> Result<Box<RawValue>, WireError> {
-        raw(self)
+    pub(crate) fn to_raw(&self) -> Result<Box<RawValue>, WireError> {
+        to_raw(self)
     }
 }
 
 impl<'de: 'a, 'a> Deserialize<'de> for RawObject<'a> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Entries;
-        impl<'de> Visitor<'de> for Entries {
+        struct EntriesVisitor;
+        impl<'de> Visitor<'de> for EntriesVisitor {
             type Value = Vec<(Cow<'de, str>, Cow<'de, RawValue>)>;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -230,13 +234,13 @@ impl<'de: 'a, 'a> Deserialize<'de> for RawObject<'a> {
 
             fn visit_map<M: MapAccess<'de>>(self, mut map: M) -> Result<Self::Value, M::Error> {
                 let mut entries = Vec::with_capacity(8);
-                while let Some((Key(key), value)) = map.next_entry::<Key<'de>, &'de RawValue>()? {
+                while let Some((JsonString(key), value)) = map.next_entry::<JsonString<'de>, &'de RawValue>()? {
                     entries.push((key, Cow::Borrowed(value)));
                 }
                 Ok(entries)
             }
         }
-        deserializer.deserialize_map(Entries).map(RawObject)
+        deserializer.deserialize_map(EntriesVisitor).map(RawObject)
     }
 }
 
@@ -251,25 +255,25 @@ impl Serialize for RawObject<'_> {
 }
 
 /// Anything as raw JSON.
-pub(crate) fn raw<T: Serialize + ?Sized>(value: &T) -> Result<Box<RawValue>, WireError> {
-    to_raw_value(value).map_err(unwritable)
+pub(crate) fn to_raw<T: Serialize + ?Sized>(value: &T) -> Result<Box<RawValue>, WireError> {
+    to_raw_value(value).map_err(encode_error)
 }
 
-fn unwritable(error: serde_json::Error) -> WireError {
+fn encode_error(error: serde_json::Error) -> WireError {
     WireError::Protocol(format!("a message cannot be written as JSON: {error}"))
 }
 
 /// Our ids are numbers; some servers send them back as strings.
-fn number(id: &RawValue) -> Option<u64> {
+fn parse_id(id: &RawValue) -> Option<u64> {
     id.get().trim_matches('"').parse().ok()
 }
 
-fn read_error(error: &RawValue) -> RpcError {
-    let Some(object) = RawObject::open(error) else {
+fn parse_error_object(error: &RawValue) -> RpcError {
+    let Some(object) = RawObject::parse(error) else {
         return RpcError::new(RpcError::INTERNAL, error.get());
     };
     let code = object.get("code").and_then(|code| code.get().parse().ok()).unwrap_or(RpcError::INTERNAL);
-    let message = object.text("message").unwrap_or_default();
+    let message = object.get_string("message").unwrap_or_default();
     RpcError { code, message, data: object.get("data").map(ToOwned::to_owned) }
 }
 
@@ -285,34 +289,42 @@ mod tests {
     fn an_answer_of_ten_thousand_levels_is_read() {
         let deep = format!("{}1{}", "[".repeat(10_000), "]".repeat(10_000));
         let text = format!(r#"{{"jsonrpc":"2.0","id":7,"result":{deep},"extra":{deep}}}"#);
-        let Some(Incoming::Answer { id: 7, outcome: Ok(result) }) = read(&text) else { panic!("not an answer") };
+        let Some(IncomingMessage::Response { id: 7, outcome: Ok(result) }) = parse(&text) else {
+            panic!("not an answer")
+        };
         assert_eq!(result.get(), deep);
     }
 
     #[test]
     fn answers_come_in_all_shapes() {
-        assert!(matches!(read(r#"{"id":"7","result":null}"#), Some(Incoming::Answer { id: 7, outcome: Ok(_) })));
-        assert!(matches!(read(r#"{"id":null,"error":{"code":-1,"message":"no"}}"#), Some(Incoming::Refusal(_))));
-        assert!(matches!(read(r#"{"id":"x","method":"ping"}"#), Some(Incoming::Request { .. })));
-        assert!(matches!(read(r#"{"method":"a/b"}"#), Some(Incoming::Notification { .. })));
-        assert!(read("Server started").is_none());
-        assert!(read("42").is_none());
-        assert_eq!(parts(r#"[{"id":1},{"id":2}]"#), [r#"{"id":1}"#, r#"{"id":2}"#]);
+        assert!(matches!(
+            parse(r#"{"id":"7","result":null}"#),
+            Some(IncomingMessage::Response { id: 7, outcome: Ok(_) })
+        ));
+        assert!(matches!(
+            parse(r#"{"id":null,"error":{"code":-1,"message":"no"}}"#),
+            Some(IncomingMessage::ErrorWithoutId(_))
+        ));
+        assert!(matches!(parse(r#"{"id":"x","method":"ping"}"#), Some(IncomingMessage::Request { .. })));
+        assert!(matches!(parse(r#"{"method":"a/b"}"#), Some(IncomingMessage::Notification { .. })));
+        assert!(parse("Server started").is_none());
+        assert!(parse("42").is_none());
+        assert_eq!(split_batch(r#"[{"id":1},{"id":2}]"#), [r#"{"id":1}"#, r#"{"id":2}"#]);
     }
 
     #[test]
     fn an_object_keeps_order_numbers_and_what_it_does_not_know() {
         let raw = RawValue::from_string(r#"{"z":1,"a":123456789012345678901234567890,"z2":{"b":[ ]}}"#.into()).unwrap();
-        let mut object = RawObject::open(&raw).unwrap();
+        let mut object = RawObject::parse(&raw).unwrap();
         object.set("a2", RawValue::from_string("true".into()).unwrap());
         assert_eq!(
-            object.close().unwrap().get(),
+            object.to_raw().unwrap().get(),
             r#"{"z":1,"a":123456789012345678901234567890,"z2":{"b":[ ]},"a2":true}"#
         );
     }
 
     #[test]
     fn a_request_is_one_object() {
-        assert_eq!(request(1, "ping", None).unwrap(), r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#);
+        assert_eq!(encode_request(1, "ping", None).unwrap(), r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#);
     }
 }

@@ -15,7 +15,7 @@ use url::Url;
 use crate::{era::Era, error::RpcError};
 
 /// Where the server is.
-pub enum Target {
+pub enum ConnectTarget {
     /// A byte stream with one message a line, such as a child's stdout and stdin. Whose process it is, is not ours.
     Stream { reader: Box<dyn AsyncRead + Send + Unpin>, writer: Box<dyn AsyncWrite + Send + Unpin> },
     /// Streamable HTTP; a server that turns out to speak only HTTP+SSE is found too.
@@ -25,23 +25,23 @@ pub enum Target {
 }
 
 #[derive(Clone)]
-pub struct Options {
+pub struct ClientOptions {
     pub client_name: String,
     pub client_version: String,
     /// For TCP and TLS, unless `http` is given, and for beginning another session where the server forgot the old one.
     pub connect_timeout: Duration,
     /// For all of [`Client::connect`](crate::Client::connect).
     pub handshake_timeout: Duration,
-    pub limits: Limits,
+    pub limits: ClientLimits,
     /// What this server spoke last time.
     pub era: Option<Era>,
     /// The client capabilities to announce, a JSON object. Announce only what `handler` can answer.
     pub capabilities: Box<RawValue>,
     /// Answers the server's requests, other than `ping`.
-    pub handler: Option<Handler>,
+    pub handler: Option<ServerRequestHandler>,
     /// Told of each notification that is nothing to the wire itself, before what came after it is looked at. It must
     /// not wait.
-    pub heard: Option<Heard>,
+    pub on_notification: Option<NotificationHandler>,
     /// Whether to hear, over HTTP, what the server says of its own accord. A short visit need not.
     pub listen: bool,
     /// A client to share; its redirect policy then counts, and it should be [`Options::http_client`]'s.
@@ -50,7 +50,7 @@ pub struct Options {
 
 /// Bounds on what a server may send.
 #[derive(Debug, Clone, Copy)]
-pub struct Limits {
+pub struct ClientLimits {
     /// One line of a byte stream.
     pub line_bytes: usize,
     /// One HTTP body, or one event of a stream.
@@ -70,9 +70,9 @@ pub struct RequestOptions {
     pub cancel: CancellationToken,
     /// Answers what the server asks for this one request, instead of [`Options::handler`]: by its result
     /// (`input_required`), or over HTTP on the stream of its answer.
-    pub handler: Option<Handler>,
+    pub handler: Option<ServerRequestHandler>,
     /// Told of what comes on the stream of the answer over HTTP, instead of [`Options::heard`].
-    pub heard: Option<Heard>,
+    pub on_notification: Option<NotificationHandler>,
     pub relay: Option<Relay>,
     /// Sent with it over HTTP.
     pub headers: HeaderMap,
@@ -86,15 +86,16 @@ pub struct Relay {
     /// The client's capabilities, instead of [`Options::capabilities`].
     pub capabilities: Box<RawValue>,
     /// Its `inputResponses` and `requestState`, where it was asked before.
-    pub responses: Option<Box<RawValue>>,
-    pub state: Option<Box<RawValue>>,
+    pub input_responses: Option<Box<RawValue>>,
+    pub request_state: Option<Box<RawValue>>,
 }
 
 /// Answers a request of the server: `elicitation/create`, `sampling/createMessage`, `roots/list`.
-pub type Handler = Arc<dyn Fn(ServerRequest) -> BoxFuture<'static, Result<Box<RawValue>, RpcError>> + Send + Sync>;
+pub type ServerRequestHandler =
+    Arc<dyn Fn(ServerRequest) -> BoxFuture<'static, Result<Box<RawValue>, RpcError>> + Send + Sync>;
 
 /// Hears the method and the parameters of a notification.
-pub type Heard = Arc<dyn Fn(&str, Option<&RawValue>) + Send + Sync>;
+pub type NotificationHandler = Arc<dyn Fn(&str, Option<&RawValue>) + Send + Sync>;
 
 #[derive(Debug, Clone)]
 pub struct ServerRequest {
@@ -102,28 +103,28 @@ pub struct ServerRequest {
     pub params: Option<Box<RawValue>>,
 }
 
-impl Options {
-    pub fn new(client_name: impl Into<String>, client_version: impl Into<String>) -> Options {
-        Options {
+impl ClientOptions {
+    pub fn new(client_name: impl Into<String>, client_version: impl Into<String>) -> ClientOptions {
+        ClientOptions {
             client_name: client_name.into(),
             client_version: client_version.into(),
             connect_timeout: Duration::from_secs(5),
             handshake_timeout: Duration::from_secs(30),
-            limits: Limits::default(),
+            limits: ClientLimits::default(),
             era: None,
             capabilities: empty_object(),
             handler: None,
-            heard: None,
+            on_notification: None,
             listen: true,
             http: None,
         }
     }
 }
 
-impl Default for Limits {
-    fn default() -> Limits {
+impl Default for ClientLimits {
+    fn default() -> ClientLimits {
         const MIB: usize = 1024 * 1024;
-        Limits { line_bytes: 32 * MIB, body_bytes: 32 * MIB, pages: 200, tools: 20_000, list_bytes: 64 * MIB }
+        ClientLimits { line_bytes: 32 * MIB, body_bytes: 32 * MIB, pages: 200, tools: 20_000, list_bytes: 64 * MIB }
     }
 }
 
@@ -131,21 +132,21 @@ impl RequestOptions {
     pub fn new(timeout: Duration) -> RequestOptions {
         let cancel = CancellationToken::new();
         let headers = HeaderMap::new();
-        RequestOptions { timeout, progress: None, cancel, handler: None, heard: None, relay: None, headers }
+        RequestOptions { timeout, progress: None, cancel, handler: None, on_notification: None, relay: None, headers }
     }
 }
 
-impl fmt::Debug for Target {
+impl fmt::Debug for ConnectTarget {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Target::Stream { .. } => f.write_str("Stream"),
-            Target::Http { .. } => f.write_str("Http"),
-            Target::Sse { .. } => f.write_str("Sse"),
+            ConnectTarget::Stream { .. } => f.write_str("Stream"),
+            ConnectTarget::Http { .. } => f.write_str("Http"),
+            ConnectTarget::Sse { .. } => f.write_str("Sse"),
         }
     }
 }
 
-impl fmt::Debug for Options {
+impl fmt::Debug for ClientOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut shown = f.debug_struct("Options");
         shown.field("client_name", &self.client_name).field("limits", &self.limits).field("era", &self.era);

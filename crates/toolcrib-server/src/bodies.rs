@@ -13,7 +13,7 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::connections::Active;
+use crate::connections::ActiveRequest;
 
 /// So much of an unread body is read and thrown away, for so long, and with such pauses.
 const MAX_DISCARDED_BYTES: u64 = 64 * 1024 * 1024;
@@ -23,21 +23,21 @@ const DISCARD_READ_TIMEOUT: Duration = Duration::from_secs(5);
 /// Reads what is left of request bodies in the background: many clients read a response only once they have sent all of
 /// their request, and closing a connection with unread data would take the response away from them.
 #[derive(Debug, Clone)]
-pub(crate) struct Discard {
+pub(crate) struct BodyDiscarder {
     pub(crate) tasks: TaskTracker,
     pub(crate) closing: CancellationToken,
 }
 
-impl Discard {
-    pub(crate) fn request_body(&self, headers: &HeaderMap, body: Incoming) -> Body {
+impl BodyDiscarder {
+    pub(crate) fn wrap_request_body(&self, headers: &HeaderMap, body: Incoming) -> Body {
         // A client that asks before it sends the body (`Expect: 100-continue`) would be told to go on by the first read.
         if hyper::body::Body::is_end_stream(&body) || headers.contains_key(header::EXPECT) {
             return Body::new(body);
         }
-        Body::new(RequestBody { body: Some(body), discard: self.clone() })
+        Body::new(DiscardingBody { body: Some(body), discard: self.clone() })
     }
 
-    fn rest_of(&self, mut body: Incoming) {
+    fn discard(&self, mut body: Incoming) {
         let reading = async move {
             let mut discarded = 0;
             while discarded <= MAX_DISCARDED_BYTES {
@@ -53,12 +53,12 @@ impl Discard {
     }
 }
 
-struct RequestBody {
+struct DiscardingBody {
     body: Option<Incoming>,
-    discard: Discard,
+    discard: BodyDiscarder,
 }
 
-impl hyper::body::Body for RequestBody {
+impl hyper::body::Body for DiscardingBody {
     type Data = Bytes;
     type Error = hyper::Error;
 
@@ -83,10 +83,10 @@ impl hyper::body::Body for RequestBody {
     }
 }
 
-impl Drop for RequestBody {
+impl Drop for DiscardingBody {
     fn drop(&mut self) {
         if let Some(body) = self.body.take().filter(|body| !hyper::body::Body::is_end_stream(body)) {
-            self.discard.rest_of(body);
+            self.discard.discard(body);
         }
     }
 }
@@ -94,11 +94,11 @@ impl Drop for RequestBody {
 /// A response's body, whose connection is busy until it is written or dropped.
 pub(crate) struct ResponseBody {
     body: Body,
-    _active: Active,
+    _active: ActiveRequest,
 }
 
 impl ResponseBody {
-    pub(crate) fn new(body: Body, active: Active) -> ResponseBody {
+    pub(crate) fn new(body: Body, active: ActiveRequest) -> ResponseBody {
         ResponseBody { body, _active: active }
     }
 }

@@ -1,21 +1,21 @@
 //! What agents and people reach: the MCP surface of a registry over HTTP and over a byte stream, REST, the console.
 
-mod access;
 mod activity;
-mod api;
+mod auth;
 mod bodies;
 mod bridge;
 mod connections;
 mod console;
-mod door;
-mod house;
-mod http;
+mod http_metrics;
+mod mcp;
+mod middleware;
 mod operations;
+mod rest;
+mod router;
 mod serve;
-mod surface;
-mod traffic;
+mod state;
 
 pub use bridge::Bridge;
-pub use house::{House, Setup};
-pub use serve::{Limits, Serving, bind};
-pub use surface::Surface;
+pub use mcp::McpService;
+pub use serve::{HttpServer, ServerLimits, bind};
+pub use state::{AppState, ServerConfig};

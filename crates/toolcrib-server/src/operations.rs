@@ -1,7 +1,7 @@
 //! For those who keep it running: is it alive, is it ready, what does it do.
 
-mod exposition;
 mod metrics;
+mod prometheus;
 
 use axum::extract::State;
 use axum::http::{StatusCode, header};
@@ -9,14 +9,14 @@ use axum::response::{IntoResponse, Response};
 use serde_json::json;
 use toolcrib::store::StoreState;
 
-use crate::api::{Fault, json_response};
-use crate::house::House;
+use crate::rest::{ApiError, json_response};
+use crate::state::AppState;
 
 /// Touches no store: it tells what the registry's upkeep last saw. With the store down, reads and calls go on, so that the
 /// process stays in service.
-pub(crate) async fn ready(State(house): State<House>) -> Result<Response, Fault> {
+pub(crate) async fn get_readiness(State(house): State<AppState>) -> Result<Response, ApiError> {
     let store = house.registry.store_health();
-    if let Err(error) = house.registry.ready() {
+    if let Err(error) = house.registry.check_ready() {
         let mut body = error.envelope();
         body["status"] = json!("unavailable");
         body["store"] = json!(store);
@@ -26,6 +26,6 @@ pub(crate) async fn ready(State(house): State<House>) -> Result<Response, Fault>
     Ok(json_response(StatusCode::OK, &json!({ "status": status, "store": store }))?)
 }
 
-pub(crate) async fn measured(State(house): State<House>) -> Response {
-    ([(header::CONTENT_TYPE, exposition::CONTENT_TYPE)], metrics::written(&house)).into_response()
+pub(crate) async fn get_metrics(State(house): State<AppState>) -> Response {
+    ([(header::CONTENT_TYPE, prometheus::CONTENT_TYPE)], metrics::render_metrics(&house)).into_response()
 }

@@ -6,6 +6,6 @@ mod list;
 mod server;
 mod tools;
 
-pub use flags::{Flags, Hang, Words};
-pub use server::{Fake, Reply, append};
-pub use tools::{CallEnd, call, said};
+pub use flags::{ArgumentReader, HangPoint, ServerFlags};
+pub use server::{FakeReply, FakeServer, append_line};
+pub use tools::{FakeCallResult, call_tool, text_result};

@@ -5,11 +5,11 @@
 //! `cargo run -p toolcrib --example agent_loop`
 
 use serde_json::{Value, json};
-use toolcrib::builtin::{Answer, Definition, handler};
-use toolcrib::core::config::{Config, Dialect, Syntax};
+use toolcrib::builtin::{BuiltinDefinition, BuiltinOutput, handler};
+use toolcrib::core::config::{Config, ConfigDialect, Syntax};
 use toolcrib::core::render::Format;
-use toolcrib::registry::Filter;
-use toolcrib::{CallOptions, Caller, Options, Registry, Result};
+use toolcrib::registry::ToolFilter;
+use toolcrib::{CallOptions, Caller, Registry, RegistryOptions, Result};
 
 /// One source works, the other cannot be started: its failure is tolerated and costs nobody else anything.
 const CONFIG: &str = r#"
@@ -26,32 +26,32 @@ fn main() -> Result<()> {
 
 #[tokio::main]
 async fn run() -> Result<()> {
-    let config = Config::parse(CONFIG, "example", std::path::Path::new("."), Syntax::Yaml, Dialect::Own)
-        .map_err(|faults| toolcrib::core::config::Fault::into_error(&faults))?;
-    let registry = Registry::open(config, Options::default()).await?;
+    let config = Config::parse(CONFIG, "example", std::path::Path::new("."), Syntax::Yaml, ConfigDialect::Toolcrib)
+        .map_err(|faults| toolcrib::core::config::ConfigDiagnostic::combined_error(&faults))?;
+    let registry = Registry::open(config, RegistryOptions::default()).await?;
     registry.register_builtin(
-        Definition::new(
+        BuiltinDefinition::new(
             "greet",
             "Greets somebody by name",
             json!({
                 "type": "object", "properties": { "name": { "type": "string" } }, "required": ["name"],
             }),
         )?,
-        Some(handler(|input: Value| async move { Ok(Answer::text(format!("Hello, {}!", input["name"]))) })),
+        Some(handler(|input: Value| async move { Ok(BuiltinOutput::text(format!("Hello, {}!", input["name"]))) })),
     )?;
 
     // Discovers what is missing. A source that fails is in `sources()` with its reason; the others' tools are here.
-    registry.tools(Filter::default()).await?;
+    registry.tools(ToolFilter::default()).await?;
     let me = Caller { name: "example".into() };
     let view = registry.view(&me);
     let tools: Value = serde_json::from_str(&view.render(Format::Anthropic)?).unwrap_or_default();
     let mut messages =
-        vec![json!({ "role": "user", "content": format!("{}\nWhat is 6 * 7?", summary(&registry, &me)) })];
+        vec![json!({ "role": "user", "content": format!("{}\nWhat is 6 * 7?", summarize_sources(&registry, &me)) })];
 
-    while let Some(reply) = model(&messages, &tools) {
+    while let Some(reply) = simulate_model(&messages, &tools) {
         let mut results = Vec::new();
         for block in reply.iter().filter(|block| block["type"] == "tool_use") {
-            results.push(tool_result(&registry, &me, block).await);
+            results.push(run_tool_use(&registry, &me, block).await);
         }
         messages.push(json!({ "role": "assistant", "content": reply }));
         if results.is_empty() {
@@ -59,13 +59,13 @@ async fn run() -> Result<()> {
         }
         messages.push(json!({ "role": "user", "content": results }));
     }
-    show(&messages);
+    print_messages(&messages);
     registry.close().await;
     Ok(())
 }
 
 /// A line for each source, and why one has nothing to offer.
-fn summary(registry: &Registry, caller: &Caller) -> String {
+fn summarize_sources(registry: &Registry, caller: &Caller) -> String {
     let names = registry.view(caller).by_source();
     let mut lines: Vec<String> = names.iter().map(|(id, tools)| format!("{id}: {} tools", tools.len())).collect();
     for source in registry.sources() {
@@ -77,7 +77,7 @@ fn summary(registry: &Registry, caller: &Caller) -> String {
 }
 
 /// Every `tool_use` is answered, success or not, so that the conversation can go on.
-async fn tool_result(registry: &Registry, caller: &Caller, block: &Value) -> Value {
+async fn run_tool_use(registry: &Registry, caller: &Caller, block: &Value) -> Value {
     let name = block["name"].as_str().unwrap_or_default();
     let outcome = registry.call(caller, name, block["input"].clone(), CallOptions::default()).await;
     let (content, is_error) = match outcome {
@@ -88,7 +88,7 @@ async fn tool_result(registry: &Registry, caller: &Caller, block: &Value) -> Val
 }
 
 /// Stands in for a model: it asks for two tools, one with a wrong argument, and then has its answer.
-fn model(messages: &[Value], tools: &Value) -> Option<Vec<Value>> {
+fn simulate_model(messages: &[Value], tools: &Value) -> Option<Vec<Value>> {
     assert!(tools.as_array().is_some_and(|tools| !tools.is_empty()));
     match messages.len() {
         1 => Some(vec![
@@ -100,7 +100,7 @@ fn model(messages: &[Value], tools: &Value) -> Option<Vec<Value>> {
 }
 
 #[expect(clippy::print_stdout, reason = "an example shows what it did")]
-fn show(messages: &[Value]) {
+fn print_messages(messages: &[Value]) {
     for message in messages {
         println!("{message:#}");
     }

@@ -1,7 +1,7 @@
 //! One connector per source, made when first needed, with its breaker; and the table of built-in tools.
 
-mod news;
-mod origin;
+mod source_events;
+mod weak_registry;
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -9,30 +9,30 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::{Notify, Semaphore};
 use tokio::time::Instant;
-use toolcrib_core::source::Kind;
+use toolcrib_core::source::SourceKind;
 use toolcrib_core::{Source, SourceId};
 
-use crate::breaker::{Breaker, BreakerState, BreakerView, Failing};
+use crate::breaker::{Breaker, BreakerState, BreakerView, FailureStreak};
 use crate::connector::Connector;
-use crate::connector::builtin::{BuiltinConnector, Builtins};
-use crate::connector::mcp::{HttpClients, McpConnector};
-use crate::connector::openapi::{Clients, OpenApiConnector};
+use crate::connector::builtin::{BuiltinConnector, BuiltinTools};
+use crate::connector::mcp::{McpConnector, McpHttpClients};
+use crate::connector::openapi::{OpenApiClients, OpenApiConnector};
 use crate::connector::workflow::WorkflowConnector;
 use crate::redact::{Redactor, SourceRedactor};
-use crate::registry::Options;
+use crate::registry::RegistryOptions;
 
-pub use news::News;
-pub(crate) use origin::Origin;
+pub use source_events::SourceEvents;
+pub(crate) use weak_registry::WeakRegistry;
 
 #[derive(Debug)]
-pub(crate) struct Connections {
-    slots: Mutex<BTreeMap<SourceId, Arc<Slot>>>,
-    builtins: Arc<Builtins>,
-    clients: Arc<HttpClients>,
-    api_clients: Arc<Clients>,
-    options: Options,
-    pub(crate) news: News,
-    pub(crate) origin: Origin,
+pub(crate) struct Connectors {
+    slots: Mutex<BTreeMap<SourceId, Arc<ConnectorSlot>>>,
+    builtins: Arc<BuiltinTools>,
+    http_clients: Arc<McpHttpClients>,
+    api_clients: Arc<OpenApiClients>,
+    options: RegistryOptions,
+    pub(crate) source_events: SourceEvents,
+    pub(crate) registry: WeakRegistry,
 }
 
 /// Calls of one tool in flight; further ones wait, so that a tool that hangs leaves its source to the others.
@@ -40,7 +40,7 @@ pub(crate) const MAX_CALLS_PER_TOOL: usize = 128;
 
 /// A source's connector and how its calls fare.
 #[derive(Debug)]
-pub(crate) struct Slot {
+pub(crate) struct ConnectorSlot {
     source: Source,
     pub(crate) connector: Arc<dyn Connector>,
     redactor: Arc<SourceRedactor>,
@@ -48,54 +48,54 @@ pub(crate) struct Slot {
     /// Notified when a probe has ended, or the breaker was closed without one.
     pub(crate) probe_ended: Notify,
     /// Permits for calls, by the names of tools that were called.
-    permits: Mutex<HashMap<String, Arc<Semaphore>>>,
+    call_permits: Mutex<HashMap<String, Arc<Semaphore>>>,
 }
 
 /// A source's connection and breaker, as they are shown.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Link {
+pub(crate) struct SlotStatus {
     pub(crate) connected: bool,
     pub(crate) breaker: BreakerView,
     pub(crate) failures: u32,
-    pub(crate) failing: Option<Failing>,
+    pub(crate) failure_streak: Option<FailureStreak>,
 }
 
 /// The links of all sources that were used, to be compared.
 #[derive(Debug, PartialEq)]
-pub(crate) struct Links(Vec<(SourceId, Link)>);
+pub(crate) struct SlotStatuses(Vec<(SourceId, SlotStatus)>);
 
 /// Makes a connector for a source, instead of the usual one; for tests. What it makes tells through
 /// the news what its source says of its own accord.
 #[derive(Clone)]
-pub struct Connect(pub Arc<MakeConnector>);
+pub struct ConnectorFactory(pub Arc<ConnectorFactoryFn>);
 
 /// The usual connector is made where this makes none.
-pub type MakeConnector = dyn Fn(&Source, &News) -> Option<Arc<dyn Connector>> + Send + Sync;
+pub type ConnectorFactoryFn = dyn Fn(&Source, &SourceEvents) -> Option<Arc<dyn Connector>> + Send + Sync;
 
-impl Connections {
-    pub(crate) fn new(options: &Options, news: News) -> Connections {
-        Connections {
+impl Connectors {
+    pub(crate) fn new(options: &RegistryOptions, news: SourceEvents) -> Connectors {
+        Connectors {
             slots: Mutex::default(),
-            builtins: Arc::new(Builtins::new(options)),
-            clients: Arc::default(),
+            builtins: Arc::new(BuiltinTools::new(options)),
+            http_clients: Arc::default(),
             api_clients: Arc::default(),
             options: options.clone(),
-            news,
-            origin: Origin::default(),
+            source_events: news,
+            registry: WeakRegistry::default(),
         }
     }
 
-    pub(crate) fn builtins(&self) -> &Arc<Builtins> {
+    pub(crate) fn builtins(&self) -> &Arc<BuiltinTools> {
         &self.builtins
     }
 
     /// The slot of a source as it is declared now.
-    pub(crate) fn slot(&self, source: &Source) -> Arc<Slot> {
+    pub(crate) fn slot(&self, source: &Source) -> Arc<ConnectorSlot> {
         let mut slots = self.slots();
         match slots.get(&source.id) {
             Some(slot) if slot.source == *source => slot.clone(),
             before => {
-                let slot = self.new_slot(source, before);
+                let slot = self.create_slot(source, before);
                 slots.insert(source.id.clone(), slot.clone());
                 slot
             }
@@ -103,38 +103,38 @@ impl Connections {
     }
 
     /// A slot which takes over what clients watch from the one before, or its connector where that is declared alike.
-    fn new_slot(&self, source: &Source, before: Option<&Arc<Slot>>) -> Arc<Slot> {
-        let alike = before.filter(|before| before.source.connects_like(source));
+    fn create_slot(&self, source: &Source, before: Option<&Arc<ConnectorSlot>>) -> Arc<ConnectorSlot> {
+        let alike = before.filter(|before| before.source.has_same_connection(source));
         let redactor = alike.map_or_else(Arc::default, |alike| alike.redactor.clone());
-        let connector = alike.map_or_else(|| self.connector(source, &redactor), |alike| alike.connector.clone());
+        let connector = alike.map_or_else(|| self.create_connector(source, &redactor), |alike| alike.connector.clone());
         if let Some(before) = before.filter(|_| alike.is_none()) {
-            connector.take_over(before.connector.hand_over());
+            connector.restore_subscriptions(before.connector.take_subscriptions());
         }
-        Arc::new(Slot {
+        Arc::new(ConnectorSlot {
             source: source.clone(),
             connector,
             redactor,
             breaker: Mutex::default(),
             probe_ended: Notify::new(),
-            permits: Mutex::default(),
+            call_permits: Mutex::default(),
         })
     }
 
-    fn connector(&self, source: &Source, redactor: &Arc<SourceRedactor>) -> Arc<dyn Connector> {
-        let instead = self.options.connect.as_ref();
-        if let Some(connector) = instead.and_then(|connect| (connect.0)(source, &self.news)) {
+    fn create_connector(&self, source: &Source, redactor: &Arc<SourceRedactor>) -> Arc<dyn Connector> {
+        let instead = self.options.connector_factory.as_ref();
+        if let Some(connector) = instead.and_then(|connect| (connect.0)(source, &self.source_events)) {
             return connector;
         }
         match &source.kind {
-            Kind::Builtin(_) => Arc::new(BuiltinConnector::new(source.clone(), self.builtins.clone())),
-            Kind::OpenApi(_) => {
+            SourceKind::Builtin(_) => Arc::new(BuiltinConnector::new(source.clone(), self.builtins.clone())),
+            SourceKind::OpenApi(_) => {
                 let (clients, clock) = (self.api_clients.clone(), self.options.clock.clone());
                 Arc::new(OpenApiConnector::new(source.clone(), clients, clock, redactor.clone()))
             }
-            Kind::Workflow(_) => Arc::new(WorkflowConnector::new(source.clone(), self.origin.clone())),
-            Kind::Stdio(_) | Kind::Http(_) | Kind::Sse(_) => {
-                let clients = self.clients.clone();
-                let news = self.news.clone();
+            SourceKind::Workflow(_) => Arc::new(WorkflowConnector::new(source.clone(), self.registry.clone())),
+            SourceKind::Stdio(_) | SourceKind::Http(_) | SourceKind::Sse(_) => {
+                let clients = self.http_clients.clone();
+                let news = self.source_events.clone();
                 Arc::new(McpConnector::new(source.clone(), &self.options, clients, news, redactor.clone()))
             }
         }
@@ -148,14 +148,15 @@ impl Connections {
         enabled: impl Fn(&SourceId) -> bool,
     ) -> Vec<Arc<dyn Connector>> {
         let mut slots = self.slots();
-        let same =
-            |id: &SourceId, slot: &Slot| enabled(id) && sources.get(id).is_some_and(|source| **source == slot.source);
+        let same = |id: &SourceId, slot: &ConnectorSlot| {
+            enabled(id) && sources.get(id).is_some_and(|source| **source == slot.source)
+        };
         let ids: Vec<SourceId> = slots.iter().filter(|(id, slot)| !same(id, slot)).map(|(id, _)| id.clone()).collect();
         let mut taken = Vec::new();
         for id in ids {
             let Some(before) = slots.remove(&id) else { continue };
             if let Some(source) = sources.get(&id).filter(|_| enabled(&id)) {
-                let slot = self.new_slot(source, Some(&before));
+                let slot = self.create_slot(source, Some(&before));
                 let is_same_connector = Arc::ptr_eq(&slot.connector, &before.connector);
                 slots.insert(id, slot);
                 if is_same_connector {
@@ -167,19 +168,19 @@ impl Connections {
         taken
     }
 
-    pub(crate) fn link(&self, id: &SourceId) -> Link {
+    pub(crate) fn slot_status(&self, id: &SourceId) -> SlotStatus {
         let slot = self.slots().get(id).cloned();
-        slot.map_or(Link::UNUSED, |slot| slot.link(Instant::now()))
+        slot.map_or(SlotStatus::UNUSED, |slot| slot.status(Instant::now()))
     }
 
-    pub(crate) fn links(&self) -> Links {
+    pub(crate) fn slot_statuses(&self) -> SlotStatuses {
         let now = Instant::now();
         let slots = self.slots();
-        let links = slots.iter().map(|(id, slot)| (id.clone(), slot.link(now)));
-        Links(links.filter(|(_, link)| *link != Link::UNUSED).collect())
+        let links = slots.iter().map(|(id, slot)| (id.clone(), slot.status(now)));
+        SlotStatuses(links.filter(|(_, link)| *link != SlotStatus::UNUSED).collect())
     }
 
-    pub(crate) fn all(&self) -> Vec<Arc<dyn Connector>> {
+    pub(crate) fn connectors(&self) -> Vec<Arc<dyn Connector>> {
         self.slots().values().map(|slot| slot.connector.clone()).collect()
     }
 
@@ -188,30 +189,30 @@ impl Connections {
         futures_util::future::join_all(slots.values().map(|slot| slot.connector.close())).await;
     }
 
-    fn slots(&self) -> MutexGuard<'_, BTreeMap<SourceId, Arc<Slot>>> {
+    fn slots(&self) -> MutexGuard<'_, BTreeMap<SourceId, Arc<ConnectorSlot>>> {
         self.slots.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Link {
+impl SlotStatus {
     /// Of a source that was not called yet.
-    const UNUSED: Link = Link {
+    const UNUSED: SlotStatus = SlotStatus {
         connected: false,
         breaker: BreakerView { state: BreakerState::Closed, retry_at: None },
         failures: 0,
-        failing: None,
+        failure_streak: None,
     };
 }
 
-impl Slot {
+impl ConnectorSlot {
     /// Removes from texts what the source was given in confidence.
     pub(crate) fn redactor(&self) -> Arc<Redactor> {
         self.redactor.get(&self.source.kind)
     }
 
     /// The permits for calls of one tool.
-    pub(crate) fn permits(&self, tool: &str) -> Arc<Semaphore> {
-        let mut permits = self.permits.lock().unwrap_or_else(PoisonError::into_inner);
+    pub(crate) fn call_permits(&self, tool: &str) -> Arc<Semaphore> {
+        let mut permits = self.call_permits.lock().unwrap_or_else(PoisonError::into_inner);
         match permits.get(tool) {
             Some(permits) => permits.clone(),
             None => {
@@ -224,23 +225,23 @@ impl Slot {
 
     /// The source answered a discovery, so calls may go there again. That a document could be read says nothing about
     /// the API it describes.
-    pub(crate) fn discovered(&self) {
+    pub(crate) fn record_discovery(&self) {
         let answered = match &self.source.kind {
-            Kind::Stdio(_) | Kind::Http(_) | Kind::Sse(_) => true,
-            Kind::OpenApi(_) | Kind::Workflow(_) | Kind::Builtin(_) => false,
+            SourceKind::Stdio(_) | SourceKind::Http(_) | SourceKind::Sse(_) => true,
+            SourceKind::OpenApi(_) | SourceKind::Workflow(_) | SourceKind::Builtin(_) => false,
         };
         if answered && self.breaker().close() {
             self.probe_ended.notify_waiters();
         }
     }
 
-    fn link(&self, now: Instant) -> Link {
+    fn status(&self, now: Instant) -> SlotStatus {
         let breaker = self.breaker();
-        Link {
-            connected: self.connector.connected(),
+        SlotStatus {
+            connected: self.connector.is_connected(),
             breaker: breaker.view(now),
             failures: breaker.failures(),
-            failing: breaker.failing().cloned(),
+            failure_streak: breaker.failure_streak().cloned(),
         }
     }
 
@@ -249,7 +250,7 @@ impl Slot {
     }
 }
 
-impl fmt::Debug for Connect {
+impl fmt::Debug for ConnectorFactory {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Connect")
     }

@@ -10,7 +10,7 @@
 //! it finds by a mark (`mark.rs`). When Toolcrib and the guard are killed at once, the kernel kills the server alone.
 
 pub(crate) mod environment;
-mod server;
+mod server_process;
 
 #[cfg(unix)]
 mod mark;
@@ -22,34 +22,34 @@ mod tree;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 pub use environment::clean_env;
-pub use server::{GuardExe, Launch, Server};
+pub use server_process::{GuardExe, Launch, ServerProcess};
 
 #[cfg(target_os = "linux")]
-pub(crate) use tree::{is_below_guard, parent, process_ids};
+pub(crate) use tree::{is_below_guard, parent_pid, process_ids};
 
 /// The first argument that makes a binary the guard: `__guard FD MARK -- COMMAND ARGS…`.
 #[cfg(unix)]
-const ASKED: &str = "__guard";
+const GUARD_ARGUMENT: &str = "__guard";
 
 /// The guard's last word, once nothing is left of the tree. An end without it is that of a guard that was killed.
 #[cfg(unix)]
-const ENDED: &str = "ended\n";
+const TREE_ENDED_MESSAGE: &str = "ended\n";
 
-static READY: AtomicBool = AtomicBool::new(false);
+static CAN_GUARD: AtomicBool = AtomicBool::new(false);
 
 /// Becomes the guard and never returns when this process was started as one; otherwise returns at once.
 ///
 /// Call it first thing in `main`, before any thread or runtime exists. A binary that never calls it starts its servers
 /// without a guard ([`GuardExe::None`]).
 pub fn run_if_asked() {
-    READY.store(true, Ordering::Relaxed);
+    CAN_GUARD.store(true, Ordering::Relaxed);
     #[cfg(unix)]
-    if std::env::args_os().nth(1).is_some_and(|argument| argument == ASKED) {
+    if std::env::args_os().nth(1).is_some_and(|argument| argument == GUARD_ARGUMENT) {
         std::process::exit(process::run(std::env::args_os().skip(2)));
     }
 }
 
 /// Whether this binary can be its own guard.
-fn ready() -> bool {
-    READY.load(Ordering::Relaxed)
+fn can_guard() -> bool {
+    CAN_GUARD.load(Ordering::Relaxed)
 }

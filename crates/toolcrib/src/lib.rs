@@ -1,6 +1,7 @@
 //! One catalogue of every tool an AI agent may use: it discovers tools lazily, remembers them durably, and sends each
 //! call to the right source, under policy. [`Registry`] is the front door.
 
+pub mod address_policy;
 pub mod builtin;
 pub mod call;
 pub mod clock;
@@ -8,15 +9,14 @@ pub mod config_file;
 pub mod connections;
 pub mod connector;
 pub mod guard;
-pub mod logs;
-pub mod meters;
-pub mod network;
+pub mod metrics;
 pub mod peer;
-pub mod private;
+pub mod private_dir;
 pub mod redact;
 pub mod refresh;
 pub mod registry;
 pub mod secret;
+pub mod server_logs;
 pub mod spans;
 pub mod store;
 pub mod trace;
@@ -25,14 +25,14 @@ pub mod trace;
 pub mod testkit;
 
 mod breaker;
-mod counters;
-mod held;
 mod process;
+mod result_pages;
 mod templates;
+mod usage;
 
-pub use call::{CallOptions, ClientId, Offering, Output, Page, Said};
-pub use refresh::{Need, Outcome, Refresh};
-pub use registry::{Options, Registry, Trust, Untrusted};
+pub use call::{CallNotification, CallOptions, CallOutput, ClientId, McpCapability, ResultPage};
+pub use refresh::{Refresh, RefreshOutcome, RequiredFreshness};
+pub use registry::{Registry, RegistryOptions, Trust, UntrustedFile};
 pub use toolcrib_core as core;
 pub use toolcrib_core::catalog::Caller;
 pub use toolcrib_core::{Code, Error, Result, Source, SourceId};

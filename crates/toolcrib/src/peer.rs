@@ -2,16 +2,16 @@
 //! Toolcrib is above it. Linux only; elsewhere a peer is never identified.
 
 #[cfg(target_os = "linux")]
-mod holder;
-#[cfg(target_os = "linux")]
 mod socket;
+#[cfg(target_os = "linux")]
+mod socket_owner;
 
 use std::io;
 use std::net::SocketAddr;
 
 /// The client's socket of a connection, as the kernel describes it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Peer {
+pub struct PeerSocket {
     uid: u32,
     /// By which the process is found that holds the socket.
     inode: u32,
@@ -19,7 +19,7 @@ pub struct Peer {
 
 /// The process that holds a socket, as far as that decides what it may do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Holder {
+pub enum SocketOwner {
     /// This process itself: what one of its tools asked for.
     ThisProcess,
     /// A process below a guard of any Toolcrib on this machine that this process is not itself below.
@@ -35,12 +35,12 @@ pub struct PeerSearch {
 }
 
 #[cfg(target_os = "linux")]
-impl Peer {
+impl PeerSocket {
     /// Looks up the socket of `client`, which is connected to `server` on this machine. One exchange with the kernel, which
     /// answers at once. An error means that the peer cannot be identified: its socket must be established and open.
-    pub fn of_connection(client: SocketAddr, server: SocketAddr) -> io::Result<Peer> {
-        let peer = socket::look_up(client, server)?;
-        if is_stand_in(peer.uid) {
+    pub fn from_connection(client: SocketAddr, server: SocketAddr) -> io::Result<PeerSocket> {
+        let peer = socket::query_socket(client, server)?;
+        if is_overflow_uid(peer.uid) {
             return Err(io::Error::other("the user of this connection has no number in this user namespace"));
         }
         Ok(peer)
@@ -56,16 +56,16 @@ impl Peer {
 impl PeerSearch {
     /// The process that holds the socket. Blocks for as long as it takes to look through `/proc`, at most a second; an
     /// error where no process that can be seen holds the socket.
-    pub fn holder(&self, peer: Peer) -> io::Result<Holder> {
+    pub fn find_owner(&self, peer: PeerSocket) -> io::Result<SocketOwner> {
         // Processes of root cannot be looked into from here, and what a guard starts runs as its own user.
         if peer.uid == 0 && !rustix::process::geteuid().is_root() {
-            return Ok(Holder::Other);
+            return Ok(SocketOwner::Other);
         }
-        let search = holder::Search::new(peer.inode);
-        for _ in 0..MAX_ATTEMPTS {
-            let recent = self.recent().clone();
-            let pid = search.find(&recent)?;
-            if let Some(holder) = judge(&search, pid)? {
+        let search = socket_owner::SocketOwnerSearch::new(peer.inode);
+        for _ in 0..MAX_SEARCH_ATTEMPTS {
+            let recent = self.lock_recent().clone();
+            let pid = search.find_process(&recent)?;
+            if let Some(holder) = classify_owner(&search, pid)? {
                 self.remember(pid);
                 return Ok(holder);
             }
@@ -74,63 +74,63 @@ impl PeerSearch {
     }
 
     fn remember(&self, pid: i32) {
-        let mut recent = self.recent();
+        let mut recent = self.lock_recent();
         recent.retain(|known| *known != pid);
         recent.insert(0, pid);
-        recent.truncate(MAX_RECENT);
+        recent.truncate(MAX_RECENT_PROCESSES);
     }
 
-    fn recent(&self) -> std::sync::MutexGuard<'_, Vec<i32>> {
+    fn lock_recent(&self) -> std::sync::MutexGuard<'_, Vec<i32>> {
         self.recent.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 }
 
 /// What the process `pid` is, which held the socket a moment ago. `None` where it does not any more.
 #[cfg(target_os = "linux")]
-fn judge(search: &holder::Search, pid: i32) -> io::Result<Option<Holder>> {
+fn classify_owner(search: &socket_owner::SocketOwnerSearch, pid: i32) -> io::Result<Option<SocketOwner>> {
     let own = rustix::process::getpid().as_raw_nonzero().get();
     if pid == own {
-        return Ok(Some(Holder::ThisProcess));
+        return Ok(Some(SocketOwner::ThisProcess));
     }
     if crate::guard::is_below_guard(pid) {
-        return Ok(Some(Holder::BelowGuard));
+        return Ok(Some(SocketOwner::BelowGuard));
     }
     // A process that this one is about to start has all of its descriptors until it becomes another program.
-    if crate::guard::parent(pid) == Some(own) && search.holds(own)? {
-        return Ok(Some(Holder::ThisProcess));
+    if crate::guard::parent_pid(pid) == Some(own) && search.holds_socket(own)? {
+        return Ok(Some(SocketOwner::ThisProcess));
     }
     // The number may have become that of another process before it was looked at.
-    Ok(search.holds(pid)?.then_some(Holder::Other))
+    Ok(search.holds_socket(pid)?.then_some(SocketOwner::Other))
 }
 
 /// Searches for one socket. A client that starts a program shares its sockets with that one for a moment.
 #[cfg(target_os = "linux")]
-const MAX_ATTEMPTS: usize = 3;
+const MAX_SEARCH_ATTEMPTS: usize = 3;
 
 /// Processes that are looked at first.
 #[cfg(target_os = "linux")]
-const MAX_RECENT: usize = 8;
+const MAX_RECENT_PROCESSES: usize = 8;
 
 /// Whether a user id is the one that the kernel shows for every user without a number in this user namespace: it may be
 /// any of them, this process's own user included.
 #[cfg(target_os = "linux")]
-fn is_stand_in(uid: u32) -> bool {
+fn is_overflow_uid(uid: u32) -> bool {
     use std::sync::LazyLock;
 
-    static STAND_IN: LazyLock<Option<u32>> = LazyLock::new(|| {
+    static OVERFLOW_UID: LazyLock<Option<u32>> = LazyLock::new(|| {
         let map = std::fs::read_to_string("/proc/self/uid_map").unwrap_or_default();
         let is_whole = map.split_ascii_whitespace().eq(["0", "0", "4294967295"]);
         let overflow = std::fs::read_to_string("/proc/sys/kernel/overflowuid").ok();
         let overflow = overflow.and_then(|text| text.trim().parse().ok()).unwrap_or(65_534);
         (!is_whole).then_some(overflow)
     });
-    *STAND_IN == Some(uid)
+    *OVERFLOW_UID == Some(uid)
 }
 
 #[cfg(not(target_os = "linux"))]
-impl Peer {
+impl PeerSocket {
     /// There is no way to look it up here.
-    pub fn of_connection(_client: SocketAddr, _server: SocketAddr) -> io::Result<Peer> {
+    pub fn of_connection(_client: SocketAddr, _server: SocketAddr) -> io::Result<PeerSocket> {
         Err(io::ErrorKind::Unsupported.into())
     }
 
@@ -141,7 +141,7 @@ impl Peer {
 
 #[cfg(not(target_os = "linux"))]
 impl PeerSearch {
-    pub fn holder(&self, _peer: Peer) -> io::Result<Holder> {
+    pub fn holder(&self, _peer: PeerSocket) -> io::Result<SocketOwner> {
         Err(io::ErrorKind::Unsupported.into())
     }
 }

@@ -1,7 +1,7 @@
 //! Removing what a source was given in confidence from the texts that leave Toolcrib: errors, logs, history, pages. One pass
 //! finds every known value, plain or encoded; which values those are is decided in `values`.
 
-mod decoded;
+mod decode;
 mod patterns;
 mod values;
 
@@ -16,22 +16,22 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 use toolcrib_core::Error;
 use toolcrib_core::json;
-use toolcrib_core::source::Kind;
+use toolcrib_core::source::SourceKind;
 
 use crate::secret::refers_to_file;
 
-use decoded::Decoded;
-use patterns::patterns;
+use decode::DecodedText;
+use patterns::build_patterns;
 
 const MASK: &str = "***";
 /// How often a text is decoded: JSON inside a JSON string, or a URL in one.
 const MAX_DECODINGS: usize = 2;
 /// A beginning of a value that a message was cut after is hidden from this length on.
-const MIN_CUT_LEN: usize = 4;
+const MIN_TRUNCATED_LEN: usize = 4;
 /// Bytes by which such a beginning is recognised. A longer one is hidden as a whole.
-const MAX_CUT_LEN: usize = 512;
+const MAX_COMPARED_LEN: usize = 512;
 /// Places in a text that look like such a cut and are examined.
-const MAX_CUTS: usize = 16;
+const MAX_TRUNCATIONS: usize = 16;
 
 /// Finds secret values in texts and replaces them by `***`.
 pub struct Redactor {
@@ -43,12 +43,12 @@ pub struct Redactor {
 
 impl Redactor {
     /// For the values that a source of this kind is given, looked up now.
-    pub fn for_source(kind: &Kind) -> Redactor {
-        Redactor::new(&values::values(kind))
+    pub fn for_source(kind: &SourceKind) -> Redactor {
+        Redactor::new(&values::secret_values(kind))
     }
 
     pub(crate) fn new(values: &BTreeSet<String>) -> Redactor {
-        let patterns = patterns(values);
+        let patterns = build_patterns(values);
         let mut builder = AhoCorasick::builder();
         // Overlapping matches are all needed: of two values that overlap in a text, neither may be left in part.
         builder.match_kind(MatchKind::Standard).ascii_case_insensitive(true);
@@ -59,7 +59,7 @@ impl Redactor {
     }
 
     pub fn redact<'a>(&self, text: &'a str) -> Cow<'a, str> {
-        replace(text, self.ranges(text, MAX_DECODINGS))
+        mask_ranges(text, self.find_ranges(text, MAX_DECODINGS))
     }
 
     pub(crate) fn redact_error(&self, mut error: Error) -> Error {
@@ -113,20 +113,20 @@ impl Redactor {
         match self.redact_document(&tool, Redactor::redact_descriptions) {
             RedactedJson::Unchanged => tool,
             RedactedJson::Changed(redacted) => redacted,
-            RedactedJson::Unreadable => json::string(MASK),
+            RedactedJson::Unreadable => json::raw_string(MASK),
         }
     }
 
     /// Whether a tool repeats a value where it cannot be redacted, because calls depend on it: in a name, an enumeration or
     /// a default. Short values are not looked for, since a word of a tool may be equal to one of them.
-    pub(crate) fn is_repeated_by(&self, tool: &RawValue) -> bool {
-        const MIN_LEN: usize = 12;
-        self.ranges(tool.get(), MAX_DECODINGS + 1).iter().any(|range| range.len() >= MIN_LEN)
+    pub(crate) fn is_leaked_by(&self, tool: &RawValue) -> bool {
+        const MIN_LEAK_LEN: usize = 12;
+        self.find_ranges(tool.get(), MAX_DECODINGS + 1).iter().any(|range| range.len() >= MIN_LEAK_LEN)
     }
 
     fn redact_document(&self, json: &RawValue, redact: impl Fn(&Redactor, &mut Value)) -> RedactedJson {
         // To parse the document is one decoding more for each of its strings.
-        let ranges = self.ranges(json.get(), MAX_DECODINGS + 1);
+        let ranges = self.find_ranges(json.get(), MAX_DECODINGS + 1);
         if ranges.is_empty() {
             return RedactedJson::Unchanged;
         }
@@ -137,7 +137,7 @@ impl Redactor {
             }
             // Nested too deep, or with half a character in a string. A part that is cut out of an escape or a number
             // leaves no JSON.
-            Err(_) => RawValue::from_string(replace(json.get(), ranges).into_owned()),
+            Err(_) => RawValue::from_string(mask_ranges(json.get(), ranges).into_owned()),
         };
         redacted.map_or(RedactedJson::Unreadable, RedactedJson::Changed)
     }
@@ -162,28 +162,33 @@ impl Redactor {
     }
 
     /// The parts of a text to hide, in order and apart from each other.
-    fn ranges(&self, text: &str, max_decodings: usize) -> Vec<Range<usize>> {
+    fn find_ranges(&self, text: &str, max_decodings: usize) -> Vec<Range<usize>> {
         let Some(automaton) = &self.automaton else { return Vec::new() };
         let mut ranges: Vec<Range<usize>> = automaton.find_overlapping_iter(text).map(|found| found.range()).collect();
-        self.add_cuts(text.as_bytes(), |range| range, &mut ranges);
-        let mut decoded = Decoded::new(text);
+        self.add_truncated(text.as_bytes(), |range| range, &mut ranges);
+        let mut decoded = DecodedText::new(text);
         for _ in 0..max_decodings {
             if !decoded.decode() {
                 break;
             }
             let found = automaton.find_overlapping_iter(&decoded.bytes);
-            ranges.extend(found.map(|found| decoded.origin(found.range())));
-            self.add_cuts(&decoded.bytes, |range| decoded.origin(range), &mut ranges);
+            ranges.extend(found.map(|found| decoded.original_range(found.range())));
+            self.add_truncated(&decoded.bytes, |range| decoded.original_range(range), &mut ranges);
         }
-        joined(ranges)
+        merge_ranges(ranges)
     }
 
     /// Beginnings of values that stand right before an ellipsis, where a message was cut.
-    fn add_cuts(&self, text: &[u8], origin: impl Fn(Range<usize>) -> Range<usize>, ranges: &mut Vec<Range<usize>>) {
+    fn add_truncated(
+        &self,
+        text: &[u8],
+        origin: impl Fn(Range<usize>) -> Range<usize>,
+        ranges: &mut Vec<Range<usize>>,
+    ) {
         const ELLIPSIS: &[u8] = "…".as_bytes();
         let cuts = text.windows(ELLIPSIS.len()).enumerate().filter(|(_, window)| *window == ELLIPSIS);
-        for (end, _) in cuts.take(MAX_CUTS) {
-            let longest = self.patterns.iter().filter_map(|pattern| cut_len(&text[..end], pattern)).max();
+        for (end, _) in cuts.take(MAX_TRUNCATIONS) {
+            let longest = self.patterns.iter().filter_map(|pattern| truncated_prefix_len(&text[..end], pattern)).max();
             ranges.extend(longest.map(|length| origin(end - length..end)));
         }
     }
@@ -219,10 +224,10 @@ impl fmt::Debug for Redactor {
 
 /// The length of the longest beginning of `pattern` that `text` ends with. Of a beginning longer than `MAX_CUT_LEN`, only so
 /// many bytes are compared, which bounds the time.
-fn cut_len(text: &[u8], pattern: &[u8]) -> Option<usize> {
+fn truncated_prefix_len(text: &[u8], pattern: &[u8]) -> Option<usize> {
     let longest = pattern.len().min(text.len());
-    (MIN_CUT_LEN..=longest).rev().find(|&length| {
-        let compared = length.min(MAX_CUT_LEN);
+    (MIN_TRUNCATED_LEN..=longest).rev().find(|&length| {
+        let compared = length.min(MAX_COMPARED_LEN);
         let start = text.len() - length;
         let is_boundary = pattern.get(length).is_none_or(|byte| byte & 0xC0 != 0x80);
         text[start..start + compared].eq_ignore_ascii_case(&pattern[..compared]) && is_boundary
@@ -230,7 +235,7 @@ fn cut_len(text: &[u8], pattern: &[u8]) -> Option<usize> {
 }
 
 /// The text with `***` in the place of these parts.
-fn replace(text: &str, ranges: Vec<Range<usize>>) -> Cow<'_, str> {
+fn mask_ranges(text: &str, ranges: Vec<Range<usize>>) -> Cow<'_, str> {
     if ranges.is_empty() {
         return Cow::Borrowed(text);
     }
@@ -245,7 +250,7 @@ fn replace(text: &str, ranges: Vec<Range<usize>>) -> Cow<'_, str> {
     Cow::Owned(redacted)
 }
 
-fn joined(mut ranges: Vec<Range<usize>>) -> Vec<Range<usize>> {
+fn merge_ranges(mut ranges: Vec<Range<usize>>) -> Vec<Range<usize>> {
     ranges.sort_by_key(|range| (range.start, range.end));
     let mut joined: Vec<Range<usize>> = Vec::new();
     for range in ranges {
@@ -260,60 +265,60 @@ fn joined(mut ranges: Vec<Range<usize>>) -> Vec<Range<usize>> {
 /// The redactor of one source, shared by its connector and all code that reports its errors. Values are added whenever the
 /// connector resolves its references; those of connections made earlier stay, for their servers may still repeat them.
 #[derive(Debug, Default)]
-pub(crate) struct SourceRedactor(Mutex<Known>);
+pub(crate) struct SourceRedactor(Mutex<KnownValues>);
 
 #[derive(Debug, Default)]
-struct Known {
+struct KnownValues {
     values: BTreeSet<String>,
     /// Of `values`, once it is needed.
     redactor: Option<Arc<Redactor>>,
-    is_looked_up: bool,
+    is_resolved: bool,
 }
 
 /// Values of one source. Beyond it those of the past are forgotten, which takes credentials that change all the time.
-const MAX_VALUES: usize = 10_000;
+const MAX_SECRET_VALUES: usize = 10_000;
 
 impl SourceRedactor {
     /// Looks up the values that the source is given now. Only files change while a process runs.
-    pub(crate) fn update(&self, kind: &Kind) {
-        let is_current = self.known().is_looked_up && !refers_to_file(kind);
+    pub(crate) fn update(&self, kind: &SourceKind) {
+        let is_current = self.lock_known().is_resolved && !refers_to_file(kind);
         if !is_current {
-            self.add(values::values(kind));
-            self.known().is_looked_up = true;
+            self.add(values::secret_values(kind));
+            self.lock_known().is_resolved = true;
         }
     }
 
     /// A credential that was obtained for the source, such as an access token.
     pub(crate) fn add_credential(&self, value: &str) {
-        let is_known = self.known().values.contains(value);
+        let is_known = self.lock_known().values.contains(value);
         if !is_known {
-            self.add(values::credential(value));
+            self.add(values::credential_values(value));
         }
     }
 
     fn add(&self, values: BTreeSet<String>) {
-        let mut known = self.known();
+        let mut known = self.lock_known();
         if values.is_subset(&known.values) {
             return;
         }
-        if known.values.len() + values.len() > MAX_VALUES {
-            *known = Known::default();
+        if known.values.len() + values.len() > MAX_SECRET_VALUES {
+            *known = KnownValues::default();
         }
         known.values.extend(values);
         known.redactor = None;
     }
 
-    pub(crate) fn get(&self, kind: &Kind) -> Arc<Redactor> {
-        let is_looked_up = self.known().is_looked_up;
+    pub(crate) fn get(&self, kind: &SourceKind) -> Arc<Redactor> {
+        let is_looked_up = self.lock_known().is_resolved;
         if !is_looked_up {
             self.update(kind);
         }
-        let mut known = self.known();
-        let Known { values, redactor, .. } = &mut *known;
+        let mut known = self.lock_known();
+        let KnownValues { values, redactor, .. } = &mut *known;
         redactor.get_or_insert_with(|| Arc::new(Redactor::new(values))).clone()
     }
 
-    fn known(&self) -> std::sync::MutexGuard<'_, Known> {
+    fn lock_known(&self) -> std::sync::MutexGuard<'_, KnownValues> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

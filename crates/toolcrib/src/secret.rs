@@ -7,18 +7,18 @@ use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 use toolcrib_core::fingerprint::Fingerprint;
 use toolcrib_core::reference::{self, Reference};
-use toolcrib_core::source::Kind;
+use toolcrib_core::source::SourceKind;
 use toolcrib_core::{Code, Error, Result};
 
 /// A secret file larger than this is a mistake.
-const LONGEST_FILE: u64 = 64 * 1024;
+const MAX_SECRET_FILE_BYTES: u64 = 64 * 1024;
 
 /// Text with its references filled. An error names the reference, never a value.
 pub fn resolve(text: &str) -> Result<String> {
-    reference::resolve(text, look_up)
+    reference::resolve_references(text, resolve_reference)
 }
 
-pub(crate) fn look_up(reference: &Reference<'_>) -> Result<String> {
+pub(crate) fn resolve_reference(reference: &Reference<'_>) -> Result<String> {
     let missing = |reason: &str| Error::new(Code::ConfigInvalid, format!("`{reference}` cannot be resolved: {reason}"));
     match reference {
         Reference::Env { name, default } => match (std::env::var(name), default) {
@@ -35,8 +35,10 @@ pub(crate) fn look_up(reference: &Reference<'_>) -> Result<String> {
             }
             let file = std::fs::File::open(path).map_err(|error| missing(&error.to_string()))?;
             let mut text = String::new();
-            file.take(LONGEST_FILE + 1).read_to_string(&mut text).map_err(|error| missing(&error.to_string()))?;
-            if text.len() as u64 > LONGEST_FILE {
+            file.take(MAX_SECRET_FILE_BYTES + 1)
+                .read_to_string(&mut text)
+                .map_err(|error| missing(&error.to_string()))?;
+            if text.len() as u64 > MAX_SECRET_FILE_BYTES {
                 return Err(missing("the file is larger than 64 KiB"));
             }
             Ok(text.trim_end_matches(['\r', '\n']).to_owned())
@@ -45,30 +47,34 @@ pub(crate) fn look_up(reference: &Reference<'_>) -> Result<String> {
 }
 
 /// The same kind with every reference filled.
-pub fn resolve_kind(kind: &Kind) -> Result<Kind> {
-    kind.try_map(resolve)
+pub fn resolve_kind(kind: &SourceKind) -> Result<SourceKind> {
+    kind.try_map_texts(resolve)
 }
 
 /// The credentials of basic authentication, as a header has them.
-pub(crate) fn basic(user: &str, password: &str) -> String {
+pub(crate) fn basic_credentials(user: &str, password: &str) -> String {
     base64::engine::general_purpose::STANDARD.encode(format!("{user}:{password}"))
 }
 
 /// What a source connects to, resolved and inherited values included, as a keyed hash.
 /// `None` when a reference cannot be resolved in this process: then nothing is known to have changed.
-pub fn connects_to(key: &[u8; 32], kind: &Kind) -> Option<Fingerprint> {
+pub fn connection_fingerprint(key: &[u8; 32], kind: &SourceKind) -> Option<Fingerprint> {
     let resolved = resolve_kind(kind).ok()?;
     let inherited: Vec<(&String, Option<String>)> = match kind {
-        Kind::Stdio(stdio) => stdio.inherit_env.iter().map(|name| (name, std::env::var(name).ok())).collect(),
-        Kind::Http(_) | Kind::Sse(_) | Kind::OpenApi(_) | Kind::Workflow(_) | Kind::Builtin(_) => Vec::new(),
+        SourceKind::Stdio(stdio) => stdio.inherit_env.iter().map(|name| (name, std::env::var(name).ok())).collect(),
+        SourceKind::Http(_)
+        | SourceKind::Sse(_)
+        | SourceKind::OpenApi(_)
+        | SourceKind::Workflow(_)
+        | SourceKind::Builtin(_) => Vec::new(),
     };
     keyed_hash(key, &serde_json::to_string(&(resolved, inherited)).ok()?)
 }
 
 /// Whether anything it connects with is read from a file at the moment of use.
-pub(crate) fn refers_to_file(kind: &Kind) -> bool {
+pub(crate) fn refers_to_file(kind: &SourceKind) -> bool {
     // Stops at the first.
-    kind.try_map(|text| if text.contains("${file:") { Err(()) } else { Ok(String::new()) }).is_err()
+    kind.try_map_texts(|text| if text.contains("${file:") { Err(()) } else { Ok(String::new()) }).is_err()
 }
 
 pub fn keyed_hash(key: &[u8; 32], text: &str) -> Option<Fingerprint> {
@@ -81,26 +87,38 @@ pub fn keyed_hash(key: &[u8; 32], text: &str) -> Option<Fingerprint> {
 mod tests {
     use std::collections::BTreeMap;
 
-    use toolcrib_core::source::Stdio;
+    use toolcrib_core::source::StdioSource;
 
     use super::*;
 
-    fn stdio(value: &str) -> Kind {
-        Kind::Stdio(Stdio {
+    fn stdio_with_token(value: &str) -> SourceKind {
+        SourceKind::Stdio(StdioSource {
             command: "npx".into(),
             env: BTreeMap::from([("TOKEN".to_owned(), value.to_owned())]),
-            ..Stdio::default()
+            ..StdioSource::default()
         })
     }
 
     #[test]
     fn a_changed_value_is_noticed_and_an_unknown_one_is_not() {
         let key = [7; 32];
-        assert_eq!(connects_to(&key, &stdio("a")), connects_to(&key, &stdio("a")));
-        assert_ne!(connects_to(&key, &stdio("a")), connects_to(&key, &stdio("b")));
-        assert_ne!(connects_to(&key, &stdio("a")), connects_to(&[8; 32], &stdio("a")));
-        assert_eq!(connects_to(&key, &stdio("${env:TOOLCRIB_NO_SUCH_VARIABLE}")), None);
-        assert_eq!(connects_to(&key, &stdio("${env:TOOLCRIB_NO_SUCH_VARIABLE:-a}")), connects_to(&key, &stdio("a")));
+        assert_eq!(
+            connection_fingerprint(&key, &stdio_with_token("a")),
+            connection_fingerprint(&key, &stdio_with_token("a"))
+        );
+        assert_ne!(
+            connection_fingerprint(&key, &stdio_with_token("a")),
+            connection_fingerprint(&key, &stdio_with_token("b"))
+        );
+        assert_ne!(
+            connection_fingerprint(&key, &stdio_with_token("a")),
+            connection_fingerprint(&[8; 32], &stdio_with_token("a"))
+        );
+        assert_eq!(connection_fingerprint(&key, &stdio_with_token("${env:TOOLCRIB_NO_SUCH_VARIABLE}")), None);
+        assert_eq!(
+            connection_fingerprint(&key, &stdio_with_token("${env:TOOLCRIB_NO_SUCH_VARIABLE:-a}")),
+            connection_fingerprint(&key, &stdio_with_token("a"))
+        );
     }
 
     #[test]

@@ -11,14 +11,14 @@ use toolcrib_core::SourceId;
 use crate::trace::Trace;
 
 /// Names of tools told with a discovery, and their bytes together.
-const MOST_NAMES: usize = 50;
-const MOST_NAME_BYTES: usize = 4096;
+const MAX_SPAN_TOOL_NAMES: usize = 50;
+const MAX_SPAN_NAME_BYTES: usize = 4096;
 
 /// Where finished work is told. Cheap to clone.
 #[derive(Debug, Clone)]
-pub struct Spans {
-    sender: mpsc::Sender<Finished>,
-    lost: Arc<AtomicU64>,
+pub struct SpanQueue {
+    sender: mpsc::Sender<FinishedSpan>,
+    dropped: Arc<AtomicU64>,
     sampler: Sampler,
 }
 
@@ -28,31 +28,31 @@ pub struct Sampler {
     /// Of those that nobody decided about: between 0 and 1.
     pub ratio: f64,
     /// Whether what we are part of decides.
-    pub by_parent: bool,
+    pub parent_based: bool,
 }
 
 /// One piece of work that ended.
 #[derive(Debug, Clone)]
-pub struct Finished {
+pub struct FinishedSpan {
     pub trace: Trace,
     /// The span it is part of.
     pub parent: Option<u64>,
     /// By the world's clock: others' spans go by that too.
-    pub ended: SystemTime,
+    pub ended_at: SystemTime,
     pub elapsed: Duration,
-    pub work: Work,
-    pub failure: Option<Fault>,
+    pub details: SpanDetails,
+    pub error: Option<SpanError>,
 }
 
 /// What went wrong: a code, and what may be told of it.
 #[derive(Debug, Clone)]
-pub struct Fault {
+pub struct SpanError {
     pub code: &'static str,
     pub message: Option<String>,
 }
 
 #[derive(Debug, Clone)]
-pub enum Work {
+pub enum SpanDetails {
     Command {
         name: &'static str,
     },
@@ -71,13 +71,13 @@ pub enum Work {
         /// As agents see it; of a tool that is not known, as it was asked for.
         tool: String,
         /// Of a tool that is known.
-        source: Option<CalledSource>,
+        source: Option<SpanSource>,
         caller: String,
     },
 }
 
 #[derive(Debug, Clone)]
-pub struct CalledSource {
+pub struct SpanSource {
     pub id: SourceId,
     pub kind: &'static str,
     pub transport: &'static str,
@@ -85,36 +85,36 @@ pub struct CalledSource {
     pub protocol: Option<String>,
 }
 
-impl Spans {
+impl SpanQueue {
     /// Room for so many that wait to be exported.
-    pub fn channel(room: usize, sampler: Sampler) -> (Spans, mpsc::Receiver<Finished>) {
+    pub fn channel(room: usize, sampler: Sampler) -> (SpanQueue, mpsc::Receiver<FinishedSpan>) {
         let (sender, receiver) = mpsc::channel(room);
-        (Spans { sender, lost: Arc::default(), sampler }, receiver)
+        (SpanQueue { sender, dropped: Arc::default(), sampler }, receiver)
     }
 
-    pub fn tell(&self, finished: Finished) {
-        if finished.trace.sampled() && self.sender.try_send(finished).is_err() {
-            self.lose(1);
+    pub fn record(&self, finished: FinishedSpan) {
+        if finished.trace.is_sampled() && self.sender.try_send(finished).is_err() {
+            self.add_dropped(1);
         }
     }
 
     /// So many were told and could not be exported.
-    pub fn lose(&self, count: u64) {
-        self.lost.fetch_add(count, Ordering::Relaxed);
+    pub fn add_dropped(&self, count: u64) {
+        self.dropped.fetch_add(count, Ordering::Relaxed);
     }
 
-    pub fn lost(&self) -> u64 {
-        self.lost.load(Ordering::Relaxed)
+    pub fn dropped(&self) -> u64 {
+        self.dropped.load(Ordering::Relaxed)
     }
 
     /// The trace of work that begins now, as part of another's if that is given.
-    pub fn begin(&self, parent: Option<&Trace>) -> Trace {
+    pub fn start_trace(&self, parent: Option<&Trace>) -> Trace {
         match parent {
-            Some(parent) if self.sampler.by_parent => parent.child(),
-            Some(parent) => parent.child().with_sampled(self.sampler.takes(parent)),
+            Some(parent) if self.sampler.parent_based => parent.child(),
+            Some(parent) => parent.child().with_sampled(self.sampler.is_sampled(parent)),
             None => {
-                let trace = Trace::begin(true);
-                let sampled = self.sampler.takes(&trace);
+                let trace = Trace::start(true);
+                let sampled = self.sampler.is_sampled(&trace);
                 trace.with_sampled(sampled)
             }
         }
@@ -123,21 +123,21 @@ impl Spans {
 
 impl Sampler {
     /// The same decision for every part of a trace: it goes by the trace's id, of which the last 56 bits are random.
-    fn takes(self, trace: &Trace) -> bool {
-        const RANDOM: u128 = (1 << 56) - 1;
-        let place = (trace.id().0 & RANDOM) as f64 / (RANDOM as f64 + 1.0);
+    fn is_sampled(self, trace: &Trace) -> bool {
+        const RANDOM_BITS: u128 = (1 << 56) - 1;
+        let place = (trace.id().0 & RANDOM_BITS) as f64 / (RANDOM_BITS as f64 + 1.0);
         place < self.ratio
     }
 }
 
 /// As many names as are told of a list.
-pub(crate) fn bounded<'a>(names: impl Iterator<Item = &'a str>) -> Vec<String> {
+pub(crate) fn limit_names<'a>(names: impl Iterator<Item = &'a str>) -> Vec<String> {
     let mut bytes = 0;
     let fits = |name: &&str| {
         bytes += name.len();
-        bytes <= MOST_NAME_BYTES
+        bytes <= MAX_SPAN_NAME_BYTES
     };
-    names.take(MOST_NAMES).take_while(fits).map(str::to_owned).collect()
+    names.take(MAX_SPAN_TOOL_NAMES).take_while(fits).map(str::to_owned).collect()
 }
 
 #[cfg(test)]
@@ -146,43 +146,43 @@ mod tests {
 
     #[test]
     fn a_sampler_takes_its_share_and_heeds_who_decided_before() {
-        let spans = |ratio, by_parent| Spans::channel(1, Sampler { ratio, by_parent }).0;
-        let unsampled = Trace::begin(false);
+        let spans = |ratio, by_parent| SpanQueue::channel(1, Sampler { ratio, parent_based: by_parent }).0;
+        let unsampled = Trace::start(false);
         for (ratio, by_parent, parent, expected) in [
             (1.0, true, None, true),
             (0.0, true, None, false),
             (1.0, true, Some(&unsampled), false),
             (1.0, false, Some(&unsampled), true),
-            (0.0, false, Some(&Trace::begin(true)), false),
+            (0.0, false, Some(&Trace::start(true)), false),
         ] {
-            assert_eq!(spans(ratio, by_parent).begin(parent).sampled(), expected, "{ratio} {by_parent}");
+            assert_eq!(spans(ratio, by_parent).start_trace(parent).is_sampled(), expected, "{ratio} {by_parent}");
         }
         let half = spans(0.5, true);
-        let taken = (0..1000).filter(|_| half.begin(None).sampled()).count();
+        let taken = (0..1000).filter(|_| half.start_trace(None).is_sampled()).count();
         assert!((300..700).contains(&taken), "{taken}");
     }
 
     #[test]
     fn what_there_is_no_room_for_is_counted() {
-        let (spans, mut told) = Spans::channel(1, Sampler { ratio: 1.0, by_parent: true });
-        let finished = || Finished {
-            trace: Trace::begin(true),
+        let (spans, mut told) = SpanQueue::channel(1, Sampler { ratio: 1.0, parent_based: true });
+        let finished = || FinishedSpan {
+            trace: Trace::start(true),
             parent: None,
-            ended: SystemTime::UNIX_EPOCH,
+            ended_at: SystemTime::UNIX_EPOCH,
             elapsed: Duration::ZERO,
-            work: Work::Command { name: "call" },
-            failure: None,
+            details: SpanDetails::Command { name: "call" },
+            error: None,
         };
-        (0..3).for_each(|_| spans.tell(finished()));
-        assert_eq!(spans.lost(), 2);
+        (0..3).for_each(|_| spans.record(finished()));
+        assert_eq!(spans.dropped(), 2);
         assert!(told.try_recv().is_ok() && told.try_recv().is_err());
     }
 
     #[test]
     fn names_are_told_up_to_a_bound() {
         let names: Vec<String> = (0..200).map(|number| format!("s__tool_{number}")).collect();
-        assert_eq!(bounded(names.iter().map(String::as_str)).len(), MOST_NAMES);
+        assert_eq!(limit_names(names.iter().map(String::as_str)).len(), MAX_SPAN_TOOL_NAMES);
         let long = "x".repeat(3000);
-        assert_eq!(bounded([long.as_str(), &long].into_iter()).len(), 1);
+        assert_eq!(limit_names([long.as_str(), &long].into_iter()).len(), 1);
     }
 }

@@ -6,28 +6,33 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use minijinja::{AutoEscape, Environment, UndefinedBehavior, Value};
-use toolcrib_core::source::{Kind, OpenApi};
-use toolcrib_core::text::shown_short;
+use toolcrib_core::source::{OpenApiSource, SourceKind};
+use toolcrib_core::text::sanitize_truncated;
 use toolcrib_core::{Code, Error, Result};
 
 /// Instructions of one template.
-const FUEL: u64 = 10_000;
-const LONGEST: usize = 64 * 1024;
+const MAX_TEMPLATE_INSTRUCTIONS: u64 = 10_000;
+const MAX_TEMPLATE_BYTES: usize = 64 * 1024;
 
 /// The same kind with its templates filled.
-pub(crate) fn filled(kind: &Kind) -> Result<Cow<'_, Kind>> {
+pub(crate) fn fill_kind(kind: &SourceKind) -> Result<Cow<'_, SourceKind>> {
     match kind {
-        Kind::OpenApi(openapi) => Ok(Cow::Owned(Kind::OpenApi(filled_openapi(openapi)?))),
-        Kind::Stdio(_) | Kind::Http(_) | Kind::Sse(_) | Kind::Workflow(_) | Kind::Builtin(_) => Ok(Cow::Borrowed(kind)),
+        SourceKind::OpenApi(openapi) => Ok(Cow::Owned(SourceKind::OpenApi(fill_openapi(openapi)?))),
+        SourceKind::Stdio(_)
+        | SourceKind::Http(_)
+        | SourceKind::Sse(_)
+        | SourceKind::Workflow(_)
+        | SourceKind::Builtin(_) => Ok(Cow::Borrowed(kind)),
     }
 }
 
-pub(crate) fn filled_openapi(openapi: &OpenApi) -> Result<OpenApi> {
+pub(crate) fn fill_openapi(openapi: &OpenApiSource) -> Result<OpenApiSource> {
     let of = |name: &str, text: &str| {
-        fill(text, &openapi.variables).map_err(|error| Error::new(error.code, format!("`{name}`: {}", error.message)))
+        fill_template(text, &openapi.variables)
+            .map_err(|error| Error::new(error.code, format!("`{name}`: {}", error.message)))
     };
     let header = |(name, text): (&String, &String)| Ok((name.clone(), of(name, text)?));
-    Ok(OpenApi {
+    Ok(OpenApiSource {
         base_url: openapi.base_url.as_deref().map(|text| of("base_url", text)).transpose()?,
         headers: openapi.headers.iter().map(header).collect::<Result<_>>()?,
         ..openapi.clone()
@@ -35,26 +40,26 @@ pub(crate) fn filled_openapi(openapi: &OpenApi) -> Result<OpenApi> {
 }
 
 /// Text with `{{ name }}` and `{% if … %}` filled from the variables. One that is not there is an error.
-fn fill(text: &str, variables: &BTreeMap<String, String>) -> Result<String> {
+fn fill_template(text: &str, variables: &BTreeMap<String, String>) -> Result<String> {
     if !["{{", "{%", "{#"].iter().any(|mark| text.contains(mark)) {
         return Ok(text.to_owned());
     }
     let wrong = |reason: &str| Error::new(Code::ConfigInvalid, format!("a template cannot be filled: {reason}"));
-    if text.len() > LONGEST {
+    if text.len() > MAX_TEMPLATE_BYTES {
         return Err(wrong("it is longer than 64 KiB"));
     }
     // Without functions, filters, tests and other templates.
     let mut environment = Environment::empty();
     environment.set_undefined_behavior(UndefinedBehavior::Strict);
     environment.set_auto_escape_callback(|_| AutoEscape::None);
-    environment.set_fuel(Some(FUEL));
+    environment.set_fuel(Some(MAX_TEMPLATE_INSTRUCTIONS));
     environment.set_recursion_limit(32);
     let context = Value::from(variables.clone());
     let filled = environment.render_str(text, context).map_err(|error| {
-        let detail = error.detail().map(|detail| format!(" ({})", shown_short(detail, 200))).unwrap_or_default();
+        let detail = error.detail().map(|detail| format!(" ({})", sanitize_truncated(detail, 200))).unwrap_or_default();
         wrong(&format!("{}{detail}; it knows the source's `variables`", error.kind()))
     })?;
-    if filled.len() > LONGEST {
+    if filled.len() > MAX_TEMPLATE_BYTES {
         return Err(wrong("it grows beyond 64 KiB"));
     }
     Ok(filled)
@@ -80,7 +85,7 @@ mod tests {
             ("{{ html }}", "<&>"),
             ("{% if region == 'eu' %}a{% else %}b{% endif %}", "a"),
         ] {
-            assert_eq!(fill(text, &variables()).unwrap(), expected, "{text}");
+            assert_eq!(fill_template(text, &variables()).unwrap(), expected, "{text}");
         }
     }
 
@@ -95,7 +100,7 @@ mod tests {
             "{% for a in 'xxxxxxxxxx' * 100000 %}{{ a }}{% endfor %}",
             "{{ 'x' * 100000 }}",
         ] {
-            let error = fill(text, &variables()).unwrap_err();
+            let error = fill_template(text, &variables()).unwrap_err();
             assert_eq!(error.code, Code::ConfigInvalid, "{text}");
             assert!(error.message.starts_with("a template cannot be filled: "), "{text}: {error}");
         }

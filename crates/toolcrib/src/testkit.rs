@@ -32,63 +32,69 @@ use async_trait::async_trait;
 use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Value, json};
 use tokio::sync::{Notify, watch};
-use toolcrib_core::config::{Config, Declaration};
-use toolcrib_core::source::{Kind, Settings, Stdio};
+use toolcrib_core::config::{Config, ConfiguredSource};
+use toolcrib_core::source::{SourceKind, SourceSettings, StdioSource};
 use toolcrib_core::{Code, Error, Result, ResultExt, Source, SourceId};
 
-use crate::connections::{Connect, News};
-use crate::connector::{Answer, Call, CallFailure, Connector, Discovery, Offer, Request};
+use crate::connections::{ConnectorFactory, SourceEvents};
+use crate::connector::{CallFailure, Connector, Discovered, Discovery, SourceRequest, ToolCall, ToolResult};
 
-type Answers = dyn Fn(&str, &Value) -> Reply + Send + Sync;
+type ReplyFn = dyn Fn(&str, &Value) -> ScriptedReply + Send + Sync;
 
 /// How a call ends.
 #[derive(Debug, Clone)]
-pub enum Reply {
+pub enum ScriptedReply {
     /// Text becomes a text block; an object is the whole result: `content`, `structuredContent`, `isError`, `_meta`.
     Result(Value),
     /// The source is alive and says no, as with a JSON-RPC error.
-    Refused(String),
+    Rejected(String),
     /// The connection is gone.
-    Lost(String),
+    Disconnected(String),
 }
 
-impl From<Value> for Reply {
-    fn from(value: Value) -> Reply {
-        Reply::Result(value)
+impl From<Value> for ScriptedReply {
+    fn from(value: Value) -> ScriptedReply {
+        ScriptedReply::Result(value)
     }
 }
 
 /// One scripted source. Every method may be called while it is in use.
-pub struct Scripted {
-    script: Mutex<Script>,
+pub struct ScriptedSource {
+    script: Mutex<ScriptState>,
     /// While true, discoveries and calls wait.
-    held: watch::Sender<bool>,
+    paused: watch::Sender<bool>,
     /// How many may pass all the same.
     passes: AtomicUsize,
-    released_one: Notify,
+    resume_one_signal: Notify,
     discoveries: AtomicUsize,
     calls: AtomicUsize,
     closes: AtomicUsize,
 }
 
-struct Script {
+struct ScriptState {
     tools: Vec<Value>,
     failure: Option<Error>,
     delay: Duration,
-    answers: Arc<Answers>,
-    announce: Option<(News, SourceId)>,
+    reply: Arc<ReplyFn>,
+    source_events: Option<(SourceEvents, SourceId)>,
 }
 
-impl Scripted {
+impl ScriptedSource {
     /// A source that offers these tools, given by name or as MCP would list them, and answers with their arguments.
-    pub fn new(tools: impl IntoIterator<Item = impl Into<Value>>) -> Arc<Scripted> {
+    pub fn new(tools: impl IntoIterator<Item = impl Into<Value>>) -> Arc<ScriptedSource> {
         let answers = Arc::new(|tool: &str, input: &Value| json!(format!("{tool} {input}")).into());
-        let script = Script { tools: listed(tools), failure: None, delay: Duration::ZERO, answers, announce: None };
-        Arc::new(Scripted {
+        let script = ScriptState {
+            tools: tool_list(tools),
+            failure: None,
+            delay: Duration::ZERO,
+            reply: answers,
+            source_events: None,
+        };
+        Arc::new(ScriptedSource {
             script: Mutex::new(script),
-            held: watch::Sender::new(false),
+            paused: watch::Sender::new(false),
             passes: AtomicUsize::new(0),
-            released_one: Notify::new(),
+            resume_one_signal: Notify::new(),
             discoveries: AtomicUsize::new(0),
             calls: AtomicUsize::new(0),
             closes: AtomicUsize::new(0),
@@ -96,19 +102,21 @@ impl Scripted {
     }
 
     /// What [`Options::connect`](crate::Options) takes: these sources are scripted, all others are real.
-    pub fn connect<'a>(sources: impl IntoIterator<Item = (&'a str, &'a Arc<Scripted>)>) -> Connect {
-        let sources: BTreeMap<String, Arc<Scripted>> =
+    pub fn connector_factory<'a>(
+        sources: impl IntoIterator<Item = (&'a str, &'a Arc<ScriptedSource>)>,
+    ) -> ConnectorFactory {
+        let sources: BTreeMap<String, Arc<ScriptedSource>> =
             sources.into_iter().map(|(id, scripted)| (id.to_owned(), scripted.clone())).collect();
-        Connect(Arc::new(move |source, news| {
+        ConnectorFactory(Arc::new(move |source, news| {
             let scripted = sources.get(source.id.as_str())?.clone();
-            scripted.script().announce = Some((news.clone(), source.id.clone()));
-            Some(Arc::new(Line(scripted)))
+            scripted.script().source_events = Some((news.clone(), source.id.clone()));
+            Some(Arc::new(ScriptedConnector(scripted)))
         }))
     }
 
     /// From now on these tools.
-    pub fn offer(&self, tools: impl IntoIterator<Item = impl Into<Value>>) {
-        self.script().tools = listed(tools);
+    pub fn set_tools(&self, tools: impl IntoIterator<Item = impl Into<Value>>) {
+        self.script().tools = tool_list(tools);
     }
 
     /// From now on discoveries fail, and calls find no connection.
@@ -122,18 +130,18 @@ impl Scripted {
     }
 
     /// Everything takes this long, by tokio's clock.
-    pub fn delay(&self, delay: Duration) {
+    pub fn set_delay(&self, delay: Duration) {
         self.script().delay = delay;
     }
 
     /// From now on calls end like this; the arguments are the tool's own name and its input.
-    pub fn answer<R: Into<Reply>>(&self, answers: impl Fn(&str, &Value) -> R + Send + Sync + 'static) {
-        self.script().answers = Arc::new(move |tool, input| answers(tool, input).into());
+    pub fn set_reply<R: Into<ScriptedReply>>(&self, answers: impl Fn(&str, &Value) -> R + Send + Sync + 'static) {
+        self.script().reply = Arc::new(move |tool, input| answers(tool, input).into());
     }
 
     /// Whoever discovers or calls waits until [`Scripted::release`].
-    pub fn hold(&self) {
-        self.held.send_replace(true);
+    pub fn pause(&self) {
+        self.paused.send_replace(true);
     }
 
     /// The next call that begins passes, whatever waits.
@@ -142,17 +150,17 @@ impl Scripted {
     }
 
     /// One that waits goes on.
-    pub fn release_one(&self) {
-        self.released_one.notify_one();
+    pub fn resume_one(&self) {
+        self.resume_one_signal.notify_one();
     }
 
-    pub fn release(&self) {
-        self.held.send_replace(false);
+    pub fn resume(&self) {
+        self.paused.send_replace(false);
     }
 
     /// Says that its tools changed, as a server does with `list_changed`. Nobody hears it before it was connected to.
-    pub fn announce(&self) {
-        if let Some((news, id)) = &self.script().announce {
+    pub fn announce_tools_changed(&self) {
+        if let Some((news, id)) = &self.script().source_events {
             news.tools_changed(id);
         }
     }
@@ -181,11 +189,11 @@ impl Scripted {
         if pass.is_ok() {
             return;
         }
-        let mut held = self.held.subscribe();
+        let mut held = self.paused.subscribe();
         tokio::select! {
             // It fails only without a sender, and that lives as long as we do.
             _released = held.wait_for(|held| !held) => {}
-            () = self.released_one.notified() => {}
+            () = self.resume_one_signal.notified() => {}
         }
     }
 
@@ -194,29 +202,29 @@ impl Scripted {
         script.failure.as_ref().map(|error| Error::new(error.code, error.message.clone()))
     }
 
-    fn script(&self) -> MutexGuard<'_, Script> {
+    fn script(&self) -> MutexGuard<'_, ScriptState> {
         self.script.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// A configuration that declares these sources, for scripted ones to stand behind.
-pub fn config<'a>(sources: impl IntoIterator<Item = &'a str>) -> Config {
+pub fn config_with_sources<'a>(sources: impl IntoIterator<Item = &'a str>) -> Config {
     let declared = sources.into_iter().filter_map(|name| {
         let id = SourceId::from_name(name).ok()?;
-        let kind = Kind::Stdio(Stdio { command: "scripted".into(), ..Stdio::default() });
-        let source = Ok(Source { id: id.clone(), kind, settings: Settings::default() });
-        Some(Declaration { id, name_given: name.to_owned(), source, file: "scripted".into(), line: 1 })
+        let kind = SourceKind::Stdio(StdioSource { command: "scripted".into(), ..StdioSource::default() });
+        let source = Ok(Source { id: id.clone(), kind, settings: SourceSettings::default() });
+        Some(ConfiguredSource { id, original_name: name.to_owned(), source, file: "scripted".into(), line: 1 })
     });
     Config { sources: declared.collect(), ..Config::default() }
 }
 
 /// One connection to a scripted source.
 #[derive(Debug)]
-struct Line(Arc<Scripted>);
+struct ScriptedConnector(Arc<ScriptedSource>);
 
 #[async_trait]
-impl Connector for Line {
-    async fn discover(&self, _: Discovery) -> Result<Offer> {
+impl Connector for ScriptedConnector {
+    async fn discover(&self, _: Discovery) -> Result<Discovered> {
         self.0.discoveries.fetch_add(1, Ordering::SeqCst);
         // What a slow source answers is what it was when it was asked.
         let tools = self.0.script().tools.clone();
@@ -225,39 +233,44 @@ impl Connector for Line {
             return Err(error);
         }
         let tools: Result<Vec<Box<RawValue>>, _> = tools.iter().map(to_raw_value).collect();
-        Ok(Offer { tools: tools.context(Code::Internal, "write a tool")?, ..Offer::default() })
+        Ok(Discovered { tools: tools.context(Code::Internal, "write a tool")?, ..Discovered::default() })
     }
 
-    async fn call(&self, call: Call) -> Result<Answer, CallFailure> {
+    async fn call(&self, call: ToolCall) -> Result<ToolResult, CallFailure> {
         self.0.calls.fetch_add(1, Ordering::SeqCst);
         let late = || Error::new(Code::ToolExecutionFailed, format!("`{}` did not answer in time", call.tool));
         tokio::select! {
             () = self.0.wait() => {}
-            () = call.terms.cancel.cancelled() => return Err(CallFailure::cancelled()),
-            () = tokio::time::sleep(call.terms.timeout) => return Err(CallFailure::Late(late())),
+            () = call.context.cancel.cancelled() => return Err(CallFailure::cancelled()),
+            () = tokio::time::sleep(call.context.timeout) => return Err(CallFailure::TimedOut(late())),
         }
         if let Some(error) = self.0.failure() {
-            return Err(CallFailure::Lost(error));
+            return Err(CallFailure::Unavailable(error));
         }
         let input = serde_json::from_str(call.arguments.get()).context(Code::Internal, "read the arguments");
-        let answers = self.0.script().answers.clone();
-        match answers(&call.tool, &input.map_err(CallFailure::Refused)?) {
-            Reply::Result(said) => {
-                let written = answer(&said).context(Code::Internal, "write an answer").map_err(CallFailure::Refused)?;
-                let broken = || CallFailure::Refused(Error::new(Code::Internal, "the answer is no object"));
+        let answers = self.0.script().reply.clone();
+        match answers(&call.tool, &input.map_err(CallFailure::Rejected)?) {
+            ScriptedReply::Result(said) => {
+                let written =
+                    build_answer(&said).context(Code::Internal, "write an answer").map_err(CallFailure::Rejected)?;
+                let broken = || CallFailure::Rejected(Error::new(Code::Internal, "the answer is no object"));
                 written.ok_or_else(broken)
             }
-            Reply::Refused(message) => Err(CallFailure::Refused(Error::new(Code::ToolExecutionFailed, message))),
-            Reply::Lost(message) => Err(CallFailure::Lost(Error::new(Code::ToolUnavailable, message))),
+            ScriptedReply::Rejected(message) => {
+                Err(CallFailure::Rejected(Error::new(Code::ToolExecutionFailed, message)))
+            }
+            ScriptedReply::Disconnected(message) => {
+                Err(CallFailure::Unavailable(Error::new(Code::ToolUnavailable, message)))
+            }
         }
     }
 
-    async fn request(&self, request: Request) -> Result<Box<RawValue>, CallFailure> {
+    async fn request(&self, request: SourceRequest) -> Result<Box<RawValue>, CallFailure> {
         let message = format!("a scripted source answers no `{}`", request.method);
-        Err(CallFailure::Refused(Error::new(Code::ToolNotImplemented, message)))
+        Err(CallFailure::Rejected(Error::new(Code::ToolNotImplemented, message)))
     }
 
-    fn connected(&self) -> bool {
+    fn is_connected(&self) -> bool {
         self.0.calls() > 0
     }
 
@@ -266,7 +279,7 @@ impl Connector for Line {
     }
 }
 
-fn listed(tools: impl IntoIterator<Item = impl Into<Value>>) -> Vec<Value> {
+fn tool_list(tools: impl IntoIterator<Item = impl Into<Value>>) -> Vec<Value> {
     let tool = |tool: Value| match tool.as_str() {
         Some(name) => json!({"name": name, "description": format!("Does {name}"), "inputSchema": {"type": "object"}}),
         None => tool,
@@ -274,20 +287,20 @@ fn listed(tools: impl IntoIterator<Item = impl Into<Value>>) -> Vec<Value> {
     tools.into_iter().map(Into::into).map(tool).collect()
 }
 
-fn answer(said: &Value) -> serde_json::Result<Option<Answer>> {
+fn build_answer(said: &Value) -> serde_json::Result<Option<ToolResult>> {
     let result = match (said.as_object(), said.as_str()) {
         (Some(result), _) => result.clone(),
-        (None, Some(text)) => block(text),
-        (None, None) => block(&said.to_string()),
+        (None, Some(text)) => text_result(text),
+        (None, None) => text_result(&said.to_string()),
     };
-    Ok(Answer::read(to_raw_value(&result)?))
+    Ok(ToolResult::parse(to_raw_value(&result)?))
 }
 
-fn block(text: &str) -> serde_json::Map<String, Value> {
+fn text_result(text: &str) -> serde_json::Map<String, Value> {
     serde_json::Map::from_iter([("content".to_owned(), json!([{"type": "text", "text": text}]))])
 }
 
-impl fmt::Debug for Scripted {
+impl fmt::Debug for ScriptedSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (discoveries, calls) = (self.discoveries(), self.calls());
         f.debug_struct("Scripted").field("discoveries", &discoveries).field("calls", &calls).finish_non_exhaustive()

@@ -7,23 +7,23 @@ use std::sync::Arc;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 use toolcrib::SourceId;
-use toolcrib::core::catalog::{Caller, Catalog, Manner, Part, Segment, View};
+use toolcrib::core::catalog::{Caller, Catalog, CatalogSource, Segment, SourceOptions, View};
 use toolcrib::core::inventory::{Actor, Event, Inventory, Origin, Record};
-use toolcrib::core::manifest::{Bounds, Manifest, Packed, SetAside};
+use toolcrib::core::manifest::{Manifest, PackedManifest, SetAsideTool, ToolLimits};
 use toolcrib::core::render::Format;
 use toolcrib::core::time::Timestamp;
-use toolcrib_testkit::rig;
+use toolcrib_testkit::programs;
 
 #[test]
 fn every_recorded_tool_fits_every_provider_or_is_set_aside() {
-    let Some(view) = recorded() else {
-        return rig::skip(
+    let Some(view) = recorded_view() else {
+        return programs::skip(
             "formats::every_recorded_tool_fits_every_provider_or_is_set_aside",
             "there is no recorded material",
         );
     };
-    let Some(again) = recorded() else { return };
-    let offered = view.offered().count();
+    let Some(again) = recorded_view() else { return };
+    let offered = view.offered_tools().count();
     for (format, most_set_aside, check) in [
         (Format::Mcp, 0, check_mcp as fn(&Value)),
         (Format::Anthropic, 0, check_anthropic),
@@ -31,31 +31,31 @@ fn every_recorded_tool_fits_every_provider_or_is_set_aside() {
         (Format::OpenaiStrict, offered / 10, check_strict),
         (Format::Gemini, offered / 50, check_gemini),
     ] {
-        let (text, set_aside) = rendered(&view, format);
+        let (text, set_aside) = render(&view, format);
         let tools: Vec<Value> = serde_json::from_str(&text).unwrap();
         assert_eq!(tools.len() + set_aside.len(), offered, "{format:?}");
         assert!(set_aside.len() <= most_set_aside, "{format:?} sets {} aside: {set_aside:#?}", set_aside.len());
         tools.iter().for_each(check);
-        assert!(rendered(&again, format).0 == text, "{format:?} is the same when made anew");
+        assert!(render(&again, format).0 == text, "{format:?} is the same when made anew");
     }
 }
 
 #[test]
 fn the_arguments_of_every_recorded_tool_are_validated() {
-    let Some(view) = recorded() else {
-        return rig::skip(
+    let Some(view) = recorded_view() else {
+        return programs::skip(
             "formats::the_arguments_of_every_recorded_tool_are_validated",
             "there is no recorded material",
         );
     };
-    for tool in view.offered() {
-        assert_eq!(tool.calling().unwrap().validator.note(), None, "{}", tool.name());
+    for tool in view.offered_tools() {
+        assert_eq!(tool.call_spec().unwrap().validator.note(), None, "{}", tool.name());
     }
 }
 
-fn rendered(view: &View, format: Format) -> (String, Vec<SetAside>) {
+fn render(view: &View, format: Format) -> (String, Vec<SetAsideTool>) {
     let mut text = String::new();
-    let set_aside = view.render_pieces(
+    let set_aside = view.render_chunks(
         format,
         |_| true,
         |piece| {
@@ -67,18 +67,19 @@ fn rendered(view: &View, format: Format) -> (String, Vec<SetAside>) {
     (text, set_aside)
 }
 
-fn recorded() -> Option<View> {
+fn recorded_view() -> Option<View> {
     let raw = |tool: &Value| RawValue::from_string(tool.to_string()).unwrap();
-    let lists = rig::recordings()?.into_iter().enumerate();
-    let parts = lists
-        .map(|(number, recording)| part(&format!("s{number}"), &recording.tools.iter().map(raw).collect::<Vec<_>>()));
+    let lists = programs::recorded_tool_lists()?.into_iter().enumerate();
+    let parts = lists.map(|(number, recording)| {
+        catalog_source(&format!("s{number}"), &recording.tools.iter().map(raw).collect::<Vec<_>>())
+    });
     let catalog = Arc::new(Catalog::build(1, parts.collect()));
     Some(View { catalog, caller: Caller { name: "test".into() } })
 }
 
-fn part(source: &str, tools: &[Box<RawValue>]) -> Arc<Part> {
+fn catalog_source(source: &str, tools: &[Box<RawValue>]) -> Arc<CatalogSource> {
     let id = SourceId::parse(source).unwrap();
-    let manifest = Manifest::new(&id, tools, Vec::new(), &Bounds::default());
+    let manifest = Manifest::new(&id, tools, Vec::new(), &ToolLimits::default());
     let mut inventory = Inventory::default();
     let definition = manifest.fingerprint;
     let event = Event::SourceDeclared {
@@ -89,8 +90,8 @@ fn part(source: &str, tools: &[Box<RawValue>]) -> Arc<Part> {
         enabled: None,
     };
     inventory.apply(&Record { seq: 1, at: Timestamp(0), actor: Actor::new("test"), event });
-    let segment = Segment::prefixed(Arc::new(Packed::new(&manifest).unwrap()));
-    Arc::new(Part::new(Arc::new(segment), inventory.source(&id).unwrap().clone(), Manner::default()))
+    let segment = Segment::with_prefix(Arc::new(PackedManifest::new(&manifest).unwrap()));
+    Arc::new(CatalogSource::new(Arc::new(segment), inventory.source(&id).unwrap().clone(), SourceOptions::default()))
 }
 
 fn check_name(tool: &Value) {
@@ -134,17 +135,17 @@ fn check_strict(tool: &Value) {
     check_openai(tool);
     assert_eq!(tool["function"]["strict"], true);
     let schema = &tool["function"]["parameters"];
-    let strict = Strict { root: schema };
-    strict.object(schema.as_object().unwrap(), 1);
+    let strict = StrictRules { root: schema };
+    strict.check_object(schema.as_object().unwrap(), 1);
 }
 
 /// The rules of Structured Outputs.
-struct Strict<'a> {
+struct StrictRules<'a> {
     root: &'a Value,
 }
 
-impl Strict<'_> {
-    fn schema(&self, schema: &Value, depth: usize) {
+impl StrictRules<'_> {
+    fn check_schema(&self, schema: &Value, depth: usize) {
         let keywords = schema.as_object().unwrap_or_else(|| panic!("{schema} is no object"));
         let allowed = [
             "type",
@@ -181,7 +182,7 @@ impl Strict<'_> {
         if let Some(alternatives) = keywords.get("anyOf") {
             let alternatives = alternatives.as_array().unwrap();
             assert!(!alternatives.is_empty());
-            alternatives.iter().for_each(|alternative| self.schema(alternative, depth));
+            alternatives.iter().for_each(|alternative| self.check_schema(alternative, depth));
             return;
         }
         let types: Vec<&str> = match &keywords["type"] {
@@ -190,11 +191,11 @@ impl Strict<'_> {
             Value::Null | Value::Bool(_) | Value::Number(_) | Value::Object(_) => panic!("no type in {schema}"),
         };
         if types.contains(&"object") {
-            self.object(keywords, depth + 1);
+            self.check_object(keywords, depth + 1);
         }
         if types.contains(&"array") {
             let items = keywords.get("items").unwrap_or_else(|| panic!("no items in {schema}"));
-            self.schema(items, depth);
+            self.check_schema(items, depth);
         }
         if let Some(format) = keywords.get("format") {
             let known = ["date-time", "time", "date", "duration", "email", "hostname", "ipv4", "ipv6", "uuid"];
@@ -202,7 +203,7 @@ impl Strict<'_> {
         }
     }
 
-    fn object(&self, keywords: &Map<String, Value>, depth: usize) {
+    fn check_object(&self, keywords: &Map<String, Value>, depth: usize) {
         assert!(depth <= 10);
         assert_eq!(keywords["additionalProperties"], false, "{keywords:?}");
         let fields = keywords["properties"].as_object().unwrap();
@@ -210,9 +211,9 @@ impl Strict<'_> {
         let required: Vec<&str> =
             keywords["required"].as_array().unwrap().iter().map(|name| name.as_str().unwrap()).collect();
         assert_eq!(required, names);
-        fields.values().for_each(|field| self.schema(field, depth));
+        fields.values().for_each(|field| self.check_schema(field, depth));
         let definitions = keywords.get("$defs").and_then(Value::as_object).into_iter().flatten();
-        definitions.for_each(|(_, definition)| self.schema(definition, 1));
+        definitions.for_each(|(_, definition)| self.check_schema(definition, 1));
     }
 }
 
@@ -227,10 +228,10 @@ fn check_gemini(tool: &Value) {
             && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
     };
     assert!(parameters["properties"].as_object().unwrap().keys().all(legal));
-    gemini(parameters);
+    check_gemini_schema(parameters);
 }
 
-fn gemini(schema: &Value) {
+fn check_gemini_schema(schema: &Value) {
     let keywords = schema.as_object().unwrap_or_else(|| panic!("{schema} is no object"));
     if let Some(alternatives) = keywords.get("anyOf") {
         for keyword in keywords.keys() {
@@ -240,7 +241,7 @@ fn gemini(schema: &Value) {
             );
         }
         assert!(alternatives.as_array().unwrap().len() > 1);
-        return alternatives.as_array().unwrap().iter().for_each(gemini);
+        return alternatives.as_array().unwrap().iter().for_each(check_gemini_schema);
     }
     let name = keywords["type"].as_str().unwrap_or_else(|| panic!("no type in {schema}"));
     let common = ["type", "title", "description", "nullable", "default", "example"];
@@ -265,10 +266,10 @@ fn gemini(schema: &Value) {
         assert!(values.as_array().unwrap().iter().all(|value| value.as_str().is_some_and(|text| !text.is_empty())));
     }
     if name == "array" {
-        gemini(&keywords["items"]);
+        check_gemini_schema(&keywords["items"]);
     }
     let fields = keywords.get("properties").and_then(Value::as_object);
-    fields.into_iter().flatten().for_each(|(_, field)| gemini(field));
+    fields.into_iter().flatten().for_each(|(_, field)| check_gemini_schema(field));
     for required in keywords.get("required").and_then(Value::as_array).into_iter().flatten() {
         assert!(fields.unwrap().contains_key(required.as_str().unwrap()));
     }

@@ -11,13 +11,13 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt};
-use toolcrib::guard::{GuardExe, Launch, Server, clean_env};
+use toolcrib::guard::{GuardExe, Launch, ServerProcess, clean_env};
 use toolcrib_core::Code;
 
-const LONG: Duration = Duration::from_secs(20);
+const TEST_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// A child, a grandchild, an orphan and an escapee, none of which heeds SIGTERM or SIGHUP. Says `ready` once all run.
-const HOSTILE: &str = r#"
+const HOSTILE_SCRIPT: &str = r#"
     trap '' TERM HUP INT
     sh -c 'echo grandchild; while :; do sleep 60; done' &
     (sh -c 'echo orphan; while :; do sleep 60; done' &)
@@ -25,84 +25,84 @@ const HOSTILE: &str = r#"
     echo child
     while :; do sleep 60; done
 "#;
-const HOSTILE_SIZE: usize = 5;
+const HOSTILE_PROCESSES: usize = 5;
 
 #[test]
 fn nothing_survives_a_kill_of_the_gateway() {
-    let mark = mark("killed");
+    let mark = test_mark("killed");
     let mut gateways: Vec<_> = (0..3)
         .map(|_| {
-            let mut command = Command::new(example());
-            command.arg(HOSTILE).env("GUARD_MARK", &mark).stdout(Stdio::piped()).stdin(Stdio::null());
+            let mut command = Command::new(example_path());
+            command.arg(HOSTILE_SCRIPT).env("GUARD_MARK", &mark).stdout(Stdio::piped()).stdin(Stdio::null());
             command.spawn().unwrap()
         })
         .collect();
     for gateway in &mut gateways {
         let lines = BufReader::new(gateway.stdout.as_mut().unwrap()).lines();
-        assert_eq!(lines.take(HOSTILE_SIZE).count(), HOSTILE_SIZE);
+        assert_eq!(lines.take(HOSTILE_PROCESSES).count(), HOSTILE_PROCESSES);
     }
-    assert!(marked(&mark).len() >= 3 * (HOSTILE_SIZE + 1), "they run");
+    assert!(marked_processes(&mark).len() >= 3 * (HOSTILE_PROCESSES + 1), "they run");
 
     for gateway in &mut gateways {
         gateway.kill().unwrap();
         gateway.wait().unwrap();
     }
-    nobody_is_left(&mark);
+    wait_until_all_ended(&mark);
 }
 
 #[tokio::test]
 async fn nothing_survives_a_dropped_server() {
-    let mark = mark("dropped");
-    let server = hostile(&mark).await;
+    let mark = test_mark("dropped");
+    let server = start_hostile(&mark).await;
     drop(server);
-    nobody_is_left(&mark);
+    wait_until_all_ended(&mark);
 }
 
 #[tokio::test]
 async fn a_server_that_does_not_leave_is_stopped() {
-    let mark = mark("stopped");
-    let server = hostile(&mark).await;
+    let mark = test_mark("stopped");
+    let server = start_hostile(&mark).await;
     assert!(server.stop(Duration::from_millis(50)).await.is_some());
-    nobody_is_left(&mark);
+    wait_until_all_ended(&mark);
 }
 
 #[tokio::test]
 async fn what_a_server_leaves_behind_goes_with_it() {
-    let mark = mark("left");
-    let mut server = start(guard(), &mark, "(setsid sleep 600 &); sleep 600 & exit 7").await;
+    let mark = test_mark("left");
+    let mut server = start_script(example_guard(), &mark, "(setsid sleep 600 &); sleep 600 & exit 7").await;
     assert_eq!(server.wait().await.unwrap().code(), Some(7));
-    assert_eq!(marked(&mark), BTreeMap::new());
+    assert_eq!(marked_processes(&mark), BTreeMap::new());
 }
 
 #[tokio::test]
 async fn without_a_guard_the_group_still_goes() {
-    let mark = mark("group");
-    let mut server = start(GuardExe::None, &mark, "trap '' TERM; sh -c 'sleep 600' & echo up; sleep 600").await;
+    let mark = test_mark("group");
+    let mut server = start_script(GuardExe::None, &mark, "trap '' TERM; sh -c 'sleep 600' & echo up; sleep 600").await;
     server.stdout.as_mut().unwrap().read_u8().await.unwrap();
     server.stop(Duration::from_millis(50)).await;
-    nobody_is_left(&mark);
+    wait_until_all_ended(&mark);
 
-    let server = start(GuardExe::None, &mark, "sleep 600 & sleep 600").await;
+    let server = start_script(GuardExe::None, &mark, "sleep 600 & sleep 600").await;
     drop(server);
-    nobody_is_left(&mark);
+    wait_until_all_ended(&mark);
 }
 
 #[tokio::test]
 async fn the_exit_code_is_the_servers() {
-    for guard in [guard(), GuardExe::None] {
-        let mut server = start(guard, "code", "exit 3").await;
+    for guard in [example_guard(), GuardExe::None] {
+        let mut server = start_script(guard, "code", "exit 3").await;
         assert_eq!(server.wait().await.unwrap().code(), Some(3));
     }
     // A server's own 127 is an exit, not a failed start.
-    let mut server = start(guard(), "code", "exit 127").await;
+    let mut server = start_script(example_guard(), "code", "exit 127").await;
     assert_eq!(server.wait().await.unwrap().code(), Some(127));
-    let mut server = start(guard(), "code", "kill -9 $$").await;
+    let mut server = start_script(example_guard(), "code", "kill -9 $$").await;
     assert_eq!(server.wait().await.unwrap().code(), Some(128 + 9));
 }
 
 #[tokio::test]
 async fn streams_pass_and_their_ends_too() {
-    let mut server = start(guard(), "streams", "cat; echo bye >&2; exec >&- 2>&-; sleep 600").await;
+    let mut server = start_script(example_guard(), "streams", "cat; echo bye >&2; exec >&- 2>&-; sleep 600").await;
     let mut stdin = server.stdin.take().unwrap();
     stdin.write_all(b"hello").await.unwrap();
     drop(stdin);
@@ -115,13 +115,13 @@ async fn streams_pass_and_their_ends_too() {
 
 #[tokio::test]
 async fn a_server_that_heeds_eof_leaves_by_itself() {
-    let server = start(guard(), "eof", "cat; exit 5").await;
-    assert_eq!(server.stop(LONG).await.unwrap().code(), Some(5));
+    let server = start_script(example_guard(), "eof", "cat; exit 5").await;
+    assert_eq!(server.stop(TEST_TIMEOUT).await.unwrap().code(), Some(5));
 }
 
 #[tokio::test]
 async fn a_server_gets_three_streams_and_nothing_else() {
-    let mut server = start(guard(), "fds", "ls /proc/self/fd").await;
+    let mut server = start_script(example_guard(), "fds", "ls /proc/self/fd").await;
     let mut out = String::new();
     server.stdout.take().unwrap().read_to_string(&mut out).await.unwrap();
     // The fourth is the listing itself.
@@ -135,7 +135,7 @@ async fn a_failed_start_says_why() {
     std::fs::write(&plain, "").unwrap();
     let not_executable = format!("cannot start `{plain}`: permission denied; is the file executable?");
     let missing = PathBuf::from("/nonexistent/directory");
-    for guard in [guard(), GuardExe::None] {
+    for guard in [example_guard(), GuardExe::None] {
         for (program, cwd, message) in [
             (
                 "no-such-program-here",
@@ -150,10 +150,10 @@ async fn a_failed_start_says_why() {
             (&plain, None, &not_executable),
             ("sh", Some(missing.clone()), "cannot start `sh`: its `cwd` `/nonexistent/directory` is not a directory"),
         ] {
-            let launch = Launch { program: program.into(), cwd, env: environment("none"), ..Launch::default() };
+            let launch = Launch { program: program.into(), cwd, env: test_environment("none"), ..Launch::default() };
             let error = guard.start(launch).await.unwrap_err();
             assert_eq!((error.code, error.message.as_str()), (Code::ToolUnavailable, message));
-            assert!(!error.retryable());
+            assert!(!error.is_retryable());
         }
     }
 }
@@ -167,9 +167,9 @@ async fn a_binary_that_cannot_be_its_own_guard_says_so() {
 
 #[tokio::test]
 async fn a_guard_ignores_polite_signals_and_its_death_is_noticed() {
-    let mark = mark("guard");
-    let mut server = start(guard(), &mark, "cat; sleep 600").await;
-    let guard = guard_of(&server);
+    let mark = test_mark("guard");
+    let mut server = start_script(example_guard(), &mark, "cat; sleep 600").await;
+    let guard = guard_pid(&server);
     for signal in [Signal::TERM, Signal::INT, Signal::HUP] {
         kill_process(guard, signal).unwrap();
     }
@@ -178,19 +178,19 @@ async fn a_guard_ignores_polite_signals_and_its_death_is_noticed() {
 
     kill_process(guard, Signal::KILL).unwrap();
     server.wait().await.unwrap();
-    nobody_is_left(&mark);
+    wait_until_all_ended(&mark);
 }
 
 /// A guard that is killed cleans up nothing; whatever its server started, and however it hid, ends all the same.
 #[tokio::test]
 async fn nothing_survives_a_kill_of_the_guard() {
     for signals in [&[Signal::KILL][..], &[Signal::STOP, Signal::KILL]] {
-        let mark = mark("guard-killed");
-        let mut server = hostile(&mark).await;
-        let guard = guard_of(&server);
+        let mark = test_mark("guard-killed");
+        let mut server = start_hostile(&mark).await;
+        let guard = guard_pid(&server);
         signals.iter().for_each(|signal| kill_process(guard, *signal).unwrap());
         // Not because the server is waited for.
-        until_nobody_is_left(&mark).await;
+        wait_until_all_ended_async(&mark).await;
         assert!(!server.wait().await.unwrap().success());
     }
 }
@@ -198,46 +198,46 @@ async fn nothing_survives_a_kill_of_the_guard() {
 #[tokio::test]
 async fn a_process_without_its_environment_is_found_when_the_guard_is_killed() {
     let script = "(setsid env -i /bin/sh -c 'echo $$; exec /bin/sleep 600' &); sleep 600";
-    let mut server = start(guard(), "bare", script).await;
+    let mut server = start_script(example_guard(), "bare", script).await;
     let mut line = String::new();
     tokio::io::BufReader::new(server.stdout.as_mut().unwrap()).read_line(&mut line).await.unwrap();
-    let mut other = Ended(Command::new("sleep").arg("600").spawn().unwrap());
-    kill_process(guard_of(&server), Signal::KILL).unwrap();
+    let mut other = KillOnDrop(Command::new("sleep").arg("600").spawn().unwrap());
+    kill_process(guard_pid(&server), Signal::KILL).unwrap();
     server.wait().await.unwrap();
-    assert!(!lives(line.trim()), "it has ended once the server was waited for");
+    assert!(!is_alive(line.trim()), "it has ended once the server was waited for");
     assert!(other.0.try_wait().unwrap().is_none(), "what no guard started goes on");
 }
 
 #[tokio::test]
 async fn a_guard_that_does_not_move_holds_nothing_up() {
-    let mark = mark("guard-stopped");
-    let server = hostile(&mark).await;
-    kill_process(guard_of(&server), Signal::STOP).unwrap();
+    let mark = test_mark("guard-stopped");
+    let server = start_hostile(&mark).await;
+    kill_process(guard_pid(&server), Signal::STOP).unwrap();
     assert!(server.stop(Duration::ZERO).await.is_some());
-    nobody_is_left(&mark);
+    wait_until_all_ended(&mark);
 
-    let server = hostile(&mark).await;
-    kill_process(guard_of(&server), Signal::STOP).unwrap();
+    let server = start_hostile(&mark).await;
+    kill_process(guard_pid(&server), Signal::STOP).unwrap();
     drop(server);
-    until_nobody_is_left(&mark).await;
+    wait_until_all_ended_async(&mark).await;
 }
 
 /// When both are killed at once nothing is left to find what the server started; the kernel kills the server.
 #[test]
 fn a_server_ends_when_its_guard_and_the_gateway_are_killed() {
-    let mark = mark("both");
-    let mut command = Command::new(example());
+    let mark = test_mark("both");
+    let mut command = Command::new(example_path());
     command.arg("echo $$; exec sleep 600").env("GUARD_MARK", &mark).stdout(Stdio::piped()).stdin(Stdio::null());
     let mut gateway = command.spawn().unwrap();
     let mut line = String::new();
     BufReader::new(gateway.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
-    let guard = parent(line.trim());
+    let guard = parent_pid(line.trim());
     // Stopped, so that the guard does not notice the end of the gateway first.
     kill_process(guard, Signal::STOP).unwrap();
     gateway.kill().unwrap();
     gateway.wait().unwrap();
     kill_process(guard, Signal::KILL).unwrap();
-    nobody_is_left(&mark);
+    wait_until_all_ended(&mark);
 }
 
 /// A limit on file locks that has nothing to do with Toolcrib leaves room for a mark below it.
@@ -245,12 +245,12 @@ fn a_server_ends_when_its_guard_and_the_gateway_are_killed() {
 fn a_server_is_marked_below_a_limit_that_was_there_before() {
     for (limit, marked) in [("1000", 500..1_000), ("1", 0..1)] {
         let mut command = Command::new("bash");
-        command.args(["-c", "ulimit -x \"$0\" && exec \"$1\" \"$2\"", limit]).arg(example());
+        command.args(["-c", "ulimit -x \"$0\" && exec \"$1\" \"$2\"", limit]).arg(example_path());
         command
             .arg("awk '/file locks/ { print $5 }' /proc/self/limits; exec sleep 600")
             .stdout(Stdio::piped())
             .stdin(Stdio::null());
-        let mut gateway = Ended(command.spawn().unwrap());
+        let mut gateway = KillOnDrop(command.spawn().unwrap());
         let mut line = String::new();
         BufReader::new(gateway.0.stdout.take().unwrap()).read_line(&mut line).unwrap();
         let mark: u64 = line.trim().parse().unwrap();
@@ -285,7 +285,7 @@ fn the_environment_of_a_server_is_clean() {
 
 #[tokio::test]
 async fn a_server_sees_only_what_it_is_given() {
-    let mut server = start(guard(), "seen", "env").await;
+    let mut server = start_script(example_guard(), "seen", "env").await;
     let mut out = String::new();
     server.stdout.take().unwrap().read_to_string(&mut out).await.unwrap();
     let mut names: Vec<_> = out.lines().filter_map(|line| Some(line.split_once('=')?.0)).collect();
@@ -302,47 +302,47 @@ fn by_hand_the_guard_refuses() {
         &["__guard", "1", "1", "--", "true"],
         &["__guard", "3", "--", "true"],
     ] {
-        let output = Command::new(example()).args(arguments).output().unwrap();
+        let output = Command::new(example_path()).args(arguments).output().unwrap();
         assert_eq!(output.status.code(), Some(2), "{arguments:?}");
         assert_eq!(output.stdout, b"");
     }
 }
 
-fn guard() -> GuardExe {
-    GuardExe::Path(example())
+fn example_guard() -> GuardExe {
+    GuardExe::Path(example_path())
 }
 
 /// Cargo builds the examples along with the tests, beside them.
-fn example() -> PathBuf {
+fn example_path() -> PathBuf {
     let path = std::env::current_exe().unwrap().parent().unwrap().with_file_name("examples").join("guarded");
     assert!(path.exists(), "no {}: run `cargo build -p toolcrib --examples` first", path.display());
     path
 }
 
-async fn start(guard: GuardExe, mark: &str, script: &str) -> Server {
+async fn start_script(guard: GuardExe, mark: &str, script: &str) -> ServerProcess {
     let args = ["-c", script].map(OsString::from).to_vec();
-    guard.start(Launch { program: "sh".into(), args, env: environment(mark), cwd: None }).await.unwrap()
+    guard.start(Launch { program: "sh".into(), args, env: test_environment(mark), cwd: None }).await.unwrap()
 }
 
-async fn hostile(mark: &str) -> Server {
-    let mut server = start(guard(), mark, HOSTILE).await;
+async fn start_hostile(mark: &str) -> ServerProcess {
+    let mut server = start_script(example_guard(), mark, HOSTILE_SCRIPT).await;
     let mut lines = 0;
-    while lines < HOSTILE_SIZE {
+    while lines < HOSTILE_PROCESSES {
         lines += usize::from(server.stdout.as_mut().unwrap().read_u8().await.unwrap() == b'\n');
     }
     server
 }
 
-fn environment(mark: &str) -> Vec<(OsString, OsString)> {
+fn test_environment(mark: &str) -> Vec<(OsString, OsString)> {
     vec![("PATH".into(), std::env::var_os("PATH").unwrap()), ("GUARD_MARK".into(), mark.into())]
 }
 
 /// Every process of a tree carries it in its environment.
-fn mark(name: &str) -> String {
+fn test_mark(name: &str) -> String {
     format!("{name}-{}", std::process::id())
 }
 
-fn marked(mark: &str) -> BTreeMap<String, String> {
+fn marked_processes(mark: &str) -> BTreeMap<String, String> {
     let needle = format!("GUARD_MARK={mark}\0");
     let processes = std::fs::read_dir("/proc").unwrap().filter_map(|entry| {
         let path = entry.ok()?.path();
@@ -354,25 +354,25 @@ fn marked(mark: &str) -> BTreeMap<String, String> {
     processes.collect()
 }
 
-fn guard_of(server: &Server) -> Pid {
-    parent(&server.pid().unwrap().to_string())
+fn guard_pid(server: &ServerProcess) -> Pid {
+    parent_pid(&server.pid().unwrap().to_string())
 }
 
-fn parent(pid: &str) -> Pid {
+fn parent_pid(pid: &str) -> Pid {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
     Pid::from_raw(stat.rsplit(") ").next().unwrap().split(' ').nth(1).unwrap().parse().unwrap()).unwrap()
 }
 
 /// Whether a process is there and not merely waiting to be reaped.
-fn lives(pid: &str) -> bool {
+fn is_alive(pid: &str) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     stat.rsplit(") ").next().is_some_and(|rest| !rest.is_empty() && !rest.starts_with('Z'))
 }
 
 /// Ends a process of the test's own, however the test ends.
-struct Ended(std::process::Child);
+struct KillOnDrop(std::process::Child);
 
-impl Drop for Ended {
+impl Drop for KillOnDrop {
     fn drop(&mut self) {
         self.0.kill().unwrap();
         self.0.wait().unwrap();
@@ -380,18 +380,18 @@ impl Drop for Ended {
 }
 
 /// As [`nobody_is_left`], while tasks go on.
-async fn until_nobody_is_left(mark: &str) {
-    let deadline = Instant::now() + LONG;
-    while !marked(mark).is_empty() {
-        assert!(Instant::now() < deadline, "still there: {:#?}", marked(mark));
+async fn wait_until_all_ended_async(mark: &str) {
+    let deadline = Instant::now() + TEST_TIMEOUT;
+    while !marked_processes(mark).is_empty() {
+        assert!(Instant::now() < deadline, "still there: {:#?}", marked_processes(mark));
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
 }
 
-fn nobody_is_left(mark: &str) {
-    let deadline = Instant::now() + LONG;
+fn wait_until_all_ended(mark: &str) {
+    let deadline = Instant::now() + TEST_TIMEOUT;
     loop {
-        let left = marked(mark);
+        let left = marked_processes(mark);
         if left.is_empty() {
             return;
         }

@@ -10,23 +10,23 @@ use serde_json::value::RawValue;
 use tempfile::TempDir;
 use toolcrib::core::fingerprint::Fingerprint;
 use toolcrib::core::inventory::{Actor, Event};
-use toolcrib::core::manifest::{Bounds, Manifest, Packed};
-use toolcrib::core::source::{Kind, Settings, Stdio};
+use toolcrib::core::manifest::{Manifest, PackedManifest, ToolLimits};
+use toolcrib::core::source::{SourceKind, SourceSettings, StdioSource};
 use toolcrib::core::{Code, Source, SourceId, Timestamp};
 use toolcrib::store::{
-    self, CHECKS_KEPT, CallCount, Check, Commit, Committed, Failure, Lease, MemoryStore, NeedCount, SqliteStore,
-    Standing, Store, StoredRecord,
+    self, CacheCount, CallCount, Commit, CommitOutcome, DiscoveryCheck, ErrorSummary, Lease, MAX_CHECKS_PER_SOURCE,
+    MemoryStore, SourceStatus, SqliteStore, Store, StoredRecord,
 };
 
 macro_rules! contract {
     ($($property:ident),* $(,)?) => {
         mod sqlite {
             $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-            async fn $property() { super::$property(super::Place::sqlite()).await })*
+            async fn $property() { super::$property(super::TestStore::sqlite()).await })*
         }
         mod memory {
             $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-            async fn $property() { super::$property(super::Place::memory()).await })*
+            async fn $property() { super::$property(super::TestStore::memory()).await })*
         }
     };
 }
@@ -53,34 +53,34 @@ contract![
 ];
 
 /// Where a store lies; every handle on it sees the same.
-enum Place {
+enum TestStore {
     Sqlite(TempDir),
     Memory(Arc<MemoryStore>),
 }
 
-impl Place {
-    fn sqlite() -> Place {
-        Place::Sqlite(TempDir::new().unwrap())
+impl TestStore {
+    fn sqlite() -> TestStore {
+        TestStore::Sqlite(TempDir::new().unwrap())
     }
 
-    fn memory() -> Place {
-        Place::Memory(Arc::default())
+    fn memory() -> TestStore {
+        TestStore::Memory(Arc::default())
     }
 
     async fn open(&self) -> Arc<dyn Store> {
         match self {
-            Place::Sqlite(directory) => Arc::new(SqliteStore::open(directory.path()).await.unwrap()),
-            Place::Memory(store) => Arc::clone(store) as Arc<dyn Store>,
+            TestStore::Sqlite(directory) => Arc::new(SqliteStore::open(directory.path()).await.unwrap()),
+            TestStore::Memory(store) => Arc::clone(store) as Arc<dyn Store>,
         }
     }
 }
 
-async fn facts_are_read_back_in_order(place: Place) {
+async fn facts_are_read_back_in_order(place: TestStore) {
     let store = place.open().await;
     assert_eq!(store.records(0, 10).await.unwrap(), []);
 
-    assert_eq!(append(&*store, 0, &["a", "b"]).await, Committed::Done);
-    assert_eq!(append(&*store, 2, &["c"]).await, Committed::Done);
+    assert_eq!(append(&*store, 0, &["a", "b"]).await, CommitOutcome::Committed);
+    assert_eq!(append(&*store, 2, &["c"]).await, CommitOutcome::Committed);
 
     assert_eq!(store.records(0, 10).await.unwrap(), [record(1, "a"), record(2, "b"), record(3, "c")]);
     assert_eq!(store.records(1, 1).await.unwrap(), [record(2, "b")]);
@@ -88,20 +88,20 @@ async fn facts_are_read_back_in_order(place: Place) {
     assert_eq!(store.records(u64::MAX, usize::MAX).await.unwrap(), []);
 }
 
-async fn a_fact_says_whether_it_may_be_ignored_and_since_when_it_is_known(place: Place) {
+async fn a_fact_says_whether_it_may_be_ignored_and_since_when_it_is_known(place: TestStore) {
     let store = place.open().await;
     let golden = include_str!("../../toolcrib-core/src/inventory/golden_events.jsonl");
     let events: Vec<Event> = golden.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-    let commit = Commit { expected: 0, first: 1, at: AT, actor: &actor(), events: &events, check: None };
-    assert_eq!(store.commit(commit).await.unwrap(), Committed::Done);
+    let commit = Commit { expected_head: 0, first_seq: 1, at: AT, actor: &actor(), events: &events, check: None };
+    assert_eq!(store.commit(commit).await.unwrap(), CommitOutcome::Committed);
     let records = place.open().await.records(0, usize::MAX).await.unwrap();
     let stored: Vec<(&str, bool, &str)> =
         records.iter().map(|record| (record.body.as_str(), record.critical, record.since.as_str())).collect();
-    let expected = golden.lines().zip(&events).map(|(line, event)| (line, event.critical(), event.since()));
+    let expected = golden.lines().zip(&events).map(|(line, event)| (line, event.is_critical(), event.min_version()));
     assert_eq!(stored, expected.collect::<Vec<_>>());
 }
 
-async fn a_long_journal_comes_whole(place: Place) {
+async fn a_long_journal_comes_whole(place: TestStore) {
     let store = place.open().await;
     let tools: Vec<String> = (0..4_100).map(|number| number.to_string()).collect();
     append(&*store, 0, &tools.iter().map(String::as_str).collect::<Vec<_>>()).await;
@@ -118,93 +118,109 @@ async fn a_long_journal_comes_whole(place: Place) {
     assert_eq!(store.records(0, 0).await.unwrap(), []);
 }
 
-async fn a_writer_who_is_behind_writes_nothing(place: Place) {
+async fn a_writer_who_is_behind_writes_nothing(place: TestStore) {
     let store = place.open().await;
     append(&*store, 0, &["a"]).await;
     for expected in [0, 2, u64::MAX] {
-        assert_eq!(append(&*store, expected, &["b"]).await, Committed::Conflict, "{expected}");
-        assert_eq!(measure(&*store, expected, check("b", 1), begun(1)).await, Committed::Conflict, "{expected}");
+        assert_eq!(append(&*store, expected, &["b"]).await, CommitOutcome::Conflict, "{expected}");
+        assert_eq!(
+            commit_check(&*store, expected, check("b", 1), status_started_at(1)).await,
+            CommitOutcome::Conflict,
+            "{expected}"
+        );
     }
     assert_eq!(store.records(0, 10).await.unwrap(), [record(1, "a")]);
-    assert_eq!(store.standings().await.unwrap(), BTreeMap::new());
+    assert_eq!(store.source_statuses().await.unwrap(), BTreeMap::new());
     assert_eq!(store.checks(&id("b")).await.unwrap(), []);
 }
 
-async fn an_older_discovery_gives_way_to_a_newer_one(place: Place) {
+async fn an_older_discovery_gives_way_to_a_newer_one(place: TestStore) {
     let store = place.open().await;
-    assert_eq!(measure(&*store, 0, check("a", 12), begun(10)).await, Committed::Done);
+    assert_eq!(commit_check(&*store, 0, check("a", 12), status_started_at(10)).await, CommitOutcome::Committed);
 
-    let (older, standing, events) = (check("a", 13), begun(9), [tool_disabled("a")]);
-    let commit =
-        Commit { expected: 0, first: 1, at: AT, actor: &actor(), events: &events, check: Some((&older, &standing)) };
-    assert_eq!(store.commit(commit).await.unwrap(), Committed::Superseded);
+    let (older, standing, events) = (check("a", 13), status_started_at(9), [tool_disabled("a")]);
+    let commit = Commit {
+        expected_head: 0,
+        first_seq: 1,
+        at: AT,
+        actor: &actor(),
+        events: &events,
+        check: Some((&older, &standing)),
+    };
+    assert_eq!(store.commit(commit).await.unwrap(), CommitOutcome::Superseded);
 
     assert_eq!(store.records(0, 10).await.unwrap(), []);
-    assert_eq!(store.standings().await.unwrap(), BTreeMap::from([(id("a"), begun(10))]));
+    assert_eq!(store.source_statuses().await.unwrap(), BTreeMap::from([(id("a"), status_started_at(10))]));
     assert_eq!(store.checks(&id("a")).await.unwrap(), [check("a", 12)]);
     // One that began at the same moment, and one of another source, are not older.
-    assert_eq!(measure(&*store, 0, check("a", 14), begun(10)).await, Committed::Done);
-    assert_eq!(measure(&*store, 0, check("b", 14), begun(1)).await, Committed::Done);
+    assert_eq!(commit_check(&*store, 0, check("a", 14), status_started_at(10)).await, CommitOutcome::Committed);
+    assert_eq!(commit_check(&*store, 0, check("b", 14), status_started_at(1)).await, CommitOutcome::Committed);
 }
 
-async fn the_last_standing_wins(place: Place) {
+async fn the_last_standing_wins(place: TestStore) {
     let store = place.open().await;
-    let failed = Standing {
+    let failed = SourceStatus {
         failures: 3,
         last_error: Some(failure("it is \"down\"")),
         not_before: Some(Timestamp(99)),
         era: Some("2025-11-25".into()),
         checked_at: Some(Timestamp(7)),
-        connects_to: Some(Fingerprint::of("x")),
-        ..begun(8)
+        connection_fingerprint: Some(Fingerprint::digest("x")),
+        ..status_started_at(8)
     };
-    measure(&*store, 0, check("a", 1), begun(1)).await;
-    measure(&*store, 0, check("a", 8), failed.clone()).await;
-    measure(&*store, 0, check("b", 2), begun(2)).await;
-    let expected = BTreeMap::from([(id("a"), failed), (id("b"), begun(2))]);
-    assert_eq!(store.standings().await.unwrap(), expected);
+    commit_check(&*store, 0, check("a", 1), status_started_at(1)).await;
+    commit_check(&*store, 0, check("a", 8), failed.clone()).await;
+    commit_check(&*store, 0, check("b", 2), status_started_at(2)).await;
+    let expected = BTreeMap::from([(id("a"), failed), (id("b"), status_started_at(2))]);
+    assert_eq!(store.source_statuses().await.unwrap(), expected);
 }
 
-async fn a_standing_can_be_invalidated_and_forgotten(place: Place) {
+async fn a_standing_can_be_invalidated_and_forgotten(place: TestStore) {
     let store = place.open().await;
-    let standing = Standing { last_error: Some(failure("\u{0}🦀")), ..begun(1) };
-    measure(&*store, 0, check("a", 1), standing.clone()).await;
-    measure(&*store, 0, check("b", 1), begun(1)).await;
+    let standing = SourceStatus { last_error: Some(failure("\u{0}🦀")), ..status_started_at(1) };
+    commit_check(&*store, 0, check("a", 1), standing.clone()).await;
+    commit_check(&*store, 0, check("b", 1), status_started_at(1)).await;
 
     store.invalidate(&id("a")).await.unwrap();
     store.invalidate(&id("unknown")).await.unwrap();
-    let invalidated = Standing { invalidated: true, ..standing };
-    assert_eq!(store.standings().await.unwrap(), BTreeMap::from([(id("a"), invalidated), (id("b"), begun(1))]));
+    let invalidated = SourceStatus { invalidated: true, ..standing };
+    assert_eq!(
+        store.source_statuses().await.unwrap(),
+        BTreeMap::from([(id("a"), invalidated), (id("b"), status_started_at(1))])
+    );
 
-    store.forget(&id("a")).await.unwrap();
-    assert_eq!(store.standings().await.unwrap(), BTreeMap::from([(id("b"), begun(1))]));
+    store.remove_source_status(&id("a")).await.unwrap();
+    assert_eq!(store.source_statuses().await.unwrap(), BTreeMap::from([(id("b"), status_started_at(1))]));
     assert_eq!(store.checks(&id("a")).await.unwrap(), [check("a", 1)]);
 }
 
-async fn the_last_hundred_checks_are_kept(place: Place) {
+async fn the_last_hundred_checks_are_kept(place: TestStore) {
     let store = place.open().await;
-    measure(&*store, 0, check("b", 0), begun(0)).await;
-    let last = CHECKS_KEPT as i64 + 5;
+    commit_check(&*store, 0, check("b", 0), status_started_at(0)).await;
+    let last = MAX_CHECKS_PER_SOURCE as i64 + 5;
     for moment in 1..=last {
-        measure(&*store, 0, check("a", moment), begun(moment)).await;
+        commit_check(&*store, 0, check("a", moment), status_started_at(moment)).await;
     }
-    let expected: Vec<Check> = (6..=last).rev().map(|moment| check("a", moment)).collect();
+    let expected: Vec<DiscoveryCheck> = (6..=last).rev().map(|moment| check("a", moment)).collect();
     assert_eq!(store.checks(&id("a")).await.unwrap(), expected);
     assert_eq!(store.checks(&id("b")).await.unwrap(), [check("b", 0)]);
 }
 
-async fn one_holder_discovers_a_source_at_a_time(place: Place) {
+async fn one_holder_discovers_a_source_at_a_time(place: TestStore) {
     let store = place.open().await;
     let long = Duration::from_secs(60);
     let short = Duration::from_millis(50);
-    let granted =
-        async |source: &str, holder: &str, duration| match store.lease(&id(source), holder, duration).await.unwrap() {
-            Lease::Granted => true,
-            Lease::HeldFor(remaining) => {
-                assert!(remaining <= long, "{remaining:?}");
-                false
-            }
-        };
+    let granted = async |source: &str, holder: &str, duration| match store
+        .acquire_lease(&id(source), holder, duration)
+        .await
+        .unwrap()
+    {
+        Lease::Granted => true,
+        Lease::HeldFor(remaining) => {
+            assert!(remaining <= long, "{remaining:?}");
+            false
+        }
+    };
     assert!(granted("a", "one", short).await);
     assert!(granted("a", "one", long).await, "it is renewed");
     tokio::time::sleep(short * 2).await;
@@ -213,33 +229,33 @@ async fn one_holder_discovers_a_source_at_a_time(place: Place) {
     tokio::time::sleep(short * 2).await;
     assert!(granted("b", "one", long).await, "it has ended");
 
-    store.release(&id("b"), "two").await.unwrap();
+    store.release_lease(&id("b"), "two").await.unwrap();
     assert!(!granted("b", "two", long).await, "a lease that passed to another is not released by its former holder");
-    store.release(&id("b"), "one").await.unwrap();
+    store.release_lease(&id("b"), "one").await.unwrap();
     assert!(granted("b", "two", long).await);
 }
 
-async fn a_lease_shows_while_it_is_held(place: Place) {
+async fn a_lease_shows_while_it_is_held(place: TestStore) {
     let store = place.open().await;
-    measure(&*store, 0, check("a", 1), begun(1)).await;
+    commit_check(&*store, 0, check("a", 1), status_started_at(1)).await;
     let long = Duration::from_secs(60);
     for source in ["a", "new"] {
-        store.lease(&id(source), "one", long).await.unwrap();
+        store.acquire_lease(&id(source), "one", long).await.unwrap();
     }
-    let standings = store.standings().await.unwrap();
-    assert!(standings.values().all(Standing::is_being_discovered), "{standings:?}");
+    let standings = store.source_statuses().await.unwrap();
+    assert!(standings.values().all(SourceStatus::is_being_discovered), "{standings:?}");
     assert_eq!(standings.keys().cloned().collect::<Vec<_>>(), [id("a"), id("new")]);
 
     // What a writer claims about it does not count.
     let discovering_until = Some(tokio::time::Instant::now() + long);
-    measure(&*store, 0, check("a", 2), Standing { discovering_until, ..begun(2) }).await;
+    commit_check(&*store, 0, check("a", 2), SourceStatus { discovering_until, ..status_started_at(2) }).await;
     for source in ["a", "new"] {
-        store.release(&id(source), "one").await.unwrap();
+        store.release_lease(&id(source), "one").await.unwrap();
     }
-    assert_eq!(store.standings().await.unwrap(), BTreeMap::from([(id("a"), begun(2))]));
+    assert_eq!(store.source_statuses().await.unwrap(), BTreeMap::from([(id("a"), status_started_at(2))]));
 }
 
-async fn counters_add_up(place: Place) {
+async fn counters_add_up(place: TestStore) {
     let store = place.open().await;
     let call = |tool: &str, calls, errors, last_called: Option<i64>, last_error: Option<&str>| CallCount {
         source: id("a"),
@@ -249,42 +265,46 @@ async fn counters_add_up(place: Place) {
         last_called: last_called.map(Timestamp),
         last_error: last_error.map(failure),
     };
-    let need = |source: &str, hits, misses| NeedCount { source: id(source), hits, misses };
-    store.count(&[], &[]).await.unwrap();
-    store.count(&[call("push", 2, 1, Some(5), Some("no"))], &[need("b", 1, 0), need("a", 0, 1)]).await.unwrap();
-    store.count(&[call("push", 1, 0, Some(3), None), call("🦀", 1, 0, None, None)], &[]).await.unwrap();
-    store.count(&[call("push", 1, 1, None, Some("again"))], &[need("b", 4, 2)]).await.unwrap();
+    let need = |source: &str, hits, misses| CacheCount { source: id(source), hits, misses };
+    store.add_counts(&[], &[]).await.unwrap();
+    store.add_counts(&[call("push", 2, 1, Some(5), Some("no"))], &[need("b", 1, 0), need("a", 0, 1)]).await.unwrap();
+    store.add_counts(&[call("push", 1, 0, Some(3), None), call("🦀", 1, 0, None, None)], &[]).await.unwrap();
+    store.add_counts(&[call("push", 1, 1, None, Some("again"))], &[need("b", 4, 2)]).await.unwrap();
 
     let expected = [call("push", 4, 2, Some(5), Some("again")), call("🦀", 1, 0, None, None)];
     assert_eq!(store.call_counts().await.unwrap(), expected);
-    assert_eq!(store.need_counts().await.unwrap(), [need("a", 0, 1), need("b", 5, 2)]);
+    assert_eq!(store.cache_counts().await.unwrap(), [need("a", 0, 1), need("b", 5, 2)]);
 }
 
-async fn manifests_come_back_as_they_were(place: Place) {
+async fn manifests_come_back_as_they_were(place: TestStore) {
     let store = place.open().await;
     let (one, two, empty) = (manifest("one", &[PUSH, PULL]), manifest("two", &[PUSH]), manifest("none", &[]));
     for manifest in [&one, &two, &empty, &one] {
         store.put_manifest(manifest).await.unwrap();
     }
-    let unknown = Fingerprint::of("unknown");
+    let unknown = Fingerprint::digest("unknown");
     let mut found = store.manifests(&[one.fingerprint, unknown, empty.fingerprint]).await.unwrap();
     found.sort_by(|one, other| one.source.cmp(&other.source));
-    assert_eq!(seen(&found), seen(&[empty, one]));
-    assert_eq!(seen(&store.manifests(&[]).await.unwrap()), seen(&[]));
+    assert_eq!(manifest_contents(&found), manifest_contents(&[empty, one]));
+    assert_eq!(manifest_contents(&store.manifests(&[]).await.unwrap()), manifest_contents(&[]));
 
-    let many = (0..5_000u32).map(|number| Fingerprint::of(number.to_be_bytes()));
+    let many = (0..5_000u32).map(|number| Fingerprint::digest(number.to_be_bytes()));
     let many: Vec<Fingerprint> = many.chain([two.fingerprint]).collect();
-    assert_eq!(seen(&store.manifests(&many).await.unwrap()), seen(&[two]));
+    assert_eq!(manifest_contents(&store.manifests(&many).await.unwrap()), manifest_contents(&[two]));
 }
 
-async fn definitions_come_back_as_they_were(place: Place) {
+async fn definitions_come_back_as_they_were(place: TestStore) {
     let store = place.open().await;
     let definition = |command: &str| Source {
         id: id("files"),
-        kind: Kind::Stdio(Stdio { command: command.into(), args: vec!["-y \u{0} 日本".into()], ..Stdio::default() }),
-        settings: Settings { title: Some("Files".into()), ..Settings::default() },
+        kind: SourceKind::Stdio(StdioSource {
+            command: command.into(),
+            args: vec!["-y \u{0} 日本".into()],
+            ..StdioSource::default()
+        }),
+        settings: SourceSettings { title: Some("Files".into()), ..SourceSettings::default() },
     };
-    let names = [Fingerprint::of("1"), Fingerprint::of("2"), Fingerprint::of("3")];
+    let names = [Fingerprint::digest("1"), Fingerprint::digest("2"), Fingerprint::digest("3")];
     store.put_definition(names[0], &definition("npx")).await.unwrap();
     store.put_definition(names[1], &definition("uvx")).await.unwrap();
     store.put_definition(names[1], &definition("bunx")).await.unwrap();
@@ -294,61 +314,62 @@ async fn definitions_come_back_as_they_were(place: Place) {
     assert_eq!(found, [(names[0], definition("npx")), (names[1], definition("bunx"))]);
     assert_eq!(store.definitions(&names[2..]).await.unwrap(), []);
 
-    store.forget_definitions(&id("others"), None).await.unwrap();
-    store.forget_definitions(&id("files"), Some(names[1])).await.unwrap();
+    store.remove_definitions(&id("others"), None).await.unwrap();
+    store.remove_definitions(&id("files"), Some(names[1])).await.unwrap();
     assert_eq!(store.definitions(&names).await.unwrap(), [(names[1], definition("bunx"))]);
-    store.forget_definitions(&id("files"), None).await.unwrap();
+    store.remove_definitions(&id("files"), None).await.unwrap();
     assert_eq!(store.definitions(&names).await.unwrap(), []);
 }
 
-async fn unusual_text_survives(place: Place) {
+async fn unusual_text_survives(place: TestStore) {
     let store = place.open().await;
     let offered = r#"{"name":"größe \u0000 🦀","description":"'; DROP TABLE journal; --","inputSchema":{"type":"object",
         "z":123456789012345678901234567890,"a":1.0e400,"deep":[[["\ud83e\udd80\u2028"]]]},"x-vendor":{"b":1,"a":2}}"#;
     let manifest = manifest("odd", &[offered]);
     store.put_manifest(&manifest).await.unwrap();
     let found = store.manifests(&[manifest.fingerprint]).await.unwrap();
-    assert_eq!(seen(&found), seen(std::slice::from_ref(&manifest)));
+    assert_eq!(manifest_contents(&found), manifest_contents(std::slice::from_ref(&manifest)));
     assert!(found[0].body.contains("123456789012345678901234567890"));
 
     let (strange, events) = (Actor::new("me\u{0}🦀'"), [tool_disabled("\u{0}\u{feff}🦀\"")]);
-    let commit = Commit { expected: 0, first: 1, at: Timestamp(-1), actor: &strange, events: &events, check: None };
-    assert_eq!(store.commit(commit).await.unwrap(), Committed::Done);
+    let commit =
+        Commit { expected_head: 0, first_seq: 1, at: Timestamp(-1), actor: &strange, events: &events, check: None };
+    assert_eq!(store.commit(commit).await.unwrap(), CommitOutcome::Committed);
     let records = store.records(0, 10).await.unwrap();
     assert_eq!((&records[0].actor, records[0].at), (&strange, Timestamp(-1)));
     assert_eq!(serde_json::from_str::<Event>(&records[0].body).unwrap(), events[0]);
 }
 
-async fn the_key_belongs_to_the_store(place: Place) {
+async fn the_key_belongs_to_the_store(place: TestStore) {
     let store = place.open().await;
     let key = store.key().await.unwrap();
     store.close().await;
     assert_eq!(place.open().await.key().await.unwrap(), key);
-    for other in [Place::sqlite(), Place::memory()] {
+    for other in [TestStore::sqlite(), TestStore::memory()] {
         assert_ne!(other.open().await.key().await.unwrap(), key);
     }
 }
 
-async fn the_pulse_moves_when_something_was_written(place: Place) {
+async fn the_pulse_moves_when_something_was_written(place: TestStore) {
     let (mine, other) = (place.open().await, place.open().await);
-    let calm = mine.pulse().await.unwrap();
+    let calm = mine.change_counter().await.unwrap();
     mine.records(0, 10).await.unwrap();
-    assert_eq!(mine.pulse().await.unwrap(), calm);
+    assert_eq!(mine.change_counter().await.unwrap(), calm);
 
     append(&*other, 0, &["a"]).await;
-    let moved = mine.pulse().await.unwrap();
+    let moved = mine.change_counter().await.unwrap();
     assert_ne!(moved, calm);
-    assert_eq!(mine.pulse().await.unwrap(), moved);
+    assert_eq!(mine.change_counter().await.unwrap(), moved);
 
-    other.lease(&id("a"), "one", Duration::from_secs(1)).await.unwrap();
-    let again = mine.pulse().await.unwrap();
+    other.acquire_lease(&id("a"), "one", Duration::from_secs(1)).await.unwrap();
+    let again = mine.change_counter().await.unwrap();
     assert_ne!(again, moved);
 
     append(&*mine, 1, &["b"]).await;
-    assert_ne!(mine.pulse().await.unwrap(), again);
+    assert_ne!(mine.change_counter().await.unwrap(), again);
 }
 
-async fn writers_at_once_lose_nothing(place: Place) {
+async fn writers_at_once_lose_nothing(place: TestStore) {
     const WRITERS: usize = 8;
     const EACH: usize = 50;
     let mut writers = tokio::task::JoinSet::new();
@@ -358,7 +379,7 @@ async fn writers_at_once_lose_nothing(place: Place) {
             let mut head = 0;
             for number in 0..EACH {
                 let tool = format!("{writer}-{number}");
-                while append(&*store, head, &[&tool]).await == Committed::Conflict {
+                while append(&*store, head, &[&tool]).await == CommitOutcome::Conflict {
                     head += store.records(head, usize::MAX).await.unwrap().len() as u64;
                 }
                 head += 1;
@@ -373,19 +394,21 @@ async fn writers_at_once_lose_nothing(place: Place) {
     assert_eq!(bodies.len(), WRITERS * EACH);
 }
 
-async fn two_handles_see_each_other(place: Place) {
+async fn two_handles_see_each_other(place: TestStore) {
     let (one, two) = (place.open().await, place.open().await);
     append(&*one, 0, &["a"]).await;
-    assert_eq!(append(&*two, 0, &["b"]).await, Committed::Conflict);
-    assert_eq!(append(&*two, 1, &["b"]).await, Committed::Done);
+    assert_eq!(append(&*two, 0, &["b"]).await, CommitOutcome::Conflict);
+    assert_eq!(append(&*two, 1, &["b"]).await, CommitOutcome::Committed);
     assert_eq!(one.records(0, 10).await.unwrap(), [record(1, "a"), record(2, "b")]);
 
     let long = Duration::from_secs(60);
-    assert_eq!(one.lease(&id("a"), "one", long).await.unwrap(), Lease::Granted);
-    assert!(matches!(two.lease(&id("a"), "two", long).await.unwrap(), Lease::HeldFor(remaining) if remaining <= long));
+    assert_eq!(one.acquire_lease(&id("a"), "one", long).await.unwrap(), Lease::Granted);
+    assert!(
+        matches!(two.acquire_lease(&id("a"), "two", long).await.unwrap(), Lease::HeldFor(remaining) if remaining <= long)
+    );
 
-    measure(&*one, 2, check("a", 5), begun(5)).await;
-    assert_eq!(measure(&*two, 2, check("a", 6), begun(4)).await, Committed::Superseded);
+    commit_check(&*one, 2, check("a", 5), status_started_at(5)).await;
+    assert_eq!(commit_check(&*two, 2, check("a", 6), status_started_at(4)).await, CommitOutcome::Superseded);
 }
 
 #[tokio::test]
@@ -437,12 +460,12 @@ const AT: Timestamp = Timestamp(1_794_700_800_123);
 const PUSH: &str = r#"{"name":"push","description":"Push it","inputSchema":{"type":"object"}}"#;
 const PULL: &str = r#"{"name":"pull","inputSchema":{"type":"object","properties":{"z":{},"a":{}}},"outputSchema":{}}"#;
 
-async fn append(store: &dyn Store, expected: u64, tools: &[&str]) -> Committed {
+async fn append(store: &dyn Store, expected: u64, tools: &[&str]) -> CommitOutcome {
     let events: Vec<Event> = tools.iter().map(|tool| tool_disabled(tool)).collect();
     store
         .commit(Commit {
-            expected,
-            first: expected.saturating_add(1),
+            expected_head: expected,
+            first_seq: expected.saturating_add(1),
             at: AT,
             actor: &actor(),
             events: &events,
@@ -452,10 +475,22 @@ async fn append(store: &dyn Store, expected: u64, tools: &[&str]) -> Committed {
         .unwrap()
 }
 
-async fn measure(store: &dyn Store, expected: u64, check: Check, standing: Standing) -> Committed {
+async fn commit_check(
+    store: &dyn Store,
+    expected: u64,
+    check: DiscoveryCheck,
+    standing: SourceStatus,
+) -> CommitOutcome {
     let check = Some((&check, &standing));
     store
-        .commit(Commit { expected, first: expected.saturating_add(1), at: AT, actor: &actor(), events: &[], check })
+        .commit(Commit {
+            expected_head: expected,
+            first_seq: expected.saturating_add(1),
+            at: AT,
+            actor: &actor(),
+            events: &[],
+            check,
+        })
         .await
         .unwrap()
 }
@@ -479,27 +514,27 @@ fn id(source: &str) -> SourceId {
     SourceId::parse(source).unwrap()
 }
 
-fn begun(moment: i64) -> Standing {
-    Standing { started_at: Timestamp(moment), ..Standing::default() }
+fn status_started_at(moment: i64) -> SourceStatus {
+    SourceStatus { started_at: Timestamp(moment), ..SourceStatus::default() }
 }
 
-fn check(source: &str, moment: i64) -> Check {
-    Check { source: id(source), at: Timestamp(moment), duration_ms: 3, tool_count: Some(2), error: None }
+fn check(source: &str, moment: i64) -> DiscoveryCheck {
+    DiscoveryCheck { source: id(source), at: Timestamp(moment), duration_ms: 3, tool_count: Some(2), error: None }
 }
 
-fn failure(message: &str) -> Failure {
-    Failure::new(Code::ToolUnavailable, message)
+fn failure(message: &str) -> ErrorSummary {
+    ErrorSummary::new(Code::ToolUnavailable, message)
 }
 
-fn manifest(source: &str, offered: &[&str]) -> Packed {
+fn manifest(source: &str, offered: &[&str]) -> PackedManifest {
     let offered: Vec<Box<RawValue>> = offered.iter().map(|tool| serde_json::from_str(tool).unwrap()).collect();
-    Packed::new(&Manifest::new(&id(source), &offered, vec![], &Bounds::default())).unwrap()
+    PackedManifest::new(&Manifest::new(&id(source), &offered, vec![], &ToolLimits::default())).unwrap()
 }
 
 /// All there is to see of manifests.
-fn seen(manifests: &[Packed]) -> Vec<(SourceId, Fingerprint, String, Arc<String>)> {
-    let seen = |packed: &Packed| {
-        (packed.source.clone(), packed.fingerprint, packed.index().unwrap(), Arc::clone(&packed.body))
+fn manifest_contents(manifests: &[PackedManifest]) -> Vec<(SourceId, Fingerprint, String, Arc<String>)> {
+    let seen = |packed: &PackedManifest| {
+        (packed.source.clone(), packed.fingerprint, packed.index_json().unwrap(), Arc::clone(&packed.body))
     };
     manifests.iter().map(seen).collect()
 }

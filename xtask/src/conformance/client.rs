@@ -5,16 +5,16 @@ use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use super::{Outcome, Scenario, Suite, Tally};
-use crate::place::Place;
-use crate::process::quiet;
-use crate::report::End;
+use super::{Scenario, ScenarioResult, ScenarioTally, Suite};
+use crate::paths::WorkspacePaths;
+use crate::process::run_logged;
+use crate::report::StepStatus;
 
 /// The example that speaks for us, in whichever crate it lives.
-const CLIENT: &str = "conformance_client";
+const CLIENT_EXAMPLE: &str = "conformance_client";
 
 /// The suite gives a client 30 s; this is for the suite itself.
-const DEADLINE: Duration = Duration::from_secs(60);
+const SCENARIO_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Left out: `auth/*`, for there is no OAuth yet; the `extension` scenarios, for we claim none of them.
 const SCENARIOS: [Scenario; 13] = [
@@ -33,29 +33,29 @@ const SCENARIOS: [Scenario; 13] = [
     Scenario::reported("2026-07-28", "json-schema-2020-12-preservation"),
 ];
 
-pub(super) fn matching(filters: &[&str]) -> usize {
+pub(super) fn count_matching(filters: &[&str]) -> usize {
     SCENARIOS.iter().filter(|scenario| scenario.matches(filters)).count()
 }
 
-pub(super) fn run(suite: &Suite, place: &Place, filters: &[&str]) -> End {
-    let client = place.built.join("examples").join(CLIENT);
-    let mut tally = Tally::default();
+pub(super) fn run(suite: &Suite, place: &WorkspacePaths, filters: &[&str]) -> StepStatus {
+    let client = place.target_dir.join("examples").join(CLIENT_EXAMPLE);
+    let mut tally = ScenarioTally::default();
     for scenario in SCENARIOS.iter().filter(|scenario| scenario.matches(filters)) {
         let start = Instant::now();
-        let outcome = try_one(suite, &client, scenario);
+        let outcome = run_scenario(suite, &client, scenario);
         tally.add(scenario, Some(start.elapsed()), outcome);
     }
-    tally.end(suite)
+    tally.into_status(suite)
 }
 
-fn try_one(suite: &Suite, client: &Path, scenario: &Scenario) -> Outcome {
-    let log = suite.out.join(format!("{}-{}.log", scenario.version, scenario.name));
+fn run_scenario(suite: &Suite, client: &Path, scenario: &Scenario) -> ScenarioResult {
+    let log = suite.out_dir.join(format!("{}-{}.log", scenario.version, scenario.name));
     let mut command = suite.command();
     // The suite hands the command to a shell.
     command.arg("client").arg("--command").arg(format!("'{}'", client.display()));
     command.args(["--scenario", scenario.name, "--spec-version", scenario.version]);
-    command.arg("-o").arg(&suite.out);
-    let status = quiet(&mut command, &log, DEADLINE)?;
+    command.arg("-o").arg(&suite.out_dir);
+    let status = run_logged(&mut command, &log, SCENARIO_TIMEOUT)?;
     let text = fs::read_to_string(&log).unwrap_or_default();
     let count = text.lines().find(|line| line.starts_with("Passed:")).unwrap_or("no result").to_owned();
     // A scenario that checked nothing says nothing about us.

@@ -9,21 +9,21 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
-use super::{Need, Outcome, Scenario, Suite, Tally};
-use crate::place::Place;
-use crate::process::{quiet, quiet_success};
-use crate::report::End;
+use super::{Requirement, Scenario, ScenarioResult, ScenarioTally, Suite};
+use crate::paths::WorkspacePaths;
+use crate::process::{run_logged, run_logged_checked};
+use crate::report::StepStatus;
 
 /// For all the scenarios of a version, one after the other in one process: they take seconds.
-const DEADLINE: Duration = Duration::from_secs(300);
+const SUITE_TIMEOUT: Duration = Duration::from_secs(300);
 /// For the server to start and to learn what the fixture has.
-const START: Duration = Duration::from_secs(30);
+const SERVER_START_TIMEOUT: Duration = Duration::from_secs(30);
 
-const OLD: &str = "2025-11-25";
-const NEW: &str = "2026-07-28";
+const LEGACY_VERSION: &str = "2025-11-25";
+const MODERN_VERSION: &str = "2026-07-28";
 
 /// Every scenario the suite has for servers but those of extensions, of which we claim none.
-const IN_BOTH: [&str; 21] = [
+const SHARED_SCENARIOS: [&str; 21] = [
     "completion-complete",
     "tools-list",
     "tools-call-simple-text",
@@ -46,7 +46,7 @@ const IN_BOTH: [&str; 21] = [
     "prompts-get-with-image",
     "dns-rebinding-protection",
 ];
-const IN_OLD: [&str; 12] = [
+const LEGACY_SCENARIOS: [&str; 12] = [
     "server-initialize",
     "server-session-lifecycle",
     "logging-set-level",
@@ -60,7 +60,7 @@ const IN_OLD: [&str; 12] = [
     "resources-subscribe",
     "resources-unsubscribe",
 ];
-const IN_NEW: [&str; 19] = [
+const MODERN_SCENARIOS: [&str; 19] = [
     "server-stateless",
     "sep-2164-resource-not-found",
     "caching",
@@ -83,7 +83,7 @@ const IN_NEW: [&str; 19] = [
 ];
 
 /// What may fail where the suite speaks another version than the fixture.
-const MAY_FAIL_ON_OLD: [&str; 14] = [
+const ALLOWED_FAILURES_ON_LEGACY: [&str; 14] = [
     "server-stateless",
     "input-required-result-basic-elicitation",
     "input-required-result-basic-sampling",
@@ -99,71 +99,75 @@ const MAY_FAIL_ON_OLD: [&str; 14] = [
     "input-required-result-ignore-extra-params",
     "input-required-result-validate-input",
 ];
-const MAY_FAIL_ON_NEW: [&str; 3] = ["server-sse-polling", "resources-subscribe", "resources-unsubscribe"];
+const ALLOWED_FAILURES_ON_MODERN: [&str; 3] = ["server-sse-polling", "resources-subscribe", "resources-unsubscribe"];
 
-pub(super) fn matching(filters: &[&str]) -> usize {
-    [OLD, NEW].iter().flat_map(|version| scenarios(version, version)).filter(|one| one.matches(filters)).count()
+pub(super) fn count_matching(filters: &[&str]) -> usize {
+    [LEGACY_VERSION, MODERN_VERSION]
+        .iter()
+        .flat_map(|version| scenarios(version, version))
+        .filter(|one| one.matches(filters))
+        .count()
 }
 
-pub(super) fn run(suite: &Suite, place: &Place, filters: &[&str]) -> End {
-    let mut tally = Tally::default();
-    for behind in [OLD, NEW] {
-        let served = match Served::start(suite, place, behind) {
+pub(super) fn run(suite: &Suite, place: &WorkspacePaths, filters: &[&str]) -> StepStatus {
+    let mut tally = ScenarioTally::default();
+    for behind in [LEGACY_VERSION, MODERN_VERSION] {
+        let served = match ConformanceServer::start(suite, place, behind) {
             Ok(served) => served,
-            Err(reason) => return End::Failed(format!("with a fixture of {behind}: {reason}")),
+            Err(reason) => return StepStatus::Failed(format!("with a fixture of {behind}: {reason}")),
         };
-        for version in [OLD, NEW] {
-            let found = match try_all(suite, &served, version, behind) {
+        for version in [LEGACY_VERSION, MODERN_VERSION] {
+            let found = match run_suite(suite, &served, version, behind) {
                 Ok(found) => found,
-                Err(reason) => return End::Failed(format!("{version} with a fixture of {behind}: {reason}")),
+                Err(reason) => return StepStatus::Failed(format!("{version} with a fixture of {behind}: {reason}")),
             };
             for scenario in scenarios(version, behind).iter().filter(|scenario| scenario.matches(filters)) {
-                tally.add(scenario, None, outcome(&found, scenario.name));
+                tally.add(scenario, None, read_result(&found, scenario.name));
             }
         }
     }
-    tally.end(suite)
+    tally.into_status(suite)
 }
 
 fn scenarios(version: &'static str, behind: &'static str) -> Vec<Scenario> {
-    let alone: &[&'static str] = if version == OLD { &IN_OLD } else { &IN_NEW };
+    let alone: &[&'static str] = if version == LEGACY_VERSION { &LEGACY_SCENARIOS } else { &MODERN_SCENARIOS };
     let may_fail: &[&str] = match (version, behind) {
-        (NEW, OLD) => &MAY_FAIL_ON_OLD,
-        (OLD, NEW) => &MAY_FAIL_ON_NEW,
+        (MODERN_VERSION, LEGACY_VERSION) => &ALLOWED_FAILURES_ON_LEGACY,
+        (LEGACY_VERSION, MODERN_VERSION) => &ALLOWED_FAILURES_ON_MODERN,
         _ => &[],
     };
     let scenario = |name: &&'static str| {
-        let need = if may_fail.contains(name) { Need::Reported } else { Need::Required };
-        Scenario { version, name, behind: Some(behind), need }
+        let need = if may_fail.contains(name) { Requirement::Reported } else { Requirement::Required };
+        Scenario { version, name, fixture_version: Some(behind), requirement: need }
     };
-    IN_BOTH.iter().chain(alone).map(scenario).collect()
+    SHARED_SCENARIOS.iter().chain(alone).map(scenario).collect()
 }
 
 /// Has the suite try every scenario, and returns the folder with what it found.
-fn try_all(suite: &Suite, served: &Served, version: &str, behind: &str) -> Result<PathBuf, String> {
-    let out = suite.out.join(format!("{version}-on-{behind}"));
-    let log = suite.out.join(format!("{version}-on-{behind}.log"));
+fn run_suite(suite: &Suite, served: &ConformanceServer, version: &str, behind: &str) -> Result<PathBuf, String> {
+    let out = suite.out_dir.join(format!("{version}-on-{behind}"));
+    let log = suite.out_dir.join(format!("{version}-on-{behind}.log"));
     let mut command = suite.command();
     command.args(["server", "--suite", "all", "--spec-version", version, "--url", &format!("{}/mcp", served.url)]);
     command.arg("-o").arg(&out);
     // Its exit code is about all scenarios together; what counts is each of them.
-    quiet(&mut command, &log, DEADLINE)?;
+    run_logged(&mut command, &log, SUITE_TIMEOUT)?;
     Ok(out)
 }
 
 /// Finds what the suite wrote about a scenario: `server-NAME-TIME/checks.json`.
-fn outcome(found: &Path, name: &str) -> Outcome {
+fn read_result(found: &Path, name: &str) -> ScenarioResult {
     let prefix = format!("server-{name}-2");
     let folders = fs::read_dir(found).map_err(|error| format!("nothing was found: {error}"))?;
     let mut folders = folders.filter_map(Result::ok).map(|entry| entry.path());
     let is_it = |path: &PathBuf| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(&prefix));
     let folder = folders.find(is_it).ok_or("it did not run")?;
     let text = fs::read_to_string(folder.join("checks.json")).map_err(|error| format!("read the checks: {error}"))?;
-    judge(&text)
+    evaluate_checks(&text)
 }
 
 /// Counts the checks of a scenario: an array of objects, with a line for each of their fields.
-fn judge(checks: &str) -> Outcome {
+fn evaluate_checks(checks: &str) -> ScenarioResult {
     let field = |name: &str, line: &str| {
         let value = line.strip_prefix(&format!("    \"{name}\": \""))?;
         Some(value.trim_end_matches(',').trim_end_matches('"').to_owned())
@@ -190,37 +194,37 @@ fn judge(checks: &str) -> Outcome {
 }
 
 /// A running `toolcrib serve` with the fixture as its only source. Ends when it is dropped.
-struct Served {
+struct ConformanceServer {
     child: Child,
     url: String,
 }
 
-impl Served {
-    fn start(suite: &Suite, place: &Place, behind: &str) -> Result<Served, String> {
-        let folder = suite.out.join(format!("serve-{behind}"));
+impl ConformanceServer {
+    fn start(suite: &Suite, place: &WorkspacePaths, behind: &str) -> Result<ConformanceServer, String> {
+        let folder = suite.out_dir.join(format!("serve-{behind}"));
         fs::create_dir_all(&folder).map_err(|error| format!("make `{}`: {error}", folder.display()))?;
         let config = folder.join("toolcrib.json");
-        fs::write(&config, configuration(place, behind)).map_err(|error| format!("write the config: {error}"))?;
+        fs::write(&config, config_json(place, behind)).map_err(|error| format!("write the config: {error}"))?;
         let toolcrib = |arguments: &[&str]| {
-            let mut command = Command::new(place.built.join("toolcrib"));
+            let mut command = Command::new(place.target_dir.join("toolcrib"));
             command.args(arguments).arg("--config").arg(&config).arg("--data").arg(folder.join("data"));
             command
         };
         // With the fixture's tools on disk, the first scenario does not depend on how fast it starts.
-        quiet_success(&mut toolcrib(&["refresh"]), &folder.join("refresh.log"), START)?;
+        run_logged_checked(&mut toolcrib(&["refresh"]), &folder.join("refresh.log"), SERVER_START_TIMEOUT)?;
 
         let said = |error: std::io::Error| format!("start `toolcrib serve`: {error}");
         let log = fs::File::create(folder.join("serve.log")).map_err(said)?;
         let mut command = toolcrib(&["serve", "--listen", "127.0.0.1:0"]);
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log);
-        let mut served = Served { child: command.spawn().map_err(said)?, url: String::new() };
+        let mut served = ConformanceServer { child: command.spawn().map_err(said)?, url: String::new() };
         let stdout = served.child.stdout.take().ok_or("`toolcrib serve` has no stdout")?;
-        served.url = address(stdout)?;
+        served.url = read_address(stdout)?;
         Ok(served)
     }
 }
 
-impl Drop for Served {
+impl Drop for ConformanceServer {
     fn drop(&mut self) {
         // It may have ended by itself. What it started ends with it.
         let _gone = self.child.kill().and_then(|()| self.child.wait());
@@ -228,7 +232,7 @@ impl Drop for Served {
 }
 
 /// The address it says it listens on. Whatever else it prints is read as well, so that it never waits for us.
-fn address(stdout: impl std::io::Read + Send + 'static) -> Result<String, String> {
+fn read_address(stdout: impl std::io::Read + Send + 'static) -> Result<String, String> {
     let (tell, told) = mpsc::channel();
     thread::spawn(move || {
         for line in BufReader::new(stdout).lines().map_while(Result::ok) {
@@ -238,14 +242,14 @@ fn address(stdout: impl std::io::Read + Send + 'static) -> Result<String, String
             }
         }
     });
-    told.recv_timeout(START).map_err(|_| "`toolcrib serve` did not say where it listens".to_owned())
+    told.recv_timeout(SERVER_START_TIMEOUT).map_err(|_| "`toolcrib serve` did not say where it listens".to_owned())
 }
 
 /// In full mode and with the names the suite knows.
-fn configuration(place: &Place, behind: &str) -> String {
+fn config_json(place: &WorkspacePaths, behind: &str) -> String {
     let fixture = place.root.join("fixtures/conformance_server.mjs");
-    let mut words = vec![fixture.display().to_string(), place.deps.display().to_string()];
-    words.extend((behind == NEW).then(|| "--modern".to_owned()));
+    let mut words = vec![fixture.display().to_string(), place.deps_dir.display().to_string()];
+    words.extend((behind == MODERN_VERSION).then(|| "--modern".to_owned()));
     // Rust's quoting is JSON's for what paths are made of.
     format!(
         r#"{{"sources": {{"fixture": {{"command": {:?}, "args": {words:?}}}}}, "expose": {{"mode": "full", "prefix": false}}}}"#,
@@ -263,7 +267,7 @@ mod tests {
             .map(|(id, status)| format!("  {{\n    \"id\": \"{id}\",\n    \"status\": \"{status}\"\n  }}"))
             .collect();
         let text = format!("[\n{}\n]", objects.join(",\n"));
-        assert_eq!(judge(&text), wanted.map(str::to_owned).map_err(str::to_owned));
+        assert_eq!(evaluate_checks(&text), wanted.map(str::to_owned).map_err(str::to_owned));
     }
 
     #[test]

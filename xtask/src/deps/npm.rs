@@ -4,25 +4,29 @@
 use std::fs;
 use std::process::Command;
 
-use crate::place::Place;
-use crate::process::quiet_success;
+use crate::paths::WorkspacePaths;
+use crate::process::run_logged_checked;
 
-const PACKAGE: &str = include_str!("../../deps/package.json");
-const LOCK: &str = include_str!("../../deps/package-lock.json");
-const NOTHING: &str = include_str!("../../deps/nothing/package.json");
+const PACKAGE_JSON: &str = include_str!("../../deps/package.json");
+const PACKAGE_LOCK_JSON: &str = include_str!("../../deps/package-lock.json");
+const STUB_PACKAGE_JSON: &str = include_str!("../../deps/nothing/package.json");
 
-pub(super) const PINS: [&str; 3] = [PACKAGE, LOCK, NOTHING];
-pub(super) const PROOF: &str = "node_modules/@modelcontextprotocol/inspector/clients/launcher/build/index.js";
+pub(super) const PINS: [&str; 3] = [PACKAGE_JSON, PACKAGE_LOCK_JSON, STUB_PACKAGE_JSON];
+pub(super) const MARKER_FILE: &str = "node_modules/@modelcontextprotocol/inspector/clients/launcher/build/index.js";
 
-pub(super) fn fetch(place: &Place) -> Result<(), String> {
-    let log = place.deps.join("npm.log");
-    super::need("npm", "npm", &log)?;
-    fs::create_dir_all(place.deps.join("nothing")).map_err(|error| format!("make `nothing`: {error}"))?;
-    let files = [("package.json", PACKAGE), ("package-lock.json", LOCK), ("nothing/package.json", NOTHING)];
+pub(super) fn fetch(place: &WorkspacePaths) -> Result<(), String> {
+    let log = place.deps_dir.join("npm.log");
+    super::ensure_program("npm", "npm", &log)?;
+    fs::create_dir_all(place.deps_dir.join("nothing")).map_err(|error| format!("make `nothing`: {error}"))?;
+    let files = [
+        ("package.json", PACKAGE_JSON),
+        ("package-lock.json", PACKAGE_LOCK_JSON),
+        ("nothing/package.json", STUB_PACKAGE_JSON),
+    ];
     for (name, text) in files {
-        fs::write(place.deps.join(name), text).map_err(|error| format!("write `{name}`: {error}"))?;
+        fs::write(place.deps_dir.join(name), text).map_err(|error| format!("write `{name}`: {error}"))?;
     }
     let mut command = Command::new("npm");
     command.args(["ci", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error"]);
-    quiet_success(command.current_dir(&place.deps), &log, super::FETCH_DEADLINE)
+    run_logged_checked(command.current_dir(&place.deps_dir), &log, super::FETCH_TIMEOUT)
 }

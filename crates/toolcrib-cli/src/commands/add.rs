@@ -5,18 +5,18 @@ mod report;
 use clap::{ArgGroup, Args};
 use serde_json::{Map, Value, json};
 use toolcrib::core::ResultExt;
-use toolcrib::core::config::show::masked;
-use toolcrib::core::config::{Fault, declare};
-use toolcrib::refresh::Refreshed;
-use toolcrib::registry::Declared;
+use toolcrib::core::config::show::mask_literals;
+use toolcrib::core::config::{ConfigDiagnostic, parse_source};
+use toolcrib::refresh::RefreshStatus;
+use toolcrib::registry::DeclareOutcome;
 use toolcrib::{Code, Error, Refresh, Result, Source};
 
-use crate::arguments::Common;
-use crate::desk::Desk;
-use crate::exit::Done;
+use crate::arguments::CommonArguments;
+use crate::exit::CommandOutcome;
+use crate::session::CliSession;
 use crate::{output, progress};
 
-use report::Report;
+use report::AddReport;
 
 /// Declare a source, discover it at once, and report what it offers
 #[derive(Debug, Args)]
@@ -86,48 +86,48 @@ pub(crate) struct Arguments {
     workflow: Option<String>,
 }
 
-pub(crate) async fn run(common: &Common, arguments: Arguments) -> Result<Done> {
-    let source = source(&arguments)?;
-    let desk = Desk::manage(common).await?;
-    hint(common, &arguments);
+pub(crate) async fn run(common: &CommonArguments, arguments: Arguments) -> Result<CommandOutcome> {
+    let source = source_from_arguments(&arguments)?;
+    let desk = CliSession::open_offline(common).await?;
+    print_hints(common, &arguments);
     let result = add(&desk, &source).await;
     desk.close().await;
     result
 }
 
-async fn add(desk: &Desk, source: &Source) -> Result<Done> {
+async fn add(desk: &CliSession, source: &Source) -> Result<CommandOutcome> {
     let (common, id) = (&desk.common, &source.id);
-    if let Some(place) = desk.found.declared_at(id) {
+    if let Some(place) = desk.loaded_config.declared_at(id) {
         let message = format!("`{id}` is declared in `{place}`, which wins; change it there, or choose another name");
         return Err(Error::new(Code::Conflict, message).with_retryable(false));
     }
-    let declared = desk.registry.declare_lazily(source, Desk::actor()).await?;
-    if declared == Declared::Changed {
+    let declared = desk.registry.declare_lazily(source, CliSession::actor()).await?;
+    if declared == DeclareOutcome::Changed {
         common.hint(&format!("`{id}` was declared otherwise before; it is changed"));
     }
     let looking = desk.registry.refresh_source(id, Refresh { force: true, ..Refresh::default() });
-    let outcome = progress::shown(&desk.registry, common.quiet, looking).await?;
-    let view = desk.registry.source(id).ok_or_else(|| desk.registry.unknown_source(id.as_str()))?;
-    let report = Report::of(&desk.registry, view).await;
+    let outcome = progress::show_progress(&desk.registry, common.quiet, looking).await?;
+    let view = desk.registry.source(id).ok_or_else(|| desk.registry.unknown_source_error(id.as_str()))?;
+    let report = AddReport::build(&desk.registry, view).await;
     match common.json {
-        true => output::json(&report)?,
-        false => output::line(&report.told(&outcome))?,
+        true => output::print_json(&report)?,
+        false => output::print_line(&report.render(&outcome))?,
     }
-    if outcome.status != Refreshed::Failed {
-        return Ok(Done::Well);
+    if outcome.status != RefreshStatus::Failed {
+        return Ok(CommandOutcome::Success);
     }
     let reason = outcome.error.map_or_else(|| "no reason is known".to_owned(), |failure| failure.message);
-    output::complain(&format!("error: {id}: {reason}"));
-    Ok(Done::Failed)
+    output::print_stderr_line(&format!("error: {id}: {reason}"));
+    Ok(CommandOutcome::Failure)
 }
 
 /// The source in the words of a file, so that both are read, checked and refused alike.
-fn source(arguments: &Arguments) -> Result<Source> {
+fn source_from_arguments(arguments: &Arguments) -> Result<Source> {
     let mut keys = Map::new();
     if let Some((command, rest)) = arguments.command.split_first() {
         keys.insert("command".into(), json!(command));
         keys.insert("args".into(), json!(rest));
-        keys.insert("env".into(), pairs("--env", &arguments.env, &['='])?);
+        keys.insert("env".into(), parse_pairs("--env", &arguments.env, &['='])?);
         // Without a word from the user it stays where it was tried out, whoever calls it later and from where.
         keys.insert("cwd".into(), json!(arguments.cwd.as_deref().unwrap_or(".")));
         keys.insert("inherit_env".into(), json!(arguments.inherit_env));
@@ -135,7 +135,7 @@ fn source(arguments: &Arguments) -> Result<Source> {
     if let Some(url) = &arguments.url {
         keys.insert("url".into(), json!(url));
         keys.insert("transport".into(), json!(arguments.transport));
-        keys.insert("headers".into(), pairs("--header", &arguments.header, &['=', ':'])?);
+        keys.insert("headers".into(), parse_pairs("--header", &arguments.header, &['=', ':'])?);
     }
     if let Some(document) = &arguments.openapi {
         keys.insert("openapi".into(), json!(document));
@@ -143,7 +143,7 @@ fn source(arguments: &Arguments) -> Result<Source> {
         keys.insert("include".into(), json!(arguments.include));
         keys.insert("exclude".into(), json!(arguments.exclude));
         keys.insert("include_tags".into(), json!(arguments.tag));
-        keys.insert("headers".into(), pairs("--header", &arguments.header, &['=', ':'])?);
+        keys.insert("headers".into(), parse_pairs("--header", &arguments.header, &['=', ':'])?);
         keys.insert("allow_private".into(), json!(arguments.allow_private));
     }
     if let Some(document) = &arguments.workflow {
@@ -153,12 +153,12 @@ fn source(arguments: &Arguments) -> Result<Source> {
         keys.insert("auth".into(), json!({ "bearer": token }));
     }
     let directory = std::env::current_dir().context(Code::ConfigInvalid, "the working directory cannot be read")?;
-    declare(&arguments.name, &keys.into(), &directory).map_err(|faults| refused(&faults))
+    parse_source(&arguments.name, &keys.into(), &directory).map_err(|faults| invalid_declaration(&faults))
 }
 
 /// Without the places in a file that nobody wrote.
-fn refused(faults: &[Fault]) -> Error {
-    let said = |fault: &Fault| match fault.key.strip_prefix("sources.") {
+fn invalid_declaration(faults: &[ConfigDiagnostic]) -> Error {
+    let said = |fault: &ConfigDiagnostic| match fault.key.strip_prefix("sources.") {
         Some(key) => format!("{key}: {}", fault.message),
         None => fault.message.clone(),
     };
@@ -167,7 +167,7 @@ fn refused(faults: &[Fault]) -> Error {
 }
 
 /// What was written wrongly is not repeated: it may be a secret.
-fn pairs(option: &str, given: &[String], separators: &[char]) -> Result<Value> {
+fn parse_pairs(option: &str, given: &[String], separators: &[char]) -> Result<Value> {
     let mut pairs = Map::new();
     for pair in given {
         let Some((name, value)) = pair.split_once(separators).filter(|(name, _)| !name.trim().is_empty()) else {
@@ -179,14 +179,14 @@ fn pairs(option: &str, given: &[String], separators: &[char]) -> Result<Value> {
     Ok(pairs.into())
 }
 
-fn hint(common: &Common, arguments: &Arguments) {
+fn print_hints(common: &CommonArguments, arguments: &Arguments) {
     let path = arguments.url.as_deref().and_then(|url| url.split(['?', '#']).next()).unwrap_or_default();
     if arguments.transport.is_none() && path.trim_end_matches('/').ends_with("/sse") {
         common.hint(
             "hint: an address that ends in `/sse` is most likely of the older transport; `--transport sse` says so",
         );
     }
-    if arguments.bearer.as_deref().is_some_and(|token| masked(token).contains("***")) {
+    if arguments.bearer.as_deref().is_some_and(|token| mask_literals(token).contains("***")) {
         common.hint("hint: the token itself is kept in the store; `--bearer '${env:NAME}'` keeps a reference only");
     }
 }
@@ -197,7 +197,7 @@ mod tests {
 
     #[test]
     fn a_wrong_pair_is_not_repeated() {
-        let pairs = |given: &str| pairs("--header", &[given.to_owned()], &['=', ':']);
+        let pairs = |given: &str| parse_pairs("--header", &[given.to_owned()], &['=', ':']);
         assert_eq!(pairs("X-Team=a:b").unwrap(), json!({ "X-Team": "a:b" }));
         assert_eq!(pairs("Authorization: Basic x==").unwrap(), json!({ "Authorization": "Basic x==" }));
         for wrong in ["hunter2", "=hunter2"] {

@@ -5,17 +5,17 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use serde_json::{Map, Value};
-use toolcrib::connector::NOTES;
+use toolcrib::connector::NOTES_KEY;
 use toolcrib::core::ResultExt;
-use toolcrib::core::schema::typed;
-use toolcrib::core::text::shown;
-use toolcrib::{CallOptions, Code, Error, Output, Registry, Result};
+use toolcrib::core::schema::parse_typed;
+use toolcrib::core::text::sanitize;
+use toolcrib::{CallOptions, CallOutput, Code, Error, Registry, Result};
 
-use crate::arguments::Common;
-use crate::desk::Desk;
-use crate::exit::Done;
+use crate::arguments::CommonArguments;
+use crate::discovery_wait::{DiscoveryArguments, parse_wait_duration};
+use crate::exit::CommandOutcome;
 use crate::output;
-use crate::waiting::{NeedArguments, duration};
+use crate::session::CliSession;
 
 /// Call a tool and print its answer
 #[derive(Debug, Args)]
@@ -34,57 +34,57 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "JSON|@FILE|-")]
     args: Option<String>,
     /// How long the call may take, `30s` or `2m`; the source's `call_timeout` otherwise
-    #[arg(long, value_name = "DURATION", value_parser = duration)]
+    #[arg(long, value_name = "DURATION", value_parser = parse_wait_duration)]
     timeout: Option<Duration>,
     /// Consent to a call that a policy asks about
     #[arg(long)]
     yes: bool,
     #[command(flatten)]
-    need: NeedArguments,
+    need: DiscoveryArguments,
 }
 
-pub(crate) async fn run(common: &Common, arguments: Arguments) -> Result<Done> {
-    let desk = Desk::open(common).await?;
+pub(crate) async fn run(common: &CommonArguments, arguments: Arguments) -> Result<CommandOutcome> {
+    let desk = CliSession::open(common).await?;
     let result = call(&desk, &arguments).await;
     desk.close().await;
     let output = result?;
     if common.json {
-        output::json(&output)?;
+        output::print_json(&output)?;
     } else {
-        output::line(&readable(&output))?;
-        for note in notes(&output) {
-            output::complain(&format!("note: {}", shown(&note)));
+        output::print_line(&render_output(&output))?;
+        for note in toolcrib_notes(&output) {
+            output::print_stderr_line(&format!("note: {}", sanitize(&note)));
         }
     }
-    Ok(if output.is_error() { Done::Failed } else { Done::Well })
+    Ok(if output.is_error() { CommandOutcome::Failure } else { CommandOutcome::Success })
 }
 
-async fn call(desk: &Desk, arguments: &Arguments) -> Result<Output> {
+async fn call(desk: &CliSession, arguments: &Arguments) -> Result<CallOutput> {
     let registry = &desk.registry;
     let began = Instant::now();
     let need = arguments.need.need();
-    if let Some(source) = registry.source_of_name(&arguments.name)? {
-        let own = registry.definition(&source).map(|source| source.settings.call_timeout());
-        let limit = arguments.need.wait().or(arguments.timeout).or(own).unwrap_or_default();
+    if let Some(source) = registry.source_for_tool_name(&arguments.name)? {
+        let own = registry.effective_source(&source).map(|source| source.settings.call_timeout());
+        let limit = arguments.need.wait_limit().or(arguments.timeout).or(own).unwrap_or_default();
         desk.ensure_for_call(need, source, limit).await;
     }
     desk.hint_stale_tool(&arguments.name);
-    let given = given(arguments)?;
-    let input = Value::Object(with_pairs(registry, &arguments.name, given, &arguments.pairs)?);
+    let given = read_json_arguments(arguments)?;
+    let input = Value::Object(merge_pairs(registry, &arguments.name, given, &arguments.pairs)?);
     let options = CallOptions {
         timeout: arguments.timeout.map(|timeout| timeout.saturating_sub(began.elapsed())),
         consent: arguments.yes,
         // A person or a pipe wants it all.
-        whole: true,
+        unpaged: true,
         // What had to be discovered was, just now.
-        cached: true,
+        skip_discovery: true,
         ..CallOptions::default()
     };
-    registry.call(&Desk::caller(), &arguments.name, input, options).await
+    registry.call(&CliSession::caller(), &arguments.name, input, options).await
 }
 
 /// The arguments given as JSON, by whichever way.
-fn given(arguments: &Arguments) -> Result<Map<String, Value>> {
+fn read_json_arguments(arguments: &Arguments) -> Result<Map<String, Value>> {
     let text = match arguments.args.as_deref() {
         None => return Ok(Map::new()),
         Some("-") => {
@@ -103,7 +103,7 @@ fn given(arguments: &Arguments) -> Result<Map<String, Value>> {
         .map_err(|error| Error::new(Code::ToolInvalidInput, format!("`--args` must be a JSON object: {error}")))
 }
 
-fn with_pairs(
+fn merge_pairs(
     registry: &Registry,
     name: &str,
     mut input: Map<String, Value>,
@@ -118,17 +118,17 @@ fn with_pairs(
     let mut given = std::collections::BTreeSet::new();
     for pair in pairs {
         let (key, text) = pair.split_once('=').ok_or_else(|| {
-            Error::new(Code::BadRequest, format!("`{}` is no argument; write KEY=VALUE or KEY:=JSON", shown(pair)))
+            Error::new(Code::BadRequest, format!("`{}` is no argument; write KEY=VALUE or KEY:=JSON", sanitize(pair)))
         })?;
         let value = match key.strip_suffix(':') {
             Some(_) => serde_json::from_str(text).map_err(|error| {
-                Error::new(Code::ToolInvalidInput, format!("`{}` is not JSON: {error}", shown(pair)))
+                Error::new(Code::ToolInvalidInput, format!("`{}` is not JSON: {error}", sanitize(pair)))
             })?,
-            None => typed(&schema, key, text),
+            None => parse_typed(&schema, key, text),
         };
         let key = key.strip_suffix(':').unwrap_or(key);
         if !given.insert(key) {
-            let message = format!("`{0}` is given twice; a list is `{0}:='[…]'`", shown(key));
+            let message = format!("`{0}` is given twice; a list is `{0}:='[…]'`", sanitize(key));
             return Err(Error::new(Code::BadRequest, message));
         }
         input.insert(key.to_owned(), value);
@@ -137,39 +137,43 @@ fn with_pairs(
 }
 
 /// What Toolcrib notes about the call.
-fn notes(output: &Output) -> Vec<String> {
+fn toolcrib_notes(output: &CallOutput) -> Vec<String> {
     let meta: Value = output.meta().and_then(|meta| serde_json::from_str(meta).ok()).unwrap_or_default();
-    let notes = meta.get(NOTES).and_then(Value::as_array).into_iter().flatten();
+    let notes = meta.get(NOTES_KEY).and_then(Value::as_array).into_iter().flatten();
     notes.filter_map(Value::as_str).map(str::to_owned).collect()
 }
 
 /// Text as text; everything else described, never dumped on a terminal.
-pub(crate) fn readable(output: &Output) -> String {
+pub(crate) fn render_output(output: &CallOutput) -> String {
     let blocks: Vec<Value> = serde_json::from_str(output.content()).unwrap_or_default();
-    let mut lines: Vec<String> = blocks.iter().map(described).collect();
+    let mut lines: Vec<String> = blocks.iter().map(render_content_block).collect();
     if lines.is_empty()
         && let Some(structured) = output.structured()
     {
-        lines.push(shown(structured));
+        lines.push(sanitize(structured));
     }
     lines.join("\n")
 }
 
-fn described(block: &Value) -> String {
+fn render_content_block(block: &Value) -> String {
     let field = |name: &str| block.get(name).and_then(Value::as_str).unwrap_or_default();
     match field("type") {
-        "text" => shown(field("text")),
+        "text" => sanitize(field("text")),
         kind @ ("image" | "audio") => {
-            format!("[{kind} {}, {} bytes of base64; `--json` has it]", shown(field("mimeType")), field("data").len())
+            format!(
+                "[{kind} {}, {} bytes of base64; `--json` has it]",
+                sanitize(field("mimeType")),
+                field("data").len()
+            )
         }
         "resource" => {
             let resource = block.get("resource").cloned().unwrap_or_default();
             match resource.get("text").and_then(Value::as_str) {
-                Some(text) => shown(text),
-                None => format!("[resource {}]", shown(resource.get("uri").and_then(Value::as_str).unwrap_or("?"))),
+                Some(text) => sanitize(text),
+                None => format!("[resource {}]", sanitize(resource.get("uri").and_then(Value::as_str).unwrap_or("?"))),
             }
         }
-        "resource_link" => format!("[resource {}]", shown(field("uri"))),
-        _ => shown(&block.to_string()),
+        "resource_link" => format!("[resource {}]", sanitize(field("uri"))),
+        _ => sanitize(&block.to_string()),
     }
 }

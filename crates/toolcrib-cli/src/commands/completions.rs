@@ -4,7 +4,7 @@ use clap::{Args, CommandFactory};
 use clap_complete::Shell;
 use toolcrib::Result;
 
-use crate::exit::Done;
+use crate::exit::CommandOutcome;
 use crate::{arguments, output};
 
 /// Print the completion script of a shell
@@ -18,9 +18,9 @@ pub(crate) struct Arguments {
     shell: Shell,
 }
 
-pub(crate) fn run(arguments: &Arguments) -> Result<Done> {
+pub(crate) fn run(arguments: &Arguments) -> Result<CommandOutcome> {
     let mut script = Vec::new();
     clap_complete::generate(arguments.shell, &mut arguments::Arguments::command(), "toolcrib", &mut script);
-    output::line(&String::from_utf8_lossy(&script))?;
-    Ok(Done::Well)
+    output::print_line(&String::from_utf8_lossy(&script))?;
+    Ok(CommandOutcome::Success)
 }

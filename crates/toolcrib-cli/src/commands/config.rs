@@ -1,28 +1,31 @@
 //! `toolcrib config`: what all files, commands and variables come to, with the origin of each value. Nothing secret.
 
-mod readable;
+mod human;
 
 use clap::Args;
 use toolcrib::Result;
-use toolcrib::core::text::shown;
+use toolcrib::core::text::sanitize;
 
-use crate::arguments::Common;
-use crate::desk::Desk;
-use crate::exit::Done;
+use crate::arguments::CommonArguments;
+use crate::exit::CommandOutcome;
 use crate::output;
+use crate::session::CliSession;
 
 /// Show the merged configuration and where each value comes from
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  toolcrib config\n  toolcrib config --json | jq .defaults.ttl")]
 pub(crate) struct Arguments {}
 
-pub(crate) async fn run(common: &Common, _: Arguments) -> Result<Done> {
-    let desk = Desk::look(common).await?;
-    let merged = desk.registry.merged_config(&desk.found, &desk.data);
+pub(crate) async fn run(common: &CommonArguments, _: Arguments) -> Result<CommandOutcome> {
+    let desk = CliSession::open_read_only(common).await?;
+    let merged = desk.registry.effective_config(&desk.loaded_config, &desk.data_directory);
     desk.close().await;
     match common.json {
-        true => output::json(&merged)?,
-        false => output::line(&readable::dimmed(&shown(&readable::text(&merged)), output::coloured()))?,
+        true => output::print_json(&merged)?,
+        false => output::print_line(&human::dim_comments(
+            &sanitize(&human::render_config(&merged)),
+            output::is_stdout_colored(),
+        ))?,
     }
-    Ok(Done::Well)
+    Ok(CommandOutcome::Success)
 }

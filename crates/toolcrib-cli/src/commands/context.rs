@@ -1,15 +1,15 @@
 //! `toolcrib context`: the summary for a system prompt, and what it saves.
 
 use clap::Args;
-use toolcrib::core::summary::{Budget, Summary};
+use toolcrib::core::summary::{Summary, SummaryBudget};
 use toolcrib::core::tokens;
 use toolcrib::{Code, Error, Result};
 
-use crate::arguments::Common;
-use crate::desk::Desk;
-use crate::exit::Done;
+use crate::arguments::CommonArguments;
+use crate::discovery_wait::{DiscoveryArguments, PartialResponse};
+use crate::exit::CommandOutcome;
 use crate::output;
-use crate::waiting::{Incomplete, NeedArguments};
+use crate::session::CliSession;
 
 /// Print the summary for a system prompt: some of the tools there are, and how to find the others
 #[derive(Debug, Args)]
@@ -21,42 +21,42 @@ use crate::waiting::{Incomplete, NeedArguments};
 Tokens are counted with o200k_base. What is `essential` in the configuration is named first.")]
 pub(crate) struct Arguments {
     /// The most tokens it may have
-    #[arg(long, value_name = "TOKENS", default_value_t = Budget::DEFAULT, value_parser = budget)]
+    #[arg(long, value_name = "TOKENS", default_value_t = SummaryBudget::DEFAULT_TOKENS, value_parser = parse_budget)]
     budget: usize,
     #[command(flatten)]
-    need: NeedArguments,
+    need: DiscoveryArguments,
 }
 
-fn budget(text: &str) -> Result<usize, String> {
+fn parse_budget(text: &str) -> Result<usize, String> {
     let tokens = text.parse().map_err(|_| "a budget is a number of tokens, such as 500".to_owned())?;
-    Budget::of_tokens(tokens).map(Budget::tokens).map_err(|error| error.message)
+    SummaryBudget::from_tokens(tokens).map(SummaryBudget::tokens).map_err(|error| error.message)
 }
 
-pub(crate) async fn run(common: &Common, arguments: Arguments) -> Result<Done> {
-    let budget = Budget::of_tokens(arguments.budget)?;
+pub(crate) async fn run(common: &CommonArguments, arguments: Arguments) -> Result<CommandOutcome> {
+    let budget = SummaryBudget::from_tokens(arguments.budget)?;
     // While lists are fetched, the tokenizer is loaded.
-    let warming = tokio::task::spawn_blocking(tokens::warm);
-    let desk = Desk::open(common).await?;
-    let missing = desk.ensure(arguments.need.need(), None, arguments.need.patience()).await.missing;
+    let warming = tokio::task::spawn_blocking(tokens::load_tokenizer);
+    let desk = CliSession::open(common).await?;
+    let missing = desk.ensure(arguments.need.need(), None, arguments.need.wait_policy()).await.missing;
     desk.registry.count_tokens().await;
     warming.await.map_err(|error| Error::new(Code::Internal, "the tokenizer was not loaded").with_cause(error))?;
-    let summary = desk.registry.view(&Desk::caller()).summary(budget);
+    let summary = desk.registry.view(&CliSession::caller()).summary(budget);
     desk.close().await;
     if common.json {
-        output::json(&Incomplete { answer: &summary, missing })?;
+        output::print_json(&PartialResponse { response: &summary, missing })?;
     } else {
-        output::line(&summary.text)?;
+        output::print_line(&summary.text)?;
     }
     if summary.tools > 0 {
-        common.hint(&format!("hint: {}", saving(&summary)));
+        common.hint(&format!("hint: {}", describe_savings(&summary)));
     }
-    Ok(Done::Well)
+    Ok(CommandOutcome::Success)
 }
 
 /// `412 tokens instead of 61,230 (99.3 % less)`.
-pub(crate) fn saving(summary: &Summary) -> String {
+pub(crate) fn describe_savings(summary: &Summary) -> String {
     let Summary { tokens, tokens_full, .. } = *summary;
-    let compared = format!("{} tokens instead of {}", grouped(tokens), grouped(tokens_full));
+    let compared = format!("{} tokens instead of {}", group_digits(tokens), group_digits(tokens_full));
     // Rounded down: nothing is ever all that there was.
     match tokens_full.checked_sub(tokens).map(|saved| saved * 1000 / tokens_full.max(1)) {
         Some(permille) if permille > 0 => format!("{compared} ({}.{} % less)", permille / 10, permille % 10),
@@ -65,7 +65,7 @@ pub(crate) fn saving(summary: &Summary) -> String {
 }
 
 /// `61,230`.
-pub(crate) fn grouped(number: usize) -> String {
+pub(crate) fn group_digits(number: usize) -> String {
     let digits = number.to_string();
     let mut grouped = String::new();
     for (position, digit) in digits.char_indices() {
@@ -84,9 +84,9 @@ mod tests {
     #[test]
     fn a_saving_is_said_where_there_is_one() {
         let summary = |tokens, tokens_full| Summary { text: String::new(), tokens, tokens_full, tools: 1 };
-        assert_eq!(saving(&summary(412, 61_230)), "412 tokens instead of 61,230 (99.3 % less)");
-        assert_eq!(saving(&summary(1, 1_000_000)), "1 tokens instead of 1,000,000 (99.9 % less)");
-        assert_eq!(saving(&summary(99, 42)), "99 tokens instead of 42");
-        assert_eq!(grouped(1_234_567), "1,234,567");
+        assert_eq!(describe_savings(&summary(412, 61_230)), "412 tokens instead of 61,230 (99.3 % less)");
+        assert_eq!(describe_savings(&summary(1, 1_000_000)), "1 tokens instead of 1,000,000 (99.9 % less)");
+        assert_eq!(describe_savings(&summary(99, 42)), "99 tokens instead of 42");
+        assert_eq!(group_digits(1_234_567), "1,234,567");
     }
 }

@@ -1,9 +1,9 @@
 //! `toolcrib demo`: everything once, on a server that is part of this binary, in a directory that is gone afterwards.
 
-pub(crate) mod server;
-mod serving;
-mod shop;
-mod stage;
+pub(crate) mod mcp_server;
+mod sandbox;
+mod serve_tools;
+mod shop_api;
 
 use std::time::{Duration, Instant};
 
@@ -11,19 +11,19 @@ use clap::Args;
 use serde_json::{Value, json};
 use toolcrib::core::render::Format;
 use toolcrib::core::search::{Hit, Query};
-use toolcrib::core::summary::Budget;
-use toolcrib::refresh::Refreshed;
-use toolcrib::{CallOptions, Code, Error, Need, Outcome, Registry, Result};
+use toolcrib::core::summary::SummaryBudget;
+use toolcrib::refresh::RefreshStatus;
+use toolcrib::{CallOptions, Code, Error, RefreshOutcome, Registry, RequiredFreshness, Result};
 
-use crate::arguments::Common;
+use crate::arguments::CommonArguments;
 use crate::commands::{call, describe, serve, sources};
-use crate::desk::Desk;
-use crate::exit::{Done, Leave};
-use crate::wording::counted;
-use crate::{output, paint, progress};
+use crate::exit::{CommandOutcome, ShutdownSignals};
+use crate::session::CliSession;
+use crate::source_summary::pluralize;
+use crate::{color, output, progress};
 
-use shop::Shop;
-use stage::Stage;
+use sandbox::DemoSandbox;
+use shop_api::ShopApi;
 
 /// See it work, without any configuration: discovers, finds, calls, and starts again from the cache
 #[derive(Debug, Args)]
@@ -47,141 +47,153 @@ pub(crate) struct Arguments {
 
 impl Arguments {
     /// Whether it goes on until somebody asks it to leave.
-    pub(crate) fn stays(&self) -> bool {
+    pub(crate) fn is_long_running(&self) -> bool {
         self.api || self.serve
     }
 }
 
-const TOOL: &str = "library__borrow_book";
-const QUERY: &str = "lend somebody a book";
-const OPERATION: &str = "shop__list_products";
+const DEMO_TOOL: &str = "library__borrow_book";
+const DEMO_QUERY: &str = "lend somebody a book";
+const DEMO_OPERATION: &str = "shop__list_products";
 
-pub(crate) async fn run(common: &Common, arguments: Arguments) -> Result<Done> {
+pub(crate) async fn run(common: &CommonArguments, arguments: Arguments) -> Result<CommandOutcome> {
     if arguments.api {
         return serve_api(common, &arguments.listen).await;
     }
     if arguments.serve {
-        return serving::run(common, &arguments.listen).await;
+        return serve_tools::run(common, &arguments.listen).await;
     }
-    let shop = Shop::open(serve::address("127.0.0.1:0").await?).await?;
-    let stage = Stage::set(common, &shop.document())?;
-    let report = perform(&stage).await;
+    let shop = ShopApi::start(serve::resolve_address("127.0.0.1:0").await?).await?;
+    let stage = DemoSandbox::create(common, &shop.document_url())?;
+    let report = run_walkthrough(&stage).await;
     shop.close().await;
     let report = report?;
     if common.json {
-        output::json(&report)?;
+        output::print_json(&report)?;
     }
-    Ok(Done::Well)
+    Ok(CommandOutcome::Success)
 }
 
-async fn serve_api(common: &Common, listen: &str) -> Result<Done> {
-    let mut leave = Leave::listen();
-    let shop = Shop::open(serve::address(listen).await?).await?;
-    let (url, document) = (shop.url(), shop.document());
+async fn serve_api(common: &CommonArguments, listen: &str) -> Result<CommandOutcome> {
+    let mut leave = ShutdownSignals::listen();
+    let shop = ShopApi::start(serve::resolve_address(listen).await?).await?;
+    let (url, document) = (shop.url(), shop.document_url());
     if common.json {
-        output::json(&json!({ "listening": url, "document": document }))?;
+        output::print_json(&json!({ "listening": url, "document": document }))?;
     } else {
-        output::line(&format!("listening on {url}"))?;
-        output::line(&format!(
+        output::print_line(&format!("listening on {url}"))?;
+        output::print_line(&format!(
             "now try, elsewhere:\n  toolcrib add shop --openapi {document}\n  \
              toolcrib add shop --openapi {document} --bearer {}    cancels orders, too",
-            shop::TOKEN
+            shop_api::STAFF_TOKEN
         ))?;
     }
-    leave.asked().await;
+    leave.wait().await;
     shop.close().await;
-    Ok(Done::Well)
+    Ok(CommandOutcome::Success)
 }
 
-async fn discover(stage: &Stage, registry: &Registry) -> Result<Vec<Outcome>> {
-    let outcomes = progress::shown(registry, stage.quiet, registry.ensure(Need::Known, None, false)).await;
-    if let Some(error) = outcomes.iter().find(|outcome| outcome.status == Refreshed::Failed) {
+async fn discover(stage: &DemoSandbox, registry: &Registry) -> Result<Vec<RefreshOutcome>> {
+    let outcomes = progress::show_progress(
+        registry,
+        stage.quiet,
+        registry.ensure_freshness(RequiredFreshness::Discovered, None, false),
+    )
+    .await;
+    if let Some(error) = outcomes.iter().find(|outcome| outcome.status == RefreshStatus::Failed) {
         let reason = error.error.as_ref().map_or("no reason is known", |failure| failure.message.as_str());
         return Err(Error::new(Code::ToolUnavailable, format!("the demo's own server failed: {reason}")));
     }
     Ok(outcomes)
 }
 
-async fn perform(stage: &Stage) -> Result<Value> {
-    stage.say(&format!(
+async fn run_walkthrough(stage: &DemoSandbox) -> Result<Value> {
+    stage.print(&format!(
         "{}\nA small lending library stands in for your MCP servers, a corner shop for your REST APIs. Everything happens\n\
          on this machine and in a directory that is removed at the end.",
-        paint::bold("Toolcrib in a minute")
+        color::bold("Toolcrib in a minute")
     ))?;
-    stage.step(1, "Declare where tools come from", "cat toolcrib.yaml")?;
-    stage.show(&stage.text)?;
+    stage.print_step(1, "Declare where tools come from", "cat toolcrib.yaml")?;
+    stage.print_output(&stage.config_text)?;
 
-    let registry = stage.open().await?;
-    stage.step(
+    let registry = stage.open_registry().await?;
+    stage.print_step(
         2,
         "Discover them: each server is started once, asked, and put to sleep; an API's document is read",
         "toolcrib sources",
     )?;
     let outcomes = discover(stage, &registry).await?;
     let discovered_ms: u64 = outcomes.iter().map(|outcome| outcome.elapsed_ms).max().unwrap_or(0);
-    let discovered_starts = stage.starts();
-    stage.show(&sources::table(&registry.sources()).render())?;
-    stage.note(&format!("discovered in {discovered_ms} ms, {} started", counted(discovered_starts, "process")))?;
+    let discovered_starts = stage.server_starts();
+    stage.print_output(&sources::sources_table(&registry.sources()).render())?;
+    stage.print_note(&format!(
+        "discovered in {discovered_ms} ms, {} started",
+        pluralize(discovered_starts, "process")
+    ))?;
 
-    stage.step(3, "See what an agent is spared", "toolcrib context")?;
+    stage.print_step(3, "See what an agent is spared", "toolcrib context")?;
     registry.count_tokens().await;
-    let view = registry.view(&Desk::caller());
-    let summary = view.summary(Budget::default());
-    stage.show(&summary.text)?;
-    stage.note(&format!(
+    let view = registry.view(&CliSession::caller());
+    let summary = view.summary(SummaryBudget::default());
+    stage.print_output(&summary.text)?;
+    stage.print_note(&format!(
         "{} tokens in the prompt instead of {} for {} with their schemas, counted just now",
         summary.tokens,
         summary.tokens_full,
-        counted(summary.tools, "tool")
+        pluralize(summary.tools, "tool")
     ))?;
 
-    stage.step(4, "Find the right tool", &format!("toolcrib search {QUERY:?}"))?;
-    let hits = view.search(&Query::new(QUERY).limited(3)).hits;
-    stage.show(&hits.iter().map(Hit::line).collect::<Vec<_>>().join("\n"))?;
+    stage.print_step(4, "Find the right tool", &format!("toolcrib search {DEMO_QUERY:?}"))?;
+    let hits = view.search(&Query::new(DEMO_QUERY).with_limit(3)).hits;
+    stage.print_output(&hits.iter().map(Hit::to_line).collect::<Vec<_>>().join("\n"))?;
 
-    stage.step(5, "Look at it", &format!("toolcrib describe {TOOL}"))?;
-    stage.show(&describe::readable(&registry.tool_detail(TOOL)?, false))?;
+    stage.print_step(5, "Look at it", &format!("toolcrib describe {DEMO_TOOL}"))?;
+    stage.print_output(&describe::render_tool(&registry.tool_detail(DEMO_TOOL)?, false))?;
 
-    stage.step(6, "Call it: the server wakes for this", &format!("toolcrib call {TOOL} book=dune member=ada"))?;
+    stage.print_step(
+        6,
+        "Call it: the server wakes for this",
+        &format!("toolcrib call {DEMO_TOOL} book=dune member=ada"),
+    )?;
     let input = json!({"book": "dune", "member": "ada"});
-    let called = registry.call(&Desk::caller(), TOOL, input, CallOptions::default()).await?;
-    stage.show(&call::readable(&called))?;
-    stage.note(&format!("answered in {} ms", called.elapsed_ms))?;
+    let called = registry.call(&CliSession::caller(), DEMO_TOOL, input, CallOptions::default()).await?;
+    stage.print_output(&call::render_output(&called))?;
+    stage.print_note(&format!("answered in {} ms", called.elapsed_ms))?;
 
-    let command = format!("toolcrib call {OPERATION} category=fruit filter:='{{\"max_price\":0.5}}'");
-    stage.step(7, "Call an API: its OpenAPI document says how", &command)?;
+    let command = format!("toolcrib call {DEMO_OPERATION} category=fruit filter:='{{\"max_price\":0.5}}'");
+    stage.print_step(7, "Call an API: its OpenAPI document says how", &command)?;
     let input = json!({"category": ["fruit"], "filter": {"max_price": 0.5}});
-    let requested = registry.call(&Desk::caller(), OPERATION, input, CallOptions::default()).await?;
-    stage.show(&call::readable(&requested))?;
-    stage.note(&format!("answered in {} ms", requested.elapsed_ms))?;
+    let requested = registry.call(&CliSession::caller(), DEMO_OPERATION, input, CallOptions::default()).await?;
+    stage.print_output(&call::render_output(&requested))?;
+    stage.print_note(&format!("answered in {} ms", requested.elapsed_ms))?;
     let list = view.render(Format::Mcp)?;
     registry.close().await;
 
-    stage.step(8, "Start again: everything is still known", "toolcrib tools")?;
-    let before = stage.starts();
+    stage.print_step(8, "Start again: everything is still known", "toolcrib tools")?;
+    let before = stage.server_starts();
     let began = Instant::now();
-    let again = stage.open().await?;
-    again.ensure(Need::Known, None, false).await;
-    let same = again.view(&Desk::caller()).render(Format::Mcp)? == list;
+    let again = stage.open_registry().await?;
+    again.ensure_freshness(RequiredFreshness::Discovered, None, false).await;
+    let same = again.view(&CliSession::caller()).render(Format::Mcp)? == list;
     let took = began.elapsed();
     again.close().await;
-    let started = stage.starts() - before;
-    stage.note(&format!(
+    let started = stage.server_starts() - before;
+    stage.print_note(&format!(
         "{} from the cache in {}, {} started{}",
-        counted(summary.tools, "tool"),
-        in_words(took),
-        counted(started, "process"),
+        pluralize(summary.tools, "tool"),
+        format_milliseconds(took),
+        pluralize(started, "process"),
         if same { "; the same list, byte for byte" } else { "; the list has changed" }
     ))?;
 
-    stage.say(&format!(
+    stage.print(&format!(
         "\n{}
    toolcrib add time -- uvx mcp-server-time    declare a server of your own
    toolcrib add shop --openapi URL             or an API, by its OpenAPI document
    toolcrib import --from claude-desktop       or bring those of another client
    toolcrib mcp                                what an MCP client starts; see docs/clients.md
    toolcrib doctor                             what is wrong, and how to put it right",
-        paint::bold("Now yours")
+        color::bold("Now yours")
     ))?;
     Ok(json!({
         "tools": summary.tools,
@@ -197,6 +209,6 @@ async fn perform(stage: &Stage) -> Result<Value> {
     }))
 }
 
-fn in_words(duration: Duration) -> String {
+fn format_milliseconds(duration: Duration) -> String {
     format!("{:.1} ms", duration.as_secs_f64() * 1000.0)
 }

@@ -1,29 +1,29 @@
 //! `toolcrib describe`: what a tool is, what it takes, and who may call it.
 
-mod listed;
-mod page;
-mod past;
-mod provided;
-mod readable;
+mod arguments;
+mod historical;
+mod human;
+mod layout;
+mod provider;
 
 use clap::Args;
 use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Value, json};
-use toolcrib::core::json::Fields;
-use toolcrib::core::time::When;
-use toolcrib::core::tool::{Asked, parse_name};
+use toolcrib::core::json::RawFields;
+use toolcrib::core::time::TimeSpec;
+use toolcrib::core::tool::{ParsedToolName, parse_tool_name};
 use toolcrib::core::{Error, ResultExt};
 use toolcrib::registry::ToolDetail;
 use toolcrib::{Code, Result};
 
-use crate::arguments::Common;
-use crate::desk::Desk;
-use crate::exit::Done;
+use crate::arguments::CommonArguments;
+use crate::discovery_wait::DiscoveryArguments;
+use crate::exit::CommandOutcome;
 use crate::output;
-use crate::waiting::NeedArguments;
+use crate::session::CliSession;
 
-use provided::{explain, projected, provided};
-pub(crate) use readable::readable;
+pub(crate) use human::render_tool;
+use provider::{print_losses, print_provider_array, project_tools};
 
 /// Show what a tool is and which arguments it takes
 #[derive(Debug, Args)]
@@ -49,125 +49,135 @@ pub(crate) struct Arguments {
     explain: bool,
     /// As it was then: `2h`, `7d`, `2026-11-15`, or a time such as `2026-11-15T20:00:00Z`; contacts nobody
     #[arg(long, value_name = "TIME", conflicts_with_all = ["format", "cached", "fresh"])]
-    at: Option<When>,
+    at: Option<TimeSpec>,
     #[command(flatten)]
-    need: NeedArguments,
+    need: DiscoveryArguments,
 }
 
-pub(crate) async fn run(common: &Common, arguments: Arguments) -> Result<Done> {
+pub(crate) async fn run(common: &CommonArguments, arguments: Arguments) -> Result<CommandOutcome> {
     if let Some(when) = arguments.at {
-        return past::describe(common, &arguments, when).await;
+        return historical::describe_at(common, &arguments, when).await;
     }
-    let desk = Desk::open(common).await?;
+    let desk = CliSession::open(common).await?;
     let mut found: Vec<(&str, Result<ToolDetail>)> = Vec::new();
     for name in &arguments.names {
-        found.push((name, look_up(&desk, name, &arguments.need).await));
+        found.push((name, find_tool(&desk, name, &arguments.need).await));
     }
     let formatted = match arguments.format.as_deref() {
-        Some(format) => projected(&desk, format, &found).map(Some),
+        Some(format) => project_tools(&desk, format, &found).map(Some),
         None => Ok(None),
     };
     desk.close().await;
     match formatted? {
         Some(_) if common.json && found.iter().all(|(_, found)| found.is_err()) => return first_error(found),
-        Some((format, tools)) if arguments.explain => explain(common, format, tools)?,
-        Some((format, tools)) => provided(common, format, &tools)?,
-        None => return told(common, found, |tool| object(tool, arguments.full), |tool| readable(tool, arguments.full)),
+        Some((format, tools)) if arguments.explain => print_losses(common, format, tools)?,
+        Some((format, tools)) => print_provider_array(common, format, &tools)?,
+        None => {
+            return print_tools(
+                common,
+                found,
+                |tool| tool_json(tool, arguments.full),
+                |tool| render_tool(tool, arguments.full),
+            );
+        }
     }
-    Ok(complained(&found))
+    Ok(print_errors(&found))
 }
 
-async fn look_up(desk: &Desk, name: &str, need: &NeedArguments) -> Result<ToolDetail> {
+async fn find_tool(desk: &CliSession, name: &str, need: &DiscoveryArguments) -> Result<ToolDetail> {
     // A bare name that no list has may be of any source; one that names an unknown source is of none.
-    let among = match desk.registry.source_of_name(name)? {
+    let among = match desk.registry.source_for_tool_name(name)? {
         Some(source) => Some(vec![source]),
-        None if is_bare(name) => None,
+        None if is_bare_name(name) => None,
         None => Some(Vec::new()),
     };
-    let patience = if among.is_some() { need.patience_for_all() } else { need.patience() };
+    let patience = if among.is_some() { need.wait_policy_for_all() } else { need.wait_policy() };
     desk.ensure(need.need(), among.as_deref(), patience).await;
-    desk.registry.read_counts().await?;
+    desk.registry.load_counts().await?;
     desk.registry.tool_detail(name)
 }
 
-fn is_bare(name: &str) -> bool {
-    matches!(parse_name(name), Ok(Asked::Bare(_)))
+fn is_bare_name(name: &str) -> bool {
+    matches!(parse_tool_name(name), Ok(ParsedToolName::Bare(_)))
 }
 
 /// Each tool that was found, one way or the other, and then what was not found.
-fn told<T>(
-    common: &Common,
+fn print_tools<T>(
+    common: &CommonArguments,
     found: Vec<(&str, Result<T>)>,
     object: impl Fn(&T) -> Result<Box<RawValue>>,
     readable: impl Fn(&T) -> String,
-) -> Result<Done> {
+) -> Result<CommandOutcome> {
     if common.json {
-        return as_json(found, object);
+        return print_json(found, object);
     }
     let texts: Vec<String> = found.iter().filter_map(|(_, found)| found.as_ref().ok()).map(readable).collect();
     if !texts.is_empty() {
-        output::line(&texts.join("\n"))?;
+        output::print_line(&texts.join("\n"))?;
     }
-    Ok(complained(&found))
+    Ok(print_errors(&found))
 }
 
-fn complained<T>(found: &[(&str, Result<T>)]) -> Done {
-    let mut done = Done::Well;
+fn print_errors<T>(found: &[(&str, Result<T>)]) -> CommandOutcome {
+    let mut done = CommandOutcome::Success;
     for error in found.iter().filter_map(|(_, found)| found.as_ref().err()) {
-        output::complain(&format!("error: {}", error.message));
-        done = Done::Failed;
+        output::print_stderr_line(&format!("error: {}", error.message));
+        done = CommandOutcome::Failure;
     }
     done
 }
 
 /// One name gives its tool or its error; several give `tools`, and `errors` for those that are not there.
-fn as_json<T>(found: Vec<(&str, Result<T>)>, object: impl Fn(&T) -> Result<Box<RawValue>>) -> Result<Done> {
+fn print_json<T>(
+    found: Vec<(&str, Result<T>)>,
+    object: impl Fn(&T) -> Result<Box<RawValue>>,
+) -> Result<CommandOutcome> {
     if found.iter().all(|(_, found)| found.is_err()) {
         return first_error(found);
     }
     if let [(_, Ok(only))] = &found[..] {
-        output::json(&object(only)?)?;
-        return Ok(Done::Well);
+        output::print_json(&object(only)?)?;
+        return Ok(CommandOutcome::Success);
     }
     let (mut tools, mut errors) = (Vec::new(), Vec::new());
     for (name, found) in &found {
         match found {
             Ok(detail) => tools.push(object(detail)?),
-            Err(error) => errors.push(named(name, error)),
+            Err(error) => errors.push(error_with_name(name, error)),
         }
     }
     #[derive(serde::Serialize)]
-    struct Several {
+    struct DescribeResponse {
         tools: Vec<Box<RawValue>>,
         #[serde(skip_serializing_if = "Vec::is_empty")]
         errors: Vec<Value>,
     }
-    let done = if errors.is_empty() { Done::Well } else { Done::Failed };
+    let done = if errors.is_empty() { CommandOutcome::Success } else { CommandOutcome::Failure };
     for error in &errors {
-        output::complain(&format!("error: {}", error["message"].as_str().unwrap_or_default()));
+        output::print_stderr_line(&format!("error: {}", error["message"].as_str().unwrap_or_default()));
     }
-    output::json(&Several { tools, errors })?;
+    output::print_json(&DescribeResponse { tools, errors })?;
     Ok(done)
 }
 
 /// Where nothing was found, what is said of the first.
-fn first_error<T>(found: Vec<(&str, Result<T>)>) -> Result<Done> {
-    found.into_iter().find_map(|(_, found)| found.err()).map_or(Ok(Done::Well), Err)
+fn first_error<T>(found: Vec<(&str, Result<T>)>) -> Result<CommandOutcome> {
+    found.into_iter().find_map(|(_, found)| found.err()).map_or(Ok(CommandOutcome::Success), Err)
 }
 
-fn named(name: &str, error: &Error) -> Value {
+fn error_with_name(name: &str, error: &Error) -> Value {
     let mut inside = error.envelope()["error"].take();
     inside["name"] = json!(name);
     inside
 }
 
-fn object(detail: &ToolDetail, full: bool) -> Result<Box<RawValue>> {
-    let object = detail.json()?;
+fn tool_json(detail: &ToolDetail, full: bool) -> Result<Box<RawValue>> {
+    let object = detail.to_json()?;
     if !full {
         return Ok(object);
     }
-    let mut fields: Fields = serde_json::from_str(object.get()).context(Code::Internal, "write a tool")?;
-    fields.put("input_schema", detail.input_schema().to_owned());
-    fields.put("definition", to_raw_value(&detail.definition).context(Code::Internal, "write a tool")?);
+    let mut fields: RawFields = serde_json::from_str(object.get()).context(Code::Internal, "write a tool")?;
+    fields.insert("input_schema", detail.input_schema().to_owned());
+    fields.insert("definition", to_raw_value(&detail.definition).context(Code::Internal, "write a tool")?);
     to_raw_value(&fields).context(Code::Internal, "write a tool")
 }

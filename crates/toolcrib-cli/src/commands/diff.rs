@@ -4,19 +4,19 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use toolcrib::clock::Clock;
-use toolcrib::core::difference::Difference;
-use toolcrib::core::difference::sarif::{Artifact, sarif};
-use toolcrib::core::lock::{Lines, Lock};
-use toolcrib::core::time::When;
-use toolcrib::refresh::Need;
+use toolcrib::core::diff::CatalogDiff;
+use toolcrib::core::diff::sarif::{Artifact, to_sarif};
+use toolcrib::core::lockfile::{Lockfile, LockfileLines};
+use toolcrib::core::time::TimeSpec;
+use toolcrib::refresh::RequiredFreshness;
 use toolcrib::{Code, Error, Result};
 
-use crate::arguments::Common;
+use crate::arguments::CommonArguments;
 use crate::commands::lock;
-use crate::desk::Desk;
-use crate::exit::Done;
+use crate::discovery_wait::DiscoveryArguments;
+use crate::exit::CommandOutcome;
 use crate::output;
-use crate::waiting::NeedArguments;
+use crate::session::CliSession;
 
 /// Show what differs from the lockfile, or from some time in the past
 #[derive(Debug, Args)]
@@ -38,88 +38,88 @@ pub(crate) struct Arguments {
     #[arg(long)]
     ci: bool,
     #[command(flatten)]
-    need: NeedArguments,
+    need: DiscoveryArguments,
 }
 
 /// What to compare with.
-enum Against {
-    Lock { path: PathBuf, lock: Lock, text: String },
-    Time(When),
+enum DiffBase {
+    Lock { path: PathBuf, lock: Lockfile, text: String },
+    Time(TimeSpec),
 }
 
-pub(crate) async fn run(common: &Common, arguments: Arguments) -> Result<Done> {
-    let desk = Desk::open(common).await?;
-    let result = compared(&desk, &arguments).await;
-    let configuration = desk.found.file.clone();
+pub(crate) async fn run(common: &CommonArguments, arguments: Arguments) -> Result<CommandOutcome> {
+    let desk = CliSession::open(common).await?;
+    let result = compare(&desk, &arguments).await;
+    let configuration = desk.loaded_config.file.clone();
     desk.close().await;
     let (against, difference) = result?;
     let text = match (difference.differs, &against) {
-        (true, _) => difference.text(),
-        (false, Against::Lock { path, .. }) => format!("nothing differs from `{}`", path.display()),
-        (false, Against::Time(_)) => "nothing differs".to_owned(),
+        (true, _) => difference.to_text(),
+        (false, DiffBase::Lock { path, .. }) => format!("nothing differs from `{}`", path.display()),
+        (false, DiffBase::Time(_)) => "nothing differs".to_owned(),
     };
     match (arguments.ci, common.json) {
-        (_, true) => output::json(&difference)?,
-        (false, false) => output::line(&text)?,
+        (_, true) => output::print_json(&difference)?,
+        (false, false) => output::print_line(&text)?,
         (true, false) => {
-            let artifact = artifact(&against, configuration.as_deref());
-            output::json(&sarif(&difference, &artifact, env!("CARGO_PKG_VERSION")))?;
+            let artifact = sarif_artifact(&against, configuration.as_deref());
+            output::print_json(&to_sarif(&difference, &artifact, env!("CARGO_PKG_VERSION")))?;
         }
     }
     if arguments.ci {
-        output::complain(&text);
+        output::print_stderr_line(&text);
     }
-    let failed = if arguments.ci { difference.differs } else { difference.unreadable() };
-    Ok(if failed { Done::Failed } else { Done::Well })
+    let failed = if arguments.ci { difference.differs } else { difference.has_unreadable() };
+    Ok(if failed { CommandOutcome::Failure } else { CommandOutcome::Success })
 }
 
-async fn compared(desk: &Desk, arguments: &Arguments) -> Result<(Against, Difference)> {
+async fn compare(desk: &CliSession, arguments: &Arguments) -> Result<(DiffBase, CatalogDiff)> {
     // What cannot be compared with is said before anybody is contacted.
-    let against = against(desk, arguments.against.as_deref())?;
-    hint_elsewhere(desk, &against);
+    let against = resolve_base(desk, arguments.against.as_deref())?;
+    hint_foreign_lockfile(desk, &against);
     // A build must not pass because of what was true yesterday.
-    let unsaid = if arguments.ci { Need::Fresh } else { Need::Known };
+    let unsaid = if arguments.ci { RequiredFreshness::Fresh } else { RequiredFreshness::Discovered };
     let need = arguments.need.need_or(unsaid);
-    let patience = if arguments.ci { arguments.need.patience_for_all() } else { arguments.need.patience() };
+    let patience = if arguments.ci { arguments.need.wait_policy_for_all() } else { arguments.need.wait_policy() };
     let ensured = desk.ensure(need, None, patience).await;
     if arguments.ci && !ensured.unanswered.is_empty() {
         let names: Vec<String> = ensured.unanswered.iter().map(|id| format!("`{id}`")).collect();
         let message = format!("nothing was compared, for these did not answer in time: {}", names.join(", "));
         return Err(Error::new(Code::ToolUnavailable, message));
     }
-    if need == Need::Cached {
+    if need == RequiredFreshness::Cached {
         desk.hint_stale(None);
     }
     let difference = match &against {
-        Against::Lock { lock, .. } => desk.registry.diff_from_lock(lock).await?,
-        Against::Time(when) => desk.registry.diff_since(when.as_of(Clock::system().now())).await?,
+        DiffBase::Lock { lock, .. } => desk.registry.diff_from_lockfile(lock).await?,
+        DiffBase::Time(when) => desk.registry.diff_since(when.resolve(Clock::system().now())).await?,
     };
     Ok((against, difference))
 }
 
-fn against(desk: &Desk, named: Option<&str>) -> Result<Against> {
+fn resolve_base(desk: &CliSession, named: Option<&str>) -> Result<DiffBase> {
     let path = match named {
-        None | Some("lockfile") => lock::beside(&desk.found),
+        None | Some("lockfile") => lock::default_lockfile_path(&desk.loaded_config),
         Some(named) if Path::new(named).exists() => PathBuf::from(named),
-        Some(named) => match named.parse::<When>() {
-            Ok(when) => return Ok(Against::Time(when)),
+        Some(named) => match named.parse::<TimeSpec>() {
+            Ok(when) => return Ok(DiffBase::Time(when)),
             Err(error) if !named.contains(['/', '\\', '.']) => {
                 return Err(Error::new(Code::BadRequest, format!("{}; nor is it a file", error.message)));
             }
             Err(_) => PathBuf::from(named),
         },
     };
-    let text = lock::text(&path)?;
-    let lock = Lock::read(&text).map_err(|error| {
+    let text = lock::read_lockfile(&path)?;
+    let lock = Lockfile::parse(&text).map_err(|error| {
         let message = format!("`{}`: {}; `toolcrib lock` writes it anew", path.display(), error.message);
         Error::new(Code::BadRequest, message).with_cause(error)
     })?;
-    Ok(Against::Lock { path, lock, text })
+    Ok(DiffBase::Lock { path, lock, text })
 }
 
 /// A lockfile of which nothing is known here is most likely another project's.
-fn hint_elsewhere(desk: &Desk, against: &Against) {
-    let Against::Lock { path, lock, .. } = against else { return };
+fn hint_foreign_lockfile(desk: &CliSession, against: &DiffBase) {
+    let DiffBase::Lock { path, lock, .. } = against else { return };
     let known = |id| desk.registry.source(id).is_some();
     if !lock.sources.is_empty() && !lock.sources.keys().any(known) {
         let path = path.display();
@@ -128,28 +128,28 @@ fn hint_elsewhere(desk: &Desk, against: &Against) {
 }
 
 /// Findings stand in the lockfile, or in the configuration where there is none.
-fn artifact(against: &Against, configuration: Option<&Path>) -> Artifact {
+fn sarif_artifact(against: &DiffBase, configuration: Option<&Path>) -> Artifact {
     match against {
-        Against::Lock { path, text, .. } => Artifact { uri: relative(path), lines: Lines::of(text) },
-        Against::Time(_) => {
-            Artifact { uri: relative(configuration.unwrap_or(Path::new("toolcrib.yaml"))), ..Artifact::default() }
+        DiffBase::Lock { path, text, .. } => Artifact { uri: relative_uri(path), lines: LockfileLines::parse(text) },
+        DiffBase::Time(_) => {
+            Artifact { uri: relative_uri(configuration.unwrap_or(Path::new("toolcrib.yaml"))), ..Artifact::default() }
         }
     }
 }
 
 /// As a repository names it: relative to where the command runs, where that can be said, and with slashes.
-fn relative(path: &Path) -> String {
+fn relative_uri(path: &Path) -> String {
     let below = std::env::current_dir().ok().and_then(|here| {
         let whole = std::path::absolute(path).ok()?;
         whole.strip_prefix(&here).ok().map(Path::to_owned)
     });
     let path = below.or_else(|| path.file_name().map(PathBuf::from)).unwrap_or_else(|| path.to_owned());
-    let parts: Vec<String> = path.iter().map(|part| encoded(&part.to_string_lossy())).collect();
+    let parts: Vec<String> = path.iter().map(|part| percent_encode(&part.to_string_lossy())).collect();
     parts.join("/")
 }
 
 /// What may not stand in a URI as it is.
-fn encoded(part: &str) -> String {
+fn percent_encode(part: &str) -> String {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
     part.bytes().map(|byte| if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") }).collect()
 }

@@ -1,7 +1,7 @@
 //! `toolcrib doctor`: what is wrong, and how to put it right. Contacts nobody unless asked to.
 
-mod house;
-mod remedy;
+mod advice;
+mod environment;
 mod sources;
 
 use clap::Args;
@@ -9,11 +9,11 @@ use serde::Serialize;
 use serde_json::json;
 use toolcrib::{Refresh, Result};
 
-use crate::arguments::Common;
-use crate::desk::{self, Desk};
-use crate::exit::Done;
-use crate::wording::counted;
-use crate::{output, paint, progress};
+use crate::arguments::CommonArguments;
+use crate::exit::CommandOutcome;
+use crate::session::{self, CliSession};
+use crate::source_summary::pluralize;
+use crate::{color, output, progress};
 
 /// Say what is wrong and how to put it right
 #[derive(Debug, Args)]
@@ -31,114 +31,118 @@ pub(crate) struct Arguments {
 
 /// One thing that was looked at.
 #[derive(Debug, Serialize)]
-struct Check {
+struct DoctorCheck {
     name: String,
-    status: Status,
+    status: CheckStatus,
     message: String,
     fix: Option<String>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-enum Status {
+enum CheckStatus {
     Ok,
     Warn,
     Fail,
 }
 
-pub(crate) async fn run(common: &Common, arguments: Arguments) -> Result<Done> {
+pub(crate) async fn run(common: &CommonArguments, arguments: Arguments) -> Result<CommandOutcome> {
     // What the desk would hint at is said here in the checks; and a doctor asks for nobody's trust.
-    let silent = Common { quiet: true, json: true, ..common.clone() };
+    let silent = CommonArguments { quiet: true, json: true, ..common.clone() };
     let mut checks = Vec::new();
-    match desk::find(&silent) {
+    match session::load_config(&silent) {
         Ok(found) => {
-            checks.extend(house::config(&found));
-            checks.extend(house::trust(&found));
-            let data = desk::data_directory(&silent, &found);
-            checks.extend(house::data(&silent, &data));
-            checks.extend(look_closer(&silent, common, &arguments).await);
+            checks.extend(environment::check_config(&found));
+            checks.extend(environment::check_trust(&found));
+            let data = session::data_directory(&silent, &found);
+            checks.extend(environment::check_data_directory(&silent, &data));
+            checks.extend(check_store_and_sources(&silent, common, &arguments).await);
         }
-        Err(error) => checks.extend(house::unreadable(&error)),
+        Err(error) => checks.extend(environment::config_errors(&error)),
     }
-    checks.push(house::guard().await);
-    let failed = checks.iter().filter(|check| check.status == Status::Fail).count();
+    checks.push(environment::check_guard().await);
+    let failed = checks.iter().filter(|check| check.status == CheckStatus::Fail).count();
     if common.json {
-        output::json(&json!({ "checks": checks }))?;
+        output::print_json(&json!({ "checks": checks }))?;
     } else {
-        output::line(&readable(&checks))?;
+        output::print_line(&render_checks(&checks))?;
     }
-    Ok(if failed > 0 { Done::Failed } else { Done::Well })
+    Ok(if failed > 0 { CommandOutcome::Failure } else { CommandOutcome::Success })
 }
 
 /// What can only be seen with the store open.
-async fn look_closer(silent: &Common, common: &Common, arguments: &Arguments) -> Vec<Check> {
-    let desk = match Desk::open(silent).await {
+async fn check_store_and_sources(
+    silent: &CommonArguments,
+    common: &CommonArguments,
+    arguments: &Arguments,
+) -> Vec<DoctorCheck> {
+    let desk = match CliSession::open(silent).await {
         Ok(desk) => desk,
-        Err(error) => return vec![Check::fail("store", error.message, None)],
+        Err(error) => return vec![DoctorCheck::fail("store", error.message, None)],
     };
-    let mut checks = house::store(&desk).await;
-    checks.extend(house::environment(&desk));
+    let mut checks = environment::check_store(&desk).await;
+    checks.extend(environment::check_variables(&desk));
     let outcomes = match arguments.probe {
         true => {
             let refresh = Refresh { force: true, ..Refresh::default() };
-            progress::shown(&desk.registry, common.quiet, desk.registry.refresh(refresh)).await
+            progress::show_progress(&desk.registry, common.quiet, desk.registry.refresh(refresh)).await
         }
         false => Vec::new(),
     };
     let found = desk.registry.sources();
     if found.is_empty() {
         let fix = "`toolcrib add NAME -- COMMAND` declares one, `toolcrib import` brings those of another client";
-        checks.push(Check::ok("sources", "none yet").with_fix(fix));
+        checks.push(DoctorCheck::ok("sources", "none yet").with_fix(fix));
     }
     for source in &found {
         let outcome = outcomes.iter().find(|outcome| outcome.source == source.id);
-        checks.extend(sources::checks(&desk, source, outcome));
+        checks.extend(sources::check_source(&desk, source, outcome));
     }
     desk.close().await;
     checks
 }
 
-impl Check {
-    fn ok(name: impl Into<String>, message: impl Into<String>) -> Check {
-        Check { name: name.into(), status: Status::Ok, message: message.into(), fix: None }
+impl DoctorCheck {
+    fn ok(name: impl Into<String>, message: impl Into<String>) -> DoctorCheck {
+        DoctorCheck { name: name.into(), status: CheckStatus::Ok, message: message.into(), fix: None }
     }
 
-    fn warn(name: impl Into<String>, message: impl Into<String>, fix: impl Into<String>) -> Check {
-        Check { name: name.into(), status: Status::Warn, message: message.into(), fix: Some(fix.into()) }
+    fn warn(name: impl Into<String>, message: impl Into<String>, fix: impl Into<String>) -> DoctorCheck {
+        DoctorCheck { name: name.into(), status: CheckStatus::Warn, message: message.into(), fix: Some(fix.into()) }
     }
 
-    fn fail(name: impl Into<String>, message: impl Into<String>, fix: Option<String>) -> Check {
-        Check { name: name.into(), status: Status::Fail, message: message.into(), fix }
+    fn fail(name: impl Into<String>, message: impl Into<String>, fix: Option<String>) -> DoctorCheck {
+        DoctorCheck { name: name.into(), status: CheckStatus::Fail, message: message.into(), fix }
     }
 
-    fn with_fix(mut self, fix: impl Into<String>) -> Check {
+    fn with_fix(mut self, fix: impl Into<String>) -> DoctorCheck {
         self.fix = Some(fix.into());
         self
     }
 }
 
-fn readable(checks: &[Check]) -> String {
+fn render_checks(checks: &[DoctorCheck]) -> String {
     let widest = checks.iter().map(|check| check.name.len()).max().unwrap_or(0);
     let mut text = String::new();
-    for Check { name, status, message, fix } in checks {
+    for DoctorCheck { name, status, message, fix } in checks {
         let mark = match status {
-            Status::Ok => paint::good("ok  "),
-            Status::Warn => paint::doubtful("warn"),
-            Status::Fail => paint::bad("FAIL"),
+            CheckStatus::Ok => color::success("ok  "),
+            CheckStatus::Warn => color::warning("warn"),
+            CheckStatus::Fail => color::failure("FAIL"),
         };
         let margin = " ".repeat(4 + 2 + widest + 2);
         let message = message.replace('\n', &format!("\n{margin}"));
         text.push_str(&format!("{mark}  {name:<widest$}  {message}\n"));
         if let Some(fix) = fix {
-            text.push_str(&format!("{margin}{} {fix}\n", paint::dim("->")));
+            text.push_str(&format!("{margin}{} {fix}\n", color::dim("->")));
         }
     }
-    let count = |wanted: Status| checks.iter().filter(|check| check.status == wanted).count();
-    let (failed, warned) = (count(Status::Fail), count(Status::Warn));
+    let count = |wanted: CheckStatus| checks.iter().filter(|check| check.status == wanted).count();
+    let (failed, warned) = (count(CheckStatus::Fail), count(CheckStatus::Warn));
     text.push_str(&match (failed, warned) {
         (0, 0) => "\nall is well".to_owned(),
-        (0, warned) => format!("\nnothing is broken; {}", counted(warned, "warning")),
-        (failed, warned) => format!("\n{}, {}", counted(failed, "problem"), counted(warned, "warning")),
+        (0, warned) => format!("\nnothing is broken; {}", pluralize(warned, "warning")),
+        (failed, warned) => format!("\n{}, {}", pluralize(failed, "problem"), pluralize(warned, "warning")),
     });
     text
 }

@@ -3,16 +3,16 @@
 use clap::Args;
 use serde_json::json;
 use toolcrib::core::inventory::Inventory;
-use toolcrib::core::text::nearest;
-use toolcrib::core::tool::{Asked, SEPARATOR, parse_name};
+use toolcrib::core::text::closest_match;
+use toolcrib::core::tool::{ParsedToolName, SEPARATOR, parse_tool_name};
 use toolcrib::core::{ToolId, ToolName};
-use toolcrib::registry::{Switch, Target};
+use toolcrib::registry::{EnableTarget, EnabledState};
 use toolcrib::{Code, Error, Result, SourceId};
 
-use crate::arguments::Common;
-use crate::desk::Desk;
-use crate::exit::Done;
+use crate::arguments::CommonArguments;
+use crate::exit::CommandOutcome;
 use crate::output;
+use crate::session::CliSession;
 
 /// Enable sources or single tools
 #[derive(Debug, Args)]
@@ -36,52 +36,52 @@ pub(crate) struct DisableArguments {
     names: Vec<String>,
 }
 
-pub(crate) async fn enable(common: &Common, arguments: EnableArguments) -> Result<Done> {
-    run(common, &arguments.names, Switch::Enabled).await
+pub(crate) async fn enable(common: &CommonArguments, arguments: EnableArguments) -> Result<CommandOutcome> {
+    run(common, &arguments.names, EnabledState::Enabled).await
 }
 
-pub(crate) async fn disable(common: &Common, arguments: DisableArguments) -> Result<Done> {
-    run(common, &arguments.names, Switch::Disabled).await
+pub(crate) async fn disable(common: &CommonArguments, arguments: DisableArguments) -> Result<CommandOutcome> {
+    run(common, &arguments.names, EnabledState::Disabled).await
 }
 
-async fn run(common: &Common, names: &[String], switch: Switch) -> Result<Done> {
-    let desk = Desk::manage(common).await?;
-    let result = fulfil_all(&desk, names, switch).await;
+async fn run(common: &CommonArguments, names: &[String], switch: EnabledState) -> Result<CommandOutcome> {
+    let desk = CliSession::open_offline(common).await?;
+    let result = set_all_enabled(&desk, names, switch).await;
     desk.close().await;
     result?;
-    Ok(Done::Well)
+    Ok(CommandOutcome::Success)
 }
 
 /// All names are understood before anything changes.
-async fn fulfil_all(desk: &Desk, names: &[String], switch: Switch) -> Result<()> {
+async fn set_all_enabled(desk: &CliSession, names: &[String], switch: EnabledState) -> Result<()> {
     // Before names are looked up: those of a damaged journal may be lost.
-    if let Some(damaged) = desk.registry.damage() {
+    if let Some(damaged) = desk.registry.damage_error() {
         return Err(damaged);
     }
-    let sources: Vec<SourceId> = names.iter().filter_map(|name| source(desk, name).ok().flatten()).collect();
-    let targets = names.iter().map(|name| target(desk, name, &sources)).collect::<Result<Vec<_>>>()?;
+    let sources: Vec<SourceId> = names.iter().filter_map(|name| find_source(desk, name).ok().flatten()).collect();
+    let targets = names.iter().map(|name| resolve_target(desk, name, &sources)).collect::<Result<Vec<_>>>()?;
     for target in targets {
-        fulfil(desk, target, switch).await?;
+        set_enabled(desk, target, switch).await?;
     }
     Ok(())
 }
 
-async fn fulfil(desk: &Desk, target: Target, switch: Switch) -> Result<()> {
-    let switched = desk.registry.switch(target, switch, Desk::actor()).await?;
+async fn set_enabled(desk: &CliSession, target: EnableTarget, switch: EnabledState) -> Result<()> {
+    let switched = desk.registry.set_enabled(target, switch, CliSession::actor()).await?;
     let (name, already) = (switched.target.name(), if switched.changed { "" } else { "already " });
     match desk.common.json {
-        true => output::json(&switched)?,
-        false => output::line(&format!("{name}: {already}{}", switch.as_str()))?,
+        true => output::print_json(&switched)?,
+        false => output::print_line(&format!("{name}: {already}{}", switch.as_str()))?,
     }
-    if let Target::Source(id) = &switched.target {
+    if let EnableTarget::Source(id) = &switched.target {
         hint_override(desk, id);
     }
     Ok(())
 }
 
 /// The environment goes before a command, so that somebody may wonder why nothing happens.
-fn hint_override(desk: &Desk, id: &SourceId) {
-    let Some(enabled) = desk.registry.overriding(id).and_then(|overriding| overriding.enabled) else { return };
+fn hint_override(desk: &CliSession, id: &SourceId) {
+    let Some(enabled) = desk.registry.source_override(id).and_then(|overriding| overriding.enabled) else { return };
     let (variable, state) = (id.as_str().to_uppercase(), if enabled { "enabled" } else { "disabled" });
     desk.common.hint(&format!(
         "hint: `TOOLCRIB_SOURCE_{variable}_ENABLED` is set and wins here: `{id}` is {state} in this environment"
@@ -89,30 +89,31 @@ fn hint_override(desk: &Desk, id: &SourceId) {
 }
 
 /// What a name stands for, where `sources` are named with it.
-fn target(desk: &Desk, name: &str, sources: &[SourceId]) -> Result<Target> {
-    let qualified = matches!(parse_name(name)?, Asked::Qualified { .. });
-    if !qualified && let Some(source) = source(desk, name)? {
-        return Ok(Target::Source(source));
+fn resolve_target(desk: &CliSession, name: &str, sources: &[SourceId]) -> Result<EnableTarget> {
+    let qualified = matches!(parse_tool_name(name)?, ParsedToolName::Qualified { .. });
+    if !qualified && let Some(source) = find_source(desk, name)? {
+        return Ok(EnableTarget::Source(source));
     }
     let catalog = desk.registry.catalog();
     match catalog.find(name) {
-        Ok(tool) => Ok(Target::Tool(tool.id(), tool.name().clone())),
+        Ok(tool) => Ok(EnableTarget::Tool(tool.id(), tool.name().clone())),
         Err(error) if error.code == Code::ToolNotImplemented => {
-            tool_beside(&desk.registry.inventory(), name, sources).ok_or_else(|| unknown(desk, name, sources, error))
+            find_tool_in_sources(&desk.registry.inventory(), name, sources)
+                .ok_or_else(|| unknown_name_error(desk, name, sources, error))
         }
         Err(error) => Err(error),
     }
 }
 
-fn source(desk: &Desk, name: &str) -> Result<Option<SourceId>> {
+fn find_source(desk: &CliSession, name: &str) -> Result<Option<SourceId>> {
     let Some(id) = SourceId::from_name(name).ok().filter(|id| desk.registry.source(id).is_some()) else {
         return Ok(None);
     };
     if desk.registry.inventory().source(&id).is_none() {
-        if let Some(reason) = desk.registry.forbidden().get(&id) {
+        if let Some(reason) = desk.registry.blocked_sources().get(&id) {
             return Err(Error::new(Code::Forbidden, reason.clone()));
         }
-        let place = desk.found.declared_at(&id).unwrap_or_default();
+        let place = desk.loaded_config.declared_at(&id).unwrap_or_default();
         let message = format!("`{id}` is stated wrongly in `{place}`; `toolcrib sources` says how");
         return Err(Error::new(Code::ConfigInvalid, message));
     }
@@ -120,10 +121,10 @@ fn source(desk: &Desk, name: &str) -> Result<Option<SourceId>> {
 }
 
 /// A tool of a source that is named with it. While that source is disabled, only the inventory knows its tools.
-fn tool_beside(inventory: &Inventory, name: &str, sources: &[SourceId]) -> Option<Target> {
-    let (of, tool) = match parse_name(name).ok()? {
-        Asked::Qualified { source, tool } => (Some(SourceId::from_name(source).ok()?), tool),
-        Asked::Bare(tool) => (None, tool),
+fn find_tool_in_sources(inventory: &Inventory, name: &str, sources: &[SourceId]) -> Option<EnableTarget> {
+    let (of, tool) = match parse_tool_name(name).ok()? {
+        ParsedToolName::Qualified { source, tool } => (Some(SourceId::from_name(source).ok()?), tool),
+        ParsedToolName::Bare(tool) => (None, tool),
     };
     let meant = sources.iter().filter(|id| of.as_ref().is_none_or(|of| of == *id));
     let mut found = meant.filter_map(|id| {
@@ -134,21 +135,22 @@ fn tool_beside(inventory: &Inventory, name: &str, sources: &[SourceId]) -> Optio
         let made = |make: fn(&str, &str) -> ToolName| {
             offered().find(|own| make(&prefix, own).as_str().strip_prefix(&prefix) == Some(tool)).map(|own| (own, make))
         };
-        let exact = offered().find(|own| *own == tool).map(|own| (own, ToolName::plain as fn(&str, &str) -> ToolName));
-        let (own, make) = exact.or_else(|| made(ToolName::plain)).or_else(|| made(ToolName::hashed))?;
-        Some(Target::Tool(ToolId { source: id.clone(), name: own.clone() }, make(&prefix, own)))
+        let exact =
+            offered().find(|own| *own == tool).map(|own| (own, ToolName::from_original as fn(&str, &str) -> ToolName));
+        let (own, make) = exact.or_else(|| made(ToolName::from_original)).or_else(|| made(ToolName::with_hash))?;
+        Some(EnableTarget::Tool(ToolId { source: id.clone(), name: own.clone() }, make(&prefix, own)))
     });
     found.next().filter(|_| found.next().is_none())
 }
 
 /// Why the catalogue does not have it: its source is disabled or was never asked, or the name is wrong.
-fn unknown(desk: &Desk, name: &str, sources: &[SourceId], error: Error) -> Error {
+fn unknown_name_error(desk: &CliSession, name: &str, sources: &[SourceId], error: Error) -> Error {
     let inventory = desk.registry.inventory();
     let refuse = |message: String| Error::new(Code::Conflict, message).with_retryable(false);
-    let Ok(Asked::Qualified { source, .. }) = parse_name(name) else {
-        return match disabled_owner(&inventory, name) {
+    let Ok(ParsedToolName::Qualified { source, .. }) = parse_tool_name(name) else {
+        return match find_disabled_owner(&inventory, name) {
             Some(id) => refuse(disabled_message(id)),
-            None => neither(desk, name, error),
+            None => not_found_error(desk, name, error),
         };
     };
     let Some(view) = SourceId::from_name(source).ok().and_then(|id| desk.registry.source(&id)) else { return error };
@@ -162,7 +164,7 @@ fn unknown(desk: &Desk, name: &str, sources: &[SourceId], error: Error) -> Error
 }
 
 /// A disabled source that has a tool of this name.
-fn disabled_owner<'a>(inventory: &'a Inventory, tool: &str) -> Option<&'a SourceId> {
+fn find_disabled_owner<'a>(inventory: &'a Inventory, tool: &str) -> Option<&'a SourceId> {
     let offers =
         |state: &toolcrib::core::inventory::SourceState| state.tools.get(tool).is_some_and(|state| !state.deprecated);
     inventory.sources().find(|(_, state)| !state.enabled && offers(state)).map(|(id, _)| id)
@@ -173,9 +175,9 @@ fn disabled_message(id: &SourceId) -> String {
 }
 
 /// Neither a source nor a tool, with what comes near.
-fn neither(desk: &Desk, name: &str, error: Error) -> Error {
+fn not_found_error(desk: &CliSession, name: &str, error: Error) -> Error {
     let sources = desk.registry.sources();
-    let near_source = nearest(name, sources.iter().map(|source| source.id.as_str())).map(str::to_owned);
+    let near_source = closest_match(name, sources.iter().map(|source| source.id.as_str())).map(str::to_owned);
     let details = error.details.unwrap_or_default();
     let near_tools = details["near"].as_array().into_iter().flatten().filter_map(|name| name.as_str());
     let near: Vec<String> = near_source.into_iter().chain(near_tools.map(str::to_owned)).collect();
@@ -183,6 +185,6 @@ fn neither(desk: &Desk, name: &str, error: Error) -> Error {
         [] => "; `toolcrib sources` and `toolcrib tools` list them".to_owned(),
         near => format!("; did you mean `{}`?", near.join("` or `")),
     };
-    let name = toolcrib::core::text::shown_short(name, 80);
+    let name = toolcrib::core::text::sanitize_truncated(name, 80);
     Error::new(Code::NotFound, format!("no source or tool named `{name}`{hint}")).with_details(json!({ "near": near }))
 }

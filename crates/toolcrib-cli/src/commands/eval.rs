@@ -8,15 +8,15 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use serde::Serialize;
 use toolcrib::core::search::Query;
-use toolcrib::core::search::eval::{File, LabelledSet, Means, Scores};
+use toolcrib::core::search::eval::{LabelledSet, MeanScores, NamedText, Scores};
 use toolcrib::{Code, Error, Result};
 
-use crate::arguments::Common;
-use crate::exit::Done;
+use crate::arguments::CommonArguments;
+use crate::exit::CommandOutcome;
 use crate::model::ModelArguments;
 use crate::output;
+use crate::source_summary::pluralize;
 use crate::table::Table;
-use crate::wording::counted;
 
 /// Measure search on a labelled set: recall, NDCG, MRR and times
 #[derive(Debug, Args)]
@@ -42,56 +42,58 @@ pub(crate) struct Arguments {
 }
 
 #[derive(Serialize)]
-struct Measured {
+struct EvalReport {
     #[serde(flatten)]
-    means: Means,
+    means: MeanScores,
     p50_us: u64,
     p99_us: u64,
 }
 
-pub(crate) fn run(common: &Common, arguments: &Arguments) -> Result<Done> {
-    let manner = arguments.model.manner()?;
-    let (tools, queries) = (read(&arguments.tools)?, read(&arguments.queries)?);
+pub(crate) fn run(common: &CommonArguments, arguments: &Arguments) -> Result<CommandOutcome> {
+    let manner = arguments.model.search_mode()?;
+    let (tools, queries) = (read_file(&arguments.tools)?, read_file(&arguments.queries)?);
     let (tools_name, queries_name) = (arguments.tools.display().to_string(), arguments.queries.display().to_string());
-    let set =
-        LabelledSet::read(File { name: &tools_name, text: &tools }, File { name: &queries_name, text: &queries })?;
-    if let Some(first) = set.unknown.first() {
-        let unknown = counted(set.unknown.len(), "relevant id");
+    let set = LabelledSet::parse(
+        NamedText { name: &tools_name, text: &tools },
+        NamedText { name: &queries_name, text: &queries },
+    )?;
+    if let Some(first) = set.unknown_ids.first() {
+        let unknown = pluralize(set.unknown_ids.len(), "relevant id");
         common.hint(&format!("warning: no tool has {unknown} (`{first}`), which counts as not found"));
     }
     // The first search builds what the others read.
-    let finder = manner.over(set.view.clone());
-    finder.find(&Query::new(""));
-    let (mut scores, mut times) = (Scores::also_at(arguments.limit.get()), Vec::with_capacity(set.queries.len()));
+    let finder = manner.into_searcher(set.view.clone());
+    finder.search(&Query::new(""));
+    let (mut scores, mut times) = (Scores::with_cutoff(arguments.limit.get()), Vec::with_capacity(set.queries.len()));
     for query in &set.queries {
         let start = Instant::now();
-        let found = finder.find(&Query::new(&*query.text).limited(scores.depth()));
+        let found = finder.search(&Query::new(&*query.text).with_limit(scores.max_cutoff()));
         times.push(start.elapsed());
-        set.judge(query, &found, &mut scores);
+        set.score(query, &found, &mut scores);
     }
     times.sort_unstable();
-    let at = |share: f64| times.get((times.len() as f64 * share) as usize).map_or(0, micros);
-    let measured = Measured { means: scores.means(), p50_us: at(0.5), p99_us: at(0.99) };
+    let at = |share: f64| times.get((times.len() as f64 * share) as usize).map_or(0, to_micros);
+    let measured = EvalReport { means: scores.means(), p50_us: at(0.5), p99_us: at(0.99) };
     if common.json {
-        output::json(&measured)?
+        output::print_json(&measured)?
     } else {
-        output::line(&table(&measured))?
+        output::print_line(&render_table(&measured))?
     }
-    Ok(Done::Well)
+    Ok(CommandOutcome::Success)
 }
 
-fn micros(time: &Duration) -> u64 {
+fn to_micros(time: &Duration) -> u64 {
     u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
 }
 
-fn read(path: &Path) -> Result<String> {
+fn read_file(path: &Path) -> Result<String> {
     let unreadable = |error| Error::new(Code::BadRequest, format!("cannot read `{}`: {error}", path.display()));
     fs::read_to_string(path).map_err(unreadable)
 }
 
-fn table(Measured { means, p50_us, p99_us }: &Measured) -> String {
+fn render_table(EvalReport { means, p50_us, p99_us }: &EvalReport) -> String {
     let mut table = Table::new(&["measure", "value"]);
-    let mut row = |name: &str, value: String| table.row(vec![name.to_owned(), value]);
+    let mut row = |name: &str, value: String| table.add_row(vec![name.to_owned(), value]);
     row("queries", means.queries.to_string());
     for (name, value) in &means.measures {
         row(name, format!("{value:.4}"));

@@ -4,10 +4,10 @@ use clap::Args;
 use toolcrib::core::config::{Secrets, export, export_json, masked_keys};
 use toolcrib::{Result, Source};
 
-use crate::arguments::Common;
-use crate::desk::Desk;
-use crate::exit::Done;
+use crate::arguments::CommonArguments;
+use crate::exit::CommandOutcome;
 use crate::output;
+use crate::session::CliSession;
 
 /// Print all sources as a configuration file
 ///
@@ -23,17 +23,17 @@ pub(crate) struct Arguments {
     secrets: bool,
 }
 
-pub(crate) async fn run(common: &Common, arguments: Arguments) -> Result<Done> {
-    let desk = Desk::look(common).await?;
+pub(crate) async fn run(common: &CommonArguments, arguments: Arguments) -> Result<CommandOutcome> {
+    let desk = CliSession::open_read_only(common).await?;
     let declarations = desk.registry.declarations();
-    let unusable: Vec<String> = desk.registry.sources().into_iter().filter_map(unusable).collect();
+    let unusable: Vec<String> = desk.registry.sources().into_iter().filter_map(invalid_source_id).collect();
     desk.close().await;
     let sources: Vec<&Source> = declarations.iter().map(|(_, source)| source).collect();
     let secrets = if arguments.secrets { Secrets::Plain } else { Secrets::Masked };
     if common.json {
-        output::json(&export_json(&sources, secrets))?;
+        output::print_json(&export_json(&sources, secrets))?;
     } else {
-        output::line(&export(&sources, secrets))?;
+        output::print_line(&export(&sources, secrets))?;
     }
     for id in unusable {
         common.hint(&format!("warning: `{id}` is stated wrongly and left out; `toolcrib sources` says how"));
@@ -55,10 +55,10 @@ pub(crate) async fn run(common: &Common, arguments: Arguments) -> Result<Done> {
             ),
         });
     }
-    Ok(Done::Well)
+    Ok(CommandOutcome::Success)
 }
 
 /// A source of the configuration whose declaration cannot be used has no kind.
-fn unusable(source: toolcrib::registry::SourceView) -> Option<String> {
+fn invalid_source_id(source: toolcrib::registry::SourceView) -> Option<String> {
     source.transport.is_none().then(|| source.id.to_string())
 }

@@ -4,18 +4,18 @@ use std::collections::BTreeSet;
 
 use clap::Args;
 use serde_json::json;
-use toolcrib::core::text::shown_short;
-use toolcrib::core::time::When;
+use toolcrib::core::text::sanitize_truncated;
+use toolcrib::core::time::TimeSpec;
 use toolcrib::core::{SourceId, Timestamp};
-use toolcrib::registry::{HistoryRecord, Wanted};
-use toolcrib::store::Check;
+use toolcrib::registry::{HistoryQuery, HistoryRecord};
+use toolcrib::store::DiscoveryCheck;
 use toolcrib::{Result, clock::Clock};
 
-use crate::arguments::Common;
-use crate::desk::Desk;
-use crate::exit::Done;
+use crate::arguments::CommonArguments;
+use crate::exit::CommandOutcome;
 use crate::output;
-use crate::wording::counted;
+use crate::session::CliSession;
+use crate::source_summary::pluralize;
 
 /// Show what changed, when, and by whom; contacts nobody
 #[derive(Debug, Args)]
@@ -35,7 +35,7 @@ pub(crate) struct Arguments {
     tool: Option<String>,
     /// Only what is not older: `2h`, `7d`, `2026-11-15`, or a time such as `2026-11-15T20:00:00Z`
     #[arg(long, value_name = "TIME")]
-    since: Option<When>,
+    since: Option<TimeSpec>,
     /// Only the last so many
     #[arg(long, value_name = "N")]
     limit: Option<usize>,
@@ -44,35 +44,37 @@ pub(crate) struct Arguments {
     checks: bool,
 }
 
-pub(crate) async fn run(common: &Common, arguments: Arguments) -> Result<Done> {
-    let desk = Desk::manage(common).await?;
+pub(crate) async fn run(common: &CommonArguments, arguments: Arguments) -> Result<CommandOutcome> {
+    let desk = CliSession::open_offline(common).await?;
     let result = match arguments.checks {
-        true => checks(&desk, &arguments).await.map(Found::Checks),
-        false => records(&desk, &arguments).await.map(Found::Records),
+        true => load_checks(&desk, &arguments).await.map(HistoryEntries::Checks),
+        false => load_records(&desk, &arguments).await.map(HistoryEntries::Records),
     };
     desk.close().await;
     match result? {
-        Found::Records(records) if common.json => output::json(&json!({ "records": records }))?,
-        Found::Checks(checks) if common.json => output::json(&json!({ "checks": checks }))?,
-        Found::Records(records) if records.is_empty() => output::line("nothing is recorded that fits")?,
-        Found::Checks(checks) if checks.is_empty() => output::line("no discovery is recorded that fits")?,
-        Found::Records(records) => output::line(&told(&records))?,
-        Found::Checks(checks) => output::line(&checked(&checks))?,
+        HistoryEntries::Records(records) if common.json => output::print_json(&json!({ "records": records }))?,
+        HistoryEntries::Checks(checks) if common.json => output::print_json(&json!({ "checks": checks }))?,
+        HistoryEntries::Records(records) if records.is_empty() => output::print_line("nothing is recorded that fits")?,
+        HistoryEntries::Checks(checks) if checks.is_empty() => {
+            output::print_line("no discovery is recorded that fits")?
+        }
+        HistoryEntries::Records(records) => output::print_line(&render_records(&records))?,
+        HistoryEntries::Checks(checks) => output::print_line(&render_checks(&checks))?,
     }
-    Ok(Done::Well)
+    Ok(CommandOutcome::Success)
 }
 
-enum Found {
+enum HistoryEntries {
     Records(Vec<HistoryRecord>),
-    Checks(Vec<Check>),
+    Checks(Vec<DiscoveryCheck>),
 }
 
-async fn records(desk: &Desk, arguments: &Arguments) -> Result<Vec<HistoryRecord>> {
-    let wanted = Wanted {
-        source: source(desk, arguments.source.as_deref())?,
+async fn load_records(desk: &CliSession, arguments: &Arguments) -> Result<Vec<HistoryRecord>> {
+    let wanted = HistoryQuery {
+        source: resolve_source(desk, arguments.source.as_deref())?,
         tool: arguments.tool.clone(),
-        since: arguments.since.map(|since| since.as_of(Clock::system().now())),
-        ..Wanted::after(0)
+        since: arguments.since.map(|since| since.resolve(Clock::system().now())),
+        ..HistoryQuery::after(0)
     };
     let mut records = desk.registry.history(&wanted).await?;
     let over = records.len().saturating_sub(arguments.limit.unwrap_or(usize::MAX));
@@ -80,12 +82,12 @@ async fn records(desk: &Desk, arguments: &Arguments) -> Result<Vec<HistoryRecord
     Ok(records)
 }
 
-async fn checks(desk: &Desk, arguments: &Arguments) -> Result<Vec<Check>> {
-    let sources: BTreeSet<SourceId> = match source(desk, arguments.source.as_deref())? {
+async fn load_checks(desk: &CliSession, arguments: &Arguments) -> Result<Vec<DiscoveryCheck>> {
+    let sources: BTreeSet<SourceId> = match resolve_source(desk, arguments.source.as_deref())? {
         Some(source) => BTreeSet::from([source]),
-        None => desk.registry.inventory().remembered().cloned().collect(),
+        None => desk.registry.inventory().all_source_ids().cloned().collect(),
     };
-    let since = arguments.since.map(|since| since.as_of(Clock::system().now()));
+    let since = arguments.since.map(|since| since.resolve(Clock::system().now()));
     let mut checks = Vec::new();
     for source in &sources {
         checks.extend(desk.registry.checks(source).await?);
@@ -98,39 +100,44 @@ async fn checks(desk: &Desk, arguments: &Arguments) -> Result<Vec<Check>> {
 }
 
 /// A source that there is, or was.
-fn source(desk: &Desk, name: Option<&str>) -> Result<Option<SourceId>> {
+fn resolve_source(desk: &CliSession, name: Option<&str>) -> Result<Option<SourceId>> {
     let Some(name) = name else { return Ok(None) };
     let id = SourceId::from_name(name)?;
-    let was = desk.registry.inventory().remembered().any(|remembered| *remembered == id);
-    if was { Ok(Some(id)) } else { desk.source(name).map(Some) }
+    let was = desk.registry.inventory().all_source_ids().any(|remembered| *remembered == id);
+    if was { Ok(Some(id)) } else { desk.find_source(name).map(Some) }
 }
 
 /// One line for each record, oldest first.
-fn told(records: &[HistoryRecord]) -> String {
+fn render_records(records: &[HistoryRecord]) -> String {
     let seq = records.iter().map(|record| record.seq.to_string().len()).max().unwrap_or(0) + 1;
-    let actor = records.iter().map(|record| shown_short(&record.actor, 20).len()).max().unwrap_or(0);
+    let actor = records.iter().map(|record| sanitize_truncated(&record.actor, 20).len()).max().unwrap_or(0);
     let lines = records.iter().map(|record| {
-        let (number, who) = (format!("#{}", record.seq), shown_short(&record.actor, 20));
-        format!("{}  {number:<seq$}  {who:<actor$}  {}", moment(record.at), record.text)
+        let (number, who) = (format!("#{}", record.seq), sanitize_truncated(&record.actor, 20));
+        format!("{}  {number:<seq$}  {who:<actor$}  {}", format_timestamp(record.at), record.text)
     });
     lines.collect::<Vec<_>>().join("\n")
 }
 
 /// To the second: `2026-11-15 20:14:20Z`.
-fn moment(at: Timestamp) -> String {
+fn format_timestamp(at: Timestamp) -> String {
     let text = at.to_string();
     text.get(..19).map_or(text.clone(), |second| format!("{}Z", second.replace('T', " ")))
 }
 
 /// One line for each check, newest first.
-fn checked(checks: &[Check]) -> String {
+fn render_checks(checks: &[DiscoveryCheck]) -> String {
     let widest = checks.iter().map(|check| check.source.as_str().len()).max().unwrap_or(0);
-    let line = |check: &Check| {
+    let line = |check: &DiscoveryCheck| {
         let how = match (&check.error, check.tool_count) {
             (Some(failure), _) => format!("failed: {}", failure.message),
-            (None, count) => counted(count.unwrap_or(0), "tool"),
+            (None, count) => pluralize(count.unwrap_or(0), "tool"),
         };
-        format!("{}  {:<widest$}  {:>6} ms  {how}", moment(check.at), check.source.as_str(), check.duration_ms)
+        format!(
+            "{}  {:<widest$}  {:>6} ms  {how}",
+            format_timestamp(check.at),
+            check.source.as_str(),
+            check.duration_ms
+        )
     };
     checks.iter().map(line).collect::<Vec<_>>().join("\n")
 }

@@ -1,7 +1,7 @@
 //! `toolcrib import`: the sources of other clients, declared at run time. They live in the store, whose file only its
 //! owner can read, because such configurations hold literal secrets. Contacts nobody.
 
-mod place;
+mod client_files;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -9,15 +9,15 @@ use std::path::PathBuf;
 use clap::Args;
 use serde::Serialize;
 use serde_json::json;
-use toolcrib::core::config::{Client, Declaration, Fault};
-use toolcrib::registry::Declared;
+use toolcrib::core::config::{ConfigDiagnostic, ConfiguredSource, McpClientKind};
+use toolcrib::registry::DeclareOutcome;
 use toolcrib::{Result, Source, SourceId};
 
-use crate::arguments::Common;
-use crate::desk::Desk;
-use crate::exit::Done;
-use crate::{output, wording};
-use place::Place;
+use crate::arguments::CommonArguments;
+use crate::exit::CommandOutcome;
+use crate::session::CliSession;
+use crate::{output, source_summary};
+use client_files::ClientConfigFile;
 
 /// Declare the sources of another client's configuration; contacts nobody
 #[derive(Debug, Args)]
@@ -31,7 +31,7 @@ pub(crate) struct Arguments {
     /// A client's file; the usual places are looked at when none is named
     file: Option<PathBuf>,
     /// Whose configuration it is
-    #[arg(long, value_name = "CLIENT", value_parser = Client::ALL.map(Client::as_str))]
+    #[arg(long, value_name = "CLIENT", value_parser = McpClientKind::ALL.map(McpClientKind::as_str))]
     from: Option<String>,
     /// Say what would be done, and do nothing
     #[arg(long)]
@@ -40,10 +40,10 @@ pub(crate) struct Arguments {
 
 /// What became of one server.
 #[derive(Debug, Serialize)]
-struct Line {
+struct ImportResult {
     /// None when its name cannot be one.
     source: Option<SourceId>,
-    status: Status,
+    status: ImportStatus,
     file: String,
     /// Why it was skipped or failed; else what it runs or contacts.
     reason: String,
@@ -51,7 +51,7 @@ struct Line {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-enum Status {
+enum ImportStatus {
     Imported,
     Changed,
     Same,
@@ -59,92 +59,99 @@ enum Status {
     Failed,
 }
 
-pub(crate) async fn run(common: &Common, arguments: Arguments) -> Result<Done> {
-    let client = arguments.from.as_deref().and_then(Client::parse);
+pub(crate) async fn run(common: &CommonArguments, arguments: Arguments) -> Result<CommandOutcome> {
+    let client = arguments.from.as_deref().and_then(McpClientKind::parse);
     let places = match &arguments.file {
-        Some(file) => vec![Place::named(file, client)?],
-        None => Place::usual(common, client)?,
+        Some(file) => vec![ClientConfigFile::read_named(file, client)?],
+        None => ClientConfigFile::read_default_paths(common, client)?,
     };
-    let desk = if arguments.dry_run { Desk::look(common).await? } else { Desk::manage(common).await? };
+    let desk = if arguments.dry_run {
+        CliSession::open_read_only(common).await?
+    } else {
+        CliSession::open_offline(common).await?
+    };
     let lines = import_all(&desk, &places, arguments.dry_run).await;
     desk.close().await;
     let lines = lines?;
-    let warnings: Vec<String> = places.iter().flat_map(|place| &place.warnings).map(Fault::to_string).collect();
+    let warnings: Vec<String> =
+        places.iter().flat_map(|place| &place.warnings).map(ConfigDiagnostic::to_string).collect();
     for warning in &warnings {
         common.hint(&format!("warning: {warning}"));
     }
     if common.json {
-        output::json(&json!({ "results": lines, "warnings": warnings, "dry_run": arguments.dry_run }))?;
+        output::print_json(&json!({ "results": lines, "warnings": warnings, "dry_run": arguments.dry_run }))?;
     } else {
         for line in &lines {
-            output::line(&line.told(arguments.dry_run))?;
+            output::print_line(&line.render(arguments.dry_run))?;
         }
-        if lines.iter().any(|line| matches!(line.status, Status::Imported | Status::Changed)) && !arguments.dry_run {
+        if lines.iter().any(|line| matches!(line.status, ImportStatus::Imported | ImportStatus::Changed))
+            && !arguments.dry_run
+        {
             common.hint("hint: `toolcrib tools` discovers them, `toolcrib sources` shows how they stand");
         }
     }
-    let failed = lines.iter().any(|line| line.status == Status::Failed);
-    Ok(if failed { Done::Failed } else { Done::Well })
+    let failed = lines.iter().any(|line| line.status == ImportStatus::Failed);
+    Ok(if failed { CommandOutcome::Failure } else { CommandOutcome::Success })
 }
 
-async fn import_all(desk: &Desk, places: &[Place], dry_run: bool) -> Result<Vec<Line>> {
+async fn import_all(desk: &CliSession, places: &[ClientConfigFile], dry_run: bool) -> Result<Vec<ImportResult>> {
     let mut lines = Vec::new();
     let mut seen: BTreeMap<SourceId, (&Source, &str)> = BTreeMap::new();
     for place in places {
-        lines.extend(place.faults.iter().map(|fault| Line::failed(None, &place.file, fault.to_string())));
-        for Declaration { id, source, .. } in &place.declarations {
+        lines.extend(place.faults.iter().map(|fault| ImportResult::failure(None, &place.file, fault.to_string())));
+        for ConfiguredSource { id, source, .. } in &place.declarations {
             let source = match source {
                 Ok(source) => source,
                 Err(faults) => {
-                    let reason = faults.iter().map(Fault::to_string).collect::<Vec<_>>().join("; ");
-                    lines.push(Line::failed(Some(id.clone()), &place.file, reason));
+                    let reason = faults.iter().map(ConfigDiagnostic::to_string).collect::<Vec<_>>().join("; ");
+                    lines.push(ImportResult::failure(Some(id.clone()), &place.file, reason));
                     continue;
                 }
             };
             let first = *seen.entry(id.clone()).or_insert((source, &place.file));
             let (status, reason) = match first {
                 (other, file) if other != source => {
-                    (Status::Skipped, format!("`{file}` declares that name otherwise, and goes first"))
+                    (ImportStatus::Skipped, format!("`{file}` declares that name otherwise, and goes first"))
                 }
-                _ => import(desk, source, dry_run).await?,
+                _ => import_source(desk, source, dry_run).await?,
             };
-            lines.push(Line { source: Some(id.clone()), status, file: place.file.clone(), reason });
+            lines.push(ImportResult { source: Some(id.clone()), status, file: place.file.clone(), reason });
         }
     }
     Ok(lines)
 }
 
-async fn import(desk: &Desk, source: &Source, dry_run: bool) -> Result<(Status, String)> {
-    if let Some(place) = desk.found.declared_at(&source.id) {
-        return Ok((Status::Skipped, format!("`{place}` declares that name, and the configuration wins")));
+async fn import_source(desk: &CliSession, source: &Source, dry_run: bool) -> Result<(ImportStatus, String)> {
+    if let Some(place) = desk.loaded_config.declared_at(&source.id) {
+        return Ok((ImportStatus::Skipped, format!("`{place}` declares that name, and the configuration wins")));
     }
     let declared = match dry_run {
-        true => desk.registry.would_declare(source)?,
-        false => desk.registry.declare_lazily(source, Desk::actor()).await?,
+        true => desk.registry.preview_declare(source)?,
+        false => desk.registry.declare_lazily(source, CliSession::actor()).await?,
     };
     let status = match declared {
-        Declared::New => Status::Imported,
-        Declared::Changed => Status::Changed,
-        Declared::Same => Status::Same,
+        DeclareOutcome::New => ImportStatus::Imported,
+        DeclareOutcome::Changed => ImportStatus::Changed,
+        DeclareOutcome::Same => ImportStatus::Same,
     };
-    Ok((status, wording::reached_by(source)))
+    Ok((status, source_summary::summarize_source(source)))
 }
 
-impl Line {
-    fn failed(source: Option<SourceId>, file: &str, reason: String) -> Line {
-        Line { source, status: Status::Failed, file: file.to_owned(), reason }
+impl ImportResult {
+    fn failure(source: Option<SourceId>, file: &str, reason: String) -> ImportResult {
+        ImportResult { source, status: ImportStatus::Failed, file: file.to_owned(), reason }
     }
 
-    fn told(&self, dry_run: bool) -> String {
-        let Line { status, file, reason, .. } = self;
+    fn render(&self, dry_run: bool) -> String {
+        let ImportResult { status, file, reason, .. } = self;
         let source = self.source.as_ref().map_or("?", SourceId::as_str);
         let would = if dry_run { "would be " } else { "" };
         match status {
-            Status::Imported => format!("{source}: {would}imported from `{file}`: {reason}"),
-            Status::Changed => format!("{source}: {would}changed to what `{file}` says: {reason}"),
-            Status::Same => format!("{source}: already there, as `{file}` says"),
-            Status::Skipped => format!("{source}: skipped: {reason}"),
-            Status::Failed => format!("{source}: failed: {reason}"),
+            ImportStatus::Imported => format!("{source}: {would}imported from `{file}`: {reason}"),
+            ImportStatus::Changed => format!("{source}: {would}changed to what `{file}` says: {reason}"),
+            ImportStatus::Same => format!("{source}: already there, as `{file}` says"),
+            ImportStatus::Skipped => format!("{source}: skipped: {reason}"),
+            ImportStatus::Failed => format!("{source}: failed: {reason}"),
         }
     }
 }

@@ -7,14 +7,14 @@ use serde_json::json;
 use toolcrib::core::ResultExt;
 use toolcrib::{Code, Error, Result};
 
-use crate::arguments::Common;
-use crate::exit::Done;
+use crate::arguments::CommonArguments;
+use crate::exit::CommandOutcome;
 use crate::output;
 
-const NAME: &str = "toolcrib.yaml";
+const CONFIG_FILE_NAME: &str = "toolcrib.yaml";
 /// What would be read instead of, or hidden by, the new file.
-const OTHERS: [&str; 3] = ["toolcrib.yml", "toolcrib.toml", "toolcrib.json"];
-const TEMPLATE: &str = include_str!("init/toolcrib.yaml");
+const OTHER_CONFIG_NAMES: [&str; 3] = ["toolcrib.yml", "toolcrib.toml", "toolcrib.json"];
+const CONFIG_TEMPLATE: &str = include_str!("init/toolcrib.yaml");
 
 /// Write a commented `toolcrib.yaml` into the working directory
 #[derive(Debug, Args)]
@@ -25,21 +25,21 @@ pub(crate) struct Arguments {
     force: bool,
 }
 
-pub(crate) fn run(common: &Common, arguments: &Arguments) -> Result<Done> {
+pub(crate) fn run(common: &CommonArguments, arguments: &Arguments) -> Result<CommandOutcome> {
     let directory = std::env::current_dir().context(Code::ConfigInvalid, "the working directory cannot be read")?;
     if !arguments.force
-        && let Some(file) = existing(&directory)
+        && let Some(file) = find_existing_config(&directory)
     {
         let message = format!("`{}` is there already; edit it, or replace it with `--force`", file.display());
         return Err(Error::new(Code::Conflict, message).with_retryable(false));
     }
-    let file = directory.join(NAME);
-    std::fs::write(&file, TEMPLATE)
+    let file = directory.join(CONFIG_FILE_NAME);
+    std::fs::write(&file, CONFIG_TEMPLATE)
         .map_err(|error| Error::new(Code::ConfigInvalid, format!("cannot write `{}`: {error}", file.display())))?;
     if common.json {
-        output::json(&json!({ "file": file }))?;
+        output::print_json(&json!({ "file": file }))?;
     } else {
-        output::line(&format!(
+        output::print_line(&format!(
             "wrote `{}`\nnext: declare a source in it and run `toolcrib trust`, or run `toolcrib add NAME -- COMMAND`",
             file.display()
         ))?;
@@ -50,11 +50,14 @@ pub(crate) fn run(common: &Common, arguments: &Arguments) -> Result<Done> {
              `toolcrib import .mcp.json` brings its sources along",
         );
     }
-    Ok(Done::Well)
+    Ok(CommandOutcome::Success)
 }
 
-fn existing(directory: &Path) -> Option<PathBuf> {
-    std::iter::once(NAME).chain(OTHERS).map(|name| directory.join(name)).find(|file| file.exists())
+fn find_existing_config(directory: &Path) -> Option<PathBuf> {
+    std::iter::once(CONFIG_FILE_NAME)
+        .chain(OTHER_CONFIG_NAMES)
+        .map(|name| directory.join(name))
+        .find(|file| file.exists())
 }
 
 #[cfg(test)]
@@ -65,9 +68,9 @@ mod tests {
 
     #[test]
     fn the_file_is_valid_and_so_is_every_sample_in_it() {
-        let read = |text: &str| Config::read(text, NAME, Path::new("/p")).unwrap();
-        assert_eq!(read(TEMPLATE), Config::default());
-        let uncommented: Vec<String> = TEMPLATE
+        let read = |text: &str| Config::read(text, CONFIG_FILE_NAME, Path::new("/p")).unwrap();
+        assert_eq!(read(CONFIG_TEMPLATE), Config::default());
+        let uncommented: Vec<String> = CONFIG_TEMPLATE
             .lines()
             .filter(|line| *line != "sources: {}")
             .map(|line| line.strip_prefix("#: ").unwrap_or(line).to_owned())

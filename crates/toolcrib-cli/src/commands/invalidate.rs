@@ -4,10 +4,10 @@ use clap::Args;
 use serde_json::json;
 use toolcrib::{Result, SourceId};
 
-use crate::arguments::Common;
-use crate::desk::Desk;
-use crate::exit::Done;
+use crate::arguments::CommonArguments;
+use crate::exit::CommandOutcome;
 use crate::output;
+use crate::session::CliSession;
 
 /// Have sources discovered again at the next need; their tools stay listed meanwhile
 #[derive(Debug, Args)]
@@ -18,28 +18,28 @@ pub(crate) struct Arguments {
     sources: Vec<String>,
 }
 
-pub(crate) async fn run(common: &Common, arguments: Arguments) -> Result<Done> {
-    let desk = Desk::manage(common).await?;
+pub(crate) async fn run(common: &CommonArguments, arguments: Arguments) -> Result<CommandOutcome> {
+    let desk = CliSession::open_offline(common).await?;
     let result = invalidate(&desk, &arguments.sources).await;
     desk.close().await;
     let sources = result?;
     if common.json {
-        output::json(&json!({ "invalidated": sources }))?;
+        output::print_json(&json!({ "invalidated": sources }))?;
     } else if sources.is_empty() {
-        output::line("no sources yet; `toolcrib add NAME -- COMMAND` declares one")?;
+        output::print_line("no sources yet; `toolcrib add NAME -- COMMAND` declares one")?;
     }
     for source in sources.iter().filter(|_| !common.json) {
-        output::line(&format!("{source}: discovered again at the next need"))?;
+        output::print_line(&format!("{source}: discovered again at the next need"))?;
     }
-    Ok(Done::Well)
+    Ok(CommandOutcome::Success)
 }
 
-async fn invalidate(desk: &Desk, names: &[String]) -> Result<Vec<SourceId>> {
+async fn invalidate(desk: &CliSession, names: &[String]) -> Result<Vec<SourceId>> {
     if names.is_empty() {
         desk.registry.invalidate(None).await?;
         return Ok(desk.registry.inventory().sources().map(|(id, _)| id.clone()).collect());
     }
-    let mut sources = names.iter().map(|name| desk.source(name)).collect::<Result<Vec<_>>>()?;
+    let mut sources = names.iter().map(|name| desk.find_source(name)).collect::<Result<Vec<_>>>()?;
     sources.sort();
     sources.dedup();
     for source in &sources {

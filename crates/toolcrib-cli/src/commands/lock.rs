@@ -4,19 +4,19 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use toolcrib::config_file::Found;
-use toolcrib::refresh::Need;
-use toolcrib::registry::{SourceView, Status};
+use toolcrib::config_file::LoadedConfig;
+use toolcrib::refresh::RequiredFreshness;
+use toolcrib::registry::{DiscoveryStatus, SourceView};
 use toolcrib::{Code, Error, Result, SourceId};
 
-use crate::arguments::Common;
-use crate::desk::Desk;
-use crate::exit::Done;
+use crate::arguments::CommonArguments;
+use crate::discovery_wait::DiscoveryArguments;
+use crate::exit::CommandOutcome;
 use crate::output;
-use crate::waiting::NeedArguments;
-use crate::wording::counted;
+use crate::session::CliSession;
+use crate::source_summary::pluralize;
 
-const NAME: &str = "toolcrib.lock";
+const LOCKFILE_NAME: &str = "toolcrib.lock";
 
 /// Write a lockfile: every tool by its name and fingerprint, for `diff` to compare with
 #[derive(Debug, Args)]
@@ -34,24 +34,27 @@ pub(crate) struct Arguments {
     #[arg(long, short, value_name = "FILE")]
     output: Option<PathBuf>,
     #[command(flatten)]
-    need: NeedArguments,
+    need: DiscoveryArguments,
 }
 
-pub(crate) async fn run(common: &Common, arguments: Arguments) -> Result<Done> {
-    let desk = Desk::open(common).await?;
-    let need = arguments.need.need_or(Need::Fresh);
-    let ensured = desk.ensure(need, None, arguments.need.patience_for_all()).await;
-    let (unread, unknown) = not_read(desk.registry.sources(), &ensured.unanswered);
-    if need == Need::Cached {
+pub(crate) async fn run(common: &CommonArguments, arguments: Arguments) -> Result<CommandOutcome> {
+    let desk = CliSession::open(common).await?;
+    let need = arguments.need.need_or(RequiredFreshness::Fresh);
+    let ensured = desk.ensure(need, None, arguments.need.wait_policy_for_all()).await;
+    let (unread, unknown) = unread_sources(desk.registry.sources(), &ensured.unanswered);
+    if need == RequiredFreshness::Cached {
         desk.hint_stale(None);
         if !unknown.is_empty() {
             common.hint(&format!("warning: nothing is known of {}, so nothing of it is locked", unknown.join(", ")));
         }
     }
-    let (lock, path) = (desk.registry.lock().await, arguments.output.unwrap_or_else(|| beside(&desk.found)));
+    let (lock, path) = (
+        desk.registry.lockfile().await,
+        arguments.output.unwrap_or_else(|| default_lockfile_path(&desk.loaded_config)),
+    );
     desk.close().await;
     let lock = lock?;
-    if need != Need::Cached && !unread.is_empty() {
+    if need != RequiredFreshness::Cached && !unread.is_empty() {
         let message = format!(
             "nothing was locked, for these could not be read: {}; `--cached` locks what is known of them",
             unread.join(", ")
@@ -59,25 +62,25 @@ pub(crate) async fn run(common: &Common, arguments: Arguments) -> Result<Done> {
         return Err(Error::new(Code::ToolUnavailable, message));
     }
     if common.json {
-        output::json(&lock)?;
+        output::print_json(&lock)?;
     } else {
-        write(&path, &lock.text()?)?;
+        write_atomically(&path, &lock.to_text()?)?;
         let tools = lock.sources.values().map(|source| source.tools.len()).sum();
-        let (tools, sources) = (counted(tools, "tool"), counted(lock.sources.len(), "source"));
-        output::line(&format!("{}: {tools} of {sources}", path.display()))?;
+        let (tools, sources) = (pluralize(tools, "tool"), pluralize(lock.sources.len(), "source"));
+        output::print_line(&format!("{}: {tools} of {sources}", path.display()))?;
     }
-    Ok(Done::Well)
+    Ok(CommandOutcome::Success)
 }
 
 /// The enabled sources whose list of now could not be had, and those of which there is none at all.
-fn not_read(sources: Vec<SourceView>, unanswered: &[SourceId]) -> (Vec<String>, Vec<String>) {
+fn unread_sources(sources: Vec<SourceView>, unanswered: &[SourceId]) -> (Vec<String>, Vec<String>) {
     let (mut unread, mut unknown) = (Vec::new(), Vec::new());
     for source in sources.into_iter().filter(|source| source.enabled) {
         let name = format!("`{}`", source.id);
         if source.inventory_hash.is_none() {
             unknown.push(name.clone());
         }
-        let failed = source.status == Status::Failed || unanswered.contains(&source.id);
+        let failed = source.status == DiscoveryStatus::Failed || unanswered.contains(&source.id);
         if source.inventory_hash.is_none() || failed {
             unread.push(name);
         }
@@ -86,13 +89,13 @@ fn not_read(sources: Vec<SourceView>, unanswered: &[SourceId]) -> (Vec<String>, 
 }
 
 /// Where a lockfile is when nobody says otherwise.
-pub(crate) fn beside(found: &Found) -> PathBuf {
+pub(crate) fn default_lockfile_path(found: &LoadedConfig) -> PathBuf {
     let directory = found.file.as_deref().and_then(Path::parent);
-    directory.map_or_else(|| PathBuf::from(NAME), |directory| directory.join(NAME))
+    directory.map_or_else(|| PathBuf::from(LOCKFILE_NAME), |directory| directory.join(LOCKFILE_NAME))
 }
 
 /// Whole or not at all: whoever reads it meanwhile sees the old one.
-fn write(path: &Path, text: &str) -> Result<()> {
+fn write_atomically(path: &Path, text: &str) -> Result<()> {
     let cannot = |error: std::io::Error| {
         Error::new(Code::ConfigInvalid, format!("cannot write `{}`: {error}", path.display())).with_cause(error)
     };
@@ -109,8 +112,8 @@ fn write(path: &Path, text: &str) -> Result<()> {
 }
 
 /// The text of a lockfile, or how to make one.
-pub(crate) fn text(path: &Path) -> Result<String> {
-    const LARGEST: u64 = 64 * 1024 * 1024;
+pub(crate) fn read_lockfile(path: &Path) -> Result<String> {
+    const MAX_LOCKFILE_BYTES: u64 = 64 * 1024 * 1024;
     let metadata = std::fs::metadata(path).map_err(|error| {
         let path = path.display();
         let message = match error.kind() == std::io::ErrorKind::NotFound {
@@ -119,7 +122,7 @@ pub(crate) fn text(path: &Path) -> Result<String> {
         };
         Error::new(Code::NotFound, message).with_cause(error)
     })?;
-    if metadata.len() > LARGEST {
+    if metadata.len() > MAX_LOCKFILE_BYTES {
         return Err(Error::new(Code::BadRequest, format!("`{}` is too large for a lockfile", path.display())));
     }
     std::fs::read_to_string(path).map_err(|error| {

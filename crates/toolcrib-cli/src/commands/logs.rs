@@ -2,14 +2,14 @@
 
 use clap::Args;
 use serde_json::json;
-use toolcrib::core::text::shown;
+use toolcrib::core::text::sanitize;
 use toolcrib::redact::Redactor;
 use toolcrib::{Code, Error, Result, SourceId};
 
-use crate::arguments::Common;
-use crate::desk::Desk;
-use crate::exit::Done;
+use crate::arguments::CommonArguments;
+use crate::exit::CommandOutcome;
 use crate::output;
+use crate::session::CliSession;
 
 /// Show the last that a server wrote to its standard error
 #[derive(Debug, Args)]
@@ -22,28 +22,29 @@ pub(crate) struct Arguments {
     lines: usize,
 }
 
-pub(crate) async fn run(common: &Common, arguments: Arguments) -> Result<Done> {
-    let desk = Desk::look(common).await?;
-    let found = desk.source(&arguments.source).and_then(|id| Ok((last_lines(&desk, &id, arguments.lines)?, id)));
+pub(crate) async fn run(common: &CommonArguments, arguments: Arguments) -> Result<CommandOutcome> {
+    let desk = CliSession::open_read_only(common).await?;
+    let found =
+        desk.find_source(&arguments.source).and_then(|id| Ok((read_last_lines(&desk, &id, arguments.lines)?, id)));
     let starts_a_program = |id: &SourceId| desk.registry.source(id).is_some_and(|source| source.command.is_some());
     let found = found.map(|(lines, id)| (lines, starts_a_program(&id), id));
     desk.close().await;
     let (lines, starts_a_program, id) = found?;
     if common.json {
-        output::json(&json!({ "source": id, "lines": lines }))?;
+        output::print_json(&json!({ "source": id, "lines": lines }))?;
     } else if !lines.is_empty() {
-        output::line(&lines.join("\n"))?;
+        output::print_line(&lines.join("\n"))?;
     } else if starts_a_program {
         common.hint(&format!("`{id}` has written nothing to its standard error yet"));
     } else {
         common.hint(&format!("`{id}` is no program that Toolcrib starts, so it has no log here"));
     }
-    Ok(Done::Well)
+    Ok(CommandOutcome::Success)
 }
 
 /// The end of the log, without what would steer a terminal and what the server was given in confidence.
-fn last_lines(desk: &Desk, id: &SourceId, most: usize) -> Result<Vec<String>> {
-    let path = toolcrib::logs::path(&desk.data.join("logs"), id);
+fn read_last_lines(desk: &CliSession, id: &SourceId, most: usize) -> Result<Vec<String>> {
+    let path = toolcrib::server_logs::log_path(&desk.data_directory.join("logs"), id);
     let text = match std::fs::read(&path) {
         Ok(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -52,8 +53,8 @@ fn last_lines(desk: &Desk, id: &SourceId, most: usize) -> Result<Vec<String>> {
             return Err(Error::new(Code::Internal, message).with_cause(error));
         }
     };
-    let redactor = desk.registry.definition(id).map(|source| Redactor::for_source(&source.kind));
+    let redactor = desk.registry.effective_source(id).map(|source| Redactor::for_source(&source.kind));
     let text = redactor.map_or(text.clone(), |redactor| redactor.redact(&text).into_owned());
-    let lines: Vec<String> = shown(&text).lines().map(str::to_owned).collect();
+    let lines: Vec<String> = sanitize(&text).lines().map(str::to_owned).collect();
     Ok(lines[lines.len().saturating_sub(most)..].to_vec())
 }

@@ -7,17 +7,17 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use tokio_util::sync::CancellationToken;
-use toolcrib::core::config::{Expose, Mode};
+use toolcrib::core::config::{Expose, ExposeMode};
 use toolcrib::core::tokens;
 use toolcrib::{Code, Error, Result, secret};
 use toolcrib_mcp::server::{ServerOptions, Service, serve_stream};
-use toolcrib_server::{Bridge, Surface};
+use toolcrib_server::{Bridge, McpService};
 use url::Url;
 
 use super::serve;
-use crate::arguments::Common;
-use crate::desk::Desk;
-use crate::exit::{Done, Leave};
+use crate::arguments::CommonArguments;
+use crate::exit::{CommandOutcome, ShutdownSignals};
+use crate::session::CliSession;
 
 /// Speak MCP on standard input and output: for Claude Desktop, Cursor, an IDE
 #[derive(Debug, Args)]
@@ -46,70 +46,73 @@ enum ModeArgument {
     Full,
 }
 
-impl From<ModeArgument> for Mode {
-    fn from(mode: ModeArgument) -> Mode {
+impl From<ModeArgument> for ExposeMode {
+    fn from(mode: ModeArgument) -> ExposeMode {
         match mode {
-            ModeArgument::Auto => Mode::Auto,
-            ModeArgument::Search => Mode::Search,
-            ModeArgument::Full => Mode::Full,
+            ModeArgument::Auto => ExposeMode::Auto,
+            ModeArgument::Search => ExposeMode::Search,
+            ModeArgument::Full => ExposeMode::Full,
         }
     }
 }
 
-pub(crate) async fn run(common: &Common, arguments: Arguments) -> Result<Done> {
-    let leave = Leave::listen();
+pub(crate) async fn run(common: &CommonArguments, arguments: Arguments) -> Result<CommandOutcome> {
+    let leave = ShutdownSignals::listen();
     if std::io::stdin().is_terminal() {
         common.hint("hint: this speaks MCP with a program; a client's configuration starts it (see `--help`)");
     }
-    let mode = arguments.mode.map(Mode::from);
+    let mode = arguments.mode.map(ExposeMode::from);
     match arguments.connect {
         Some(url) => {
-            let url = endpoint(url, mode)?;
+            let url = endpoint_url(url, mode)?;
             // Not read by the parser: whoever has it set may well start one that connects nowhere.
             let token =
                 arguments.token.or_else(|| std::env::var("TOOLCRIB_TOKEN").ok().filter(|token| !token.is_empty()));
             let bridge = match token.as_deref().map(secret::resolve).transpose()? {
-                Some(token) => Bridge::with_token(url, token.trim()).await?,
-                None => Bridge::to(url).await?,
+                Some(token) => Bridge::open_with_token(url, token.trim()).await?,
+                None => Bridge::open(url).await?,
             };
-            speak(Arc::new(bridge.clone()), leave).await;
+            serve_stdio(Arc::new(bridge.clone()), leave).await;
             bridge.close().await;
         }
         None => {
-            let desk = Desk::stay(common).await?;
-            tokio::task::spawn_blocking(tokens::warm);
-            let expose = desk.found.config.expose.clone();
+            let desk = CliSession::open_long_running(common).await?;
+            tokio::task::spawn_blocking(tokens::load_tokenizer);
+            let expose = desk.loaded_config.config.expose.clone();
             let expose = Expose { mode: mode.unwrap_or(expose.mode), ..expose };
             serve::warm_at_start(&desk.registry);
-            speak(Arc::new(Surface::new(desk.registry.clone(), expose)), leave).await;
-            desk.close_in_drain().await;
+            serve_stdio(Arc::new(McpService::new(desk.registry.clone(), expose)), leave).await;
+            desk.close_within_timeout().await;
         }
     }
-    Ok(Done::Well)
+    Ok(CommandOutcome::Success)
 }
 
 /// How long one step of the end may take. There are three of them after the two seconds for calls in flight, so that all
 /// of it and the end of the sources fit into the drain time.
-const STEP_TIMEOUT: Duration = Duration::from_secs(1);
+const SHUTDOWN_STEP_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Until the client closes our input, or a signal asks us to leave. Calls that cannot finish get an error response; a
 /// second signal waits for none of that.
-async fn speak(service: Arc<dyn Service>, mut leave: Leave) {
-    let options = ServerOptions { farewell: STEP_TIMEOUT, ..ServerOptions::new("toolcrib", env!("CARGO_PKG_VERSION")) };
+async fn serve_stdio(service: Arc<dyn Service>, mut leave: ShutdownSignals) {
+    let options = ServerOptions {
+        cleanup_timeout: SHUTDOWN_STEP_TIMEOUT,
+        ..ServerOptions::new("toolcrib", env!("CARGO_PKG_VERSION"))
+    };
     let stop = CancellationToken::new();
     let mut speaking = pin!(serve_stream(service, tokio::io::stdin(), tokio::io::stdout(), options, stop.clone()));
     tokio::select! {
         () = &mut speaking => return,
-        () = leave.asked() => stop.cancel(),
+        () = leave.wait() => stop.cancel(),
     }
     tokio::select! {
         () = speaking => {}
-        () = leave.asked() => {}
+        () = leave.wait() => {}
     }
 }
 
 /// Where MCP is spoken at an address that may be given without its path.
-fn endpoint(mut url: Url, mode: Option<Mode>) -> Result<Url> {
+fn endpoint_url(mut url: Url, mode: Option<ExposeMode>) -> Result<Url> {
     if !matches!(url.scheme(), "http" | "https") {
         let message = format!("`{url}` is no address of a `toolcrib serve`; write `http://127.0.0.1:7450`");
         return Err(Error::new(Code::BadRequest, message));

@@ -4,12 +4,12 @@ use clap::Args;
 use toolcrib::Result;
 use toolcrib::core::search::{Hit, Query};
 
-use crate::arguments::Common;
-use crate::desk::Desk;
-use crate::exit::Done;
+use crate::arguments::CommonArguments;
+use crate::discovery_wait::{DiscoveryArguments, PartialResponse};
+use crate::exit::CommandOutcome;
 use crate::model::ModelArguments;
-use crate::waiting::{Incomplete, NeedArguments};
-use crate::{output, paint};
+use crate::session::CliSession;
+use crate::{color, output};
 
 /// Find the tools that fit a task, a question or a name
 #[derive(Debug, Args)]
@@ -35,22 +35,22 @@ pub(crate) struct Arguments {
     #[command(flatten)]
     model: ModelArguments,
     #[command(flatten)]
-    need: NeedArguments,
+    need: DiscoveryArguments,
 }
 
-pub(crate) async fn run(common: &Common, arguments: Arguments) -> Result<Done> {
-    let manner = arguments.model.manner()?;
-    let desk = Desk::open(common).await?;
-    let source = arguments.source.as_deref().map(|name| desk.source(name)).transpose()?;
+pub(crate) async fn run(common: &CommonArguments, arguments: Arguments) -> Result<CommandOutcome> {
+    let manner = arguments.model.search_mode()?;
+    let desk = CliSession::open(common).await?;
+    let source = arguments.source.as_deref().map(|name| desk.find_source(name)).transpose()?;
     let among = source.as_ref().map(std::slice::from_ref);
-    let missing = desk.ensure(arguments.need.need(), among, arguments.need.patience()).await.missing;
+    let missing = desk.ensure(arguments.need.need(), among, arguments.need.wait_policy()).await.missing;
     let query = Query { text: arguments.query.join(" "), limit: arguments.limit, source, tag: arguments.tag };
-    let found = manner.over(desk.registry.view(&Desk::caller())).find(&query);
+    let found = manner.into_searcher(desk.registry.view(&CliSession::caller())).search(&query);
     desk.close().await;
     if common.json {
-        output::json(&Incomplete { answer: found.answer(), missing })?;
+        output::print_json(&PartialResponse { response: found.to_response(), missing })?;
     } else if !found.hits.is_empty() {
-        output::line(&found.hits.iter().map(readable).collect::<Vec<_>>().join("\n"))?;
+        output::print_line(&found.hits.iter().map(render_hit).collect::<Vec<_>>().join("\n"))?;
         let more = found.total.saturating_sub(found.hits.iter().map(|hit| 1 + hit.also.len()).sum());
         if more > 0 {
             common.hint(&format!("hint: {more} more match; `-k 0` shows all"));
@@ -59,14 +59,14 @@ pub(crate) async fn run(common: &Common, arguments: Arguments) -> Result<Done> {
     if let Some(hint) = &found.hint {
         common.hint(&format!("hint: {hint}"));
     }
-    Ok(Done::Well)
+    Ok(CommandOutcome::Success)
 }
 
 /// The line an agent gets, with the name set off for people.
-fn readable(hit: &Hit) -> String {
-    let line = hit.line();
+fn render_hit(hit: &Hit) -> String {
+    let line = hit.to_line();
     match line.strip_prefix(hit.name.as_str()) {
-        Some(rest) => format!("{}{rest}", paint::bold(hit.name.as_str())),
+        Some(rest) => format!("{}{rest}", color::bold(hit.name.as_str())),
         None => line,
     }
 }

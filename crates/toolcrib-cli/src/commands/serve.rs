@@ -8,15 +8,15 @@ use std::path::Path;
 use clap::Args;
 use serde_json::json;
 use tokio::net::TcpListener;
-use toolcrib::core::config::Warm;
+use toolcrib::core::config::WarmPolicy;
 use toolcrib::core::tokens;
 use toolcrib::{Code, Error, Registry, Result};
-use toolcrib_server::{Serving, Setup, Surface, bind};
+use toolcrib_server::{HttpServer, McpService, ServerConfig, bind};
 
-use crate::arguments::Common;
-use crate::desk::Desk;
-use crate::exit::{Done, HangUp, Leave};
+use crate::arguments::CommonArguments;
+use crate::exit::{CommandOutcome, HangupSignal, ShutdownSignals};
 use crate::output;
+use crate::session::CliSession;
 
 /// Serve every tool to MCP clients, programs (REST) and people (console) over HTTP, until Ctrl-C or SIGTERM
 ///
@@ -39,58 +39,68 @@ pub(crate) struct Arguments {
     require_token: bool,
 }
 
-pub(crate) async fn run(common: &Common, arguments: Arguments) -> Result<Done> {
+pub(crate) async fn run(common: &CommonArguments, arguments: Arguments) -> Result<CommandOutcome> {
     // Heard from the start on, for who reads `listening` may send either at once.
-    let (mut leave, hang_up) = (Leave::listen(), HangUp::listen());
-    let listener = bind(address(&arguments.listen).await?).await?;
-    let desk = Desk::stay(common).await?;
+    let (mut leave, hang_up) = (ShutdownSignals::listen(), HangupSignal::listen());
+    let listener = bind(resolve_address(&arguments.listen).await?).await?;
+    let desk = CliSession::open_long_running(common).await?;
     let served = serve(common, &desk, listener, arguments.require_token, (&mut leave, hang_up)).await;
-    desk.close_in_drain().await;
-    served.map(|()| Done::Well)
+    desk.close_within_timeout().await;
+    served.map(|()| CommandOutcome::Success)
 }
 
 async fn serve(
-    common: &Common,
-    desk: &Desk,
+    common: &CommonArguments,
+    desk: &CliSession,
     listener: TcpListener,
     require_token: bool,
-    (leave, hang_up): (&mut Leave, HangUp),
+    (leave, hang_up): (&mut ShutdownSignals, HangupSignal),
 ) -> Result<()> {
-    tokio::task::spawn_blocking(tokens::warm);
-    let surface = Surface::new(desk.registry.clone(), desk.found.config.expose.clone());
-    desk.registry.read_counts().await?;
-    let setup = Setup { found: desk.found.clone(), data: desk.data.clone(), require_token, refuse_own_process: true };
-    let serving = Serving::new(listener, surface.clone(), setup)?;
-    let house = serving.house().clone();
-    announce(common, &serving, &desk.data)?;
+    tokio::task::spawn_blocking(tokens::load_tokenizer);
+    let surface = McpService::new(desk.registry.clone(), desk.loaded_config.config.expose.clone());
+    desk.registry.load_counts().await?;
+    let setup = ServerConfig {
+        loaded_config: desk.loaded_config.clone(),
+        data_dir: desk.data_directory.clone(),
+        require_token,
+        refuse_own_process: true,
+    };
+    let serving = HttpServer::new(listener, surface.clone(), setup)?;
+    let house = serving.app_state().clone();
+    print_addresses(common, &serving, &desk.data_directory)?;
     warm_at_start(&desk.registry);
 
-    let following = reload::watch(desk, &surface, &house, hang_up);
-    until_left(common, serving, following, leave).await;
+    let following = reload::watch_config(desk, &surface, &house, hang_up);
+    run_until_shutdown(common, serving, following, leave).await;
     Ok(())
 }
 
 /// With `warm: start`, what is missing or stale is discovered before a client asks.
 pub(super) fn warm_at_start(registry: &Registry) {
-    if registry.warm() == Warm::Start {
-        registry.ensure_soon();
+    if registry.warm() == WarmPolicy::Start {
+        registry.refresh_in_background();
     }
 }
 
 /// Serves, and does what is done beside it, until somebody asks it to leave. Who asks twice waits for no call in flight.
-pub(super) async fn until_left(common: &Common, serving: Serving, beside: impl Future<Output = ()>, leave: &mut Leave) {
+pub(super) async fn run_until_shutdown(
+    common: &CommonArguments,
+    serving: HttpServer,
+    beside: impl Future<Output = ()>,
+    leave: &mut ShutdownSignals,
+) {
     let asked = tokio_util::sync::CancellationToken::new();
     let serve = serving.run(asked.clone().cancelled_owned());
     let mut serve = std::pin::pin!(serve);
     tokio::select! {
         () = &mut serve => {}
         () = beside => {}
-        () = leave.asked() => {
+        () = leave.wait() => {
             common.hint("leaving: calls in flight have a few seconds to finish; ask again to leave at once");
             asked.cancel();
             tokio::select! {
                 () = &mut serve => {}
-                () = leave.asked() => {}
+                () = leave.wait() => {}
             }
         }
     }
@@ -98,20 +108,20 @@ pub(super) async fn until_left(common: &Common, serving: Serving, beside: impl F
 
 /// Where it listens, and how to get into the console. The link that signs in is a credential: it is printed for a person
 /// at a terminal or a program that asked for JSON, and not into the log of a service.
-pub(super) fn announce(common: &Common, serving: &Serving, data: &Path) -> Result<()> {
+pub(super) fn print_addresses(common: &CommonArguments, serving: &HttpServer, data: &Path) -> Result<()> {
     let address = serving.address();
     let url = format!("http://{address}");
-    let console = format!("http://{}", reachable(address));
-    let link = || format!("{console}{}", serving.house().login_path());
+    let console = format!("http://{}", reachable_address(address));
+    let link = || format!("{console}{}", serving.app_state().create_login_path());
     let endpoint = format!("hint: MCP clients connect to {console}/mcp");
     if common.json {
-        output::json(&json!({ "listening": url, "console": link() }))?;
+        output::print_json(&json!({ "listening": url, "console": link() }))?;
         common.hint(&format!("{endpoint}; the link to the console is good once, for ten minutes"));
     } else if output::stdout_is_terminal() {
-        output::line(&format!("listening on {url}\nconsole at {}", link()))?;
+        output::print_line(&format!("listening on {url}\nconsole at {}", link()))?;
         common.hint(&format!("{endpoint}; the link to the console is good once, for ten minutes"));
     } else {
-        output::line(&format!("listening on {url}\nconsole at {console}/"))?;
+        output::print_line(&format!("listening on {url}\nconsole at {console}/"))?;
         let token = data.join("admin.token");
         common.hint(&format!("{endpoint}; sign in to the console with the token in `{}`", token.display()));
     }
@@ -122,7 +132,7 @@ pub(super) fn announce(common: &Common, serving: &Serving, data: &Path) -> Resul
 }
 
 /// Who listens on every address is reached on this machine by its own.
-fn reachable(mut address: SocketAddr) -> SocketAddr {
+fn reachable_address(mut address: SocketAddr) -> SocketAddr {
     match address.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => address.set_ip(Ipv4Addr::LOCALHOST.into()),
         IpAddr::V6(ip) if ip.is_unspecified() => address.set_ip(Ipv6Addr::LOCALHOST.into()),
@@ -132,7 +142,7 @@ fn reachable(mut address: SocketAddr) -> SocketAddr {
 }
 
 /// An address, by number or by a name such as `localhost`.
-pub(crate) async fn address(listen: &str) -> Result<SocketAddr> {
+pub(crate) async fn resolve_address(listen: &str) -> Result<SocketAddr> {
     let wrong = || Error::new(Code::ConfigInvalid, format!("`{listen}` is no address; write `127.0.0.1:7450`"));
     let mut found = tokio::net::lookup_host(listen).await.map_err(|error| wrong().with_cause(error))?;
     found.next().ok_or_else(wrong)

@@ -6,10 +6,10 @@ use toolcrib::Result;
 use toolcrib::core::time::format_duration;
 use toolcrib::registry::SourceView;
 
-use crate::arguments::Common;
-use crate::desk::Desk;
-use crate::exit::Done;
+use crate::arguments::CommonArguments;
+use crate::exit::CommandOutcome;
 use crate::output;
+use crate::session::CliSession;
 use crate::table::Table;
 
 /// List every source and how it stands; contacts nobody
@@ -17,33 +17,33 @@ use crate::table::Table;
 #[command(after_help = "Example:\n  toolcrib sources --json | jq '.sources[] | select(.status == \"failed\")'")]
 pub(crate) struct Arguments {}
 
-pub(crate) async fn run(common: &Common, _: Arguments) -> Result<Done> {
-    let desk = Desk::manage(common).await?;
+pub(crate) async fn run(common: &CommonArguments, _: Arguments) -> Result<CommandOutcome> {
+    let desk = CliSession::open_offline(common).await?;
     let sources = desk.registry.sources();
     if common.json {
-        output::json(&json!({ "sources": sources }))?;
+        output::print_json(&json!({ "sources": sources }))?;
     } else if sources.is_empty() {
-        output::line(
+        output::print_line(
             "no sources yet; `toolcrib add NAME -- COMMAND` declares one, `toolcrib import` brings those of another client",
         )?;
     } else {
-        output::line(&table(&sources).render())?;
+        output::print_line(&sources_table(&sources).render())?;
     }
     desk.close().await;
-    Ok(Done::Well)
+    Ok(CommandOutcome::Success)
 }
 
-pub(crate) fn table(sources: &[SourceView]) -> Table {
+pub(crate) fn sources_table(sources: &[SourceView]) -> Table {
     let mut table = Table::new(&["source", "kind", "status", "freshness", "health", "tools", "checked", "last error"]);
     for source in sources {
-        table.row(vec![
+        table.add_row(vec![
             source.id.to_string(),
             source.transport.unwrap_or("-").to_owned(),
-            if source.enabled { word(&source.status) } else { "disabled".to_owned() },
-            word(&source.freshness),
-            word(&source.health),
+            if source.enabled { serialized_name(&source.status) } else { "disabled".to_owned() },
+            serialized_name(&source.freshness),
+            serialized_name(&source.health),
             source.tool_count.to_string(),
-            source.last_checked.map_or_else(|| "never".to_owned(), ago),
+            source.last_checked.map_or_else(|| "never".to_owned(), format_ago),
             source.last_error.as_ref().map(|failure| failure.message.clone()).unwrap_or_default(),
         ]);
     }
@@ -51,11 +51,11 @@ pub(crate) fn table(sources: &[SourceView]) -> Table {
 }
 
 /// A plain enum as JSON writes it.
-pub(crate) fn word(value: &impl serde::Serialize) -> String {
+pub(crate) fn serialized_name(value: &impl serde::Serialize) -> String {
     serde_json::to_value(value).ok().and_then(|value| value.as_str().map(str::to_owned)).unwrap_or_default()
 }
 
-pub(crate) fn ago(at: toolcrib::core::Timestamp) -> String {
+pub(crate) fn format_ago(at: toolcrib::core::Timestamp) -> String {
     let seconds = toolcrib::clock::Clock::system().now().since(at).as_secs();
     let rounded = match seconds {
         0..=59 => seconds,

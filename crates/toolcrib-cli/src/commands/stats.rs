@@ -7,11 +7,11 @@ use toolcrib::Result;
 use toolcrib::core::time::format_duration;
 use toolcrib::registry::Stats;
 
-use crate::arguments::Common;
-use crate::commands::sources::ago;
-use crate::desk::Desk;
-use crate::exit::Done;
+use crate::arguments::CommonArguments;
+use crate::commands::sources::format_ago;
+use crate::exit::CommandOutcome;
 use crate::output;
+use crate::session::CliSession;
 use crate::table::Table;
 
 /// Show cache hits, ages and calls; contacts nobody
@@ -21,21 +21,21 @@ use crate::table::Table;
   toolcrib stats --json | jq '.tools[] | select(.errors > 0)'")]
 pub(crate) struct Arguments {}
 
-pub(crate) async fn run(common: &Common, _: Arguments) -> Result<Done> {
-    let desk = Desk::manage(common).await?;
-    let read = desk.registry.read_counts().await;
+pub(crate) async fn run(common: &CommonArguments, _: Arguments) -> Result<CommandOutcome> {
+    let desk = CliSession::open_offline(common).await?;
+    let read = desk.registry.load_counts().await;
     let stats = desk.registry.stats();
     desk.close().await;
     read?;
     if common.json {
-        output::json(&stats)?;
+        output::print_json(&stats)?;
     } else {
-        output::line(&readable(&stats))?;
+        output::print_line(&render_stats(&stats))?;
     }
-    Ok(Done::Well)
+    Ok(CommandOutcome::Success)
 }
 
-fn readable(stats: &Stats) -> String {
+fn render_stats(stats: &Stats) -> String {
     let Stats { tool_count, hits, misses, calls, errors, .. } = stats;
     let ratio = stats.hit_ratio.map(|ratio| format!(" ({:.0} % were hits)", ratio * 100.0)).unwrap_or_default();
     let mut text = format!(
@@ -44,9 +44,9 @@ fn readable(stats: &Stats) -> String {
     if !stats.sources.is_empty() {
         let mut table = Table::new(&["source", "age", "expired", "hits", "misses"]);
         for source in &stats.sources {
-            table.row(vec![
+            table.add_row(vec![
                 source.id.to_string(),
-                source.cache_age_ms.map_or_else(|| "never".to_owned(), age),
+                source.cache_age_ms.map_or_else(|| "never".to_owned(), format_age),
                 if source.expired { "yes" } else { "no" }.to_owned(),
                 source.hits.to_string(),
                 source.misses.to_string(),
@@ -57,11 +57,11 @@ fn readable(stats: &Stats) -> String {
     if !stats.tools.is_empty() {
         let mut table = Table::new(&["tool", "calls", "errors", "last called", "last error"]);
         for tool in &stats.tools {
-            table.row(vec![
+            table.add_row(vec![
                 tool.name.clone(),
                 tool.calls.to_string(),
                 tool.errors.to_string(),
-                tool.last_called.map_or_else(|| "never".to_owned(), ago),
+                tool.last_called.map_or_else(|| "never".to_owned(), format_ago),
                 tool.last_error.as_ref().map(|failure| failure.message.clone()).unwrap_or_default(),
             ]);
         }
@@ -70,7 +70,7 @@ fn readable(stats: &Stats) -> String {
     text
 }
 
-fn age(millis: u64) -> String {
+fn format_age(millis: u64) -> String {
     let unit = match millis {
         0..60_000 => 1_000,
         60_000..3_600_000 => 60_000,

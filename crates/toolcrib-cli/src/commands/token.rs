@@ -10,10 +10,10 @@ use toolcrib::core::time::parse_long_duration;
 use toolcrib::registry::{CreatedToken, TokenView};
 use toolcrib::{Registry, Result};
 
-use crate::arguments::Common;
-use crate::desk::Desk;
-use crate::exit::Done;
+use crate::arguments::CommonArguments;
+use crate::exit::CommandOutcome;
 use crate::output;
+use crate::session::CliSession;
 use crate::table::Table;
 
 /// Make, list and revoke tokens: what others show to be let in by `toolcrib serve`
@@ -28,11 +28,11 @@ use crate::table::Table;
   toolcrib token revoke ci")]
 pub(crate) struct Arguments {
     #[command(subcommand)]
-    action: Action,
+    action: TokenCommand,
 }
 
 #[derive(Debug, Subcommand)]
-enum Action {
+enum TokenCommand {
     /// Make a token; it is printed this once
     #[command(after_help = "Example:\n  toolcrib token create ci --role agent --expires 30d")]
     Create {
@@ -42,7 +42,7 @@ enum Action {
         #[arg(long, value_parser = PossibleValuesParser::new(["viewer", "agent", "admin"]).try_map(|role| role.parse::<Role>()))]
         role: Role,
         /// When it ends, such as `12h`, `30d`, `8w`; never otherwise
-        #[arg(long, value_name = "DURATION", value_parser = duration)]
+        #[arg(long, value_name = "DURATION", value_parser = parse_expiry)]
         expires: Option<Duration>,
     },
     /// Show the tokens there are, not what they are
@@ -57,39 +57,39 @@ enum Action {
     },
 }
 
-fn duration(text: &str) -> Result<Duration, String> {
+fn parse_expiry(text: &str) -> Result<Duration, String> {
     parse_long_duration(text).ok_or_else(|| "write `12h`, `30d` or `8w`".to_owned())
 }
 
-pub(crate) async fn run(common: &Common, arguments: Arguments) -> Result<Done> {
-    let desk = Desk::manage(common).await?;
-    let result = act(common, &desk.registry, arguments.action).await;
+pub(crate) async fn run(common: &CommonArguments, arguments: Arguments) -> Result<CommandOutcome> {
+    let desk = CliSession::open_offline(common).await?;
+    let result = run_command(common, &desk.registry, arguments.action).await;
     desk.close().await;
-    result.map(|()| Done::Well)
+    result.map(|()| CommandOutcome::Success)
 }
 
-async fn act(common: &Common, registry: &Registry, action: Action) -> Result<()> {
+async fn run_command(common: &CommonArguments, registry: &Registry, action: TokenCommand) -> Result<()> {
     match action {
-        Action::Create { name, role, expires } => {
+        TokenCommand::Create { name, role, expires } => {
             let name = name.unwrap_or_else(|| format!("{role}-{:04x}", rand::random::<u16>()));
-            created(common, &registry.create_token(&name, role, expires, Desk::actor()).await?)
+            print_created(common, &registry.create_token(&name, role, expires, CliSession::actor()).await?)
         }
-        Action::List if common.json => output::json(&json!({ "tokens": registry.tokens() })),
-        Action::List => listed(&registry.tokens()),
-        Action::Revoke { name } => {
-            let token = registry.revoke_token(&name, Desk::actor()).await?;
+        TokenCommand::List if common.json => output::print_json(&json!({ "tokens": registry.tokens() })),
+        TokenCommand::List => print_list(&registry.tokens()),
+        TokenCommand::Revoke { name } => {
+            let token = registry.revoke_token(&name, CliSession::actor()).await?;
             match common.json {
-                true => output::json(&json!({ "id": token.id, "name": token.name, "revoked": true })),
-                false => output::line(&format!("revoked `{}` ({})", token.name, token.role)),
+                true => output::print_json(&json!({ "id": token.id, "name": token.name, "revoked": true })),
+                false => output::print_line(&format!("revoked `{}` ({})", token.name, token.role)),
             }
         }
     }
 }
 
-fn created(common: &Common, created: &CreatedToken) -> Result<()> {
+fn print_created(common: &CommonArguments, created: &CreatedToken) -> Result<()> {
     match common.json {
-        true => output::json(created)?,
-        false => output::line(&created.token)?,
+        true => output::print_json(created)?,
+        false => output::print_line(&created.token)?,
     }
     let TokenView { name, role, expires_at, .. } = &created.view;
     let until = expires_at.map(|at| format!(", until {at}")).unwrap_or_default();
@@ -100,9 +100,9 @@ fn created(common: &Common, created: &CreatedToken) -> Result<()> {
     Ok(())
 }
 
-fn listed(tokens: &[TokenView]) -> Result<()> {
+fn print_list(tokens: &[TokenView]) -> Result<()> {
     if tokens.is_empty() {
-        return output::line("there are no tokens; `toolcrib token create NAME --role agent` makes one");
+        return output::print_line("there are no tokens; `toolcrib token create NAME --role agent` makes one");
     }
     let mut table = Table::new(&["name", "role", "id", "created", "expires"]);
     for token in tokens {
@@ -112,7 +112,7 @@ fn listed(tokens: &[TokenView]) -> Result<()> {
             None => "never".to_owned(),
         };
         let (name, role, id) = (token.name.clone(), token.role.to_string(), token.id.clone());
-        table.row(vec![name, role, id, token.created_at.to_string(), expires]);
+        table.add_row(vec![name, role, id, token.created_at.to_string(), expires]);
     }
-    output::line(&table.render())
+    output::print_line(&table.render())
 }

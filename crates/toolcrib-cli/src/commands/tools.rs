@@ -3,18 +3,18 @@
 use clap::Args;
 use toolcrib::core::ResultExt;
 use toolcrib::core::catalog::ToolRef;
-use toolcrib::core::manifest::SetAside;
+use toolcrib::core::manifest::SetAsideTool;
 use toolcrib::core::render::Format;
-use toolcrib::core::text::shown_short;
-use toolcrib::registry::Status;
+use toolcrib::core::text::sanitize_truncated;
+use toolcrib::registry::DiscoveryStatus;
 use toolcrib::{Code, Error, Result};
 
-use crate::arguments::Common;
-use crate::desk::Desk;
-use crate::exit::Done;
+use crate::arguments::CommonArguments;
+use crate::discovery_wait::{DiscoveryArguments, MissingSource};
+use crate::exit::CommandOutcome;
 use crate::output;
+use crate::session::CliSession;
 use crate::table::Table;
-use crate::waiting::{Missing, NeedArguments};
 
 /// List every tool, from the cache; sources never seen before are discovered first
 #[derive(Debug, Args)]
@@ -39,46 +39,46 @@ pub(crate) struct Arguments {
     #[arg(long)]
     defer: bool,
     #[command(flatten)]
-    need: NeedArguments,
+    need: DiscoveryArguments,
 }
 
-pub(crate) async fn run(common: &Common, arguments: Arguments) -> Result<Done> {
-    let format = format(common, &arguments)?;
-    let desk = Desk::open(common).await?;
-    let source = arguments.source.as_deref().map(|name| desk.source(name)).transpose()?;
+pub(crate) async fn run(common: &CommonArguments, arguments: Arguments) -> Result<CommandOutcome> {
+    let format = resolve_format(common, &arguments)?;
+    let desk = CliSession::open(common).await?;
+    let source = arguments.source.as_deref().map(|name| desk.find_source(name)).transpose()?;
     let among = source.as_ref().map(std::slice::from_ref);
     // One source that was asked for is worth the wait; there is nothing else to print.
-    let patience = if among.is_some() { arguments.need.patience_for_all() } else { arguments.need.patience() };
+    let patience = if among.is_some() { arguments.need.wait_policy_for_all() } else { arguments.need.wait_policy() };
     let missing = desk.ensure(arguments.need.need(), among, patience).await.missing;
     let failed = source
         .as_ref()
         .and_then(|id| desk.registry.source(id))
-        .is_some_and(|source| source.status == Status::Failed && source.tool_count == 0);
-    let view = desk.registry.view(&Desk::caller());
+        .is_some_and(|source| source.status == DiscoveryStatus::Failed && source.tool_count == 0);
+    let view = desk.registry.view(&CliSession::caller());
     let wanted = |tool: &ToolRef<'_>| source.as_ref().is_none_or(|source| source == tool.source());
     match format {
         Some(format) => {
             // The last piece is held back, for an incomplete list says so at its end.
             let mut last = String::new();
-            let set_aside = view.render_pieces(format, wanted, |piece| {
-                output::piece(&last)?;
+            let set_aside = view.render_chunks(format, wanted, |piece| {
+                output::print_part(&last)?;
                 piece.clone_into(&mut last);
                 Ok(())
             })?;
             if format == Format::Json {
-                last = with_missing(&last, &missing)?;
+                last = append_missing(&last, &missing)?;
             }
-            output::line(&last)?;
-            hint_set_aside(common, format, &set_aside);
+            output::print_line(&last)?;
+            hint_excluded(common, format, &set_aside);
         }
-        None => output::line(&table(view.listed().filter(wanted))?)?,
+        None => output::print_line(&render_table(view.listed_tools().filter(wanted))?)?,
     }
     desk.close().await;
-    Ok(if failed { Done::Failed } else { Done::Well })
+    Ok(if failed { CommandOutcome::Failure } else { CommandOutcome::Success })
 }
 
 /// The end of a JSON object, with what it lacks where it does.
-fn with_missing(end: &str, missing: &[Missing]) -> Result<String> {
+fn append_missing(end: &str, missing: &[MissingSource]) -> Result<String> {
     match end.strip_suffix('}') {
         Some(open) if !missing.is_empty() => {
             let missing = serde_json::to_string(missing).context(Code::Internal, "write JSON")?;
@@ -89,7 +89,7 @@ fn with_missing(end: &str, missing: &[Missing]) -> Result<String> {
 }
 
 /// What to print; a table when there is none.
-fn format(common: &Common, arguments: &Arguments) -> Result<Option<Format>> {
+fn resolve_format(common: &CommonArguments, arguments: &Arguments) -> Result<Option<Format>> {
     let format = match arguments.format.as_deref() {
         Some("table") => None,
         Some(format) => Some(Format::parse(format)?),
@@ -104,14 +104,15 @@ fn format(common: &Common, arguments: &Arguments) -> Result<Option<Format>> {
 }
 
 /// Names what a provider's list lacks, and where to read why.
-pub(crate) fn hint_set_aside(common: &Common, format: Format, set_aside: &[SetAside]) {
-    const MOST: usize = 5;
+pub(crate) fn hint_excluded(common: &CommonArguments, format: Format, set_aside: &[SetAsideTool]) {
+    const MAX_EXCLUSION_HINTS: usize = 5;
     let format = format.as_str();
-    for SetAside { name, reason } in set_aside.iter().take(MOST) {
+    for SetAsideTool { name, reason } in set_aside.iter().take(MAX_EXCLUSION_HINTS) {
         common.hint(&format!("hint: {name} cannot be had as `{format}`: {reason}"));
     }
-    if set_aside.len() > MOST {
-        let names: Vec<String> = set_aside.iter().skip(MOST).map(|refused| refused.name.clone()).collect();
+    if set_aside.len() > MAX_EXCLUSION_HINTS {
+        let names: Vec<String> =
+            set_aside.iter().skip(MAX_EXCLUSION_HINTS).map(|refused| refused.name.clone()).collect();
         common.hint(&format!(
             "hint: nor can {}; `toolcrib describe NAME --format {format} --explain` says why",
             names.join(", ")
@@ -119,17 +120,17 @@ pub(crate) fn hint_set_aside(common: &Common, format: Format, set_aside: &[SetAs
     }
 }
 
-fn table<'a>(tools: impl Iterator<Item = ToolRef<'a>>) -> Result<String> {
+fn render_table<'a>(tools: impl Iterator<Item = ToolRef<'a>>) -> Result<String> {
     let mut tools = tools.peekable();
     if tools.peek().is_none() {
         return Ok("no tools yet; `toolcrib sources` shows what there is, `toolcrib add` declares a source".into());
     }
     let mut table = Table::new(&["tool", "policy", "description"]);
     for tool in tools {
-        let description = shown_short(&tool.tool()?.face.description, 200);
-        let state = tool.state().as_str();
+        let description = sanitize_truncated(&tool.tool()?.listing.description, 200);
+        let state = tool.status().as_str();
         let policy = if state == "active" { tool.verdict().as_str() } else { state };
-        table.row(vec![tool.name().to_string(), policy.to_owned(), description]);
+        table.add_row(vec![tool.name().to_string(), policy.to_owned(), description]);
     }
     Ok(table.render())
 }

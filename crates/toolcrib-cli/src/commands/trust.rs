@@ -4,17 +4,17 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use clap::Args;
 use serde_json::{Value, json};
-use toolcrib::config_file::{Project, TrustState};
-use toolcrib::core::config::show::show_keys;
-use toolcrib::core::config::{Declaration, settings_to_trust};
+use toolcrib::config_file::{ProjectFile, TrustState};
+use toolcrib::core::config::show::show_source_keys;
+use toolcrib::core::config::{ConfiguredSource, settings_to_trust};
 use toolcrib::{Code, Error, Result, Source, SourceId};
 
-use crate::arguments::Common;
-use crate::exit::Done;
-use crate::{desk, output, wording};
+use crate::arguments::CommonArguments;
+use crate::exit::CommandOutcome;
+use crate::{output, session, source_summary};
 
 /// Keys of a source that the line about what it runs or contacts shows already.
-const SHOWN_ELSEWHERE: [&str; 9] =
+const SUMMARIZED_KEYS: [&str; 9] =
     ["command", "args", "env", "cwd", "url", "openapi", "base_url", "workflow", "builtin"];
 
 /// Accept the project's file, so that what it says holds and its sources may be run and contacted
@@ -26,42 +26,45 @@ contact or allow something else than what was trusted, it is asked about again; 
 about. A file named by `--config` needs no trust.")]
 pub(crate) struct Arguments {}
 
-pub(crate) fn run(common: &Common, _: &Arguments) -> Result<Done> {
-    let found = desk::find(common)?;
+pub(crate) fn run(common: &CommonArguments, _: &Arguments) -> Result<CommandOutcome> {
+    let found = session::load_config(common)?;
     let Some(file) = found.file.clone() else {
         let message = "no project file from here upwards; `toolcrib init` writes one";
         return Err(Error::new(Code::NotFound, message));
     };
     let Some(project) = found.project.clone() else {
         if common.json {
-            output::json(&json!({ "file": file, "trusted": true, "changed": false, "sources": [] }))?;
+            output::print_json(&json!({ "file": file, "trusted": true, "changed": false, "sources": [] }))?;
         } else {
-            output::line(&format!("`{}` needs no trust: it was named, is your own, or says nothing", file.display()))?;
+            output::print_line(&format!(
+                "`{}` needs no trust: it was named, is your own, or says nothing",
+                file.display()
+            ))?;
         }
-        return Ok(Done::Well);
+        return Ok(CommandOutcome::Success);
     };
     let was_trusted = project.is_trusted();
     // Also where it is trusted already: what its documents lead to is looked up again.
-    found.accept()?;
+    found.accept_project()?;
     if common.json {
         let sources: Vec<Value> =
-            project.config.sources.iter().map(|declaration| keys(&project, declaration)).collect();
+            project.config.sources.iter().map(|declaration| source_json(&project, declaration)).collect();
         let settings = settings_to_trust(&project.config);
-        output::json(&json!({
+        output::print_json(&json!({
             "file": file, "trusted": true, "changed": !was_trusted, "sources": sources, "settings": settings,
         }))?;
-        return Ok(Done::Well);
+        return Ok(CommandOutcome::Success);
     }
     let state = if was_trusted { "is trusted already" } else { "is trusted now" };
-    output::line(&format!("`{}` {state}:", file.display()))?;
-    for line in lines(&project) {
-        output::line(&line)?;
+    output::print_line(&format!("`{}` {state}:", file.display()))?;
+    for line in trust_lines(&project) {
+        output::print_line(&line)?;
     }
-    Ok(Done::Well)
+    Ok(CommandOutcome::Success)
 }
 
 /// All that trusting a project's file covers: what each source runs or contacts, its rules, and what holds for all.
-pub(crate) fn lines(project: &Project) -> Vec<String> {
+pub(crate) fn trust_lines(project: &ProjectFile) -> Vec<String> {
     let servers = project.document_servers();
     let mut lines = Vec::new();
     if let TrustState::Changed { keys, .. } = &project.trust_state {
@@ -69,7 +72,9 @@ pub(crate) fn lines(project: &Project) -> Vec<String> {
     }
     let narrowed = |id: &SourceId| project.config.narrowings.iter().any(|narrowing| narrowing.id == *id);
     let declared = project.config.sources.iter();
-    for declaration in declared.filter(|declared| !(narrowed(&declared.id) && project.replaces(&declared.id))) {
+    for declaration in
+        declared.filter(|declared| !(narrowed(&declared.id) && project.replaces_user_source(&declared.id)))
+    {
         match &declaration.source {
             Ok(source) => lines.extend(source_lines(project, source, &servers)),
             Err(_) => {
@@ -81,48 +86,54 @@ pub(crate) fn lines(project: &Project) -> Vec<String> {
     for (key, value) in settings_to_trust(&project.config) {
         let narrowed = key.strip_prefix("sources.");
         // One that narrows nothing has been named among the sources.
-        if narrowed.is_some_and(|id| !project.below.sources.iter().any(|below| below.id.as_str() == id)) {
+        if narrowed.is_some_and(|id| !project.user_config.sources.iter().any(|below| below.id.as_str() == id)) {
             continue;
         }
         lines.push(match narrowed {
-            Some(id) => format!("  narrows your own `{id}`: {}", wording::visible(&value.to_string())),
+            Some(id) => format!("  narrows your own `{id}`: {}", source_summary::escape_invisible(&value.to_string())),
             None if key == "allow_commands" && value == json!(true) => {
                 "  allow_commands: requests over HTTP may declare programs to run".to_owned()
             }
             None if key == "allow_private_sources" && value == json!(true) => {
                 "  allow_private_sources: requests over HTTP may declare sources at private addresses".to_owned()
             }
-            None => format!("  {key}: {}", wording::visible(&value.to_string())),
+            None => format!("  {key}: {}", source_summary::escape_invisible(&value.to_string())),
         });
     }
     lines
 }
 
-fn source_lines(project: &Project, source: &Source, servers: &BTreeMap<&SourceId, &BTreeSet<String>>) -> Vec<String> {
+fn source_lines(
+    project: &ProjectFile,
+    source: &Source,
+    servers: &BTreeMap<&SourceId, &BTreeSet<String>>,
+) -> Vec<String> {
     let id = &source.id;
-    let mut lines = vec![format!("  {id}: {}", wording::runs_or_contacts(source))];
-    if project.replaces(id) {
+    let mut lines = vec![format!("  {id}: {}", source_summary::describe_source(source))];
+    if project.replaces_user_source(id) {
         lines.push(format!("    replaces your own `{id}`"));
     }
     if let Some(servers) = servers.get(id) {
-        let names: Vec<String> = servers.iter().map(|server| wording::visible(server)).collect();
+        let names: Vec<String> = servers.iter().map(|server| source_summary::escape_invisible(server)).collect();
         let names = if names.is_empty() { "nothing that could be read".to_owned() } else { names.join(", ") };
         let what = if source.kind.is_builtin() { "its roots are" } else { "its document leads to" };
         lines.push(format!("    {what} {names}"));
     }
-    if let Value::Object(keys) = show_keys(source) {
-        let others = keys.into_iter().filter(|(key, _)| !SHOWN_ELSEWHERE.contains(&key.as_str()));
-        lines.extend(others.map(|(key, value)| format!("    {key}: {}", wording::visible(&value.to_string()))));
+    if let Value::Object(keys) = show_source_keys(source) {
+        let others = keys.into_iter().filter(|(key, _)| !SUMMARIZED_KEYS.contains(&key.as_str()));
+        lines.extend(
+            others.map(|(key, value)| format!("    {key}: {}", source_summary::escape_invisible(&value.to_string()))),
+        );
     }
     lines
 }
 
-fn keys(project: &Project, declaration: &Declaration) -> Value {
+fn source_json(project: &ProjectFile, declaration: &ConfiguredSource) -> Value {
     match &declaration.source {
         Ok(source) => {
-            let mut keys = show_keys(source);
+            let mut keys = show_source_keys(source);
             keys["id"] = json!(source.id);
-            keys["replaces"] = json!(project.replaces(&source.id));
+            keys["replaces"] = json!(project.replaces_user_source(&source.id));
             keys
         }
         Err(faults) => json!({ "id": declaration.id, "faults": faults }),

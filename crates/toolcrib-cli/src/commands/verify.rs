@@ -8,11 +8,11 @@ use serde::Serialize;
 use toolcrib::registry::{DamageAcceptance, Verification};
 use toolcrib::{Result, store};
 
-use crate::arguments::Common;
-use crate::desk::{Desk, store_place};
-use crate::exit::Done;
+use crate::arguments::CommonArguments;
+use crate::exit::CommandOutcome;
 use crate::output;
-use crate::wording::counted;
+use crate::session::{CliSession, store_url};
+use crate::source_summary::pluralize;
 
 /// Check that the journal is whole and that the catalogue equals its replay
 ///
@@ -32,73 +32,73 @@ pub(crate) struct Arguments {
 }
 
 /// What helps a store that is not whole.
-pub(crate) const REMEDY: &str = "`toolcrib refresh --force` fetches lists anew";
+pub(crate) const REFRESH_ADVICE: &str = "`toolcrib refresh --force` fetches lists anew";
 /// What helps a damaged one.
-pub(crate) const DAMAGE_REMEDY: &str = "stop Toolcrib and put a backup of the store back, or go on with what can be read: \
+pub(crate) const DAMAGE_ADVICE: &str = "stop Toolcrib and put a backup of the store back, or go on with what can be read: \
                                         `toolcrib verify --accept-damage`, which revokes every stored token";
 
 #[derive(Debug, Serialize)]
-struct Output {
+struct VerifyReport {
     #[serde(flatten)]
     verification: Verification,
     #[serde(skip_serializing_if = "Option::is_none")]
-    acceptance: Option<Acceptance>,
+    acceptance: Option<AcceptedDamage>,
 }
 
 /// What accepting the damage did.
 #[derive(Debug, Serialize)]
-struct Acceptance {
+struct AcceptedDamage {
     #[serde(flatten)]
-    recorded: DamageAcceptance,
+    record: DamageAcceptance,
     /// Where the old file lies, when a new store was begun.
     set_aside: Option<PathBuf>,
 }
 
-pub(crate) async fn run(common: &Common, arguments: Arguments) -> Result<Done> {
-    let desk = Desk::manage(common).await?;
+pub(crate) async fn run(common: &CommonArguments, arguments: Arguments) -> Result<CommandOutcome> {
+    let desk = CliSession::open_offline(common).await?;
     let (desk, acceptance) = match arguments.accept_damage {
         true => accept_damage(common, desk).await?,
         false => (desk, None),
     };
     let verification = desk.registry.verify().await;
     desk.close().await;
-    let output = Output { verification: verification?, acceptance };
+    let output = VerifyReport { verification: verification?, acceptance };
     if common.json {
-        output::json(&output)?;
+        output::print_json(&output)?;
     } else {
-        output::line(&readable(&output, arguments.accept_damage))?;
+        output::print_line(&render_report(&output, arguments.accept_damage))?;
     }
     let sound = output.verification.faults.is_empty() && output.verification.upgrade.is_none();
-    Ok(if sound { Done::Well } else { Done::Failed })
+    Ok(if sound { CommandOutcome::Success } else { CommandOutcome::Failure })
 }
 
 /// Accepts what is damaged, if anything is. Where nothing can be appended to the file any more, a new store is begun with what
 /// can be read of it, and the old file is kept under another name.
-async fn accept_damage(common: &Common, desk: Desk) -> Result<(Desk, Option<Acceptance>)> {
+async fn accept_damage(common: &CommonArguments, desk: CliSession) -> Result<(CliSession, Option<AcceptedDamage>)> {
     if !desk.registry.needs_new_store() && desk.registry.integrity_faults().await.is_empty() {
-        let recorded = desk.registry.accept_damage(Desk::actor()).await?;
-        return Ok((desk, recorded.map(|recorded| Acceptance { recorded, set_aside: None })));
+        let recorded = desk.registry.accept_damage(CliSession::actor()).await?;
+        return Ok((desk, recorded.map(|recorded| AcceptedDamage { record: recorded, set_aside: None })));
     }
-    let damage = desk.registry.damage_in_words().await;
+    let damage = desk.registry.describe_damage().await;
     let salvage = desk.registry.salvage().await?;
-    let place = store_place(common, &desk.data);
+    let place = store_url(common, &desk.data_directory);
     let now = desk.registry.now();
     desk.close().await;
-    let set_aside = store::begin_anew(&place, &salvage, now).await?;
-    let desk = Desk::manage(common).await?;
-    let recorded = desk.registry.accept_damage_of(damage, Desk::actor()).await?;
-    Ok((desk, Some(Acceptance { recorded, set_aside })))
+    let set_aside = store::rebuild_store(&place, &salvage, now).await?;
+    let desk = CliSession::open_offline(common).await?;
+    let recorded = desk.registry.accept_described_damage(damage, CliSession::actor()).await?;
+    Ok((desk, Some(AcceptedDamage { record: recorded, set_aside })))
 }
 
-fn readable(output: &Output, asked_to_accept: bool) -> String {
+fn render_report(output: &VerifyReport, asked_to_accept: bool) -> String {
     let Verification { records, manifests, unknown_events, upgrade, damage, accepted, faults, .. } =
         &output.verification;
     let mut lines = match (&output.acceptance, asked_to_accept) {
-        (Some(acceptance), _) => accepted_lines(acceptance),
+        (Some(acceptance), _) => acceptance_lines(acceptance),
         (None, true) => vec!["nothing is damaged, so that there is nothing to accept".to_owned()],
         (None, false) => Vec::new(),
     };
-    lines.push(format!("read {records} records of the journal, and {} of tools", counted(*manifests, "list")));
+    lines.push(format!("read {records} records of the journal, and {} of tools", pluralize(*manifests, "list")));
     if *unknown_events > 0 {
         lines.push(format!("{unknown_events} records are of a newer Toolcrib and were passed over"));
     }
@@ -112,20 +112,20 @@ fn readable(output: &Output, asked_to_accept: bool) -> String {
     }
     lines.extend(faults.iter().map(|fault| format!("fault: {fault}")));
     if damage.is_empty() {
-        lines.push(REMEDY.to_owned());
+        lines.push(REFRESH_ADVICE.to_owned());
     } else {
         lines.push(
             "the journal is damaged: tokens that were revoked, tools and sources that were disabled and sources that were \
              added at run time may be lost with its records, so nothing is called or written"
                 .to_owned(),
         );
-        lines.push(DAMAGE_REMEDY.to_owned());
+        lines.push(DAMAGE_ADVICE.to_owned());
     }
     lines.join("\n")
 }
 
-fn accepted_lines(acceptance: &Acceptance) -> Vec<String> {
-    let Acceptance { recorded, set_aside } = acceptance;
+fn acceptance_lines(acceptance: &AcceptedDamage) -> Vec<String> {
+    let AcceptedDamage { record: recorded, set_aside } = acceptance;
     let list = |names: &[String]| if names.is_empty() { "none".to_owned() } else { names.join(", ") };
     let mut lines: Vec<String> = recorded.damage.iter().map(|fault| format!("accepted: {fault}")).collect();
     if let Some(path) = set_aside {

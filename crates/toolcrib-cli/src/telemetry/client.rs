@@ -5,24 +5,25 @@ use std::time::Duration;
 use async_trait::async_trait;
 use opentelemetry_http::{Bytes, HttpClient, HttpError, Request, Response};
 
-use super::settings::timeout;
+use super::settings::read_export_timeout;
 
 /// For one batch, where nothing else is asked for; a collector on the same network answers in milliseconds.
-const DEADLINE: Duration = Duration::from_secs(5);
+const DEFAULT_EXPORT_TIMEOUT: Duration = Duration::from_secs(5);
 /// An answer says at most how many spans were refused, and why.
-const LARGEST: usize = 1024 * 1024;
+const MAX_COLLECTOR_RESPONSE_BYTES: usize = 1024 * 1024;
 
 #[derive(Debug)]
-pub(super) struct Client {
+pub(super) struct CollectorClient {
     http: reqwest::Client,
-    deadline: Duration,
+    timeout: Duration,
 }
 
-impl Client {
-    pub(super) fn new() -> Result<Client, String> {
-        let http = toolcrib_mcp::Options::http_client(Duration::from_secs(2)).map_err(|error| error.to_string())?;
-        let deadline = timeout(|name| std::env::var(name).ok()).unwrap_or(DEADLINE);
-        Ok(Client { http, deadline })
+impl CollectorClient {
+    pub(super) fn new() -> Result<CollectorClient, String> {
+        let http =
+            toolcrib_mcp::ClientOptions::http_client(Duration::from_secs(2)).map_err(|error| error.to_string())?;
+        let deadline = read_export_timeout(|name| std::env::var(name).ok()).unwrap_or(DEFAULT_EXPORT_TIMEOUT);
+        Ok(CollectorClient { http, timeout: deadline })
     }
 
     async fn send(&self, request: Request<Bytes>) -> Result<Response<Bytes>, HttpError> {
@@ -36,7 +37,7 @@ impl Client {
         let mut body = Vec::new();
         while let Some(chunk) = response.chunk().await? {
             body.extend_from_slice(&chunk);
-            if body.len() > LARGEST {
+            if body.len() > MAX_COLLECTOR_RESPONSE_BYTES {
                 return Err("the collector's answer is too large".into());
             }
         }
@@ -45,8 +46,8 @@ impl Client {
 }
 
 #[async_trait]
-impl HttpClient for Client {
+impl HttpClient for CollectorClient {
     async fn send_bytes(&self, request: Request<Bytes>) -> Result<Response<Bytes>, HttpError> {
-        tokio::time::timeout(self.deadline, self.send(request)).await?
+        tokio::time::timeout(self.timeout, self.send(request)).await?
     }
 }

@@ -9,34 +9,39 @@ use opentelemetry_sdk::trace::SpanExporter as _;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 use tokio::time::{MissedTickBehavior, interval};
-use toolcrib::spans::{Finished, Spans};
+use toolcrib::spans::{FinishedSpan, SpanQueue};
 
-use super::client::Client;
-use super::span::{data, scope};
+use super::client::CollectorClient;
+use super::span::{instrumentation_scope, to_span_data};
 
 /// How long a span may wait for others, and how many go together.
-const GATHER: Duration = Duration::from_secs(1);
-const BATCH: usize = 512;
+const EXPORT_INTERVAL: Duration = Duration::from_secs(1);
+const MAX_BATCH_SPANS: usize = 512;
 /// Pauses before a batch that failed is tried again; then it is lost.
-const AGAIN: [Duration; 2] = [Duration::from_millis(500), Duration::from_secs(2)];
+const RETRY_DELAYS: [Duration; 2] = [Duration::from_millis(500), Duration::from_secs(2)];
 
 #[derive(Debug)]
-pub(super) struct Exporting {
+pub(super) struct ExportTask {
     finish: oneshot::Sender<()>,
     task: JoinHandle<()>,
-    spans: Spans,
+    spans: SpanQueue,
 }
 
-impl Exporting {
+impl ExportTask {
     /// Reads endpoint and headers from the environment, or says what is wrong with them.
-    pub(super) fn start(spans: Spans, told: mpsc::Receiver<Finished>) -> Result<Exporting, String> {
-        let exporter = SpanExporter::builder().with_http().with_http_client(Client::new()?).build();
+    pub(super) fn start(spans: SpanQueue, told: mpsc::Receiver<FinishedSpan>) -> Result<ExportTask, String> {
+        let exporter = SpanExporter::builder().with_http().with_http_client(CollectorClient::new()?).build();
         let mut exporter = exporter.map_err(|error| error.to_string())?;
         exporter.set_resource(&resource());
         let (finish, finishing) = oneshot::channel();
-        let export = Export { exporter, told, spans: spans.clone(), complained: AtomicBool::new(false) };
+        let export = BatchExporter {
+            exporter,
+            finished_spans: told,
+            spans: spans.clone(),
+            failure_logged: AtomicBool::new(false),
+        };
         let task = tokio::spawn(export.run(finishing));
-        Ok(Exporting { finish, task, spans })
+        Ok(ExportTask { finish, task, spans })
     }
 
     /// Exports what is left, unless that takes longer than this.
@@ -46,23 +51,23 @@ impl Exporting {
             self.task.abort();
             tracing::warn!("the collector does not answer; the last spans are lost");
         }
-        if self.spans.lost() > 0 {
-            tracing::warn!(spans = self.spans.lost(), "spans were lost on their way to the collector");
+        if self.spans.dropped() > 0 {
+            tracing::warn!(spans = self.spans.dropped(), "spans were lost on their way to the collector");
         }
     }
 }
 
-struct Export {
+struct BatchExporter {
     exporter: SpanExporter,
-    told: mpsc::Receiver<Finished>,
-    spans: Spans,
+    finished_spans: mpsc::Receiver<FinishedSpan>,
+    spans: SpanQueue,
     /// That the collector cannot be reached is told once, until it answers again.
-    complained: AtomicBool,
+    failure_logged: AtomicBool,
 }
 
-impl Export {
+impl BatchExporter {
     async fn run(mut self, mut finishing: oneshot::Receiver<()>) {
-        let mut ticks = interval(GATHER);
+        let mut ticks = interval(EXPORT_INTERVAL);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             let last = tokio::select! {
@@ -70,7 +75,7 @@ impl Export {
                 _ = &mut finishing => true,
             };
             // When it is over, nobody waits for another try.
-            while let Some(batch) = self.gathered() {
+            while let Some(batch) = self.next_batch() {
                 self.send(batch, !last).await;
             }
             if last {
@@ -80,30 +85,30 @@ impl Export {
     }
 
     /// The next batch of what is waiting.
-    fn gathered(&mut self) -> Option<Vec<Finished>> {
+    fn next_batch(&mut self) -> Option<Vec<FinishedSpan>> {
         let mut batch = Vec::new();
-        while batch.len() < BATCH
-            && let Ok(finished) = self.told.try_recv()
+        while batch.len() < MAX_BATCH_SPANS
+            && let Ok(finished) = self.finished_spans.try_recv()
         {
             batch.push(finished);
         }
         (!batch.is_empty()).then_some(batch)
     }
 
-    async fn send(&self, batch: Vec<Finished>, again: bool) {
-        let (count, scope) = (batch.len() as u64, scope());
-        let mut pauses = AGAIN.iter().filter(|_| again);
+    async fn send(&self, batch: Vec<FinishedSpan>, again: bool) {
+        let (count, scope) = (batch.len() as u64, instrumentation_scope());
+        let mut pauses = RETRY_DELAYS.iter().filter(|_| again);
         loop {
-            let spans = batch.iter().map(|finished| data(finished, &scope)).collect();
+            let spans = batch.iter().map(|finished| to_span_data(finished, &scope)).collect();
             let Err(error) = self.exporter.export(spans).await else {
-                self.complained.store(false, Ordering::Relaxed);
+                self.failure_logged.store(false, Ordering::Relaxed);
                 return;
             };
             match pauses.next() {
                 Some(pause) => tokio::time::sleep(*pause).await,
                 None => {
-                    self.spans.lose(count);
-                    if !self.complained.swap(true, Ordering::Relaxed) {
+                    self.spans.add_dropped(count);
+                    if !self.failure_logged.swap(true, Ordering::Relaxed) {
                         tracing::warn!(%error, "spans cannot be exported; they are lost until the collector answers");
                     }
                     return;

@@ -6,14 +6,14 @@ use std::time::Duration;
 use toolcrib::spans::Sampler;
 
 #[derive(Debug, PartialEq)]
-pub(super) enum Wanted {
-    Not,
-    Sampled(Sampler),
+pub(super) enum TraceExport {
+    Disabled,
+    Enabled(Sampler),
     /// Asked for in a way we cannot follow, and why.
-    Impossible(String),
+    Unsupported(String),
 }
 
-pub(super) fn wanted(variable: impl Fn(&str) -> Option<String>) -> Wanted {
+pub(super) fn read_trace_export(variable: impl Fn(&str) -> Option<String>) -> TraceExport {
     // An empty one counts as unset.
     let said = |name: &str| variable(name).map(|value| value.trim().to_owned()).filter(|value| !value.is_empty());
     let of_traces = |name: &str| said(&format!("OTEL_EXPORTER_OTLP_TRACES_{name}"));
@@ -21,34 +21,34 @@ pub(super) fn wanted(variable: impl Fn(&str) -> Option<String>) -> Wanted {
     let disabled = said("OTEL_SDK_DISABLED").is_some_and(|value| value.eq_ignore_ascii_case("true"));
     let exporters = said("OTEL_TRACES_EXPORTER").unwrap_or_else(|| "otlp".into());
     if disabled || exporters == "none" || either("ENDPOINT").is_none() {
-        return Wanted::Not;
+        return TraceExport::Disabled;
     }
     if !exporters.split(',').any(|exporter| exporter.trim() == "otlp") {
-        return Wanted::Impossible(format!("`OTEL_TRACES_EXPORTER` is `{exporters}`, and there is `otlp` alone"));
+        return TraceExport::Unsupported(format!("`OTEL_TRACES_EXPORTER` is `{exporters}`, and there is `otlp` alone"));
     }
     match either("PROTOCOL").as_deref() {
         None | Some("http/protobuf") => {}
         Some(other) => {
             let port = if other == "grpc" { ", most often on port 4318 instead of 4317" } else { "" };
-            return Wanted::Impossible(format!(
+            return TraceExport::Unsupported(format!(
                 "`OTEL_EXPORTER_OTLP_PROTOCOL` is `{other}`, and there is `http/protobuf` alone{port}"
             ));
         }
     }
-    match sampler(said("OTEL_TRACES_SAMPLER").as_deref(), said("OTEL_TRACES_SAMPLER_ARG").as_deref()) {
-        Ok(sampler) => Wanted::Sampled(sampler),
-        Err(why) => Wanted::Impossible(why),
+    match parse_sampler(said("OTEL_TRACES_SAMPLER").as_deref(), said("OTEL_TRACES_SAMPLER_ARG").as_deref()) {
+        Ok(sampler) => TraceExport::Enabled(sampler),
+        Err(why) => TraceExport::Unsupported(why),
     }
 }
 
 /// How long one batch may take, in milliseconds; what is no number counts as unset.
-pub(super) fn timeout(variable: impl Fn(&str) -> Option<String>) -> Option<Duration> {
+pub(super) fn read_export_timeout(variable: impl Fn(&str) -> Option<String>) -> Option<Duration> {
     let said = |name: &str| variable(name)?.trim().parse().ok().filter(|milliseconds| *milliseconds > 0);
     let milliseconds = said("OTEL_EXPORTER_OTLP_TRACES_TIMEOUT").or_else(|| said("OTEL_EXPORTER_OTLP_TIMEOUT"));
     milliseconds.map(Duration::from_millis)
 }
 
-fn sampler(name: Option<&str>, argument: Option<&str>) -> Result<Sampler, String> {
+fn parse_sampler(name: Option<&str>, argument: Option<&str>) -> Result<Sampler, String> {
     let name = name.unwrap_or("parentbased_always_on");
     let by_parent = name.starts_with("parentbased_");
     let ratio = match name.trim_start_matches("parentbased_") {
@@ -60,7 +60,7 @@ fn sampler(name: Option<&str>, argument: Option<&str>) -> Result<Sampler, String
         }
         _ => return Err(format!("there is no `OTEL_TRACES_SAMPLER` named `{name}` here")),
     };
-    Ok(Sampler { ratio, by_parent })
+    Ok(Sampler { ratio, parent_based: by_parent })
 }
 
 #[cfg(test)]
@@ -70,7 +70,9 @@ mod tests {
     #[test]
     fn the_time_for_a_batch_can_be_set() {
         let set = |pairs: &'static [(&str, &str)]| {
-            timeout(|name| pairs.iter().find(|(given, _)| *given == name).map(|(_, value)| (*value).to_owned()))
+            read_export_timeout(|name| {
+                pairs.iter().find(|(given, _)| *given == name).map(|(_, value)| (*value).to_owned())
+            })
         };
         assert_eq!(set(&[("OTEL_EXPORTER_OTLP_TIMEOUT", "30000")]), Some(Duration::from_secs(30)));
         let both = &[("OTEL_EXPORTER_OTLP_TIMEOUT", "30000"), ("OTEL_EXPORTER_OTLP_TRACES_TIMEOUT", "1")];
@@ -78,8 +80,8 @@ mod tests {
         assert_eq!(set(&[("OTEL_EXPORTER_OTLP_TIMEOUT", "soon")]), None);
     }
 
-    fn check(variables: &[(&str, &str)], expected: impl Fn(&Wanted) -> bool) {
-        let found = wanted(|name| {
+    fn check(variables: &[(&str, &str)], expected: impl Fn(&TraceExport) -> bool) {
+        let found = read_trace_export(|name| {
             variables.iter().find(|(variable, _)| *variable == name).map(|(_, value)| (*value).to_owned())
         });
         assert!(expected(&found), "{variables:?}: {found:?}");
@@ -87,25 +89,27 @@ mod tests {
 
     #[test]
     fn the_environment_says_whether_and_how() {
-        const AT: (&str, &str) = ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:4318");
-        let sampled = |ratio, by_parent| move |found: &Wanted| *found == Wanted::Sampled(Sampler { ratio, by_parent });
-        let off = |found: &Wanted| *found == Wanted::Not;
-        let impossible = |found: &Wanted| matches!(found, Wanted::Impossible(_));
+        const ENDPOINT: (&str, &str) = ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:4318");
+        let sampled = |ratio, by_parent| {
+            move |found: &TraceExport| *found == TraceExport::Enabled(Sampler { ratio, parent_based: by_parent })
+        };
+        let off = |found: &TraceExport| *found == TraceExport::Disabled;
+        let impossible = |found: &TraceExport| matches!(found, TraceExport::Unsupported(_));
         check(&[], off);
         check(&[("OTEL_EXPORTER_OTLP_ENDPOINT", " ")], off);
-        check(&[AT], sampled(1.0, true));
+        check(&[ENDPOINT], sampled(1.0, true));
         check(&[("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "http://127.0.0.1:1/x")], sampled(1.0, true));
-        check(&[AT, ("OTEL_SDK_DISABLED", "true")], off);
-        check(&[AT, ("OTEL_TRACES_EXPORTER", "none")], off);
-        check(&[AT, ("OTEL_TRACES_EXPORTER", "zipkin")], impossible);
-        check(&[AT, ("OTEL_EXPORTER_OTLP_PROTOCOL", "http/protobuf")], sampled(1.0, true));
-        check(&[AT, ("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc")], impossible);
-        check(&[AT, ("OTEL_TRACES_SAMPLER", "always_off")], sampled(0.0, false));
+        check(&[ENDPOINT, ("OTEL_SDK_DISABLED", "true")], off);
+        check(&[ENDPOINT, ("OTEL_TRACES_EXPORTER", "none")], off);
+        check(&[ENDPOINT, ("OTEL_TRACES_EXPORTER", "zipkin")], impossible);
+        check(&[ENDPOINT, ("OTEL_EXPORTER_OTLP_PROTOCOL", "http/protobuf")], sampled(1.0, true));
+        check(&[ENDPOINT, ("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc")], impossible);
+        check(&[ENDPOINT, ("OTEL_TRACES_SAMPLER", "always_off")], sampled(0.0, false));
         check(
-            &[AT, ("OTEL_TRACES_SAMPLER", "parentbased_traceidratio"), ("OTEL_TRACES_SAMPLER_ARG", "0.25")],
+            &[ENDPOINT, ("OTEL_TRACES_SAMPLER", "parentbased_traceidratio"), ("OTEL_TRACES_SAMPLER_ARG", "0.25")],
             sampled(0.25, true),
         );
-        check(&[AT, ("OTEL_TRACES_SAMPLER", "traceidratio"), ("OTEL_TRACES_SAMPLER_ARG", "7")], impossible);
-        check(&[AT, ("OTEL_TRACES_SAMPLER", "jaeger_remote")], impossible);
+        check(&[ENDPOINT, ("OTEL_TRACES_SAMPLER", "traceidratio"), ("OTEL_TRACES_SAMPLER_ARG", "7")], impossible);
+        check(&[ENDPOINT, ("OTEL_TRACES_SAMPLER", "jaeger_remote")], impossible);
     }
 }

@@ -3,15 +3,15 @@
 use opentelemetry::trace::{SpanContext, SpanId, SpanKind, Status, TraceFlags, TraceId, TraceState};
 use opentelemetry::{Array, InstrumentationScope, KeyValue, StringValue, Value};
 use opentelemetry_sdk::trace::{SpanData, SpanEvents, SpanLinks};
-use toolcrib::spans::{CalledSource, Finished, Work};
+use toolcrib::spans::{FinishedSpan, SpanDetails, SpanSource};
 
-pub(super) fn scope() -> InstrumentationScope {
+pub(super) fn instrumentation_scope() -> InstrumentationScope {
     InstrumentationScope::builder("toolcrib").with_version(env!("CARGO_PKG_VERSION")).build()
 }
 
-pub(super) fn data(finished: &Finished, scope: &InstrumentationScope) -> SpanData {
-    let Finished { trace, parent, ended, elapsed, work, failure } = finished;
-    let (name, span_kind, mut attributes) = told(work);
+pub(super) fn to_span_data(finished: &FinishedSpan, scope: &InstrumentationScope) -> SpanData {
+    let FinishedSpan { trace, parent, ended_at: ended, elapsed, details: work, error: failure } = finished;
+    let (name, span_kind, mut attributes) = span_attributes(work);
     let milliseconds = i64::try_from(elapsed.as_millis()).unwrap_or(i64::MAX);
     attributes.push(KeyValue::new("toolcrib.duration_ms", milliseconds));
     let status = match failure {
@@ -21,9 +21,9 @@ pub(super) fn data(finished: &Finished, scope: &InstrumentationScope) -> SpanDat
             Status::error(fault.message.clone().unwrap_or_else(|| fault.code.to_owned()))
         }
     };
-    let flags = if trace.sampled() { TraceFlags::SAMPLED } else { TraceFlags::default() };
+    let flags = if trace.is_sampled() { TraceFlags::SAMPLED } else { TraceFlags::default() };
     let state = trace.state().and_then(|state| state.parse::<TraceState>().ok()).unwrap_or_default();
-    let (id, span) = (TraceId::from(trace.id().0), SpanId::from(trace.span()));
+    let (id, span) = (TraceId::from(trace.id().0), SpanId::from(trace.span_id()));
     SpanData {
         span_context: SpanContext::new(id, span, flags, false, state),
         parent_span_id: parent.map_or(SpanId::INVALID, SpanId::from),
@@ -41,12 +41,12 @@ pub(super) fn data(finished: &Finished, scope: &InstrumentationScope) -> SpanDat
     }
 }
 
-fn told(work: &Work) -> (String, SpanKind, Vec<KeyValue>) {
+fn span_attributes(work: &SpanDetails) -> (String, SpanKind, Vec<KeyValue>) {
     match work {
-        Work::Command { name } => {
+        SpanDetails::Command { name } => {
             (format!("toolcrib {name}"), SpanKind::Internal, vec![KeyValue::new("toolcrib.command", *name)])
         }
-        Work::Discovery { source, kind, tool_count, tools, cache_hit, hit_ratio } => {
+        SpanDetails::Discovery { source, kind, tool_count, tools, cache_hit, hit_ratio } => {
             let names = tools.iter().cloned().map(StringValue::from).collect();
             let mut attributes = vec![
                 KeyValue::new("toolcrib.server_name", source.to_string()),
@@ -58,7 +58,7 @@ fn told(work: &Work) -> (String, SpanKind, Vec<KeyValue>) {
             attributes.extend(hit_ratio.map(|ratio| KeyValue::new("toolcrib.cache_hit_ratio", ratio)));
             ("tool-discovery".to_owned(), SpanKind::Client, attributes)
         }
-        Work::Call { tool, source, caller } => {
+        SpanDetails::Call { tool, source, caller } => {
             let mut attributes = vec![
                 KeyValue::new("gen_ai.operation.name", "execute_tool"),
                 KeyValue::new("gen_ai.tool.name", tool.clone()),
@@ -70,13 +70,13 @@ fn told(work: &Work) -> (String, SpanKind, Vec<KeyValue>) {
             };
             attributes.push(KeyValue::new("toolcrib.server_name", source.id.to_string()));
             attributes.push(KeyValue::new("toolcrib.source_kind", source.kind));
-            let (operation, span_kind) = called(source, &mut attributes);
+            let (operation, span_kind) = call_attributes(source, &mut attributes);
             (format!("{operation} {tool}"), span_kind, attributes)
         }
     }
 }
 
-fn called(source: &CalledSource, attributes: &mut Vec<KeyValue>) -> (&'static str, SpanKind) {
+fn call_attributes(source: &SpanSource, attributes: &mut Vec<KeyValue>) -> (&'static str, SpanKind) {
     match source.kind {
         "mcp" => {
             attributes.push(KeyValue::new("gen_ai.tool.type", "extension"));

@@ -7,54 +7,54 @@ use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Value, json};
 use tokio::sync::Barrier;
 use tokio::task::JoinSet;
-use toolcrib_mcp::{Client, Era, Options, RequestOptions, Target, Version};
-use toolcrib_testkit::rig;
+use toolcrib_mcp::{ClientOptions, ConnectTarget, Era, LegacyVersion, McpClient, RequestOptions};
+use toolcrib_testkit::programs;
 
 use crate::support::served::{PATIENCE, Place};
 use crate::support::starts;
 
-const AGENTS: usize = 64;
-const ROUNDS: usize = 8;
-const CONNECTED: usize = 8;
+const AGENT_COUNT: usize = 64;
+const ROUNDS_PER_AGENT: usize = 8;
+const CLIENT_PROCESS_COUNT: usize = 8;
 const SOURCES: [&str; 3] = ["alpha", "beta", "gamma"];
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn many_agents_share_one_process_of_each_server() {
-    let place = place();
+    let place = test_workspace();
     let served = place.serve();
     // Nobody begins to work before all are there.
-    let all_here = Arc::new(Barrier::new(AGENTS));
+    let all_here = Arc::new(Barrier::new(AGENT_COUNT));
     let mut agents = JoinSet::new();
-    for number in 0..AGENTS {
+    for number in 0..AGENT_COUNT {
         let (url, all_here) = (served.mcp().parse().unwrap(), all_here.clone());
         agents.spawn(async move {
-            let mut options = options(number);
+            let mut options = client_options(number);
             // Every other one begins with `initialize`, as older clients do.
-            options.era = (number % 2 == 0).then_some(Era::Legacy(Version::LATEST));
-            let target = Target::Http { url, headers: http::HeaderMap::new() };
-            let client = Client::connect(target, options).await.unwrap();
+            options.era = (number % 2 == 0).then_some(Era::Legacy(LegacyVersion::LATEST));
+            let target = ConnectTarget::Http { url, headers: http::HeaderMap::new() };
+            let client = McpClient::connect(target, options).await.unwrap();
             all_here.wait().await;
-            work(&client, &format!("agent {number}")).await
+            run_agent(&client, &format!("agent {number}")).await
         });
     }
     let answers: usize = agents.join_all().await.into_iter().sum();
-    assert_eq!(answers, AGENTS * ROUNDS * 3);
-    place.each_server_runs_once();
+    assert_eq!(answers, AGENT_COUNT * ROUNDS_PER_AGENT * 3);
+    place.assert_each_server_started_once();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn client_processes_share_the_servers_of_one_serve() {
-    let place = place();
+    let place = test_workspace();
     let served = place.serve();
     let mut agents = JoinSet::new();
-    for number in 0..CONNECTED {
+    for number in 0..CLIENT_PROCESS_COUNT {
         let mut command = tokio::process::Command::from(place.toolcrib(&["mcp", "--connect", &served.url]));
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).kill_on_drop(true).spawn().unwrap();
         let (reader, writer) = (child.stdout.take().unwrap(), child.stdin.take().unwrap());
         agents.spawn(async move {
-            let target = Target::Stream { reader: Box::new(reader), writer: Box::new(writer) };
-            let client = Client::connect(target, options(number)).await.unwrap();
-            let answers = work(&client, &format!("process {number}")).await;
+            let target = ConnectTarget::Stream { reader: Box::new(reader), writer: Box::new(writer) };
+            let client = McpClient::connect(target, client_options(number)).await.unwrap();
+            let answers = run_agent(&client, &format!("process {number}")).await;
             client.close().await;
             // It has nothing left to do, and goes.
             let ended = tokio::time::timeout(PATIENCE, child.wait()).await.unwrap().unwrap();
@@ -63,14 +63,14 @@ async fn client_processes_share_the_servers_of_one_serve() {
         });
     }
     let answers: usize = agents.join_all().await.into_iter().sum();
-    assert_eq!(answers, CONNECTED * ROUNDS * 3);
-    place.each_server_runs_once();
+    assert_eq!(answers, CLIENT_PROCESS_COUNT * ROUNDS_PER_AGENT * 3);
+    place.assert_each_server_started_once();
 }
 
 /// Three servers that count their starts.
-fn place() -> Place {
+fn test_workspace() -> Place {
     let counted = |name: &str| ["--count-file".to_owned(), format!("{name}.starts")];
-    let source = |name: &str| json!({"command": rig::scripted(), "args": counted(name), "cwd": "."});
+    let source = |name: &str| json!({"command": programs::scripted_server(), "args": counted(name), "cwd": "."});
     let sources: serde_json::Map<String, Value> =
         SOURCES.iter().map(|name| ((*name).to_owned(), source(name))).collect();
     let place = Place::new(&sources.into(), &json!({"mode": "search"}));
@@ -83,37 +83,37 @@ fn place() -> Place {
 
 impl Place {
     #[track_caller]
-    fn each_server_runs_once(&self) {
+    fn assert_each_server_started_once(&self) {
         for name in SOURCES {
             assert_eq!(starts(&self.path(&format!("{name}.starts"))), 1, "starts of `{name}`");
         }
     }
 }
 
-fn options(number: usize) -> Options {
-    let mut options = Options::new(format!("agent-{number}"), "1");
+fn client_options(number: usize) -> ClientOptions {
+    let mut options = ClientOptions::new(format!("agent-{number}"), "1");
     options.handshake_timeout = PATIENCE;
     options
 }
 
 /// Searches, calls through `call_tool` and calls directly, over and over; how many answers were its own.
-async fn work(client: &Client, who: &str) -> usize {
+async fn run_agent(client: &McpClient, who: &str) -> usize {
     let mut answers = 0;
-    for round in 0..ROUNDS {
+    for round in 0..ROUNDS_PER_AGENT {
         let source = SOURCES[(round + who.len()) % SOURCES.len()];
         let (tool, text) = (format!("{source}__echo"), format!("{who}, round {round}"));
-        let found = call(client, "search_tools", &json!({"query": tool})).await;
+        let found = call_tool(client, "search_tools", &json!({"query": tool})).await;
         assert!(text_of(&found).contains(&format!("{tool}(")), "{found}");
-        let called = call(client, "call_tool", &json!({"name": tool, "arguments": {"text": text}})).await;
+        let called = call_tool(client, "call_tool", &json!({"name": tool, "arguments": {"text": text}})).await;
         assert_eq!(text_of(&called), text);
-        let direct = call(client, &tool, &json!({"text": text})).await;
+        let direct = call_tool(client, &tool, &json!({"text": text})).await;
         assert_eq!(text_of(&direct), text);
         answers += 3;
     }
     answers
 }
 
-pub(crate) async fn call(client: &Client, name: &str, arguments: &Value) -> Value {
+pub(crate) async fn call_tool(client: &McpClient, name: &str, arguments: &Value) -> Value {
     let arguments: Box<RawValue> = to_raw_value(arguments).unwrap();
     let result = client.call_tool(name, &arguments, None, None, &RequestOptions::new(PATIENCE)).await.unwrap();
     serde_json::from_str(result.get()).unwrap()

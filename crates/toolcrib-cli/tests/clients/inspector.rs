@@ -3,14 +3,16 @@
 use std::process::{Command, Stdio};
 
 use serde_json::{Value, json};
-use toolcrib_testkit::rig::{self, Program};
+use toolcrib_testkit::programs::{self, Program};
 
 use crate::support::served::{Place, read, source};
 
 #[test]
 fn the_inspector_lists_searches_and_calls() {
-    let (Some(inspector), Some(everything), Some(time)) = (rig::inspector(), rig::everything(), rig::time()) else {
-        return rig::skip("the_inspector_lists_searches_and_calls", "the Inspector or a server was not fetched");
+    let (Some(inspector), Some(everything), Some(time)) =
+        (programs::inspector(), programs::everything_server(), programs::time_server())
+    else {
+        return programs::skip("the_inspector_lists_searches_and_calls", "the Inspector or a server was not fetched");
     };
     let sources = json!({"everything": source(&everything, &[]), "time": source(&time, &[])});
     let place = Place::new(&sources, &json!({"mode": "search"}));
@@ -24,45 +26,48 @@ fn the_inspector_lists_searches_and_calls() {
     let over_stdio = ["--config", "mcp.json", "--server", "toolcrib"].map(str::to_owned);
     for era in ["legacy", "modern"] {
         for target in [&over_http[..], &over_stdio[..]] {
-            let listed = place.inspect(&inspector, target, era, &["--method", "tools/list", "--strict"]);
+            let listed = place.run_inspector(&inspector, target, era, &["--method", "tools/list", "--strict"]);
             let mut names: Vec<&str> =
                 listed["tools"].as_array().unwrap().iter().filter_map(|tool| tool["name"].as_str()).collect();
             names.sort_unstable();
             assert_eq!(names, ["call_tool", "describe_tools", "search_tools"]);
             let arguments = r#"arguments={"a": 2, "b": 3}"#;
             let words = ["call_tool", "--tool-arg", "name=everything__get-sum", "--tool-arg", arguments];
-            place.inspect_call(&inspector, target, era, &words, "is 5");
+            place.assert_inspector_call(&inspector, target, era, &words, "is 5");
         }
         let words = ["search_tools", "--tool-arg", "query=add two numbers"];
-        place.inspect_call(&inspector, &over_http, era, &words, "everything__get-sum(");
+        place.assert_inspector_call(&inspector, &over_http, era, &words, "everything__get-sum(");
         let words = ["describe_tools", "--tool-arg", r#"names=["time__convert_time"]"#];
-        place.inspect_call(&inspector, &over_http, era, &words, "target_timezone");
+        place.assert_inspector_call(&inspector, &over_http, era, &words, "target_timezone");
     }
 }
 
 /// In full mode, for the Inspector calls only what is listed.
 #[test]
 fn the_inspector_calls_tools_by_their_own_names() {
-    let (Some(inspector), Some(everything)) = (rig::inspector(), rig::everything()) else {
-        return rig::skip("the_inspector_calls_tools_by_their_own_names", "the Inspector or a server was not fetched");
+    let (Some(inspector), Some(everything)) = (programs::inspector(), programs::everything_server()) else {
+        return programs::skip(
+            "the_inspector_calls_tools_by_their_own_names",
+            "the Inspector or a server was not fetched",
+        );
     };
     let place = Place::new(&json!({"everything": source(&everything, &[])}), &json!({"mode": "full"}));
     place.discover();
     let served = place.serve();
     let target = [served.mcp(), "--transport".into(), "http".into()];
-    let ask = |method: &str| place.inspect(&inspector, &target, "modern", &["--method", method]).to_string();
+    let ask = |method: &str| place.run_inspector(&inspector, &target, "modern", &["--method", method]).to_string();
     assert!(ask("tools/list").contains("everything__get-tiny-image"));
     assert!(ask("prompts/list").contains("everything__"));
     assert!(ask("resources/list").contains("\"uri\""));
     let words = ["everything__get-sum", "--tool-arg", "a=2", "b=3"];
-    place.inspect_call(&inspector, &target, "modern", &words, "is 5");
-    place.inspect_call(&inspector, &target, "legacy", &["everything__get-tiny-image"], "image/png");
+    place.assert_inspector_call(&inspector, &target, "modern", &words, "is 5");
+    place.assert_inspector_call(&inspector, &target, "legacy", &["everything__get-tiny-image"], "image/png");
 }
 
 impl Place {
     /// What it prints for one method.
     #[track_caller]
-    fn inspect(&self, (program, arguments): &Program, target: &[String], era: &str, words: &[&str]) -> Value {
+    fn run_inspector(&self, (program, arguments): &Program, target: &[String], era: &str, words: &[&str]) -> Value {
         let mut command = Command::new(program);
         command.args(arguments).arg("--cli").args(target).args(["--protocol-era", era]).args(words);
         self.isolate(&mut command);
@@ -74,9 +79,9 @@ impl Place {
 
     /// Calls a tool, whose answer holds this.
     #[track_caller]
-    fn inspect_call(&self, inspector: &Program, target: &[String], era: &str, words: &[&str], wanted: &str) {
+    fn assert_inspector_call(&self, inspector: &Program, target: &[String], era: &str, words: &[&str], wanted: &str) {
         let words = [&["--method", "tools/call", "--tool-name"], words].concat();
-        let said = self.inspect(inspector, target, era, &words).to_string();
+        let said = self.run_inspector(inspector, target, era, &words).to_string();
         assert!(said.contains(wanted), "`{wanted}` is not in {said}");
     }
 }

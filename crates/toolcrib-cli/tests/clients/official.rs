@@ -4,54 +4,54 @@
 use std::process::{Command, Stdio};
 
 use serde_json::{Value, json};
-use toolcrib_testkit::rig::{self, Program};
+use toolcrib_testkit::programs::{self, Program};
 
 use crate::support::served::{Place, read, source, until};
 
 #[test]
 fn the_typescript_client_works_through_toolcrib() {
-    check("the_typescript_client_works_through_toolcrib", rig::ts_client());
+    check("the_typescript_client_works_through_toolcrib", programs::ts_client());
 }
 
 #[test]
 fn the_python_client_works_through_toolcrib() {
-    check("the_python_client_works_through_toolcrib", rig::python_client());
+    check("the_python_client_works_through_toolcrib", programs::python_client());
 }
 
 #[track_caller]
 fn check(test: &str, client: Option<Program>) {
     let (Some(client), Some(everything), Some(time), Some(asking)) =
-        (client, rig::everything(), rig::time(), rig::conformance_server())
+        (client, programs::everything_server(), programs::time_server(), programs::conformance_server())
     else {
-        return rig::skip(test, "an official client or server was not fetched");
+        return programs::skip(test, "an official client or server was not fetched");
     };
-    let place = place(&everything, &time, &asking);
+    let place = test_workspace(&everything, &time, &asking);
     place.discover();
 
     let served = place.serve();
     for era in ["legacy", "modern"] {
-        let said = place.run(&client, era, &calls(&place), &[served.mcp()]);
-        is_right(&said, era);
-        place.was_cancelled();
+        let said = place.run_client(&client, era, &call_requests(&place), &[served.mcp()]);
+        assert_responses(&said, era);
+        place.assert_cancelled();
     }
     for era in ["legacy", "modern"] {
         let words = [vec![env!("CARGO_BIN_EXE_toolcrib").to_owned(), "mcp".to_owned()], place.here()].concat();
-        let said = place.run(&client, era, &calls(&place), &words);
-        is_right(&said, era);
-        place.was_cancelled();
+        let said = place.run_client(&client, era, &call_requests(&place), &words);
+        assert_responses(&said, era);
+        place.assert_cancelled();
     }
 }
 
 /// Both refuse a result that is not as the tool declared it.
 #[test]
 fn the_official_clients_read_large_results_with_a_schema() {
-    let (Some(typescript), Some(python)) = (rig::ts_client(), rig::python_client()) else {
+    let (Some(typescript), Some(python)) = (programs::ts_client(), programs::python_client()) else {
         let test = "the_official_clients_read_large_results_with_a_schema";
-        return rig::skip(test, "an official client was not fetched");
+        return programs::skip(test, "an official client was not fetched");
     };
     let text = json!({"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]});
     let tools = json!([{"name": "echo", "inputSchema": text, "outputSchema": text}]);
-    let sources = json!({"s": {"command": rig::scripted(), "args": ["--tools-file", "tools.json"], "cwd": ".",
+    let sources = json!({"s": {"command": programs::scripted_server(), "args": ["--tools-file", "tools.json"], "cwd": ".",
         "result_limit": "2KiB"}});
     let place = Place::new(&sources, &json!({"mode": "full"}));
     std::fs::write(place.path("tools.json"), tools.to_string()).unwrap();
@@ -62,7 +62,7 @@ fn the_official_clients_read_large_results_with_a_schema() {
     let echo = |text: &str| json!({"name": "s__echo", "arguments": {"text": text}, "read_on": true});
     let calls = json!([echo(&fits), echo(&large)]);
     for (client, era) in [(&typescript, "legacy"), (&typescript, "modern"), (&python, "legacy"), (&python, "modern")] {
-        let said = place.run(client, era, &calls, &[served.mcp()]);
+        let said = place.run_client(client, era, &calls, &[served.mcp()]);
         assert_eq!(said["tools"], json!(["s__echo"]));
         let [whole, paged] = said["results"].as_array().unwrap().as_slice() else { panic!("{said}") };
         assert_eq!(whole["structuredContent"], json!({"text": fits}), "{whole}");
@@ -74,9 +74,8 @@ fn the_official_clients_read_large_results_with_a_schema() {
 }
 
 /// Two real servers, one of either era that asks, and one whose `hang` never answers.
-fn place(everything: &Program, time: &Program, asking: &Program) -> Place {
-    let hanging =
-        json!({"command": rig::scripted(), "args": ["--with", "hang", "--log-file", "hanging.log"], "cwd": "."});
+fn test_workspace(everything: &Program, time: &Program, asking: &Program) -> Place {
+    let hanging = json!({"command": programs::scripted_server(), "args": ["--with", "hang", "--log-file", "hanging.log"], "cwd": "."});
     let sources = json!({
         "everything": source(everything, &[]),
         "time": source(time, &["--local-timezone", "Europe/Berlin"]),
@@ -89,7 +88,7 @@ fn place(everything: &Program, time: &Program, asking: &Program) -> Place {
 
 impl Place {
     #[track_caller]
-    fn run(&self, (program, arguments): &Program, era: &str, calls: &Value, target: &[String]) -> Value {
+    fn run_client(&self, (program, arguments): &Program, era: &str, calls: &Value, target: &[String]) -> Value {
         let mut command = Command::new(program);
         command.args(arguments).arg(era).arg(calls.to_string()).args(target);
         self.isolate(&mut command);
@@ -101,14 +100,14 @@ impl Place {
 
     /// The cancellation reached the server behind; forgets it again, for the next client.
     #[track_caller]
-    fn was_cancelled(&self) {
+    fn assert_cancelled(&self) {
         let log = self.path("hanging.log");
         until("the server hears of the cancellation", || read(&log).contains("notifications/cancelled"));
         std::fs::write(&log, "").unwrap();
     }
 }
 
-fn calls(place: &Place) -> Value {
+fn call_requests(place: &Place) -> Value {
     let convert = json!({"source_timezone": "Europe/Berlin", "time": "12:00", "target_timezone": "Asia/Tokyo"});
     let hangs = json!({"file": place.path("hanging.log"), "holds": "tools/call"});
     json!([
@@ -127,7 +126,7 @@ fn calls(place: &Place) -> Value {
 }
 
 #[track_caller]
-fn is_right(said: &Value, era: &str) {
+fn assert_responses(said: &Value, era: &str) {
     assert_eq!(said["version"], if era == "modern" { "2026-07-28" } else { "2025-11-25" });
     let instructions = said["instructions"].as_str().unwrap_or_default();
     assert!(instructions.contains("search_tools"), "{instructions}");
@@ -140,12 +139,12 @@ fn is_right(said: &Value, era: &str) {
     else {
         panic!("not as many results as calls: {said}");
     };
-    says(found, "time__convert_time(");
-    says(described, "target_timezone");
-    says(called, "Asia/Tokyo");
-    says(faulty, "TOOL_INVALID_INPUT");
-    says(faulty, "time__convert_time(");
-    says(sum, "5");
+    assert_text_contains(found, "time__convert_time(");
+    assert_text_contains(described, "target_timezone");
+    assert_text_contains(called, "Asia/Tokyo");
+    assert_text_contains(faulty, "TOOL_INVALID_INPUT");
+    assert_text_contains(faulty, "time__convert_time(");
+    assert_text_contains(sum, "5");
     let picture = image["content"].as_array().unwrap().iter().find(|part| part["type"] == "image").unwrap();
     assert_eq!(picture["mimeType"], "image/png");
     assert!(picture["data"].as_str().is_some_and(|data| data.starts_with("iVBORw0KGgo")), "{picture}");
@@ -154,16 +153,16 @@ fn is_right(said: &Value, era: &str) {
     // every step arrives, and before the answer, is tested with a client of our own.
     assert!(progress == [1.0, 2.0, 3.0] || progress == [1.0, 2.0], "{slow}");
     assert_eq!(asked["asked"], json!(["What is your name?"]), "{asked}");
-    says(asked, "Hello, Ada!");
+    assert_text_contains(asked, "Hello, Ada!");
     assert_eq!(asked_anew["asked"], json!(["What is your name?"]), "{asked_anew}");
-    says(asked_anew, "Hello, Grace!");
+    assert_text_contains(asked_anew, "Hello, Grace!");
     assert_eq!(cancelled["cancelled"], true, "{cancelled}");
-    says(unknown, "TOOL_NOT_IMPLEMENTED");
-    says(unknown, "everything__get-sum");
+    assert_text_contains(unknown, "TOOL_NOT_IMPLEMENTED");
+    assert_text_contains(unknown, "everything__get-sum");
 }
 
 #[track_caller]
-fn says(result: &Value, wanted: &str) {
+fn assert_text_contains(result: &Value, wanted: &str) {
     let parts = result["content"].as_array().map(Vec::as_slice).unwrap_or_default();
     let text: Vec<&str> = parts.iter().filter_map(|part| part["text"].as_str()).collect();
     assert!(text.join("\n").contains(wanted), "`{wanted}` is not in {result}");

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
-use super::operations::script;
+use super::operations::server_script;
 
 /// A secret, and where it is given.
 pub(super) struct Canary {
@@ -18,31 +18,31 @@ pub(super) struct Canary {
 
 impl Canary {
     /// The part of it that nothing else can contain.
-    pub(super) fn core(&self) -> String {
-        core(self.number)
+    pub(super) fn canary_core(&self) -> String {
+        canary_core(self.number)
     }
 
     /// What must not be found.
     pub(super) fn needles(&self) -> Vec<String> {
-        let core = self.core();
+        let core = self.canary_core();
         let hex = |upper: bool| {
             let digits = core.bytes().map(|byte| format!("{byte:02x}")).collect::<String>();
             if upper { digits.to_uppercase() } else { digits }
         };
         // A cut message may show the beginning of it.
         let mut needles = vec![core[..8].to_owned(), hex(false), hex(true)];
-        needles.extend((0..3).map(|before| within_base64(core.as_bytes(), before)));
+        needles.extend((0..3).map(|before| base64_fragment(core.as_bytes(), before)));
         needles.push(core.bytes().map(|byte| format!("%{byte:02X}")).collect());
         needles
     }
 }
 
-pub(super) fn core(number: usize) -> String {
+pub(super) fn canary_core(number: usize) -> String {
     format!("c{number:02}Vb7qLwZ{number:02}kxT")
 }
 
 /// The characters of Base64 that stand for these bytes alone, with `before` others in front of them.
-pub(super) fn within_base64(bytes: &[u8], before: usize) -> String {
+pub(super) fn base64_fragment(bytes: &[u8], before: usize) -> String {
     const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let bits: Vec<u8> = std::iter::repeat_n(0, before)
         .chain(bytes.iter().copied())
@@ -57,7 +57,7 @@ pub(super) fn within_base64(bytes: &[u8], before: usize) -> String {
 
 /// Hands out secrets in the ways that sources take them.
 pub(super) struct Canaries<'a> {
-    pub(super) place: &'a Path,
+    pub(super) directory: &'a Path,
     pub(super) all: Vec<Canary>,
     pub(super) variables: Vec<(String, String)>,
 }
@@ -66,7 +66,7 @@ impl Canaries<'_> {
     /// A value with a new secret in it: `*` stands for it.
     pub(super) fn value(&mut self, shape: &str, is_literal: bool) -> String {
         let number = self.all.len() + 1;
-        let value = shape.replace('*', &core(number));
+        let value = shape.replace('*', &canary_core(number));
         self.all.push(Canary { number, value: value.clone(), is_literal });
         value
     }
@@ -89,14 +89,14 @@ impl Canaries<'_> {
     pub(super) fn file(&mut self, shape: &str) -> String {
         let value = self.value(shape, false);
         // Outside of the data directory, which is searched.
-        let path = self.place.join(format!("given_{}", self.all.len()));
+        let path = self.directory.join(format!("given_{}", self.all.len()));
         fs::write(&path, format!("{value}\n")).unwrap();
         format!("${{file:{}}}", path.display())
     }
 
     /// A directory whose name is secret.
     pub(super) fn directory(&mut self) -> String {
-        let path = self.value(&format!("{}/d-*", self.place.display()), false);
+        let path = self.value(&format!("{}/d-*", self.directory.display()), false);
         fs::create_dir_all(&path).unwrap();
         let name = format!("GIVEN_{}", self.all.len());
         self.variables.push((name.clone(), path));
@@ -104,11 +104,11 @@ impl Canaries<'_> {
     }
 }
 
-const KEY: &str = "-----BEGIN PRIVATE KEY-----\nMIIEvQ*\nAASCBKcw\n-----END PRIVATE KEY-----";
+const PRIVATE_KEY: &str = "-----BEGIN PRIVATE KEY-----\nMIIEvQ*\nAASCBKcw\n-----END PRIVATE KEY-----";
 
-pub(super) fn sources(given: &mut Canaries<'_>, python: &Path, port: u16) -> Value {
+pub(super) fn canary_sources(given: &mut Canaries<'_>, python: &Path, port: u16) -> Value {
     let http = format!("http://127.0.0.1:{port}");
-    let script = script().to_string_lossy().into_owned();
+    let script = server_script().to_string_lossy().into_owned();
     let cwd = given.directory();
     let programs = given.directory();
     let linked = Path::new(&given.all[1].value).join("python3");
@@ -142,7 +142,7 @@ pub(super) fn sources(given: &mut Canaries<'_>, python: &Path, port: u16) -> Val
         "env": {
             "S_PLAIN": given.env("*"),
             "S_LOGIN": given.env("me:*"),
-            "S_KEY": given.env(KEY),
+            "S_KEY": given.env(PRIVATE_KEY),
             "S_JSON": given.env(r#"{"client":"x","secret":"*"}"#),
             "S_BEARER": format!("Bearer {}", given.env("*")),
             "S_FILE": given.file(r#"{"private_key":"-----BEGIN\n*\n-----END","n":1}"#),
@@ -188,7 +188,7 @@ pub(super) fn sources(given: &mut Canaries<'_>, python: &Path, port: u16) -> Val
 }
 
 /// Adds to `found` which of the secrets are in the text, and where.
-pub(super) fn search(canaries: &[Canary], name: &str, bytes: &[u8], found: &mut Vec<String>) {
+pub(super) fn find_canaries(canaries: &[Canary], name: &str, bytes: &[u8], found: &mut Vec<String>) {
     let text = String::from_utf8_lossy(bytes);
     for canary in canaries {
         for needle in canary.needles() {

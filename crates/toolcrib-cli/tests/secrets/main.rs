@@ -15,31 +15,31 @@ use std::os::unix::fs::PermissionsExt;
 use std::process::Stdio;
 
 use serde_json::{Value, json};
-use toolcrib_testkit::rig;
+use toolcrib_testkit::programs;
 
-use canaries::{Canaries, Canary, core, search, sources};
-use operations::{Outputs, Repeats, Run, files, python, stored};
+use canaries::{Canaries, Canary, canary_core, canary_sources, find_canaries};
+use operations::{CollectedOutputs, RepeatingServer, SecretsRun, find_python, list_files, read_store};
 use support::served::Place;
 
-const LEVELS: [&[&str]; 3] = [&[], &["-v"], &["-vvv"]];
+const LOG_LEVELS: [&[&str]; 3] = [&[], &["-v"], &["-vvv"]];
 
 #[test]
 fn no_secret_of_a_source_leaves_toolcrib() {
-    let Some(python) = python() else { return rig::skip("secrets", "no Python") };
+    let Some(python) = find_python() else { return programs::skip("secrets", "no Python") };
     let place = Place::new(&json!({}), &json!({}));
     let collected = place.path("traces");
     // What is to be searched is below `data`; the secrets themselves lie beside it.
     let beside = place.path("beside");
     fs::create_dir(&beside).unwrap();
-    let mut given = Canaries { place: &beside, all: Vec::new(), variables: Vec::new() };
+    let mut given = Canaries { directory: &beside, all: Vec::new(), variables: Vec::new() };
     let granted = given.value("*", false);
     given.all.clear();
-    let repeats = Repeats::start(&python, &collected, &granted.replace("c01", "c99").replace("01k", "99k"));
-    let sources = sources(&mut given, &python, repeats.port);
+    let repeats = RepeatingServer::start(&python, &collected, &granted.replace("c01", "c99").replace("01k", "99k"));
+    let sources = canary_sources(&mut given, &python, repeats.port);
     let added = given.literal("*");
     let proxy = given.value("http://me:*@127.0.0.1:9", false);
     let Canaries { mut all, mut variables, .. } = given;
-    all.push(Canary { number: 99, value: core(99), is_literal: false });
+    all.push(Canary { number: 99, value: canary_core(99), is_literal: false });
     assert!(all.len() >= 47, "{} secrets", all.len());
     place.configure(&sources, &json!({}));
     let parameter = |name: &str| json!({ "name": name, "in": "query", "schema": { "type": "integer" } });
@@ -61,16 +61,16 @@ fn no_secret_of_a_source_leaves_toolcrib() {
     fs::write(place.path("data/logs/repeats.log"), "").unwrap();
     fs::set_permissions(place.path("data/logs/repeats.log"), fs::Permissions::from_mode(0o644)).unwrap();
 
-    let mut run = Run { place: &place, variables, level: &[], outputs: Outputs::default() };
-    for level in LEVELS {
+    let mut run = SecretsRun { workspace: &place, variables, level: &[], outputs: CollectedOutputs::default() };
+    for level in LOG_LEVELS {
         run.level = level;
-        run.served(&added);
+        run.run_server(&added);
     }
-    let Outputs { texts, operations } = run.outputs;
+    let CollectedOutputs { texts, operations } = run.outputs;
     assert!(operations >= 300, "{operations} operations");
     let mut found = Vec::new();
     for (name, bytes) in &texts {
-        search(&all, name, bytes, &mut found);
+        find_canaries(&all, name, bytes, &mut found);
     }
     // The servers were reached and did repeat what they got.
     let told = |wanted: &str| texts.iter().any(|(_, bytes)| String::from_utf8_lossy(bytes).contains(wanted));
@@ -78,24 +78,24 @@ fn no_secret_of_a_source_leaves_toolcrib() {
         assert!(told(wanted), "`{wanted}` was never told");
     }
 
-    let (others, definitions) = stored(&python, &place.path("data"));
-    search(&all, "the store", &others, &mut found);
+    let (others, definitions) = read_store(&python, &place.path("data"));
+    find_canaries(&all, "the store", &others, &mut found);
     let (literals, references): (Vec<Canary>, Vec<Canary>) = all.into_iter().partition(|canary| canary.is_literal);
-    search(&references, "the definitions", &definitions, &mut found);
+    find_canaries(&references, "the definitions", &definitions, &mut found);
     let mut below = Vec::new();
-    files(&place.path("data"), &mut below);
+    list_files(&place.path("data"), &mut below);
     for path in below {
         let bytes = fs::read(&path).unwrap();
-        search(&references, &path.display().to_string(), &bytes, &mut found);
+        find_canaries(&references, &path.display().to_string(), &bytes, &mut found);
         // Only the row of a source's definition holds what was written into the configuration.
         if !path.file_name().unwrap().to_string_lossy().starts_with("toolcrib.db") {
-            search(&literals, &path.display().to_string(), &bytes, &mut found);
+            find_canaries(&literals, &path.display().to_string(), &bytes, &mut found);
         }
     }
     let traces = fs::read(&collected).unwrap();
     assert!(!traces.is_empty(), "no traces were exported");
-    search(&references, "the traces", &traces, &mut found);
-    search(&literals, "the traces", &traces, &mut found);
+    find_canaries(&references, "the traces", &traces, &mut found);
+    find_canaries(&literals, "the traces", &traces, &mut found);
     assert!(found.is_empty(), "{} times:\n{}", found.len(), found[..found.len().min(20)].join("\n\n"));
 
     let mode = |name: &str| fs::metadata(place.path(name)).unwrap().permissions().mode() & 0o777;

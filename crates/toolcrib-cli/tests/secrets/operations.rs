@@ -17,12 +17,12 @@ const JSON: &str = "Content-Type: application/json\r\n";
 
 /// Everything that left Toolcrib, with the name of where it did.
 #[derive(Default)]
-pub(super) struct Outputs {
+pub(super) struct CollectedOutputs {
     pub(super) texts: Vec<(String, Vec<u8>)>,
     pub(super) operations: usize,
 }
 
-impl Outputs {
+impl CollectedOutputs {
     pub(super) fn add(&mut self, name: impl Into<String>, bytes: impl Into<Vec<u8>>) {
         self.operations += 1;
         self.texts.push((name.into(), bytes.into()));
@@ -30,48 +30,48 @@ impl Outputs {
 }
 
 /// The process that plays all servers over HTTP, and the collector of traces.
-pub(super) struct Repeats {
+pub(super) struct RepeatingServer {
     pub(super) child: Child,
     pub(super) port: u16,
 }
 
-impl Repeats {
-    pub(super) fn start(python: &Path, collected: &Path, granted: &str) -> Repeats {
+impl RepeatingServer {
+    pub(super) fn start(python: &Path, collected: &Path, granted: &str) -> RepeatingServer {
         let mut command = Command::new(python);
-        command.arg(script()).arg("http").arg(collected).env("GRANTED", granted).stdout(Stdio::piped());
+        command.arg(server_script()).arg("http").arg(collected).env("GRANTED", granted).stdout(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        Repeats { child, port: line.trim().parse().unwrap() }
+        RepeatingServer { child, port: line.trim().parse().unwrap() }
     }
 }
 
-impl Drop for Repeats {
+impl Drop for RepeatingServer {
     fn drop(&mut self) {
         let _gone = self.child.kill().and_then(|()| self.child.wait());
     }
 }
 
-pub(super) fn script() -> PathBuf {
+pub(super) fn server_script() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/secrets/repeats.py").canonicalize().unwrap()
 }
 
-pub(super) fn python() -> Option<PathBuf> {
+pub(super) fn find_python() -> Option<PathBuf> {
     let output = Command::new("python3").args(["-c", "import sys; print(sys.executable)"]).output().ok()?;
     output.status.success().then(|| PathBuf::from(String::from_utf8_lossy(&output.stdout).trim().to_owned()))
 }
 
-pub(super) struct Run<'a> {
-    pub(super) place: &'a Place,
+pub(super) struct SecretsRun<'a> {
+    pub(super) workspace: &'a Place,
     pub(super) variables: Vec<(String, String)>,
     pub(super) level: &'static [&'static str],
-    pub(super) outputs: Outputs,
+    pub(super) outputs: CollectedOutputs,
 }
 
-impl Run<'_> {
-    pub(super) fn command(&mut self, arguments: &[&str]) -> String {
+impl SecretsRun<'_> {
+    pub(super) fn run_command(&mut self, arguments: &[&str]) -> String {
         let arguments = [arguments, self.level].concat();
-        let mut command = self.place.toolcrib(&arguments);
+        let mut command = self.workspace.toolcrib(&arguments);
         command.envs(self.variables.iter().map(|(name, value)| (name, value))).stdin(Stdio::null());
         let output = command.output().unwrap();
         let name = arguments.join(" ");
@@ -82,8 +82,8 @@ impl Run<'_> {
     }
 
     /// What a client on stdio gets to read.
-    pub(super) fn stdio_client(&mut self) {
-        let mut command = self.place.toolcrib(&[&["mcp", "--mode", "full"], self.level].concat());
+    pub(super) fn run_stdio_client(&mut self) {
+        let mut command = self.workspace.toolcrib(&[&["mcp", "--mode", "full"], self.level].concat());
         command.envs(self.variables.iter().map(|(name, value)| (name, value)));
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let mut stdin = child.stdin.take().unwrap();
@@ -110,11 +110,11 @@ impl Run<'_> {
         self.outputs.add("stderr of mcp", log);
     }
 
-    pub(super) fn commands(&mut self, literal: &str) {
+    pub(super) fn run_commands(&mut self, literal: &str) {
         let url = format!("http://me:{literal}@127.0.0.1:9/mcp?key={literal}");
-        self.command(&["add", "late", "--url", &url, "--header", &format!("X-Key={literal}")]);
-        self.command(&["export"]);
-        self.command(&["remove", "late"]);
+        self.run_command(&["add", "late", "--url", &url, "--header", &format!("X-Key={literal}")]);
+        self.run_command(&["export"]);
+        self.run_command(&["remove", "late"]);
         for arguments in [
             &["refresh", "--force"][..],
             &["sources"],
@@ -150,7 +150,7 @@ impl Run<'_> {
             &["enable", "cookie"],
             &["invalidate", "repeats"],
         ] {
-            self.command(arguments);
+            self.run_command(arguments);
         }
     }
 
@@ -177,12 +177,12 @@ impl Run<'_> {
         self.outputs.add(format!("MCP {method} {body}"), format!("{answer:?}"));
     }
 
-    pub(super) fn served(&mut self, literal: &str) {
+    pub(super) fn run_server(&mut self, literal: &str) {
         let level = self.level;
         let variables: Vec<(&str, &str)> = self.variables.iter().map(|(name, value)| (&**name, &**value)).collect();
-        let served = self.place.started_with(&[&["serve", "--listen", "127.0.0.1:0"], level].concat(), &variables);
-        let events = Events::watch(&served);
-        let admin = format!("Authorization: Bearer {}\r\n", read(&self.place.path("data/admin.token")).trim());
+        let served = self.workspace.started_with(&[&["serve", "--listen", "127.0.0.1:0"], level].concat(), &variables);
+        let events = EventStream::connect(&served);
+        let admin = format!("Authorization: Bearer {}\r\n", read(&self.workspace.path("data/admin.token")).trim());
         let ids =
             ["repeats", "broken", "absent", "web", "basic", "cookie", "denied", "hosted", "whole", "api", "granted"];
         for id in ids {
@@ -248,22 +248,22 @@ impl Run<'_> {
         }
         let removed = request(&served.url, "DELETE", "/api/sources/added", &admin, "");
         self.outputs.add("DELETE /api/sources/added", format!("{removed:?}"));
-        self.stdio_client();
-        self.commands(literal);
+        self.run_stdio_client();
+        self.run_commands(literal);
         drop(served);
-        self.outputs.add("events", events.end());
-        self.outputs.add(format!("log of serve {level:?}"), fs::read(self.place.path("serve.log")).unwrap());
+        self.outputs.add("events", events.into_text());
+        self.outputs.add(format!("log of serve {level:?}"), fs::read(self.workspace.path("serve.log")).unwrap());
     }
 }
 
 /// The stream of live events, read until the server ends.
-pub(super) struct Events {
+pub(super) struct EventStream {
     pub(super) text: Arc<Mutex<Vec<u8>>>,
     pub(super) reader: thread::JoinHandle<()>,
 }
 
-impl Events {
-    pub(super) fn watch(served: &Served) -> Events {
+impl EventStream {
+    pub(super) fn connect(served: &Served) -> EventStream {
         let address = served.url.strip_prefix("http://").unwrap().to_owned();
         let mut stream = TcpStream::connect(&address).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
@@ -276,17 +276,17 @@ impl Events {
                 into.lock().unwrap().extend_from_slice(&buffer[..count]);
             }
         });
-        Events { text, reader }
+        EventStream { text, reader }
     }
 
-    pub(super) fn end(self) -> Vec<u8> {
+    pub(super) fn into_text(self) -> Vec<u8> {
         self.reader.join().unwrap();
         std::mem::take(&mut *self.text.lock().unwrap())
     }
 }
 
 /// Every cell of the store but the definitions, and those apart.
-pub(super) fn stored(python: &Path, data: &Path) -> (Vec<u8>, Vec<u8>) {
+pub(super) fn read_store(python: &Path, data: &Path) -> (Vec<u8>, Vec<u8>) {
     let dump = "import sqlite3, sys
 c = sqlite3.connect(sys.argv[1])
 c.text_factory = bytes
@@ -306,10 +306,10 @@ for (name,) in c.execute('select name from sqlite_master where type = ?', ('tabl
     (read("others"), read("definitions"))
 }
 
-pub(super) fn files(directory: &Path, into: &mut Vec<PathBuf>) {
+pub(super) fn list_files(directory: &Path, into: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(directory).unwrap().map(Result::unwrap) {
         match entry.file_type().unwrap().is_dir() {
-            true => files(&entry.path(), into),
+            true => list_files(&entry.path(), into),
             false => into.push(entry.path()),
         }
     }

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use tempfile::TempDir;
-use toolcrib_testkit::rig;
+use toolcrib_testkit::programs;
 
 /// A home, a project in it, and what the environment says beyond that.
 pub(crate) struct Toolcrib {
@@ -124,7 +124,7 @@ impl Outcome {
 
 /// The scripted server, as text for a configuration.
 pub(crate) fn scripted() -> String {
-    rig::scripted().to_string_lossy().into_owned()
+    programs::scripted_server().to_string_lossy().into_owned()
 }
 
 /// How often a scripted server with `--count-file` was started.

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use toolcrib_testkit::rig::Program;
+use toolcrib_testkit::programs::Program;
 
 /// Long enough for a busy machine; nothing waits that long when all is well.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);

@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 
 use serde_json::{Value, json};
-pub(crate) use toolcrib_testkit::answer::Answer;
+pub(crate) use toolcrib_testkit::http_response::RawHttpResponse;
 
 use super::served::{PATIENCE, Served};
 
@@ -13,7 +13,7 @@ pub(crate) const MCP: &str = "Content-Type: application/json\r\nAccept: applicat
     MCP-Protocol-Version: 2026-07-28\r\n";
 
 /// One request on a connection of its own. `headers` are whole lines.
-pub(crate) fn request(url: &str, method: &str, path: &str, headers: &str, body: &str) -> Answer {
+pub(crate) fn request(url: &str, method: &str, path: &str, headers: &str, body: &str) -> RawHttpResponse {
     let address = url.strip_prefix("http://").unwrap();
     let mut stream = TcpStream::connect(address).unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
@@ -25,7 +25,7 @@ pub(crate) fn request(url: &str, method: &str, path: &str, headers: &str, body: 
     let _it_may_have_read_enough = stream.write_all(body.as_bytes());
     let mut answer = Vec::new();
     let _closed = stream.read_to_end(&mut answer);
-    Answer::read(&answer)
+    RawHttpResponse::parse(&answer)
 }
 
 /// Calls a tool over MCP 2026-07-28, with `more` in its `_meta`; its result.

@@ -6,22 +6,22 @@ use std::cmp::Ordering;
 
 use serde_json::{Number, Value};
 
-use super::budget::Budget;
-use crate::expression::{Scope, is_expression, look_up};
-use crate::text::shown_short;
+use super::budget::ConditionBudget;
+use crate::expression::{Scope, is_expression, resolve};
+use crate::text::sanitize_truncated;
 
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Condition {
     Literal(Value),
     Expression(String),
     Not(Box<Condition>),
-    Compare(Box<Condition>, Comparison, Box<Condition>),
+    Compare(Box<Condition>, ComparisonOperator, Box<Condition>),
     All(Vec<Condition>),
     Any(Vec<Condition>),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Comparison {
+pub(super) enum ComparisonOperator {
     Less,
     LessOrEqual,
     Greater,
@@ -32,23 +32,23 @@ pub(super) enum Comparison {
 
 impl Condition {
     pub(super) fn parse(text: &str) -> Result<Condition, String> {
-        if text.len() > LONGEST {
-            return Err(format!("the condition is longer than {LONGEST} characters"));
+        if text.len() > MAX_CONDITION_LEN {
+            return Err(format!("the condition is longer than {MAX_CONDITION_LEN} characters"));
         }
         // Documents also write the whole condition in braces.
         let text = text.trim();
         let inner = text.strip_prefix('{').and_then(|text| text.strip_suffix('}'));
         let text = inner.filter(|inner| !inner.contains('}')).unwrap_or(text);
-        let mut parser = Parser { rest: text.trim(), depth: 0 };
-        let condition = parser.any()?;
-        if parser.rest.is_empty() { Ok(condition) } else { Err(parser.unexpected()) }
+        let mut parser = ConditionParser { rest: text.trim(), depth: 0 };
+        let condition = parser.parse_or()?;
+        if parser.rest.is_empty() { Ok(condition) } else { Err(parser.unexpected_input()) }
     }
 
-    pub(super) fn holds(&self, scope: &Scope<'_>, budget: &Budget) -> Result<bool, String> {
-        Ok(is_true(&*self.value(scope, budget)?))
+    pub(super) fn evaluate(&self, scope: &Scope<'_>, budget: &ConditionBudget) -> Result<bool, String> {
+        Ok(is_truthy(&*self.evaluate_value(scope, budget)?))
     }
 
-    fn value<'a>(&'a self, scope: &Scope<'a>, budget: &Budget) -> Result<Cow<'a, Value>, String> {
+    fn evaluate_value<'a>(&'a self, scope: &Scope<'a>, budget: &ConditionBudget) -> Result<Cow<'a, Value>, String> {
         budget.spend(1)?;
         let truth = |truth: bool| Ok(Cow::Owned(Value::Bool(truth)));
         match self {
@@ -56,18 +56,18 @@ impl Condition {
             Condition::Expression(expression) => {
                 // Finding the way costs the square of its length, see `expression`.
                 budget.spend(expression.len())?;
-                Ok(look_up(expression, scope).unwrap_or(Cow::Owned(Value::Null)))
+                Ok(resolve(expression, scope).unwrap_or(Cow::Owned(Value::Null)))
             }
-            Condition::Not(inner) => truth(!inner.holds(scope, budget)?),
+            Condition::Not(inner) => truth(!inner.evaluate(scope, budget)?),
             Condition::Compare(left, comparison, right) => {
-                let (left, right) = (left.value(scope, budget)?, right.value(scope, budget)?);
-                budget.spend_on(&left)?;
-                budget.spend_on(&right)?;
-                truth(comparison.holds(&left, &right))
+                let (left, right) = (left.evaluate_value(scope, budget)?, right.evaluate_value(scope, budget)?);
+                budget.spend_on_comparison(&left)?;
+                budget.spend_on_comparison(&right)?;
+                truth(comparison.compare(&left, &right))
             }
             Condition::All(parts) => {
                 for part in parts {
-                    if !part.holds(scope, budget)? {
+                    if !part.evaluate(scope, budget)? {
                         return truth(false);
                     }
                 }
@@ -75,7 +75,7 @@ impl Condition {
             }
             Condition::Any(parts) => {
                 for part in parts {
-                    if part.holds(scope, budget)? {
+                    if part.evaluate(scope, budget)? {
                         return truth(true);
                     }
                 }
@@ -85,10 +85,10 @@ impl Condition {
     }
 }
 
-const LONGEST: usize = 2000;
-const DEEPEST: usize = 32;
+const MAX_CONDITION_LEN: usize = 2000;
+const MAX_CONDITION_DEPTH: usize = 32;
 
-fn is_true(value: &Value) -> bool {
+fn is_truthy(value: &Value) -> bool {
     match value {
         Value::Null => false,
         Value::Bool(truth) => *truth,
@@ -98,32 +98,32 @@ fn is_true(value: &Value) -> bool {
     }
 }
 
-impl Comparison {
-    fn holds(self, left: &Value, right: &Value) -> bool {
-        let order = order(left, right);
+impl ComparisonOperator {
+    fn compare(self, left: &Value, right: &Value) -> bool {
+        let order = compare_values(left, right);
         match self {
-            Comparison::Equal => order == Some(Ordering::Equal),
-            Comparison::NotEqual => order != Some(Ordering::Equal),
-            Comparison::Less => order == Some(Ordering::Less) && ordered(left, right),
-            Comparison::Greater => order == Some(Ordering::Greater) && ordered(left, right),
-            Comparison::LessOrEqual => order.is_some_and(Ordering::is_le) && ordered(left, right),
-            Comparison::GreaterOrEqual => order.is_some_and(Ordering::is_ge) && ordered(left, right),
+            ComparisonOperator::Equal => order == Some(Ordering::Equal),
+            ComparisonOperator::NotEqual => order != Some(Ordering::Equal),
+            ComparisonOperator::Less => order == Some(Ordering::Less) && are_orderable(left, right),
+            ComparisonOperator::Greater => order == Some(Ordering::Greater) && are_orderable(left, right),
+            ComparisonOperator::LessOrEqual => order.is_some_and(Ordering::is_le) && are_orderable(left, right),
+            ComparisonOperator::GreaterOrEqual => order.is_some_and(Ordering::is_ge) && are_orderable(left, right),
         }
     }
 }
 
 /// Only numbers and texts are before or after others.
-fn ordered(left: &Value, right: &Value) -> bool {
+fn are_orderable(left: &Value, right: &Value) -> bool {
     let can = |value: &Value| value.is_number() || value.is_string();
     can(left) && can(right)
 }
 
-fn order(left: &Value, right: &Value) -> Option<Ordering> {
+fn compare_values(left: &Value, right: &Value) -> Option<Ordering> {
     match (left, right) {
-        (Value::Number(left), Value::Number(right)) => order_of_numbers(left, right),
+        (Value::Number(left), Value::Number(right)) => compare_numbers(left, right),
         (Value::String(left), Value::String(right)) => Some(left.to_lowercase().cmp(&right.to_lowercase())),
-        (Value::Number(number), Value::String(text)) => order_of_numbers(number, &text.trim().parse().ok()?),
-        (Value::String(text), Value::Number(number)) => order_of_numbers(&text.trim().parse().ok()?, number),
+        (Value::Number(number), Value::String(text)) => compare_numbers(number, &text.trim().parse().ok()?),
+        (Value::String(text), Value::Number(number)) => compare_numbers(&text.trim().parse().ok()?, number),
         (Value::Bool(truth), Value::String(text)) | (Value::String(text), Value::Bool(truth)) => {
             text.trim().eq_ignore_ascii_case(if *truth { "true" } else { "false" }).then_some(Ordering::Equal)
         }
@@ -131,100 +131,99 @@ fn order(left: &Value, right: &Value) -> Option<Ordering> {
     }
 }
 
-pub(super) fn order_of_numbers(left: &Number, right: &Number) -> Option<Ordering> {
+pub(super) fn compare_numbers(left: &Number, right: &Number) -> Option<Ordering> {
     match (left.as_i64(), right.as_i64()) {
         (Some(left), Some(right)) => Some(left.cmp(&right)),
         (None, _) | (_, None) => left.as_f64()?.partial_cmp(&right.as_f64()?),
     }
 }
 
-struct Parser<'a> {
+struct ConditionParser<'a> {
     rest: &'a str,
     depth: usize,
 }
 
-impl Parser<'_> {
-    fn any(&mut self) -> Result<Condition, String> {
-        let mut parts = vec![self.all()?];
+impl ConditionParser<'_> {
+    fn parse_or(&mut self) -> Result<Condition, String> {
+        let mut parts = vec![self.parse_and()?];
         while self.take("||") {
-            parts.push(self.all()?);
+            parts.push(self.parse_and()?);
         }
-        Ok(one_or(parts, Condition::Any))
+        Ok(unwrap_single_or(parts, Condition::Any))
     }
 
-    fn all(&mut self) -> Result<Condition, String> {
-        let mut parts = vec![self.compare()?];
+    fn parse_and(&mut self) -> Result<Condition, String> {
+        let mut parts = vec![self.parse_comparison()?];
         while self.take("&&") {
-            parts.push(self.compare()?);
+            parts.push(self.parse_comparison()?);
         }
-        Ok(one_or(parts, Condition::All))
+        Ok(unwrap_single_or(parts, Condition::All))
     }
 
-    fn compare(&mut self) -> Result<Condition, String> {
-        const COMPARISONS: [(&str, Comparison); 6] = [
-            ("==", Comparison::Equal),
-            ("!=", Comparison::NotEqual),
-            ("<=", Comparison::LessOrEqual),
-            (">=", Comparison::GreaterOrEqual),
-            ("<", Comparison::Less),
-            (">", Comparison::Greater),
+    fn parse_comparison(&mut self) -> Result<Condition, String> {
+        const COMPARISONS: [(&str, ComparisonOperator); 6] = [
+            ("==", ComparisonOperator::Equal),
+            ("!=", ComparisonOperator::NotEqual),
+            ("<=", ComparisonOperator::LessOrEqual),
+            (">=", ComparisonOperator::GreaterOrEqual),
+            ("<", ComparisonOperator::Less),
+            (">", ComparisonOperator::Greater),
         ];
-        let left = self.single()?;
+        let left = self.parse_unary()?;
         let Some((_, comparison)) = COMPARISONS.into_iter().find(|(sign, _)| self.take(sign)) else { return Ok(left) };
-        Ok(Condition::Compare(Box::new(left), comparison, Box::new(self.single()?)))
+        Ok(Condition::Compare(Box::new(left), comparison, Box::new(self.parse_unary()?)))
     }
 
-    fn single(&mut self) -> Result<Condition, String> {
+    fn parse_unary(&mut self) -> Result<Condition, String> {
         self.depth += 1;
-        if self.depth > DEEPEST {
-            return Err(format!("the condition is nested deeper than {DEEPEST} levels"));
+        if self.depth > MAX_CONDITION_DEPTH {
+            return Err(format!("the condition is nested deeper than {MAX_CONDITION_DEPTH} levels"));
         }
         let condition = if self.take("!") {
-            Condition::Not(Box::new(self.single()?))
+            Condition::Not(Box::new(self.parse_unary()?))
         } else if self.take("(") {
-            let inner = self.any()?;
+            let inner = self.parse_or()?;
             if !self.take(")") {
-                return Err(self.unexpected());
+                return Err(self.unexpected_input());
             }
             inner
         } else {
-            self.operand()?
+            self.parse_operand()?
         };
         self.depth -= 1;
         Ok(condition)
     }
 
-    fn operand(&mut self) -> Result<Condition, String> {
+    fn parse_operand(&mut self) -> Result<Condition, String> {
         if let Some(quote) = self.rest.chars().next().filter(|&first| first == '\'' || first == '"') {
-            return self.quoted(quote).map(|text| Condition::Literal(text.into()));
+            return self.parse_quoted(quote).map(|text| Condition::Literal(text.into()));
         }
         if self.rest.starts_with("{$") {
-            let end = self.rest.find('}').ok_or_else(|| self.unexpected())?;
+            let end = self.rest.find('}').ok_or_else(|| self.unexpected_input())?;
             let word = &self.rest[1..end];
             self.advance(end + 1);
-            return expression(word);
+            return parse_expression(word);
         }
         let word = &self.rest[..word_end(self.rest)];
         let literal = match word {
-            "" => return Err(self.unexpected()),
+            "" => return Err(self.unexpected_input()),
             "true" => Value::Bool(true),
             "false" => Value::Bool(false),
             "null" => Value::Null,
             _ if word.starts_with('$') => {
                 self.advance(word.len());
-                return expression(word);
+                return parse_expression(word);
             }
-            _ => Value::Number(
-                word.parse()
-                    .map_err(|_| format!("`{}` is no literal; texts stand in single quotes", shown_short(word, 60)))?,
-            ),
+            _ => Value::Number(word.parse().map_err(|_| {
+                format!("`{}` is no literal; texts stand in single quotes", sanitize_truncated(word, 60))
+            })?),
         };
         self.advance(word.len());
         Ok(Condition::Literal(literal))
     }
 
     /// A quote inside of the text is written twice.
-    fn quoted(&mut self, quote: char) -> Result<String, String> {
+    fn parse_quoted(&mut self, quote: char) -> Result<String, String> {
         let mut text = String::new();
         let mut characters = self.rest.char_indices().skip(1).peekable();
         while let Some((at, character)) = characters.next() {
@@ -237,7 +236,7 @@ impl Parser<'_> {
                 return Ok(text);
             }
         }
-        Err(format!("the text that begins with `{}` has no end", shown_short(self.rest, 40)))
+        Err(format!("the text that begins with `{}` has no end", sanitize_truncated(self.rest, 40)))
     }
 
     fn take(&mut self, sign: &str) -> bool {
@@ -252,19 +251,19 @@ impl Parser<'_> {
         self.rest = self.rest[bytes..].trim_start();
     }
 
-    fn unexpected(&self) -> String {
+    fn unexpected_input(&self) -> String {
         match self.rest {
             "" => "the condition ends too early".into(),
-            rest => format!("`{}` is not expected there in a condition", shown_short(rest, 40)),
+            rest => format!("`{}` is not expected there in a condition", sanitize_truncated(rest, 40)),
         }
     }
 }
 
-fn expression(word: &str) -> Result<Condition, String> {
+fn parse_expression(word: &str) -> Result<Condition, String> {
     if is_expression(word) {
         Ok(Condition::Expression(word.to_owned()))
     } else {
-        Err(format!("`{}` is no runtime expression", shown_short(word, 60)))
+        Err(format!("`{}` is no runtime expression", sanitize_truncated(word, 60)))
     }
 }
 
@@ -284,7 +283,7 @@ fn word_end(text: &str) -> usize {
     text.len()
 }
 
-fn one_or(mut parts: Vec<Condition>, many: impl FnOnce(Vec<Condition>) -> Condition) -> Condition {
+fn unwrap_single_or(mut parts: Vec<Condition>, many: impl FnOnce(Vec<Condition>) -> Condition) -> Condition {
     match parts.pop() {
         Some(only) if parts.is_empty() => only,
         Some(last) => {
@@ -300,14 +299,16 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::expression::Response;
+    use crate::expression::ResponseScope;
 
     #[test]
     fn a_condition_holds_as_arazzo_has_it() {
         let body =
             json!({"status": "Available", "count": 3, "pets": [{"name": "rex", "a b": 1}], "zero": 0, "none": null});
-        let scope =
-            Scope { response: Some(Response { status: 200, headers: &[], body: Some(&body) }), ..Scope::default() };
+        let scope = Scope {
+            response: Some(ResponseScope { status: 200, headers: &[], body: Some(&body) }),
+            ..Scope::default()
+        };
         for (text, expected) in [
             ("$statusCode == 200", true),
             ("{$statusCode == 200}", true),
@@ -334,7 +335,7 @@ mod tests {
             ("true == 'true'", true),
             ("$outputs.x == 1", false),
         ] {
-            let holds = |condition: Condition| condition.holds(&scope, &Budget::default());
+            let holds = |condition: Condition| condition.evaluate(&scope, &ConditionBudget::default());
             assert_eq!(Condition::parse(text).and_then(holds), Ok(expected), "{text}");
         }
     }

@@ -5,29 +5,29 @@ use std::borrow::Cow;
 use regex::{Regex, RegexBuilder, bytes};
 use serde_json::Value;
 
-use super::budget::Budget;
+use super::budget::ConditionBudget;
 use super::condition::Condition;
-use super::jsonpath::Question;
-use crate::expression::{Scope, is_expression, look_up};
-use crate::json::beginning;
-use crate::text::shown_short;
+use super::jsonpath::JsonPathCondition;
+use crate::expression::{Scope, is_expression, resolve};
+use crate::json::truncated_json;
+use crate::text::sanitize_truncated;
 
 #[derive(Debug, Clone)]
 pub struct Criterion {
     /// As the document has it.
     pub condition: String,
-    test: Test,
+    kind: CriterionKind,
 }
 
 #[derive(Debug, Clone)]
-enum Test {
+enum CriterionKind {
     Simple(Condition),
     Regex { context: String, pattern: Regex },
-    JsonPath { context: String, question: Question },
+    JsonPath { context: String, condition: JsonPathCondition },
 }
 
 impl Criterion {
-    pub(super) fn read(value: &Value) -> Result<Criterion, String> {
+    pub(super) fn parse(value: &Value) -> Result<Criterion, String> {
         let text = |name: &str| value.get(name).and_then(Value::as_str);
         let condition = text("condition").ok_or("it has no `condition`")?.to_owned();
         let kind = value.get("type").map(|kind| kind.get("type").unwrap_or(kind));
@@ -37,73 +37,79 @@ impl Criterion {
             if is_expression(inner) {
                 Ok(inner.to_owned())
             } else {
-                Err(format!("its context `{}` is no runtime expression", shown_short(context, 60)))
+                Err(format!("its context `{}` is no runtime expression", sanitize_truncated(context, 60)))
             }
         };
         let test = match kind.map(|kind| kind.as_str().unwrap_or_default()) {
-            None | Some("simple") => Test::Simple(Condition::parse(&condition)?),
-            Some("regex") => Test::Regex { context: context()?, pattern: pattern(&condition)? },
-            Some("jsonpath") => Test::JsonPath { context: context()?, question: Question::parse(&condition)? },
+            None | Some("simple") => CriterionKind::Simple(Condition::parse(&condition)?),
+            Some("regex") => CriterionKind::Regex { context: context()?, pattern: compile_pattern(&condition)? },
+            Some("jsonpath") => {
+                CriterionKind::JsonPath { context: context()?, condition: JsonPathCondition::parse(&condition)? }
+            }
             Some("xpath") => return Err("conditions in XPath are not supported".into()),
-            Some(other) => return Err(format!("there is no type of condition called `{}`", shown_short(other, 40))),
+            Some(other) => {
+                return Err(format!("there is no type of condition called `{}`", sanitize_truncated(other, 40)));
+            }
         };
-        Ok(Criterion { condition, test })
+        Ok(Criterion { condition, kind: test })
     }
 
     /// What the condition is about, where that does not stand in it.
     pub fn context(&self) -> Option<&str> {
-        match &self.test {
-            Test::Simple(_) => None,
-            Test::Regex { context, .. } | Test::JsonPath { context, .. } => Some(context),
+        match &self.kind {
+            CriterionKind::Simple(_) => None,
+            CriterionKind::Regex { context, .. } | CriterionKind::JsonPath { context, .. } => Some(context),
         }
     }
 
     /// A context that leads nowhere satisfies nothing.
-    pub fn holds(&self, scope: &Scope<'_>, budget: &Budget) -> Result<bool, String> {
-        match &self.test {
-            Test::Simple(condition) => condition.holds(scope, budget),
-            Test::Regex { context, pattern } => {
-                let Ok(value) = look_up(context, scope) else { return Ok(false) };
+    pub fn evaluate(&self, scope: &Scope<'_>, budget: &ConditionBudget) -> Result<bool, String> {
+        match &self.kind {
+            CriterionKind::Simple(condition) => condition.evaluate(scope, budget),
+            CriterionKind::Regex { context, pattern } => {
+                let Ok(value) = resolve(context, scope) else { return Ok(false) };
                 let text = match value.as_str() {
                     Some(text) => Cow::Borrowed(text),
-                    None => Cow::Owned(beginning(&value, LONGEST_TEXT + 1)),
+                    None => Cow::Owned(truncated_json(&value, MAX_MATCHED_TEXT_LEN + 1)),
                 };
-                if text.len() > LONGEST_TEXT {
-                    return Err(format!("a text of more than {LONGEST_TEXT} bytes is not matched with a pattern"));
+                if text.len() > MAX_MATCHED_TEXT_LEN {
+                    return Err(format!(
+                        "a text of more than {MAX_MATCHED_TEXT_LEN} bytes is not matched with a pattern"
+                    ));
                 }
                 budget.spend_on_match(&text)?;
                 Ok(pattern.is_match(&text))
             }
-            Test::JsonPath { context, question } => match look_up(context, scope) {
-                Ok(value) => question.holds(&value, budget),
+            CriterionKind::JsonPath { context, condition: question } => match resolve(context, scope) {
+                Ok(value) => question.evaluate(&value, budget),
                 Err(_) => Ok(false),
             },
         }
     }
 }
 
-const LONGEST_TEXT: usize = 1024 * 1024;
+const MAX_MATCHED_TEXT_LEN: usize = 1024 * 1024;
 
 /// A pattern of bounded size; the engine takes time in proportion to the text, multiplied by the states that it may be
 /// in at once. What is repeated by the thousand makes so many states, classes of Unicode do not, and so the size is
 /// measured without these.
-pub(super) fn pattern(text: &str) -> Result<Regex, String> {
-    const LONGEST: usize = 1000;
-    const MAX_PLAIN_SIZE: usize = 24 * 1024;
+pub(super) fn compile_pattern(text: &str) -> Result<Regex, String> {
+    const MAX_PATTERN_LEN: usize = 1000;
+    const MAX_NON_UNICODE_SIZE: usize = 24 * 1024;
     const MAX_UNICODE_SIZE: usize = 128 * 1024;
     const MAX_SIZE: usize = 512 * 1024;
-    if text.len() > LONGEST {
-        return Err(format!("the pattern is longer than {LONGEST} characters"));
+    if text.len() > MAX_PATTERN_LEN {
+        return Err(format!("the pattern is longer than {MAX_PATTERN_LEN} characters"));
     }
     let size = |limit: usize| bytes::RegexBuilder::new(text).unicode(false).nest_limit(50).size_limit(limit).build();
-    let largest = match size(MAX_PLAIN_SIZE) {
+    let largest = match size(MAX_NON_UNICODE_SIZE) {
         Ok(_) => MAX_SIZE,
         Err(regex::Error::CompiledTooBig(_)) => 0,
         // It needs Unicode.
         Err(_) => MAX_UNICODE_SIZE,
     };
     let built = RegexBuilder::new(text).size_limit(largest).dfa_size_limit(MAX_SIZE).nest_limit(50).build();
-    built.map_err(|_| format!("`{}` is no pattern that can be used here", shown_short(text, 60)))
+    built.map_err(|_| format!("`{}` is no pattern that can be used here", sanitize_truncated(text, 60)))
 }
 
 #[cfg(test)]
@@ -111,13 +117,15 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::expression::Response;
+    use crate::expression::ResponseScope;
 
     #[test]
     fn each_kind_of_condition_is_asked_in_its_own_way() {
         let body = json!({"status": "done", "items": [{"n": 1}]});
-        let scope =
-            Scope { response: Some(Response { status: 200, headers: &[], body: Some(&body) }), ..Scope::default() };
+        let scope = Scope {
+            response: Some(ResponseScope { status: 200, headers: &[], body: Some(&body) }),
+            ..Scope::default()
+        };
         for (criterion, expected) in [
             (json!({"condition": "$statusCode == 200"}), Ok(true)),
             (json!({"condition": "$statusCode == 200", "type": "simple"}), Ok(true)),
@@ -158,7 +166,8 @@ mod tests {
             ),
             (json!({"condition": "x", "type": "sql"}), Err("there is no type of condition called `sql`")),
         ] {
-            let found = Criterion::read(&criterion).and_then(|read| read.holds(&scope, &Budget::default()));
+            let found =
+                Criterion::parse(&criterion).and_then(|read| read.evaluate(&scope, &ConditionBudget::default()));
             assert_eq!(found, expected.map_err(str::to_owned), "{criterion}");
         }
     }

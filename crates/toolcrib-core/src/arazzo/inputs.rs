@@ -5,20 +5,26 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
 
-use crate::text::shown_short;
+use crate::text::sanitize_truncated;
 
 /// `given` is what a workflow has as `inputs`; about `room` bytes may come of it.
-pub(super) fn resolved(document: &Value, given: &Value, room: usize) -> Result<Value, String> {
+pub(super) fn resolve_inputs(document: &Value, given: &Value, room: usize) -> Result<Value, String> {
     let mut top = given;
-    for _ in 0..HOPS {
-        let Some(reference) = reference_of(top) else { break };
-        top = target(document, given, &reference)?.0;
+    for _ in 0..MAX_REFERENCE_HOPS {
+        let Some(reference) = root_reference(top) else { break };
+        top = resolve_reference(document, given, &reference)?.0;
     }
-    let mut gathering = Gathering { document, root: top, names: BTreeMap::new(), open: Vec::new(), room };
-    let mut schema = gathering.walk(top, 0)?;
+    let mut gathering = DefinitionCollector {
+        document,
+        root: top,
+        definition_names: BTreeMap::new(),
+        pending: Vec::new(),
+        bytes_left: room,
+    };
+    let mut schema = gathering.copy_schema(top, 0)?;
     let mut definitions = Map::new();
-    while let Some((name, value)) = gathering.open.pop() {
-        let definition = gathering.walk(value, 0)?;
+    while let Some((name, value)) = gathering.pending.pop() {
+        let definition = gathering.copy_schema(value, 0)?;
         definitions.insert(name, definition);
     }
     if let (Value::Object(schema), false) = (&mut schema, definitions.is_empty()) {
@@ -27,70 +33,74 @@ pub(super) fn resolved(document: &Value, given: &Value, room: usize) -> Result<V
     Ok(schema)
 }
 
-const HOPS: usize = 8;
-const DEEPEST: usize = 48;
-const MOST_DEFINITIONS: usize = 500;
+const MAX_REFERENCE_HOPS: usize = 8;
+const MAX_INPUTS_DEPTH: usize = 48;
+const MAX_INPUT_DEFINITIONS: usize = 500;
 
-struct Gathering<'a> {
+struct DefinitionCollector<'a> {
     document: &'a Value,
     root: &'a Value,
     /// By pointer.
-    names: BTreeMap<String, String>,
-    open: Vec<(String, &'a Value)>,
+    definition_names: BTreeMap<String, String>,
+    pending: Vec<(String, &'a Value)>,
     /// References may lead to every level of the same tree, which is then copied for each.
-    room: usize,
+    bytes_left: usize,
 }
 
-impl<'a> Gathering<'a> {
-    fn walk(&mut self, value: &'a Value, depth: usize) -> Result<Value, String> {
-        if depth > DEEPEST {
-            return Err(format!("the schema of the inputs is nested deeper than {DEEPEST} levels"));
+impl<'a> DefinitionCollector<'a> {
+    fn copy_schema(&mut self, value: &'a Value, depth: usize) -> Result<Value, String> {
+        if depth > MAX_INPUTS_DEPTH {
+            return Err(format!("the schema of the inputs is nested deeper than {MAX_INPUTS_DEPTH} levels"));
         }
         let text = value.as_str().map_or(0, str::len);
-        let room =
-            self.room.checked_sub(8 + text).ok_or("the schema of the inputs is too large with what it refers to")?;
-        self.room = room;
+        let room = self
+            .bytes_left
+            .checked_sub(8 + text)
+            .ok_or("the schema of the inputs is too large with what it refers to")?;
+        self.bytes_left = room;
         match value {
             Value::Object(object) => {
                 let mut copy = Map::new();
                 for (key, value) in object {
-                    self.room = self.room.saturating_sub(key.len());
+                    self.bytes_left = self.bytes_left.saturating_sub(key.len());
                     let walked = match (key.as_str(), value) {
                         ("$defs" | "definitions", _) if depth == 0 => continue,
-                        ("$ref", Value::String(reference)) => json!(format!("#/$defs/{}", self.name(reference)?)),
-                        (_, value) => self.walk(value, depth + 1)?,
+                        ("$ref", Value::String(reference)) => {
+                            json!(format!("#/$defs/{}", self.definition_name(reference)?))
+                        }
+                        (_, value) => self.copy_schema(value, depth + 1)?,
                     };
                     copy.insert(key.clone(), walked);
                 }
                 Ok(Value::Object(copy))
             }
-            Value::Array(items) => items.iter().map(|item| self.walk(item, depth + 1)).collect(),
+            Value::Array(items) => items.iter().map(|item| self.copy_schema(item, depth + 1)).collect(),
             Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => Ok(value.clone()),
         }
     }
 
     /// The name in `$defs` of what a reference leads to.
-    fn name(&mut self, reference: &str) -> Result<String, String> {
-        if let Some(name) = self.names.get(reference) {
+    fn definition_name(&mut self, reference: &str) -> Result<String, String> {
+        if let Some(name) = self.definition_names.get(reference) {
             return Ok(name.clone());
         }
-        if self.names.len() >= MOST_DEFINITIONS {
-            return Err(format!("the inputs refer to more than {MOST_DEFINITIONS} schemas"));
+        if self.definition_names.len() >= MAX_INPUT_DEFINITIONS {
+            return Err(format!("the inputs refer to more than {MAX_INPUT_DEFINITIONS} schemas"));
         }
-        let (value, last) = target(self.document, self.root, reference)?;
+        let (value, last) = resolve_reference(self.document, self.root, reference)?;
         let legal =
             |character: char| if character.is_ascii_alphanumeric() || character == '_' { character } else { '_' };
         let plain: String = last.chars().take(64).map(legal).collect();
-        let taken = self.names.values().any(|name| *name == plain);
-        let name = if taken { format!("{plain}_{}", self.names.len()) } else { plain };
-        self.names.insert(reference.to_owned(), name.clone());
-        self.open.push((name.clone(), value));
+        let taken = self.definition_names.values().any(|name| *name == plain);
+        let name = if taken { format!("{plain}_{}", self.definition_names.len()) } else { plain };
+        self.definition_names.insert(reference.to_owned(), name.clone());
+        self.pending.push((name.clone(), value));
         Ok(name)
     }
 }
 
 /// `$ref`, or the `reference` that documents also write for inputs, as a pointer.
-fn reference_of(schema: &Value) -> Option<String> {
+fn root_reference(schema: &Value) -> Option<String> {
     if let Some(reference) = schema.get("$ref").and_then(Value::as_str) {
         // Beside other keywords it is one of them.
         return (schema.as_object()?.len() == 1).then(|| reference.to_owned());
@@ -100,13 +110,16 @@ fn reference_of(schema: &Value) -> Option<String> {
 }
 
 /// What a reference leads to, in the document or in the schema itself, and its last name.
-fn target<'a>(document: &'a Value, root: &'a Value, reference: &str) -> Result<(&'a Value, String), String> {
+fn resolve_reference<'a>(document: &'a Value, root: &'a Value, reference: &str) -> Result<(&'a Value, String), String> {
     let Some(pointer) = reference.strip_prefix('#') else {
-        return Err(format!("`{}` leads to another document, which is not followed", shown_short(reference, 100)));
+        return Err(format!(
+            "`{}` leads to another document, which is not followed",
+            sanitize_truncated(reference, 100)
+        ));
     };
     let found = document.pointer(pointer).filter(|_| !pointer.is_empty()).or_else(|| root.pointer(pointer));
     let last = pointer.rsplit('/').next().filter(|last| !last.is_empty()).unwrap_or("root").to_owned();
-    found.map(|value| (value, last)).ok_or_else(|| format!("`{}` leads nowhere", shown_short(reference, 100)))
+    found.map(|value| (value, last)).ok_or_else(|| format!("`{}` leads nowhere", sanitize_truncated(reference, 100)))
 }
 
 #[cfg(test)]
@@ -150,7 +163,7 @@ mod tests {
                 Err("the schema of the inputs is nested deeper than 48 levels"),
             ),
         ] {
-            assert_eq!(resolved(&document, &given, usize::MAX), expected.map_err(str::to_owned), "{given}");
+            assert_eq!(resolve_inputs(&document, &given, usize::MAX), expected.map_err(str::to_owned), "{given}");
         }
     }
 }

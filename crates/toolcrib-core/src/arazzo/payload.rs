@@ -7,49 +7,49 @@ use std::collections::HashSet;
 use serde_json::{Map, Value};
 
 use crate::error::{Code, Error, Result};
-use crate::expression::{Room, Scope, fill_within};
-use crate::text::shown_short;
+use crate::expression::{FillBudget, Scope, fill_within};
+use crate::text::sanitize_truncated;
 
 #[derive(Debug, Clone, Default)]
-pub struct RequestBody {
+pub struct RequestBodyTemplate {
     pub content_type: Option<String>,
     pub payload: Option<Value>,
     /// Pointers into the payload, and what stands there.
     pub replacements: Vec<(String, Value)>,
 }
 
-impl RequestBody {
-    pub(super) fn read(value: &Value) -> Result<RequestBody, String> {
+impl RequestBodyTemplate {
+    pub(super) fn parse(value: &Value) -> Result<RequestBodyTemplate, String> {
         let content_type = value.get("contentType").and_then(Value::as_str).map(str::to_owned);
         let kind = content_type.as_deref().unwrap_or_default().to_ascii_lowercase();
-        let payload = value.get("payload").map(|payload| taken_apart(payload, &kind));
+        let payload = value.get("payload").map(|payload| parse_payload(payload, &kind));
         let mut replacements = Vec::new();
         for replacement in value.get("replacements").and_then(Value::as_array).into_iter().flatten() {
             let target = replacement.get("target").and_then(Value::as_str).ok_or("a replacement has no `target`")?;
             let pointer = target.strip_prefix('#').unwrap_or(target);
             if kind.contains("xml") || !(pointer.is_empty() || pointer.starts_with('/')) {
-                let target = shown_short(target, 60);
+                let target = sanitize_truncated(target, 60);
                 return Err(format!("the target `{target}` is no JSON pointer; XPath is not supported"));
             }
             let value = replacement.get("value").ok_or("a replacement has no `value`")?;
             replacements.push((pointer.to_owned(), value.clone()));
         }
-        Ok(RequestBody { content_type, payload, replacements })
+        Ok(RequestBodyTemplate { content_type, payload, replacements })
     }
 
     /// Adds a property to what the payload has.
-    pub(super) fn put(&mut self, name: &str, value: Value) {
+    pub(super) fn set_property(&mut self, name: &str, value: Value) {
         self.replacements.push((format!("/{}", name.replace('~', "~0").replace('/', "~1")), value));
     }
 
-    pub(super) fn filled(&self, scope: &Scope<'_>, absent: &HashSet<String>, room: &mut Room) -> Result<Value> {
+    pub(super) fn fill(&self, scope: &Scope<'_>, absent: &HashSet<String>, room: &mut FillBudget) -> Result<Value> {
         let mut body = match &self.payload {
-            Some(payload) => fill_within(&without(payload, absent, 0), scope, room)?,
+            Some(payload) => fill_within(&without_absent_inputs(payload, absent, 0), scope, room)?,
             None => Value::Object(Map::new()),
         };
         for (pointer, value) in &self.replacements {
-            if !is_absent(value, absent) {
-                put(&mut body, pointer, fill_within(value, scope, room)?)?;
+            if !is_absent_input(value, absent) {
+                set_at_pointer(&mut body, pointer, fill_within(value, scope, room)?)?;
             }
         }
         Ok(body)
@@ -57,29 +57,29 @@ impl RequestBody {
 }
 
 /// Whether a value is nothing but an input that was not given and need not be.
-pub(super) fn is_absent(value: &Value, absent: &HashSet<String>) -> bool {
+pub(super) fn is_absent_input(value: &Value, absent: &HashSet<String>) -> bool {
     let name = value.as_str().and_then(|text| text.trim().strip_prefix("$inputs."));
     name.is_some_and(|name| absent.contains(name))
 }
 
-fn without(value: &Value, absent: &HashSet<String>, depth: usize) -> Value {
+fn without_absent_inputs(value: &Value, absent: &HashSet<String>, depth: usize) -> Value {
     match value {
         // What is deeper is refused where it is filled.
         _ if absent.is_empty() || depth > 64 => value.clone(),
         Value::Object(object) => {
-            let kept = object.iter().filter(|(_, value)| !is_absent(value, absent));
-            kept.map(|(name, value)| (name.clone(), without(value, absent, depth + 1))).collect()
+            let kept = object.iter().filter(|(_, value)| !is_absent_input(value, absent));
+            kept.map(|(name, value)| (name.clone(), without_absent_inputs(value, absent, depth + 1))).collect()
         }
         Value::Array(items) => {
-            let kept = items.iter().filter(|value| !is_absent(value, absent));
-            kept.map(|value| without(value, absent, depth + 1)).collect()
+            let kept = items.iter().filter(|value| !is_absent_input(value, absent));
+            kept.map(|value| without_absent_inputs(value, absent, depth + 1)).collect()
         }
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => value.clone(),
     }
 }
 
 /// Sets what a pointer names; the last name of an object need not be there yet.
-fn put(body: &mut Value, pointer: &str, value: Value) -> Result<()> {
+fn set_at_pointer(body: &mut Value, pointer: &str, value: Value) -> Result<()> {
     if let Some(place) = body.pointer_mut(pointer) {
         *place = value;
         return Ok(());
@@ -91,7 +91,7 @@ fn put(body: &mut Value, pointer: &str, value: Value) -> Result<()> {
         }
         Some((Value::Array(items), "-")) => items.push(value),
         Some(_) | None => {
-            let message = format!("the payload has no place `{}` for a replacement", shown_short(pointer, 100));
+            let message = format!("the payload has no place `{}` for a replacement", sanitize_truncated(pointer, 100));
             return Err(Error::new(Code::ToolExecutionFailed, message));
         }
     }
@@ -99,12 +99,12 @@ fn put(body: &mut Value, pointer: &str, value: Value) -> Result<()> {
 }
 
 /// A text in JSON or in the form of a query becomes the value it stands for, with the expressions still in it.
-fn taken_apart(payload: &Value, kind: &str) -> Value {
+fn parse_payload(payload: &Value, kind: &str) -> Value {
     let Value::String(text) = payload else { return payload.clone() };
     let parsed = if kind.contains("x-www-form-urlencoded") {
-        Some(pairs(text)).filter(|_| text.contains('='))
+        Some(parse_form(text)).filter(|_| text.contains('='))
     } else if kind.contains("json") || (kind.is_empty() && text.trim_start().starts_with(['{', '['])) {
-        serde_json::from_str(&with_quotes(text)).ok()
+        serde_json::from_str(&quote_expressions(text)).ok()
     } else {
         None
     };
@@ -112,7 +112,7 @@ fn taken_apart(payload: &Value, kind: &str) -> Value {
 }
 
 /// `{"count": {$inputs.count}}` is no JSON; with the expression as a text of its own it is, and means the same.
-fn with_quotes(text: &str) -> String {
+fn quote_expressions(text: &str) -> String {
     let mut quoted = String::with_capacity(text.len());
     let (mut in_string, mut escaped) = (false, false);
     let mut rest = text;
@@ -140,11 +140,12 @@ fn with_quotes(text: &str) -> String {
     quoted
 }
 
-fn pairs(text: &str) -> Value {
+fn parse_form(text: &str) -> Value {
     let mut object = Map::new();
     for pair in text.trim().split('&').filter(|pair| !pair.is_empty()) {
         let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-        let (name, value) = (decoded(&name.replace('+', " ")), Value::from(decoded(&value.replace('+', " "))));
+        let (name, value) =
+            (percent_decode(&name.replace('+', " ")), Value::from(percent_decode(&value.replace('+', " "))));
         match object.get_mut(&name) {
             None => {
                 object.insert(name, value);
@@ -157,7 +158,7 @@ fn pairs(text: &str) -> Value {
 }
 
 /// Percent-decoded; what is not well-formed stays as it is.
-pub(super) fn decoded(text: &str) -> String {
+pub(super) fn percent_decode(text: &str) -> String {
     let bytes = text.as_bytes();
     let digit = |at: usize| bytes.get(at).and_then(|&byte| char::from(byte).to_digit(16));
     let mut plain = Vec::with_capacity(bytes.len());
@@ -211,16 +212,16 @@ mod tests {
                 json!({"a": [1, "7"], "b": 7, "c/d": 3}),
             ),
         ] {
-            let read = RequestBody::read(&body).unwrap();
+            let read = RequestBodyTemplate::parse(&body).unwrap();
             let absent = HashSet::from(["gone".to_owned()]);
-            assert_eq!(read.filled(&scope, &absent, &mut Room::default()).unwrap(), expected, "{body}");
+            assert_eq!(read.fill(&scope, &absent, &mut FillBudget::default()).unwrap(), expected, "{body}");
         }
     }
 
     #[test]
     fn expressions_that_never_end_take_one_pass() {
         let text = "{$".repeat(1_000_000);
-        let body = RequestBody::read(&json!({"contentType": "application/json", "payload": text})).unwrap();
+        let body = RequestBodyTemplate::parse(&json!({"contentType": "application/json", "payload": text})).unwrap();
         assert_eq!(body.payload, Some(json!(text)));
     }
 
@@ -230,16 +231,21 @@ mod tests {
         let scope = Scope { inputs: Some(&inputs), ..Scope::default() };
         let replacement = |n: usize| json!({"target": format!("/p{n}"), "value": "$inputs.large"});
         let replacements: Vec<Value> = (0..200).map(replacement).collect();
-        let body = RequestBody::read(&json!({"replacements": replacements})).unwrap();
-        let error = body.filled(&scope, &HashSet::new(), &mut Room::default()).unwrap_err();
+        let body = RequestBodyTemplate::parse(&json!({"replacements": replacements})).unwrap();
+        let error = body.fill(&scope, &HashSet::new(), &mut FillBudget::default()).unwrap_err();
         assert_eq!(error.message, "what expressions fill in exceeds 16777216 bytes");
     }
 
     #[test]
     fn a_replacement_that_has_no_place_is_an_error() {
-        let read = |target: &str| RequestBody::read(&json!({"replacements": [{"target": target, "value": 1}]}));
+        let read =
+            |target: &str| RequestBodyTemplate::parse(&json!({"replacements": [{"target": target, "value": 1}]}));
         assert_eq!(
-            read("//a").unwrap().filled(&Scope::default(), &HashSet::new(), &mut Room::default()).unwrap_err().message,
+            read("//a")
+                .unwrap()
+                .fill(&Scope::default(), &HashSet::new(), &mut FillBudget::default())
+                .unwrap_err()
+                .message,
             "the payload has no place `//a` for a replacement"
         );
         assert_eq!(read("a/b").unwrap_err(), "the target `a/b` is no JSON pointer; XPath is not supported");

@@ -5,41 +5,42 @@ use std::collections::HashSet;
 use serde_json::{Map, Value, json};
 
 use super::Workflow;
-use crate::execution::{Backing, Execution};
-use crate::tool::BACKING;
+use crate::execution::{ExecutionMode, ExecutionSpec};
+use crate::tool::EXECUTION_SPEC_KEY;
 
 /// The tool that a source of workflows offers for one of them.
-pub fn tool_of(workflow: &Workflow) -> Value {
-    let execution = Execution::Workflow { id: workflow.id.clone() };
-    let backing = Backing { execution, input_schema: None, output_schema: None, tags: Vec::new(), deprecated: false };
+pub fn build_workflow_tool(workflow: &Workflow) -> Value {
+    let execution = ExecutionMode::Workflow { id: workflow.id.clone() };
+    let backing =
+        ExecutionSpec { execution, input_schema: None, output_schema: None, tags: Vec::new(), deprecated: false };
     let mut tool = Map::new();
     tool.insert("name".into(), workflow.tool.as_str().into());
-    tool.insert("description".into(), description(workflow).into());
+    tool.insert("description".into(), describe_workflow(workflow).into());
     tool.insert("inputSchema".into(), input_schema(&workflow.inputs));
-    tool.insert(BACKING.into(), serde_json::to_value(backing).unwrap_or_default());
+    tool.insert(EXECUTION_SPEC_KEY.into(), serde_json::to_value(backing).unwrap_or_default());
     Value::Object(tool)
 }
 
-fn description(workflow: &Workflow) -> String {
+fn describe_workflow(workflow: &Workflow) -> String {
     let summary = workflow.summary.as_deref().unwrap_or_default().trim();
     let description = workflow.description.as_deref().unwrap_or_default().trim();
     let text = match (summary, description) {
-        ("", "") => format!("Workflow {}: {}", workflow.id, steps(workflow)),
+        ("", "") => format!("Workflow {}: {}", workflow.id, step_ids(workflow)),
         (only, "") | ("", only) => only.to_owned(),
         (summary, description) if description.starts_with(summary) => description.to_owned(),
         (summary, description) => format!("{summary}\n\n{description}"),
     };
-    shortened(text)
+    shorten_description(text)
 }
 
-fn steps(workflow: &Workflow) -> String {
+fn step_ids(workflow: &Workflow) -> String {
     workflow.steps.iter().map(|step| step.id.as_str()).collect::<Vec<_>>().join(", ")
 }
 
 /// Cut after a sentence, or else after a word.
-fn shortened(text: String) -> String {
-    const LONGEST: usize = 1000;
-    let Some((end, _)) = text.char_indices().nth(LONGEST) else { return text };
+fn shorten_description(text: String) -> String {
+    const MAX_DESCRIPTION_CHARS: usize = 1000;
+    let Some((end, _)) = text.char_indices().nth(MAX_DESCRIPTION_CHARS) else { return text };
     let beginning = &text[..end];
     let sentence = beginning.rfind(". ").or_else(|| beginning.rfind(".\n")).map(|at| at + 1);
     let cut = sentence.filter(|&at| at > end / 2).or_else(|| beginning.rfind(char::is_whitespace)).unwrap_or(end);
@@ -49,11 +50,15 @@ fn shortened(text: String) -> String {
 /// Always an object, and nothing at its top that providers refuse: alternatives are laid together, and what they
 /// demand of each other is left to the workflow.
 pub(super) fn input_schema(inputs: &Value) -> Value {
-    let mut schema = inputs.as_object().filter(|object| may_be_object(object)).cloned().unwrap_or_default();
+    let mut schema = inputs.as_object().filter(|object| can_be_object(object)).cloned().unwrap_or_default();
     let definitions = schema.get("$defs").cloned();
-    let mut layout = Layout { definitions: definitions.as_ref(), room: MAX_LAID_OUT, ..Layout::default() };
-    layout.add(inputs, Demand::Kept, 0);
-    let Layout { properties, required, .. } = layout;
+    let mut layout = FlattenedObject {
+        definitions: definitions.as_ref(),
+        items_left: MAX_FLATTENED_ITEMS,
+        ..FlattenedObject::default()
+    };
+    layout.add(inputs, RequiredHandling::Keep, 0);
+    let FlattenedObject { properties, required, .. } = layout;
     for keyword in ["$ref", "allOf", "anyOf", "oneOf", "not", "if", "then", "else", "enum", "const", "type"] {
         schema.remove(keyword);
     }
@@ -69,7 +74,7 @@ pub(super) fn input_schema(inputs: &Value) -> Value {
     Value::Object(whole)
 }
 
-fn may_be_object(schema: &Map<String, Value>) -> bool {
+fn can_be_object(schema: &Map<String, Value>) -> bool {
     match schema.get("type") {
         None => true,
         Some(Value::Array(types)) => types.contains(&json!("object")),
@@ -78,38 +83,38 @@ fn may_be_object(schema: &Map<String, Value>) -> bool {
 }
 
 #[derive(Clone, Copy)]
-enum Demand {
-    Kept,
-    Dropped,
+enum RequiredHandling {
+    Keep,
+    Drop,
 }
 
 /// How many schemas and properties are laid out: of alternatives that lead to one another, four levels of fifty are
 /// millions.
-const MAX_LAID_OUT: usize = 50_000;
+const MAX_FLATTENED_ITEMS: usize = 50_000;
 
 /// What the parts of a schema say of one object.
 #[derive(Default)]
-struct Layout<'a> {
+struct FlattenedObject<'a> {
     definitions: Option<&'a Value>,
-    room: usize,
+    items_left: usize,
     properties: Map<String, Value>,
     required: Vec<String>,
     /// The same, to be looked up.
-    known: HashSet<String>,
+    required_names: HashSet<String>,
 }
 
-impl Layout<'_> {
-    fn add(&mut self, schema: &Value, demand: Demand, depth: usize) {
-        let Some(object) = schema.as_object().filter(|object| depth <= 4 && may_be_object(object)) else { return };
+impl FlattenedObject<'_> {
+    fn add(&mut self, schema: &Value, demand: RequiredHandling, depth: usize) {
+        let Some(object) = schema.as_object().filter(|object| depth <= 4 && can_be_object(object)) else { return };
         let named = object.get("properties").and_then(Value::as_object);
         let demanded = object.get("required").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
-        let Some(room) = self.room.checked_sub(1 + named.map_or(0, Map::len) + demanded.len()) else { return };
-        self.room = room;
+        let Some(room) = self.items_left.checked_sub(1 + named.map_or(0, Map::len) + demanded.len()) else { return };
+        self.items_left = room;
         for (name, value) in named.into_iter().flatten() {
             self.properties.entry(name.as_str()).or_insert_with(|| value.clone());
         }
         for name in demanded.iter().filter_map(Value::as_str) {
-            if matches!(demand, Demand::Kept) && self.known.insert(name.to_owned()) {
+            if matches!(demand, RequiredHandling::Keep) && self.required_names.insert(name.to_owned()) {
                 self.required.push(name.to_owned());
             }
         }
@@ -117,7 +122,9 @@ impl Layout<'_> {
         if let Some(target) = reference.and_then(|name| self.definitions?.get(name)) {
             self.add(target, demand, depth + 1);
         }
-        for (keyword, demand) in [("allOf", demand), ("anyOf", Demand::Dropped), ("oneOf", Demand::Dropped)] {
+        for (keyword, demand) in
+            [("allOf", demand), ("anyOf", RequiredHandling::Drop), ("oneOf", RequiredHandling::Drop)]
+        {
             for part in object.get(keyword).and_then(Value::as_array).into_iter().flatten().take(50) {
                 self.add(part, demand, depth + 1);
             }
@@ -128,7 +135,7 @@ impl Layout<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::arazzo::Document;
+    use crate::arazzo::ArazzoDocument;
 
     #[test]
     fn a_workflow_is_offered_with_a_legal_name_and_an_object_of_arguments() {
@@ -160,8 +167,8 @@ mod tests {
                 "workflows": [{"workflowId": "buy.pet", "summary": "Buys", "description": "It buys.", "inputs": inputs,
                     "steps": [{"stepId": "s", "operationId": "o"}]}],
             });
-            let document = Document::read(&document).unwrap();
-            let tool = tool_of(&document.workflows[0]);
+            let document = ArazzoDocument::parse(&document).unwrap();
+            let tool = build_workflow_tool(&document.workflows[0]);
             assert_eq!(
                 tool,
                 json!({
@@ -190,8 +197,8 @@ mod tests {
     #[test]
     fn a_long_description_ends_after_a_sentence() {
         let text = format!("{}. {}", "a".repeat(700), "word ".repeat(100));
-        assert_eq!(shortened(text), format!("{}. …", "a".repeat(700)));
-        assert_eq!(shortened("x ".repeat(600)).chars().count(), 1001);
-        assert_eq!(shortened("short".into()), "short");
+        assert_eq!(shorten_description(text), format!("{}. …", "a".repeat(700)));
+        assert_eq!(shorten_description("x ".repeat(600)).chars().count(), 1001);
+        assert_eq!(shorten_description("short".into()), "short");
     }
 }

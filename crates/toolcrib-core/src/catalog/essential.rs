@@ -1,11 +1,11 @@
 //! Which tools every agent should know of: those that the configuration names or, where it names none, those that most
 //! people would.
 
-use super::{Catalog, Part, ToolRef, View};
+use super::{Catalog, CatalogSource, ToolRef, View};
 use crate::policy::{Verdict, glob_matches};
 
 /// Names that hold one of these are essential where nothing is configured.
-const USUAL: [&str; 7] = ["search", "github", "slack", "confluence", "jira", "calendar", "email"];
+const DEFAULT_ESSENTIAL_WORDS: [&str; 7] = ["search", "github", "slack", "confluence", "jira", "calendar", "email"];
 
 /// The essential tools of one catalogue.
 #[derive(Debug, Clone, Copy)]
@@ -24,7 +24,7 @@ impl View {
     /// is of no use to anybody.
     pub fn configured_essentials(&self) -> impl Iterator<Item = ToolRef<'_>> {
         let essentials = self.catalog.essentials();
-        self.offered().filter(move |tool| essentials.is_configured(tool) && tool.verdict() != Verdict::Deny)
+        self.offered_tools().filter(move |tool| essentials.is_configured(tool) && tool.verdict() != Verdict::Deny)
     }
 }
 
@@ -33,7 +33,7 @@ impl Essentials<'_> {
     pub fn contains(&self, tool: &ToolRef<'_>) -> bool {
         match self.catalog.essential_configured {
             true => self.is_configured(tool),
-            false => is_usual(tool.name().as_str()),
+            false => has_essential_word(tool.name().as_str()),
         }
     }
 
@@ -42,15 +42,15 @@ impl Essentials<'_> {
         if !self.catalog.essential_configured {
             return false;
         }
-        let Part { segment, manner, .. } = tool.part;
+        let CatalogSource { segment, options: manner, .. } = tool.catalog_source;
         let name = tool.name().as_str();
-        let names = [name, name.strip_prefix(segment.prefix()).unwrap_or(name), tool.original()];
-        let mut globs = self.catalog.essential.iter().chain(&manner.essential);
+        let names = [name, name.strip_prefix(segment.prefix()).unwrap_or(name), tool.original_name()];
+        let mut globs = self.catalog.essential_globs.iter().chain(&manner.essential);
         globs.any(|glob| names.iter().any(|name| glob_matches(glob, name)))
     }
 }
 
-fn is_usual(name: &str) -> bool {
+fn has_essential_word(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
-    USUAL.iter().any(|word| name.contains(word))
+    DEFAULT_ESSENTIAL_WORDS.iter().any(|word| name.contains(word))
 }

@@ -2,40 +2,40 @@
 
 use serde_json::json;
 
-use super::{Catalog, State, ToolRef};
+use super::{Catalog, ToolRef, ToolStatus};
 use crate::error::{Code, Error, Result};
 use crate::policy::Verdict;
 use crate::source::SourceId;
-use crate::text::shown_short;
-use crate::tool::{Asked, parse_name};
+use crate::text::sanitize_truncated;
+use crate::tool::{ParsedToolName, parse_tool_name};
 
-const MOST_NEAR: usize = 3;
+const MAX_SUGGESTIONS: usize = 3;
 /// How close a name must be to be worth mentioning, from 0 to 1.
-const NEAR: f64 = 0.6;
+const MIN_SIMILARITY: f64 = 0.6;
 
 impl Catalog {
     /// By the name agents see, by `source__tool`, `source/tool` or `source:tool`, or bare when it is unique.
     pub fn find(&self, name: &str) -> Result<ToolRef<'_>> {
-        let found = match parse_name(name)? {
-            Asked::Qualified { source, tool } => self.qualified(source, tool),
-            Asked::Bare(tool) => match &self.bare(tool)[..] {
+        let found = match parse_tool_name(name)? {
+            ParsedToolName::Qualified { source, tool } => self.find_qualified(source, tool),
+            ParsedToolName::Bare(tool) => match &self.find_by_bare_name(tool)[..] {
                 [] => None,
                 [only] => Some(*only),
-                several => return Err(ambiguous(tool, several)),
+                several => return Err(ambiguous_name_error(tool, several)),
             },
         };
         // A tool's own name may hold a separator too.
-        let found = found.or_else(|| match &self.bare(name)[..] {
+        let found = found.or_else(|| match &self.find_by_bare_name(name)[..] {
             [only] => Some(*only),
             _ => None,
         });
-        found.ok_or_else(|| self.unknown(name))
+        found.ok_or_else(|| self.unknown_tool_error(name))
     }
 
     /// `TOOL_NOT_IMPLEMENTED`, with the names that come nearest; what can be no name at all is a wrong one.
-    pub fn unknown(&self, name: &str) -> Error {
-        let near = self.near(name);
-        let shown = shown_short(name, 80);
+    pub fn unknown_tool_error(&self, name: &str) -> Error {
+        let near = self.similar_names(name);
+        let shown = sanitize_truncated(name, 80);
         let message = match &near[..] {
             [] => format!("no tool named `{shown}`"),
             names => {
@@ -48,29 +48,30 @@ impl Catalog {
         Error::new(code, message).with_details(json!({ "near": near }))
     }
 
-    fn qualified(&self, source: &str, tool: &str) -> Option<ToolRef<'_>> {
+    fn find_qualified(&self, source: &str, tool: &str) -> Option<ToolRef<'_>> {
         // Most write the id as it is; any other spelling is made one first.
-        let placed = self.placed(source).or_else(|| self.placed(SourceId::made_of(source).ok()?.as_str()))?;
-        let segment = &placed.part.segment;
+        let placed =
+            self.find_source(source).or_else(|| self.find_source(SourceId::normalise_name(source).ok()?.as_str()))?;
+        let segment = &placed.source.segment;
         let name = format!("{}{tool}", segment.prefix());
         let position = segment.position_of_name(&name).or_else(|| segment.position_of_original(tool))?;
         let entry = &segment.entries()[position];
-        placed.masked.binary_search(&position).is_err().then_some(ToolRef { part: &placed.part, entry })
+        placed.masked.binary_search(&position).is_err().then_some(ToolRef { catalog_source: &placed.source, entry })
     }
 
     /// Every tool whose own name this is; a built-in goes before all others.
-    fn bare(&self, tool: &str) -> Vec<ToolRef<'_>> {
+    fn find_by_bare_name(&self, tool: &str) -> Vec<ToolRef<'_>> {
         let mut found = Vec::new();
-        for placed in self.all() {
-            let segment = &placed.part.segment;
+        for placed in self.positioned_sources() {
+            let segment = &placed.source.segment;
             let name = format!("{}{tool}", segment.prefix());
             let position = segment.position_of_original(tool).or_else(|| segment.position_of_name(&name));
             let Some(position) = position.filter(|position| placed.masked.binary_search(position).is_err()) else {
                 continue;
             };
             let entry = &segment.entries()[position];
-            let tool = ToolRef { part: &placed.part, entry };
-            if placed.part.manner.builtin {
+            let tool = ToolRef { catalog_source: &placed.source, entry };
+            if placed.source.options.builtin {
                 return vec![tool];
             }
             if tool.verdict() != Verdict::Hide {
@@ -80,23 +81,23 @@ impl Catalog {
         found
     }
 
-    fn near(&self, name: &str) -> Vec<String> {
-        let wanted = Wanted::new(name);
-        let seen = self
-            .tools()
-            .filter(|tool| tool.verdict() != Verdict::Hide && !tool.internal() && tool.state() == State::Active);
-        let mut nearest: Vec<(f64, &str)> = Vec::with_capacity(MOST_NEAR + 1);
+    fn similar_names(&self, name: &str) -> Vec<String> {
+        let wanted = NameMatcher::new(name);
+        let seen = self.tools().filter(|tool| {
+            tool.verdict() != Verdict::Hide && !tool.is_internal() && tool.status() == ToolStatus::Active
+        });
+        let mut nearest: Vec<(f64, &str)> = Vec::with_capacity(MAX_SUGGESTIONS + 1);
         for tool in seen {
             // Whoever is farther than the last of a full list need not be measured.
-            let floor = nearest.get(MOST_NEAR - 1).map_or(NEAR, |(score, _)| *score);
-            let full = wanted.closeness(tool.name().as_str(), floor);
-            let score = full.max(wanted.closeness(tool.original(), floor));
-            if score > NEAR {
+            let floor = nearest.get(MAX_SUGGESTIONS - 1).map_or(MIN_SIMILARITY, |(score, _)| *score);
+            let full = wanted.similarity(tool.name().as_str(), floor);
+            let score = full.max(wanted.similarity(tool.original_name(), floor));
+            if score > MIN_SIMILARITY {
                 let place = nearest.partition_point(|(better, name)| {
                     better.total_cmp(&score).reverse().then((*name).cmp(tool.name().as_str())).is_lt()
                 });
                 nearest.insert(place, (score, tool.name().as_str()));
-                nearest.truncate(MOST_NEAR);
+                nearest.truncate(MAX_SUGGESTIONS);
             }
         }
         nearest.into_iter().map(|(_, name)| name.to_owned()).collect()
@@ -104,37 +105,37 @@ impl Catalog {
 }
 
 /// A name that somebody asked for, to be compared with every name there is: hence the quick look before the exact one.
-struct Wanted {
+struct NameMatcher {
     text: String,
     length: usize,
-    letters: [i32; BUCKETS],
+    letter_counts: [i32; LETTER_BUCKETS],
 }
 
-const BUCKETS: usize = 128;
+const LETTER_BUCKETS: usize = 128;
 
-impl Wanted {
-    fn new(name: &str) -> Wanted {
+impl NameMatcher {
+    fn new(name: &str) -> NameMatcher {
         let text = name.to_lowercase();
-        let mut letters = [0; BUCKETS];
-        text.chars().for_each(|letter| letters[letter as usize % BUCKETS] += 1);
-        Wanted { length: text.chars().count(), text, letters }
+        let mut letters = [0; LETTER_BUCKETS];
+        text.chars().for_each(|letter| letters[letter as usize % LETTER_BUCKETS] += 1);
+        NameMatcher { length: text.chars().count(), text, letter_counts: letters }
     }
 
     /// A slip of the finger is close; so is a name that holds all that was asked for. Below `floor` it may be any less.
-    fn closeness(&self, name: &str, floor: f64) -> f64 {
+    fn similarity(&self, name: &str, floor: f64) -> f64 {
         let name = name.to_lowercase();
         let held = if self.length > 3 && name.contains(&self.text) { 0.7 } else { 0.0 };
-        if self.closest(&name) < floor {
+        if self.max_similarity(&name) < floor {
             return held;
         }
         strsim::normalized_damerau_levenshtein(&self.text, &name).max(held)
     }
 
     /// No edit makes up for more than one letter too many and one too few.
-    fn closest(&self, name: &str) -> f64 {
-        let (mut letters, mut length) = (self.letters, 0);
+    fn max_similarity(&self, name: &str) -> f64 {
+        let (mut letters, mut length) = (self.letter_counts, 0);
         for letter in name.chars() {
-            letters[letter as usize % BUCKETS] -= 1;
+            letters[letter as usize % LETTER_BUCKETS] -= 1;
             length += 1;
         }
         let too_many: i32 = letters.iter().map(|surplus| (*surplus).max(0)).sum();
@@ -143,9 +144,9 @@ impl Wanted {
     }
 }
 
-fn ambiguous(tool: &str, several: &[ToolRef<'_>]) -> Error {
+fn ambiguous_name_error(tool: &str, several: &[ToolRef<'_>]) -> Error {
     let names: Vec<&str> = several.iter().map(|tool| tool.name().as_str()).collect();
-    let message = format!("`{}` is offered by several sources: {}", shown_short(tool, 80), names.join(", "));
+    let message = format!("`{}` is offered by several sources: {}", sanitize_truncated(tool, 80), names.join(", "));
     Error::new(Code::ToolInvalidInput, message).with_details(json!({ "candidates": names }))
 }
 
@@ -159,9 +160,9 @@ mod tests {
         #[test]
         fn the_quick_look_never_rules_out_what_is_close(wanted in "[a-cé_]{0,12}", name in "[A-Ca-cé_]{0,12}") {
             let exact = strsim::normalized_damerau_levenshtein(&wanted, &name.to_lowercase());
-            let wanted = Wanted::new(&wanted);
-            prop_assert!(wanted.closest(&name.to_lowercase()) >= exact);
-            prop_assert!(wanted.closeness(&name, exact) >= exact);
+            let wanted = NameMatcher::new(&wanted);
+            prop_assert!(wanted.max_similarity(&name.to_lowercase()) >= exact);
+            prop_assert!(wanted.similarity(&name, exact) >= exact);
         }
     }
 }

@@ -4,20 +4,20 @@ use serde_json::{Value, json};
 use super::*;
 use crate::Code;
 use crate::inventory::{Actor, Event, Inventory, Origin, Record};
-use crate::manifest::{Bounds, Manifest, Packed};
+use crate::manifest::{Manifest, PackedManifest, ToolLimits};
 use crate::policy::Rule;
 use crate::render::Format;
 use crate::time::Timestamp;
 
-fn part(source: &str, builtin: bool, tools: &[&str], rules: &[(&str, Verdict)]) -> Arc<Part> {
+fn catalog_source(source: &str, builtin: bool, tools: &[&str], rules: &[(&str, Verdict)]) -> Arc<CatalogSource> {
     let id = SourceId::parse(source).unwrap();
     let offered: Vec<_> =
         tools.iter().map(|name| RawValue::from_string(json!({"name": name}).to_string()).unwrap()).collect();
-    let manifest = Manifest::new(&id, &offered, Vec::new(), &Bounds::default());
-    let packed = Arc::new(Packed::new(&manifest).unwrap());
-    let segment = Arc::new(if builtin { Segment::bare(packed) } else { Segment::prefixed(packed) });
+    let manifest = Manifest::new(&id, &offered, Vec::new(), &ToolLimits::default());
+    let packed = Arc::new(PackedManifest::new(&manifest).unwrap());
+    let segment = Arc::new(if builtin { Segment::without_prefix(packed) } else { Segment::with_prefix(packed) });
     let mut inventory = Inventory::default();
-    let (definition, fingerprint) = (Fingerprint::of("x"), manifest.fingerprint);
+    let (definition, fingerprint) = (Fingerprint::digest("x"), manifest.fingerprint);
     let added = manifest.tools.iter().map(|(tool, _)| tool.name.clone()).collect();
     let facts = [
         Event::SourceDeclared {
@@ -40,27 +40,27 @@ fn part(source: &str, builtin: bool, tools: &[&str], rules: &[(&str, Verdict)]) 
         inventory.apply(&Record { seq: index as u64 + 1, at: Timestamp(0), actor: Actor::new("test"), event });
     }
     let rules = rules.iter().map(|(glob, verdict)| Rule { glob: (*glob).into(), verdict: *verdict }).collect();
-    let manner = Manner { kind: "mcp".into(), builtin, rules: Rules::new(rules), ..Manner::default() };
-    Arc::new(Part::new(segment, inventory.source(&id).unwrap().clone(), manner))
+    let manner = SourceOptions { kind: "mcp".into(), builtin, rules: Rules::new(rules), ..SourceOptions::default() };
+    Arc::new(CatalogSource::new(segment, inventory.source(&id).unwrap().clone(), manner))
 }
 
-fn view(parts: Vec<Arc<Part>>) -> View {
+fn build_view(parts: Vec<Arc<CatalogSource>>) -> View {
     View { catalog: Arc::new(Catalog::build(1, parts)), caller: Caller { name: "test".into() } }
 }
 
-fn names(view: &View) -> Vec<&str> {
-    view.offered().map(|tool| tool.name().as_str()).collect()
+fn offered_names(view: &View) -> Vec<&str> {
+    view.offered_tools().map(|tool| tool.name().as_str()).collect()
 }
 
 #[test]
 fn the_list_is_in_byte_order_of_names_with_builtins_among_them() {
-    let view = view(vec![
-        part("a", false, &["z", "y"], &[]),
-        part("a1", false, &["x"], &[]),
-        part("a_b", false, &["x"], &[]),
-        part("core", true, &["a_tool", "zeta", "a"], &[]),
+    let view = build_view(vec![
+        catalog_source("a", false, &["z", "y"], &[]),
+        catalog_source("a1", false, &["x"], &[]),
+        catalog_source("a_b", false, &["x"], &[]),
+        catalog_source("core", true, &["a_tool", "zeta", "a"], &[]),
     ]);
-    let listed = names(&view);
+    let listed = offered_names(&view);
     let mut sorted = listed.clone();
     sorted.sort_unstable();
     assert_eq!(listed, sorted);
@@ -69,10 +69,13 @@ fn the_list_is_in_byte_order_of_names_with_builtins_among_them() {
 
 #[test]
 fn a_tool_named_like_a_builtin_is_left_out_and_reported() {
-    let view = view(vec![part("git", false, &["push", "file_read"], &[]), part("core", true, &["file_read"], &[])]);
-    assert_eq!(names(&view), ["file_read", "git__push"]);
+    let view = build_view(vec![
+        catalog_source("git", false, &["push", "file_read"], &[]),
+        catalog_source("core", true, &["file_read"], &[]),
+    ]);
+    assert_eq!(offered_names(&view), ["file_read", "git__push"]);
     let git = SourceId::parse("git").unwrap();
-    assert_eq!(view.catalog.set_aside(&git)[0].name, "file_read");
+    assert_eq!(view.catalog.excluded_tools(&git)[0].name, "file_read");
     assert_eq!(view.catalog.tool_count(&git), 1);
     assert_eq!(view.catalog.find("git__file_read").unwrap_err().code, Code::ToolNotImplemented);
     assert_eq!(view.catalog.find("file_read").unwrap().source().as_str(), "core");
@@ -80,8 +83,10 @@ fn a_tool_named_like_a_builtin_is_left_out_and_reported() {
 
 #[test]
 fn a_tool_is_found_by_every_spelling_of_its_name() {
-    let view =
-        view(vec![part("git", false, &["push", "a.b", "x__y"], &[]), part("hub", false, &["push", "pull"], &[])]);
+    let view = build_view(vec![
+        catalog_source("git", false, &["push", "a.b", "x__y"], &[]),
+        catalog_source("hub", false, &["push", "pull"], &[]),
+    ]);
     for (asked, name) in [
         ("git__push", "git__push"),
         ("git/push", "git__push"),
@@ -106,29 +111,35 @@ fn a_tool_is_found_by_every_spelling_of_its_name() {
 
 #[test]
 fn names_that_collide_after_cleaning_stay_apart() {
-    let view = view(vec![part("git", false, &["a_b", "a.b", "a b"], &[])]);
-    let listed = names(&view);
+    let view = build_view(vec![catalog_source("git", false, &["a_b", "a.b", "a b"], &[])]);
+    let listed = offered_names(&view);
     assert_eq!(listed.len(), 3);
     assert!(listed.contains(&"git__a_b"));
-    assert_eq!(view.catalog.find("git/a_b").unwrap().original(), "a_b");
-    assert_eq!(view.catalog.find("git/a.b").unwrap().original(), "a.b");
+    assert_eq!(view.catalog.find("git/a_b").unwrap().original_name(), "a_b");
+    assert_eq!(view.catalog.find("git/a.b").unwrap().original_name(), "a.b");
 }
 
 #[test]
 fn hidden_tools_are_not_listed_and_denied_ones_are() {
-    let view = view(vec![part("git", false, &["push", "pull"], &[("push", Verdict::Hide), ("pull", Verdict::Deny)])]);
-    assert_eq!(names(&view), ["git__pull"]);
+    let view = build_view(vec![catalog_source(
+        "git",
+        false,
+        &["push", "pull"],
+        &[("push", Verdict::Hide), ("pull", Verdict::Deny)],
+    )]);
+    assert_eq!(offered_names(&view), ["git__pull"]);
 }
 
 #[test]
 fn a_rule_holds_for_a_name_that_had_to_be_made_legal() {
-    let view = view(vec![part("git", false, &["delete.repo", "delete all"], &[("delete_*", Verdict::Hide)])]);
-    assert_eq!(names(&view), Vec::<&str>::new());
+    let view =
+        build_view(vec![catalog_source("git", false, &["delete.repo", "delete all"], &[("delete_*", Verdict::Hide)])]);
+    assert_eq!(offered_names(&view), Vec::<&str>::new());
 }
 
 #[test]
 fn lists_are_rendered_for_each_taker() {
-    let view = view(vec![part("git", false, &["push"], &[])]);
+    let view = build_view(vec![catalog_source("git", false, &["push"], &[])]);
     let parsed = |format| serde_json::from_str::<Value>(&view.render(format).unwrap()).unwrap();
     let list = parsed(Format::Json);
     let tool = &list["tools"][0];
@@ -171,12 +182,15 @@ fn lists_are_rendered_for_each_taker() {
 #[test]
 fn the_hash_changes_with_what_is_listed_and_with_nothing_else() {
     let hash = |parts| Catalog::build(1, parts).hash();
-    let base = || vec![part("git", false, &["push"], &[]), part("hub", false, &["pull"], &[])];
+    let base = || vec![catalog_source("git", false, &["push"], &[]), catalog_source("hub", false, &["pull"], &[])];
     let mut reversed = base();
     reversed.reverse();
     assert_eq!(hash(base()), hash(reversed));
     assert_ne!(
         hash(base()),
-        hash(vec![part("git", false, &["push"], &[("push", Verdict::Hide)]), part("hub", false, &["pull"], &[])])
+        hash(vec![
+            catalog_source("git", false, &["push"], &[("push", Verdict::Hide)]),
+            catalog_source("hub", false, &["pull"], &[])
+        ])
     );
 }

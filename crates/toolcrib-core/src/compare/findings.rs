@@ -2,35 +2,35 @@
 
 use std::collections::{BTreeMap, HashSet};
 
-use super::{Class, Comparison};
+use super::{ChangeClass, ToolComparison};
 
 /// Of each class as many as all that are told, so that the worst come first however many others there are.
-const MOST_NOTES: usize = 12;
+const MAX_NOTES: usize = 12;
 
 #[derive(Debug, Default)]
 pub(super) struct Findings {
-    notes: Vec<(Class, String)>,
-    told: HashSet<String>,
-    by_class: BTreeMap<usize, usize>,
-    worst: Option<Class>,
-    worst_of_part: Option<Class>,
+    notes: Vec<(ChangeClass, String)>,
+    seen_notes: HashSet<String>,
+    notes_per_class: BTreeMap<usize, usize>,
+    worst: Option<ChangeClass>,
+    worst_in_section: Option<ChangeClass>,
     count: usize,
 }
 
 impl Findings {
     /// A note is only put into words when it may be told.
-    pub(super) fn add(&mut self, class: Class, note: impl FnOnce() -> String) {
-        let worse = |worst: Option<Class>| worst.is_none_or(|worst| worst.rank() < class.rank());
+    pub(super) fn add(&mut self, class: ChangeClass, note: impl FnOnce() -> String) {
+        let worse = |worst: Option<ChangeClass>| worst.is_none_or(|worst| worst.severity() < class.severity());
         if worse(self.worst) {
             self.worst = Some(class);
         }
-        if worse(self.worst_of_part) {
-            self.worst_of_part = Some(class);
+        if worse(self.worst_in_section) {
+            self.worst_in_section = Some(class);
         }
-        let kept = self.by_class.entry(class.rank()).or_default();
-        if *kept < MOST_NOTES {
+        let kept = self.notes_per_class.entry(class.severity()).or_default();
+        if *kept < MAX_NOTES {
             let note = note();
-            if !self.told.insert(note.clone()) {
+            if !self.seen_notes.insert(note.clone()) {
                 return;
             }
             *kept += 1;
@@ -40,28 +40,28 @@ impl Findings {
     }
 
     /// From here on the worst is counted anew, by [`Findings::worst_of_part`].
-    pub(super) fn begin_part(&mut self) {
-        self.worst_of_part = None;
+    pub(super) fn begin_section(&mut self) {
+        self.worst_in_section = None;
     }
 
-    pub(super) fn worst_of_part(&self) -> Option<Class> {
-        self.worst_of_part
+    pub(super) fn worst_in_section(&self) -> Option<ChangeClass> {
+        self.worst_in_section
     }
 
     /// The worst first, else in the order of finding.
-    pub(super) fn conclude(mut self) -> Comparison {
+    pub(super) fn into_comparison(mut self) -> ToolComparison {
         let Some(class) = self.worst else {
-            return Comparison {
-                class: Class::Other,
+            return ToolComparison {
+                class: ChangeClass::Other,
                 notes: vec!["changed in a way that is not told apart".to_owned()],
             };
         };
-        self.notes.sort_by_key(|(class, _)| std::cmp::Reverse(class.rank()));
+        self.notes.sort_by_key(|(class, _)| std::cmp::Reverse(class.severity()));
         let mut notes: Vec<String> = self.notes.into_iter().map(|(_, note)| note).collect();
-        notes.truncate(MOST_NOTES);
+        notes.truncate(MAX_NOTES);
         if self.count > notes.len() {
             notes.push(format!("and {} more changes", self.count - notes.len()));
         }
-        Comparison { class, notes }
+        ToolComparison { class, notes }
     }
 }

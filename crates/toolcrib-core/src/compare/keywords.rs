@@ -4,16 +4,16 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value};
 
-use super::Class;
-use super::limits::{is_limit, limits};
-use super::words::{Became, Place, Side};
-use crate::text::shown_short;
+use super::ChangeClass;
+use super::limits::{compare_limits, is_limit};
+use super::notes::{SchemaPath, SchemaRole, ValueChange};
+use crate::text::sanitize_truncated;
 
-pub(super) type Keywords<'a> = BTreeMap<&'a str, &'a Value>;
-type Values<'a> = BTreeMap<String, &'a Value>;
+pub(super) type MergedKeywords<'a> = BTreeMap<&'a str, &'a Value>;
+type ValuesByText<'a> = BTreeMap<String, &'a Value>;
 
 /// Any of these takes less than none of it; which of two takes less cannot be told.
-const CONDITIONS: [&str; 20] = [
+const CONSTRAINT_KEYWORDS: [&str; 20] = [
     "pattern",
     "format",
     "multipleOf",
@@ -36,7 +36,7 @@ const CONDITIONS: [&str; 20] = [
     "contentMediaType",
 ];
 /// Looked at elsewhere.
-const ELSEWHERE: [&str; 15] = [
+const STRUCTURAL_KEYWORDS: [&str; 15] = [
     "type",
     "enum",
     "const",
@@ -54,7 +54,7 @@ const ELSEWHERE: [&str; 15] = [
     "discriminator",
 ];
 /// Of no meaning for what is taken.
-const ASIDE: [&str; 15] = [
+const ANNOTATION_KEYWORDS: [&str; 15] = [
     "title",
     "description",
     "default",
@@ -72,29 +72,30 @@ const ASIDE: [&str; 15] = [
     "externalDocs",
 ];
 /// Of those, what nobody need hear of.
-const UNSAID: [&str; 7] = ["title", "description", "$comment", "$schema", "$id", "$defs", "definitions"];
-const MOST_VALUES: usize = 5;
+const UNREPORTED_ANNOTATIONS: [&str; 7] =
+    ["title", "description", "$comment", "$schema", "$id", "$defs", "definitions"];
+const MAX_LISTED_VALUES: usize = 5;
 
 /// What stands under a keyword.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Holds {
-    Words,
+pub(super) enum KeywordKind {
+    Annotation,
     Definitions,
     Reference,
     Anchor,
     Schema,
-    SchemaOrRow,
-    Row,
-    Named,
+    SchemaOrList,
+    SchemaList,
+    SchemaMap,
     Value,
 }
 
-pub(super) fn holds(keyword: &str) -> Holds {
+pub(super) fn keyword_kind(keyword: &str) -> KeywordKind {
     match keyword {
-        "title" | "description" | "$comment" | "examples" | "example" | "$schema" | "$id" => Holds::Words,
-        "$defs" | "definitions" => Holds::Definitions,
-        "$ref" | "$dynamicRef" | "$recursiveRef" => Holds::Reference,
-        "$anchor" => Holds::Anchor,
+        "title" | "description" | "$comment" | "examples" | "example" | "$schema" | "$id" => KeywordKind::Annotation,
+        "$defs" | "definitions" => KeywordKind::Definitions,
+        "$ref" | "$dynamicRef" | "$recursiveRef" => KeywordKind::Reference,
+        "$anchor" => KeywordKind::Anchor,
         "additionalProperties"
         | "additionalItems"
         | "unevaluatedProperties"
@@ -105,65 +106,74 @@ pub(super) fn holds(keyword: &str) -> Holds {
         | "then"
         | "else"
         | "contains"
-        | "contentSchema" => Holds::Schema,
-        "items" => Holds::SchemaOrRow,
-        "allOf" | "anyOf" | "oneOf" | "prefixItems" => Holds::Row,
-        "properties" | "patternProperties" | "dependentSchemas" | "dependentRequired" | "dependencies" => Holds::Named,
-        _ => Holds::Value,
+        | "contentSchema" => KeywordKind::Schema,
+        "items" => KeywordKind::SchemaOrList,
+        "allOf" | "anyOf" | "oneOf" | "prefixItems" => KeywordKind::SchemaList,
+        "properties" | "patternProperties" | "dependentSchemas" | "dependentRequired" | "dependencies" => {
+            KeywordKind::SchemaMap
+        }
+        _ => KeywordKind::Value,
     }
 }
 
 /// Whether a keyword leaves open what is taken: words, defaults, and what others have invented.
-pub(super) fn says_nothing_of_values(keyword: &str) -> bool {
-    ASIDE.contains(&keyword) || keyword.starts_with("x-")
+pub(super) fn is_annotation(keyword: &str) -> bool {
+    ANNOTATION_KEYWORDS.contains(&keyword) || keyword.starts_with("x-")
 }
 
 /// Whether a keyword is looked at here.
 pub(super) fn is_compared(keyword: &str) -> bool {
-    !ELSEWHERE.contains(&keyword) && !says_nothing_of_values(keyword)
+    !STRUCTURAL_KEYWORDS.contains(&keyword) && !is_annotation(keyword)
 }
 
 /// What two ways say of the value itself, without a word about where.
-pub(super) fn compare(
-    side: Side,
-    (old, old_values): (&Keywords<'_>, Option<&Values<'_>>),
-    (new, new_values): (&Keywords<'_>, Option<&Values<'_>>),
-    tell: &mut impl FnMut(Class, Note),
+pub(super) fn compare_keywords(
+    side: SchemaRole,
+    (old, old_values): (&MergedKeywords<'_>, Option<&ValuesByText<'_>>),
+    (new, new_values): (&MergedKeywords<'_>, Option<&ValuesByText<'_>>),
+    tell: &mut impl FnMut(ChangeClass, KeywordNote),
 ) {
-    choices(side, old_values, new_values, tell);
-    limits(side, old, new, tell);
-    for (name, before, after) in differing(old, new, |name| !is_limit(name)) {
+    compare_enums(side, old_values, new_values, tell);
+    compare_limits(side, old, new, tell);
+    for (name, before, after) in changed_keywords(old, new, |name| !is_limit(name)) {
         // To say that nothing is asked for is to say nothing.
-        let meant = |value: Option<&&Value>| value.is_some_and(|value| !asks_nothing(name, value));
-        let shown = shown_short(name, 40);
-        match (CONDITIONS.contains(&name), meant(before), meant(after)) {
+        let meant = |value: Option<&&Value>| value.is_some_and(|value| !is_vacuous(name, value));
+        let shown = sanitize_truncated(name, 40);
+        match (CONSTRAINT_KEYWORDS.contains(&name), meant(before), meant(after)) {
             (true, false, false) => {}
-            (true, false, true) => tell(side.less(), Note::Remark(format!("`{shown}` was added"))),
-            (true, true, false) => tell(side.more(), Note::Remark(format!("`{shown}` was dropped"))),
-            (true, true, true) => tell(Class::Narrowed, Note::Remark(format!("`{shown}` changed"))),
-            (false, ..) => tell(Class::Other, Note::Remark(format!("`{shown}` changed"))),
+            (true, false, true) => tell(side.narrowing_class(), KeywordNote::Remark(format!("`{shown}` was added"))),
+            (true, true, false) => tell(side.widening_class(), KeywordNote::Remark(format!("`{shown}` was dropped"))),
+            (true, true, true) => tell(ChangeClass::Narrowed, KeywordNote::Remark(format!("`{shown}` changed"))),
+            (false, ..) => tell(ChangeClass::Other, KeywordNote::Remark(format!("`{shown}` changed"))),
         }
     }
 }
 
 /// What two schemas say beside what they take; titles and descriptions are told by others.
-pub(super) fn compare_aside(old: &Keywords<'_>, new: &Keywords<'_>, tell: &mut impl FnMut(Class, Note)) {
-    for (name, before, after) in differing(old, new, |name| !UNSAID.contains(&name)) {
+pub(super) fn compare_annotations(
+    old: &MergedKeywords<'_>,
+    new: &MergedKeywords<'_>,
+    tell: &mut impl FnMut(ChangeClass, KeywordNote),
+) {
+    for (name, before, after) in changed_keywords(old, new, |name| !UNREPORTED_ANNOTATIONS.contains(&name)) {
         match name {
-            "examples" | "example" => tell(Class::Text, Note::Remark("its examples changed".to_owned())),
+            "examples" | "example" => tell(ChangeClass::Text, KeywordNote::Remark("its examples changed".to_owned())),
             "default" => {
-                let value = |value: Option<&&Value>| value.map_or("none".to_owned(), |value| short(value));
-                tell(Class::Other, Note::Remark(format!("default {} became {}", value(before), value(after))));
+                let value = |value: Option<&&Value>| value.map_or("none".to_owned(), |value| display_json(value));
+                tell(
+                    ChangeClass::Other,
+                    KeywordNote::Remark(format!("default {} became {}", value(before), value(after))),
+                );
             }
-            _ => tell(Class::Other, Note::Remark(format!("`{}` changed", shown_short(name, 40)))),
+            _ => tell(ChangeClass::Other, KeywordNote::Remark(format!("`{}` changed", sanitize_truncated(name, 40)))),
         }
     }
 }
 
 /// The keywords among those wanted that only one has, or that differ.
-fn differing<'a, 'b>(
-    old: &'b Keywords<'a>,
-    new: &'b Keywords<'a>,
+fn changed_keywords<'a, 'b>(
+    old: &'b MergedKeywords<'a>,
+    new: &'b MergedKeywords<'a>,
     wanted: impl Fn(&str) -> bool,
 ) -> Vec<(&'a str, Option<&'b &'a Value>, Option<&'b &'a Value>)> {
     let names: BTreeSet<&'a str> = old.keys().chain(new.keys()).copied().filter(|name| wanted(name)).collect();
@@ -172,7 +182,7 @@ fn differing<'a, 'b>(
 }
 
 /// Whether a keyword with this value may as well be left out.
-pub(super) fn asks_nothing(name: &str, value: &Value) -> bool {
+pub(super) fn is_vacuous(name: &str, value: &Value) -> bool {
     match name {
         "uniqueItems" | "nullable" | "exclusiveMinimum" | "exclusiveMaximum" => value == &Value::Bool(false),
         "minLength" | "minItems" | "minProperties" => value.as_f64() == Some(0.0),
@@ -181,7 +191,7 @@ pub(super) fn asks_nothing(name: &str, value: &Value) -> bool {
         | "additionalProperties"
         | "unevaluatedProperties"
         | "unevaluatedItems"
-        | "propertyNames" => takes_anything(value),
+        | "propertyNames" => accepts_anything(value),
         "properties" | "patternProperties" | "dependentRequired" | "dependentSchemas" | "dependencies" => {
             value.as_object().is_some_and(Map::is_empty)
         }
@@ -190,63 +200,71 @@ pub(super) fn asks_nothing(name: &str, value: &Value) -> bool {
 }
 
 /// Whether a keyword, by taking a value, keeps it from those that are left over for `unevaluatedProperties` and its like.
-pub(super) fn evaluates(name: &str) -> bool {
+pub(super) fn affects_evaluation(name: &str) -> bool {
     matches!(name, "items" | "additionalItems" | "additionalProperties" | "unevaluatedProperties" | "unevaluatedItems")
 }
 
-pub(super) fn takes_anything(schema: &Value) -> bool {
+pub(super) fn accepts_anything(schema: &Value) -> bool {
     schema == &Value::Bool(true) || schema.as_object().is_some_and(Map::is_empty)
 }
 
 /// What differs, and whether it reads on after the place (`` `state` no longer takes `all` ``) or stands by itself.
-pub(super) enum Note {
-    Predicate(Became),
+pub(super) enum KeywordNote {
+    Predicate(ValueChange),
     Remark(String),
 }
 
-impl Note {
+impl KeywordNote {
     /// With its place before it.
-    pub(super) fn placed(&self, side: Side, place: &Place) -> String {
+    pub(super) fn render(&self, side: SchemaRole, place: &SchemaPath) -> String {
         match self {
-            Note::Predicate(became) => side.predicate(place, became),
-            Note::Remark(text) => side.remark(place, text),
+            KeywordNote::Predicate(became) => side.render_predicate(place, became),
+            KeywordNote::Remark(text) => side.render_remark(place, text),
         }
     }
 }
 
-fn choices(side: Side, old: Option<&Values<'_>>, new: Option<&Values<'_>>, tell: &mut impl FnMut(Class, Note)) {
+fn compare_enums(
+    side: SchemaRole,
+    old: Option<&ValuesByText<'_>>,
+    new: Option<&ValuesByText<'_>>,
+    tell: &mut impl FnMut(ChangeClass, KeywordNote),
+) {
     let (before, after) = match (old, new) {
         (None, None) => return,
-        (None, Some(after)) => return tell(side.less(), Note::Predicate(Became::Only(some(after)))),
-        (Some(_), None) => return tell(side.more(), Note::Predicate(Became::OtherValuesToo)),
+        (None, Some(after)) => {
+            return tell(side.narrowing_class(), KeywordNote::Predicate(ValueChange::Only(list_values(after))));
+        }
+        (Some(_), None) => return tell(side.widening_class(), KeywordNote::Predicate(ValueChange::OtherValuesToo)),
         (Some(before), Some(after)) => (before, after),
     };
-    let (lost, gained) = (only_in(before, after), only_in(after, before));
+    let (lost, gained) = (values_missing_from(before, after), values_missing_from(after, before));
     if !lost.is_empty() {
-        let class = if lost.len() == before.len() { Class::Breaking } else { side.less() };
-        tell(class, Note::Predicate(Became::NoLonger(some(&lost))));
+        let class = if lost.len() == before.len() { ChangeClass::Breaking } else { side.narrowing_class() };
+        tell(class, KeywordNote::Predicate(ValueChange::NoLonger(list_values(&lost))));
     }
     if !gained.is_empty() {
-        tell(side.more(), Note::Predicate(Became::Also(some(&gained))));
+        tell(side.widening_class(), KeywordNote::Predicate(ValueChange::Also(list_values(&gained))));
     }
 }
 
-fn only_in<'a>(one: &Values<'a>, other: &Values<'a>) -> Values<'a> {
+fn values_missing_from<'a>(one: &ValuesByText<'a>, other: &ValuesByText<'a>) -> ValuesByText<'a> {
     one.iter().filter(|(text, _)| !other.contains_key(*text)).map(|(text, value)| (text.clone(), *value)).collect()
 }
 
-pub(super) fn some(values: &Values<'_>) -> String {
-    let mut shown: Vec<String> = values.values().take(MOST_VALUES).map(|value| format!("`{}`", plain(value))).collect();
-    if values.len() > MOST_VALUES {
-        shown.push(format!("{} more", values.len() - MOST_VALUES));
+pub(super) fn list_values(values: &ValuesByText<'_>) -> String {
+    let mut shown: Vec<String> =
+        values.values().take(MAX_LISTED_VALUES).map(|value| format!("`{}`", display_value(value))).collect();
+    if values.len() > MAX_LISTED_VALUES {
+        shown.push(format!("{} more", values.len() - MAX_LISTED_VALUES));
     }
     shown.join(", ")
 }
 
-fn plain(value: &Value) -> String {
-    value.as_str().map_or_else(|| short(value), |text| shown_short(text, 40))
+fn display_value(value: &Value) -> String {
+    value.as_str().map_or_else(|| display_json(value), |text| sanitize_truncated(text, 40))
 }
 
-pub(super) fn short(value: &Value) -> String {
-    shown_short(&crate::json::beginning(value, 200), 40)
+pub(super) fn display_json(value: &Value) -> String {
+    sanitize_truncated(&crate::json::truncated_json(value, 200), 40)
 }

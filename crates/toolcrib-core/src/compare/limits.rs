@@ -4,12 +4,12 @@ use std::cmp::Ordering;
 
 use serde_json::Value;
 
-use super::Class;
-use super::keywords::{Keywords, Note, asks_nothing, short};
-use super::words::Side;
+use super::ChangeClass;
+use super::keywords::{KeywordNote, MergedKeywords, display_json, is_vacuous};
+use super::notes::SchemaRole;
 
 /// A limit, the same without the limit itself, and whether more of it takes less or more.
-const LIMITS: [(&str, Option<&str>, f64); 8] = [
+const LIMIT_KEYWORDS: [(&str, Option<&str>, f64); 8] = [
     ("minimum", Some("exclusiveMinimum"), 1.0),
     ("minLength", None, 1.0),
     ("minItems", None, 1.0),
@@ -21,24 +21,33 @@ const LIMITS: [(&str, Option<&str>, f64); 8] = [
 ];
 
 pub(super) fn is_limit(name: &str) -> bool {
-    LIMITS.iter().any(|(limit, strict, _)| *limit == name || *strict == Some(name))
+    LIMIT_KEYWORDS.iter().any(|(limit, strict, _)| *limit == name || *strict == Some(name))
 }
 
-pub(super) fn limits(side: Side, old: &Keywords<'_>, new: &Keywords<'_>, tell: &mut impl FnMut(Class, Note)) {
-    for (name, strict, sign) in LIMITS {
-        match (Limit::of(old, name, strict, sign), Limit::of(new, name, strict, sign)) {
+pub(super) fn compare_limits(
+    side: SchemaRole,
+    old: &MergedKeywords<'_>,
+    new: &MergedKeywords<'_>,
+    tell: &mut impl FnMut(ChangeClass, KeywordNote),
+) {
+    for (name, strict, sign) in LIMIT_KEYWORDS {
+        match (Limit::tightest(old, name, strict, sign), Limit::tightest(new, name, strict, sign)) {
             (None, None) => {}
-            (None, Some(limit)) => tell(side.less(), Note::Remark(format!("{} was set", limit.shown()))),
-            (Some(limit), None) => tell(side.more(), Note::Remark(format!("{} was dropped", limit.name))),
+            (None, Some(limit)) => {
+                tell(side.narrowing_class(), KeywordNote::Remark(format!("{} was set", limit.to_text())))
+            }
+            (Some(limit), None) => {
+                tell(side.widening_class(), KeywordNote::Remark(format!("{} was dropped", limit.name)))
+            }
             (Some(before), Some(after)) => {
-                let class = match after.tighter_than(&before) {
+                let class = match after.cmp_tightness(&before) {
                     // 1 and 1.0 are one limit.
                     Ordering::Equal => continue,
-                    Ordering::Less => side.more(),
-                    Ordering::Greater => side.less(),
+                    Ordering::Less => side.widening_class(),
+                    Ordering::Greater => side.narrowing_class(),
                 };
-                let now = if before.name == after.name { after.value() } else { after.shown() };
-                tell(class, Note::Remark(format!("{} became {now}", before.shown())));
+                let now = if before.name == after.name { after.value_text() } else { after.to_text() };
+                tell(class, KeywordNote::Remark(format!("{} became {now}", before.to_text())));
             }
         }
     }
@@ -54,29 +63,29 @@ struct Limit<'a> {
 }
 
 impl<'a> Limit<'a> {
-    fn of(keywords: &Keywords<'a>, name: &'a str, strict: Option<&'a str>, sign: f64) -> Option<Limit<'a>> {
+    fn tightest(keywords: &MergedKeywords<'a>, name: &'a str, strict: Option<&'a str>, sign: f64) -> Option<Limit<'a>> {
         let found = |name: &'a str, is_strict: bool| {
-            let value = keywords.get(name).filter(|value| !asks_nothing(name, value))?;
+            let value = keywords.get(name).filter(|value| !is_vacuous(name, value))?;
             Some(Limit { name, value, number: value.as_f64()? * sign, is_strict })
         };
         // An older draft of JSON Schema says beside the limit whether it is strict.
         let says_so = strict.and_then(|strict| keywords.get(strict)) == Some(&&Value::Bool(true));
         let (own, other) = (found(name, says_so), strict.and_then(|strict| found(strict, true)));
         match (own, other) {
-            (Some(own), Some(other)) if own.tighter_than(&other) == Ordering::Greater => Some(own),
+            (Some(own), Some(other)) if own.cmp_tightness(&other) == Ordering::Greater => Some(own),
             (own, other) => other.or(own),
         }
     }
 
-    fn tighter_than(&self, other: &Limit<'_>) -> Ordering {
+    fn cmp_tightness(&self, other: &Limit<'_>) -> Ordering {
         self.number.total_cmp(&other.number).then(self.is_strict.cmp(&other.is_strict))
     }
 
-    fn value(&self) -> String {
-        short(self.value)
+    fn value_text(&self) -> String {
+        display_json(self.value)
     }
 
-    fn shown(&self) -> String {
-        format!("{} {}", self.name, self.value())
+    fn to_text(&self) -> String {
+        format!("{} {}", self.name, self.value_text())
     }
 }

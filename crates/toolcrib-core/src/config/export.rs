@@ -3,8 +3,8 @@
 
 use serde_json::{Map, Value, json};
 
-use super::definition::{Secrets, definition};
-use super::show::show_keys;
+use super::show::show_source_keys;
+use super::source_keys::{Secrets, source_to_keys};
 use crate::source::Source;
 
 /// YAML with one line for each source, in the order of their ids.
@@ -21,8 +21,8 @@ pub fn export(sources: &[&Source], secrets: Secrets) -> String {
     }
     text.push_str("sources:\n");
     for source in sources {
-        text.push_str(&format!("  {}: ", quoted_if_needed(source.id.as_str())));
-        flow(&Value::Object(definition(source, secrets)), &mut text);
+        text.push_str(&format!("  {}: ", quote_if_needed(source.id.as_str())));
+        write_flow(&Value::Object(source_to_keys(source, secrets)), &mut text);
         text.push('\n');
     }
     text
@@ -32,15 +32,15 @@ pub fn export(sources: &[&Source], secrets: Secrets) -> String {
 pub fn export_json(sources: &[&Source], secrets: Secrets) -> Value {
     let mut sources = sources.to_vec();
     sources.sort_by(|one, other| one.id.cmp(&other.id));
-    let keys = |source: &Source| Value::Object(definition(source, secrets));
+    let keys = |source: &Source| Value::Object(source_to_keys(source, secrets));
     let sources: Map<String, Value> = sources.into_iter().map(|source| (source.id.to_string(), keys(source))).collect();
     json!({ "sources": sources })
 }
 
 /// Where a masked export of a source has `***` in the place of a literal: keys such as `env.TOKEN` or `args[2]`.
 pub fn masked_keys(source: &Source) -> Vec<String> {
-    let masked = show_keys(source);
-    let plain = Value::Object(definition(source, Secrets::Plain));
+    let masked = show_source_keys(source);
+    let plain = Value::Object(source_to_keys(source, Secrets::Plain));
     let mut keys = Vec::new();
     collect_differences(&masked, &plain, String::new(), &mut keys);
     keys
@@ -65,15 +65,15 @@ fn collect_differences(masked: &Value, plain: &Value, key: String, into: &mut Ve
 }
 
 /// JSON, which is YAML in flow style, except for characters that YAML wants escaped.
-fn flow(value: &Value, into: &mut String) {
+fn write_flow(value: &Value, into: &mut String) {
     match value {
         Value::Object(object) => {
             into.push_str("{ ");
             for (index, (key, value)) in object.iter().enumerate() {
                 into.push_str(if index == 0 { "" } else { ", " });
-                into.push_str(&quoted_if_needed(key));
+                into.push_str(&quote_if_needed(key));
                 into.push_str(": ");
-                flow(value, into);
+                write_flow(value, into);
             }
             into.push_str(" }");
         }
@@ -81,16 +81,16 @@ fn flow(value: &Value, into: &mut String) {
             into.push('[');
             for (index, item) in items.iter().enumerate() {
                 into.push_str(if index == 0 { "" } else { ", " });
-                flow(item, into);
+                write_flow(item, into);
             }
             into.push(']');
         }
-        Value::String(text) => quote(text, into),
+        Value::String(text) => write_quoted(text, into),
         Value::Null | Value::Bool(_) | Value::Number(_) => into.push_str(&value.to_string()),
     }
 }
 
-fn quoted_if_needed(key: &str) -> String {
+fn quote_if_needed(key: &str) -> String {
     let is_plain = key.starts_with(|first: char| first.is_ascii_alphabetic())
         && key.chars().all(|character| character.is_ascii_alphanumeric() || character == '_');
     // Older readers of YAML take these words for something else than text.
@@ -99,11 +99,11 @@ fn quoted_if_needed(key: &str) -> String {
         return key.to_owned();
     }
     let mut quoted = String::new();
-    quote(key, &mut quoted);
+    write_quoted(key, &mut quoted);
     quoted
 }
 
-fn quote(text: &str, into: &mut String) {
+fn write_quoted(text: &str, into: &mut String) {
     into.push('"');
     for character in text.chars() {
         match character {
@@ -111,14 +111,14 @@ fn quote(text: &str, into: &mut String) {
             '\\' => into.push_str("\\\\"),
             '\n' => into.push_str("\\n"),
             '\t' => into.push_str("\\t"),
-            '\u{2028}' | '\u{2029}' | '\u{feff}' | '\u{fffe}' | '\u{ffff}' => escape(character, into),
-            _ if character.is_control() => escape(character, into),
+            '\u{2028}' | '\u{2029}' | '\u{feff}' | '\u{fffe}' | '\u{ffff}' => write_escape(character, into),
+            _ if character.is_control() => write_escape(character, into),
             _ => into.push(character),
         }
     }
     into.push('"');
 }
 
-fn escape(character: char, into: &mut String) {
+fn write_escape(character: char, into: &mut String) {
     into.push_str(&format!("\\u{:04x}", u32::from(character)));
 }

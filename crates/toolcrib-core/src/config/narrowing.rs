@@ -1,9 +1,9 @@
 //! An entry that declares no source of its own and only restricts one of the configuration below it: `enabled: false`,
 //! `tools`, or both.
 
-use super::node::Node;
-use super::reader::Reader;
-use super::{Declaration, Fault, settings, source};
+use super::node::ConfigNode;
+use super::reader::ConfigReader;
+use super::{ConfigDiagnostic, ConfiguredSource, settings, source};
 use crate::policy::Rules;
 use crate::source::SourceId;
 
@@ -17,30 +17,30 @@ pub struct Narrowing {
     pub line: usize,
 }
 
-const KEYS: [&str; 2] = ["enabled", "tools"];
+const NARROWING_KEYS: [&str; 2] = ["enabled", "tools"];
 
 /// Whether an entry has these keys and no others.
-pub(super) fn is_narrowing(node: &Node) -> bool {
+pub(super) fn is_narrowing(node: &ConfigNode) -> bool {
     let entries = node.entries();
-    !entries.is_empty() && entries.iter().all(|entry| KEYS.contains(&entry.key.as_str()))
+    !entries.is_empty() && entries.iter().all(|entry| NARROWING_KEYS.contains(&entry.key.as_str()))
 }
 
 /// Reads such an entry. The fault that it leaves in any case says that there is nothing to narrow; it is dropped with
 /// the declaration when the file is laid over a configuration that has the source.
-pub(super) fn read(reader: &mut Reader<'_>, id: &SourceId, node: &Node, path: &str) -> Option<Narrowing> {
-    let section = reader.section(node, path)?;
-    let enabled = reader.flag(&section, "enabled");
-    let tools = settings::rules(reader, &section);
+pub(super) fn read(reader: &mut ConfigReader<'_>, id: &SourceId, node: &ConfigNode, path: &str) -> Option<Narrowing> {
+    let section = reader.as_section(node, path)?;
+    let enabled = reader.read_bool(&section, "enabled");
+    let tools = settings::read_rules(reader, &section);
     let file = reader.file.to_owned();
     let narrowing = Narrowing { id: id.clone(), enabled, tools, file, line: section.line };
-    let narrowing = reader.faults.is_empty().then_some(narrowing);
-    let message = format!("{}, or a source `{id}` in your own configuration to narrow", source::needs_one_of());
-    reader.fault(section.line, path, message);
+    let narrowing = reader.errors.is_empty().then_some(narrowing);
+    let message = format!("{}, or a source `{id}` in your own configuration to narrow", source::missing_kind_message());
+    reader.error(section.line, path, message);
     narrowing
 }
 
 /// Restricts the sources of the configuration below. Returns what was asked for in vain.
-pub(super) fn apply(narrowings: &[Narrowing], sources: &mut [Declaration]) -> Vec<Fault> {
+pub(super) fn apply(narrowings: &[Narrowing], sources: &mut [ConfiguredSource]) -> Vec<ConfigDiagnostic> {
     let mut warnings = Vec::new();
     for narrowing in narrowings {
         let Some(declaration) = sources.iter_mut().find(|declaration| declaration.id == narrowing.id) else { continue };
@@ -51,7 +51,7 @@ pub(super) fn apply(narrowings: &[Narrowing], sources: &mut [Declaration]) -> Ve
             Some(false) => settings.enabled = Some(false),
             Some(true) if settings.enabled == Some(false) => {
                 let message = format!("cannot enable a source that `{}` disables", declaration.file);
-                warnings.push(Fault::new(&narrowing.file, narrowing.line, &key, message));
+                warnings.push(ConfigDiagnostic::new(&narrowing.file, narrowing.line, &key, message));
             }
             Some(true) | None => {}
         }

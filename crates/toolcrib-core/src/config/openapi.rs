@@ -2,15 +2,15 @@
 
 use std::collections::BTreeMap;
 
-use super::address::{self, begins_with_template, has_scheme, is_address};
-use super::node::{Node, joined};
-use super::reader::{Reader, Section, Zero};
+use super::node::{ConfigNode, join_key};
+use super::reader::{ConfigReader, Section, ZeroDuration};
+use super::url_check::{self, has_scheme, is_http_url, starts_with_template};
 use super::{auth, header, path};
-use crate::source::{OpenApi, Poll, Workflow};
+use crate::source::{OpenApiSource, PollSettings, WorkflowSource};
 use crate::text::did_you_mean;
 
 /// The keys that belong to `openapi`.
-pub(super) const KEYS: [&str; 11] = [
+pub(super) const OPENAPI_KEYS: [&str; 11] = [
     "base_url",
     "include",
     "exclude",
@@ -25,24 +25,25 @@ pub(super) const KEYS: [&str; 11] = [
 ];
 
 /// Methods that become tools only where somebody asks for them.
-const METHODS: [&str; 3] = ["HEAD", "OPTIONS", "TRACE"];
-const POLL: [&str; 6] = ["url", "status", "result", "done", "failed", "interval"];
+const OPT_IN_METHODS: [&str; 3] = ["HEAD", "OPTIONS", "TRACE"];
+const POLL_KEYS: [&str; 6] = ["url", "status", "result", "done", "failed", "interval"];
 
-pub(super) fn read(reader: &mut Reader<'_>, section: &Section<'_>) -> Option<OpenApi> {
-    let include = reader.texts(section, "include");
-    let exclude = reader.texts(section, "exclude");
-    let include_tags = reader.texts(section, "include_tags");
-    let methods = methods(reader, section);
+pub(super) fn read(reader: &mut ConfigReader<'_>, section: &Section<'_>) -> Option<OpenApiSource> {
+    let include = reader.read_list(section, "include");
+    let exclude = reader.read_list(section, "exclude");
+    let include_tags = reader.read_list(section, "include_tags");
+    let methods = read_methods(reader, section);
     let headers = header::read(reader, section);
-    let auth = auth::read(reader, section, auth::Ways::All);
-    auth::forbid_two(reader, section, &headers, auth.as_ref());
-    let allow_private = reader.flag(section, "allow_private").unwrap_or(false);
-    let allow_refs = reader.texts(section, "allow_refs").iter().map(|place| located(reader, place)).collect();
-    let variables = reader.pairs(section, "variables");
-    let poll = polls(reader, section);
-    let base_url = base_url(reader, section);
-    let document = document(reader, section, "openapi")?;
-    Some(OpenApi {
+    let auth = auth::read(reader, section, auth::AuthMethods::All);
+    auth::reject_duplicate_header(reader, section, &headers, auth.as_ref());
+    let allow_private = reader.read_bool(section, "allow_private").unwrap_or(false);
+    let allow_refs =
+        reader.read_list(section, "allow_refs").iter().map(|place| resolve_location(reader, place)).collect();
+    let variables = reader.read_map(section, "variables");
+    let poll = read_polls(reader, section);
+    let base_url = read_base_url(reader, section);
+    let document = read_document(reader, section, "openapi")?;
+    Some(OpenApiSource {
         document,
         base_url,
         include,
@@ -58,54 +59,58 @@ pub(super) fn read(reader: &mut Reader<'_>, section: &Section<'_>) -> Option<Ope
     })
 }
 
-pub(super) fn read_workflow(reader: &mut Reader<'_>, section: &Section<'_>) -> Option<Workflow> {
-    let text = reader.text(section, "workflow")?;
+pub(super) fn read_workflow(reader: &mut ConfigReader<'_>, section: &Section<'_>) -> Option<WorkflowSource> {
+    let text = reader.read_text(section, "workflow")?;
     if has_scheme(&text) {
         let line = section.get("workflow").map_or(section.line, |node| node.line);
-        reader.fault(line, &joined(&section.path, "workflow"), "expected a file; fetch the document and name it here");
+        reader.error(
+            line,
+            &join_key(&section.path, "workflow"),
+            "expected a file; fetch the document and name it here",
+        );
         return None;
     }
-    Some(Workflow { document: path::absolute(reader.base, &text) })
+    Some(WorkflowSource { document: path::to_absolute(reader.base_dir, &text) })
 }
 
 /// A file, or an address.
-fn document(reader: &mut Reader<'_>, section: &Section<'_>, key: &str) -> Option<String> {
+fn read_document(reader: &mut ConfigReader<'_>, section: &Section<'_>, key: &str) -> Option<String> {
     let node = section.get(key)?;
-    let text = reader.text(section, key)?;
-    if has_scheme(&text) && !is_address(&text) {
+    let text = reader.read_text(section, key)?;
+    if has_scheme(&text) && !is_http_url(&text) {
         let message = "expected a file, or an address that begins with `http://` or `https://`";
-        reader.fault(node.line, &joined(&section.path, key), message);
+        reader.error(node.line, &join_key(&section.path, key), message);
         return None;
     }
-    if let Some(wrong) = address::wrong(&text).filter(|_| is_address(&text)) {
-        reader.fault(node.line, &joined(&section.path, key), wrong);
+    if let Some(wrong) = url_check::find_url_error(&text).filter(|_| is_http_url(&text)) {
+        reader.error(node.line, &join_key(&section.path, key), wrong);
         return None;
     }
-    Some(located(reader, &text))
+    Some(resolve_location(reader, &text))
 }
 
 /// An address as it is; a path against the configuration.
-fn located(reader: &Reader<'_>, place: &str) -> String {
-    if is_address(place) { place.to_owned() } else { path::absolute(reader.base, place) }
+fn resolve_location(reader: &ConfigReader<'_>, place: &str) -> String {
+    if is_http_url(place) { place.to_owned() } else { path::to_absolute(reader.base_dir, place) }
 }
 
-fn base_url(reader: &mut Reader<'_>, section: &Section<'_>) -> Option<String> {
+fn read_base_url(reader: &mut ConfigReader<'_>, section: &Section<'_>) -> Option<String> {
     let node = section.get("base_url")?;
-    let url = reader.text(section, "base_url")?;
-    if let Some(wrong) = address::wrong(&url).filter(|_| !begins_with_template(&url)) {
-        reader.fault(node.line, &joined(&section.path, "base_url"), wrong);
+    let url = reader.read_text(section, "base_url")?;
+    if let Some(wrong) = url_check::find_url_error(&url).filter(|_| !starts_with_template(&url)) {
+        reader.error(node.line, &join_key(&section.path, "base_url"), wrong);
         return None;
     }
     Some(url)
 }
 
-fn methods(reader: &mut Reader<'_>, section: &Section<'_>) -> Vec<String> {
-    let path = joined(&section.path, "methods");
+fn read_methods(reader: &mut ConfigReader<'_>, section: &Section<'_>) -> Vec<String> {
+    let path = join_key(&section.path, "methods");
     let line = section.get("methods").map_or(section.line, |node| node.line);
     let mut methods: Vec<String> = Vec::new();
-    for given in reader.texts(section, "methods") {
+    for given in reader.read_list(section, "methods") {
         let method = given.to_ascii_uppercase();
-        if METHODS.contains(&method.as_str()) {
+        if OPT_IN_METHODS.contains(&method.as_str()) {
             if !methods.contains(&method) {
                 methods.push(method);
             }
@@ -113,54 +118,57 @@ fn methods(reader: &mut Reader<'_>, section: &Section<'_>) -> Vec<String> {
         }
         let reason = match method.as_str() {
             "GET" | "POST" | "PUT" | "PATCH" | "DELETE" | "QUERY" => "; that one needs no asking for".to_owned(),
-            other => did_you_mean(other, METHODS),
+            other => did_you_mean(other, OPT_IN_METHODS),
         };
-        reader.fault(line, &path, format!("expected `HEAD`, `OPTIONS` or `TRACE`, found `{given}`{reason}"));
+        reader.error(line, &path, format!("expected `HEAD`, `OPTIONS` or `TRACE`, found `{given}`{reason}"));
     }
     methods
 }
 
-fn polls(reader: &mut Reader<'_>, section: &Section<'_>) -> BTreeMap<String, Poll> {
-    let path = joined(&section.path, "poll");
-    let Some(globs) = section.get("poll").and_then(|node| reader.section(node, &path)) else {
+fn read_polls(reader: &mut ConfigReader<'_>, section: &Section<'_>) -> BTreeMap<String, PollSettings> {
+    let path = join_key(&section.path, "poll");
+    let Some(globs) = section.get("poll").and_then(|node| reader.as_section(node, &path)) else {
         return BTreeMap::new();
     };
     let each = globs.entries.iter().filter_map(|entry| {
-        let poll = poll(reader, &entry.node, &joined(&path, &entry.key))?;
+        let poll = read_poll(reader, &entry.node, &join_key(&path, &entry.key))?;
         Some((entry.key.clone(), poll))
     });
     each.collect()
 }
 
-fn poll(reader: &mut Reader<'_>, node: &Node, path: &str) -> Option<Poll> {
-    let section = reader.section(node, path)?;
-    reader.unknown_keys(&section, &POLL);
+fn read_poll(reader: &mut ConfigReader<'_>, node: &ConfigNode, path: &str) -> Option<PollSettings> {
+    let section = reader.as_section(node, path)?;
+    reader.report_unknown_keys(&section, &POLL_KEYS);
     for key in ["url", "status", "done"] {
         if !section.has(key) {
-            reader.fault(section.line, path, format!("needs `{key}`"));
+            reader.error(section.line, path, format!("needs `{key}`"));
         }
     }
-    let (url, status, result) =
-        (reader.text(&section, "url"), pointer(reader, &section, "status"), pointer(reader, &section, "result"));
-    let (done, failed) = (reader.texts(&section, "done"), reader.texts(&section, "failed"));
-    let interval = reader.duration(&section, "interval", Zero::Refused);
-    if interval.is_some_and(|interval| interval < Poll::SHORTEST_INTERVAL) {
-        reader.fault(section.line, &joined(path, "interval"), "must be `100ms` or more");
+    let (url, status, result) = (
+        reader.read_text(&section, "url"),
+        read_pointer(reader, &section, "status"),
+        read_pointer(reader, &section, "result"),
+    );
+    let (done, failed) = (reader.read_list(&section, "done"), reader.read_list(&section, "failed"));
+    let interval = reader.read_duration(&section, "interval", ZeroDuration::Rejected);
+    if interval.is_some_and(|interval| interval < PollSettings::MIN_INTERVAL) {
+        reader.error(section.line, &join_key(path, "interval"), "must be `100ms` or more");
     }
     if section.has("done") && done.is_empty() {
-        reader.fault(section.line, &joined(path, "done"), "needs a value that means that it is done");
+        reader.error(section.line, &join_key(path, "done"), "needs a value that means that it is done");
     }
-    Some(Poll { url: url?, status: status?, result, done, failed, interval })
+    Some(PollSettings { url: url?, status: status?, result, done, failed, interval })
 }
 
 /// A JSON pointer: nothing for the whole, or steps that each begin with `/`.
-fn pointer(reader: &mut Reader<'_>, section: &Section<'_>, key: &str) -> Option<String> {
+fn read_pointer(reader: &mut ConfigReader<'_>, section: &Section<'_>, key: &str) -> Option<String> {
     let node = section.get(key)?;
-    let path = joined(&section.path, key);
-    let pointer = reader.spelling(node, &path)?;
+    let path = join_key(&section.path, key);
+    let pointer = reader.read_scalar(node, &path)?;
     if pointer.is_empty() || pointer.starts_with('/') {
         return Some(pointer);
     }
-    reader.fault(node.line, &path, format!("expected a JSON pointer such as `/{pointer}`, found `{pointer}`"));
+    reader.error(node.line, &path, format!("expected a JSON pointer such as `/{pointer}`, found `{pointer}`"));
     None
 }

@@ -3,15 +3,15 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use super::fault::Fault;
-use crate::source::{Auth, Kind, Remote, Source, SourceId};
+use super::diagnostic::ConfigDiagnostic;
+use crate::source::{Auth, RemoteSource, Source, SourceId, SourceKind};
 use crate::text::did_you_mean;
 
 /// The overrides by source, and the variables that make no sense.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Overrides {
     pub by_source: BTreeMap<SourceId, Override>,
-    pub faults: Vec<Fault>,
+    pub errors: Vec<ConfigDiagnostic>,
 }
 
 #[derive(Clone, PartialEq, Eq, Default)]
@@ -22,7 +22,7 @@ pub struct Override {
 }
 
 /// Picks the overrides of known sources out of an environment. An empty variable counts as unset.
-pub fn overrides<'a>(
+pub fn overrides_from_env<'a>(
     environment: impl IntoIterator<Item = (String, String)>,
     known: impl IntoIterator<Item = &'a SourceId>,
 ) -> Overrides {
@@ -36,24 +36,24 @@ pub fn overrides<'a>(
     let mut overrides = Overrides::default();
     for (name, value) in variables {
         let Some((id, what)) = name.strip_prefix("TOOLCRIB_SOURCE_").and_then(|rest| rest.rsplit_once('_')) else {
-            overrides.fault(&name, "expected `TOOLCRIB_SOURCE_<ID>_ENABLED`, `…_URL` or `…_TOKEN`");
+            overrides.add_error(&name, "expected `TOOLCRIB_SOURCE_<ID>_ENABLED`, `…_URL` or `…_TOKEN`");
             continue;
         };
         let Some(source) = known.get(id) else {
             let id = id.to_ascii_lowercase();
             let near = did_you_mean(&id, known.values().map(|id| id.as_str()));
-            overrides.fault(&name, format!("no source has the id `{id}`{near}"));
+            overrides.add_error(&name, format!("no source has the id `{id}`{near}"));
             continue;
         };
         let mut changed = overrides.by_source.get(*source).cloned().unwrap_or_default();
         match what {
-            "ENABLED" => match flag(&value) {
+            "ENABLED" => match parse_flag(&value) {
                 Some(enabled) => changed.enabled = Some(enabled),
-                None => overrides.fault(&name, format!("expected `true` or `false`, found `{value}`")),
+                None => overrides.add_error(&name, format!("expected `true` or `false`, found `{value}`")),
             },
             "URL" => changed.url = Some(value),
             "TOKEN" => changed.token = Some(value),
-            _ => overrides.fault(&name, "ends in neither `_ENABLED`, `_URL` nor `_TOKEN`"),
+            _ => overrides.add_error(&name, "ends in neither `_ENABLED`, `_URL` nor `_TOKEN`"),
         }
         if changed != Override::default() {
             overrides.by_source.insert((*source).clone(), changed);
@@ -68,26 +68,26 @@ impl Override {
         let mut source = source.clone();
         source.settings.enabled = self.enabled.or(source.settings.enabled);
         match &mut source.kind {
-            Kind::Http(remote) | Kind::Sse(remote) => self.redirect(remote),
-            Kind::OpenApi(openapi) => {
+            SourceKind::Http(remote) | SourceKind::Sse(remote) => self.apply_to_remote(remote),
+            SourceKind::OpenApi(openapi) => {
                 if let Some(url) = &self.url {
                     openapi.base_url = Some(url.clone());
                 }
-                self.present(&mut openapi.headers, &mut openapi.auth);
+                self.apply_token(&mut openapi.headers, &mut openapi.auth);
             }
-            Kind::Stdio(_) | Kind::Workflow(_) | Kind::Builtin(_) => {}
+            SourceKind::Stdio(_) | SourceKind::Workflow(_) | SourceKind::Builtin(_) => {}
         }
         source
     }
 
-    fn redirect(&self, remote: &mut Remote) {
+    fn apply_to_remote(&self, remote: &mut RemoteSource) {
         if let Some(url) = &self.url {
             remote.url = url.clone();
         }
-        self.present(&mut remote.headers, &mut remote.auth);
+        self.apply_token(&mut remote.headers, &mut remote.auth);
     }
 
-    fn present(&self, headers: &mut BTreeMap<String, String>, auth: &mut Option<Auth>) {
+    fn apply_token(&self, headers: &mut BTreeMap<String, String>, auth: &mut Option<Auth>) {
         if let Some(token) = &self.token {
             headers.retain(|name, _| !name.eq_ignore_ascii_case("authorization"));
             *auth = Some(Auth::Bearer(token.clone()));
@@ -96,8 +96,8 @@ impl Override {
 }
 
 impl Overrides {
-    fn fault(&mut self, name: &str, message: impl AsRef<str>) {
-        self.faults.push(Fault::new("environment", 0, name, message));
+    fn add_error(&mut self, name: &str, message: impl AsRef<str>) {
+        self.errors.push(ConfigDiagnostic::new("environment", 0, name, message));
     }
 }
 
@@ -112,7 +112,7 @@ impl fmt::Debug for Override {
     }
 }
 
-fn flag(value: &str) -> Option<bool> {
+fn parse_flag(value: &str) -> Option<bool> {
     match value.trim().to_ascii_lowercase().as_str() {
         "true" | "1" | "yes" | "on" => Some(true),
         "false" | "0" | "no" | "off" => Some(false),
@@ -123,18 +123,18 @@ fn flag(value: &str) -> Option<bool> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::source::{Settings, Stdio};
+    use crate::source::{SourceSettings, StdioSource};
 
-    fn id(id: &str) -> SourceId {
+    fn source_id(id: &str) -> SourceId {
         SourceId::parse(id).unwrap()
     }
 
     fn check(variables: &[(&str, &str)], expected: &str) {
-        let known = [id("docs"), id("my_docs"), id("my_url")];
+        let known = [source_id("docs"), source_id("my_docs"), source_id("my_url")];
         let variables = variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
-        let found = overrides(variables, &known);
+        let found = overrides_from_env(variables, &known);
         let mut lines: Vec<String> = found.by_source.iter().map(|(id, change)| format!("{id} {change:?}")).collect();
-        lines.extend(found.faults.iter().map(Fault::to_string));
+        lines.extend(found.errors.iter().map(ConfigDiagnostic::to_string));
         assert_eq!(lines.join("\n"), expected);
     }
 
@@ -173,19 +173,19 @@ mod tests {
     fn a_token_takes_the_place_of_a_header() {
         let change = Override { enabled: Some(false), url: Some("http://b".into()), token: Some("t".into()) };
         let headers = BTreeMap::from([("authorization".into(), "x".into()), ("Accept".into(), "y".into())]);
-        let kind = Kind::Sse(Remote { url: "http://a".into(), headers, auth: None });
-        let remote = Source { id: id("docs"), kind, settings: Settings::default() };
+        let kind = SourceKind::Sse(RemoteSource { url: "http://a".into(), headers, auth: None });
+        let remote = Source { id: source_id("docs"), kind, settings: SourceSettings::default() };
         let expected = Source {
-            id: id("docs"),
-            kind: Kind::Sse(Remote {
+            id: source_id("docs"),
+            kind: SourceKind::Sse(RemoteSource {
                 url: "http://b".into(),
                 headers: BTreeMap::from([("Accept".into(), "y".into())]),
                 auth: Some(Auth::Bearer("t".into())),
             }),
-            settings: Settings { enabled: Some(false), ..Settings::default() },
+            settings: SourceSettings { enabled: Some(false), ..SourceSettings::default() },
         };
         assert_eq!(change.apply(&remote), expected);
-        let local = Source { kind: Kind::Stdio(Stdio::default()), ..remote };
+        let local = Source { kind: SourceKind::Stdio(StdioSource::default()), ..remote };
         assert_eq!(change.apply(&local).kind, local.kind);
     }
 }

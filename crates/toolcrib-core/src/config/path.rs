@@ -4,7 +4,7 @@ use std::path::{Component, Path, PathBuf};
 
 /// An absolute path as it is; a relative one against `base`, without `.` and `..`. `~` becomes the home directory's
 /// reference, and a path that begins with a reference is left alone: what it stands for is known at use.
-pub(super) fn absolute(base: &Path, path: &str) -> String {
+pub(super) fn to_absolute(base: &Path, path: &str) -> String {
     if path == "~" {
         return "${env:HOME}".to_owned();
     }
@@ -14,16 +14,16 @@ pub(super) fn absolute(base: &Path, path: &str) -> String {
     if path.starts_with("${") || Path::new(path).is_absolute() {
         return path.to_owned();
     }
-    clean(&base.join(path)).to_string_lossy().into_owned()
+    normalize(&base.join(path)).to_string_lossy().into_owned()
 }
 
 /// A bare program name is looked up by the system; one with a directory in it is a path.
-pub(super) fn command(base: &Path, command: &str) -> String {
+pub(super) fn resolve_command(base: &Path, command: &str) -> String {
     let is_path = Path::new(command).components().count() > 1 || command.starts_with("~/");
-    if is_path { absolute(base, command) } else { command.to_owned() }
+    if is_path { to_absolute(base, command) } else { command.to_owned() }
 }
 
-fn clean(path: &Path) -> PathBuf {
+fn normalize(path: &Path) -> PathBuf {
     let mut clean = PathBuf::new();
     for component in path.components() {
         match component {
@@ -56,7 +56,7 @@ mod tests {
             ("~/notes", "${env:HOME}/notes"),
             ("${env:DATA}/x", "${env:DATA}/x"),
         ] {
-            assert_eq!(absolute(Path::new("/home/me/project"), path), expected, "{path}");
+            assert_eq!(to_absolute(Path::new("/home/me/project"), path), expected, "{path}");
         }
     }
 
@@ -69,7 +69,7 @@ mod tests {
             ("/usr/bin/env", "/usr/bin/env"),
             ("${env:NODE}/node", "${env:NODE}/node"),
         ] {
-            assert_eq!(command(Path::new("/p"), name), expected, "{name}");
+            assert_eq!(resolve_command(Path::new("/p"), name), expected, "{name}");
         }
     }
 }

@@ -1,14 +1,14 @@
 //! The settings of a source, those under `defaults`, `expose`, and `identity`.
 
-use super::node::{Node, Value, joined};
-use super::reader::{Reader, Section, Zero};
-use super::{Expose, Identity, Loopback, Mode, source};
+use super::node::{ConfigNode, NodeValue, join_key};
+use super::reader::{ConfigReader, Section, ZeroDuration};
+use super::{Expose, ExposeMode, Identity, LoopbackAccess, source};
 use crate::policy::{Rule, Rules, Verdict};
-use crate::source::{Lifecycle, OnConflict, ResultText, Settings};
+use crate::source::{Lifecycle, OnConflict, ResultText, SourceSettings};
 use crate::text::did_you_mean;
 
 /// What may stand under `defaults` and on a source.
-const DEFAULTS: [&str; 10] = [
+const DEFAULTS_KEYS: [&str; 10] = [
     "ttl",
     "connect_timeout",
     "first_start_timeout",
@@ -20,92 +20,96 @@ const DEFAULTS: [&str; 10] = [
     "lifecycle",
     "results",
 ];
-const IDENTITY: [&str; 1] = ["loopback"];
-const EXPOSE: [&str; 4] = ["mode", "full_below_tokens", "essential", "prefix"];
+const IDENTITY_KEYS: [&str; 1] = ["loopback"];
+const EXPOSE_KEYS: [&str; 4] = ["mode", "full_below_tokens", "essential", "prefix"];
 
-const ON_CONFLICT: [(&str, OnConflict); 2] = [("exclude", OnConflict::Exclude), ("keep", OnConflict::Keep)];
-const LIFECYCLE: [(&str, Lifecycle); 3] =
+const ON_CONFLICT_CHOICES: [(&str, OnConflict); 2] = [("exclude", OnConflict::Exclude), ("keep", OnConflict::Keep)];
+const LIFECYCLE_CHOICES: [(&str, Lifecycle); 3] =
     [("shared", Lifecycle::Shared), ("transient", Lifecycle::Transient), ("per_client", Lifecycle::PerClient)];
-const RESULTS: [(&str, ResultText); 2] = [("clean", ResultText::Clean), ("raw", ResultText::Raw)];
-const VERDICTS: [(&str, Verdict); 4] =
+const RESULTS_CHOICES: [(&str, ResultText); 2] = [("clean", ResultText::Clean), ("raw", ResultText::Raw)];
+const VERDICT_CHOICES: [(&str, Verdict); 4] =
     [("allow", Verdict::Allow), ("ask", Verdict::Ask), ("deny", Verdict::Deny), ("hide", Verdict::Hide)];
 
-pub(super) fn read(reader: &mut Reader<'_>, section: &Section<'_>) -> Settings {
-    Settings {
-        enabled: reader.flag(section, "enabled"),
-        title: reader.text(section, "title"),
-        tags: reader.texts(section, "tags"),
-        essential: reader.texts(section, "essential"),
-        tools: rules(reader, section),
-        ..shared(reader, section)
+pub(super) fn read(reader: &mut ConfigReader<'_>, section: &Section<'_>) -> SourceSettings {
+    SourceSettings {
+        enabled: reader.read_bool(section, "enabled"),
+        title: reader.read_text(section, "title"),
+        tags: reader.read_list(section, "tags"),
+        essential: reader.read_list(section, "essential"),
+        tools: read_rules(reader, section),
+        ..read_shared(reader, section)
     }
 }
 
-pub(super) fn read_defaults(reader: &mut Reader<'_>, section: &Section<'_>) -> Settings {
-    for entry in section.entries.iter().filter(|entry| !DEFAULTS.contains(&entry.key.as_str())) {
-        let message = if source::KEYS.contains(&entry.key.as_str()) {
+pub(super) fn read_defaults(reader: &mut ConfigReader<'_>, section: &Section<'_>) -> SourceSettings {
+    for entry in section.entries.iter().filter(|entry| !DEFAULTS_KEYS.contains(&entry.key.as_str())) {
+        let message = if source::SOURCE_KEYS.contains(&entry.key.as_str()) {
             format!("`{}` stands on a source, not here", entry.key)
         } else {
-            format!("unknown key `{}`{}", entry.key, did_you_mean(&entry.key, DEFAULTS))
+            format!("unknown key `{}`{}", entry.key, did_you_mean(&entry.key, DEFAULTS_KEYS))
         };
-        reader.complain(entry.line, &section.path, message);
+        reader.error_or_warn(entry.line, &section.path, message);
     }
-    shared(reader, section)
+    read_shared(reader, section)
 }
 
-pub(super) fn read_expose(reader: &mut Reader<'_>, section: &Section<'_>) -> Expose {
-    reader.unknown_keys(section, &EXPOSE);
+pub(super) fn read_expose(reader: &mut ConfigReader<'_>, section: &Section<'_>) -> Expose {
+    reader.report_unknown_keys(section, &EXPOSE_KEYS);
     let usual = Expose::default();
-    let modes = Mode::ALL.map(|mode| (mode.as_str(), mode));
-    let mode = section.get("mode").and_then(|node| reader.choice(node, &joined(&section.path, "mode"), &modes));
+    let modes = ExposeMode::ALL.map(|mode| (mode.as_str(), mode));
+    let mode = section.get("mode").and_then(|node| reader.read_choice(node, &join_key(&section.path, "mode"), &modes));
     Expose {
         mode: mode.unwrap_or(usual.mode),
-        full_below_tokens: reader.count(section, "full_below_tokens").unwrap_or(usual.full_below_tokens),
-        essential: reader.texts(section, "essential"),
-        prefix: reader.flag(section, "prefix").unwrap_or(usual.prefix),
+        full_below_tokens: reader.read_count(section, "full_below_tokens").unwrap_or(usual.full_below_tokens),
+        essential: reader.read_list(section, "essential"),
+        prefix: reader.read_bool(section, "prefix").unwrap_or(usual.prefix),
     }
 }
 
-pub(super) fn read_identity(reader: &mut Reader<'_>, section: &Section<'_>) -> Identity {
-    reader.unknown_keys(section, &IDENTITY);
-    let choices = Loopback::ALL.map(|loopback| (loopback.as_str(), loopback));
-    let at = joined(&section.path, "loopback");
-    let loopback = section.get("loopback").and_then(|node| reader.choice(node, &at, &choices));
+pub(super) fn read_identity(reader: &mut ConfigReader<'_>, section: &Section<'_>) -> Identity {
+    reader.report_unknown_keys(section, &IDENTITY_KEYS);
+    let choices = LoopbackAccess::ALL.map(|loopback| (loopback.as_str(), loopback));
+    let at = join_key(&section.path, "loopback");
+    let loopback = section.get("loopback").and_then(|node| reader.read_choice(node, &at, &choices));
     Identity { loopback: loopback.unwrap_or_default() }
 }
 
-fn shared(reader: &mut Reader<'_>, section: &Section<'_>) -> Settings {
-    let at = |key: &str| joined(&section.path, key);
-    let lifecycle = section.get("lifecycle").and_then(|node| reader.choice(node, &at("lifecycle"), &LIFECYCLE));
-    Settings {
-        ttl: reader.duration(section, "ttl", Zero::Allowed),
-        connect_timeout: reader.duration(section, "connect_timeout", Zero::Refused),
-        first_start_timeout: reader.duration(section, "first_start_timeout", Zero::Refused),
-        discovery_timeout: reader.duration(section, "discovery_timeout", Zero::Refused),
-        call_timeout: reader.duration(section, "call_timeout", Zero::Refused),
-        idle: reader.duration(section, "idle", Zero::Allowed),
-        result_limit: reader.size(section, "result_limit"),
-        on_conflict: section.get("on_conflict").and_then(|node| reader.choice(node, &at("on_conflict"), &ON_CONFLICT)),
+fn read_shared(reader: &mut ConfigReader<'_>, section: &Section<'_>) -> SourceSettings {
+    let at = |key: &str| join_key(&section.path, key);
+    let lifecycle =
+        section.get("lifecycle").and_then(|node| reader.read_choice(node, &at("lifecycle"), &LIFECYCLE_CHOICES));
+    SourceSettings {
+        ttl: reader.read_duration(section, "ttl", ZeroDuration::Allowed),
+        connect_timeout: reader.read_duration(section, "connect_timeout", ZeroDuration::Rejected),
+        first_start_timeout: reader.read_duration(section, "first_start_timeout", ZeroDuration::Rejected),
+        discovery_timeout: reader.read_duration(section, "discovery_timeout", ZeroDuration::Rejected),
+        call_timeout: reader.read_duration(section, "call_timeout", ZeroDuration::Rejected),
+        idle: reader.read_duration(section, "idle", ZeroDuration::Allowed),
+        result_limit: reader.read_size(section, "result_limit"),
+        on_conflict: section
+            .get("on_conflict")
+            .and_then(|node| reader.read_choice(node, &at("on_conflict"), &ON_CONFLICT_CHOICES)),
         lifecycle,
-        results: section.get("results").and_then(|node| reader.choice(node, &at("results"), &RESULTS)),
-        ..Settings::default()
+        results: section.get("results").and_then(|node| reader.read_choice(node, &at("results"), &RESULTS_CHOICES)),
+        ..SourceSettings::default()
     }
 }
 
 /// A map of globs and verdicts, or a list of such maps, of which all but the first only restrict.
-pub(super) fn rules(reader: &mut Reader<'_>, section: &Section<'_>) -> Rules {
-    let path = joined(&section.path, "tools");
+pub(super) fn read_rules(reader: &mut ConfigReader<'_>, section: &Section<'_>) -> Rules {
+    let path = join_key(&section.path, "tools");
     let Some(node) = section.get("tools") else { return Rules::default() };
-    let Value::List(lists) = &node.value else { return rule_list(reader, node, &path) };
-    let mut lists = lists.iter().enumerate().map(|(index, list)| rule_list(reader, list, &format!("{path}[{index}]")));
+    let NodeValue::List(lists) = &node.value else { return read_rule_list(reader, node, &path) };
+    let mut lists =
+        lists.iter().enumerate().map(|(index, list)| read_rule_list(reader, list, &format!("{path}[{index}]")));
     let own = lists.next().unwrap_or_default();
     lists.fold(own, Rules::restricted_by)
 }
 
-fn rule_list(reader: &mut Reader<'_>, node: &Node, path: &str) -> Rules {
-    let Some(globs) = reader.section(node, path) else { return Rules::default() };
+fn read_rule_list(reader: &mut ConfigReader<'_>, node: &ConfigNode, path: &str) -> Rules {
+    let Some(globs) = reader.as_section(node, path) else { return Rules::default() };
     let rules = globs.entries.iter().filter_map(|entry| {
-        let verdict = reader.choice(&entry.node, &joined(path, &entry.key), &VERDICTS)?;
+        let verdict = reader.read_choice(&entry.node, &join_key(path, &entry.key), &VERDICT_CHOICES)?;
         Some(Rule { glob: entry.key.clone(), verdict })
     });
     Rules::new(rules.collect())

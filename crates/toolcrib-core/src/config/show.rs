@@ -3,20 +3,20 @@
 
 use serde_json::{Map, Value, json};
 
-pub use super::mask::{
-    args_to_trust, masked, secrets_in_args, secrets_in_url, shown_args, shown_text, shown_url, sounds_secret,
-    variable_to_trust,
+pub use super::secret_mask::{
+    is_secret_name, mask_args, mask_args_for_trust, mask_literals, mask_text, mask_url, mask_variable_for_trust,
+    secrets_in_args, secrets_in_url,
 };
 
-use super::definition::{Secrets, definition};
 use super::settings::{lifecycle_name, on_conflict_name, results_name};
 use super::size::format_size;
-use super::{Config, Declaration, Fault};
+use super::source_keys::{Secrets, source_to_keys};
+use super::{Config, ConfigDiagnostic, ConfiguredSource};
 use crate::source::Source;
 use crate::time::format_duration;
 
-pub fn show(config: &Config) -> Value {
-    let mut sources: Vec<&Declaration> = config.sources.iter().collect();
+pub fn show_config(config: &Config) -> Value {
+    let mut sources: Vec<&ConfiguredSource> = config.sources.iter().collect();
     sources.sort_by(|one, other| one.id.cmp(&other.id));
     let sources: Map<String, Value> =
         sources.into_iter().map(|declaration| (declaration.id.to_string(), show_source(declaration))).collect();
@@ -28,20 +28,20 @@ pub fn show(config: &Config) -> Value {
         "allow_private_sources": with_origin(config, "allow_private_sources", json!(config.allow_private_sources)),
         "identity": with_origins(config, "identity", [("loopback", json!(config.identity.loopback.as_str()))]),
         "warm": with_origin(config, "warm", json!(config.warm.as_str())),
-        "warnings": config.warnings.iter().map(Fault::to_string).collect::<Vec<_>>(),
+        "warnings": config.warnings.iter().map(ConfigDiagnostic::to_string).collect::<Vec<_>>(),
     })
 }
 
 /// One source in the words of a file, nothing secret.
-pub fn show_keys(source: &Source) -> Value {
-    definition(source, Secrets::Masked).into()
+pub fn show_source_keys(source: &Source) -> Value {
+    source_to_keys(source, Secrets::Masked).into()
 }
 
-fn show_source(declaration: &Declaration) -> Value {
+fn show_source(declaration: &ConfiguredSource) -> Value {
     let mut keys = match &declaration.source {
-        Ok(source) => definition(source, Secrets::Masked),
+        Ok(source) => source_to_keys(source, Secrets::Masked),
         Err(faults) => {
-            let faults: Vec<String> = faults.iter().map(Fault::to_string).collect();
+            let faults: Vec<String> = faults.iter().map(ConfigDiagnostic::to_string).collect();
             Map::from_iter([("faults".to_owned(), json!(faults))])
         }
     };

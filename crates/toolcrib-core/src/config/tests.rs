@@ -6,10 +6,11 @@ use serde_json::json;
 use super::*;
 use crate::policy::{Rule, Rules, Verdict};
 use crate::source::{
-    Auth, Builtin, KeyPlace, Kind, Lifecycle, OnConflict, OpenApi, Poll, Remote, ResultText, Stdio, Workflow,
+    Auth, BuiltinSource, KeyLocation, Lifecycle, OnConflict, OpenApiSource, PollSettings, RemoteSource, ResultText,
+    SourceKind, StdioSource, WorkflowSource,
 };
 
-mod mistakes;
+mod error_messages;
 mod openapi;
 mod round_trip;
 
@@ -23,24 +24,24 @@ defaults:  { ttl: 5m, connect_timeout: 5s, first_start_timeout: 120s, discovery_
 expose:    { mode: auto, full_below_tokens: 4000, essential: ["github__create_issue"], prefix: true }
 "#;
 
-fn own(text: &str) -> Result<Config, Vec<Fault>> {
-    Config::parse(text, "toolcrib.yaml", Path::new("/p"), Syntax::Yaml, Dialect::Own)
+fn parse_toolcrib(text: &str) -> Result<Config, Vec<ConfigDiagnostic>> {
+    Config::parse(text, "toolcrib.yaml", Path::new("/p"), Syntax::Yaml, ConfigDialect::Toolcrib)
 }
 
-fn id(id: &str) -> SourceId {
+fn source_id(id: &str) -> SourceId {
     SourceId::parse(id).unwrap()
 }
 
-fn text_pairs(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
+fn string_map(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
     pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
 }
 
-fn texts(texts: &[&str]) -> Vec<String> {
+fn strings(texts: &[&str]) -> Vec<String> {
     texts.iter().map(|text| (*text).to_owned()).collect()
 }
 
 /// Every message of a file: its own faults, or those of its sources and its warnings.
-fn messages(outcome: Result<Config, Vec<Fault>>) -> String {
+fn all_messages(outcome: Result<Config, Vec<ConfigDiagnostic>>) -> String {
     let faults = match outcome {
         Err(faults) => faults,
         Ok(config) => {
@@ -48,12 +49,12 @@ fn messages(outcome: Result<Config, Vec<Fault>>) -> String {
             of_sources.chain(config.warnings).collect()
         }
     };
-    faults.iter().map(Fault::to_string).collect::<Vec<_>>().join("\n")
+    faults.iter().map(ConfigDiagnostic::to_string).collect::<Vec<_>>().join("\n")
 }
 
 #[test]
 fn the_sample_of_the_contract_is_read() {
-    let config = own(SAMPLE).unwrap();
+    let config = parse_toolcrib(SAMPLE).unwrap();
     let kinds: Vec<_> = config
         .sources
         .iter()
@@ -61,28 +62,28 @@ fn the_sample_of_the_contract_is_read() {
             (declaration.id.as_str(), declaration.line, declaration.source.as_ref().ok().map(|s| &s.kind))
         })
         .collect();
-    let files = Kind::Stdio(Stdio {
+    let files = SourceKind::Stdio(StdioSource {
         command: "npx".into(),
-        args: texts(&["-y", "@modelcontextprotocol/server-filesystem", "."]),
-        env: text_pairs(&[("LOG", "debug")]),
+        args: strings(&["-y", "@modelcontextprotocol/server-filesystem", "."]),
+        env: string_map(&[("LOG", "debug")]),
         cwd: Some("/p".into()),
         inherit_env: vec![],
     });
-    let docs = Kind::Http(Remote {
+    let docs = SourceKind::Http(RemoteSource {
         url: "https://docs.example.com/mcp".into(),
-        headers: text_pairs(&[("Authorization", "Bearer ${env:DOCS_TOKEN}")]),
+        headers: string_map(&[("Authorization", "Bearer ${env:DOCS_TOKEN}")]),
         auth: None,
     });
-    let old = Kind::Sse(Remote { url: "https://old.example.com/sse".into(), ..Remote::default() });
-    let shop = Kind::OpenApi(OpenApi {
+    let old = SourceKind::Sse(RemoteSource { url: "https://old.example.com/sse".into(), ..RemoteSource::default() });
+    let shop = SourceKind::OpenApi(OpenApiSource {
         document: "/p/shop.yaml".into(),
         base_url: Some("https://shop.example.com".into()),
         auth: Some(Auth::Bearer("${env:SHOP_TOKEN}".into())),
-        include: texts(&["orders*"]),
-        exclude: texts(&["*delete*"]),
-        ..OpenApi::default()
+        include: strings(&["orders*"]),
+        exclude: strings(&["*delete*"]),
+        ..OpenApiSource::default()
     });
-    let core = Kind::Builtin(Builtin { tools: texts(&["all"]), ..Builtin::default() });
+    let core = SourceKind::Builtin(BuiltinSource { tools: strings(&["all"]), ..BuiltinSource::default() });
     assert_eq!(
         kinds,
         [
@@ -93,11 +94,11 @@ fn the_sample_of_the_contract_is_read() {
             ("core", 6, Some(&core)),
         ]
     );
-    assert_eq!(messages(Ok(config.clone())), "");
+    assert_eq!(all_messages(Ok(config.clone())), "");
     let seconds = |seconds| Some(Duration::from_secs(seconds));
     assert_eq!(
         config.defaults,
-        Settings {
+        SourceSettings {
             ttl: seconds(300),
             connect_timeout: seconds(5),
             first_start_timeout: seconds(120),
@@ -106,10 +107,10 @@ fn the_sample_of_the_contract_is_read() {
             idle: seconds(300),
             result_limit: Some(262_144),
             on_conflict: Some(OnConflict::Exclude),
-            ..Settings::default()
+            ..SourceSettings::default()
         }
     );
-    assert_eq!(config.expose, Expose { essential: texts(&["github__create_issue"]), ..Expose::default() });
+    assert_eq!(config.expose, Expose { essential: strings(&["github__create_issue"]), ..Expose::default() });
     assert_eq!(config.origins["defaults.ttl"].to_string(), "toolcrib.yaml:7");
 }
 
@@ -138,22 +139,22 @@ sources:
     roots: [., ../b, /c, ~/d]
     allow_private: true
 "#;
-    let config = own(text).unwrap();
+    let config = parse_toolcrib(text).unwrap();
     let rule = |glob: &str, verdict| Rule { glob: glob.into(), verdict };
     let mine = Source {
-        id: id("my_server"),
-        kind: Kind::Stdio(Stdio {
+        id: source_id("my_server"),
+        kind: SourceKind::Stdio(StdioSource {
             command: "/p/bin/server".into(),
-            args: texts(&["--port", "8080", "--verbose", "yes"]),
-            env: text_pairs(&[("N", "1.10"), ("ON", "on"), ("T", "${env:T}")]),
+            args: strings(&["--port", "8080", "--verbose", "yes"]),
+            env: string_map(&[("N", "1.10"), ("ON", "on"), ("T", "${env:T}")]),
             cwd: None,
-            inherit_env: texts(&["AWS_PROFILE"]),
+            inherit_env: strings(&["AWS_PROFILE"]),
         }),
-        settings: Settings {
+        settings: SourceSettings {
             enabled: Some(false),
             title: Some("Mine".into()),
-            tags: texts(&["a", "b"]),
-            essential: texts(&["get_*"]),
+            tags: strings(&["a", "b"]),
+            essential: strings(&["get_*"]),
             tools: Rules::new(vec![
                 rule("delete_*", Verdict::Deny),
                 rule("create_*", Verdict::Ask),
@@ -166,16 +167,16 @@ sources:
             result_limit: Some(1_000_000),
             ttl: Some(Duration::ZERO),
             call_timeout: Some(Duration::from_secs(5400)),
-            ..Settings::default()
+            ..SourceSettings::default()
         },
     };
-    let local = Kind::Builtin(Builtin {
-        tools: texts(&["url_fetch", "file_read"]),
-        roots: texts(&["/p", "/b", "/c", "${env:HOME}/d"]),
+    let local = SourceKind::Builtin(BuiltinSource {
+        tools: strings(&["url_fetch", "file_read"]),
+        roots: strings(&["/p", "/b", "/c", "${env:HOME}/d"]),
         allow_private: true,
     });
     assert_eq!(config.sources[0].source, Ok(mine));
-    assert_eq!((config.sources[0].name_given.as_str(), config.sources[0].line), ("My-Server", 3));
+    assert_eq!((config.sources[0].original_name.as_str(), config.sources[0].line), ("My-Server", 3));
     assert_eq!(config.sources[1].source.as_ref().map(|source| &source.kind), Ok(&local));
     assert_eq!(config.warnings, []);
 }
@@ -187,20 +188,22 @@ fn every_way_of_authentication_is_read() {
         ("{ basic: { user: me, password: p } }", Auth::Basic { user: "me".into(), password: "p".into() }),
         (
             "{ api_key: { name: X-Key, in: query, value: v } }",
-            Auth::ApiKey { name: "X-Key".into(), place: KeyPlace::Query, value: "v".into() },
+            Auth::ApiKey { name: "X-Key".into(), place: KeyLocation::Query, value: "v".into() },
         ),
     ] {
-        let config = own(&format!("sources: {{ a: {{ url: http://x, auth: {auth} }} }}")).unwrap();
-        let kind = Kind::Http(Remote { url: "http://x".into(), auth: Some(expected), ..Remote::default() });
+        let config = parse_toolcrib(&format!("sources: {{ a: {{ url: http://x, auth: {auth} }} }}")).unwrap();
+        let kind =
+            SourceKind::Http(RemoteSource { url: "http://x".into(), auth: Some(expected), ..RemoteSource::default() });
         assert_eq!(config.sources[0].source.as_ref().unwrap().kind, kind);
     }
 }
 
 #[test]
 fn the_same_config_may_be_yaml_toml_or_json() {
-    let yaml = own("sources: { a: { command: x, env: { N: 1 } } }\nexpose: { mode: full }").unwrap();
+    let yaml = parse_toolcrib("sources: { a: { command: x, env: { N: 1 } } }\nexpose: { mode: full }").unwrap();
     let parse = |text, syntax| {
-        let mut config = Config::parse(text, "toolcrib.yaml", Path::new("/p"), syntax, Dialect::Own).unwrap();
+        let mut config =
+            Config::parse(text, "toolcrib.yaml", Path::new("/p"), syntax, ConfigDialect::Toolcrib).unwrap();
         config.sources[0].line = 1;
         config.origins = yaml.origins.clone();
         config
@@ -215,28 +218,29 @@ fn the_same_config_may_be_yaml_toml_or_json() {
 #[test]
 fn an_empty_file_is_an_empty_config() {
     for text in ["", "# nothing", "{}", "sources:", "sources: {}\ndefaults:\nexpose: ~"] {
-        assert_eq!(own(text), Ok(Config::default()), "{text}");
+        assert_eq!(parse_toolcrib(text), Ok(Config::default()), "{text}");
     }
 }
 
 #[test]
 fn a_project_lies_over_the_users_own() {
-    let upper = own("sources: { a: { command: up } }\ndefaults: { ttl: 1m }\nexpose: { prefix: false }").unwrap();
+    let upper =
+        parse_toolcrib("sources: { a: { command: up } }\ndefaults: { ttl: 1m }\nexpose: { prefix: false }").unwrap();
     let lower = Config::parse(
         "sources: { A: { url: http://x }, b: { command: low } }\ndefaults: { ttl: 9m, idle: 2m }\n\
          expose: { prefix: true, mode: search }",
         "user.yaml",
         Path::new("/u"),
         Syntax::Yaml,
-        Dialect::Own,
+        ConfigDialect::Toolcrib,
     )
     .unwrap();
-    let merged = upper.over(lower);
+    let merged = upper.merge_over(lower);
     let places: Vec<_> = merged.sources.iter().map(|d| (d.id.as_str(), d.file.as_str())).collect();
     assert_eq!(places, [("a", "toolcrib.yaml"), ("b", "user.yaml")]);
     assert_eq!(merged.defaults.ttl, Some(Duration::from_secs(60)));
     assert_eq!(merged.defaults.idle, Some(Duration::from_secs(120)));
-    assert_eq!(merged.expose, Expose { mode: Mode::Search, prefix: false, ..Expose::default() });
+    assert_eq!(merged.expose, Expose { mode: ExposeMode::Search, prefix: false, ..Expose::default() });
     let origins: Vec<_> = merged.origins.iter().map(|(key, origin)| format!("{key} {origin}")).collect();
     assert_eq!(
         origins,
@@ -266,7 +270,7 @@ fn a_clients_file_works_unchanged() {
         config.valid_sources().map(|source| (source.kind.transport(), source.settings.enabled)).collect();
     assert_eq!(kinds, [("stdio", Some(false)), ("http", None), ("sse", None)]);
     assert_eq!(
-        messages(Ok(config)),
+        all_messages(Ok(config)),
         "x/.mcp.json:3: mcpServers.a: unknown key `autoApprove`; ignored\n\
          x/.mcp.json:4: mcpServers.b: `env` belongs to a source with `command`, not `url`; ignored\n\
          x/.mcp.json:7: unknown key `theme`; ignored\n\
@@ -278,13 +282,13 @@ proptest! {
     #[test]
     fn parsing_never_panics(text in "\\PC*", lines in "([a-z:{}\\[\\]\", \\n\\-&*<!|>#=.']|sources|command|url|: ){0,60}") {
         for syntax in [Syntax::Yaml, Syntax::Toml, Syntax::Json] {
-            for dialect in [Dialect::Own, Dialect::Client] {
+            for dialect in [ConfigDialect::Toolcrib, ConfigDialect::Client] {
                 for text in [&text, &lines, &format!("sources: {lines}")] {
                     let _ = Config::parse(text, "f", Path::new("/p"), syntax, dialect);
                 }
             }
         }
-        for client in Client::ALL {
+        for client in McpClientKind::ALL {
             let _ = client.read(&lines, "f", Path::new("/p"), Path::new("/p"));
         }
     }
@@ -294,22 +298,25 @@ proptest! {
 fn a_file_that_a_reference_names_lies_beside_the_configuration() {
     let text =
         "sources: { a: { command: x, env: { T: \"${file:secret.txt}\", U: \"${file:~/u}\", V: \"${file:/v}\" } } }";
-    let config = Config::parse(text, "toolcrib.yaml", Path::new("/p"), Syntax::Yaml, Dialect::Own).unwrap();
-    let Kind::Stdio(stdio) = &config.valid_sources().next().unwrap().kind else { panic!() };
+    let config = Config::parse(text, "toolcrib.yaml", Path::new("/p"), Syntax::Yaml, ConfigDialect::Toolcrib).unwrap();
+    let SourceKind::Stdio(stdio) = &config.valid_sources().next().unwrap().kind else { panic!() };
     let values: Vec<&str> = stdio.env.values().map(String::as_str).collect();
     assert_eq!(values, ["${file:/p/secret.txt}", "${file:~/u}", "${file:/v}"]);
 }
 
 #[test]
 fn warm_is_read_and_the_upper_file_wins() {
-    let read = |text: &str| own(text).unwrap();
-    assert_eq!(read("sources: {}").warm, Warm::Demand);
-    for warm in Warm::ALL {
+    let read = |text: &str| parse_toolcrib(text).unwrap();
+    assert_eq!(read("sources: {}").warm, WarmPolicy::Demand);
+    for warm in WarmPolicy::ALL {
         assert_eq!(read(&format!("warm: {}", warm.as_str())).warm, warm);
     }
-    assert_eq!(read("warm: demand").over(read("warm: start")).warm, Warm::Demand);
-    assert_eq!(read("sources: {}").over(read("warm: start")).warm, Warm::Start);
-    assert_eq!(show::show(&read("\nwarm: client"))["warm"], json!({ "value": "client", "origin": "toolcrib.yaml:2" }));
+    assert_eq!(read("warm: demand").merge_over(read("warm: start")).warm, WarmPolicy::Demand);
+    assert_eq!(read("sources: {}").merge_over(read("warm: start")).warm, WarmPolicy::Start);
+    assert_eq!(
+        show::show_config(&read("\nwarm: client"))["warm"],
+        json!({ "value": "client", "origin": "toolcrib.yaml:2" })
+    );
 }
 
 #[test]
@@ -320,12 +327,12 @@ fn a_project_narrows_a_source_of_the_users_own_and_never_widens_it() {
             "user.yaml",
             Path::new("/u"),
             Syntax::Yaml,
-            Dialect::Own,
+            ConfigDialect::Toolcrib,
         )
         .unwrap()
     };
     let source = |text: &str, id: &str| -> Result<Source, String> {
-        let merged = own(text).unwrap().over(lower());
+        let merged = parse_toolcrib(text).unwrap().merge_over(lower());
         let declaration = merged.sources.into_iter().find(|declaration| declaration.id.as_str() == id).unwrap();
         declaration.source.map_err(|faults| faults[0].to_string())
     };
@@ -338,7 +345,7 @@ fn a_project_narrows_a_source_of_the_users_own_and_never_widens_it() {
     assert_eq!(verdict(&narrowed, "create"), Verdict::Deny);
 
     assert_eq!(source("sources: { off: { enabled: true } }", "off").unwrap().settings.enabled, Some(false));
-    let warnings = own("sources:\n  off: { enabled: true }").unwrap().over(lower()).warnings;
+    let warnings = parse_toolcrib("sources:\n  off: { enabled: true }").unwrap().merge_over(lower()).warnings;
     assert_eq!(
         warnings.iter().map(ToString::to_string).collect::<Vec<_>>(),
         ["toolcrib.yaml:2: sources.off.enabled: cannot enable a source that `user.yaml` disables"]
@@ -354,26 +361,29 @@ fn a_project_narrows_a_source_of_the_users_own_and_never_widens_it() {
         "toolcrib.yaml:2: sources.b: needs one of `command`, `url`, `openapi`, `workflow` or `builtin`, or a source `b` \
          in your own configuration to narrow"
     );
-    assert!(own("sources: { a: { enabled: false } }").unwrap().sources[0].source.is_err(), "on its own it is nothing");
+    assert!(
+        parse_toolcrib("sources: { a: { enabled: false } }").unwrap().sources[0].source.is_err(),
+        "on its own it is nothing"
+    );
     assert!(source("sources: { a: { tools: { x: maybe } } }", "a").unwrap_err().contains("found `maybe`"));
-    let wrong = own("sources: { a: { comand: x, tools: { 'delete_*': deny } } }").unwrap();
-    let over_wrong = own("sources: { a: { command: x } }").unwrap().over(wrong);
+    let wrong = parse_toolcrib("sources: { a: { comand: x, tools: { 'delete_*': deny } } }").unwrap();
+    let over_wrong = parse_toolcrib("sources: { a: { command: x } }").unwrap().merge_over(wrong);
     assert!(over_wrong.sources[0].source.is_err(), "rules that cannot be read are not passed over");
 }
 
 #[test]
 fn identity_and_private_sources_are_read_and_the_upper_file_wins() {
-    let read = |text: &str| own(text).unwrap();
-    assert_eq!(read("sources: {}").identity.loopback, Loopback::Owner);
-    for loopback in Loopback::ALL {
+    let read = |text: &str| parse_toolcrib(text).unwrap();
+    assert_eq!(read("sources: {}").identity.loopback, LoopbackAccess::Owner);
+    for loopback in LoopbackAccess::ALL {
         assert_eq!(read(&format!("identity: {{ loopback: {} }}", loopback.as_str())).identity.loopback, loopback);
     }
     let open = || read("\nidentity:\n  loopback: open\nallow_private_sources: true");
-    assert_eq!(read("identity: { loopback: owner }").over(open()).identity.loopback, Loopback::Owner);
-    assert!(!read("allow_private_sources: false").over(open()).allow_private_sources);
-    let merged = read("identity: {}").over(open());
-    assert!(merged.identity.loopback == Loopback::Open && merged.allow_private_sources);
-    let shown = show::show(&merged);
+    assert_eq!(read("identity: { loopback: owner }").merge_over(open()).identity.loopback, LoopbackAccess::Owner);
+    assert!(!read("allow_private_sources: false").merge_over(open()).allow_private_sources);
+    let merged = read("identity: {}").merge_over(open());
+    assert!(merged.identity.loopback == LoopbackAccess::Open && merged.allow_private_sources);
+    let shown = show::show_config(&merged);
     assert_eq!(shown["identity"], json!({ "loopback": { "value": "open", "origin": "toolcrib.yaml:3" } }));
     assert_eq!(shown["allow_private_sources"], json!({ "value": true, "origin": "toolcrib.yaml:4" }));
 }

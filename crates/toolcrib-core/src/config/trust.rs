@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use super::Config;
-use super::definition::{Secrets, definition, rules_keys};
+use super::source_keys::{Secrets, rules_to_value, source_to_keys};
 use crate::fingerprint::Fingerprint;
 use crate::policy::{DefaultVerdict, Rules, widens};
 use crate::source::{Source, SourceId};
@@ -31,7 +31,7 @@ const GRANT_LISTS: [&str; 5] = ["builtin", "roots", "inherit_env", "methods", "a
 /// Lists of which a part selects less than the whole, except that none selects everything.
 const SELECTION_LISTS: [&str; 2] = ["include", "include_tags"];
 /// The list that selects less the longer it is.
-const EXCLUDE: &str = "exclude";
+const EXCLUDE_LIST: &str = "exclude";
 
 /// A project's file as far as trust covers it. Values are kept as hashes, since some are secret.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
@@ -79,7 +79,7 @@ pub struct LocalDocument {
 impl TrustedFile {
     /// `documents` are those of its sources that lie in files.
     pub fn new(project: &Config, mut documents: BTreeMap<SourceId, LocalDocument>) -> TrustedFile {
-        let hash = |value: Value| Fingerprint::of(value.to_string());
+        let hash = |value: Value| Fingerprint::digest(value.to_string());
         let at_top = |section: &str| {
             let prefix = format!("{section}.");
             project.origins.keys().any(|key| key == section || key.starts_with(&prefix))
@@ -111,14 +111,14 @@ impl TrustedFile {
     }
 
     /// What of `new` this trust does not cover, as paths of keys. Empty when nothing has to be asked.
-    pub fn uncovered(&self, new: &TrustedFile) -> Vec<String> {
+    pub fn uncovered_keys(&self, new: &TrustedFile) -> Vec<String> {
         let mut uncovered = Vec::new();
         let keys: BTreeSet<&String> = self.settings.keys().chain(new.settings.keys()).collect();
         let changed = keys.into_iter().filter(|key| self.settings.get(*key) != new.settings.get(*key));
         uncovered.extend(changed.chain(new.switches.difference(&self.switches)).cloned());
         for (id, source) in &new.sources {
             let keys = match self.sources.get(id) {
-                Some(old) => old.uncovered(id, source),
+                Some(old) => old.uncovered_keys(id, source),
                 None => vec![String::new()],
             };
             uncovered.extend(keys.into_iter().map(|key| source_key(id, &key)));
@@ -136,7 +136,7 @@ impl TrustedFile {
             let now = new.narrowings.get(id).unwrap_or(&none);
             let lost = [
                 ("enabled", old.enabled == Some(false) && now.enabled != Some(false)),
-                ("tools", widens(&old.tools, &now.tools, &prefix(id), DefaultVerdict::Allow)),
+                ("tools", widens(&old.tools, &now.tools, &tool_prefix(id), DefaultVerdict::Allow)),
             ];
             lost.into_iter().filter(|(_, is)| *is).map(|(key, _)| source_key(id, key))
         })
@@ -169,13 +169,13 @@ impl TrustedSource {
             tools: settings.tools.clone(),
             document,
         };
-        let hash = |value: &Value| Fingerprint::of(value.to_string());
-        for (key, value) in definition(source, Secrets::Plain) {
+        let hash = |value: &Value| Fingerprint::digest(value.to_string());
+        for (key, value) in source_to_keys(source, Secrets::Plain) {
             if KEYS_WITHOUT_TRUST.contains(&key.as_str()) || key == "enabled" || key == "tools" {
                 continue;
             }
             let is_list =
-                GRANT_LISTS.contains(&key.as_str()) || SELECTION_LISTS.contains(&key.as_str()) || key == EXCLUDE;
+                GRANT_LISTS.contains(&key.as_str()) || SELECTION_LISTS.contains(&key.as_str()) || key == EXCLUDE_LIST;
             if let Some(items) = value.as_array().filter(|_| is_list) {
                 trusted.lists.insert(key, items.iter().map(hash).collect());
             } else {
@@ -185,7 +185,7 @@ impl TrustedSource {
         trusted
     }
 
-    fn uncovered(&self, id: &SourceId, new: &TrustedSource) -> Vec<String> {
+    fn uncovered_keys(&self, id: &SourceId, new: &TrustedSource) -> Vec<String> {
         // `builtin: all` is no list, and a list of built-in tools is a part of all.
         let is_part_of_all = self.keys.contains_key("builtin") && new.lists.contains_key("builtin");
         let matters = |key: &&String| !(is_part_of_all && *key == "builtin");
@@ -197,15 +197,18 @@ impl TrustedSource {
         uncovered.extend(lists.into_iter().filter_map(|key| {
             let old_list = self.lists.get(key).unwrap_or(&none);
             let new_list = new.lists.get(key).unwrap_or(&none);
-            (!narrows(key, old_list, new_list)).then(|| key.clone())
+            (!is_list_narrower(key, old_list, new_list)).then(|| key.clone())
         }));
         let is_builtin = new.keys.contains_key("builtin") || new.lists.contains_key("builtin");
         let default = if is_builtin { DefaultVerdict::PerTool } else { DefaultVerdict::Allow };
         let others = [
             ("references", !has_same_references(self.document.as_ref(), new.document.as_ref())),
             ("enabled", new.enabled && !self.enabled),
-            ("tools", widens(&self.tools, &new.tools, &prefix(id), default)),
-            (if is_builtin { "roots" } else { "servers" }, !is_bound_by(self.document.as_ref(), new.document.as_ref())),
+            ("tools", widens(&self.tools, &new.tools, &tool_prefix(id), default)),
+            (
+                if is_builtin { "roots" } else { "servers" },
+                !has_no_new_servers(self.document.as_ref(), new.document.as_ref()),
+            ),
         ];
         uncovered.extend(others.into_iter().filter(|(_, is)| *is).map(|(key, _)| key.to_owned()));
         uncovered.sort();
@@ -215,8 +218,8 @@ impl TrustedSource {
 }
 
 /// Whether a list allows or selects nothing that the old one did not.
-fn narrows(key: &str, old: &BTreeSet<Fingerprint>, new: &BTreeSet<Fingerprint>) -> bool {
-    if key == EXCLUDE {
+fn is_list_narrower(key: &str, old: &BTreeSet<Fingerprint>, new: &BTreeSet<Fingerprint>) -> bool {
+    if key == EXCLUDE_LIST {
         return new.is_superset(old);
     }
     let selects_everything = |list: &BTreeSet<Fingerprint>| SELECTION_LISTS.contains(&key) && list.is_empty();
@@ -224,7 +227,7 @@ fn narrows(key: &str, old: &BTreeSet<Fingerprint>, new: &BTreeSet<Fingerprint>) 
 }
 
 /// Whether a document leads nowhere but where the old one did.
-fn is_bound_by(old: Option<&LocalDocument>, new: Option<&LocalDocument>) -> bool {
+fn has_no_new_servers(old: Option<&LocalDocument>, new: Option<&LocalDocument>) -> bool {
     let none = BTreeSet::new();
     let old = old.map_or(&none, |document| &document.servers);
     new.is_none_or(|new| new.servers.is_subset(old))
@@ -239,7 +242,7 @@ fn has_same_references(old: Option<&LocalDocument>, new: Option<&LocalDocument>)
 
 /// What of a project's file beside its sources is trusted with it, in the words of the file.
 pub fn settings_to_trust(project: &Config) -> Map<String, Value> {
-    let mut shown = super::show::show(project);
+    let mut shown = super::show::show_config(project);
     let mut keys = Map::new();
     for section in ["defaults", "expose", "identity"] {
         let Some(values) = shown[section].as_object_mut() else { continue };
@@ -258,7 +261,7 @@ pub fn settings_to_trust(project: &Config) -> Map<String, Value> {
         let mut narrowed = Map::new();
         narrowed.extend(narrowing.enabled.map(|enabled| ("enabled".to_owned(), json!(enabled))));
         if !narrowing.tools.is_empty() {
-            narrowed.insert("tools".to_owned(), rules_keys(&narrowing.tools));
+            narrowed.insert("tools".to_owned(), rules_to_value(&narrowing.tools));
         }
         keys.insert(source_key(&narrowing.id, ""), narrowed.into());
     }
@@ -269,7 +272,7 @@ fn source_key(id: &SourceId, key: &str) -> String {
     if key.is_empty() { format!("sources.{id}") } else { format!("sources.{id}.{key}") }
 }
 
-fn prefix(id: &SourceId) -> String {
+fn tool_prefix(id: &SourceId) -> String {
     format!("{id}{SEPARATOR}")
 }
 

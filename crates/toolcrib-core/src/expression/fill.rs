@@ -3,67 +3,67 @@
 
 use serde_json::Value;
 
-use super::{Scope, is_expression, look_up};
+use super::{Scope, is_expression, resolve};
 use crate::error::{Code, Error, Result};
 
 /// A text that is an expression keeps the type of what it leads to; otherwise every `{$…}` in it becomes text.
-pub fn fill(text: &str, scope: &Scope<'_>) -> Result<Value> {
-    text_filled(text, scope, &mut Room::default())
+pub fn fill_text(text: &str, scope: &Scope<'_>) -> Result<Value> {
+    fill_text_within(text, scope, &mut FillBudget::default())
 }
 
 /// The same for every text in a payload. Names of properties stay as they are.
 pub fn fill_value(value: &Value, scope: &Scope<'_>) -> Result<Value> {
-    fill_within(value, scope, &mut Room::default())
+    fill_within(value, scope, &mut FillBudget::default())
 }
 
 /// The same where several values are parts of one request.
-pub(crate) fn fill_within(value: &Value, scope: &Scope<'_>, room: &mut Room) -> Result<Value> {
-    value_filled(value, scope, room, 0)
+pub(crate) fn fill_within(value: &Value, scope: &Scope<'_>, room: &mut FillBudget) -> Result<Value> {
+    fill_nested(value, scope, room, 0)
 }
 
 /// What may come of one payload, in bytes: a document could name the same large answer many times.
-const MOST: usize = 16 * 1024 * 1024;
-const DEEPEST: usize = 64;
+const MAX_FILLED_BYTES: usize = 16 * 1024 * 1024;
+const MAX_PAYLOAD_DEPTH: usize = 64;
 
 /// How many more bytes there is room for.
 #[derive(Debug)]
-pub(crate) struct Room(usize);
+pub(crate) struct FillBudget(usize);
 
-impl Default for Room {
-    fn default() -> Room {
-        Room(MOST)
+impl Default for FillBudget {
+    fn default() -> FillBudget {
+        FillBudget(MAX_FILLED_BYTES)
     }
 }
 
-impl Room {
-    fn take(&mut self, bytes: usize) -> Result<()> {
-        let too_large =
-            || Error::new(Code::ToolExecutionFailed, format!("what expressions fill in exceeds {MOST} bytes"));
+impl FillBudget {
+    fn spend(&mut self, bytes: usize) -> Result<()> {
+        let too_large = || {
+            Error::new(Code::ToolExecutionFailed, format!("what expressions fill in exceeds {MAX_FILLED_BYTES} bytes"))
+        };
         self.0 = self.0.checked_sub(bytes).ok_or_else(too_large)?;
         Ok(())
     }
 }
 
-fn value_filled(value: &Value, scope: &Scope<'_>, room: &mut Room, depth: usize) -> Result<Value> {
-    if depth > DEEPEST {
-        let message = format!("the payload is nested deeper than {DEEPEST} levels");
+fn fill_nested(value: &Value, scope: &Scope<'_>, room: &mut FillBudget, depth: usize) -> Result<Value> {
+    if depth > MAX_PAYLOAD_DEPTH {
+        let message = format!("the payload is nested deeper than {MAX_PAYLOAD_DEPTH} levels");
         return Err(Error::new(Code::ToolExecutionFailed, message));
     }
     match value {
-        Value::String(text) => text_filled(text, scope, room),
-        Value::Array(items) => items.iter().map(|item| value_filled(item, scope, room, depth + 1)).collect(),
-        Value::Object(object) => object
-            .iter()
-            .map(|(name, value)| Ok((name.clone(), value_filled(value, scope, room, depth + 1)?)))
-            .collect(),
+        Value::String(text) => fill_text_within(text, scope, room),
+        Value::Array(items) => items.iter().map(|item| fill_nested(item, scope, room, depth + 1)).collect(),
+        Value::Object(object) => {
+            object.iter().map(|(name, value)| Ok((name.clone(), fill_nested(value, scope, room, depth + 1)?))).collect()
+        }
         Value::Null | Value::Bool(_) | Value::Number(_) => Ok(value.clone()),
     }
 }
 
-fn text_filled(text: &str, scope: &Scope<'_>, room: &mut Room) -> Result<Value> {
+fn fill_text_within(text: &str, scope: &Scope<'_>, room: &mut FillBudget) -> Result<Value> {
     if is_expression(text) {
-        let value = look_up(text, scope)?;
-        room.take(weight(&value))?;
+        let value = resolve(text, scope)?;
+        room.spend(approximate_size(&value))?;
         return Ok(value.into_owned());
     }
     let mut filled = String::new();
@@ -71,26 +71,28 @@ fn text_filled(text: &str, scope: &Scope<'_>, room: &mut Room) -> Result<Value> 
     while let Some(start) = rest.find("{$") {
         let Some(length) = rest[start..].find('}') else { break };
         filled.push_str(&rest[..start]);
-        let value = look_up(&rest[start + 1..start + length], scope)?;
-        room.take(weight(&value))?;
+        let value = resolve(&rest[start + 1..start + length], scope)?;
+        room.spend(approximate_size(&value))?;
         match value.as_str() {
             Some(text) => filled.push_str(text),
             None => filled.push_str(&value.to_string()),
         }
         rest = &rest[start + length + 1..];
     }
-    room.take(rest.len())?;
+    room.spend(rest.len())?;
     filled.push_str(rest);
     Ok(Value::String(filled))
 }
 
 /// About as many bytes as it takes.
-pub(crate) fn weight(value: &Value) -> usize {
+pub(crate) fn approximate_size(value: &Value) -> usize {
     match value {
         Value::Null | Value::Bool(_) | Value::Number(_) => 8,
         Value::String(text) => text.len() + 8,
-        Value::Array(items) => 8 + items.iter().map(weight).sum::<usize>(),
-        Value::Object(object) => 8 + object.iter().map(|(name, value)| name.len() + 8 + weight(value)).sum::<usize>(),
+        Value::Array(items) => 8 + items.iter().map(approximate_size).sum::<usize>(),
+        Value::Object(object) => {
+            8 + object.iter().map(|(name, value)| name.len() + 8 + approximate_size(value)).sum::<usize>()
+        }
     }
 }
 
@@ -99,14 +101,14 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::expression::Response;
+    use crate::expression::ResponseScope;
 
-    fn filled(value: &Value) -> Result<Value, String> {
+    fn fill_template(value: &Value) -> Result<Value, String> {
         let body = json!({"id": 5, "tags": ["a"], "name": "rex"});
         let headers = [("Location".to_owned(), "/jobs/5".to_owned())];
         let inputs = json!({"large": "x".repeat(1024 * 1024)});
         let scope = Scope {
-            response: Some(Response { status: 200, headers: &headers, body: Some(&body) }),
+            response: Some(ResponseScope { status: 200, headers: &headers, body: Some(&body) }),
             inputs: Some(&inputs),
             ..Scope::default()
         };
@@ -129,7 +131,7 @@ mod tests {
                 json!({"a": [["a"], 1, null], "$inputs": true}),
             ),
         ] {
-            assert_eq!(filled(&template), Ok(expected), "{template}");
+            assert_eq!(fill_template(&template), Ok(expected), "{template}");
         }
     }
 
@@ -150,7 +152,7 @@ mod tests {
             (json!(many), "what expressions fill in exceeds 16777216 bytes"),
             (json!("{$inputs.large}".repeat(20)), "what expressions fill in exceeds 16777216 bytes"),
         ] {
-            assert_eq!(filled(&template), Err(message.to_owned()));
+            assert_eq!(fill_template(&template), Err(message.to_owned()));
         }
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::Origin;
 use crate::access::Role;
 use crate::fingerprint::Fingerprint;
-use crate::manifest::{Delta, Packed};
+use crate::manifest::{Delta, PackedManifest};
 use crate::source::SourceId;
 use crate::time::Timestamp;
 use crate::tool::ToolId;
@@ -16,7 +16,7 @@ pub enum Command {
     Enable(SourceId),
     Disable(SourceId),
     Remove(SourceId),
-    Record(Recording),
+    Record(ManifestUpdate),
     EnableTool(ToolId),
     DisableTool(ToolId),
     CreateToken(NewToken),
@@ -40,7 +40,7 @@ pub struct NewToken {
     pub hash: Fingerprint,
     pub expires_at: Option<Timestamp>,
     /// When this is wished for: whether an older token of that name still holds depends on it.
-    pub now: Timestamp,
+    pub requested_at: Timestamp,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -61,34 +61,34 @@ pub struct Declaration {
 
 /// What a discovery found, and what was known before.
 #[derive(Debug, Clone)]
-pub struct Recording {
-    pub before: Before,
-    pub after: Arc<Packed>,
+pub struct ManifestUpdate {
+    pub before: PreviousManifest,
+    pub after: Arc<PackedManifest>,
     /// What differs between the two, where that was found out before.
     pub delta: Option<Delta>,
 }
 
 #[derive(Debug, Clone)]
-pub enum Before {
-    Nothing,
-    Known(Arc<Packed>),
+pub enum PreviousManifest {
+    None,
+    Available(Arc<PackedManifest>),
     /// There was a manifest by this name, and its content cannot be read any more.
-    Lost(Fingerprint),
+    Unreadable(Fingerprint),
 }
 
-impl Before {
+impl PreviousManifest {
     pub fn fingerprint(&self) -> Option<Fingerprint> {
         match self {
-            Before::Nothing => None,
-            Before::Known(packed) => Some(packed.fingerprint),
-            Before::Lost(fingerprint) => Some(*fingerprint),
+            PreviousManifest::None => None,
+            PreviousManifest::Available(packed) => Some(packed.fingerprint),
+            PreviousManifest::Unreadable(fingerprint) => Some(*fingerprint),
         }
     }
 
-    pub fn packed(&self) -> Option<&Packed> {
+    pub fn manifest(&self) -> Option<&PackedManifest> {
         match self {
-            Before::Known(packed) => Some(packed),
-            Before::Nothing | Before::Lost(_) => None,
+            PreviousManifest::Available(packed) => Some(packed),
+            PreviousManifest::None | PreviousManifest::Unreadable(_) => None,
         }
     }
 }

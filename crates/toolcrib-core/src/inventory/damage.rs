@@ -2,12 +2,12 @@
 
 use std::fmt;
 
-use crate::text::shown_short;
+use crate::text::sanitize_truncated;
 
 /// Faults that are listed one by one; the others are counted.
-const MAX_LISTED: usize = 100;
+const MAX_LISTED_DAMAGE: usize = 100;
 /// Longest reason that is quoted. Parts of it come from the file.
-const MAX_REASON: usize = 200;
+const MAX_REASON_LEN: usize = 200;
 
 /// One fault of a journal or of the file that holds it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -50,10 +50,10 @@ impl fmt::Display for Damage {
             Damage::Missing { first, last } if first == last => write!(f, "record {first} is missing"),
             Damage::Missing { first, last } => write!(f, "records {first} to {last} are missing"),
             Damage::Unreadable { seq, reason } => {
-                write!(f, "record {seq} cannot be read: {}", shown_short(reason, MAX_REASON))
+                write!(f, "record {seq} cannot be read: {}", sanitize_truncated(reason, MAX_REASON_LEN))
             }
             Damage::UnreadableAfter { seq, reason } => {
-                write!(f, "the records after {seq} cannot be read: {}", shown_short(reason, MAX_REASON))
+                write!(f, "the records after {seq} cannot be read: {}", sanitize_truncated(reason, MAX_REASON_LEN))
             }
             Damage::MissingEnd { head, remembered } => {
                 write!(
@@ -65,7 +65,7 @@ impl fmt::Display for Damage {
                 write!(f, "record {seq} is not the one that was written: the store was replaced by another one")
             }
             Damage::HeadUnreadable { reason } | Damage::Unusable { reason } => {
-                f.write_str(&shown_short(reason, MAX_REASON))
+                f.write_str(&sanitize_truncated(reason, MAX_REASON_LEN))
             }
         }
     }
@@ -75,9 +75,9 @@ impl fmt::Display for Damage {
 /// as that was found before it.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct DamageLog {
-    open: Vec<Damage>,
+    unaccepted: Vec<Damage>,
     /// Number of open faults beyond those that are listed.
-    more: usize,
+    unlisted_count: usize,
     accepted: Vec<Damage>,
     accepted_through: u64,
 }
@@ -85,13 +85,13 @@ pub struct DamageLog {
 impl DamageLog {
     /// Adds a fault unless it is known.
     pub fn add(&mut self, damage: Damage) {
-        if self.open.contains(&damage) {
+        if self.unaccepted.contains(&damage) {
             return;
         }
-        if self.open.len() < MAX_LISTED {
-            self.open.push(damage);
+        if self.unaccepted.len() < MAX_LISTED_DAMAGE {
+            self.unaccepted.push(damage);
         } else {
-            self.more += 1;
+            self.unlisted_count += 1;
         }
     }
 
@@ -102,29 +102,30 @@ impl DamageLog {
             (None, _) | (_, None) => true,
             (Some(records), Some((first, last))) => records.iter().any(|(from, to)| *from <= first && last <= *to),
         };
-        let (accepted, open): (Vec<Damage>, Vec<Damage>) = self.open.drain(..).partition(is_accepted);
-        let room = MAX_LISTED.saturating_sub(self.accepted.len());
+        let (accepted, open): (Vec<Damage>, Vec<Damage>) = self.unaccepted.drain(..).partition(is_accepted);
+        let room = MAX_LISTED_DAMAGE.saturating_sub(self.accepted.len());
         self.accepted.extend(accepted.into_iter().take(room));
-        self.open = open;
+        self.unaccepted = open;
         if records.is_none() {
-            self.more = 0;
+            self.unlisted_count = 0;
         }
     }
 
     /// The records that a decision has to name to accept all open faults; `None` where it cannot name them all.
     pub fn records(&self) -> Option<Vec<(u64, u64)>> {
-        let known = self.more == 0 && !self.open.iter().any(|damage| matches!(damage, Damage::UnreadableAfter { .. }));
-        known.then(|| self.open.iter().filter_map(Damage::records).collect())
+        let known = self.unlisted_count == 0
+            && !self.unaccepted.iter().any(|damage| matches!(damage, Damage::UnreadableAfter { .. }));
+        known.then(|| self.unaccepted.iter().filter_map(Damage::records).collect())
     }
 
     /// Faults that no record accepts, oldest first.
-    pub fn open(&self) -> &[Damage] {
-        &self.open
+    pub fn unaccepted(&self) -> &[Damage] {
+        &self.unaccepted
     }
 
     /// Number of open faults that are not listed.
-    pub fn more(&self) -> usize {
-        self.more
+    pub fn unlisted_count(&self) -> usize {
+        self.unlisted_count
     }
 
     pub fn accepted(&self) -> &[Damage] {
@@ -146,11 +147,11 @@ mod tests {
         let mut log = DamageLog::default();
         log.add(Damage::Missing { first: 2, last: 3 });
         log.add(Damage::Missing { first: 2, last: 3 });
-        assert_eq!(log.open().len(), 1);
+        assert_eq!(log.unaccepted().len(), 1);
         log.accept(5, None);
         log.add(Damage::Unreadable { seq: 7, reason: "it is not a JSON object".into() });
         assert_eq!(log.accepted(), [Damage::Missing { first: 2, last: 3 }]);
-        assert_eq!(log.open()[0].to_string(), "record 7 cannot be read: it is not a JSON object");
+        assert_eq!(log.unaccepted()[0].to_string(), "record 7 cannot be read: it is not a JSON object");
         assert_eq!(log.accepted_through(), 5);
     }
 
@@ -160,9 +161,9 @@ mod tests {
         for seq in 1..=250 {
             log.add(Damage::Unreadable { seq, reason: String::new() });
         }
-        assert_eq!((log.open().len(), log.more()), (MAX_LISTED, 150));
+        assert_eq!((log.unaccepted().len(), log.unlisted_count()), (MAX_LISTED_DAMAGE, 150));
         log.accept(251, None);
-        assert_eq!((log.open().len(), log.more(), log.accepted().len()), (0, 0, MAX_LISTED));
+        assert_eq!((log.unaccepted().len(), log.unlisted_count(), log.accepted().len()), (0, 0, MAX_LISTED_DAMAGE));
     }
 
     #[test]
@@ -177,7 +178,7 @@ mod tests {
         later.add(Damage::Unreadable { seq: 4, reason: String::new() });
         later.add(Damage::Missing { first: 6, last: 6 });
         later.accept(7, Some(&records));
-        assert_eq!(later.open(), [Damage::Unreadable { seq: 4, reason: String::new() }]);
+        assert_eq!(later.unaccepted(), [Damage::Unreadable { seq: 4, reason: String::new() }]);
         assert_eq!(later.accepted().len(), 2);
     }
 }

@@ -5,9 +5,9 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use crate::access::Role;
-use crate::compare::Renamed;
+use crate::compare::ToolRename;
 use crate::fingerprint::Fingerprint;
-use crate::manifest::Change;
+use crate::manifest::ToolChange;
 use crate::source::SourceId;
 use crate::time::Timestamp;
 
@@ -43,11 +43,11 @@ pub enum Event {
         source: SourceId,
         fingerprint: Fingerprint,
         added: Vec<String>,
-        changed: Vec<Change>,
+        changed: Vec<ToolChange>,
         removed: Vec<String>,
         /// Likely renames; both names stand in `removed` and `added` as well.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
-        renamed: Vec<Renamed>,
+        renamed: Vec<ToolRename>,
     },
     ToolEnabled {
         source: SourceId,
@@ -165,7 +165,7 @@ impl Event {
     /// Whether a Toolcrib that does not understand this event must stop instead of passing it over. That is so where
     /// ignoring it would leave something allowed that it takes away: revocations, disabling and removal, and rules.
     /// The other events fail closed: a process that ignores them offers less, or an older list. When in doubt, an event is critical.
-    pub fn critical(&self) -> bool {
+    pub fn is_critical(&self) -> bool {
         match self {
             Event::SourceDisabled { .. }
             | Event::SourceRemoved { .. }
@@ -203,7 +203,7 @@ impl Event {
 
     /// The version of Toolcrib that is needed to understand this event: the one that introduced its type, or what it says
     /// beyond that, such as a variant of an enum or a field that narrows what it allows.
-    pub fn since(&self) -> &'static str {
+    pub fn min_version(&self) -> &'static str {
         match self {
             // All of these are older than the first release.
             Event::SourceDeclared { .. }

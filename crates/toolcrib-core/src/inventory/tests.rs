@@ -4,49 +4,51 @@ use proptest::prelude::*;
 use serde_json::value::RawValue;
 
 use super::*;
-use crate::access::{LONGEST_LIFE, Role};
-use crate::compare::Class;
-use crate::manifest::{Bounds, Change, Manifest, Packed};
+use crate::access::{MAX_TOKEN_LIFETIME, Role};
+use crate::compare::ChangeClass;
+use crate::manifest::{Manifest, PackedManifest, ToolChange, ToolLimits};
 
-fn id(name: &str) -> SourceId {
+fn source_id(name: &str) -> SourceId {
     SourceId::parse(name).unwrap()
 }
 
 fn declaration(definition: &str, enabled: bool) -> Declaration {
     let enabled = Some(enabled);
-    let definition = Fingerprint::of(definition);
-    Declaration { source: id("git"), kind: "mcp".into(), origin: Origin::Config, definition, enabled }
+    let definition = Fingerprint::digest(definition);
+    Declaration { source: source_id("git"), kind: "mcp".into(), origin: Origin::Config, definition, enabled }
 }
 
-fn declare(definition: &str, enabled: bool) -> Command {
+fn declare_command(definition: &str, enabled: bool) -> Command {
     Command::Declare(declaration(definition, enabled))
 }
 
-fn declared() -> Event {
+fn declared_event() -> Event {
     let Declaration { source, kind, origin, definition, enabled } = declaration("one", true);
     Event::SourceDeclared { source, kind, origin, definition, enabled }
 }
 
-fn disabled() -> Event {
-    Event::SourceDisabled { source: id("git") }
+fn disabled_event() -> Event {
+    Event::SourceDisabled { source: source_id("git") }
 }
 
-fn packed(tools: &[(&str, &str)]) -> Arc<Packed> {
+fn packed_manifest(tools: &[(&str, &str)]) -> Arc<PackedManifest> {
     let raw = |(name, description): &(&str, &str)| {
         RawValue::from_string(serde_json::json!({"name": name, "description": description}).to_string()).unwrap()
     };
     let offered: Vec<_> = tools.iter().map(raw).collect();
-    Arc::new(Packed::new(&Manifest::new(&id("git"), &offered, Vec::new(), &Bounds::default())).unwrap())
+    Arc::new(
+        PackedManifest::new(&Manifest::new(&source_id("git"), &offered, Vec::new(), &ToolLimits::default())).unwrap(),
+    )
 }
 
-fn record(before: Option<&Arc<Packed>>, after: &Arc<Packed>) -> Command {
-    let before = before.cloned().map_or(Before::Nothing, Before::Known);
-    Command::Record(Recording { before, after: after.clone(), delta: None })
+fn record_command(before: Option<&Arc<PackedManifest>>, after: &Arc<PackedManifest>) -> Command {
+    let before = before.cloned().map_or(PreviousManifest::None, PreviousManifest::Available);
+    Command::Record(ManifestUpdate { before, after: after.clone(), delta: None })
 }
 
-fn recorded(after: &Packed, added: &[&str], changed: Vec<Change>, removed: &[&str]) -> Event {
+fn recorded_event(after: &PackedManifest, added: &[&str], changed: Vec<ToolChange>, removed: &[&str]) -> Event {
     Event::InventoryRecorded {
-        source: id("git"),
+        source: source_id("git"),
         fingerprint: after.fingerprint,
         added: added.iter().map(|name| name.to_string()).collect(),
         changed,
@@ -55,7 +57,7 @@ fn recorded(after: &Packed, added: &[&str], changed: Vec<Change>, removed: &[&st
     }
 }
 
-fn given(events: &[Event]) -> Inventory {
+fn inventory_after(events: &[Event]) -> Inventory {
     let mut inventory = Inventory::default();
     for event in events {
         let seq = inventory.version + 1;
@@ -67,81 +69,99 @@ fn given(events: &[Event]) -> Inventory {
 
 #[track_caller]
 fn check(facts: &[Event], wish: Command, expected: &[Event]) {
-    assert_eq!(given(facts).decide(&wish).unwrap(), expected);
+    assert_eq!(inventory_after(facts).decide(&wish).unwrap(), expected);
 }
 
 #[test]
 fn a_source_is_declared_once_and_changed_when_its_definition_changes() {
-    check(&[], declare("one", true), &[declared()]);
-    check(&[declared()], declare("one", true), &[]);
+    check(&[], declare_command("one", true), &[declared_event()]);
+    check(&[declared_event()], declare_command("one", true), &[]);
     let Declaration { source, kind, origin, definition, enabled } = declaration("two", true);
-    check(&[declared()], declare("two", true), &[Event::SourceChanged { source, kind, origin, definition, enabled }]);
+    check(
+        &[declared_event()],
+        declare_command("two", true),
+        &[Event::SourceChanged { source, kind, origin, definition, enabled }],
+    );
 }
 
 #[test]
 fn disabling_a_source_is_a_fact_once() {
-    check(&[declared()], Command::Disable(id("git")), &[disabled()]);
-    check(&[declared(), disabled()], Command::Disable(id("git")), &[]);
-    check(&[declared(), disabled()], Command::Enable(id("git")), &[Event::SourceEnabled { source: id("git") }]);
-    assert_eq!(given(&[]).decide(&Command::Disable(id("git"))).unwrap_err().code, Code::NotFound);
+    check(&[declared_event()], Command::Disable(source_id("git")), &[disabled_event()]);
+    check(&[declared_event(), disabled_event()], Command::Disable(source_id("git")), &[]);
+    check(
+        &[declared_event(), disabled_event()],
+        Command::Enable(source_id("git")),
+        &[Event::SourceEnabled { source: source_id("git") }],
+    );
+    assert_eq!(inventory_after(&[]).decide(&Command::Disable(source_id("git"))).unwrap_err().code, Code::NotFound);
 }
 
 #[test]
 fn declaring_again_does_not_enable_again_but_an_edit_of_enabled_does() {
-    check(&[declared(), disabled()], declare("one", true), &[]);
-    let events = given(&[declared()]).decide(&declare("one", false)).unwrap();
+    check(&[declared_event(), disabled_event()], declare_command("one", true), &[]);
+    let events = inventory_after(&[declared_event()]).decide(&declare_command("one", false)).unwrap();
     assert!(matches!(events[..], [Event::SourceChanged { enabled: Some(false), .. }, Event::SourceDisabled { .. }]));
     let silent = Declaration { enabled: None, ..declaration("one", true) };
-    let said = given(&[declared(), disabled()]).decide(&Command::Declare(silent)).unwrap();
+    let said = inventory_after(&[declared_event(), disabled_event()]).decide(&Command::Declare(silent)).unwrap();
     assert!(matches!(said[..], [Event::SourceChanged { enabled: None, .. }, Event::SourceEnabled { .. }]));
-    let mut facts = vec![declared()];
+    let mut facts = vec![declared_event()];
     facts.extend(events);
-    facts.push(Event::SourceEnabled { source: id("git") });
-    check(&facts, declare("one", false), &[]);
+    facts.push(Event::SourceEnabled { source: source_id("git") });
+    check(&facts, declare_command("one", false), &[]);
 }
 
 #[test]
 fn an_unchanged_inventory_writes_no_event_and_a_changed_one_writes_its_delta() {
-    let (one, two) = (packed(&[("push", "x"), ("pull", "x")]), packed(&[("push", "y"), ("log", "x")]));
-    let first = recorded(&one, &["pull", "push"], vec![], &[]);
-    check(&[declared()], record(None, &one), std::slice::from_ref(&first));
-    check(&[declared(), first.clone()], record(Some(&one), &one), &[]);
-    let change = Change {
+    let (one, two) =
+        (packed_manifest(&[("push", "x"), ("pull", "x")]), packed_manifest(&[("push", "y"), ("log", "x")]));
+    let first = recorded_event(&one, &["pull", "push"], vec![], &[]);
+    check(&[declared_event()], record_command(None, &one), std::slice::from_ref(&first));
+    check(&[declared_event(), first.clone()], record_command(Some(&one), &one), &[]);
+    let change = ToolChange {
         name: "push".into(),
         fields: vec!["description".into()],
-        class: Some(Class::Text),
+        class: Some(ChangeClass::Text),
         notes: vec!["its description changed".into()],
     };
-    check(&[declared(), first], record(Some(&one), &two), &[recorded(&two, &["log"], vec![change], &["pull"])]);
+    check(
+        &[declared_event(), first],
+        record_command(Some(&one), &two),
+        &[recorded_event(&two, &["log"], vec![change], &["pull"])],
+    );
 }
 
 #[test]
 fn a_recording_against_another_manifest_is_a_conflict() {
-    let (one, two) = (packed(&[("push", "x")]), packed(&[("push", "y")]));
-    let inventory = given(&[declared(), recorded(&one, &["push"], vec![], &[])]);
-    assert_eq!(inventory.decide(&record(None, &two)).unwrap_err().code, Code::Conflict);
+    let (one, two) = (packed_manifest(&[("push", "x")]), packed_manifest(&[("push", "y")]));
+    let inventory = inventory_after(&[declared_event(), recorded_event(&one, &["push"], vec![], &[])]);
+    assert_eq!(inventory.decide(&record_command(None, &two)).unwrap_err().code, Code::Conflict);
 }
 
 #[test]
 fn a_lost_manifest_is_replaced_and_only_names_that_came_or_went_are_told() {
-    let (one, two) = (packed(&[("push", "x"), ("pull", "x")]), packed(&[("push", "y"), ("log", "x")]));
-    let facts = [declared(), recorded(&one, &["pull", "push"], vec![], &[])];
-    let wish = Command::Record(Recording { before: Before::Lost(one.fingerprint), after: two.clone(), delta: None });
-    check(&facts, wish, &[recorded(&two, &["log"], vec![], &["pull"])]);
+    let (one, two) =
+        (packed_manifest(&[("push", "x"), ("pull", "x")]), packed_manifest(&[("push", "y"), ("log", "x")]));
+    let facts = [declared_event(), recorded_event(&one, &["pull", "push"], vec![], &[])];
+    let wish = Command::Record(ManifestUpdate {
+        before: PreviousManifest::Unreadable(one.fingerprint),
+        after: two.clone(),
+        delta: None,
+    });
+    check(&facts, wish, &[recorded_event(&two, &["log"], vec![], &["pull"])]);
 }
 
 #[test]
 fn a_tool_that_vanishes_is_deprecated_and_keeps_its_dates_when_it_returns() {
-    let one = packed(&[("push", "x")]);
-    let none = packed(&[]);
-    let inventory = given(&[
-        declared(),
-        recorded(&one, &["push"], vec![], &[]),
-        Event::ToolDisabled { source: id("git"), tool: "push".into() },
-        recorded(&none, &[], vec![], &["push"]),
-        recorded(&one, &["push"], vec![], &[]),
+    let one = packed_manifest(&[("push", "x")]);
+    let none = packed_manifest(&[]);
+    let inventory = inventory_after(&[
+        declared_event(),
+        recorded_event(&one, &["push"], vec![], &[]),
+        Event::ToolDisabled { source: source_id("git"), tool: "push".into() },
+        recorded_event(&none, &[], vec![], &["push"]),
+        recorded_event(&one, &["push"], vec![], &[]),
     ]);
-    let tool = inventory.source(&id("git")).unwrap().tools["push"];
+    let tool = inventory.source(&source_id("git")).unwrap().tools["push"];
     let expected =
         ToolState { created_at: Timestamp(2000), updated_at: Timestamp(5000), disabled: true, deprecated: false };
     assert_eq!(tool, expected);
@@ -149,59 +169,60 @@ fn a_tool_that_vanishes_is_deprecated_and_keeps_its_dates_when_it_returns() {
 
 #[test]
 fn a_removed_source_is_gone_and_its_past_stays() {
-    let removed = Event::SourceRemoved { source: id("git") };
-    check(&[declared()], Command::Remove(id("git")), std::slice::from_ref(&removed));
-    check(&[declared(), removed.clone()], Command::Remove(id("git")), &[]);
-    let one = packed(&[("push", "x")]);
-    let inventory = given(&[declared(), recorded(&one, &["push"], vec![], &[]), removed, declared()]);
-    let state = inventory.source(&id("git")).unwrap();
+    let removed = Event::SourceRemoved { source: source_id("git") };
+    check(&[declared_event()], Command::Remove(source_id("git")), std::slice::from_ref(&removed));
+    check(&[declared_event(), removed.clone()], Command::Remove(source_id("git")), &[]);
+    let one = packed_manifest(&[("push", "x")]);
+    let inventory =
+        inventory_after(&[declared_event(), recorded_event(&one, &["push"], vec![], &[]), removed, declared_event()]);
+    let state = inventory.source(&source_id("git")).unwrap();
     assert_eq!((state.manifest, state.tools["push"].deprecated), (None, true));
 }
 
 #[test]
 fn reconciling_removes_only_what_came_from_a_config_and_is_gone_from_it() {
     let runtime = Event::SourceDeclared {
-        source: id("mine"),
+        source: source_id("mine"),
         kind: "mcp".into(),
         origin: Origin::Runtime,
-        definition: Fingerprint::of("x"),
+        definition: Fingerprint::digest("x"),
         enabled: None,
     };
-    let inventory = given(&[declared(), runtime]);
-    assert!(matches!(&reconcile(&inventory, vec![], &[])[..], [Command::Remove(gone)] if *gone == id("git")));
-    assert!(reconcile(&inventory, vec![], &[id("git")]).is_empty());
+    let inventory = inventory_after(&[declared_event(), runtime]);
+    assert!(matches!(&reconcile(&inventory, vec![], &[])[..], [Command::Remove(gone)] if *gone == source_id("git")));
+    assert!(reconcile(&inventory, vec![], &[source_id("git")]).is_empty());
 }
 
 #[test]
 fn an_unknown_event_is_counted_and_skipped() {
     let event: Event = serde_json::from_str(r#"{"type":"ToolPainted","source":"git","colour":"red"}"#).unwrap();
-    let inventory = given(&[declared(), event]);
+    let inventory = inventory_after(&[declared_event(), event]);
     assert_eq!((inventory.unknown_events, inventory.version), (1, 2));
-    assert!(inventory.source(&id("git")).is_some());
+    assert!(inventory.source(&source_id("git")).is_some());
 }
 
-fn token(id: &str, name: &str, now: i64) -> NewToken {
+fn new_token(id: &str, name: &str, now: i64) -> NewToken {
     let expires_at = Some(Timestamp(1_000));
-    let (id, name, hash) = (id.to_owned(), name.to_owned(), Fingerprint::of(id));
-    NewToken { id, name, role: Role::Agent, hash, expires_at, now: Timestamp(now) }
+    let (id, name, hash) = (id.to_owned(), name.to_owned(), Fingerprint::digest(id));
+    NewToken { id, name, role: Role::Agent, hash, expires_at, requested_at: Timestamp(now) }
 }
 
-fn token_created(id: &str, name: &str) -> Event {
-    let NewToken { id: token, name, role, hash, expires_at, .. } = token(id, name, 0);
+fn token_created_event(id: &str, name: &str) -> Event {
+    let NewToken { id: token, name, role, hash, expires_at, .. } = new_token(id, name, 0);
     Event::TokenCreated { token, name, role, hash, expires_at }
 }
 
 #[test]
 fn a_token_has_its_name_alone_until_it_is_revoked_or_expires() {
-    let (one, two) = (token_created("a1", "ci"), token_created("b2", "ci"));
+    let (one, two) = (token_created_event("a1", "ci"), token_created_event("b2", "ci"));
     let revoked = Event::TokenRevoked { token: "a1".into(), name: "ci".into() };
-    check(&[], Command::CreateToken(token("a1", "ci", 0)), std::slice::from_ref(&one));
-    check(std::slice::from_ref(&one), Command::CreateToken(token("a1", "ci", 0)), &[]);
-    let second = Command::CreateToken(token("b2", "ci", 999));
-    let taken = given(std::slice::from_ref(&one)).decide(&second).unwrap_err();
-    assert_eq!((taken.code, taken.retryable()), (Code::Conflict, false));
+    check(&[], Command::CreateToken(new_token("a1", "ci", 0)), std::slice::from_ref(&one));
+    check(std::slice::from_ref(&one), Command::CreateToken(new_token("a1", "ci", 0)), &[]);
+    let second = Command::CreateToken(new_token("b2", "ci", 999));
+    let taken = inventory_after(std::slice::from_ref(&one)).decide(&second).unwrap_err();
+    assert_eq!((taken.code, taken.is_retryable()), (Code::Conflict, false));
     check(&[one.clone(), revoked.clone()], second, std::slice::from_ref(&two));
-    check(std::slice::from_ref(&one), Command::CreateToken(token("b2", "ci", 1_000)), &[revoked.clone(), two]);
+    check(std::slice::from_ref(&one), Command::CreateToken(new_token("b2", "ci", 1_000)), &[revoked.clone(), two]);
     check(std::slice::from_ref(&one), Command::RevokeToken("a1".into()), std::slice::from_ref(&revoked));
     check(&[one, revoked], Command::RevokeToken("a1".into()), &[]);
 }
@@ -209,35 +230,35 @@ fn a_token_has_its_name_alone_until_it_is_revoked_or_expires() {
 #[test]
 fn a_token_lives_for_a_hundred_years_at_most() {
     let lives = |life: Duration| {
-        let new = NewToken { expires_at: Some(Timestamp(1_000).plus(life)), ..token("a1", "ci", 1_000) };
+        let new = NewToken { expires_at: Some(Timestamp(1_000).plus(life)), ..new_token("a1", "ci", 1_000) };
         Inventory::default().decide(&Command::CreateToken(new))
     };
-    assert!(lives(LONGEST_LIFE).is_ok());
-    for life in [LONGEST_LIFE + Duration::from_millis(1), Duration::MAX] {
+    assert!(lives(MAX_TOKEN_LIFETIME).is_ok());
+    for life in [MAX_TOKEN_LIFETIME + Duration::from_millis(1), Duration::MAX] {
         assert_eq!(lives(life).unwrap_err().code, Code::BadRequest);
     }
 }
 
 #[test]
 fn an_id_means_its_own_token_whatever_others_are_named() {
-    let inventory = given(&[token_created("a1", "ci"), token_created("b2", "a1")]);
+    let inventory = inventory_after(&[token_created_event("a1", "ci"), token_created_event("b2", "a1")]);
     assert_eq!(inventory.token("a1").unwrap().name, "ci");
 }
 
 #[test]
 fn a_token_keeps_its_hash_when_its_name_or_role_changes() {
-    let facts = [token_created("a1", "ci"), token_created("b2", "build")];
+    let facts = [token_created_event("a1", "ci"), token_created_event("b2", "build")];
     let change = |name: Option<&str>, role| {
         Command::ChangeToken(TokenChange { id: "a1".into(), name: name.map(str::to_owned), role })
     };
     let changed = Event::TokenChanged { token: "a1".into(), name: "ci".into(), role: Role::Admin };
     check(&facts, change(None, Some(Role::Admin)), std::slice::from_ref(&changed));
     check(&facts, change(Some("ci"), Some(Role::Agent)), &[]);
-    assert_eq!(given(&facts).decide(&change(Some("build"), None)).unwrap_err().code, Code::Conflict);
-    assert_eq!(given(&facts).decide(&change(Some("a b"), None)).unwrap_err().code, Code::BadRequest);
-    let inventory = given(&[facts[0].clone(), changed]);
+    assert_eq!(inventory_after(&facts).decide(&change(Some("build"), None)).unwrap_err().code, Code::Conflict);
+    assert_eq!(inventory_after(&facts).decide(&change(Some("a b"), None)).unwrap_err().code, Code::BadRequest);
+    let inventory = inventory_after(&[facts[0].clone(), changed]);
     let token = inventory.token("ci").unwrap();
-    assert_eq!((token.role, token.hash), (Role::Admin, Fingerprint::of("a1")));
+    assert_eq!((token.role, token.hash), (Role::Admin, Fingerprint::digest("a1")));
     assert_eq!(inventory.token("a1"), Some(token));
 }
 
@@ -255,7 +276,7 @@ fn events_are_written_as_they_always_were() {
 
 #[test]
 fn what_is_not_understood_is_newer_or_damaged() {
-    let newer = |kind: &str| Reading::Newer { kind: kind.to_owned() };
+    let newer = |kind: &str| StoredEvent::Newer { kind: kind.to_owned() };
     for (body, kind) in [
         (r#"{"type":"ToolPainted","source":"git","colour":"red"}"#, "ToolPainted"),
         // What this build would refuse in its own events.
@@ -271,10 +292,10 @@ fn what_is_not_understood_is_newer_or_damaged() {
             "SourceDeclared",
         ),
     ] {
-        assert_eq!(Reading::of(body), newer(kind), "{body}");
+        assert_eq!(StoredEvent::parse(body), newer(kind), "{body}");
     }
     let deep = format!(r#"{{"type":"ToolPainted","x":{}{}}}"#, "[".repeat(1_000), "]".repeat(1_000));
-    assert_eq!(Reading::of(&deep), newer("ToolPainted"));
+    assert_eq!(StoredEvent::parse(&deep), newer("ToolPainted"));
     for body in [
         "",
         "{",
@@ -297,13 +318,13 @@ fn what_is_not_understood_is_newer_or_damaged() {
         r#"{"type":"TokenChanged","token":"a1","name":"ci","role":7}"#,
         r#"{"type":"TokenChanged","token":"a1","name":"ci"}"#,
     ] {
-        assert!(matches!(Reading::of(body), Reading::Damaged(_)), "{body}: {:?}", Reading::of(body));
+        assert!(matches!(StoredEvent::parse(body), StoredEvent::Damaged(_)), "{body}: {:?}", StoredEvent::parse(body));
     }
     // What is added to a known event is not asked for, and the class of a change has a word for what is new.
     let more = r#"{"type":"SourceEnabled","source":"git","because":["x",{"y":1}]}"#;
-    assert_eq!(Reading::of(more), Reading::Known(Event::SourceEnabled { source: id("git") }));
+    assert_eq!(StoredEvent::parse(more), StoredEvent::Known(Event::SourceEnabled { source: source_id("git") }));
     let class = include_str!("golden_events.jsonl").replace("breaking", "painted");
-    assert!(class.lines().all(|line| matches!(Reading::of(line), Reading::Known(_))));
+    assert!(class.lines().all(|line| matches!(StoredEvent::parse(line), StoredEvent::Known(_))));
 }
 
 /// Stored with each record for older versions to read, so it is held like the events themselves.
@@ -311,9 +332,9 @@ fn what_is_not_understood_is_newer_or_damaged() {
 fn each_event_says_whether_it_may_be_ignored_and_since_when_it_is_known() {
     let golden = include_str!("golden_events.jsonl").lines();
     let stated: Vec<(String, bool, &str)> = golden
-        .map(|line| match Reading::of(line) {
-            Reading::Known(event) => (type_of(line).unwrap(), event.critical(), event.since()),
-            other @ (Reading::Newer { .. } | Reading::Damaged(_)) => panic!("{line}: {other:?}"),
+        .map(|line| match StoredEvent::parse(line) {
+            StoredEvent::Known(event) => (event_type(line).unwrap(), event.is_critical(), event.min_version()),
+            other @ (StoredEvent::Newer { .. } | StoredEvent::Damaged(_)) => panic!("{line}: {other:?}"),
         })
         .collect();
     let critical = [
@@ -349,24 +370,24 @@ fn versions_are_ordered_by_their_numbers() {
     }
 }
 
-fn wish() -> impl Strategy<Value = Command> {
+fn any_command() -> impl Strategy<Value = Command> {
     let name = prop_oneof![Just("git"), Just("mail")];
     let tool = prop_oneof![Just("push"), Just("pull"), Just("log")];
     let tool_id =
-        (name.clone(), tool.clone()).prop_map(|(source, tool)| ToolId { source: id(source), name: tool.into() });
+        (name.clone(), tool.clone()).prop_map(|(source, tool)| ToolId { source: source_id(source), name: tool.into() });
     prop_oneof![
         (name.clone(), "[ab]", any::<bool>(), any::<bool>()).prop_map(|(source, definition, enabled, config)| {
             let origin = if config { Origin::Config } else { Origin::Runtime };
-            Command::Declare(Declaration { source: id(source), origin, ..declaration(&definition, enabled) })
+            Command::Declare(Declaration { source: source_id(source), origin, ..declaration(&definition, enabled) })
         }),
-        name.clone().prop_map(|source| Command::Enable(id(source))),
-        name.clone().prop_map(|source| Command::Disable(id(source))),
-        name.prop_map(|source| Command::Remove(id(source))),
+        name.clone().prop_map(|source| Command::Enable(source_id(source))),
+        name.clone().prop_map(|source| Command::Disable(source_id(source))),
+        name.prop_map(|source| Command::Remove(source_id(source))),
         tool_id.clone().prop_map(Command::EnableTool),
         tool_id.prop_map(Command::DisableTool),
         prop::collection::btree_map(tool, "[xy]", 0..3).prop_map(|tools| {
             let tools: Vec<(&str, &str)> = tools.iter().map(|(name, text)| (*name, text.as_str())).collect();
-            record(None, &packed(&tools))
+            record_command(None, &packed_manifest(&tools))
         }),
     ]
 }
@@ -374,14 +395,14 @@ fn wish() -> impl Strategy<Value = Command> {
 proptest! {
     /// After its own events are taken in, a wish finds nothing left to do.
     #[test]
-    fn deciding_again_after_applying_is_empty(wishes in prop::collection::vec(wish(), 1..30)) {
+    fn deciding_again_after_applying_is_empty(wishes in prop::collection::vec(any_command(), 1..30)) {
         let mut inventory = Inventory::default();
-        let mut current: Option<Arc<Packed>> = None;
+        let mut current: Option<Arc<PackedManifest>> = None;
         for mut wish in wishes {
             if let Command::Record(recording) = &mut wish {
-                let manifest = inventory.source(&id("git")).and_then(|state| state.manifest);
+                let manifest = inventory.source(&source_id("git")).and_then(|state| state.manifest);
                 let known = current.clone().filter(|packed| Some(packed.fingerprint) == manifest);
-                recording.before = known.map_or(Before::Nothing, Before::Known);
+                recording.before = known.map_or(PreviousManifest::None, PreviousManifest::Available);
             }
             let Ok(events) = inventory.decide(&wish) else { continue };
             for event in events {

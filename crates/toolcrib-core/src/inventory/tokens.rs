@@ -1,7 +1,7 @@
 //! Tokens as facts: created, changed, revoked. What is revoked is forgotten here; the journal remembers it.
 
 use super::{Event, Inventory};
-use crate::access::{LONGEST_LIFE, MOST_TOKENS, Token, check_name};
+use crate::access::{MAX_ACCESS_TOKENS, MAX_TOKEN_LIFETIME, Token, check_token_name};
 use crate::error::{Code, Error, Result};
 
 use super::command::{NewToken, TokenChange};
@@ -18,9 +18,9 @@ impl Inventory {
     }
 
     pub(super) fn create_token(&self, new: &NewToken) -> Result<Vec<Event>> {
-        let NewToken { id, name, role, hash, expires_at, now } = new.clone();
-        check_name(&name)?;
-        if expires_at.is_some_and(|at| at.since(now) > LONGEST_LIFE) {
+        let NewToken { id, name, role, hash, expires_at, requested_at: now } = new.clone();
+        check_token_name(&name)?;
+        if expires_at.is_some_and(|at| at.since(now) > MAX_TOKEN_LIFETIME) {
             let message =
                 "a token lives for 100 years at most; say `30d` or `12h`, or nothing for one that never expires";
             return Err(Error::new(Code::BadRequest, message));
@@ -31,14 +31,15 @@ impl Inventory {
         let mut events = Vec::new();
         // A name whose token has expired is free again.
         match self.tokens().find(|token| token.name == name) {
-            Some(old) if old.expired(now) => {
+            Some(old) if old.is_expired(now) => {
                 events.push(Event::TokenRevoked { token: old.id.clone(), name: name.clone() })
             }
-            Some(_) => return Err(taken(&name)),
+            Some(_) => return Err(name_taken_error(&name)),
             None => {}
         }
-        if self.tokens.len() >= MOST_TOKENS + events.len() {
-            let message = format!("there are {MOST_TOKENS} tokens already; revoke some with `toolcrib token revoke`");
+        if self.tokens.len() >= MAX_ACCESS_TOKENS + events.len() {
+            let message =
+                format!("there are {MAX_ACCESS_TOKENS} tokens already; revoke some with `toolcrib token revoke`");
             return Err(Error::new(Code::Conflict, message).with_retryable(false));
         }
         events.push(Event::TokenCreated { token: id, name, role, hash, expires_at });
@@ -53,9 +54,9 @@ impl Inventory {
         if *name == token.name && role == token.role {
             return Ok(Vec::new());
         }
-        check_name(name)?;
+        check_token_name(name)?;
         if self.tokens().any(|other| other.name == *name && other.id != token.id) {
-            return Err(taken(name));
+            return Err(name_taken_error(name));
         }
         Ok(vec![Event::TokenChanged { token: token.id.clone(), name: name.clone(), role }])
     }
@@ -78,7 +79,7 @@ impl Inventory {
     }
 }
 
-fn taken(name: &str) -> Error {
+fn name_taken_error(name: &str) -> Error {
     let message = format!("there is a token named `{name}` already; take another name, or revoke it first");
     Error::new(Code::Conflict, message).with_retryable(false)
 }

@@ -2,50 +2,51 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Packed, PackedTool};
+use super::{PackedManifest, PackedTool};
 use crate::compare::{
-    Allowance, Class, Comparison, Renamed, canonical, compare, different_extras, given, likely_renames,
+    ChangeClass, ToolComparison, ToolRename, WorkBudget, canonical_json, changed_unknown_fields, compare,
+    likely_renames, original_text,
 };
 use crate::error::Result;
-use crate::text::shown_short;
+use crate::text::sanitize_truncated;
 use crate::tool::Tool;
 
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Delta {
     pub added: Vec<String>,
-    pub changed: Vec<Change>,
+    pub changed: Vec<ToolChange>,
     pub removed: Vec<String>,
     /// Of those removed and added, which are most likely one tool under two names.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub renamed: Vec<Renamed>,
+    pub renamed: Vec<ToolRename>,
     pub unchanged: usize,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Change {
+pub struct ToolChange {
     pub name: String,
     /// The fields that differ, in MCP's own names.
     pub fields: Vec<String>,
     /// How it bears on who calls it; unknown of what was recorded before there were classes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub class: Option<Class>,
+    pub class: Option<ChangeClass>,
     /// What changed, in words.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
 }
 
-impl Change {
+impl ToolChange {
     /// What changed of a tool from one version to the next.
-    pub fn between(old: &Tool, new: &Tool, allowance: &mut Allowance) -> Change {
-        let Comparison { class, notes } = compare(old, new, allowance);
-        Change { name: new.name.clone(), fields: changed_fields(old, new), class: Some(class), notes }
+    pub fn between(old: &Tool, new: &Tool, allowance: &mut WorkBudget) -> ToolChange {
+        let ToolComparison { class, notes } = compare(old, new, allowance);
+        ToolChange { name: new.name.clone(), fields: changed_fields(old, new), class: Some(class), notes }
     }
 }
 
 impl Delta {
     /// One walk over both sorted lists; only tools whose fingerprints differ are parsed.
-    pub fn between(before: Option<&Packed>, after: &Packed) -> Result<Delta> {
-        let (mut delta, mut allowance) = (Delta::default(), Allowance::default());
+    pub fn between(before: Option<&PackedManifest>, after: &PackedManifest) -> Result<Delta> {
+        let (mut delta, mut allowance) = (Delta::default(), WorkBudget::default());
         let empty: &[PackedTool] = &[];
         let mut old = before.map_or(empty, |before| &before.tools).iter().peekable();
         for new in &after.tools {
@@ -55,7 +56,7 @@ impl Delta {
             match (old.next_if(|old| old.name == new.name), before) {
                 (Some(old), _) if old.fingerprint == new.fingerprint => delta.unchanged += 1,
                 (Some(old), Some(before)) => {
-                    delta.changed.push(Change::between(&before.tool(old)?, &after.tool(new)?, &mut allowance));
+                    delta.changed.push(ToolChange::between(&before.tool(old)?, &after.tool(new)?, &mut allowance));
                 }
                 _ => delta.added.push(new.name.clone()),
             }
@@ -74,24 +75,32 @@ impl Delta {
 
 fn changed_fields(old: &Tool, new: &Tool) -> Vec<String> {
     let pairs = [
-        ("title", given(old, "title", old.face.title.as_deref()), given(new, "title", new.face.title.as_deref())),
+        (
+            "title",
+            original_text(old, "title", old.listing.title.as_deref()),
+            original_text(new, "title", new.listing.title.as_deref()),
+        ),
         (
             "description",
-            given(old, "description", Some(&old.face.description)),
-            given(new, "description", Some(&new.face.description)),
+            original_text(old, "description", Some(&old.listing.description)),
+            original_text(new, "description", Some(&new.listing.description)),
         ),
-        ("inputSchema", given_schema(old), given_schema(new)),
-        ("outputSchema", canonical(old.output_schema.as_deref()), canonical(new.output_schema.as_deref())),
-        ("annotations", canonical(old.face.annotations.as_deref()), canonical(new.face.annotations.as_deref())),
+        ("inputSchema", offered_schema(old), offered_schema(new)),
+        ("outputSchema", canonical_json(old.output_schema.as_deref()), canonical_json(new.output_schema.as_deref())),
+        (
+            "annotations",
+            canonical_json(old.listing.annotations.as_deref()),
+            canonical_json(new.listing.annotations.as_deref()),
+        ),
         // Ours, and no list shows it: the request of an operation, and what its document says beyond the tool.
-        ("backing", canonical(old.backing.as_deref()), canonical(new.backing.as_deref())),
+        ("backing", canonical_json(old.execution_spec.as_deref()), canonical_json(new.execution_spec.as_deref())),
     ];
     let mut fields: Vec<String> =
         pairs.into_iter().filter(|(_, old, new)| old != new).map(|(name, _, _)| name.to_owned()).collect();
-    fields.extend(different_extras(old, new).into_iter().map(|name| shown_short(name, 80)));
+    fields.extend(changed_unknown_fields(old, new).into_iter().map(|name| sanitize_truncated(name, 80)));
     fields
 }
 
-fn given_schema(tool: &Tool) -> Option<String> {
-    canonical(tool.original.get("inputSchema").or(Some(&tool.face.input_schema)))
+fn offered_schema(tool: &Tool) -> Option<String> {
+    canonical_json(tool.original.get("inputSchema").or(Some(&tool.listing.input_schema)))
 }

@@ -1,25 +1,25 @@
 use serde_json::Value;
 
 use super::*;
-use crate::compare::Class;
-use crate::tool::Note;
+use crate::compare::ChangeClass;
+use crate::tool::ToolNote;
 
-fn source() -> SourceId {
+fn source_id() -> SourceId {
     SourceId::parse("git").unwrap()
 }
 
 fn manifest(tools: &[&str]) -> Manifest {
     let offered: Vec<Box<RawValue>> = tools.iter().map(|text| RawValue::from_string((*text).into()).unwrap()).collect();
-    Manifest::new(&source(), &offered, Vec::new(), &Bounds::default())
+    Manifest::new(&source_id(), &offered, Vec::new(), &ToolLimits::default())
 }
 
-fn names(manifest: &Manifest) -> Vec<&str> {
+fn tool_names(manifest: &Manifest) -> Vec<&str> {
     manifest.tools.iter().map(|(tool, _)| tool.name.as_str()).collect()
 }
 
-fn set_aside(tool: &str) -> String {
+fn set_aside_reason(tool: &str) -> String {
     let manifest = manifest(&[r#"{"name":"good","description":"x","inputSchema":{}}"#, tool]);
-    assert_eq!(names(&manifest), ["good"]);
+    assert_eq!(tool_names(&manifest), ["good"]);
     let refused = &manifest.set_aside[0];
     format!("{}: {}", refused.name, refused.reason)
 }
@@ -41,30 +41,30 @@ fn a_bad_tool_is_set_aside_and_its_siblings_stay() {
         ),
         (r#"{"name":"good"}"#, "good: the source offers this name twice; the first one is kept"),
     ] {
-        assert_eq!(set_aside(tool), reason);
+        assert_eq!(set_aside_reason(tool), reason);
     }
     let deep = format!(r#"{{"name":"b","inputSchema":{}1{}}}"#, r#"{"a":"#.repeat(10_000), "}".repeat(10_000));
-    assert_eq!(set_aside(&deep), "b: its input schema is nested deeper than 64 levels");
+    assert_eq!(set_aside_reason(&deep), "b: its input schema is nested deeper than 64 levels");
     let large = format!(r#"{{"name":"b","inputSchema":{{"title":"{}"}}}}"#, "x".repeat(256 * 1024));
-    assert_eq!(set_aside(&large), "b: its input schema is larger than 262144 bytes");
+    assert_eq!(set_aside_reason(&large), "b: its input schema is larger than 262144 bytes");
 }
 
 #[test]
 fn what_is_missing_is_supplied_and_noted() {
     let manifest = manifest(&[r#"{"name":"push","description":"  "}"#]);
     let (tool, _) = &manifest.tools[0];
-    assert_eq!(tool.face.description, "git tool: push");
-    assert_eq!(tool.face.input_schema.get(), r#"{"type":"object"}"#);
-    assert_eq!(tool.notes, [Note::NoSchema, Note::NoDescription]);
+    assert_eq!(tool.listing.description, "git tool: push");
+    assert_eq!(tool.listing.input_schema.get(), r#"{"type":"object"}"#);
+    assert_eq!(tool.notes, [ToolNote::NoSchema, ToolNote::NoDescription]);
 }
 
 #[test]
 fn shown_text_is_clean_and_the_raw_text_is_kept() {
     let manifest = manifest(&[r#"{"name":"push","title":"P","description":"a\u001b[31mb\u202e","inputSchema":{}}"#]);
     let (tool, _) = &manifest.tools[0];
-    assert_eq!(tool.face.description, "ab");
+    assert_eq!(tool.listing.description, "ab");
     assert_eq!(tool.original.get("description").unwrap().get(), r#""a\u001b[31mb\u202e""#);
-    assert_eq!(tool.notes, [Note::TextCleaned]);
+    assert_eq!(tool.notes, [ToolNote::TextCleaned]);
 }
 
 #[test]
@@ -75,26 +75,27 @@ fn the_fingerprint_depends_on_content_alone() {
     let changed = manifest(&[r#"{"name":"a","inputSchema":{"x":1,"y":3}}"#, r#"{"name":"b"}"#]);
     assert_ne!(one.fingerprint, changed.fingerprint);
     // Schemas keep the order of their keys for output.
-    assert_eq!(other.tools[0].0.face.input_schema.get(), r#"{"y":2,"x":1}"#);
+    assert_eq!(other.tools[0].0.listing.input_schema.get(), r#"{"y":2,"x":1}"#);
 }
 
 #[test]
 fn a_packed_manifest_is_read_back_whole() {
     let raw = r#"{"name":"a","title":"A","description":"d","inputSchema":{"n":123456789012345678901234567890},"outputSchema":{},"annotations":{"readOnlyHint":true},"execution":{"x":1},"_meta":{"k":"}"}}"#;
-    let packed = Packed::new(&manifest(&[raw, r#"{"name":"b"}"#])).unwrap();
-    let read = Packed::read(packed.fingerprint, &packed.index().unwrap(), packed.body.to_string()).unwrap();
+    let packed = PackedManifest::new(&manifest(&[raw, r#"{"name":"b"}"#])).unwrap();
+    let read =
+        PackedManifest::read(packed.fingerprint, &packed.index_json().unwrap(), packed.body.to_string()).unwrap();
     let tool = read.tool(&read.tools[0]).unwrap();
-    assert_eq!(tool.face.input_schema.get(), r#"{"n":123456789012345678901234567890}"#);
+    assert_eq!(tool.listing.input_schema.get(), r#"{"n":123456789012345678901234567890}"#);
     assert_eq!(tool.extra.get("execution").unwrap().get(), r#"{"x":1}"#);
-    let listed: Value = serde_json::from_str(&format!("{{{}}}", read.listed(&read.tools[0]))).unwrap();
+    let listed: Value = serde_json::from_str(&format!("{{{}}}", read.listing_json(&read.tools[0]))).unwrap();
     let keys: Vec<&str> = listed.as_object().unwrap().keys().map(String::as_str).collect();
     assert_eq!(keys, ["title", "description", "input_schema", "annotations"]);
-    assert!(Packed::read(packed.fingerprint, &packed.index().unwrap(), "short".into()).is_err());
+    assert!(PackedManifest::read(packed.fingerprint, &packed.index_json().unwrap(), "short".into()).is_err());
 }
 
 #[test]
 fn a_delta_names_what_was_added_changed_and_removed() {
-    let pack = |tools: &[&str]| Packed::new(&manifest(tools)).unwrap();
+    let pack = |tools: &[&str]| PackedManifest::new(&manifest(tools)).unwrap();
     let before = pack(&[
         r#"{"name":"a","description":"x","inputSchema":{}}"#,
         r#"{"name":"b","description":"x","inputSchema":{},"icons":[]}"#,
@@ -111,7 +112,7 @@ fn a_delta_names_what_was_added_changed_and_removed() {
     let notes = notes.map(String::from).to_vec();
     let delta = Delta {
         added: vec!["d".into()],
-        changed: vec![Change { name: "b".into(), fields, class: Some(Class::Other), notes }],
+        changed: vec![ToolChange { name: "b".into(), fields, class: Some(ChangeClass::Other), notes }],
         removed: vec!["a".into()],
         renamed: Vec::new(),
         unchanged: 1,
@@ -128,18 +129,18 @@ fn a_stored_tool_tells_what_its_source_offered() {
         r#"{"name":"b","description":"a\u001bb","inputSchema":{"b":1,"a":2}}"#,
         r#"{"name":"c"}"#,
     ]);
-    let packed = Packed::new(&manifest).unwrap();
-    assert_eq!(packed.fault(), None);
+    let packed = PackedManifest::new(&manifest).unwrap();
+    assert_eq!(packed.find_damage(), None);
     let mut other = packed.clone();
     other.body = std::sync::Arc::new(packed.body.replace("\"z\":1", "\"z\":2"));
-    assert_eq!(other.fault().unwrap(), "the stored tool `a` is not what its fingerprint names");
+    assert_eq!(other.find_damage().unwrap(), "the stored tool `a` is not what its fingerprint names");
 }
 
 #[test]
 fn a_stored_tool_with_ninety_thousand_unknown_fields_is_verified_at_once() {
     let fields: String = (0..90_000).map(|number| format!(r#","u{number}":0"#)).collect();
     let manifest = manifest(&[&format!(r#"{{"name":"a"{fields}}}"#)]);
-    assert_eq!(Packed::new(&manifest).unwrap().fault(), None);
+    assert_eq!(PackedManifest::new(&manifest).unwrap().find_damage(), None);
 }
 
 #[test]
@@ -151,18 +152,18 @@ fn what_hides_in_a_schema_is_not_shown() {
     ]);
     let tool = |index: usize| &manifest.tools[index].0;
     assert_eq!(
-        tool(0).face.input_schema.get(),
+        tool(0).listing.input_schema.get(),
         "{\"properties\":{\"default\":{\"description\":\"hi!\",\"enum\":[\"👩\\u200d💻\"]}},\"title\":\"cut\u{fffd}\",\"n\":1.0e400}"
     );
-    assert_eq!(tool(1).face.input_schema.get(), r#"{"title":"caf\u00e9"}"#);
+    assert_eq!(tool(1).listing.input_schema.get(), r#"{"title":"caf\u00e9"}"#);
     assert_eq!(tool(2).output_schema.as_ref().unwrap().get(), r#"{"title":"o"}"#);
-    assert_eq!(tool(2).face.annotations.as_ref().unwrap().get(), r#"{"title":"t","readOnlyHint":true}"#);
+    assert_eq!(tool(2).listing.annotations.as_ref().unwrap().get(), r#"{"title":"t","readOnlyHint":true}"#);
     for (index, keys) in [(0, vec!["inputSchema"]), (1, vec![]), (2, vec!["outputSchema", "annotations"])] {
         let kept: Vec<&str> =
             tool(index).original.iter().map(|(key, _)| key).filter(|key| *key != "description").collect();
         assert_eq!(kept, keys);
     }
-    assert_eq!(Packed::new(&manifest).unwrap().fault(), None);
+    assert_eq!(PackedManifest::new(&manifest).unwrap().find_damage(), None);
 }
 
 #[test]
@@ -182,14 +183,14 @@ fn a_tool_that_hides_something_in_what_must_match_is_set_aside() {
         (r#"{"properties":{"\ud800":{"description":"\u200b"}}}"#, "a name that is not valid Unicode"),
     ] {
         let tool = format!(r#"{{"name":"b","inputSchema":{schema}}}"#);
-        assert_eq!(set_aside(&tool), format!("b: its input schema has hidden characters in {place}"));
+        assert_eq!(set_aside_reason(&tool), format!("b: its input schema has hidden characters in {place}"));
         let tool = format!(r#"{{"name":"b","inputSchema":{{}},"outputSchema":{schema}}}"#);
-        assert_eq!(set_aside(&tool), format!("b: its output schema has hidden characters in {place}"));
+        assert_eq!(set_aside_reason(&tool), format!("b: its output schema has hidden characters in {place}"));
         let tool = format!(r#"{{"name":"b","inputSchema":{{}},"x-toolcrib-backing":{{"input_schema":{schema}}}}}"#);
-        assert_eq!(set_aside(&tool), format!("b: its whole input schema has hidden characters in {place}"));
+        assert_eq!(set_aside_reason(&tool), format!("b: its whole input schema has hidden characters in {place}"));
     }
     // Line breaks are values, control characters are parts of patterns, joiners are letters of some scripts.
     let harmless = r#"{"properties":{"a":{"enum":["\r\n","\n","\t"],"pattern":"[^\u0000-\u001f\u007f]"},"می\u200cخواهم":{"default":"❤\ufe0f"}}}"#;
     let manifest = manifest(&[&format!(r#"{{"name":"b","inputSchema":{harmless}}}"#)]);
-    assert_eq!(names(&manifest), ["b"], "{:?}", manifest.set_aside);
+    assert_eq!(tool_names(&manifest), ["b"], "{:?}", manifest.set_aside);
 }

@@ -1,68 +1,68 @@
 //! One operation: what a call to it sends where, and the schema of its arguments. Parameters stand at the top under
 //! their own names, the body whole under `body`.
 
-mod answer;
 mod body;
+mod response;
 
 use std::collections::{HashMap, HashSet};
 
 use serde_json::{Map, Value, json};
 
-use super::convert::{Found, Shared};
-use super::parameters::{self, Given, Schema};
-use super::schema::{Direction, Gathered, Schemas, Translated};
-use super::wording;
-use crate::execution::{Operation, Parameter, Place};
+use super::convert::{DocumentContext, OperationRef};
+use super::description;
+use super::parameters::{self, DeclaredParameter, ParameterSchema};
+use super::schema::{AssembledSchema, Direction, SchemaTranslator, TranslatedSchema};
+use crate::execution::{Operation, OperationParameter, ParameterLocation};
 
 /// An operation, ready to become a tool.
 #[derive(Debug)]
-pub(super) struct Read {
+pub(super) struct ConvertedOperation {
     pub(super) operation: Operation,
-    pub(super) input: Gathered,
+    pub(super) input: AssembledSchema,
     pub(super) output: Option<Value>,
 }
 
-const LONGEST_DESCRIPTION: usize = 160;
+const MAX_DESCRIPTION_LEN: usize = 160;
 
-pub(super) fn read<'a>(
-    shared: &Shared<'a>,
-    schemas: &mut Schemas<'a>,
-    found: &Found<'a>,
+pub(super) fn convert_operation<'a>(
+    shared: &DocumentContext<'a>,
+    schemas: &mut SchemaTranslator<'a>,
+    found: &OperationRef<'a>,
     broken: &mut Vec<String>,
-) -> Read {
-    let inherited = [found.item.value.get("parameters"), shared.root.value.get("security")];
+) -> ConvertedOperation {
+    let inherited = [found.path_item.value.get("parameters"), shared.root.value.get("security")];
     for value in inherited.into_iter().flatten().chain([found.operation.value]) {
-        schemas.spend_on(value);
+        schemas.charge_reading(value);
     }
-    let given = parameters::read(shared, found, broken);
-    let body = body::read(shared, schemas, found, broken);
-    let names = arguments(&given, body.is_some());
-    let mut input = Input::default();
+    let given = parameters::read_parameters(shared, found, broken);
+    let body = body::convert_body(shared, schemas, found, broken);
+    let names = argument_names(&given, body.is_some());
+    let mut input = ArgumentsSchema::default();
     let mut parameters = Vec::with_capacity(given.len());
     for (given, argument) in given.into_iter().zip(names) {
         let translated = match given.schema {
-            Schema::Given(at) => schemas.translate(at, Direction::Request, broken),
-            Schema::Any => Translated::of(json!({})),
-            Schema::Text => Translated::of(json!({ "type": "string" })),
+            ParameterSchema::Declared(at) => schemas.translate(at, Direction::Request, broken),
+            ParameterSchema::Any => TranslatedSchema::without_references(json!({})),
+            ParameterSchema::Text => TranslatedSchema::without_references(json!({ "type": "string" })),
         };
-        input.add(&argument, described(translated, given.description), given.required);
-        let Given { name, place, required, form, .. } = given;
-        parameters.push(Parameter { argument, name, place, required, form });
+        input.add(&argument, with_description(translated, given.description), given.required);
+        let DeclaredParameter { name, place, required, form, .. } = given;
+        parameters.push(OperationParameter { argument, name, location: place, required, serialization: form });
     }
     let body = body.map(|(body, translated)| {
         input.add(&body.argument, translated, body.required);
         body
     });
-    let (output, accept) = answer::read(shared, schemas, found);
-    let security = shared.security.needed_by(found.operation.value);
+    let (output, accept) = response::convert_response(shared, schemas, found);
+    let security = shared.security.requirements_of(found.operation.value);
     let id = found.operation.value.get("operationId").and_then(Value::as_str);
-    Read {
-        input: schemas.gather(&input.schema(), Direction::Request),
+    ConvertedOperation {
+        input: schemas.assemble(&input.into_schema(), Direction::Request),
         output,
         operation: Operation {
             method: found.method.clone(),
-            server: shared.servers.of(found),
-            path: parameters::plain_path(found.path),
+            server: shared.servers.server_for(found),
+            path: parameters::normalize_path(found.path),
             operation_id: id.map(str::to_owned),
             parameters,
             body,
@@ -79,7 +79,7 @@ pub(super) fn tags(operation: &Value) -> Vec<String> {
 }
 
 /// The names agents use. Where one stands in two places the path's keeps it, and the others say where they go.
-fn arguments(given: &[Given<'_>], has_body: bool) -> Vec<String> {
+fn argument_names(given: &[DeclaredParameter<'_>], has_body: bool) -> Vec<String> {
     let mut uses: HashMap<&str, usize> = HashMap::new();
     for parameter in given {
         *uses.entry(&parameter.name).or_default() += 1;
@@ -88,10 +88,11 @@ fn arguments(given: &[Given<'_>], has_body: bool) -> Vec<String> {
     let mut names = Vec::with_capacity(given.len());
     for parameter in given {
         let name = &parameter.name;
-        let shared = uses.get(name.as_str()).is_some_and(|uses| *uses > 1) && parameter.place != Place::Path;
+        let shared =
+            uses.get(name.as_str()).is_some_and(|uses| *uses > 1) && parameter.place != ParameterLocation::Path;
         let mut argument = name.clone();
         while (shared && argument == *name) || (has_body && argument == "body") || taken.contains(&argument) {
-            argument = format!("{argument}__{}", place_name(parameter.place));
+            argument = format!("{argument}__{}", location_name(parameter.place));
         }
         taken.insert(argument.clone());
         names.push(argument);
@@ -99,19 +100,19 @@ fn arguments(given: &[Given<'_>], has_body: bool) -> Vec<String> {
     names
 }
 
-fn place_name(place: Place) -> &'static str {
+fn location_name(place: ParameterLocation) -> &'static str {
     match place {
-        Place::Path => "path",
-        Place::Query => "query",
-        Place::Header => "header",
-        Place::Cookie => "cookie",
-        Place::Querystring => "querystring",
+        ParameterLocation::Path => "path",
+        ParameterLocation::Query => "query",
+        ParameterLocation::Header => "header",
+        ParameterLocation::Cookie => "cookie",
+        ParameterLocation::Querystring => "querystring",
     }
 }
 
 /// What a parameter says about itself counts more than what its schema says.
-fn described(mut translated: Translated, description: Option<&str>) -> Translated {
-    let description = description.map(|text| wording::shortened(text, LONGEST_DESCRIPTION));
+fn with_description(mut translated: TranslatedSchema, description: Option<&str>) -> TranslatedSchema {
+    let description = description.map(|text| description::shorten(text, MAX_DESCRIPTION_LEN));
     if let (Value::Object(fields), Some(text)) = (&mut translated.value, description.filter(|text| !text.is_empty())) {
         fields.insert("description".into(), text.into());
     }
@@ -120,14 +121,14 @@ fn described(mut translated: Translated, description: Option<&str>) -> Translate
 
 /// The arguments of a call, as an object.
 #[derive(Default)]
-struct Input {
+struct ArgumentsSchema {
     properties: Map<String, Value>,
     required: Vec<String>,
     references: Vec<std::rc::Rc<str>>,
 }
 
-impl Input {
-    fn add(&mut self, name: &str, schema: Translated, required: bool) {
+impl ArgumentsSchema {
+    fn add(&mut self, name: &str, schema: TranslatedSchema, required: bool) {
         self.references.extend(schema.references);
         self.properties.insert(name.to_owned(), schema.value);
         if required {
@@ -135,11 +136,11 @@ impl Input {
         }
     }
 
-    fn schema(self) -> Translated {
+    fn into_schema(self) -> TranslatedSchema {
         let mut schema = json!({ "type": "object", "properties": self.properties });
         if !self.required.is_empty() {
             schema["required"] = json!(self.required);
         }
-        Translated::referring(schema, self.references)
+        TranslatedSchema::with_references(schema, self.references)
     }
 }

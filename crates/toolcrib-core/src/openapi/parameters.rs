@@ -4,26 +4,26 @@ use std::collections::HashMap;
 
 use serde_json::Value;
 
-use super::convert::{Found, Shared, Version};
-use super::library::At;
-use crate::execution::{Form, Place, Style};
-use crate::text::shown_short;
+use super::convert::{DocumentContext, OperationRef, SpecVersion};
+use super::document_set::NodeRef;
+use crate::execution::{ParameterLocation, ParameterStyle, Serialization};
+use crate::text::sanitize_truncated;
 
 /// A parameter as the document gives it.
 #[derive(Debug)]
-pub(super) struct Given<'a> {
+pub(super) struct DeclaredParameter<'a> {
     pub(super) name: String,
-    pub(super) place: Place,
+    pub(super) place: ParameterLocation,
     pub(super) required: bool,
-    pub(super) form: Form,
-    pub(super) schema: Schema<'a>,
+    pub(super) form: Serialization,
+    pub(super) schema: ParameterSchema<'a>,
     pub(super) description: Option<&'a str>,
 }
 
 /// What a parameter may be.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Schema<'a> {
-    Given(At<'a>),
+pub(super) enum ParameterSchema<'a> {
+    Declared(NodeRef<'a>),
     /// The document does not say.
     Any,
     /// The document only names it, in the path.
@@ -38,11 +38,15 @@ const RESERVED_HEADERS: [&str; 7] =
 const MAX_PARAMETERS: usize = 1_000;
 
 /// In the order path, query, header, cookie. What is broken is told and left out.
-pub(super) fn read<'a>(shared: &Shared<'a>, found: &Found<'a>, broken: &mut Vec<String>) -> Vec<Given<'a>> {
-    let mut given: Vec<Given<'a>> = Vec::new();
-    let mut positions: HashMap<(Place, String), usize> = HashMap::new();
-    for parameter in all(shared, found, broken) {
-        let Some(parameter) = one(shared, parameter, broken) else { continue };
+pub(super) fn read_parameters<'a>(
+    shared: &DocumentContext<'a>,
+    found: &OperationRef<'a>,
+    broken: &mut Vec<String>,
+) -> Vec<DeclaredParameter<'a>> {
+    let mut given: Vec<DeclaredParameter<'a>> = Vec::new();
+    let mut positions: HashMap<(ParameterLocation, String), usize> = HashMap::new();
+    for parameter in resolve_parameters(shared, found, broken) {
+        let Some(parameter) = read_parameter(shared, parameter, broken) else { continue };
         // What an operation says comes after what its path says, and counts more.
         match positions.get(&(parameter.place, parameter.name.clone())) {
             Some(&position) => given[position] = parameter,
@@ -53,16 +57,17 @@ pub(super) fn read<'a>(shared: &Shared<'a>, found: &Found<'a>, broken: &mut Vec<
         }
     }
     let path = found.path.split(['?', '#']).next().unwrap_or_default();
-    let templates = templates(path);
-    given.retain(|parameter| parameter.place != Place::Path || templates.contains(&parameter.name.as_str()));
+    let templates = path_template_names(path);
+    given
+        .retain(|parameter| parameter.place != ParameterLocation::Path || templates.contains(&parameter.name.as_str()));
     for name in templates {
-        if !positions.contains_key(&(Place::Path, name.to_owned())) {
-            given.push(Given {
+        if !positions.contains_key(&(ParameterLocation::Path, name.to_owned())) {
+            given.push(DeclaredParameter {
                 name: name.to_owned(),
-                place: Place::Path,
+                place: ParameterLocation::Path,
                 required: true,
-                form: usual(Place::Path),
-                schema: Schema::Text,
+                form: default_encoding(ParameterLocation::Path),
+                schema: ParameterSchema::Text,
                 description: None,
             });
         }
@@ -72,9 +77,13 @@ pub(super) fn read<'a>(shared: &Shared<'a>, found: &Found<'a>, broken: &mut Vec<
 }
 
 /// Every parameter, followed to what it is; bodies and form fields of Swagger 2.0 are among them.
-pub(super) fn all<'a>(shared: &Shared<'a>, found: &Found<'a>, broken: &mut Vec<String>) -> Vec<At<'a>> {
+pub(super) fn resolve_parameters<'a>(
+    shared: &DocumentContext<'a>,
+    found: &OperationRef<'a>,
+    broken: &mut Vec<String>,
+) -> Vec<NodeRef<'a>> {
     let mut all = Vec::new();
-    for holder in [found.item, found.operation] {
+    for holder in [found.path_item, found.operation] {
         let listed = holder.value.get("parameters");
         if listed.is_some_and(|listed| !listed.is_array()) {
             broken.push("`parameters` is no list; the tool is served without them".into());
@@ -85,7 +94,7 @@ pub(super) fn all<'a>(shared: &Shared<'a>, found: &Found<'a>, broken: &mut Vec<S
                 .push(format!("there are more than {MAX_PARAMETERS} parameters; the tool is served without the rest"));
         }
         for (index, value) in listed.iter().take(MAX_PARAMETERS).enumerate() {
-            match shared.library.follow(At { value, ..holder }) {
+            match shared.documents.resolve(NodeRef { value, ..holder }) {
                 Ok(at) => all.push(at),
                 Err(reason) => broken.push(format!("parameter {index}: {reason}; the tool is served without it")),
             }
@@ -94,26 +103,30 @@ pub(super) fn all<'a>(shared: &Shared<'a>, found: &Found<'a>, broken: &mut Vec<S
     all
 }
 
-fn one<'a>(shared: &Shared<'a>, at: At<'a>, broken: &mut Vec<String>) -> Option<Given<'a>> {
+fn read_parameter<'a>(
+    shared: &DocumentContext<'a>,
+    at: NodeRef<'a>,
+    broken: &mut Vec<String>,
+) -> Option<DeclaredParameter<'a>> {
     let text = |key: &str| at.value.get(key).and_then(Value::as_str);
     let (Some(name), Some(place)) = (text("name"), text("in")) else {
         broken.push("a parameter without `name` or `in`; the tool is served without it".into());
         return None;
     };
-    if shared.security.is_credential(place, name) || is_token(shared, name, text("description")) {
+    if shared.security.is_credential(place, name) || is_authentication_token(shared, name, text("description")) {
         return None;
     }
     let flag = |key: &str| at.value.get(key).and_then(Value::as_bool).unwrap_or(false);
     let place = match place {
-        "path" => Place::Path,
-        "query" => Place::Query,
+        "path" => ParameterLocation::Path,
+        "query" => ParameterLocation::Query,
         "header" if RESERVED_HEADERS.contains(&name.to_ascii_lowercase().as_str()) => return None,
-        "header" => Place::Header,
-        "cookie" => Place::Cookie,
-        "querystring" => Place::Querystring,
-        "body" | "formData" if shared.version == Version::Two => return None,
+        "header" => ParameterLocation::Header,
+        "cookie" => ParameterLocation::Cookie,
+        "querystring" => ParameterLocation::Querystring,
+        "body" | "formData" if shared.version == SpecVersion::Swagger2 => return None,
         other => {
-            let (name, other) = (shown_short(name, 60), shown_short(other, 40));
+            let (name, other) = (sanitize_truncated(name, 60), sanitize_truncated(other, 40));
             broken
                 .push(format!("parameter `{name}` is in `{other}`, which is no place; the tool is served without it"));
             return None;
@@ -121,88 +134,96 @@ fn one<'a>(shared: &Shared<'a>, at: At<'a>, broken: &mut Vec<String>) -> Option<
     };
     let content = at.value.get("content").and_then(Value::as_object).and_then(|content| content.iter().next());
     let (form, schema) = match (content, shared.version) {
-        (Some((media_type, value)), Version::Three) => {
-            (Form::Content { media_type: media_type.clone() }, value.get("schema"))
+        (Some((media_type, value)), SpecVersion::OpenApi3) => {
+            (Serialization::Content { media_type: media_type.clone() }, value.get("schema"))
         }
-        (_, Version::Three) => {
+        (_, SpecVersion::OpenApi3) => {
             // Some write what Swagger 2.0 wants.
             let typed = ["type", "enum", "items"].iter().any(|key| at.value.get(*key).is_some());
-            (style(at.value, place), at.value.get("schema").or(Some(at.value).filter(|_| typed)))
+            (read_style(at.value, place), at.value.get("schema").or(Some(at.value).filter(|_| typed)))
         }
-        (_, Version::Two) => (collection(text("collectionFormat"), place), Some(at.value)),
+        (_, SpecVersion::Swagger2) => (collection_format_encoding(text("collectionFormat"), place), Some(at.value)),
     };
-    Some(Given {
+    Some(DeclaredParameter {
         name: name.to_owned(),
         place,
-        required: place == Place::Path || flag("required"),
+        required: place == ParameterLocation::Path || flag("required"),
         form,
-        schema: schema.map_or(Schema::Any, |value| Schema::Given(At { value, ..at })),
+        schema: schema.map_or(ParameterSchema::Any, |value| ParameterSchema::Declared(NodeRef { value, ..at })),
         description: text("description"),
     })
 }
 
 /// A document with security schemes may still list the token among the parameters (Slack's does): it is presented, not
 /// asked for.
-fn is_token(shared: &Shared<'_>, name: &str, description: Option<&str>) -> bool {
+fn is_authentication_token(shared: &DocumentContext<'_>, name: &str, description: Option<&str>) -> bool {
     const BEGINNING: &str = "authentication token";
     let begins = description.and_then(|text| text.get(..BEGINNING.len()));
     let described = begins.is_some_and(|begins| begins.eq_ignore_ascii_case(BEGINNING));
-    described && matches!(name, "token" | "access_token") && shared.security.any()
+    described && matches!(name, "token" | "access_token") && shared.security.has_schemes()
 }
 
 /// How a value is written where the document says nothing.
-fn usual(place: Place) -> Form {
+fn default_encoding(place: ParameterLocation) -> Serialization {
     let (style, explode) = match place {
-        Place::Path | Place::Header => (Style::Simple, false),
-        Place::Query | Place::Cookie | Place::Querystring => (Style::Form, true),
+        ParameterLocation::Path | ParameterLocation::Header => (ParameterStyle::Simple, false),
+        ParameterLocation::Query | ParameterLocation::Cookie | ParameterLocation::Querystring => {
+            (ParameterStyle::Form, true)
+        }
     };
-    Form::Style { style, explode, allow_reserved: false }
+    Serialization::Style { style, explode, allow_reserved: false }
 }
 
 /// `style`, `explode` and `allowReserved`, of a parameter or of one property of a form.
-pub(super) fn style(value: &Value, place: Place) -> Form {
+pub(super) fn read_style(value: &Value, place: ParameterLocation) -> Serialization {
     let flag = |key: &str| value.get(key).and_then(Value::as_bool);
     let named = match value.get("style").and_then(Value::as_str) {
-        Some("simple") => Some(Style::Simple),
-        Some("label") => Some(Style::Label),
-        Some("matrix") => Some(Style::Matrix),
-        Some("form") => Some(Style::Form),
-        Some("spaceDelimited") => Some(Style::SpaceDelimited),
-        Some("pipeDelimited") => Some(Style::PipeDelimited),
-        Some("deepObject") => Some(Style::DeepObject),
-        Some("cookie") => Some(Style::Cookie),
+        Some("simple") => Some(ParameterStyle::Simple),
+        Some("label") => Some(ParameterStyle::Label),
+        Some("matrix") => Some(ParameterStyle::Matrix),
+        Some("form") => Some(ParameterStyle::Form),
+        Some("spaceDelimited") => Some(ParameterStyle::SpaceDelimited),
+        Some("pipeDelimited") => Some(ParameterStyle::PipeDelimited),
+        Some("deepObject") => Some(ParameterStyle::DeepObject),
+        Some("cookie") => Some(ParameterStyle::Cookie),
         Some(_) | None => None,
     };
-    let fits = |style: Style| match place {
-        Place::Path => matches!(style, Style::Simple | Style::Label | Style::Matrix),
-        Place::Header => style == Style::Simple,
-        Place::Cookie => matches!(style, Style::Form | Style::Cookie),
-        Place::Query | Place::Querystring => {
-            !matches!(style, Style::Simple | Style::Label | Style::Matrix | Style::Cookie)
+    let fits = |style: ParameterStyle| match place {
+        ParameterLocation::Path => {
+            matches!(style, ParameterStyle::Simple | ParameterStyle::Label | ParameterStyle::Matrix)
         }
+        ParameterLocation::Header => style == ParameterStyle::Simple,
+        ParameterLocation::Cookie => matches!(style, ParameterStyle::Form | ParameterStyle::Cookie),
+        ParameterLocation::Query | ParameterLocation::Querystring => !matches!(
+            style,
+            ParameterStyle::Simple | ParameterStyle::Label | ParameterStyle::Matrix | ParameterStyle::Cookie
+        ),
     };
-    let default = usual(place);
-    let Form::Style { style: of_place, .. } = default else { return default };
+    let default = default_encoding(place);
+    let Serialization::Style { style: of_place, .. } = default else { return default };
     let style = named.filter(|style| fits(*style)).unwrap_or(of_place);
-    let explode = flag("explode").unwrap_or(matches!(style, Style::Form | Style::Cookie | Style::DeepObject));
-    Form::Style { style, explode, allow_reserved: flag("allowReserved").unwrap_or(false) }
+    let explode = flag("explode")
+        .unwrap_or(matches!(style, ParameterStyle::Form | ParameterStyle::Cookie | ParameterStyle::DeepObject));
+    Serialization::Style { style, explode, allow_reserved: flag("allowReserved").unwrap_or(false) }
 }
 
 /// How Swagger 2.0 writes lists.
-pub(super) fn collection(format: Option<&str>, place: Place) -> Form {
+pub(super) fn collection_format_encoding(format: Option<&str>, place: ParameterLocation) -> Serialization {
     let (style, explode) = match (format, place) {
-        (Some("multi"), Place::Query) => (Style::Form, true),
-        (Some("ssv"), _) => (Style::SpaceDelimited, false),
-        (Some("tsv"), _) => (Style::TabDelimited, false),
-        (Some("pipes"), _) => (Style::PipeDelimited, false),
-        (_, Place::Path | Place::Header) => (Style::Simple, false),
-        (_, Place::Query | Place::Cookie | Place::Querystring) => (Style::Form, false),
+        (Some("multi"), ParameterLocation::Query) => (ParameterStyle::Form, true),
+        (Some("ssv"), _) => (ParameterStyle::SpaceDelimited, false),
+        (Some("tsv"), _) => (ParameterStyle::TabDelimited, false),
+        (Some("pipes"), _) => (ParameterStyle::PipeDelimited, false),
+        (_, ParameterLocation::Path | ParameterLocation::Header) => (ParameterStyle::Simple, false),
+        (_, ParameterLocation::Query | ParameterLocation::Cookie | ParameterLocation::Querystring) => {
+            (ParameterStyle::Form, false)
+        }
     };
-    Form::Style { style, explode, allow_reserved: false }
+    Serialization::Style { style, explode, allow_reserved: false }
 }
 
 /// A path whose templates have the names of parameters alone, where people write RFC 6570's `{+path}` or `{path*}`.
-pub(super) fn plain_path(path: &str) -> String {
+pub(super) fn normalize_path(path: &str) -> String {
     let mut plain = String::with_capacity(path.len() + 1);
     if !path.starts_with('/') {
         plain.push('/');
@@ -213,24 +234,24 @@ pub(super) fn plain_path(path: &str) -> String {
         .and_then(|(before, after)| after.split_once('}').map(|(name, after)| (before, name, after)))
     {
         plain.push_str(before);
-        plain.push_str(&format!("{{{}}}", bare(name)));
+        plain.push_str(&format!("{{{}}}", template_name(name)));
         rest = after;
     }
     plain.push_str(rest);
     plain
 }
 
-fn bare(name: &str) -> &str {
+fn template_name(name: &str) -> &str {
     name.trim_start_matches('+').trim_end_matches('*')
 }
 
 /// The names in the braces of a path.
-fn templates(path: &str) -> Vec<&str> {
+fn path_template_names(path: &str) -> Vec<&str> {
     let mut names = Vec::new();
     let mut rest = path;
     while let Some((_, after)) = rest.split_once('{') {
         let Some((name, after)) = after.split_once('}') else { break };
-        let name = bare(name);
+        let name = template_name(name);
         if !name.is_empty() && !names.contains(&name) {
             names.push(name);
         }

@@ -2,14 +2,14 @@
 //! and 3.2, and RFC 6570 beneath them. Arguments come from agents and are not trusted: none can leave the place that the
 //! document gives it. Credentials, and the sending, are left to others.
 
-mod address;
 mod body;
 mod escape;
-mod form;
-mod header;
-mod media;
+mod headers;
+mod media_type;
 mod multipart;
 mod style;
+mod target_url;
+mod urlencoded;
 
 #[cfg(test)]
 mod tests;
@@ -17,14 +17,14 @@ mod tests;
 use serde_json::{Map, Number, Value};
 
 use crate::error::{Code, Error, Result};
-use crate::execution::{Operation, Parameter};
+use crate::execution::{Operation, OperationParameter};
 
-pub use address::is_dots;
-pub use escape::encoded;
+pub use escape::percent_encode;
+pub use target_url::is_dot_segment;
 
 /// The request as it goes on the wire, without credentials.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Prepared {
+pub struct PreparedRequest {
     pub method: String,
     /// Absolute and percent-encoded: parsing it changes nothing that it means.
     pub url: String,
@@ -43,53 +43,58 @@ pub struct PreparedBody {
 }
 
 /// `base` is the address that the path is appended to, `boundary` a random text that divides the parts of a multipart body.
-pub fn prepare(operation: &Operation, base: &str, arguments: &Map<String, Value>, boundary: &str) -> Result<Prepared> {
-    Ok(Prepared {
+pub fn prepare(
+    operation: &Operation,
+    base: &str,
+    arguments: &Map<String, Value>,
+    boundary: &str,
+) -> Result<PreparedRequest> {
+    Ok(PreparedRequest {
         method: operation.method.clone(),
-        url: address::build(operation, base, arguments)?,
-        headers: header::headers(operation, arguments)?,
-        cookies: header::cookies(operation, arguments)?,
-        body: body::build(operation, arguments, boundary)?,
+        url: target_url::build_url(operation, base, arguments)?,
+        headers: headers::build_headers(operation, arguments)?,
+        cookies: headers::build_cookies(operation, arguments)?,
+        body: body::build_body(operation, arguments, boundary)?,
     })
 }
 
 /// What was given for a parameter. Null counts as not given where the parameter may be left out.
-fn given<'a>(parameter: &Parameter, arguments: &'a Map<String, Value>) -> Result<Option<&'a Value>> {
+fn argument_value<'a>(parameter: &OperationParameter, arguments: &'a Map<String, Value>) -> Result<Option<&'a Value>> {
     match arguments.get(&parameter.argument) {
         Some(Value::Null) | None if !parameter.required => Ok(None),
         Some(value) => Ok(Some(value)),
-        None => Err(refused(&parameter.argument, "is required; give it a value")),
+        None => Err(invalid_argument(&parameter.argument, "is required; give it a value")),
     }
 }
 
 /// Whether something came of a value, where something must: an empty list or object would leave no trace.
-fn traced<T>(argument: &str, required: bool, pieces: Vec<T>) -> Result<Vec<T>> {
+fn require_nonempty<T>(argument: &str, required: bool, pieces: Vec<T>) -> Result<Vec<T>> {
     if required && pieces.is_empty() {
-        return Err(refused(argument, "is required and must not be empty, for nothing of it would be sent"));
+        return Err(invalid_argument(argument, "is required and must not be empty, for nothing of it would be sent"));
     }
     Ok(pieces)
 }
 
 /// A value as text: a string as it is, a whole number in digits alone, anything else as JSON writes it.
-fn plain(value: &Value) -> String {
+fn to_plain_text(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
-        Value::Number(number) => digits(number).unwrap_or_else(|| number.to_string()),
+        Value::Number(number) => integer_digits(number).unwrap_or_else(|| number.to_string()),
         Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => value.to_string(),
     }
 }
 
 /// JSON Schema takes `5.0` and `1e3` for integers; who reads integers out of text takes neither.
-fn digits(number: &Number) -> Option<String> {
+fn integer_digits(number: &Number) -> Option<String> {
     let whole = number.as_f64().filter(|float| number.is_f64() && float.fract() == 0.0)?;
     Some(whole.to_string())
 }
 
 /// The document that a value is in a media type: JSON where it is that, else the plain text.
-fn document(value: &Value, media_type: &str) -> String {
-    if media::is_json(media_type) { value.to_string() } else { plain(value) }
+fn serialize_as(value: &Value, media_type: &str) -> String {
+    if media_type::is_json(media_type) { value.to_string() } else { to_plain_text(value) }
 }
 
-fn refused(argument: &str, why: &str) -> Error {
+fn invalid_argument(argument: &str, why: &str) -> Error {
     Error::new(Code::ToolInvalidInput, format!("argument `{argument}` {why}"))
 }

@@ -5,61 +5,66 @@ use std::time::Duration;
 use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Map, Value, json};
 
-use super::convert::Found;
-use super::operation::{Read, tags};
-use super::wording;
-use crate::execution::{Backing, Execution};
-use crate::source::Poll;
-use crate::text::shown_short;
+use super::convert::OperationRef;
+use super::description;
+use super::operation::{ConvertedOperation, tags};
+use crate::execution::{ExecutionMode, ExecutionSpec};
+use crate::source::PollSettings;
+use crate::text::sanitize_truncated;
 use crate::time::parse_duration;
-use crate::tool::BACKING;
+use crate::tool::EXECUTION_SPEC_KEY;
 
-const LONGEST_SUMMARY: usize = 160;
-const LONGEST_DESCRIPTION: usize = 200;
+const MAX_SUMMARY_LEN: usize = 160;
+const MAX_DESCRIPTION_LEN: usize = 200;
 
 /// The tool as a source offers it, or why it cannot be.
-pub(super) fn offered(name: &str, found: &Found<'_>, read: Read, poll: Option<&Poll>) -> Result<Box<RawValue>, String> {
+pub(super) fn build_tool(
+    name: &str,
+    found: &OperationRef<'_>,
+    read: ConvertedOperation,
+    poll: Option<&PollSettings>,
+) -> Result<Box<RawValue>, String> {
     let value = found.operation.value;
     let poll = match (poll, value.get("x-toolcrib-poll")) {
         (Some(poll), _) => Some(poll.clone()),
-        (None, Some(stated)) => Some(polled(stated)?),
+        (None, Some(stated)) => Some(parse_poll(stated)?),
         (None, None) => None,
     };
     let execution = match poll {
-        Some(poll) => Execution::AsyncPoll { operation: read.operation, poll },
-        None => Execution::SyncHttp(read.operation),
+        Some(poll) => ExecutionMode::AsyncPoll { operation: read.operation, poll },
+        None => ExecutionMode::SyncHttp(read.operation),
     };
     let raw = |value: &Value| to_raw_value(value).map_err(|error| format!("it cannot be written: {error}"));
-    let backing = Backing {
+    let backing = ExecutionSpec {
         execution,
-        input_schema: read.input.whole.as_ref().map(raw).transpose()?,
+        input_schema: read.input.full.as_ref().map(raw).transpose()?,
         output_schema: read.output.as_ref().map(raw).transpose()?,
         tags: tags(value),
         deprecated: value.get("deprecated") == Some(&Value::Bool(true)),
     };
     let mut tool = Map::new();
     tool.insert("name".into(), name.into());
-    tool.insert("description".into(), described(found, backing.deprecated).into());
+    tool.insert("description".into(), tool_description(found, backing.deprecated).into());
     tool.insert("inputSchema".into(), read.input.listed);
-    if let Some(hints) = hints(&found.method) {
+    if let Some(hints) = method_hints(&found.method) {
         tool.insert("annotations".into(), hints);
     }
     let tool = serde_json::to_string(&tool).map_err(|error| format!("it cannot be written: {error}"))?;
     let backing = serde_json::to_string(&backing).map_err(|error| format!("it cannot be written: {error}"))?;
-    let text = format!("{},\"{BACKING}\":{backing}}}", tool.strip_suffix('}').unwrap_or(&tool));
+    let text = format!("{},\"{EXECUTION_SPEC_KEY}\":{backing}}}", tool.strip_suffix('}').unwrap_or(&tool));
     RawValue::from_string(text).map_err(|error| format!("it cannot be written: {error}"))
 }
 
 /// The summary, then what the description adds to it; without either, the request itself.
-fn described(found: &Found<'_>, deprecated: bool) -> String {
+fn tool_description(found: &OperationRef<'_>, deprecated: bool) -> String {
     let text = |holder: &Value, key: &str| {
         holder.get(key).and_then(Value::as_str).map(str::trim).filter(|text| !text.is_empty()).map(str::to_owned)
     };
-    let own = |key| text(found.operation.value, key).or_else(|| text(found.item.value, key));
-    let summary = own("summary").map(|text| wording::shortened(&text, LONGEST_SUMMARY));
-    let description = own("description").map(|text| wording::shortened(&text, LONGEST_DESCRIPTION));
+    let own = |key| text(found.operation.value, key).or_else(|| text(found.path_item.value, key));
+    let summary = own("summary").map(|text| description::shorten(&text, MAX_SUMMARY_LEN));
+    let description = own("description").map(|text| description::shorten(&text, MAX_DESCRIPTION_LEN));
     let text = match (summary.filter(|text| !text.is_empty()), description.filter(|text| !text.is_empty())) {
-        (Some(summary), Some(description)) => match wording::beyond(&summary, &description) {
+        (Some(summary), Some(description)) => match description::remainder(&summary, &description) {
             "" => summary,
             more => {
                 let stop = if summary.ends_with(['.', '!', '?', '…']) { "" } else { "." };
@@ -73,7 +78,7 @@ fn described(found: &Found<'_>, deprecated: bool) -> String {
 }
 
 /// What a method promises.
-fn hints(method: &str) -> Option<Value> {
+fn method_hints(method: &str) -> Option<Value> {
     match method {
         "GET" | "HEAD" | "OPTIONS" | "TRACE" | "QUERY" => Some(json!({ "readOnlyHint": true })),
         "PUT" => Some(json!({ "idempotentHint": true })),
@@ -83,7 +88,7 @@ fn hints(method: &str) -> Option<Value> {
 }
 
 /// How to see when something is done, as `x-toolcrib-poll` says it.
-fn polled(stated: &Value) -> Result<Poll, String> {
+fn parse_poll(stated: &Value) -> Result<PollSettings, String> {
     let wrong = |key: &str| format!("`x-toolcrib-poll` needs `{key}`");
     let text = |key: &str| stated.get(key).and_then(Value::as_str).map(str::to_owned);
     let list = |key: &str| match stated.get(key) {
@@ -93,21 +98,24 @@ fn polled(stated: &Value) -> Result<Poll, String> {
     };
     let interval = text("interval").map(|interval| {
         let unknown = || {
-            format!("`x-toolcrib-poll`: `interval` is no length of time such as `2s`: `{}`", shown_short(&interval, 80))
+            format!(
+                "`x-toolcrib-poll`: `interval` is no length of time such as `2s`: `{}`",
+                sanitize_truncated(&interval, 80)
+            )
         };
-        let long = |interval: &Duration| *interval >= Poll::SHORTEST_INTERVAL;
+        let long = |interval: &Duration| *interval >= PollSettings::MIN_INTERVAL;
         let parsed = parse_duration(&interval).ok_or_else(unknown)?;
         Some(parsed).filter(long).ok_or_else(|| "`x-toolcrib-poll`: `interval` must be `100ms` or more".to_owned())
     });
     let pointer = |key: &str| match text(key) {
         Some(pointer) if !pointer.is_empty() && !pointer.starts_with('/') => {
-            let shown = shown_short(&pointer, 80);
+            let shown = sanitize_truncated(&pointer, 80);
             Err(format!("`x-toolcrib-poll`: `{key}` is no JSON pointer such as `/{shown}`: `{shown}`"))
         }
         pointer => Ok(pointer),
     };
     let done = Some(list("done")).filter(|done| !done.is_empty()).ok_or_else(|| wrong("done"))?;
-    Ok(Poll {
+    Ok(PollSettings {
         url: text("url").ok_or_else(|| wrong("url"))?,
         status: pointer("status")?.ok_or_else(|| wrong("status"))?,
         result: pointer("result")?,

@@ -2,37 +2,39 @@
 
 use serde_json::Value;
 
-use super::reader::beginning;
+use super::reader::text_prefix;
 use crate::json;
-use crate::text::shown_short;
+use crate::text::sanitize_truncated;
 
-const LONGEST_PATTERN: usize = 120;
-const LONGEST_NUMBER: usize = 40;
+const MAX_PATTERN_LEN: usize = 120;
+const MAX_NUMBER_LEN: usize = 40;
 
 /// The limits of a value, and of each item where it is a list; `items` is where their reference led.
-pub fn limits(schema: &Value, items: &Value) -> Vec<String> {
-    let mut words = own(schema);
-    words.extend(own(items).into_iter().map(|limit| format!("each {limit}")));
+pub fn describe_limits(schema: &Value, items: &Value) -> Vec<String> {
+    let mut words = describe_own_limits(schema);
+    words.extend(describe_own_limits(items).into_iter().map(|limit| format!("each {limit}")));
     words
 }
 
-fn own(schema: &Value) -> Vec<String> {
+fn describe_own_limits(schema: &Value) -> Vec<String> {
     let mut words = Vec::new();
-    words.extend(range(schema));
-    let number = |key: &str| schema.get(key).filter(|value| value.is_number()).map(written);
+    words.extend(describe_range(schema));
+    let number = |key: &str| schema.get(key).filter(|value| value.is_number()).map(format_number);
     words.extend(number("multipleOf").map(|step| format!("a multiple of {step}")));
     let counted = [
         ("minLength", "maxLength", "character", "characters"),
         ("minItems", "maxItems", "item", "items"),
         ("minProperties", "maxProperties", "field", "fields"),
     ];
-    words.extend(counted.iter().filter_map(|(least, most, one, many)| count(schema, least, most, one, many)));
+    words.extend(counted.iter().filter_map(|(least, most, one, many)| describe_count(schema, least, most, one, many)));
     if schema.get("uniqueItems") == Some(&Value::Bool(true)) {
         words.push("no two alike".into());
     }
     let pattern = schema.get("pattern").and_then(Value::as_str);
     words.extend(
-        pattern.map(|text| format!("matching `{}`", shown_short(beginning(text, LONGEST_PATTERN), LONGEST_PATTERN))),
+        pattern.map(|text| {
+            format!("matching `{}`", sanitize_truncated(text_prefix(text, MAX_PATTERN_LEN), MAX_PATTERN_LEN))
+        }),
     );
     if schema.get("deprecated") == Some(&Value::Bool(true)) {
         words.push("deprecated".into());
@@ -40,13 +42,13 @@ fn own(schema: &Value) -> Vec<String> {
     words
 }
 
-fn range(schema: &Value) -> Option<String> {
+fn describe_range(schema: &Value) -> Option<String> {
     let bound = |key: &str, excluded: &str| {
         let (inclusive, exclusive) = (schema.get(key), schema.get(excluded));
         match (inclusive.filter(|value| value.is_number()), exclusive) {
             // Where both are given the tighter one is not worth finding out: that there is an end is what helps.
-            (_, Some(value @ Value::Number(_))) => Some((written(value), true)),
-            (Some(value), exclusive) => Some((written(value), exclusive == Some(&Value::Bool(true)))),
+            (_, Some(value @ Value::Number(_))) => Some((format_number(value), true)),
+            (Some(value), exclusive) => Some((format_number(value), exclusive == Some(&Value::Bool(true)))),
             (None, _) => None,
         }
     };
@@ -62,7 +64,7 @@ fn range(schema: &Value) -> Option<String> {
     })
 }
 
-fn count(schema: &Value, least: &str, most: &str, one: &str, many: &str) -> Option<String> {
+fn describe_count(schema: &Value, least: &str, most: &str, one: &str, many: &str) -> Option<String> {
     let number = |key: &str| schema.get(key).and_then(Value::as_u64);
     let things = |number: u64| if number == 1 { one } else { many };
     match (number(least).filter(|least| *least > 0), number(most)) {
@@ -75,8 +77,8 @@ fn count(schema: &Value, least: &str, most: &str, one: &str, many: &str) -> Opti
     }
 }
 
-fn written(number: &Value) -> String {
-    shown_short(&json::beginning(number, LONGEST_NUMBER), LONGEST_NUMBER)
+fn format_number(number: &Value) -> String {
+    sanitize_truncated(&json::truncated_json(number, MAX_NUMBER_LEN), MAX_NUMBER_LEN)
 }
 
 #[cfg(test)]
@@ -89,7 +91,7 @@ mod tests {
     fn limits_are_told_in_words() {
         let check = |schema: Value, expected: &str| {
             let items = schema.get("items").cloned().unwrap_or_default();
-            assert_eq!(limits(&schema, &items).join("; "), expected, "{schema}");
+            assert_eq!(describe_limits(&schema, &items).join("; "), expected, "{schema}");
         };
         check(json!({ "minimum": 1, "maximum": 100 }), "1 to 100");
         check(json!({ "minimum": 0 }), "at least 0");

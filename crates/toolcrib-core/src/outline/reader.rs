@@ -5,64 +5,71 @@ use std::collections::HashSet;
 
 use serde_json::Value;
 
-use super::limits::limits;
-use super::walk::{followed, list, sole};
-use super::{Argument, Arguments};
+use super::limits::describe_limits;
+use super::schema_walk::{array_at, resolve_references, sole_alternative};
+use super::{ArgumentList, ArgumentOutline};
 use crate::json;
 use crate::schema::type_name;
-use crate::text::shown_short;
+use crate::text::sanitize_truncated;
 
 /// References and nesting are followed so far, and no further.
-pub(super) const DEEPEST: usize = 4;
-pub(super) const MOST_CHOICES: usize = 12;
+pub(super) const MAX_OUTLINE_DEPTH: usize = 4;
+pub(super) const MAX_CHOICES: usize = 12;
 /// So many choices are told of all arguments together, and then no more than [`MOST_CHOICES`] of each.
-const ALL_CHOICES: usize = 2_000;
+const MAX_TOTAL_CHOICES: usize = 2_000;
 /// References can make a small schema endless to tell. So many arguments are told in all, after so many looks.
-pub(super) const MOST_ARGUMENTS: usize = 500;
-const MOST_LOOKS: usize = 5_000;
+pub(super) const MAX_ARGUMENTS: usize = 500;
+const MAX_VISITED_SCHEMAS: usize = 5_000;
 /// The types of so many choices are looked at: there are only six.
-const MOST_TYPED: usize = 100;
+const MAX_TYPED_CHOICES: usize = 100;
 /// So many times as many bytes as may be shown are read of a text.
-const READ_AHEAD: usize = 8;
+const BYTES_READ_PER_CHARACTER: usize = 8;
 
 /// Reads one schema; what is open on the way down is its trail, so that a schema which holds itself is told once.
-pub(super) struct Reader<'a> {
+pub(super) struct SchemaOutliner<'a> {
     root: &'a Value,
     /// What is left of the arguments, the looks, and the counts where no look is left.
-    arguments: Cell<usize>,
-    looks: Cell<usize>,
-    counts: Cell<usize>,
+    arguments_left: Cell<usize>,
+    visits_left: Cell<usize>,
+    counts_left: Cell<usize>,
     /// How many choices each argument may tell, and how many are left for all.
-    most_choices: usize,
-    choices: Cell<usize>,
+    max_choices: usize,
+    choices_left: Cell<usize>,
 }
 
-impl<'a> Reader<'a> {
-    pub(super) fn new(root: &'a Value) -> Reader<'a> {
-        let [looks, counts] = [MOST_LOOKS; 2].map(Cell::new);
-        let (arguments, choices) = (Cell::new(MOST_ARGUMENTS), Cell::new(ALL_CHOICES));
-        Reader { root, arguments, looks, counts, most_choices: MOST_CHOICES, choices }
+impl<'a> SchemaOutliner<'a> {
+    pub(super) fn new(root: &'a Value) -> SchemaOutliner<'a> {
+        let [looks, counts] = [MAX_VISITED_SCHEMAS; 2].map(Cell::new);
+        let (arguments, choices) = (Cell::new(MAX_ARGUMENTS), Cell::new(MAX_TOTAL_CHOICES));
+        SchemaOutliner {
+            root,
+            arguments_left: arguments,
+            visits_left: looks,
+            counts_left: counts,
+            max_choices: MAX_CHOICES,
+            choices_left: choices,
+        }
     }
 
-    pub(super) fn with_choices(self, most_choices: usize) -> Reader<'a> {
-        Reader { most_choices, ..self }
+    pub(super) fn with_choices(self, most_choices: usize) -> SchemaOutliner<'a> {
+        SchemaOutliner { max_choices: most_choices, ..self }
     }
 
     /// Whether there is still a look left; takes it, and as many more as `size` is worth.
-    fn look(&self, size: usize) -> bool {
-        let left = self.looks.get();
-        self.looks.set(left.saturating_sub(1 + size / 8));
+    fn try_visit(&self, size: usize) -> bool {
+        let left = self.visits_left.get();
+        self.visits_left.set(left.saturating_sub(1 + size / 8));
         left > 0
     }
 
     /// Name, schema and whether it is required, of the arguments themselves and nothing within them.
-    pub(super) fn outermost(&self, schema: &'a Value) -> Vec<(&'a str, &'a Value, bool)> {
-        let schema = self.followed(schema);
+    pub(super) fn top_level_arguments(&self, schema: &'a Value) -> Vec<(&'a str, &'a Value, bool)> {
+        let schema = self.resolve(schema);
         let mut parts = vec![schema];
         let mut met = HashSet::from([std::ptr::from_ref(schema)]);
-        let all_of = list(schema, "allOf").iter().map(|part| self.followed(part));
+        let all_of = array_at(schema, "allOf").iter().map(|part| self.resolve(part));
         parts.extend(all_of.filter(|part| met.insert(std::ptr::from_ref(*part))));
-        let required = parts.iter().flat_map(|part| list(part, "required")).filter_map(Value::as_str);
+        let required = parts.iter().flat_map(|part| array_at(part, "required")).filter_map(Value::as_str);
         let required: HashSet<&str> = required.collect();
         let mut known: HashSet<&str> = HashSet::new();
         let properties = parts.iter().filter_map(|part| part.get("properties")?.as_object()).flatten();
@@ -73,12 +80,12 @@ impl<'a> Reader<'a> {
     }
 
     /// A type in as few words as will do: `string`, `integer`, `string[]`.
-    pub(super) fn short_kind(&self, schema: &'a Value, depth: usize) -> String {
-        if !self.look(0) {
+    pub(super) fn short_type(&self, schema: &'a Value, depth: usize) -> String {
+        if !self.try_visit(0) {
             return "any".into();
         }
-        let schema = self.followed(schema);
-        let alternatives = || list(schema, "anyOf").iter().chain(list(schema, "oneOf"));
+        let schema = self.resolve(schema);
+        let alternatives = || array_at(schema, "anyOf").iter().chain(array_at(schema, "oneOf"));
         let named = match schema.get("type") {
             Some(Value::String(name)) => Some(name.as_str()),
             Some(Value::Array(names)) => names.iter().filter_map(Value::as_str).find(|name| *name != "null"),
@@ -86,37 +93,41 @@ impl<'a> Reader<'a> {
         };
         match named {
             Some("array") => match schema.get("items") {
-                Some(items) if depth < DEEPEST => format!("{}[]", self.short_kind(items, depth + 1)),
+                Some(items) if depth < MAX_OUTLINE_DEPTH => format!("{}[]", self.short_type(items, depth + 1)),
                 _ => "array".into(),
             },
-            Some(name) => shown_short(beginning(name, 20), 20),
-            None if depth < DEEPEST => {
-                let kinds = alternatives().map(|alternative| self.short_kind(alternative, depth + 1));
+            Some(name) => sanitize_truncated(text_prefix(name, 20), 20),
+            None if depth < MAX_OUTLINE_DEPTH => {
+                let kinds = alternatives().map(|alternative| self.short_type(alternative, depth + 1));
                 let first = kinds.into_iter().find(|kind| kind != "null" && kind != "any");
-                let first = first.or_else(|| Some(type_name(list(schema, "enum").first()?).to_owned()));
+                let first = first.or_else(|| Some(type_name(array_at(schema, "enum").first()?).to_owned()));
                 first.or_else(|| schema.get("properties").map(|_| "object".into())).unwrap_or_else(|| "any".into())
             }
             None => "any".into(),
         }
     }
 
-    pub(super) fn fields(&self, schema: &'a Value, trail: &mut Vec<&'a Value>) -> Arguments {
-        let (named, more) = self.named_fields(schema, trail);
-        Arguments { told: named.into_iter().map(|(_, argument)| argument).collect(), more }
+    pub(super) fn read_fields(&self, schema: &'a Value, trail: &mut Vec<&'a Value>) -> ArgumentList {
+        let (named, more) = self.read_named_fields(schema, trail);
+        ArgumentList { items: named.into_iter().map(|(_, argument)| argument).collect(), omitted: more }
     }
 
     /// Each with its whole name, for the one that is shown may be cut; and how many are not told.
-    fn named_fields(&self, schema: &'a Value, trail: &mut Vec<&'a Value>) -> (Vec<(&'a str, Argument)>, usize) {
-        if self.arguments.get() == 0 || !self.look(0) {
-            return (Vec::new(), self.untold(schema, trail));
+    fn read_named_fields(
+        &self,
+        schema: &'a Value,
+        trail: &mut Vec<&'a Value>,
+    ) -> (Vec<(&'a str, ArgumentOutline)>, usize) {
+        if self.arguments_left.get() == 0 || !self.try_visit(0) {
+            return (Vec::new(), self.count_omitted(schema, trail));
         }
-        let schema = self.followed(schema);
-        if is_open(schema, trail) {
+        let schema = self.resolve(schema);
+        if is_on_trail(schema, trail) {
             return (Vec::new(), 0);
         }
-        let (required, own) = (list(schema, "required"), schema.get("properties").and_then(Value::as_object));
+        let (required, own) = (array_at(schema, "required"), schema.get("properties").and_then(Value::as_object));
         let count = own.map_or(0, |own| own.len());
-        if trail.len() > DEEPEST || !self.look(required.len() + count) {
+        if trail.len() > MAX_OUTLINE_DEPTH || !self.try_visit(required.len() + count) {
             return (Vec::new(), count);
         }
         trail.push(schema);
@@ -124,17 +135,19 @@ impl<'a> Reader<'a> {
         // `false` is how a schema says that there is no such argument.
         let own = own.into_iter().flatten().filter(|(_, property)| **property != Value::Bool(false));
         let mut own: Vec<_> = own.collect();
-        let mut more = own.len().saturating_sub(self.arguments.get());
+        let mut more = own.len().saturating_sub(self.arguments_left.get());
         if more > 0 {
             own.sort_by_key(|(name, _)| !required.contains(name.as_str()));
-            own.truncate(self.arguments.get());
+            own.truncate(self.arguments_left.get());
         }
         // All of these come before anything within them.
-        self.arguments.set(self.arguments.get() - own.len());
-        let mut fields: Vec<(&str, Argument)> =
-            own.into_iter().map(|(name, property)| (name.as_str(), self.argument(name, property, trail))).collect();
-        for part in list(schema, "allOf") {
-            let (others, untold) = self.named_fields(part, trail);
+        self.arguments_left.set(self.arguments_left.get() - own.len());
+        let mut fields: Vec<(&str, ArgumentOutline)> = own
+            .into_iter()
+            .map(|(name, property)| (name.as_str(), self.read_argument(name, property, trail)))
+            .collect();
+        for part in array_at(schema, "allOf") {
+            let (others, untold) = self.read_named_fields(part, trail);
             more += untold;
             for (name, field) in others {
                 if !fields.iter().any(|(known, _)| *known == name) {
@@ -150,42 +163,42 @@ impl<'a> Reader<'a> {
     }
 
     /// How many fields there are that nobody will look at. References are followed for as many counts as there are.
-    fn untold(&self, schema: &'a Value, trail: &[&'a Value]) -> usize {
-        let left = self.counts.get();
-        self.counts.set(left.saturating_sub(1));
-        let schema = if left > 0 { self.followed(schema) } else { schema };
-        let own = schema.get("properties").and_then(Value::as_object).filter(|_| !is_open(schema, trail));
+    fn count_omitted(&self, schema: &'a Value, trail: &[&'a Value]) -> usize {
+        let left = self.counts_left.get();
+        self.counts_left.set(left.saturating_sub(1));
+        let schema = if left > 0 { self.resolve(schema) } else { schema };
+        let own = schema.get("properties").and_then(Value::as_object).filter(|_| !is_on_trail(schema, trail));
         own.map_or(0, |own| own.len())
     }
 
-    fn argument(&self, name: &str, property: &'a Value, trail: &mut Vec<&'a Value>) -> Argument {
-        let target = self.followed(property);
+    fn read_argument(&self, name: &str, property: &'a Value, trail: &mut Vec<&'a Value>) -> ArgumentOutline {
+        let target = self.resolve(property);
         // What stands beside a reference speaks of this very use of it.
         let said = |key: &str| property.get(key).or_else(|| target.get(key));
-        let sole = sole(self.root, target);
-        let items = self.followed(sole.get("items").unwrap_or(&Value::Null));
-        let all = [target, sole, items].into_iter().map(|schema| list(schema, "enum")).find(|all| !all.is_empty());
-        let again = is_open(target, trail) || is_open(items, trail);
-        let kind = self.kind(property, 0);
-        Argument {
-            name: shown_short(beginning(name, 80), 80),
+        let sole = sole_alternative(self.root, target);
+        let items = self.resolve(sole.get("items").unwrap_or(&Value::Null));
+        let all = [target, sole, items].into_iter().map(|schema| array_at(schema, "enum")).find(|all| !all.is_empty());
+        let again = is_on_trail(target, trail) || is_on_trail(items, trail);
+        let kind = self.describe_type(property, 0);
+        ArgumentOutline {
+            name: sanitize_truncated(text_prefix(name, 80), 80),
             kind: if again { format!("{kind}, as above") } else { kind },
             required: false,
             description: said("description")
                 .and_then(Value::as_str)
-                .map(|text| shown_short(beginning(text, 600), 600))
+                .map(|text| sanitize_truncated(text_prefix(text, 600), 600))
                 .unwrap_or_default(),
-            default: said("default").map(value),
-            choices: self.told_choices(all.unwrap_or_default()),
-            limits: limits(sole, items).into_iter().chain(self.further(sole)).collect(),
-            nested: self.nested(target, trail),
+            default: said("default").map(format_value),
+            choices: self.list_choices(all.unwrap_or_default()),
+            limits: describe_limits(sole, items).into_iter().chain(self.additional_properties_limit(sole)).collect(),
+            nested: self.read_nested(target, trail),
         }
     }
 
-    fn told_choices(&self, all: &[Value]) -> Vec<String> {
-        let most = self.most_choices.min(self.choices.get().max(MOST_CHOICES));
-        let mut choices: Vec<String> = all.iter().take(most).map(value).collect();
-        self.choices.set(self.choices.get().saturating_sub(choices.len()));
+    fn list_choices(&self, all: &[Value]) -> Vec<String> {
+        let most = self.max_choices.min(self.choices_left.get().max(MAX_CHOICES));
+        let mut choices: Vec<String> = all.iter().take(most).map(format_value).collect();
+        self.choices_left.set(self.choices_left.get().saturating_sub(choices.len()));
         if all.len() > most {
             let more = all.len() - most;
             choices.push(format!("and {more} more"));
@@ -194,56 +207,58 @@ impl<'a> Reader<'a> {
     }
 
     /// What values of names that are not listed must be.
-    fn further(&self, schema: &'a Value) -> Option<String> {
+    fn additional_properties_limit(&self, schema: &'a Value) -> Option<String> {
         let others = schema.get("additionalProperties").filter(|others| others.is_object())?;
-        let kind = self.kind(others, 1);
+        let kind = self.describe_type(others, 1);
         (kind != "any").then(|| format!("any names, each {kind}"))
     }
 
-    fn nested(&self, schema: &'a Value, trail: &mut Vec<&'a Value>) -> Arguments {
-        let alternatives = list(schema, "anyOf").iter().chain(list(schema, "oneOf"));
+    fn read_nested(&self, schema: &'a Value, trail: &mut Vec<&'a Value>) -> ArgumentList {
+        let alternatives = array_at(schema, "anyOf").iter().chain(array_at(schema, "oneOf"));
         let places = std::iter::once(schema).chain(schema.get("items")).chain(alternatives);
-        places.map(|place| self.fields(place, trail)).find(|fields| !fields.is_empty()).unwrap_or_default()
+        places.map(|place| self.read_fields(place, trail)).find(|fields| !fields.is_empty()).unwrap_or_default()
     }
 
     /// A type in words: `string`, `integer or null`, `array of object`.
-    fn kind(&self, schema: &'a Value, depth: usize) -> String {
-        if depth > DEEPEST || !self.look(0) {
+    fn describe_type(&self, schema: &'a Value, depth: usize) -> String {
+        if depth > MAX_OUTLINE_DEPTH || !self.try_visit(0) {
             return "…".into();
         }
-        let schema = self.followed(schema);
+        let schema = self.resolve(schema);
         if let Some(constant) = schema.get("const") {
-            return format!("always {}", value(constant));
+            return format!("always {}", format_value(constant));
         }
         let mut kinds: Vec<String> = match schema.get("type") {
-            Some(Value::String(name)) => vec![beginning(name, 80).to_owned()],
+            Some(Value::String(name)) => vec![text_prefix(name, 80).to_owned()],
             Some(Value::Array(names)) => {
-                let names = names.iter().take(MOST_TYPED).filter_map(Value::as_str);
-                names.map(|name| beginning(name, 80).to_owned()).collect()
+                let names = names.iter().take(MAX_TYPED_CHOICES).filter_map(Value::as_str);
+                names.map(|name| text_prefix(name, 80).to_owned()).collect()
             }
             _ => Vec::new(),
         };
         if let (Some(array), Some(items)) = (kinds.iter_mut().find(|kind| *kind == "array"), schema.get("items")) {
-            let of = self.kind(items, depth + 1);
+            let of = self.describe_type(items, depth + 1);
             *array = if of == "any" { "array".into() } else { format!("array of {of}") };
         }
         if let (Some(text), Some(format)) =
             (kinds.iter_mut().find(|kind| *kind == "string"), schema.get("format").and_then(Value::as_str))
         {
-            *text = format!("string ({})", beginning(format, 80));
+            *text = format!("string ({})", text_prefix(format, 80));
         }
         if kinds.is_empty() {
-            let alternatives = list(schema, "anyOf").iter().chain(list(schema, "oneOf"));
-            kinds.extend(alternatives.take(MOST_CHOICES).map(|alternative| self.kind(alternative, depth + 1)));
+            let alternatives = array_at(schema, "anyOf").iter().chain(array_at(schema, "oneOf"));
+            kinds.extend(alternatives.take(MAX_CHOICES).map(|alternative| self.describe_type(alternative, depth + 1)));
         }
         if kinds.is_empty() && (schema.get("properties").is_some() || schema.get("allOf").is_some()) {
             kinds.push("object".into());
         }
         if kinds.is_empty() {
-            kinds.extend(list(schema, "enum").iter().take(MOST_TYPED).map(|choice| type_name(choice).to_owned()));
+            kinds.extend(
+                array_at(schema, "enum").iter().take(MAX_TYPED_CHOICES).map(|choice| type_name(choice).to_owned()),
+            );
         }
         let mut seen: Vec<String> = Vec::new();
-        for kind in kinds.into_iter().map(|kind| shown_short(&kind, 80)) {
+        for kind in kinds.into_iter().map(|kind| sanitize_truncated(&kind, 80)) {
             if !seen.contains(&kind) {
                 seen.push(kind);
             }
@@ -251,25 +266,25 @@ impl<'a> Reader<'a> {
         if seen.is_empty() { "any".into() } else { seen.join(" or ") }
     }
 
-    fn followed(&self, schema: &'a Value) -> &'a Value {
-        followed(self.root, schema)
+    fn resolve(&self, schema: &'a Value) -> &'a Value {
+        resolve_references(self.root, schema)
     }
 }
 
-fn is_open(schema: &Value, trail: &[&Value]) -> bool {
+fn is_on_trail(schema: &Value, trail: &[&Value]) -> bool {
     trail.iter().any(|open| std::ptr::eq(*open, schema))
 }
 
 /// As much of a text as `limit` characters of it can need.
-pub(super) fn beginning(text: &str, limit: usize) -> &str {
-    &text[..text.floor_char_boundary(READ_AHEAD * limit)]
+pub(super) fn text_prefix(text: &str, limit: usize) -> &str {
+    &text[..text.floor_char_boundary(BYTES_READ_PER_CHARACTER * limit)]
 }
 
-fn value(value: &Value) -> String {
+fn format_value(value: &Value) -> String {
     match value {
-        Value::String(text) if !text.is_empty() => shown_short(beginning(text, 80), 80),
+        Value::String(text) if !text.is_empty() => sanitize_truncated(text_prefix(text, 80), 80),
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) | Value::Object(_) => {
-            shown_short(&json::beginning(value, READ_AHEAD * 80), 80)
+            sanitize_truncated(&json::truncated_json(value, BYTES_READ_PER_CHARACTER * 80), 80)
         }
     }
 }

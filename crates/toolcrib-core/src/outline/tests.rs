@@ -1,22 +1,22 @@
 use serde_json::json;
 
-use super::reader::{DEEPEST, MOST_ARGUMENTS};
+use super::reader::{MAX_ARGUMENTS, MAX_OUTLINE_DEPTH};
 use super::*;
 
 fn check(schema: &Value, expected: &[&str]) {
-    fn lines(arguments: &Arguments, indent: usize, into: &mut Vec<String>) {
-        for argument in &arguments.told {
-            let Argument { name, kind, required, default, choices, .. } = argument;
+    fn push_lines(arguments: &ArgumentList, indent: usize, into: &mut Vec<String>) {
+        for argument in &arguments.items {
+            let ArgumentOutline { name, kind, required, default, choices, .. } = argument;
             let mark = if *required { "*" } else { "" };
             let default = default.as_ref().map(|default| format!(" = {default}")).unwrap_or_default();
             let choices = if choices.is_empty() { String::new() } else { format!(" [{}]", choices.join(", ")) };
             into.push(format!("{}{name}{mark}: {kind}{default}{choices}", " ".repeat(indent)));
-            lines(&argument.nested, indent + 1, into);
+            push_lines(&argument.nested, indent + 1, into);
         }
-        into.extend(arguments.ending().map(|ending| format!("{}{ending}", " ".repeat(indent))));
+        into.extend(arguments.omitted_note().map(|ending| format!("{}{ending}", " ".repeat(indent))));
     }
     let mut found = Vec::new();
-    lines(&arguments(schema), 0, &mut found);
+    push_lines(&list_arguments(schema), 0, &mut found);
     assert_eq!(found, expected, "{schema}");
 }
 
@@ -73,7 +73,7 @@ fn what_may_be_left_out_tells_its_choices_and_limits() {
         "sizes": { "type": "object", "additionalProperties": { "type": "integer" } },
         "country": { "enum": (0..40).collect::<Vec<_>>() },
     } });
-    let told = |choices: usize| arguments_with(&schema, choices).told;
+    let told = |choices: usize| list_arguments_with(&schema, choices).items;
     assert_eq!(told(20)[0].choices, ["low", "high"]);
     assert_eq!(
         (&*told(20)[1].limits, &*told(20)[2].limits),
@@ -98,7 +98,7 @@ fn a_schema_that_holds_itself_ends() {
 #[test]
 fn one_line_says_what_a_tool_is() {
     let schema = json!({"properties": {"a": {"type": "string"}, "n": {"type": "integer"}}, "required": ["a"]});
-    assert_eq!(call_form("git__push", &schema), "git__push(a*: string, n: integer)");
+    assert_eq!(call_signature("git__push", &schema), "git__push(a*: string, n: integer)");
     assert_eq!(first_sentence("Pushes. Then rests.\nMore."), "Pushes");
     for (text, sentence) in [
         ("🎯 Purpose:\n  1. Reads a deal. And more.", "Reads a deal"),
@@ -118,7 +118,7 @@ fn one_line_says_what_a_tool_is() {
 }
 
 /// Four definitions, each of which leads to the next in every one of its `wide` branches.
-fn fan(wide: usize, branches: impl Fn(Vec<Value>) -> Value) -> Value {
+fn fan_out_schema(wide: usize, branches: impl Fn(Vec<Value>) -> Value) -> Value {
     let level = |next: usize| branches(vec![json!({"$ref": format!("#/$defs/d{next}")}); wide]);
     let mut root = json!({"properties": {"first": level(0)}});
     root["$defs"] = json!({"d0": level(1), "d1": level(2), "d2": level(3), "d3": level(4), "d4": {}});
@@ -127,19 +127,19 @@ fn fan(wide: usize, branches: impl Fn(Vec<Value>) -> Value) -> Value {
 
 #[test]
 fn a_small_schema_that_unfolds_without_measure_is_told_in_part() {
-    fn counted(arguments: &Arguments) -> usize {
-        arguments.told.iter().map(|argument| 1 + counted(&argument.nested)).sum()
+    fn count_arguments(arguments: &ArgumentList) -> usize {
+        arguments.items.iter().map(|argument| 1 + count_arguments(&argument.nested)).sum()
     }
     let properties = |all: Vec<Value>| {
         let named = all.into_iter().enumerate().map(|(index, schema)| (format!("p{index}"), schema));
         json!({"properties": named.collect::<serde_json::Map<_, _>>()})
     };
     let started = std::time::Instant::now();
-    assert_eq!(counted(&arguments(&fan(40, properties))), MOST_ARGUMENTS);
+    assert_eq!(count_arguments(&list_arguments(&fan_out_schema(40, properties))), MAX_ARGUMENTS);
     for key in ["anyOf", "oneOf", "allOf"] {
-        let schema = fan(200, |all| json!({ key: all }));
-        assert_eq!(counted(&arguments(&schema)), 1, "{key}");
-        assert_eq!(call_form("t", &schema), "t(first: any)", "{key}");
+        let schema = fan_out_schema(200, |all| json!({ key: all }));
+        assert_eq!(count_arguments(&list_arguments(&schema)), 1, "{key}");
+        assert_eq!(call_signature("t", &schema), "t(first: any)", "{key}");
     }
     assert!(started.elapsed().as_secs() < 10, "{:?}", started.elapsed());
 }
@@ -150,9 +150,9 @@ fn twenty_thousand_arguments_are_called_at_once() {
     let properties: serde_json::Map<_, _> = names.iter().map(|name| (name.clone(), json!({}))).collect();
     let schema = json!({"properties": properties, "required": names});
     let started = std::time::Instant::now();
-    assert!(call_form("t", &schema).starts_with("t(p0*: any, p1*: any, "));
-    let Arguments { told, more } = arguments(&schema);
-    assert_eq!((told.len(), more), (MOST_ARGUMENTS, 20_000 - MOST_ARGUMENTS));
+    assert!(call_signature("t", &schema).starts_with("t(p0*: any, p1*: any, "));
+    let ArgumentList { items: told, omitted: more } = list_arguments(&schema);
+    assert_eq!((told.len(), more), (MAX_ARGUMENTS, 20_000 - MAX_ARGUMENTS));
     assert!(started.elapsed().as_secs() < 10, "{:?}", started.elapsed());
 }
 
@@ -160,20 +160,20 @@ fn twenty_thousand_arguments_are_called_at_once() {
 fn a_long_name_that_is_given_twice_is_one_argument() {
     let long = "n".repeat(100);
     let part = json!({"properties": {&long: {"type": "string"}}});
-    let line = call_form("t", &json!({"properties": {&long: {"type": "string"}}, "allOf": [part]}));
+    let line = call_signature("t", &json!({"properties": {&long: {"type": "string"}}, "allOf": [part]}));
     assert!(line.ends_with("…: string)"), "{line}");
 }
 
 #[test]
 fn what_finds_no_room_is_counted_and_what_is_required_goes_first() {
-    let many: serde_json::Map<_, _> = (0..MOST_ARGUMENTS).map(|index| (format!("p{index}"), json!({}))).collect();
+    let many: serde_json::Map<_, _> = (0..MAX_ARGUMENTS).map(|index| (format!("p{index}"), json!({}))).collect();
     let mut schema = json!({"properties": many, "required": ["last"]});
     schema["properties"]["last"] = json!({"properties": {"a": {}, "b": {}}});
-    let Arguments { told, more } = arguments(&schema);
-    assert_eq!((told.len(), more), (MOST_ARGUMENTS, 1));
+    let ArgumentList { items: told, omitted: more } = list_arguments(&schema);
+    assert_eq!((told.len(), more), (MAX_ARGUMENTS, 1));
     assert_eq!((told[0].name.as_str(), told[0].required), ("last", true));
-    assert_eq!(told[0].nested.ending().as_deref(), Some("… (+2 more)"));
-    let deep = (0..DEEPEST + 2).fold(json!({}), |inner, _| json!({"properties": {"a": inner}}));
+    assert_eq!(told[0].nested.omitted_note().as_deref(), Some("… (+2 more)"));
+    let deep = (0..MAX_OUTLINE_DEPTH + 2).fold(json!({}), |inner, _| json!({"properties": {"a": inner}}));
     check(&deep, &["a: object", " a: object", "  a: object", "   a: object", "    a: object", "     … (+1 more)"]);
 }
 
@@ -190,12 +190,12 @@ fn a_long_name_is_required_by_all_of_it() {
 fn a_huge_value_behind_many_references_is_read_only_so_far() {
     let huge = vec!["x"; 200_000];
     let properties: serde_json::Map<_, _> =
-        (0..MOST_ARGUMENTS).map(|index| (format!("p{index}"), json!({"$ref": "#/$defs/huge"}))).collect();
+        (0..MAX_ARGUMENTS).map(|index| (format!("p{index}"), json!({"$ref": "#/$defs/huge"}))).collect();
     let mut schema = json!({"properties": properties});
     schema["$defs"]["huge"] = json!({"default": huge, "const": huge, "enum": [huge]});
     let started = std::time::Instant::now();
-    let told = arguments(&schema).told;
-    assert_eq!(told.len(), MOST_ARGUMENTS);
+    let told = list_arguments(&schema).items;
+    assert_eq!(told.len(), MAX_ARGUMENTS);
     let default = told[0].default.as_deref().unwrap_or_default();
     assert!(default.starts_with(r#"["x","x","#) && default.ends_with('…'), "{default}");
     assert!(started.elapsed().as_secs() < 10, "{:?}", started.elapsed());
@@ -205,8 +205,8 @@ fn a_huge_value_behind_many_references_is_read_only_so_far() {
 fn a_short_form_has_what_must_be_given() {
     let schema =
         json!({"properties": {"a": {"type": "string"}, "n": {"type": "integer"}, "o": {}}, "required": ["a", "n"]});
-    assert_eq!(short_form("t", &schema), "t(a*, n*)");
-    assert_eq!(short_form("t", &json!({"properties": {"o": {}}})), "t()");
+    assert_eq!(short_signature("t", &schema), "t(a*, n*)");
+    assert_eq!(short_signature("t", &json!({"properties": {"o": {}}})), "t()");
 }
 
 #[test]

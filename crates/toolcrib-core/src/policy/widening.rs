@@ -2,8 +2,8 @@
 //! the tools themselves are not known yet. Where that cannot be decided exactly the answer is yes.
 
 use super::{Rule, Rules, Verdict, wildcard_match};
-use crate::text::shown;
-use crate::tool::LONGEST as MAX_NAME_LEN;
+use crate::text::sanitize;
+use crate::tool::MAX_TOOL_NAME_LEN as MAX_NAME_LEN;
 
 /// Longer lists and longer globs are not analysed: comparing them is cubic in their number and quadratic in their
 /// length, and they come from a file that is not trusted yet.
@@ -73,48 +73,48 @@ fn may_decide_together(old: &[Rule], before: Option<usize>, new: &[Rule], after:
     }
     // A more specific rule that matches whatever one of the two matches would have decided instead.
     let earlier = old[..before.unwrap_or(old.len())].iter().chain(&new[..after.unwrap_or(new.len())]);
-    !earlier.into_iter().any(|rule| chosen.iter().any(|glob| covers(&rule.glob, glob)))
+    !earlier.into_iter().any(|rule| chosen.iter().any(|glob| glob_covers(&rule.glob, glob)))
 }
 
 /// Whether some tool could be matched by both globs. A rule may name a tool as its source does or as agents see it: with
 /// other characters in place of illegal ones, cut, or with a hash at its end.
 fn may_match_one_tool(one: &str, other: &str, prefix: &str) -> bool {
     let forms = |glob: &str| {
-        let legal = legal(glob);
-        let hashed = hashed(&legal, prefix);
+        let legal = sanitized_glob(glob);
+        let hashed = hashed_name_glob(&legal, prefix);
         [glob.to_owned(), format!("{prefix}{glob}"), format!("{prefix}{legal}"), legal, hashed]
     };
     let others = forms(other);
-    forms(one).iter().any(|one| others.iter().any(|other| overlap(one, other)))
+    forms(one).iter().any(|one| others.iter().any(|other| globs_overlap(one, other)))
 }
 
 /// Matches the shown names of the tools whose own names a glob matches. Characters that are removed from names may have
 /// stood where the glob has a `?`.
-fn legal(glob: &str) -> String {
+fn sanitized_glob(glob: &str) -> String {
     let legal = |character: char| match character {
         '?' => '*',
         '*' | '_' | '-' => character,
         _ if character.is_ascii_alphanumeric() => character,
         _ => '_',
     };
-    shown(glob).chars().map(legal).collect()
+    sanitize(glob).chars().map(legal).collect()
 }
 
 /// Matches the names that these tools get where the plain name is taken or too long.
-fn hashed(legal: &str, prefix: &str) -> String {
+fn hashed_name_glob(legal: &str, prefix: &str) -> String {
     let kept = MAX_NAME_LEN.saturating_sub(prefix.len() + "_12345678".len());
     let head: String = legal.chars().take_while(|character| *character != '*').take(kept).collect();
     format!("{head}*_????????")
 }
 
 /// Whether every text that `specific` matches is matched by `general` too.
-fn covers(general: &str, specific: &str) -> bool {
+fn glob_covers(general: &str, specific: &str) -> bool {
     // The other glob is taken as a text in which `*` stands for itself, so only a `*` can match it.
     wildcard_match(general, specific, |character| character != '*')
 }
 
 /// Whether a text exists that both globs match.
-fn overlap(one: &str, other: &str) -> bool {
+fn globs_overlap(one: &str, other: &str) -> bool {
     let one: Vec<char> = one.chars().collect();
     let other: Vec<char> = other.chars().collect();
     // `row[j]` says whether the rest of `one` from here and the rest of `other` from `j` have a text in common.
@@ -155,7 +155,7 @@ mod tests {
             ("a*b*c", "a?c", true),
             ("a*b*c", "a?d", false),
         ] {
-            assert_eq!((overlap(one, other), overlap(other, one)), (expected, expected), "{one} {other}");
+            assert_eq!((globs_overlap(one, other), globs_overlap(other, one)), (expected, expected), "{one} {other}");
         }
         for (general, specific, expected) in [
             ("*", "delete_*", true),
@@ -166,11 +166,11 @@ mod tests {
             ("a*", "a?", true),
             ("*a*", "*a", true),
         ] {
-            assert_eq!(covers(general, specific), expected, "{general} {specific}");
+            assert_eq!(glob_covers(general, specific), expected, "{general} {specific}");
         }
     }
 
-    fn rules(text: &str) -> Rules {
+    fn parse_rules(text: &str) -> Rules {
         let rule = |pair: &str| {
             let (glob, verdict) = pair.split_once(':').unwrap();
             let verdict = Verdict::ALL.into_iter().find(|one| one.as_str() == verdict).unwrap();
@@ -209,21 +209,29 @@ mod tests {
             ("x:deny | delete_*:deny", "x:deny | delete_*:hide", false),
             ("x:deny", "x:deny | y:deny", false),
         ] {
-            assert_eq!(widens(&rules(old), &rules(new), "src__", DefaultVerdict::Allow), expected, "{old} -> {new}");
+            assert_eq!(
+                widens(&parse_rules(old), &parse_rules(new), "src__", DefaultVerdict::Allow),
+                expected,
+                "{old} -> {new}"
+            );
         }
         for (old, new, expected) in
             [("", "bash:allow", true), ("", "bash:ask", false), ("", "bash:deny", false), ("bash:allow", "", false)]
         {
-            assert_eq!(widens(&rules(old), &rules(new), "", DefaultVerdict::PerTool), expected, "{old} -> {new}");
+            assert_eq!(
+                widens(&parse_rules(old), &parse_rules(new), "", DefaultVerdict::PerTool),
+                expected,
+                "{old} -> {new}"
+            );
         }
     }
 
     #[test]
     fn long_lists_are_wider_unless_they_are_equal() {
-        let many = |count: usize| rules(&(0..count).map(|n| format!("t{n}:deny ")).collect::<String>());
+        let many = |count: usize| parse_rules(&(0..count).map(|n| format!("t{n}:deny ")).collect::<String>());
         assert!(!widens(&many(100), &many(100), "", DefaultVerdict::Allow));
         assert!(widens(&many(100), &many(101), "", DefaultVerdict::Allow));
         let long = format!("{}:deny", "*a".repeat(100));
-        assert!(widens(&rules(&long), &rules("*:deny"), "", DefaultVerdict::Allow));
+        assert!(widens(&parse_rules(&long), &parse_rules("*:deny"), "", DefaultVerdict::Allow));
     }
 }

@@ -1,7 +1,7 @@
 //! Anthropic's tools: JSON Schema under `input_schema`, without alternatives at its top.
 
-use super::plain::{self, ANTHROPIC};
-use super::projection::Projected;
+use super::passthrough::{self, ANTHROPIC_RULES};
+use super::projection::ProjectedTool;
 use crate::json;
 use crate::tool::Tool;
 
@@ -12,22 +12,22 @@ pub(super) enum Loading {
     Deferred,
 }
 
-pub(super) fn project(name: &str, tool: &Tool, loading: Loading) -> Projected {
-    let (schema, losses) = plain::schema(&tool.face.input_schema, &ANTHROPIC);
+pub(super) fn project(name: &str, tool: &Tool, loading: Loading) -> ProjectedTool {
+    let (schema, losses) = passthrough::project_schema(&tool.listing.input_schema, &ANTHROPIC_RULES);
     let schema = match schema {
         Ok(schema) => schema,
-        Err(unfit) => return Projected { text: None, losses, set_aside: Some(unfit.to_string()) },
+        Err(unfit) => return ProjectedTool { text: None, losses, unsupported_reason: Some(unfit.to_string()) },
     };
-    let mut text = String::with_capacity(schema.len() + tool.face.description.len() + 128);
+    let mut text = String::with_capacity(schema.len() + tool.listing.description.len() + 128);
     text.push_str("{\"name\":");
-    json::push_string(name, &mut text);
+    json::push_json_string(name, &mut text);
     text.push_str(",\"description\":");
-    json::push_string(&tool.face.description, &mut text);
+    json::push_json_string(&tool.listing.description, &mut text);
     text.push_str(",\"input_schema\":");
     text.push_str(&schema);
     text.push_str(match loading {
         Loading::Now => "}",
         Loading::Deferred => ",\"defer_loading\":true}",
     });
-    Projected { text: Some(text), losses, set_aside: None }
+    ProjectedTool { text: Some(text), losses, unsupported_reason: None }
 }

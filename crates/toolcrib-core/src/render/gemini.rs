@@ -5,46 +5,53 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
 use super::limits::{self, gemini};
-use super::node::{Kind, Node};
-use super::plain::only_legal_arguments;
-use super::projection::{Edits, Fit, Loss, Projected, Unfit, below, required, written};
+use super::passthrough::drop_illegal_arguments;
+use super::projection::{
+    Loss, ProjectedTool, ProjectionContext, ProjectionResult, Unsupported, child_pointer, required_names,
+    to_bounded_string,
+};
 use super::root;
+use super::schema::{SchemaKind, SchemaNode};
 use crate::json;
 use crate::tool::Tool;
 
-pub(super) fn project(name: &str, tool: &Tool) -> Projected {
-    if !limits::gemini_takes_name(name) {
+pub(super) fn project(name: &str, tool: &Tool) -> ProjectedTool {
+    if !limits::is_gemini_name(name) {
         let reason = "a name must begin with a letter or an underscore".to_owned();
-        return Projected { text: None, losses: Vec::new(), set_aside: Some(reason) };
+        return ProjectedTool { text: None, losses: Vec::new(), unsupported_reason: Some(reason) };
     }
-    let (schema, losses) = schema(&tool.face.input_schema);
+    let (schema, losses) = project_schema(&tool.listing.input_schema);
     let schema = match schema {
         Ok(schema) => schema,
-        Err(unfit) => return Projected { text: None, losses, set_aside: Some(unfit.to_string()) },
+        Err(unfit) => return ProjectedTool { text: None, losses, unsupported_reason: Some(unfit.to_string()) },
     };
     let mut text = String::from("{\"name\":");
-    json::push_string(name, &mut text);
+    json::push_json_string(name, &mut text);
     text.push_str(",\"description\":");
-    json::push_string(&tool.face.description, &mut text);
+    json::push_json_string(&tool.listing.description, &mut text);
     // An object without fields is refused here and there; a tool that takes nothing needs no schema.
     if schema.get("properties").and_then(Value::as_object).is_some_and(|fields| !fields.is_empty()) {
         text.push_str(",\"parameters\":");
-        match written(&schema) {
+        match to_bounded_string(&schema) {
             Ok(schema) => text.push_str(&schema),
-            Err(unfit) => return Projected { text: None, losses, set_aside: Some(unfit.to_string()) },
+            Err(unfit) => return ProjectedTool { text: None, losses, unsupported_reason: Some(unfit.to_string()) },
         }
     }
     text.push('}');
-    Projected { text: Some(text), losses, set_aside: None }
+    ProjectedTool { text: Some(text), losses, unsupported_reason: None }
 }
 
 /// The schema, and what was lost.
-fn schema(raw: &RawValue) -> (Fit<Value>, Vec<Loss>) {
+fn project_schema(raw: &RawValue) -> (ProjectionResult<Value>, Vec<Loss>) {
     let schema: Value = serde_json::from_str(raw.get()).unwrap_or_default();
-    let mut last = (Err(Unfit::new("", "it has no schema")), Vec::new());
-    for deepest in gemini::REFERENCES {
-        let mut writer = Writer { edits: Edits::of(&schema, gemini::PARTS), trail: Vec::new(), deepest };
-        let written = writer.root(&schema);
+    let mut last = (Err(Unsupported::new("", "it has no schema")), Vec::new());
+    for deepest in gemini::REFERENCE_DEPTHS {
+        let mut writer = GeminiProjector {
+            edits: ProjectionContext::new(&schema, gemini::MAX_PARTS),
+            open_references: Vec::new(),
+            max_open_references: deepest,
+        };
+        let written = writer.project_root(&schema);
         let fits = !writer.edits.is_too_large();
         last = (written, writer.edits.into_losses());
         if fits {
@@ -54,18 +61,18 @@ fn schema(raw: &RawValue) -> (Fit<Value>, Vec<Loss>) {
     last
 }
 
-struct Writer<'a> {
-    edits: Edits<'a>,
+struct GeminiProjector<'a> {
+    edits: ProjectionContext<'a>,
     /// The references that are being written out.
-    trail: Vec<String>,
+    open_references: Vec<String>,
     /// How many of them may be open at once.
-    deepest: usize,
+    max_open_references: usize,
 }
 
-impl Writer<'_> {
-    fn root(&mut self, schema: &Value) -> Fit<Value> {
-        let mut keywords = root::object(schema, &mut self.edits)?;
-        only_legal_arguments(&mut keywords, limits::gemini_takes_argument, &mut self.edits)?;
+impl GeminiProjector<'_> {
+    fn project_root(&mut self, schema: &Value) -> ProjectionResult<Value> {
+        let mut keywords = root::to_object_schema(schema, &mut self.edits)?;
+        drop_illegal_arguments(&mut keywords, limits::is_gemini_argument_name, &mut self.edits)?;
         let described = ["title", "description"].map(|key| keywords.shift_remove(key).filter(Value::is_string));
         keywords.retain(|key, _| key != "type" && !key.starts_with('$') && key != "definitions");
         let [title, description] = described;
@@ -74,58 +81,59 @@ impl Writer<'_> {
         if empty && keywords.get("additionalProperties").is_none() {
             keywords.insert("additionalProperties".to_owned(), json!(false));
         }
-        let mut written = self.object(&keywords, "")?;
+        let mut written = self.project_object(&keywords, "")?;
         written.entry("properties").or_insert_with(|| json!({}));
-        Ok(described_as(written, title, description, false))
+        Ok(with_annotations(written, title, description, false))
     }
 
-    fn schema(&mut self, schema: &Value, path: &str) -> Fit<Value> {
-        self.edits.enter(path)?;
-        let written = self.part(schema, path);
-        self.edits.leave();
+    fn project_nested(&mut self, schema: &Value, path: &str) -> ProjectionResult<Value> {
+        self.edits.enter_part(path)?;
+        let written = self.project_part(schema, path);
+        self.edits.leave_part();
         written
     }
 
-    fn part(&mut self, schema: &Value, path: &str) -> Fit<Value> {
-        let Node { path, title, description, nullable, kind } = Node::read(schema, path, &mut self.edits)?;
+    fn project_part(&mut self, schema: &Value, path: &str) -> ProjectionResult<Value> {
+        let SchemaNode { path, title, description, nullable, kind } = SchemaNode::parse(schema, path, &mut self.edits)?;
         let path = path.as_str();
         let written = match kind {
-            Kind::Any => {
-                self.edits.lose(path, "any value is not supported, narrowed to text, a number or a boolean");
+            SchemaKind::Any => {
+                self.edits.record_loss(path, "any value is not supported, narrowed to text, a number or a boolean");
                 let forms = ["string", "number", "boolean"].map(|name| json!({ "type": name }));
                 Map::from_iter([("anyOf".to_owned(), json!(forms))])
             }
-            Kind::Null => return Err(Unfit::new(path, "a value that is always null is not supported")),
-            Kind::Reference(reference) => self.reference(&reference, path)?,
-            Kind::Several(alternatives) => self.alternatives(&alternatives, path)?,
-            Kind::One(name, keywords) => match name.as_str() {
-                "object" => self.object(&keywords, path)?,
-                "array" => self.array(&keywords, path)?,
-                _ => self.scalar(&name, keywords, path),
+            SchemaKind::Null => return Err(Unsupported::new(path, "a value that is always null is not supported")),
+            SchemaKind::Reference(reference) => self.inline_reference(&reference, path)?,
+            SchemaKind::Alternatives(alternatives) => self.project_alternatives(&alternatives, path)?,
+            SchemaKind::Typed(name, keywords) => match name.as_str() {
+                "object" => self.project_object(&keywords, path)?,
+                "array" => self.project_array(&keywords, path)?,
+                _ => self.project_scalar(&name, keywords, path),
             },
         };
-        Ok(described_as(written, title, description, nullable))
+        Ok(with_annotations(written, title, description, nullable))
     }
 
-    fn object(&mut self, keywords: &Map<String, Value>, path: &str) -> Fit<Map<String, Value>> {
-        let mut written = self.kept("object", keywords, path, &["properties", "required", "additionalProperties"]);
-        let (required, mut fields) = (required(keywords), Map::new());
+    fn project_object(&mut self, keywords: &Map<String, Value>, path: &str) -> ProjectionResult<Map<String, Value>> {
+        let mut written =
+            self.supported_keywords("object", keywords, path, &["properties", "required", "additionalProperties"]);
+        let (required, mut fields) = (required_names(keywords), Map::new());
         for (name, schema) in keywords.get("properties").and_then(Value::as_object).into_iter().flatten() {
             if *schema == Value::Bool(false) {
                 continue;
             }
-            let at = below(&format!("{path}/properties"), name);
-            match self.schema(schema, &at) {
+            let at = child_pointer(&format!("{path}/properties"), name);
+            match self.project_nested(schema, &at) {
                 Ok(field) => drop(fields.insert(name.clone(), field)),
                 Err(unfit) if required.contains(name.as_str()) => return Err(unfit),
-                Err(unfit) => self.edits.leave_out(&at, &unfit),
+                Err(unfit) => self.edits.record_dropped_field(&at, &unfit),
             }
         }
         match keywords.get("additionalProperties") {
             Some(Value::Bool(false)) => {}
             None if !fields.is_empty() => {}
-            None | Some(_) => self.edits.lose(
-                &below(path, "additionalProperties"),
+            None | Some(_) => self.edits.record_loss(
+                &child_pointer(path, "additionalProperties"),
                 "fields of any name cannot be described; the object stays open",
             ),
         }
@@ -140,48 +148,50 @@ impl Writer<'_> {
         Ok(written)
     }
 
-    fn array(&mut self, keywords: &Map<String, Value>, path: &str) -> Fit<Map<String, Value>> {
+    fn project_array(&mut self, keywords: &Map<String, Value>, path: &str) -> ProjectionResult<Map<String, Value>> {
         let any = Value::Bool(true);
         let items = match (keywords.get("items"), keywords.get("prefixItems")) {
             (Some(Value::Array(several)), _) | (None, Some(Value::Array(several))) => {
-                self.edits.lose(path, "items that differ by their place are not supported; each may be any of them");
-                self.schema(&json!({ "anyOf": several }), &below(path, "items"))?
+                self.edits
+                    .record_loss(path, "items that differ by their place are not supported; each may be any of them");
+                self.project_nested(&json!({ "anyOf": several }), &child_pointer(path, "items"))?
             }
-            (items, _) => self.schema(items.unwrap_or(&any), &below(path, "items"))?,
+            (items, _) => self.project_nested(items.unwrap_or(&any), &child_pointer(path, "items"))?,
         };
-        let mut written = self.kept("array", keywords, path, &["items", "prefixItems"]);
+        let mut written = self.supported_keywords("array", keywords, path, &["items", "prefixItems"]);
         written.insert("items".to_owned(), items);
         Ok(written)
     }
 
-    fn scalar(&mut self, name: &str, mut keywords: Map<String, Value>, path: &str) -> Map<String, Value> {
+    fn project_scalar(&mut self, name: &str, mut keywords: Map<String, Value>, path: &str) -> Map<String, Value> {
         if name == "string"
             && let Some(constant) = keywords.shift_remove("const")
         {
             keywords.insert("enum".to_owned(), json!([constant]));
         }
         if name == "integer" {
-            inclusive(&mut keywords);
+            to_inclusive_bounds(&mut keywords);
         }
         if name == "string" {
-            self.only_texts(&mut keywords, path);
+            self.keep_text_choices(&mut keywords, path);
         }
         let format = keywords.get("format").and_then(Value::as_str);
-        if let Some(format) = format.filter(|format| !gemini::formats(name).contains(format)) {
-            self.edits.lose(&below(path, "format"), format!("{} is not supported, dropped", json!(format)));
+        if let Some(format) = format.filter(|format| !gemini::supported_formats(name).contains(format)) {
+            self.edits
+                .record_loss(&child_pointer(path, "format"), format!("{} is not supported, dropped", json!(format)));
             keywords.shift_remove("format");
         }
-        self.kept(name, &keywords, path, &[])
+        self.supported_keywords(name, &keywords, path, &[])
     }
 
     /// Only texts that say something may be chosen from.
-    fn only_texts(&mut self, keywords: &mut Map<String, Value>, path: &str) {
+    fn keep_text_choices(&mut self, keywords: &mut Map<String, Value>, path: &str) {
         let Some(Value::Array(values)) = keywords.get_mut("enum") else { return };
         let all = values.len();
         values.retain(|value| value.as_str().is_some_and(|text| !text.is_empty()));
-        let (left, at) = (values.len(), below(path, "enum"));
+        let (left, at) = (values.len(), child_pointer(path, "enum"));
         if left < all {
-            self.edits.lose(&at, "choices that are empty or no text are not supported, dropped");
+            self.edits.record_loss(&at, "choices that are empty or no text are not supported, dropped");
         }
         if left == 0 {
             keywords.shift_remove("enum");
@@ -189,47 +199,61 @@ impl Writer<'_> {
     }
 
     /// The keywords that may stay; the others are told as lost, but for those that are written by other means.
-    fn kept(&mut self, name: &str, keywords: &Map<String, Value>, path: &str, others: &[&str]) -> Map<String, Value> {
+    fn supported_keywords(
+        &mut self,
+        name: &str,
+        keywords: &Map<String, Value>,
+        path: &str,
+        others: &[&str],
+    ) -> Map<String, Value> {
         let mut written = Map::from_iter([("type".to_owned(), json!(name))]);
         for (keyword, value) in keywords {
             match keyword.as_str() {
                 keyword if others.contains(&keyword) => {}
-                known if gemini::keywords(name).contains(&known) => {
+                known if gemini::supported_keywords(name).contains(&known) => {
                     drop(written.insert(keyword.clone(), value.clone()))
                 }
-                _ => self.edits.drop_keyword(path, keyword, value),
+                _ => self.edits.record_dropped_keyword(path, keyword, value),
             }
         }
         written
     }
 
-    fn alternatives(&mut self, alternatives: &[(String, Value)], path: &str) -> Fit<Map<String, Value>> {
-        let forms = alternatives.iter().map(|(at, form)| (at.as_str(), self.schema(form, at))).collect();
-        self.edits.any_of(forms, path)
+    fn project_alternatives(
+        &mut self,
+        alternatives: &[(String, Value)],
+        path: &str,
+    ) -> ProjectionResult<Map<String, Value>> {
+        let forms = alternatives.iter().map(|(at, form)| (at.as_str(), self.project_nested(form, at))).collect();
+        self.edits.join_alternatives(forms, path)
     }
 
-    fn reference(&mut self, reference: &str, path: &str) -> Fit<Map<String, Value>> {
-        let Some(target) = self.edits.target(reference) else {
-            return Err(Unfit::new(&below(path, "$ref"), "it leads nowhere"));
+    fn inline_reference(&mut self, reference: &str, path: &str) -> ProjectionResult<Map<String, Value>> {
+        let Some(target) = self.edits.resolve(reference) else {
+            return Err(Unsupported::new(&child_pointer(path, "$ref"), "it leads nowhere"));
         };
-        if self.trail.iter().any(|open| open == reference) || reference == "#" || self.trail.len() >= self.deepest {
+        if self.open_references.iter().any(|open| open == reference)
+            || reference == "#"
+            || self.open_references.len() >= self.max_open_references
+        {
             let is_object =
                 target.get("properties").is_some() || target.get("type").is_some_and(|name| *name == "object");
             if !is_object {
-                return Err(Unfit::new(path, "its references have no end"));
+                return Err(Unsupported::new(path, "its references have no end"));
             }
-            self.edits.lose(path, "references are written out, but not without end; cut here, the object stays open");
+            self.edits
+                .record_loss(path, "references are written out, but not without end; cut here, the object stays open");
             return Ok(Map::from_iter([("type".to_owned(), json!("object"))]));
         }
-        self.trail.push(reference.to_owned());
-        let written = self.schema(target, reference.trim_start_matches('#'));
-        self.trail.pop();
+        self.open_references.push(reference.to_owned());
+        let written = self.project_nested(target, reference.trim_start_matches('#'));
+        self.open_references.pop();
         Ok(written?.as_object().cloned().unwrap_or_default())
     }
 }
 
 /// Bounds that are not reached themselves: an integer has a next one.
-fn inclusive(keywords: &mut Map<String, Value>) {
+fn to_inclusive_bounds(keywords: &mut Map<String, Value>) {
     for (from, to, step) in [("exclusiveMinimum", "minimum", 1), ("exclusiveMaximum", "maximum", -1)] {
         let bound = keywords.get(from).and_then(Value::as_i64).and_then(|bound| bound.checked_add(step));
         if let Some(bound) = bound
@@ -242,7 +266,7 @@ fn inclusive(keywords: &mut Map<String, Value>) {
 }
 
 /// What stands around a schema wins over what it says of itself.
-fn described_as(
+fn with_annotations(
     mut written: Map<String, Value>,
     title: Option<Value>,
     description: Option<Value>,

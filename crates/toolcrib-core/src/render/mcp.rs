@@ -3,19 +3,19 @@
 use crate::json;
 use crate::tool::Tool;
 
-pub fn push(name: &str, tool: &Tool, out: &mut String) {
-    let face = &tool.face;
+pub fn push_tool(name: &str, tool: &Tool, out: &mut String) {
+    let face = &tool.listing;
     out.push_str("{\"name\":");
-    json::push_string(name, out);
+    json::push_json_string(name, out);
     if let Some(title) = &face.title {
         out.push_str(",\"title\":");
-        json::push_string(title, out);
+        json::push_json_string(title, out);
     }
     out.push_str(",\"description\":");
-    json::push_string(&face.description, out);
+    json::push_json_string(&face.description, out);
     let mut raw = |key: &str, text: &str| {
         out.push(',');
-        json::push_string(key, out);
+        json::push_json_string(key, out);
         out.push(':');
         out.push_str(text);
     };

@@ -4,20 +4,20 @@ use std::collections::HashSet;
 
 use serde_json::{Map, Value, json};
 
-use super::projection::{Edits, Fit, Unfit, below, weight};
+use super::projection::{ProjectionContext, ProjectionResult, Unsupported, child_pointer, estimate_size};
 
 /// References inside of parts are followed so far.
-const DEEPEST: usize = 16;
+const MAX_MERGE_DEPTH: usize = 16;
 
 /// A schema without its `allOf`.
-pub(super) fn merged_parts(
+pub(super) fn merge_all_of(
     mut keywords: Map<String, Value>,
     path: &str,
-    edits: &mut Edits<'_>,
+    edits: &mut ProjectionContext<'_>,
     depth: usize,
-) -> Fit<Map<String, Value>> {
-    if depth > DEEPEST {
-        return Err(Unfit::new(path, "its parts refer to each other without end"));
+) -> ProjectionResult<Map<String, Value>> {
+    if depth > MAX_MERGE_DEPTH {
+        return Err(Unsupported::new(path, "its parts refer to each other without end"));
     }
     let Some(Value::Array(parts)) = keywords.shift_remove("allOf") else { return Ok(keywords) };
     for (index, part) in parts.into_iter().enumerate() {
@@ -27,36 +27,42 @@ pub(super) fn merged_parts(
             Value::Object(part) => part,
             Value::Bool(true) => continue,
             Value::Bool(false) | Value::Null | Value::Number(_) | Value::String(_) | Value::Array(_) => {
-                return Err(Unfit::new(&at, "it allows no value"));
+                return Err(Unsupported::new(&at, "it allows no value"));
             }
         };
-        let part = merged_parts(followed(part, &at, edits)?, &at, edits, depth + 1)?;
-        merge(&mut keywords, &part, &at, edits)?;
+        let part = merge_all_of(resolve_reference(part, &at, edits)?, &at, edits, depth + 1)?;
+        merge_keywords(&mut keywords, &part, &at, edits)?;
     }
     Ok(keywords)
 }
 
 /// What a reference leads to, with what stands beside it.
-pub(super) fn followed(mut keywords: Map<String, Value>, path: &str, edits: &mut Edits<'_>) -> Fit<Map<String, Value>> {
-    for _ in 0..DEEPEST {
+pub(super) fn resolve_reference(
+    mut keywords: Map<String, Value>,
+    path: &str,
+    edits: &mut ProjectionContext<'_>,
+) -> ProjectionResult<Map<String, Value>> {
+    for _ in 0..MAX_MERGE_DEPTH {
         let Some(reference) = keywords.shift_remove("$ref") else { return Ok(keywords) };
-        let target = reference.as_str().and_then(|reference| edits.target(reference)).and_then(Value::as_object);
-        let Some(target) = target else { return Err(Unfit::new(&below(path, "$ref"), "it leads nowhere")) };
+        let target = reference.as_str().and_then(|reference| edits.resolve(reference)).and_then(Value::as_object);
+        let Some(target) = target else {
+            return Err(Unsupported::new(&child_pointer(path, "$ref"), "it leads nowhere"));
+        };
         edits.count_merge(path)?;
-        merge(&mut keywords, target, path, edits)?;
+        merge_keywords(&mut keywords, target, path, edits)?;
     }
-    Err(Unfit::new(path, "it refers to itself"))
+    Err(Unsupported::new(path, "it refers to itself"))
 }
 
 /// Lays what `other` says over `keywords`, which win where the two cannot be joined. What is there stays in its place, so
 /// that the work is in proportion to `other`, however much was merged before.
-pub(super) fn merge(
+pub(super) fn merge_keywords(
     keywords: &mut Map<String, Value>,
     other: &Map<String, Value>,
     path: &str,
-    edits: &mut Edits<'_>,
-) -> Fit<()> {
-    edits.count_copy(weight(other), path)?;
+    edits: &mut ProjectionContext<'_>,
+) -> ProjectionResult<()> {
+    edits.count_copy(estimate_size(other), path)?;
     for (key, theirs) in other {
         let Some(ours) = keywords.get_mut(key) else {
             keywords.insert(key.clone(), theirs.clone());
@@ -65,87 +71,91 @@ pub(super) fn merge(
         if ours == theirs {
             continue;
         }
-        match join(key, ours, theirs) {
-            Joined::Both => {}
-            Joined::Not => edits.lose(&below(path, key), "it contradicts another part, dropped"),
+        match join_values(key, ours, theirs) {
+            JoinResult::Joined => {}
+            JoinResult::Conflict => {
+                edits.record_loss(&child_pointer(path, key), "it contradicts another part, dropped")
+            }
         }
     }
     Ok(())
 }
 
-enum Joined {
+enum JoinResult {
     /// The first holds what both say, or says it all.
-    Both,
-    Not,
+    Joined,
+    Conflict,
 }
 
-fn join(key: &str, ours: &mut Value, theirs: &Value) -> Joined {
+fn join_values(key: &str, ours: &mut Value, theirs: &Value) -> JoinResult {
     let numbers = ours.as_f64().zip(theirs.as_f64());
     match (key, &mut *ours, theirs) {
         ("properties" | "$defs" | "definitions", Value::Object(ours), Value::Object(theirs)) => {
             for (name, theirs) in theirs {
                 match ours.get_mut(name) {
-                    Some(ours) if ours != theirs && key == "properties" => add_part(ours, theirs),
+                    Some(ours) if ours != theirs && key == "properties" => add_all_of_part(ours, theirs),
                     Some(_) => {}
                     None => drop(ours.insert(name.clone(), theirs.clone())),
                 }
             }
-            Joined::Both
+            JoinResult::Joined
         }
         ("required", Value::Array(ours), Value::Array(theirs)) => {
             let known: HashSet<&Value> = ours.iter().collect();
             let more: Vec<Value> = theirs.iter().filter(|name| !known.contains(name)).cloned().collect();
             ours.extend(more);
-            Joined::Both
+            JoinResult::Joined
         }
         ("type", _, _) => {
-            let (others, mut met) = (names(theirs).into_iter().collect(), HashSet::new());
-            let both = names(ours).into_iter().filter_map(|name| narrower(name, &others));
+            let (others, mut met) = (type_names(theirs).into_iter().collect(), HashSet::new());
+            let both = type_names(ours).into_iter().filter_map(|name| narrower_type(name, &others));
             let both: Vec<&str> = both.filter(|name| met.insert(*name)).collect();
             let both = match both[..] {
-                [] => return Joined::Not,
+                [] => return JoinResult::Conflict,
                 [only] => json!(only),
                 _ => json!(both),
             };
             *ours = both;
-            Joined::Both
+            JoinResult::Joined
         }
         ("enum", Value::Array(ours), Value::Array(theirs)) => {
             let known: HashSet<&Value> = theirs.iter().collect();
             if !ours.iter().any(|value| known.contains(value)) {
-                return Joined::Not;
+                return JoinResult::Conflict;
             }
             ours.retain(|value| known.contains(value));
-            Joined::Both
+            JoinResult::Joined
         }
         ("minimum" | "exclusiveMinimum" | "minLength" | "minItems" | "minProperties", _, _) => match numbers {
-            Some((one, other)) => take_if(other > one, ours, theirs),
-            None => Joined::Not,
+            Some((one, other)) => keep_tighter(other > one, ours, theirs),
+            None => JoinResult::Conflict,
         },
         ("maximum" | "exclusiveMaximum" | "maxLength" | "maxItems" | "maxProperties", _, _) => match numbers {
-            Some((one, other)) => take_if(other < one, ours, theirs),
-            None => Joined::Not,
+            Some((one, other)) => keep_tighter(other < one, ours, theirs),
+            None => JoinResult::Conflict,
         },
         ("items", _, _) => {
-            add_part(ours, theirs);
-            Joined::Both
+            add_all_of_part(ours, theirs);
+            JoinResult::Joined
         }
-        ("title" | "description" | "default" | "example" | "examples" | "additionalProperties", _, _) => Joined::Both,
-        (key, _, _) if key.starts_with('$') || key.starts_with("x-") => Joined::Both,
-        _ => Joined::Not,
+        ("title" | "description" | "default" | "example" | "examples" | "additionalProperties", _, _) => {
+            JoinResult::Joined
+        }
+        (key, _, _) if key.starts_with('$') || key.starts_with("x-") => JoinResult::Joined,
+        _ => JoinResult::Conflict,
     }
 }
 
-fn take_if(is_tighter: bool, ours: &mut Value, theirs: &Value) -> Joined {
+fn keep_tighter(is_tighter: bool, ours: &mut Value, theirs: &Value) -> JoinResult {
     if is_tighter {
         ours.clone_from(theirs);
     }
-    Joined::Both
+    JoinResult::Joined
 }
 
 /// Makes `ours` a schema of which both hold. Parts stand side by side: nested in each other, hundreds of them would be
 /// too deep for a walk that recurses.
-fn add_part(ours: &mut Value, theirs: &Value) {
+fn add_all_of_part(ours: &mut Value, theirs: &Value) {
     if let Value::Object(keywords) = &mut *ours
         && keywords.len() == 1
         && let Some(Value::Array(parts)) = keywords.get_mut("allOf")
@@ -156,7 +166,7 @@ fn add_part(ours: &mut Value, theirs: &Value) {
     *ours = Value::Object(Map::from_iter([("allOf".to_owned(), Value::Array(parts))]));
 }
 
-fn names(types: &Value) -> Vec<&str> {
+fn type_names(types: &Value) -> Vec<&str> {
     match types {
         Value::Array(names) => names.iter().filter_map(Value::as_str).collect(),
         Value::String(name) => vec![name],
@@ -164,7 +174,7 @@ fn names(types: &Value) -> Vec<&str> {
     }
 }
 
-fn narrower<'a>(name: &'a str, others: &HashSet<&str>) -> Option<&'a str> {
+fn narrower_type<'a>(name: &'a str, others: &HashSet<&str>) -> Option<&'a str> {
     match name {
         _ if others.contains(name) => Some(name),
         "number" if others.contains("integer") => Some("integer"),

@@ -2,48 +2,48 @@
 
 use std::borrow::Cow;
 
-use super::limits::OPENAI_DESCRIPTION;
-use super::plain::{self, OPENAI};
-use super::projection::{Loss, Projected};
+use super::limits::MAX_OPENAI_DESCRIPTION_CHARS;
+use super::passthrough::{self, OPENAI_RULES};
+use super::projection::{Loss, ProjectedTool};
 use super::strict;
 use crate::json;
 use crate::tool::Tool;
 
-pub(super) fn project(name: &str, tool: &Tool) -> Projected {
-    let (schema, losses) = plain::schema(&tool.face.input_schema, &OPENAI);
+pub(super) fn project(name: &str, tool: &Tool) -> ProjectedTool {
+    let (schema, losses) = passthrough::project_schema(&tool.listing.input_schema, &OPENAI_RULES);
     match schema {
-        Ok(schema) => function(name, &tool.face.description, "", &schema, losses),
-        Err(unfit) => Projected { text: None, losses, set_aside: Some(unfit.to_string()) },
+        Ok(schema) => build_function(name, &tool.listing.description, "", &schema, losses),
+        Err(unfit) => ProjectedTool { text: None, losses, unsupported_reason: Some(unfit.to_string()) },
     }
 }
 
 /// With Structured Outputs, which guarantee that arguments fit.
-pub(super) fn project_strictly(name: &str, tool: &Tool) -> Projected {
-    let (schema, losses) = strict::schema(&tool.face.input_schema);
+pub(super) fn project_strict(name: &str, tool: &Tool) -> ProjectedTool {
+    let (schema, losses) = strict::project_schema(&tool.listing.input_schema);
     match schema {
-        Ok(schema) => function(name, &tool.face.description, ",\"strict\":true", &schema.to_string(), losses),
-        Err(unfit) => Projected { text: None, losses, set_aside: Some(unfit.to_string()) },
+        Ok(schema) => build_function(name, &tool.listing.description, ",\"strict\":true", &schema.to_string(), losses),
+        Err(unfit) => ProjectedTool { text: None, losses, unsupported_reason: Some(unfit.to_string()) },
     }
 }
 
-fn function(name: &str, description: &str, strict: &str, schema: &str, mut losses: Vec<Loss>) -> Projected {
+fn build_function(name: &str, description: &str, strict: &str, schema: &str, mut losses: Vec<Loss>) -> ProjectedTool {
     let length = description.chars().count();
-    let description = match length > OPENAI_DESCRIPTION {
+    let description = match length > MAX_OPENAI_DESCRIPTION_CHARS {
         true => {
-            let edit = format!("{length} characters are too many, cut to {OPENAI_DESCRIPTION}");
+            let edit = format!("{length} characters are too many, cut to {MAX_OPENAI_DESCRIPTION_CHARS}");
             losses.push(Loss { path: "description".to_owned(), edit });
-            Cow::from(description.chars().take(OPENAI_DESCRIPTION - 1).chain(['…']).collect::<String>())
+            Cow::from(description.chars().take(MAX_OPENAI_DESCRIPTION_CHARS - 1).chain(['…']).collect::<String>())
         }
         false => Cow::from(description),
     };
     let mut text = String::with_capacity(schema.len() + description.len() + 128);
     text.push_str("{\"type\":\"function\",\"function\":{\"name\":");
-    json::push_string(name, &mut text);
+    json::push_json_string(name, &mut text);
     text.push_str(",\"description\":");
-    json::push_string(&description, &mut text);
+    json::push_json_string(&description, &mut text);
     text.push_str(strict);
     text.push_str(",\"parameters\":");
     text.push_str(schema);
     text.push_str("}}");
-    Projected { text: Some(text), losses, set_aside: None }
+    ProjectedTool { text: Some(text), losses, unsupported_reason: None }
 }

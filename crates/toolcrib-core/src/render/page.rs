@@ -1,12 +1,12 @@
 //! A page of a list: so many tools from a name on.
 
-use super::{Format, Pushed, own, push_array};
+use super::{Format, PushOutcome, json, push_array};
 use crate::catalog::{ToolRef, View};
 use crate::error::Result;
 use crate::tool::ToolName;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Page {
+pub struct RenderedPage {
     /// A JSON array.
     pub array: String,
     /// The last of them, where others follow.
@@ -23,7 +23,7 @@ impl View {
         wanted: impl Fn(&ToolRef<'_>) -> bool,
         after: Option<&str>,
         limit: usize,
-    ) -> Result<Page> {
+    ) -> Result<RenderedPage> {
         let shown = |tool: &ToolRef<'_>| match format {
             Format::Json => tool.is_listed(),
             Format::Mcp
@@ -40,8 +40,8 @@ impl View {
         let mut array = String::new();
         push_array(page.into_iter(), &mut array, &mut |_| Ok(()), usize::MAX, |tool, out| match format {
             Format::Json => {
-                own::push(tool, out);
-                Ok(Pushed::Whole)
+                json::push_tool(tool, out);
+                Ok(PushOutcome::Appended)
             }
             Format::Mcp
             | Format::Anthropic
@@ -51,11 +51,11 @@ impl View {
             | Format::Gemini => Ok(match &self.project(tool, format)?.text {
                 Some(text) => {
                     out.push_str(text);
-                    Pushed::Whole
+                    PushOutcome::Appended
                 }
-                None => Pushed::Nothing,
+                None => PushOutcome::Skipped,
             }),
         })?;
-        Ok(Page { array, last })
+        Ok(RenderedPage { array, last })
     }
 }

@@ -6,16 +6,16 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 
 use crate::json;
-use crate::text::shown_short;
+use crate::text::sanitize_truncated;
 
 /// What came of one tool.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Projected {
+pub struct ProjectedTool {
     /// The JSON text; none when the tool is set aside for this format.
     pub text: Option<String>,
     /// In the order of their paths.
     pub losses: Vec<Loss>,
-    pub set_aside: Option<String>,
+    pub unsupported_reason: Option<String>,
 }
 
 /// An edit that loses something. The path leads into the tool's input schema; `name` and `description` are the tool's.
@@ -27,93 +27,93 @@ pub struct Loss {
 
 /// A part of a schema that a provider cannot take in any form. Where it is optional it is left out, else the tool is.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Unfit {
+pub(super) struct Unsupported {
     pub(super) path: String,
     pub(super) reason: String,
 }
 
-pub(super) type Fit<T> = Result<T, Unfit>;
+pub(super) type ProjectionResult<T> = Result<T, Unsupported>;
 
 /// One schema on its way into another dialect.
 #[derive(Debug)]
-pub(super) struct Edits<'a> {
+pub(super) struct ProjectionContext<'a> {
     root: &'a Value,
     losses: BTreeSet<Loss>,
     /// Something was lost beyond those.
     has_more_losses: bool,
-    most_parts: usize,
-    parts: usize,
+    max_parts: usize,
+    parts_written: usize,
     depth: usize,
-    merges: usize,
-    copied: usize,
+    merge_count: usize,
+    copied_bytes: usize,
 }
 
 /// Schemas come from outside, and references make them as large as one likes.
-const DEEPEST: usize = 100;
-const MOST_MERGES: usize = 500;
+const MAX_PROJECTION_DEPTH: usize = 100;
+const MAX_MERGES: usize = 500;
 /// Bytes that are copied on the way: the largest schema there may be (256 KiB), thirty-two times.
-const MOST_COPIED: usize = 8 * 1024 * 1024;
+const MAX_COPIED_BYTES: usize = 8 * 1024 * 1024;
 /// What telling a loss is worth in copied bytes: a keyword of three may be lost over and over.
 const LOSS_COST: usize = 64;
 /// So many losses of one tool are told, each with a path of about so many bytes: a provider's form is kept with them.
 const MAX_LOSSES: usize = 1_000;
-const MAX_PATH_LEN: usize = 1_000;
+const MAX_LOSS_PATH_LEN: usize = 1_000;
 /// Longest schema that is written for a provider, in bytes: four times the largest there may be.
-const MAX_WRITTEN: usize = 1024 * 1024;
+const MAX_WRITTEN_BYTES: usize = 1024 * 1024;
 /// What of a value is read, to show sixty characters of it.
-const READ_AHEAD: usize = 480;
+const MAX_VALUE_BYTES_READ: usize = 480;
 
-impl<'a> Edits<'a> {
-    pub(super) fn of(root: &'a Value, most_parts: usize) -> Edits<'a> {
-        Edits {
+impl<'a> ProjectionContext<'a> {
+    pub(super) fn new(root: &'a Value, most_parts: usize) -> ProjectionContext<'a> {
+        ProjectionContext {
             root,
             losses: BTreeSet::new(),
             has_more_losses: false,
-            most_parts,
-            parts: 0,
+            max_parts: most_parts,
+            parts_written: 0,
             depth: 0,
-            merges: 0,
-            copied: 0,
+            merge_count: 0,
+            copied_bytes: 0,
         }
     }
 
     /// One more part is written, inside of another.
-    pub(super) fn enter(&mut self, path: &str) -> Fit<()> {
-        self.parts += 1;
+    pub(super) fn enter_part(&mut self, path: &str) -> ProjectionResult<()> {
+        self.parts_written += 1;
         if self.is_too_large() {
-            return Err(too_large(path));
+            return Err(too_large_error(path));
         }
-        if self.depth == DEEPEST {
-            return Err(Unfit::new(path, "it is nested too deep"));
+        if self.depth == MAX_PROJECTION_DEPTH {
+            return Err(Unsupported::new(path, "it is nested too deep"));
         }
         self.depth += 1;
         Ok(())
     }
 
-    pub(super) fn leave(&mut self) {
+    pub(super) fn leave_part(&mut self) {
         self.depth -= 1;
     }
 
     pub(super) fn is_too_large(&self) -> bool {
-        self.parts > self.most_parts || self.copied > MOST_COPIED
+        self.parts_written > self.max_parts || self.copied_bytes > MAX_COPIED_BYTES
     }
 
     /// So many bytes are about to be copied.
-    pub(super) fn count_copy(&mut self, bytes: usize, path: &str) -> Fit<()> {
-        self.copied += bytes;
-        if self.copied > MOST_COPIED { Err(too_large(path)) } else { Ok(()) }
+    pub(super) fn count_copy(&mut self, bytes: usize, path: &str) -> ProjectionResult<()> {
+        self.copied_bytes += bytes;
+        if self.copied_bytes > MAX_COPIED_BYTES { Err(too_large_error(path)) } else { Ok(()) }
     }
 
-    pub(super) fn count_merge(&mut self, path: &str) -> Fit<()> {
-        self.merges += 1;
-        match self.merges > MOST_MERGES {
-            true => Err(Unfit::new(path, "it is composed of too many parts")),
+    pub(super) fn count_merge(&mut self, path: &str) -> ProjectionResult<()> {
+        self.merge_count += 1;
+        match self.merge_count > MAX_MERGES {
+            true => Err(Unsupported::new(path, "it is composed of too many parts")),
             false => Ok(()),
         }
     }
 
-    pub(super) fn lose(&mut self, path: &str, edit: impl Into<String>) {
-        self.copied += LOSS_COST;
+    pub(super) fn record_loss(&mut self, path: &str, edit: impl Into<String>) {
+        self.copied_bytes += LOSS_COST;
         if self.losses.len() < MAX_LOSSES {
             self.losses.insert(Loss { path: path.to_owned(), edit: edit.into() });
         } else {
@@ -122,17 +122,17 @@ impl<'a> Edits<'a> {
     }
 
     /// A keyword that the provider does not know, or not with this value.
-    pub(super) fn drop_keyword(&mut self, path: &str, keyword: &str, value: &Value) {
+    pub(super) fn record_dropped_keyword(&mut self, path: &str, keyword: &str, value: &Value) {
         // That a field is left out by default needs no saying.
         if keyword == "default" && value.is_null() {
             return;
         }
-        let shown = shown_short(&json::beginning(value, READ_AHEAD), 60);
-        self.lose(&below(path, keyword), format!("{shown} is not supported, dropped"));
+        let shown = sanitize_truncated(&json::truncated_json(value, MAX_VALUE_BYTES_READ), 60);
+        self.record_loss(&child_pointer(path, keyword), format!("{shown} is not supported, dropped"));
     }
 
     /// What a local reference leads to.
-    pub(super) fn target(&self, reference: &str) -> Option<&'a Value> {
+    pub(super) fn resolve(&self, reference: &str) -> Option<&'a Value> {
         json::follow_reference(self.root, reference)
     }
 
@@ -142,12 +142,16 @@ impl<'a> Edits<'a> {
     }
 
     /// A field that can be done without.
-    pub(super) fn leave_out(&mut self, path: &str, unfit: &Unfit) {
-        self.lose(path, format!("{}; optional, dropped", unfit.seen_from(path)));
+    pub(super) fn record_dropped_field(&mut self, path: &str, unfit: &Unsupported) {
+        self.record_loss(path, format!("{}; optional, dropped", unfit.describe_relative_to(path)));
     }
 
     /// A value that has several forms, each with its path: those that fit, once each. One has to.
-    pub(super) fn any_of(&mut self, forms: Vec<(&str, Fit<Value>)>, path: &str) -> Fit<Map<String, Value>> {
+    pub(super) fn join_alternatives(
+        &mut self,
+        forms: Vec<(&str, ProjectionResult<Value>)>,
+        path: &str,
+    ) -> ProjectionResult<Map<String, Value>> {
         let (mut written, mut known, mut last) = (Vec::new(), HashSet::new(), None);
         for (at, form) in forms {
             match form {
@@ -157,72 +161,72 @@ impl<'a> Edits<'a> {
                     written.push(form);
                 }
                 Err(unfit) => {
-                    self.lose(at, format!("{}; this form is dropped", unfit.seen_from(at)));
+                    self.record_loss(at, format!("{}; this form is dropped", unfit.describe_relative_to(at)));
                     last = Some(unfit);
                 }
             }
         }
         match (written.len(), last) {
             (0, Some(unfit)) => Err(unfit),
-            (0, None) => Err(Unfit::new(path, "it has no form")),
+            (0, None) => Err(Unsupported::new(path, "it has no form")),
             (1, _) => Ok(written.swap_remove(0).as_object().cloned().unwrap_or_default()),
             _ => Ok(Map::from_iter([("anyOf".to_owned(), Value::Array(written))])),
         }
     }
 }
 
-fn too_large(path: &str) -> Unfit {
-    Unfit::new(path, "with its references written out, the schema is too large")
+fn too_large_error(path: &str) -> Unsupported {
+    Unsupported::new(path, "with its references written out, the schema is too large")
 }
 
 /// About how many bytes of text the values of an object are.
-pub(super) fn weight(keywords: &Map<String, Value>) -> usize {
-    fn of(value: &Value) -> usize {
+pub(super) fn estimate_size(keywords: &Map<String, Value>) -> usize {
+    fn estimate_value_size(value: &Value) -> usize {
         match value {
             Value::Null | Value::Bool(_) | Value::Number(_) => 2,
             Value::String(text) => 2 + text.len(),
-            Value::Array(items) => 2 + items.iter().map(|item| 1 + of(item)).sum::<usize>(),
-            Value::Object(keywords) => weight(keywords),
+            Value::Array(items) => 2 + items.iter().map(|item| 1 + estimate_value_size(item)).sum::<usize>(),
+            Value::Object(keywords) => estimate_size(keywords),
         }
     }
-    2 + keywords.iter().map(|(key, value)| 4 + key.len() + of(value)).sum::<usize>()
+    2 + keywords.iter().map(|(key, value)| 4 + key.len() + estimate_value_size(value)).sum::<usize>()
 }
 
 /// The names that a schema requires, as a set: there may be as many as there are fields.
-pub(super) fn required(keywords: &Map<String, Value>) -> HashSet<&str> {
+pub(super) fn required_names(keywords: &Map<String, Value>) -> HashSet<&str> {
     keywords.get("required").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str).collect()
 }
 
 /// A step down in a JSON pointer. A path that is long enough to be told ends in `…` and grows no further: a path is
 /// written for every part, and names in it may be as long as a schema.
-pub(super) fn below(path: &str, key: &str) -> String {
-    if path.len() + key.len() <= MAX_PATH_LEN {
+pub(super) fn child_pointer(path: &str, key: &str) -> String {
+    if path.len() + key.len() <= MAX_LOSS_PATH_LEN {
         return format!("{path}/{}", key.replace('~', "~0").replace('/', "~1"));
     }
     if path.ends_with("/…") { path.to_owned() } else { format!("{path}/…") }
 }
 
 /// A schema as text, unless references and parts made it too long.
-pub(super) fn written(schema: &Value) -> Fit<String> {
+pub(super) fn to_bounded_string(schema: &Value) -> ProjectionResult<String> {
     let text = schema.to_string();
-    if text.len() > MAX_WRITTEN { Err(too_large("")) } else { Ok(text) }
+    if text.len() > MAX_WRITTEN_BYTES { Err(too_large_error("")) } else { Ok(text) }
 }
 
-impl Unfit {
-    pub(super) fn new(path: &str, reason: impl Into<String>) -> Unfit {
-        Unfit { path: path.to_owned(), reason: reason.into() }
+impl Unsupported {
+    pub(super) fn new(path: &str, reason: impl Into<String>) -> Unsupported {
+        Unsupported { path: path.to_owned(), reason: reason.into() }
     }
 
-    fn seen_from(&self, path: &str) -> String {
+    fn describe_relative_to(&self, path: &str) -> String {
         if self.path == path { self.reason.clone() } else { self.to_string() }
     }
 }
 
-impl std::fmt::Display for Unfit {
+impl std::fmt::Display for Unsupported {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self.path.as_str() {
             "" => f.write_str(&self.reason),
-            path => write!(f, "{}: {}", shown_short(path, 200), self.reason),
+            path => write!(f, "{}: {}", sanitize_truncated(path, 200), self.reason),
         }
     }
 }

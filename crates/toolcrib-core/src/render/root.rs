@@ -4,13 +4,16 @@ use std::collections::HashSet;
 
 use serde_json::{Map, Value, json};
 
-use super::merge::{followed, merge, merged_parts};
-use super::projection::{Edits, Fit, required};
+use super::merge::{merge_all_of, merge_keywords, resolve_reference};
+use super::projection::{ProjectionContext, ProjectionResult, required_names};
 
 /// The arguments as one object: references followed, parts merged, alternatives laid together.
-pub(super) fn object(schema: &Value, edits: &mut Edits<'_>) -> Fit<Map<String, Value>> {
-    let keywords = followed(schema.as_object().cloned().unwrap_or_default(), "", edits)?;
-    let mut keywords = merged_parts(keywords, "", edits, 0)?;
+pub(super) fn to_object_schema(
+    schema: &Value,
+    edits: &mut ProjectionContext<'_>,
+) -> ProjectionResult<Map<String, Value>> {
+    let keywords = resolve_reference(schema.as_object().cloned().unwrap_or_default(), "", edits)?;
+    let mut keywords = merge_all_of(keywords, "", edits, 0)?;
     for choice in ["anyOf", "oneOf"] {
         let Some(Value::Array(alternatives)) = keywords.shift_remove(choice) else { continue };
         let path = format!("/{choice}");
@@ -18,13 +21,13 @@ pub(super) fn object(schema: &Value, edits: &mut Edits<'_>) -> Fit<Map<String, V
         for (index, alternative) in alternatives.into_iter().enumerate() {
             let at = format!("{path}/{index}");
             let Value::Object(alternative) = alternative else { continue };
-            forms.push(merged_parts(followed(alternative, &at, edits)?, &at, edits, 0)?);
+            forms.push(merge_all_of(resolve_reference(alternative, &at, edits)?, &at, edits, 0)?);
         }
         if forms.iter().any(|form| form.contains_key("properties")) {
-            edits.lose(&path, "alternatives are not supported here; their arguments stand side by side");
-            lay_together(&mut keywords, &forms, &path, edits)?;
+            edits.record_loss(&path, "alternatives are not supported here; their arguments stand side by side");
+            merge_alternatives(&mut keywords, &forms, &path, edits)?;
         } else {
-            edits.lose(&path, "conditions on which arguments come together are not supported, dropped");
+            edits.record_loss(&path, "conditions on which arguments come together are not supported, dropped");
         }
     }
     keywords.insert("type".to_owned(), json!("object"));
@@ -33,12 +36,12 @@ pub(super) fn object(schema: &Value, edits: &mut Edits<'_>) -> Fit<Map<String, V
 }
 
 /// The arguments of all forms; required is what every form requires.
-fn lay_together(
+fn merge_alternatives(
     keywords: &mut Map<String, Value>,
     forms: &[Map<String, Value>],
     path: &str,
-    edits: &mut Edits<'_>,
-) -> Fit<()> {
+    edits: &mut ProjectionContext<'_>,
+) -> ProjectionResult<()> {
     // First a list for each name, not a choice inside of a choice: there may be thousands of forms.
     let mut arguments: Map<String, Value> = Map::new();
     let mut met: HashSet<(&str, &Value)> = HashSet::new();
@@ -55,10 +58,10 @@ fn lay_together(
         let only = several.as_array_mut().filter(|schemas| schemas.len() == 1).and_then(Vec::pop);
         *several = only.unwrap_or_else(|| json!({ "anyOf": several.take() }));
     }
-    let required: Vec<HashSet<&str>> = forms.iter().map(required).collect();
+    let required: Vec<HashSet<&str>> = forms.iter().map(required_names).collect();
     let always: Vec<&String> =
         arguments.keys().filter(|name| required.iter().all(|required| required.contains(name.as_str()))).collect();
     let always = json!(always);
     let laid = Map::from_iter([("properties".to_owned(), Value::Object(arguments)), ("required".to_owned(), always)]);
-    merge(keywords, &laid, path, edits)
+    merge_keywords(keywords, &laid, path, edits)
 }

@@ -2,12 +2,12 @@ use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Value, json};
 
 use super::*;
-use crate::tool::{Face, Tool};
+use crate::tool::{Tool, ToolListing};
 
 mod cases;
 
-fn tool(schema: &Value) -> Tool {
-    let face = Face {
+fn tool_with_schema(schema: &Value) -> Tool {
+    let face = ToolListing {
         title: None,
         description: "Does it.".into(),
         input_schema: to_raw_value(schema).unwrap(),
@@ -16,20 +16,20 @@ fn tool(schema: &Value) -> Tool {
     Tool {
         name: "t".into(),
         output_schema: None,
-        backing: None,
+        execution_spec: None,
         extra: Default::default(),
         original: Default::default(),
         notes: vec![],
-        face,
+        listing: face,
     }
 }
 
-fn projected(format: Format, schema: &Value) -> Projected {
-    let tool = tool(schema);
+fn project_with(format: Format, schema: &Value) -> ProjectedTool {
+    let tool = tool_with_schema(schema);
     match format {
         Format::Anthropic => anthropic::project("s__t", &tool, Loading::Now),
         Format::Openai => openai::project("s__t", &tool),
-        Format::OpenaiStrict => openai::project_strictly("s__t", &tool),
+        Format::OpenaiStrict => openai::project_strict("s__t", &tool),
         Format::Gemini => gemini::project("s__t", &tool),
         Format::Json | Format::Mcp | Format::AnthropicDeferred => panic!("{format:?} edits nothing"),
     }
@@ -38,10 +38,10 @@ fn projected(format: Format, schema: &Value) -> Projected {
 /// What becomes of a schema, and what is told of it: `path: edit`.
 #[track_caller]
 fn check(format: Format, schema: Value, expected: Value, losses: &[&str]) {
-    let projected = projected(format, &schema);
+    let projected = project_with(format, &schema);
     let told: Vec<String> = projected.losses.iter().map(|Loss { path, edit }| format!("{path}: {edit}")).collect();
     assert_eq!(told, losses, "{schema}");
-    let text = projected.text.unwrap_or_else(|| panic!("{:?} sets {schema} aside", projected.set_aside));
+    let text = projected.text.unwrap_or_else(|| panic!("{:?} sets {schema} aside", projected.unsupported_reason));
     let whole: Value = serde_json::from_str(&text).unwrap();
     let places = ["/input_schema", "/function/parameters", "/parameters"];
     let found = places.iter().find_map(|place| whole.pointer(place)).unwrap();
@@ -50,9 +50,9 @@ fn check(format: Format, schema: Value, expected: Value, losses: &[&str]) {
 }
 
 #[track_caller]
-fn check_set_aside(format: Format, schema: Value, reason: &str) {
-    let projected = projected(format, &schema);
-    assert_eq!((projected.text, projected.set_aside.as_deref()), (None, Some(reason)), "{schema}");
+fn check_unsupported(format: Format, schema: Value, reason: &str) {
+    let projected = project_with(format, &schema);
+    assert_eq!((projected.text, projected.unsupported_reason.as_deref()), (None, Some(reason)), "{schema}");
 }
 
 #[test]
@@ -74,16 +74,16 @@ fn a_schema_that_would_do_stays_the_text_it_was() {
     let text =
         r#"{ "type":"object", "properties": {"n": {"maximum":1e2,"type":"number"}},"x-own":12345678901234567890123 }"#;
     let raw = RawValue::from_string(text.to_owned()).unwrap();
-    for minds in [plain::ANTHROPIC, plain::OPENAI] {
-        let (schema, losses) = plain::schema(&raw, &minds);
+    for minds in [passthrough::ANTHROPIC_RULES, passthrough::OPENAI_RULES] {
+        let (schema, losses) = passthrough::project_schema(&raw, &minds);
         assert_eq!((schema.unwrap().as_str(), losses.len()), (text, 0));
     }
 }
 
 #[test]
 fn a_long_description_is_cut_for_openai() {
-    let mut tool = tool(&json!({"type": "object", "properties": {}}));
-    tool.face.description = "é".repeat(1_030);
+    let mut tool = tool_with_schema(&json!({"type": "object", "properties": {}}));
+    tool.listing.description = "é".repeat(1_030);
     let projected = openai::project("s__t", &tool);
     let whole: Value = serde_json::from_str(&projected.text.unwrap()).unwrap();
     let description = whole["function"]["description"].as_str().unwrap();
@@ -94,9 +94,12 @@ fn a_long_description_is_cut_for_openai() {
 
 #[test]
 fn gemini_minds_how_a_name_begins() {
-    let tool = tool(&json!({"type": "object"}));
+    let tool = tool_with_schema(&json!({"type": "object"}));
     assert!(gemini::project("_1__t", &tool).text.is_some());
-    assert_eq!(gemini::project("1__t", &tool).set_aside.unwrap(), "a name must begin with a letter or an underscore");
+    assert_eq!(
+        gemini::project("1__t", &tool).unsupported_reason.unwrap(),
+        "a name must begin with a letter or an underscore"
+    );
 }
 
 #[test]
@@ -135,8 +138,8 @@ fn whatever_a_source_writes_comes_to_an_end() {
         deep,
     ] {
         for format in [Format::Anthropic, Format::Openai, Format::OpenaiStrict, Format::Gemini] {
-            let projected = projected(format, &schema);
-            assert_ne!(projected.text.is_some(), projected.set_aside.is_some(), "{format:?} {schema}");
+            let projected = project_with(format, &schema);
+            assert_ne!(projected.text.is_some(), projected.unsupported_reason.is_some(), "{format:?} {schema}");
         }
     }
 }
@@ -154,7 +157,7 @@ fn a_huge_value_behind_many_references_is_bounded_work() {
     let started = std::time::Instant::now();
     for schema in [many, shared] {
         for format in [Format::Anthropic, Format::Openai, Format::OpenaiStrict, Format::Gemini] {
-            let projected = projected(format, &schema);
+            let projected = project_with(format, &schema);
             assert!(projected.text.is_none_or(|text| text.len() < 16 * 1024 * 1024), "{format:?}");
             assert!(projected.losses.iter().all(|loss| loss.edit.len() < 500), "{format:?}");
         }
@@ -165,7 +168,7 @@ fn a_huge_value_behind_many_references_is_bounded_work() {
 #[test]
 fn many_forms_of_one_argument_stand_side_by_side() {
     let forms: Vec<Value> = (0..3_000).map(|bound| json!({"properties": {"a": {"minimum": bound}}})).collect();
-    let projected = projected(Format::Anthropic, &json!({"type": "object", "anyOf": forms}));
+    let projected = project_with(Format::Anthropic, &json!({"type": "object", "anyOf": forms}));
     let whole: Value = serde_json::from_str(&projected.text.unwrap()).unwrap();
     let forms = whole.pointer("/input_schema/properties/a/anyOf").and_then(Value::as_array).unwrap();
     assert_eq!((forms.len(), &forms[2_999]), (3_000, &json!({"minimum": 2_999})));

@@ -9,17 +9,17 @@ use std::collections::HashMap;
 
 use serde_json::{Map, Value};
 
-use graph::{Graph, Node, NodeId};
+use graph::{NodeId, SubschemaGraph, SubschemaNode};
 pub(super) use pattern::BACKTRACK_LIMIT;
 
 /// Maximum number of paths along which subschemas apply to one and the same value.
 pub(super) const MAX_EXPANDED_PATHS: u64 = 10_000;
 /// Maximum number of subschemas within one another while a value is validated. `jsonschema` recurses, and 6,000 of them
 /// overflow the stack of a thread (2 MiB, unoptimised build).
-pub(super) const MAX_DEPTH: usize = 1_000;
+pub(super) const MAX_SUBSCHEMA_DEPTH: usize = 1_000;
 /// Maximum steps of compiling a schema, and maximum size of its patterns.
 const MAX_COMPILE_STEPS: u64 = 1_000_000;
-const MAX_PATTERN_BYTES: u64 = 16 * 1024 * 1024;
+const MAX_TOTAL_PATTERN_BYTES: u64 = 16 * 1024 * 1024;
 /// Text is compared, measured and matched: this many bytes count as one step.
 const BYTES_PER_STEP: u64 = 64;
 /// `uniqueItems` compares the items of a short array in pairs, and hashes those of a long one.
@@ -31,7 +31,7 @@ const VALUE_BYTES: u64 = 72;
 
 #[derive(Debug)]
 pub(super) struct CostModel {
-    graph: Graph,
+    graph: SubschemaGraph,
 }
 
 /// Why no arguments are validated against a schema.
@@ -60,16 +60,16 @@ pub(super) struct Cost {
 
 impl CostModel {
     pub(super) fn new(schema: &Value) -> Result<CostModel, Unbounded> {
-        let graph = Graph::build(schema)?;
+        let graph = SubschemaGraph::build(schema)?;
         let paths: Option<Vec<_>> = graph.expanded_paths().into_iter().collect();
         let paths = paths.ok_or(Unbounded::Depth)?;
-        if paths.iter().any(|paths| paths.depth > MAX_DEPTH) {
+        if paths.iter().any(|paths| paths.depth > MAX_SUBSCHEMA_DEPTH) {
             return Err(Unbounded::Depth);
         }
         if paths.iter().any(|paths| paths.count > MAX_EXPANDED_PATHS) {
             return Err(Unbounded::Paths);
         }
-        if graph.compile_steps(&paths) > MAX_COMPILE_STEPS || graph.pattern_bytes > MAX_PATTERN_BYTES {
+        if graph.compile_steps(&paths) > MAX_COMPILE_STEPS || graph.pattern_bytes > MAX_TOTAL_PATTERN_BYTES {
             return Err(Unbounded::Compilation);
         }
         Ok(CostModel { graph })
@@ -82,30 +82,30 @@ impl CostModel {
     }
 
     /// Returns the steps of validating `value`, or `None` if they are more than `max_steps` or too deep for the stack.
-    pub(super) fn validation(&self, value: &Value, max_steps: u64) -> Option<u64> {
+    pub(super) fn validation_steps(&self, value: &Value, max_steps: u64) -> Option<u64> {
         self.walk(value, max_steps, None).map(|cost| cost.steps)
     }
 
     /// Returns the cost of listing all errors of `value`, or `None` if it takes more than `max_steps`.
-    pub(super) fn error_list(&self, value: &Value, max_steps: u64) -> Option<Cost> {
+    pub(super) fn error_list_cost(&self, value: &Value, max_steps: u64) -> Option<Cost> {
         self.walk(value, max_steps, Some(HashMap::new()))
     }
 
     fn walk(&self, value: &Value, max_steps: u64, sizes: Option<HashMap<*const Value, u64>>) -> Option<Cost> {
-        let mut walk = Walk { graph: &self.graph, max_steps, cost: Cost::default(), sizes };
-        walk.visit(Graph::ROOT, Subject::Value(value), Position::default()).then_some(walk.cost)
+        let mut walk = CostWalk { graph: &self.graph, max_steps, cost: Cost::default(), sizes };
+        walk.visit(SubschemaGraph::ROOT, ValidatedSubject::Value(value), WalkPosition::default()).then_some(walk.cost)
     }
 }
 
 /// A value under validation, or the name of a member, which `propertyNames` validates like a string.
 #[derive(Clone, Copy)]
-enum Subject<'a> {
+enum ValidatedSubject<'a> {
     Value(&'a Value),
     Name(&'a str),
 }
 
 #[derive(Clone, Copy, Default)]
-struct Position {
+struct WalkPosition {
     depth: usize,
     /// Length of the path of keywords, which every error repeats.
     path_bytes: usize,
@@ -115,25 +115,25 @@ struct Position {
 
 /// Takes the same way through schema and value as validation does, and counts. It assumes that no keyword fails early
 /// and that keywords of all drafts apply.
-struct Walk<'a> {
-    graph: &'a Graph,
+struct CostWalk<'a> {
+    graph: &'a SubschemaGraph,
     max_steps: u64,
     cost: Cost,
     /// Sizes of the containers seen so far, where errors are counted too.
     sizes: Option<HashMap<*const Value, u64>>,
 }
 
-impl<'a> Walk<'a> {
+impl<'a> CostWalk<'a> {
     /// Returns false as soon as a limit is exceeded.
-    fn visit(&mut self, id: NodeId, subject: Subject<'a>, at: Position) -> bool {
+    fn visit(&mut self, id: NodeId, subject: ValidatedSubject<'a>, at: WalkPosition) -> bool {
         let node = self.graph.node(id);
         self.count_errors(node, subject, at);
         // To list errors, every alternative is validated first, and those inside of it again.
         let times = if self.sizes.is_some() { at.alternatives + 1 } else { 1 };
-        if at.depth > MAX_DEPTH || !self.charge(node.weight.saturating_mul(times)) {
+        if at.depth > MAX_SUBSCHEMA_DEPTH || !self.charge(node.weight.saturating_mul(times)) {
             return false;
         }
-        let below = Position {
+        let below = WalkPosition {
             depth: at.depth + 1,
             path_bytes: at.path_bytes + node.key_bytes,
             alternatives: at.alternatives + u64::from(node.has_alternatives),
@@ -145,14 +145,14 @@ impl<'a> Walk<'a> {
             return false;
         }
         match subject {
-            Subject::Name(text) => self.visit_string(node, text),
-            Subject::Value(Value::String(text)) => self.visit_string(node, text),
-            Subject::Value(value @ Value::Array(items)) => {
-                (!node.unique_items || self.charge(size(value).saturating_mul(UNIQUE_ITEMS_STEPS)))
+            ValidatedSubject::Name(text) => self.visit_string(node, text),
+            ValidatedSubject::Value(Value::String(text)) => self.visit_string(node, text),
+            ValidatedSubject::Value(value @ Value::Array(items)) => {
+                (!node.unique_items || self.charge(value_steps(value).saturating_mul(UNIQUE_ITEMS_STEPS)))
                     && self.visit_items(node, items, below)
             }
-            Subject::Value(Value::Object(members)) => self.visit_members(node, members, below),
-            Subject::Value(Value::Null | Value::Bool(_) | Value::Number(_)) => true,
+            ValidatedSubject::Value(Value::Object(members)) => self.visit_members(node, members, below),
+            ValidatedSubject::Value(Value::Null | Value::Bool(_) | Value::Number(_)) => true,
         }
     }
 
@@ -162,16 +162,16 @@ impl<'a> Walk<'a> {
     }
 
     /// An error inside of an alternative owns a copy of the value, and one about unexpected members their names.
-    fn count_errors(&mut self, node: &Node, subject: Subject<'a>, at: Position) {
+    fn count_errors(&mut self, node: &SubschemaNode, subject: ValidatedSubject<'a>, at: WalkPosition) {
         let Some(sizes) = &mut self.sizes else { return };
         let names_members = node.members.is_some();
         let value_bytes = match subject {
-            Subject::Value(_) if at.alternatives == 0 && !names_members => 0,
-            Subject::Name(name) => name.len() as u64,
-            Subject::Value(value @ (Value::Array(_) | Value::Object(_))) => {
-                *sizes.entry(value).or_insert_with(|| bytes(value))
+            ValidatedSubject::Value(_) if at.alternatives == 0 && !names_members => 0,
+            ValidatedSubject::Name(name) => name.len() as u64,
+            ValidatedSubject::Value(value @ (Value::Array(_) | Value::Object(_))) => {
+                *sizes.entry(value).or_insert_with(|| value_bytes(value))
             }
-            Subject::Value(value) => bytes(value),
+            ValidatedSubject::Value(value) => value_bytes(value),
         };
         let copied = if at.alternatives > 0 { value_bytes } else { 0 };
         let each = ERROR_BYTES.saturating_add(at.path_bytes as u64).saturating_add(copied);
@@ -182,48 +182,49 @@ impl<'a> Walk<'a> {
 
     /// `unevaluatedProperties` and `unevaluatedItems` validate the subschemas beside them once more, and those below, to
     /// learn which of them hold.
-    fn mark_evaluated(&mut self, node: &'a Node, subject: Subject<'a>, at: Position) -> bool {
-        let below = Position { depth: at.depth + 1, ..at };
-        at.depth <= MAX_DEPTH
+    fn mark_evaluated(&mut self, node: &'a SubschemaNode, subject: ValidatedSubject<'a>, at: WalkPosition) -> bool {
+        let below = WalkPosition { depth: at.depth + 1, ..at };
+        at.depth <= MAX_SUBSCHEMA_DEPTH
             && node.in_place.iter().all(|child| {
                 self.visit(*child, subject, at) && self.mark_evaluated(self.graph.node(*child), subject, below)
             })
     }
 
-    fn visit_string(&mut self, node: &Node, text: &str) -> bool {
+    fn visit_string(&mut self, node: &SubschemaNode, text: &str) -> bool {
         let matching = node.pattern.map_or(0, |pattern| pattern.steps(text));
         self.charge(text_steps(text).saturating_add(matching))
     }
 
-    fn visit_items(&mut self, node: &'a Node, items: &'a [Value], at: Position) -> bool {
+    fn visit_items(&mut self, node: &'a SubschemaNode, items: &'a [Value], at: WalkPosition) -> bool {
         let Some(keywords) = &node.items else { return true };
         items.iter().enumerate().all(|(position, item)| {
             let own = keywords.by_position.iter().filter_map(|schemas| schemas.get(position));
-            self.charge(1) && keywords.every.iter().chain(own).all(|id| self.visit(*id, Subject::Value(item), at))
+            self.charge(1)
+                && keywords.every.iter().chain(own).all(|id| self.visit(*id, ValidatedSubject::Value(item), at))
         })
     }
 
-    fn visit_members(&mut self, node: &'a Node, members: &'a Map<String, Value>, at: Position) -> bool {
+    fn visit_members(&mut self, node: &'a SubschemaNode, members: &'a Map<String, Value>, at: WalkPosition) -> bool {
         let Some(keywords) = &node.members else { return true };
         members.iter().all(|(name, value)| {
             let matching = keywords.patterns.iter().map(|pattern| pattern.steps(name));
             let own = keywords.by_name.get(name);
-            let at = Position { path_bytes: at.path_bytes + name.len(), ..at };
+            let at = WalkPosition { path_bytes: at.path_bytes + name.len(), ..at };
             self.charge(matching.fold(text_steps(name), u64::saturating_add))
-                && keywords.names.iter().all(|id| self.visit(*id, Subject::Name(name), at))
-                && keywords.every.iter().chain(own).all(|id| self.visit(*id, Subject::Value(value), at))
+                && keywords.names.iter().all(|id| self.visit(*id, ValidatedSubject::Name(name), at))
+                && keywords.every.iter().chain(own).all(|id| self.visit(*id, ValidatedSubject::Value(value), at))
         })
     }
 }
 
 /// Number of values in `value`, plus one for every 64 bytes of text. The recursion is as deep as the value, and JSON is
 /// parsed with a limit of 128 levels.
-fn size(value: &Value) -> u64 {
+fn value_steps(value: &Value) -> u64 {
     match value {
         Value::String(text) => text_steps(text),
-        Value::Array(items) => items.iter().map(size).fold(1, u64::saturating_add),
+        Value::Array(items) => items.iter().map(value_steps).fold(1, u64::saturating_add),
         Value::Object(members) => {
-            let sizes = members.iter().map(|(name, value)| text_steps(name).saturating_add(size(value)));
+            let sizes = members.iter().map(|(name, value)| text_steps(name).saturating_add(value_steps(value)));
             sizes.fold(1, u64::saturating_add)
         }
         Value::Null | Value::Bool(_) | Value::Number(_) => 1,
@@ -231,13 +232,13 @@ fn size(value: &Value) -> u64 {
 }
 
 /// Memory of a copy of `value`, about. As deep a recursion as [`size`].
-fn bytes(value: &Value) -> u64 {
+fn value_bytes(value: &Value) -> u64 {
     let inside = match value {
         Value::String(text) => text.len() as u64,
-        Value::Array(items) => items.iter().map(bytes).fold(0, u64::saturating_add),
+        Value::Array(items) => items.iter().map(value_bytes).fold(0, u64::saturating_add),
         Value::Object(members) => {
             let sizes =
-                members.iter().map(|(name, value)| bytes(value).saturating_add(name.len() as u64 + VALUE_BYTES));
+                members.iter().map(|(name, value)| value_bytes(value).saturating_add(name.len() as u64 + VALUE_BYTES));
             sizes.fold(0, u64::saturating_add)
         }
         Value::Null | Value::Bool(_) | Value::Number(_) => 0,

@@ -9,13 +9,13 @@ use serde::Serialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::cost::{BACKTRACK_LIMIT, CostModel, MAX_DEPTH, MAX_EXPANDED_PATHS, Unbounded};
-use crate::text::shown_short;
+use super::cost::{BACKTRACK_LIMIT, CostModel, MAX_EXPANDED_PATHS, MAX_SUBSCHEMA_DEPTH, Unbounded};
+use crate::text::sanitize_truncated;
 
 /// Maximum steps of one validation, some tenths of a second.
-const MAX_STEPS: u64 = 1_000_000;
+const MAX_VALIDATION_STEPS: u64 = 1_000_000;
 /// The same where a match may stay unfinished, so that validation runs up to 64 times.
-const MAX_BACKTRACKING_STEPS: u64 = MAX_STEPS / 8;
+const MAX_BACKTRACKING_STEPS: u64 = MAX_VALIDATION_STEPS / 8;
 /// Maximum steps of a validation on an async worker, well below a millisecond.
 const MAX_INLINE_STEPS: u64 = 2_000;
 /// Maximum memory of the errors that one validation collects. `jsonschema` collects all of them, those inside
@@ -26,9 +26,9 @@ const MAX_BACKTRACKING_ERROR_BYTES: u64 = MAX_ERROR_BYTES / 64;
 /// Maximum size of one compiled pattern.
 const MAX_PATTERN_BYTES: usize = 8 * 1024 * 1024;
 /// Maximum number of faults in a list.
-const MAX_FAULTS: usize = 50;
+const MAX_LISTED_ERRORS: usize = 50;
 /// Maximum number of allowed values that a fault names.
-const MAX_CHOICES: usize = 24;
+const MAX_LISTED_CHOICES: usize = 24;
 
 /// A schema ready to validate arguments. It is compiled by the first of them.
 #[derive(Debug)]
@@ -41,7 +41,7 @@ pub struct Validator {
 
 /// Arguments that may be sent.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Accepted {
+pub enum ValidationOutcome {
     Valid,
     /// Validation was skipped. Holds the reason, as a note for the caller.
     Unvalidated(String),
@@ -49,7 +49,7 @@ pub enum Accepted {
 
 /// What is wrong with an argument, and where: `/repo/name`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Fault {
+pub struct ArgumentError {
     pub path: String,
     pub message: String,
 }
@@ -64,44 +64,44 @@ impl Validator {
 
     /// Returns why no arguments are validated against this schema, where that is so.
     pub fn note(&self) -> Option<String> {
-        self.cost.as_ref().err().map(|reason| not_validated(*reason))
+        self.cost.as_ref().err().map(|reason| unvalidated_note(*reason))
     }
 
     /// Whether `arguments` are surely valid, or surely not to be validated, found on an async worker. `None` where that
     /// takes longer, and for invalid ones: call [`Self::validate`] on a blocking thread.
-    pub fn accept_inline(&self, arguments: &Value) -> Option<Accepted> {
+    pub fn accept_inline(&self, arguments: &Value) -> Option<ValidationOutcome> {
         let model = match &self.cost {
             Ok(model) => model,
-            Err(reason) => return Some(Accepted::Unvalidated(not_validated(*reason))),
+            Err(reason) => return Some(ValidationOutcome::Unvalidated(unvalidated_note(*reason))),
         };
         let compiled = self.compiled.get()?.as_ref()?;
         let is_object = arguments.is_object();
-        let is_cheap = || model.validation(arguments, MAX_INLINE_STEPS).is_some();
-        (is_object && is_cheap() && compiled.is_valid(arguments)).then_some(Accepted::Valid)
+        let is_cheap = || model.validation_steps(arguments, MAX_INLINE_STEPS).is_some();
+        (is_object && is_cheap() && compiled.is_valid(arguments)).then_some(ValidationOutcome::Valid)
     }
 
     /// Validates within a bounded number of steps.
-    pub fn validate(&self, arguments: &Value) -> Result<Accepted, Vec<Fault>> {
+    pub fn validate(&self, arguments: &Value) -> Result<ValidationOutcome, Vec<ArgumentError>> {
         if !arguments.is_object() {
-            return Err(vec![Fault::new("/", "the arguments must be a JSON object")]);
+            return Err(vec![ArgumentError::new("/", "the arguments must be a JSON object")]);
         }
         let model = match &self.cost {
             Ok(model) => model,
-            Err(reason) => return Ok(Accepted::Unvalidated(not_validated(*reason))),
+            Err(reason) => return Ok(ValidationOutcome::Unvalidated(unvalidated_note(*reason))),
         };
-        let max_steps = if model.has_backtracking() { MAX_BACKTRACKING_STEPS } else { MAX_STEPS };
-        if model.validation(arguments, max_steps).is_none() {
-            let reason = format!("that would take more than {max_steps} steps or {MAX_DEPTH} levels");
-            return Ok(Accepted::Unvalidated(format!("these arguments were not validated: {reason}")));
+        let max_steps = if model.has_backtracking() { MAX_BACKTRACKING_STEPS } else { MAX_VALIDATION_STEPS };
+        if model.validation_steps(arguments, max_steps).is_none() {
+            let reason = format!("that would take more than {max_steps} steps or {MAX_SUBSCHEMA_DEPTH} levels");
+            return Ok(ValidationOutcome::Unvalidated(format!("these arguments were not validated: {reason}")));
         }
         let Some(compiled) = self.compiled() else {
             let reason = "the schema is no JSON Schema that can be compiled";
-            return Ok(Accepted::Unvalidated(format!("arguments are not validated: {reason}")));
+            return Ok(ValidationOutcome::Unvalidated(format!("arguments are not validated: {reason}")));
         };
         if compiled.is_valid(arguments) {
-            return Ok(Accepted::Valid);
+            return Ok(ValidationOutcome::Valid);
         }
-        list_faults(compiled, model, arguments)
+        list_errors(compiled, model, arguments)
     }
 
     fn compiled(&self) -> Option<&jsonschema::Validator> {
@@ -114,16 +114,18 @@ impl Validator {
     }
 }
 
-impl Fault {
-    fn new(path: &str, message: &str) -> Fault {
-        Fault { path: path.to_owned(), message: message.to_owned() }
+impl ArgumentError {
+    fn new(path: &str, message: &str) -> ArgumentError {
+        ArgumentError { path: path.to_owned(), message: message.to_owned() }
     }
 }
 
-fn not_validated(reason: Unbounded) -> String {
+fn unvalidated_note(reason: Unbounded) -> String {
     let reason = match reason {
         Unbounded::Paths => format!("the schema expands to more than {MAX_EXPANDED_PATHS} paths"),
-        Unbounded::Depth => format!("references in the schema are circular or nest deeper than {MAX_DEPTH} levels"),
+        Unbounded::Depth => {
+            format!("references in the schema are circular or nest deeper than {MAX_SUBSCHEMA_DEPTH} levels")
+        }
         Unbounded::Reference => {
             "a reference in the schema cannot be resolved, or a subschema has an `$id` of its own".to_owned()
         }
@@ -134,19 +136,28 @@ fn not_validated(reason: Unbounded) -> String {
 }
 
 /// Lists what is wrong with arguments that did not pass. A match that stayed unfinished is no fault: it may have passed.
-fn list_faults(compiled: &jsonschema::Validator, model: &CostModel, arguments: &Value) -> Result<Accepted, Vec<Fault>> {
+fn list_errors(
+    compiled: &jsonschema::Validator,
+    model: &CostModel,
+    arguments: &Value,
+) -> Result<ValidationOutcome, Vec<ArgumentError>> {
     let max_bytes = if model.has_backtracking() { MAX_BACKTRACKING_ERROR_BYTES } else { MAX_ERROR_BYTES };
-    let can_list = model.error_list(arguments, MAX_STEPS).is_some_and(|cost| cost.error_bytes <= max_bytes);
+    let can_list =
+        model.error_list_cost(arguments, MAX_VALIDATION_STEPS).is_some_and(|cost| cost.error_bytes <= max_bytes);
     let unfinished =
-        || Ok(Accepted::Unvalidated("these arguments were not validated: a pattern takes too long".into()));
+        || Ok(ValidationOutcome::Unvalidated("these arguments were not validated: a pattern takes too long".into()));
     if !can_list && model.has_backtracking() {
         return unfinished();
     }
     if !can_list {
-        return Err(vec![Fault::new("/", "the arguments do not match the schema; there are too many faults to list")]);
+        return Err(vec![ArgumentError::new(
+            "/",
+            "the arguments do not match the schema; there are too many faults to list",
+        )]);
     }
-    let errors = compiled.iter_errors(arguments).filter(|error| !is_unfinished(error)).take(MAX_FAULTS);
-    let mut faults: Vec<Fault> = errors.flat_map(|error| describe(&error)).take(MAX_FAULTS).collect();
+    let errors = compiled.iter_errors(arguments).filter(|error| !is_unfinished(error)).take(MAX_LISTED_ERRORS);
+    let mut faults: Vec<ArgumentError> =
+        errors.flat_map(|error| describe_error(&error)).take(MAX_LISTED_ERRORS).collect();
     if faults.is_empty() {
         return unfinished();
     }
@@ -161,21 +172,24 @@ fn is_unfinished(error: &ValidationError<'_>) -> bool {
     )
 }
 
-fn describe(error: &ValidationError<'_>) -> Vec<Fault> {
+fn describe_error(error: &ValidationError<'_>) -> Vec<ArgumentError> {
     use ValidationErrorKind as Kind;
 
     let at = error.instance_path().as_str();
-    let fault = |path: String, message: String| Fault { path, message };
+    let fault = |path: String, message: String| ArgumentError { path, message };
     #[expect(clippy::wildcard_enum_match_arm, reason = "a foreign enum; its own words do for all other kinds")]
     match error.kind() {
         Kind::Enum { options } => {
             let listed = options.as_array().map(Vec::as_slice).unwrap_or_default();
-            let shown: Vec<String> =
-                listed.iter().take(MAX_CHOICES).map(|choice| shown_short(&choice.to_string(), 60)).collect();
-            let more = listed.len().saturating_sub(MAX_CHOICES);
+            let shown: Vec<String> = listed
+                .iter()
+                .take(MAX_LISTED_CHOICES)
+                .map(|choice| sanitize_truncated(&choice.to_string(), 60))
+                .collect();
+            let more = listed.len().saturating_sub(MAX_LISTED_CHOICES);
             let more = if more > 0 { format!(" or {more} more") } else { String::new() };
             let path = if at.is_empty() { "/" } else { at };
-            let given = shown_short(&error.instance().to_string(), 80);
+            let given = sanitize_truncated(&error.instance().to_string(), 80);
             vec![fault(path.to_owned(), format!("{given} is not one of {}{more}", shown.join(", ")))]
         }
         Kind::Required { property } => {
@@ -183,11 +197,13 @@ fn describe(error: &ValidationError<'_>) -> Vec<Fault> {
         }
         Kind::AdditionalProperties { unexpected } | Kind::UnevaluatedProperties { unexpected } => unexpected
             .iter()
-            .map(|name| fault(format!("{at}/{}", shown_short(name, 80)), "is not an argument of this tool".into()))
+            .map(|name| {
+                fault(format!("{at}/{}", sanitize_truncated(name, 80)), "is not an argument of this tool".into())
+            })
             .collect(),
         _ => {
             let path = if at.is_empty() { "/" } else { at };
-            vec![fault(path.to_owned(), shown_short(&error.to_string(), 300))]
+            vec![fault(path.to_owned(), sanitize_truncated(&error.to_string(), 300))]
         }
     }
 }

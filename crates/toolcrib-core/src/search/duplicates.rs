@@ -2,38 +2,40 @@
 
 use std::collections::HashMap;
 
-use super::directory::{Directory, Keyed};
-use super::names::Named;
-use super::rank::{Line, Scored};
+use super::index::{SearchIndex, TermMap};
+use super::name_match::NameMatch;
+use super::rank::{RankedHit, ScoredTool};
 
 /// How much of two tools' texts must be the same, from 0 to 1.
-const SAME: f32 = 0.8;
+const MIN_SIMILARITY: f32 = 0.8;
 /// With fewer words between them, two tools may well be about different things: `search`, `list projects`.
-const TELLING: usize = 6;
+const MIN_COMPARED_TERMS: usize = 6;
 
 /// The lines of an answer, at most `limit`. A tool whose very name was asked for keeps its own. Tools of one name are
 /// compared with each other, and their words only where they are of different sources.
-pub(super) fn collapsed(
-    directory: &Directory,
-    best: Vec<Scored>,
-    named: &HashMap<u32, Named>,
+pub(super) fn collapse_duplicates(
+    directory: &SearchIndex,
+    best: Vec<ScoredTool>,
+    named: &HashMap<u32, NameMatch>,
     limit: usize,
-) -> Vec<Line> {
-    let mut lines: Vec<Line> = Vec::new();
-    let mut words = Distinct { directory, by_tool: HashMap::new() };
-    let mut by_name: Keyed<Vec<usize>> = Keyed::default();
+) -> Vec<RankedHit> {
+    let mut lines: Vec<RankedHit> = Vec::new();
+    let mut words = TermSets { directory, by_tool: HashMap::new() };
+    let mut by_name: TermMap<Vec<usize>> = TermMap::default();
     for scored in best {
-        let alike = by_name.entry(directory.texts().own(scored.tool)).or_default();
-        let asked_for = named.get(&scored.tool).is_some_and(|named| named.surely());
-        let same =
-            alike.iter().copied().find(|&line| !asked_for && words.are_same(lines[line].scored.tool, scored.tool));
+        let alike = by_name.entry(directory.forward_index().name_key(scored.tool)).or_default();
+        let asked_for = named.get(&scored.tool).is_some_and(|named| named.is_certain());
+        let same = alike
+            .iter()
+            .copied()
+            .find(|&line| !asked_for && words.are_duplicates(lines[line].scored.tool, scored.tool));
         match same {
-            Some(line) => lines[line].also.push(scored.tool),
+            Some(line) => lines[line].duplicates.push(scored.tool),
             // Beyond the last line, only copies of what is shown are of interest.
             None if lines.len() >= limit => continue,
             None => {
                 alike.push(lines.len());
-                lines.push(Line { scored, also: Vec::new() });
+                lines.push(RankedHit { scored, duplicates: Vec::new() });
             }
         }
     }
@@ -41,31 +43,31 @@ pub(super) fn collapsed(
 }
 
 /// The words of tools that were compared, each once, in order.
-struct Distinct<'a> {
-    directory: &'a Directory,
+struct TermSets<'a> {
+    directory: &'a SearchIndex,
     by_tool: HashMap<u32, Vec<u32>>,
 }
 
-impl Distinct<'_> {
-    fn are_same(&mut self, one: u32, other: u32) -> bool {
-        if self.directory.place_of(one) == self.directory.place_of(other) {
+impl TermSets<'_> {
+    fn are_duplicates(&mut self, one: u32, other: u32) -> bool {
+        if self.directory.segment_of(one) == self.directory.segment_of(other) {
             return false;
         }
         for tool in [one, other] {
             self.by_tool.entry(tool).or_insert_with(|| {
-                let mut words = self.directory.texts().sequence(tool).to_vec();
+                let mut words = self.directory.forward_index().sequence(tool).to_vec();
                 words.sort_unstable();
                 words.dedup();
                 words
             });
         }
-        likeness(&self.by_tool[&one], &self.by_tool[&other]) >= SAME
+        term_similarity(&self.by_tool[&one], &self.by_tool[&other]) >= MIN_SIMILARITY
     }
 }
 
 /// The share of words that two texts have in common.
-fn likeness(one: &[u32], other: &[u32]) -> f32 {
+fn term_similarity(one: &[u32], other: &[u32]) -> f32 {
     let common = one.iter().filter(|word| other.binary_search(word).is_ok()).count();
     let all = one.len() + other.len() - common;
-    if all < TELLING { 0.0 } else { common as f32 / all as f32 }
+    if all < MIN_COMPARED_TERMS { 0.0 } else { common as f32 / all as f32 }
 }

@@ -3,15 +3,15 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::OnceLock;
 
-use super::words;
+use super::tokenize;
 
 /// How much a related word counts, against one that was really asked for.
-const RELATED: f32 = 0.3;
+const RELATED_WEIGHT: f32 = 0.3;
 /// Verbs stand in most names, so that those which could stand for each other tell less.
-const RELATED_VERB: f32 = 0.15;
+const RELATED_VERB_WEIGHT: f32 = 0.15;
 
 /// Words that say nothing about a tool.
-const SILENT: &str = "
+const STOP_WORDS: &str = "
 a an the and or but nor so yet if then else than that this these those there here
 i me my mine myself we us our ours ourselves you your yours yourself he him his she her hers they them their theirs
 it its itself is am are was were be been being do does did doing done have has had having
@@ -24,7 +24,7 @@ s t d m ll re ve don didn doesn isn aren wasn weren won wouldn couldn shouldn
 please thanks thank hello hi hey ok okay";
 
 /// Words that people wrap a wish in, and that now and then are the wish itself.
-const FAINT: &str = "
+const WEAK_WORDS: &str = "
 want need like help provide give tell let know get find show see look make use using used able try
 interested information detail available specific currently recent latest best good great new
 additionally furthermore moreover finally first next lastly together along including based related relevant various
@@ -37,40 +37,40 @@ easily friend family company wife husband people person user fetch retrieve obta
 /// One line a group. Words before `>` lead to those after it and not back; `!` marks verbs.
 const RELATED_WORDS: &str = include_str!("related.txt");
 
-const FAINT_WEIGHT: f32 = 0.7;
+const WEAK_WORD_WEIGHT: f32 = 0.7;
 
 #[derive(Debug, Default)]
 pub(super) struct Vocabulary {
-    silent: HashSet<&'static str>,
-    faint: HashSet<u64>,
+    stop_words: HashSet<&'static str>,
+    weak_terms: HashSet<u64>,
     related: HashMap<u64, Vec<(u64, f32)>>,
 }
 
 /// The one there is, read when it is first needed.
 pub(super) fn vocabulary() -> &'static Vocabulary {
     static VOCABULARY: OnceLock<Vocabulary> = OnceLock::new();
-    VOCABULARY.get_or_init(Vocabulary::read)
+    VOCABULARY.get_or_init(Vocabulary::load)
 }
 
 impl Vocabulary {
-    fn read() -> Vocabulary {
+    fn load() -> Vocabulary {
         let mut vocabulary = Vocabulary {
-            silent: SILENT.split_whitespace().collect(),
-            faint: FAINT.split_whitespace().map(words::term).collect(),
+            stop_words: STOP_WORDS.split_whitespace().collect(),
+            weak_terms: WEAK_WORDS.split_whitespace().map(tokenize::term_key).collect(),
             related: HashMap::new(),
         };
-        RELATED_WORDS.lines().for_each(|line| vocabulary.read_group(line));
+        RELATED_WORDS.lines().for_each(|line| vocabulary.add_group(line));
         vocabulary
     }
 
-    fn read_group(&mut self, line: &str) {
+    fn add_group(&mut self, line: &str) {
         let (line, weight) = match line.strip_prefix('!') {
-            Some(line) => (line, RELATED_VERB),
-            None => (line, RELATED),
+            Some(line) => (line, RELATED_VERB_WEIGHT),
+            None => (line, RELATED_WEIGHT),
         };
         let (from, to) = line.split_once('>').unwrap_or((line, line));
-        let to: Vec<u64> = to.split_whitespace().map(words::term).collect();
-        for word in from.split_whitespace().map(words::term) {
+        let to: Vec<u64> = to.split_whitespace().map(tokenize::term_key).collect();
+        for word in from.split_whitespace().map(tokenize::term_key) {
             let known = self.related.entry(word).or_default();
             for other in &to {
                 if *other != word && known.iter().all(|(known, _)| known != other) {
@@ -80,13 +80,13 @@ impl Vocabulary {
         }
     }
 
-    pub(super) fn is_silent(&self, word: &str) -> bool {
-        self.silent.contains(word)
+    pub(super) fn is_stop_word(&self, word: &str) -> bool {
+        self.stop_words.contains(word)
     }
 
     /// How much a word of a query counts before it is known how rare it is.
     pub(super) fn weight(&self, term: u64) -> f32 {
-        if self.faint.contains(&term) { FAINT_WEIGHT } else { 1.0 }
+        if self.weak_terms.contains(&term) { WEAK_WORD_WEIGHT } else { 1.0 }
     }
 
     pub(super) fn related(&self, term: u64) -> &[(u64, f32)] {
@@ -98,21 +98,21 @@ impl Vocabulary {
 mod tests {
     use super::*;
 
-    fn leads(from: &str, to: &str) -> bool {
-        vocabulary().related(words::term(from)).iter().any(|(term, _)| *term == words::term(to))
+    fn leads_to(from: &str, to: &str) -> bool {
+        vocabulary().related(tokenize::term_key(from)).iter().any(|(term, _)| *term == tokenize::term_key(to))
     }
 
     #[test]
     fn words_of_one_group_lead_to_each_other() {
         for (one, other) in [("repo", "repository"), ("delete", "remove"), ("k8s", "kubernetes"), ("emails", "mail")] {
-            assert!(leads(one, other) && leads(other, one), "{one} {other}");
+            assert!(leads_to(one, other) && leads_to(other, one), "{one} {other}");
         }
     }
 
     #[test]
     fn a_word_leads_to_its_subject_and_not_back() {
-        assert!(leads("umbrella", "weather"));
-        assert!(!leads("weather", "umbrella"));
+        assert!(leads_to("umbrella", "weather"));
+        assert!(!leads_to("weather", "umbrella"));
     }
 
     #[test]
@@ -121,7 +121,7 @@ mod tests {
             assert!(related.iter().all(|(other, _)| other != term));
         }
         let listed = RELATED_WORDS.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty());
-        let silent: Vec<&str> = listed.filter(|word| vocabulary().is_silent(word)).collect();
+        let silent: Vec<&str> = listed.filter(|word| vocabulary().is_stop_word(word)).collect();
         assert_eq!(silent, Vec::<&str>::new());
     }
 }

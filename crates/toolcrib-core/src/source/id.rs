@@ -13,8 +13,8 @@ use crate::fingerprint::Fingerprint;
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SourceId(Arc<str>);
 
-const LONGEST: usize = 32;
-const RESERVED: [&str; 3] = ["search_tools", "describe_tools", "call_tool"];
+const MAX_SOURCE_ID_LEN: usize = 32;
+const RESERVED_IDS: [&str; 3] = ["search_tools", "describe_tools", "call_tool"];
 
 impl SourceId {
     /// What an embedding program's own tools belong to.
@@ -24,34 +24,38 @@ impl SourceId {
 
     /// Takes an id that already obeys the rules.
     pub fn parse(id: &str) -> Result<SourceId> {
-        let canonical = SourceId::made_of(id)?;
+        let canonical = SourceId::normalise_name(id)?;
         if canonical.as_str() == id {
             return Ok(canonical);
         }
-        Err(Error::new(Code::ConfigInvalid, format!("`{}` is not a source id; did you mean `{canonical}`?", shown(id))))
+        Err(Error::new(
+            Code::ConfigInvalid,
+            format!("`{}` is not a source id; did you mean `{canonical}`?", truncate_name(id)),
+        ))
     }
 
     /// The id of a name somebody gives a source: lower case, other runs of characters become `_`, nothing reserved.
     pub fn from_name(name: &str) -> Result<SourceId> {
-        let id = SourceId::made_of(name)?;
+        let id = SourceId::normalise_name(name)?;
         if id == SourceId::embedded() {
-            let message = format!("`{}` cannot name a source: an embedding program's own tools have it", shown(name));
+            let message =
+                format!("`{}` cannot name a source: an embedding program's own tools have it", truncate_name(name));
             return Err(Error::new(Code::ConfigInvalid, message));
         }
         Ok(id)
     }
 
     /// An id for a source whose name cannot be one, so that it can be listed with the reason.
-    pub(crate) fn stand_in(name: &str) -> SourceId {
+    pub(crate) fn placeholder(name: &str) -> SourceId {
         let words = name.to_lowercase();
         let mut words: Vec<&str> = words.split(|character: char| !character.is_ascii_alphanumeric()).collect();
         words.retain(|word| !word.is_empty());
         let mut id = if words.is_empty() { "source".to_owned() } else { words.join("_") };
-        id.truncate(LONGEST - 9);
-        SourceId(format!("{}_{}", id.trim_end_matches('_'), Fingerprint::of(name).short(8)).into())
+        id.truncate(MAX_SOURCE_ID_LEN - 9);
+        SourceId(format!("{}_{}", id.trim_end_matches('_'), Fingerprint::digest(name).short_hex(8)).into())
     }
 
-    pub(crate) fn made_of(name: &str) -> Result<SourceId> {
+    pub(crate) fn normalise_name(name: &str) -> Result<SourceId> {
         let mut id = String::new();
         for character in name.chars().flat_map(char::to_lowercase) {
             if character.is_ascii_alphanumeric() {
@@ -62,12 +66,12 @@ impl SourceId {
         }
         let id = id.trim_end_matches('_');
         let refuse = |reason: &str| {
-            Err(Error::new(Code::ConfigInvalid, format!("`{}` cannot name a source: {reason}", shown(name))))
+            Err(Error::new(Code::ConfigInvalid, format!("`{}` cannot name a source: {reason}", truncate_name(name))))
         };
         match id {
             "" => refuse("it has no letter or digit of a-z, 0-9"),
-            _ if id.len() > LONGEST => refuse("its id would be longer than 32 characters"),
-            _ if RESERVED.contains(&id) => refuse("that name is reserved"),
+            _ if id.len() > MAX_SOURCE_ID_LEN => refuse("its id would be longer than 32 characters"),
+            _ if RESERVED_IDS.contains(&id) => refuse("that name is reserved"),
             _ => Ok(SourceId(id.into())),
         }
     }
@@ -77,8 +81,8 @@ impl SourceId {
     }
 }
 
-fn shown(name: &str) -> String {
-    crate::text::shown_short(name, 60)
+fn truncate_name(name: &str) -> String {
+    crate::text::sanitize_truncated(name, 60)
 }
 
 impl fmt::Display for SourceId {

@@ -5,20 +5,21 @@ use serde_json::value::RawValue;
 
 use super::*;
 use crate::SourceId;
-use crate::catalog::{Caller, Catalog, Manner, Part, Segment};
+use crate::catalog::{Caller, Catalog, CatalogSource, Segment, SourceOptions};
 use crate::inventory::{Actor, Event, Inventory, Origin, Record};
-use crate::manifest::{Bounds, Manifest, Packed};
+use crate::manifest::{Manifest, PackedManifest, ToolLimits};
 use crate::time::Timestamp;
 
-fn part(source: &str, tools: &[String], manner: Manner) -> Arc<Part> {
+fn catalog_source(source: &str, tools: &[String], manner: SourceOptions) -> Arc<CatalogSource> {
     let id = SourceId::parse(source).unwrap();
     let offered: Vec<_> =
         tools.iter().map(|name| RawValue::from_string(json!({"name": name}).to_string()).unwrap()).collect();
-    let manifest = Manifest::new(&id, &offered, Vec::new(), &Bounds::default());
-    let mut packed = Packed::new(&manifest).unwrap();
+    let manifest = Manifest::new(&id, &offered, Vec::new(), &ToolLimits::default());
+    let mut packed = PackedManifest::new(&manifest).unwrap();
     // Counting is tested elsewhere; fifty thousand tools need not be counted here.
     packed.tools.iter_mut().for_each(|tool| tool.tokens = 40);
-    let segment = if manner.builtin { Segment::bare(Arc::new(packed)) } else { Segment::prefixed(Arc::new(packed)) };
+    let segment =
+        if manner.builtin { Segment::without_prefix(Arc::new(packed)) } else { Segment::with_prefix(Arc::new(packed)) };
     let mut inventory = Inventory::default();
     let definition = manifest.fingerprint;
     let event = Event::SourceDeclared {
@@ -29,28 +30,33 @@ fn part(source: &str, tools: &[String], manner: Manner) -> Arc<Part> {
         enabled: None,
     };
     inventory.apply(&Record { seq: 1, at: Timestamp(0), actor: Actor::new("test"), event });
-    Arc::new(Part::new(Arc::new(segment), inventory.source(&id).unwrap().clone(), manner))
+    Arc::new(CatalogSource::new(Arc::new(segment), inventory.source(&id).unwrap().clone(), manner))
 }
 
-fn plain(source: &str, tools: &[&str]) -> Arc<Part> {
-    part(source, &tools.iter().map(|&name| name.to_owned()).collect::<Vec<_>>(), Manner::default())
+fn plain_source(source: &str, tools: &[&str]) -> Arc<CatalogSource> {
+    catalog_source(source, &tools.iter().map(|&name| name.to_owned()).collect::<Vec<_>>(), SourceOptions::default())
 }
 
-fn view(parts: Vec<Arc<Part>>, essential: &[&str]) -> View {
+fn build_view(parts: Vec<Arc<CatalogSource>>, essential: &[&str]) -> View {
     let globs = essential.iter().map(|&glob| glob.to_owned()).collect();
     let catalog = Catalog::build(1, parts).with_essential(globs);
     View { catalog: Arc::new(catalog), caller: Caller { name: "test".into() } }
 }
 
 /// So many sources with so many tools each, under names of a certain length.
-fn many(sources: usize, tools: usize, length: usize) -> View {
+fn uniform_view(sources: usize, tools: usize, length: usize) -> View {
     let name = |number: usize| format!("{:a<length$}", format!("tool_{number}_"));
     let tools: Vec<String> = (0..tools).map(name).collect();
-    view((0..sources).map(|number| part(&format!("source_{number}"), &tools, Manner::default())).collect(), &[])
+    build_view(
+        (0..sources)
+            .map(|number| catalog_source(&format!("source_{number}"), &tools, SourceOptions::default()))
+            .collect(),
+        &[],
+    )
 }
 
-fn summary(view: &View, budget: usize) -> Summary {
-    view.summary(Budget::of_tokens(budget).unwrap())
+fn summarize(view: &View, budget: usize) -> Summary {
+    view.summary(SummaryBudget::from_tokens(budget).unwrap())
 }
 
 #[test]
@@ -64,9 +70,10 @@ fn sources_with_their_most_useful_tools_and_how_to_find_the_others() {
         "search_issues",
         "merge_pull_request",
     ];
-    let core = part("core", &["calculate".to_owned()], Manner { builtin: true, ..Manner::default() });
-    let view = view(vec![plain("github", &github), plain("files", &["read", "write"]), core], &[]);
-    let text = summary(&view, 500).text;
+    let core =
+        catalog_source("core", &["calculate".to_owned()], SourceOptions { builtin: true, ..SourceOptions::default() });
+    let view = build_view(vec![plain_source("github", &github), plain_source("files", &["read", "write"]), core], &[]);
+    let text = summarize(&view, 500).text;
     let expected = "\
 You can use 10 tools from 3 sources. Their schemas are not loaded; three tools lead to them:
 - search_tools(query) finds tools by what they do
@@ -83,42 +90,43 @@ files: read, write";
 #[test]
 fn what_is_essential_comes_first() {
     let tools: Vec<String> = (0..30).map(|number| format!("a{number}")).chain(["very_long_name".to_owned()]).collect();
-    let parts = || ["alpha", "beta", "gamma"].map(|id| part(id, &tools, Manner::default())).to_vec();
-    let line = |view: &View, at: usize| summary(view, 500).text.lines().nth(6 + at).unwrap().to_owned();
-    let none = view(parts(), &[]);
+    let parts = || ["alpha", "beta", "gamma"].map(|id| catalog_source(id, &tools, SourceOptions::default())).to_vec();
+    let line = |view: &View, at: usize| summarize(view, 500).text.lines().nth(6 + at).unwrap().to_owned();
+    let none = build_view(parts(), &[]);
     assert_eq!(line(&none, 0), "alpha: a0, a1, a2, a3, a4 (+26 more)");
-    let named = view(parts(), &["gamma__very_*"]);
+    let named = build_view(parts(), &["gamma__very_*"]);
     assert_eq!(line(&named, 0), "gamma: very_long_name, a0, a1, a2, a3 (+26 more)");
     assert_eq!(
         named.configured_essentials().map(|tool| tool.name().to_string()).collect::<Vec<_>>(),
         ["gamma__very_long_name"]
     );
     let mut parts = parts();
-    parts[1] = part("beta", &tools, Manner { essential: vec!["a2?".into()], ..Manner::default() });
-    let by_source = view(parts, &[]);
+    parts[1] =
+        catalog_source("beta", &tools, SourceOptions { essential: vec!["a2?".into()], ..SourceOptions::default() });
+    let by_source = build_view(parts, &[]);
     assert_eq!(line(&by_source, 0), "beta: a20, a21, a22, a23, a24 (+26 more)");
 }
 
 #[test]
 fn the_usual_words_count_only_where_nothing_is_configured() {
-    let parts = || vec![plain("one", &["x", "searchAll", "Send_EMAIL"]), plain("slack", &["post"])];
+    let parts = || vec![plain_source("one", &["x", "searchAll", "Send_EMAIL"]), plain_source("slack", &["post"])];
     let essential = |view: &View| -> Vec<String> {
         let essentials = view.catalog.essentials();
-        view.offered().filter(|tool| essentials.contains(tool)).map(|tool| tool.name().to_string()).collect()
+        view.offered_tools().filter(|tool| essentials.contains(tool)).map(|tool| tool.name().to_string()).collect()
     };
-    let unconfigured = view(parts(), &[]);
+    let unconfigured = build_view(parts(), &[]);
     assert_eq!(essential(&unconfigured), ["one__Send_EMAIL", "one__searchAll", "slack__post"]);
     assert_eq!(unconfigured.configured_essentials().count(), 0);
-    assert_eq!(essential(&view(parts(), &["x"])), ["one__x"]);
-    assert_eq!(essential(&view(parts(), &["nothing_like_it"])), [""; 0]);
+    assert_eq!(essential(&build_view(parts(), &["x"])), ["one__x"]);
+    assert_eq!(essential(&build_view(parts(), &["nothing_like_it"])), [""; 0]);
 }
 
 #[test]
 fn nothing_yet_is_said_kindly() {
-    let empty = summary(&view(Vec::new(), &[]), 500);
+    let empty = summarize(&build_view(Vec::new(), &[]), 500);
     assert!(empty.text.contains("Tools will be discovered"), "{}", empty.text);
     assert_eq!((empty.tools, empty.tokens_full), (0, 0));
-    assert!(summary(&view(Vec::new(), &[]), 15).text.contains("Tools will be discovered"));
+    assert!(summarize(&build_view(Vec::new(), &[]), 15).text.contains("Tools will be discovered"));
 }
 
 #[test]
@@ -126,15 +134,15 @@ fn a_summary_keeps_within_its_budget_whatever_the_catalogue() {
     for (sources, tools, length) in
         [(1, 1, 4), (1, 1, 64), (1, 7, 60), (3, 50, 12), (47, 34, 20), (2_000, 4, 16), (2_000, 1, 64), (2, 25_000, 24)]
     {
-        let view = many(sources, tools, length);
+        let view = uniform_view(sources, tools, length);
         let budgets = [1, 2, 5, 8, 13, 20, 34, 60, 100, 200, 500, 1_000, 5_000];
         let few = if sources * tools > 10_000 { budgets.len() } else { 1 };
         for budget in budgets.into_iter().step_by(few).chain([500]) {
-            let summary = summary(&view, budget);
+            let summary = summarize(&view, budget);
             assert_eq!(summary.tokens, tokens::count(&summary.text));
             assert!(summary.tokens <= budget, "{sources} {tools} {length} {budget}: {summary:?}");
             assert_eq!((summary.tools, summary.tokens_full), (sources * tools, sources * tools * 40));
-            assert_eq!(summary.text, view.summary(Budget::of_tokens(budget).unwrap()).text);
+            assert_eq!(summary.text, view.summary(SummaryBudget::from_tokens(budget).unwrap()).text);
             if budget >= 100 {
                 let text = &summary.text;
                 assert!(
@@ -145,13 +153,13 @@ fn a_summary_keeps_within_its_budget_whatever_the_catalogue() {
             if budget == 500 && sources > 100 {
                 assert!(summary.tokens * 10 > budget * 8, "room is left in {budget}: {summary:?}");
             }
-            assert_eq!(counted_in(&summary.text).unwrap_or(summary.tools), summary.tools, "{}", summary.text);
+            assert_eq!(mentioned_tool_count(&summary.text).unwrap_or(summary.tools), summary.tools, "{}", summary.text);
         }
     }
 }
 
 /// How many tools a text speaks of, if it has lines of sources: those it names, those it says there are more.
-fn counted_in(text: &str) -> Option<usize> {
+fn mentioned_tool_count(text: &str) -> Option<usize> {
     let lines: Vec<&str> = text.lines().filter(|line| line.starts_with("source_") && line.contains(": ")).collect();
     let named = |line: &&str| line.split(" (+").next().unwrap_or_default().matches(", ").count() + 1;
     let number =
@@ -163,6 +171,6 @@ fn counted_in(text: &str) -> Option<usize> {
 
 #[test]
 fn a_budget_is_more_than_nothing() {
-    assert_eq!(Budget::of_tokens(0).unwrap_err().code, Code::BadRequest);
-    assert_eq!(Budget::default().tokens(), 500);
+    assert_eq!(SummaryBudget::from_tokens(0).unwrap_err().code, Code::BadRequest);
+    assert_eq!(SummaryBudget::default().tokens(), 500);
 }

@@ -9,7 +9,7 @@ pub(super) enum LineBreaks {
     /// `\r\n` and `\r` become `\n`.
     Normalised,
     /// `\r\n` stays, for content that is compared with a file later.
-    AsGiven,
+    Preserved,
 }
 
 /// Whether a text may have something to remove. Context is left to [`without_hidden`].
@@ -22,7 +22,7 @@ pub(super) fn is_suspicious(character: char) -> bool {
 
 /// The text without escape sequences, control characters and hidden characters, except where a script or an emoji
 /// needs them.
-pub(super) fn without_hidden(text: &str, line_breaks: LineBreaks) -> String {
+pub(super) fn remove_hidden(text: &str, line_breaks: LineBreaks) -> String {
     let mut clean = String::with_capacity(text.len());
     let mut characters = text.chars().peekable();
     let mut last = None;
@@ -38,11 +38,15 @@ pub(super) fn without_hidden(text: &str, line_breaks: LineBreaks) -> String {
                 None
             }
             '\n' | '\t' => Some(character),
-            '\r' if next == Some('\n') => (line_breaks == LineBreaks::AsGiven).then_some('\r'),
+            '\r' if next == Some('\n') => (line_breaks == LineBreaks::Preserved).then_some('\r'),
             '\r' => Some('\n'),
             _ if character.is_control() || is_hidden(character) => None,
-            _ if is_joiner(character) => last.filter(|&last| joins(last, character, next)).map(|_| character),
-            _ if is_selector(character) => last.filter(|&last| selects(last, character, next)).map(|_| character),
+            _ if is_joiner(character) => {
+                last.filter(|&last| is_joiner_needed(last, character, next)).map(|_| character)
+            }
+            _ if is_selector(character) => {
+                last.filter(|&last| is_selector_needed(last, character, next)).map(|_| character)
+            }
             _ => Some(character),
         };
         if let Some(kept) = kept {
@@ -104,7 +108,7 @@ fn is_selector(character: char) -> bool {
 
 /// Whether a joiner is needed behind `last`: one behind a letter of a script whose letters join, or one between two
 /// pictographs of an emoji.
-fn joins(last: char, joiner: char, next: Option<char>) -> bool {
+fn is_joiner_needed(last: char, joiner: char, next: Option<char>) -> bool {
     let in_emoji =
         joiner == '\u{200d}' && (is_pictograph(last) || is_emoji_selector(last)) && next.is_some_and(is_pictograph);
     in_emoji || is_joining_script(last)
@@ -112,7 +116,7 @@ fn joins(last: char, joiner: char, next: Option<char>) -> bool {
 
 /// Whether a variation selector is needed behind `last`: text or emoji style of a pictograph or a keycap, or a form of a
 /// Mongolian letter.
-fn selects(last: char, selector: char, next: Option<char>) -> bool {
+fn is_selector_needed(last: char, selector: char, next: Option<char>) -> bool {
     match selector {
         '\u{180b}'..='\u{180d}' | '\u{180f}' => matches!(last, '\u{1820}'..='\u{18aa}'),
         _ if is_emoji_selector(selector) => {

@@ -6,13 +6,13 @@ use http::HeaderMap;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::{Client, rounds};
+use super::{McpClient, input_required};
 use crate::{
-    connection::{Ask, Terms, Transport, after},
+    connection::{ClientTransport, OutgoingRequest, RequestContext, deadline_after},
     era::Era,
     error::{RpcError, WireError},
     headers,
-    message::{RawObject, raw},
+    message::{RawObject, to_raw},
     options::RequestOptions,
 };
 
@@ -30,7 +30,7 @@ pub struct ToolList {
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Page<'a> {
+struct ToolListPage<'a> {
     #[serde(borrow)]
     tools: &'a RawValue,
     #[serde(borrow, default)]
@@ -41,7 +41,7 @@ struct Page<'a> {
     cache_scope: Option<&'a RawValue>,
 }
 
-impl Client {
+impl McpClient {
     /// Lists all tools, page by page, within one deadline. A server that announces no tools has none.
     pub async fn list_tools(&self, timeout: Duration) -> Result<ToolList, WireError> {
         self.list_tools_with(None, &RequestOptions::new(timeout)).await
@@ -53,25 +53,25 @@ impl Client {
         meta: Option<&RawValue>,
         options: &RequestOptions,
     ) -> Result<ToolList, WireError> {
-        let terms = Terms::until(after(options.timeout));
-        let limits = *self.owner.0.limits();
+        let terms = RequestContext::with_deadline(deadline_after(options.timeout));
+        let limits = *self.connection.0.limits();
         let mut list = ToolList { public: true, ..ToolList::default() };
-        if RawObject::open(&self.server.capabilities).is_some_and(|capabilities| capabilities.get("tools").is_none()) {
+        if RawObject::parse(&self.server.capabilities).is_some_and(|capabilities| capabilities.get("tools").is_none()) {
             return Ok(list);
         }
         let (mut cursor, mut cursors, mut bytes) = (None::<String>, HashSet::new(), 0);
         for _ in 0..limits.pages {
             let mut params = RawObject::default();
             if let Some(cursor) = &cursor {
-                params.set("cursor", raw(cursor)?);
+                params.set("cursor", to_raw(cursor)?);
             }
             if let Some(meta) = meta {
-                params.lend("_meta", meta);
+                params.set_borrowed("_meta", meta);
             }
-            let params = if cursor.is_some() || meta.is_some() { Some(params.close()?) } else { None };
+            let params = if cursor.is_some() || meta.is_some() { Some(params.to_raw()?) } else { None };
             let headers = options.headers.clone();
-            let ask = Ask { method: "tools/list", params: params.as_deref(), headers, relay: None };
-            let result = match self.owner.0.request(&ask, &terms).await {
+            let ask = OutgoingRequest { method: "tools/list", params: params.as_deref(), headers, relay: None };
+            let result = match self.connection.0.request(&ask, &terms).await {
                 Err(WireError::Rpc(error)) if error.code == RpcError::METHOD_NOT_FOUND && cursor.is_none() => {
                     return Ok(list);
                 }
@@ -81,7 +81,7 @@ impl Client {
             if bytes > limits.list_bytes {
                 return Err(WireError::TooLarge { what: "the tool list (in bytes)", limit: limits.list_bytes });
             }
-            let next = self.take_page(&result, &mut list)?;
+            let next = self.append_page(&result, &mut list)?;
             if list.tools.len() > limits.tools {
                 return Err(WireError::TooLarge { what: "the number of tools", limit: limits.tools });
             }
@@ -95,9 +95,9 @@ impl Client {
     }
 
     /// Adds one page to the list and returns where the next one is.
-    fn take_page(&self, result: &RawValue, list: &mut ToolList) -> Result<Option<String>, WireError> {
+    fn append_page(&self, result: &RawValue, list: &mut ToolList) -> Result<Option<String>, WireError> {
         let no_list = || WireError::Protocol("its answer to `tools/list` has no list of tools".to_owned());
-        let page: Page<'_> = serde_json::from_str(result.get()).map_err(|_| no_list())?;
+        let page: ToolListPage<'_> = serde_json::from_str(result.get()).map_err(|_| no_list())?;
         let tools: Vec<&RawValue> = serde_json::from_str(page.tools.get()).map_err(|_| no_list())?;
         for tool in tools {
             let number = list.tools.len() + list.excluded.len() + 1;
@@ -118,13 +118,15 @@ impl Client {
     }
 
     fn check_tool(&self, tool: &RawValue) -> Result<(), (Option<String>, String)> {
-        let tool = RawObject::open(tool).ok_or_else(|| (None, "it is no object".to_owned()))?;
-        let name = tool.text("name").ok_or_else(|| {
+        let tool = RawObject::parse(tool).ok_or_else(|| (None, "it is no object".to_owned()))?;
+        let name = tool.get_string("name").ok_or_else(|| {
             let is_text = tool.get("name").is_some_and(|name| name.get().starts_with('"'));
             (None, if is_text { "its name is not valid Unicode" } else { "it has no name" }.to_owned())
         })?;
         match tool.get("inputSchema") {
-            Some(schema) if self.repeats_arguments() => headers::check(schema).map_err(|reason| (Some(name), reason)),
+            Some(schema) if self.sends_argument_headers() => {
+                headers::check_header_parameters(schema).map_err(|reason| (Some(name), reason))
+            }
             _ => Ok(()),
         }
     }
@@ -140,23 +142,24 @@ impl Client {
         options: &RequestOptions,
     ) -> Result<Box<RawValue>, WireError> {
         let mut params = RawObject::default();
-        params.set("name", raw(name)?);
-        params.lend("arguments", arguments);
+        params.set("name", to_raw(name)?);
+        params.set_borrowed("arguments", arguments);
         if let Some(meta) = meta {
-            params.lend("_meta", meta);
+            params.set_borrowed("_meta", meta);
         }
-        let params = params.close()?;
+        let params = params.to_raw()?;
         let mut headers = match input_schema {
-            Some(schema) if self.repeats_arguments() => headers::for_arguments(schema, arguments),
+            Some(schema) if self.sends_argument_headers() => headers::argument_headers(schema, arguments),
             _ => HeaderMap::new(),
         };
         headers.extend(options.headers.clone());
-        let ask = Ask { method: "tools/call", params: Some(&params), headers, relay: options.relay.as_ref() };
-        let handler = options.handler.as_ref().or(self.owner.0.options.handler.as_ref());
-        rounds::request(&self.owner.0, &ask, &Terms::new(options), handler).await
+        let ask =
+            OutgoingRequest { method: "tools/call", params: Some(&params), headers, relay: options.relay.as_ref() };
+        let handler = options.handler.as_ref().or(self.connection.0.options.handler.as_ref());
+        input_required::request_with_input(&self.connection.0, &ask, &RequestContext::new(options), handler).await
     }
 
-    fn repeats_arguments(&self) -> bool {
-        self.era == Era::Modern && matches!(self.owner.0.transport, Transport::Http(_))
+    fn sends_argument_headers(&self) -> bool {
+        self.era == Era::Modern && matches!(self.connection.0.transport, ClientTransport::Http(_))
     }
 }

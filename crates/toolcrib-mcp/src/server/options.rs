@@ -7,7 +7,7 @@ pub struct ServerOptions {
     pub name: String,
     pub version: String,
     /// A session nobody used for so long is ended.
-    pub session_idle: Duration,
+    pub session_idle_timeout: Duration,
     /// When there are so many, the one that was idle longest gives way to a new one.
     pub sessions_max: usize,
     /// Requests answered at once, in one session or on one stream.
@@ -17,25 +17,25 @@ pub struct ServerOptions {
     /// Streams one session may hold open besides its requests.
     pub streams_max: usize,
     /// Messages that may wait for a client that does not read.
-    pub queue: usize,
+    pub queued_messages_max: usize,
     pub batch_max: usize,
     /// Over a byte stream; the body of an HTTP request is bounded by the layer above.
     pub line_bytes: usize,
     /// How long the service may take to greet a client.
-    pub greeting_timeout: Duration,
+    pub describe_timeout: Duration,
     /// How long a client may take to answer what it is asked.
     pub ask_timeout: Duration,
     /// Requests of 2026-07-28 that may wait for their client to come back with answers; the oldest gives way.
-    pub held_max: usize,
+    pub suspended_max: usize,
     /// How often a silent stream says that it lives.
     pub keep_alive: Duration,
     /// How long a cut stream of a session waits to be taken up again before its request counts as given up.
-    pub resume_within: Duration,
+    pub resume_window: Duration,
     /// How long requests in progress may continue after the server began to stop; then each gets the response of
     /// [`Service::unfinished`](super::Service::unfinished).
     pub drain_timeout: Duration,
     /// How long the service may tidy up after a request that was taken back, and a byte stream at its end.
-    pub farewell: Duration,
+    pub cleanup_timeout: Duration,
 }
 
 impl ServerOptions {
@@ -49,21 +49,21 @@ impl Default for ServerOptions {
         ServerOptions {
             name: env!("CARGO_PKG_NAME").to_owned(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
-            session_idle: Duration::from_secs(30 * 60),
+            session_idle_timeout: Duration::from_secs(30 * 60),
             sessions_max: 1000,
             requests_max: 256,
             requests_max_total: 4096,
             streams_max: 8,
-            queue: 256,
+            queued_messages_max: 256,
             batch_max: 64,
             line_bytes: 4 * 1024 * 1024,
-            greeting_timeout: Duration::from_secs(30),
+            describe_timeout: Duration::from_secs(30),
             ask_timeout: Duration::from_secs(5 * 60),
-            held_max: 256,
+            suspended_max: 256,
             keep_alive: Duration::from_secs(15),
-            resume_within: Duration::from_secs(3),
+            resume_window: Duration::from_secs(3),
             drain_timeout: Duration::from_secs(2),
-            farewell: Duration::from_secs(2),
+            cleanup_timeout: Duration::from_secs(2),
         }
     }
 }

@@ -2,57 +2,58 @@
 
 use serde_json::value::RawValue;
 
-use crate::{connection::compose::is_own, error::RpcError, headers, message::RawObject};
+use crate::{connection::encode::is_hop_by_hop_meta, error::RpcError, headers, message::RawObject};
 
 pub(super) const VERSION_KEY: &str = "io.modelcontextprotocol/protocolVersion";
 const CAPABILITIES_KEY: &str = "io.modelcontextprotocol/clientCapabilities";
-const CLIENT_KEY: &str = "io.modelcontextprotocol/clientInfo";
-const LOG_KEY: &str = "io.modelcontextprotocol/logLevel";
+const CLIENT_INFO_KEY: &str = "io.modelcontextprotocol/clientInfo";
+const LOG_LEVEL_KEY: &str = "io.modelcontextprotocol/logLevel";
 
 #[derive(Debug, Default)]
-pub(super) struct Params {
+pub(super) struct RequestParams {
     /// Without the protocol's own keys in `_meta`.
-    pub(super) rest: Option<Box<RawValue>>,
+    pub(super) service_params: Option<Box<RawValue>>,
     pub(super) progress_token: Option<Box<RawValue>>,
-    pub(super) version: Option<String>,
+    pub(super) protocol_version: Option<String>,
     pub(super) capabilities: Option<Box<RawValue>>,
-    pub(super) client: Option<String>,
-    pub(super) wants_log: bool,
+    pub(super) client_name: Option<String>,
+    pub(super) wants_logs: bool,
     /// The tool, prompt or resource the request is about.
     pub(super) name: Option<String>,
-    pub(super) state: Option<String>,
-    pub(super) responses: Option<Box<RawValue>>,
+    pub(super) request_state: Option<String>,
+    pub(super) input_responses: Option<Box<RawValue>>,
 }
 
-impl Params {
-    pub(super) fn read(method: &str, raw: Option<&RawValue>) -> Result<Params, RpcError> {
-        let Some(raw) = raw else { return Ok(Params::default()) };
+impl RequestParams {
+    pub(super) fn parse(method: &str, raw: Option<&RawValue>) -> Result<RequestParams, RpcError> {
+        let Some(raw) = raw else { return Ok(RequestParams::default()) };
         if !raw.get().contains("\"_meta\"") {
-            return Ok(Params { rest: Some(raw.to_owned()), ..Params::default() });
+            return Ok(RequestParams { service_params: Some(raw.to_owned()), ..RequestParams::default() });
         }
         let unreadable = |what: &str| RpcError::new(RpcError::INVALID_PARAMS, format!("{what} cannot be read"));
-        let mut all = RawObject::open(raw).ok_or_else(|| unreadable("the parameters"))?;
-        let mut params = Params {
-            name: headers::name_key(method).and_then(|key| all.text(key)),
-            state: all.text("requestState"),
-            responses: all.get("inputResponses").map(ToOwned::to_owned),
-            ..Params::default()
+        let mut all = RawObject::parse(raw).ok_or_else(|| unreadable("the parameters"))?;
+        let mut params = RequestParams {
+            name: headers::name_param(method).and_then(|key| all.get_string(key)),
+            request_state: all.get_string("requestState"),
+            input_responses: all.get("inputResponses").map(ToOwned::to_owned),
+            ..RequestParams::default()
         };
         let Some(meta) = all.take("_meta") else {
-            return Ok(Params { rest: Some(raw.to_owned()), ..params });
+            return Ok(RequestParams { service_params: Some(raw.to_owned()), ..params });
         };
-        let mut meta = RawObject::open(&meta).ok_or_else(|| unreadable("`_meta`"))?;
+        let mut meta = RawObject::parse(&meta).ok_or_else(|| unreadable("`_meta`"))?;
         params.progress_token = meta.get("progressToken").map(ToOwned::to_owned);
-        params.version = meta.text(VERSION_KEY);
+        params.protocol_version = meta.get_string(VERSION_KEY);
         params.capabilities = meta.get(CAPABILITIES_KEY).map(ToOwned::to_owned);
-        params.client = meta.get(CLIENT_KEY).and_then(RawObject::open).and_then(|client| client.text("name"));
-        params.wants_log = meta.get(LOG_KEY).is_some();
-        meta.retain(|key| !is_own(key));
+        params.client_name =
+            meta.get(CLIENT_INFO_KEY).and_then(RawObject::parse).and_then(|client| client.get_string("name"));
+        params.wants_logs = meta.get(LOG_LEVEL_KEY).is_some();
+        meta.retain(|key| !is_hop_by_hop_meta(key));
         if !meta.is_empty() {
-            let meta = meta.close().map_err(|_| unreadable("`_meta`"))?;
+            let meta = meta.to_raw().map_err(|_| unreadable("`_meta`"))?;
             all.set("_meta", meta);
         }
-        params.rest = Some(all.close().map_err(|_| unreadable("the parameters"))?);
+        params.service_params = Some(all.to_raw().map_err(|_| unreadable("the parameters"))?);
         Ok(params)
     }
 
@@ -62,7 +63,7 @@ impl Params {
             let message = format!("`_meta` of every request of 2026-07-28 must have `{key}`");
             Err(RpcError::new(RpcError::INVALID_PARAMS, message))
         };
-        match (&self.version, &self.capabilities) {
+        match (&self.protocol_version, &self.capabilities) {
             (None, _) => missing(VERSION_KEY),
             (_, None) => missing(CAPABILITIES_KEY),
             (Some(_), Some(capabilities)) if !capabilities.get().starts_with('{') => {

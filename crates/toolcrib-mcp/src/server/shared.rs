@@ -13,24 +13,24 @@ use serde_json::{json, value::RawValue};
 use tokio::{sync::oneshot, time::timeout};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-use super::{Peer, Service, exchange::Exchange, options::ServerOptions};
+use super::{McpPeer, Service, options::ServerOptions, request_state::RequestState};
 use crate::{
     connection::lock,
     era::Era,
     error::RpcError,
-    message::{Incoming, RawObject, raw},
+    message::{IncomingMessage, RawObject, to_raw},
 };
 
-pub(super) struct Shared {
+pub(super) struct ServerShared {
     pub(super) service: Arc<dyn Service>,
     pub(super) options: ServerOptions,
     /// What we call ourselves, as results say it.
-    pub(super) info: Box<RawValue>,
+    pub(super) server_info: Box<RawValue>,
     /// Requests that wait for their client to come back, by their `requestState`, oldest first.
-    pub(super) held: Mutex<Vec<(String, Arc<Exchange>)>>,
+    pub(super) suspended: Mutex<Vec<(String, Arc<RequestState>)>>,
     /// How many subscriptions hold a resource, on a stream, which has one client. Locked while the service is asked, so
     /// that it hears of beginning and end in their order.
-    pub(super) listened: tokio::sync::Mutex<HashMap<String, usize>>,
+    pub(super) resource_subscribers: tokio::sync::Mutex<HashMap<String, usize>>,
     /// Every task there is. They all end with `closing`.
     pub(super) tasks: TaskTracker,
     pub(super) closing: CancellationToken,
@@ -40,16 +40,16 @@ pub(super) struct Shared {
     pub(super) stopping: CancellationToken,
 }
 
-impl Shared {
-    pub(super) fn new(service: Arc<dyn Service>, options: ServerOptions) -> Arc<Shared> {
-        let info = raw(&json!({ "name": options.name, "version": options.version })).unwrap_or_default();
+impl ServerShared {
+    pub(super) fn new(service: Arc<dyn Service>, options: ServerOptions) -> Arc<ServerShared> {
+        let info = to_raw(&json!({ "name": options.name, "version": options.version })).unwrap_or_default();
         let (held, listened, tasks) = (Mutex::default(), tokio::sync::Mutex::default(), TaskTracker::new());
-        Arc::new(Shared {
+        Arc::new(ServerShared {
             service,
             options,
-            info,
-            held,
-            listened,
+            server_info: info,
+            suspended: held,
+            resource_subscribers: listened,
             tasks,
             closing: CancellationToken::new(),
             draining: CancellationToken::new(),
@@ -60,41 +60,41 @@ impl Shared {
     /// Responds to the requests in progress that they cannot be finished.
     pub(super) async fn stop(&self) {
         self.stopping.cancel();
-        let _in_time = timeout(self.options.farewell, self.tasks.wait()).await;
+        let _in_time = timeout(self.options.cleanup_timeout, self.tasks.wait()).await;
     }
 }
 
-impl std::fmt::Debug for Shared {
+impl std::fmt::Debug for ServerShared {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Shared").field("options", &self.options).finish_non_exhaustive()
     }
 }
 
 /// A number no other client of this process has.
-pub(super) fn next_peer() -> u64 {
+pub(super) fn next_peer_id() -> u64 {
     static NEXT: AtomicU64 = AtomicU64::new(1);
     NEXT.fetch_add(1, Ordering::Relaxed)
 }
 
-impl Peer {
-    pub(super) fn new(era: Era, name: Option<String>, capabilities: Box<RawValue>, query: &str) -> Peer {
-        Peer { id: next_peer(), era, name, capabilities, query: query.to_owned(), fleeting: false }
+impl McpPeer {
+    pub(super) fn new(era: Era, name: Option<String>, capabilities: Box<RawValue>, query: &str) -> McpPeer {
+        McpPeer { id: next_peer_id(), era, name, capabilities, query: query.to_owned(), is_stateless: false }
     }
 }
 
-type Answer = Result<Box<RawValue>, RpcError>;
+type ClientResponse = Result<Box<RawValue>, RpcError>;
 
 /// One client's requests in flight and unanswered questions.
 #[derive(Debug, Default)]
-pub(super) struct Desk {
+pub(super) struct ClientRequests {
     running: Mutex<HashMap<String, CancellationToken>>,
-    asked: Mutex<HashMap<u64, oneshot::Sender<Answer>>>,
-    questions: AtomicU64,
+    open_questions: Mutex<HashMap<u64, oneshot::Sender<ClientResponse>>>,
+    last_question_id: AtomicU64,
 }
 
-impl Desk {
+impl ClientRequests {
     /// Enters a request; refuses one too many, and a second one of the same id.
-    pub(super) fn enter(&self, id: &RawValue, cancel: &CancellationToken, bound: usize) -> Result<(), RpcError> {
+    pub(super) fn register(&self, id: &RawValue, cancel: &CancellationToken, bound: usize) -> Result<(), RpcError> {
         let mut running = lock(&self.running);
         if running.len() >= bound {
             return Err(RpcError::new(RpcError::INTERNAL, format!("more than {bound} requests at once")));
@@ -107,7 +107,7 @@ impl Desk {
         Ok(())
     }
 
-    pub(super) fn leave(&self, id: &RawValue) {
+    pub(super) fn unregister(&self, id: &RawValue) {
         lock(&self.running).remove(id.get());
     }
 
@@ -116,34 +116,36 @@ impl Desk {
     }
 
     /// Takes in what needs no answer: requests taken back, and answers to questions. The rest is of no interest.
-    pub(super) fn take_in(&self, incoming: Incoming<'_>) {
+    pub(super) fn handle_message(&self, incoming: IncomingMessage<'_>) {
         match incoming {
-            Incoming::Notification { method, params } if method == "notifications/cancelled" => {
-                let params = params.and_then(RawObject::open).unwrap_or_default();
+            IncomingMessage::Notification { method, params } if method == "notifications/cancelled" => {
+                let params = params.and_then(RawObject::parse).unwrap_or_default();
                 let running = lock(&self.running);
                 if let Some(cancel) = params.get("requestId").and_then(|id| running.get(id.get())) {
                     cancel.cancel();
                 }
             }
-            Incoming::Answer { id, outcome } => {
-                if let Some(waiting) = lock(&self.asked).remove(&id) {
+            IncomingMessage::Response { id, outcome } => {
+                if let Some(waiting) = lock(&self.open_questions).remove(&id) {
                     let _nobody_waits = waiting.send(outcome.map(ToOwned::to_owned));
                 }
             }
-            Incoming::Notification { .. } | Incoming::Refusal(_) | Incoming::Request { .. } => {}
+            IncomingMessage::Notification { .. }
+            | IncomingMessage::ErrorWithoutId(_)
+            | IncomingMessage::Request { .. } => {}
         }
     }
 
     /// A new question's id, and where its answer will come.
-    pub(super) fn question(&self) -> (u64, oneshot::Receiver<Answer>) {
-        let id = self.questions.fetch_add(1, Ordering::Relaxed) + 1;
+    pub(super) fn open_question(&self) -> (u64, oneshot::Receiver<ClientResponse>) {
+        let id = self.last_question_id.fetch_add(1, Ordering::Relaxed) + 1;
         let (sender, receiver) = oneshot::channel();
-        lock(&self.asked).insert(id, sender);
+        lock(&self.open_questions).insert(id, sender);
         (id, receiver)
     }
 
     /// Whether that question was still open.
-    pub(super) fn forget(&self, id: u64) -> bool {
-        lock(&self.asked).remove(&id).is_some()
+    pub(super) fn close_question(&self, id: u64) -> bool {
+        lock(&self.open_questions).remove(&id).is_some()
     }
 }

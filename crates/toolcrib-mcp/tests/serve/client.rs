@@ -9,135 +9,135 @@ use serde_json::{Value, json};
 use tokio::{net::TcpListener, sync::mpsc};
 use tokio_util::sync::CancellationToken;
 use toolcrib_mcp::{
-    Client, Era, Notice, Options, RequestOptions, Target,
-    server::{Change, Endpoint, ServerOptions, serve_stream},
+    ClientOptions, ConnectTarget, ConnectionEvent, Era, McpClient, RequestOptions,
+    server::{ChangeNotification, McpEndpoint, ServerOptions, serve_stream},
 };
 
-use crate::support::{Bench, Bound, endpoint, parsed, raw};
+use crate::support::{ServiceState, TestService, parse, test_endpoint, to_raw};
 
-async fn handle(State(endpoint): State<Endpoint>, request: axum::extract::Request) -> axum::response::Response {
+async fn handle(State(endpoint): State<McpEndpoint>, request: axum::extract::Request) -> axum::response::Response {
     let (head, body) = request.into_parts();
     let body = axum::body::to_bytes(body, 1 << 20).await.unwrap();
     endpoint.handle(http::Request::from_parts(head, body)).await.map(axum::body::Body::new)
 }
 
-async fn listening() -> (Arc<Bench>, Target) {
-    let (bench, endpoint) = endpoint(ServerOptions::new("crib", "9"));
+async fn http_target() -> (Arc<ServiceState>, ConnectTarget) {
+    let (bench, endpoint) = test_endpoint(ServerOptions::new("crib", "9"));
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/mcp?mode=full", listener.local_addr().unwrap()).parse().unwrap();
     let router = Router::new().route("/mcp", any(handle)).with_state(endpoint);
     tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
-    (bench, Target::Http { url, headers: HeaderMap::new() })
+    (bench, ConnectTarget::Http { url, headers: HeaderMap::new() })
 }
 
-fn streaming() -> (Arc<Bench>, Target) {
-    let bench = Bench::new();
+fn stdio_target() -> (Arc<ServiceState>, ConnectTarget) {
+    let bench = ServiceState::new();
     let (ours, theirs) = tokio::io::duplex(64 * 1024);
     let (reader, writer) = tokio::io::split(theirs);
-    let service = Arc::new(Bound(bench.clone()));
+    let service = Arc::new(TestService(bench.clone()));
     let options = ServerOptions::new("crib", "9");
     tokio::spawn(serve_stream(service, reader, writer, options, CancellationToken::new()));
     let (reader, writer) = tokio::io::split(ours);
-    (bench, Target::Stream { reader: Box::new(reader), writer: Box::new(writer) })
+    (bench, ConnectTarget::Stream { reader: Box::new(reader), writer: Box::new(writer) })
 }
 
-fn options(era: Option<Era>) -> Options {
-    let mut options = Options::new("test", "1");
+fn client_options(era: Option<Era>) -> ClientOptions {
+    let mut options = ClientOptions::new("test", "1");
     options.era = era;
-    options.capabilities = raw(&json!({ "elicitation": {} }));
+    options.capabilities = to_raw(&json!({ "elicitation": {} }));
     options.handler = Some(Arc::new(|request| {
-        async move { Ok(raw(&json!({ "action": "accept", "asked": request.method }))) }.boxed()
+        async move { Ok(to_raw(&json!({ "action": "accept", "asked": request.method }))) }.boxed()
     }));
     options
 }
 
-async fn call(client: &Client, tool: &str, options: &RequestOptions) -> Value {
-    parsed(&client.call_tool(tool, &raw(&json!({})), None, None, options).await.unwrap())
+async fn call_tool(client: &McpClient, tool: &str, options: &RequestOptions) -> Value {
+    parse(&client.call_tool(tool, &to_raw(&json!({})), None, None, options).await.unwrap())
 }
 
 /// Everything a client does, whichever way it came.
-async fn check(bench: &Bench, target: Target, hint: Option<Era>, era: &str) {
-    let client = Client::connect(target, options(hint)).await.unwrap();
+async fn check_client(bench: &ServiceState, target: ConnectTarget, hint: Option<Era>, era: &str) {
+    let client = McpClient::connect(target, client_options(hint)).await.unwrap();
     assert_eq!(client.era().as_str(), era);
-    assert_eq!(parsed(client.server().info.as_deref().unwrap()), json!({ "name": "crib", "version": "9" }));
-    let mut notices = client.notices();
+    assert_eq!(parse(client.server().info.as_deref().unwrap()), json!({ "name": "crib", "version": "9" }));
+    let mut notices = client.events();
     let within = RequestOptions::new(Duration::from_secs(20));
 
     let tools = client.list_tools(Duration::from_secs(20)).await.unwrap().tools;
     assert_eq!(tools.len(), 2);
-    let marked = raw(&parsed(&tools[1])["inputSchema"]);
-    let arguments = raw(&json!({ "region": "Zürich" }));
+    let marked = to_raw(&parse(&tools[1])["inputSchema"]);
+    let arguments = to_raw(&json!({ "region": "Zürich" }));
     let echoed = client.call_tool("marked", &arguments, Some(&marked), None, &within).await.unwrap();
-    assert_eq!(parsed(&echoed)["structuredContent"]["arguments"], json!({ "region": "Zürich" }));
+    assert_eq!(parse(&echoed)["structuredContent"]["arguments"], json!({ "region": "Zürich" }));
 
     let (progress, mut told) = mpsc::channel(8);
-    call(&client, "progress", &RequestOptions { progress: Some(progress), ..within.clone() }).await;
+    call_tool(&client, "progress", &RequestOptions { progress: Some(progress), ..within.clone() }).await;
     for progress in 1..=3 {
-        assert_eq!(parsed(&told.recv().await.unwrap())["progress"], progress);
+        assert_eq!(parse(&told.recv().await.unwrap())["progress"], progress);
     }
 
     for tool in ["ask", "ask_two", "ask_twice"] {
-        let text = call(&client, tool, &within).await["content"][0]["text"].to_string();
+        let text = call_tool(&client, tool, &within).await["content"][0]["text"].to_string();
         assert!(text.contains("elicitation/create"), "{text}");
     }
 
-    bench.heard("listening", 1).await;
-    bench.changed.send(Change::Tools).unwrap();
+    bench.wait_for("listening", 1).await;
+    bench.changed.send(ChangeNotification::Tools).unwrap();
     let notice = tokio::time::timeout(Duration::from_secs(20), notices.recv()).await.unwrap().unwrap();
-    assert!(matches!(notice, Notice::ToolsChanged));
+    assert!(matches!(notice, ConnectionEvent::ToolsChanged));
 
-    let nothing = raw(&json!({}));
+    let nothing = to_raw(&json!({}));
     let giving_up = async {
-        bench.heard("begun wait", 1).await;
+        bench.wait_for("begun wait", 1).await;
         within.cancel.cancel();
     };
     let (cancelled, ()) = tokio::join!(client.call_tool("wait", &nothing, None, None, &within), giving_up);
     assert!(cancelled.is_err());
-    bench.heard("cancelled", 1).await;
+    bench.wait_for("cancelled", 1).await;
     client.close().await;
-    bench.heard("gone", 1).await;
+    bench.wait_for("gone", 1).await;
 }
 
 #[tokio::test]
 async fn over_a_port_the_client_speaks_the_newest_version() {
-    let (bench, target) = listening().await;
-    check(&bench, target, None, "2026-07-28").await;
+    let (bench, target) = http_target().await;
+    check_client(&bench, target, None, "2026-07-28").await;
 }
 
 #[tokio::test]
 async fn over_a_port_in_a_session() {
-    let (bench, target) = listening().await;
-    check(&bench, target, Some("2025-11-25".parse().unwrap()), "2025-11-25").await;
+    let (bench, target) = http_target().await;
+    check_client(&bench, target, Some("2025-11-25".parse().unwrap()), "2025-11-25").await;
 }
 
 #[tokio::test]
 async fn over_a_stream_the_client_begins_with_a_handshake() {
-    let (bench, target) = streaming();
-    check(&bench, target, None, "2025-11-25").await;
+    let (bench, target) = stdio_target();
+    check_client(&bench, target, None, "2025-11-25").await;
 }
 
 #[tokio::test]
 async fn over_a_stream_without_a_handshake() {
-    let (bench, target) = streaming();
-    check(&bench, target, Some("2026-07-28".parse().unwrap()), "2026-07-28").await;
+    let (bench, target) = stdio_target();
+    check_client(&bench, target, Some("2026-07-28".parse().unwrap()), "2026-07-28").await;
 }
 
 #[tokio::test]
 async fn many_clients_at_once_get_their_own_answers() {
-    let (_bench, target) = listening().await;
-    let Target::Http { url, headers } = target else { panic!("not over a port") };
+    let (_bench, target) = http_target().await;
+    let ConnectTarget::Http { url, headers } = target else { panic!("not over a port") };
     let clients = (0..64).map(|client| {
-        let target = Target::Http { url: url.clone(), headers: headers.clone() };
+        let target = ConnectTarget::Http { url: url.clone(), headers: headers.clone() };
         let era = if client % 2 == 0 { "2026-07-28" } else { "2025-06-18" };
         async move {
-            let mut options = options(Some(era.parse().unwrap()));
+            let mut options = client_options(Some(era.parse().unwrap()));
             options.listen = false;
-            let client_side = Client::connect(target, options).await.unwrap();
+            let client_side = McpClient::connect(target, options).await.unwrap();
             let within = RequestOptions::new(Duration::from_secs(60));
             for call in 0..10 {
                 let given = json!({ "client": client, "call": call });
-                let echoed = client_side.call_tool("echo", &raw(&given), None, None, &within).await.unwrap();
-                assert_eq!(parsed(&echoed)["structuredContent"]["arguments"], given);
+                let echoed = client_side.call_tool("echo", &to_raw(&given), None, None, &within).await.unwrap();
+                assert_eq!(parse(&echoed)["structuredContent"]["arguments"], given);
             }
             client_side.close().await;
         }

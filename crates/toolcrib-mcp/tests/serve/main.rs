@@ -7,10 +7,10 @@
     reason = "the service here is a test, functions and all"
 )]
 
-mod asking;
 mod client;
+mod client_requests;
 mod http;
-mod http_faults;
+mod http_errors;
 mod sessions;
-mod stream;
+mod stdio;
 mod support;

@@ -4,22 +4,24 @@ use std::time::Duration;
 
 use http::StatusCode;
 use serde_json::{Value, json};
-use toolcrib_mcp::server::{Change, ServerOptions};
+use toolcrib_mcp::server::{ChangeNotification, ServerOptions};
 
-use crate::support::{LATEST, MODERN, Session, call, calling, endpoint, initialize, modern};
+use crate::support::{
+    LATEST_LEGACY, MODERN, TestSession, call_message, call_tool, send_initialize, send_modern, test_endpoint,
+};
 
 #[tokio::test]
 async fn a_version_is_agreed_on() {
-    let (_bench, endpoint) = endpoint(ServerOptions::new("crib", "9"));
+    let (_bench, endpoint) = test_endpoint(ServerOptions::new("crib", "9"));
     for (asked, given) in [
         ("2024-11-05", "2024-11-05"),
         ("2025-03-26", "2025-03-26"),
         ("2025-06-18", "2025-06-18"),
-        (LATEST, LATEST),
-        (MODERN, LATEST),
-        ("1999-01-01", LATEST),
+        (LATEST_LEGACY, LATEST_LEGACY),
+        (MODERN, LATEST_LEGACY),
+        ("1999-01-01", LATEST_LEGACY),
     ] {
-        let result = initialize(&endpoint, asked).await.json().await["result"].take();
+        let result = send_initialize(&endpoint, asked).await.read_json().await["result"].take();
         assert_eq!(result["protocolVersion"], given);
         assert_eq!(result["serverInfo"], json!({ "name": "crib", "version": "9" }));
         assert_eq!(result["instructions"], "be kind");
@@ -28,27 +30,27 @@ async fn a_version_is_agreed_on() {
 
 #[tokio::test]
 async fn a_session_lives_until_it_is_ended() {
-    let (bench, endpoint) = endpoint(ServerOptions::default());
-    let session = Session::open(&endpoint, LATEST).await;
+    let (bench, endpoint) = test_endpoint(ServerOptions::default());
+    let session = TestSession::open(&endpoint, LATEST_LEGACY).await;
     let initialized = json!({ "jsonrpc": "2.0", "method": "notifications/initialized" });
     assert_eq!(session.post(&initialized).await.status, StatusCode::ACCEPTED);
     let answer = session.post(&json!({ "jsonrpc": "2.0", "id": "a", "method": "ping" })).await;
-    assert_eq!(answer.json().await, json!({ "jsonrpc": "2.0", "id": "a", "result": {} }));
-    let answer = session.call(1, "echo").await.json().await;
+    assert_eq!(answer.read_json().await, json!({ "jsonrpc": "2.0", "id": "a", "result": {} }));
+    let answer = session.call(1, "echo").await.read_json().await;
     assert!(answer["result"].get("resultType").is_none());
-    assert_eq!(answer["result"]["peer"], json!({ "name": "raw", "era": LATEST, "query": "mode=full" }));
+    assert_eq!(answer["result"]["peer"], json!({ "name": "raw", "era": LATEST_LEGACY, "query": "mode=full" }));
     assert_eq!(session.send("DELETE", &[], &Value::Null).await.status, StatusCode::OK);
-    bench.heard("gone", 1).await;
+    bench.wait_for("gone", 1).await;
     assert_eq!(session.call(2, "echo").await.status, StatusCode::NOT_FOUND);
     assert_eq!(session.send("GET", &[], &Value::Null).await.status, StatusCode::NOT_FOUND);
 }
 
 #[tokio::test]
 async fn a_stream_can_be_taken_up_before_and_after_it_said_something() {
-    for (version, primed) in [(LATEST, true), ("2025-06-18", false)] {
-        let (_bench, endpoint) = endpoint(ServerOptions::default());
-        let session = Session::open(&endpoint, version).await;
-        let text = session.call(1, "progress").await.whole().await;
+    for (version, primed) in [(LATEST_LEGACY, true), ("2025-06-18", false)] {
+        let (_bench, endpoint) = test_endpoint(ServerOptions::default());
+        let session = TestSession::open(&endpoint, version).await;
+        let text = session.call(1, "progress").await.read_text().await;
         assert_eq!(text.starts_with("id: 1-0\nretry: 500\ndata:\n\nid: 1-1\n"), primed, "{text}");
         assert!(text.contains("id: 1-4\ndata: {\"jsonrpc\":\"2.0\",\"id\":1,\"result\""), "{text}");
     }
@@ -56,57 +58,57 @@ async fn a_stream_can_be_taken_up_before_and_after_it_said_something() {
 
 #[tokio::test]
 async fn a_cut_stream_is_taken_up_and_its_request_goes_on() {
-    let (bench, endpoint) = endpoint(ServerOptions::default());
-    let session = Session::open(&endpoint, LATEST).await;
+    let (bench, endpoint) = test_endpoint(ServerOptions::default());
+    let session = TestSession::open(&endpoint, LATEST_LEGACY).await;
     let mut answer = session.call(1, "log").await;
-    let (id, message) = answer.event().await.unwrap();
+    let (id, message) = answer.next_event().await.unwrap();
     assert_eq!(message["method"], "notifications/message");
     drop(answer);
     bench.release.notify_one();
     let mut again = session.send("GET", &[("last-event-id", &id)], &Value::Null).await;
-    assert_eq!(again.message().await["result"]["content"][0]["text"], "logged");
-    assert!(again.event().await.is_none());
+    assert_eq!(again.next_message().await["result"]["content"][0]["text"], "logged");
+    assert!(again.next_event().await.is_none());
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_cut_stream_that_is_not_taken_up_ends_its_request() {
-    let (bench, endpoint) = endpoint(ServerOptions::default());
-    let session = Session::open(&endpoint, LATEST).await;
-    let waiting = session.post(&calling(1, "wait")).await;
+    let (bench, endpoint) = test_endpoint(ServerOptions::default());
+    let session = TestSession::open(&endpoint, LATEST_LEGACY).await;
+    let waiting = session.post(&call_message(1, "wait")).await;
     assert!(waiting.is_stream());
     drop(waiting);
-    bench.heard("cancelled", 1).await;
+    bench.wait_for("cancelled", 1).await;
 }
 
 #[tokio::test]
 async fn news_reach_one_stream_and_none_are_lost_between_two() {
-    let (bench, endpoint) = endpoint(ServerOptions::default());
-    let session = Session::open(&endpoint, LATEST).await;
+    let (bench, endpoint) = test_endpoint(ServerOptions::default());
+    let session = TestSession::open(&endpoint, LATEST_LEGACY).await;
     let mut first = session.send("GET", &[], &Value::Null).await;
-    bench.heard("listening", 1).await;
-    bench.changed.send(Change::Tools).unwrap();
-    let (id, message) = first.event().await.unwrap();
+    bench.wait_for("listening", 1).await;
+    bench.changed.send(ChangeNotification::Tools).unwrap();
+    let (id, message) = first.next_event().await.unwrap();
     assert_eq!(message, json!({ "jsonrpc": "2.0", "method": "notifications/tools/list_changed" }));
     let mut second = session.send("GET", &[], &Value::Null).await;
-    bench.changed.send(Change::Prompts).unwrap();
-    assert_eq!(second.message().await["method"], "notifications/prompts/list_changed");
+    bench.changed.send(ChangeNotification::Prompts).unwrap();
+    assert_eq!(second.next_message().await["method"], "notifications/prompts/list_changed");
     drop((first, second));
-    bench.changed.send(Change::Resources).unwrap();
+    bench.changed.send(ChangeNotification::Resources).unwrap();
     let mut third = session.send("GET", &[("last-event-id", &id)], &Value::Null).await;
-    assert_eq!(third.message().await["method"], "notifications/prompts/list_changed");
-    assert_eq!(third.message().await["method"], "notifications/resources/list_changed");
+    assert_eq!(third.next_message().await["method"], "notifications/prompts/list_changed");
+    assert_eq!(third.next_message().await["method"], "notifications/resources/list_changed");
 }
 
 #[tokio::test]
 async fn a_session_has_only_so_many_streams_and_requests() {
     let options = ServerOptions { streams_max: 1, requests_max: 1, ..ServerOptions::default() };
-    let (bench, endpoint) = endpoint(options);
-    let session = Session::open(&endpoint, LATEST).await;
+    let (bench, endpoint) = test_endpoint(options);
+    let session = TestSession::open(&endpoint, LATEST_LEGACY).await;
     let stream = session.send("GET", &[], &Value::Null).await;
     assert_eq!(session.send("GET", &[], &Value::Null).await.status, StatusCode::TOO_MANY_REQUESTS);
     drop(stream);
     let more = async {
-        bench.heard("begun wait", 1).await;
+        bench.wait_for("begun wait", 1).await;
         assert_eq!(session.call(2, "echo").await.status, StatusCode::SERVICE_UNAVAILABLE);
         bench.release.notify_one();
     };
@@ -116,120 +118,120 @@ async fn a_session_has_only_so_many_streams_and_requests() {
 
 #[tokio::test]
 async fn an_id_is_used_once_at_a_time() {
-    let (bench, endpoint) = endpoint(ServerOptions::default());
-    let session = Session::open(&endpoint, LATEST).await;
+    let (bench, endpoint) = test_endpoint(ServerOptions::default());
+    let session = TestSession::open(&endpoint, LATEST_LEGACY).await;
     let twice = async {
-        bench.heard("begun wait", 1).await;
-        assert_eq!(session.call(1, "echo").await.json().await["error"]["code"], -32600);
+        bench.wait_for("begun wait", 1).await;
+        assert_eq!(session.call(1, "echo").await.read_json().await["error"]["code"], -32600);
         bench.release.notify_one();
     };
     let (answer, ()) = tokio::join!(session.call(1, "wait"), twice);
-    assert_eq!(answer.json().await["result"]["content"][0]["text"], "released");
+    assert_eq!(answer.read_json().await["result"]["content"][0]["text"], "released");
 }
 
 #[tokio::test]
 async fn the_session_that_is_idle_longest_gives_way() {
-    let (bench, endpoint) = endpoint(ServerOptions { sessions_max: 2, ..ServerOptions::default() });
-    let oldest = Session::open(&endpoint, LATEST).await;
-    let second = Session::open(&endpoint, LATEST).await;
+    let (bench, endpoint) = test_endpoint(ServerOptions { sessions_max: 2, ..ServerOptions::default() });
+    let oldest = TestSession::open(&endpoint, LATEST_LEGACY).await;
+    let second = TestSession::open(&endpoint, LATEST_LEGACY).await;
     oldest.call(1, "echo").await;
-    let third = Session::open(&endpoint, LATEST).await;
-    bench.heard("gone", 1).await;
+    let third = TestSession::open(&endpoint, LATEST_LEGACY).await;
+    bench.wait_for("gone", 1).await;
     assert_eq!(second.call(1, "echo").await.status, StatusCode::NOT_FOUND);
     // Those that are in use stay.
     let streams = (oldest.send("GET", &[], &Value::Null).await, third.send("GET", &[], &Value::Null).await);
-    assert_eq!(initialize(&endpoint, LATEST).await.status, StatusCode::SERVICE_UNAVAILABLE);
+    assert_eq!(send_initialize(&endpoint, LATEST_LEGACY).await.status, StatusCode::SERVICE_UNAVAILABLE);
     drop(streams);
-    assert_eq!(initialize(&endpoint, LATEST).await.status, StatusCode::OK);
+    assert_eq!(send_initialize(&endpoint, LATEST_LEGACY).await.status, StatusCode::OK);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_session_nobody_uses_ends() {
-    let options = ServerOptions { session_idle: Duration::from_secs(60), ..ServerOptions::default() };
-    let (bench, endpoint) = endpoint(options);
-    let session = Session::open(&endpoint, LATEST).await;
+    let options = ServerOptions { session_idle_timeout: Duration::from_secs(60), ..ServerOptions::default() };
+    let (bench, endpoint) = test_endpoint(options);
+    let session = TestSession::open(&endpoint, LATEST_LEGACY).await;
     tokio::time::sleep(Duration::from_secs(50)).await;
     assert_eq!(session.call(1, "echo").await.status, StatusCode::OK);
     tokio::time::sleep(Duration::from_secs(50)).await;
     assert_eq!(session.call(2, "echo").await.status, StatusCode::OK);
-    bench.heard("gone", 0).await;
+    bench.wait_for("gone", 0).await;
     tokio::time::sleep(Duration::from_secs(80)).await;
-    bench.heard("gone", 1).await;
+    bench.wait_for("gone", 1).await;
     assert_eq!(session.call(3, "echo").await.status, StatusCode::NOT_FOUND);
 }
 
 #[tokio::test]
 async fn a_batch_is_answered_with_a_batch() {
-    let (_bench, endpoint) = endpoint(ServerOptions::default());
-    let session = Session::open(&endpoint, "2025-03-26").await;
+    let (_bench, endpoint) = test_endpoint(ServerOptions::default());
+    let session = TestSession::open(&endpoint, "2025-03-26").await;
     let ping = json!({ "jsonrpc": "2.0", "id": 1, "method": "ping" });
     let told = json!({ "jsonrpc": "2.0", "method": "notifications/initialized" });
-    let answer = session.post(&json!([ping, told, calling(2, "progress"), 42])).await;
+    let answer = session.post(&json!([ping, told, call_message(2, "progress"), 42])).await;
     assert_eq!(answer.status, StatusCode::OK);
     let mut ids: Vec<Value> =
-        answer.json().await.as_array().unwrap().iter().map(|answer| answer["id"].clone()).collect();
+        answer.read_json().await.as_array().unwrap().iter().map(|answer| answer["id"].clone()).collect();
     ids.sort_by_key(Value::to_string);
     assert_eq!(ids, [json!(1), json!(2), Value::Null]);
     assert_eq!(session.post(&json!([told])).await.status, StatusCode::ACCEPTED);
     assert_eq!(session.post(&json!([])).await.status, StatusCode::BAD_REQUEST);
-    let newer = Session::open(&endpoint, LATEST).await;
+    let newer = TestSession::open(&endpoint, LATEST_LEGACY).await;
     assert_eq!(newer.post(&json!([ping])).await.status, StatusCode::BAD_REQUEST);
 }
 
 #[tokio::test]
 async fn a_request_cut_off_by_the_end_of_its_session_is_refused_not_accepted() {
-    let (bench, endpoint) = endpoint(ServerOptions::default());
-    let session = Session::open(&endpoint, LATEST).await;
+    let (bench, endpoint) = test_endpoint(ServerOptions::default());
+    let session = TestSession::open(&endpoint, LATEST_LEGACY).await;
     let ending = async {
-        bench.heard("begun wait", 1).await;
+        bench.wait_for("begun wait", 1).await;
         assert_eq!(session.send("DELETE", &[], &Value::Null).await.status, StatusCode::OK);
     };
     let (answer, ()) = tokio::join!(session.call(5, "wait"), ending);
     assert_eq!(answer.status, StatusCode::NOT_FOUND);
     let error = json!({ "code": -32603, "message": "the session is over" });
-    assert_eq!(answer.json().await, json!({ "jsonrpc": "2.0", "id": 5, "error": error }));
+    assert_eq!(answer.read_json().await, json!({ "jsonrpc": "2.0", "id": 5, "error": error }));
 }
 
 /// The options of an endpoint that gives requests in progress no time when it closes.
 fn without_drain() -> ServerOptions {
     let moment = Duration::from_millis(50);
-    ServerOptions { drain_timeout: moment, farewell: moment, ..ServerOptions::default() }
+    ServerOptions { drain_timeout: moment, cleanup_timeout: moment, ..ServerOptions::default() }
 }
 
 #[tokio::test]
 async fn a_request_that_a_closing_endpoint_cannot_finish_gets_the_response_of_the_service() {
-    let (bench, endpoint) = endpoint(without_drain());
-    let session = Session::open(&endpoint, LATEST).await;
+    let (bench, endpoint) = test_endpoint(without_drain());
+    let session = TestSession::open(&endpoint, LATEST_LEGACY).await;
     let ending = async {
-        bench.heard("begun wait", 2).await;
+        bench.wait_for("begun wait", 2).await;
         endpoint.close().await;
     };
-    let (of_session, without, ()) = tokio::join!(session.call(5, "wait"), call(&endpoint, 6, "wait"), ending);
+    let (of_session, without, ()) = tokio::join!(session.call(5, "wait"), call_tool(&endpoint, 6, "wait"), ending);
     for (answer, id) in [(of_session, 5), (without, 6)] {
         assert_eq!((answer.status, answer.is_stream()), (StatusCode::OK, false));
-        let answer = answer.json().await;
+        let answer = answer.read_json().await;
         assert_eq!(answer["id"], id);
         assert_eq!(answer["result"]["content"][0]["text"], "tools/call is unfinished");
     }
-    bench.heard("cancelled", 2).await;
+    bench.wait_for("cancelled", 2).await;
 }
 
 /// What a service does about a request that is taken back is up to it; the response does not wait for that.
 #[tokio::test]
 async fn a_stream_that_a_closing_endpoint_cannot_finish_ends_with_the_response_of_the_service() {
-    let (bench, endpoint) = endpoint(without_drain());
-    let session = Session::open(&endpoint, LATEST).await;
+    let (bench, endpoint) = test_endpoint(without_drain());
+    let session = TestSession::open(&endpoint, LATEST_LEGACY).await;
     let params = json!({ "name": "progress_then_hang", "_meta": { "progressToken": 1 } });
-    let without = modern(&endpoint, 6, "tools/call", params);
+    let without = send_modern(&endpoint, 6, "tools/call", params);
     let (of_session, without) = tokio::join!(session.call(5, "progress_then_hang"), without);
-    bench.heard("hanging", 2).await;
+    bench.wait_for("hanging", 2).await;
     endpoint.close().await;
     for (mut answer, id) in [(of_session, 5), (without, 6)] {
         assert!(answer.is_stream());
-        assert_eq!(answer.message().await["method"], "notifications/progress");
-        let last = answer.message().await;
+        assert_eq!(answer.next_message().await["method"], "notifications/progress");
+        let last = answer.next_message().await;
         assert_eq!(last["id"], id);
         assert_eq!(last["result"]["content"][0]["text"], "tools/call is unfinished");
-        assert!(answer.event().await.is_none(), "the stream ends");
+        assert!(answer.next_event().await.is_none(), "the stream ends");
     }
 }

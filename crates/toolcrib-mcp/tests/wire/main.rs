@@ -3,8 +3,8 @@
 #![expect(clippy::unwrap_used, clippy::panic, reason = "the servers here are tests, functions and all")]
 
 mod http;
-mod http_faults;
+mod http_errors;
 mod modern;
-mod stream;
-mod stream_faults;
+mod stdio;
+mod stdio_errors;
 mod support;

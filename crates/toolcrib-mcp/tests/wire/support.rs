@@ -15,103 +15,103 @@ use tokio::{
     sync::broadcast,
     task::JoinHandle,
 };
-use toolcrib_mcp::{Client, Options, RequestOptions, Target, WireError};
+use toolcrib_mcp::{ClientOptions, ConnectTarget, McpClient, RequestOptions, WireError};
 use url::Url;
 
-pub(crate) fn raw(value: &Value) -> Box<RawValue> {
+pub(crate) fn to_raw(value: &Value) -> Box<RawValue> {
     to_raw_value(value).unwrap()
 }
 
-pub(crate) fn parsed(raw: &RawValue) -> Value {
+pub(crate) fn parse(raw: &RawValue) -> Value {
     serde_json::from_str(raw.get()).unwrap()
 }
 
-pub(crate) fn options() -> Options {
-    Options::new("test", "1.0")
+pub(crate) fn client_options() -> ClientOptions {
+    ClientOptions::new("test", "1.0")
 }
 
-pub(crate) fn within(seconds: u64) -> RequestOptions {
+pub(crate) fn request_options(seconds: u64) -> RequestOptions {
     RequestOptions::new(Duration::from_secs(seconds))
 }
 
-pub(crate) async fn call(client: &Client, tool: &str) -> Result<Box<RawValue>, WireError> {
-    client.call_tool(tool, &raw(&json!({})), None, None, &within(30)).await
+pub(crate) async fn call_tool(client: &McpClient, tool: &str) -> Result<Box<RawValue>, WireError> {
+    client.call_tool(tool, &to_raw(&json!({})), None, None, &request_options(30)).await
 }
 
 /// The server's end of a byte stream.
-pub(crate) struct Peer {
+pub(crate) struct StdioServer {
     reader: BufReader<ReadHalf<DuplexStream>>,
     writer: WriteHalf<DuplexStream>,
 }
 
-impl Peer {
-    pub(crate) fn new() -> (Peer, Target) {
-        Peer::with_room(1024 * 1024)
+impl StdioServer {
+    pub(crate) fn new() -> (StdioServer, ConnectTarget) {
+        StdioServer::with_buffer(1024 * 1024)
     }
 
-    pub(crate) fn with_room(bytes: usize) -> (Peer, Target) {
+    pub(crate) fn with_buffer(bytes: usize) -> (StdioServer, ConnectTarget) {
         let (ours, theirs) = tokio::io::duplex(bytes);
         let (reader, writer) = tokio::io::split(ours);
         let (their_reader, their_writer) = tokio::io::split(theirs);
-        let target = Target::Stream { reader: Box::new(their_reader), writer: Box::new(their_writer) };
-        (Peer { reader: BufReader::new(reader), writer }, target)
+        let target = ConnectTarget::Stream { reader: Box::new(their_reader), writer: Box::new(their_writer) };
+        (StdioServer { reader: BufReader::new(reader), writer }, target)
     }
 
     /// A connected pair in the legacy era.
-    pub(crate) async fn connected(options: Options, capabilities: Value) -> (Peer, Client) {
-        let (mut peer, target) = Peer::new();
-        let client = tokio::join!(Client::connect(target, options), peer.welcome(capabilities)).0;
+    pub(crate) async fn connect(options: ClientOptions, capabilities: Value) -> (StdioServer, McpClient) {
+        let (mut peer, target) = StdioServer::new();
+        let client = tokio::join!(McpClient::connect(target, options), peer.accept_handshake(capabilities)).0;
         (peer, client.unwrap())
     }
 
-    pub(crate) async fn welcome(&mut self, capabilities: Value) {
-        let hello = self.hear().await;
+    pub(crate) async fn accept_handshake(&mut self, capabilities: Value) {
+        let hello = self.receive().await;
         assert_eq!(hello["method"], "initialize");
         let result = json!({ "protocolVersion": "2025-06-18", "capabilities": capabilities,
             "serverInfo": { "name": "scripted", "version": "1" }, "instructions": "be kind" });
-        self.answer(&hello, &result).await;
-        assert_eq!(self.hear().await["method"], "notifications/initialized");
+        self.respond(&hello, &result).await;
+        assert_eq!(self.receive().await["method"], "notifications/initialized");
     }
 
-    pub(crate) async fn hear(&mut self) -> Value {
+    pub(crate) async fn receive(&mut self) -> Value {
         let mut line = String::new();
         self.reader.read_line(&mut line).await.unwrap();
         serde_json::from_str(&line).unwrap_or_else(|_| panic!("no message: {line:?}"))
     }
 
-    pub(crate) async fn hears_the_end(&mut self) -> bool {
+    pub(crate) async fn reads_eof(&mut self) -> bool {
         self.reader.read_u8().await.is_err()
     }
 
-    pub(crate) async fn say(&mut self, text: impl AsRef<[u8]>) {
+    pub(crate) async fn send_line(&mut self, text: impl AsRef<[u8]>) {
         self.writer.write_all(text.as_ref()).await.unwrap();
         self.writer.write_all(b"\n").await.unwrap();
     }
 
-    pub(crate) async fn tell(&mut self, message: &Value) {
-        self.say(message.to_string()).await;
+    pub(crate) async fn send(&mut self, message: &Value) {
+        self.send_line(message.to_string()).await;
     }
 
-    pub(crate) async fn answer(&mut self, request: &Value, result: &Value) {
-        self.tell(&json!({ "jsonrpc": "2.0", "id": request["id"], "result": result })).await;
+    pub(crate) async fn respond(&mut self, request: &Value, result: &Value) {
+        self.send(&json!({ "jsonrpc": "2.0", "id": request["id"], "result": result })).await;
     }
 
-    pub(crate) async fn refuse(&mut self, request: &Value, code: i64, message: &str) {
-        self.tell(&json!({ "jsonrpc": "2.0", "id": request["id"], "error": { "code": code, "message": message } }))
+    pub(crate) async fn respond_with_error(&mut self, request: &Value, code: i64, message: &str) {
+        self.send(&json!({ "jsonrpc": "2.0", "id": request["id"], "error": { "code": code, "message": message } }))
             .await;
     }
 }
 
 /// A request as a loopback server saw it.
 #[derive(Debug, Clone)]
-pub(crate) struct Request {
+pub(crate) struct RecordedRequest {
     pub(crate) verb: String,
     pub(crate) path: String,
     head: String,
     pub(crate) body: Value,
 }
 
-impl Request {
+impl RecordedRequest {
     pub(crate) fn header(&self, name: &str) -> Option<String> {
         let line = |line: &str| {
             let (key, value) = line.split_once(':')?;
@@ -124,80 +124,84 @@ impl Request {
         self.body["method"].as_str().unwrap_or_default()
     }
 
-    pub(crate) fn result(&self, result: &Value) -> Reply {
-        Reply::json(200, &json!({ "jsonrpc": "2.0", "id": self.body["id"], "result": result }))
+    pub(crate) fn result(&self, result: &Value) -> HttpReply {
+        HttpReply::json(200, &json!({ "jsonrpc": "2.0", "id": self.body["id"], "result": result }))
     }
 
     /// What a legacy server answers to `server/discover` and the handshake; `None` for the rest.
-    pub(crate) fn legacy_handshake(&self, session: &str) -> Option<Reply> {
+    pub(crate) fn legacy_handshake(&self, session: &str) -> Option<HttpReply> {
         let result = json!({ "protocolVersion": "2025-06-18", "capabilities": { "tools": {} }, "serverInfo": {} });
         match (self.verb.as_str(), self.method()) {
-            ("GET", _) => Some(Reply::empty(405)),
-            ("DELETE", _) => Some(Reply::empty(200)),
-            (_, "server/discover") => Some(Reply::text(400, "Bad Request: not initialized")),
-            (_, "initialize") => Some(self.result(&result).with("mcp-session-id", session)),
-            (_, method) if method.starts_with("notifications/") => Some(Reply::empty(202)),
+            ("GET", _) => Some(HttpReply::empty(405)),
+            ("DELETE", _) => Some(HttpReply::empty(200)),
+            (_, "server/discover") => Some(HttpReply::text(400, "Bad Request: not initialized")),
+            (_, "initialize") => Some(self.result(&result).with_header("mcp-session-id", session)),
+            (_, method) if method.starts_with("notifications/") => Some(HttpReply::empty(202)),
             _ => None,
         }
     }
 }
 
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Reply {
+pub(crate) struct HttpReply {
     status: u16,
     headers: Vec<(String, String)>,
     body: String,
     /// Held open after the body, or for ever fed from here.
-    hold: bool,
-    feed: Option<broadcast::Sender<String>>,
+    keep_open: bool,
+    live_events: Option<broadcast::Sender<String>>,
 }
 
-impl Reply {
-    pub(crate) fn text(status: u16, body: &str) -> Reply {
-        Reply { status, body: body.to_owned(), ..Reply::default() }.with("content-type", "text/plain")
+impl HttpReply {
+    pub(crate) fn text(status: u16, body: &str) -> HttpReply {
+        HttpReply { status, body: body.to_owned(), ..HttpReply::default() }.with_header("content-type", "text/plain")
     }
 
-    pub(crate) fn empty(status: u16) -> Reply {
-        Reply { status, ..Reply::default() }
+    pub(crate) fn empty(status: u16) -> HttpReply {
+        HttpReply { status, ..HttpReply::default() }
     }
 
-    pub(crate) fn json(status: u16, body: &Value) -> Reply {
-        Reply { status, body: body.to_string(), ..Reply::default() }.with("content-type", "application/json")
+    pub(crate) fn json(status: u16, body: &Value) -> HttpReply {
+        HttpReply { status, body: body.to_string(), ..HttpReply::default() }
+            .with_header("content-type", "application/json")
     }
 
-    pub(crate) fn events(body: impl Into<String>) -> Reply {
-        Reply { status: 200, body: body.into(), ..Reply::default() }.with("content-type", "text/event-stream")
+    pub(crate) fn events(body: impl Into<String>) -> HttpReply {
+        HttpReply { status: 200, body: body.into(), ..HttpReply::default() }
+            .with_header("content-type", "text/event-stream")
     }
 
-    pub(crate) fn held_open(mut self) -> Reply {
-        self.hold = true;
+    pub(crate) fn then_keep_open(mut self) -> HttpReply {
+        self.keep_open = true;
         self
     }
 
-    pub(crate) fn fed_by(mut self, feed: &broadcast::Sender<String>) -> Reply {
-        self.feed = Some(feed.clone());
+    pub(crate) fn then_stream(mut self, feed: &broadcast::Sender<String>) -> HttpReply {
+        self.live_events = Some(feed.clone());
         self
     }
 
-    pub(crate) fn with(mut self, name: &str, value: &str) -> Reply {
+    pub(crate) fn with_header(mut self, name: &str, value: &str) -> HttpReply {
         self.headers.push((name.to_owned(), value.to_owned()));
         self
     }
 }
 
-pub(crate) fn event(message: &Value) -> String {
+pub(crate) fn sse_event(message: &Value) -> String {
     format!("data: {message}\n\n")
 }
 
 /// A server on a loopback port that answers by a function and remembers what it was asked.
-pub(crate) struct Server {
+pub(crate) struct ScriptedHttpServer {
     pub(crate) url: Url,
-    seen: Arc<Mutex<Vec<Request>>>,
+    requests: Arc<Mutex<Vec<RecordedRequest>>>,
     task: JoinHandle<()>,
 }
 
-impl Server {
-    pub(crate) async fn start(reply: impl Fn(&Request) -> Reply + Send + Sync + 'static) -> Server {
+impl ScriptedHttpServer {
+    pub(crate) async fn start(
+        reply: impl Fn(&RecordedRequest) -> HttpReply + Send + Sync + 'static,
+    ) -> ScriptedHttpServer {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}/mcp", listener.local_addr().unwrap()).parse().unwrap();
         let (seen, reply) = (Arc::new(Mutex::new(Vec::new())), Arc::new(reply));
@@ -206,36 +210,36 @@ impl Server {
             loop {
                 let (socket, _) = listener.accept().await.unwrap();
                 let (reply, noted) = (reply.clone(), noted.clone());
-                tokio::spawn(async move { serve(socket, &*reply, &noted).await });
+                tokio::spawn(async move { serve_connection(socket, &*reply, &noted).await });
             }
         });
-        Server { url, seen, task }
+        ScriptedHttpServer { url, requests: seen, task }
     }
 
-    pub(crate) fn target(&self) -> Target {
-        Target::Http { url: self.url.clone(), headers: Default::default() }
+    pub(crate) fn target(&self) -> ConnectTarget {
+        ConnectTarget::Http { url: self.url.clone(), headers: Default::default() }
     }
 
-    pub(crate) async fn connect(&self) -> Result<Client, WireError> {
-        Client::connect(self.target(), options()).await
+    pub(crate) async fn connect(&self) -> Result<McpClient, WireError> {
+        McpClient::connect(self.target(), client_options()).await
     }
 
-    pub(crate) fn seen(&self) -> Vec<Request> {
-        self.seen.lock().unwrap().clone()
+    pub(crate) fn requests(&self) -> Vec<RecordedRequest> {
+        self.requests.lock().unwrap().clone()
     }
 
     pub(crate) fn methods(&self) -> Vec<String> {
-        let name = |request: Request| match request.verb.as_str() {
+        let name = |request: RecordedRequest| match request.verb.as_str() {
             "POST" => request.method().to_owned(),
             verb => verb.to_owned(),
         };
-        self.seen().into_iter().map(name).collect()
+        self.requests().into_iter().map(name).collect()
     }
 
     /// Waits until a request of this kind has come, without sleeping.
-    pub(crate) async fn until(&self, wanted: impl Fn(&Request) -> bool) -> Request {
+    pub(crate) async fn wait_for(&self, wanted: impl Fn(&RecordedRequest) -> bool) -> RecordedRequest {
         loop {
-            if let Some(found) = self.seen().into_iter().find(&wanted) {
+            if let Some(found) = self.requests().into_iter().find(&wanted) {
                 return found;
             }
             tokio::task::yield_now().await;
@@ -243,16 +247,16 @@ impl Server {
     }
 }
 
-impl Drop for Server {
+impl Drop for ScriptedHttpServer {
     fn drop(&mut self) {
         self.task.abort();
     }
 }
 
-async fn serve(
+async fn serve_connection(
     socket: TcpStream,
-    reply: &(impl Fn(&Request) -> Reply + Send + Sync),
-    seen: &Mutex<Vec<Request>>,
+    reply: &(impl Fn(&RecordedRequest) -> HttpReply + Send + Sync),
+    seen: &Mutex<Vec<RecordedRequest>>,
 ) -> Option<()> {
     socket.set_nodelay(true).unwrap();
     let mut socket = BufReader::new(socket);
@@ -265,13 +269,13 @@ async fn serve(
         }
         let mut first = head.split_whitespace();
         let (verb, path) = (first.next()?.to_owned(), first.next()?.to_owned());
-        let mut request = Request { verb, path, head, body: Value::Null };
+        let mut request = RecordedRequest { verb, path, head, body: Value::Null };
         let length = request.header("content-length").and_then(|length| length.parse().ok()).unwrap_or(0);
         let mut body = vec![0; length];
         socket.read_exact(&mut body).await.ok()?;
         request.body = serde_json::from_slice(&body).unwrap_or_default();
         seen.lock().unwrap().push(request.clone());
-        let Reply { status, headers, body, hold, feed } = reply(&request);
+        let HttpReply { status, headers, body, keep_open: hold, live_events: feed } = reply(&request);
         let feed = feed.map(|feed| feed.subscribe());
         let is_stream = headers.iter().any(|(_, value)| value == "text/event-stream");
         let mut head = format!("HTTP/1.1 {status} Said\r\n");

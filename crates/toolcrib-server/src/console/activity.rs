@@ -5,16 +5,16 @@ use axum::extract::{RawQuery, State};
 use maud::{Markup, html};
 use url::form_urlencoded;
 
+use super::activity_list::render_entries;
 use super::chart;
-use super::happened::moments;
-use super::page::{Frame, Here};
-use super::words::now;
-use crate::access::Visitor;
-use crate::activity::{Moment, What};
-use crate::house::House;
+use super::page::{NavItem, PageContext};
+use super::text::now;
+use crate::activity::{ActivityEntry, ActivityEvent};
+use crate::auth::Principal;
+use crate::state::AppState;
 
-const MOST: usize = 100;
-const KINDS: [(&str, &str); 5] = [
+const MAX_ENTRIES_SHOWN: usize = 100;
+const KIND_OPTIONS: [(&str, &str); 5] = [
     ("", "everything"),
     ("calls", "calls"),
     ("errors", "what failed"),
@@ -23,18 +23,18 @@ const KINDS: [(&str, &str); 5] = [
 ];
 
 pub(super) async fn show(
-    State(house): State<House>,
-    Extension(visitor): Extension<Visitor>,
+    State(house): State<AppState>,
+    Extension(visitor): Extension<Principal>,
     RawQuery(query): RawQuery,
 ) -> Markup {
-    let frame = Frame { house: &house, visitor: &visitor };
+    let frame = PageContext { app: &house, principal: &visitor };
     let asked = |key: &str| {
         let mut pairs = form_urlencoded::parse(query.as_deref().unwrap_or_default().as_bytes());
         pairs.find(|(name, _)| name == key).map(|(_, value)| value.into_owned()).unwrap_or_default()
     };
     let (kind, source) = (asked("kind"), asked("source"));
     let sources = house.registry.sources();
-    let found = house.activity.moments(|moment| fits(moment, &kind, &source), MOST);
+    let found = house.activity.recent_entries(|moment| matches_filter(moment, &kind, &source), MAX_ENTRIES_SHOWN);
     let content = html! {
         header.head {
             h1 { "Activity" }
@@ -42,13 +42,13 @@ pub(super) async fn show(
         }
         section.card aria-labelledby="calls-title" {
             h2 id="calls-title" { "Calls, last hour" }
-            (chart::minutes(&house.activity.minutes(now())))
+            (chart::render_calls_chart(&house.activity.calls_in_last_hour(now())))
         }
         form.filters method="get" action="/activity" data-search {
             label {
                 span.unseen { "What" }
                 select name="kind" {
-                    @for (value, words) in KINDS { option value=(value) selected[value == kind] { (words) } }
+                    @for (value, words) in KIND_OPTIONS { option value=(value) selected[value == kind] { (words) } }
                 }
             }
             label { span.unseen { "Source" } select name="source" {
@@ -66,17 +66,17 @@ pub(super) async fn show(
                         "Nothing of this kind has happened."
                     }
                 }
-            } @else { (moments(&found)) }
+            } @else { (render_entries(&found)) }
         }
     };
-    frame.page(Here::Activity, "Activity", content)
+    frame.render_page(NavItem::Activity, "Activity", content)
 }
 
-fn fits(moment: &Moment, kind: &str, source: &str) -> bool {
-    let (own, failed, of) = match &moment.what {
-        What::Called(called) => ("calls", called.code != "OK", called.source.as_ref()),
-        What::Discovered(outcome) => ("discoveries", outcome.error.is_some(), Some(&outcome.source)),
-        What::Recorded(record) => ("records", false, record.event.source()),
+fn matches_filter(moment: &ActivityEntry, kind: &str, source: &str) -> bool {
+    let (own, failed, of) = match &moment.event {
+        ActivityEvent::Called(called) => ("calls", called.code != "OK", called.source.as_ref()),
+        ActivityEvent::Discovered(outcome) => ("discoveries", outcome.error.is_some(), Some(&outcome.source)),
+        ActivityEvent::Recorded(record) => ("records", false, record.event.source()),
     };
     let kind_fits = match kind {
         "" => true,

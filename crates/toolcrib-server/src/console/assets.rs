@@ -12,7 +12,7 @@ use sha2::{Digest, Sha256};
 #[derive(Debug)]
 pub(super) struct Asset {
     pub(super) path: String,
-    kind: &'static str,
+    content_type: &'static str,
     text: &'static str,
 }
 
@@ -21,7 +21,7 @@ pub(super) static STYLE: LazyLock<Asset> =
 pub(super) static SCRIPT: LazyLock<Asset> = LazyLock::new(|| {
     Asset::new("console", "js", "text/javascript; charset=utf-8", include_str!("../../assets/console.js"))
 });
-pub(super) static MARK: LazyLock<Asset> =
+pub(super) static LOGO: LazyLock<Asset> =
     LazyLock::new(|| Asset::new("mark", "svg", "image/svg+xml", include_str!("../../assets/mark.svg")));
 
 impl Asset {
@@ -31,16 +31,16 @@ impl Asset {
             let _done = write!(hash, "{byte:02x}");
             hash
         });
-        Asset { path: format!("/assets/{name}.{hash}.{extension}"), kind, text }
+        Asset { path: format!("/assets/{name}.{hash}.{extension}"), content_type: kind, text }
     }
 }
 
-pub(super) async fn serve(Path(file): Path<String>) -> Response {
+pub(super) async fn serve_asset(Path(file): Path<String>) -> Response {
     let path = format!("/assets/{file}");
-    match [&*STYLE, &*SCRIPT, &*MARK].into_iter().find(|asset| asset.path == path) {
+    match [&*STYLE, &*SCRIPT, &*LOGO].into_iter().find(|asset| asset.path == path) {
         Some(asset) => {
             let kept = (header::CACHE_CONTROL, "public, max-age=31536000, immutable");
-            ([(header::CONTENT_TYPE, asset.kind), kept], asset.text).into_response()
+            ([(header::CONTENT_TYPE, asset.content_type), kept], asset.text).into_response()
         }
         None => StatusCode::NOT_FOUND.into_response(),
     }

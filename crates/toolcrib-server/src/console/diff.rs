@@ -2,88 +2,88 @@
 
 use maud::{Markup, html};
 
-use super::words::counted;
+use super::text::format_count;
 
 /// What differs is compared line by line where the lengths multiplied, which is what it costs, are no more than this.
-const MOST_PAIRS: usize = 500_000;
+const MAX_COMPARED_PAIRS: usize = 500_000;
 /// So much of a difference is shown: nobody reads on.
-const MOST_SHOWN: usize = 300;
-const LONGEST_LINE: usize = 1_000;
+const MAX_LINES_SHOWN: usize = 300;
+const MAX_LINE_LEN: usize = 1_000;
 /// So many lines are shown around what differs.
-const AROUND: usize = 3;
+const CONTEXT_LINES: usize = 3;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Line<'a> {
+enum DiffLine<'a> {
     Same(&'a str),
-    Lost(&'a str),
-    Gained(&'a str),
+    Removed(&'a str),
+    Added(&'a str),
 }
 
-pub(super) fn shown(before: &str, after: &str) -> Markup {
-    let lines = compared(before, after);
+pub(super) fn render_diff(before: &str, after: &str) -> Markup {
+    let lines = diff_lines(before, after);
     let near = |at: usize| {
-        let around = at.saturating_sub(AROUND)..=(at + AROUND).min(lines.len().saturating_sub(1));
-        lines[around].iter().any(|line| !matches!(line, Line::Same(_)))
+        let around = at.saturating_sub(CONTEXT_LINES)..=(at + CONTEXT_LINES).min(lines.len().saturating_sub(1));
+        lines[around].iter().any(|line| !matches!(line, DiffLine::Same(_)))
     };
     let seen: Vec<usize> = (0..lines.len()).filter(|at| near(*at) || *at == 0 || near(*at - 1)).collect();
-    let left_out = seen.get(MOST_SHOWN..).unwrap_or_default().len();
+    let left_out = seen.get(MAX_LINES_SHOWN..).unwrap_or_default().len();
     html! {
         div.diff tabindex="0" role="group" aria-label="What differs" {
-            ul { @for (at, line) in seen.iter().take(MOST_SHOWN).filter_map(|at| Some((*at, lines.get(*at)?))) {
+            ul { @for (at, line) in seen.iter().take(MAX_LINES_SHOWN).filter_map(|at| Some((*at, lines.get(*at)?))) {
                 @match line {
-                    Line::Lost(text) => { li.lost { span { "−" span.unseen { " lost" } } del { (cut(text)) } } }
-                    Line::Gained(text) => {
-                        li.gained { span { "+" span.unseen { " gained" } } ins { (cut(text)) } }
+                    DiffLine::Removed(text) => { li.lost { span { "−" span.unseen { " lost" } } del { (truncate_line(text)) } } }
+                    DiffLine::Added(text) => {
+                        li.gained { span { "+" span.unseen { " gained" } } ins { (truncate_line(text)) } }
                     }
-                    Line::Same(text) if near(at) => { li { span {} span { (cut(text)) } } }
-                    Line::Same(_) => { li.skipped { span {} span { "…" } } }
+                    DiffLine::Same(text) if near(at) => { li { span {} span { (truncate_line(text)) } } }
+                    DiffLine::Same(_) => { li.skipped { span {} span { "…" } } }
                 }
             } }
         }
-        @if left_out > 0 { p.faint { (counted(left_out, "more line")) " left out here." } }
+        @if left_out > 0 { p.faint { (format_count(left_out, "more line")) " left out here." } }
     }
 }
 
-fn cut(line: &str) -> String {
-    let end = line.floor_char_boundary(LONGEST_LINE);
+fn truncate_line(line: &str) -> String {
+    let end = line.floor_char_boundary(MAX_LINE_LEN);
     if end < line.len() { format!("{}…", &line[..end]) } else { line.to_owned() }
 }
 
 /// The longest common part stays; of what differs, the old comes first.
-fn compared<'a>(before: &'a str, after: &'a str) -> Vec<Line<'a>> {
+fn diff_lines<'a>(before: &'a str, after: &'a str) -> Vec<DiffLine<'a>> {
     let (old, new): (Vec<&str>, Vec<&str>) = (before.lines().collect(), after.lines().collect());
     let begin = old.iter().zip(&new).take_while(|(one, other)| one == other).count();
     let rest = old.len().min(new.len()) - begin;
     let end = old.iter().rev().zip(new.iter().rev()).take(rest).take_while(|(one, other)| one == other).count();
-    let mut lines: Vec<Line<'_>> = old[..begin].iter().map(|line| Line::Same(line)).collect();
-    middle(&old[begin..old.len() - end], &new[begin..new.len() - end], &mut lines);
-    lines.extend(old[old.len() - end..].iter().map(|line| Line::Same(line)));
+    let mut lines: Vec<DiffLine<'_>> = old[..begin].iter().map(|line| DiffLine::Same(line)).collect();
+    diff_middle(&old[begin..old.len() - end], &new[begin..new.len() - end], &mut lines);
+    lines.extend(old[old.len() - end..].iter().map(|line| DiffLine::Same(line)));
     lines
 }
 
-fn middle<'a>(old: &[&'a str], new: &[&'a str], lines: &mut Vec<Line<'a>>) {
+fn diff_middle<'a>(old: &[&'a str], new: &[&'a str], lines: &mut Vec<DiffLine<'a>>) {
     let (mut at, mut other) = (0, 0);
-    if old.len().saturating_mul(new.len()) <= MOST_PAIRS {
-        let common = common(old, new);
+    if old.len().saturating_mul(new.len()) <= MAX_COMPARED_PAIRS {
+        let common = common_lengths(old, new);
         while at < old.len() && other < new.len() {
             if old[at] == new[other] {
-                lines.push(Line::Same(old[at]));
+                lines.push(DiffLine::Same(old[at]));
                 (at, other) = (at + 1, other + 1);
             } else if common[at + 1][other] >= common[at][other + 1] {
-                lines.push(Line::Lost(old[at]));
+                lines.push(DiffLine::Removed(old[at]));
                 at += 1;
             } else {
-                lines.push(Line::Gained(new[other]));
+                lines.push(DiffLine::Added(new[other]));
                 other += 1;
             }
         }
     }
-    lines.extend(old[at..].iter().map(|line| Line::Lost(line)));
-    lines.extend(new[other..].iter().map(|line| Line::Gained(line)));
+    lines.extend(old[at..].iter().map(|line| DiffLine::Removed(line)));
+    lines.extend(new[other..].iter().map(|line| DiffLine::Added(line)));
 }
 
 /// How many lines the rests of both have in common, from each place on.
-fn common(old: &[&str], new: &[&str]) -> Vec<Vec<u32>> {
+fn common_lengths(old: &[&str], new: &[&str]) -> Vec<Vec<u32>> {
     let mut common = vec![vec![0; new.len() + 1]; old.len() + 1];
     for at in (0..old.len()).rev() {
         for other in (0..new.len()).rev() {
@@ -102,14 +102,14 @@ mod tests {
 
     #[test]
     fn what_stayed_stays_and_what_differs_is_told_once() {
-        use Line::{Gained, Lost, Same};
-        assert_eq!(compared("a\nb\nc", "a\nx\nc"), [Same("a"), Lost("b"), Gained("x"), Same("c")]);
-        assert_eq!(compared("a\nb\nc\nd", "b\nd\ne"), [Lost("a"), Same("b"), Lost("c"), Same("d"), Gained("e")]);
-        assert_eq!(compared("", "a"), [Gained("a")]);
-        assert_eq!(compared("a\na", "a"), [Same("a"), Lost("a")]);
+        use DiffLine::{Added, Removed, Same};
+        assert_eq!(diff_lines("a\nb\nc", "a\nx\nc"), [Same("a"), Removed("b"), Added("x"), Same("c")]);
+        assert_eq!(diff_lines("a\nb\nc\nd", "b\nd\ne"), [Removed("a"), Same("b"), Removed("c"), Same("d"), Added("e")]);
+        assert_eq!(diff_lines("", "a"), [Added("a")]);
+        assert_eq!(diff_lines("a\na", "a"), [Same("a"), Removed("a")]);
         let long = |with: &str| format!("{with}\n").repeat(3_000);
-        assert_eq!(compared(&long("x"), &long("y")).len(), 6_000);
-        let shown = shown(&long("x"), &long("y")).into_string();
-        assert_eq!((shown.matches("<li").count(), shown.contains("5,700 more lines")), (MOST_SHOWN, true));
+        assert_eq!(diff_lines(&long("x"), &long("y")).len(), 6_000);
+        let shown = render_diff(&long("x"), &long("y")).into_string();
+        assert_eq!((shown.matches("<li").count(), shown.contains("5,700 more lines")), (MAX_LINES_SHOWN, true));
     }
 }

@@ -4,16 +4,16 @@ use maud::{DOCTYPE, Markup, html};
 use toolcrib::Caller;
 use toolcrib::core::catalog::View;
 
-use super::assets::{MARK, SCRIPT, STYLE};
-use super::attention;
-use super::guarded;
-use super::words::grouped;
-use crate::access::{Needs, Visitor};
-use crate::house::House;
+use super::alerts;
+use super::assets::{LOGO, SCRIPT, STYLE};
+use super::csrf_field;
+use super::text::format_number;
+use crate::auth::{Permission, Principal};
+use crate::state::AppState;
 
 /// Where in the navigation a page stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Here {
+pub(super) enum NavItem {
     Overview,
     Sources,
     Tools,
@@ -22,30 +22,30 @@ pub(super) enum Here {
 
 /// Who looks at which page.
 #[derive(Debug)]
-pub(super) struct Frame<'a> {
-    pub(super) house: &'a House,
-    pub(super) visitor: &'a Visitor,
+pub(super) struct PageContext<'a> {
+    pub(super) app: &'a AppState,
+    pub(super) principal: &'a Principal,
 }
 
-impl Frame<'_> {
-    pub(super) fn may(&self, needs: Needs) -> bool {
-        self.visitor.role.may(needs)
+impl PageContext<'_> {
+    pub(super) fn is_allowed(&self, needs: Permission) -> bool {
+        self.principal.role.has_permission(needs)
     }
 
     /// The catalogue as pages show it: what is listed here is what is counted everywhere.
-    pub(super) fn view(&self) -> View {
-        self.house.registry.view(&Caller { name: "console".into() })
+    pub(super) fn catalog_view(&self) -> View {
+        self.app.registry.view(&Caller { name: "console".into() })
     }
 
     /// A whole page; `title` is text from anywhere.
-    pub(super) fn page(&self, here: Here, title: &str, content: Markup) -> Markup {
-        let (sources, tools) = (self.house.registry.sources().len(), self.view().listed().count());
-        let counts = |number: usize| Some(grouped(number as u64));
+    pub(super) fn render_page(&self, here: NavItem, title: &str, content: Markup) -> Markup {
+        let (sources, tools) = (self.app.registry.sources().len(), self.catalog_view().listed_tools().count());
+        let counts = |number: usize| Some(format_number(number as u64));
         let links = [
-            (Here::Overview, "/", "Overview", None),
-            (Here::Sources, "/sources", "Sources", counts(sources)),
-            (Here::Tools, "/tools", "Tools", counts(tools)),
-            (Here::Activity, "/activity", "Activity", None),
+            (NavItem::Overview, "/", "Overview", None),
+            (NavItem::Sources, "/sources", "Sources", counts(sources)),
+            (NavItem::Tools, "/tools", "Tools", counts(tools)),
+            (NavItem::Activity, "/activity", "Activity", None),
         ];
         let navigation = html! {
             nav aria-label="Pages" {
@@ -60,21 +60,21 @@ impl Frame<'_> {
             }
             div.foot {
                 p.live id="live" hidden { "Live" }
-                (self.who())
+                (self.render_account())
                 p.faint.roomy { "Toolcrib " (env!("CARGO_PKG_VERSION")) }
             }
         };
-        shell(title, navigation, html! { (attention::store(&self.house.registry)) (content) })
+        render_shell(title, navigation, html! { (alerts::render_store_alert(&self.app.registry)) (content) })
     }
 
-    fn who(&self) -> Markup {
+    fn render_account(&self) -> Markup {
         html! {
-            @if self.visitor.csrf.is_some() {
-                p.roomy { "Signed in as " b { (self.visitor.name) } }
-                form method="post" action="/logout" { (guarded(self.visitor)) button.quiet { "Sign out" } }
+            @if self.principal.csrf.is_some() {
+                p.roomy { "Signed in as " b { (self.principal.name) } }
+                form method="post" action="/logout" { (csrf_field(self.principal)) button.quiet { "Sign out" } }
             } @else {
                 p.faint {
-                    span.roomy { @if self.may(Needs::Using) { "Looking and calling. " } @else { "Viewing only. " } } a href="/login" { "Sign in" } span.roomy { " to make changes." }
+                    span.roomy { @if self.is_allowed(Permission::Use) { "Looking and calling. " } @else { "Viewing only. " } } a href="/login" { "Sign in" } span.roomy { " to make changes." }
                 }
              }
         }
@@ -82,7 +82,7 @@ impl Frame<'_> {
 }
 
 /// A page for somebody we know nothing of.
-pub(super) fn shell(title: &str, navigation: Markup, content: Markup) -> Markup {
+pub(super) fn render_shell(title: &str, navigation: Markup, content: Markup) -> Markup {
     html! {
         (DOCTYPE)
         html lang="en" {
@@ -91,14 +91,14 @@ pub(super) fn shell(title: &str, navigation: Markup, content: Markup) -> Markup 
                 meta name="viewport" content="width=device-width, initial-scale=1";
                 meta name="color-scheme" content="light dark";
                 title { (title) " · Toolcrib" }
-                link rel="icon" type="image/svg+xml" href=(MARK.path);
+                link rel="icon" type="image/svg+xml" href=(LOGO.path);
                 link rel="stylesheet" href=(STYLE.path);
                 script src=(SCRIPT.path) type="module" {}
             }
             body {
                 a.skip href="#main" { "Skip to content" }
                 header.side { div.inner {
-                    a.brand href="/" { img src=(MARK.path) alt="" width="24" height="24"; "Toolcrib" }
+                    a.brand href="/" { img src=(LOGO.path) alt="" width="24" height="24"; "Toolcrib" }
                     (navigation)
                 } }
                 main id="main" tabindex="-1" { (content) }

@@ -4,27 +4,27 @@ use axum::Extension;
 use axum::extract::State;
 use maud::{Markup, html};
 use toolcrib::core::inventory::Origin;
-use toolcrib::core::text::shown_short;
+use toolcrib::core::text::sanitize_truncated;
 use toolcrib::registry::SourceView;
 
-use super::page::{Frame, Here};
-use super::past::named;
-use super::words::{ago_or, counted, grouped, kind_of, standing, state};
-use super::{add, guarded};
-use crate::access::{Needs, Visitor};
-use crate::house::House;
+use super::history::render_code_spans;
+use super::page::{NavItem, PageContext};
+use super::text::{format_count, format_number, source_kind, source_state, state_badge, time_ago_or};
+use super::{add_form, csrf_field};
+use crate::auth::{Permission, Principal};
+use crate::state::AppState;
 
-pub(super) async fn show(State(house): State<House>, Extension(visitor): Extension<Visitor>) -> Markup {
-    let frame = Frame { house: &house, visitor: &visitor };
+pub(super) async fn show(State(house): State<AppState>, Extension(visitor): Extension<Principal>) -> Markup {
+    let frame = PageContext { app: &house, principal: &visitor };
     let sources = house.registry.sources();
     let content = html! {
         header.head {
             h1 { "Sources" }
             div.actions {
-                @if !sources.is_empty() && frame.may(Needs::Using) {
-                    form method="post" action="/refresh" data-act { (guarded(&visitor)) button { "Refresh all" } }
+                @if !sources.is_empty() && frame.is_allowed(Permission::Use) {
+                    form method="post" action="/refresh" data-act { (csrf_field(&visitor)) button { "Refresh all" } }
                 }
-                @if !sources.is_empty() && frame.may(Needs::Managing) {
+                @if !sources.is_empty() && frame.is_allowed(Permission::Manage) {
                     a.button href="#add" { "Add a source" }
                 }
             }
@@ -32,14 +32,14 @@ pub(super) async fn show(State(house): State<House>, Extension(visitor): Extensi
         @if sources.is_empty() {
             p.empty {
                 "No sources yet. "
-                @if frame.may(Needs::Managing) {
+                @if frame.is_allowed(Permission::Manage) {
                     "Add one below: an MCP server, an API with an OpenAPI document, or a workflow."
                 }
             }
         } @else {
-            (table(&frame, &sources))
+            (render_table(&frame, &sources))
         }
-        @if frame.may(Needs::Managing) { (add::form(&frame, sources.is_empty())) }
+        @if frame.is_allowed(Permission::Manage) { (add_form::render_form(&frame, sources.is_empty())) }
         @else {
             p.empty id="add" {
                 "To add sources or change them, " a href="/login" { "sign in" }
@@ -47,10 +47,10 @@ pub(super) async fn show(State(house): State<House>, Extension(visitor): Extensi
             }
         }
     };
-    frame.page(Here::Sources, "Sources", content)
+    frame.render_page(NavItem::Sources, "Sources", content)
 }
 
-fn table(frame: &Frame<'_>, sources: &[SourceView]) -> Markup {
+fn render_table(frame: &PageContext<'_>, sources: &[SourceView]) -> Markup {
     html! {
         table.list.sources {
             caption.unseen { "Sources, how they stand and what can be done with them" }
@@ -58,43 +58,43 @@ fn table(frame: &Frame<'_>, sources: &[SourceView]) -> Markup {
                 th scope="col" { "Source" } th scope="col" { "State" } th.number scope="col" { "Tools" }
                 th scope="col" { "Checked" } th scope="col" { span.unseen { "Actions" } }
             } }
-            tbody id="source-rows" { @for source in sources { (row(frame, source)) } }
+            tbody id="source-rows" { @for source in sources { (render_row(frame, source)) } }
         }
     }
 }
 
-fn row(frame: &Frame<'_>, source: &SourceView) -> Markup {
-    let (tone, word) = standing(source, frame.house.activity.stage(&source.id));
+fn render_row(frame: &PageContext<'_>, source: &SourceView) -> Markup {
+    let (tone, word) = source_state(source, frame.app.activity.discovery_stage(&source.id));
     html! {
         tr id=(format!("source-{}", source.id)) {
             th scope="row" {
                 a href=(format!("/sources/{}", source.id)) { (source.id) }
-                @if let Some(title) = &source.title { " " span.faint { (shown_short(title, 60)) } }
-                span.under { (kind_of(source)) " · " (shown_short(&whence(source), 120)) }
+                @if let Some(title) = &source.title { " " span.faint { (sanitize_truncated(title, 60)) } }
+                span.under { (source_kind(source)) " · " (sanitize_truncated(&source_location(source), 120)) }
             }
             td data-label="State" {
-                (state(tone, &word))
+                (state_badge(tone, &word))
             }
             td.number data-label="Tools" {
-                (grouped(source.tool_count as u64))
+                (format_number(source.tool_count as u64))
                 @if !source.set_aside.is_empty() {
-                    span.under { (counted(source.set_aside.len(), "set aside").trim_end_matches('s')) }
+                    span.under { (format_count(source.set_aside.len(), "set aside").trim_end_matches('s')) }
                 }
             }
-            td data-label="Checked" { (ago_or(source.last_checked, "never")) }
-            td.actions { (actions(frame, source)) }
+            td data-label="Checked" { (time_ago_or(source.last_checked, "never")) }
+            td.actions { (render_actions(frame, source)) }
         }
         // A row of its own, for in a column among others it would be one word wide.
         @if let Some(error) = source.last_error.as_ref().filter(|_| source.enabled) {
             tr.more id=(format!("error-{}", source.id)) {
-                td.message colspan="5" { (named(&shown_short(&error.message, 300))) }
+                td.message colspan="5" { (render_code_spans(&sanitize_truncated(&error.message, 300))) }
             }
         }
     }
 }
 
 /// Where it is, in one line.
-pub(super) fn whence(source: &SourceView) -> String {
+pub(super) fn source_location(source: &SourceView) -> String {
     match (&source.command, &source.url) {
         (Some(command), _) => format!("{command} {}", source.args.as_deref().unwrap_or_default().join(" ")),
         (None, Some(url)) => url.clone(),
@@ -103,21 +103,21 @@ pub(super) fn whence(source: &SourceView) -> String {
 }
 
 /// What this visitor may do with a source.
-pub(super) fn actions(frame: &Frame<'_>, source: &SourceView) -> Markup {
-    let (id, managing) = (&source.id, frame.may(Needs::Managing));
+pub(super) fn render_actions(frame: &PageContext<'_>, source: &SourceView) -> Markup {
+    let (id, managing) = (&source.id, frame.is_allowed(Permission::Manage));
     // What enables and what disables is one button to who presses it: it keeps its place and its focus.
     let button = |action: &str, word: &str| {
         let place = if matches!(action, "enable" | "disable") { "switch" } else { action };
         html! {
             form id=(format!("{place}-form-{id}")) method="post" action=(format!("/sources/{id}/{action}")) data-act
                 data-follow=[(action == "remove").then_some("")] {
-                (guarded(frame.visitor)) button id=(format!("{place}-{id}")) { (word) span.unseen { " " (id) } }
+                (csrf_field(frame.principal)) button id=(format!("{place}-{id}")) { (word) span.unseen { " " (id) } }
             }
         }
     };
     html! {
         div.actions {
-            @if source.enabled && frame.may(Needs::Using) { (button("refresh", "Refresh")) }
+            @if source.enabled && frame.is_allowed(Permission::Use) { (button("refresh", "Refresh")) }
             @if managing && source.kind != "unknown" {
                 @if source.enabled { (button("disable", "Disable")) } @else { (button("enable", "Enable")) }
             }

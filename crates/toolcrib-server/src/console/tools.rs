@@ -1,6 +1,6 @@
 //! `/tools`: every tool, found by the search that agents use, narrowed by filters, a page at a time.
 
-mod asked;
+mod filters;
 mod row;
 
 use std::collections::{BTreeSet, HashMap};
@@ -12,73 +12,73 @@ use toolcrib::core::catalog::{ToolRef, View};
 use toolcrib::core::search::Query;
 use toolcrib::registry::{Stats, ToolStats};
 
-use super::page::{Frame, Here};
-use super::words::{counted, grouped};
-use crate::access::Visitor;
-use crate::house::House;
-use asked::{Asked, Order, Used};
-use row::{Row, table};
+use super::page::{NavItem, PageContext};
+use super::text::{format_count, format_number};
+use crate::auth::Principal;
+use crate::state::AppState;
+use filters::{SortOrder, ToolFilters, UsageFilter};
+use row::{ToolRow, render_table};
 
-pub(super) use row::{Hints, verdict};
+pub(super) use row::{EffectHints, verdict_badge};
 
-const A_PAGE: usize = 50;
+const TOOLS_PER_PAGE: usize = 50;
 /// So many hits of a search are looked at; nobody reads on.
-const MOST_HITS: usize = 200;
+const MAX_SEARCH_HITS: usize = 200;
 
 pub(super) async fn show(
-    State(house): State<House>,
-    Extension(visitor): Extension<Visitor>,
+    State(house): State<AppState>,
+    Extension(visitor): Extension<Principal>,
     RawQuery(query): RawQuery,
 ) -> Markup {
-    let frame = Frame { house: &house, visitor: &visitor };
-    let asked = Asked::read(query.as_deref().unwrap_or_default());
-    let view = frame.view();
+    let frame = PageContext { app: &house, principal: &visitor };
+    let asked = ToolFilters::parse(query.as_deref().unwrap_or_default());
+    let view = frame.catalog_view();
     let (filters, sources) = (asked.clone(), house.registry.sources());
     let stats = house.registry.stats();
     // Postings are built by the first search, and tools are parsed for their hints: others want to be answered too.
-    let finding = tokio::task::spawn_blocking(move || Found::of(&view, &filters, &stats));
+    let finding = tokio::task::spawn_blocking(move || ToolMatches::search(&view, &filters, &stats));
     let found = finding.await.unwrap_or_default();
     // Asked for so that counting begins; rows say what is known.
-    let counted_all = house.activity.costs.of(&house.registry).is_some();
+    let counted_all = house.activity.token_costs.get_or_request(&house.registry).is_some();
     let kinds: BTreeSet<&str> = sources.iter().map(|source| source.kind.as_str()).collect();
     let content = html! {
         header.head { h1 { "Tools" } }
-        (asked.form(&sources.iter().map(|source| source.id.as_str()).collect::<Vec<_>>(), &kinds))
+        (asked.render_form(&sources.iter().map(|source| source.id.as_str()).collect::<Vec<_>>(), &kinds))
         div id="found" {
             p.faint.result-count id="found-count" role="status" {
-                (found.words(&asked))
+                (found.describe_count(&asked))
                 @if !counted_all && !found.rows.is_empty() { span data-pending { " · counting tokens…" } }
             }
-            @if found.rows.is_empty() && found.shown > 0 { (beyond(&asked, found.shown)) }
-            @else if found.rows.is_empty() { (found.nothing(&asked, sources.is_empty())) }
-            @else { (table(&found.rows)) (pages(&asked, found.shown)) }
+            @if found.rows.is_empty() && found.listed > 0 { (render_page_out_of_range(&asked, found.listed)) }
+            @else if found.rows.is_empty() { (found.render_empty(&asked, sources.is_empty())) }
+            @else { (render_table(&found.rows)) (render_pagination(&asked, found.listed)) }
         }
     };
-    frame.page(Here::Tools, "Tools", content)
+    frame.render_page(NavItem::Tools, "Tools", content)
 }
 
 #[derive(Debug, Default)]
-struct Found {
-    rows: Vec<Row>,
+struct ToolMatches {
+    rows: Vec<ToolRow>,
     /// How many there are on all pages, and how many more a search found.
-    shown: usize,
+    listed: usize,
     total: usize,
     hint: Option<String>,
 }
 
-impl Found {
-    fn of(view: &View, asked: &Asked, stats: &Stats) -> Found {
+impl ToolMatches {
+    fn search(view: &View, asked: &ToolFilters, stats: &Stats) -> ToolMatches {
         let calls: HashMap<&str, &ToolStats> = stats.tools.iter().map(|tool| (tool.name.as_str(), tool)).collect();
         let count = |tool: &ToolRef<'_>| calls.get(tool.name().as_str()).copied();
         let (mut hint, mut matching) = (None, 0);
         let mut tools: Vec<ToolRef<'_>> = match asked.query.is_empty() {
-            true => view.listed().collect(),
+            true => view.listed_tools().collect(),
             // Agents are offered none of these, so that their search does not know them.
-            false if asked.among_disabled() => view.listed().filter(|tool| asked.is_named(tool)).collect(),
+            false if asked.shows_disabled() => view.listed_tools().filter(|tool| asked.matches_name(tool)).collect(),
             false => {
                 // What filters leave out must not take the place of what they leave.
-                let limit = if asked.narrows_more() { 0 } else { MOST_HITS };
-                let query = Query { source: asked.source.clone(), ..Query::new(&asked.query) }.limited(limit);
+                let limit = if asked.has_post_search_filters() { 0 } else { MAX_SEARCH_HITS };
+                let query = Query { source: asked.source.clone(), ..Query::new(&asked.query) }.with_limit(limit);
                 let found = view.search(&query);
                 (hint, matching) = (found.hint, found.total);
                 // Agents are told of tools that are all alike in one line; here each has its own.
@@ -86,52 +86,59 @@ impl Found {
                 names.filter_map(|name| view.catalog.find(name.as_str()).ok()).collect()
             }
         };
-        tools.retain(|tool| asked.fits(tool) && asked.used.fits(count(tool).is_some_and(|count| count.calls > 0)));
+        tools.retain(|tool| {
+            asked.matches(tool) && asked.usage.matches(count(tool).is_some_and(|count| count.calls > 0))
+        });
         // What a search was asked for no more of, it counted all the same.
-        let total = if tools.len() >= MOST_HITS && !asked.narrows_more() { matching } else { tools.len() };
+        let total =
+            if tools.len() >= MAX_SEARCH_HITS && !asked.has_post_search_filters() { matching } else { tools.len() };
         if !asked.query.is_empty() {
-            tools.truncate(MOST_HITS);
+            tools.truncate(MAX_SEARCH_HITS);
         }
-        let cost = |tool: &ToolRef<'_>| tool.part.segment.is_counted().then(|| tool.part.segment.tokens(tool.entry));
+        let cost = |tool: &ToolRef<'_>| {
+            tool.catalog_source.segment.has_token_counts().then(|| tool.catalog_source.segment.token_count(tool.entry))
+        };
         match asked.order {
-            Order::Best => {}
-            Order::Cost => tools.sort_by_key(|tool| std::cmp::Reverse(cost(tool))),
-            Order::Calls => tools.sort_by_key(|tool| std::cmp::Reverse(count(tool).map(|count| count.calls))),
-            Order::Used => tools.sort_by_key(|tool| std::cmp::Reverse(count(tool).and_then(|count| count.last_called))),
+            SortOrder::Best => {}
+            SortOrder::Cost => tools.sort_by_key(|tool| std::cmp::Reverse(cost(tool))),
+            SortOrder::Calls => tools.sort_by_key(|tool| std::cmp::Reverse(count(tool).map(|count| count.calls))),
+            SortOrder::LastUsed => {
+                tools.sort_by_key(|tool| std::cmp::Reverse(count(tool).and_then(|count| count.last_called)))
+            }
         }
         let shown = tools.len();
-        let page = tools.into_iter().skip((asked.page - 1) * A_PAGE).take(A_PAGE);
-        Found {
-            rows: page.map(|tool| Row::of(&tool, cost(&tool), count(&tool))).collect(),
-            shown,
+        let page = tools.into_iter().skip((asked.page - 1) * TOOLS_PER_PAGE).take(TOOLS_PER_PAGE);
+        ToolMatches {
+            rows: page.map(|tool| ToolRow::from_tool(&tool, cost(&tool), count(&tool))).collect(),
+            listed: shown,
             total: total.max(shown),
             hint,
         }
     }
 
-    fn words(&self, asked: &Asked) -> String {
+    fn describe_count(&self, asked: &ToolFilters) -> String {
         let words = match (asked.query.is_empty(), self.total) {
-            (true, total) => counted(total, "tool"),
-            (false, total) if total > self.shown => {
-                format!("The best {} of {}", grouped(self.shown as u64), counted(total, "match"))
+            (true, total) => format_count(total, "tool"),
+            (false, total) if total > self.listed => {
+                format!("The best {} of {}", format_number(self.listed as u64), format_count(total, "match"))
             }
-            (false, total) if asked.order == Order::Best && total > 1 => {
-                format!("{}, the best first", counted(total, "match"))
+            (false, total) if asked.order == SortOrder::Best && total > 1 => {
+                format!("{}, the best first", format_count(total, "match"))
             }
-            (false, total) => counted(total, "match"),
+            (false, total) => format_count(total, "match"),
         };
-        let unused = if asked.used == Used::Never { " never called" } else { "" };
+        let unused = if asked.usage == UsageFilter::Never { " never called" } else { "" };
         format!("{words}{unused}")
     }
 
-    fn nothing(&self, asked: &Asked, no_sources: bool) -> Markup {
+    fn render_empty(&self, asked: &ToolFilters, no_sources: bool) -> Markup {
         html! {
             div.empty {
                 @if no_sources {
                     p { "There are no tools, for there are no sources. " a href="/sources#add" { "Add one" } "." }
                 }
                 @else if let Some(hint) = &self.hint { p { (hint) } }
-                @else if asked.narrows() { p { "No tool fits these filters. " a href="/tools" { "Show all" } "." } }
+                @else if asked.has_filters() { p { "No tool fits these filters. " a href="/tools" { "Show all" } "." } }
                 @else { p { "No tools are known yet: " a href="/sources" { "refresh a source" } "." } }
             }
         }
@@ -139,34 +146,34 @@ impl Found {
 }
 
 fn last_page(shown: usize) -> usize {
-    shown.div_ceil(A_PAGE).max(1)
+    shown.div_ceil(TOOLS_PER_PAGE).max(1)
 }
 
 /// An address that somebody kept, or edited.
-fn beyond(asked: &Asked, shown: usize) -> Markup {
+fn render_page_out_of_range(asked: &ToolFilters, shown: usize) -> Markup {
     let last = last_page(shown);
     html! {
         div.empty {
             p {
-                "There is no page " (grouped(asked.page as u64)) ": "
-                @if last == 1 { "all of it is on the " a href=(asked.address(1)) { "first page" } "." }
+                "There is no page " (format_number(asked.page as u64)) ": "
+                @if last == 1 { "all of it is on the " a href=(asked.page_url(1)) { "first page" } "." }
                 @else {
-                    "go to the " a href=(asked.address(1)) { "first page" } " or to the last, "
-                    a href=(asked.address(last)) { "page " (grouped(last as u64)) } "."
+                    "go to the " a href=(asked.page_url(1)) { "first page" } " or to the last, "
+                    a href=(asked.page_url(last)) { "page " (format_number(last as u64)) } "."
                 }
             }
         }
     }
 }
 
-fn pages(asked: &Asked, shown: usize) -> Markup {
+fn render_pagination(asked: &ToolFilters, shown: usize) -> Markup {
     let last = last_page(shown);
     html! {
         @if last > 1 {
             nav.pages aria-label="Pages of the list" {
-                @if asked.page > 1 { a href=(asked.address(asked.page - 1)) rel="prev" { "Previous" } }
-                span { "Page " (grouped(asked.page as u64)) " of " (grouped(last as u64)) }
-                @if asked.page < last { a href=(asked.address(asked.page + 1)) rel="next" { "Next" } }
+                @if asked.page > 1 { a href=(asked.page_url(asked.page - 1)) rel="prev" { "Previous" } }
+                span { "Page " (format_number(asked.page as u64)) " of " (format_number(last as u64)) }
+                @if asked.page < last { a href=(asked.page_url(asked.page + 1)) rel="next" { "Next" } }
             }
         }
     }

@@ -6,23 +6,23 @@ use std::sync::atomic::Ordering;
 
 use toolcrib::Code;
 use toolcrib::core::Timestamp;
-use toolcrib::registry::{Connection, SourceView, Status};
+use toolcrib::registry::{ConnectionState, DiscoveryStatus, SourceView};
 use toolcrib::store::StoreState;
 
-use super::exposition::Exposition;
-use crate::house::House;
+use super::prometheus::PrometheusText;
+use crate::state::AppState;
 
-pub(super) fn written(house: &House) -> String {
-    let mut text = Exposition::default();
-    work(&mut text, house);
-    catalogue(&mut text, house);
-    traffic(&mut text, house);
-    process(&mut text, house);
+pub(super) fn render_metrics(house: &AppState) -> String {
+    let mut text = PrometheusText::default();
+    write_work_metrics(&mut text, house);
+    write_catalog_metrics(&mut text, house);
+    write_http_metrics(&mut text, house);
+    write_process_metrics(&mut text, house);
     text.into_text()
 }
 
-fn work(text: &mut Exposition, house: &House) {
-    let measures = house.registry.measures();
+fn write_work_metrics(text: &mut PrometheusText, house: &AppState) {
+    let measures = house.registry.metrics();
     let mut total =
         text.counter("toolcrib_discoveries_total", "Discoveries that ended, by kind of source and outcome.");
     for ((kind, outcome), durations) in &measures.discoveries {
@@ -33,12 +33,12 @@ fn work(text: &mut Exposition, house: &House) {
         took.durations(&[("kind", kind), ("outcome", outcome)], durations);
     }
     let mut hits = text.counter("toolcrib_cache_hits_total", "Needs for a source's tools met from a fresh list.");
-    for (source, (met, _)) in &measures.needs {
+    for (source, (met, _)) in &measures.cache_lookups {
         hits.value(&[("source", source.as_str())], met);
     }
     let mut misses =
         text.counter("toolcrib_cache_misses_total", "Needs for a source's tools whose list was not fresh.");
-    for (source, (_, missed)) in &measures.needs {
+    for (source, (_, missed)) in &measures.cache_lookups {
         misses.value(&[("source", source.as_str())], missed);
     }
     let named = |source: &Option<toolcrib::SourceId>| source.as_ref().map(ToString::to_string).unwrap_or_default();
@@ -57,17 +57,17 @@ fn work(text: &mut Exposition, house: &House) {
     for (source, called) in &measures.calls {
         took.durations(&[("source", &named(source))], &called.durations);
     }
-    if let Some(lost) = measures.spans_lost {
+    if let Some(lost) = measures.dropped_spans {
         text.counter("toolcrib_spans_lost_total", "Spans that could not be exported.").value(&[], lost);
     }
     text.gauge("toolcrib_calls_in_flight", "Calls under way.").value(&[], measures.calls_in_flight);
 }
 
-fn catalogue(text: &mut Exposition, house: &House) {
+fn write_catalog_metrics(text: &mut PrometheusText, house: &AppState) {
     let (catalog, sources) = (house.registry.catalog(), house.registry.sources());
     let mut by_kind = BTreeMap::from(["builtin", "mcp", "openapi", "workflow"].map(|kind| (kind.to_owned(), 0)));
-    for part in catalog.parts() {
-        *by_kind.entry(part.manner.kind.clone()).or_default() += catalog.tool_count(part.segment.source());
+    for part in catalog.sources() {
+        *by_kind.entry(part.options.kind.clone()).or_default() += catalog.tool_count(part.segment.source());
     }
     let mut tools = text.gauge("toolcrib_tools", "Tools in the catalogue, by kind of source.");
     for (kind, count) in &by_kind {
@@ -78,15 +78,15 @@ fn catalogue(text: &mut Exposition, house: &House) {
     for source in &sources {
         let status = match source.status {
             _ if !source.enabled => "disabled",
-            Status::Never => "never",
-            Status::Discovering => "discovering",
-            Status::Success => "success",
-            Status::Failed => "failed",
+            DiscoveryStatus::Never => "never",
+            DiscoveryStatus::Discovering => "discovering",
+            DiscoveryStatus::Success => "success",
+            DiscoveryStatus::Failed => "failed",
         };
         let state = match source.connection {
-            Connection::None => "none",
-            Connection::Connected => "connected",
-            Connection::Resting => "resting",
+            ConnectionState::None => "none",
+            ConnectionState::Connected => "connected",
+            ConnectionState::BreakerOpen => "resting",
         };
         *statuses.entry(status).or_default() += 1;
         *states.entry(state).or_default() += 1;
@@ -103,7 +103,7 @@ fn catalogue(text: &mut Exposition, house: &House) {
     }
     let position = house.registry.inventory().version;
     text.gauge("toolcrib_journal_position", "The number of the last record taken in.").value(&[], position);
-    let ready = u8::from(house.registry.ready().is_ok());
+    let ready = u8::from(house.registry.check_ready().is_ok());
     text.gauge("toolcrib_ready", "Whether the registry is open and its store is neither damaged nor missing.")
         .value(&[], ready);
     let state = house.registry.store_health().state;
@@ -113,29 +113,29 @@ fn catalogue(text: &mut Exposition, house: &House) {
     }
 }
 
-fn traffic(text: &mut Exposition, house: &House) {
-    let requests = house.traffic.read();
+fn write_http_metrics(text: &mut PrometheusText, house: &AppState) {
+    let requests = house.http_metrics.snapshot();
     let mut total = text.counter("toolcrib_http_requests_total", "HTTP requests answered, by what they are for.");
     for ((class, status), count) in &requests.by_status {
-        total.value(&[("class", class.name()), ("status", &status.to_string())], count);
+        total.value(&[("class", class.as_str()), ("status", &status.to_string())], count);
     }
     let mut took = text.histogram("toolcrib_http_request_duration_seconds", "How long answers took to begin.");
-    requests.durations.iter().for_each(|(class, durations)| took.durations(&[("class", class.name())], durations));
-    let connections = house.traffic.connections.load(Ordering::Relaxed);
+    requests.durations.iter().for_each(|(class, durations)| took.durations(&[("class", class.as_str())], durations));
+    let connections = house.http_metrics.open_connections.load(Ordering::Relaxed);
     text.gauge("toolcrib_http_connections", "Open HTTP connections.").value(&[], connections);
-    let listeners = house.feed.listeners();
+    let listeners = house.event_feed.listener_count();
     text.gauge("toolcrib_event_listeners", "Listeners to the stream of events.").value(&[], listeners);
 }
 
-fn process(text: &mut Exposition, house: &House) {
+fn write_process_metrics(text: &mut PrometheusText, house: &AppState) {
     let version = [("version", env!("CARGO_PKG_VERSION"))];
     text.gauge("toolcrib_build_info", "Always 1; the label tells the version.").value(&version, 1);
-    let started = house.traffic.started;
+    let started = house.http_metrics.started_at;
     let uptime = house.registry.now().since(started).as_secs_f64();
     text.gauge("toolcrib_uptime_seconds", "How long it has been serving.").value(&[], uptime);
     let since = started.since(Timestamp(0)).as_secs_f64();
     text.gauge("process_start_time_seconds", "When it began to serve, in seconds since 1970.").value(&[], since);
-    if let Some(bytes) = resident() {
+    if let Some(bytes) = resident_memory_bytes() {
         text.gauge("process_resident_memory_bytes", "Memory in use.").value(&[], bytes);
     }
     if let Ok(open) = std::fs::read_dir("/proc/self/fd") {
@@ -144,7 +144,7 @@ fn process(text: &mut Exposition, house: &House) {
 }
 
 /// Where the system tells; a file that is none on disk, so nobody waits for it.
-fn resident() -> Option<u64> {
+fn resident_memory_bytes() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
     line.split_whitespace().next()?.parse::<u64>().ok().map(|kib| kib * 1024)

@@ -2,11 +2,11 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-mod beyond;
-mod console;
-mod declaring;
-mod local;
+mod declare;
+mod loopback;
+mod network;
 mod pages;
+mod sign_in;
 mod support;
 #[path = "../common/web.rs"]
 mod web;

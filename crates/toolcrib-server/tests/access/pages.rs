@@ -4,29 +4,29 @@ use serde_json::{Value, json};
 use toolcrib::clock::Clock;
 use toolcrib::core::Timestamp;
 use toolcrib::core::inventory::Actor;
-use toolcrib::registry::{Switch, Target};
-use toolcrib::testkit::{Scripted, config};
-use toolcrib::{Options, Refresh, Registry, SourceId};
+use toolcrib::registry::{EnableTarget, EnabledState};
+use toolcrib::testkit::{ScriptedSource, config_with_sources};
+use toolcrib::{Refresh, Registry, RegistryOptions, SourceId};
 
-use crate::support::{House, bearer};
+use crate::support::{AuthTestServer, bearer_header};
 
 /// Three sources: one with many tools, one that fails, one that is disabled.
-async fn furnished() -> House {
+async fn start_with_three_sources() -> AuthTestServer {
     let (clock, hand) = Clock::manual(Timestamp(1_794_700_800_000));
     let plain = |number: usize| json!({ "name": format!("open_door_{number}"), "inputSchema": { "type": "object" } });
-    let many = Scripted::new((0..300).map(plain).chain([constrained()]));
-    let (broken, off) = (Scripted::new(Vec::<Value>::new()), Scripted::new([plain(0)]));
+    let many = ScriptedSource::new((0..300).map(plain).chain([constrained_tool()]));
+    let (broken, off) = (ScriptedSource::new(Vec::<Value>::new()), ScriptedSource::new([plain(0)]));
     broken.fail(&format!("cannot start `{}`", "long/".repeat(100)));
-    let connect = Some(Scripted::connect([("many", &many), ("broken", &broken), ("off", &off)]));
-    let options = Options { clock, connect, ..Options::default() };
-    let registry = Registry::open(config(["many", "broken", "off"]), options).await.unwrap();
-    let off = Target::Source(SourceId::from_name("off").unwrap());
-    registry.switch(off, Switch::Disabled, Actor::new("test")).await.unwrap();
+    let connect = Some(ScriptedSource::connector_factory([("many", &many), ("broken", &broken), ("off", &off)]));
+    let options = RegistryOptions { clock, connector_factory: connect, ..RegistryOptions::default() };
+    let registry = Registry::open(config_with_sources(["many", "broken", "off"]), options).await.unwrap();
+    let off = EnableTarget::Source(SourceId::from_name("off").unwrap());
+    registry.set_enabled(off, EnabledState::Disabled, Actor::new("test")).await.unwrap();
     registry.refresh(Refresh { force: true, ..Refresh::default() }).await;
-    House::open(registry, hand, "127.0.0.1:0", false).await
+    AuthTestServer::start(registry, hand, "127.0.0.1:0", false).await
 }
 
-fn constrained() -> Value {
+fn constrained_tool() -> Value {
     let line =
         json!({ "type": "object", "required": ["sku"], "properties": { "sku": { "type": "string", "minLength": 3 } } });
     let tags = json!({ "type": "array", "items": { "type": "string", "maxLength": 8 }, "maxItems": 5 });
@@ -40,8 +40,8 @@ fn constrained() -> Value {
     } } })
 }
 
-impl House {
-    async fn page(&self, path: &str) -> String {
+impl AuthTestServer {
+    async fn get_page(&self, path: &str) -> String {
         let answer = self.get(path, "").await;
         assert_eq!(answer.status, 200, "{path}");
         answer.body
@@ -49,7 +49,7 @@ impl House {
 }
 
 #[track_caller]
-fn says(page: &str, parts: &[&str]) {
+fn assert_contains(page: &str, parts: &[&str]) {
     for part in parts {
         assert!(page.contains(part), "`{part}` is not in {page}");
     }
@@ -57,51 +57,54 @@ fn says(page: &str, parts: &[&str]) {
 
 #[tokio::test]
 async fn a_list_says_how_much_there_is_and_where_it_ends() {
-    let house = furnished().await;
-    says(&house.page("/tools?q=open+door").await, &["The best 200 of 300 matches", "Page 1 of 4"]);
-    says(&house.page("/tools?q=open+door&used=never").await, &["The best 200 of 300 matches"]);
-    says(&house.page("/tools").await, &["301 tools", "Page 1 of 7"]);
-    let beyond = house.page("/tools?page=99999").await;
-    says(&beyond, &["There is no page 99,999", "href=\"/tools?\"", "href=\"/tools?page=7\"", "301 tools"]);
+    let house = start_with_three_sources().await;
+    assert_contains(&house.get_page("/tools?q=open+door").await, &["The best 200 of 300 matches", "Page 1 of 4"]);
+    assert_contains(&house.get_page("/tools?q=open+door&used=never").await, &["The best 200 of 300 matches"]);
+    assert_contains(&house.get_page("/tools").await, &["301 tools", "Page 1 of 7"]);
+    let beyond = house.get_page("/tools?page=99999").await;
+    assert_contains(&beyond, &["There is no page 99,999", "href=\"/tools?\"", "href=\"/tools?page=7\"", "301 tools"]);
     assert!(!beyond.contains("No tools are known"), "{beyond}");
 }
 
 #[tokio::test]
 async fn a_number_means_the_same_on_every_page() {
-    let house = furnished().await;
-    let page = house.page("/").await;
-    says(
+    let house = start_with_three_sources().await;
+    let page = house.get_page("/").await;
+    assert_contains(
         &page,
         &["<span>Sources</span><span class=\"count\">3</span>", "<span>Tools</span><span class=\"count\">301</span>"],
     );
-    says(&page, &["<dt>Sources</dt><dd>3</dd><dd class=\"note\">1 with errors, 1 disabled</dd>"]);
-    says(&page, &["<dt>Tools</dt><dd>301</dd>"]);
+    assert_contains(&page, &["<dt>Sources</dt><dd>3</dd><dd class=\"note\">1 with errors, 1 disabled</dd>"]);
+    assert_contains(&page, &["<dt>Tools</dt><dd>301</dd>"]);
     assert!(!page.contains(" 100 %") && !page.contains(">100 % fewer"), "{page}");
 }
 
 #[tokio::test]
 async fn a_tool_tells_its_limits_and_an_example_that_keeps_them() {
-    let house = furnished().await;
-    let page = house.page("/tools/many__fit").await;
-    says(&page, &["<span class=\"type\">integer, 2 to 90</span>", "string, matching <code>^[A-Z]{3}$</code></span>"]);
-    says(&page, &["at most 5 items, each at most 8 characters", "28 more choices", "<code>land-39</code>"]);
-    says(&page, &["whole number</span> <span class=\"needed\">required</span>"]);
-    says(&page, &["type=\"number\" name=\"/count\" value=\"\" step=\"1\" min=\"2\" max=\"90\""]);
-    says(&page, &["type=\"email\" name=\"/mail\"", "at most 60 characters"]);
+    let house = start_with_three_sources().await;
+    let page = house.get_page("/tools/many__fit").await;
+    assert_contains(
+        &page,
+        &["<span class=\"type\">integer, 2 to 90</span>", "string, matching <code>^[A-Z]{3}$</code></span>"],
+    );
+    assert_contains(&page, &["at most 5 items, each at most 8 characters", "28 more choices", "<code>land-39</code>"]);
+    assert_contains(&page, &["whole number</span> <span class=\"needed\">required</span>"]);
+    assert_contains(&page, &["type=\"number\" name=\"/count\" value=\"\" step=\"1\" min=\"2\" max=\"90\""]);
+    assert_contains(&page, &["type=\"email\" name=\"/mail\"", "at most 60 characters"]);
     // What could keep a browser busy for ever is told, and not run.
-    says(&page, &["matching <code>^(a+)+$</code>"]);
+    assert_contains(&page, &["matching <code>^(a+)+$</code>"]);
     assert!(!page.contains("pattern="), "{page}");
-    says(&page, &["toolcrib call many__fit count:=2 'line:={&quot;sku&quot;:&quot;………&quot;}'"]);
+    assert_contains(&page, &["toolcrib call many__fit count:=2 'line:={&quot;sku&quot;:&quot;………&quot;}'"]);
 }
 
 #[tokio::test]
 async fn sources_say_what_is_wrong_and_hide_what_is_secret() {
-    let house = furnished().await;
-    let page = house.get("/sources", &bearer(&house.admin)).await.body;
-    says(&page, &["<tr class=\"more\" id=\"error-broken\"><td class=\"message\" colspan=\"5\">"]);
+    let house = start_with_three_sources().await;
+    let page = house.get("/sources", &bearer_header(&house.admin_token)).await.body;
+    assert_contains(&page, &["<tr class=\"more\" id=\"error-broken\"><td class=\"message\" colspan=\"5\">"]);
     // Cut in the middle of a name, it is a name all the same.
-    says(&page, &["cannot start <code>long/", "…</code></td>"]);
-    says(&page, &["<input type=\"password\" name=\"bearer\"", "href=\"#add\""]);
+    assert_contains(&page, &["cannot start <code>long/", "…</code></td>"]);
+    assert_contains(&page, &["<input type=\"password\" name=\"bearer\"", "href=\"#add\""]);
     let unknown = house.get("/tools/nowhere__x", "").await;
-    says(&unknown.body, &["No tool named <code>nowhere__x</code>"]);
+    assert_contains(&unknown.body, &["No tool named <code>nowhere__x</code>"]);
 }

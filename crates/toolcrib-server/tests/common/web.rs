@@ -7,12 +7,12 @@ use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
-pub(crate) use toolcrib_testkit::answer::Answer;
+pub(crate) use toolcrib_testkit::http_response::RawHttpResponse;
 
 pub(crate) const SOON: Duration = Duration::from_secs(20);
 
 /// One request on a connection of its own. `headers` are whole lines, and may name a host of their own.
-pub(crate) async fn exchange(address: &str, method: &str, path: &str, headers: &str, body: &[u8]) -> Answer {
+pub(crate) async fn exchange(address: &str, method: &str, path: &str, headers: &str, body: &[u8]) -> RawHttpResponse {
     let mut stream = begin(address, method, path, headers, body).await;
     finish(&mut stream, b"").await
 }
@@ -30,9 +30,9 @@ pub(crate) async fn begin(address: &str, method: &str, path: &str, headers: &str
 }
 
 /// Sends the rest of a request, and reads its answer.
-pub(crate) async fn finish(stream: &mut TcpStream, rest: &[u8]) -> Answer {
+pub(crate) async fn finish(stream: &mut TcpStream, rest: &[u8]) -> RawHttpResponse {
     stream.write_all(rest).await.unwrap();
     let mut answer = Vec::new();
     tokio::time::timeout(SOON, stream.read_to_end(&mut answer)).await.unwrap().unwrap();
-    Answer::read(&answer)
+    RawHttpResponse::parse(&answer)
 }

@@ -1,28 +1,28 @@
 //! Calls over REST.
 
 use serde_json::{Value, json};
-use toolcrib::Options;
+use toolcrib::RegistryOptions;
 use toolcrib::core::config::Config;
-use toolcrib::registry::Notice;
-use toolcrib::testkit::{Reply, Scripted};
+use toolcrib::registry::RegistryNotice;
+use toolcrib::testkit::{ScriptedReply, ScriptedSource};
 
-use crate::support::{SOON, Stage, known, staged, until};
+use crate::support::{RestTestServer, SOON, start_discovered, start_with, wait_until};
 
-fn order() -> Value {
+fn order_tool() -> Value {
     let schema = json!({ "type": "object", "properties": { "what": { "type": "string" } }, "required": ["what"] });
     json!({ "name": "order", "description": "Orders something", "inputSchema": schema })
 }
 
-async fn ask(stage: &Stage, name: &str, body: Value) -> (u16, Value) {
+async fn call_tool(stage: &RestTestServer, name: &str, body: Value) -> (u16, Value) {
     let answer = stage.post(&format!("/api/tools/{name}/call"), &body).await;
     (answer.status, answer.json())
 }
 
 #[tokio::test]
 async fn a_call_answers_or_says_why_not() {
-    let shop = Scripted::new([order()]);
-    let stage = known(&[("shop", &shop)]).await;
-    let (status, result) = ask(&stage, "shop__order", json!({ "arguments": { "what": "tea" } })).await;
+    let shop = ScriptedSource::new([order_tool()]);
+    let stage = start_discovered(&[("shop", &shop)]).await;
+    let (status, result) = call_tool(&stage, "shop__order", json!({ "arguments": { "what": "tea" } })).await;
     assert_eq!((status, &result["is_error"], &result["source"]), (200, &json!(false), &json!("shop")));
     assert_eq!(result["content"][0]["text"], "order {\"what\":\"tea\"}");
     for (name, body, status, code) in [
@@ -37,32 +37,35 @@ async fn a_call_answers_or_says_why_not() {
         ("shop__order", json!({ "arguments": { "what": "x" }, "yes": true }), 403, "FORBIDDEN"),
         ("shop__order", json!({ "page": "held-nonsense" }), 400, "TOOL_INVALID_INPUT"),
     ] {
-        let (got, answer) = ask(&stage, name, body.clone()).await;
+        let (got, answer) = call_tool(&stage, name, body.clone()).await;
         assert_eq!((got, &answer["error"]["code"]), (status, &json!(code)), "{name} {body}: {answer}");
     }
-    shop.answer(|_, _| json!({ "content": [], "isError": true }));
-    assert_eq!(ask(&stage, "order", json!({ "arguments": { "what": "x" } })).await.1["is_error"], true);
-    shop.answer(|_, _| Reply::Refused("no".into()));
-    assert_eq!(ask(&stage, "order", json!({ "arguments": { "what": "x" }, "timeout": "99999999h" })).await.0, 502);
-    shop.answer(|_, _| Reply::Lost("gone".into()));
-    assert!(matches!(ask(&stage, "order", json!({ "arguments": { "what": "x" } })).await.0, 502 | 503));
+    shop.set_reply(|_, _| json!({ "content": [], "isError": true }));
+    assert_eq!(call_tool(&stage, "order", json!({ "arguments": { "what": "x" } })).await.1["is_error"], true);
+    shop.set_reply(|_, _| ScriptedReply::Rejected("no".into()));
+    assert_eq!(
+        call_tool(&stage, "order", json!({ "arguments": { "what": "x" }, "timeout": "99999999h" })).await.0,
+        502
+    );
+    shop.set_reply(|_, _| ScriptedReply::Disconnected("gone".into()));
+    assert!(matches!(call_tool(&stage, "order", json!({ "arguments": { "what": "x" } })).await.0, 502 | 503));
 }
 
 #[tokio::test]
 async fn who_goes_away_cancels_the_call() {
-    let shop = Scripted::new([order()]);
-    let stage = known(&[("shop", &shop)]).await;
+    let shop = ScriptedSource::new([order_tool()]);
+    let stage = start_discovered(&[("shop", &shop)]).await;
     let mut notices = stage.registry.subscribe();
-    shop.hold();
+    shop.pause();
     let body = json!({ "arguments": { "what": "tea" } }).to_string();
     let headers = "Content-Type: application/json\r\n";
-    let under_way = stage.open("POST", "/api/tools/shop__order/call", headers, body.as_bytes()).await;
-    until("the call", async || shop.calls() == 1).await;
+    let under_way = stage.start_request("POST", "/api/tools/shop__order/call", headers, body.as_bytes()).await;
+    wait_until("the call", async || shop.calls() == 1).await;
     drop(under_way);
     // Nothing but the client's absence ends it: the source holds on, and its own deadline is far.
     let ended = async {
         loop {
-            if let Notice::Called(called) = notices.recv().await.unwrap() {
+            if let RegistryNotice::CallFinished(called) = notices.recv().await.unwrap() {
                 return called;
             }
         }
@@ -73,15 +76,18 @@ async fn who_goes_away_cancels_the_call() {
 
 #[tokio::test]
 async fn a_large_result_is_read_page_by_page_or_whole() {
-    let shop = Scripted::new(["list"]);
-    shop.answer(|_, _| json!("x".repeat(20_000)));
+    let shop = ScriptedSource::new(["list"]);
+    shop.set_reply(|_, _| json!("x".repeat(20_000)));
     let text = json!({ "sources": { "shop": { "command": "scripted", "result_limit": "8KiB" } } }).to_string();
     let config = Config::read(&text, "toolcrib.json", std::path::Path::new("/")).unwrap();
-    let options = Options { connect: Some(Scripted::connect([("shop", &shop)])), ..Options::default() };
-    let stage = staged(config, options).await;
+    let options = RegistryOptions {
+        connector_factory: Some(ScriptedSource::connector_factory([("shop", &shop)])),
+        ..RegistryOptions::default()
+    };
+    let stage = start_with(config, options).await;
     let (mut read, mut body) = (0, json!({}));
     loop {
-        let (status, page) = ask(&stage, "shop__list", body).await;
+        let (status, page) = call_tool(&stage, "shop__list", body).await;
         assert_eq!(status, 200, "{page}");
         let text = page["content"][0]["text"].as_str().unwrap();
         read += text.bytes().filter(|byte| *byte == b'x').count();
@@ -92,6 +98,6 @@ async fn a_large_result_is_read_page_by_page_or_whole() {
     }
     assert!(read >= 20_000, "{read}");
     assert_eq!(shop.calls(), 1);
-    let (_, whole) = ask(&stage, "shop__list", json!({ "whole": true })).await;
+    let (_, whole) = call_tool(&stage, "shop__list", json!({ "whole": true })).await;
     assert_eq!(whole["content"][0]["text"].as_str().unwrap().len(), 20_000);
 }

@@ -8,11 +8,11 @@ mod web;
 
 mod calls;
 mod connections;
-mod document;
-mod drain;
 mod events;
-mod mistakes;
-mod past;
+mod history;
+mod invalid_input;
+mod openapi;
+mod shutdown;
 mod sources;
+mod store_failure;
 mod tools;
-mod trouble;

@@ -5,20 +5,20 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use toolcrib::clock::Clock;
 use toolcrib::core::Timestamp;
-use toolcrib::testkit::{Scripted, config};
-use toolcrib::{Options, Refresh};
+use toolcrib::testkit::{ScriptedSource, config_with_sources};
+use toolcrib::{Refresh, RegistryOptions};
 
-use crate::support::{known, stage, staged};
+use crate::support::{start_discovered, start_undiscovered, start_with};
 
 #[tokio::test]
 async fn the_list_is_never_older_than_the_sources() {
-    let shop = Scripted::new(["order"]);
+    let shop = ScriptedSource::new(["order"]);
     let (clock, hand) = Clock::manual(Timestamp(1_700_000_000_000));
     // Nothing is looked at behind the scenes.
-    let connect = Some(Scripted::connect([("shop", &shop)]));
-    let options = Options { connect, clock, revalidate: false, ..Options::default() };
-    let stage = staged(config(["shop"]), options).await;
-    let shown = async || stage.get("/api/sources").await.with(200)["sources"][0].clone();
+    let connector_factory = Some(ScriptedSource::connector_factory([("shop", &shop)]));
+    let options = RegistryOptions { connector_factory, clock, revalidate: false, ..RegistryOptions::default() };
+    let stage = start_with(config_with_sources(["shop"]), options).await;
+    let shown = async || stage.get("/api/sources").await.expect_json(200)["sources"][0].clone();
     assert_eq!(shown().await["status"], "never");
     stage.registry.refresh(Refresh::default()).await;
     let fresh = shown().await;
@@ -31,96 +31,101 @@ async fn the_list_is_never_older_than_the_sources() {
     hand.advance(Duration::from_secs(1));
     assert_eq!(shown().await["freshness"], "stale");
     assert_eq!(shown().await["connection"], "none");
-    stage.post("/api/tools/shop__order/call", &json!({})).await.with(200);
+    stage.post("/api/tools/shop__order/call", &json!({})).await.expect_json(200);
     assert_eq!(shown().await["connection"], "connected");
     shop.fail("it is away");
-    stage.post("/api/sources/shop/refresh?force=true", &Value::Null).await.with(503);
+    stage.post("/api/sources/shop/refresh?force=true", &Value::Null).await.expect_json(503);
     assert_eq!(shown().await["last_error"]["message"], "it is away");
 }
 
 #[tokio::test]
 async fn a_refresh_tells_what_changed_and_what_failed() {
-    let shop = Scripted::new(["order"]);
-    let stage = stage(&[("shop", &shop)]).await;
-    let first = stage.post("/api/refresh", &Value::Null).await.with(200);
+    let shop = ScriptedSource::new(["order"]);
+    let stage = start_undiscovered(&[("shop", &shop)]).await;
+    let first = stage.post("/api/refresh", &Value::Null).await.expect_json(200);
     assert_eq!(first["results"][0]["added"], json!(["shop__order"]));
-    let fresh = stage.post("/api/sources/shop/refresh", &Value::Null).await.with(200);
+    let fresh = stage.post("/api/sources/shop/refresh", &Value::Null).await.expect_json(200);
     assert_eq!((&fresh["status"], &fresh["contacted"]), (&json!("fresh"), &json!(false)));
-    shop.offer(["order", "return"]);
-    let forced = stage.post("/api/sources/shop/refresh?force=1", &Value::Null).await.with(200);
+    shop.set_tools(["order", "return"]);
+    let forced = stage.post("/api/sources/shop/refresh?force=1", &Value::Null).await.expect_json(200);
     assert_eq!((&forced["status"], &forced["added"]), (&json!("success"), &json!(["shop__return"])));
-    let due = stage.manage("POST", "/api/sources/shop/invalidate", &Value::Null).await.with(200);
+    let due = stage.send_as_admin("POST", "/api/sources/shop/invalidate", &Value::Null).await.expect_json(200);
     assert_eq!(due, json!({ "invalidated": ["shop"] }));
-    assert_eq!(stage.get("/api/sources/shop").await.with(200)["freshness"], "stale");
+    assert_eq!(stage.get("/api/sources/shop").await.expect_json(200)["freshness"], "stale");
     shop.fail("nobody is there");
-    let failed = stage.post("/api/sources/shop/refresh", &Value::Null).await.with(503);
+    let failed = stage.post("/api/sources/shop/refresh", &Value::Null).await.expect_json(503);
     assert_eq!((&failed["status"], &failed["error"]["code"]), (&json!("failed"), &json!("TOOL_UNAVAILABLE")));
     let unknown = stage.post("/api/sources/shap/refresh", &Value::Null).await;
-    assert_eq!((unknown.status, unknown.code().as_str()), (404, "NOT_FOUND"));
+    assert_eq!((unknown.status, unknown.error_code().as_str()), (404, "NOT_FOUND"));
 }
 
 #[tokio::test]
 async fn a_source_is_declared_changed_and_removed() {
-    let shop = Scripted::new(["order"]);
-    let options = Options { connect: Some(Scripted::connect([("shop", &shop)])), ..Options::default() };
-    let stage = staged(config([]), options).await;
+    let shop = ScriptedSource::new(["order"]);
+    let options = RegistryOptions {
+        connector_factory: Some(ScriptedSource::connector_factory([("shop", &shop)])),
+        ..RegistryOptions::default()
+    };
+    let stage = start_with(config_with_sources([]), options).await;
     let body =
         json!({ "name": "Shop", "url": "http://127.0.0.1:1/mcp", "headers": { "X-Key": "hunter2" }, "ttl": "1m" });
     assert_eq!(stage.post("/api/sources", &body).await.status, 401);
-    let declared = stage.manage("POST", "/api/sources", &body).await;
-    let source = declared.with(201);
+    let declared = stage.send_as_admin("POST", "/api/sources", &body).await;
+    let source = declared.expect_json(201);
     assert_eq!(declared.header("location"), Some("/api/sources/shop"));
     assert_eq!(
         (&source["id"], &source["origin"], &source["tool_count"]),
         (&json!("shop"), &json!("runtime"), &json!(1))
     );
     assert_eq!(source["outcome"]["added"], json!(["shop__order"]));
-    let again = stage.manage("POST", "/api/sources", &body).await;
+    let again = stage.send_as_admin("POST", "/api/sources", &body).await;
     assert!(again.status == 409 && again.body.contains("PATCH /api/sources/shop"), "{again:?}");
 
-    let changed =
-        stage.manage("PATCH", "/api/sources/shop", &json!({ "title": "The shop", "ttl": null })).await.with(200);
+    let changed = stage
+        .send_as_admin("PATCH", "/api/sources/shop", &json!({ "title": "The shop", "ttl": null }))
+        .await
+        .expect_json(200);
     assert_eq!((&changed["title"], &changed["ttl_ms"]), (&json!("The shop"), &json!(300_000)));
-    let off = stage.manage("PATCH", "/api/sources/shop", &json!({ "enabled": false })).await.with(200);
+    let off = stage.send_as_admin("PATCH", "/api/sources/shop", &json!({ "enabled": false })).await.expect_json(200);
     assert_eq!((&off["enabled"], &off["title"]), (&json!(false), &json!("The shop")));
     assert_eq!(off["tool_count"], 1, "its tools are known, if shown to nobody");
     let config = stage.get("/api/config").await;
-    assert_eq!(config.with(200)["sources"]["shop"]["headers"]["X-Key"], "***");
+    assert_eq!(config.expect_json(200)["sources"]["shop"]["headers"]["X-Key"], "***");
     assert!(!config.body.contains("hunter2"));
 
     let actors: Vec<String> =
         stage.registry.history(&Default::default()).await.unwrap().into_iter().map(|record| record.actor).collect();
     assert!(actors.iter().any(|actor| actor == "rest:admin"), "{actors:?}");
-    let removed = stage.manage("DELETE", "/api/sources/shop", &Value::Null).await;
+    let removed = stage.send_as_admin("DELETE", "/api/sources/shop", &Value::Null).await;
     assert_eq!((removed.status, removed.body.as_str()), (204, ""));
     assert_eq!(stage.get("/api/sources/shop").await.status, 404);
     // A tool that went with its source is remembered; that nothing fits is not that there never was one.
-    let of_it = stage.get("/api/history?tool=shop__order").await.with(200);
+    let of_it = stage.get("/api/history?tool=shop__order").await.expect_json(200);
     assert!(of_it["records"].as_array().is_some_and(|records| !records.is_empty()), "{of_it}");
-    assert_eq!(stage.get("/api/history?tool=shop__order&after=9999").await.with(200)["records"], json!([]));
-    assert_eq!(stage.manage("DELETE", "/api/sources/shop", &Value::Null).await.status, 404);
+    assert_eq!(stage.get("/api/history?tool=shop__order&after=9999").await.expect_json(200)["records"], json!([]));
+    assert_eq!(stage.send_as_admin("DELETE", "/api/sources/shop", &Value::Null).await.status, 404);
 }
 
 #[tokio::test]
 async fn a_source_that_cannot_be_discovered_is_kept_with_its_error() {
-    let stage = staged(config([]), Options::default()).await;
+    let stage = start_with(config_with_sources([]), RegistryOptions::default()).await;
     let body = json!({ "id": "away", "url": "http://127.0.0.1:1/mcp", "connect_timeout": "1s" });
-    let source = stage.manage("POST", "/api/sources", &body).await.with(201);
+    let source = stage.send_as_admin("POST", "/api/sources", &body).await.expect_json(201);
     assert_eq!((&source["status"], &source["last_error"]["code"]), (&json!("failed"), &json!("TOOL_UNAVAILABLE")));
-    assert_eq!(stage.get("/api/sources/away").await.with(200)["status"], "failed");
+    assert_eq!(stage.get("/api/sources/away").await.expect_json(200)["status"], "failed");
     // Who manages from this machine may declare programs too.
     let program = json!({ "name": "program", "command": "/nonexistent/program" });
-    assert_eq!(stage.manage("POST", "/api/sources", &program).await.with(201)["status"], "failed");
+    assert_eq!(stage.send_as_admin("POST", "/api/sources", &program).await.expect_json(201)["status"], "failed");
 }
 
 #[tokio::test]
 async fn what_the_configuration_declares_is_changed_there() {
-    let shop = Scripted::new(["order"]);
-    let stage = known(&[("shop", &shop)]).await;
+    let shop = ScriptedSource::new(["order"]);
+    let stage = start_discovered(&[("shop", &shop)]).await;
     for (method, body) in [("DELETE", Value::Null), ("PATCH", json!({ "title": "x" }))] {
-        let refused = stage.manage(method, "/api/sources/shop", &body).await;
+        let refused = stage.send_as_admin(method, "/api/sources/shop", &body).await;
         assert!(refused.status == 409 && refused.body.contains("scripted:1"), "{refused:?}");
     }
-    let off = stage.manage("PATCH", "/api/sources/shop", &json!({ "enabled": false })).await.with(200);
+    let off = stage.send_as_admin("PATCH", "/api/sources/shop", &json!({ "enabled": false })).await.expect_json(200);
     assert_eq!(off["enabled"], false);
 }

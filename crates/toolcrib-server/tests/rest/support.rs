@@ -8,82 +8,93 @@ use tempfile::TempDir;
 use tokio::net::TcpStream;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
-use toolcrib::config_file::Found;
+use toolcrib::config_file::LoadedConfig;
 use toolcrib::core::config::Config;
-use toolcrib::testkit::{Scripted, config};
-use toolcrib::{Options, Refresh, Registry};
-use toolcrib_server::{Limits, Serving, Setup, Surface, bind};
+use toolcrib::testkit::{ScriptedSource, config_with_sources};
+use toolcrib::{Refresh, Registry, RegistryOptions};
+use toolcrib_server::{HttpServer, McpService, ServerConfig, ServerLimits, bind};
 
-pub(crate) use crate::web::{Answer, SOON};
+pub(crate) use crate::web::{RawHttpResponse, SOON};
 use crate::web::{begin, exchange};
 
-pub(crate) struct Stage {
+pub(crate) struct RestTestServer {
     pub(crate) registry: Registry,
     pub(crate) address: String,
-    pub(crate) token: String,
-    leave: CancellationToken,
-    running: JoinHandle<()>,
-    _data: TempDir,
+    pub(crate) admin_token: String,
+    shutdown: CancellationToken,
+    task: JoinHandle<()>,
+    _data_dir: TempDir,
 }
 
 /// Served, and not discovered yet.
-pub(crate) async fn stage(sources: &[(&str, &Arc<Scripted>)]) -> Stage {
-    let options = Options { connect: Some(Scripted::connect(sources.iter().copied())), ..Options::default() };
-    staged(config(sources.iter().map(|(id, _)| *id)), options).await
+pub(crate) async fn start_undiscovered(sources: &[(&str, &Arc<ScriptedSource>)]) -> RestTestServer {
+    let options = RegistryOptions {
+        connector_factory: Some(ScriptedSource::connector_factory(sources.iter().copied())),
+        ..RegistryOptions::default()
+    };
+    start_with(config_with_sources(sources.iter().map(|(id, _)| *id)), options).await
 }
 
 /// Served, and every source discovered.
-pub(crate) async fn known(sources: &[(&str, &Arc<Scripted>)]) -> Stage {
-    let stage = stage(sources).await;
+pub(crate) async fn start_discovered(sources: &[(&str, &Arc<ScriptedSource>)]) -> RestTestServer {
+    let stage = start_undiscovered(sources).await;
     stage.registry.refresh(Refresh::default()).await;
     stage
 }
 
-pub(crate) async fn staged(config: Config, options: Options) -> Stage {
-    staged_within(config, options, Limits::default()).await
+pub(crate) async fn start_with(config: Config, options: RegistryOptions) -> RestTestServer {
+    start_with_limits(config, options, ServerLimits::default()).await
 }
 
 /// Served within other limits, and every source discovered.
-pub(crate) async fn limited(sources: &[(&str, &Arc<Scripted>)], limits: Limits) -> Stage {
-    let options = Options { connect: Some(Scripted::connect(sources.iter().copied())), ..Options::default() };
-    let stage = staged_within(config(sources.iter().map(|(id, _)| *id)), options, limits).await;
+pub(crate) async fn start_limited(sources: &[(&str, &Arc<ScriptedSource>)], limits: ServerLimits) -> RestTestServer {
+    let options = RegistryOptions {
+        connector_factory: Some(ScriptedSource::connector_factory(sources.iter().copied())),
+        ..RegistryOptions::default()
+    };
+    let stage = start_with_limits(config_with_sources(sources.iter().map(|(id, _)| *id)), options, limits).await;
     stage.registry.refresh(Refresh::default()).await;
     stage
 }
 
-async fn staged_within(config: Config, options: Options, limits: Limits) -> Stage {
+async fn start_with_limits(config: Config, options: RegistryOptions, limits: ServerLimits) -> RestTestServer {
     let data = tempfile::tempdir().unwrap();
     let registry = Registry::open(config.clone(), options).await.unwrap();
-    let surface = Surface::new(registry.clone(), config.expose.clone());
-    let found = Found::of(config);
-    let setup = Setup { found, data: data.path().to_owned(), require_token: false, refuse_own_process: false };
+    let surface = McpService::new(registry.clone(), config.expose.clone());
+    let found = LoadedConfig::from_config(config);
+    let setup = ServerConfig {
+        loaded_config: found,
+        data_dir: data.path().to_owned(),
+        require_token: false,
+        refuse_own_process: false,
+    };
     let listener = bind("127.0.0.1:0".parse().unwrap()).await.unwrap();
-    let serving = Serving::with_limits(listener, surface, setup, limits).unwrap();
+    let serving = HttpServer::with_limits(listener, surface, setup, limits).unwrap();
     let address = serving.address().to_string();
     let token = std::fs::read_to_string(data.path().join("admin.token")).unwrap().trim().to_owned();
     let leave = CancellationToken::new();
     let running = tokio::spawn(serving.run(leave.clone().cancelled_owned()));
-    Stage { registry, address, token, leave, running, _data: data }
+    RestTestServer { registry, address, admin_token: token, shutdown: leave, task: running, _data_dir: data }
 }
 
-impl Stage {
-    pub(crate) async fn get(&self, path: &str) -> Answer {
+impl RestTestServer {
+    pub(crate) async fn get(&self, path: &str) -> RawHttpResponse {
         self.send("GET", path, "", b"").await
     }
 
     /// JSON with the administrator's token.
-    pub(crate) async fn manage(&self, method: &str, path: &str, body: &Value) -> Answer {
-        let headers = format!("Authorization: Bearer {}\r\nContent-Type: application/json\r\n", self.token);
+    pub(crate) async fn send_as_admin(&self, method: &str, path: &str, body: &Value) -> RawHttpResponse {
+        let headers = format!("Authorization: Bearer {}\r\nContent-Type: application/json\r\n", self.admin_token);
         let body = if body.is_null() { String::new() } else { body.to_string() };
         self.send(method, path, &headers, body.as_bytes()).await
     }
 
     /// JSON without a token.
-    pub(crate) async fn post(&self, path: &str, body: &Value) -> Answer {
+    pub(crate) async fn post(&self, path: &str, body: &Value) -> RawHttpResponse {
         self.send("POST", path, "Content-Type: application/json\r\n", body.to_string().as_bytes()).await
     }
 
-    pub(crate) async fn send(&self, method: &str, path: &str, headers: &str, body: &[u8]) -> Answer {
+    pub(crate) async fn send(&self, method: &str, path: &str, headers: &str, body: &[u8]) -> RawHttpResponse {
         exchange(&self.address, method, path, headers, body).await
     }
 
@@ -92,23 +103,23 @@ impl Stage {
     }
 
     /// A request under way.
-    pub(crate) async fn open(&self, method: &str, path: &str, headers: &str, body: &[u8]) -> TcpStream {
+    pub(crate) async fn start_request(&self, method: &str, path: &str, headers: &str, body: &[u8]) -> TcpStream {
         begin(&self.address, method, path, headers, body).await
     }
 
     /// Asks the server to leave.
-    pub(crate) fn leave(&self) {
-        self.leave.cancel();
+    pub(crate) fn begin_shutdown(&self) {
+        self.shutdown.cancel();
     }
 
-    pub(crate) async fn end(self) {
-        self.leave();
-        tokio::time::timeout(SOON, self.running).await.unwrap().unwrap();
+    pub(crate) async fn stop(self) {
+        self.begin_shutdown();
+        tokio::time::timeout(SOON, self.task).await.unwrap().unwrap();
     }
 }
 
 /// Polls until it is so.
-pub(crate) async fn until(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
+pub(crate) async fn wait_until(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
     let waiting = async {
         while !is_so().await {
             tokio::time::sleep(Duration::from_millis(10)).await;

@@ -2,9 +2,9 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-mod asking;
 mod calls;
-mod costs;
 mod lists;
+mod server_requests;
 mod subscriptions;
 mod support;
+mod token_costs;

@@ -7,111 +7,119 @@ use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
-use toolcrib::core::config::{Config, Expose, Mode};
-use toolcrib::testkit::{Scripted, config};
-use toolcrib::{Options, Registry};
+use toolcrib::core::config::{Config, Expose, ExposeMode};
+use toolcrib::testkit::{ScriptedSource, config_with_sources};
+use toolcrib::{Registry, RegistryOptions};
 use toolcrib_mcp::server::{ServerOptions, Service, serve_stream};
-use toolcrib_mcp::{Client, Notice, RequestOptions, Target, WireError};
-use toolcrib_server::{Serving, Setup, Surface, bind};
-use toolcrib_testkit::rig;
+use toolcrib_mcp::{ConnectTarget, ConnectionEvent, McpClient, RequestOptions, WireError};
+use toolcrib_server::{HttpServer, McpService, ServerConfig, bind};
+use toolcrib_testkit::programs;
 use url::Url;
 
-pub(crate) const SOON: Duration = Duration::from_secs(20);
+pub(crate) const TEST_TIMEOUT: Duration = Duration::from_secs(20);
 
-pub(crate) struct Stage {
+pub(crate) struct McpFixture {
     pub(crate) registry: Registry,
-    pub(crate) surface: Surface,
-    pub(crate) client: Client,
+    pub(crate) service: McpService,
+    pub(crate) client: McpClient,
     _server: JoinHandle<()>,
 }
 
 /// A surface over these sources, and a client that has connected to it.
-pub(crate) async fn stage(mode: Mode, sources: &[(&str, &Arc<Scripted>)]) -> Stage {
-    staged(Expose { mode, ..Expose::default() }, sources).await
+pub(crate) async fn start(mode: ExposeMode, sources: &[(&str, &Arc<ScriptedSource>)]) -> McpFixture {
+    start_exposed(Expose { mode, ..Expose::default() }, sources).await
 }
 
-pub(crate) async fn staged(expose: Expose, sources: &[(&str, &Arc<Scripted>)]) -> Stage {
-    let mut config = config(sources.iter().map(|(id, _)| *id));
+pub(crate) async fn start_exposed(expose: Expose, sources: &[(&str, &Arc<ScriptedSource>)]) -> McpFixture {
+    let mut config = config_with_sources(sources.iter().map(|(id, _)| *id));
     config.expose = expose;
-    configured(config, sources).await
+    start_configured(config, sources).await
 }
 
-pub(crate) async fn configured(config: Config, sources: &[(&str, &Arc<Scripted>)]) -> Stage {
-    let options = Options { connect: Some(Scripted::connect(sources.iter().copied())), ..Options::default() };
+pub(crate) async fn start_configured(config: Config, sources: &[(&str, &Arc<ScriptedSource>)]) -> McpFixture {
+    let options = RegistryOptions {
+        connector_factory: Some(ScriptedSource::connector_factory(sources.iter().copied())),
+        ..RegistryOptions::default()
+    };
     let expose = config.expose.clone();
     let registry = Registry::open(config, options).await.unwrap();
-    let surface = Surface::new(registry.clone(), expose);
-    let (client, server) = connect(&surface, |_| {}).await;
-    Stage { registry, surface, client, _server: server }
+    let surface = McpService::new(registry.clone(), expose);
+    let (client, server) = connect_client(&surface, |_| {}).await;
+    McpFixture { registry, service: surface, client, _server: server }
 }
 
 /// A source that is a process of its own: the scripted server with these flags.
-pub(crate) fn source(flags: &[&str], settings: Value) -> Value {
-    let mut source = json!({ "command": rig::scripted(), "args": flags });
+pub(crate) fn process_source(flags: &[&str], settings: Value) -> Value {
+    let mut source = json!({ "command": programs::scripted_server(), "args": flags });
     source.as_object_mut().unwrap().extend(settings.as_object().unwrap().clone());
     source
 }
 
 /// A surface over such sources.
-pub(crate) async fn processes(sources: Value, mode: Mode) -> (Registry, Surface) {
+pub(crate) async fn open_with_processes(sources: Value, mode: ExposeMode) -> (Registry, McpService) {
     let config = json!({ "sources": sources }).to_string();
     let config = Config::read(&config, "toolcrib.json", std::path::Path::new(".")).unwrap();
-    let registry = Registry::open(config, Options::default()).await.unwrap();
-    let surface = Surface::new(registry.clone(), Expose { mode, ..Expose::default() });
+    let registry = Registry::open(config, RegistryOptions::default()).await.unwrap();
+    let surface = McpService::new(registry.clone(), Expose { mode, ..Expose::default() });
     (registry, surface)
 }
 
 /// A surface at an address, until dropped.
-pub(crate) struct Served {
+pub(crate) struct HttpTestServer {
     pub(crate) url: Url,
-    leave: CancellationToken,
-    running: JoinHandle<()>,
+    shutdown: CancellationToken,
+    task: JoinHandle<()>,
 }
 
-impl Served {
-    pub(crate) async fn at(address: &str, surface: &Surface) -> Served {
+impl HttpTestServer {
+    pub(crate) async fn start(address: &str, surface: &McpService) -> HttpTestServer {
         let directory = tempfile::tempdir().unwrap();
-        let found = toolcrib::config_file::Found::of(toolcrib::core::config::Config::default());
-        let setup = Setup { found, data: directory.path().to_owned(), require_token: false, refuse_own_process: false };
-        let serving = Serving::new(bind(address.parse().unwrap()).await.unwrap(), surface.clone(), setup).unwrap();
+        let found = toolcrib::config_file::LoadedConfig::from_config(toolcrib::core::config::Config::default());
+        let setup = ServerConfig {
+            loaded_config: found,
+            data_dir: directory.path().to_owned(),
+            require_token: false,
+            refuse_own_process: false,
+        };
+        let serving = HttpServer::new(bind(address.parse().unwrap()).await.unwrap(), surface.clone(), setup).unwrap();
         let url = format!("http://{}/mcp", serving.address()).parse().unwrap();
         let leave = CancellationToken::new();
         let running = tokio::spawn(serving.run(leave.clone().cancelled_owned()));
-        Served { url, leave, running }
+        HttpTestServer { url, shutdown: leave, task: running }
     }
 
     /// Takes leave of its clients; where it was.
-    pub(crate) async fn end(self) -> String {
-        self.leave.cancel();
-        self.running.await.unwrap();
+    pub(crate) async fn stop(self) -> String {
+        self.shutdown.cancel();
+        self.task.await.unwrap();
         format!("127.0.0.1:{}", self.url.port().unwrap())
     }
 }
 
 /// Another client of the same surface, or of what leads to it.
-pub(crate) async fn connect(
+pub(crate) async fn connect_client(
     service: &(impl Service + Clone),
-    how: impl FnOnce(&mut toolcrib_mcp::Options),
-) -> (Client, JoinHandle<()>) {
+    how: impl FnOnce(&mut toolcrib_mcp::ClientOptions),
+) -> (McpClient, JoinHandle<()>) {
     let (ours, theirs) = tokio::io::duplex(1 << 20);
     let (reader, writer) = tokio::io::split(theirs);
     let options = ServerOptions::new("toolcrib", "0");
     let service = Arc::new(service.clone());
     let server = tokio::spawn(serve_stream(service, reader, writer, options, CancellationToken::new()));
     let (reader, writer) = tokio::io::split(ours);
-    let mut options = toolcrib_mcp::Options::new("test", "0");
+    let mut options = toolcrib_mcp::ClientOptions::new("test", "0");
     how(&mut options);
-    let target = Target::Stream { reader: Box::new(reader), writer: Box::new(writer) };
-    (Client::connect(target, options).await.unwrap(), server)
+    let target = ConnectTarget::Stream { reader: Box::new(reader), writer: Box::new(writer) };
+    (McpClient::connect(target, options).await.unwrap(), server)
 }
 
-impl Stage {
+impl McpFixture {
     pub(crate) async fn request(&self, method: &str, params: Value) -> Result<Value, WireError> {
-        ask(&self.client, method, params).await
+        send_request(&self.client, method, params).await
     }
 
     /// The names that are listed, page by page.
-    pub(crate) async fn listed(&self) -> Vec<String> {
+    pub(crate) async fn list_tool_names(&self) -> Vec<String> {
         let (mut names, mut params) = (Vec::new(), json!({}));
         loop {
             let page = self.request("tools/list", params).await.unwrap();
@@ -129,37 +137,37 @@ impl Stage {
     }
 
     /// The text of a call's answer.
-    pub(crate) async fn said(&self, name: &str, arguments: Value) -> String {
-        text(&self.call(name, arguments).await)
+    pub(crate) async fn call_text(&self, name: &str, arguments: Value) -> String {
+        result_text(&self.call(name, arguments).await)
     }
 
     /// The error that a call is refused with.
-    pub(crate) async fn refused(&self, name: &str, arguments: Value) -> Value {
+    pub(crate) async fn call_error(&self, name: &str, arguments: Value) -> Value {
         let result = self.call(name, arguments).await;
         assert_eq!(result["isError"], true, "{result}");
-        serde_json::from_str::<Value>(&text(&result)).unwrap()["error"].clone()
+        serde_json::from_str::<Value>(&result_text(&result)).unwrap()["error"].clone()
     }
 }
 
-pub(crate) async fn ask(client: &Client, method: &str, params: Value) -> Result<Value, WireError> {
+pub(crate) async fn send_request(client: &McpClient, method: &str, params: Value) -> Result<Value, WireError> {
     let params: Box<RawValue> = to_raw_value(&params).unwrap();
-    let result = client.request(method, Some(&params), &RequestOptions::new(SOON)).await?;
+    let result = client.request(method, Some(&params), &RequestOptions::new(TEST_TIMEOUT)).await?;
     Ok(serde_json::from_str(result.get()).unwrap())
 }
 
-pub(crate) fn text(result: &Value) -> String {
+pub(crate) fn result_text(result: &Value) -> String {
     let blocks = result["content"].as_array().unwrap();
     blocks.iter().filter_map(|block| block["text"].as_str()).collect::<Vec<_>>().join("\n")
 }
 
 /// Waits until a client hears that its tools changed.
-pub(crate) async fn told_of_change(notices: &mut tokio::sync::broadcast::Receiver<Notice>) {
-    let heard = async { while !matches!(notices.recv().await.unwrap(), Notice::ToolsChanged) {} };
-    tokio::time::timeout(SOON, heard).await.unwrap();
+pub(crate) async fn wait_for_tools_changed(notices: &mut tokio::sync::broadcast::Receiver<ConnectionEvent>) {
+    let heard = async { while !matches!(notices.recv().await.unwrap(), ConnectionEvent::ToolsChanged) {} };
+    tokio::time::timeout(TEST_TIMEOUT, heard).await.unwrap();
 }
 
 /// A tool with one required text.
-pub(crate) fn tool(name: &str, description: &str) -> Value {
+pub(crate) fn text_tool(name: &str, description: &str) -> Value {
     json!({
         "name": name,
         "description": description,

@@ -9,40 +9,44 @@ use serde::Deserialize;
 use serde_json::json;
 use serde_json::value::RawValue;
 
-use super::Flags;
+use super::ServerFlags;
 use super::tools;
 
 /// As bytes, for not every fault is text.
-pub(super) type Listed = Vec<u8>;
+pub(super) type ToolJson = Vec<u8>;
 
 /// The list as the flags want it, read anew so that a file may change.
-pub(super) fn read(flags: &Flags) -> io::Result<Vec<Listed>> {
+pub(super) fn read_tool_list(flags: &ServerFlags) -> io::Result<Vec<ToolJson>> {
     let mut list = match flags.change_file.as_ref().or(flags.tools_file.as_ref()) {
-        Some(path) => from_file(path)?,
-        None => (0..flags.tools.unwrap_or(3)).map(numbered).collect(),
+        Some(path) => read_tools_file(path)?,
+        None => (0..flags.tools.unwrap_or(3)).map(numbered_tool).collect(),
     };
-    list.extend(flags.with.iter().map(|name| tool(name)));
+    list.extend(flags.extra_tools.iter().map(|name| tool_json(name)));
     // Faults stand amid good tools, so that a list cut short is noticed.
     let middle = list.len() / 2;
-    list.splice(middle..middle, faults(flags));
-    if let Some(size) = flags.big {
+    list.splice(middle..middle, faulty_tools(flags));
+    if let Some(size) = flags.list_bytes {
         let so_far: usize = list.iter().map(|tool| tool.len() + 1).sum();
-        list.push(big(size.saturating_sub(so_far)));
+        list.push(big_tool(size.saturating_sub(so_far)));
     }
     Ok(list)
 }
 
 /// The names in a list, as far as they can be read.
-pub(super) fn names(list: &[Listed]) -> BTreeSet<String> {
+pub(super) fn tool_names(list: &[ToolJson]) -> BTreeSet<String> {
     #[derive(Deserialize)]
-    struct Named {
+    struct NameField {
         name: String,
     }
-    list.iter().filter_map(|tool| serde_json::from_slice::<Named>(tool).ok()).map(|tool| tool.name).collect()
+    list.iter().filter_map(|tool| serde_json::from_slice::<NameField>(tool).ok()).map(|tool| tool.name).collect()
 }
 
 /// A page of the list, and the cursor of the next one.
-pub(super) fn page<'a>(flags: &Flags, list: &'a [Listed], cursor: Option<&str>) -> (&'a [Listed], Option<String>) {
+pub(super) fn select_page<'a>(
+    flags: &ServerFlags,
+    list: &'a [ToolJson],
+    cursor: Option<&str>,
+) -> (&'a [ToolJson], Option<String>) {
     if flags.same_cursor {
         return (list, Some("same".to_owned()));
     }
@@ -56,9 +60,9 @@ pub(super) fn page<'a>(flags: &Flags, list: &'a [Listed], cursor: Option<&str>) 
 }
 
 /// An array of tools, or a recording `{server, initialize, tools}`.
-fn from_file(path: &Path) -> io::Result<Vec<Listed>> {
+fn read_tools_file(path: &Path) -> io::Result<Vec<ToolJson>> {
     #[derive(Deserialize)]
-    struct Recording<'a> {
+    struct RecordedFile<'a> {
         #[serde(borrow)]
         tools: Vec<&'a RawValue>,
     }
@@ -66,36 +70,36 @@ fn from_file(path: &Path) -> io::Result<Vec<Listed>> {
     let raw = if text.trim_start().starts_with('[') {
         serde_json::from_str::<Vec<&RawValue>>(&text)?
     } else {
-        serde_json::from_str::<Recording<'_>>(&text)?.tools
+        serde_json::from_str::<RecordedFile<'_>>(&text)?.tools
     };
-    Ok(raw.into_iter().map(|tool| one_line(tool.get())).collect())
+    Ok(raw.into_iter().map(|tool| to_one_line(tool.get())).collect())
 }
 
 /// A raw line break can only stand between tokens, and a message is one line.
-fn one_line(text: &str) -> Listed {
+fn to_one_line(text: &str) -> ToolJson {
     text.bytes().map(|byte| if matches!(byte, b'\n' | b'\r') { b' ' } else { byte }).collect()
 }
 
-fn numbered(index: usize) -> Listed {
+fn numbered_tool(index: usize) -> ToolJson {
     match index {
-        0 => tool("echo"),
-        1 => tool("add"),
-        2 => tool("fail"),
-        more => tool(&format!("tool_{:04}", more - 2)),
+        0 => tool_json("echo"),
+        1 => tool_json("add"),
+        2 => tool_json("fail"),
+        more => tool_json(&format!("tool_{:04}", more - 2)),
     }
 }
 
-fn tool(name: &str) -> Listed {
-    tools::definition(name).to_string().into_bytes()
+fn tool_json(name: &str) -> ToolJson {
+    tools::tool_definition(name).to_string().into_bytes()
 }
 
-fn faults(flags: &Flags) -> Vec<Listed> {
+fn faulty_tools(flags: &ServerFlags) -> Vec<ToolJson> {
     let mut faults = Vec::new();
     if flags.no_schema {
         faults.push(json!({"name": "no_schema", "description": "Has no schema"}).to_string().into_bytes());
     }
-    if let Some(levels) = flags.deep {
-        faults.push(deep(levels));
+    if let Some(levels) = flags.deep_schema_levels {
+        faults.push(deep_tool(levels));
     }
     if flags.invalid_utf8 {
         let mut bytes = br#"{"name":"invalid_utf8","description":"Not text: "#.to_vec();
@@ -107,13 +111,13 @@ fn faults(flags: &Flags) -> Vec<Listed> {
 }
 
 /// Written as text: as a value it would overflow the stack on the way out.
-fn deep(levels: usize) -> Listed {
+fn deep_tool(levels: usize) -> ToolJson {
     let open = r#"{"type":"object","properties":{"down":"#.repeat(levels);
     let close = "}}".repeat(levels);
     format!(r#"{{"name":"deep","description":"Has a deep schema","inputSchema":{open}{{}}{close}}}"#).into_bytes()
 }
 
-fn big(size: usize) -> Listed {
+fn big_tool(size: usize) -> ToolJson {
     let frame = r#"{"name":"big","description":"","inputSchema":{"type":"object"}}"#;
     let padding = "x".repeat(size.saturating_sub(frame.len()));
     format!(r#"{{"name":"big","description":"{padding}","inputSchema":{{"type":"object"}}}}"#).into_bytes()

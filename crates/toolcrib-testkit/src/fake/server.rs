@@ -6,25 +6,25 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
-use super::tools::{CallEnd, call};
-use super::{Flags, Hang, list};
+use super::tools::{FakeCallResult, call_tool};
+use super::{HangPoint, ServerFlags, list};
 
-const LEGACY: [&str; 4] = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"];
-const MODERN: &str = "2026-07-28";
+const LEGACY_VERSIONS: [&str; 4] = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"];
+const MODERN_VERSION: &str = "2026-07-28";
 
 /// A server in the making: flags in, answers out.
 #[derive(Debug)]
-pub struct Fake {
-    pub flags: Flags,
+pub struct FakeServer {
+    pub flags: ServerFlags,
 }
 
 /// The answer to a request. Results are bytes: one of the faults is not text.
 #[derive(Debug)]
-pub enum Reply {
+pub enum FakeReply {
     Result(Vec<u8>),
     Error(i64, String),
     /// A server of 2026-07-28 was asked to initialize.
-    WrongVersion {
+    UnsupportedVersion {
         requested: String,
     },
     /// The process ends without an answer.
@@ -33,29 +33,31 @@ pub enum Reply {
     Hang,
 }
 
-impl Fake {
-    pub fn answer(&self, method: &str, params: &Value) -> Reply {
+impl FakeServer {
+    pub fn handle(&self, method: &str, params: &Value) -> FakeReply {
         match method {
             "initialize" => self.initialize(params),
             "server/discover" => self.discover(),
-            "ping" => Reply::value(&json!({})),
+            "ping" => FakeReply::from_value(&json!({})),
             "tools/list" => self.tools_list(params),
             "tools/call" => self.tools_call(params),
             "resources/list" if self.flags.resources => {
-                Reply::value(&json!({"resources": [{"uri": "note://one", "name": "one"}]}))
+                FakeReply::from_value(&json!({"resources": [{"uri": "note://one", "name": "one"}]}))
             }
             "resources/subscribe" if self.flags.unwatchable_file.as_ref().is_some_and(|file| file.exists()) => {
-                Reply::Error(-32603, "not now".to_owned())
+                FakeReply::Error(-32603, "not now".to_owned())
             }
-            "resources/unsubscribe" if self.flags.hang == Some(Hang::Unsubscribe) => Reply::Hang,
-            "resources/subscribe" | "resources/unsubscribe" if self.flags.resources => Reply::value(&json!({})),
-            _ => Reply::Error(-32601, format!("Method not found: {method}")),
+            "resources/unsubscribe" if self.flags.hang == Some(HangPoint::Unsubscribe) => FakeReply::Hang,
+            "resources/subscribe" | "resources/unsubscribe" if self.flags.resources => {
+                FakeReply::from_value(&json!({}))
+            }
+            _ => FakeReply::Error(-32601, format!("Method not found: {method}")),
         }
     }
 
     /// Whether the server speaks 2026-07-28, and only that.
     pub fn is_modern(&self) -> bool {
-        self.flags.version.as_deref() == Some(MODERN)
+        self.flags.version.as_deref() == Some(MODERN_VERSION)
     }
 
     /// Takes the time it was told to take.
@@ -66,41 +68,41 @@ impl Fake {
     }
 
     /// Appends a line to the file that counts, if one was asked for.
-    pub fn count(&self, line: &str) -> io::Result<()> {
-        self.flags.count_file.as_deref().map_or(Ok(()), |path| append(path, line))
+    pub fn append_count_line(&self, line: &str) -> io::Result<()> {
+        self.flags.count_file.as_deref().map_or(Ok(()), |path| append_line(path, line))
     }
 
-    fn initialize(&self, params: &Value) -> Reply {
-        if self.flags.hang == Some(Hang::Start) {
-            return Reply::Hang;
+    fn initialize(&self, params: &Value) -> FakeReply {
+        if self.flags.hang == Some(HangPoint::Start) {
+            return FakeReply::Hang;
         }
         let asked = params["protocolVersion"].as_str().unwrap_or_default();
         if self.is_modern() {
-            return Reply::WrongVersion { requested: asked.to_owned() };
+            return FakeReply::UnsupportedVersion { requested: asked.to_owned() };
         }
-        let known = LEGACY.iter().copied().find(|version| *version == asked);
+        let known = LEGACY_VERSIONS.iter().copied().find(|version| *version == asked);
         let version = self.flags.version.as_deref().or(known).unwrap_or("2025-11-25");
         let mut capabilities = json!({"tools": {"listChanged": true}});
         if self.flags.resources {
             capabilities["resources"] = json!({"subscribe": true});
         }
-        Reply::value(&json!({
+        FakeReply::from_value(&json!({
             "protocolVersion": version,
             "capabilities": capabilities,
             "serverInfo": {"name": "scripted", "version": "1.0.0"},
         }))
     }
 
-    fn discover(&self) -> Reply {
-        if self.flags.hang == Some(Hang::Start) {
-            return Reply::Hang;
+    fn discover(&self) -> FakeReply {
+        if self.flags.hang == Some(HangPoint::Start) {
+            return FakeReply::Hang;
         }
         if !self.is_modern() {
-            return Reply::Error(-32601, "Method not found: server/discover".to_owned());
+            return FakeReply::Error(-32601, "Method not found: server/discover".to_owned());
         }
-        Reply::value(&json!({
+        FakeReply::from_value(&json!({
             "resultType": "complete",
-            "supportedVersions": [MODERN],
+            "supportedVersions": [MODERN_VERSION],
             "capabilities": {"tools": {"listChanged": true}},
             "ttlMs": 0,
             "cacheScope": "private",
@@ -108,15 +110,15 @@ impl Fake {
         }))
     }
 
-    fn tools_list(&self, params: &Value) -> Reply {
-        if self.flags.hang == Some(Hang::List) {
-            return Reply::Hang;
+    fn tools_list(&self, params: &Value) -> FakeReply {
+        if self.flags.hang == Some(HangPoint::List) {
+            return FakeReply::Hang;
         }
-        let tools = match list::read(&self.flags) {
+        let tools = match list::read_tool_list(&self.flags) {
             Ok(tools) => tools,
-            Err(error) => return Reply::Error(-32603, format!("read the list of tools: {error}")),
+            Err(error) => return FakeReply::Error(-32603, format!("read the list of tools: {error}")),
         };
-        let (page, next) = list::page(&self.flags, &tools, params["cursor"].as_str());
+        let (page, next) = list::select_page(&self.flags, &tools, params["cursor"].as_str());
         let mut result = br#"{"tools":["#.to_vec();
         result.extend(page.join(&b','));
         result.push(b']');
@@ -131,58 +133,61 @@ impl Fake {
             result.extend(format!(r#","resultType":"complete","ttlMs":{ttl_ms},"cacheScope":"{scope}""#).bytes());
         }
         result.push(b'}');
-        Reply::Result(result)
+        FakeReply::Result(result)
     }
 
-    fn tools_call(&self, params: &Value) -> Reply {
-        if self.flags.hang == Some(Hang::Call) {
-            return Reply::Hang;
+    fn tools_call(&self, params: &Value) -> FakeReply {
+        if self.flags.hang == Some(HangPoint::Call) {
+            return FakeReply::Hang;
         }
         let name = params["name"].as_str().unwrap_or_default();
-        let listed = || list::read(&self.flags).is_ok_and(|tools| list::names(&tools).contains(name));
-        match call(name, &params["arguments"], listed) {
-            CallEnd::Result(mut result) => {
+        let listed = || list::read_tool_list(&self.flags).is_ok_and(|tools| list::tool_names(&tools).contains(name));
+        match call_tool(name, &params["arguments"], listed) {
+            FakeCallResult::Result(mut result) => {
                 if self.is_modern() {
                     result["resultType"] = json!("complete");
                 }
-                Reply::value(&result)
+                FakeReply::from_value(&result)
             }
-            CallEnd::Error(code, text) => Reply::Error(code, text),
-            CallEnd::Crash => Reply::Crash,
-            CallEnd::Hang => Reply::Hang,
+            FakeCallResult::Error(code, text) => FakeReply::Error(code, text),
+            FakeCallResult::Crash => FakeReply::Crash,
+            FakeCallResult::Hang => FakeReply::Hang,
         }
     }
 }
 
-impl Reply {
-    pub fn value(value: &Value) -> Reply {
-        Reply::Result(value.to_string().into_bytes())
+impl FakeReply {
+    pub fn from_value(value: &Value) -> FakeReply {
+        FakeReply::Result(value.to_string().into_bytes())
     }
 
     /// The message on the wire; nothing when no answer comes.
-    pub fn message(&self, id: &Value) -> Option<Vec<u8>> {
+    pub fn to_message(&self, id: &Value) -> Option<Vec<u8>> {
         match self {
-            Reply::Result(result) => {
+            FakeReply::Result(result) => {
                 let mut bytes = format!(r#"{{"jsonrpc":"2.0","id":{id},"result":"#).into_bytes();
                 bytes.extend(result);
                 bytes.push(b'}');
                 Some(bytes)
             }
-            Reply::Error(code, text) => Some(error(id, &json!({"code": code, "message": text}))),
-            Reply::WrongVersion { requested } => {
-                let data = json!({"supported": [MODERN], "requested": requested});
-                Some(error(id, &json!({"code": -32022, "message": "Unsupported protocol version", "data": data})))
+            FakeReply::Error(code, text) => Some(error_message(id, &json!({"code": code, "message": text}))),
+            FakeReply::UnsupportedVersion { requested } => {
+                let data = json!({"supported": [MODERN_VERSION], "requested": requested});
+                Some(error_message(
+                    id,
+                    &json!({"code": -32022, "message": "Unsupported protocol version", "data": data}),
+                ))
             }
-            Reply::Crash | Reply::Hang => None,
+            FakeReply::Crash | FakeReply::Hang => None,
         }
     }
 }
 
-fn error(id: &Value, error: &Value) -> Vec<u8> {
+fn error_message(id: &Value, error: &Value) -> Vec<u8> {
     json!({"jsonrpc": "2.0", "id": id, "error": error}).to_string().into_bytes()
 }
 
 /// One write with `O_APPEND`, so that lines of several processes do not mingle.
-pub fn append(path: &Path, line: &str) -> io::Result<()> {
+pub fn append_line(path: &Path, line: &str) -> io::Result<()> {
     OpenOptions::new().create(true).append(true).open(path)?.write_all(format!("{line}\n").as_bytes())
 }

@@ -3,11 +3,12 @@
 use serde_json::{Value, json};
 
 /// A PNG of one pixel.
-const PNG: &str = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==";
+const ONE_PIXEL_PNG: &str =
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==";
 
 /// How a call ends.
 #[derive(Debug)]
-pub enum CallEnd {
+pub enum FakeCallResult {
     Result(Value),
     Error(i64, String),
     /// The process ends without an answer.
@@ -17,7 +18,7 @@ pub enum CallEnd {
 }
 
 /// The tool as it is listed.
-pub(super) fn definition(name: &str) -> Value {
+pub(super) fn tool_definition(name: &str) -> Value {
     let text = json!({"type": "string"});
     let number = json!({"type": "integer"});
     let (description, properties, required) = match name {
@@ -49,50 +50,50 @@ pub(super) fn definition(name: &str) -> Value {
 }
 
 /// Calls a tool; `listed` says whether the server offers a tool of this name.
-pub fn call(name: &str, arguments: &Value, listed: impl FnOnce() -> bool) -> CallEnd {
+pub fn call_tool(name: &str, arguments: &Value, listed: impl FnOnce() -> bool) -> FakeCallResult {
     match name {
         "echo" => echo(arguments),
         "add" => add(arguments),
-        "fail" => CallEnd::Result(json!({"content": [text("it failed")], "isError": true})),
-        "rpc_error" => CallEnd::Error(-32000, "the server is not well".to_owned()),
-        "crash" => CallEnd::Crash,
-        "hang" => CallEnd::Hang,
+        "fail" => FakeCallResult::Result(json!({"content": [text_block("it failed")], "isError": true})),
+        "rpc_error" => FakeCallResult::Error(-32000, "the server is not well".to_owned()),
+        "crash" => FakeCallResult::Crash,
+        "hang" => FakeCallResult::Hang,
         "large" => large(arguments),
         "image" => image(),
-        _ if listed() => CallEnd::Result(said(&format!("{name} {arguments}"))),
-        _ => CallEnd::Error(-32602, format!("Unknown tool: {name}")),
+        _ if listed() => FakeCallResult::Result(text_result(&format!("{name} {arguments}"))),
+        _ => FakeCallResult::Error(-32602, format!("Unknown tool: {name}")),
     }
 }
 
 /// A result of one text.
-pub fn said(words: &str) -> Value {
-    json!({"content": [text(words)], "isError": false})
+pub fn text_result(words: &str) -> Value {
+    json!({"content": [text_block(words)], "isError": false})
 }
 
-fn text(words: &str) -> Value {
+fn text_block(words: &str) -> Value {
     json!({"type": "text", "text": words})
 }
 
-fn echo(arguments: &Value) -> CallEnd {
+fn echo(arguments: &Value) -> FakeCallResult {
     let words = arguments["text"].as_str().unwrap_or_default();
-    let mut result = said(words);
+    let mut result = text_result(words);
     result["structuredContent"] = json!({"text": words});
-    CallEnd::Result(result)
+    FakeCallResult::Result(result)
 }
 
-fn add(arguments: &Value) -> CallEnd {
+fn add(arguments: &Value) -> FakeCallResult {
     match (arguments["a"].as_i64(), arguments["b"].as_i64()) {
-        (Some(a), Some(b)) => CallEnd::Result(said(&a.wrapping_add(b).to_string())),
-        _ => CallEnd::Error(-32602, "`a` and `b` must be integers".to_owned()),
+        (Some(a), Some(b)) => FakeCallResult::Result(text_result(&a.wrapping_add(b).to_string())),
+        _ => FakeCallResult::Error(-32602, "`a` and `b` must be integers".to_owned()),
     }
 }
 
-fn large(arguments: &Value) -> CallEnd {
+fn large(arguments: &Value) -> FakeCallResult {
     let bytes = arguments["bytes"].as_u64().and_then(|bytes| usize::try_from(bytes).ok());
-    CallEnd::Result(said(&"x".repeat(bytes.unwrap_or_default())))
+    FakeCallResult::Result(text_result(&"x".repeat(bytes.unwrap_or_default())))
 }
 
-fn image() -> CallEnd {
-    let image = json!({"type": "image", "data": PNG, "mimeType": "image/png"});
-    CallEnd::Result(json!({"content": [image], "isError": false}))
+fn image() -> FakeCallResult {
+    let image = json!({"type": "image", "data": ONE_PIXEL_PNG, "mimeType": "image/png"});
+    FakeCallResult::Result(json!({"content": [image], "isError": false}))
 }

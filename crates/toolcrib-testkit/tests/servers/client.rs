@@ -7,49 +7,50 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use serde_json::{Value, json};
 
 /// Ends its server when it is dropped.
-pub(crate) struct Client {
+pub(crate) struct JsonLinesClient {
     child: Child,
-    to: ChildStdin,
-    from: BufReader<ChildStdout>,
+    stdin: ChildStdin,
+    stdout: BufReader<ChildStdout>,
 }
 
-impl Client {
+impl JsonLinesClient {
     /// Starts a server and shakes hands.
-    pub(crate) fn start(program: &Path, arguments: &[String]) -> Client {
+    pub(crate) fn start(program: &Path, arguments: &[String]) -> JsonLinesClient {
         let mut command = Command::new(program);
         command.args(arguments);
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
         let (to, from) = (child.stdin.take().unwrap(), BufReader::new(child.stdout.take().unwrap()));
-        let mut client = Client { child, to, from };
+        let mut client = JsonLinesClient { child, stdin: to, stdout: from };
         let who = json!({"name": "rig", "version": "1"});
-        client.ask("initialize", json!({"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": who}));
-        client.say(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"}));
+        client.request("initialize", json!({"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": who}));
+        client.write_message(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"}));
         client
     }
 
-    fn say(&mut self, message: &Value) {
-        self.to.write_all(format!("{message}\n").as_bytes()).unwrap();
+    fn write_message(&mut self, message: &Value) {
+        self.stdin.write_all(format!("{message}\n").as_bytes()).unwrap();
     }
 
     /// The result of a request.
-    pub(crate) fn ask(&mut self, method: &str, params: Value) -> Value {
-        let message =
-            self.send(method, params).unwrap_or_else(|| panic!("the server ended before it answered `{method}`"));
+    pub(crate) fn request(&mut self, method: &str, params: Value) -> Value {
+        let message = self
+            .request_line(method, params)
+            .unwrap_or_else(|| panic!("the server ended before it answered `{method}`"));
         serde_json::from_str::<Value>(&message).unwrap()["result"].clone()
     }
 
     /// The names on a page of the list.
-    pub(crate) fn names(&mut self, params: Value) -> Vec<String> {
-        let list = self.ask("tools/list", params);
+    pub(crate) fn tool_names(&mut self, params: Value) -> Vec<String> {
+        let list = self.request("tools/list", params);
         list["tools"].as_array().unwrap().iter().map(|tool| tool["name"].as_str().unwrap().to_owned()).collect()
     }
 
     /// The line that answers a request; none when the server ended instead.
-    pub(crate) fn send(&mut self, method: &str, params: Value) -> Option<String> {
-        self.say(&json!({"jsonrpc": "2.0", "id": method, "method": method, "params": params}));
+    pub(crate) fn request_line(&mut self, method: &str, params: Value) -> Option<String> {
+        self.write_message(&json!({"jsonrpc": "2.0", "id": method, "method": method, "params": params}));
         loop {
             let mut line = String::new();
-            if self.from.read_line(&mut line).unwrap() == 0 {
+            if self.stdout.read_line(&mut line).unwrap() == 0 {
                 return None;
             }
             let message: Value = serde_json::from_str(&line).unwrap();
@@ -60,7 +61,7 @@ impl Client {
     }
 }
 
-impl Drop for Client {
+impl Drop for JsonLinesClient {
     fn drop(&mut self) {
         let _ = self.child.kill().and_then(|()| self.child.wait());
     }

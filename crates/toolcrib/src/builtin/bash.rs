@@ -11,15 +11,15 @@ use tokio::time::timeout;
 use toolcrib_core::Result;
 
 use super::files::Roots;
-use super::{Answer, Definition, Handler, arguments, failed, handler};
-use crate::guard::{GuardExe, Launch, Server, clean_env};
+use super::{BuiltinDefinition, BuiltinHandler, BuiltinOutput, execution_failed, handler, parse_arguments};
+use crate::guard::{GuardExe, Launch, ServerProcess, clean_env};
 
-const MOST_SECONDS: u64 = 600;
-const USUAL_SECONDS: u64 = 60;
+const MAX_TIMEOUT_SECONDS: u64 = 600;
+const DEFAULT_TIMEOUT_SECONDS: u64 = 60;
 /// Of each stream.
-const MOST_BYTES: usize = 64 * 1024;
+const MAX_STREAM_BYTES: usize = 64 * 1024;
 /// For what is still in the pipes once the command has ended.
-const REST: Duration = Duration::from_secs(1);
+const PIPE_DRAIN_TIMEOUT: Duration = Duration::from_secs(1);
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -28,8 +28,8 @@ struct Arguments {
     timeout_s: Option<u64>,
 }
 
-pub(super) fn tool(roots: Arc<Roots>, guard: GuardExe) -> Result<(Definition, Handler)> {
-    let definition = Definition::new(
+pub(super) fn tool(roots: Arc<Roots>, guard: GuardExe) -> Result<(BuiltinDefinition, BuiltinHandler)> {
+    let definition = BuiltinDefinition::new(
         "bash",
         "Runs a shell command in the first configured directory, without input and with a clean environment. Gives \
          its exit code, stdout and stderr, 64 KiB of each. After `timeout_s` (default 60) the command and everything \
@@ -38,24 +38,24 @@ pub(super) fn tool(roots: Arc<Roots>, guard: GuardExe) -> Result<(Definition, Ha
             "type": "object",
             "properties": {
                 "command": { "type": "string", "minLength": 1, "maxLength": 32768 },
-                "timeout_s": { "type": "integer", "minimum": 1, "maximum": MOST_SECONDS },
+                "timeout_s": { "type": "integer", "minimum": 1, "maximum": MAX_TIMEOUT_SECONDS },
             },
             "required": ["command"],
             "additionalProperties": false,
         }),
     )?
     .title("Run a shell command")
-    .changes_things()
+    .mutating()
     .annotations(json!({ "readOnlyHint": false, "destructiveHint": true, "openWorldHint": true }));
     let handler = handler(move |input| {
         let (roots, guard) = (Arc::clone(&roots), guard.clone());
-        async move { run(&roots, &guard, arguments(input)?).await }
+        async move { run_command(&roots, &guard, parse_arguments(input)?).await }
     });
     Ok((definition, handler))
 }
 
-async fn run(roots: &Roots, guard: &GuardExe, arguments: Arguments) -> Result<Answer> {
-    let seconds = arguments.timeout_s.unwrap_or(USUAL_SECONDS).clamp(1, MOST_SECONDS);
+async fn run_command(roots: &Roots, guard: &GuardExe, arguments: Arguments) -> Result<BuiltinOutput> {
+    let seconds = arguments.timeout_s.unwrap_or(DEFAULT_TIMEOUT_SECONDS).clamp(1, MAX_TIMEOUT_SECONDS);
     let launch = |shell: &str| Launch {
         program: shell.into(),
         args: vec![OsString::from("-c"), OsString::from(&arguments.command)],
@@ -68,22 +68,26 @@ async fn run(roots: &Roots, guard: &GuardExe, arguments: Arguments) -> Result<An
         // Small systems have only this one.
         Err(_) => guard.start(Launch { cwd: Some(directory), ..launch("sh") }).await?,
     };
-    let (mut stdout, mut stderr) = (Output::default(), Output::default());
-    let ended = timeout(Duration::from_secs(seconds), follow(&mut server, &mut stdout, &mut stderr)).await;
+    let (mut stdout, mut stderr) = (CapturedStream::default(), CapturedStream::default());
+    let ended = timeout(Duration::from_secs(seconds), wait_and_capture(&mut server, &mut stdout, &mut stderr)).await;
     let status = match ended {
         Ok(status) => status?,
         Err(_) => {
             server.stop(Duration::ZERO).await;
-            return Ok(answer(format!("ended after {seconds} s without finishing"), &stdout, &stderr, true));
+            return Ok(build_output(format!("ended after {seconds} s without finishing"), &stdout, &stderr, true));
         }
     };
     // The guard passes on a signal as 128 + n.
     let code = status.code().map_or_else(|| "none, ended by a signal".into(), |code| code.to_string());
-    Ok(answer(format!("exit code {code}"), &stdout, &stderr, !status.success()))
+    Ok(build_output(format!("exit code {code}"), &stdout, &stderr, !status.success()))
 }
 
 /// Until the command has ended and all it said is read.
-async fn follow(server: &mut Server, stdout: &mut Output, stderr: &mut Output) -> Result<std::process::ExitStatus> {
+async fn wait_and_capture(
+    server: &mut ServerProcess,
+    stdout: &mut CapturedStream,
+    stderr: &mut CapturedStream,
+) -> Result<std::process::ExitStatus> {
     drop(server.stdin.take());
     let (out, err) = (server.stdout.take(), server.stderr.take());
     let mut reading = std::pin::pin!(async { tokio::join!(stdout.read(out), stderr.read(err)) });
@@ -91,46 +95,46 @@ async fn follow(server: &mut Server, stdout: &mut Output, stderr: &mut Output) -
     let status = tokio::select! {
         status = wait => {
             // Without a guard somebody who left the group may hold the pipes for ever.
-            let _ = timeout(REST, &mut reading).await;
-            return status.map_err(|error| failed("lost the command").with_cause(error));
+            let _ = timeout(PIPE_DRAIN_TIMEOUT, &mut reading).await;
+            return status.map_err(|error| execution_failed("lost the command").with_cause(error));
         }
         _ = &mut reading => server.wait().await,
     };
-    status.map_err(|error| failed("lost the command").with_cause(error))
+    status.map_err(|error| execution_failed("lost the command").with_cause(error))
 }
 
 /// The beginning of a stream; the rest is read and forgotten, so that the command is not held up.
 #[derive(Default)]
-struct Output {
+struct CapturedStream {
     bytes: Vec<u8>,
-    left_out: usize,
+    omitted_bytes: usize,
 }
 
-impl Output {
+impl CapturedStream {
     async fn read(&mut self, stream: Option<impl AsyncRead + Unpin>) {
         let Some(mut stream) = stream else { return };
         let mut buffer = vec![0; 16 * 1024];
         while let Ok(count @ 1..) = stream.read(&mut buffer).await {
-            let kept = count.min(MOST_BYTES - self.bytes.len());
+            let kept = count.min(MAX_STREAM_BYTES - self.bytes.len());
             self.bytes.extend_from_slice(&buffer[..kept]);
-            self.left_out += count - kept;
+            self.omitted_bytes += count - kept;
         }
     }
 
-    fn write(&self, name: &str, into: &mut String) {
+    fn append_to(&self, name: &str, into: &mut String) {
         if self.bytes.is_empty() {
             return;
         }
         *into += &format!("\n--- {name}\n{}", String::from_utf8_lossy(&self.bytes).trim_end_matches('\n'));
-        if self.left_out > 0 {
-            *into += &format!("\n({} bytes left out)", self.left_out);
+        if self.omitted_bytes > 0 {
+            *into += &format!("\n({} bytes left out)", self.omitted_bytes);
         }
     }
 }
 
-fn answer(heading: String, stdout: &Output, stderr: &Output, is_error: bool) -> Answer {
+fn build_output(heading: String, stdout: &CapturedStream, stderr: &CapturedStream, is_error: bool) -> BuiltinOutput {
     let mut text = heading;
-    stdout.write("stdout", &mut text);
-    stderr.write("stderr", &mut text);
-    Answer { is_error, ..Answer::text(text) }
+    stdout.append_to("stdout", &mut text);
+    stderr.append_to("stderr", &mut text);
+    BuiltinOutput { is_error, ..BuiltinOutput::text(text) }
 }

@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde_json::json;
 use toolcrib_core::Result;
 
-use super::{Answer, Definition, Handler, arguments, handler, invalid};
+use super::{BuiltinDefinition, BuiltinHandler, BuiltinOutput, handler, invalid_input, parse_arguments};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -15,8 +15,8 @@ struct Arguments {
     expression: String,
 }
 
-pub(super) fn tool() -> Result<(Definition, Handler)> {
-    let definition = Definition::new(
+pub(super) fn tool() -> Result<(BuiltinDefinition, BuiltinHandler)> {
+    let definition = BuiltinDefinition::new(
         "calculate",
         "Evaluates an arithmetic expression. Use it instead of computing in your head. Operators + - * / % ^ and \
          parentheses (2^3^2 is 2^9, -2^2 is -4, % is the remainder with the sign of its left side); functions sqrt, \
@@ -28,7 +28,7 @@ pub(super) fn tool() -> Result<(Definition, Handler)> {
                 "expression": {
                     "type": "string",
                     "minLength": 1,
-                    "maxLength": parser::LONGEST,
+                    "maxLength": parser::MAX_EXPRESSION_LEN,
                     "description": "such as `(1 + 2) * sqrt(16) / 3`",
                 },
             },
@@ -45,11 +45,11 @@ pub(super) fn tool() -> Result<(Definition, Handler)> {
         "required": ["result"],
         "additionalProperties": false,
     }))
-    .reads_only();
-    Ok((definition, handler(|input| async { calculate(arguments(input)?) })))
+    .read_only();
+    Ok((definition, handler(|input| async { calculate(parse_arguments(input)?) })))
 }
 
-fn calculate(arguments: Arguments) -> Result<Answer> {
-    let result = parser::evaluate(&arguments.expression).map_err(invalid)?.to_json();
-    Ok(Answer::json(json!({ "result": result })))
+fn calculate(arguments: Arguments) -> Result<BuiltinOutput> {
+    let result = parser::evaluate(&arguments.expression).map_err(invalid_input)?.to_json();
+    Ok(BuiltinOutput::json(json!({ "result": result })))
 }

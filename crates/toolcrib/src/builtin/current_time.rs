@@ -8,7 +8,10 @@ use serde::Deserialize;
 use serde_json::json;
 use toolcrib_core::{Result, Timestamp};
 
-use super::{Answer, Definition, Handler, arguments, failed, handler, invalid, shown};
+use super::{
+    BuiltinDefinition, BuiltinHandler, BuiltinOutput, execution_failed, handler, invalid_input, parse_arguments,
+    sanitize_for_message,
+};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -16,8 +19,8 @@ struct Arguments {
     timezone: Option<String>,
 }
 
-pub(super) fn tool(now: Arc<dyn Fn() -> Timestamp + Send + Sync>) -> Result<(Definition, Handler)> {
-    let definition = Definition::new(
+pub(super) fn tool(now: Arc<dyn Fn() -> Timestamp + Send + Sync>) -> Result<(BuiltinDefinition, BuiltinHandler)> {
+    let definition = BuiltinDefinition::new(
         "current_time",
         "The current date and time. Use it whenever an answer depends on today's date, the time of day, the weekday \
          or a time zone's offset. Gives RFC 3339, Unix seconds, weekday and UTC offset.",
@@ -50,16 +53,17 @@ pub(super) fn tool(now: Arc<dyn Fn() -> Timestamp + Send + Sync>) -> Result<(Def
     .annotations(json!({ "readOnlyHint": true, "openWorldHint": false }));
     let handler = handler(move |input| {
         let now = now();
-        async move { tell(arguments(input)?, now) }
+        async move { format_time(parse_arguments(input)?, now) }
     });
     Ok((definition, handler))
 }
 
-fn tell(arguments: Arguments, now: Timestamp) -> Result<Answer> {
-    let zone = zone(arguments.timezone.as_deref().unwrap_or("UTC"))?;
-    let moment = Moment::from_millisecond(now.0).map_err(|_| failed("the clock of this machine is out of range"))?;
+fn format_time(arguments: Arguments, now: Timestamp) -> Result<BuiltinOutput> {
+    let zone = find_time_zone(arguments.timezone.as_deref().unwrap_or("UTC"))?;
+    let moment =
+        Moment::from_millisecond(now.0).map_err(|_| execution_failed("the clock of this machine is out of range"))?;
     let local = Zoned::new(moment, zone);
-    Ok(Answer::json(json!({
+    Ok(BuiltinOutput::json(json!({
         "time": local.strftime("%Y-%m-%dT%H:%M:%S%:z").to_string(),
         "unix": moment.as_second(),
         "weekday": local.strftime("%A").to_string(),
@@ -68,14 +72,18 @@ fn tell(arguments: Arguments, now: Timestamp) -> Result<Answer> {
     })))
 }
 
-fn zone(name: &str) -> Result<TimeZone> {
+fn find_time_zone(name: &str) -> Result<TimeZone> {
     if name.eq_ignore_ascii_case("UTC") {
         return Ok(TimeZone::UTC);
     }
     if tz::db().is_definitively_empty() {
-        return Err(failed("this machine has no time zone database; install `tzdata`, or ask for `UTC`"));
+        return Err(execution_failed("this machine has no time zone database; install `tzdata`, or ask for `UTC`"));
     }
-    let unknown =
-        |_| invalid(format!("no time zone named `{}`; give an IANA name such as `Europe/Berlin`", shown(name)));
+    let unknown = |_| {
+        invalid_input(format!(
+            "no time zone named `{}`; give an IANA name such as `Europe/Berlin`",
+            sanitize_for_message(name)
+        ))
+    };
     TimeZone::get(name).map_err(unknown)
 }

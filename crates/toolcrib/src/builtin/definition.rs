@@ -4,10 +4,10 @@ use serde_json::{Value, json};
 use toolcrib_core::policy::Verdict;
 use toolcrib_core::{Code, Error, Result};
 
-use super::shown;
+use super::sanitize_for_message;
 
 #[derive(Debug, Clone, PartialEq)]
-pub struct Definition {
+pub struct BuiltinDefinition {
     pub name: String,
     pub title: Option<String>,
     pub description: String,
@@ -22,29 +22,36 @@ pub struct Definition {
     pub tags: Vec<String>,
 }
 
-const LONGEST: usize = 64;
-const RESERVED: [&str; 3] = ["search_tools", "describe_tools", "call_tool"];
+const MAX_NAME_LEN: usize = 64;
+const RESERVED_NAMES: [&str; 3] = ["search_tools", "describe_tools", "call_tool"];
 
-impl Definition {
+impl BuiltinDefinition {
     /// A tool that is allowed and listed. Its name is snake_case without `__`, for that separates a source's prefix.
-    pub fn new(name: impl Into<String>, description: impl Into<String>, input_schema: Value) -> Result<Definition> {
+    pub fn new(
+        name: impl Into<String>,
+        description: impl Into<String>,
+        input_schema: Value,
+    ) -> Result<BuiltinDefinition> {
         let (name, description) = (name.into(), description.into());
         let refuse = |reason: &str| {
-            Err(Error::new(Code::ConfigInvalid, format!("`{}` cannot be a built-in tool: {reason}", shown(&name))))
+            Err(Error::new(
+                Code::ConfigInvalid,
+                format!("`{}` cannot be a built-in tool: {reason}", sanitize_for_message(&name)),
+            ))
         };
         if !is_snake_case(&name) {
             return refuse("its name must be snake_case (a-z, 0-9, single `_` between words)");
         }
-        if name.len() > LONGEST {
+        if name.len() > MAX_NAME_LEN {
             return refuse("its name is longer than 64 characters");
         }
-        if RESERVED.contains(&name.as_str()) {
+        if RESERVED_NAMES.contains(&name.as_str()) {
             return refuse("that name is reserved");
         }
         if input_schema.get("type").and_then(Value::as_str) != Some("object") {
             return refuse("its input schema must have `\"type\": \"object\"`");
         }
-        Ok(Definition {
+        Ok(BuiltinDefinition {
             name,
             title: None,
             description,
@@ -82,12 +89,12 @@ impl Definition {
     }
 
     /// Hints of a tool that changes nothing, here or elsewhere.
-    pub(super) fn reads_only(self) -> Self {
+    pub(super) fn read_only(self) -> Self {
         self.annotations(json!({ "readOnlyHint": true, "idempotentHint": true, "openWorldHint": false }))
     }
 
     /// Hints and verdict of a tool that changes things.
-    pub(super) fn changes_things(self) -> Self {
+    pub(super) fn mutating(self) -> Self {
         self.annotations(json!({ "readOnlyHint": false, "destructiveHint": true, "openWorldHint": false }))
             .verdict(Verdict::Ask)
     }

@@ -9,10 +9,10 @@ use serde::Deserialize;
 use serde_json::json;
 use toolcrib_core::Result;
 
-use super::files::{Roots, cannot, file_handler, open_file, replace};
-use super::{Answer, Definition, Handler, invalid, shown};
+use super::files::{Roots, blocking_handler, io_error, open_file, replace_file};
+use super::{BuiltinDefinition, BuiltinHandler, BuiltinOutput, invalid_input, sanitize_for_message};
 
-const LARGEST: u64 = 1024 * 1024;
+const MAX_FILE_BYTES: u64 = 1024 * 1024;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -24,8 +24,8 @@ struct Arguments {
     replace_all: bool,
 }
 
-pub(super) fn tool(roots: Arc<Roots>) -> Result<(Definition, Handler)> {
-    let definition = Definition::new(
+pub(super) fn tool(roots: Arc<Roots>) -> Result<(BuiltinDefinition, BuiltinHandler)> {
+    let definition = BuiltinDefinition::new(
         "file_edit",
         "Replaces a text in a file of at most 1 MiB. `old` must match exactly, spaces and line breaks included, and \
          stand in the file once; give some of the surrounding lines to make it so, or set `replace_all`. Only in the \
@@ -34,8 +34,8 @@ pub(super) fn tool(roots: Arc<Roots>) -> Result<(Definition, Handler)> {
             "type": "object",
             "properties": {
                 "path": { "type": "string", "minLength": 1, "maxLength": 4096 },
-                "old": { "type": "string", "minLength": 1, "maxLength": LARGEST },
-                "new": { "type": "string", "maxLength": LARGEST },
+                "old": { "type": "string", "minLength": 1, "maxLength": MAX_FILE_BYTES },
+                "new": { "type": "string", "maxLength": MAX_FILE_BYTES },
                 "replace_all": { "type": "boolean", "description": "replace every occurrence; default false" },
             },
             "required": ["path", "old", "new"],
@@ -44,44 +44,49 @@ pub(super) fn tool(roots: Arc<Roots>) -> Result<(Definition, Handler)> {
     )?
     .title("Edit a file")
     .tags(["files"])
-    .changes_things();
-    Ok((definition, file_handler(roots, edit)))
+    .mutating();
+    Ok((definition, blocking_handler(roots, edit_file)))
 }
 
-fn edit(roots: &Roots, arguments: &Arguments) -> Result<Answer> {
+fn edit_file(roots: &Roots, arguments: &Arguments) -> Result<BuiltinOutput> {
     let Arguments { path, old, new, replace_all } = arguments;
-    let target = roots.existing(path)?;
+    let target = roots.resolve_existing(path)?;
     // The file is read and replaced in the same directory, wherever that is moved in between.
-    let (directory, name) = target.open_parent().map_err(|error| cannot("open", path, &error))?;
-    let text = text(&directory, name, path)?;
+    let (directory, name) = target.open_parent().map_err(|error| io_error("open", path, &error))?;
+    let text = read_text(&directory, name, path)?;
     let count = if old.is_empty() { 0 } else { text.matches(old.as_str()).count() };
     match count {
-        0 => return Err(invalid(format!("`old` does not stand in `{}`; read the file again", shown(path)))),
+        0 => {
+            return Err(invalid_input(format!(
+                "`old` does not stand in `{}`; read the file again",
+                sanitize_for_message(path)
+            )));
+        }
         1 => {}
         _ if *replace_all => {}
         _ => {
             let message = format!(
                 "`old` stands {count} times in `{}`; give more of its lines, or set `replace_all`",
-                shown(path)
+                sanitize_for_message(path)
             );
-            return Err(invalid(message));
+            return Err(invalid_input(message));
         }
     }
     let size = text.len() - count * old.len() + count.saturating_mul(new.len());
-    if size as u64 > LARGEST {
-        return Err(invalid(format!("`{}` would become larger than 1 MiB", shown(path))));
+    if size as u64 > MAX_FILE_BYTES {
+        return Err(invalid_input(format!("`{}` would become larger than 1 MiB", sanitize_for_message(path))));
     }
     let new_text = text.replace(old.as_str(), new);
-    replace(&directory, name, new_text.as_bytes()).map_err(|error| cannot("write", path, &error))?;
-    Ok(Answer::text(format!("replaced {count} in `{}`", roots.shown(target.path()))))
+    replace_file(&directory, name, new_text.as_bytes()).map_err(|error| io_error("write", path, &error))?;
+    Ok(BuiltinOutput::text(format!("replaced {count} in `{}`", roots.display_path(target.path()))))
 }
 
-fn text(directory: &Dir, name: &OsStr, path: &str) -> Result<String> {
+fn read_text(directory: &Dir, name: &OsStr, path: &str) -> Result<String> {
     let file = open_file(directory, name, path)?;
     let mut bytes = Vec::new();
-    file.take(LARGEST + 1).read_to_end(&mut bytes).map_err(|error| cannot("read", path, &error))?;
-    if bytes.len() as u64 > LARGEST {
-        return Err(invalid(format!("`{}` is larger than 1 MiB", shown(path))));
+    file.take(MAX_FILE_BYTES + 1).read_to_end(&mut bytes).map_err(|error| io_error("read", path, &error))?;
+    if bytes.len() as u64 > MAX_FILE_BYTES {
+        return Err(invalid_input(format!("`{}` is larger than 1 MiB", sanitize_for_message(path))));
     }
-    String::from_utf8(bytes).map_err(|_| invalid(format!("`{}` is not UTF-8 text", shown(path))))
+    String::from_utf8(bytes).map_err(|_| invalid_input(format!("`{}` is not UTF-8 text", sanitize_for_message(path))))
 }

@@ -6,10 +6,10 @@ use serde::Deserialize;
 use serde_json::json;
 use toolcrib_core::Result;
 
-use super::files::{Glob, Roots, Walk, file_handler};
-use super::{Answer, Definition, Handler};
+use super::files::{DirectoryWalk, Glob, Roots, blocking_handler};
+use super::{BuiltinDefinition, BuiltinHandler, BuiltinOutput};
 
-const MOST: usize = 500;
+const MAX_PATHS: usize = 500;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -18,8 +18,8 @@ struct Arguments {
     path: Option<String>,
 }
 
-pub(super) fn tool(roots: Arc<Roots>) -> Result<(Definition, Handler)> {
-    let definition = Definition::new(
+pub(super) fn tool(roots: Arc<Roots>) -> Result<(BuiltinDefinition, BuiltinHandler)> {
+    let definition = BuiltinDefinition::new(
         "file_find",
         "Finds files and directories by name. The pattern is a glob: `*.rs` matches names at any depth, \
          `src/**/*.{ts,tsx}` whole paths. Gives at most 500 paths in order; skips .git and node_modules and follows \
@@ -36,30 +36,30 @@ pub(super) fn tool(roots: Arc<Roots>) -> Result<(Definition, Handler)> {
     )?
     .title("Find files by name")
     .tags(["files"])
-    .reads_only();
-    Ok((definition, file_handler(roots, find)))
+    .read_only();
+    Ok((definition, blocking_handler(roots, find_files)))
 }
 
-fn find(roots: &Roots, arguments: &Arguments) -> Result<Answer> {
+fn find_files(roots: &Roots, arguments: &Arguments) -> Result<BuiltinOutput> {
     let glob = Glob::new(&arguments.pattern)?;
     let path = arguments.path.as_deref().unwrap_or(".");
-    let start = roots.existing(path)?;
-    let mut walk = Walk::new(&start, path, usize::MAX)?;
+    let start = roots.resolve_existing(path)?;
+    let mut walk = DirectoryWalk::new(&start, path, usize::MAX)?;
     let mut lines = Vec::new();
-    while lines.len() <= MOST
+    while lines.len() <= MAX_PATHS
         && let Some(entry) = walk.next()
     {
         if glob.matches(&entry.relative) {
-            let slash = if entry.kind.is_dir() { "/" } else { "" };
-            lines.push(format!("{}{slash}", roots.shown(&entry.path_from(&start))));
+            let slash = if entry.file_type.is_dir() { "/" } else { "" };
+            lines.push(format!("{}{slash}", roots.display_path(&entry.path_from(&start))));
         }
     }
-    let more = lines.len() > MOST;
-    lines.truncate(MOST);
-    let answer = Answer::text(if lines.is_empty() { "(nothing found)".into() } else { lines.join("\n") });
-    Ok(match (more, walk.cut_short()) {
-        (true, _) => answer.and(format!("(cut after {MOST} paths; use a narrower pattern)")),
-        (false, true) => answer.and("(not everything was looked at; start further down with `path`)"),
+    let more = lines.len() > MAX_PATHS;
+    lines.truncate(MAX_PATHS);
+    let answer = BuiltinOutput::text(if lines.is_empty() { "(nothing found)".into() } else { lines.join("\n") });
+    Ok(match (more, walk.is_truncated()) {
+        (true, _) => answer.with_text(format!("(cut after {MAX_PATHS} paths; use a narrower pattern)")),
+        (false, true) => answer.with_text("(not everything was looked at; start further down with `path`)"),
         (false, false) => answer,
     })
 }

@@ -6,11 +6,11 @@ use serde::Deserialize;
 use serde_json::json;
 use toolcrib_core::Result;
 
-use super::files::{Entry, Roots, Walk, file_handler};
-use super::{Answer, Definition, Handler, invalid, shown};
+use super::files::{DirectoryWalk, Roots, WalkEntry, blocking_handler};
+use super::{BuiltinDefinition, BuiltinHandler, BuiltinOutput, invalid_input, sanitize_for_message};
 
-const MOST: usize = 1000;
-const DEEPEST: usize = 10;
+const MAX_ENTRIES: usize = 1000;
+const MAX_LIST_DEPTH: usize = 10;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -19,8 +19,8 @@ struct Arguments {
     depth: Option<usize>,
 }
 
-pub(super) fn tool(roots: Arc<Roots>) -> Result<(Definition, Handler)> {
-    let definition = Definition::new(
+pub(super) fn tool(roots: Arc<Roots>) -> Result<(BuiltinDefinition, BuiltinHandler)> {
+    let definition = BuiltinDefinition::new(
         "file_list",
         "Lists a directory: one path a line, `/` after directories, the size in bytes after files. Gives at most 1000 \
          entries; does not look into .git and node_modules. To look for a name use `file_find`. Only in the \
@@ -29,42 +29,42 @@ pub(super) fn tool(roots: Arc<Roots>) -> Result<(Definition, Handler)> {
             "type": "object",
             "properties": {
                 "path": { "type": "string", "minLength": 1, "maxLength": 4096, "description": "default: the first root" },
-                "depth": { "type": "integer", "minimum": 1, "maximum": DEEPEST, "description": "levels; default 1" },
+                "depth": { "type": "integer", "minimum": 1, "maximum": MAX_LIST_DEPTH, "description": "levels; default 1" },
             },
             "additionalProperties": false,
         }),
     )?
     .title("List a directory")
     .tags(["files"])
-    .reads_only();
-    Ok((definition, file_handler(roots, list)))
+    .read_only();
+    Ok((definition, blocking_handler(roots, list_directory)))
 }
 
-fn list(roots: &Roots, arguments: &Arguments) -> Result<Answer> {
+fn list_directory(roots: &Roots, arguments: &Arguments) -> Result<BuiltinOutput> {
     let path = arguments.path.as_deref().unwrap_or(".");
-    let start = roots.existing(path)?;
+    let start = roots.resolve_existing(path)?;
     if !start.is_dir() {
-        return Err(invalid(format!("`{}` is a file; use `file_read`", shown(path))));
+        return Err(invalid_input(format!("`{}` is a file; use `file_read`", sanitize_for_message(path))));
     }
-    let mut walk = Walk::new(&start, path, arguments.depth.unwrap_or(1).clamp(1, DEEPEST))?;
+    let mut walk = DirectoryWalk::new(&start, path, arguments.depth.unwrap_or(1).clamp(1, MAX_LIST_DEPTH))?;
     let mut lines = Vec::new();
-    while lines.len() < MOST
+    while lines.len() < MAX_ENTRIES
         && let Some(entry) = walk.next()
     {
-        lines.push(line(&walk, &entry));
+        lines.push(format_entry(&walk, &entry));
     }
-    let more = walk.next().is_some() || walk.cut_short();
+    let more = walk.next().is_some() || walk.is_truncated();
     let shown_lines = if lines.is_empty() { "(empty)".into() } else { lines.join("\n") };
-    let answer = Answer::text(format!("{}:\n{shown_lines}", roots.shown(start.path())));
+    let answer = BuiltinOutput::text(format!("{}:\n{shown_lines}", roots.display_path(start.path())));
     Ok(if more {
-        answer.and(format!("(cut after {} entries; list a directory further down)", lines.len()))
+        answer.with_text(format!("(cut after {} entries; list a directory further down)", lines.len()))
     } else {
         answer
     })
 }
 
-fn line(walk: &Walk, entry: &Entry) -> String {
-    match entry.kind {
+fn format_entry(walk: &DirectoryWalk, entry: &WalkEntry) -> String {
+    match entry.file_type {
         kind if kind.is_dir() => format!("{}/", entry.relative),
         kind if kind.is_file() => format!("{}\t{}", entry.relative, walk.size(entry)),
         kind if kind.is_symlink() => format!("{}\tlink", entry.relative),

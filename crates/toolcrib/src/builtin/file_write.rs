@@ -6,10 +6,10 @@ use serde::Deserialize;
 use serde_json::json;
 use toolcrib_core::Result;
 
-use super::files::{Roots, cannot, create, file_handler, replace};
-use super::{Answer, Definition, Handler, invalid, shown};
+use super::files::{Roots, blocking_handler, create_file, io_error, replace_file};
+use super::{BuiltinDefinition, BuiltinHandler, BuiltinOutput, invalid_input, sanitize_for_message};
 
-const LARGEST: usize = 1024 * 1024;
+const MAX_CONTENT_BYTES: usize = 1024 * 1024;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -20,8 +20,8 @@ struct Arguments {
     overwrite: bool,
 }
 
-pub(super) fn tool(roots: Arc<Roots>) -> Result<(Definition, Handler)> {
-    let definition = Definition::new(
+pub(super) fn tool(roots: Arc<Roots>) -> Result<(BuiltinDefinition, BuiltinHandler)> {
+    let definition = BuiltinDefinition::new(
         "file_write",
         "Writes a text file of at most 1 MiB. The directory must exist; an existing file is replaced only with \
          `overwrite`. To change a part of a file use `file_edit`. Only in the configured directories; relative paths \
@@ -30,7 +30,7 @@ pub(super) fn tool(roots: Arc<Roots>) -> Result<(Definition, Handler)> {
             "type": "object",
             "properties": {
                 "path": { "type": "string", "minLength": 1, "maxLength": 4096 },
-                "content": { "type": "string", "maxLength": LARGEST },
+                "content": { "type": "string", "maxLength": MAX_CONTENT_BYTES },
                 "overwrite": { "type": "boolean", "description": "replace an existing file; default false" },
             },
             "required": ["path", "content"],
@@ -39,31 +39,34 @@ pub(super) fn tool(roots: Arc<Roots>) -> Result<(Definition, Handler)> {
     )?
     .title("Write a file")
     .tags(["files"])
-    .changes_things();
-    Ok((definition, file_handler(roots, write)))
+    .mutating();
+    Ok((definition, blocking_handler(roots, write_file)))
 }
 
-fn write(roots: &Roots, arguments: &Arguments) -> Result<Answer> {
+fn write_file(roots: &Roots, arguments: &Arguments) -> Result<BuiltinOutput> {
     let (path, content) = (&arguments.path, arguments.content.as_bytes());
-    if content.len() > LARGEST {
-        return Err(invalid("`content` is larger than 1 MiB"));
+    if content.len() > MAX_CONTENT_BYTES {
+        return Err(invalid_input("`content` is larger than 1 MiB"));
     }
-    let refuse = |error| cannot("write", path, &error);
-    let target = roots.target(path)?;
+    let refuse = |error| io_error("write", path, &error);
+    let target = roots.resolve_target(path)?;
     let (directory, name) = target.open_parent().map_err(refuse)?;
     let existing = directory.symlink_metadata(name).ok();
     if existing.as_ref().is_some_and(|metadata| !metadata.is_file()) {
-        return Err(invalid(format!("`{}` exists and is not a regular file", shown(path))));
+        return Err(invalid_input(format!("`{}` exists and is not a regular file", sanitize_for_message(path))));
     }
     if existing.is_some() && !arguments.overwrite {
-        return Err(invalid(format!("`{}` exists; set `overwrite`, or use `file_edit`", shown(path))));
+        return Err(invalid_input(format!(
+            "`{}` exists; set `overwrite`, or use `file_edit`",
+            sanitize_for_message(path)
+        )));
     }
     let done = if existing.is_some() {
-        replace(&directory, name, content).map_err(refuse)?;
+        replace_file(&directory, name, content).map_err(refuse)?;
         "replaced"
     } else {
-        create(&directory, name, content).map_err(refuse)?;
+        create_file(&directory, name, content).map_err(refuse)?;
         "created"
     };
-    Ok(Answer::text(format!("{done} `{}` ({} bytes)", roots.shown(target.path()), content.len())))
+    Ok(BuiltinOutput::text(format!("{done} `{}` ({} bytes)", roots.display_path(target.path()), content.len())))
 }

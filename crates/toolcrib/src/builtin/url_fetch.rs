@@ -13,34 +13,37 @@ use serde::Deserialize;
 use serde_json::json;
 use toolcrib_core::{Error, Result};
 
-use super::{Answer, Definition, Handler, arguments, failed, handler, invalid, shown};
-use crate::network::{PublicOnly, Refused, check_url, refusal};
+use super::{
+    BuiltinDefinition, BuiltinHandler, BuiltinOutput, execution_failed, handler, invalid_input, parse_arguments,
+    sanitize_for_message,
+};
+use crate::address_policy::{BlockedAddress, PublicOnlyResolver, check_url, find_blocked_address};
 
-const LARGEST: usize = 1024 * 1024;
+const MAX_BODY_BYTES: usize = 1024 * 1024;
 /// A page of this size stays within the usual bound on results, escapes included.
-const USUAL: usize = 64 * 1024;
-const LONGEST: Duration = Duration::from_secs(20);
-const MOST_REDIRECTS: usize = 5;
+const DEFAULT_BODY_BYTES: usize = 64 * 1024;
+const FETCH_TIMEOUT: Duration = Duration::from_secs(20);
+const MAX_REDIRECTS: usize = 5;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Arguments {
     url: String,
     #[serde(default)]
-    method: Verb,
+    method: FetchMethod,
     max_bytes: Option<usize>,
 }
 
 #[derive(Deserialize, Default, Clone, Copy)]
 #[serde(rename_all = "UPPERCASE")]
-enum Verb {
+enum FetchMethod {
     #[default]
     Get,
     Head,
 }
 
-pub(super) fn tool(allow_private: bool) -> Result<(Definition, Handler)> {
-    let definition = Definition::new(
+pub(super) fn tool(allow_private: bool) -> Result<(BuiltinDefinition, BuiltinHandler)> {
+    let definition = BuiltinDefinition::new(
         "url_fetch",
         "Fetches a URL (http or https) and gives its status and its text as it is: HTML stays HTML, binary content is \
          only described. At most 1 MiB (default 64 KiB), 20 seconds, 5 redirects. No login, no cookies, no scripts \
@@ -50,7 +53,7 @@ pub(super) fn tool(allow_private: bool) -> Result<(Definition, Handler)> {
             "properties": {
                 "url": { "type": "string", "minLength": 1, "maxLength": 8192 },
                 "method": { "enum": ["GET", "HEAD"], "description": "default GET" },
-                "max_bytes": { "type": "integer", "minimum": 1, "maximum": LARGEST },
+                "max_bytes": { "type": "integer", "minimum": 1, "maximum": MAX_BODY_BYTES },
             },
             "required": ["url"],
             "additionalProperties": false,
@@ -63,37 +66,37 @@ pub(super) fn tool(allow_private: bool) -> Result<(Definition, Handler)> {
     let client = Arc::new(OnceLock::new());
     let handler = handler(move |input| {
         let client = Arc::clone(&client);
-        async move { fetch(&client, allow_private, arguments(input)?).await }
+        async move { fetch(&client, allow_private, parse_arguments(input)?).await }
     });
     Ok((definition, handler))
 }
 
-async fn fetch(client: &OnceLock<Client>, allow_private: bool, arguments: Arguments) -> Result<Answer> {
+async fn fetch(client: &OnceLock<Client>, allow_private: bool, arguments: Arguments) -> Result<BuiltinOutput> {
     let url = Url::parse(&arguments.url)
-        .map_err(|error| invalid(format!("`{}` is not a URL: {error}", shown(&arguments.url))))?;
-    check_url(&url, allow_private).map_err(|refused| invalid(refused.to_string()))?;
+        .map_err(|error| invalid_input(format!("`{}` is not a URL: {error}", sanitize_for_message(&arguments.url))))?;
+    check_url(&url, allow_private).map_err(|refused| invalid_input(refused.to_string()))?;
     let client = match client.get() {
         Some(client) => client,
         None => client.get_or_init({
-            let made = make_client(allow_private)?;
+            let made = build_client(allow_private)?;
             || made
         }),
     };
     let method = match arguments.method {
-        Verb::Get => Method::GET,
-        Verb::Head => Method::HEAD,
+        FetchMethod::Get => Method::GET,
+        FetchMethod::Head => Method::HEAD,
     };
-    let response = client.request(method, url.clone()).send().await.map_err(|error| explain(error, &url))?;
-    let limit = arguments.max_bytes.unwrap_or(USUAL).clamp(1, LARGEST);
-    describe(response, limit).await
+    let response = client.request(method, url.clone()).send().await.map_err(|error| fetch_error(error, &url))?;
+    let limit = arguments.max_bytes.unwrap_or(DEFAULT_BODY_BYTES).clamp(1, MAX_BODY_BYTES);
+    describe_response(response, limit).await
 }
 
-fn make_client(allow_private: bool) -> Result<Client> {
+fn build_client(allow_private: bool) -> Result<Client> {
     // Somebody in this process may have installed one already, which serves as well.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let redirects = redirect::Policy::custom(move |attempt| {
-        if attempt.previous().len() > MOST_REDIRECTS {
-            return attempt.error(Refused::new(format!("more than {MOST_REDIRECTS} redirects")));
+        if attempt.previous().len() > MAX_REDIRECTS {
+            return attempt.error(BlockedAddress::new(format!("more than {MAX_REDIRECTS} redirects")));
         }
         match check_url(attempt.url(), allow_private) {
             Ok(()) => attempt.follow(),
@@ -104,22 +107,22 @@ fn make_client(allow_private: bool) -> Result<Client> {
         .no_proxy()
         .redirect(redirects)
         .referer(false)
-        .timeout(LONGEST)
+        .timeout(FETCH_TIMEOUT)
         .user_agent(concat!("toolcrib/", env!("CARGO_PKG_VERSION")));
     if !allow_private {
-        builder = builder.dns_resolver(Arc::new(PublicOnly));
+        builder = builder.dns_resolver(Arc::new(PublicOnlyResolver));
     }
-    builder.build().map_err(|error| failed("cannot prepare HTTPS on this machine").with_cause(error))
+    builder.build().map_err(|error| execution_failed("cannot prepare HTTPS on this machine").with_cause(error))
 }
 
-async fn describe(mut response: Response, limit: usize) -> Result<Answer> {
+async fn describe_response(mut response: Response, limit: usize) -> Result<BuiltinOutput> {
     let url = response.url().clone();
     let status = response.status();
     let kind = response.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
-    let kind = shown(kind.unwrap_or("no content type"));
+    let kind = sanitize_for_message(kind.unwrap_or("no content type"));
     let mut body = Vec::new();
     let mut cut = false;
-    while let Some(chunk) = response.chunk().await.map_err(|error| explain(error, &url))? {
+    while let Some(chunk) = response.chunk().await.map_err(|error| fetch_error(error, &url))? {
         let kept = chunk.len().min(limit - body.len());
         body.extend_from_slice(&chunk[..kept]);
         if kept < chunk.len() {
@@ -132,15 +135,15 @@ async fn describe(mut response: Response, limit: usize) -> Result<Answer> {
         "HTTP {status}, {kind}, {} bytes{}, {}",
         body.len(),
         if cut { " and more" } else { "" },
-        shown(url.as_str())
+        sanitize_for_message(url.as_str())
     );
-    let mut answer = Answer { is_error: !status.is_success(), ..Answer::text(heading) };
+    let mut answer = BuiltinOutput { is_error: !status.is_success(), ..BuiltinOutput::text(heading) };
     if is_text(&kind, &body) {
-        answer = answer.and(String::from_utf8_lossy(&body));
+        answer = answer.with_text(String::from_utf8_lossy(&body));
     } else if !body.is_empty() {
-        answer = answer.and("(binary content, not shown)");
+        answer = answer.with_text("(binary content, not shown)");
     }
-    Ok(if cut { answer.and(format!("(cut after {limit} bytes)")) } else { answer })
+    Ok(if cut { answer.with_text(format!("(cut after {limit} bytes)")) } else { answer })
 }
 
 fn is_text(kind: &str, body: &[u8]) -> bool {
@@ -152,10 +155,10 @@ fn is_text(kind: &str, body: &[u8]) -> bool {
     !body.is_empty() && !binary && !super::files::is_binary(body)
 }
 
-fn explain(error: reqwest::Error, url: &Url) -> Error {
-    let host = shown(url.host_str().unwrap_or_default());
-    if let Some(refused) = refusal(&error) {
-        return invalid(refused.to_string());
+fn fetch_error(error: reqwest::Error, url: &Url) -> Error {
+    let host = sanitize_for_message(url.host_str().unwrap_or_default());
+    if let Some(refused) = find_blocked_address(&error) {
+        return invalid_input(refused.to_string());
     }
     let message = if error.is_timeout() {
         format!("`{host}` did not answer within 20 s")
@@ -164,7 +167,7 @@ fn explain(error: reqwest::Error, url: &Url) -> Error {
     } else {
         format!("the answer of `{host}` could not be read")
     };
-    failed(message).with_cause(error.without_url())
+    execution_failed(message).with_cause(error.without_url())
 }
 
 #[cfg(test)]
@@ -178,7 +181,7 @@ mod tests {
     use super::*;
 
     /// URLs that lead to this machine, its network or its files by other words; `P` is a port that listens.
-    const TRICKS: [&str; 77] = [
+    const PRIVATE_URL_SPELLINGS: [&str; 77] = [
         // Loopback as it is, with ports, users and dots.
         "http://127.0.0.1:P/",
         "http://127.0.0.1.:P/",
@@ -269,9 +272,9 @@ mod tests {
     #[tokio::test]
     async fn no_spelling_of_a_private_address_is_fetched() {
         let (address, connections) = serve("HTTP/1.1 200 OK\r\ncontent-length: 6\r\n\r\nsecret");
-        for trick in TRICKS {
+        for trick in PRIVATE_URL_SPELLINGS {
             let url = trick.replace(":P", &format!(":{}", address.port()));
-            let wanted = Arguments { url: url.clone(), method: Verb::Get, max_bytes: None };
+            let wanted = Arguments { url: url.clone(), method: FetchMethod::Get, max_bytes: None };
             let error = fetch(&OnceLock::new(), false, wanted).await.unwrap_err();
             assert_eq!(error.code, Code::ToolInvalidInput, "{url:?}: {error}");
         }
@@ -281,15 +284,17 @@ mod tests {
     #[tokio::test]
     async fn no_redirect_leads_to_a_private_address() {
         let (target, connections) = serve("HTTP/1.1 200 OK\r\ncontent-length: 6\r\n\r\nsecret");
-        let client = make_client(false).unwrap();
-        for trick in TRICKS.iter().filter(|trick| !trick.contains(['\t', '\n'])) {
+        let client = build_client(false).unwrap();
+        for trick in PRIVATE_URL_SPELLINGS.iter().filter(|trick| !trick.contains(['\t', '\n'])) {
             let location = trick.trim().replace(":P", &format!(":{}", target.port()));
             let response = format!("HTTP/1.1 302 Found\r\nlocation: {location}\r\ncontent-length: 0\r\n\r\n");
             let (first, _) = serve(&response);
             // The client checks redirects; the address it starts from is checked before it is asked.
             match client.get(format!("http://{first}/")).send().await {
                 Ok(response) => assert!(response.status().is_redirection(), "{location}: {response:?}"),
-                Err(error) => assert!(error.is_redirect() || refusal(&error).is_some(), "{location}: {error:?}"),
+                Err(error) => {
+                    assert!(error.is_redirect() || find_blocked_address(&error).is_some(), "{location}: {error:?}")
+                }
             }
         }
         assert_eq!(connections.load(Ordering::SeqCst), 0);

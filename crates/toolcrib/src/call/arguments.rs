@@ -8,15 +8,15 @@ use serde_json::{Value, json};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
-use toolcrib_core::catalog::Calling;
-use toolcrib_core::schema::{Accepted, Fault};
+use toolcrib_core::catalog::CallSpec;
+use toolcrib_core::schema::{ArgumentError, ValidationOutcome};
 use toolcrib_core::{Code, Error, Result, ResultExt, SourceId};
 
-use crate::clock::after;
+use crate::clock::deadline_after;
 use crate::connector::CallFailure;
 
 /// Arguments that may be sent.
-pub(super) struct Validated {
+pub(super) struct ValidatedArguments {
     pub(super) arguments: Value,
     /// Reason why validation was skipped.
     pub(super) note: Option<String>,
@@ -28,7 +28,7 @@ pub(super) struct Deadline(Instant);
 
 impl Deadline {
     pub(super) fn after(timeout: Duration) -> Deadline {
-        Deadline(after(timeout))
+        Deadline(deadline_after(timeout))
     }
 
     pub(super) fn remaining(self) -> Duration {
@@ -40,34 +40,39 @@ impl Deadline {
 /// cores for all, so that neither one source nor all of them hold up everything else.
 #[derive(Debug)]
 pub(crate) struct ValidationPermits {
-    all: Arc<Semaphore>,
-    by_source: Mutex<HashMap<SourceId, Arc<Semaphore>>>,
+    global_semaphore: Arc<Semaphore>,
+    source_semaphores: Mutex<HashMap<SourceId, Arc<Semaphore>>>,
 }
 
 /// Held by the thread: it goes on after the caller has given up.
 struct ValidationPermit {
-    _of_source: OwnedSemaphorePermit,
-    _of_all: OwnedSemaphorePermit,
+    _source_permit: OwnedSemaphorePermit,
+    _global_permit: OwnedSemaphorePermit,
 }
 
 impl Default for ValidationPermits {
     fn default() -> ValidationPermits {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        ValidationPermits { all: Arc::new(Semaphore::new((cores / 2).max(1))), by_source: Mutex::default() }
+        ValidationPermits {
+            global_semaphore: Arc::new(Semaphore::new((cores / 2).max(1))),
+            source_semaphores: Mutex::default(),
+        }
     }
 }
 
 impl ValidationPermits {
     async fn acquire(&self, source: &SourceId) -> Result<ValidationPermit> {
-        let of_source = self.of_source(source).acquire_owned().await.context(Code::Internal, "validation has ended")?;
-        let of_all = self.all.clone().acquire_owned().await.context(Code::Internal, "validation has ended")?;
-        Ok(ValidationPermit { _of_source: of_source, _of_all: of_all })
+        let of_source =
+            self.source_semaphore(source).acquire_owned().await.context(Code::Internal, "validation has ended")?;
+        let of_all =
+            self.global_semaphore.clone().acquire_owned().await.context(Code::Internal, "validation has ended")?;
+        Ok(ValidationPermit { _source_permit: of_source, _global_permit: of_all })
     }
 
-    fn of_source(&self, source: &SourceId) -> Arc<Semaphore> {
-        const MAX_IDLE: usize = 256;
-        let mut by_source = self.by_source.lock().unwrap_or_else(PoisonError::into_inner);
-        if by_source.len() > MAX_IDLE {
+    fn source_semaphore(&self, source: &SourceId) -> Arc<Semaphore> {
+        const MAX_IDLE_SEMAPHORES: usize = 256;
+        let mut by_source = self.source_semaphores.lock().unwrap_or_else(PoisonError::into_inner);
+        if by_source.len() > MAX_IDLE_SEMAPHORES {
             by_source.retain(|_, semaphore| Arc::strong_count(semaphore) > 1);
         }
         by_source.entry(source.clone()).or_insert_with(|| Arc::new(Semaphore::new(1))).clone()
@@ -76,13 +81,13 @@ impl ValidationPermits {
     pub(super) async fn validate(
         &self,
         source: &SourceId,
-        calling: &Arc<Calling>,
+        calling: &Arc<CallSpec>,
         arguments: Value,
         deadline: Deadline,
         cancel: &CancellationToken,
-    ) -> Result<Result<Validated, Vec<Fault>>> {
+    ) -> Result<Result<ValidatedArguments, Vec<ArgumentError>>> {
         if let Some(accepted) = calling.validator.accept_inline(&arguments) {
-            return Ok(Ok(Validated::new(arguments, accepted)));
+            return Ok(Ok(ValidatedArguments::new(arguments, accepted)));
         }
         let calling = calling.clone();
         let work = async {
@@ -105,26 +110,26 @@ impl ValidationPermits {
     }
 }
 
-impl Validated {
-    fn new(arguments: Value, accepted: Accepted) -> Validated {
+impl ValidatedArguments {
+    fn new(arguments: Value, accepted: ValidationOutcome) -> ValidatedArguments {
         let note = match accepted {
-            Accepted::Valid => None,
-            Accepted::Unvalidated(note) => Some(note),
+            ValidationOutcome::Valid => None,
+            ValidationOutcome::Unvalidated(note) => Some(note),
         };
-        Validated { arguments, note }
+        ValidatedArguments { arguments, note }
     }
 }
 
-pub(super) fn invalid_arguments(tool: &str, faults: &[Fault]) -> Error {
+pub(super) fn invalid_arguments_error(tool: &str, faults: &[ArgumentError]) -> Error {
     let listed: Vec<String> = faults.iter().map(|fault| format!("{} {}", fault.path, fault.message)).collect();
     let message = format!("wrong arguments for `{tool}`: {}", listed.join("; "));
     Error::new(Code::ToolInvalidInput, message).with_details(json!({ "faults": faults }))
 }
 
 /// A `null` where none may be counts as left out: models that must name every argument send it.
-fn validate(calling: &Calling, arguments: Value) -> Result<Validated, Vec<Fault>> {
+fn validate(calling: &CallSpec, arguments: Value) -> Result<ValidatedArguments, Vec<ArgumentError>> {
     let faults = match calling.validator.validate(&arguments) {
-        Ok(accepted) => return Ok(Validated::new(arguments, accepted)),
+        Ok(accepted) => return Ok(ValidatedArguments::new(arguments, accepted)),
         Err(faults) => faults,
     };
     let mut rest = arguments;
@@ -138,7 +143,7 @@ fn validate(calling: &Calling, arguments: Value) -> Result<Validated, Vec<Fault>
     if removed > 0
         && let Ok(accepted) = calling.validator.validate(&rest)
     {
-        return Ok(Validated::new(rest, accepted));
+        return Ok(ValidatedArguments::new(rest, accepted));
     }
     Err(faults)
 }

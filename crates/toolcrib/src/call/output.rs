@@ -6,43 +6,44 @@ use serde::ser::{Serialize, SerializeMap, Serializer};
 use serde_json::value::RawValue;
 use toolcrib_core::SourceId;
 
-use crate::connector::{Answer, Layout};
-use crate::held::is_cursor;
+use crate::connector::{ResultLayout, ToolResult};
+use crate::result_pages::is_cursor;
 
 #[derive(Clone)]
-pub struct Output {
+pub struct CallOutput {
     /// The whole result as its source sent it, what nobody here understands included. Of a paged result, the result
     /// that this page is.
     pub raw: Box<RawValue>,
     pub elapsed_ms: u64,
     pub source: SourceId,
     /// Of a result too large to be given at once.
-    pub page: Option<Page>,
-    layout: Layout,
+    pub page: Option<ResultPage>,
+    layout: ResultLayout,
 }
 
 /// Which part of a large result this is.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
-pub struct Page {
+pub struct ResultPage {
     /// From one.
     pub number: usize,
-    pub of: usize,
+    #[serde(rename = "of")]
+    pub page_count: usize,
     /// What [`Registry::page`](crate::Registry::page) takes for the next one.
     pub next: Option<String>,
     /// Of the whole result.
     pub total_bytes: u64,
 }
 
-impl Page {
+impl ResultPage {
     /// Whether a text has the form of a cursor, so that it is no argument for a tool.
     pub fn is_cursor(text: &str) -> bool {
         is_cursor(text)
     }
 }
 
-impl Output {
-    pub(crate) fn new(source: SourceId, answer: Answer, page: Option<Page>) -> Output {
-        Output { raw: answer.raw, elapsed_ms: 0, source, page, layout: answer.layout }
+impl CallOutput {
+    pub(crate) fn new(source: SourceId, answer: ToolResult, page: Option<ResultPage>) -> CallOutput {
+        CallOutput { raw: answer.raw, elapsed_ms: 0, source, page, layout: answer.layout }
     }
 
     /// The content blocks, a JSON array.
@@ -67,19 +68,19 @@ impl Output {
 }
 
 /// `{"content", "structured", "is_error", "elapsed_ms", "source"}`, and `meta` and `page` where there are such.
-impl Serialize for Output {
+impl Serialize for CallOutput {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        fn raw<E: serde::ser::Error>(text: &str) -> Result<&RawValue, E> {
+        fn parse_raw<E: serde::ser::Error>(text: &str) -> Result<&RawValue, E> {
             serde_json::from_str(text).map_err(E::custom)
         }
         let mut map = serializer.serialize_map(None)?;
-        map.serialize_entry("content", raw::<S::Error>(self.content())?)?;
-        map.serialize_entry("structured", &self.structured().map(raw::<S::Error>).transpose()?)?;
+        map.serialize_entry("content", parse_raw::<S::Error>(self.content())?)?;
+        map.serialize_entry("structured", &self.structured().map(parse_raw::<S::Error>).transpose()?)?;
         map.serialize_entry("is_error", &self.is_error())?;
         map.serialize_entry("elapsed_ms", &self.elapsed_ms)?;
         map.serialize_entry("source", &self.source)?;
         if let Some(meta) = self.meta() {
-            map.serialize_entry("meta", raw::<S::Error>(meta)?)?;
+            map.serialize_entry("meta", parse_raw::<S::Error>(meta)?)?;
         }
         if let Some(page) = &self.page {
             map.serialize_entry("page", page)?;
@@ -89,7 +90,7 @@ impl Serialize for Output {
 }
 
 /// Without the result: what a tool said belongs in no log.
-impl fmt::Debug for Output {
+impl fmt::Debug for CallOutput {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut shown = f.debug_struct("Output");
         shown.field("source", &self.source).field("is_error", &self.is_error()).field("bytes", &self.raw.get().len());

@@ -8,96 +8,103 @@ use async_trait::async_trait;
 use futures_util::FutureExt;
 use serde_json::Value;
 use serde_json::value::{RawValue, to_raw_value};
-use toolcrib_core::catalog::{Manner, Part, Segment};
+use toolcrib_core::catalog::{CatalogSource, Segment, SourceOptions};
 use toolcrib_core::inventory::{Actor, Event, Inventory, Origin, Record};
-use toolcrib_core::manifest::{Bounds, Manifest, Packed};
-use toolcrib_core::source::{Builtin, Kind};
+use toolcrib_core::manifest::{Manifest, PackedManifest, ToolLimits};
+use toolcrib_core::source::{BuiltinSource, SourceKind};
 use toolcrib_core::time::format_duration;
 use toolcrib_core::{Code, Error, Result, ResultExt, Source, SourceId, Timestamp};
 
-use super::{Answer, Call, CallFailure, Connector, Discovery, Offer, Request};
-use crate::builtin::{self, Definition, Handler, Host};
-use crate::registry::Options;
+use super::{CallFailure, Connector, Discovered, Discovery, SourceRequest, ToolCall, ToolResult};
+use crate::builtin::{self, BuiltinContext, BuiltinDefinition, BuiltinHandler};
+use crate::registry::RegistryOptions;
 use crate::secret::resolve_kind;
 
 /// Every built-in tool of this process, by name.
 #[derive(Debug)]
-pub(crate) struct Builtins {
-    tools: Mutex<BTreeMap<String, Registered>>,
-    host: Host,
-    embedded: SourceId,
+pub(crate) struct BuiltinTools {
+    tools: Mutex<BTreeMap<String, RegisteredBuiltin>>,
+    context: BuiltinContext,
+    embedded_source: SourceId,
 }
 
-struct Registered {
+struct RegisteredBuiltin {
     /// The configured source it belongs to; none for a tool of the embedding host.
     owner: Option<SourceId>,
     /// What that source was configured as.
-    config: Option<Arc<Builtin>>,
-    definition: Definition,
-    handler: Option<Handler>,
-    since: Timestamp,
+    config: Option<Arc<BuiltinSource>>,
+    definition: BuiltinDefinition,
+    handler: Option<BuiltinHandler>,
+    registered_at: Timestamp,
 }
 
-impl Builtins {
-    pub(crate) fn new(options: &Options) -> Builtins {
+impl BuiltinTools {
+    pub(crate) fn new(options: &RegistryOptions) -> BuiltinTools {
         let clock = options.clock.clone();
-        let host = Host { now: Arc::new(move || clock.now()), guard: options.guard.clone() };
-        Builtins { tools: Mutex::default(), host, embedded: Source::embedded().id }
+        let host = BuiltinContext { now: Arc::new(move || clock.now()), guard: options.guard.clone() };
+        BuiltinTools { tools: Mutex::default(), context: host, embedded_source: Source::embedded().id }
     }
 
     /// The source that tools of the embedding host are listed under.
     pub(crate) fn embedded_id(&self) -> &SourceId {
-        &self.embedded
+        &self.embedded_source
     }
 
     /// Adds a tool of the embedding host.
-    pub(crate) fn register(&self, definition: Definition, handler: Option<Handler>) -> Result<()> {
-        let mut tools = self.tools();
-        self.must_be_free(&tools, &definition.name, None)?;
-        let registered = Registered { owner: None, config: None, definition, handler, since: (self.host.now)() };
+    pub(crate) fn register(&self, definition: BuiltinDefinition, handler: Option<BuiltinHandler>) -> Result<()> {
+        let mut tools = self.lock_tools();
+        self.check_name_free(&tools, &definition.name, None)?;
+        let registered =
+            RegisteredBuiltin { owner: None, config: None, definition, handler, registered_at: (self.context.now)() };
         tools.insert(registered.definition.name.clone(), registered);
         Ok(())
     }
 
     /// Takes the tools that a configured source asks for, in place of those it had, and gives them as it offers them.
-    pub(crate) fn adopt(&self, source: &Source) -> Result<Vec<Box<RawValue>>> {
-        let Kind::Builtin(config) = resolve_kind(&source.kind)? else { return Ok(Vec::new()) };
+    pub(crate) fn load_source(&self, source: &Source) -> Result<Vec<Box<RawValue>>> {
+        let SourceKind::Builtin(config) = resolve_kind(&source.kind)? else { return Ok(Vec::new()) };
         let config = Arc::new(config);
-        let mut tools = self.tools();
-        let own =
-            |known: &&Registered| known.owner.as_ref() == Some(&source.id) && known.config.as_ref() == Some(&config);
+        let mut tools = self.lock_tools();
+        let own = |known: &&RegisteredBuiltin| {
+            known.owner.as_ref() == Some(&source.id) && known.config.as_ref() == Some(&config)
+        };
         let known: Vec<_> =
-            tools.values().filter(own).map(|known| offered(&known.definition)).collect::<Result<_>>()?;
+            tools.values().filter(own).map(|known| tool_json(&known.definition)).collect::<Result<_>>()?;
         if !known.is_empty() {
             return Ok(known);
         }
-        let standard = builtin::standard(&config, &self.host)?;
+        let standard = builtin::build_tools(&config, &self.context)?;
         for (definition, _) in &standard {
-            self.must_be_free(&tools, &definition.name, Some(&source.id))?;
+            self.check_name_free(&tools, &definition.name, Some(&source.id))?;
         }
         tools.retain(|_, registered| registered.owner.as_ref() != Some(&source.id));
-        let since = (self.host.now)();
+        let since = (self.context.now)();
         let mut offers = Vec::new();
         for (definition, handler) in standard {
-            offers.push(offered(&definition)?);
+            offers.push(tool_json(&definition)?);
             let (name, handler) = (definition.name.clone(), Some(handler));
             let (owner, config) = (Some(source.id.clone()), Some(config.clone()));
-            tools.insert(name, Registered { owner, config, definition, handler, since });
+            tools.insert(name, RegisteredBuiltin { owner, config, definition, handler, registered_at: since });
         }
         Ok(offers)
     }
 
-    fn must_be_free(&self, tools: &BTreeMap<String, Registered>, name: &str, owner: Option<&SourceId>) -> Result<()> {
+    fn check_name_free(
+        &self,
+        tools: &BTreeMap<String, RegisteredBuiltin>,
+        name: &str,
+        owner: Option<&SourceId>,
+    ) -> Result<()> {
         let others = tools.get(name).filter(|taken| owner.is_none() || taken.owner.as_ref() != owner);
         let Some(taken) = others else { return Ok(()) };
-        let by = taken.owner.as_ref().unwrap_or(&self.embedded);
+        let by = taken.owner.as_ref().unwrap_or(&self.embedded_source);
         let message = format!("a built-in tool named `{name}` exists already, from `{by}`");
         Err(Error::new(Code::Conflict, message).with_retryable(false))
     }
 
     /// What the definitions of a source add to how its tools are treated.
-    pub(crate) fn add_manner(&self, owner: &SourceId, manner: &mut Manner) {
-        let tools = self.tools();
+    pub(crate) fn add_source_options(&self, owner: &SourceId, manner: &mut SourceOptions) {
+        let tools = self.lock_tools();
         for registered in tools.values().filter(|registered| registered.owner.as_ref() == Some(owner)) {
             let definition = &registered.definition;
             manner.verdicts.insert(definition.name.clone(), definition.verdict);
@@ -108,17 +115,19 @@ impl Builtins {
     }
 
     /// The embedding host's tools as a part of the catalogue. They live for the process and are in no journal.
-    pub(crate) fn embedded_part(&self) -> Option<Arc<Part>> {
-        let tools = self.tools();
-        let own: Vec<&Registered> = tools.values().filter(|registered| registered.owner.is_none()).collect();
+    pub(crate) fn embedded_catalog_source(&self) -> Option<Arc<CatalogSource>> {
+        let tools = self.lock_tools();
+        let own: Vec<&RegisteredBuiltin> = tools.values().filter(|registered| registered.owner.is_none()).collect();
         if own.is_empty() {
             return None;
         }
         let offered: Vec<Box<RawValue>> =
-            own.iter().filter_map(|registered| offered(&registered.definition).ok()).collect();
-        let packed = Packed::new(&Manifest::new(&self.embedded, &offered, Vec::new(), &Bounds::default())).ok()?;
+            own.iter().filter_map(|registered| tool_json(&registered.definition).ok()).collect();
+        let packed =
+            PackedManifest::new(&Manifest::new(&self.embedded_source, &offered, Vec::new(), &ToolLimits::default()))
+                .ok()?;
         let mut inventory = Inventory::default();
-        let mut manner = Manner { kind: "builtin".into(), builtin: true, ..Manner::default() };
+        let mut manner = SourceOptions { kind: "builtin".into(), builtin: true, ..SourceOptions::default() };
         for registered in &own {
             manner.verdicts.insert(registered.definition.name.clone(), registered.definition.verdict);
             if registered.definition.internal {
@@ -127,14 +136,14 @@ impl Builtins {
         }
         let facts = [
             Event::SourceDeclared {
-                source: self.embedded.clone(),
+                source: self.embedded_source.clone(),
                 kind: "builtin".into(),
                 origin: Origin::Runtime,
                 definition: packed.fingerprint,
                 enabled: None,
             },
             Event::InventoryRecorded {
-                source: self.embedded.clone(),
+                source: self.embedded_source.clone(),
                 fingerprint: packed.fingerprint,
                 added: own.iter().map(|registered| registered.definition.name.clone()).collect(),
                 changed: Vec::new(),
@@ -142,29 +151,29 @@ impl Builtins {
                 renamed: Vec::new(),
             },
         ];
-        let at = own.iter().map(|registered| registered.since).min().unwrap_or_default();
+        let at = own.iter().map(|registered| registered.registered_at).min().unwrap_or_default();
         for event in facts {
             let seq = inventory.version + 1;
             inventory.apply(&Record { seq, at, actor: Actor::new("embedder"), event });
         }
-        let state = inventory.source(&self.embedded)?.clone();
-        Some(Arc::new(Part::new(Arc::new(Segment::bare(Arc::new(packed))), state, manner)))
+        let state = inventory.source(&self.embedded_source)?.clone();
+        Some(Arc::new(CatalogSource::new(Arc::new(Segment::without_prefix(Arc::new(packed))), state, manner)))
     }
 
     /// Runs a handler until it is done, its time is up, or its caller has left.
-    pub(crate) async fn call(&self, call: Call) -> Result<Answer, CallFailure> {
+    pub(crate) async fn call(&self, call: ToolCall) -> Result<ToolResult, CallFailure> {
         tokio::select! {
-            answer = self.run(&call.tool, &call.arguments) => answer.map_err(CallFailure::Refused),
-            () = call.terms.cancel.cancelled() => Err(CallFailure::cancelled()),
-            () = tokio::time::sleep(call.terms.timeout) => {
-                let message = format!("`{}` did not finish within {}", call.tool, format_duration(call.terms.timeout));
-                Err(CallFailure::Refused(Error::new(Code::ToolExecutionFailed, message)))
+            answer = self.run_handler(&call.tool, &call.arguments) => answer.map_err(CallFailure::Rejected),
+            () = call.context.cancel.cancelled() => Err(CallFailure::cancelled()),
+            () = tokio::time::sleep(call.context.timeout) => {
+                let message = format!("`{}` did not finish within {}", call.tool, format_duration(call.context.timeout));
+                Err(CallFailure::Rejected(Error::new(Code::ToolExecutionFailed, message)))
             }
         }
     }
 
-    async fn run(&self, tool: &str, arguments: &RawValue) -> Result<Answer> {
-        let handler = self.tools().get(tool).map(|registered| registered.handler.clone());
+    async fn run_handler(&self, tool: &str, arguments: &RawValue) -> Result<ToolResult> {
+        let handler = self.lock_tools().get(tool).map(|registered| registered.handler.clone());
         let handler = handler.ok_or_else(|| Error::new(Code::ToolNotImplemented, format!("no tool named `{tool}`")))?;
         let handler = handler.ok_or_else(|| {
             Error::new(Code::ToolNotImplemented, format!("`{tool}` has no handler here; its host executes it"))
@@ -175,16 +184,16 @@ impl Builtins {
         let answer = AssertUnwindSafe(async move { handler(input).await }).catch_unwind().await;
         let answer = answer.map_err(|_| Error::new(Code::ToolExecutionFailed, format!("`{tool}` panicked")))??;
         let raw = to_raw_value(&answer).context(Code::Internal, "write an answer")?;
-        Answer::read(raw).ok_or_else(|| Error::new(Code::Internal, format!("`{tool}` gave no result")))
+        ToolResult::parse(raw).ok_or_else(|| Error::new(Code::Internal, format!("`{tool}` gave no result")))
     }
 
-    fn tools(&self) -> MutexGuard<'_, BTreeMap<String, Registered>> {
+    fn lock_tools(&self) -> MutexGuard<'_, BTreeMap<String, RegisteredBuiltin>> {
         self.tools.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// A definition as a source would offer it.
-fn offered(definition: &Definition) -> Result<Box<RawValue>> {
+fn tool_json(definition: &BuiltinDefinition) -> Result<Box<RawValue>> {
     let mut tool = serde_json::Map::new();
     tool.insert("name".into(), definition.name.clone().into());
     if let Some(title) = &definition.title {
@@ -205,38 +214,38 @@ fn offered(definition: &Definition) -> Result<Box<RawValue>> {
 #[derive(Debug)]
 pub(crate) struct BuiltinConnector {
     source: Source,
-    builtins: Arc<Builtins>,
+    builtins: Arc<BuiltinTools>,
 }
 
 impl BuiltinConnector {
-    pub(crate) fn new(source: Source, builtins: Arc<Builtins>) -> BuiltinConnector {
+    pub(crate) fn new(source: Source, builtins: Arc<BuiltinTools>) -> BuiltinConnector {
         BuiltinConnector { source, builtins }
     }
 }
 
 #[async_trait]
 impl Connector for BuiltinConnector {
-    async fn discover(&self, _: Discovery) -> Result<Offer> {
-        Ok(Offer { tools: self.builtins.adopt(&self.source)?, ..Offer::default() })
+    async fn discover(&self, _: Discovery) -> Result<Discovered> {
+        Ok(Discovered { tools: self.builtins.load_source(&self.source)?, ..Discovered::default() })
     }
 
-    async fn call(&self, call: Call) -> Result<Answer, CallFailure> {
+    async fn call(&self, call: ToolCall) -> Result<ToolResult, CallFailure> {
         self.builtins.call(call).await
     }
 
-    async fn request(&self, request: Request) -> Result<Box<RawValue>, CallFailure> {
+    async fn request(&self, request: SourceRequest) -> Result<Box<RawValue>, CallFailure> {
         let message = format!("`{}` has built-in tools, which answer no `{}`", self.source.id, request.method);
-        Err(CallFailure::Refused(Error::new(Code::ToolNotImplemented, message)))
+        Err(CallFailure::Rejected(Error::new(Code::ToolNotImplemented, message)))
     }
 
-    fn connected(&self) -> bool {
+    fn is_connected(&self) -> bool {
         true
     }
 
     async fn close(&self) {}
 }
 
-impl std::fmt::Debug for Registered {
+impl std::fmt::Debug for RegisteredBuiltin {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Registered").field("name", &self.definition.name).finish_non_exhaustive()
     }

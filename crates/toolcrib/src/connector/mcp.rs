@@ -1,14 +1,14 @@
 //! MCP sources: one connection per source, made by the first call that needs it, shared by all, and ended when idle;
 //! or one for each client, or one for each call, as the source's `lifecycle` says.
 
-mod callers;
-mod exchange;
-mod lines;
-mod live;
-mod overheard;
+mod active_calls;
+mod connection;
+mod connection_pool;
+mod output_sniffer;
+mod subscription_requests;
+mod subscriptions;
 mod target;
-mod watched;
-mod watching;
+mod upstream_request;
 
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
@@ -18,117 +18,125 @@ use serde_json::value::{RawValue, to_raw_value};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
-use toolcrib_core::json::Fields;
-use toolcrib_core::manifest::SetAside;
+use toolcrib_core::json::RawFields;
+use toolcrib_core::manifest::SetAsideTool;
 use toolcrib_core::source::Lifecycle;
-use toolcrib_core::text::shown_short;
+use toolcrib_core::text::sanitize_truncated;
 use toolcrib_core::time::format_duration;
-use toolcrib_core::tool::BACKING;
+use toolcrib_core::tool::EXECUTION_SPEC_KEY;
 use toolcrib_core::{Code, Error, Result, Source};
-use toolcrib_mcp::{Era, Notice, RequestOptions, ServerSays};
+use toolcrib_mcp::{ConnectionEvent, Era, RequestOptions, ServerDescription};
 
-use super::{Answer, Call, CallFailure, Connector, Discovery, Offer, Request};
+use super::{CallFailure, Connector, Discovered, Discovery, SourceRequest, ToolCall, ToolResult};
 use crate::call::ClientId;
-use crate::clock::after;
-use crate::connections::News;
+use crate::clock::deadline_after;
+use crate::connections::SourceEvents;
 use crate::redact::{Redactor, SourceRedactor};
-use crate::registry::Options;
+use crate::registry::RegistryOptions;
 use crate::trace::Trace;
-use exchange::Exchange;
-use lines::{Line, Lines};
-use live::{Live, Stay};
+use connection::{Lifetime, McpConnection};
+use connection_pool::{ConnectionPool, PooledConnection};
+use upstream_request::UpstreamRequest;
 
-pub use lines::Watches;
-pub(crate) use target::HttpClients;
+pub use connection_pool::SourceSubscriptions;
+pub(crate) use target::McpHttpClients;
 
 #[derive(Debug)]
 pub(crate) struct McpConnector {
     source: Source,
-    options: Options,
-    clients: Arc<HttpClients>,
-    news: News,
+    options: RegistryOptions,
+    clients: Arc<McpHttpClients>,
+    source_events: SourceEvents,
     redactor: Arc<SourceRedactor>,
-    lines: Lines,
+    pool: ConnectionPool,
     /// The protocol version found last, to save the probe next time.
     era: std::sync::Mutex<Option<String>>,
-    tending: tokio::sync::Mutex<()>,
+    maintenance_lock: tokio::sync::Mutex<()>,
     /// Temporary connections that failed and are being closed.
-    closing: TaskTracker,
+    closing_tasks: TaskTracker,
     /// Cancelled when this connector is closed: from then on a server that hangs is not waited for.
-    closed: CancellationToken,
+    shutdown: CancellationToken,
 }
 
 impl McpConnector {
     pub(crate) fn new(
         source: Source,
-        options: &Options,
-        clients: Arc<HttpClients>,
-        news: News,
+        options: &RegistryOptions,
+        clients: Arc<McpHttpClients>,
+        news: SourceEvents,
         redactor: Arc<SourceRedactor>,
     ) -> McpConnector {
         McpConnector {
             source,
             options: options.clone(),
             clients,
-            news,
+            source_events: news,
             redactor,
-            lines: Lines::default(),
+            pool: ConnectionPool::default(),
             era: std::sync::Mutex::default(),
-            tending: tokio::sync::Mutex::default(),
-            closing: TaskTracker::new(),
-            closed: CancellationToken::new(),
+            maintenance_lock: tokio::sync::Mutex::default(),
+            closing_tasks: TaskTracker::new(),
+            shutdown: CancellationToken::new(),
         }
     }
 
     /// Closes a connection that was made for one request. After a failure that happens in the background: a server
     /// that did not answer takes its time to end as well, and the error must be told at the deadline. After a success
     /// it is waited for, so that a server of which there may be only one has ended before the next one starts.
-    async fn close_temporary<T, E>(&self, live: &Arc<Live>, outcome: &Result<T, E>) {
+    async fn close_temporary<T, E>(&self, live: &Arc<McpConnection>, outcome: &Result<T, E>) {
         if outcome.is_ok() {
             live.close().await;
             return;
         }
         let live = live.clone();
-        let closed = self.closed.clone();
-        self.closing.spawn(async move { live.close_until(&closed).await });
+        let closed = self.shutdown.clone();
+        self.closing_tasks.spawn(async move { live.close_until(&closed).await });
     }
 
-    async fn connect(&self, timeout: Duration, stay: Stay) -> Result<Arc<Live>, CallFailure> {
+    async fn connect(&self, timeout: Duration, stay: Lifetime) -> Result<Arc<McpConnection>, CallFailure> {
         let era = self.era.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let live = Live::connect(self, era, timeout, stay).await?;
+        let live = McpConnection::connect(self, era, timeout, stay).await?;
         *self.era.lock().unwrap_or_else(PoisonError::into_inner) = Some(live.era());
         Ok(live)
     }
 
     /// The connection that stands on a line, or a new one in its place.
-    async fn standing(&self, line: &Line, timeout: Duration) -> Result<Arc<Live>, CallFailure> {
+    async fn get_or_connect(
+        &self,
+        line: &PooledConnection,
+        timeout: Duration,
+    ) -> Result<Arc<McpConnection>, CallFailure> {
         let began = Instant::now();
-        let mut place = line.live.lock().await;
+        let mut place = line.connection.lock().await;
         // What another caller found out while this one waited for it need not be found out again.
-        let usable = place.as_ref().is_some_and(|live| live.usable());
+        let usable = place.as_ref().is_some_and(|live| live.is_usable());
         if let Some(failure) = line.failure_since(began).filter(|_| !usable) {
             return Err(failure);
         }
-        let stood = self.stand(line, &mut place, timeout).await;
+        let stood = self.get_or_connect_locked(line, &mut place, timeout).await;
         if let Err(failure) = &stood {
-            line.failed(failure);
+            line.record_failure(failure);
         }
         stood
     }
 
-    async fn stand(
+    async fn get_or_connect_locked(
         &self,
-        line: &Line,
-        place: &mut Option<Arc<Live>>,
+        line: &PooledConnection,
+        place: &mut Option<Arc<McpConnection>>,
         timeout: Duration,
-    ) -> Result<Arc<Live>, CallFailure> {
-        if let Some(standing) = place.as_ref().filter(|live| live.usable()) {
+    ) -> Result<Arc<McpConnection>, CallFailure> {
+        if let Some(standing) = place.as_ref().filter(|live| live.is_usable()) {
             return Ok(standing.clone());
         }
-        let new = self.connect(timeout, Stay::Long(line.watched.clone())).await?;
+        let new = self.connect(timeout, Lifetime::Persistent(line.subscriptions.clone())).await?;
         *place = Some(new.clone());
-        if line.watched.any() {
-            new.own(tokio::spawn(line.watched.clone().renew(new.clone(), self.source.id.clone(), self.news.clone())));
+        if line.subscriptions.has_any() {
+            new.track_task(tokio::spawn(line.subscriptions.clone().resubscribe(
+                new.clone(),
+                self.source.id.clone(),
+                self.source_events.clone(),
+            )));
         }
         Ok(new)
     }
@@ -137,42 +145,44 @@ impl McpConnector {
 #[async_trait]
 impl Connector for McpConnector {
     /// Over the live connection when there is one, else by a temporary start.
-    async fn discover(&self, discovery: Discovery) -> Result<Offer> {
+    async fn discover(&self, discovery: Discovery) -> Result<Discovered> {
         {
             let mut era = self.era.lock().unwrap_or_else(PoisonError::into_inner);
             if era.is_none() {
                 *era = discovery.era.clone();
             }
         }
-        let deadline = after(discovery.timeout);
-        let standing = async { self.lines.common.live.lock().await.clone() };
+        let deadline = deadline_after(discovery.timeout);
+        let standing = async { self.pool.shared.connection.lock().await.clone() };
         let standing = tokio::time::timeout_at(deadline, standing).await.map_err(|_| {
             let message = format!("no connection within {}", format_duration(discovery.timeout));
             Error::new(Code::ToolUnavailable, message)
         })?;
-        let standing = standing.filter(|live| live.usable());
-        let keep = discovery.keep && self.source.settings.lifecycle() == Lifecycle::Shared;
+        let standing = standing.filter(|live| live.is_usable());
+        let keep = discovery.keep_connection && self.source.settings.lifecycle() == Lifecycle::Shared;
         let (live, ends) = match standing {
             Some(live) => (live, false),
             None if keep => {
-                let standing = self.standing(&self.lines.common, discovery.timeout).await;
+                let standing = self.get_or_connect(&self.pool.shared, discovery.timeout).await;
                 (standing.map_err(CallFailure::into_error)?, false)
             }
-            None => (self.connect(discovery.timeout, Stay::Short).await.map_err(CallFailure::into_error)?, true),
+            None => {
+                (self.connect(discovery.timeout, Lifetime::Temporary).await.map_err(CallFailure::into_error)?, true)
+            }
         };
         let remaining = deadline.saturating_duration_since(Instant::now());
         let listed = {
-            let _in_flight = live.begin_to_look();
-            let mut notices = live.client.notices();
+            let _in_flight = live.begin_discovery();
+            let mut notices = live.client.events();
             let mut options = RequestOptions::new(remaining);
             if let Some(trace) = &discovery.trace {
-                trace.add_to(&mut options.headers);
+                trace.add_to_headers(&mut options.headers);
             }
-            let meta = discovery.trace.as_ref().and_then(Trace::meta);
+            let meta = discovery.trace.as_ref().and_then(Trace::to_meta);
             let listed = live.client.list_tools_with(meta.as_deref(), &options).await;
             // A temporary connection is not listened to later, so an announcement that came meanwhile counts now.
             let mut announced = std::iter::from_fn(|| notices.try_recv().ok());
-            let is_outdated = ends && announced.any(|notice| matches!(notice, Notice::ToolsChanged));
+            let is_outdated = ends && announced.any(|notice| matches!(notice, ConnectionEvent::ToolsChanged));
             if listed.is_ok() && is_outdated {
                 options.timeout = deadline.saturating_duration_since(Instant::now());
                 live.client.list_tools_with(meta.as_deref(), &options).await
@@ -184,10 +194,12 @@ impl Connector for McpConnector {
             Ok(list) => Ok(list),
             Err(error) => {
                 let at = self.options.clock.now();
-                Err(live.explain(&self.source, "listing its tools", discovery.timeout, error, at).await)
+                Err(live.explain_failure(&self.source, "listing its tools", discovery.timeout, error, at).await)
             }
         };
-        let (era, offers, about) = (live.era(), offers(live.client.server()), about(live.client.server()));
+        let era = live.era();
+        let capabilities = capability_names(live.client.server());
+        let about = describe_server(live.client.server());
         // Before 2026 a list says nothing about who may see it.
         let modern = live.client.era() == Era::Modern;
         if ends {
@@ -197,116 +209,125 @@ impl Connector for McpConnector {
         let (ttl_ms, private) = (list.ttl_ms, modern && !list.public);
         let redactor = self.redactor.get(&self.source.kind);
         let mut excluded = excluded_tools(&list.excluded, &redactor);
-        let tools = list.tools.into_iter().map(|tool| redactor.redact_tool(without_backing(tool)));
-        let (repeating, tools): (Vec<_>, Vec<_>) = tools.partition(|tool| redactor.is_repeated_by(tool));
-        excluded.extend(repeating.iter().map(|tool| repeating_tool(tool, &redactor)));
+        let tools = list.tools.into_iter().map(|tool| redactor.redact_tool(strip_execution_spec(tool)));
+        let (repeating, tools): (Vec<_>, Vec<_>) = tools.partition(|tool| redactor.is_leaked_by(tool));
+        excluded.extend(repeating.iter().map(|tool| exclude_leaking_tool(tool, &redactor)));
         let about = about.map(|about| redactor.redact(&about).into_owned());
-        Ok(Offer { tools, excluded, era: Some(era), offers, about, ttl_ms, private, ..Offer::default() })
+        Ok(Discovered {
+            tools,
+            excluded,
+            era: Some(era),
+            capabilities,
+            about,
+            ttl_ms,
+            private,
+            ..Discovered::default()
+        })
     }
 
-    async fn call(&self, call: Call) -> Result<Answer, CallFailure> {
-        let result = self.exchange(&Exchange::Call(&call)).await?;
+    async fn call(&self, call: ToolCall) -> Result<ToolResult, CallFailure> {
+        let result = self.send_request(&UpstreamRequest::Call(&call)).await?;
         let broken = || Error::new(Code::ToolExecutionFailed, "the result of the call is not an object");
-        let answer = Answer::read(result).ok_or_else(|| CallFailure::Refused(broken()))?;
-        if answer.layout.input_required && call.terms.relay.is_none() {
+        let answer = ToolResult::parse(result).ok_or_else(|| CallFailure::Rejected(broken()))?;
+        if answer.layout.input_required && call.context.relay.is_none() {
             let message = "the tool asks for more input, which nobody here can give";
-            return Err(CallFailure::Refused(Error::new(Code::ToolExecutionFailed, message)));
+            return Err(CallFailure::Rejected(Error::new(Code::ToolExecutionFailed, message)));
         }
         Ok(answer)
     }
 
-    async fn request(&self, request: Request) -> Result<Box<RawValue>, CallFailure> {
+    async fn request(&self, request: SourceRequest) -> Result<Box<RawValue>, CallFailure> {
         match request.method.as_str() {
-            "resources/subscribe" => self.watch(request).await,
-            "resources/unsubscribe" => self.unwatch(request).await,
-            _ => self.exchange(&Exchange::Request(&request)).await,
+            "resources/subscribe" => self.subscribe(request).await,
+            "resources/unsubscribe" => self.unsubscribe(request).await,
+            _ => self.send_request(&UpstreamRequest::Request(&request)).await,
         }
     }
 
-    fn connected(&self) -> bool {
-        self.lines.connected()
+    fn is_connected(&self) -> bool {
+        self.pool.is_connected()
     }
 
-    async fn client_gone(&self, client: ClientId) {
-        self.lines.client_gone(client).await;
-        self.unwatch_all(client).await;
+    async fn client_disconnected(&self, client: ClientId) {
+        self.pool.close_client(client).await;
+        self.unsubscribe_client(client).await;
     }
 
-    fn neglected(&self) -> bool {
-        self.is_neglected()
+    fn needs_maintenance(&self) -> bool {
+        self.has_outdated_subscriptions()
     }
 
-    async fn tend(&self) {
+    async fn maintain(&self) {
         // One at a time; who looks again soon finds it done.
-        if let Ok(_alone) = self.tending.try_lock() {
-            self.attend().await;
+        if let Ok(_alone) = self.maintenance_lock.try_lock() {
+            self.restore_connections().await;
         }
     }
 
-    fn hand_over(&self) -> Watches {
-        self.lines.hand_over()
+    fn take_subscriptions(&self) -> SourceSubscriptions {
+        self.pool.take_subscriptions()
     }
 
-    fn take_over(&self, watches: Watches) {
+    fn restore_subscriptions(&self, watches: SourceSubscriptions) {
         match self.source.settings.lifecycle() {
-            Lifecycle::Shared => self.lines.take_over(watches, |_| None),
-            Lifecycle::PerClient => self.lines.take_over(watches, |client| client),
-            Lifecycle::Transient => self.lose(&watches),
+            Lifecycle::Shared => self.pool.restore_subscriptions(watches, |_| None),
+            Lifecycle::PerClient => self.pool.restore_subscriptions(watches, |client| client),
+            Lifecycle::Transient => self.notify_lost(&watches),
         }
     }
 
     async fn close(&self) {
-        self.lose(&self.lines.hand_over());
-        self.closed.cancel();
-        self.closing.close();
-        tokio::join!(self.lines.drain(), self.closing.wait());
+        self.notify_lost(&self.pool.take_subscriptions());
+        self.shutdown.cancel();
+        self.closing_tasks.close();
+        tokio::join!(self.pool.drain(), self.closing_tasks.wait());
     }
 }
 
 /// An empty result.
-fn unsaid() -> Box<RawValue> {
+fn empty_object() -> Box<RawValue> {
     RawValue::from_string("{}".to_owned()).unwrap_or_default()
 }
 
 /// What lies behind a tool of a server is the server: nobody believes what it says about requests elsewhere.
-fn without_backing(tool: Box<RawValue>) -> Box<RawValue> {
+fn strip_execution_spec(tool: Box<RawValue>) -> Box<RawValue> {
     // A name may be written with escapes.
-    if !tool.get().contains(BACKING) && !tool.get().contains("\\u") {
+    if !tool.get().contains(EXECUTION_SPEC_KEY) && !tool.get().contains("\\u") {
         return tool;
     }
-    let Some(mut fields) = Fields::parse(&tool) else { return tool };
-    match fields.take(BACKING) {
+    let Some(mut fields) = RawFields::parse(&tool) else { return tool };
+    match fields.remove(EXECUTION_SPEC_KEY) {
         Some(_) => to_raw_value(&fields).unwrap_or_default(),
         None => tool,
     }
 }
 
 /// Tools that the list leaves out, with names and reasons fit to be shown.
-fn excluded_tools(excluded: &[(String, String)], redactor: &Redactor) -> Vec<SetAside> {
+fn excluded_tools(excluded: &[(String, String)], redactor: &Redactor) -> Vec<SetAsideTool> {
     // Redacted first: the beginning of a value that is cut is harder to recognise.
-    let shown = |text: &str| shown_short(&redactor.redact(text), 512);
-    excluded.iter().map(|(name, reason)| SetAside { name: shown(name), reason: shown(reason) }).collect()
+    let shown = |text: &str| sanitize_truncated(&redactor.redact(text), 512);
+    excluded.iter().map(|(name, reason)| SetAsideTool { name: shown(name), reason: shown(reason) }).collect()
 }
 
 /// A tool that is left out because it repeats what its source was given in confidence.
-fn repeating_tool(tool: &RawValue, redactor: &Redactor) -> SetAside {
-    let name = Fields::parse(tool).and_then(|fields| serde_json::from_str::<String>(fields.get("name")?.get()).ok());
-    let name = shown_short(&redactor.redact(&name.unwrap_or_default()), 512);
+fn exclude_leaking_tool(tool: &RawValue, redactor: &Redactor) -> SetAsideTool {
+    let name = RawFields::parse(tool).and_then(|fields| serde_json::from_str::<String>(fields.get("name")?.get()).ok());
+    let name = sanitize_truncated(&redactor.redact(&name.unwrap_or_default()), 512);
     let reason = "it repeats a value that its source was given, in a name, an enumeration or a default";
-    SetAside { name, reason: reason.into() }
+    SetAsideTool { name, reason: reason.into() }
 }
 
 /// The names of the capabilities a server announced.
-fn offers(server: &ServerSays) -> Vec<String> {
-    const MOST: usize = 32;
-    let capabilities = Fields::parse(&server.capabilities).unwrap_or_default();
+fn capability_names(server: &ServerDescription) -> Vec<String> {
+    const MAX_CAPABILITIES: usize = 32;
+    let capabilities = RawFields::parse(&server.capabilities).unwrap_or_default();
     let offered = capabilities.iter().filter(|(_, value)| !matches!(value.get(), "null" | "false"));
-    offered.map(|(name, _)| name.chars().take(64).collect()).take(MOST).collect()
+    offered.map(|(name, _)| name.chars().take(64).collect()).take(MAX_CAPABILITIES).collect()
 }
 
 /// What a server says about itself: title, description, instructions.
-fn about(server: &ServerSays) -> Option<String> {
-    let info = server.info.as_deref().and_then(Fields::parse).unwrap_or_default();
+fn describe_server(server: &ServerDescription) -> Option<String> {
+    let info = server.info.as_deref().and_then(RawFields::parse).unwrap_or_default();
     let said = |key: &str| info.get(key).and_then(|raw| serde_json::from_str::<String>(raw.get()).ok());
     let texts = [said("title"), said("description"), server.instructions.clone()];
     Some(texts.into_iter().flatten().collect::<Vec<_>>().join("\n")).filter(|text| !text.is_empty())
@@ -320,7 +341,7 @@ mod tests {
     fn excluded_tools_show_no_secrets() {
         let redactor = Redactor::new(&["hunter2".to_owned()].into());
         let excluded = [("read_hunter2".to_owned(), "its schema has `hunter2`".to_owned())];
-        let expected = SetAside { name: "read_***".into(), reason: "its schema has `***`".into() };
+        let expected = SetAsideTool { name: "read_***".into(), reason: "its schema has `***`".into() };
         assert_eq!(excluded_tools(&excluded, &redactor), [expected]);
     }
 
@@ -336,8 +357,8 @@ mod tests {
             (r#"{"name":"list_europe"}"#, false),
         ] {
             let redacted = redactor.redact_tool(RawValue::from_string(tool.to_owned()).unwrap());
-            assert_eq!(redactor.is_repeated_by(&redacted), repeats, "{tool}");
-            let shown = repeating_tool(&redacted, &redactor);
+            assert_eq!(redactor.is_leaked_by(&redacted), repeats, "{tool}");
+            let shown = exclude_leaking_tool(&redacted, &redactor);
             assert!(!shown.name.contains("hunter2"), "{}", shown.name);
         }
     }
@@ -351,7 +372,7 @@ mod tests {
             ("5", "5"),
         ] {
             let tool = RawValue::from_string(tool.to_owned()).unwrap();
-            assert_eq!(without_backing(tool).get(), expected);
+            assert_eq!(strip_execution_spec(tool).get(), expected);
         }
     }
 }

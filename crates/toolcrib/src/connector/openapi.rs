@@ -1,21 +1,21 @@
 //! APIs that an OpenAPI document describes: the document is read, its operations become tools, and a call becomes the
 //! request that the document asks for.
 
+mod api_client;
 mod call;
-mod exchange;
-mod outgoing;
 mod poll;
+mod request_builder;
 mod result;
 
-mod again;
-mod refusal;
+mod error_response;
+mod retry;
 mod send;
 
-mod clients;
 mod credentials;
-mod settled;
-mod territory;
+mod http_clients;
+mod resolved_source;
 mod tokens;
+mod url_policy;
 
 mod documents;
 mod fetch;
@@ -26,28 +26,28 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use serde_json::value::RawValue;
-use toolcrib_core::openapi::{Conversion, Converted, Library, convert, parse};
-use toolcrib_core::source::Kind;
+use toolcrib_core::openapi::{ConversionOptions, ConvertedDocument, DocumentSet, convert, parse};
+use toolcrib_core::source::SourceKind;
 use toolcrib_core::time::format_duration;
 use toolcrib_core::{Code, Error, Result, ResultExt, Source, SourceId};
 
-use super::{Answer, Call, CallFailure, Connector, Discovery, Offer, Request};
+use super::{CallFailure, Connector, Discovered, Discovery, SourceRequest, ToolCall, ToolResult};
 use crate::clock::Clock;
 use crate::redact::SourceRedactor;
-use documents::Documents;
-use settled::Settled;
-use tokens::Tokens;
+use documents::DocumentLoader;
+use resolved_source::ResolvedSource;
+use tokens::TokenCache;
 
-pub(crate) use clients::Clients;
 pub(crate) use fetch::read_file_blocking;
-pub(super) use fetch::{Fetched, read_file};
-pub(crate) use settled::DocumentLocation;
+pub(super) use fetch::{FetchedDocument, read_file};
+pub(crate) use http_clients::OpenApiClients;
+pub(crate) use resolved_source::DocumentLocation;
 
 #[derive(Debug)]
 pub(crate) struct OpenApiConnector {
     source: Source,
-    clients: Arc<Clients>,
-    tokens: Tokens,
+    clients: Arc<OpenApiClients>,
+    tokens: TokenCache,
     clock: Clock,
     redactor: Arc<SourceRedactor>,
 }
@@ -55,46 +55,53 @@ pub(crate) struct OpenApiConnector {
 impl OpenApiConnector {
     pub(crate) fn new(
         source: Source,
-        clients: Arc<Clients>,
+        clients: Arc<OpenApiClients>,
         clock: Clock,
         redactor: Arc<SourceRedactor>,
     ) -> OpenApiConnector {
-        OpenApiConnector { source, clients, tokens: Tokens::default(), clock, redactor }
+        OpenApiConnector { source, clients, tokens: TokenCache::default(), clock, redactor }
     }
 
     /// The source with its references filled, at the moment of use.
-    fn settle(&self) -> Result<Settled> {
-        let settled = Settled::of(&self.source);
+    fn resolve_source(&self) -> Result<ResolvedSource> {
+        let settled = ResolvedSource::resolve(&self.source);
         self.redactor.update(&self.source.kind);
         settled
     }
 
-    async fn look(&self, discovery: &Discovery) -> Result<Offer> {
-        let settled = self.settle()?;
-        let documents = Documents::new(self, &settled, discovery.trace.as_ref())?;
-        if let Some(known) = &discovery.known
-            && let Some(marks) = documents.unchanged(known).await?
+    async fn discover_tools(&self, discovery: &Discovery) -> Result<Discovered> {
+        let settled = self.resolve_source()?;
+        let documents = DocumentLoader::new(self, &settled, discovery.trace.as_ref())?;
+        if let Some(known) = &discovery.known_versions
+            && let Some(marks) = documents.check_unchanged(known).await?
         {
-            return Ok(Offer { unchanged: true, marks: Some(marks), ..Offer::default() });
+            return Ok(Discovered { unchanged: true, versions: Some(marks), ..Discovered::default() });
         }
-        let library = read(&documents).await?;
+        let library = load_documents(&documents).await?;
         let source = self.source.clone();
-        let converted = apart(move || {
+        let converted = run_blocking(move || {
             // As it is declared: what a reference stands for belongs in no manifest.
-            let Kind::OpenApi(openapi) = &source.kind else { return Ok(Converted::default()) };
-            convert(&library, Conversion { source: &source.id, openapi })
+            let SourceKind::OpenApi(openapi) = &source.kind else { return Ok(ConvertedDocument::default()) };
+            convert(&library, ConversionOptions { source: &source.id, openapi })
         });
         let converted = converted.await?;
-        let Converted { tools, set_aside, about, servers } = converted;
-        Ok(Offer { tools, excluded: set_aside, about, servers, marks: documents.marks(), ..Offer::default() })
+        let ConvertedDocument { tools, excluded: set_aside, summary: about, server_origins: servers } = converted;
+        Ok(Discovered {
+            tools,
+            excluded: set_aside,
+            about,
+            servers,
+            versions: documents.versions(),
+            ..Discovered::default()
+        })
     }
 }
 
 /// The document with all that it leads to. What cannot be had of the latter is known by its reason.
-async fn read(documents: &Documents<'_>) -> Result<Library> {
-    let (text, address) = (documents.load(documents.main()).await?, documents.main().clone());
-    let (mut library, mut missing) = apart(move || {
-        let library = Library::new(address.clone(), parse(&text)?);
+async fn load_documents(documents: &DocumentLoader<'_>) -> Result<DocumentSet> {
+    let (text, address) = (documents.load(documents.main_url()).await?, documents.main_url().clone());
+    let (mut library, mut missing) = run_blocking(move || {
+        let library = DocumentSet::new(address.clone(), parse(&text)?);
         let missing = library.missing_from(&address);
         Ok((library, missing))
     })
@@ -102,7 +109,7 @@ async fn read(documents: &Documents<'_>) -> Result<Library> {
     while let Some(address) = missing.pop_first() {
         let text = documents.load(&address).await;
         let found;
-        (library, found) = apart(move || {
+        (library, found) = run_blocking(move || {
             let document = text.and_then(|text| parse(&text));
             library.add(&address, document.map_err(|error| error.message));
             let found = library.missing_from(&address);
@@ -115,12 +122,15 @@ async fn read(documents: &Documents<'_>) -> Result<Library> {
 }
 
 /// Large documents take a while: not on a thread that others wait for.
-pub(super) async fn apart<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
+pub(super) async fn run_blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
     tokio::task::spawn_blocking(work).await.context(Code::Internal, "a document could not be read")?
 }
 
 /// A document is read within the time of its discovery.
-pub(super) async fn in_time(timeout: Duration, look: impl Future<Output = Result<Offer>>) -> Result<Offer> {
+pub(super) async fn discover_in_time(
+    timeout: Duration,
+    look: impl Future<Output = Result<Discovered>>,
+) -> Result<Discovered> {
     let late = |_| {
         let message = format!("the document was not read within {}", format_duration(timeout));
         Error::new(Code::ToolUnavailable, message)
@@ -129,26 +139,26 @@ pub(super) async fn in_time(timeout: Duration, look: impl Future<Output = Result
 }
 
 /// What a source that a document describes answers to requests of MCP.
-pub(super) fn no_mcp_server(id: &SourceId, request: &Request) -> CallFailure {
+pub(super) fn unsupported_request(id: &SourceId, request: &SourceRequest) -> CallFailure {
     let message = format!("`{id}` is no MCP server and answers no `{}`", request.method);
-    CallFailure::Refused(Error::new(Code::ToolNotImplemented, message))
+    CallFailure::Rejected(Error::new(Code::ToolNotImplemented, message))
 }
 
 #[async_trait]
 impl Connector for OpenApiConnector {
-    async fn discover(&self, discovery: Discovery) -> Result<Offer> {
-        in_time(discovery.timeout, self.look(&discovery)).await
+    async fn discover(&self, discovery: Discovery) -> Result<Discovered> {
+        discover_in_time(discovery.timeout, self.discover_tools(&discovery)).await
     }
 
-    async fn call(&self, call: Call) -> Result<Answer, CallFailure> {
-        self.carry_out(&call).await
+    async fn call(&self, call: ToolCall) -> Result<ToolResult, CallFailure> {
+        self.execute(&call).await
     }
 
-    async fn request(&self, request: Request) -> Result<Box<RawValue>, CallFailure> {
-        Err(no_mcp_server(&self.source.id, &request))
+    async fn request(&self, request: SourceRequest) -> Result<Box<RawValue>, CallFailure> {
+        Err(unsupported_request(&self.source.id, &request))
     }
 
-    fn connected(&self) -> bool {
+    fn is_connected(&self) -> bool {
         false
     }
 

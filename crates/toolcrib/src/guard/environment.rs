@@ -14,7 +14,7 @@ pub(crate) const XDG_DIRECTORIES: [&str; 7] = [
     "XDG_DATA_DIRS",
 ];
 
-const NAMES: [&str; 14] = [
+const INHERITED_NAMES: [&str; 14] = [
     "PATH",
     "HOME",
     "USER",
@@ -33,11 +33,11 @@ const NAMES: [&str; 14] = [
 ];
 
 /// Read in both cases, for programs disagree. Passed on without credentials.
-const PROXIES: [&str; 3] = ["HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"];
-const NO_PROXY: &str = "NO_PROXY";
+const PROXY_NAMES: [&str; 3] = ["HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"];
+const NO_PROXY_NAME: &str = "NO_PROXY";
 
 /// Without these hardly a program starts on Windows.
-const WINDOWS: [&str; 14] = [
+const WINDOWS_NAMES: [&str; 14] = [
     "SYSTEMROOT",
     "SYSTEMDRIVE",
     "WINDIR",
@@ -57,21 +57,21 @@ const WINDOWS: [&str; 14] = [
 /// The part of `own` that a server gets: the usual names, and those in `inherit` as they are. Nothing else.
 pub fn clean_env(own: impl Iterator<Item = (OsString, OsString)>, inherit: &[String]) -> Vec<(OsString, OsString)> {
     own.filter_map(|(name, value)| {
-        if inherit.iter().any(|wanted| same_name(&name, wanted)) || is_usual(&name) {
+        if inherit.iter().any(|wanted| is_same_name(&name, wanted)) || is_inherited(&name) {
             return Some((name, value));
         }
-        if !is_one_of(&name, &PROXIES) {
+        if !is_one_of(&name, &PROXY_NAMES) {
             return None;
         }
         // A value that is not Unicode cannot be examined for credentials.
-        let without = without_credentials(value.to_str()?);
+        let without = strip_credentials(value.to_str()?);
         Some((name, without.into()))
     })
     .collect()
 }
 
 /// The address of a proxy without `user:password@`.
-fn without_credentials(proxy: &str) -> String {
+fn strip_credentials(proxy: &str) -> String {
     let (scheme, rest) = match proxy.find("://") {
         Some(at) => proxy.split_at(at + 3),
         None => ("", proxy),
@@ -87,17 +87,19 @@ fn is_one_of(name: &OsStr, names: &[&str]) -> bool {
     names.iter().any(|wanted| name == *wanted || name == wanted.to_ascii_lowercase().as_str())
 }
 
-fn is_usual(name: &OsStr) -> bool {
+fn is_inherited(name: &OsStr) -> bool {
     // A name that is not Unicode is none of ours.
     let Some(name) = name.to_str() else { return false };
     let upper = name.to_ascii_uppercase();
-    if cfg!(windows) && (WINDOWS.contains(&upper.as_str()) || upper == "TMP" || NAMES.contains(&upper.as_str())) {
+    if cfg!(windows)
+        && (WINDOWS_NAMES.contains(&upper.as_str()) || upper == "TMP" || INHERITED_NAMES.contains(&upper.as_str()))
+    {
         return true;
     }
-    NAMES.contains(&name) || XDG_DIRECTORIES.contains(&name) || is_one_of(OsStr::new(name), &[NO_PROXY])
+    INHERITED_NAMES.contains(&name) || XDG_DIRECTORIES.contains(&name) || is_one_of(OsStr::new(name), &[NO_PROXY_NAME])
 }
 
-fn same_name(name: &OsStr, wanted: &str) -> bool {
+fn is_same_name(name: &OsStr, wanted: &str) -> bool {
     if cfg!(windows) { name.eq_ignore_ascii_case(wanted) } else { name == wanted }
 }
 

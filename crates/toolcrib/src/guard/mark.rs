@@ -11,34 +11,34 @@ use std::ffi::OsStr;
 use std::fmt;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Mark(u64);
+pub(super) struct GuardMark(u64);
 
-impl Mark {
+impl GuardMark {
     /// A mark for what this process starts.
-    pub(super) fn random() -> Mark {
+    pub(super) fn random() -> GuardMark {
         #[cfg(target_os = "linux")]
         let limit = linux::own_hard_limit();
         #[cfg(not(target_os = "linux"))]
         let limit = None;
-        Mark::below(limit)
+        GuardMark::random_below(limit)
     }
 
     /// Below what means "unlimited", and above every limit in use. Where this process has a limit, which below a guard of
     /// another Toolcrib is that one's mark, it is less than that, for the limit can only be lowered. Only a limit of 0
     /// leaves no room for a mark.
-    fn below(limit: Option<u64>) -> Mark {
-        const MIN: u64 = 1 << 40;
-        const MAX: u64 = 1 << 62;
-        let max = limit.map_or(MAX, |limit| limit.clamp(1, MAX));
-        Mark(rand::random_range(MIN.min(max / 2)..max))
+    fn random_below(limit: Option<u64>) -> GuardMark {
+        const MIN_MARK: u64 = 1 << 40;
+        const MAX_MARK: u64 = 1 << 62;
+        let max = limit.map_or(MAX_MARK, |limit| limit.clamp(1, MAX_MARK));
+        GuardMark(rand::random_range(MIN_MARK.min(max / 2)..max))
     }
 
-    pub(super) fn parse(text: &OsStr) -> Option<Mark> {
-        text.to_str()?.parse().ok().map(Mark)
+    pub(super) fn parse(text: &OsStr) -> Option<GuardMark> {
+        text.to_str()?.parse().ok().map(GuardMark)
     }
 }
 
-impl fmt::Display for Mark {
+impl fmt::Display for GuardMark {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)
     }
@@ -57,7 +57,7 @@ mod linux {
         Pid, PidfdFlags, Resource, Rlimit, Signal, getrlimit, kill_process, pidfd_open, pidfd_send_signal, setrlimit,
     };
 
-    use super::Mark;
+    use super::GuardMark;
     use crate::guard::tree;
 
     /// How long killed processes may take to end. One in uninterruptible sleep ends when it wakes.
@@ -66,10 +66,10 @@ mod linux {
     /// Up to here processes that have nothing to do with Toolcrib may have the same limit, and two servers the same mark.
     const MAX_COMMON_LIMIT: u64 = u32::MAX as u64;
 
-    impl Mark {
+    impl GuardMark {
         /// Marks this process and all that it starts from now on. It fails where a hard limit leaves no room for the
         /// mark, and in sandboxes that let no limit be set.
-        pub(in crate::guard) fn put_on_this_process(self) -> io::Result<()> {
+        pub(in crate::guard) fn apply_to_current_process(self) -> io::Result<()> {
             if own_hard_limit() == Some(self.0) {
                 return Err(io::Errno::INVAL);
             }
@@ -78,12 +78,12 @@ mod linux {
 
         /// Kills every process with this mark, again and again, for one may fork meanwhile. Blocks; false when some are
         /// still there after [`KILL_TIMEOUT`]. A mark that other processes may have by chance kills none.
-        pub(in crate::guard) fn kill_all(self) -> bool {
+        pub(in crate::guard) fn kill_marked(self) -> bool {
             if self.0 <= MAX_COMMON_LIMIT {
                 return false;
             }
             let deadline = Instant::now() + KILL_TIMEOUT;
-            while tree::process_ids().filter(|&pid| self.kill(pid)).count() > 0 {
+            while tree::process_ids().filter(|&pid| self.kill_if_marked(pid)).count() > 0 {
                 if Instant::now() > deadline {
                     return false;
                 }
@@ -93,11 +93,11 @@ mod linux {
         }
 
         /// Kills a process if it runs and has this mark; false if not.
-        fn kill(self, pid: i32) -> bool {
-            let Some(process) = Pid::from_raw(pid).filter(|_| self.is_on(pid)) else { return false };
+        fn kill_if_marked(self, pid: i32) -> bool {
+            let Some(process) = Pid::from_raw(pid).filter(|_| self.is_on_process(pid)) else { return false };
             // Looked at again once it is held, for its number may have become that of another process.
             let held = pidfd_open(process, PidfdFlags::empty());
-            if !self.is_on(pid) || !tree::is_running(pid) {
+            if !self.is_on_process(pid) || !tree::is_running(pid) {
                 return false;
             }
             // One that is gone already, or is not ours to signal, must not save the others.
@@ -110,8 +110,8 @@ mod linux {
             true
         }
 
-        fn is_on(self, pid: i32) -> bool {
-            hard_limit(pid) == Some(HardLimit::Of(self.0))
+        fn is_on_process(self, pid: i32) -> bool {
+            hard_limit(pid) == Some(HardLimit::Limited(self.0))
         }
     }
 
@@ -120,7 +120,7 @@ mod linux {
     pub(in crate::guard) fn is_marked(pid: i32) -> Option<bool> {
         match hard_limit(pid)? {
             HardLimit::Unlimited => Some(false),
-            HardLimit::Of(limit) => Some(own_hard_limit() != Some(limit)),
+            HardLimit::Limited(limit) => Some(own_hard_limit() != Some(limit)),
         }
     }
 
@@ -131,7 +131,7 @@ mod linux {
     #[derive(PartialEq, Eq)]
     enum HardLimit {
         Unlimited,
-        Of(u64),
+        Limited(u64),
     }
 
     fn hard_limit(pid: i32) -> Option<HardLimit> {
@@ -140,13 +140,13 @@ mod linux {
         let locks = limits.lines().find_map(|line| line.strip_prefix("Max file locks"))?;
         match locks.split_ascii_whitespace().nth(1)? {
             "unlimited" => Some(HardLimit::Unlimited),
-            limit => limit.parse().ok().map(HardLimit::Of),
+            limit => limit.parse().ok().map(HardLimit::Limited),
         }
     }
 }
 
 #[cfg(not(target_os = "linux"))]
-impl Mark {
+impl GuardMark {
     #[expect(clippy::unnecessary_wraps, reason = "as on Linux")]
     pub(super) fn put_on_this_process(self) -> rustix::io::Result<()> {
         Ok(())
@@ -166,12 +166,12 @@ mod tests {
     fn a_mark_is_below_the_limit_of_the_process_that_makes_it() {
         for limit in [1, 2, 7, 1_024, u64::from(u32::MAX), 1 << 40, (1 << 40) + 1, 1 << 50, 1 << 62, u64::MAX - 1] {
             for _ in 0..100 {
-                let Mark(mark) = Mark::below(Some(limit));
+                let GuardMark(mark) = GuardMark::random_below(Some(limit));
                 assert!(mark < limit, "{mark} {limit}");
             }
         }
-        assert!(Mark::below(None).0 >= 1 << 40);
-        assert_eq!(Mark::below(Some(0)), Mark(0), "which no process is marked with");
+        assert!(GuardMark::random_below(None).0 >= 1 << 40);
+        assert_eq!(GuardMark::random_below(Some(0)), GuardMark(0), "which no process is marked with");
     }
 
     #[cfg(target_os = "linux")]
@@ -183,7 +183,7 @@ mod tests {
         while is_marked(pid) != Some(true) {
             std::thread::yield_now();
         }
-        assert!(!Mark(1_000).kill_all());
+        assert!(!GuardMark(1_000).kill_marked());
         assert!(other.try_wait().unwrap().is_none(), "it runs");
         other.kill().unwrap();
         other.wait().unwrap();

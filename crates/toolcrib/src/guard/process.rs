@@ -18,53 +18,53 @@ use std::time::Duration;
 use rustix::io::{Errno, FdFlags};
 use rustix::process::{Pid, Signal, WaitOptions, WaitStatus};
 
-use super::mark::Mark;
+use super::mark::GuardMark;
 use super::tree;
 
 /// How long a server has between SIGTERM and SIGKILL.
-const GRACE: Duration = Duration::from_millis(500);
+const TERM_TO_KILL_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// A process in uninterruptible sleep dies when it wakes; there is no use in waiting longer for it.
-const GIVE_UP: Duration = Duration::from_secs(10);
+const KILL_TIMEOUT: Duration = Duration::from_secs(10);
 
-const USAGE: i32 = 2;
-const NOT_STARTED: i32 = 127;
+const USAGE_EXIT_CODE: i32 = 2;
+const NOT_STARTED_EXIT_CODE: i32 = 127;
 
 /// Everything from the arguments after `__guard` to the exit code.
 pub(super) fn run(arguments: impl Iterator<Item = OsString>) -> i32 {
-    let Some(request) = Request::parse(arguments) else {
-        let _ = writeln!(io::stderr(), "`{}` is started by Toolcrib itself, never by hand", super::ASKED);
-        return USAGE;
+    let Some(request) = GuardArguments::parse(arguments) else {
+        let _ = writeln!(io::stderr(), "`{}` is started by Toolcrib itself, never by hand", super::GUARD_ARGUMENT);
+        return USAGE_EXIT_CODE;
     };
     close_all_but(request.channel);
     // Unmarked the server runs all the same, and Toolcrib warns of it: some sandboxes for containers (gVisor) let no process
     // set this limit, and no server could be started in them. While the guard lives, what it started is still known as
     // that by the guard above it.
-    let is_marked = request.mark.put_on_this_process().is_ok();
-    watch_over(adopt(request.channel), &request, is_marked).unwrap_or(NOT_STARTED)
+    let is_marked = request.mark.apply_to_current_process().is_ok();
+    supervise(take_channel(request.channel), &request, is_marked).unwrap_or(NOT_STARTED_EXIT_CODE)
 }
 
-struct Request {
+struct GuardArguments {
     channel: RawFd,
-    mark: Mark,
+    mark: GuardMark,
     program: OsString,
     arguments: Vec<OsString>,
 }
 
-impl Request {
+impl GuardArguments {
     /// `FD MARK -- COMMAND ARGS…`
-    fn parse(mut arguments: impl Iterator<Item = OsString>) -> Option<Request> {
+    fn parse(mut arguments: impl Iterator<Item = OsString>) -> Option<GuardArguments> {
         let channel = arguments.next()?.to_str()?.parse().ok().filter(|&fd: &RawFd| fd > 2)?;
-        let mark = Mark::parse(&arguments.next()?)?;
+        let mark = GuardMark::parse(&arguments.next()?)?;
         arguments.next().filter(|argument| argument == "--")?;
-        Some(Request { channel, mark, program: arguments.next()?, arguments: arguments.collect() })
+        Some(GuardArguments { channel, mark, program: arguments.next()?, arguments: arguments.collect() })
     }
 }
 
-fn watch_over(channel: UnixStream, request: &Request, is_marked: bool) -> io::Result<i32> {
+fn supervise(channel: UnixStream, request: &GuardArguments, is_marked: bool) -> io::Result<i32> {
     rustix::io::fcntl_setfd(&channel, FdFlags::CLOEXEC)?;
-    outlive_signals();
-    tree::gather()?;
+    ignore_termination_signals();
+    tree::become_subreaper()?;
 
     let server = Arc::new(OnceLock::new());
     let killer = Killer { channel: channel.try_clone()?, server: Arc::clone(&server) };
@@ -73,12 +73,12 @@ fn watch_over(channel: UnixStream, request: &Request, is_marked: bool) -> io::Re
     // In a group of its own: Ctrl-C in a terminal is for Toolcrib, which ends its servers in order.
     let mut command = Command::new(&request.program);
     command.args(&request.arguments).process_group(0);
-    tree::die_with_this_process(&mut command);
+    tree::kill_with_parent(&mut command);
     let child = match command.spawn() {
         Ok(child) => child,
         Err(error) => {
-            say(&channel, format!("failed {}\n", error.raw_os_error().unwrap_or(0)));
-            return Ok(NOT_STARTED);
+            send_line(&channel, format!("failed {}\n", error.raw_os_error().unwrap_or(0)));
+            return Ok(NOT_STARTED_EXIT_CODE);
         }
     };
     let pid = Pid::from_child(&child);
@@ -86,22 +86,22 @@ fn watch_over(channel: UnixStream, request: &Request, is_marked: bool) -> io::Re
     // Without `/dev/null` the server still runs; only its EOF is seen later.
     let _ = release_stdio();
     let word = if is_marked { "started" } else { "unmarked" };
-    say(&channel, format!("{word} {}\n", child.id()));
+    send_line(&channel, format!("{word} {}\n", child.id()));
 
     let code = reap(pid, &channel);
-    tree::finish(pid);
-    say(&channel, super::ENDED.to_owned());
+    tree::kill_remaining(pid);
+    send_line(&channel, super::TREE_ENDED_MESSAGE.to_owned());
     Ok(code)
 }
 
 /// In one piece. When nobody listens any more, the killer knows already.
-fn say(mut channel: &UnixStream, line: String) {
+fn send_line(mut channel: &UnixStream, line: String) {
     let _ = channel.write_all(line.as_bytes());
 }
 
 /// Reaps the server and every orphan of its tree, until there is nobody left.
 fn reap(server: Pid, channel: &UnixStream) -> i32 {
-    let mut code = NOT_STARTED;
+    let mut code = NOT_STARTED_EXIT_CODE;
     loop {
         match rustix::process::wait(WaitOptions::empty()) {
             Ok(Some((pid, status))) if pid == server => {
@@ -116,7 +116,7 @@ fn reap(server: Pid, channel: &UnixStream) -> i32 {
 }
 
 fn exit_code(status: WaitStatus) -> i32 {
-    status.exit_status().or(status.terminating_signal().map(|signal| 128 + signal)).unwrap_or(NOT_STARTED)
+    status.exit_status().or(status.terminating_signal().map(|signal| 128 + signal)).unwrap_or(NOT_STARTED_EXIT_CODE)
 }
 
 /// Waits for the end of the channel, then ends the tree.
@@ -127,19 +127,19 @@ struct Killer {
 
 impl Killer {
     fn run(mut self) {
-        self.wait_for_the_end();
+        self.wait_for_channel_end();
         self.signal(Signal::TERM);
-        thread::sleep(GRACE);
+        thread::sleep(TERM_TO_KILL_TIMEOUT);
         // Again and again, for a process may fork while we look. The main thread ends us when nobody is left.
         let pause = Duration::from_millis(5);
-        for _ in 0..GIVE_UP.as_millis() / pause.as_millis() {
+        for _ in 0..KILL_TIMEOUT.as_millis() / pause.as_millis() {
             self.signal(Signal::KILL);
             thread::sleep(pause);
         }
-        std::process::exit(NOT_STARTED);
+        std::process::exit(NOT_STARTED_EXIT_CODE);
     }
 
-    fn wait_for_the_end(&mut self) {
+    fn wait_for_channel_end(&mut self) {
         let mut byte = [0];
         loop {
             match self.channel.read(&mut byte) {
@@ -153,7 +153,7 @@ impl Killer {
 
     fn signal(&self, signal: Signal) {
         if let Some(&server) = self.server.get() {
-            tree::signal(server, signal);
+            tree::signal_tree(server, signal);
         }
     }
 }
@@ -183,7 +183,7 @@ fn close_all_but(channel: RawFd) {
     }
 }
 
-fn adopt(channel: RawFd) -> UnixStream {
+fn take_channel(channel: RawFd) -> UnixStream {
     #[expect(unsafe_code, reason = "a descriptor that comes as a number cannot be taken over safely")]
     // SAFETY: whoever starts the guard hands this descriptor over, and nothing else here refers to it.
     let channel = unsafe { OwnedFd::from_raw_fd(channel) };
@@ -191,7 +191,7 @@ fn adopt(channel: RawFd) -> UnixStream {
 }
 
 /// Only the channel ends the guard. A handler that does nothing, not `SIG_IGN`, which the server would inherit.
-fn outlive_signals() {
+fn ignore_termination_signals() {
     extern "C" fn nothing(_: libc::c_int) {}
     for signal in [libc::SIGINT, libc::SIGHUP, libc::SIGTERM, libc::SIGQUIT] {
         #[expect(unsafe_code, reason = "no safe way to set a signal handler without another dependency")]

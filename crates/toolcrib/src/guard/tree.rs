@@ -1,9 +1,9 @@
 //! Finding and signalling the processes under the guard. Linux finds all of them; other systems know the group only.
 
 #[cfg(target_os = "linux")]
-pub(super) use linux::{die_with_this_process, finish, gather, is_running, signal};
+pub(super) use linux::{become_subreaper, is_running, kill_remaining, kill_with_parent, signal_tree};
 #[cfg(target_os = "linux")]
-pub(crate) use linux::{is_below_guard, parent, process_ids};
+pub(crate) use linux::{is_below_guard, parent_pid, process_ids};
 #[cfg(not(target_os = "linux"))]
 pub(super) use other::{die_with_this_process, finish, gather, signal};
 
@@ -22,14 +22,14 @@ mod linux {
     const GUARD_NAME: &std::ffi::CStr = c"crib-guard";
 
     /// From here on every orphan below us becomes our child.
-    pub(in crate::guard) fn gather() -> io::Result<()> {
+    pub(in crate::guard) fn become_subreaper() -> io::Result<()> {
         let _ = rustix::thread::set_name(GUARD_NAME);
         Ok(rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?)
     }
 
     /// Has the kernel kill the child with this process. Its own children are not killed by that: it is for a guard that
     /// is killed together with Toolcrib, when nothing is left that could find them.
-    pub(in crate::guard) fn die_with_this_process(command: &mut Command) {
+    pub(in crate::guard) fn kill_with_parent(command: &mut Command) {
         let ask = || Ok(rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?);
         #[expect(unsafe_code, reason = "only the new process can ask for this, between `fork` and `exec`")]
         // SAFETY: one system call, no allocation, no lock.
@@ -39,7 +39,7 @@ mod linux {
     }
 
     /// Signals every descendant.
-    pub(in crate::guard) fn signal(_server: Pid, signal: Signal) {
+    pub(in crate::guard) fn signal_tree(_server: Pid, signal: Signal) {
         for pid in descendants() {
             // One that is gone already, or is not ours to signal, must not save the others.
             let _ = rustix::process::kill_process(pid, signal);
@@ -47,11 +47,11 @@ mod linux {
     }
 
     /// Nothing to do: no child left means no descendant left.
-    pub(in crate::guard) fn finish(_server: Pid) {}
+    pub(in crate::guard) fn kill_remaining(_server: Pid) {}
 
     fn descendants() -> Vec<Pid> {
         let mut children: HashMap<i32, Vec<i32>> = HashMap::new();
-        for (pid, parent) in processes() {
+        for (pid, parent) in process_parents() {
             children.entry(parent).or_default().push(pid);
         }
         let mut found = Vec::new();
@@ -67,8 +67,8 @@ mod linux {
     }
 
     /// Each process and its parent.
-    fn processes() -> impl Iterator<Item = (i32, i32)> {
-        process_ids().filter_map(|pid| Some((pid, stat(pid)?.parent)))
+    fn process_parents() -> impl Iterator<Item = (i32, i32)> {
+        process_ids().filter_map(|pid| Some((pid, read_stat(pid)?.parent)))
     }
 
     pub(crate) fn process_ids() -> impl Iterator<Item = i32> {
@@ -77,13 +77,13 @@ mod linux {
     }
 
     /// `None` for a process that has ended, or may not be seen.
-    pub(crate) fn parent(pid: i32) -> Option<i32> {
-        stat(pid).map(|stat| stat.parent)
+    pub(crate) fn parent_pid(pid: i32) -> Option<i32> {
+        read_stat(pid).map(|stat| stat.parent)
     }
 
     /// Whether a process is there and has not ended; one that has may still wait to be reaped.
     pub(in crate::guard) fn is_running(pid: i32) -> bool {
-        stat(pid).is_some_and(|stat| !matches!(stat.state, 'Z' | 'X'))
+        read_stat(pid).is_some_and(|stat| !matches!(stat.state, 'Z' | 'X'))
     }
 
     /// Whether a process was started by a Toolcrib, directly or not, that did not start this process too: it carries the
@@ -93,20 +93,20 @@ mod linux {
         if mark::is_marked(pid).unwrap_or(true) {
             return true;
         }
-        match guard_above(pid) {
+        match nearest_guard(pid) {
             Ok(None) => false,
-            Ok(guard) => guard_above(rustix::process::getpid().as_raw_nonzero().get()) != Ok(guard),
-            Err(Ended) => true,
+            Ok(guard) => nearest_guard(rustix::process::getpid().as_raw_nonzero().get()) != Ok(guard),
+            Err(ProcessEnded) => true,
         }
     }
 
     #[derive(PartialEq, Eq)]
-    struct Ended;
+    struct ProcessEnded;
 
     /// The nearest guard among a process and its ancestors.
-    fn guard_above(pid: i32) -> Result<Option<i32>, Ended> {
+    fn nearest_guard(pid: i32) -> Result<Option<i32>, ProcessEnded> {
         let mut at = pid;
-        let mut process = stat(at).ok_or(Ended)?;
+        let mut process = read_stat(at).ok_or(ProcessEnded)?;
         for _ in 0..MAX_ANCESTORS {
             if process.name == GUARD_NAME.to_bytes() {
                 return Ok(Some(at));
@@ -114,39 +114,39 @@ mod linux {
             if process.parent <= 1 {
                 return Ok(None);
             }
-            if let Some(parent) = stat(process.parent) {
+            if let Some(parent) = read_stat(process.parent) {
                 at = process.parent;
                 process = parent;
                 continue;
             }
             // The parent ended meanwhile, and another process has adopted this one; or the parent belongs to another user
             // and is hidden (`hidepid`), which a guard of ours would not be.
-            let again = stat(at).ok_or(Ended)?;
+            let again = read_stat(at).ok_or(ProcessEnded)?;
             if again.parent == process.parent {
                 return Ok(None);
             }
             process = again;
         }
-        Err(Ended)
+        Err(ProcessEnded)
     }
 
     /// No tree of processes is this deep.
     const MAX_ANCESTORS: usize = 4_096;
 
-    struct Stat {
+    struct ProcStat {
         name: Vec<u8>,
         state: char,
         parent: i32,
     }
 
-    fn stat(pid: i32) -> Option<Stat> {
+    fn read_stat(pid: i32) -> Option<ProcStat> {
         let stat = std::fs::read(format!("/proc/{pid}/stat")).ok()?;
         // `PID (NAME) STATE PARENT …`, and the name may hold anything, parentheses too.
         let name_start = stat.iter().position(|&byte| byte == b'(')? + 1;
         let name_end = stat.iter().rposition(|&byte| byte == b')')?;
         let name = stat.get(name_start..name_end)?.to_vec();
         let mut fields = std::str::from_utf8(&stat[name_end + 1..]).ok()?.split_ascii_whitespace();
-        Some(Stat { name, state: fields.next()?.chars().next()?, parent: fields.next()?.parse().ok()? })
+        Some(ProcStat { name, state: fields.next()?.chars().next()?, parent: fields.next()?.parse().ok()? })
     }
 }
 
@@ -166,11 +166,11 @@ mod other {
 
     /// Signals the server's group; who left it is not found.
     pub(in crate::guard) fn signal(server: Pid, signal: Signal) {
-        let _ = rustix::process::kill_process_group(server, signal);
+        let _ = rustix::process::kill_process_group(server, signal_tree);
     }
 
     /// Orphans do not come to us, so the rest of the group may outlive the server.
     pub(in crate::guard) fn finish(server: Pid) {
-        signal(server, Signal::KILL);
+        signal_tree(server, Signal::KILL);
     }
 }

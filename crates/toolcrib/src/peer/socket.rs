@@ -9,10 +9,10 @@ use rustix::net::netlink::{self, SocketAddrNetlink};
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, ipproto, recv, sendto, socket_with};
 
-use super::Peer;
+use super::PeerSocket;
 
 /// The kernel answers while the request is sent, so this is for one that does not answer at all.
-const ANSWER_TIMEOUT: Duration = Duration::from_millis(200);
+const RESPONSE_TIMEOUT: Duration = Duration::from_millis(200);
 
 // Of `linux/netlink.h`, `linux/sock_diag.h` and `net/tcp_states.h`.
 const NLM_F_REQUEST: u16 = 1;
@@ -26,28 +26,28 @@ const HEADER_LEN: usize = 16;
 /// `struct inet_diag_req_v2`.
 const REQUEST_LEN: usize = 56;
 /// `struct inet_diag_msg`, without the attributes that may follow.
-const ANSWER_LEN: usize = 72;
+const RESPONSE_LEN: usize = 72;
 /// Both ports and both addresses of a `struct inet_diag_sockid`.
-const ENDS_LEN: usize = 36;
+const ADDRESSES_LEN: usize = 36;
 /// One answer without attributes is much shorter.
 const BUFFER_LEN: usize = 1024;
 
-pub(super) fn look_up(client: SocketAddr, server: SocketAddr) -> io::Result<Peer> {
-    let (family, ends) = ends(client, server)?;
+pub(super) fn query_socket(client: SocketAddr, server: SocketAddr) -> io::Result<PeerSocket> {
+    let (family, ends) = encode_addresses(client, server)?;
     let socket =
         socket_with(AddressFamily::NETLINK, SocketType::DGRAM, SocketFlags::CLOEXEC, Some(netlink::SOCK_DIAG))?;
-    set_socket_timeout(&socket, Timeout::Recv, Some(ANSWER_TIMEOUT))?;
+    set_socket_timeout(&socket, Timeout::Recv, Some(RESPONSE_TIMEOUT))?;
     // Process number 0 is the kernel.
-    sendto(&socket, &request(family, &ends), SendFlags::empty(), &SocketAddrNetlink::new(0, 0))?;
+    sendto(&socket, &build_request(family, &ends), SendFlags::empty(), &SocketAddrNetlink::new(0, 0))?;
     let mut buffer = [0; BUFFER_LEN];
     let (length, _) = recv(&socket, &mut buffer[..], RecvFlags::empty())?;
-    read_answer(&buffer[..length], &ends)
+    parse_response(&buffer[..length], &ends)
 }
 
 /// The address family, and the two ends as the client's socket has them. A socket for IPv6 that is connected to an IPv4
 /// address is found by the latter.
-fn ends(client: SocketAddr, server: SocketAddr) -> io::Result<(u8, [u8; ENDS_LEN])> {
-    let mut ends = [0; ENDS_LEN];
+fn encode_addresses(client: SocketAddr, server: SocketAddr) -> io::Result<(u8, [u8; ADDRESSES_LEN])> {
+    let mut ends = [0; ADDRESSES_LEN];
     ends[0..2].copy_from_slice(&client.port().to_be_bytes());
     ends[2..4].copy_from_slice(&server.port().to_be_bytes());
     let family = match (client.ip().to_canonical(), server.ip().to_canonical()) {
@@ -69,53 +69,53 @@ fn ends(client: SocketAddr, server: SocketAddr) -> io::Result<(u8, [u8; ENDS_LEN
     Ok((family, ends))
 }
 
-fn request(family: u8, ends: &[u8; ENDS_LEN]) -> [u8; HEADER_LEN + REQUEST_LEN] {
-    const LEN: u32 = 72;
+fn build_request(family: u8, ends: &[u8; ADDRESSES_LEN]) -> [u8; HEADER_LEN + REQUEST_LEN] {
+    const MESSAGE_LEN: u32 = 72;
     let mut message = [0; HEADER_LEN + REQUEST_LEN];
-    message[0..4].copy_from_slice(&LEN.to_ne_bytes());
+    message[0..4].copy_from_slice(&MESSAGE_LEN.to_ne_bytes());
     message[4..6].copy_from_slice(&SOCK_DIAG_BY_FAMILY.to_ne_bytes());
     message[6..8].copy_from_slice(&NLM_F_REQUEST.to_ne_bytes());
     message[16] = family;
     message[17] = u8::try_from(ipproto::TCP.as_raw().get()).unwrap_or_default();
     // The kernel looks at the states only when it lists sockets; the answer is checked below.
     message[20..24].copy_from_slice(&u32::MAX.to_ne_bytes());
-    message[24..24 + ENDS_LEN].copy_from_slice(ends);
+    message[24..24 + ADDRESSES_LEN].copy_from_slice(ends);
     message[64..72].copy_from_slice(&NO_COOKIE);
     message
 }
 
 /// Without an established socket the kernel may name one that listens on the client's port. One that is closed has left its
 /// user behind and is shown as root's, without an inode.
-fn read_answer(message: &[u8], ends: &[u8; ENDS_LEN]) -> io::Result<Peer> {
+fn parse_response(message: &[u8], ends: &[u8; ADDRESSES_LEN]) -> io::Result<PeerSocket> {
     let cut_short = || io::Error::from(io::ErrorKind::UnexpectedEof);
-    let kind = u16::from_ne_bytes(field(message, 4).ok_or_else(cut_short)?);
+    let kind = u16::from_ne_bytes(read_field(message, 4).ok_or_else(cut_short)?);
     if kind == NLMSG_ERROR {
-        let code = i32::from_ne_bytes(field(message, HEADER_LEN).ok_or_else(cut_short)?);
+        let code = i32::from_ne_bytes(read_field(message, HEADER_LEN).ok_or_else(cut_short)?);
         return Err(io::Error::from_raw_os_error(code.saturating_neg()));
     }
     if kind != SOCK_DIAG_BY_FAMILY {
         return Err(io::Error::other("an answer of an unknown kind"));
     }
-    let answer = message.get(HEADER_LEN..HEADER_LEN + ANSWER_LEN).ok_or_else(cut_short)?;
-    let found_ends = &answer[4..4 + ENDS_LEN];
-    if answer[1] != TCP_ESTABLISHED || !has_same_ends(found_ends, ends) {
+    let answer = message.get(HEADER_LEN..HEADER_LEN + RESPONSE_LEN).ok_or_else(cut_short)?;
+    let found_ends = &answer[4..4 + ADDRESSES_LEN];
+    if answer[1] != TCP_ESTABLISHED || !has_same_addresses(found_ends, ends) {
         return Err(io::Error::new(io::ErrorKind::NotConnected, "the client's end is not connected any more"));
     }
-    let uid = u32::from_ne_bytes(field(answer, 64).ok_or_else(cut_short)?);
-    let inode = u32::from_ne_bytes(field(answer, 68).ok_or_else(cut_short)?);
+    let uid = u32::from_ne_bytes(read_field(answer, 64).ok_or_else(cut_short)?);
+    let inode = u32::from_ne_bytes(read_field(answer, 68).ok_or_else(cut_short)?);
     if inode == 0 {
         return Err(io::Error::new(io::ErrorKind::NotConnected, "the client's end was closed"));
     }
-    Ok(Peer { uid, inode })
+    Ok(PeerSocket { uid, inode })
 }
 
 /// The kernel describes a socket for IPv6 that is connected to an IPv4 address by mapped addresses.
-fn has_same_ends(found: &[u8], asked: &[u8; ENDS_LEN]) -> bool {
-    const MAPPED: [u8; 12] = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff];
-    let is_mapped = |at: usize| found[at..at + 12] == MAPPED && found[at + 12..at + 16] == asked[at..at + 4];
+fn has_same_addresses(found: &[u8], asked: &[u8; ADDRESSES_LEN]) -> bool {
+    const MAPPED_PREFIX: [u8; 12] = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff];
+    let is_mapped = |at: usize| found[at..at + 12] == MAPPED_PREFIX && found[at + 12..at + 16] == asked[at..at + 4];
     found == asked || (found[0..4] == asked[0..4] && is_mapped(4) && is_mapped(20))
 }
 
-fn field<const N: usize>(message: &[u8], at: usize) -> Option<[u8; N]> {
+fn read_field<const N: usize>(message: &[u8], at: usize) -> Option<[u8; N]> {
     message.get(at..at + N)?.try_into().ok()
 }

@@ -6,14 +6,14 @@ use std::time::{Duration, Instant};
 
 use super::*;
 
-fn connected(listen: SocketAddr, connect: impl Fn(u16) -> SocketAddr) -> (TcpStream, TcpStream) {
+fn connect_pair(listen: SocketAddr, connect: impl Fn(u16) -> SocketAddr) -> (TcpStream, TcpStream) {
     let listener = TcpListener::bind(listen).unwrap();
     let client = TcpStream::connect(connect(listener.local_addr().unwrap().port())).unwrap();
     (client, listener.accept().unwrap().0)
 }
 
-fn look_up(server: &TcpStream) -> io::Result<Peer> {
-    Peer::of_connection(server.peer_addr().unwrap(), server.local_addr().unwrap())
+fn look_up(server: &TcpStream) -> io::Result<PeerSocket> {
+    PeerSocket::from_connection(server.peer_addr().unwrap(), server.local_addr().unwrap())
 }
 
 #[test]
@@ -23,12 +23,12 @@ fn a_connection_is_found_over_ipv4_and_ipv6_and_mapped_addresses() {
     let mapped = |port| SocketAddr::from((Ipv4Addr::LOCALHOST.to_ipv6_mapped(), port));
     let both = SocketAddr::from((Ipv6Addr::UNSPECIFIED, 0));
     for (client, server) in [
-        connected(v4(0), v4),
-        connected(v6(0), v6),
+        connect_pair(v4(0), v4),
+        connect_pair(v6(0), v6),
         // A listener for both families and a client of IPv4, and a client of IPv6 with a mapped address.
-        connected(both, v4),
-        connected(v4(0), mapped),
-        connected(both, mapped),
+        connect_pair(both, v4),
+        connect_pair(v4(0), mapped),
+        connect_pair(both, mapped),
     ] {
         let peer = look_up(&server).unwrap();
         assert_eq!(peer.uid, rustix::process::geteuid().as_raw());
@@ -44,54 +44,58 @@ fn a_connection_is_found_over_ipv4_and_ipv6_and_mapped_addresses() {
 
 #[test]
 fn a_client_that_closed_its_end_is_not_taken_for_root() {
-    let (client, server) = connected((Ipv4Addr::LOCALHOST, 0).into(), |port| (Ipv4Addr::LOCALHOST, port).into());
+    let (client, server) = connect_pair((Ipv4Addr::LOCALHOST, 0).into(), |port| (Ipv4Addr::LOCALHOST, port).into());
     let ends = (server.peer_addr().unwrap(), server.local_addr().unwrap());
     drop(client);
-    assert!(Peer::of_connection(ends.0, ends.1).is_err());
+    assert!(PeerSocket::from_connection(ends.0, ends.1).is_err());
     drop(server);
-    assert!(Peer::of_connection(ends.0, ends.1).is_err());
+    assert!(PeerSocket::from_connection(ends.0, ends.1).is_err());
     // A socket that listens on the client's port is not the client.
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let elsewhere = SocketAddr::from((Ipv4Addr::LOCALHOST, 1));
-    assert!(Peer::of_connection(listener.local_addr().unwrap(), elsewhere).is_err());
+    assert!(PeerSocket::from_connection(listener.local_addr().unwrap(), elsewhere).is_err());
 }
 
 #[test]
 fn the_holder_of_a_socket_is_found_and_a_socket_that_is_held_by_none_is_an_error() {
-    let (client, server) = connected((Ipv4Addr::LOCALHOST, 0).into(), |port| (Ipv4Addr::LOCALHOST, port).into());
+    let (client, server) = connect_pair((Ipv4Addr::LOCALHOST, 0).into(), |port| (Ipv4Addr::LOCALHOST, port).into());
     let peer = look_up(&server).unwrap();
     let search = PeerSearch::default();
-    assert_eq!(search.holder(peer).unwrap(), Holder::ThisProcess);
+    assert_eq!(search.find_owner(peer).unwrap(), SocketOwner::ThisProcess);
     let own = i32::try_from(std::process::id()).unwrap();
-    assert_eq!(*search.recent(), [own]);
-    assert_eq!(search.holder(peer).unwrap(), Holder::ThisProcess);
+    assert_eq!(*search.lock_recent(), [own]);
+    assert_eq!(search.find_owner(peer).unwrap(), SocketOwner::ThisProcess);
     drop(client);
-    assert!(search.holder(peer).is_err());
+    assert!(search.find_owner(peer).is_err());
 }
 
 #[test]
 fn a_process_that_does_not_hold_the_socket_any_more_is_not_judged() {
-    let (client, server) = connected((Ipv4Addr::LOCALHOST, 0).into(), |port| (Ipv4Addr::LOCALHOST, port).into());
-    let search = holder::Search::new(look_up(&server).unwrap().inode);
+    let (client, server) = connect_pair((Ipv4Addr::LOCALHOST, 0).into(), |port| (Ipv4Addr::LOCALHOST, port).into());
+    let search = socket_owner::SocketOwnerSearch::new(look_up(&server).unwrap().inode);
     // Takes the place of a process that was given the number of the one that was found.
     let start = |input: Stdio| Command::new("sleep").arg("600").stdin(input).spawn().unwrap();
     let mut other = start(Stdio::null());
-    assert_eq!(judge(&search, pid(&other)).unwrap(), Some(Holder::ThisProcess), "its parent may share the socket");
+    assert_eq!(
+        classify_owner(&search, child_pid(&other)).unwrap(),
+        Some(SocketOwner::ThisProcess),
+        "its parent may share the socket"
+    );
     let mut heir = start(std::os::fd::OwnedFd::from(client).into());
-    until(|| search.holds(pid(&heir)).unwrap() && !search.holds(pid(&other)).unwrap());
-    assert_eq!(judge(&search, pid(&other)).unwrap(), None);
-    assert_eq!(judge(&search, pid(&heir)).unwrap(), Some(Holder::Other));
+    wait_until(|| search.holds_socket(child_pid(&heir)).unwrap() && !search.holds_socket(child_pid(&other)).unwrap());
+    assert_eq!(classify_owner(&search, child_pid(&other)).unwrap(), None);
+    assert_eq!(classify_owner(&search, child_pid(&heir)).unwrap(), Some(SocketOwner::Other));
     for child in [&mut other, &mut heir] {
         child.kill().unwrap();
         child.wait().unwrap();
     }
 }
 
-fn pid(child: &Child) -> i32 {
+fn child_pid(child: &Child) -> i32 {
     i32::try_from(child.id()).unwrap()
 }
 
-fn until(is_so: impl Fn() -> bool) {
+fn wait_until(is_so: impl Fn() -> bool) {
     let deadline = Instant::now() + Duration::from_secs(30);
     while !is_so() {
         assert!(Instant::now() < deadline, "this takes too long");

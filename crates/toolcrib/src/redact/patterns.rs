@@ -12,18 +12,18 @@ const MIN_ENCODED_LEN: usize = 6;
 const MAX_ENCODED_BYTES: usize = 512 * 1024;
 
 /// Matching ignores case: hexadecimal and names of hosts come in both.
-pub(super) fn patterns(values: &BTreeSet<String>) -> Vec<String> {
+pub(super) fn build_patterns(values: &BTreeSet<String>) -> Vec<String> {
     let mut patterns: BTreeSet<String> = values.clone();
     let mut room = MAX_ENCODED_BYTES;
     // The shortest first, so that one large file does not take the room of all others.
     let mut by_length: Vec<&String> = values.iter().collect();
     by_length.sort_by_key(|value| value.len());
     for value in by_length {
-        patterns.extend(written_otherwise(value));
+        patterns.extend(alternate_spellings(value));
         let mut encoded = Vec::new();
         if value.len() >= MIN_ENCODED_LEN {
             // Also as part of an address that is encoded as a whole.
-            encoded.extend(within_address(value).iter().flat_map(|form| encodings(form.as_bytes())));
+            encoded.extend(url_encodings(value).iter().flat_map(|form| binary_encodings(form.as_bytes())));
         }
         let Some(rest) = room.checked_sub(encoded.iter().map(String::len).sum()) else { break };
         room = rest;
@@ -33,7 +33,7 @@ pub(super) fn patterns(values: &BTreeSet<String>) -> Vec<String> {
 }
 
 /// As a form, a shell or a message on one line has it.
-fn written_otherwise(value: &str) -> Vec<String> {
+fn alternate_spellings(value: &str) -> Vec<String> {
     let forms = [
         value.replace(' ', "+"),
         value.replace('\'', r"'\''"),
@@ -44,7 +44,7 @@ fn written_otherwise(value: &str) -> Vec<String> {
 }
 
 /// The value, and what becomes of it in a path, a query and a form.
-fn within_address(value: &str) -> BTreeSet<String> {
+fn url_encodings(value: &str) -> BTreeSet<String> {
     let form: String = form_urlencoded::byte_serialize(value.as_bytes()).collect();
     let mut path = value.to_owned();
     if let Ok(mut url) = Url::parse("http://h/") {
@@ -54,20 +54,20 @@ fn within_address(value: &str) -> BTreeSet<String> {
     BTreeSet::from([value.to_owned(), value.replace(' ', "+"), form.replace('+', "%20"), form, path])
 }
 
-fn encodings(value: &[u8]) -> Vec<String> {
+fn binary_encodings(value: &[u8]) -> Vec<String> {
     let mut forms = vec![value.iter().map(|byte| format!("{byte:02x}")).collect()];
     for engine in [&STANDARD, &URL_SAFE] {
         let whole = engine.encode(value);
         forms.push(whole.trim_end_matches('=').to_owned());
         forms.push(whole);
-        forms.extend((0..3).map(|before| within_base64(value, before, engine)));
+        forms.extend((0..3).map(|before| base64_fragment(value, before, engine)));
     }
     forms
 }
 
 /// The characters of Base64 that depend on the value alone, when `before` bytes stand in front of it in its group of three:
 /// so it is found in the encoding of something larger.
-fn within_base64(value: &[u8], before: usize, engine: &impl Engine) -> String {
+fn base64_fragment(value: &[u8], before: usize, engine: &impl Engine) -> String {
     let mut padded = vec![0; before];
     padded.extend_from_slice(value);
     let encoded = engine.encode(&padded);

@@ -1,26 +1,29 @@
 use std::collections::BTreeMap;
 
 use toolcrib_core::Code;
-use toolcrib_core::source::{OpenApi, Remote, Stdio};
+use toolcrib_core::source::{OpenApiSource, RemoteSource, StdioSource};
 
 use super::*;
 
-const UNSET: &str = "TOOLCRIB_NO_SUCH_VARIABLE";
+const UNSET_VARIABLE: &str = "TOOLCRIB_NO_SUCH_VARIABLE";
 
 fn reference(value: &str) -> String {
-    format!("${{env:{UNSET}:-{value}}}")
+    format!("${{env:{UNSET_VARIABLE}:-{value}}}")
 }
 
-fn stdio(value: &str) -> Kind {
+fn stdio_with_env(value: &str) -> SourceKind {
     let env = BTreeMap::from([("VALUE".to_owned(), value.to_owned())]);
-    Kind::Stdio(Stdio { command: "npx".into(), env, ..Stdio::default() })
+    SourceKind::Stdio(StdioSource { command: "npx".into(), env, ..StdioSource::default() })
 }
 
-fn with_args(args: &[&str]) -> Kind {
-    Kind::Stdio(Stdio { args: args.iter().map(|arg| (*arg).to_owned()).collect(), ..Stdio::default() })
+fn stdio_with_args(args: &[&str]) -> SourceKind {
+    SourceKind::Stdio(StdioSource {
+        args: args.iter().map(|arg| (*arg).to_owned()).collect(),
+        ..StdioSource::default()
+    })
 }
 
-fn redact(text: &str, kind: &Kind) -> String {
+fn redact(text: &str, kind: &SourceKind) -> String {
     Redactor::for_source(kind).redact(text).into_owned()
 }
 
@@ -30,31 +33,34 @@ fn redactor(values: &[&str]) -> Redactor {
 
 #[test]
 fn every_reference_is_redacted_wherever_it_stands() {
-    let bare = with_args(&[&reference("hunt")]);
+    let bare = stdio_with_args(&[&reference("hunt")]);
     assert_eq!(redact("bad hunt!", &bare), "bad ***!");
-    assert_eq!(redact("no /usr/bin", &with_args(&[&reference("/usr/bin")])), "no ***");
-    assert_eq!(redact("abc=def", &with_args(&[&format!("KEY={}", reference("abc=def"))])), "***");
-    let cwd = Kind::Stdio(Stdio { cwd: Some(reference("/srv/acme")), ..Stdio::default() });
+    assert_eq!(redact("no /usr/bin", &stdio_with_args(&[&reference("/usr/bin")])), "no ***");
+    assert_eq!(redact("abc=def", &stdio_with_args(&[&format!("KEY={}", reference("abc=def"))])), "***");
+    let cwd = SourceKind::Stdio(StdioSource { cwd: Some(reference("/srv/acme")), ..StdioSource::default() });
     assert_eq!(redact("in /srv/acme/x", &cwd), "in ***/x");
-    let command = Kind::Stdio(Stdio { command: reference("/opt/acme/run"), ..Stdio::default() });
+    let command = SourceKind::Stdio(StdioSource { command: reference("/opt/acme/run"), ..StdioSource::default() });
     assert_eq!(redact("cannot start `/opt/acme/run`", &command), "cannot start `***`");
     let home = std::env::var("HOME").unwrap_or_default();
-    assert_eq!(redact(&home, &with_args(&["${env:HOME}"])), home);
+    assert_eq!(redact(&home, &stdio_with_args(&["${env:HOME}"])), home);
 }
 
 #[test]
 fn literals_in_places_that_hold_secrets_are_redacted() {
-    assert_eq!(redact("bad hunter2!", &stdio("hunter2")), "bad ***!");
-    assert_eq!(redact("cannot read /usr/bin in production", &stdio("/usr/bin")), "cannot read /usr/bin in production");
-    assert_eq!(redact("in production", &stdio("production")), "in production");
+    assert_eq!(redact("bad hunter2!", &stdio_with_env("hunter2")), "bad ***!");
+    assert_eq!(
+        redact("cannot read /usr/bin in production", &stdio_with_env("/usr/bin")),
+        "cannot read /usr/bin in production"
+    );
+    assert_eq!(redact("in production", &stdio_with_env("production")), "in production");
     let args =
-        with_args(&["--token", "abc=", "--api-key=def45==", "-e", "LOG=debug", "https://me:pass@h/?key=hunter2"]);
+        stdio_with_args(&["--token", "abc=", "--api-key=def45==", "-e", "LOG=debug", "https://me:pass@h/?key=hunter2"]);
     assert_eq!(redact("abc= def45== debug me:pass pass hunter2", &args), "*** *** debug *** *** ***");
     let headers = BTreeMap::from([
         ("Authorization".to_owned(), "Bearer ghp_12345".to_owned()),
         ("Accept".to_owned(), "application/json".to_owned()),
     ]);
-    let kind = Kind::Http(Remote { headers, ..Remote::default() });
+    let kind = SourceKind::Http(RemoteSource { headers, ..RemoteSource::default() });
     assert_eq!(redact("Bearer ghp_12345 for application/json", &kind), "*** for application/json");
     assert_eq!(redact("ghp_12345 expired", &kind), "*** expired");
 }
@@ -63,16 +69,16 @@ fn literals_in_places_that_hold_secrets_are_redacted() {
 fn variables_and_addresses_are_redacted_where_a_reference_stands_for_them() {
     let variables =
         BTreeMap::from([("region".to_owned(), "europe".to_owned()), ("account".to_owned(), reference("hunter2"))]);
-    let kind = Kind::OpenApi(OpenApi { variables, ..OpenApi::default() });
+    let kind = SourceKind::OpenApi(OpenApiSource { variables, ..OpenApiSource::default() });
     assert_eq!(redact("https://europe.example/hunter2", &kind), "https://europe.example/***");
 
     let check = |document: &str, base_url: &str, text: &str, expected: &str| {
         let (document, base_url) = (document.to_owned(), Some(base_url.to_owned()));
-        let kind = Kind::OpenApi(OpenApi { document, base_url, ..OpenApi::default() });
+        let kind = SourceKind::OpenApi(OpenApiSource { document, base_url, ..OpenApiSource::default() });
         assert_eq!(redact(text, &kind), expected);
     };
     let url = format!("http://h/{}/mcp?key=hunter2", reference("s3cret-path"));
-    let server = Kind::Http(Remote { url, ..Remote::default() });
+    let server = SourceKind::Http(RemoteSource { url, ..RemoteSource::default() });
     assert_eq!(redact("http://h/s3cret-path/mcp?key=hunter2", &server), "http://h/***/mcp?key=***");
     let bot = format!("http://h/bot{}", reference("12:t0ken"));
     check("/api.yaml", &bot, "no `/bot12:t0ken/x` at h", "no `/bot***/x` at h");
@@ -122,7 +128,7 @@ fn parts_of_a_value_are_redacted_by_themselves() {
         ("Server=db;Password=p4ss", "p4ss", "***"),
         ("A_TOKEN=abcd\nOTHER='quoted value'", "abcd and quoted value", "*** and ***"),
     ] {
-        let redactor = Redactor::new(&values::credential(value));
+        let redactor = Redactor::new(&values::credential_values(value));
         assert_eq!(redactor.redact(text), expected, "{value}");
     }
 }
@@ -151,7 +157,7 @@ fn a_long_beginning_before_a_cut_is_redacted_in_time() {
 #[test]
 fn a_cut_does_not_divide_a_character() {
     assert_eq!(redactor(&["abcdéfgh"]).redact("abcdé…"), "***…");
-    assert_eq!(cut_len(b"abcd\xc3", "abcdéfgh".as_bytes()), None);
+    assert_eq!(truncated_prefix_len(b"abcd\xc3", "abcdéfgh".as_bytes()), None);
 }
 
 fn redact_json(json: &str, secret: &str) -> Option<String> {
@@ -215,7 +221,7 @@ fn values_of_earlier_connections_stay_redacted() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("token");
     std::fs::write(&file, "first-token").unwrap();
-    let kind = with_args(&[&format!("${{file:{}}}", file.display())]);
+    let kind = stdio_with_args(&[&format!("${{file:{}}}", file.display())]);
     let shared = SourceRedactor::default();
     assert_eq!(shared.get(&kind).redact("first-token"), "***");
     std::fs::write(&file, "second-token").unwrap();
@@ -226,7 +232,7 @@ fn values_of_earlier_connections_stay_redacted() {
 
 #[test]
 fn an_unresolved_reference_is_named() {
-    let unknown = format!("${{env:{UNSET}}}");
+    let unknown = format!("${{env:{UNSET_VARIABLE}}}");
     let message = format!("`{unknown}` cannot be resolved");
-    assert_eq!(redact(&message, &stdio(&unknown)), message);
+    assert_eq!(redact(&message, &stdio_with_env(&unknown)), message);
 }

@@ -6,18 +6,18 @@ use std::sync::Arc;
 
 use serde::Serialize;
 use toolcrib_core::fingerprint::Fingerprint;
-use toolcrib_core::inventory::{Actor, Command, Damage, DamageLog, Event, Origin, Reading};
+use toolcrib_core::inventory::{Actor, Command, Damage, DamageLog, Event, Origin, StoredEvent};
 use toolcrib_core::{Code, Error, Result};
 
-use super::journal::{Entry, Understood};
-use super::publish::Writer;
-use super::{Registry, Shared, Snapshot};
-use crate::store::{Position, Salvage, StoreState};
+use super::journal::{EntryStatus, JournalEntry};
+use super::publish::WriterState;
+use super::{Registry, RegistryInner, Snapshot};
+use crate::store::{JournalPosition, Salvage, StoreState};
 
 /// Faults that the message of a refusal quotes; `verify` lists all of them.
-const MAX_QUOTED: usize = 2;
+const MAX_QUOTED_FAULTS: usize = 2;
 
-const CONSEQUENCES: &str = "revoked tokens, disabled tools and sources added at run time may be lost, so nothing is called or \
+const DAMAGE_CONSEQUENCES: &str = "revoked tokens, disabled tools and sources added at run time may be lost, so nothing is called or \
                             written; run `toolcrib verify`";
 
 /// What is wrong with the journal and no administrator has accepted.
@@ -48,14 +48,14 @@ pub struct DamageAcceptance {
 
 impl JournalDamage {
     /// Takes in the next record: the numbers of a journal have no gaps.
-    pub(super) fn read(&mut self, before: u64, entry: &Entry) {
+    pub(super) fn add_record(&mut self, before: u64, entry: &JournalEntry) {
         let seq = entry.record.seq;
         if seq > before + 1 {
             self.log.add(Damage::Missing { first: before + 1, last: seq - 1 });
         }
-        match &entry.understood {
-            Understood::Damaged(reason) => self.log.add(Damage::Unreadable { seq, reason: reason.to_string() }),
-            Understood::Wholly | Understood::Newer(_) => {}
+        match &entry.status {
+            EntryStatus::Damaged(reason) => self.log.add(Damage::Unreadable { seq, reason: reason.to_string() }),
+            EntryStatus::Understood | EntryStatus::Newer(_) => {}
         }
         // A decision without a checksum may be a garbled record of another kind.
         if let Event::DamageAccepted { records, .. } = &entry.record.event
@@ -68,7 +68,7 @@ impl JournalDamage {
 
     pub(super) fn faults(&self) -> impl Iterator<Item = &Damage> {
         let store = self.store.iter().map(|(_, damage)| damage);
-        store.chain(&self.head).chain(self.log.open())
+        store.chain(&self.head).chain(self.log.unaccepted())
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -80,16 +80,16 @@ impl JournalDamage {
     }
 
     /// Each fault, in words.
-    pub(super) fn in_words(&self) -> Vec<String> {
+    pub(super) fn describe(&self) -> Vec<String> {
         let mut faults: Vec<String> = self.faults().map(ToString::to_string).collect();
-        if self.log.more() > 0 {
-            faults.push(format!("and {} more", self.log.more()));
+        if self.log.unlisted_count() > 0 {
+            faults.push(format!("and {} more", self.log.unlisted_count()));
         }
         faults
     }
 
     /// The records that a decision has to name to accept this damage; `None` for all.
-    fn records(&self) -> Option<Vec<(u64, u64)>> {
+    fn damaged_records(&self) -> Option<Vec<(u64, u64)>> {
         let end = match &self.head {
             Some(Damage::MissingEnd { head, remembered }) => Some((head + 1, *remembered)),
             Some(_) | None => None,
@@ -100,57 +100,58 @@ impl JournalDamage {
 
     /// Whether nothing can be appended to the store any more.
     fn needs_new_store(&self) -> bool {
-        self.store.is_some() || self.log.open().iter().any(|damage| matches!(damage, Damage::UnreadableAfter { .. }))
+        self.store.is_some()
+            || self.log.unaccepted().iter().any(|damage| matches!(damage, Damage::UnreadableAfter { .. }))
     }
 
     /// Why nothing is called or written.
-    pub(crate) fn refusal(&self) -> Error {
-        let mut quoted: Vec<String> = self.faults().take(MAX_QUOTED).map(ToString::to_string).collect();
-        let more = self.faults().count() - quoted.len() + self.log.more();
+    pub(crate) fn to_error(&self) -> Error {
+        let mut quoted: Vec<String> = self.faults().take(MAX_QUOTED_FAULTS).map(ToString::to_string).collect();
+        let more = self.faults().count() - quoted.len() + self.log.unlisted_count();
         if more > 0 {
             quoted.push(format!("and {more} more"));
         }
-        let message = format!("the journal is damaged ({}): {CONSEQUENCES}", quoted.join("; "));
-        self.state().mark(Error::new(Code::StoreUnavailable, message))
+        let message = format!("the journal is damaged ({}): {DAMAGE_CONSEQUENCES}", quoted.join("; "));
+        self.state().annotate(Error::new(Code::StoreUnavailable, message))
     }
 
     /// The same for clients that have shown no credentials: it tells nothing of this machine.
-    pub(super) fn public_refusal(&self) -> Error {
-        let message = format!("the journal is damaged: {CONSEQUENCES}");
-        self.state().mark(Error::new(Code::StoreUnavailable, message))
+    pub(super) fn to_public_error(&self) -> Error {
+        let message = format!("the journal is damaged: {DAMAGE_CONSEQUENCES}");
+        self.state().annotate(Error::new(Code::StoreUnavailable, message))
     }
 }
 
-impl Writer {
+impl WriterState {
     pub(super) fn ensure_undamaged(&self) -> Result<()> {
-        if self.damage.is_empty() { Ok(()) } else { Err(self.damage.refusal()) }
+        if self.damage.is_empty() { Ok(()) } else { Err(self.damage.to_error()) }
     }
 }
 
 /// Compares records that must be in the store with those that are.
 pub(super) struct HeadCheck {
     /// The last record that this process has read before.
-    own: Position,
+    last_read: JournalPosition,
     /// The last record that the data directory remembers.
-    remembered: Option<Position>,
-    own_found: bool,
+    remembered: Option<JournalPosition>,
+    last_read_found: bool,
     replaced: Option<u64>,
 }
 
 impl HeadCheck {
-    pub(super) fn new(own: Position, remembered: Option<Position>) -> HeadCheck {
-        HeadCheck { own_found: own.seq == 0, own, remembered, replaced: None }
+    pub(super) fn new(own: JournalPosition, remembered: Option<JournalPosition>) -> HeadCheck {
+        HeadCheck { last_read_found: own.seq == 0, last_read: own, remembered, replaced: None }
     }
 
     /// The record to read after, so that the last one that was read before comes again.
     pub(super) fn read_after(&self) -> u64 {
-        self.own.seq.saturating_sub(1)
+        self.last_read.seq.saturating_sub(1)
     }
 
-    pub(super) fn see(&mut self, entry: &Entry) {
+    pub(super) fn observe(&mut self, entry: &JournalEntry) {
         let seq = entry.record.seq;
-        self.own_found |= seq == self.own.seq;
-        for expected in [Some(&self.own), self.remembered.as_ref()].into_iter().flatten() {
+        self.last_read_found |= seq == self.last_read.seq;
+        for expected in [Some(&self.last_read), self.remembered.as_ref()].into_iter().flatten() {
             if expected.seq == seq && expected.checksum != *entry.checksum {
                 self.replaced = Some(seq);
             }
@@ -158,11 +159,11 @@ impl HeadCheck {
     }
 
     /// What is found after all records up to `last` were seen.
-    pub(super) fn conclude(self, last: u64, damage: &mut JournalDamage) {
+    pub(super) fn finish(self, last: u64, damage: &mut JournalDamage) {
         // What was lost before a record that accepts it is no damage any more.
         let accepted = damage.log.accepted_through();
-        if !self.own_found && self.own.seq > accepted {
-            damage.log.add(Damage::Missing { first: self.own.seq, last: self.own.seq });
+        if !self.last_read_found && self.last_read.seq > accepted {
+            damage.log.add(Damage::Missing { first: self.last_read.seq, last: self.last_read.seq });
         }
         if let Some(seq) = self.replaced.filter(|seq| *seq > accepted) {
             damage.head = Some(Damage::Replaced { seq });
@@ -181,18 +182,18 @@ impl Snapshot {
     /// Refuses while the journal is damaged.
     pub(crate) fn ensure_undamaged(&self) -> Result<()> {
         match &self.damage {
-            Some(damage) => Err(damage.refusal()),
+            Some(damage) => Err(damage.to_error()),
             None => Ok(()),
         }
     }
 }
 
-impl Shared {
+impl RegistryInner {
     /// Remembers the last record that was read. A failure is logged: the record itself is durable.
     pub(super) async fn remember_head(&self) {
-        let Some(head) = &self.options.head else { return };
+        let Some(head) = &self.options.head_file else { return };
         let position = {
-            let now = self.now.load();
+            let now = self.snapshot.load();
             if now.damage.is_some() {
                 return;
             }
@@ -204,8 +205,8 @@ impl Shared {
     }
 
     /// Stops calls and writes after an error by which the store says that it is damaged.
-    pub(super) fn note_store_error(&self, writer: &mut Writer, error: &Error) {
-        if StoreState::of(error) == StoreState::Damaged && writer.damage.store.is_none() {
+    pub(super) fn note_store_error(&self, writer: &mut WriterState, error: &Error) {
+        if StoreState::from_error(error) == StoreState::Damaged && writer.damage.store.is_none() {
             tracing::error!(%error, "the store is damaged; nothing is called or written any more");
             writer.damage.store = Some((StoreState::Damaged, Damage::Unusable { reason: error.message.clone() }));
             self.publish_damage(writer);
@@ -215,35 +216,35 @@ impl Shared {
 
 impl Registry {
     /// Refuses while stored tokens cannot be relied on: the record that revoked one may be lost.
-    pub fn ensure_tokens_known(&self) -> Result<()> {
-        match &self.shared.now.load().damage {
-            Some(damage) => Err(damage.public_refusal()),
+    pub fn ensure_tokens_reliable(&self) -> Result<()> {
+        match &self.shared.snapshot.load().damage {
+            Some(damage) => Err(damage.to_public_error()),
             None => Ok(()),
         }
     }
 
     /// Why nothing is called or written, where the journal is damaged.
-    pub fn damage(&self) -> Option<Error> {
-        self.shared.now.load().ensure_undamaged().err()
+    pub fn damage_error(&self) -> Option<Error> {
+        self.shared.snapshot.load().ensure_undamaged().err()
     }
 
     /// Whether the store's file cannot be used any more, so that accepting the damage takes a new one.
     pub fn needs_new_store(&self) -> bool {
-        self.shared.now.load().damage.as_ref().is_some_and(|damage| damage.needs_new_store())
+        self.shared.snapshot.load().damage.as_ref().is_some_and(|damage| damage.needs_new_store())
     }
 
     /// Records that the damage of the journal is accepted: every token is revoked, and calls and writes go on with what
     /// can be read. `None` where nothing is damaged.
     pub async fn accept_damage(&self, actor: Actor) -> Result<Option<DamageAcceptance>> {
         self.shared.catch_up().await?;
-        let Some(damage) = self.shared.now.load().damage.clone() else { return Ok(None) };
-        let records = damage.records();
-        self.decide_acceptance(damage.in_words(), records, actor).await.map(Some)
+        let Some(damage) = self.shared.snapshot.load().damage.clone() else { return Ok(None) };
+        let records = damage.damaged_records();
+        self.record_acceptance(damage.describe(), records, actor).await.map(Some)
     }
 
     /// Each fault of the journal and of the store's file, in words.
-    pub async fn damage_in_words(&self) -> Vec<String> {
-        let mut words = self.shared.now.load().damage.as_ref().map(|damage| damage.in_words()).unwrap_or_default();
+    pub async fn describe_damage(&self) -> Vec<String> {
+        let mut words = self.shared.snapshot.load().damage.as_ref().map(|damage| damage.describe()).unwrap_or_default();
         words.extend(self.integrity_faults().await);
         words
     }
@@ -251,28 +252,28 @@ impl Registry {
     /// Everything that can be read of the store, for a new one.
     pub async fn salvage(&self) -> Result<Salvage> {
         let store = &self.shared.store;
-        let records = self.journal(&mut JournalDamage::default()).await?;
+        let records = self.read_journal(&mut JournalDamage::default()).await?;
         let inventory = self.inventory();
         let wanted: Vec<Fingerprint> = inventory.sources().map(|(_, state)| state.definition).collect();
-        let definitions = self.readable(store.definitions(&wanted).await)?;
+        let definitions = self.ignore_damage(store.definitions(&wanted).await)?;
         let mut wanted = BTreeSet::new();
         for record in &records {
-            if let Reading::Known(Event::InventoryRecorded { fingerprint, .. }) = Reading::of(&record.body) {
+            if let StoredEvent::Known(Event::InventoryRecorded { fingerprint, .. }) = StoredEvent::parse(&record.body) {
                 wanted.insert(fingerprint);
             }
         }
         let wanted: Vec<Fingerprint> = wanted.into_iter().collect();
-        let manifests = self.readable(store.manifests(&wanted).await)?;
+        let manifests = self.ignore_damage(store.manifests(&wanted).await)?;
         let key = store.key().await.ok();
         Ok(Salvage { key, records, definitions, manifests })
     }
 
     /// As `accept_damage`, of these faults: those of the store before, where a new one was begun.
-    pub async fn accept_damage_of(&self, words: Vec<String>, actor: Actor) -> Result<DamageAcceptance> {
-        self.decide_acceptance(words, None, actor).await
+    pub async fn accept_described_damage(&self, words: Vec<String>, actor: Actor) -> Result<DamageAcceptance> {
+        self.record_acceptance(words, None, actor).await
     }
 
-    async fn decide_acceptance(
+    async fn record_acceptance(
         &self,
         words: Vec<String>,
         records: Option<Vec<(u64, u64)>>,
@@ -280,10 +281,10 @@ impl Registry {
     ) -> Result<DamageAcceptance> {
         let before = self.inventory();
         let command = Command::AcceptDamage { damage: words.clone(), records };
-        self.shared.write_accepting(&actor, |writer| writer.inventory.decide(&command)).await?;
-        let position = self.shared.now.load().position.clone();
+        self.shared.write_despite_damage(&actor, |writer| writer.inventory.decide(&command)).await?;
+        let position = self.shared.snapshot.load().position.clone();
         let seq = position.seq;
-        if let Some(head) = &self.shared.options.head {
+        if let Some(head) = &self.shared.options.head_file {
             head.reset(position).await?;
         }
         self.shared.catch_up().await?;
@@ -307,12 +308,12 @@ impl Registry {
 }
 
 /// Tells of damage when it is found, once.
-pub(super) fn warn_of_damage(before: &JournalDamage, after: &JournalDamage) -> Option<Arc<JournalDamage>> {
+pub(super) fn log_new_damage(before: &JournalDamage, after: &JournalDamage) -> Option<Arc<JournalDamage>> {
     if after.is_empty() {
         return None;
     }
     if before != after {
-        tracing::error!("{}", after.refusal());
+        tracing::error!("{}", after.to_error());
     }
     Some(Arc::new(after.clone()))
 }

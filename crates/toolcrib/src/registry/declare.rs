@@ -11,7 +11,7 @@ use super::Registry;
 /// What declaring a source comes to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Declared {
+pub enum DeclareOutcome {
     New,
     /// It was declared otherwise before.
     Changed,
@@ -21,42 +21,43 @@ pub enum Declared {
 
 impl Registry {
     /// Declares a source at run time and contacts nobody: it is discovered at the first need.
-    pub async fn declare_lazily(&self, source: &Source, actor: Actor) -> Result<Declared> {
-        let declared = self.would_declare(source)?;
-        if declared != Declared::Same {
-            self.shared.ensure_up_to_date()?;
+    pub async fn declare_lazily(&self, source: &Source, actor: Actor) -> Result<DeclareOutcome> {
+        let declared = self.preview_declare(source)?;
+        if declared != DeclareOutcome::Same {
+            self.shared.ensure_usable()?;
             let declaration = self.shared.declaration(source, Origin::Runtime)?;
             // First the content, then the fact that refers to it.
             self.shared.store.put_definition(declaration.definition, source).await?;
             let (id, definition) = (declaration.source.clone(), declaration.definition);
             self.execute(Command::Declare(declaration), actor).await?;
-            self.shared.store.forget_definitions(&id, Some(definition)).await?;
+            self.shared.store.remove_definitions(&id, Some(definition)).await?;
         }
         Ok(declared)
     }
 
     /// What declaring a source would come to, or why it would be refused.
-    pub fn would_declare(&self, source: &Source) -> Result<Declared> {
-        let now = self.shared.now.load();
+    pub fn preview_declare(&self, source: &Source) -> Result<DeclareOutcome> {
+        let now = self.shared.snapshot.load();
         let state = now.inventory.source(&source.id);
-        let is_wrong = now.invalid.get(&source.id).is_some_and(|failure| failure.code != Code::Forbidden);
+        let is_wrong = now.invalid_sources.get(&source.id).is_some_and(|failure| failure.code != Code::Forbidden);
         if state.is_some_and(|state| state.origin == Origin::Config) || is_wrong {
             let message = format!("`{}` is declared in the configuration, which wins; change it there", source.id);
             return Err(Error::new(Code::Conflict, message).with_retryable(false));
         }
         let wish = Command::Declare(self.shared.declaration(source, Origin::Runtime)?);
         Ok(match state {
-            None => Declared::New,
-            Some(_) if now.inventory.decide(&wish)?.is_empty() => Declared::Same,
-            Some(_) => Declared::Changed,
+            None => DeclareOutcome::New,
+            Some(_) if now.inventory.decide(&wish)?.is_empty() => DeclareOutcome::Same,
+            Some(_) => DeclareOutcome::Changed,
         })
     }
 
     /// Every source as it was declared, in the order of their ids: without defaults, and without what the environment
     /// of this process says. One that a command enabled or disabled since says so.
     pub fn declarations(&self) -> Vec<(Origin, Source)> {
-        let now = self.shared.now.load();
-        let declared = now.declared.values().filter_map(|source| Some((source, now.inventory.source(&source.id)?)));
+        let now = self.shared.snapshot.load();
+        let declared =
+            now.declared_sources.values().filter_map(|source| Some((source, now.inventory.source(&source.id)?)));
         let as_it_is = declared.map(|(source, state)| {
             let mut source = Source::clone(source);
             if state.enabled != state.declared_enabled.unwrap_or(true) {
@@ -69,6 +70,6 @@ impl Registry {
 
     /// One source as it was declared, whatever a command said since.
     pub fn declaration(&self, id: &SourceId) -> Option<Arc<Source>> {
-        self.shared.now.load().declared.get(id).cloned()
+        self.shared.snapshot.load().declared_sources.get(id).cloned()
     }
 }

@@ -2,19 +2,19 @@
 
 use serde::Serialize;
 use toolcrib_core::config::Override;
-use toolcrib_core::config::show::{shown_args, shown_text, shown_url};
+use toolcrib_core::config::show::{mask_args, mask_text, mask_url};
 use toolcrib_core::fingerprint::Fingerprint;
 use toolcrib_core::freshness::Freshness;
 use toolcrib_core::inventory::{Origin, SourceState};
-use toolcrib_core::manifest::SetAside;
+use toolcrib_core::manifest::SetAsideTool;
 use toolcrib_core::policy::Verdict;
-use toolcrib_core::source::Kind;
+use toolcrib_core::source::SourceKind;
 use toolcrib_core::{Code, Source, SourceId, Timestamp};
 
-use super::{Registry, Shared, Snapshot};
+use super::{Registry, RegistryInner, Snapshot};
 use crate::breaker::{BreakerState, BreakerView};
-use crate::connections::Link;
-use crate::store::{Failure, Standing};
+use crate::connections::SlotStatus;
+use crate::store::{ErrorSummary, SourceStatus};
 
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct SourceView {
@@ -27,27 +27,27 @@ pub struct SourceView {
     pub args: Option<Vec<String>>,
     pub url: Option<String>,
     pub enabled: bool,
-    pub status: Status,
+    pub status: DiscoveryStatus,
     pub freshness: Freshness,
-    pub health: Health,
+    pub health: SourceHealth,
     pub tool_count: usize,
     pub inventory_hash: Option<Fingerprint>,
     pub config_hash: Option<Fingerprint>,
     pub last_checked: Option<Timestamp>,
-    pub last_error: Option<Failure>,
+    pub last_error: Option<ErrorSummary>,
     pub ttl_ms: u64,
     pub discovery_timeout_ms: u64,
-    pub connection: Connection,
+    pub connection: ConnectionState,
     /// Discoveries and calls in a row that failed, and since when.
     pub failures: u32,
     pub failing_since: Option<Timestamp>,
     pub breaker: BreakerView,
-    pub set_aside: Vec<SetAside>,
+    pub set_aside: Vec<SetAsideTool>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Status {
+pub enum DiscoveryStatus {
     Never,
     Discovering,
     Success,
@@ -56,7 +56,7 @@ pub enum Status {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Health {
+pub enum SourceHealth {
     Ok,
     Degraded,
     Down,
@@ -65,56 +65,59 @@ pub enum Health {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Connection {
+pub enum ConnectionState {
     None,
     Connected,
     /// Too many calls failed: its breaker is open.
-    Resting,
+    #[serde(rename = "resting")]
+    BreakerOpen,
 }
 
 impl Registry {
     /// Every source, in the order of their ids. Contacts nobody.
     pub fn sources(&self) -> Vec<SourceView> {
-        let now = self.shared.now.load_full();
+        let now = self.shared.snapshot.load_full();
         let mut views: Vec<SourceView> =
-            now.inventory.sources().filter_map(|(id, _)| self.shared.view(&now, id)).collect();
-        let undeclared = now.invalid.iter().filter(|(id, _)| now.inventory.source(id).is_none());
-        views.extend(undeclared.map(|(id, failure)| invalid(id, failure)));
+            now.inventory.sources().filter_map(|(id, _)| self.shared.source_view(&now, id)).collect();
+        let undeclared = now.invalid_sources.iter().filter(|(id, _)| now.inventory.source(id).is_none());
+        views.extend(undeclared.map(|(id, failure)| invalid_source_view(id, failure)));
         views.sort_by(|one, other| one.id.cmp(&other.id));
         views
     }
 
     pub fn source(&self, id: &SourceId) -> Option<SourceView> {
-        let now = self.shared.now.load_full();
-        self.shared.view(&now, id).or_else(|| now.invalid.get(id).map(|failure| invalid(id, failure)))
+        let now = self.shared.snapshot.load_full();
+        self.shared
+            .source_view(&now, id)
+            .or_else(|| now.invalid_sources.get(id).map(|failure| invalid_source_view(id, failure)))
     }
 
     /// The declaration of a source as it is used here, with defaults and overrides.
-    pub fn definition(&self, id: &SourceId) -> Option<std::sync::Arc<Source>> {
-        self.shared.now.load().sources.get(id).cloned()
+    pub fn effective_source(&self, id: &SourceId) -> Option<std::sync::Arc<Source>> {
+        self.shared.snapshot.load().effective_sources.get(id).cloned()
     }
 
     /// What the environment of this process says of a source.
-    pub fn overriding(&self, id: &SourceId) -> Option<Override> {
-        self.shared.overriding(id)
+    pub fn source_override(&self, id: &SourceId) -> Option<Override> {
+        self.shared.source_override(id)
     }
 }
 
-impl Shared {
-    fn view(&self, now: &Snapshot, id: &SourceId) -> Option<SourceView> {
-        let (state, source) = (now.inventory.source(id)?, now.sources.get(id)?);
-        let standing = now.standings.get(id).cloned().unwrap_or_default();
+impl RegistryInner {
+    fn source_view(&self, now: &Snapshot, id: &SourceId) -> Option<SourceView> {
+        let (state, source) = (now.inventory.source(id)?, now.effective_sources.get(id)?);
+        let standing = now.statuses.get(id).cloned().unwrap_or_default();
         // What a file that is not trusted declares under the same name is nothing that is wrong here.
-        let wrong = now.invalid.get(id).filter(|failure| failure.code != Code::Forbidden).cloned();
-        let part = now.catalog.part(id);
-        let enabled = self.enabled_here(id, state.enabled);
-        let link = self.connections.link(id);
+        let wrong = now.invalid_sources.get(id).filter(|failure| failure.code != Code::Forbidden).cloned();
+        let part = now.catalog.source(id);
+        let enabled = self.is_enabled(id, state.enabled);
+        let link = self.connectors.slot_status(id);
         let (command, args, url) = match &source.kind {
-            Kind::Stdio(stdio) => (Some(shown_text(&stdio.command)), Some(shown_args(&stdio.args)), None),
-            Kind::Http(remote) | Kind::Sse(remote) => (None, None, Some(shown_url(&remote.url))),
-            Kind::OpenApi(openapi) => (None, None, Some(shown_url(&openapi.document))),
-            Kind::Workflow(workflow) => (None, None, Some(shown_text(&workflow.document))),
-            Kind::Builtin(_) => (None, None, None),
+            SourceKind::Stdio(stdio) => (Some(mask_text(&stdio.command)), Some(mask_args(&stdio.args)), None),
+            SourceKind::Http(remote) | SourceKind::Sse(remote) => (None, None, Some(mask_url(&remote.url))),
+            SourceKind::OpenApi(openapi) => (None, None, Some(mask_url(&openapi.document))),
+            SourceKind::Workflow(workflow) => (None, None, Some(mask_text(&workflow.document))),
+            SourceKind::Builtin(_) => (None, None, None),
         };
         Some(SourceView {
             id: id.clone(),
@@ -126,58 +129,60 @@ impl Shared {
             args,
             url,
             enabled,
-            status: if wrong.is_some() { Status::Failed } else { Shared::status(&standing) },
+            status: if wrong.is_some() { DiscoveryStatus::Failed } else { RegistryInner::discovery_status(&standing) },
             freshness: self.freshness(now, id),
-            health: health(&standing, state.manifest.is_some() || part.is_some(), &link),
+            health: source_health(&standing, state.manifest.is_some() || part.is_some(), &link),
             // Nobody is shown the tools of a disabled source, but they are known.
-            tool_count: if enabled { now.catalog.listed_count(id) } else { known_count(state, source) },
+            tool_count: if enabled { now.catalog.listed_count(id) } else { known_tool_count(state, source) },
             inventory_hash: part.map(|part| part.segment.fingerprint()).or(state.manifest),
-            config_hash: now.connects_to.get(id).copied().flatten().or(standing.connects_to),
-            last_checked: standing.checked_at.or(tried_at(&standing)),
+            config_hash: now.connection_fingerprints.get(id).copied().flatten().or(standing.connection_fingerprint),
+            last_checked: standing.checked_at.or(last_attempt_at(&standing)),
             last_error: wrong.or_else(|| last_error(&standing, &link)),
             ttl_ms: source.settings.ttl().as_millis() as u64,
             discovery_timeout_ms: source.settings.discovery_timeout().as_millis() as u64,
             connection: if link.breaker.state == BreakerState::Open {
-                Connection::Resting
+                ConnectionState::BreakerOpen
             } else if link.connected {
-                Connection::Connected
+                ConnectionState::Connected
             } else {
-                Connection::None
+                ConnectionState::None
             },
             failures: standing.failures.saturating_add(link.failures),
             failing_since: failing_since(&standing, &link),
             breaker: link.breaker,
-            set_aside: now.catalog.set_aside(id),
+            set_aside: now.catalog.excluded_tools(id),
         })
     }
 
-    fn status(standing: &Standing) -> Status {
+    fn discovery_status(standing: &SourceStatus) -> DiscoveryStatus {
         if standing.is_being_discovered() {
-            return Status::Discovering;
+            return DiscoveryStatus::Discovering;
         }
         match (&standing.last_error, standing.checked_at) {
-            (Some(_), _) => Status::Failed,
-            (None, Some(_)) => Status::Success,
-            (None, None) => Status::Never,
+            (Some(_), _) => DiscoveryStatus::Failed,
+            (None, Some(_)) => DiscoveryStatus::Success,
+            (None, None) => DiscoveryStatus::Never,
         }
     }
 
     /// By age alone; a source that connects to something else now, or was invalidated, is stale whatever its age.
     pub(crate) fn freshness(&self, now: &Snapshot, id: &SourceId) -> Freshness {
-        let (Some(source), Some(state)) = (now.sources.get(id), now.inventory.source(id)) else {
+        let (Some(source), Some(state)) = (now.effective_sources.get(id), now.inventory.source(id)) else {
             return Freshness::Missing;
         };
-        let standing = now.standings.get(id);
+        let standing = now.statuses.get(id);
         // A list that was recorded and cannot be read any more is as good as none.
-        let asleep = state.manifest.is_some() && !self.enabled_here(id, state.enabled);
+        let asleep = state.manifest.is_some() && !self.is_enabled(id, state.enabled);
         let checked_at =
-            standing.and_then(|standing| standing.checked_at).filter(|_| asleep || now.catalog.part(id).is_some());
+            standing.and_then(|standing| standing.checked_at).filter(|_| asleep || now.catalog.source(id).is_some());
         if source.kind.is_builtin() && checked_at.is_some() {
             return Freshness::Fresh;
         }
-        let freshness = Freshness::of(checked_at, source.settings.ttl(), self.options.clock.now());
+        let freshness = Freshness::evaluate(checked_at, source.settings.ttl(), self.options.clock.now());
         match freshness {
-            Freshness::Fresh if standing.is_some_and(|standing| standing.invalidated) || now.moved(id) => {
+            Freshness::Fresh
+                if standing.is_some_and(|standing| standing.invalidated) || now.has_connection_changed(id) =>
+            {
                 Freshness::Stale
             }
             Freshness::Fresh | Freshness::Stale | Freshness::Missing => freshness,
@@ -187,50 +192,50 @@ impl Shared {
 
 impl Snapshot {
     /// Whether what a source connects to is known to have changed since it was discovered.
-    pub(crate) fn moved(&self, id: &SourceId) -> bool {
-        let then = self.standings.get(id).and_then(|standing| standing.connects_to);
-        self.connects_to.get(id).copied().flatten().is_some_and(|here| then != Some(here))
+    pub(crate) fn has_connection_changed(&self, id: &SourceId) -> bool {
+        let then = self.statuses.get(id).and_then(|standing| standing.connection_fingerprint);
+        self.connection_fingerprints.get(id).copied().flatten().is_some_and(|here| then != Some(here))
     }
 }
 
 /// How many tools of a source were offered at last, without those that a rule hides.
-fn known_count(state: &SourceState, source: &Source) -> usize {
+fn known_tool_count(state: &SourceState, source: &Source) -> usize {
     let rules = &source.settings.tools;
     let hidden = |name: &str| rules.verdict(&[name], Verdict::Allow) == Verdict::Hide;
     state.tools.iter().filter(|(name, tool)| !tool.deprecated && !hidden(name)).count()
 }
 
-fn health(standing: &Standing, has_list: bool, link: &Link) -> Health {
+fn source_health(standing: &SourceStatus, has_list: bool, link: &SlotStatus) -> SourceHealth {
     match (standing.failures, has_list) {
-        _ if link.breaker.state == BreakerState::Open => Health::Down,
-        (0, true) if link.failures > 0 => Health::Degraded,
-        (0, true) => Health::Ok,
-        (0, false) => Health::Unknown,
-        (1 | 2, true) => Health::Degraded,
-        _ => Health::Down,
+        _ if link.breaker.state == BreakerState::Open => SourceHealth::Down,
+        (0, true) if link.failures > 0 => SourceHealth::Degraded,
+        (0, true) => SourceHealth::Ok,
+        (0, false) => SourceHealth::Unknown,
+        (1 | 2, true) => SourceHealth::Degraded,
+        _ => SourceHealth::Down,
     }
 }
 
 /// When the newest discovery began, if one ended at all.
-fn tried_at(standing: &Standing) -> Option<Timestamp> {
+fn last_attempt_at(standing: &SourceStatus) -> Option<Timestamp> {
     // One that a reader gave up has begun none that ended.
     let started_at = Some(standing.started_at).filter(|at| *at != Timestamp::default());
     started_at.or(standing.failing_since).filter(|_| standing.last_error.is_some())
 }
 
 /// The error of the last discovery, or of the last call that found the source ailing.
-fn last_error(standing: &Standing, link: &Link) -> Option<Failure> {
-    let of_calls = || link.failing.as_ref().map(|failing| failing.last_error.clone());
+fn last_error(standing: &SourceStatus, link: &SlotStatus) -> Option<ErrorSummary> {
+    let of_calls = || link.failure_streak.as_ref().map(|failing| failing.last_error.clone());
     standing.last_error.clone().or_else(of_calls)
 }
 
-fn failing_since(standing: &Standing, link: &Link) -> Option<Timestamp> {
-    let of_calls = link.failing.as_ref().map(|failing| failing.since);
+fn failing_since(standing: &SourceStatus, link: &SlotStatus) -> Option<Timestamp> {
+    let of_calls = link.failure_streak.as_ref().map(|failing| failing.since);
     standing.failing_since.into_iter().chain(of_calls).min()
 }
 
 /// A source whose declaration cannot be used: listed, with its reason.
-fn invalid(id: &SourceId, failure: &Failure) -> SourceView {
+fn invalid_source_view(id: &SourceId, failure: &ErrorSummary) -> SourceView {
     SourceView {
         id: id.clone(),
         title: None,
@@ -241,9 +246,9 @@ fn invalid(id: &SourceId, failure: &Failure) -> SourceView {
         args: None,
         url: None,
         enabled: true,
-        status: Status::Failed,
+        status: DiscoveryStatus::Failed,
         freshness: Freshness::Missing,
-        health: Health::Down,
+        health: SourceHealth::Down,
         tool_count: 0,
         inventory_hash: None,
         config_hash: None,
@@ -251,7 +256,7 @@ fn invalid(id: &SourceId, failure: &Failure) -> SourceView {
         last_error: Some(failure.clone()),
         ttl_ms: 0,
         discovery_timeout_ms: 0,
-        connection: Connection::None,
+        connection: ConnectionState::None,
         failures: 0,
         failing_since: None,
         breaker: BreakerView { state: BreakerState::Closed, retry_at: None },

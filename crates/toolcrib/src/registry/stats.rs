@@ -6,8 +6,8 @@ use toolcrib_core::tool::{SEPARATOR, ToolName};
 use toolcrib_core::{Result, SourceId, Timestamp};
 
 use super::Registry;
-use crate::counters::Tally;
-use crate::store::{CallCount, Failure};
+use crate::store::{CallCount, ErrorSummary};
+use crate::usage::UsageCounts;
 
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Stats {
@@ -37,24 +37,24 @@ pub struct ToolStats {
     pub calls: u64,
     pub errors: u64,
     pub last_called: Option<Timestamp>,
-    pub last_error: Option<Failure>,
+    pub last_error: Option<ErrorSummary>,
 }
 
 impl Registry {
     /// Takes in what the store holds of counts. A registry that follows others' writes does so by itself.
-    pub async fn read_counts(&self) -> Result<()> {
-        self.shared.counters.read(&*self.shared.store).await
+    pub async fn load_counts(&self) -> Result<()> {
+        self.shared.usage.load(&*self.shared.store).await
     }
 
     /// What was counted, by this process, and by others on the same store as far as that was read.
     pub fn stats(&self) -> Stats {
-        let now = self.shared.now.load_full();
-        let Tally { calls, needs } = self.shared.counters.total();
+        let now = self.shared.snapshot.load_full();
+        let UsageCounts { calls, cache_lookups: needs } = self.shared.usage.total();
         let sources: Vec<SourceStats> = now
             .inventory
             .sources()
             .map(|(id, _)| {
-                let checked_at = now.standings.get(id).and_then(|standing| standing.checked_at);
+                let checked_at = now.statuses.get(id).and_then(|standing| standing.checked_at);
                 let age = checked_at.map(|at| self.shared.options.clock.now().since(at).as_millis() as u64);
                 let need = needs.get(id);
                 SourceStats {
@@ -84,10 +84,10 @@ impl Registry {
 
     fn tool_stats(&self, count: &CallCount) -> ToolStats {
         let catalog = self.catalog();
-        let segment = catalog.part(&count.source).map(|part| &part.segment);
+        let segment = catalog.source(&count.source).map(|part| &part.segment);
         let position = segment.and_then(|segment| segment.position_of_original(&count.tool));
         let entry = segment.zip(position).and_then(|(segment, position)| segment.entries().get(position));
-        let gone = || ToolName::plain(&format!("{}{SEPARATOR}", count.source), &count.tool).to_string();
+        let gone = || ToolName::from_original(&format!("{}{SEPARATOR}", count.source), &count.tool).to_string();
         let name = entry.map_or_else(gone, |entry| entry.name.to_string());
         ToolStats {
             name,

@@ -2,20 +2,20 @@
 
 use serde::Serialize;
 use serde_json::value::RawValue;
-use toolcrib_core::catalog::{Caller, State, ToolRef};
+use toolcrib_core::catalog::{Caller, ToolRef, ToolStatus};
 use toolcrib_core::policy::Verdict;
-use toolcrib_core::tool::{Note, ToolName};
+use toolcrib_core::tool::{ToolName, ToolNote};
 use toolcrib_core::{Result, SourceId};
 
 use super::Registry;
-use crate::connector::Offer;
-use crate::refresh::{Need, Outcome};
-use crate::secret::connects_to;
-use crate::store::{Check, Standing};
+use crate::connector::Discovered;
+use crate::refresh::{RefreshOutcome, RequiredFreshness};
+use crate::secret::connection_fingerprint;
+use crate::store::{DiscoveryCheck, SourceStatus};
 
 /// Which tools to list.
 #[derive(Debug, Clone, Default)]
-pub struct Filter {
+pub struct ToolFilter {
     pub source: Option<SourceId>,
 }
 
@@ -31,54 +31,66 @@ pub struct ToolView {
     pub output_schema: Option<Box<RawValue>>,
     pub annotations: Option<Box<RawValue>>,
     pub policy: Verdict,
-    pub state: State,
-    pub notes: Vec<Note>,
+    pub state: ToolStatus,
+    pub notes: Vec<ToolNote>,
 }
 
 impl Registry {
     /// What agents may be offered, in name order. Discovers sources that are missing first, each within its deadline;
     /// one that fails leaves the others' tools in the list.
-    pub async fn tools(&self, filter: Filter) -> Result<Vec<ToolView>> {
+    pub async fn tools(&self, filter: ToolFilter) -> Result<Vec<ToolView>> {
         let among = filter.source.as_ref().map(std::slice::from_ref);
-        self.ensure(Need::Known, among, false).await;
+        self.ensure_freshness(RequiredFreshness::Discovered, among, false).await;
         let view = self.view(&Caller { name: "embedder".into() });
-        let wanted = view.offered().filter(|tool| filter.source.as_ref().is_none_or(|source| source == tool.source()));
-        wanted.map(|tool| ToolView::of(&tool)).collect()
+        let wanted =
+            view.offered_tools().filter(|tool| filter.source.as_ref().is_none_or(|source| source == tool.source()));
+        wanted.map(|tool| ToolView::from_tool(&tool)).collect()
     }
 
     /// A tool by any spelling of its name, from what is known.
     pub fn tool(&self, name: &str) -> Result<ToolView> {
         let catalog = self.catalog();
-        ToolView::of(&self.shared.look_up(&catalog, name)?)
+        ToolView::from_tool(&self.shared.find_tool(&catalog, name)?)
     }
 
     /// Takes a list that the host discovered by its own means; as if the source had been contacted just now.
-    pub async fn record(&self, id: &SourceId, tools: Vec<Box<RawValue>>) -> Result<Outcome> {
-        let source = self.definition(id).ok_or_else(|| self.shared.unknown_source(id.as_str()))?;
+    pub async fn record_tools(&self, id: &SourceId, tools: Vec<Box<RawValue>>) -> Result<RefreshOutcome> {
+        let source = self.effective_source(id).ok_or_else(|| self.shared.unknown_source_error(id.as_str()))?;
         let now = self.shared.options.clock.now();
-        let connects_to = connects_to(&self.shared.key, &source.kind);
-        let standing =
-            Standing { started_at: now, checked_at: Some(now), connects_to, tried: connects_to, ..Standing::default() };
-        let offer = Offer { tools, ..Offer::default() };
-        let check = |count| Check { source: id.clone(), at: now, duration_ms: 0, tool_count: Some(count), error: None };
-        self.shared.record(&source, offer, standing, check).await
+        let connects_to = connection_fingerprint(&self.shared.store_key, &source.kind);
+        let standing = SourceStatus {
+            started_at: now,
+            checked_at: Some(now),
+            connection_fingerprint: connects_to,
+            attempted_fingerprint: connects_to,
+            ..SourceStatus::default()
+        };
+        let offer = Discovered { tools, ..Discovered::default() };
+        let check = |count| DiscoveryCheck {
+            source: id.clone(),
+            at: now,
+            duration_ms: 0,
+            tool_count: Some(count),
+            error: None,
+        };
+        self.shared.record_tools(&source, offer, standing, check).await
     }
 }
 
 impl ToolView {
-    pub(super) fn of(tool: &ToolRef<'_>) -> Result<ToolView> {
+    pub(super) fn from_tool(tool: &ToolRef<'_>) -> Result<ToolView> {
         let content = tool.tool()?;
         Ok(ToolView {
             name: tool.name().clone(),
             source: tool.source().clone(),
-            original_name: tool.original().to_owned(),
-            title: content.face.title,
-            description: content.face.description,
-            input_schema: content.face.input_schema,
+            original_name: tool.original_name().to_owned(),
+            title: content.listing.title,
+            description: content.listing.description,
+            input_schema: content.listing.input_schema,
             output_schema: content.output_schema,
-            annotations: content.face.annotations,
+            annotations: content.listing.annotations,
             policy: tool.verdict(),
-            state: tool.state(),
+            state: tool.status(),
             notes: content.notes,
         })
     }

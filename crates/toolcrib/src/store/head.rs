@@ -13,10 +13,10 @@ use serde::{Deserialize, Serialize};
 use toolcrib_core::inventory::Damage;
 use toolcrib_core::{Code, Result, ResultExt};
 
-use super::{NEXT_STEP, StoreState};
+use super::{StoreState, VERIFY_HINT};
 
-const FILE_NAME: &str = "head";
-const LOCK_NAME: &str = "head.lock";
+const HEAD_FILE_NAME: &str = "head";
+const LOCK_FILE_NAME: &str = "head.lock";
 /// The key of the store inside the data directory.
 const DEFAULT_KEY: &str = "default";
 /// How long another process may hold the lock: it reads and writes a small file.
@@ -25,7 +25,7 @@ const LOCK_RETRY_INTERVAL: Duration = Duration::from_millis(5);
 
 /// The place of a record in its journal, and its checksum.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub struct Position {
+pub struct JournalPosition {
     pub seq: u64,
     pub checksum: String,
 }
@@ -37,20 +37,20 @@ pub struct HeadFile {
     /// `default`, or the store's address without credentials.
     key: String,
     /// Why the store's file cannot be relied on, and how it is then.
-    pub(crate) unusable: Option<(StoreState, Damage)>,
-    progress: Arc<Progress>,
+    pub(crate) store_damage: Option<(StoreState, Damage)>,
+    progress: Arc<HeadProgress>,
 }
 
 #[derive(Debug, Default)]
-struct Progress {
+struct HeadProgress {
     /// The newest number in the file, as far as this process knows.
     remembered: AtomicU64,
     /// One write at a time: writers that waited meanwhile find theirs done.
-    writing: tokio::sync::Mutex<()>,
-    newest: std::sync::Mutex<Position>,
+    write_lock: tokio::sync::Mutex<()>,
+    newest: std::sync::Mutex<JournalPosition>,
 }
 
-type Heads = BTreeMap<String, Position>;
+type PositionsByStore = BTreeMap<String, JournalPosition>;
 
 impl HeadFile {
     /// Of the store in the file `store`. Touches no file.
@@ -63,24 +63,24 @@ impl HeadFile {
             }
         };
         let store = resolved(store);
-        let is_default = store == resolved(&directory.join(super::sqlite::FILE_NAME));
+        let is_default = store == resolved(&directory.join(super::sqlite::STORE_FILE_NAME));
         let key = if is_default { DEFAULT_KEY.to_owned() } else { format!("sqlite:{}", store.display()) };
-        HeadFile { directory: directory.to_owned(), key, unusable: None, progress: Arc::default() }
+        HeadFile { directory: directory.to_owned(), key, store_damage: None, progress: Arc::default() }
     }
 
     /// The same, of a store whose file cannot be relied on.
-    pub(crate) fn with_unusable(self, state: StoreState, reason: &str) -> HeadFile {
+    pub(crate) fn with_store_damage(self, state: StoreState, reason: &str) -> HeadFile {
         // Every list of damage ends with the next step.
-        let reason = reason.strip_suffix(NEXT_STEP).unwrap_or(reason).to_owned();
-        HeadFile { unusable: Some((state, Damage::Unusable { reason })), ..self }
+        let reason = reason.strip_suffix(VERIFY_HINT).unwrap_or(reason).to_owned();
+        HeadFile { store_damage: Some((state, Damage::Unusable { reason })), ..self }
     }
 
     pub(crate) fn path(&self) -> PathBuf {
-        self.directory.join(FILE_NAME)
+        self.directory.join(HEAD_FILE_NAME)
     }
 
     /// The last record that is known to have been written; `None` where nothing is known.
-    pub(crate) fn read(&self) -> Result<Option<Position>, Damage> {
+    pub(crate) fn read(&self) -> Result<Option<JournalPosition>, Damage> {
         let position = self.read_all()?.remove(&self.key);
         if let Some(position) = &position {
             self.progress.remembered.fetch_max(position.seq, Ordering::Relaxed);
@@ -88,7 +88,7 @@ impl HeadFile {
         Ok(position)
     }
 
-    fn read_all(&self) -> Result<Heads, Damage> {
+    fn read_all(&self) -> Result<PositionsByStore, Damage> {
         let unreadable = |error: &dyn std::fmt::Display| Damage::HeadUnreadable {
             reason: format!(
                 "`{}`, which tells how long the journal is, cannot be read: {error}",
@@ -97,13 +97,13 @@ impl HeadFile {
         };
         match fs::read(self.path()) {
             Ok(bytes) => serde_json::from_slice(&bytes).map_err(|error| unreadable(&error)),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Heads::new()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(PositionsByStore::new()),
             Err(error) => Err(unreadable(&error)),
         }
     }
 
     /// Remembers a record, unless a later one is remembered already.
-    pub(crate) async fn remember(&self, position: Position) -> Result<()> {
+    pub(crate) async fn remember(&self, position: JournalPosition) -> Result<()> {
         if position.seq == 0 || position.seq <= self.progress.remembered.load(Ordering::Relaxed) {
             return Ok(());
         }
@@ -114,7 +114,7 @@ impl HeadFile {
                 *newest = position;
             }
         }
-        let _turn = self.progress.writing.lock().await;
+        let _turn = self.progress.write_lock.lock().await;
         if seq <= self.progress.remembered.load(Ordering::Relaxed) {
             return Ok(());
         }
@@ -128,15 +128,21 @@ impl HeadFile {
     }
 
     /// Remembers this record, whatever is remembered. Where the file cannot be read, what it said of other stores is lost.
-    pub(crate) async fn reset(&self, position: Position) -> Result<()> {
-        let _turn = self.progress.writing.lock().await;
+    pub(crate) async fn reset(&self, position: JournalPosition) -> Result<()> {
+        let _turn = self.progress.write_lock.lock().await;
         self.write(position, |heads, _, _| Ok(Some(heads.unwrap_or_default()))).await
     }
 
     async fn write(
         &self,
-        position: Position,
-        choose: impl FnOnce(Result<Heads, Damage>, &str, &Position) -> io::Result<Option<Heads>> + Send + 'static,
+        position: JournalPosition,
+        choose: impl FnOnce(
+            Result<PositionsByStore, Damage>,
+            &str,
+            &JournalPosition,
+        ) -> io::Result<Option<PositionsByStore>>
+        + Send
+        + 'static,
     ) -> Result<()> {
         let head = self.clone();
         let seq = position.seq;
@@ -144,7 +150,7 @@ impl HeadFile {
             let _lock = head.lock()?;
             if let Some(mut heads) = choose(head.read_all(), &head.key, &position)? {
                 heads.insert(head.key.clone(), position);
-                head.replace(&heads)?;
+                head.write_file(&heads)?;
             }
             io::Result::Ok(())
         };
@@ -157,7 +163,7 @@ impl HeadFile {
 
     /// Only one process reads, decides and writes at a time. Ends with the returned file.
     fn lock(&self) -> io::Result<File> {
-        let file = private().create(true).truncate(false).open(self.directory.join(LOCK_NAME))?;
+        let file = private_file_options().create(true).truncate(false).open(self.directory.join(LOCK_FILE_NAME))?;
         let deadline = Instant::now() + LOCK_TIMEOUT;
         loop {
             match file.try_lock() {
@@ -171,9 +177,9 @@ impl HeadFile {
         }
     }
 
-    fn replace(&self, heads: &Heads) -> io::Result<()> {
-        let temporary = self.directory.join(format!(".{FILE_NAME}-{:016x}", rand::random::<u64>()));
-        let written = private().create_new(true).open(&temporary).and_then(|mut file| {
+    fn write_file(&self, heads: &PositionsByStore) -> io::Result<()> {
+        let temporary = self.directory.join(format!(".{HEAD_FILE_NAME}-{:016x}", rand::random::<u64>()));
+        let written = private_file_options().create_new(true).open(&temporary).and_then(|mut file| {
             let text = serde_json::to_string_pretty(heads).map_err(io::Error::other)?;
             writeln!(file, "{text}")?;
             // Without this a power failure may leave an empty file behind, which would count as damage.
@@ -188,7 +194,7 @@ impl HeadFile {
     }
 }
 
-fn private() -> OpenOptions {
+fn private_file_options() -> OpenOptions {
     let mut options = OpenOptions::new();
     options.write(true);
     #[cfg(unix)]
@@ -200,8 +206,8 @@ fn private() -> OpenOptions {
 mod tests {
     use super::*;
 
-    fn position(seq: u64) -> Position {
-        Position { seq, checksum: format!("{seq:032x}") }
+    fn position(seq: u64) -> JournalPosition {
+        JournalPosition { seq, checksum: format!("{seq:032x}") }
     }
 
     #[tokio::test]
@@ -215,7 +221,7 @@ mod tests {
         // Another process that is behind does not set it back.
         HeadFile::new(data.path(), &data.path().join("toolcrib.db")).remember(position(2)).await.unwrap();
         assert_eq!((inside.read(), other.read()), (Ok(Some(position(3))), Ok(Some(position(7)))));
-        let text: Heads = serde_json::from_slice(&fs::read(inside.path()).unwrap()).unwrap();
+        let text: PositionsByStore = serde_json::from_slice(&fs::read(inside.path()).unwrap()).unwrap();
         let outside = format!("sqlite:{}", data.path().canonicalize().unwrap().join("other.db").display());
         assert_eq!(text.keys().collect::<Vec<_>>(), ["default", &outside]);
         inside.reset(position(1)).await.unwrap();

@@ -7,29 +7,32 @@ use std::time::Duration;
 use async_trait::async_trait;
 use tokio::time::Instant;
 use toolcrib_core::fingerprint::Fingerprint;
-use toolcrib_core::manifest::Packed;
+use toolcrib_core::manifest::PackedManifest;
 use toolcrib_core::{Code, Result, ResultExt, Source, SourceId};
 
-use super::{CHECKS_KEPT, CallCount, Check, Commit, Committed, Lease, NeedCount, Standing, Store, StoredRecord};
+use super::{
+    CacheCount, CallCount, Commit, CommitOutcome, DiscoveryCheck, Lease, MAX_CHECKS_PER_SOURCE, SourceStatus, Store,
+    StoredRecord,
+};
 
 #[derive(Debug)]
 pub struct MemoryStore {
     key: [u8; 32],
-    state: Mutex<State>,
+    state: Mutex<MemoryState>,
 }
 
 #[derive(Debug, Default)]
-struct State {
-    pulse: u64,
+struct MemoryState {
+    change_counter: u64,
     journal: Vec<StoredRecord>,
-    manifests: BTreeMap<Fingerprint, Packed>,
+    manifests: BTreeMap<Fingerprint, PackedManifest>,
     definitions: BTreeMap<Fingerprint, Source>,
-    standings: BTreeMap<SourceId, Standing>,
+    statuses: BTreeMap<SourceId, SourceStatus>,
     /// Newest first.
-    checks: BTreeMap<SourceId, VecDeque<Check>>,
+    checks: BTreeMap<SourceId, VecDeque<DiscoveryCheck>>,
     leases: BTreeMap<SourceId, (String, Instant)>,
     calls: BTreeMap<(SourceId, String), CallCount>,
-    needs: BTreeMap<SourceId, NeedCount>,
+    cache_counts: BTreeMap<SourceId, CacheCount>,
 }
 
 impl MemoryStore {
@@ -38,13 +41,13 @@ impl MemoryStore {
     }
 
     /// Every change below is whole when it is made, so a panic elsewhere leaves nothing half done.
-    fn read(&self) -> MutexGuard<'_, State> {
+    fn lock_state(&self) -> MutexGuard<'_, MemoryState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn write(&self) -> MutexGuard<'_, State> {
-        let mut state = self.read();
-        state.pulse += 1;
+    fn lock_for_write(&self) -> MutexGuard<'_, MemoryState> {
+        let mut state = self.lock_state();
+        state.change_counter += 1;
         state
     }
 }
@@ -58,45 +61,45 @@ impl Default for MemoryStore {
 #[async_trait]
 impl Store for MemoryStore {
     async fn records(&self, after: u64, limit: usize) -> Result<Vec<StoredRecord>> {
-        let state = self.read();
+        let state = self.lock_state();
         let first = state.journal.partition_point(|record| record.seq <= after);
         Ok(state.journal.iter().skip(first).take(limit).cloned().collect())
     }
 
-    async fn commit(&self, commit: Commit<'_>) -> Result<Committed> {
+    async fn commit(&self, commit: Commit<'_>) -> Result<CommitOutcome> {
         let bodies = commit.events.iter().map(serde_json::to_string).collect::<Result<Vec<String>, _>>();
         let bodies = bodies.context(Code::Internal, "write an event as JSON")?;
-        Ok(self.write().commit(&commit, bodies))
+        Ok(self.lock_for_write().commit(&commit, bodies))
     }
 
-    async fn put_manifest(&self, manifest: &Packed) -> Result<()> {
-        self.write().manifests.insert(manifest.fingerprint, manifest.clone());
+    async fn put_manifest(&self, manifest: &PackedManifest) -> Result<()> {
+        self.lock_for_write().manifests.insert(manifest.fingerprint, manifest.clone());
         Ok(())
     }
 
-    async fn manifests(&self, wanted: &[Fingerprint]) -> Result<Vec<Packed>> {
-        let state = self.read();
+    async fn manifests(&self, wanted: &[Fingerprint]) -> Result<Vec<PackedManifest>> {
+        let state = self.lock_state();
         Ok(wanted.iter().filter_map(|fingerprint| state.manifests.get(fingerprint).cloned()).collect())
     }
 
     async fn put_definition(&self, name: Fingerprint, definition: &Source) -> Result<()> {
-        self.write().definitions.insert(name, definition.clone());
+        self.lock_for_write().definitions.insert(name, definition.clone());
         Ok(())
     }
 
     async fn definitions(&self, wanted: &[Fingerprint]) -> Result<Vec<(Fingerprint, Source)>> {
-        let state = self.read();
+        let state = self.lock_state();
         Ok(wanted.iter().filter_map(|name| Some((*name, state.definitions.get(name)?.clone()))).collect())
     }
 
-    async fn forget_definitions(&self, source: &SourceId, but: Option<Fingerprint>) -> Result<()> {
-        self.write().definitions.retain(|name, definition| definition.id != *source || Some(*name) == but);
+    async fn remove_definitions(&self, source: &SourceId, but: Option<Fingerprint>) -> Result<()> {
+        self.lock_for_write().definitions.retain(|name, definition| definition.id != *source || Some(*name) == but);
         Ok(())
     }
 
-    async fn standings(&self) -> Result<BTreeMap<SourceId, Standing>> {
-        let state = self.read();
-        let mut standings = state.standings.clone();
+    async fn source_statuses(&self) -> Result<BTreeMap<SourceId, SourceStatus>> {
+        let state = self.lock_state();
+        let mut standings = state.statuses.clone();
         let now = Instant::now();
         for (source, (_, until)) in state.leases.iter().filter(|(_, (_, until))| *until > now) {
             standings.entry(source.clone()).or_default().discovering_until = Some(*until);
@@ -104,25 +107,25 @@ impl Store for MemoryStore {
         Ok(standings)
     }
 
-    async fn checks(&self, source: &SourceId) -> Result<Vec<Check>> {
-        Ok(self.read().checks.get(source).into_iter().flatten().cloned().collect())
+    async fn checks(&self, source: &SourceId) -> Result<Vec<DiscoveryCheck>> {
+        Ok(self.lock_state().checks.get(source).into_iter().flatten().cloned().collect())
     }
 
     async fn invalidate(&self, source: &SourceId) -> Result<()> {
-        if let Some(standing) = self.write().standings.get_mut(source) {
+        if let Some(standing) = self.lock_for_write().statuses.get_mut(source) {
             standing.invalidated = true;
         }
         Ok(())
     }
 
-    async fn forget(&self, source: &SourceId) -> Result<()> {
-        self.write().standings.remove(source);
+    async fn remove_source_status(&self, source: &SourceId) -> Result<()> {
+        self.lock_for_write().statuses.remove(source);
         Ok(())
     }
 
-    async fn lease(&self, source: &SourceId, holder: &str, duration: Duration) -> Result<Lease> {
+    async fn acquire_lease(&self, source: &SourceId, holder: &str, duration: Duration) -> Result<Lease> {
         let now = Instant::now();
-        let mut state = self.write();
+        let mut state = self.lock_for_write();
         match state.leases.get(source) {
             Some((other, until)) if other != holder && *until > now => Ok(Lease::HeldFor(*until - now)),
             Some(_) | None => {
@@ -132,28 +135,28 @@ impl Store for MemoryStore {
         }
     }
 
-    async fn release(&self, source: &SourceId, holder: &str) -> Result<()> {
-        let mut state = self.write();
+    async fn release_lease(&self, source: &SourceId, holder: &str) -> Result<()> {
+        let mut state = self.lock_for_write();
         if state.leases.get(source).is_some_and(|(held_by, _)| held_by == holder) {
             state.leases.remove(source);
         }
         Ok(())
     }
 
-    async fn count(&self, calls: &[CallCount], needs: &[NeedCount]) -> Result<()> {
+    async fn add_counts(&self, calls: &[CallCount], needs: &[CacheCount]) -> Result<()> {
         if calls.is_empty() && needs.is_empty() {
             return Ok(());
         }
-        self.write().count(calls, needs);
+        self.lock_for_write().add_counts(calls, needs);
         Ok(())
     }
 
     async fn call_counts(&self) -> Result<Vec<CallCount>> {
-        Ok(self.read().calls.values().cloned().collect())
+        Ok(self.lock_state().calls.values().cloned().collect())
     }
 
-    async fn need_counts(&self) -> Result<Vec<NeedCount>> {
-        Ok(self.read().needs.values().cloned().collect())
+    async fn cache_counts(&self) -> Result<Vec<CacheCount>> {
+        Ok(self.lock_state().cache_counts.values().cloned().collect())
     }
 
     async fn key(&self) -> Result<[u8; 32]> {
@@ -164,46 +167,46 @@ impl Store for MemoryStore {
         Ok(Vec::new())
     }
 
-    async fn pulse(&self) -> Result<u64> {
-        Ok(self.read().pulse)
+    async fn change_counter(&self) -> Result<u64> {
+        Ok(self.lock_state().change_counter)
     }
 
     async fn close(&self) {}
 }
 
-impl State {
-    fn commit(&mut self, commit: &Commit<'_>, bodies: Vec<String>) -> Committed {
+impl MemoryState {
+    fn commit(&mut self, commit: &Commit<'_>, bodies: Vec<String>) -> CommitOutcome {
         let head = self.journal.last().map_or(0, |record| record.seq);
-        if head != commit.expected {
-            return Committed::Conflict;
+        if head != commit.expected_head {
+            return CommitOutcome::Conflict;
         }
         if let Some((check, standing)) = commit.check {
-            if self.standings.get(&check.source).is_some_and(|newest| newest.supersedes(standing, commit.at)) {
-                return Committed::Superseded;
+            if self.statuses.get(&check.source).is_some_and(|newest| newest.supersedes(standing, commit.at)) {
+                return CommitOutcome::Superseded;
             }
-            let standing = Standing { discovering_until: None, ..standing.clone() };
-            self.standings.insert(check.source.clone(), standing);
+            let standing = SourceStatus { discovering_until: None, ..standing.clone() };
+            self.statuses.insert(check.source.clone(), standing);
             let checks = self.checks.entry(check.source.clone()).or_default();
             checks.push_front(check.clone());
-            checks.truncate(CHECKS_KEPT);
+            checks.truncate(MAX_CHECKS_PER_SOURCE);
         }
-        for ((seq, body), event) in (commit.first..).zip(bodies).zip(commit.events) {
+        for ((seq, body), event) in (commit.first_seq..).zip(bodies).zip(commit.events) {
             let mut record = StoredRecord {
                 seq,
                 at: commit.at,
                 actor: commit.actor.clone(),
                 body,
-                critical: event.critical(),
-                since: event.since().to_owned(),
+                critical: event.is_critical(),
+                since: event.min_version().to_owned(),
                 checksum: None,
             };
             record.checksum = Some(record.compute_checksum());
             self.journal.push(record);
         }
-        Committed::Done
+        CommitOutcome::Committed
     }
 
-    fn count(&mut self, calls: &[CallCount], needs: &[NeedCount]) {
+    fn add_counts(&mut self, calls: &[CallCount], needs: &[CacheCount]) {
         for more in calls {
             let nothing = CallCount { calls: 0, errors: 0, ..more.clone() };
             let call = self.calls.entry((more.source.clone(), more.tool.clone())).or_insert(nothing);
@@ -213,8 +216,8 @@ impl State {
             call.last_error = more.last_error.clone().or(call.last_error.take());
         }
         for more in needs {
-            let nothing = NeedCount { source: more.source.clone(), hits: 0, misses: 0 };
-            let need = self.needs.entry(more.source.clone()).or_insert(nothing);
+            let nothing = CacheCount { source: more.source.clone(), hits: 0, misses: 0 };
+            let need = self.cache_counts.entry(more.source.clone()).or_insert(nothing);
             need.hits += more.hits;
             need.misses += more.misses;
         }

@@ -3,10 +3,10 @@
 use std::path::{Path, PathBuf};
 
 use toolcrib_core::fingerprint::Fingerprint;
-use toolcrib_core::manifest::Packed;
+use toolcrib_core::manifest::PackedManifest;
 use toolcrib_core::{Code, Error, Result, Source, Timestamp};
 
-use super::open::file_of;
+use super::open::store_file;
 use super::{SqliteStore, Store, StoredRecord};
 
 /// What can be read of a store.
@@ -16,33 +16,33 @@ pub struct Salvage {
     /// As they are stored, checksums included.
     pub(crate) records: Vec<StoredRecord>,
     pub(crate) definitions: Vec<(Fingerprint, Source)>,
-    pub(crate) manifests: Vec<Packed>,
+    pub(crate) manifests: Vec<PackedManifest>,
 }
 
 /// Makes a new store of what was salvaged and puts it in the place of the old one, which must be closed. Returns the new
 /// name of the old file, where there was one.
-pub async fn begin_anew(place: &str, salvage: &Salvage, now: Timestamp) -> Result<Option<PathBuf>> {
-    let Some(path) = file_of(place)? else { return Ok(None) };
+pub async fn rebuild_store(place: &str, salvage: &Salvage, now: Timestamp) -> Result<Option<PathBuf>> {
+    let Some(path) = store_file(place)? else { return Ok(None) };
     let time = now.to_string().replace([':', '-'], "");
     // Made whole beside its place: an interruption leaves the old file where it is.
     let made = with_suffix(&path, &format!(".new-{time}"));
     let store = SqliteStore::open_file(&made).await?;
-    let filled = fill(&store, salvage).await;
+    let filled = fill_store(&store, salvage).await;
     store.close().await;
     filled?;
     let mut set_aside = None;
     // The log first: a new file must not find the log of the old one.
     for suffix in ["-wal", "-shm", ""] {
         let aside = with_suffix(&path, &format!(".damaged-{time}{suffix}"));
-        if rename(&with_suffix(&path, suffix), &aside)? && suffix.is_empty() {
+        if rename_if_exists(&with_suffix(&path, suffix), &aside)? && suffix.is_empty() {
             set_aside = Some(aside);
         }
     }
-    rename(&made, &path)?;
+    rename_if_exists(&made, &path)?;
     Ok(set_aside)
 }
 
-async fn fill(store: &SqliteStore, salvage: &Salvage) -> Result<()> {
+async fn fill_store(store: &SqliteStore, salvage: &Salvage) -> Result<()> {
     store.restore(&salvage.records, salvage.key).await?;
     for (name, definition) in &salvage.definitions {
         store.put_definition(*name, definition).await?;
@@ -54,7 +54,7 @@ async fn fill(store: &SqliteStore, salvage: &Salvage) -> Result<()> {
 }
 
 /// Whether there was such a file.
-fn rename(from: &Path, to: &Path) -> Result<bool> {
+fn rename_if_exists(from: &Path, to: &Path) -> Result<bool> {
     match std::fs::rename(from, to) {
         Ok(()) => Ok(true),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(false),

@@ -2,13 +2,13 @@
 //! so that a reader never waits for a writer. Any number of processes may share the file.
 
 mod content;
-mod fault;
+mod errors;
 mod file;
 mod journal;
-mod lane;
 mod lease;
-mod measures;
+mod measurements;
 mod schema;
+mod serial_connection;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -19,32 +19,34 @@ use sqlx::sqlite::{SqliteConnectOptions, SqliteSynchronous};
 use sqlx::{ConnectOptions, SqliteConnection};
 use tokio::time::Instant;
 use toolcrib_core::fingerprint::Fingerprint;
-use toolcrib_core::manifest::Packed;
+use toolcrib_core::manifest::PackedManifest;
 use toolcrib_core::{Result, Source, SourceId};
 
-use super::{CallCount, Check, Commit, Committed, Lease, NeedCount, Standing, Store, StoreState, StoredRecord};
+use super::{
+    CacheCount, CallCount, Commit, CommitOutcome, DiscoveryCheck, Lease, SourceStatus, Store, StoreState, StoredRecord,
+};
 use file::FileIdentity;
-use lane::Lane;
+use serial_connection::SerialConnection;
 
 /// The name of the file in a data directory.
-pub(super) const FILE_NAME: &str = "toolcrib.db";
+pub(super) const STORE_FILE_NAME: &str = "toolcrib.db";
 
 /// How long callers wait. They take turns in this process and wait for the lock on the file that another process
 /// holds; both are long, so that a busy machine delays work instead of losing it. Commands have shorter deadlines.
 #[derive(Debug, Clone, Copy)]
-struct Patience {
-    turn: Duration,
+struct StoreTimeouts {
+    queue: Duration,
     lock: Duration,
     /// To open a store: a program that cannot reach it says so soon.
     open: Duration,
 }
 
-const PATIENCE: Patience =
-    Patience { turn: Duration::from_secs(60), lock: Duration::from_secs(30), open: Duration::from_secs(5) };
+const DEFAULT_TIMEOUTS: StoreTimeouts =
+    StoreTimeouts { queue: Duration::from_secs(60), lock: Duration::from_secs(30), open: Duration::from_secs(5) };
 
 /// What may lie at a path that is opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Expect {
+enum ExpectedFile {
     /// A store, or nothing yet.
     Any,
     /// A store that was in use before.
@@ -52,106 +54,106 @@ enum Expect {
 }
 
 /// Each method takes its turn, runs one function of a submodule, and ends the turn with what came of it.
-macro_rules! in_turn {
+macro_rules! with_connection {
     ($lane:expr, $work:path $(, $argument:expr)*) => {{
-        let mut turn = $lane.turn().await?;
-        let outcome = $work(&mut turn.connection $(, $argument)*).await;
-        turn.end(outcome)
+        let mut connection = $lane.acquire().await?;
+        let outcome = $work(&mut connection.connection $(, $argument)*).await;
+        connection.finish(outcome)
     }};
 }
 
 #[derive(Debug)]
 pub struct SqliteStore {
     path: PathBuf,
-    patience: Patience,
-    reads: Lane,
-    writes: Lane,
+    timeouts: StoreTimeouts,
+    reader: SerialConnection,
+    writer: SerialConnection,
 }
 
 impl SqliteStore {
     /// Opens the store of a data directory, and makes both where they are missing.
     pub async fn open(directory: impl AsRef<Path>) -> Result<SqliteStore> {
-        SqliteStore::open_file(directory.as_ref().join(FILE_NAME)).await
+        SqliteStore::open_file(directory.as_ref().join(STORE_FILE_NAME)).await
     }
 
     pub async fn open_file(path: impl AsRef<Path>) -> Result<SqliteStore> {
-        SqliteStore::open_with(path.as_ref(), PATIENCE).await
+        SqliteStore::open_with(path.as_ref(), DEFAULT_TIMEOUTS).await
     }
 
     /// Opens a store that was in use before, and makes nothing: one that is gone or empty is an error.
     pub async fn open_existing(path: impl AsRef<Path>) -> Result<SqliteStore> {
-        let path = file::find(path.as_ref())?;
-        SqliteStore::connect(path, PATIENCE, Expect::Existing).await
+        let path = file::find_existing(path.as_ref())?;
+        SqliteStore::connect(path, DEFAULT_TIMEOUTS, ExpectedFile::Existing).await
     }
 
     /// Fills a new store with records as another one had them, and gives it that one's key.
     pub(super) async fn restore(&self, records: &[StoredRecord], key: Option<[u8; 32]>) -> Result<()> {
-        in_turn!(self.writes, journal::restore, records, key)
+        with_connection!(self.writer, journal::restore, records, key)
     }
 
     /// Why a part of the file must be missing, if so.
-    pub(super) fn find_cut(&self) -> Option<String> {
-        file::find_cut(&self.path)
+    pub(super) fn find_truncation(&self) -> Option<String> {
+        file::find_truncation(&self.path)
     }
 
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    async fn open_with(path: &Path, patience: Patience) -> Result<SqliteStore> {
-        SqliteStore::connect(file::prepare(path)?, patience, Expect::Any).await
+    async fn open_with(path: &Path, patience: StoreTimeouts) -> Result<SqliteStore> {
+        SqliteStore::connect(file::create_if_missing(path)?, patience, ExpectedFile::Any).await
     }
 
-    async fn connect(path: PathBuf, patience: Patience, expect: Expect) -> Result<SqliteStore> {
+    async fn connect(path: PathBuf, patience: StoreTimeouts, expect: ExpectedFile) -> Result<SqliteStore> {
         let options = SqliteConnectOptions::new()
             .filename(&path)
             .busy_timeout(patience.lock)
             .foreign_keys(false)
             .disable_statement_logging();
-        let reads = Lane::new(&path, patience.turn, options.clone().busy_timeout(patience.open));
-        let writes = Lane::new(&path, patience.turn, options.synchronous(SqliteSynchronous::Full));
-        let store = SqliteStore { path, patience, reads, writes };
+        let reads = SerialConnection::new(&path, patience.queue, options.clone().busy_timeout(patience.open));
+        let writes = SerialConnection::new(&path, patience.queue, options.synchronous(SqliteSynchronous::Full));
+        let store = SqliteStore { path, timeouts: patience, reader: reads, writer: writes };
         store.prepare(expect).await?;
         let identity = FileIdentity::read(&store.path)?;
-        store.reads.pin(identity);
-        store.writes.pin(identity);
+        store.reader.pin(identity);
+        store.writer.pin(identity);
         Ok(store)
     }
 
     /// One statement when the store is as we know it; the connection that writes is opened by the first write.
-    async fn prepare(&self, expect: Expect) -> Result<()> {
-        let mut turn = self.reads.turn().await?;
-        let found = schema::found(&mut turn.connection).await;
-        match turn.end(found)? {
-            schema::Found::Current => Ok(()),
-            schema::Found::New if expect == Expect::Existing => {
-                Err(fault::lost(&self.path, StoreState::Damaged, "holds no tables"))
+    async fn prepare(&self, expect: ExpectedFile) -> Result<()> {
+        let mut turn = self.reader.acquire().await?;
+        let found = schema::read_schema_state(&mut turn.connection).await;
+        match turn.finish(found)? {
+            schema::SchemaState::Current => Ok(()),
+            schema::SchemaState::New if expect == ExpectedFile::Existing => {
+                Err(errors::lost_store_error(&self.path, StoreState::Damaged, "holds no tables"))
             }
-            schema::Found::Older | schema::Found::New => self.upgrade().await,
-            schema::Found::Newer(version) => Err(fault::newer(&self.path, version)),
-            schema::Found::Foreign => Err(fault::foreign(&self.path)),
+            schema::SchemaState::Older | schema::SchemaState::New => self.upgrade().await,
+            schema::SchemaState::Newer(version) => Err(errors::newer_schema_error(&self.path, version)),
+            schema::SchemaState::Foreign => Err(errors::foreign_database_error(&self.path)),
         }
     }
 
     /// The wait for another process is bounded, the work is not.
     async fn upgrade(&self) -> Result<()> {
-        let deadline = Instant::now() + self.patience.open;
+        let deadline = Instant::now() + self.timeouts.open;
         loop {
-            let mut turn = self.writes.turn().await?;
-            set_busy_timeout(&mut turn.connection, self.patience.open)
+            let mut turn = self.writer.acquire().await?;
+            set_busy_timeout(&mut turn.connection, self.timeouts.open)
                 .await
-                .map_err(|error| fault::fault(&self.path, error))?;
-            let upgraded = schema::upgrade(&mut turn.connection).await;
+                .map_err(|error| errors::store_error(&self.path, error))?;
+            let upgraded = schema::migrate(&mut turn.connection).await;
             match upgraded {
                 // Turning the log on does not wait for another process that does the same, so we do.
-                Err(error) if fault::is_busy(&error) && Instant::now() < deadline => {
+                Err(error) if errors::is_busy(&error) && Instant::now() < deadline => {
                     drop(turn);
                     tokio::time::sleep(Duration::from_millis(10)).await;
                 }
-                Err(error) => return turn.end(Err(error)),
+                Err(error) => return turn.finish(Err(error)),
                 Ok(()) => {
-                    let restored = set_busy_timeout(&mut turn.connection, self.patience.lock).await;
-                    return turn.end(restored);
+                    let restored = set_busy_timeout(&mut turn.connection, self.timeouts.lock).await;
+                    return turn.finish(restored);
                 }
             }
         }
@@ -161,93 +163,93 @@ impl SqliteStore {
 #[async_trait]
 impl Store for SqliteStore {
     async fn records(&self, after: u64, limit: usize) -> Result<Vec<StoredRecord>> {
-        in_turn!(self.reads, journal::records, after, limit)
+        with_connection!(self.reader, journal::read_records, after, limit)
     }
 
-    async fn commit(&self, commit: Commit<'_>) -> Result<Committed> {
-        in_turn!(self.writes, journal::commit, &commit)
+    async fn commit(&self, commit: Commit<'_>) -> Result<CommitOutcome> {
+        with_connection!(self.writer, journal::commit, &commit)
     }
 
-    async fn put_manifest(&self, manifest: &Packed) -> Result<()> {
-        in_turn!(self.writes, content::put_manifest, manifest)
+    async fn put_manifest(&self, manifest: &PackedManifest) -> Result<()> {
+        with_connection!(self.writer, content::put_manifest, manifest)
     }
 
-    async fn manifests(&self, wanted: &[Fingerprint]) -> Result<Vec<Packed>> {
-        in_turn!(self.reads, content::manifests, wanted)
+    async fn manifests(&self, wanted: &[Fingerprint]) -> Result<Vec<PackedManifest>> {
+        with_connection!(self.reader, content::load_manifests, wanted)
     }
 
     async fn put_definition(&self, name: Fingerprint, definition: &Source) -> Result<()> {
-        in_turn!(self.writes, content::put_definition, name, definition)
+        with_connection!(self.writer, content::put_definition, name, definition)
     }
 
     async fn definitions(&self, wanted: &[Fingerprint]) -> Result<Vec<(Fingerprint, Source)>> {
-        in_turn!(self.reads, content::definitions, wanted)
+        with_connection!(self.reader, content::load_definitions, wanted)
     }
 
-    async fn forget_definitions(&self, source: &SourceId, but: Option<Fingerprint>) -> Result<()> {
-        in_turn!(self.writes, content::forget_definitions, source, but)
+    async fn remove_definitions(&self, source: &SourceId, but: Option<Fingerprint>) -> Result<()> {
+        with_connection!(self.writer, content::remove_definitions, source, but)
     }
 
-    async fn standings(&self) -> Result<BTreeMap<SourceId, Standing>> {
-        in_turn!(self.reads, measures::standings)
+    async fn source_statuses(&self) -> Result<BTreeMap<SourceId, SourceStatus>> {
+        with_connection!(self.reader, measurements::source_statuses)
     }
 
-    async fn checks(&self, source: &SourceId) -> Result<Vec<Check>> {
-        in_turn!(self.reads, measures::checks, source)
+    async fn checks(&self, source: &SourceId) -> Result<Vec<DiscoveryCheck>> {
+        with_connection!(self.reader, measurements::checks, source)
     }
 
     async fn invalidate(&self, source: &SourceId) -> Result<()> {
-        in_turn!(self.writes, measures::invalidate, source)
+        with_connection!(self.writer, measurements::invalidate, source)
     }
 
-    async fn forget(&self, source: &SourceId) -> Result<()> {
-        in_turn!(self.writes, measures::forget, source)
+    async fn remove_source_status(&self, source: &SourceId) -> Result<()> {
+        with_connection!(self.writer, measurements::remove_source_status, source)
     }
 
-    async fn lease(&self, source: &SourceId, holder: &str, duration: Duration) -> Result<Lease> {
-        in_turn!(self.writes, lease::lease, source, holder, duration)
+    async fn acquire_lease(&self, source: &SourceId, holder: &str, duration: Duration) -> Result<Lease> {
+        with_connection!(self.writer, lease::acquire, source, holder, duration)
     }
 
-    async fn release(&self, source: &SourceId, holder: &str) -> Result<()> {
-        in_turn!(self.writes, lease::release, source, holder)
+    async fn release_lease(&self, source: &SourceId, holder: &str) -> Result<()> {
+        with_connection!(self.writer, lease::release, source, holder)
     }
 
-    async fn count(&self, calls: &[CallCount], needs: &[NeedCount]) -> Result<()> {
+    async fn add_counts(&self, calls: &[CallCount], needs: &[CacheCount]) -> Result<()> {
         if calls.is_empty() && needs.is_empty() {
             return Ok(());
         }
-        in_turn!(self.writes, measures::count, calls, needs)
+        with_connection!(self.writer, measurements::add_counts, calls, needs)
     }
 
     async fn call_counts(&self) -> Result<Vec<CallCount>> {
-        in_turn!(self.reads, measures::call_counts)
+        with_connection!(self.reader, measurements::call_counts)
     }
 
-    async fn need_counts(&self) -> Result<Vec<NeedCount>> {
-        in_turn!(self.reads, measures::need_counts)
+    async fn cache_counts(&self) -> Result<Vec<CacheCount>> {
+        with_connection!(self.reader, measurements::cache_counts)
     }
 
     async fn key(&self) -> Result<[u8; 32]> {
-        in_turn!(self.reads, schema::key)
+        with_connection!(self.reader, schema::read_key)
     }
 
     async fn check_integrity(&self, limit: usize) -> Result<Vec<String>> {
-        in_turn!(self.reads, schema::check_integrity, limit)
+        with_connection!(self.reader, schema::check_integrity, limit)
     }
 
     /// SQLite tells a connection when others committed. The one that reads never writes, so it hears of our own
     /// writes too; it counts from the start when it is opened again, hence the upper half.
-    async fn pulse(&self) -> Result<u64> {
-        let mut turn = self.reads.turn().await?;
-        let opened = turn.opened();
+    async fn change_counter(&self) -> Result<u64> {
+        let mut turn = self.reader.acquire().await?;
+        let opened = turn.open_count();
         let heard = data_version(&mut turn.connection).await;
-        Ok(u64::from(opened) << 32 | u64::from(turn.end(heard)?))
+        Ok(u64::from(opened) << 32 | u64::from(turn.finish(heard)?))
     }
 
     /// The last connection to leave folds the log into the file.
     async fn close(&self) {
-        self.reads.close().await;
-        self.writes.close().await;
+        self.reader.close().await;
+        self.writer.close().await;
     }
 }
 

@@ -2,7 +2,7 @@ use super::*;
 
 #[tokio::test]
 async fn a_command_runs_in_the_first_root() {
-    let place = Place::new();
+    let place = TestRoot::new();
     for (command, expected, is_error) in [
         ("cat one.txt", "exit code 0\n--- stdout\neins\nuno", false),
         ("echo no >&2; exit 3", "exit code 3\n--- stderr\nno", true),
@@ -11,30 +11,30 @@ async fn a_command_runs_in_the_first_root() {
         ("kill -9 $$", "exit code none, ended by a signal", true),
     ] {
         let answer = place.call("bash", json!({ "command": command })).await.unwrap();
-        assert_eq!((text(&answer).as_str(), answer.is_error), (expected, is_error));
+        assert_eq!((joined_text(&answer).as_str(), answer.is_error), (expected, is_error));
     }
 }
 
 #[tokio::test]
 async fn output_is_bounded_and_the_command_not_held_up() {
-    let place = Place::new();
-    let answer = place.text("bash", json!({ "command": "yes | head -c 1000000" })).await;
+    let place = TestRoot::new();
+    let answer = place.call_text("bash", json!({ "command": "yes | head -c 1000000" })).await;
     assert!(answer.ends_with("(934464 bytes left out)"), "{}", &answer[answer.len() - 60..]);
 }
 
 #[tokio::test]
 async fn a_command_that_takes_too_long_ends_with_its_tree() {
-    let place = Place::new();
+    let place = TestRoot::new();
     let command = "trap '' TERM; sleep 600 & echo $! > pid; echo started; wait; sleep 600";
     let answer = place.call("bash", json!({ "command": command, "timeout_s": 2 })).await.unwrap();
-    assert_eq!(text(&answer), "ended after 2 s without finishing\n--- stdout\nstarted");
+    assert_eq!(joined_text(&answer), "ended after 2 s without finishing\n--- stdout\nstarted");
     assert!(answer.is_error);
-    gone(place.read("pid").trim());
+    wait_until_ended(place.read("pid").trim());
 }
 
 #[tokio::test]
 async fn a_call_that_is_given_up_ends_its_tree() {
-    let place = Place::new();
+    let place = TestRoot::new();
     let call = place.call("bash", json!({ "command": "echo $$ > pid; sleep 600" }));
     let pid = place.root.join("pid");
     let written = async {
@@ -46,10 +46,10 @@ async fn a_call_that_is_given_up_ends_its_tree() {
         _ = call => panic!("it should still run"),
         () = written => {}
     }
-    gone(place.read("pid").trim());
+    wait_until_ended(place.read("pid").trim());
 }
 
-fn gone(pid: &str) {
+fn wait_until_ended(pid: &str) {
     let deadline = Instant::now() + Duration::from_secs(20);
     // A zombie that nobody reaps has no command line.
     while std::fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|command| !command.is_empty()) {

@@ -2,7 +2,7 @@ use super::*;
 
 #[tokio::test]
 async fn nothing_outside_the_roots_is_touched() {
-    let place = Place::new();
+    let place = TestRoot::new();
     symlink("/etc", place.root.join("etc")).unwrap();
     symlink("/etc/passwd", place.root.join("passwd")).unwrap();
     symlink("/nonexistent/file", place.root.join("dangling")).unwrap();
@@ -35,23 +35,23 @@ async fn nothing_outside_the_roots_is_touched() {
             assert!(error.message.contains(expected), "{name} {path}: {error}");
         }
     }
-    assert_eq!(std::fs::read_to_string(place.outside()).unwrap(), "secret");
-    let leak = place.text("file_search", json!({ "pattern": "secret|root:" })).await;
+    assert_eq!(std::fs::read_to_string(place.outside_path()).unwrap(), "secret");
+    let leak = place.call_text("file_search", json!({ "pattern": "secret|root:" })).await;
     assert_eq!(leak, "(nothing found)");
 }
 
 #[tokio::test]
 async fn a_new_file_cannot_leave_through_a_linked_directory() {
-    let place = Place::new();
-    symlink(place.outside().parent().unwrap(), place.root.join("up")).unwrap();
+    let place = TestRoot::new();
+    symlink(place.outside_path().parent().unwrap(), place.root.join("up")).unwrap();
     let error = place.call("file_write", json!({ "path": "up/new.txt", "content": "x" })).await.unwrap_err();
     assert!(error.message.contains("outside"), "{error}");
-    assert!(!place.outside().with_file_name("new.txt").exists());
+    assert!(!place.outside_path().with_file_name("new.txt").exists());
 }
 
 #[tokio::test]
 async fn links_that_stay_within_the_roots_are_followed() {
-    let (place, other) = (Place::new(), Place::new());
+    let (place, other) = (TestRoot::new(), TestRoot::new());
     symlink("one.txt", place.root.join("file")).unwrap();
     symlink("../one.txt", place.root.join("a/up")).unwrap();
     symlink("a", place.root.join("relative")).unwrap();
@@ -67,20 +67,20 @@ async fn links_that_stay_within_the_roots_are_followed() {
         ("absolute/../one.txt", "eins\nuno\n"),
         ("other/two.txt", "zwei\n"),
     ] {
-        let answer = tool_in("file_read", &roots)(json!({ "path": path })).await.unwrap();
-        assert_eq!(text(&answer), expected, "{path}");
+        let answer = tool_with_roots("file_read", &roots)(json!({ "path": path })).await.unwrap();
+        assert_eq!(joined_text(&answer), expected, "{path}");
     }
-    let listed = tool_in("file_list", &roots)(json!({ "path": "absolute" })).await.unwrap();
-    assert_eq!(text(&listed), "a:\nb/\ntwo.txt\t5\nup\tlink");
+    let listed = tool_with_roots("file_list", &roots)(json!({ "path": "absolute" })).await.unwrap();
+    assert_eq!(joined_text(&listed), "a:\nb/\ntwo.txt\t5\nup\tlink");
     for (path, done) in
         [("absolute/new.txt", "created `a/new.txt` (1 bytes)"), ("file", "replaced `one.txt` (1 bytes)")]
     {
         let input = json!({ "path": path, "content": "x", "overwrite": true });
-        assert_eq!(text(&tool_in("file_write", &roots)(input).await.unwrap()), done);
+        assert_eq!(joined_text(&tool_with_roots("file_write", &roots)(input).await.unwrap()), done);
     }
     assert!(place.root.join("file").is_symlink(), "the link stays");
     let input = json!({ "path": "other/two.txt", "old": "zwei", "new": "dos" });
-    tool_in("file_edit", &roots)(input).await.unwrap();
+    tool_with_roots("file_edit", &roots)(input).await.unwrap();
     assert_eq!(other.read("a/two.txt"), "dos\n");
 }
 
@@ -101,16 +101,16 @@ async fn without_roots_the_tools_say_what_to_set() {
 
 #[tokio::test]
 async fn a_second_root_is_reached_by_its_full_path() {
-    let (place, other) = (Place::new(), Place::new());
+    let (place, other) = (TestRoot::new(), TestRoot::new());
     let roots = [place.root.clone(), other.root.clone()];
-    let read = tool_in("file_read", &roots);
+    let read = tool_with_roots("file_read", &roots);
     let path = other.root.join("a/two.txt");
-    assert_eq!(text(&read(json!({ "path": path })).await.unwrap()), "zwei\n");
+    assert_eq!(joined_text(&read(json!({ "path": path })).await.unwrap()), "zwei\n");
 }
 
 #[tokio::test]
 async fn reading_gives_lines_and_says_where_to_go_on() {
-    let place = Place::new();
+    let place = TestRoot::new();
     let lines: String = (1..=3000).map(|line| format!("line {line}\n")).collect();
     place.write("long.txt", lines.as_bytes());
     place.write("wide.txt", &vec![b'x'; 300 * 1024]);
@@ -128,11 +128,11 @@ async fn reading_gives_lines_and_says_where_to_go_on() {
         (json!({ "path": "long.txt", "offset": 2999, "limit": 5 }), "line 2999\nline 3000\n"),
         (json!({ "path": "long.txt", "offset": u64::MAX, "limit": 5 }), "(the file has only 3000 lines)"),
     ] {
-        assert_eq!(place.text("file_read", input).await, expected);
+        assert_eq!(place.call_text("file_read", input).await, expected);
     }
-    let answer = place.text("file_read", json!({ "path": "long.txt" })).await;
+    let answer = place.call_text("file_read", json!({ "path": "long.txt" })).await;
     assert!(answer.ends_with("line 2000\n|(lines 1 to 2000; the file goes on, use offset 2001)"));
-    let answer = place.text("file_read", json!({ "path": "wide.txt" })).await;
+    let answer = place.call_text("file_read", json!({ "path": "wide.txt" })).await;
     assert!(answer.ends_with("…[line cut]\n") && answer.len() < 70_000);
     for (path, reason) in [
         ("binary", "`binary` is a binary file of 3 bytes; only text can be read"),
@@ -146,7 +146,7 @@ async fn reading_gives_lines_and_says_where_to_go_on() {
 
 #[tokio::test]
 async fn a_huge_file_is_read_in_bounds_and_a_pipe_not_at_all() {
-    let place = Place::new();
+    let place = TestRoot::new();
     std::fs::File::create(place.root.join("huge")).unwrap().set_len(1 << 40).unwrap();
     rustix::fs::mknodat(
         rustix::fs::CWD,
@@ -158,7 +158,7 @@ async fn a_huge_file_is_read_in_bounds_and_a_pipe_not_at_all() {
     .unwrap();
     let started = Instant::now();
     assert!(place.call("file_read", json!({ "path": "huge" })).await.unwrap_err().message.contains("binary"));
-    assert_eq!(place.text("file_search", json!({ "pattern": "nowhere" })).await, "(nothing found)");
+    assert_eq!(place.call_text("file_search", json!({ "pattern": "nowhere" })).await, "(nothing found)");
     let error = place.call("file_read", json!({ "path": "pipe" })).await.unwrap_err();
     assert_eq!(error.message, "`pipe` is not a regular file");
     assert!(started.elapsed() < Duration::from_secs(30));
@@ -166,7 +166,7 @@ async fn a_huge_file_is_read_in_bounds_and_a_pipe_not_at_all() {
 
 #[tokio::test]
 async fn listing_is_in_order_and_as_deep_as_asked() {
-    let place = Place::new();
+    let place = TestRoot::new();
     symlink("/etc", place.root.join("link")).unwrap();
     place.write(".git/config", b"x");
     for (input, expected) in [
@@ -174,20 +174,20 @@ async fn listing_is_in_order_and_as_deep_as_asked() {
         (json!({ "path": "a" }), "a:\nb/\ntwo.txt\t5"),
         (json!({ "depth": 3 }), ".:\n.git/\na/\na/b/\na/b/three.rs\t12\na/two.txt\t5\nlink\tlink\none.txt\t9"),
     ] {
-        assert_eq!(place.text("file_list", input).await, expected);
+        assert_eq!(place.call_text("file_list", input).await, expected);
     }
     let error = place.call("file_list", json!({ "path": "one.txt" })).await.unwrap_err();
     assert_eq!(error.message, "`one.txt` is a file; use `file_read`");
     for number in 0..1100 {
         place.write(&format!("many/{number:04}"), b"");
     }
-    let answer = place.text("file_list", json!({ "path": "many" })).await;
+    let answer = place.call_text("file_list", json!({ "path": "many" })).await;
     assert!(answer.ends_with("0999\t0|(cut after 1000 entries; list a directory further down)"), "{answer}");
 }
 
 #[tokio::test]
 async fn finding_goes_by_names() {
-    let place = Place::new();
+    let place = TestRoot::new();
     place.write("node_modules/x/two.txt", b"");
     for (input, expected) in [
         (json!({ "pattern": "*.txt" }), "a/two.txt\none.txt"),
@@ -196,14 +196,14 @@ async fn finding_goes_by_names() {
         (json!({ "pattern": "b" }), "a/b/"),
         (json!({ "pattern": "*.none" }), "(nothing found)"),
     ] {
-        assert_eq!(place.text("file_find", input).await, expected);
+        assert_eq!(place.call_text("file_find", input).await, expected);
     }
     assert_eq!(place.call("file_find", json!({ "pattern": "[" })).await.unwrap_err().code, Code::ToolInvalidInput);
 }
 
 #[tokio::test]
 async fn searching_goes_by_lines() {
-    let place = Place::new();
+    let place = TestRoot::new();
     place.write("binary", b"eins\0");
     place.write(".git/config", b"eins");
     place.write("long", "y".repeat(1000).as_bytes());
@@ -219,7 +219,7 @@ async fn searching_goes_by_lines() {
         ),
         (json!({ "pattern": "(y+)+$" }), &format!("long:1: {}…", "y".repeat(300))),
     ] {
-        assert_eq!(place.text("file_search", input).await, expected);
+        assert_eq!(place.call_text("file_search", input).await, expected);
     }
     for pattern in ["(", "(?=x)", "a{100000}{100000}", "\\1"] {
         let error = place.call("file_search", json!({ "pattern": pattern })).await.unwrap_err();
@@ -229,15 +229,15 @@ async fn searching_goes_by_lines() {
 
 #[tokio::test]
 async fn writing_makes_and_replaces() {
-    let place = Place::new();
+    let place = TestRoot::new();
     let new = json!({ "path": "a/new.txt", "content": "x" });
-    assert_eq!(place.text("file_write", new.clone()).await, "created `a/new.txt` (1 bytes)");
+    assert_eq!(place.call_text("file_write", new.clone()).await, "created `a/new.txt` (1 bytes)");
     assert_eq!(
         place.call("file_write", new).await.unwrap_err().message,
         "`a/new.txt` exists; set `overwrite`, or use `file_edit`"
     );
     let again = json!({ "path": "a/new.txt", "content": "yy", "overwrite": true });
-    assert_eq!(place.text("file_write", again).await, "replaced `a/new.txt` (2 bytes)");
+    assert_eq!(place.call_text("file_write", again).await, "replaced `a/new.txt` (2 bytes)");
     assert_eq!(place.read("a/new.txt"), "yy");
     for (path, reason) in [
         ("none/new.txt", "cannot reach the directory of `none/new.txt`: there is no such file or directory"),
@@ -255,7 +255,7 @@ async fn writing_makes_and_replaces() {
 async fn editing_is_exact_and_keeps_permissions() {
     use std::os::unix::fs::PermissionsExt;
 
-    let place = Place::new();
+    let place = TestRoot::new();
     place.write("x.sh", b"one two one");
     std::fs::set_permissions(place.root.join("x.sh"), PermissionsExt::from_mode(0o750)).unwrap();
     for (old, reason) in [
@@ -266,9 +266,9 @@ async fn editing_is_exact_and_keeps_permissions() {
         let input = json!({ "path": "x.sh", "old": old, "new": "y" });
         assert_eq!(place.call("file_edit", input).await.unwrap_err().message, reason);
     }
-    place.text("file_edit", json!({ "path": "x.sh", "old": "two", "new": "2" })).await;
+    place.call_text("file_edit", json!({ "path": "x.sh", "old": "two", "new": "2" })).await;
     assert_eq!(place.read("x.sh"), "one 2 one");
-    place.text("file_edit", json!({ "path": "x.sh", "old": "one", "new": "1", "replace_all": true })).await;
+    place.call_text("file_edit", json!({ "path": "x.sh", "old": "one", "new": "1", "replace_all": true })).await;
     assert_eq!(place.read("x.sh"), "1 2 1");
     let mode = std::fs::metadata(place.root.join("x.sh")).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o750);

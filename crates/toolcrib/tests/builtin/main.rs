@@ -6,7 +6,7 @@ mod bash;
 mod files;
 #[cfg(target_os = "linux")]
 mod race;
-mod standard;
+mod tool_selection;
 mod url_fetch;
 
 use std::io::{Read, Write};
@@ -18,10 +18,10 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use toolcrib::builtin::{self, Answer, Definition, Handler, Host};
+use toolcrib::builtin::{self, BuiltinContext, BuiltinDefinition, BuiltinHandler, BuiltinOutput};
 use toolcrib::guard::GuardExe;
 use toolcrib_core::policy::Verdict;
-use toolcrib_core::source::Builtin;
+use toolcrib_core::source::BuiltinSource;
 use toolcrib_core::{Code, Error, Timestamp};
 
 #[tokio::test]
@@ -119,24 +119,24 @@ async fn calculate_follows_the_rules() {
 }
 
 /// A root with a few files, and a secret beside it.
-struct Place {
+struct TestRoot {
     _directory: TempDir,
     root: PathBuf,
 }
 
-impl Place {
-    fn new() -> Place {
+impl TestRoot {
+    fn new() -> TestRoot {
         let directory = tempfile::tempdir().unwrap();
         let root = directory.path().canonicalize().unwrap().join("root");
-        let place = Place { root, _directory: directory };
+        let place = TestRoot { root, _directory: directory };
         place.write("one.txt", b"eins\nuno\n");
         place.write("a/two.txt", b"zwei\n");
         place.write("a/b/three.rs", b"fn main() {}");
-        std::fs::write(place.outside(), "secret").unwrap();
+        std::fs::write(place.outside_path(), "secret").unwrap();
         place
     }
 
-    fn outside(&self) -> PathBuf {
+    fn outside_path(&self) -> PathBuf {
         self.root.with_file_name("outside.txt")
     }
 
@@ -150,42 +150,42 @@ impl Place {
         std::fs::read_to_string(self.root.join(path)).unwrap()
     }
 
-    async fn call(&self, name: &str, input: Value) -> Result<Answer, Error> {
+    async fn call(&self, name: &str, input: Value) -> Result<BuiltinOutput, Error> {
         tool(name, Some(&self.root))(input).await
     }
 
     /// The text blocks, with `|` between them.
-    async fn text(&self, name: &str, input: Value) -> String {
-        text(&self.call(name, input).await.unwrap())
+    async fn call_text(&self, name: &str, input: Value) -> String {
+        joined_text(&self.call(name, input).await.unwrap())
     }
 }
 
-fn text(answer: &Answer) -> String {
+fn joined_text(answer: &BuiltinOutput) -> String {
     answer.content.iter().map(|block| block["text"].as_str().unwrap()).collect::<Vec<_>>().join("|")
 }
 
-fn host() -> Host {
-    Host { now: Arc::new(|| Timestamp(1_794_700_800_000)), guard: GuardExe::None }
+fn test_context() -> BuiltinContext {
+    BuiltinContext { now: Arc::new(|| Timestamp(1_794_700_800_000)), guard: GuardExe::None }
 }
 
-fn tools(names: &[&str]) -> Result<Vec<(Definition, Handler)>, Error> {
+fn build_tools(names: &[&str]) -> Result<Vec<(BuiltinDefinition, BuiltinHandler)>, Error> {
     let tools = names.iter().map(|name| (*name).to_owned()).collect();
-    builtin::standard(&Builtin { tools, ..Builtin::default() }, &host())
+    builtin::build_tools(&BuiltinSource { tools, ..BuiltinSource::default() }, &test_context())
 }
 
-fn tool(name: &str, root: Option<&Path>) -> Handler {
-    tool_in(name, &root.map(Path::to_path_buf).into_iter().collect::<Vec<_>>())
+fn tool(name: &str, root: Option<&Path>) -> BuiltinHandler {
+    tool_with_roots(name, &root.map(Path::to_path_buf).into_iter().collect::<Vec<_>>())
 }
 
-fn tool_in(name: &str, roots: &[PathBuf]) -> Handler {
+fn tool_with_roots(name: &str, roots: &[PathBuf]) -> BuiltinHandler {
     let roots = roots.iter().map(|root| root.display().to_string()).collect();
-    made(&Builtin { tools: vec![name.into()], roots, allow_private: false })
+    build_handler(&BuiltinSource { tools: vec![name.into()], roots, allow_private: false })
 }
 
-fn tool_allowing_private(name: &str) -> Handler {
-    made(&Builtin { tools: vec![name.into()], roots: Vec::new(), allow_private: true })
+fn tool_allowing_private(name: &str) -> BuiltinHandler {
+    build_handler(&BuiltinSource { tools: vec![name.into()], roots: Vec::new(), allow_private: true })
 }
 
-fn made(config: &Builtin) -> Handler {
-    builtin::standard(config, &host()).unwrap().remove(0).1
+fn build_handler(config: &BuiltinSource) -> BuiltinHandler {
+    builtin::build_tools(config, &test_context()).unwrap().remove(0).1
 }

@@ -9,13 +9,13 @@ use super::*;
 const OPERATIONS: usize = 10_000;
 
 /// Exchanges `swapped` and `link` as fast as possible until it is dropped.
-struct Exchange {
+struct DirectorySwapper {
     stop: Arc<AtomicBool>,
     thread: Option<std::thread::JoinHandle<()>>,
 }
 
-impl Exchange {
-    fn start(one: PathBuf, other: PathBuf) -> Exchange {
+impl DirectorySwapper {
+    fn start(one: PathBuf, other: PathBuf) -> DirectorySwapper {
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = Arc::clone(&stop);
         let thread = std::thread::spawn(move || {
@@ -23,11 +23,11 @@ impl Exchange {
                 renameat_with(CWD, &one, CWD, &other, RenameFlags::EXCHANGE).unwrap();
             }
         });
-        Exchange { stop, thread: Some(thread) }
+        DirectorySwapper { stop, thread: Some(thread) }
     }
 }
 
-impl Drop for Exchange {
+impl Drop for DirectorySwapper {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
@@ -39,7 +39,7 @@ impl Drop for Exchange {
 /// Every file outside has the same name as one inside, and a text that no file inside has.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_operation_leaves_the_root_while_a_directory_is_exchanged_for_a_link() {
-    let place = Place::new();
+    let place = TestRoot::new();
     let outside = place.root.with_file_name("outside");
     std::fs::create_dir_all(outside.join("deep")).unwrap();
     for (path, text) in [("file.txt", "secret"), ("deep/file.txt", "secret"), ("secret.txt", "secret")] {
@@ -48,11 +48,11 @@ async fn no_operation_leaves_the_root_while_a_directory_is_exchanged_for_a_link(
     place.write("swapped/file.txt", b"inside");
     place.write("swapped/deep/file.txt", b"inside");
     symlink(&outside, place.root.join("link")).unwrap();
-    let before = tree(&outside);
+    let before = read_tree(&outside);
 
     let names = ["file_read", "file_list", "file_find", "file_search", "file_write", "file_edit"];
-    let handlers: Vec<Handler> = names.iter().map(|name| tool(name, Some(&place.root))).collect();
-    let exchange = Exchange::start(place.root.join("swapped"), place.root.join("link"));
+    let handlers: Vec<BuiltinHandler> = names.iter().map(|name| tool(name, Some(&place.root))).collect();
+    let exchange = DirectorySwapper::start(place.root.join("swapped"), place.root.join("link"));
     let mut succeeded = [0_usize; 6];
     for number in 0..OPERATIONS {
         let index = number % names.len();
@@ -73,28 +73,28 @@ async fn no_operation_leaves_the_root_while_a_directory_is_exchanged_for_a_link(
         };
         match handlers[index](input.clone()).await {
             Ok(answer) => {
-                let answer = text(&answer);
+                let answer = joined_text(&answer);
                 assert!(!answer.contains("secret"), "{} {input} led outside: {answer}", names[index]);
                 succeeded[index] += 1;
             }
             Err(error) => assert!(!error.message.contains("secret"), "{error}"),
         }
         if number % 100 == 0 {
-            assert_eq!(tree(&outside), before, "after {} {input}", names[index]);
+            assert_eq!(read_tree(&outside), before, "after {} {input}", names[index]);
         }
     }
     drop(exchange);
-    assert_eq!(tree(&outside), before);
+    assert_eq!(read_tree(&outside), before);
     assert!(succeeded.iter().all(|&count| count > 0), "the race left no time for some tools: {succeeded:?}");
 }
 
 /// All paths below a directory, with the content of the files.
-fn tree(directory: &Path) -> Vec<(PathBuf, String)> {
+fn read_tree(directory: &Path) -> Vec<(PathBuf, String)> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(directory).unwrap() {
         let path = entry.unwrap().path();
         if path.is_dir() {
-            found.extend(tree(&path));
+            found.extend(read_tree(&path));
         } else {
             let text = std::fs::read_to_string(&path).unwrap();
             found.push((path, text));

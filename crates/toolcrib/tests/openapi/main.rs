@@ -6,7 +6,7 @@ mod server;
 mod support;
 
 mod documents;
-mod recorded;
+mod recorded_documents;
 mod requests;
 mod serialization;
 mod workflow;

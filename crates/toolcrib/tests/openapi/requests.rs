@@ -5,18 +5,19 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use toolcrib::{CallOptions, Code};
 
-use crate::server::{self, Answer, Server, reply};
-use crate::support::{Bench, pets};
+use crate::server::{self, LoopbackServer, ServerReply, reply};
+use crate::support::{OpenApiTestRegistry, pets_document};
 
 #[tokio::test]
 async fn a_document_becomes_tools_and_a_call_its_request() {
-    let server = Server::start(|heard, _| match heard.method.as_str() {
-        "GET" => server::json(200, r#"{"name": "Rex"}"#),
+    let server = LoopbackServer::start(|heard, _| match heard.method.as_str() {
+        "GET" => server::json_reply(200, r#"{"name": "Rex"}"#),
         _ => reply(201, "location: /v1/pets/7", ""),
     })
     .await;
-    let bench = Bench::shop(&pets(&server), json!({ "auth": { "bearer": "s3cret-token" } })).await;
-    assert_eq!(bench.names().await, ["shop__getPet", "shop__makePet"]);
+    let bench =
+        OpenApiTestRegistry::open_shop(&pets_document(&server), json!({ "auth": { "bearer": "s3cret-token" } })).await;
+    assert_eq!(bench.tool_names().await, ["shop__getPet", "shop__makePet"]);
 
     let output = bench.call("shop__getPet", json!({ "id": "a b", "full": true })).await.unwrap();
     assert_eq!(output.structured(), Some(r#"{"name": "Rex"}"#));
@@ -24,8 +25,8 @@ async fn a_document_becomes_tools_and_a_call_its_request() {
     let content: Value = serde_json::from_str(output.content()).unwrap();
     assert_eq!(content, json!([{ "type": "text", "text": "201 Created" }]));
 
-    let heard = server.heard();
-    assert_eq!(server.lines(), ["GET /v1/pets/a%20b?full=true", "POST /v1/pets"]);
+    let heard = server.requests();
+    assert_eq!(server.request_lines(), ["GET /v1/pets/a%20b?full=true", "POST /v1/pets"]);
     assert_eq!(heard[1].body, r#"{"name":"Rex"}"#);
     assert!(heard.iter().all(|heard| heard.header("authorization") == "Bearer s3cret-token"));
     assert_eq!((heard[0].connection, heard[1].connection), (0, 0));
@@ -33,8 +34,8 @@ async fn a_document_becomes_tools_and_a_call_its_request() {
 
 #[tokio::test]
 async fn wrong_arguments_never_leave_the_machine() {
-    let server = Server::start(|_, _| reply(204, "", "")).await;
-    let bench = Bench::shop(&pets(&server), json!({})).await;
+    let server = LoopbackServer::start(|_, _| reply(204, "", "")).await;
+    let bench = OpenApiTestRegistry::open_shop(&pets_document(&server), json!({})).await;
     for (tool, input) in [
         ("shop__getPet", json!({})),
         ("shop__getPet", json!({ "id": 7 })),
@@ -47,18 +48,19 @@ async fn wrong_arguments_never_leave_the_machine() {
         let error = bench.call(tool, input.clone()).await.unwrap_err();
         assert_eq!(error.code, Code::ToolInvalidInput, "{tool} {input}: {error}");
     }
-    assert_eq!(server.lines(), [""; 0]);
+    assert_eq!(server.request_lines(), [""; 0]);
 }
 
 #[tokio::test]
 async fn an_error_of_the_api_keeps_its_words_and_no_secret() {
-    let server = Server::start(|heard, _| {
-        server::json(422, &format!(r#"{{"error":{{"message":"bad {}"}}}}"#, heard.header("authorization")))
+    let server = LoopbackServer::start(|heard, _| {
+        server::json_reply(422, &format!(r#"{{"error":{{"message":"bad {}"}}}}"#, heard.header("authorization")))
     })
     .await;
-    let bench = Bench::shop(&pets(&server), json!({ "auth": { "bearer": "s3cret-token" } })).await;
+    let bench =
+        OpenApiTestRegistry::open_shop(&pets_document(&server), json!({ "auth": { "bearer": "s3cret-token" } })).await;
     let error = bench.call("shop__getPet", json!({ "id": "1" })).await.unwrap_err();
-    assert_eq!((error.code, error.retryable()), (Code::ToolExecutionFailed, false));
+    assert_eq!((error.code, error.is_retryable()), (Code::ToolExecutionFailed, false));
     assert_eq!(error.message, "`GET /pets/{id}` answered 422 Unprocessable Entity: bad Bearer ***");
     assert_eq!(error.details.as_ref().unwrap()["status"], 422);
     assert!(!error.envelope().to_string().contains("s3cret"));
@@ -66,22 +68,22 @@ async fn an_error_of_the_api_keeps_its_words_and_no_secret() {
 
 #[tokio::test]
 async fn a_server_that_is_lost_too_often_is_paused() {
-    let server = Server::start(|_, _| Answer::HangUp).await;
-    let bench = Bench::shop(&pets(&server), json!({})).await;
+    let server = LoopbackServer::start(|_, _| ServerReply::CloseConnection).await;
+    let bench = OpenApiTestRegistry::open_shop(&pets_document(&server), json!({})).await;
     let make = || bench.call("shop__makePet", json!({ "body": { "name": "Rex" } }));
     for _ in 0..5 {
         assert_eq!(make().await.unwrap_err().code, Code::ToolExecutionFailed);
     }
     let error = make().await.unwrap_err();
-    assert_eq!((error.code, server.heard().len()), (Code::ToolUnavailable, 5));
+    assert_eq!((error.code, server.requests().len()), (Code::ToolUnavailable, 5));
     assert!(error.message.starts_with("the circuit breaker of `shop` is open"), "{error}");
 }
 
 #[tokio::test]
 async fn a_caller_in_a_hurry_does_not_wait() {
-    let server = Server::start(|_, _| Answer::Silence).await;
-    let bench = Bench::shop(&pets(&server), json!({})).await;
-    assert_eq!(bench.names().await.len(), 2);
+    let server = LoopbackServer::start(|_, _| ServerReply::NeverReply).await;
+    let bench = OpenApiTestRegistry::open_shop(&pets_document(&server), json!({})).await;
+    assert_eq!(bench.tool_names().await.len(), 2);
     let options = CallOptions { timeout: Some(Duration::from_millis(100)), ..CallOptions::default() };
     let error = bench.call_with("shop__getPet", json!({ "id": "1" }), options).await.unwrap_err();
     assert_eq!(error.code, Code::ToolExecutionFailed);

@@ -4,18 +4,18 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use toolcrib::core::config::Config;
 use toolcrib::core::{Result, SourceId};
-use toolcrib::registry::Filter;
+use toolcrib::registry::ToolFilter;
 use toolcrib::store::MemoryStore;
-use toolcrib::{CallOptions, Caller, Options, Outcome, Output, Refresh, Registry};
+use toolcrib::{CallOptions, CallOutput, Caller, Refresh, RefreshOutcome, Registry, RegistryOptions};
 
-use crate::server::Server;
+use crate::server::LoopbackServer;
 
-pub(crate) struct Bench {
+pub(crate) struct OpenApiTestRegistry {
     pub(crate) registry: Registry,
     pub(crate) home: TempDir,
 }
 
-impl std::ops::Deref for Bench {
+impl std::ops::Deref for OpenApiTestRegistry {
     type Target = Registry;
 
     fn deref(&self) -> &Registry {
@@ -23,48 +23,48 @@ impl std::ops::Deref for Bench {
     }
 }
 
-impl Bench {
+impl OpenApiTestRegistry {
     /// Paths of documents are below `home`.
-    pub(crate) async fn open(home: TempDir, sources: Value) -> Bench {
-        let options = Options {
+    pub(crate) async fn open(home: TempDir, sources: Value) -> OpenApiTestRegistry {
+        let options = RegistryOptions {
             store: Some(std::sync::Arc::new(MemoryStore::new())),
             environment: Vec::new(),
-            ..Options::default()
+            ..RegistryOptions::default()
         };
         let text = json!({ "sources": sources }).to_string();
         let config = Config::read(&text, "toolcrib.json", home.path()).unwrap();
-        Bench { registry: Registry::open(config, options).await.unwrap(), home }
+        OpenApiTestRegistry { registry: Registry::open(config, options).await.unwrap(), home }
     }
 
     /// One source `shop` with a document in a file, whose server is this one.
-    pub(crate) async fn shop(document: &Value, settings: Value) -> Bench {
+    pub(crate) async fn open_shop(document: &Value, settings: Value) -> OpenApiTestRegistry {
         let home = tempfile::tempdir().unwrap();
         std::fs::write(home.path().join("api.json"), document.to_string()).unwrap();
         let mut source = json!({ "openapi": "api.json" });
         source.as_object_mut().unwrap().extend(settings.as_object().unwrap().clone());
-        Bench::open(home, json!({ "shop": source })).await
+        OpenApiTestRegistry::open(home, json!({ "shop": source })).await
     }
 
-    pub(crate) async fn refreshed(&self, source: &str) -> Outcome {
+    pub(crate) async fn refresh_source(&self, source: &str) -> RefreshOutcome {
         let sources = Some(vec![SourceId::parse(source).unwrap()]);
         self.refresh(Refresh { sources, ..Refresh::default() }).await.pop().unwrap()
     }
 
-    pub(crate) async fn names(&self) -> Vec<String> {
-        self.tools(Filter::default()).await.unwrap().into_iter().map(|tool| tool.name.to_string()).collect()
+    pub(crate) async fn tool_names(&self) -> Vec<String> {
+        self.tools(ToolFilter::default()).await.unwrap().into_iter().map(|tool| tool.name.to_string()).collect()
     }
 
-    pub(crate) async fn call(&self, name: &str, input: Value) -> Result<Output> {
+    pub(crate) async fn call(&self, name: &str, input: Value) -> Result<CallOutput> {
         self.call_with(name, input, CallOptions::default()).await
     }
 
-    pub(crate) async fn call_with(&self, name: &str, input: Value, options: CallOptions) -> Result<Output> {
+    pub(crate) async fn call_with(&self, name: &str, input: Value, options: CallOptions) -> Result<CallOutput> {
         self.registry.call(&Caller { name: "agent".into() }, name, input, options).await
     }
 }
 
 /// A small API: a pet can be looked at, and made.
-pub(crate) fn pets(server: &Server) -> Value {
+pub(crate) fn pets_document(server: &LoopbackServer) -> Value {
     json!({
         "openapi": "3.1.0",
         "info": { "title": "Pets", "version": "1" },

@@ -1,18 +1,18 @@
 //! Workflows over an API on loopback: what is sent, in which order, and what comes of it.
 
-mod bounds;
+mod limits;
 mod rules;
 mod steps;
 
 use serde_json::{Value, json};
 use toolcrib::core::Result;
-use toolcrib::{CallOptions, Output};
+use toolcrib::{CallOptions, CallOutput};
 
-use crate::server::Server;
-use crate::support::Bench;
+use crate::server::LoopbackServer;
+use crate::support::OpenApiTestRegistry;
 
 /// A shop that lists products, takes orders and shows them.
-fn shop(server: &Server) -> Value {
+fn shop_document(server: &LoopbackServer) -> Value {
     let parameter = |name: &str, place: &str, kind: &str| json!({ "name": name, "in": place, "required": place == "path", "schema": { "type": kind } });
     let answers = json!({ "default": { "description": "it" } });
     json!({
@@ -42,7 +42,7 @@ fn shop(server: &Server) -> Value {
 }
 
 /// A workflow `buy` with the inputs `category` and `quantity`.
-fn buy(steps: Value, outputs: Value) -> Value {
+fn buy_workflow(steps: Value, outputs: Value) -> Value {
     json!({
         "arazzo": "1.0.1",
         "info": { "title": "Errands", "version": "1" },
@@ -61,7 +61,7 @@ fn buy(steps: Value, outputs: Value) -> Value {
     })
 }
 
-fn list() -> Value {
+fn list_step() -> Value {
     json!({
         "stepId": "list",
         "operationId": "list products",
@@ -70,7 +70,7 @@ fn list() -> Value {
     })
 }
 
-fn order() -> Value {
+fn order_step() -> Value {
     json!({
         "stepId": "order",
         "operationId": "placeOrder",
@@ -81,31 +81,34 @@ fn order() -> Value {
 }
 
 /// `order`, with more that its step says.
-fn order_and(more: Value) -> Value {
-    let mut step = order();
+fn order_step_with(more: Value) -> Value {
+    let mut step = order_step();
     step.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
     step
 }
 
 /// The sources `shop` and `errands`, the former with these settings.
-async fn bench(server: &Server, flow: &Value, settings: Value) -> Bench {
+async fn open_shop_with_workflow(server: &LoopbackServer, flow: &Value, settings: Value) -> OpenApiTestRegistry {
     let home = tempfile::tempdir().unwrap();
-    std::fs::write(home.path().join("api.json"), shop(server).to_string()).unwrap();
+    std::fs::write(home.path().join("api.json"), shop_document(server).to_string()).unwrap();
     std::fs::write(home.path().join("flow.json"), flow.to_string()).unwrap();
     let mut api = json!({ "openapi": "api.json" });
     api.as_object_mut().unwrap().extend(settings.as_object().unwrap().clone());
-    Bench::open(home, json!({ "shop": api, "errands": { "workflow": "flow.json" } })).await
+    OpenApiTestRegistry::open(home, json!({ "shop": api, "errands": { "workflow": "flow.json" } })).await
 }
 
-async fn run(bench: &Bench) -> Result<Value> {
-    run_with(bench, CallOptions::default()).await
+async fn run_buy(bench: &OpenApiTestRegistry) -> Result<Value> {
+    run_buy_with(bench, CallOptions::default()).await
 }
 
 /// The outputs of `buy`.
-async fn run_with(bench: &Bench, options: CallOptions) -> Result<Value> {
-    bench.call_with("errands__buy", json!({ "category": "light" }), options).await.map(|output| structured(&output))
+async fn run_buy_with(bench: &OpenApiTestRegistry, options: CallOptions) -> Result<Value> {
+    bench
+        .call_with("errands__buy", json!({ "category": "light" }), options)
+        .await
+        .map(|output| structured_output(&output))
 }
 
-fn structured(output: &Output) -> Value {
+fn structured_output(output: &CallOutput) -> Value {
     serde_json::from_str(output.structured().unwrap()).unwrap()
 }

@@ -5,27 +5,31 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 use toolcrib::core::inventory::{Actor, Command};
-use toolcrib::testkit::{Reply, Scripted};
+use toolcrib::testkit::{ScriptedReply, ScriptedSource};
 use toolcrib::{CallOptions, Code};
 
-use crate::support::{Bench, agent, cached, call, force, id, open, open_yaml, settle, text, tools, until};
+use crate::support::{
+    TestRegistry, agent, cached_tools, call, force_refresh, id, list_tools, open, open_yaml, output_text,
+    run_pending_tasks, wait_until,
+};
 
 /// What came of a call: `ok: TEXT`, or a code and its message.
-async fn told(bench: &Bench, name: &str, input: Value) -> String {
+async fn call_outcome(bench: &TestRegistry, name: &str, input: Value) -> String {
     match call(bench, name, input).await {
-        Ok(output) if output.is_error() => format!("error: {}", text(&output)),
-        Ok(output) => format!("ok: {}", text(&output)),
+        Ok(output) if output.is_error() => format!("error: {}", output_text(&output)),
+        Ok(output) => format!("ok: {}", output_text(&output)),
         Err(error) => format!("{} {}", error.code.as_str(), error.message),
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn every_step_has_its_code() {
-    let (git, hub, down) = (Scripted::new(["push", "pull"]), Scripted::new(["push"]), Scripted::new(["x"]));
+    let (git, hub, down) =
+        (ScriptedSource::new(["push", "pull"]), ScriptedSource::new(["push"]), ScriptedSource::new(["x"]));
     down.fail("nobody home");
     let sources: [(&str, _); 3] = [("git", &git), ("hub", &hub), ("down", &down)];
     let bench = open(&sources).await;
-    tools(&bench).await;
+    list_tools(&bench).await;
     let pull = bench.catalog().find("git__pull").unwrap().id();
     bench.execute(Command::DisableTool(pull), Actor::new("somebody")).await.unwrap();
     for (name, expected) in [
@@ -41,7 +45,7 @@ async fn every_step_has_its_code() {
             "TOOL_UNAVAILABLE the tools of `down` are not known: nobody home; `toolcrib refresh down` tries again",
         ),
     ] {
-        let told = told(&bench, name, json!({"a": 1})).await;
+        let told = call_outcome(&bench, name, json!({"a": 1})).await;
         if name == "nowhere__push" {
             assert!(told.starts_with("TOOL_NOT_IMPLEMENTED no tool named `nowhere__push`"), "{told}");
         } else {
@@ -49,7 +53,7 @@ async fn every_step_has_its_code() {
         }
     }
     for malformed in ["", "__push", "git__"] {
-        assert!(told(&bench, malformed, json!({})).await.starts_with("TOOL_INVALID_INPUT"), "{malformed:?}");
+        assert!(call_outcome(&bench, malformed, json!({})).await.starts_with("TOOL_INVALID_INPUT"), "{malformed:?}");
     }
 }
 
@@ -60,14 +64,14 @@ async fn a_null_counts_as_left_out() {
         "type": "object", "additionalProperties": false,
         "properties": { "content": { "anyOf": [{ "type": "string" }, { "type": "array" }] }, "encoding": { "enum": ["utf8"] } },
     });
-    let files = Scripted::new([json!({ "name": "write", "inputSchema": schema })]);
-    files.answer(|_, input| json!(input["encoding"].to_string()));
+    let files = ScriptedSource::new([json!({ "name": "write", "inputSchema": schema })]);
+    files.set_reply(|_, input| json!(input["encoding"].to_string()));
     let bench = open(&[("files", &files)]).await;
     for content in [json!("a"), json!("a".repeat(2_000_000)), json!(vec![1; 200_000])] {
-        let told = told(&bench, "files__write", json!({ "content": content, "encoding": null })).await;
+        let told = call_outcome(&bench, "files__write", json!({ "content": content, "encoding": null })).await;
         assert_eq!(told, "ok: null");
     }
-    let told = told(&bench, "files__write", json!({ "content": 1, "encoding": null })).await;
+    let told = call_outcome(&bench, "files__write", json!({ "content": 1, "encoding": null })).await;
     assert!(told.starts_with("TOOL_INVALID_INPUT wrong arguments for `files__write`: /content"), "{told}");
 }
 
@@ -76,17 +80,17 @@ async fn a_null_counts_as_left_out() {
 async fn slow_validations_hold_up_no_other_source() {
     let slow = json!({ "items": { "allOf": vec![json!({ "type": "integer" }); 400] } });
     let slow = json!({ "name": "t", "inputSchema": { "type": "object", "properties": { "x": slow } } });
-    let (busy, calm) = (Scripted::new([slow]), Scripted::new(["t"]));
+    let (busy, calm) = (ScriptedSource::new([slow]), ScriptedSource::new(["t"]));
     let bench = open(&[("busy", &busy), ("calm", &calm)]).await;
-    tools(&bench).await;
+    list_tools(&bench).await;
     let slow_calls: Vec<_> = (0..12)
         .map(|_| {
             let registry = bench.registry.clone();
             tokio::spawn(async move { call(&registry, "busy__t", json!({ "x": vec![1; 2_000] })).await })
         })
         .collect();
-    until("the first of them", || busy.calls() > 0).await;
-    assert_eq!(told(&bench, "calm__t", json!({ "a": 1 })).await, r#"ok: t {"a":1}"#);
+    wait_until("the first of them", || busy.calls() > 0).await;
+    assert_eq!(call_outcome(&bench, "calm__t", json!({ "a": 1 })).await, r#"ok: t {"a":1}"#);
     assert!(busy.calls() < 12, "it did not wait for all of them");
 
     let hurried = CallOptions { timeout: Some(Duration::from_millis(1)), ..CallOptions::default() };
@@ -99,20 +103,20 @@ async fn slow_validations_hold_up_no_other_source() {
 
 #[tokio::test(start_paused = true)]
 async fn what_ends_is_counted_even_when_its_caller_left() {
-    let git = Scripted::new(["push"]);
+    let git = ScriptedSource::new(["push"]);
     let bench = open(&[("git", &git)]).await;
     call(&bench, "git__push", json!({})).await.unwrap();
-    git.hold();
+    git.pause();
     let held = call(&bench, "git__push", json!({}));
     let in_flight = async {
-        settle().await;
-        bench.measures().calls_in_flight
+        run_pending_tasks().await;
+        bench.metrics().calls_in_flight
     };
     tokio::select! {
         _ = held => panic!("it is held"),
         in_flight = in_flight => assert_eq!(in_flight, 1),
     }
-    let measures = bench.measures();
+    let measures = bench.metrics();
     let counted = &measures.calls[&Some(id("git"))];
     assert_eq!(measures.calls_in_flight, 0);
     assert_eq!(counted.by_code.clone().into_iter().collect::<Vec<_>>(), [("OK", 1), ("TOOL_EXECUTION_FAILED", 1)]);
@@ -121,17 +125,17 @@ async fn what_ends_is_counted_even_when_its_caller_left() {
 
 #[tokio::test(start_paused = true)]
 async fn failures_of_a_source_are_told_apart() {
-    let git = Scripted::new(["push"]);
+    let git = ScriptedSource::new(["push"]);
     let bench = open(&[("git", &git)]).await;
-    git.answer(|_, input| match input["how"].as_str() {
-        Some("refuse") => Reply::Refused("it said no".into()),
-        Some("lose") => Reply::Lost("it is gone".into()),
+    git.set_reply(|_, input| match input["how"].as_str() {
+        Some("refuse") => ScriptedReply::Rejected("it said no".into()),
+        Some("lose") => ScriptedReply::Disconnected("it is gone".into()),
         Some("fail") => json!({"content": [{"type": "text", "text": "my fault"}], "isError": true}).into(),
         _ => json!({"content": [], "structuredContent": {"a": 1}, "_meta": {"b": 2}}).into(),
     });
-    assert_eq!(told(&bench, "git__push", json!({"how": "refuse"})).await, "TOOL_EXECUTION_FAILED it said no");
-    assert_eq!(told(&bench, "git__push", json!({"how": "lose"})).await, "TOOL_UNAVAILABLE it is gone");
-    assert_eq!(told(&bench, "git__push", json!({"how": "fail"})).await, "error: my fault");
+    assert_eq!(call_outcome(&bench, "git__push", json!({"how": "refuse"})).await, "TOOL_EXECUTION_FAILED it said no");
+    assert_eq!(call_outcome(&bench, "git__push", json!({"how": "lose"})).await, "TOOL_UNAVAILABLE it is gone");
+    assert_eq!(call_outcome(&bench, "git__push", json!({"how": "fail"})).await, "error: my fault");
     let output = call(&bench, "git__push", json!({})).await.unwrap();
     assert_eq!((output.structured().unwrap(), output.meta().unwrap()), (r#"{"a":1}"#, r#"{"b":2}"#));
     assert_eq!((output.is_error(), output.source), (false, id("git")));
@@ -139,13 +143,13 @@ async fn failures_of_a_source_are_told_apart() {
 
 #[tokio::test(start_paused = true)]
 async fn a_call_is_measured_and_counted() {
-    let git = Scripted::new(["push"]);
+    let git = ScriptedSource::new(["push"]);
     let bench = open(&[("git", &git)]).await;
-    tools(&bench).await;
-    git.delay(Duration::from_millis(250));
+    list_tools(&bench).await;
+    git.set_delay(Duration::from_millis(250));
     assert_eq!(call(&bench, "git__push", json!({})).await.unwrap().elapsed_ms, 250);
-    git.answer(|_, _| json!({"content": [{"type": "text", "text": "my fault"}], "isError": true}));
-    bench.hand.advance(Duration::from_secs(1));
+    git.set_reply(|_, _| json!({"content": [{"type": "text", "text": "my fault"}], "isError": true}));
+    bench.manual_clock.advance(Duration::from_secs(1));
     call(&bench, "git__push", json!({})).await.unwrap();
     call(&bench, "git__nothing", json!({})).await.unwrap_err();
     let stats = bench.stats();
@@ -159,10 +163,10 @@ async fn a_call_is_measured_and_counted() {
 
 #[tokio::test(start_paused = true)]
 async fn rules_hold_in_lists_and_again_in_calls() {
-    let git = Scripted::new(["add", "delete", "push", "secret"]);
+    let git = ScriptedSource::new(["add", "delete", "push", "secret"]);
     let yaml = "sources: { git: { command: x, tools: { 'p*': ask, delete: deny, secret: hide } } }";
     let bench = open_yaml(yaml, &[("git", &git)]).await;
-    assert_eq!(tools(&bench).await, ["git__add", "git__delete", "git__push"]);
+    assert_eq!(list_tools(&bench).await, ["git__add", "git__delete", "git__push"]);
     for (name, expected) in [
         ("git__add", "ok: add {}"),
         ("git__push", "FORBIDDEN `git__push` needs consent before each call; on the command line, `--yes` gives it"),
@@ -170,9 +174,9 @@ async fn rules_hold_in_lists_and_again_in_calls() {
         ("git__secret", "TOOL_NOT_IMPLEMENTED no tool named `git__secret`; did you mean `git__delete`?"),
         ("secret", "TOOL_NOT_IMPLEMENTED no tool named `secret`"),
     ] {
-        assert_eq!(told(&bench, name, json!({})).await, expected, "{name}");
+        assert_eq!(call_outcome(&bench, name, json!({})).await, expected, "{name}");
     }
-    let measures = bench.measures();
+    let measures = bench.metrics();
     assert_eq!(measures.calls[&Some(id("git"))].by_code["FORBIDDEN"], 2, "it is known whose tools they are");
     assert_eq!(measures.calls[&None].by_code.keys().collect::<Vec<_>>(), [&"TOOL_NOT_IMPLEMENTED"]);
     assert_eq!(bench.stats().calls, 1, "and only what was called is counted as a call");
@@ -197,12 +201,12 @@ async fn a_null_for_an_optional_argument_is_one_left_out() {
         },
         "required": ["to"],
     });
-    let mail = Scripted::new([json!({"name": "send", "inputSchema": schema})]);
+    let mail = ScriptedSource::new([json!({"name": "send", "inputSchema": schema})]);
     let bench = open(&[("mail", &mail)]).await;
     let given = json!({"to": "ann", "cc": null, "at": null, "more": {"x": null}});
-    assert_eq!(told(&bench, "mail__send", given).await, r#"ok: send {"to":"ann","at":null,"more":{}}"#);
-    assert!(told(&bench, "mail__send", json!({"to": null})).await.starts_with("TOOL_INVALID_INPUT"));
-    assert!(told(&bench, "mail__send", json!({"to": "ann", "cc": 7})).await.starts_with("TOOL_INVALID_INPUT"));
+    assert_eq!(call_outcome(&bench, "mail__send", given).await, r#"ok: send {"to":"ann","at":null,"more":{}}"#);
+    assert!(call_outcome(&bench, "mail__send", json!({"to": null})).await.starts_with("TOOL_INVALID_INPUT"));
+    assert!(call_outcome(&bench, "mail__send", json!({"to": "ann", "cc": 7})).await.starts_with("TOOL_INVALID_INPUT"));
 }
 
 #[tokio::test(start_paused = true)]
@@ -210,7 +214,7 @@ async fn every_wrong_argument_is_told_with_its_path() {
     let schema = json!({"type": "object", "required": ["name", "size"], "additionalProperties": false, "properties": {
         "name": {"type": "string"}, "size": {"type": "integer", "minimum": 1},
         "tags": {"type": "array", "items": {"type": "string"}}}});
-    let git = Scripted::new([json!({"name": "make", "inputSchema": schema})]);
+    let git = ScriptedSource::new([json!({"name": "make", "inputSchema": schema})]);
     let bench = open(&[("git", &git)]).await;
     let input = json!({"size": 0, "tags": ["a", 2], "colour": "red"});
     let error = call(&bench, "git__make", input).await.unwrap_err();
@@ -232,10 +236,10 @@ async fn every_wrong_argument_is_told_with_its_path() {
 
 #[tokio::test(start_paused = true)]
 async fn a_call_ends_at_its_deadline() {
-    let git = Scripted::new(["push"]);
+    let git = ScriptedSource::new(["push"]);
     let bench = open_yaml("sources: { git: { command: x, call_timeout: 7s } }", &[("git", &git)]).await;
-    tools(&bench).await;
-    git.hold();
+    list_tools(&bench).await;
+    git.pause();
     for (timeout, expected) in [(None, 7), (Some(Duration::from_secs(2)), 2)] {
         let began = tokio::time::Instant::now();
         let options = CallOptions { timeout, ..CallOptions::default() };
@@ -246,36 +250,36 @@ async fn a_call_ends_at_its_deadline() {
 
 #[tokio::test(start_paused = true)]
 async fn a_cancelled_call_ends_and_says_nothing_about_the_source() {
-    let git = Scripted::new(["push"]);
+    let git = ScriptedSource::new(["push"]);
     let bench = open(&[("git", &git)]).await;
-    tools(&bench).await;
-    git.hold();
+    list_tools(&bench).await;
+    git.pause();
     for _ in 0..6 {
         let cancel = CancellationToken::new();
         let options = CallOptions { cancel: cancel.clone(), ..CallOptions::default() };
         let caller = agent();
         let running = bench.call(&caller, "git__push", json!({}), options);
         let (result, ()) = tokio::join!(running, async {
-            settle().await;
+            run_pending_tasks().await;
             cancel.cancel();
         });
         assert_eq!(result.unwrap_err().message, "the call was cancelled");
     }
-    git.release();
+    git.resume();
     assert!(call(&bench, "git__push", json!({})).await.is_ok(), "the breaker is shut");
 }
 
 /// A call that waited for its source to be discovered could not be cancelled, and outlived its own deadline.
 #[tokio::test(start_paused = true)]
 async fn a_call_that_waits_for_discovery_has_a_deadline_and_can_be_cancelled() {
-    let git = Scripted::new(["push"]);
+    let git = ScriptedSource::new(["push"]);
     let bench = open(&[("git", &git)]).await;
-    git.hold();
+    git.pause();
     let cancel = CancellationToken::new();
     let options = CallOptions { cancel: cancel.clone(), ..CallOptions::default() };
     let caller = agent();
     let (result, ()) = tokio::join!(bench.call(&caller, "git__push", json!({}), options), async {
-        until("it began", || git.discoveries() == 1).await;
+        wait_until("it began", || git.discoveries() == 1).await;
         cancel.cancel();
     });
     assert_eq!(result.unwrap_err().message, "the call was cancelled");
@@ -284,13 +288,13 @@ async fn a_call_that_waits_for_discovery_has_a_deadline_and_can_be_cancelled() {
     let options = CallOptions { timeout: Some(Duration::from_secs(3)), ..CallOptions::default() };
     let error = bench.call(&agent(), "git__push", json!({}), options).await.unwrap_err();
     assert_eq!((error.code, began.elapsed().as_secs()), (Code::ToolUnavailable, 3));
-    git.release();
+    git.resume();
     assert!(call(&bench, "git__push", json!({})).await.is_ok());
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_first_call_discovers_its_own_source_and_no_other() {
-    let (git, hub) = (Scripted::new(["push"]), Scripted::new(["pull"]));
+    let (git, hub) = (ScriptedSource::new(["push"]), ScriptedSource::new(["pull"]));
     let bench = open(&[("git", &git), ("hub", &hub)]).await;
     assert!(call(&bench, "git__push", json!({})).await.is_ok());
     assert_eq!((git.discoveries(), hub.discoveries()), (1, 0));
@@ -299,7 +303,7 @@ async fn a_first_call_discovers_its_own_source_and_no_other() {
     assert!(error.message.contains("not discovered yet: `hub`"), "{}", error.message);
     assert_eq!((git.discoveries(), hub.discoveries()), (1, 0), "a bare name may be of any source: none is waited for");
     assert!(call(&bench, "push", json!({})).await.is_ok());
-    let cached_only = || CallOptions { cached: true, ..CallOptions::default() };
+    let cached_only = || CallOptions { skip_discovery: true, ..CallOptions::default() };
     bench.invalidate(None).await.unwrap();
     assert!(bench.call(&agent(), "git__push", json!({}), cached_only()).await.is_ok());
     assert_eq!(git.discoveries(), 1);
@@ -308,10 +312,10 @@ async fn a_first_call_discovers_its_own_source_and_no_other() {
 /// A call to an unknown name waited for every source that hangs.
 #[tokio::test(start_paused = true)]
 async fn only_a_source_that_was_never_discovered_is_waited_for() {
-    let (git, hangs) = (Scripted::new(["push"]), Scripted::new(["x"]));
-    hangs.hold();
+    let (git, hangs) = (ScriptedSource::new(["push"]), ScriptedSource::new(["x"]));
+    hangs.pause();
     let bench = open(&[("git", &git), ("hangs", &hangs)]).await;
-    force(&bench, "git").await;
+    force_refresh(&bench, "git").await;
     let began = tokio::time::Instant::now();
     for name in ["nothing", "elsewhere__push", "git__nothing", "git/nothing", "push"] {
         let known = name == "push";
@@ -327,26 +331,30 @@ async fn only_a_source_that_was_never_discovered_is_waited_for() {
 
 #[tokio::test(start_paused = true)]
 async fn a_tool_that_is_gone_since_is_not_called() {
-    let git = Scripted::new(["push", "pull"]);
+    let git = ScriptedSource::new(["push", "pull"]);
     let bench = open(&[("git", &git)]).await;
-    tools(&bench).await;
-    git.offer(["pull"]);
-    force(&bench, "git").await;
-    assert_eq!(cached(&bench), ["git__pull"]);
-    assert!(told(&bench, "git__push", json!({})).await.starts_with("TOOL_NOT_IMPLEMENTED no tool named `git__push`"));
+    list_tools(&bench).await;
+    git.set_tools(["pull"]);
+    force_refresh(&bench, "git").await;
+    assert_eq!(cached_tools(&bench), ["git__pull"]);
+    assert!(
+        call_outcome(&bench, "git__push", json!({}))
+            .await
+            .starts_with("TOOL_NOT_IMPLEMENTED no tool named `git__push`")
+    );
     assert_eq!(git.calls(), 0);
 }
 
 /// A server that repeated the token it was given had it passed on to the agent and written to the counters.
 #[tokio::test(start_paused = true)]
 async fn what_a_source_was_given_in_confidence_comes_back_masked() {
-    let git = Scripted::new(["push"]);
+    let git = ScriptedSource::new(["push"]);
     let bench = open_yaml("sources: { git: { command: x, env: { TOKEN: hunter2hunter2 } } }", &[("git", &git)]).await;
-    git.answer(|_, _| Reply::Refused("bad token hunter2hunter2".to_owned()));
+    git.set_reply(|_, _| ScriptedReply::Rejected("bad token hunter2hunter2".to_owned()));
     let error = call(&bench, "git__push", json!({})).await.unwrap_err();
     assert!(error.message.contains("bad token ***"), "{}", error.message);
-    git.answer(|_, _| {
-        Reply::Result(json!({"content": [{"type": "text", "text": "hunter2hunter2?"}], "isError": true}))
+    git.set_reply(|_, _| {
+        ScriptedReply::Result(json!({"content": [{"type": "text", "text": "hunter2hunter2?"}], "isError": true}))
     });
     assert!(call(&bench, "git__push", json!({})).await.unwrap().is_error());
     let stats = serde_json::to_string(&bench.stats()).unwrap();

@@ -5,16 +5,19 @@ use std::net::TcpListener;
 use std::time::{Duration, Instant};
 
 use serde_json::json;
-use toolcrib::refresh::Refreshed;
+use toolcrib::refresh::RefreshStatus;
 use toolcrib::{CallOptions, Code, Refresh};
 
-use crate::support::{Workshop, agent, call, lines, lives, one, refresh, scripted, text, until};
+use crate::support::{
+    SqliteRegistry, agent, call, is_running, open_scripted, output_text, read_lines, refresh, scripted_source,
+    wait_until,
+};
 
 /// Far below the 30 seconds that a discovery has, and far above what is set here.
-const IN_TIME: Duration = Duration::from_secs(15);
+const MAX_ELAPSED: Duration = Duration::from_secs(15);
 
 /// An address where every connection is accepted by the system and no request is ever read.
-fn silent() -> (TcpListener, String) {
+fn silent_listener() -> (TcpListener, String) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}/mcp", listener.local_addr().unwrap());
     (listener, url)
@@ -22,16 +25,16 @@ fn silent() -> (TcpListener, String) {
 
 #[tokio::test]
 async fn connect_timeout_bounds_the_handshake_over_http() {
-    let (_listening, url) = silent();
+    let (_listening, url) = silent_listener();
     let sources = json!({
         "http": {"url": url, "connect_timeout": "200ms"},
         "sse": {"url": url, "transport": "sse", "connect_timeout": "200ms"},
     });
-    let workshop = Workshop::open(sources).await;
+    let workshop = SqliteRegistry::open(sources).await;
     let began = Instant::now();
     let outcomes = workshop.refresh(Refresh::default()).await;
     let called = call(&workshop, "http__echo", json!({})).await.unwrap_err();
-    assert!(began.elapsed() < IN_TIME, "{:?}", began.elapsed());
+    assert!(began.elapsed() < MAX_ELAPSED, "{:?}", began.elapsed());
 
     let message = "no answer within 200ms while connecting and waiting for the response to `server/discover` or \
                    `initialize`; `connect_timeout` sets this limit";
@@ -39,52 +42,52 @@ async fn connect_timeout_bounds_the_handshake_over_http() {
         let error = outcome.error.unwrap();
         assert_eq!(
             (outcome.status, error.code, error.message.as_str()),
-            (Refreshed::Failed, Code::ToolUnavailable, message)
+            (RefreshStatus::Failed, Code::ToolUnavailable, message)
         );
     }
-    assert!(called.retryable(), "{called:?}");
+    assert!(called.is_retryable(), "{called:?}");
 }
 
 #[tokio::test]
 async fn connect_timeout_does_not_bound_the_start_of_a_process() {
     let slow = "sleep 0.5; exec \"$0\" \"$@\"";
-    let server = scripted(&[]);
+    let server = scripted_source(&[]);
     let source = json!({"command": "sh", "args": ["-c", slow, server["command"]], "connect_timeout": "50ms"});
-    let workshop = Workshop::open(json!({"slow": source})).await;
-    assert_eq!(text(&call(&workshop, "slow__echo", json!({"text": "up"})).await.unwrap()), "up");
+    let workshop = SqliteRegistry::open(json!({"slow": source})).await;
+    assert_eq!(output_text(&call(&workshop, "slow__echo", json!({"text": "up"})).await.unwrap()), "up");
 }
 
 #[tokio::test]
 async fn a_server_that_hangs_is_reported_at_its_deadline_and_stopped_afterwards() {
     let hanging = ["--hang", "list", "--ignore-eof", "--count-file", "{home}/starts"];
-    let workshop = one(&hanging, json!({"discovery_timeout": "1s"})).await;
+    let workshop = open_scripted(&hanging, json!({"discovery_timeout": "1s"})).await;
     let outcome = refresh(&workshop, "s").await;
     assert_eq!(outcome.error.unwrap().message, "no answer within 1s while listing its tools");
     // To end one that ignores the end of its input takes 2.5 s, which is not waited for.
-    let pid = lines(&workshop.path("starts")).remove(0);
-    assert!(lives(&pid), "the report came after the end of the server");
-    until("the server is stopped", || !lives(&pid)).await;
+    let pid = read_lines(&workshop.path("starts")).remove(0);
+    assert!(is_running(&pid), "the report came after the end of the server");
+    wait_until("the server is stopped", || !is_running(&pid)).await;
 }
 
 #[tokio::test]
 async fn a_call_that_times_out_does_not_wait_for_its_server_to_end() {
     let hanging = ["--with", "hang", "--ignore-eof", "--count-file", "{home}/starts"];
-    let workshop = one(&hanging, json!({"lifecycle": "transient"})).await;
+    let workshop = open_scripted(&hanging, json!({"lifecycle": "transient"})).await;
     refresh(&workshop, "s").await;
     let options = CallOptions { timeout: Some(Duration::from_secs(1)), ..CallOptions::default() };
     let error = workshop.call(&agent(), "s__hang", json!({}), options).await.unwrap_err();
     assert!(error.message.starts_with("`hang` of `s` did not answer within"), "{error}");
-    let pid = lines(&workshop.path("starts")).remove(1);
-    assert!(lives(&pid), "the error came after the end of the server");
-    until("the server is stopped", || !lives(&pid)).await;
+    let pid = read_lines(&workshop.path("starts")).remove(1);
+    assert!(is_running(&pid), "the error came after the end of the server");
+    wait_until("the server is stopped", || !is_running(&pid)).await;
 }
 
 #[tokio::test]
 async fn closing_ends_a_server_that_is_being_stopped() {
     let hanging = ["--hang", "list", "--ignore-eof", "--count-file", "{home}/starts"];
-    let workshop = one(&hanging, json!({"discovery_timeout": "1s"})).await;
+    let workshop = open_scripted(&hanging, json!({"discovery_timeout": "1s"})).await;
     refresh(&workshop, "s").await;
-    let pid = lines(&workshop.path("starts")).remove(0);
+    let pid = read_lines(&workshop.path("starts")).remove(0);
     workshop.registry.clone().close().await;
-    assert!(!lives(&pid));
+    assert!(!is_running(&pid));
 }

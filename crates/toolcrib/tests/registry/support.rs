@@ -6,25 +6,25 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use toolcrib::clock::{Clock, Hand};
+use toolcrib::clock::{Clock, ManualClock};
 use toolcrib::core::config::Config;
 use toolcrib::core::{Result, SourceId, Timestamp};
 use toolcrib::guard::GuardExe;
-use toolcrib::registry::{Filter, SourceView};
+use toolcrib::registry::{SourceView, ToolFilter};
 use toolcrib::store::{MemoryStore, Store};
-use toolcrib::testkit::Scripted;
-use toolcrib::{CallOptions, Caller, Options, Outcome, Output, Refresh, Registry};
-use toolcrib_testkit::rig;
+use toolcrib::testkit::ScriptedSource;
+use toolcrib::{CallOptions, CallOutput, Caller, Refresh, RefreshOutcome, Registry, RegistryOptions};
+use toolcrib_testkit::programs;
 
 /// A registry over scripted sources, its clock, and its store.
-pub(crate) struct Bench {
+pub(crate) struct TestRegistry {
     pub(crate) registry: Registry,
-    pub(crate) hand: Hand,
+    pub(crate) manual_clock: ManualClock,
     pub(crate) store: Arc<dyn Store>,
-    pub(crate) options: Options,
+    pub(crate) options: RegistryOptions,
 }
 
-impl std::ops::Deref for Bench {
+impl std::ops::Deref for TestRegistry {
     type Target = Registry;
 
     fn deref(&self) -> &Registry {
@@ -32,43 +32,47 @@ impl std::ops::Deref for Bench {
     }
 }
 
-pub(crate) type Sources<'a> = &'a [(&'a str, &'a Arc<Scripted>)];
+pub(crate) type ScriptedSources<'a> = &'a [(&'a str, &'a Arc<ScriptedSource>)];
 
 /// Scripted sources with nothing special about them.
-pub(crate) async fn open(sources: Sources<'_>) -> Bench {
+pub(crate) async fn open(sources: ScriptedSources<'_>) -> TestRegistry {
     let ids: Vec<String> = sources.iter().map(|(id, _)| format!("  {id}: {{ command: scripted }}\n")).collect();
     open_yaml(&format!("sources:\n{}", ids.concat()), sources).await
 }
 
-pub(crate) async fn open_yaml(yaml: &str, sources: Sources<'_>) -> Bench {
+pub(crate) async fn open_yaml(yaml: &str, sources: ScriptedSources<'_>) -> TestRegistry {
     open_with(yaml, sources, |options| options).await
 }
 
-pub(crate) async fn open_with(yaml: &str, sources: Sources<'_>, change: impl FnOnce(Options) -> Options) -> Bench {
+pub(crate) async fn open_with(
+    yaml: &str,
+    sources: ScriptedSources<'_>,
+    change: impl FnOnce(RegistryOptions) -> RegistryOptions,
+) -> TestRegistry {
     let (clock, hand) = Clock::manual(Timestamp(1_790_000_000_000));
     let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
-    let options = change(Options {
+    let options = change(RegistryOptions {
         store: Some(store.clone()),
         clock,
         environment: Vec::new(),
-        connect: Some(Scripted::connect(sources.iter().copied())),
-        ..Options::default()
+        connector_factory: Some(ScriptedSource::connector_factory(sources.iter().copied())),
+        ..RegistryOptions::default()
     });
     let registry = Registry::open(config(yaml), options.clone()).await.unwrap();
-    Bench { registry, hand, store, options }
+    TestRegistry { registry, manual_clock: hand, store, options }
 }
 
-impl Bench {
+impl TestRegistry {
     /// A second registry on the same store, as another process would be.
-    pub(crate) async fn again(&self, yaml: &str) -> Registry {
+    pub(crate) async fn open_again(&self, yaml: &str) -> Registry {
         Registry::open(config(yaml), self.options.clone()).await.unwrap()
     }
 
-    pub(crate) async fn journal(&self) -> usize {
+    pub(crate) async fn journal_len(&self) -> usize {
         self.store.records(0, 10_000).await.unwrap().len()
     }
 
-    pub(crate) fn view_of(&self, source: &str) -> SourceView {
+    pub(crate) fn source_view(&self, source: &str) -> SourceView {
         self.source(&id(source)).unwrap()
     }
 }
@@ -86,48 +90,48 @@ pub(crate) fn agent() -> Caller {
 }
 
 /// Guarded by the command itself, as in real life.
-pub(crate) fn guard() -> GuardExe {
-    GuardExe::Path(rig::toolcrib())
+pub(crate) fn guard_program() -> GuardExe {
+    GuardExe::Path(programs::toolcrib_binary())
 }
 
-pub(crate) async fn call(registry: &Registry, name: &str, input: Value) -> Result<Output> {
+pub(crate) async fn call(registry: &Registry, name: &str, input: Value) -> Result<CallOutput> {
     registry.call(&agent(), name, input, CallOptions::default()).await
 }
 
-pub(crate) fn text(output: &Output) -> String {
+pub(crate) fn output_text(output: &CallOutput) -> String {
     let content: Value = serde_json::from_str(output.content()).unwrap();
     content[0]["text"].as_str().unwrap_or_default().to_owned()
 }
 
 /// The names that agents are offered, from what is known.
-pub(crate) fn cached(registry: &Registry) -> Vec<String> {
-    registry.view(&agent()).offered().map(|tool| tool.name().to_string()).collect()
+pub(crate) fn cached_tools(registry: &Registry) -> Vec<String> {
+    registry.view(&agent()).offered_tools().map(|tool| tool.name().to_string()).collect()
 }
 
 /// The names that agents are offered once what is missing was discovered.
-pub(crate) async fn tools(registry: &Registry) -> Vec<String> {
-    registry.tools(Filter::default()).await.unwrap().into_iter().map(|tool| tool.name.to_string()).collect()
+pub(crate) async fn list_tools(registry: &Registry) -> Vec<String> {
+    registry.tools(ToolFilter::default()).await.unwrap().into_iter().map(|tool| tool.name.to_string()).collect()
 }
 
-pub(crate) async fn refresh(registry: &Registry, source: &str) -> Outcome {
-    refresh_how(registry, source, false).await
+pub(crate) async fn refresh(registry: &Registry, source: &str) -> RefreshOutcome {
+    refresh_source(registry, source, false).await
 }
 
-pub(crate) async fn force(registry: &Registry, source: &str) -> Outcome {
-    refresh_how(registry, source, true).await
+pub(crate) async fn force_refresh(registry: &Registry, source: &str) -> RefreshOutcome {
+    refresh_source(registry, source, true).await
 }
 
-async fn refresh_how(registry: &Registry, source: &str, force: bool) -> Outcome {
+async fn refresh_source(registry: &Registry, source: &str, force: bool) -> RefreshOutcome {
     let refresh = Refresh { sources: Some(vec![id(source)]), force, ..Refresh::default() };
     registry.refresh(refresh).await.pop().unwrap()
 }
 
-pub(crate) fn tool(name: &str, description: &str) -> Value {
+pub(crate) fn tool_json(name: &str, description: &str) -> Value {
     json!({"name": name, "description": description, "inputSchema": {"type": "object"}})
 }
 
 /// Waits for what must come, by looking again and again; under tokio's paused clock that takes no time.
-pub(crate) async fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+pub(crate) async fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
     let deadline = Instant::now() + Duration::from_secs(30);
     while !is_so() {
         assert!(Instant::now() < deadline, "it never came to this: {what}");
@@ -136,19 +140,19 @@ pub(crate) async fn until(what: &str, mut is_so: impl FnMut() -> bool) {
 }
 
 /// Gives everything that could still happen the time to happen.
-pub(crate) async fn settle() {
+pub(crate) async fn run_pending_tasks() {
     for _ in 0..200 {
         tokio::task::yield_now().await;
     }
 }
 
 /// A registry as the command line has it: SQLite in a directory of its own, real servers through the guard.
-pub(crate) struct Workshop {
+pub(crate) struct SqliteRegistry {
     pub(crate) home: TempDir,
     pub(crate) registry: Registry,
 }
 
-impl std::ops::Deref for Workshop {
+impl std::ops::Deref for SqliteRegistry {
     type Target = Registry;
 
     fn deref(&self) -> &Registry {
@@ -156,20 +160,20 @@ impl std::ops::Deref for Workshop {
     }
 }
 
-impl Workshop {
-    pub(crate) async fn open(sources: Value) -> Workshop {
-        Workshop::open_in(tempfile::tempdir().unwrap(), sources).await
+impl SqliteRegistry {
+    pub(crate) async fn open(sources: Value) -> SqliteRegistry {
+        SqliteRegistry::open_in(tempfile::tempdir().unwrap(), sources).await
     }
 
-    pub(crate) async fn open_in(home: TempDir, sources: Value) -> Workshop {
+    pub(crate) async fn open_in(home: TempDir, sources: Value) -> SqliteRegistry {
         let registry = open_at(home.path(), sources).await;
-        Workshop { home, registry }
+        SqliteRegistry { home, registry }
     }
 
     /// The same directory after a restart, with another configuration.
-    pub(crate) async fn reopen(self, sources: Value) -> Workshop {
+    pub(crate) async fn reopen(self, sources: Value) -> SqliteRegistry {
         self.registry.close().await;
-        Workshop::open_in(self.home, sources).await
+        SqliteRegistry::open_in(self.home, sources).await
     }
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {
@@ -178,12 +182,12 @@ impl Workshop {
 }
 
 pub(crate) async fn open_at(home: &Path, sources: Value) -> Registry {
-    let options = Options {
+    let options = RegistryOptions {
         store: Some(toolcrib::store::open(home.to_str().unwrap()).await.unwrap()),
-        logs: Some(home.join("logs")),
-        guard: guard(),
+        logs_directory: Some(home.join("logs")),
+        guard: guard_program(),
         environment: Vec::new(),
-        ..Options::default()
+        ..RegistryOptions::default()
     };
     let text = json!({ "sources": sources }).to_string();
     let config = Config::read(&text, "toolcrib.json", home).unwrap();
@@ -191,35 +195,35 @@ pub(crate) async fn open_at(home: &Path, sources: Value) -> Registry {
 }
 
 /// One scripted source `s` in a fresh place; `{home}` in a flag is that place.
-pub(crate) async fn one(flags: &[&str], settings: Value) -> Workshop {
+pub(crate) async fn open_scripted(flags: &[&str], settings: Value) -> SqliteRegistry {
     let home = tempfile::tempdir().unwrap();
     let flags: Vec<String> = flags.iter().map(|flag| flag.replace("{home}", home.path().to_str().unwrap())).collect();
     let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
-    let source = with(scripted(&flags), settings);
-    Workshop::open_in(home, json!({"s": source})).await
+    let source = with_settings(scripted_source(&flags), settings);
+    SqliteRegistry::open_in(home, json!({"s": source})).await
 }
 
 /// A source behind the scripted server.
-pub(crate) fn scripted(flags: &[&str]) -> Value {
-    json!({"command": rig::scripted(), "args": flags})
+pub(crate) fn scripted_source(flags: &[&str]) -> Value {
+    json!({"command": programs::scripted_server(), "args": flags})
 }
 
 /// A source with more settings.
-pub(crate) fn with(mut source: Value, settings: Value) -> Value {
+pub(crate) fn with_settings(mut source: Value, settings: Value) -> Value {
     source.as_object_mut().unwrap().extend(settings.as_object().unwrap().clone());
     source
 }
 
-pub(crate) fn lines(file: &Path) -> Vec<String> {
+pub(crate) fn read_lines(file: &Path) -> Vec<String> {
     std::fs::read_to_string(file).unwrap_or_default().lines().map(str::to_owned).collect()
 }
 
 /// Whether a process is there and not merely unburied.
-pub(crate) fn lives(pid: &str) -> bool {
+pub(crate) fn is_running(pid: &str) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     stat.rsplit(") ").next().is_some_and(|rest| !rest.is_empty() && !rest.starts_with('Z'))
 }
 
-pub(crate) fn kill(pid: &str) {
+pub(crate) fn kill_process(pid: &str) {
     assert!(std::process::Command::new("kill").args(["-9", pid]).status().unwrap().success());
 }

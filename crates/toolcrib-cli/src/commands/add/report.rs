@@ -2,29 +2,29 @@
 //! credentials are missing and what its tools cost.
 
 use serde::Serialize;
-use toolcrib::core::source::{Kind, OpenApi};
-use toolcrib::core::summary::Budget;
-use toolcrib::core::text::shown_short;
-use toolcrib::refresh::Refreshed;
-use toolcrib::registry::{MissingScheme, Needs, Server, SourceView};
-use toolcrib::{Outcome, Registry};
+use toolcrib::core::source::{OpenApiSource, SourceKind};
+use toolcrib::core::summary::SummaryBudget;
+use toolcrib::core::text::sanitize_truncated;
+use toolcrib::refresh::RefreshStatus;
+use toolcrib::registry::{ApiRequirements, ApiServer, MissingScheme, SourceView};
+use toolcrib::{RefreshOutcome, Registry};
 
-use crate::commands::context::grouped;
-use crate::desk::Desk;
-use crate::wording::{counted, shortened};
+use crate::commands::context::group_digits;
+use crate::session::CliSession;
+use crate::source_summary::{join_truncated, pluralize};
 
-const MOST_NAMES: usize = 8;
-const MOST_SET_ASIDE: usize = 10;
-const MOST_SCHEMES: usize = 5;
-const MOST_SERVERS: usize = 3;
+const MAX_LISTED_NAMES: usize = 8;
+const MAX_LISTED_EXCLUSIONS: usize = 10;
+const MAX_LISTED_SCHEMES: usize = 5;
+const MAX_LISTED_SERVERS: usize = 3;
 
 /// As programs read it: the source, and more where it is an API.
 #[derive(Debug, Serialize)]
-pub(super) struct Report {
+pub(super) struct AddReport {
     #[serde(flatten)]
     view: SourceView,
     #[serde(flatten)]
-    api: Option<Api>,
+    api: Option<ApiReport>,
     #[serde(skip)]
     names: Vec<String>,
     /// The keys that choose among what a document has.
@@ -33,57 +33,58 @@ pub(super) struct Report {
 }
 
 #[derive(Debug, Serialize)]
-struct Api {
+struct ApiReport {
     #[serde(flatten)]
-    needs: Needs,
-    tokens: Tokens,
+    needs: ApiRequirements,
+    tokens: TokenCosts,
 }
 
 #[derive(Debug, Serialize)]
-struct Tokens {
+struct TokenCosts {
     /// Its tools with their schemas.
     full: usize,
     /// The text that stands for all tools of all sources.
     summary: usize,
 }
 
-impl Report {
-    pub(super) async fn of(registry: &Registry, view: SourceView) -> Report {
-        let seen = registry.view(&Desk::caller());
-        let ours = || seen.listed().filter(|tool| *tool.source() == view.id);
+impl AddReport {
+    pub(super) async fn build(registry: &Registry, view: SourceView) -> AddReport {
+        let seen = registry.view(&CliSession::caller());
+        let ours = || seen.listed_tools().filter(|tool| *tool.source() == view.id);
         let names: Vec<String> = ours().map(|tool| tool.name().to_string()).collect();
         let is_api = matches!(view.kind.as_str(), "openapi" | "workflow") && !names.is_empty();
         let mut api = None;
         if is_api {
             registry.count_tokens().await;
-            let full = ours().map(|tool| tool.part.segment.tokens(tool.entry) as usize).sum();
-            let tokens = Tokens { full, summary: seen.summary(Budget::default()).tokens };
-            api = Some(Api { needs: registry.needs(&view.id), tokens });
+            let full = ours().map(|tool| tool.catalog_source.segment.token_count(tool.entry) as usize).sum();
+            let tokens = TokenCosts { full, summary: seen.summary(SummaryBudget::default()).tokens };
+            api = Some(ApiReport { needs: registry.api_requirements(&view.id), tokens });
         }
-        let filters = registry.definition(&view.id).map(|source| filters(&source.kind)).unwrap_or_default();
-        Report { view, api, names, filters }
+        let filters =
+            registry.effective_source(&view.id).map(|source| active_filters(&source.kind)).unwrap_or_default();
+        AddReport { view, api, names, filters }
     }
 
     /// As people read it.
-    pub(super) fn told(&self, outcome: &Outcome) -> String {
+    pub(super) fn render(&self, outcome: &RefreshOutcome) -> String {
         let id = &self.view.id;
         match outcome.status {
-            Refreshed::Failed => format!("{id}: declared, but not discovered; `toolcrib refresh {id}` tries again"),
-            Refreshed::Disabled => format!("{id}: declared, and disabled; `toolcrib enable {id}` enables it"),
-            Refreshed::Success | Refreshed::Unchanged | Refreshed::Fresh => {
-                let tools = counted(self.view.tool_count, "tool");
+            RefreshStatus::Failed => format!("{id}: declared, but not discovered; `toolcrib refresh {id}` tries again"),
+            RefreshStatus::Disabled => format!("{id}: declared, and disabled; `toolcrib enable {id}` enables it"),
+            RefreshStatus::Success | RefreshStatus::Unchanged | RefreshStatus::Fresh => {
+                let tools = pluralize(self.view.tool_count, "tool");
                 let mut lines = vec![format!("{id}: {tools} ({} ms)", outcome.elapsed_ms)];
-                lines.extend((!self.names.is_empty()).then(|| shortened(&self.names, MOST_NAMES)));
-                lines.extend(self.nothing());
-                lines.extend(self.api.iter().flat_map(Api::lines));
-                lines.extend(self.set_aside());
+                lines.extend((!self.names.is_empty()).then(|| join_truncated(&self.names, MAX_LISTED_NAMES)));
+                lines.extend(self.no_tools_reason());
+                lines.extend(self.api.iter().flat_map(ApiReport::render_lines));
+                lines.extend(self.exclusion_lines());
                 lines.join("\n  ")
             }
         }
     }
 
     /// Why there are no tools, where a document would have them.
-    fn nothing(&self) -> Option<String> {
+    fn no_tools_reason(&self) -> Option<String> {
         if self.view.tool_count > 0 {
             return None;
         }
@@ -98,44 +99,48 @@ impl Report {
         }
     }
 
-    fn set_aside(&self) -> Vec<String> {
+    fn exclusion_lines(&self) -> Vec<String> {
         let aside = &self.view.set_aside;
-        let line = |name: &str, reason: &str| format!("set aside: `{}`: {reason}", shown_short(name, 80));
+        let line = |name: &str, reason: &str| format!("set aside: `{}`: {reason}", sanitize_truncated(name, 80));
         let mut lines: Vec<String> =
-            aside.iter().take(MOST_SET_ASIDE).map(|aside| line(&aside.name, &aside.reason)).collect();
-        if let Some(more) = aside.len().checked_sub(MOST_SET_ASIDE).filter(|more| *more > 0) {
+            aside.iter().take(MAX_LISTED_EXCLUSIONS).map(|aside| line(&aside.name, &aside.reason)).collect();
+        if let Some(more) = aside.len().checked_sub(MAX_LISTED_EXCLUSIONS).filter(|more| *more > 0) {
             lines.push(format!("set aside: {more} more; `toolcrib sources --json` has them all"));
         }
         lines
     }
 }
 
-impl Api {
-    fn lines(&self) -> Vec<String> {
-        let Tokens { full, summary } = self.tokens;
-        let mut lines = servers(&self.needs.servers);
-        lines.extend(missing(&self.needs.auth_missing));
+impl ApiReport {
+    fn render_lines(&self) -> Vec<String> {
+        let TokenCosts { full, summary } = self.tokens;
+        let mut lines = server_lines(&self.needs.servers);
+        lines.extend(missing_auth_line(&self.needs.auth_missing));
         lines.push(format!(
             "tokens: {} for its tools in full, {} for the summary of all there is",
-            grouped(full),
-            grouped(summary)
+            group_digits(full),
+            group_digits(summary)
         ));
         lines
     }
 }
 
-fn filters(kind: &Kind) -> Vec<&'static str> {
+fn active_filters(kind: &SourceKind) -> Vec<&'static str> {
     match kind {
-        Kind::OpenApi(OpenApi { include, exclude, include_tags, .. }) => {
+        SourceKind::OpenApi(OpenApiSource { include, exclude, include_tags, .. }) => {
             let given = [("include", include), ("exclude", exclude), ("include_tags", include_tags)];
             given.into_iter().filter(|(_, values)| !values.is_empty()).map(|(key, _)| key).collect()
         }
-        Kind::Stdio(_) | Kind::Http(_) | Kind::Sse(_) | Kind::Workflow(_) | Kind::Builtin(_) => Vec::new(),
+        SourceKind::Stdio(_)
+        | SourceKind::Http(_)
+        | SourceKind::Sse(_)
+        | SourceKind::Workflow(_)
+        | SourceKind::Builtin(_) => Vec::new(),
     }
 }
 
-fn servers(servers: &[Server]) -> Vec<String> {
-    let shown = |server: &Server| shown_short(&server.url, 120);
+fn server_lines(servers: &[ApiServer]) -> Vec<String> {
+    let shown = |server: &ApiServer| sanitize_truncated(&server.url, 120);
     match servers {
         [] => Vec::new(),
         [only] if only.url.is_empty() => {
@@ -144,21 +149,24 @@ fn servers(servers: &[Server]) -> Vec<String> {
         [only] => vec![format!("requests go to {}", shown(only))],
         several => {
             let each = several.iter().map(|server| match server.url.is_empty() {
-                true => format!("nowhere ({})", counted(server.tools, "tool")),
-                false => format!("{} ({})", shown(server), counted(server.tools, "tool")),
+                true => format!("nowhere ({})", pluralize(server.tools, "tool")),
+                false => format!("{} ({})", shown(server), pluralize(server.tools, "tool")),
             });
             let each: Vec<String> = each.collect();
-            vec![format!("requests go to {}; `base_url` chooses one for all", shortened(&each, MOST_SERVERS))]
+            vec![format!(
+                "requests go to {}; `base_url` chooses one for all",
+                join_truncated(&each, MAX_LISTED_SERVERS)
+            )]
         }
     }
 }
 
-fn missing(schemes: &[MissingScheme]) -> Option<String> {
+fn missing_auth_line(schemes: &[MissingScheme]) -> Option<String> {
     let each: Vec<String> = schemes
         .iter()
         .map(|missing| {
-            let (scheme, kind) = (shown_short(&missing.scheme, 60), shown_short(&missing.kind, 40));
-            format!("`{scheme}` ({kind}) for {}", counted(missing.tools, "tool"))
+            let (scheme, kind) = (sanitize_truncated(&missing.scheme, 60), sanitize_truncated(&missing.kind, 40));
+            format!("`{scheme}` ({kind}) for {}", pluralize(missing.tools, "tool"))
         })
         .collect();
     let remedy = match schemes {
@@ -168,7 +176,7 @@ fn missing(schemes: &[MissingScheme]) -> Option<String> {
         }
         _ => "`auth: { schemes: { NAME: … } }` in a configuration gives them",
     };
-    Some(format!("auth missing: {}; {remedy}", shortened(&each, MOST_SCHEMES)))
+    Some(format!("auth missing: {}; {remedy}", join_truncated(&each, MAX_LISTED_SCHEMES)))
 }
 
 #[cfg(test)]
@@ -178,11 +186,11 @@ mod tests {
     use serde_json::value::{RawValue, to_raw_value};
     use serde_json::{Value, json};
     use toolcrib::core::config::Config;
-    use toolcrib::{Options, SourceId};
+    use toolcrib::{RegistryOptions, SourceId};
 
     use super::*;
 
-    fn tool(name: &str, server: &str, security: Value) -> Box<RawValue> {
+    fn tool_definition(name: &str, server: &str, security: Value) -> Box<RawValue> {
         let execution =
             json!({ "mode": "sync_http", "method": "GET", "server": server, "path": "/x", "security": security });
         let backing = json!({ "execution": execution });
@@ -194,13 +202,13 @@ mod tests {
     async fn check(keys: &str, tools: Vec<Box<RawValue>>) -> (String, Value) {
         let text = format!("sources: {{ shop: {{ openapi: shop.yaml{keys} }} }}");
         let config = Config::read(&text, "toolcrib.yaml", Path::new("/p")).unwrap();
-        let options = Options { environment: Vec::new(), ..Options::default() };
+        let options = RegistryOptions { environment: Vec::new(), ..RegistryOptions::default() };
         let registry = Registry::open(config, options).await.unwrap();
         let id = SourceId::parse("shop").unwrap();
-        let outcome = registry.record(&id, tools).await.unwrap();
-        let report = Report::of(&registry, registry.source(&id).unwrap()).await;
+        let outcome = registry.record_tools(&id, tools).await.unwrap();
+        let report = AddReport::build(&registry, registry.source(&id).unwrap()).await;
         registry.close().await;
-        let told = report.told(&outcome);
+        let told = report.render(&outcome);
         (
             told.split_once('\n').map_or_else(String::new, |(_, rest)| rest.to_owned()),
             serde_json::to_value(&report).unwrap(),
@@ -213,9 +221,9 @@ mod tests {
         let key = json!([[{ "scheme": "key", "kind": { "api_key": { "name": "k", "place": "query" } } }]]);
         let tools = || {
             vec![
-                tool("a", "http://one.example", json!([])),
-                tool("b", "http://one.example", token.clone()),
-                tool("c", "http://two.example", json!([])),
+                tool_definition("a", "http://one.example", json!([])),
+                tool_definition("b", "http://one.example", token.clone()),
+                tool_definition("c", "http://two.example", json!([])),
             ]
         };
         let (told, report) = check("", tools()).await;
@@ -239,7 +247,7 @@ mod tests {
         let (told, report) = check(", base_url: 'https://x.example/', auth: { bearer: t }", tools()).await;
         assert!(told.contains("\n  requests go to https://x.example\n  tokens: "), "{told}");
         assert_eq!(report["auth_missing"], json!([]));
-        let (told, _) = check("", vec![tool("a", "", token), tool("b", "", key)]).await;
+        let (told, _) = check("", vec![tool_definition("a", "", token), tool_definition("b", "", key)]).await;
         assert!(told.contains("requests: the document names no server; `--base-url URL` says where they go"), "{told}");
         let both = "auth missing: `key` (api_key) for 1 tool, `token` (bearer) for 1 tool; `auth: { schemes:";
         assert!(told.contains(both), "{told}");

@@ -3,215 +3,226 @@
 use regex::Regex;
 use serde_json::Value;
 
-use super::{Comparison, Kind, Logical, Operand, Query, Question, Segment, Selector};
-use crate::arazzo::criterion::pattern;
-use crate::text::shown_short;
+use super::{
+    ComparisonOperator, JsonPathCondition, JsonPathConditionKind, JsonPathOperand, JsonPathQuery, JsonPathSegment,
+    JsonPathSelector, LogicalExpression,
+};
+use crate::arazzo::criterion::compile_pattern;
+use crate::text::sanitize_truncated;
 
-pub(super) fn question(text: &str) -> Result<Question, String> {
-    if text.len() > LONGEST {
-        return Err(format!("the JSONPath query is longer than {LONGEST} characters"));
+pub(super) fn parse_condition(text: &str) -> Result<JsonPathCondition, String> {
+    if text.len() > MAX_QUERY_LEN {
+        return Err(format!("the JSONPath query is longer than {MAX_QUERY_LEN} characters"));
     }
-    let mut parser = Parser { rest: text.trim(), depth: 0 };
+    let mut parser = JsonPathParser { rest: text.trim(), depth: 0 };
     if parser.rest.starts_with('$') {
-        let query = parser.query()?;
+        let query = parser.parse_query()?;
         if parser.rest.is_empty() {
-            return Ok(Question(Kind::Query(query)));
+            return Ok(JsonPathCondition(JsonPathConditionKind::Query(query)));
         }
     }
-    parser = Parser { rest: text.trim(), depth: 0 };
-    let comparison = parser.any()?;
-    if parser.rest.is_empty() { Ok(Question(Kind::Comparison(comparison))) } else { Err(parser.unexpected()) }
+    parser = JsonPathParser { rest: text.trim(), depth: 0 };
+    let comparison = parser.parse_or()?;
+    if parser.rest.is_empty() {
+        Ok(JsonPathCondition(JsonPathConditionKind::Comparison(comparison)))
+    } else {
+        Err(parser.unexpected_input())
+    }
 }
 
-const LONGEST: usize = 2000;
-const DEEPEST: usize = 16;
+const MAX_QUERY_LEN: usize = 2000;
+const MAX_QUERY_DEPTH: usize = 16;
 
 /// Spaces after each token are skipped as it is taken.
-struct Parser<'a> {
+struct JsonPathParser<'a> {
     rest: &'a str,
     depth: usize,
 }
 
-type Parsed<T> = Result<T, String>;
+type JsonPathResult<T> = Result<T, String>;
 
-impl Parser<'_> {
-    fn query(&mut self) -> Parsed<Query> {
+impl JsonPathParser<'_> {
+    fn parse_query(&mut self) -> JsonPathResult<JsonPathQuery> {
         let relative = self.take("@");
         if !relative && !self.take("$") {
-            return Err(self.unexpected());
+            return Err(self.unexpected_input());
         }
         let mut segments = Vec::new();
         loop {
             let descendants = self.take("..");
             let selectors = if self.take("[") {
-                self.selectors()?
+                self.parse_selectors()?
             } else if descendants || self.take(".") {
-                vec![if self.take("*") { Selector::Wildcard } else { Selector::Name(self.name()?) }]
+                vec![if self.take("*") {
+                    JsonPathSelector::Wildcard
+                } else {
+                    JsonPathSelector::Name(self.parse_name()?)
+                }]
             } else {
-                return Ok(Query { relative, segments });
+                return Ok(JsonPathQuery { relative, segments });
             };
-            segments.push(Segment { descendants, selectors });
+            segments.push(JsonPathSegment { descendants, selectors });
         }
     }
 
-    fn selectors(&mut self) -> Parsed<Vec<Selector>> {
-        let mut selectors = vec![self.selector()?];
+    fn parse_selectors(&mut self) -> JsonPathResult<Vec<JsonPathSelector>> {
+        let mut selectors = vec![self.parse_selector()?];
         while self.take(",") {
-            selectors.push(self.selector()?);
+            selectors.push(self.parse_selector()?);
         }
         self.expect("]")?;
         Ok(selectors)
     }
 
-    fn selector(&mut self) -> Parsed<Selector> {
+    fn parse_selector(&mut self) -> JsonPathResult<JsonPathSelector> {
         if self.take("*") {
-            return Ok(Selector::Wildcard);
+            return Ok(JsonPathSelector::Wildcard);
         }
         if self.take("?") {
-            return Ok(Selector::Filter(self.any()?));
+            return Ok(JsonPathSelector::Filter(self.parse_or()?));
         }
         if self.rest.starts_with(['\'', '"']) {
-            return Ok(Selector::Name(self.quoted()?));
+            return Ok(JsonPathSelector::Name(self.parse_quoted()?));
         }
-        let start = self.index()?;
+        let start = self.parse_index()?;
         if !self.take(":") {
-            return start.map(Selector::Index).ok_or_else(|| self.unexpected());
+            return start.map(JsonPathSelector::Index).ok_or_else(|| self.unexpected_input());
         }
-        let end = self.index()?;
-        let step = if self.take(":") { self.index()?.unwrap_or(1) } else { 1 };
-        Ok(Selector::Slice { start, end, step })
+        let end = self.parse_index()?;
+        let step = if self.take(":") { self.parse_index()?.unwrap_or(1) } else { 1 };
+        Ok(JsonPathSelector::Slice { start, end, step })
     }
 
-    fn any(&mut self) -> Parsed<Logical> {
-        let mut parts = vec![self.all()?];
+    fn parse_or(&mut self) -> JsonPathResult<LogicalExpression> {
+        let mut parts = vec![self.parse_and()?];
         while self.take("||") {
-            parts.push(self.all()?);
+            parts.push(self.parse_and()?);
         }
-        Ok(Logical::Any(parts))
+        Ok(LogicalExpression::Any(parts))
     }
 
-    fn all(&mut self) -> Parsed<Logical> {
-        let mut parts = vec![self.single()?];
+    fn parse_and(&mut self) -> JsonPathResult<LogicalExpression> {
+        let mut parts = vec![self.parse_unary()?];
         while self.take("&&") {
-            parts.push(self.single()?);
+            parts.push(self.parse_unary()?);
         }
-        Ok(Logical::All(parts))
+        Ok(LogicalExpression::All(parts))
     }
 
     /// Everything that nests passes here.
-    fn single(&mut self) -> Parsed<Logical> {
+    fn parse_unary(&mut self) -> JsonPathResult<LogicalExpression> {
         self.depth += 1;
-        if self.depth > DEEPEST {
-            return Err(format!("the JSONPath query is nested deeper than {DEEPEST} levels"));
+        if self.depth > MAX_QUERY_DEPTH {
+            return Err(format!("the JSONPath query is nested deeper than {MAX_QUERY_DEPTH} levels"));
         }
         let logical = if !self.rest.starts_with("!=") && self.take("!") {
-            Logical::Not(Box::new(self.single()?))
+            LogicalExpression::Not(Box::new(self.parse_unary()?))
         } else if self.take("(") {
-            let inner = self.any()?;
+            let inner = self.parse_or()?;
             self.expect(")")?;
             inner
         } else {
-            self.test()?
+            self.parse_test()?
         };
         self.depth -= 1;
         Ok(logical)
     }
 
-    fn test(&mut self) -> Parsed<Logical> {
+    fn parse_test(&mut self) -> JsonPathResult<LogicalExpression> {
         for (name, whole) in [("match(", true), ("search(", false)] {
             if self.take(name) {
-                let operand = self.operand()?;
+                let operand = self.parse_operand()?;
                 self.expect(",")?;
-                let pattern = self.pattern(whole)?;
+                let pattern = self.parse_pattern(whole)?;
                 self.expect(")")?;
-                return Ok(Logical::Matches(operand, pattern));
+                return Ok(LogicalExpression::Matches(operand, pattern));
             }
         }
-        const COMPARISONS: [(&str, Comparison); 6] = [
-            ("==", Comparison::Equal),
-            ("!=", Comparison::NotEqual),
-            ("<=", Comparison::LessOrEqual),
-            (">=", Comparison::GreaterOrEqual),
-            ("<", Comparison::Less),
-            (">", Comparison::Greater),
+        const COMPARISONS: [(&str, ComparisonOperator); 6] = [
+            ("==", ComparisonOperator::Equal),
+            ("!=", ComparisonOperator::NotEqual),
+            ("<=", ComparisonOperator::LessOrEqual),
+            (">=", ComparisonOperator::GreaterOrEqual),
+            ("<", ComparisonOperator::Less),
+            (">", ComparisonOperator::Greater),
         ];
-        let left = self.operand()?;
+        let left = self.parse_operand()?;
         match COMPARISONS.into_iter().find(|(sign, _)| self.take(sign)) {
-            Some((_, comparison)) => Ok(Logical::Compare(left, comparison, self.operand()?)),
+            Some((_, comparison)) => Ok(LogicalExpression::Compare(left, comparison, self.parse_operand()?)),
             None => match left {
-                Operand::Query(query) => Ok(Logical::Exists(query)),
-                Operand::Literal(_) | Operand::Length(_) | Operand::Count(_) => {
+                JsonPathOperand::Query(query) => Ok(LogicalExpression::Exists(query)),
+                JsonPathOperand::Literal(_) | JsonPathOperand::Length(_) | JsonPathOperand::Count(_) => {
                     Err("a literal alone is no condition".into())
                 }
             },
         }
     }
 
-    fn operand(&mut self) -> Parsed<Operand> {
+    fn parse_operand(&mut self) -> JsonPathResult<JsonPathOperand> {
         if self.rest.starts_with(['@', '$']) {
-            return Ok(Operand::Query(self.query()?));
+            return Ok(JsonPathOperand::Query(self.parse_query()?));
         }
         if self.rest.starts_with(['\'', '"']) {
-            return Ok(Operand::Literal(self.quoted()?.into()));
+            return Ok(JsonPathOperand::Literal(self.parse_quoted()?.into()));
         }
-        let word = self.word(|character| character.is_ascii_alphanumeric() || "_.+-".contains(character));
+        let word = self.take_word(|character| character.is_ascii_alphanumeric() || "_.+-".contains(character));
         if self.take("(") {
-            return self.function(&word);
+            return self.parse_function(&word);
         }
         let literal = match word.as_str() {
-            "" => return Err(self.unexpected()),
+            "" => return Err(self.unexpected_input()),
             "true" => Value::Bool(true),
             "false" => Value::Bool(false),
             "null" => Value::Null,
-            number => {
-                Value::Number(number.parse().map_err(|_| format!("`{}` is no literal", shown_short(number, 40)))?)
-            }
+            number => Value::Number(
+                number.parse().map_err(|_| format!("`{}` is no literal", sanitize_truncated(number, 40)))?,
+            ),
         };
-        Ok(Operand::Literal(literal))
+        Ok(JsonPathOperand::Literal(literal))
     }
 
-    fn function(&mut self, name: &str) -> Parsed<Operand> {
+    fn parse_function(&mut self, name: &str) -> JsonPathResult<JsonPathOperand> {
         let operand = match name {
             "length" => {
                 // The argument cannot be deeper than the text is long, but a stack has other limits.
                 self.depth += 1;
-                if self.depth > DEEPEST {
-                    return Err(format!("the JSONPath query is nested deeper than {DEEPEST} levels"));
+                if self.depth > MAX_QUERY_DEPTH {
+                    return Err(format!("the JSONPath query is nested deeper than {MAX_QUERY_DEPTH} levels"));
                 }
-                let inner = self.operand()?;
+                let inner = self.parse_operand()?;
                 self.depth -= 1;
-                Operand::Length(Box::new(inner))
+                JsonPathOperand::Length(Box::new(inner))
             }
-            "count" => Operand::Count(self.query()?),
-            "value" => Operand::Query(self.query()?),
-            _ => return Err(format!("there is no function `{}`", shown_short(name, 40))),
+            "count" => JsonPathOperand::Count(self.parse_query()?),
+            "value" => JsonPathOperand::Query(self.parse_query()?),
+            _ => return Err(format!("there is no function `{}`", sanitize_truncated(name, 40))),
         };
         self.expect(")")?;
         Ok(operand)
     }
 
-    fn pattern(&mut self, whole: bool) -> Parsed<Regex> {
+    fn parse_pattern(&mut self, whole: bool) -> JsonPathResult<Regex> {
         if !self.rest.starts_with(['\'', '"']) {
             return Err("a pattern must be a literal".into());
         }
-        let text = self.quoted()?;
-        pattern(&if whole { format!("^(?:{text})$") } else { text })
+        let text = self.parse_quoted()?;
+        compile_pattern(&if whole { format!("^(?:{text})$") } else { text })
     }
 
-    fn name(&mut self) -> Parsed<String> {
-        let name = self.word(|character| character.is_alphanumeric() || character == '_' || character == '-');
-        if name.is_empty() { Err(self.unexpected()) } else { Ok(name) }
+    fn parse_name(&mut self) -> JsonPathResult<String> {
+        let name = self.take_word(|character| character.is_alphanumeric() || character == '_' || character == '-');
+        if name.is_empty() { Err(self.unexpected_input()) } else { Ok(name) }
     }
 
-    fn index(&mut self) -> Parsed<Option<i64>> {
-        let word = self.word(|character| character.is_ascii_digit() || character == '-');
+    fn parse_index(&mut self) -> JsonPathResult<Option<i64>> {
+        let word = self.take_word(|character| character.is_ascii_digit() || character == '-');
         if word.is_empty() {
             return Ok(None);
         }
-        word.parse().map(Some).map_err(|_| format!("`{}` is no index", shown_short(&word, 40)))
+        word.parse().map(Some).map_err(|_| format!("`{}` is no index", sanitize_truncated(&word, 40)))
     }
 
-    fn quoted(&mut self) -> Parsed<String> {
+    fn parse_quoted(&mut self) -> JsonPathResult<String> {
         let mut characters = self.rest.char_indices();
         let quote = characters.next().map(|(_, quote)| quote);
         let mut text = String::new();
@@ -235,15 +246,15 @@ impl Parser<'_> {
         Err("the JSONPath query ends too early".into())
     }
 
-    fn word(&mut self, belongs: impl Fn(char) -> bool) -> String {
+    fn take_word(&mut self, belongs: impl Fn(char) -> bool) -> String {
         let end = self.rest.find(|character| !belongs(character)).unwrap_or(self.rest.len());
         let word = self.rest[..end].to_owned();
         self.advance(end);
         word
     }
 
-    fn expect(&mut self, sign: &str) -> Parsed<()> {
-        if self.take(sign) { Ok(()) } else { Err(self.unexpected()) }
+    fn expect(&mut self, sign: &str) -> JsonPathResult<()> {
+        if self.take(sign) { Ok(()) } else { Err(self.unexpected_input()) }
     }
 
     fn take(&mut self, sign: &str) -> bool {
@@ -258,10 +269,10 @@ impl Parser<'_> {
         self.rest = self.rest[bytes..].trim_start();
     }
 
-    fn unexpected(&self) -> String {
+    fn unexpected_input(&self) -> String {
         match self.rest {
             "" => "the JSONPath query ends too early".into(),
-            rest => format!("`{}` is not expected there in a JSONPath query", shown_short(rest, 40)),
+            rest => format!("`{}` is not expected there in a JSONPath query", sanitize_truncated(rest, 40)),
         }
     }
 }

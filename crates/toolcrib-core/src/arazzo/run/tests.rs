@@ -2,64 +2,64 @@ use super::*;
 use crate::arazzo::OperationReference;
 
 /// Runs a workflow against scripted answers: each line of what happened is a call, a pause or the end.
-fn check(workflows: Value, inputs: Value, answers: &[Answer], expected: &[&str]) {
+fn check(workflows: Value, inputs: Value, answers: &[ScriptedResponse], expected: &[&str]) {
     let document = json!({
         "arazzo": "1.0.1",
         "sourceDescriptions": [{"name": "shop", "url": "https://shop.test/openapi.json", "type": "openapi"}],
         "workflows": workflows,
     });
-    let document = Document::read(&document).unwrap();
-    assert_eq!(document.set_aside.iter().map(|aside| &aside.reason).collect::<Vec<_>>(), Vec::<&String>::new());
-    let mut run = Run::new(&document, &document.workflows[0].id, inputs).unwrap();
+    let document = ArazzoDocument::parse(&document).unwrap();
+    assert_eq!(document.excluded.iter().map(|aside| &aside.reason).collect::<Vec<_>>(), Vec::<&String>::new());
+    let mut run = WorkflowExecution::new(&document, &document.workflows[0].id, inputs).unwrap();
     let mut answers = answers.iter();
     let mut told = Vec::new();
     loop {
         let call = match run.next_action() {
-            Do::Call(call) => written(call),
-            Do::Wait(pause) => {
+            NextAction::Call(call) => describe_call(call),
+            NextAction::Wait(pause) => {
                 told.push(format!("wait {}", pause.as_secs_f64()));
                 continue;
             }
-            Do::Done { outputs } => {
+            NextAction::Completed { outputs } => {
                 told.push(format!("done {outputs}"));
                 break;
             }
-            Do::Failed { step, reason, outputs } => {
+            NextAction::Failed { step, reason, outputs } => {
                 told.push(format!("failed at {step}: {reason} {outputs}"));
                 break;
             }
         };
         told.push(call);
         match answers.next() {
-            Some(Answer(status, headers, body)) => run.answer(Response {
+            Some(ScriptedResponse(status, headers, body)) => run.on_response(OperationResponse {
                 status: *status,
                 headers: headers.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect(),
                 body: Some(body.clone()),
                 url: "https://shop.test/x".into(),
                 method: "GET".into(),
             }),
-            None => run.no_answer("nobody is there"),
+            None => run.on_no_response("nobody is there"),
         }
     }
     assert_eq!(told, expected);
 }
 
-struct Answer(u16, &'static [(&'static str, &'static str)], Value);
+struct ScriptedResponse(u16, &'static [(&'static str, &'static str)], Value);
 
-fn ok(body: Value) -> Answer {
-    Answer(200, &[], body)
+fn ok_response(body: Value) -> ScriptedResponse {
+    ScriptedResponse(200, &[], body)
 }
 
-fn status(status: u16) -> Answer {
-    Answer(status, &[], Value::Null)
+fn status_response(status: u16) -> ScriptedResponse {
+    ScriptedResponse(status, &[], Value::Null)
 }
 
-fn written(call: &Call<'_>) -> String {
+fn describe_call(call: &OperationCall<'_>) -> String {
     let operation = match call.operation {
         OperationReference::Id(id) => id.clone(),
         OperationReference::Path { method, path } => format!("{method} {path}"),
     };
-    let Arguments { path, query, headers, cookies, querystring, body } = &call.arguments;
+    let OperationArguments { path, query, headers, cookies, querystring, body } = &call.arguments;
     let mut line = format!("{}.{operation}", call.source.map(|source| source.name.as_str()).unwrap_or_default());
     for (place, values) in [("path", path), ("query", query), ("header", headers), ("cookie", cookies)] {
         if !values.is_empty() {
@@ -73,7 +73,7 @@ fn written(call: &Call<'_>) -> String {
     line
 }
 
-fn step(id: &str, more: Value) -> Value {
+fn step_json(id: &str, more: Value) -> Value {
     let mut step = json!({"stepId": id, "operationId": id});
     step.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
     if step.get("workflowId").is_some() || step.get("operationPath").is_some() {
@@ -90,12 +90,12 @@ fn a_step_uses_what_earlier_ones_gave() {
             "user": {"type": "string"}, "status": {"default": "available"}, "limit": {"type": "integer"}}},
         "parameters": [{"name": "X-Client", "in": "header", "value": "crib"}, {"name": "page", "in": "query", "value": 1}],
         "steps": [
-            step("login", json!({
+            step_json("login", json!({
                 "requestBody": {"contentType": "application/json", "payload": {"user": "$inputs.user", "limit": "$inputs.limit"}},
                 "successCriteria": [{"condition": "$statusCode == 200"}],
                 "outputs": {"token": "$response.body#/token", "left": "$response.header.X-Left", "no": "$response.body#/no"},
             })),
-            step("find", json!({
+            step_json("find", json!({
                 "operationPath": "{$sourceDescriptions.shop.url}#/paths/~1pets~1%7Bowner%7D/get",
                 "parameters": [
                     {"name": "owner", "in": "path", "value": "$inputs.user"},
@@ -113,7 +113,7 @@ fn a_step_uses_what_earlier_ones_gave() {
     check(
         workflow,
         json!({"user": "ann"}),
-        &[Answer(200, &[("x-left", "9")], json!({"token": "t"})), ok(json!([{"name": "rex"}]))],
+        &[ScriptedResponse(200, &[("x-left", "9")], json!({"token": "t"})), ok_response(json!([{"name": "rex"}]))],
         &[
             r#"shop.login query {"page":1} header {"X-Client":"crib"} body {"user":"ann"}"#,
             r#"shop.GET /pets/{owner} path {"owner":"ann"} query {"status":"available","page":2} header {"Authorization":"Bearer t","X-Client":"crib"} cookie {"sid":"9"}"#,
@@ -124,20 +124,25 @@ fn a_step_uses_what_earlier_ones_gave() {
 
 #[test]
 fn a_failed_step_without_an_action_ends_the_workflow() {
-    let one = |more: Value| json!([{"workflowId": "w", "steps": [step("a", more)], "outputs": {"x": "$inputs.x"}}]);
-    let check = |more, answers: &[Answer], end| check(one(more), json!({"x": 1}), answers, &["shop.a", end]);
-    check(json!({}), &[status(204)], r#"done {"x":1}"#);
-    check(json!({}), &[status(404)], r#"failed at a: it was answered with status 404 {"x":1}"#);
+    let one =
+        |more: Value| json!([{"workflowId": "w", "steps": [step_json("a", more)], "outputs": {"x": "$inputs.x"}}]);
+    let check = |more, answers: &[ScriptedResponse], end| check(one(more), json!({"x": 1}), answers, &["shop.a", end]);
+    check(json!({}), &[status_response(204)], r#"done {"x":1}"#);
+    check(json!({}), &[status_response(404)], r#"failed at a: it was answered with status 404 {"x":1}"#);
     check(json!({}), &[], r#"failed at a: nobody is there {"x":1}"#);
-    check(json!({"successCriteria": [{"condition": "$statusCode == 404"}]}), &[status(404)], r#"done {"x":1}"#);
+    check(
+        json!({"successCriteria": [{"condition": "$statusCode == 404"}]}),
+        &[status_response(404)],
+        r#"done {"x":1}"#,
+    );
     check(
         json!({"successCriteria": [{"condition": "$statusCode == 200"}, {"condition": "$response.body#/ok"}]}),
-        &[ok(json!({"ok": false}))],
+        &[ok_response(json!({"ok": false}))],
         r#"failed at a: it was answered with status 200, and `$response.body#/ok` does not hold {"x":1}"#,
     );
     check(
         json!({"onFailure": [{"name": "stop", "type": "end"}]}),
-        &[status(500)],
+        &[status_response(500)],
         r#"failed at a: it was answered with status 500 {"x":1}"#,
     );
     check(
@@ -150,7 +155,7 @@ fn a_failed_step_without_an_action_ends_the_workflow() {
 #[test]
 fn a_value_that_is_not_there_fails_the_step_before_anything_is_sent() {
     let workflow = json!([{"workflowId": "w", "steps": [
-        step("a", json!({"parameters": [{"name": "q", "in": "query", "value": "$steps.nope.outputs.x"}]}))]}]);
+        step_json("a", json!({"parameters": [{"name": "q", "in": "query", "value": "$steps.nope.outputs.x"}]}))]}]);
     let reason = "failed at a: the expression `$steps.nope.outputs.x` leads nowhere: there is no `nope` {}";
     check(workflow, json!({}), &[], &[reason]);
 }
@@ -160,21 +165,31 @@ fn a_retry_waits_and_ends_at_its_limit() {
     let retry = |more: Value| {
         let mut action = json!({"name": "again", "type": "retry", "retryAfter": 1.5});
         action.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
-        json!([{"workflowId": "w", "steps": [step("a", json!({"onFailure": [action]})), step("b", json!({}))]}])
+        json!([{"workflowId": "w", "steps": [step_json("a", json!({"onFailure": [action]})), step_json("b", json!({}))]}])
     };
     let failed = "failed at a: it was answered with status 503 {}";
-    check(retry(json!({})), json!({}), &[status(503), status(503)], &["shop.a", "wait 1.5", "shop.a", failed]);
-    check(retry(json!({"retryLimit": 0})), json!({}), &[status(503)], &["shop.a", failed]);
+    check(
+        retry(json!({})),
+        json!({}),
+        &[status_response(503), status_response(503)],
+        &["shop.a", "wait 1.5", "shop.a", failed],
+    );
+    check(retry(json!({"retryLimit": 0})), json!({}), &[status_response(503)], &["shop.a", failed]);
     check(
         retry(json!({"retryLimit": 5})),
         json!({}),
-        &[Answer(429, &[("Retry-After", "7")], Value::Null), status(503), ok(json!(1)), ok(json!(1))],
+        &[
+            ScriptedResponse(429, &[("Retry-After", "7")], Value::Null),
+            status_response(503),
+            ok_response(json!(1)),
+            ok_response(json!(1)),
+        ],
         &["shop.a", "wait 7", "shop.a", "wait 1.5", "shop.a", "shop.b", "done {}"],
     );
     check(
         retry(json!({"retryAfter": 0, "stepId": "b"})),
         json!({}),
-        &[status(401), ok(json!(1)), ok(json!(1)), ok(json!(1))],
+        &[status_response(401), ok_response(json!(1)), ok_response(json!(1)), ok_response(json!(1))],
         &["shop.a", "shop.b", "shop.a", "shop.b", "done {}"],
     );
 }
@@ -184,32 +199,37 @@ fn a_retry_can_run_a_workflow_first() {
     let workflows = json!([
         {"workflowId": "w", "failureActions": [
             {"name": "renew", "type": "retry", "workflowId": "renew", "criteria": [{"condition": "$statusCode == 401"}]}],
-            "steps": [step("a", json!({}))], "outputs": {"t": "$workflows.renew.outputs.t"}},
-        {"workflowId": "renew", "steps": [step("login", json!({"outputs": {"t": "$response.body"}}))],
+            "steps": [step_json("a", json!({}))], "outputs": {"t": "$workflows.renew.outputs.t"}},
+        {"workflowId": "renew", "steps": [step_json("login", json!({"outputs": {"t": "$response.body"}}))],
             "outputs": {"t": "$steps.login.outputs.t"}},
     ]);
     check(
         workflows.clone(),
         json!({}),
-        &[status(401), ok(json!("new")), status(200)],
+        &[status_response(401), ok_response(json!("new")), status_response(200)],
         &["shop.a", "shop.login", "shop.a", r#"done {"t":"new"}"#],
     );
     let reason = "failed at a: the workflow `renew` failed at its step `login`: it was answered with status 500 {}";
-    check(workflows, json!({}), &[status(401), status(500)], &["shop.a", "shop.login", reason]);
+    check(workflows, json!({}), &[status_response(401), status_response(500)], &["shop.a", "shop.login", reason]);
 }
 
 #[test]
 fn a_success_can_end_or_go_elsewhere() {
     let workflow = json!([{"workflowId": "w", "steps": [
-        step("a", json!({"onSuccess": [
+        step_json("a", json!({"onSuccess": [
             {"name": "sold", "type": "goto", "stepId": "c", "criteria": [
                 {"context": "$response.body", "condition": "$.pets[?@.sold == true]", "type": "jsonpath"}]},
             {"name": "over", "type": "end", "criteria": [{"condition": "$response.body#/pets/0 == null"}]}]})),
-        step("b", json!({})),
-        step("c", json!({})),
+        step_json("b", json!({})),
+        step_json("c", json!({})),
     ]}]);
     let check = |pets, expected: &[&str]| {
-        check(workflow.clone(), json!({}), &[ok(json!({"pets": pets})), status(200), status(200)], expected);
+        check(
+            workflow.clone(),
+            json!({}),
+            &[ok_response(json!({"pets": pets})), status_response(200), status_response(200)],
+            expected,
+        );
     };
     check(json!([{"sold": true}]), &["shop.a", "shop.c", "done {}"]);
     check(json!([{"sold": false}]), &["shop.a", "shop.b", "shop.c", "done {}"]);
@@ -219,16 +239,16 @@ fn a_success_can_end_or_go_elsewhere() {
 #[test]
 fn what_documents_write_beside_the_specification_is_understood() {
     let workflow = json!([{"workflowId": "w", "steps": [
-        step("a", json!({
+        step_json("a", json!({
             "parameters": [{"name": "x/y", "in": "body", "value": "$inputs.x"}, {"name": "b", "in": "body", "value": true}],
             "onSuccess": [{"name": "on", "type": "goto", "stepId": "c", "condition": "$response.body.go == true"}]})),
-        step("b", json!({"requestBody": {"payload": {"c": 1}}, "parameters": [{"name": "d", "in": "body", "value": 2}]})),
-        step("c", json!({})),
+        step_json("b", json!({"requestBody": {"payload": {"c": 1}}, "parameters": [{"name": "d", "in": "body", "value": 2}]})),
+        step_json("c", json!({})),
     ]}]);
     check(
         workflow,
         json!({"x": 1}),
-        &[ok(json!({"go": false})), status(200), status(200)],
+        &[ok_response(json!({"go": false})), status_response(200), status_response(200)],
         &[r#"shop.a body {"x/y":1,"b":true}"#, r#"shop.b body {"c":1,"d":2}"#, "shop.c", "done {}"],
     );
 }
@@ -237,40 +257,40 @@ fn what_documents_write_beside_the_specification_is_understood() {
 fn a_step_can_be_a_workflow() {
     let workflows = json!([
         {"workflowId": "w", "steps": [
-            step("inner", json!({"workflowId": "order", "parameters": [{"name": "pet", "value": "$inputs.pet"}],
+            step_json("inner", json!({"workflowId": "order", "parameters": [{"name": "pet", "value": "$inputs.pet"}],
                 "outputs": {"id": "$outputs.order"}})),
-            step("again", json!({"workflowId": "order", "successCriteria": [{"condition": "$statusCode == 200"}], "parameters": [{"name": "pet", "value": 2}]})),
-            step("show", json!({"parameters": [{"name": "id", "in": "path", "value": "$steps.inner.outputs.id"}]})),
+            step_json("again", json!({"workflowId": "order", "successCriteria": [{"condition": "$statusCode == 200"}], "parameters": [{"name": "pet", "value": 2}]})),
+            step_json("show", json!({"parameters": [{"name": "id", "in": "path", "value": "$steps.inner.outputs.id"}]})),
         ], "outputs": {"last": "$steps.again.outputs.order", "pet": "$workflows.order.inputs.pet"}},
         {"workflowId": "order", "inputs": {"type": "object", "properties": {"pet": {}}},
-            "steps": [step("buy", json!({"requestBody": {"payload": "$inputs.pet"}, "outputs": {"id": "$response.body#/id"}}))],
+            "steps": [step_json("buy", json!({"requestBody": {"payload": "$inputs.pet"}, "outputs": {"id": "$response.body#/id"}}))],
             "outputs": {"order": "$steps.buy.outputs.id"}},
     ]);
     check(
         workflows.clone(),
         json!({"pet": 1}),
-        &[ok(json!({"id": 11})), ok(json!({"id": 12})), status(200)],
+        &[ok_response(json!({"id": 11})), ok_response(json!({"id": 12})), status_response(200)],
         &["shop.buy body 1", "shop.buy body 2", r#"shop.show path {"id":11}"#, r#"done {"last":12,"pet":2}"#],
     );
     let reason =
         "failed at inner: the workflow `order` failed at its step `buy`: it was answered with status 400 {\"pet\":1}";
-    check(workflows, json!({"pet": 1}), &[status(400)], &["shop.buy body 1", reason]);
+    check(workflows, json!({"pet": 1}), &[status_response(400)], &["shop.buy body 1", reason]);
 }
 
 #[test]
 fn a_workflow_runs_what_it_depends_on_first_and_may_go_over_to_another() {
     let workflows = json!([
         {"workflowId": "w", "dependsOn": ["first"], "steps": [
-            step("a", json!({"parameters": [{"name": "q", "in": "query", "value": "$workflows.first.outputs.x"}],
+            step_json("a", json!({"parameters": [{"name": "q", "in": "query", "value": "$workflows.first.outputs.x"}],
                 "onSuccess": [{"name": "on", "type": "goto", "workflowId": "last"}]})),
-            step("never", json!({}))]},
-        {"workflowId": "first", "steps": [step("f", json!({"outputs": {"x": "$response.body"}}))], "outputs": {"x": "$steps.f.outputs.x"}},
-        {"workflowId": "last", "steps": [step("l", json!({}))], "outputs": {"y": "$inputs.y"}},
+            step_json("never", json!({}))]},
+        {"workflowId": "first", "steps": [step_json("f", json!({"outputs": {"x": "$response.body"}}))], "outputs": {"x": "$steps.f.outputs.x"}},
+        {"workflowId": "last", "steps": [step_json("l", json!({}))], "outputs": {"y": "$inputs.y"}},
     ]);
     check(
         workflows,
         json!({"y": true}),
-        &[ok(json!(5)), status(200), status(200)],
+        &[ok_response(json!(5)), status_response(200), status_response(200)],
         &["shop.f", r#"shop.a query {"q":5}"#, "shop.l", r#"done {"y":true}"#],
     );
 }
@@ -278,17 +298,17 @@ fn a_workflow_runs_what_it_depends_on_first_and_may_go_over_to_another() {
 #[test]
 fn what_never_ends_is_ended() {
     let endless = json!([{"workflowId": "w", "steps": [
-        step("a", json!({"onFailure": [{"name": "on", "type": "goto", "stepId": "a"}]}))]}]);
-    let mut expected = vec!["shop.a"; MOST_STEPS];
+        step_json("a", json!({"onFailure": [{"name": "on", "type": "goto", "stepId": "a"}]}))]}]);
+    let mut expected = vec!["shop.a"; MAX_STEPS_PER_RUN];
     expected.push("failed at a: the workflow takes more than 100 steps {}");
     check(endless, json!({}), &[], &expected);
 
-    let itself = json!([{"workflowId": "w", "steps": [step("a", json!({"workflowId": "w"}))]}]);
+    let itself = json!([{"workflowId": "w", "steps": [step_json("a", json!({"workflowId": "w"}))]}]);
     check(itself, json!({}), &[], &["failed at a: workflows are nested deeper than 8 levels {}"]);
 
     let each_other = json!([
-        {"workflowId": "w", "dependsOn": ["v"], "steps": [step("a", json!({}))]},
-        {"workflowId": "v", "dependsOn": ["w"], "steps": [step("b", json!({}))]},
+        {"workflowId": "w", "dependsOn": ["v"], "steps": [step_json("a", json!({}))]},
+        {"workflowId": "v", "dependsOn": ["w"], "steps": [step_json("b", json!({}))]},
     ]);
     check(each_other, json!({}), &[], &["failed at a: workflows are nested deeper than 8 levels {}"]);
 }
@@ -296,26 +316,26 @@ fn what_never_ends_is_ended() {
 #[test]
 fn what_is_kept_is_bounded() {
     let outputs: Map<String, Value> = (0..70).map(|number| (number.to_string(), json!("$response.body"))).collect();
-    let workflow = json!([{"workflowId": "w", "steps": [step("a", json!({"outputs": outputs}))]}]);
-    let large = ok(json!("x".repeat(1024 * 1024)));
+    let workflow = json!([{"workflowId": "w", "steps": [step_json("a", json!({"outputs": outputs}))]}]);
+    let large = ok_response(json!("x".repeat(1024 * 1024)));
     check(workflow, json!({}), &[large], &["shop.a", "failed at a: the workflow keeps more than 64 MiB of answers {}"]);
 }
 
 #[test]
 fn an_answer_nobody_asked_for_changes_nothing() {
     let document = json!({"arazzo": "1.0.0", "sourceDescriptions": [{"name": "a", "url": "a"}],
-        "workflows": [{"workflowId": "w", "steps": [step("a", json!({}))]}]});
-    let document = Document::read(&document).unwrap();
-    let mut run = Run::new(&document, "w", Value::Null).unwrap();
-    run.no_answer("too early");
-    assert!(matches!(run.next_action(), Do::Call(_)));
-    assert!(matches!(run.next_action(), Do::Call(_)));
-    run.no_answer("gone");
-    assert!(matches!(run.next_action(), Do::Failed { .. }));
-    run.no_answer("too late");
-    assert!(matches!(run.next_action(), Do::Failed { reason: "gone", .. }));
+        "workflows": [{"workflowId": "w", "steps": [step_json("a", json!({}))]}]});
+    let document = ArazzoDocument::parse(&document).unwrap();
+    let mut run = WorkflowExecution::new(&document, "w", Value::Null).unwrap();
+    run.on_no_response("too early");
+    assert!(matches!(run.next_action(), NextAction::Call(_)));
+    assert!(matches!(run.next_action(), NextAction::Call(_)));
+    run.on_no_response("gone");
+    assert!(matches!(run.next_action(), NextAction::Failed { .. }));
+    run.on_no_response("too late");
+    assert!(matches!(run.next_action(), NextAction::Failed { reason: "gone", .. }));
     assert_eq!(
-        Run::new(&document, "W1", Value::Null).unwrap_err().message,
+        WorkflowExecution::new(&document, "W1", Value::Null).unwrap_err().message,
         "no workflow named `W1`; did you mean `w`?"
     );
 }

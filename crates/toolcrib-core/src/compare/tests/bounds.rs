@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::*;
-use crate::lock::Parts;
+use crate::lockfile::ToolParts;
 
 /// A schema from outside must not take time or memory out of proportion.
 #[test]
@@ -15,17 +15,21 @@ fn hostile_schemas_are_compared_in_bounds() {
         definitions.insert("d200".to_owned(), json!({"type": leaf}));
         json!({"name": "t", "inputSchema": {"properties": {"x": {"$ref": "#/$defs/d0"}}, "$defs": definitions}})
     };
-    assert_eq!(compared(&bomb("string"), &bomb("integer")).class, Class::Other, "too deep to be seen to its end");
+    assert_eq!(
+        compare_json(&bomb("string"), &bomb("integer")).class,
+        ChangeClass::Other,
+        "too deep to be seen to its end"
+    );
     let wide = |kind: &str| {
         let ways: Vec<Value> = (0..2_000).map(|index| json!({"type": kind, "maxLength": index})).collect();
         let fields: serde_json::Map<String, Value> =
             (0..200).map(|index| (format!("{}{index}", "x".repeat(200)), json!({"anyOf": ways[..20]}))).collect();
         json!({"name": "t", "inputSchema": {"anyOf": ways, "properties": fields}})
     };
-    let comparison = compared(&wide("string"), &wide("integer"));
-    assert_eq!(comparison.class, Class::Breaking);
+    let comparison = compare_json(&wide("string"), &wide("integer"));
+    assert_eq!(comparison.class, ChangeClass::Breaking);
     assert!(comparison.notes.len() <= 13 && comparison.notes.iter().all(|note| note.len() < 600), "{comparison:?}");
-    let mut spent = Allowance(3);
+    let mut spent = WorkBudget(3);
     let comparison = compare(&tool(&wide("string")), &tool(&wide("integer")), &mut spent);
     assert!(comparison.notes.concat().contains("too large to be compared in full"), "{comparison:?}");
 }
@@ -49,10 +53,10 @@ fn work_is_bounded_whatever_refers_to_it() {
         json!({"name": "t", "inputSchema": {"properties": arguments, "$defs": definitions}})
     };
     let (old, new) = (tool(&hostile("a")), tool(&hostile("b")));
-    let mut allowance = Allowance::default();
+    let mut allowance = WorkBudget::default();
     let comparison = compare(&old, &new, &mut allowance);
     assert_eq!(allowance.0, 0, "there was more to look at than is allowed");
-    assert_eq!(comparison.class, Class::Breaking, "{:?}", comparison.notes);
+    assert_eq!(comparison.class, ChangeClass::Breaking, "{:?}", comparison.notes);
     assert!(comparison.notes.len() <= 13 && comparison.notes.iter().all(|note| note.len() < 600));
     let comparison = compare(&old, &new, &mut allowance);
     assert_eq!(comparison.notes[0], "is too large to be compared in full", "of a list, the next is not begun");
@@ -77,19 +81,22 @@ fn what_is_written_of_a_schema_is_bounded_whatever_is_referred_to() {
             let definitions = json!({"X": target(end), long(end): {"type": "string", "title": words}});
             json!({"properties": arguments, "$defs": definitions})
         };
-        let plain = Plain::of(&schema("a", ""));
+        let plain = NormalForm::new(&schema("a", ""));
         assert!(plain.schema.to_string().len() < 2 * schema("a", "").to_string().len(), "no more than was there");
-        assert!(plain.is_like(&Plain::of(&schema("a", "other words"))), "it is seen to be the same all the same");
-        assert!(!plain.is_like(&Plain::of(&schema("b", ""))));
+        assert!(
+            plain.is_equivalent(&NormalForm::new(&schema("a", "other words"))),
+            "it is seen to be the same all the same"
+        );
+        assert!(!plain.is_equivalent(&NormalForm::new(&schema("b", ""))));
         assert!(plain.work < 200_000, "{}", plain.work);
 
         let offered = |end: &str| tool(&json!({"name": "t", "inputSchema": schema(end, "")}));
         let (old, new) = (offered("a"), offered("b"));
-        let parts = |tool: &Tool| Parts::of(tool, &mut Allowance::default());
+        let parts = |tool: &Tool| ToolParts::from_tool(tool, &mut WorkBudget::default());
         let (before, after) = (parts(&old), parts(&new));
-        assert!(before.takes.is_none() && before.input != after.input && before.input == parts(&old).input);
-        let comparison = compare(&old, &new, &mut Allowance::default());
-        assert!(comparison.class.rank() >= Class::Other.rank(), "{comparison:?}");
+        assert!(before.input_schema.is_none() && before.input != after.input && before.input == parts(&old).input);
+        let comparison = compare(&old, &new, &mut WorkBudget::default());
+        assert!(comparison.class.severity() >= ChangeClass::Other.severity(), "{comparison:?}");
     }
 }
 
@@ -100,8 +107,8 @@ fn rows_around_a_large_schema_are_paid_for() {
     let mut definitions: serde_json::Map<String, Value> = (0..60).map(|n| (format!("d{n}"), level(n))).collect();
     let values: Vec<String> = (0..5_000).map(|n| format!("v{n}")).collect();
     definitions.insert("d60".to_owned(), json!({"enum": values, "minLength": 1}));
-    let plain = Plain::of(&json!({"properties": {"x": {"$ref": "#/$defs/d0"}}, "$defs": definitions}));
-    assert!(plain.is_whole && plain.work > 30_000, "{}", plain.work);
+    let plain = NormalForm::new(&json!({"properties": {"x": {"$ref": "#/$defs/d0"}}, "$defs": definitions}));
+    assert!(plain.is_complete && plain.work > 30_000, "{}", plain.work);
 }
 
 /// Alternatives beside other keywords lead to themselves without passing a property or an item.
@@ -113,7 +120,7 @@ fn alternatives_that_lead_to_themselves_end() {
             "properties": {"x": {"$ref": "#/$defs/d"}}, "$defs": {"d": {"type": "object", "title": title, "anyOf": [again]}},
         }})
     };
-    assert!(compared(&schema("a"), &schema("b")).notes.contains(&"the title of `x` changed".to_owned()));
+    assert!(compare_json(&schema("a"), &schema("b")).notes.contains(&"the title of `x` changed".to_owned()));
 }
 
 /// Of what is too much to be written, and refers to places that move when it is written otherwise, nothing is known.
@@ -124,15 +131,15 @@ fn what_cannot_be_written_out_is_never_like_another() {
             (0..4_500).map(|n| (format!("p{n}"), json!({"$ref": "#/anyOf/0"}))).collect();
         json!({"properties": arguments, "anyOf": [{"required": [first]}, {"required": [second]}], "enum": vec![0; 20_000]})
     };
-    let one = Plain::of(&schema("p0", "p1"));
-    assert!(!one.is_like(&Plain::of(&schema("p1", "p0"))) && !one.is_like(&one));
+    let one = NormalForm::new(&schema("p0", "p1"));
+    assert!(!one.is_equivalent(&NormalForm::new(&schema("p1", "p0"))) && !one.is_equivalent(&one));
 }
 
 #[test]
 fn names_of_types_are_cleaned_and_short() {
     let schema = |name: &str| json!({"name": "t", "inputSchema": {"properties": {"x": {"anyOf": [{"type": name}, {"type": "null"}]}}}});
     let long = format!("evil\u{1b}[31m\n{}", "y".repeat(100_000));
-    let comparison = compared(&schema("string"), &schema(&long));
+    let comparison = compare_json(&schema("string"), &schema(&long));
     assert!(comparison.notes.iter().all(|note| note.len() < 400 && !note.contains(char::is_control)), "{comparison:?}");
 }
 
@@ -145,6 +152,6 @@ fn a_hundred_thousand_unknown_fields_are_compared_in_passing() {
         Value::Object(fields)
     };
     let (old, new) = (tool(&offered("a")), tool(&offered("b")));
-    let change = crate::manifest::Change::between(&old, &new, &mut Allowance::default());
+    let change = crate::manifest::ToolChange::between(&old, &new, &mut WorkBudget::default());
     assert!(change.fields.len() <= 60 && change.notes.len() <= 13, "{}", change.fields.len());
 }

@@ -12,52 +12,57 @@ fn what_a_tool_says_about_itself_is_classed() {
         tool
     };
     for (old, new, class, note) in [
-        (json!({"description": "a"}), json!({"description": "b"}), Class::Text, "its description changed"),
-        (json!({"title": "a"}), json!({}), Class::Text, "its title changed"),
-        (json!({}), json!({"annotations": {"readOnlyHint": true}}), Class::HintFlipped, "now says it only reads"),
+        (json!({"description": "a"}), json!({"description": "b"}), ChangeClass::Text, "its description changed"),
+        (json!({"title": "a"}), json!({}), ChangeClass::Text, "its title changed"),
+        (json!({}), json!({"annotations": {"readOnlyHint": true}}), ChangeClass::HintFlipped, "now says it only reads"),
         (
             json!({"annotations": {"destructiveHint": false}}),
             json!({"annotations": {"destructiveHint": true}}),
-            Class::HintFlipped,
+            ChangeClass::HintFlipped,
             "now says it is destructive",
         ),
         (
             json!({"annotations": {"openWorldHint": true}}),
             json!({"annotations": {"openWorldHint": false}}),
-            Class::HintFlipped,
+            ChangeClass::HintFlipped,
             "now says it stays within its source",
         ),
-        (json!({}), json!({"annotations": {"idempotentHint": false}}), Class::Other, "its annotations changed"),
+        (json!({}), json!({"annotations": {"idempotentHint": false}}), ChangeClass::Other, "its annotations changed"),
         (
             json!({"annotations": {"title": "a"}}),
             json!({"annotations": {"title": "b"}}),
-            Class::Text,
+            ChangeClass::Text,
             "its title changed",
         ),
-        (json!({}), json!({"outputSchema": {"type": "object"}}), Class::Widened, "gained an output schema"),
-        (json!({"outputSchema": {"type": "object"}}), json!({}), Class::Narrowed, "lost its output schema"),
+        (json!({}), json!({"outputSchema": {"type": "object"}}), ChangeClass::Widened, "gained an output schema"),
+        (json!({"outputSchema": {"type": "object"}}), json!({}), ChangeClass::Narrowed, "lost its output schema"),
         (
             json!({"outputSchema": {"properties": {"a": {}}}}),
             json!({"outputSchema": {"properties": {"a": {}, "b": {}}, "required": ["b"]}}),
-            Class::Widened,
+            ChangeClass::Widened,
             "its output gained `b`",
         ),
         (
             json!({"outputSchema": {"properties": {"a": {}, "b": {}}}}),
             json!({"outputSchema": {"properties": {"a": {}}}}),
-            Class::Narrowed,
+            ChangeClass::Narrowed,
             "its output lost `b`",
         ),
         (
             json!({"outputSchema": {"properties": {"a": {"type": "string"}}}}),
             json!({"outputSchema": {"properties": {"a": {"type": "null"}}}}),
-            Class::Breaking,
+            ChangeClass::Breaking,
             "its output: `a`: string became null",
         ),
-        (json!({"icons": []}), json!({}), Class::Other, "its `icons` changed"),
-        (json!({"description": "a", "icons": []}), json!({"description": "b"}), Class::Other, "its `icons` changed"),
+        (json!({"icons": []}), json!({}), ChangeClass::Other, "its `icons` changed"),
+        (
+            json!({"description": "a", "icons": []}),
+            json!({"description": "b"}),
+            ChangeClass::Other,
+            "its `icons` changed",
+        ),
     ] {
-        let comparison = compared(&offered(old), &offered(new));
+        let comparison = compare_json(&offered(old), &offered(new));
         assert_eq!((comparison.class, comparison.notes[0].as_str()), (class, note), "{:?}", comparison.notes);
     }
 }
@@ -69,15 +74,15 @@ fn whether_a_call_is_a_task_is_classed() {
         None => json!({"name": "t", "inputSchema": {}}),
     };
     for (old, new, class, note) in [
-        (None, Some("required"), Class::Breaking, "must be called as a task now"),
-        (Some("optional"), Some("required"), Class::Breaking, "must be called as a task now"),
-        (Some("required"), None, Class::Breaking, "can no longer be called as a task"),
-        (Some("optional"), Some("forbidden"), Class::Narrowed, "can no longer be called as a task"),
-        (None, Some("optional"), Class::Widened, "may be called as a task now"),
-        (Some("required"), Some("optional"), Class::Widened, "need not be called as a task any more"),
-        (None, Some("forbidden"), Class::Other, "its `execution` changed"),
+        (None, Some("required"), ChangeClass::Breaking, "must be called as a task now"),
+        (Some("optional"), Some("required"), ChangeClass::Breaking, "must be called as a task now"),
+        (Some("required"), None, ChangeClass::Breaking, "can no longer be called as a task"),
+        (Some("optional"), Some("forbidden"), ChangeClass::Narrowed, "can no longer be called as a task"),
+        (None, Some("optional"), ChangeClass::Widened, "may be called as a task now"),
+        (Some("required"), Some("optional"), ChangeClass::Widened, "need not be called as a task any more"),
+        (None, Some("forbidden"), ChangeClass::Other, "its `execution` changed"),
     ] {
-        let comparison = compared(&offered(old), &offered(new));
+        let comparison = compare_json(&offered(old), &offered(new));
         assert_eq!((comparison.class, comparison.notes), (class, vec![note.to_owned()]), "{old:?} {new:?}");
     }
 }
@@ -86,35 +91,40 @@ fn whether_a_call_is_a_task_is_classed() {
 fn hints_that_go_without_saying_are_not_flipped() {
     let offered = |annotations: Value| json!({"name": "t", "inputSchema": {}, "annotations": annotations});
     for (old, new, class, notes) in [
-        (json!({}), json!({"readOnlyHint": true}), Class::HintFlipped, vec!["now says it only reads"]),
+        (json!({}), json!({"readOnlyHint": true}), ChangeClass::HintFlipped, vec!["now says it only reads"]),
         (
             json!({"readOnlyHint": true}),
             json!({"readOnlyHint": false}),
-            Class::HintFlipped,
+            ChangeClass::HintFlipped,
             vec!["no longer says it only reads"],
         ),
         (
             json!({"readOnlyHint": true}),
             json!({"readOnlyHint": true, "destructiveHint": false, "idempotentHint": true}),
-            Class::Other,
+            ChangeClass::Other,
             vec!["its annotations changed"],
         ),
         (
             json!({"readOnlyHint": true, "destructiveHint": false}),
             json!({"readOnlyHint": true, "destructiveHint": true}),
-            Class::HintFlipped,
+            ChangeClass::HintFlipped,
             vec!["now says it is destructive"],
         ),
         (
             json!({}),
             json!({"destructiveHint": true, "openWorldHint": true}),
-            Class::Other,
+            ChangeClass::Other,
             vec!["its annotations changed"],
         ),
-        (json!({}), json!({"destructiveHint": false}), Class::HintFlipped, vec!["now says it is not destructive"]),
-        (json!({}), json!({"readOnlyHint": "yes"}), Class::Other, vec!["its annotations changed"]),
+        (
+            json!({}),
+            json!({"destructiveHint": false}),
+            ChangeClass::HintFlipped,
+            vec!["now says it is not destructive"],
+        ),
+        (json!({}), json!({"readOnlyHint": "yes"}), ChangeClass::Other, vec!["its annotations changed"]),
     ] {
-        let comparison = compared(&offered(old), &offered(new));
+        let comparison = compare_json(&offered(old), &offered(new));
         assert_eq!(
             (comparison.class, comparison.notes),
             (class, notes.iter().map(|note| (*note).to_owned()).collect())
@@ -130,12 +140,12 @@ fn where_an_operation_leads_is_a_class_of_its_own() {
         json!({"name": "t", "inputSchema": {}, "x-toolcrib-backing": {"execution": operation, "input_schema": whole}})
     };
     let first = offered("https://a", "/x", 1);
-    let told = |new: &Value| compared(&first, new);
+    let told = |new: &Value| compare_json(&first, new);
     assert_eq!(told(&offered("https://b", "/x", 1)).notes, ["its server changed"]);
     assert_eq!(told(&offered("https://a", "/y", 1)).notes, ["its request: `GET /x` became `GET /y`"]);
-    assert_eq!(told(&offered("https://a", "/y", 1)).class, Class::Execution);
+    assert_eq!(told(&offered("https://a", "/y", 1)).class, ChangeClass::Execution);
     // What lists have pruned is compared whole.
-    assert_eq!(told(&offered("https://a", "/x", 2)).class, Class::Widened);
+    assert_eq!(told(&offered("https://a", "/x", 2)).class, ChangeClass::Widened);
 }
 
 /// Of an answer it is the reader who counts: what may be more than was told is what may break.
@@ -147,47 +157,62 @@ fn what_an_answer_may_be_is_classed_for_who_reads_it() {
     };
     let (string, integer, number) = (json!({"type": "string"}), json!({"type": "integer"}), json!({"type": "number"}));
     for (old, new, class, note) in [
-        (&string, &json!({"type": ["string", "null"]}), Class::Narrowed, "its output: `x` may also be null"),
-        (&json!({"type": ["string", "null"]}), &string, Class::Widened, "its output: `x` is no longer null"),
-        (&integer, &number, Class::Narrowed, "its output: `x` may also be number"),
-        (&number, &integer, Class::Widened, "its output: `x` is no longer number"),
-        (&string, &integer, Class::Breaking, "its output: `x`: string became integer"),
-        (&string, &json!({}), Class::Narrowed, "its output: `x` may be of any type now"),
-        (&json!({}), &string, Class::Widened, "its output: `x` is only string now"),
-        (&json!({"enum": ["a"]}), &json!({"enum": ["a", "b"]}), Class::Narrowed, "its output: `x` may also be `b`"),
-        (&json!({"enum": ["a", "b"]}), &json!({"enum": ["a"]}), Class::Widened, "its output: `x` is no longer `b`"),
-        (&json!({"enum": ["a"]}), &string, Class::Narrowed, "its output: `x` may have other values too"),
-        (&json!({"enum": ["a"]}), &json!({"enum": ["b"]}), Class::Breaking, "its output: `x` is no longer `a`"),
-        (&json!({"maximum": 5}), &json!({"maximum": 9}), Class::Narrowed, "its output: `x`: maximum 5 became 9"),
-        (&json!({"maximum": 9}), &json!({"maximum": 5}), Class::Widened, "its output: `x`: maximum 9 became 5"),
-        (&json!({}), &json!({"format": "date"}), Class::Widened, "its output: `x`: `format` was added"),
-        (&json!({"pattern": "a"}), &json!({"pattern": "b"}), Class::Narrowed, "its output: `x`: `pattern` changed"),
+        (&string, &json!({"type": ["string", "null"]}), ChangeClass::Narrowed, "its output: `x` may also be null"),
+        (&json!({"type": ["string", "null"]}), &string, ChangeClass::Widened, "its output: `x` is no longer null"),
+        (&integer, &number, ChangeClass::Narrowed, "its output: `x` may also be number"),
+        (&number, &integer, ChangeClass::Widened, "its output: `x` is no longer number"),
+        (&string, &integer, ChangeClass::Breaking, "its output: `x`: string became integer"),
+        (&string, &json!({}), ChangeClass::Narrowed, "its output: `x` may be of any type now"),
+        (&json!({}), &string, ChangeClass::Widened, "its output: `x` is only string now"),
+        (
+            &json!({"enum": ["a"]}),
+            &json!({"enum": ["a", "b"]}),
+            ChangeClass::Narrowed,
+            "its output: `x` may also be `b`",
+        ),
+        (
+            &json!({"enum": ["a", "b"]}),
+            &json!({"enum": ["a"]}),
+            ChangeClass::Widened,
+            "its output: `x` is no longer `b`",
+        ),
+        (&json!({"enum": ["a"]}), &string, ChangeClass::Narrowed, "its output: `x` may have other values too"),
+        (&json!({"enum": ["a"]}), &json!({"enum": ["b"]}), ChangeClass::Breaking, "its output: `x` is no longer `a`"),
+        (&json!({"maximum": 5}), &json!({"maximum": 9}), ChangeClass::Narrowed, "its output: `x`: maximum 5 became 9"),
+        (&json!({"maximum": 9}), &json!({"maximum": 5}), ChangeClass::Widened, "its output: `x`: maximum 9 became 5"),
+        (&json!({}), &json!({"format": "date"}), ChangeClass::Widened, "its output: `x`: `format` was added"),
+        (
+            &json!({"pattern": "a"}),
+            &json!({"pattern": "b"}),
+            ChangeClass::Narrowed,
+            "its output: `x`: `pattern` changed",
+        ),
         (
             &json!({"items": {"type": "string"}}),
             &json!({"items": {"type": ["string", "null"]}}),
-            Class::Narrowed,
+            ChangeClass::Narrowed,
             "its output: `x[]` may also be null",
         ),
         (
             &json!({"description": "a"}),
             &json!({"description": "b"}),
-            Class::Text,
+            ChangeClass::Text,
             "the description of `x` in its output changed",
         ),
     ] {
-        let comparison = compared(&answer(old.clone(), json!([])), &answer(new.clone(), json!([])));
+        let comparison = compare_json(&answer(old.clone(), json!([])), &answer(new.clone(), json!([])));
         assert_eq!((comparison.class, comparison.notes[0].as_str()), (class, note), "{:?}", comparison.notes);
     }
     let (there, perhaps) = (answer(string.clone(), json!(["x"])), answer(string.clone(), json!([])));
     let without = json!({"name": "t", "inputSchema": {}, "outputSchema": {"type": "object"}});
     for (old, new, class, note) in [
-        (&there, &perhaps, Class::Narrowed, "its output may come without `x` now"),
-        (&perhaps, &there, Class::Widened, "its output always has `x` now"),
-        (&there, &without, Class::Breaking, "its output lost `x`"),
-        (&perhaps, &without, Class::Narrowed, "its output lost `x`"),
-        (&without, &there, Class::Widened, "its output gained `x`"),
+        (&there, &perhaps, ChangeClass::Narrowed, "its output may come without `x` now"),
+        (&perhaps, &there, ChangeClass::Widened, "its output always has `x` now"),
+        (&there, &without, ChangeClass::Breaking, "its output lost `x`"),
+        (&perhaps, &without, ChangeClass::Narrowed, "its output lost `x`"),
+        (&without, &there, ChangeClass::Widened, "its output gained `x`"),
     ] {
-        let comparison = compared(old, new);
+        let comparison = compare_json(old, new);
         assert_eq!((comparison.class, comparison.notes[0].as_str()), (class, note), "{:?}", comparison.notes);
     }
 }

@@ -9,7 +9,7 @@ fn a_tool_that_went_and_one_that_came_may_be_one() {
     let pack = |tools: &[Value]| {
         let offered: Vec<_> = tools.iter().map(|tool| to_raw_value(tool).unwrap()).collect();
         let id = SourceId::parse("git").unwrap();
-        Packed::new(&Manifest::new(&id, &offered, Vec::new(), &Bounds::default())).unwrap()
+        PackedManifest::new(&Manifest::new(&id, &offered, Vec::new(), &ToolLimits::default())).unwrap()
     };
     let offered = |name: &str, description: &str, field: &str| {
         let properties = if field.is_empty() { json!({}) } else { json!({field: {"type": "string"}}) };

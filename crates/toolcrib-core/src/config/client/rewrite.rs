@@ -1,88 +1,93 @@
 //! One server of another client, rewritten into our keys before it is read like any other. What cannot be said in our
 //! keys is left as it is, and reading then warns of it by its own name.
 
-use super::super::node::{Entry, Node, Value};
-use super::super::reader::Reader;
-use super::{Client, variables};
+use super::super::node::{ConfigNode, NodeEntry, NodeValue};
+use super::super::reader::ConfigReader;
+use super::{McpClientKind, variables};
 
-pub(in super::super) fn rewrite(reader: &mut Reader<'_>, client: Option<Client>, node: &Node, path: &str) -> Node {
-    let Value::Map(entries) = &node.value else { return node.clone() };
-    let mut server = Server { entries: entries.clone(), line: node.line };
-    server.rename_flag("disabled", "enabled");
+pub(in super::super) fn rewrite(
+    reader: &mut ConfigReader<'_>,
+    client: Option<McpClientKind>,
+    node: &ConfigNode,
+    path: &str,
+) -> ConfigNode {
+    let NodeValue::Map(entries) = &node.value else { return node.clone() };
+    let mut server = ServerEntry { entries: entries.clone(), line: node.line };
+    server.rename_inverted_flag("disabled", "enabled");
     match client {
-        None | Some(Client::ClaudeDesktop | Client::ClaudeCode | Client::Cursor) => {}
-        Some(Client::Vscode) => server.drop_silently(&["gallery", "version", "dev"]),
-        Some(Client::Windsurf) => {
+        None | Some(McpClientKind::ClaudeDesktop | McpClientKind::ClaudeCode | McpClientKind::Cursor) => {}
+        Some(McpClientKind::Vscode) => server.remove_ignored(&["gallery", "version", "dev"]),
+        Some(McpClientKind::Windsurf) => {
             server.rename("serverUrl", "url");
-            server.hide("disabledTools");
+            server.hide_tools("disabledTools");
         }
-        Some(Client::Gemini) => gemini(&mut server),
-        Some(Client::Codex) => codex(&mut server),
-        Some(Client::Zed) => zed(&mut server),
+        Some(McpClientKind::Gemini) => rewrite_gemini(&mut server),
+        Some(McpClientKind::Codex) => rewrite_codex(&mut server),
+        Some(McpClientKind::Zed) => rewrite_zed(&mut server),
     }
-    let mut node = Node { value: Value::Map(server.entries), line: node.line };
-    variables::replace(reader, client, &mut node, path);
+    let mut node = ConfigNode { value: NodeValue::Map(server.entries), line: node.line };
+    variables::replace_variables(reader, client, &mut node, path);
     node
 }
 
-fn gemini(server: &mut Server) {
+fn rewrite_gemini(server: &mut ServerEntry) {
     // There, `url` alone is the old transport and `httpUrl` the new one.
     if server.has("httpUrl") {
         server.take("url");
         server.rename("httpUrl", "url");
     } else if server.has("url") && !server.has("type") {
         let line = server.line;
-        server.put("transport", Node::text("sse", line));
+        server.set_if_absent("transport", ConfigNode::text("sse", line));
     }
-    server.rename_time("timeout", "call_timeout", "ms");
-    server.only("includeTools");
-    server.hide("excludeTools");
+    server.rename_duration("timeout", "call_timeout", "ms");
+    server.allow_only("includeTools");
+    server.hide_tools("excludeTools");
     // `trust` says who is asked before a call: that is for our own rules to say.
-    server.drop_silently(&["trust", "description", "extensionName"]);
+    server.remove_ignored(&["trust", "description", "extensionName"]);
 }
 
-fn codex(server: &mut Server) {
+fn rewrite_codex(server: &mut ServerEntry) {
     if let Some(name) = server.take("bearer_token_env_var") {
         let value = name.as_text().map(|name| format!("Bearer ${{env:{name}}}")).unwrap_or_default();
-        server.add_header("Authorization", Node::text(value, name.line));
+        server.add_header("Authorization", ConfigNode::text(value, name.line));
     }
     server.merge_headers("http_headers", |value| value);
     server.merge_headers("env_http_headers", |value| match value.as_text() {
-        Some(name) => Node::text(format!("${{env:{name}}}"), value.line),
+        Some(name) => ConfigNode::text(format!("${{env:{name}}}"), value.line),
         None => value,
     });
     server.rename("env_vars", "inherit_env");
     for (key, unit) in [("startup_timeout_sec", "s"), ("startup_timeout_ms", "ms")] {
-        server.rename_time(key, "discovery_timeout", unit);
+        server.rename_duration(key, "discovery_timeout", unit);
     }
     if let Some(timeout) = server.get("discovery_timeout").cloned() {
-        server.put("connect_timeout", timeout);
+        server.set_if_absent("connect_timeout", timeout);
     }
-    server.rename_time("tool_timeout_sec", "call_timeout", "s");
-    server.only("enabled_tools");
-    server.hide("disabled_tools");
-    server.drop_silently(&["required"]);
+    server.rename_duration("tool_timeout_sec", "call_timeout", "s");
+    server.allow_only("enabled_tools");
+    server.hide_tools("disabled_tools");
+    server.remove_ignored(&["required"]);
 }
 
-fn zed(server: &mut Server) {
+fn rewrite_zed(server: &mut ServerEntry) {
     // Older files put the whole command into one map.
-    if let Some(Node { value: Value::Map(parts), .. }) = server.get("command").cloned() {
+    if let Some(ConfigNode { value: NodeValue::Map(parts), .. }) = server.get("command").cloned() {
         server.take("command");
         for part in parts {
             let key = if part.key == "path" { "command".to_owned() } else { part.key };
-            server.put(&key, part.node);
+            server.set_if_absent(&key, part.node);
         }
     }
-    server.drop_silently(&["source"]);
+    server.remove_ignored(&["source"]);
 }
 
-struct Server {
-    entries: Vec<Entry>,
+struct ServerEntry {
+    entries: Vec<NodeEntry>,
     line: usize,
 }
 
-impl Server {
-    fn get(&self, key: &str) -> Option<&Node> {
+impl ServerEntry {
+    fn get(&self, key: &str) -> Option<&ConfigNode> {
         self.entries.iter().find(|entry| entry.key == key && !entry.node.is_null()).map(|entry| &entry.node)
     }
 
@@ -90,16 +95,16 @@ impl Server {
         self.get(key).is_some()
     }
 
-    fn take(&mut self, key: &str) -> Option<Node> {
+    fn take(&mut self, key: &str) -> Option<ConfigNode> {
         let index = self.entries.iter().position(|entry| entry.key == key)?;
         Some(self.entries.remove(index).node)
     }
 
     /// Sets a key that is not set yet.
-    fn put(&mut self, key: &str, node: Node) {
+    fn set_if_absent(&mut self, key: &str, node: ConfigNode) {
         if !self.has(key) {
             self.take(key);
-            self.entries.push(Entry { key: key.to_owned(), line: node.line, node });
+            self.entries.push(NodeEntry { key: key.to_owned(), line: node.line, node });
         }
     }
 
@@ -107,29 +112,29 @@ impl Server {
         if !self.has(to)
             && let Some(node) = self.take(from)
         {
-            self.put(to, node);
+            self.set_if_absent(to, node);
         }
     }
 
     /// A flag under the opposite name.
-    fn rename_flag(&mut self, from: &str, to: &str) {
-        if let Some(Node { value: Value::Bool(flag, _), line }) = self.get(from).cloned() {
+    fn rename_inverted_flag(&mut self, from: &str, to: &str) {
+        if let Some(ConfigNode { value: NodeValue::Bool(flag, _), line }) = self.get(from).cloned() {
             self.take(from);
-            self.put(to, Node { value: Value::Bool(!flag, (!flag).to_string()), line });
+            self.set_if_absent(to, ConfigNode { value: NodeValue::Bool(!flag, (!flag).to_string()), line });
         }
     }
 
     /// A bare number of seconds or milliseconds.
-    fn rename_time(&mut self, from: &str, to: &str, unit: &str) {
-        if let Some(Node { value: Value::Number(number), line }) = self.get(from).cloned() {
+    fn rename_duration(&mut self, from: &str, to: &str, unit: &str) {
+        if let Some(ConfigNode { value: NodeValue::Number(number), line }) = self.get(from).cloned() {
             self.take(from);
-            self.put(to, Node::text(format!("{number}{unit}"), line));
+            self.set_if_absent(to, ConfigNode::text(format!("{number}{unit}"), line));
         }
     }
 
     /// Takes a map of headers into `headers`.
-    fn merge_headers(&mut self, key: &str, change: impl Fn(Node) -> Node) {
-        if let Some(Node { value: Value::Map(headers), .. }) = self.get(key).cloned() {
+    fn merge_headers(&mut self, key: &str, change: impl Fn(ConfigNode) -> ConfigNode) {
+        if let Some(ConfigNode { value: NodeValue::Map(headers), .. }) = self.get(key).cloned() {
             self.take(key);
             for header in headers {
                 self.add_header(&header.key, change(header.node));
@@ -137,54 +142,54 @@ impl Server {
         }
     }
 
-    fn add_header(&mut self, name: &str, node: Node) {
+    fn add_header(&mut self, name: &str, node: ConfigNode) {
         let line = node.line;
-        self.put("headers", Node { value: Value::Map(Vec::new()), line });
+        self.set_if_absent("headers", ConfigNode { value: NodeValue::Map(Vec::new()), line });
         self.add_to_map("headers", name, node);
     }
 
     /// Only the listed tools: all others are hidden.
-    fn only(&mut self, key: &str) {
+    fn allow_only(&mut self, key: &str) {
         if let Some((names, line)) = self.take_names(key) {
-            self.rule("*", "hide", line);
+            self.add_rule("*", "hide", line);
             for name in names {
-                self.rule(&name, "allow", line);
+                self.add_rule(&name, "allow", line);
             }
         }
     }
 
-    fn hide(&mut self, key: &str) {
+    fn hide_tools(&mut self, key: &str) {
         if let Some((names, line)) = self.take_names(key) {
             for name in names {
-                self.rule(&name, "hide", line);
+                self.add_rule(&name, "hide", line);
             }
         }
     }
 
     fn take_names(&mut self, key: &str) -> Option<(Vec<String>, usize)> {
-        let Node { value: Value::List(items), line } = self.get(key)?.clone() else { return None };
+        let ConfigNode { value: NodeValue::List(items), line } = self.get(key)?.clone() else { return None };
         self.take(key);
         // Gemini may narrow a name to arguments, `name(first)`: the name is what counts here.
         let names =
-            items.iter().filter_map(Node::as_text).map(|name| name.split('(').next().unwrap_or(name).to_owned());
+            items.iter().filter_map(ConfigNode::as_text).map(|name| name.split('(').next().unwrap_or(name).to_owned());
         Some((names.collect(), line))
     }
 
-    fn rule(&mut self, glob: &str, verdict: &str, line: usize) {
-        self.put("tools", Node { value: Value::Map(Vec::new()), line });
-        self.add_to_map("tools", glob, Node::text(verdict, line));
+    fn add_rule(&mut self, glob: &str, verdict: &str, line: usize) {
+        self.set_if_absent("tools", ConfigNode { value: NodeValue::Map(Vec::new()), line });
+        self.add_to_map("tools", glob, ConfigNode::text(verdict, line));
     }
 
     /// Sets a key in a map that is one of our values; the later wins.
-    fn add_to_map(&mut self, map: &str, key: &str, node: Node) {
+    fn add_to_map(&mut self, map: &str, key: &str, node: ConfigNode) {
         let Some(entry) = self.entries.iter_mut().find(|entry| entry.key == map) else { return };
-        if let Value::Map(entries) = &mut entry.node.value {
+        if let NodeValue::Map(entries) = &mut entry.node.value {
             entries.retain(|entry| entry.key != key);
-            entries.push(Entry { key: key.to_owned(), line: node.line, node });
+            entries.push(NodeEntry { key: key.to_owned(), line: node.line, node });
         }
     }
 
-    fn drop_silently(&mut self, keys: &[&str]) {
+    fn remove_ignored(&mut self, keys: &[&str]) {
         self.entries.retain(|entry| !keys.contains(&entry.key.as_str()));
     }
 }

@@ -2,11 +2,11 @@ use super::*;
 use crate::config::{Secrets, export};
 
 /// The sources as an export writes them, without its head, and then the messages.
-fn read(client: Client, file: &str, text: &str) -> String {
+fn read_summary(client: McpClientKind, file: &str, text: &str) -> String {
     let base = Path::new("/home/me/p").join(file);
     let base = base.parent().unwrap_or(Path::new("/home/me/p"));
     let config = client.read(text, file, base, Path::new("/home/me/p")).unwrap();
-    let Imported { config, faults: unusable } = config;
+    let ImportedConfig { config, errors: unusable } = config;
     let mut lines: Vec<String> = export(&config.valid_sources().collect::<Vec<_>>(), Secrets::Plain)
         .lines()
         .skip(2)
@@ -19,32 +19,36 @@ fn read(client: Client, file: &str, text: &str) -> String {
 
 #[test]
 fn names_are_read_back() {
-    for client in Client::ALL {
-        assert_eq!(Client::parse(client.as_str()), Some(client));
+    for client in McpClientKind::ALL {
+        assert_eq!(McpClientKind::parse(client.as_str()), Some(client));
     }
-    assert_eq!(Client::parse("emacs"), None);
+    assert_eq!(McpClientKind::parse("emacs"), None);
 }
 
 #[test]
 fn files_are_where_each_system_keeps_them() {
-    let first = |client: Client, os| client.paths(Path::new("/h"), Path::new("/p"), os);
+    let first = |client: McpClientKind, os| client.config_paths(Path::new("/h"), Path::new("/p"), os);
     let paths = |paths: &[&str]| paths.iter().map(PathBuf::from).collect::<Vec<_>>();
     for (client, os, expected) in [
-        (Client::ClaudeDesktop, Os::Linux, &["/h/.config/Claude/claude_desktop_config.json"][..]),
-        (Client::ClaudeDesktop, Os::MacOs, &["/h/Library/Application Support/Claude/claude_desktop_config.json"]),
-        (Client::ClaudeDesktop, Os::Windows, &["/h/AppData/Roaming/Claude/claude_desktop_config.json"]),
-        (Client::ClaudeCode, Os::Linux, &["/p/.mcp.json", "/h/.claude.json"]),
-        (Client::Cursor, Os::Linux, &["/p/.cursor/mcp.json", "/h/.cursor/mcp.json"]),
+        (McpClientKind::ClaudeDesktop, Os::Linux, &["/h/.config/Claude/claude_desktop_config.json"][..]),
         (
-            Client::Vscode,
+            McpClientKind::ClaudeDesktop,
+            Os::MacOs,
+            &["/h/Library/Application Support/Claude/claude_desktop_config.json"],
+        ),
+        (McpClientKind::ClaudeDesktop, Os::Windows, &["/h/AppData/Roaming/Claude/claude_desktop_config.json"]),
+        (McpClientKind::ClaudeCode, Os::Linux, &["/p/.mcp.json", "/h/.claude.json"]),
+        (McpClientKind::Cursor, Os::Linux, &["/p/.cursor/mcp.json", "/h/.cursor/mcp.json"]),
+        (
+            McpClientKind::Vscode,
             Os::Linux,
             &["/p/.vscode/mcp.json", "/h/.config/Code/User/mcp.json", "/h/.config/Code/User/settings.json"],
         ),
-        (Client::Codex, Os::MacOs, &["/p/.codex/config.toml", "/h/.codex/config.toml"]),
-        (Client::Gemini, Os::Linux, &["/p/.gemini/settings.json", "/h/.gemini/settings.json"]),
-        (Client::Windsurf, Os::Linux, &["/h/.codeium/windsurf/mcp_config.json"]),
-        (Client::Zed, Os::MacOs, &["/p/.zed/settings.json", "/h/.config/zed/settings.json"]),
-        (Client::Zed, Os::Windows, &["/p/.zed/settings.json", "/h/AppData/Roaming/Zed/settings.json"]),
+        (McpClientKind::Codex, Os::MacOs, &["/p/.codex/config.toml", "/h/.codex/config.toml"]),
+        (McpClientKind::Gemini, Os::Linux, &["/p/.gemini/settings.json", "/h/.gemini/settings.json"]),
+        (McpClientKind::Windsurf, Os::Linux, &["/h/.codeium/windsurf/mcp_config.json"]),
+        (McpClientKind::Zed, Os::MacOs, &["/p/.zed/settings.json", "/h/.config/zed/settings.json"]),
+        (McpClientKind::Zed, Os::Windows, &["/p/.zed/settings.json", "/h/AppData/Roaming/Zed/settings.json"]),
     ] {
         assert_eq!(first(client, os), paths(expected));
     }
@@ -54,11 +58,11 @@ fn files_are_where_each_system_keeps_them() {
 fn claude_desktop() {
     let text = r#"{ "theme": "dark", "mcpServers": { "Files": { "command": "npx", "args": ["-y", "x"], "env": { "A": "b" } } } }"#;
     assert_eq!(
-        read(Client::ClaudeDesktop, "claude_desktop_config.json", text),
+        read_summary(McpClientKind::ClaudeDesktop, "claude_desktop_config.json", text),
         r#"  files: { command: "npx", args: ["-y", "x"], env: { A: "b" } }"#
     );
     assert_eq!(
-        read(Client::ClaudeDesktop, "x.json", "{}"),
+        read_summary(McpClientKind::ClaudeDesktop, "x.json", "{}"),
         "x.json:1: no servers found; claude-desktop keeps them under `mcpServers`"
     );
 }
@@ -74,7 +78,7 @@ fn claude_code_has_servers_of_the_user_and_of_each_project() {
   }
 }"#;
     assert_eq!(
-        read(Client::ClaudeCode, ".claude.json", text),
+        read_summary(McpClientKind::ClaudeCode, ".claude.json", text),
         "  a: { url: \"http://project\" }\n  b: { command: \"b\" }"
     );
 }
@@ -83,7 +87,7 @@ fn claude_code_has_servers_of_the_user_and_of_each_project() {
 fn cursor_and_vscode_speak_of_the_workspace() {
     let text = r#"{ "mcpServers": { "a": { "command": "./run", "cwd": "${workspaceFolder}/x", "env": { "H": "${userHome}" } } } }"#;
     assert_eq!(
-        read(Client::Cursor, ".cursor/mcp.json", text),
+        read_summary(McpClientKind::Cursor, ".cursor/mcp.json", text),
         r#"  a: { command: "/home/me/p/run", env: { H: "${env:HOME}" }, cwd: "/home/me/p/x" }"#
     );
     let text = r#"{
@@ -95,7 +99,7 @@ fn cursor_and_vscode_speak_of_the_workspace() {
   },
 }"#;
     assert_eq!(
-        read(Client::Vscode, ".vscode/mcp.json", text),
+        read_summary(McpClientKind::Vscode, ".vscode/mcp.json", text),
         "  a: { command: \"x\", env: { K: \"${input:k}\" } }\n  b: { url: \"http://x\" }\n\
          .vscode/mcp.json:3: inputs: are not asked for; use `${env:NAME}` where one is needed\n\
          .vscode/mcp.json:5: servers.a.env.K: `${input:…}` is not asked for; use `${env:NAME}`\n\
@@ -105,7 +109,7 @@ fn cursor_and_vscode_speak_of_the_workspace() {
         r#"{ "mcp": { "servers": { "a": { "command": "x" } } } }"#,
         r#"{ "mcp.servers": { "a": { "command": "x" } } }"#,
     ] {
-        assert_eq!(read(Client::Vscode, "settings.json", settings), "  a: { command: \"x\" }");
+        assert_eq!(read_summary(McpClientKind::Vscode, "settings.json", settings), "  a: { command: \"x\" }");
     }
 }
 
@@ -131,7 +135,7 @@ env_http_headers = { C = "D" }
 scopes = ["s"]
 "#;
     assert_eq!(
-        read(Client::Codex, ".codex/config.toml", text),
+        read_summary(McpClientKind::Codex, ".codex/config.toml", text),
         concat!(
             r#"  a: { command: "npx", env: { K: "v" }, inherit_env: ["HOME_DIR"], connect_timeout: "20s", "#,
             r#"discovery_timeout: "20s", call_timeout: "1500ms", enabled: false, tools: { one: "allow", two: "hide", "*": "hide" } }"#,
@@ -150,7 +154,7 @@ fn gemini() {
   "b": { "url": "http://old", "includeTools": ["x(1)"], "excludeTools": ["y"] },
   "c": { "command": "c", "env": { "T": "${T}" } } } }"#;
     assert_eq!(
-        read(Client::Gemini, ".gemini/settings.json", text),
+        read_summary(McpClientKind::Gemini, ".gemini/settings.json", text),
         concat!(
             r#"  a: { url: "http://new", headers: { K: "${env:KEY}" }, call_timeout: "30s" }"#,
             "\n",
@@ -165,7 +169,7 @@ fn gemini() {
 fn windsurf_and_zed() {
     let text = r#"{ "mcpServers": { "a": { "serverUrl": "http://x", "disabled": true, "disabledTools": ["t"] } } }"#;
     assert_eq!(
-        read(Client::Windsurf, "mcp_config.json", text),
+        read_summary(McpClientKind::Windsurf, "mcp_config.json", text),
         r#"  a: { url: "http://x", enabled: false, tools: { t: "hide" } }"#
     );
     let text = r#"{ "vim_mode": true, "context_servers": {
@@ -174,7 +178,7 @@ fn windsurf_and_zed() {
   "c": { "source": "extension", "settings": {} },
   "d": { "url": "http://x", "headers": { "K": "v" } } } }"#;
     assert_eq!(
-        read(Client::Zed, "settings.json", text),
+        read_summary(McpClientKind::Zed, "settings.json", text),
         "  a: { command: \"x\", args: [\"y\"] }\n  b: { command: \"x\", args: [\"y\"], env: { K: \"v\" } }\n  \
          d: { url: \"http://x\", headers: { K: \"v\" } }\n\
          settings.json:4: context_servers.c: needs one of `command`, `url`, `openapi`, `workflow` or `builtin`\n\
@@ -186,21 +190,22 @@ fn windsurf_and_zed() {
 #[test]
 fn a_file_without_a_name_for_its_client_is_recognised() {
     for (file, text, expected) in [
-        ("x.toml", "[mcp_servers.a]\ncommand = 'x'", Client::Codex),
-        ("x.json", r#"{ "context_servers": { "a": { "command": "x" } } }"#, Client::Zed),
-        ("x.json", r#"{ "servers": { "a": { "command": "x" } } }"#, Client::Vscode),
-        ("x.json", r#"{ "mcpServers": { "a": { "httpUrl": "http://x" } } }"#, Client::Gemini),
-        ("x.json", r#"{ "mcpServers": { "a": { "serverUrl": "http://x" } } }"#, Client::Windsurf),
-        ("a\\.cursor\\mcp.json", r#"{ "mcpServers": { "a": { "command": "x" } } }"#, Client::Cursor),
-        ("p/.mcp.json", r#"{ "mcpServers": { "a": { "command": "x" } } }"#, Client::ClaudeCode),
-        ("x.json", r#"{ "mcpServers": { "a": { "command": "x" } } }"#, Client::ClaudeDesktop),
+        ("x.toml", "[mcp_servers.a]\ncommand = 'x'", McpClientKind::Codex),
+        ("x.json", r#"{ "context_servers": { "a": { "command": "x" } } }"#, McpClientKind::Zed),
+        ("x.json", r#"{ "servers": { "a": { "command": "x" } } }"#, McpClientKind::Vscode),
+        ("x.json", r#"{ "mcpServers": { "a": { "httpUrl": "http://x" } } }"#, McpClientKind::Gemini),
+        ("x.json", r#"{ "mcpServers": { "a": { "serverUrl": "http://x" } } }"#, McpClientKind::Windsurf),
+        ("a\\.cursor\\mcp.json", r#"{ "mcpServers": { "a": { "command": "x" } } }"#, McpClientKind::Cursor),
+        ("p/.mcp.json", r#"{ "mcpServers": { "a": { "command": "x" } } }"#, McpClientKind::ClaudeCode),
+        ("x.json", r#"{ "mcpServers": { "a": { "command": "x" } } }"#, McpClientKind::ClaudeDesktop),
     ] {
-        assert_eq!(Client::guess(text, file), expected, "{text}");
-        let config = Client::read_any(text, file, Path::new("/p"), Path::new("/p")).unwrap().config;
+        assert_eq!(McpClientKind::detect(text, file), expected, "{text}");
+        let config = McpClientKind::read_any(text, file, Path::new("/p"), Path::new("/p")).unwrap().config;
         assert_eq!(config.valid_sources().count(), 1, "{text}");
     }
-    let own =
-        Client::read_any("sources: { a: { comand: x } }", "t.yaml", Path::new("/p"), Path::new("/p")).unwrap().config;
+    let own = McpClientKind::read_any("sources: { a: { comand: x } }", "t.yaml", Path::new("/p"), Path::new("/p"))
+        .unwrap()
+        .config;
     assert!(own.sources[0].source.is_err());
 }
 
@@ -208,7 +213,7 @@ fn a_file_without_a_name_for_its_client_is_recognised() {
 fn a_name_that_cannot_be_used_keeps_no_other_out() {
     let text = r#"{ "mcpServers": { "日": { "command": "a" }, "b": { "command": "b" } } }"#;
     assert_eq!(
-        read(Client::Cursor, ".cursor/mcp.json", text),
+        read_summary(McpClientKind::Cursor, ".cursor/mcp.json", text),
         "  b: { command: \"b\" }\n\
          .cursor/mcp.json:1: mcpServers: `\u{65e5}` cannot name a source: it has no letter or digit of a-z, 0-9"
     );

@@ -1,48 +1,53 @@
 //! Variables that other clients put into their files: `${workspaceFolder}`, `${userHome}`, Gemini's `$NAME`.
 //! `${NAME}` and `${env:NAME}` are references of ours already.
 
-use super::super::node::{Node, Value, joined};
-use super::super::reader::Reader;
-use super::Client;
+use super::super::node::{ConfigNode, NodeValue, join_key};
+use super::super::reader::ConfigReader;
+use super::McpClientKind;
 
-pub(super) fn replace(reader: &mut Reader<'_>, client: Option<Client>, node: &mut Node, path: &str) {
+pub(super) fn replace_variables(
+    reader: &mut ConfigReader<'_>,
+    client: Option<McpClientKind>,
+    node: &mut ConfigNode,
+    path: &str,
+) {
     let line = node.line;
     match &mut node.value {
-        Value::Null | Value::Bool(..) | Value::Number(_) => {}
-        Value::Text(text) => {
-            *text = replaced(text, &reader.base.to_string_lossy(), client);
+        NodeValue::Null | NodeValue::Bool(..) | NodeValue::Number(_) => {}
+        NodeValue::Text(text) => {
+            *text = replace_in_text(text, &reader.base_dir.to_string_lossy(), client);
             if text.contains("${input:") {
                 reader.warn(line, path, "`${input:…}` is not asked for; use `${env:NAME}`");
             }
         }
-        Value::List(items) => items.iter_mut().for_each(|item| replace(reader, client, item, path)),
-        Value::Map(entries) => {
+        NodeValue::List(items) => items.iter_mut().for_each(|item| replace_variables(reader, client, item, path)),
+        NodeValue::Map(entries) => {
             for entry in entries {
-                replace(reader, client, &mut entry.node, &joined(path, &entry.key));
+                replace_variables(reader, client, &mut entry.node, &join_key(path, &entry.key));
             }
         }
     }
 }
 
-fn replaced(text: &str, folder: &str, client: Option<Client>) -> String {
+fn replace_in_text(text: &str, folder: &str, client: Option<McpClientKind>) -> String {
     let text = text.replace("${workspaceFolder}", folder).replace("${userHome}", "${env:HOME}");
     match client {
-        Some(Client::Gemini) => with_braces(&text),
+        Some(McpClientKind::Gemini) => to_env_references(&text),
         None
         | Some(
-            Client::ClaudeDesktop
-            | Client::ClaudeCode
-            | Client::Cursor
-            | Client::Vscode
-            | Client::Codex
-            | Client::Windsurf
-            | Client::Zed,
+            McpClientKind::ClaudeDesktop
+            | McpClientKind::ClaudeCode
+            | McpClientKind::Cursor
+            | McpClientKind::Vscode
+            | McpClientKind::Codex
+            | McpClientKind::Windsurf
+            | McpClientKind::Zed,
         ) => text,
     }
 }
 
 /// `$NAME` as `${env:NAME}`.
-fn with_braces(text: &str) -> String {
+fn to_env_references(text: &str) -> String {
     let mut parts = text.split('$');
     let mut changed = parts.next().unwrap_or_default().to_owned();
     for part in parts {
@@ -68,10 +73,10 @@ mod tests {
         for (client, text, expected) in [
             (None, "${workspaceFolder}/a:${userHome}", "/p/a:${env:HOME}"),
             (None, "$TOKEN", "$TOKEN"),
-            (Some(Client::Gemini), "Bearer $TOKEN!", "Bearer ${env:TOKEN}!"),
-            (Some(Client::Gemini), "${TOKEN} $5 $", "${TOKEN} $5 $"),
+            (Some(McpClientKind::Gemini), "Bearer $TOKEN!", "Bearer ${env:TOKEN}!"),
+            (Some(McpClientKind::Gemini), "${TOKEN} $5 $", "${TOKEN} $5 $"),
         ] {
-            assert_eq!(replaced(text, "/p", client), expected);
+            assert_eq!(replace_in_text(text, "/p", client), expected);
         }
     }
 }

@@ -4,10 +4,10 @@ use jsonc_parser::ast;
 use jsonc_parser::common::Ranged;
 use jsonc_parser::{CollectOptions, ParseOptions, parse_to_ast};
 
-use super::{DEEPEST, Entry, Fault, Lines, Node, Value};
+use super::{ConfigDiagnostic, ConfigNode, LineIndex, MAX_NODE_DEPTH, NodeEntry, NodeValue};
 
-pub(super) fn parse(text: &str, file: &str) -> Result<Node, Fault> {
-    let lines = Lines::new(text);
+pub(super) fn parse(text: &str, file: &str) -> Result<ConfigNode, ConfigDiagnostic> {
+    let lines = LineIndex::new(text);
     let options = ParseOptions {
         allow_comments: true,
         allow_trailing_commas: true,
@@ -21,39 +21,40 @@ pub(super) fn parse(text: &str, file: &str) -> Result<Node, Fault> {
         allow_extended_string_escapes: false,
     };
     let parsed = parse_to_ast(text, &CollectOptions::default(), &options)
-        .map_err(|error| lines.fault(file, error.range().start, &error.kind().to_string()))?;
+        .map_err(|error| lines.diagnostic_at(file, error.range().start, &error.kind().to_string()))?;
     match parsed.value {
-        Some(value) => node(&value, &lines, 0).ok_or_else(|| lines.fault(file, value.range().start, "nested too deep")),
-        None => Ok(Node::null(1)),
+        Some(value) => value_to_node(&value, &lines, 0)
+            .ok_or_else(|| lines.diagnostic_at(file, value.range().start, "nested too deep")),
+        None => Ok(ConfigNode::null(1)),
     }
 }
 
-fn node(value: &ast::Value<'_>, lines: &Lines<'_>, depth: usize) -> Option<Node> {
-    if depth > DEEPEST {
+fn value_to_node(value: &ast::Value<'_>, lines: &LineIndex<'_>, depth: usize) -> Option<ConfigNode> {
+    if depth > MAX_NODE_DEPTH {
         return None;
     }
     let line = lines.line(value.range().start);
     let value = match value {
-        ast::Value::NullKeyword(_) => Value::Null,
-        ast::Value::BooleanLit(literal) => Value::Bool(literal.value, literal.value.to_string()),
-        ast::Value::NumberLit(literal) => Value::Number(literal.value.to_owned()),
-        ast::Value::StringLit(literal) => Value::Text(literal.value.to_string()),
-        ast::Value::Array(array) => {
-            Value::List(array.elements.iter().map(|item| node(item, lines, depth + 1)).collect::<Option<_>>()?)
-        }
-        ast::Value::Object(object) => Value::Map(
+        ast::Value::NullKeyword(_) => NodeValue::Null,
+        ast::Value::BooleanLit(literal) => NodeValue::Bool(literal.value, literal.value.to_string()),
+        ast::Value::NumberLit(literal) => NodeValue::Number(literal.value.to_owned()),
+        ast::Value::StringLit(literal) => NodeValue::Text(literal.value.to_string()),
+        ast::Value::Array(array) => NodeValue::List(
+            array.elements.iter().map(|item| value_to_node(item, lines, depth + 1)).collect::<Option<_>>()?,
+        ),
+        ast::Value::Object(object) => NodeValue::Map(
             object
                 .properties
                 .iter()
                 .map(|property| {
-                    Some(Entry {
+                    Some(NodeEntry {
                         key: property.name.as_str().to_owned(),
                         line: lines.line(property.range.start),
-                        node: node(&property.value, lines, depth + 1)?,
+                        node: value_to_node(&property.value, lines, depth + 1)?,
                     })
                 })
                 .collect::<Option<_>>()?,
         ),
     };
-    Some(Node { value, line })
+    Some(ConfigNode { value, line })
 }

@@ -1,15 +1,15 @@
 use super::*;
 
 /// The tree with the line of each value, compactly: `{key@1=text@1}`.
-fn drawn(node: &Node) -> String {
+fn format_tree(node: &ConfigNode) -> String {
     let value = match &node.value {
-        Value::Null => "null".to_owned(),
-        Value::Bool(flag, spelling) => format!("{flag}({spelling})"),
-        Value::Number(number) => format!("#{number}"),
-        Value::Text(text) => format!("{text:?}"),
-        Value::List(items) => format!("[{}]", items.iter().map(drawn).collect::<Vec<_>>().join(" ")),
-        Value::Map(entries) => {
-            let entry = |entry: &Entry| format!("{}@{}={}", entry.key, entry.line, drawn(&entry.node));
+        NodeValue::Null => "null".to_owned(),
+        NodeValue::Bool(flag, spelling) => format!("{flag}({spelling})"),
+        NodeValue::Number(number) => format!("#{number}"),
+        NodeValue::Text(text) => format!("{text:?}"),
+        NodeValue::List(items) => format!("[{}]", items.iter().map(format_tree).collect::<Vec<_>>().join(" ")),
+        NodeValue::Map(entries) => {
+            let entry = |entry: &NodeEntry| format!("{}@{}={}", entry.key, entry.line, format_tree(&entry.node));
             format!("{{{}}}", entries.iter().map(entry).collect::<Vec<_>>().join(" "))
         }
     };
@@ -18,8 +18,8 @@ fn drawn(node: &Node) -> String {
 
 fn check(syntax: Syntax, text: &str, expected: &str) {
     let found = match parse(text, "f", syntax) {
-        Ok(node) => drawn(&node),
-        Err(faults) => faults.iter().map(Fault::to_string).collect::<Vec<_>>().join("\n"),
+        Ok(node) => format_tree(&node),
+        Err(faults) => faults.iter().map(ConfigDiagnostic::to_string).collect::<Vec<_>>().join("\n"),
     };
     assert_eq!(found, expected, "{text}");
 }
@@ -111,7 +111,7 @@ fn a_mistake_of_syntax_has_its_line_and_column() {
         (Syntax::Json, "{a: 1}"),
         (Syntax::Json, "{} {}"),
     ] {
-        messages.extend(parse(text, "f", syntax).unwrap_err().iter().map(Fault::to_string));
+        messages.extend(parse(text, "f", syntax).unwrap_err().iter().map(ConfigDiagnostic::to_string));
     }
     insta::assert_snapshot!(messages.join("\n"), @r"
     f:2:2: illegal placement of ':' indicator
@@ -132,7 +132,7 @@ fn a_mistake_of_syntax_has_its_line_and_column() {
 
 #[test]
 fn what_is_too_large_or_too_deep_is_refused() {
-    check(Syntax::Json, &" ".repeat(LARGEST_FILE + 1), "f:1: the file is larger than 16 MiB");
+    check(Syntax::Json, &" ".repeat(MAX_FILE_BYTES + 1), "f:1: the file is larger than 16 MiB");
     check(Syntax::Json, &("[".repeat(200) + &"]".repeat(200)), "f:1:1: nested too deep");
     check(Syntax::Yaml, &("[".repeat(200) + &"]".repeat(200)), "f:1: nested too deep");
     for (syntax, start) in [(Syntax::Yaml, "a: "), (Syntax::Toml, "a = "), (Syntax::Json, "")] {

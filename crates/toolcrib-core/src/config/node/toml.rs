@@ -3,19 +3,19 @@
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::{Entry, Fault, Lines, Node, Value, twice};
+use super::{ConfigDiagnostic, ConfigNode, LineIndex, NodeEntry, NodeValue, duplicate_key_message};
 
-pub(super) fn parse(text: &str, file: &str) -> Result<Node, Fault> {
-    let lines = Lines::new(text);
+pub(super) fn parse(text: &str, file: &str) -> Result<ConfigNode, ConfigDiagnostic> {
+    let lines = LineIndex::new(text);
     match DeTable::parse(text) {
-        Ok(table) => Ok(Node { value: map(table.get_ref(), &lines), line: 1 }),
+        Ok(table) => Ok(ConfigNode { value: table_to_value(table.get_ref(), &lines), line: 1 }),
         Err(error) => {
             let at = error.span().unwrap_or_default();
-            let fault = lines.fault(file, at.start, error.message());
+            let fault = lines.diagnostic_at(file, at.start, error.message());
             match (error.message(), text.get(at.clone())) {
-                ("duplicate key", Some(key)) => Err(match first_line(text, at.start, key) {
-                    Some(first) => Fault { message: twice(key, first), ..fault },
-                    None => Fault { message: format!("the key `{key}` stands twice; keep one"), ..fault },
+                ("duplicate key", Some(key)) => Err(match find_first_line(text, at.start, key) {
+                    Some(first) => ConfigDiagnostic { message: duplicate_key_message(key, first), ..fault },
+                    None => ConfigDiagnostic { message: format!("the key `{key}` stands twice; keep one"), ..fault },
                 }),
                 _ => Err(fault),
             }
@@ -23,39 +23,40 @@ pub(super) fn parse(text: &str, file: &str) -> Result<Node, Fault> {
     }
 }
 
-fn map(table: &DeTable<'_>, lines: &Lines<'_>) -> Value {
+fn table_to_value(table: &DeTable<'_>, lines: &LineIndex<'_>) -> NodeValue {
     let mut entries: Vec<_> = table.iter().collect();
     entries.sort_by_key(|(key, _)| key.span().start);
-    Value::Map(
+    NodeValue::Map(
         entries
             .into_iter()
             .map(|(key, value)| {
                 let line = lines.line(key.span().start);
-                Entry { key: key.get_ref().to_string(), line, node: node(value, line, lines) }
+                NodeEntry { key: key.get_ref().to_string(), line, node: value_to_node(value, line, lines) }
             })
             .collect(),
     )
 }
 
 /// A table has no place of its own, for its parts may stand anywhere: it is where its key is.
-fn node(value: &Spanned<DeValue<'_>>, key_line: usize, lines: &Lines<'_>) -> Node {
+fn value_to_node(value: &Spanned<DeValue<'_>>, key_line: usize, lines: &LineIndex<'_>) -> ConfigNode {
     let line = lines.line(value.span().start);
     match value.get_ref() {
-        DeValue::String(text) => Node::text(text.as_ref(), line),
-        DeValue::Integer(number) => Node { value: Value::Number(number.to_string()), line },
-        DeValue::Float(number) => Node { value: Value::Number(number.to_string()), line },
-        DeValue::Boolean(flag) => Node { value: Value::Bool(*flag, flag.to_string()), line },
-        DeValue::Datetime(time) => Node::text(time.to_string(), line),
-        DeValue::Array(items) => {
-            Node { value: Value::List(items.iter().map(|item| node(item, line, lines)).collect()), line }
-        }
-        DeValue::Table(table) => Node { value: map(table, lines), line: key_line },
+        DeValue::String(text) => ConfigNode::text(text.as_ref(), line),
+        DeValue::Integer(number) => ConfigNode { value: NodeValue::Number(number.to_string()), line },
+        DeValue::Float(number) => ConfigNode { value: NodeValue::Number(number.to_string()), line },
+        DeValue::Boolean(flag) => ConfigNode { value: NodeValue::Bool(*flag, flag.to_string()), line },
+        DeValue::Datetime(time) => ConfigNode::text(time.to_string(), line),
+        DeValue::Array(items) => ConfigNode {
+            value: NodeValue::List(items.iter().map(|item| value_to_node(item, line, lines)).collect()),
+            line,
+        },
+        DeValue::Table(table) => ConfigNode { value: table_to_value(table, lines), line: key_line },
     }
 }
 
 /// The parser says only where the second of two equal keys is: the first is looked for in the text before it,
 /// among the headers for a header, within the table for a key.
-fn first_line(text: &str, second: usize, key: &str) -> Option<usize> {
+fn find_first_line(text: &str, second: usize, key: &str) -> Option<usize> {
     let before = text.get(..second)?;
     let this = text.lines().nth(before.matches('\n').count())?;
     let mut earlier = before.lines().enumerate().map(|(index, line)| (index + 1, line.trim())).collect::<Vec<_>>();

@@ -2,8 +2,8 @@
 
 use super::*;
 
-fn kind(text: &str) -> Kind {
-    let config = own(text).unwrap();
+fn parse_kind(text: &str) -> SourceKind {
+    let config = parse_toolcrib(text).unwrap();
     config.sources[0].source.clone().unwrap().kind
 }
 
@@ -34,37 +34,37 @@ sources:
         token_url: token_url.into(),
         client_id: "me".into(),
         client_secret: client_secret.into(),
-        scopes: texts(&["read", "write"]),
+        scopes: strings(&["read", "write"]),
     };
-    let expected = OpenApi {
+    let expected = OpenApiSource {
         document: "/api/shop.yaml".into(),
         base_url: Some("{{ scheme }}://{{ host }}/v1".into()),
-        include: texts(&["orders*", "GET /products/*"]),
-        exclude: texts(&["*delete*"]),
-        include_tags: texts(&["orders", "2"]),
-        methods: texts(&["HEAD", "OPTIONS"]),
-        headers: text_pairs(&[("X-Tenant", "{{ tenant }}")]),
+        include: strings(&["orders*", "GET /products/*"]),
+        exclude: strings(&["*delete*"]),
+        include_tags: strings(&["orders", "2"]),
+        methods: strings(&["HEAD", "OPTIONS"]),
+        headers: string_map(&[("X-Tenant", "{{ tenant }}")]),
         auth: Some(Auth::Schemes(BTreeMap::from([
-            ("key".into(), Auth::ApiKey { name: "k".into(), place: KeyPlace::Cookie, value: "v".into() }),
+            ("key".into(), Auth::ApiKey { name: "k".into(), place: KeyLocation::Cookie, value: "v".into() }),
             ("oauth".into(), oauth2("https://id.example/token", "${env:S}")),
             ("other".into(), oauth2("${env:URL}", "s")),
         ]))),
         allow_private: true,
-        allow_refs: texts(&["https://schemas.example/", "/shared", "${env:HOME}/refs"]),
-        variables: text_pairs(&[("host", "shop.example"), ("port", "8080"), ("tenant", "${file:/p/tenant.txt}")]),
+        allow_refs: strings(&["https://schemas.example/", "/shared", "${env:HOME}/refs"]),
+        variables: string_map(&[("host", "shop.example"), ("port", "8080"), ("tenant", "${file:/p/tenant.txt}")]),
         poll: BTreeMap::from([(
             "start_*".into(),
-            Poll {
+            PollSettings {
                 url: "{$response.header.Location}".into(),
                 status: "/state".into(),
                 result: Some(String::new()),
-                done: texts(&["ready", "true"]),
-                failed: texts(&["lost"]),
+                done: strings(&["ready", "true"]),
+                failed: strings(&["lost"]),
                 interval: Some(Duration::from_millis(100)),
             },
         )]),
     };
-    assert_eq!(kind(text), Kind::OpenApi(expected));
+    assert_eq!(parse_kind(text), SourceKind::OpenApi(expected));
 }
 
 #[test]
@@ -79,11 +79,15 @@ fn a_document_is_a_file_beside_the_configuration_or_an_address() {
         ("http://127.0.0.1:8080/openapi.json", "http://127.0.0.1:8080/openapi.json"),
         ("HTTPS://shop.example/openapi.json", "HTTPS://shop.example/openapi.json"),
     ] {
-        let openapi = OpenApi { document: expected.into(), ..OpenApi::default() };
-        assert_eq!(kind(&format!("sources: {{ a: {{ openapi: '{given}' }} }}")), Kind::OpenApi(openapi), "{given}");
+        let openapi = OpenApiSource { document: expected.into(), ..OpenApiSource::default() };
+        assert_eq!(
+            parse_kind(&format!("sources: {{ a: {{ openapi: '{given}' }} }}")),
+            SourceKind::OpenApi(openapi),
+            "{given}"
+        );
     }
-    let workflow = Workflow { document: "/p/flows.yaml".into() };
-    assert_eq!(kind("sources: { a: { workflow: ./flows.yaml } }"), Kind::Workflow(workflow));
+    let workflow = WorkflowSource { document: "/p/flows.yaml".into() };
+    assert_eq!(parse_kind("sources: { a: { workflow: ./flows.yaml } }"), SourceKind::Workflow(workflow));
 }
 
 #[test]
@@ -98,7 +102,7 @@ sources:
     allow_refs: ["https://me:hunter2@y.example/"]
     auth: { schemes: { a: { oauth2: { token_url: "https://id.example?k=hunter2", client_id: hunter2, client_secret: hunter2 } }, b: { bearer: hunter2 } } }
 "#;
-    let shown = show::show(&own(text).unwrap());
+    let shown = show::show_config(&parse_toolcrib(text).unwrap());
     assert!(!shown.to_string().contains("hunter2"), "{shown}");
     insta::assert_snapshot!(shown["sources"]["a"].to_string(), @r#"{"openapi":"https://***@x.example/openapi.json?key=***","base_url":"https://***@x.example","allow_refs":["https://***@y.example/"],"headers":{"X-Key":"***"},"variables":{"account":"***"},"auth":{"schemes":{"a":{"oauth2":{"token_url":"https://id.example?k=***","client_id":"***","client_secret":"***"}},"b":{"bearer":"***"}}},"origin":"toolcrib.yaml:3"}"#);
 }
@@ -106,7 +110,7 @@ sources:
 #[test]
 fn trust_is_in_whom_an_api_is_asked_as() {
     let file = |keys: &str| {
-        let config = own(&format!("sources: {{ a: {{ {keys} }} }}")).unwrap();
+        let config = parse_toolcrib(&format!("sources: {{ a: {{ {keys} }} }}")).unwrap();
         TrustedFile::new(&config, std::collections::BTreeMap::new())
     };
     let before = file("openapi: a.yaml, auth: { bearer: '${env:T}' }");
@@ -120,6 +124,6 @@ fn trust_is_in_whom_an_api_is_asked_as() {
         "openapi: a.yaml, auth: { bearer: '${env:T}' }, allow_private: true",
         "workflow: a.yaml",
     ] {
-        assert_ne!(before.uncovered(&file(other)), Vec::<String>::new(), "{other}");
+        assert_ne!(before.uncovered_keys(&file(other)), Vec::<String>::new(), "{other}");
     }
 }

@@ -1,70 +1,79 @@
 //! What is shown, exported and hashed.
 
 use super::*;
-use crate::config::show::show;
+use crate::config::show::show_config;
 
-fn words() -> impl Strategy<Value = Vec<String>> {
+fn any_words() -> impl Strategy<Value = Vec<String>> {
     prop::collection::vec(".{1,12}", 0..4)
 }
 
-fn map() -> impl Strategy<Value = BTreeMap<String, String>> {
+fn any_map() -> impl Strategy<Value = BTreeMap<String, String>> {
     prop::collection::btree_map("[A-Za-z][A-Za-z0-9_ #:'\"-]{0,8}", any::<String>(), 0..4)
 }
 
 /// What a header can carry.
-const LINE: &str = "[^\\p{Cc}]{0,12}";
+const HEADER_VALUE: &str = "[^\\p{Cc}]{0,12}";
 
-fn kind() -> impl Strategy<Value = Kind> {
+fn any_kind() -> impl Strategy<Value = SourceKind> {
     let path = prop::option::of("/[a-z .\u{e9}]{0,8}");
-    let stdio = ("[a-z]{1,8}|/[a-z/]{1,8}|\\$\\{env:X\\}", words(), map(), path, words())
-        .prop_map(|(command, args, env, cwd, inherit_env)| Kind::Stdio(Stdio { command, args, env, cwd, inherit_env }));
+    let stdio = ("[a-z]{1,8}|/[a-z/]{1,8}|\\$\\{env:X\\}", any_words(), any_map(), path, any_words()).prop_map(
+        |(command, args, env, cwd, inherit_env)| {
+            SourceKind::Stdio(StdioSource { command, args, env, cwd, inherit_env })
+        },
+    );
     let plain = prop_oneof![
-        LINE.prop_map(Auth::Bearer),
+        HEADER_VALUE.prop_map(Auth::Bearer),
         any::<(String, String)>().prop_map(|(user, password)| Auth::Basic { user, password }),
-        (LINE, LINE).prop_map(|(name, value)| Auth::ApiKey { name, place: KeyPlace::Cookie, value }),
+        (HEADER_VALUE, HEADER_VALUE).prop_map(|(name, value)| Auth::ApiKey { name, place: KeyLocation::Cookie, value }),
     ]
     .boxed();
-    let headers = prop::collection::btree_map("[A-Za-z][A-Za-z0-9_'#-]{0,8}", LINE, 0..4);
+    let headers = prop::collection::btree_map("[A-Za-z][A-Za-z0-9_'#-]{0,8}", HEADER_VALUE, 0..4);
     let remote = ("https?://[a-z]{1,8}/[a-z?=&]{0,8}", headers, prop::option::of(plain.clone()), any::<bool>())
         .prop_map(|(url, headers, auth, sse)| {
-            let remote = Remote { url, headers, auth };
-            if sse { Kind::Sse(remote) } else { Kind::Http(remote) }
+            let remote = RemoteSource { url, headers, auth };
+            if sse { SourceKind::Sse(remote) } else { SourceKind::Http(remote) }
         });
     let roots = prop::collection::vec("/[a-z]{0,5}", 0..3);
-    let builtin = (words(), roots, any::<bool>())
-        .prop_map(|(tools, roots, allow_private)| Kind::Builtin(Builtin { tools, roots, allow_private }));
-    let workflow = "/[a-z .]{1,8}".prop_map(|document| Kind::Workflow(Workflow { document }));
-    prop_oneof![stdio, remote, openapi(plain), workflow, builtin]
+    let builtin = (any_words(), roots, any::<bool>())
+        .prop_map(|(tools, roots, allow_private)| SourceKind::Builtin(BuiltinSource { tools, roots, allow_private }));
+    let workflow = "/[a-z .]{1,8}".prop_map(|document| SourceKind::Workflow(WorkflowSource { document }));
+    prop_oneof![stdio, remote, any_openapi(plain), workflow, builtin]
 }
 
-fn openapi(plain: BoxedStrategy<Auth>) -> impl Strategy<Value = Kind> {
+fn any_openapi(plain: BoxedStrategy<Auth>) -> impl Strategy<Value = SourceKind> {
     let secrets = any::<(String, String)>();
     let oauth2 =
-        ("https?://[a-z]{1,8}", secrets, words()).prop_map(|(token_url, (client_id, client_secret), scopes)| {
+        ("https?://[a-z]{1,8}", secrets, any_words()).prop_map(|(token_url, (client_id, client_secret), scopes)| {
             Auth::Oauth2 { token_url, client_id, client_secret, scopes }
         });
     let single = prop_oneof![plain, oauth2].boxed();
     let schemes = prop::collection::btree_map("[A-Za-z][a-z_. ]{0,5}", single.clone(), 1..3).prop_map(Auth::Schemes);
     // Two headers of one name are a mistake: those of a map here never have this one.
-    let headers = prop::collection::btree_map("X-[a-z]{1,5}", LINE, 0..3);
+    let headers = prop::collection::btree_map("X-[a-z]{1,5}", HEADER_VALUE, 0..3);
     let interval = prop::option::of((100u64..10_000_000).prop_map(Duration::from_millis));
-    let poll = ("/[a-z{}$#.]{0,9}", "(/[a-z]{1,3}){0,2}", prop::option::of("(/[a-z]{1,3}){0,2}"), words(), interval);
+    let poll =
+        ("/[a-z{}$#.]{0,9}", "(/[a-z]{1,3}){0,2}", prop::option::of("(/[a-z]{1,3}){0,2}"), any_words(), interval);
     let poll = poll.prop_map(|(url, status, result, failed, interval)| {
         let done = vec!["done".to_owned(), "true".to_owned()];
-        Poll { url, status, result, done, failed, interval }
+        PollSettings { url, status, result, done, failed, interval }
     });
     let addresses = (
         "/[a-z .]{1,8}|https?://[a-z]{1,8}/[a-z?=&]{0,8}",
         prop::option::of("https?://[a-z]{1,8}/[a-z{} ]{0,8}|\\{\\{ [a-z]{1,5} \\}\\}/[a-z]{0,3}"),
     );
-    let lists = [words().boxed(), words().boxed(), words().boxed(), prop::collection::vec("/[a-z]{0,5}", 0..3).boxed()];
+    let lists = [
+        any_words().boxed(),
+        any_words().boxed(),
+        any_words().boxed(),
+        prop::collection::vec("/[a-z]{0,5}", 0..3).boxed(),
+    ];
     let methods = prop::sample::subsequence(vec!["HEAD".to_owned(), "OPTIONS".to_owned(), "TRACE".to_owned()], 0..=3);
     let polls = prop::collection::btree_map("[a-z_*]{1,6}", poll, 0..2);
-    let rest = (methods, any::<bool>(), map(), polls);
+    let rest = (methods, any::<bool>(), any_map(), polls);
     (addresses, lists, headers, prop::option::of(prop_oneof![single, schemes]), rest).prop_map(
         |((document, base_url), [include, exclude, include_tags, allow_refs], headers, auth, rest)| {
             let (methods, allow_private, variables, poll) = rest;
-            Kind::OpenApi(OpenApi {
+            SourceKind::OpenApi(OpenApiSource {
                 document,
                 base_url,
                 include,
@@ -82,7 +91,7 @@ fn openapi(plain: BoxedStrategy<Auth>) -> impl Strategy<Value = Kind> {
     )
 }
 
-fn settings() -> impl Strategy<Value = Settings> {
+fn any_settings() -> impl Strategy<Value = SourceSettings> {
     let time = || prop::option::of((1u64..10_000_000).prop_map(Duration::from_millis));
     let verdict = prop::sample::select(Verdict::ALL.to_vec());
     let rules = prop::collection::btree_map("[a-z_*?\"{},:]{1,8}", verdict, 0..4)
@@ -95,13 +104,13 @@ fn settings() -> impl Strategy<Value = Settings> {
         time(),
         prop::option::of(1u64..u64::MAX),
         prop::option::of(any::<bool>()),
-        words(),
+        any_words(),
         rules,
         (lifecycle, results),
         title,
     )
         .prop_map(|(ttl, call_timeout, result_limit, enabled, tags, tools, (lifecycle, results), title)| {
-            Settings {
+            SourceSettings {
                 ttl,
                 call_timeout,
                 result_limit,
@@ -111,24 +120,24 @@ fn settings() -> impl Strategy<Value = Settings> {
                 lifecycle,
                 results,
                 title,
-                ..Settings::default()
+                ..SourceSettings::default()
             }
         })
 }
 
 proptest! {
     #[test]
-    fn an_export_reads_back_to_the_same_sources(kinds in prop::collection::vec((kind(), settings()), 0..4)) {
+    fn an_export_reads_back_to_the_same_sources(kinds in prop::collection::vec((any_kind(), any_settings()), 0..4)) {
         let ids = ["a", "b_1", "null", "9"];
         let sources: Vec<Source> = kinds
             .into_iter()
             .zip(ids)
-            .map(|((kind, settings), name)| Source { id: id(name), kind, settings })
+            .map(|((kind, settings), name)| Source { id: source_id(name), kind, settings })
             .collect();
         let text = export(&sources.iter().collect::<Vec<_>>(), Secrets::Plain);
-        let config = own(&text).unwrap_or_else(|faults| panic!("{faults:?}\n{text}"));
+        let config = parse_toolcrib(&text).unwrap_or_else(|faults| panic!("{faults:?}\n{text}"));
         let masked = export(&sources.iter().collect::<Vec<_>>(), Secrets::Masked);
-        let read = own(&masked).map(|config| config.sources.iter().all(|declaration| declaration.source.is_ok()));
+        let read = parse_toolcrib(&masked).map(|config| config.sources.iter().all(|declaration| declaration.source.is_ok()));
         prop_assert_eq!(read, Ok(true), "{}", masked);
         let mut sorted = sources;
         sorted.sort_by(|one, other| one.id.cmp(&other.id));
@@ -139,7 +148,7 @@ proptest! {
 
 #[test]
 fn an_export_is_a_file_people_can_read() {
-    let config = own(
+    let config = parse_toolcrib(
         "sources: { b: { url: 'http://x', auth: { bearer: '${env:T}' } }, a: { command: x, args: [-y], ttl: 90s, first_start_timeout: 3m } }",
     );
     let config = config.unwrap();
@@ -150,7 +159,7 @@ fn an_export_is_a_file_people_can_read() {
            a: { command: \"x\", args: [\"-y\"], ttl: \"90s\", first_start_timeout: \"3m\" }\n  \
            b: { url: \"http://x\", auth: { bearer: \"${env:T}\" } }\n"
     );
-    assert_eq!(own(&export(&[], Secrets::Plain)).unwrap(), Config::default());
+    assert_eq!(parse_toolcrib(&export(&[], Secrets::Plain)).unwrap(), Config::default());
 }
 
 #[test]
@@ -164,7 +173,7 @@ defaults: { ttl: 9m }
 expose:
   essential: [x]
 "#;
-    let shown = show(&own(text).unwrap());
+    let shown = show_config(&parse_toolcrib(text).unwrap());
     assert!(!shown.to_string().contains("hunter2"));
     let lines = ["sources", "defaults", "expose"].iter().flat_map(|section| {
         let keys = shown[section].as_object().unwrap().iter();

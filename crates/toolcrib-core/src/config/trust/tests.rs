@@ -1,9 +1,9 @@
 use std::path::Path;
 
 use super::*;
-use crate::config::{Dialect, Syntax};
+use crate::config::{ConfigDialect, Syntax};
 
-const TRUSTED: &str = r#"
+const TRUSTED_TEXT: &str = r#"
 sources:
   files: { command: npx, args: [-y, server, .], env: { LOG: debug }, cwd: ., inherit_env: [A, B], ttl: 5m, title: Files }
   docs:  { url: "https://docs.example.com/mcp", headers: { Authorization: "Bearer ${env:TOKEN}" }, tools: { "delete_*": deny, "create_*": ask } }
@@ -15,8 +15,8 @@ defaults: { ttl: 5m }
 expose: { mode: search, essential: ["files__*"] }
 "#;
 
-fn file(text: &str, servers: &[&str]) -> TrustedFile {
-    let config = Config::parse(text, "toolcrib.yaml", Path::new("/p"), Syntax::Yaml, Dialect::Own).unwrap();
+fn trusted_file(text: &str, servers: &[&str]) -> TrustedFile {
+    let config = Config::parse(text, "toolcrib.yaml", Path::new("/p"), Syntax::Yaml, ConfigDialect::Toolcrib).unwrap();
     let servers = servers.iter().map(|server| (*server).to_owned()).collect();
     let document = LocalDocument { servers, ..LocalDocument::default() };
     TrustedFile::new(&config, [(SourceId::parse("shop").unwrap(), document)].into())
@@ -26,7 +26,7 @@ fn file(text: &str, servers: &[&str]) -> TrustedFile {
 #[test]
 fn each_change_is_asked_about_exactly_when_it_should() {
     let servers = ["https://shop.example.com"];
-    let trusted = file(TRUSTED, &servers);
+    let trusted = trusted_file(TRUSTED_TEXT, &servers);
     let changes: &[(&str, &str, &str)] = &[
         // What is run and contacted.
         ("command: npx", "command: /tmp/npx", "sources.files.command"),
@@ -95,9 +95,9 @@ fn each_change_is_asked_about_exactly_when_it_should() {
         ),
     ];
     for (from, to, expected) in changes {
-        assert!(TRUSTED.contains(from), "{from}");
-        let changed = TRUSTED.replacen(from, to, 1);
-        let uncovered = trusted.uncovered(&file(&changed, &servers)).join(" ");
+        assert!(TRUSTED_TEXT.contains(from), "{from}");
+        let changed = TRUSTED_TEXT.replacen(from, to, 1);
+        let uncovered = trusted.uncovered_keys(&trusted_file(&changed, &servers)).join(" ");
         assert_eq!(uncovered, *expected, "`{from}` -> `{to}`");
     }
     for (servers, expected) in [
@@ -105,14 +105,14 @@ fn each_change_is_asked_about_exactly_when_it_should() {
         (&["https://evil.example.com"][..], "sources.shop.servers"),
         (&[][..], ""),
     ] {
-        assert_eq!(trusted.uncovered(&file(TRUSTED, servers)).join(" "), expected);
+        assert_eq!(trusted.uncovered_keys(&trusted_file(TRUSTED_TEXT, servers)).join(" "), expected);
     }
 }
 
 #[test]
 fn what_is_remembered_holds_no_values_and_survives_its_storage() {
     let text = "sources: { a: { command: x, args: [--token, hunter2], env: { T: hunter2 } } }";
-    let trusted = file(text, &[]);
+    let trusted = trusted_file(text, &[]);
     let stored = serde_json::to_string(&trusted).unwrap();
     assert!(!stored.contains("hunter2"), "{stored}");
     assert_eq!(serde_json::from_str::<TrustedFile>(&stored).unwrap(), trusted);

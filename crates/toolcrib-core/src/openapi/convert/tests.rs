@@ -2,37 +2,39 @@ use serde_json::json;
 use url::Url;
 
 use super::*;
-use crate::tool::BACKING;
+use crate::tool::EXECUTION_SPEC_KEY;
 
-fn converted(document: Value, openapi: OpenApi) -> Converted {
-    let library = Library::new(Url::parse("https://h.example/openapi.json").unwrap(), document);
+fn convert_document(document: Value, openapi: OpenApiSource) -> ConvertedDocument {
+    let library = DocumentSet::new(Url::parse("https://h.example/openapi.json").unwrap(), document);
     let source = SourceId::parse("shop").unwrap();
-    convert(&library, Conversion { source: &source, openapi: &openapi }).unwrap()
+    convert(&library, ConversionOptions { source: &source, openapi: &openapi }).unwrap()
 }
 
-fn tools(converted: &Converted) -> Vec<Value> {
+fn tools(converted: &ConvertedDocument) -> Vec<Value> {
     converted.tools.iter().map(|tool| serde_json::from_str(tool.get()).unwrap()).collect()
 }
 
-fn names(converted: &Converted) -> Vec<String> {
+fn converted_names(converted: &ConvertedDocument) -> Vec<String> {
     tools(converted).iter().map(|tool| tool["name"].as_str().unwrap().to_owned()).collect()
 }
 
-fn faults(converted: &Converted) -> Vec<String> {
-    converted.set_aside.iter().map(|aside| format!("{}: {}", aside.name, aside.reason)).collect()
+fn faults(converted: &ConvertedDocument) -> Vec<String> {
+    converted.excluded.iter().map(|aside| format!("{}: {}", aside.name, aside.reason)).collect()
 }
 
 /// One operation of an OpenAPI 3.1 document.
-fn only(method: &str, path: &str, operation: Value) -> Value {
-    let converted =
-        converted(json!({ "openapi": "3.1.0", "paths": { path: { method: operation } } }), OpenApi::default());
+fn document_with_operation(method: &str, path: &str, operation: Value) -> Value {
+    let converted = convert_document(
+        json!({ "openapi": "3.1.0", "paths": { path: { method: operation } } }),
+        OpenApiSource::default(),
+    );
     assert_eq!(faults(&converted), [""; 0]);
     tools(&converted).remove(0)
 }
 
 #[test]
 fn an_operation_becomes_a_tool() {
-    let tool = only(
+    let tool = document_with_operation(
         "delete",
         "/pets/{id}",
         json!({
@@ -58,12 +60,12 @@ fn an_operation_becomes_a_tool() {
         "description": "(deprecated) Delete a pet. For good.",
         "inputSchema": { "type": "object", "properties": { "id": { "type": "integer" } }, "required": ["id"] },
         "annotations": { "destructiveHint": true, "idempotentHint": true },
-        (BACKING): backing,
+        (EXECUTION_SPEC_KEY): backing,
     });
     assert_eq!(tool, expected);
-    assert_eq!(only("get", "/x", json!({}))["description"], "GET /x");
-    assert_eq!(only("get", "/x", json!({}))["annotations"], json!({ "readOnlyHint": true }));
-    assert_eq!(only("post", "/x", json!({})).get("annotations"), None);
+    assert_eq!(document_with_operation("get", "/x", json!({}))["description"], "GET /x");
+    assert_eq!(document_with_operation("get", "/x", json!({}))["annotations"], json!({ "readOnlyHint": true }));
+    assert_eq!(document_with_operation("post", "/x", json!({})).get("annotations"), None);
 }
 
 #[test]
@@ -74,7 +76,7 @@ fn a_name_in_two_places_says_where_it_goes() {
     };
     let body =
         json!({ "content": { "application/json": { "schema": { "type": "object", "properties": { "id": {} } } } } });
-    let tool = only(
+    let tool = document_with_operation(
         "put",
         "/t/{id}",
         json!({
@@ -89,8 +91,15 @@ fn a_name_in_two_places_says_where_it_goes() {
     let expected =
         ["id", "id__query", "body__query", "both__query", "id__header", "both__header", "id__cookie", "alone", "body"];
     assert_eq!(arguments(&tool), expected);
-    assert_eq!(arguments(&only("get", "/t", json!({ "parameters": [parameter("body", "query")] }))), ["body"]);
-    assert_eq!(arguments(&only("get", "/t/{a}/{b}", json!({}))), ["a", "b"], "what the path names is an argument");
+    assert_eq!(
+        arguments(&document_with_operation("get", "/t", json!({ "parameters": [parameter("body", "query")] }))),
+        ["body"]
+    );
+    assert_eq!(
+        arguments(&document_with_operation("get", "/t/{a}/{b}", json!({}))),
+        ["a", "b"],
+        "what the path names is an argument"
+    );
 }
 
 #[test]
@@ -109,8 +118,8 @@ fn one_broken_node_costs_no_other() {
             "/e": { "get": { "operationId": "e", "responses": { "200": { "content": { "application/json": { "schema": false } } } } } },
         },
     });
-    let converted = converted(document, OpenApi::default());
-    assert_eq!(names(&converted), ["f1", "f2", "a", "b", "e_b474b1f1", "g", "e"]);
+    let converted = convert_document(document, OpenApiSource::default());
+    assert_eq!(converted_names(&converted), ["f1", "f2", "a", "b", "e_b474b1f1", "g", "e"]);
     assert_eq!(tools(&converted)[0]["inputSchema"]["properties"]["q"], json!({ "type": "integer" }));
     assert_eq!(
         faults(&converted),
@@ -135,17 +144,23 @@ fn what_is_wanted_is_picked() {
             "/pets": { "delete": { "operationId": "petsDelete" }, "additionalOperations": { "COPY": {} } },
         } })
     };
-    let picked = |openapi: OpenApi| names(&converted(document(), openapi));
+    let picked = |openapi: OpenApiSource| converted_names(&convert_document(document(), openapi));
     let list = |text: &[&str]| text.iter().map(|text| (*text).to_owned()).collect();
-    assert_eq!(picked(OpenApi::default()), ["ordersList", "ordersMake", "query_orders", "petsDelete", "copy_pets"]);
-    assert_eq!(picked(OpenApi { include: list(&["orders*"]), ..OpenApi::default() }), ["ordersList", "ordersMake"]);
     assert_eq!(
-        picked(OpenApi { exclude: list(&["*Delete", "GET /*", "copy*"]), ..OpenApi::default() }),
+        picked(OpenApiSource::default()),
+        ["ordersList", "ordersMake", "query_orders", "petsDelete", "copy_pets"]
+    );
+    assert_eq!(
+        picked(OpenApiSource { include: list(&["orders*"]), ..OpenApiSource::default() }),
+        ["ordersList", "ordersMake"]
+    );
+    assert_eq!(
+        picked(OpenApiSource { exclude: list(&["*Delete", "GET /*", "copy*"]), ..OpenApiSource::default() }),
         ["ordersMake", "query_orders"]
     );
-    assert_eq!(picked(OpenApi { include_tags: list(&["read"]), ..OpenApi::default() }), ["ordersList"]);
+    assert_eq!(picked(OpenApiSource { include_tags: list(&["read"]), ..OpenApiSource::default() }), ["ordersList"]);
     assert_eq!(
-        picked(OpenApi { methods: list(&["HEAD"]), include: list(&["head*"]), ..OpenApi::default() }),
+        picked(OpenApiSource { methods: list(&["HEAD"]), include: list(&["head*"]), ..OpenApiSource::default() }),
         ["head_orders"]
     );
 }
@@ -165,14 +180,14 @@ fn swagger_is_lifted() {
             ],
         } } },
     });
-    let tool = tools(&converted(document, OpenApi::default())).remove(0);
+    let tool = tools(&convert_document(document, OpenApiSource::default())).remove(0);
     let file = json!({ "type": ["string", "object"], "description": "base64, or {name, base64}" });
     let expected = json!({ "type": "object", "properties": {
         "ids": { "type": "array", "items": { "type": "integer" } },
         "body": { "type": "object", "properties": { "file": file, "note": { "type": "string" } }, "required": ["file"] },
     }, "required": ["body"] });
     assert_eq!(tool["inputSchema"], expected);
-    let execution = &tool[BACKING]["execution"];
+    let execution = &tool[EXECUTION_SPEC_KEY]["execution"];
     assert_eq!(execution["server"], "https://a.example/v1");
     assert_eq!(execution["parameters"][0]["form"]["style"]["style"], "pipeDelimited");
     assert_eq!(execution["body"]["content"], "multipart");
@@ -183,8 +198,9 @@ fn swagger_is_lifted() {
 #[test]
 fn the_best_media_type_is_sent() {
     let of = |content: Value| {
-        let tool = only("post", "/t", json!({ "requestBody": { "content": content, "required": true } }));
-        let body = &tool[BACKING]["execution"]["body"];
+        let tool =
+            document_with_operation("post", "/t", json!({ "requestBody": { "content": content, "required": true } }));
+        let body = &tool[EXECUTION_SPEC_KEY]["execution"]["body"];
         (body["media_type"].as_str().unwrap().to_owned(), body["content"].as_str().unwrap().to_owned())
     };
     let any = || json!({ "schema": {} });
@@ -214,13 +230,16 @@ fn the_best_media_type_is_sent() {
 #[test]
 fn a_poll_is_taken_from_the_document_or_the_declaration() {
     let poll = json!({ "url": "{$response.header.Location}", "status": "/status", "done": "ready", "interval": "2s" });
-    let tool = only("post", "/t", json!({ "operationId": "t", "x-toolcrib-poll": poll }));
-    let execution = &tool[BACKING]["execution"];
+    let tool = document_with_operation("post", "/t", json!({ "operationId": "t", "x-toolcrib-poll": poll }));
+    let execution = &tool[EXECUTION_SPEC_KEY]["execution"];
     assert_eq!(execution["mode"], "async_poll");
     assert_eq!(execution["poll"]["done"], json!(["ready"]));
     assert_eq!(execution["poll"]["interval"], 2000);
     let wrong = json!({ "openapi": "3.1.0", "paths": { "/t": { "post": { "x-toolcrib-poll": {} } } } });
-    assert_eq!(faults(&converted(wrong, OpenApi::default())), ["#/paths/~1t/post: `x-toolcrib-poll` needs `done`"]);
+    assert_eq!(
+        faults(&convert_document(wrong, OpenApiSource::default())),
+        ["#/paths/~1t/post: `x-toolcrib-poll` needs `done`"]
+    );
     for (key, value, expected) in [
         ("interval", "1ms", "`interval` must be `100ms` or more"),
         ("status", "state", "`status` is no JSON pointer such as `/state`: `state`"),
@@ -230,16 +249,18 @@ fn a_poll_is_taken_from_the_document_or_the_declaration() {
         poll[key] = value.into();
         let document = json!({ "openapi": "3.1.0", "paths": { "/t": { "post": { "x-toolcrib-poll": poll } } } });
         let expected = format!("#/paths/~1t/post: `x-toolcrib-poll`: {expected}");
-        assert_eq!(faults(&converted(document, OpenApi::default())), [expected]);
+        assert_eq!(faults(&convert_document(document, OpenApiSource::default())), [expected]);
     }
 }
 
 #[test]
 fn what_is_no_document_is_refused() {
     let message = |document: Value| {
-        let library = Library::new(Url::parse("https://h/").unwrap(), document);
+        let library = DocumentSet::new(Url::parse("https://h/").unwrap(), document);
         let source = SourceId::parse("shop").unwrap();
-        convert(&library, Conversion { source: &source, openapi: &OpenApi::default() }).unwrap_err().message
+        convert(&library, ConversionOptions { source: &source, openapi: &OpenApiSource::default() })
+            .unwrap_err()
+            .message
     };
     assert_eq!(message(json!({ "a": 1 })), "this is not an OpenAPI document: it has neither `openapi` nor `swagger`");
     assert_eq!(
@@ -252,10 +273,10 @@ fn what_is_no_document_is_refused() {
 #[test]
 fn where_requests_go_is_told_when_it_is_open() {
     let told = |place: &str, servers: Value, base_url: Option<&str>| {
-        let library = Library::new(Url::parse(place).unwrap(), json!({ "openapi": "3.1.0", "servers": servers }));
-        let openapi = OpenApi { base_url: base_url.map(str::to_owned), ..OpenApi::default() };
+        let library = DocumentSet::new(Url::parse(place).unwrap(), json!({ "openapi": "3.1.0", "servers": servers }));
+        let openapi = OpenApiSource { base_url: base_url.map(str::to_owned), ..OpenApiSource::default() };
         let source = SourceId::parse("shop").unwrap();
-        faults(&convert(&library, Conversion { source: &source, openapi: &openapi }).unwrap())
+        faults(&convert(&library, ConversionOptions { source: &source, openapi: &openapi }).unwrap())
     };
     let two = json!([{ "url": "https://a" }, { "url": "https://b" }]);
     assert_eq!(
@@ -278,15 +299,16 @@ fn where_requests_go_is_told_when_it_is_open() {
 #[test]
 fn a_document_may_be_spread_over_files() {
     let paths = json!({ "/a": { "get": { "operationId": "a", "parameters": [{ "$ref": "#/x/0" }] } }, "x": [{ "name": "q", "in": "query" }] });
-    let mut library = Library::new(
+    let mut library = DocumentSet::new(
         Url::parse("https://h/openapi.json").unwrap(),
         json!({ "openapi": "3.0.0", "paths": { "$ref": "paths.json" } }),
     );
     assert_eq!(library.missing().len(), 1);
     library.add(&Url::parse("https://h/paths.json").unwrap(), Ok(paths));
     let source = SourceId::parse("shop").unwrap();
-    let converted = convert(&library, Conversion { source: &source, openapi: &OpenApi::default() }).unwrap();
-    assert_eq!(names(&converted), ["a"]);
+    let converted =
+        convert(&library, ConversionOptions { source: &source, openapi: &OpenApiSource::default() }).unwrap();
+    assert_eq!(converted_names(&converted), ["a"]);
     assert_eq!(tools(&converted)[0]["inputSchema"]["properties"], json!({ "q": {} }));
 }
 
@@ -298,7 +320,7 @@ fn lists_of_lists_in_a_form_end() {
         "paths": { "/t": { "post": { "requestBody": { "content": { "multipart/form-data": form } } } } },
         "components": { "schemas": { "A": { "type": "array", "items": { "$ref": "#/components/schemas/A" } } } },
     });
-    assert_eq!(names(&converted(document, OpenApi::default())), ["post_t"]);
+    assert_eq!(converted_names(&convert_document(document, OpenApiSource::default())), ["post_t"]);
 }
 
 /// Thousands of paths may be one path item by reference.
@@ -310,11 +332,14 @@ fn what_paths_share_is_bounded() {
         json!({ "openapi": "3.1.0", "paths": paths, "components": { "pathItems": { "I": item } } })
     };
     let methods: Map<String, Value> = (0..3_000).map(|n| (format!("no method {n}"), json!({}))).collect();
-    let found = converted(document(json!({ "additionalOperations": methods })), OpenApi::default());
-    assert_eq!(found.set_aside.len(), 501);
-    let found = converted(document(json!({ "get": { "description": "word ".repeat(200_000) } })), OpenApi::default());
+    let found = convert_document(document(json!({ "additionalOperations": methods })), OpenApiSource::default());
+    assert_eq!(found.excluded.len(), 501);
+    let found = convert_document(
+        document(json!({ "get": { "description": "word ".repeat(200_000) } })),
+        OpenApiSource::default(),
+    );
     let reason = "the document asks for more work than is done for one; its other operations are left out";
-    assert_eq!(found.set_aside.last().map(|aside| aside.reason.as_str()), Some(reason));
+    assert_eq!(found.excluded.last().map(|aside| aside.reason.as_str()), Some(reason));
 }
 
 #[test]
@@ -322,9 +347,9 @@ fn a_path_of_kilobytes_is_set_aside() {
     let methods: Map<String, Value> = (0..10_000).map(|n| (format!("M{n}"), json!({}))).collect();
     let templates: String = (0..100_000).map(|n| format!("{{t{n}}}")).collect();
     let paths = json!({ format!("/{templates}"): { "get": {}, "additionalOperations": methods }, "/a": { "get": {} } });
-    let found = converted(json!({ "openapi": "3.2.0", "paths": paths }), OpenApi::default());
-    assert_eq!(names(&found), ["get_a"]);
-    assert_eq!(found.set_aside[0].reason, "the path is longer than 2000 bytes");
+    let found = convert_document(json!({ "openapi": "3.2.0", "paths": paths }), OpenApiSource::default());
+    assert_eq!(converted_names(&found), ["get_a"]);
+    assert_eq!(found.excluded[0].reason, "the path is longer than 2000 bytes");
 }
 
 #[test]
@@ -336,7 +361,7 @@ fn parameters_beyond_a_thousand_are_told_and_left_out() {
         "openapi": "3.1.0", "paths": { "/a": { "get": { "parameters": parameters } } },
         "components": { "securitySchemes": keys },
     });
-    let found = converted(document, OpenApi::default());
+    let found = convert_document(document, OpenApiSource::default());
     assert_eq!(tools(&found)[0]["inputSchema"]["properties"].as_object().map(Map::len), Some(1_000));
     let reason = "there are more than 1000 parameters; the tool is served without the rest";
     assert_eq!(faults(&found), [format!("#/paths/~1a/get: {reason}")]);

@@ -2,57 +2,57 @@
 
 /// How values are written. Names are written as the strict one has it wherever anything is encoded at all.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Escape {
+pub(super) enum EscapeMode {
     /// Only unreserved characters of RFC 3986 stay.
     Unreserved,
     /// Reserved characters and percent-encoded triples stay too, as in RFC 6570's reserved expansion, but for these.
-    Reserved { but: &'static str },
+    Reserved { except: &'static str },
     /// Everything stays.
-    Nothing,
+    Unescaped,
 }
 
 /// What the document itself has in a path or a query, where every delimiter is meant.
-pub(super) const LITERAL: Escape = Escape::Reserved { but: "#" };
+pub(super) const LITERAL: EscapeMode = EscapeMode::Reserved { except: "#" };
 
 /// `allowReserved` in a path, where the specification forbids these.
-pub(super) const RESERVED_IN_PATH: Escape = Escape::Reserved { but: "/?#" };
+pub(super) const RESERVED_IN_PATH: EscapeMode = EscapeMode::Reserved { except: "/?#" };
 
 /// `allowReserved` in a query or a form. The specification (3.1.1, Parameter Object) has what a query does not allow (`[`,
 /// `]`, `#`) and what means something in a form (`&`, `+`) encoded all the same.
-pub(super) const RESERVED_IN_QUERY: Escape = Escape::Reserved { but: "&#[]+" };
+pub(super) const RESERVED_IN_QUERY: EscapeMode = EscapeMode::Reserved { except: "&#[]+" };
 
 /// `allowReserved` in a cookie: `;` would end it, and RFC 6265 has no comma in one.
-pub(super) const RESERVED_IN_COOKIE: Escape = Escape::Reserved { but: ";," };
+pub(super) const RESERVED_IN_COOKIE: EscapeMode = EscapeMode::Reserved { except: ";," };
 
-impl Escape {
-    pub(super) fn value(self, text: &str) -> String {
-        self.item(text, "")
+impl EscapeMode {
+    pub(super) fn encode_value(self, text: &str) -> String {
+        self.encode_item(text, "")
     }
 
     /// A value that stands beside others, and what is between them. It never has that itself, even where reserved
     /// characters stay: the specification leaves the outcome open there, and so what was given can be read back.
-    pub(super) fn item(self, text: &str, delimiters: &str) -> String {
+    pub(super) fn encode_item(self, text: &str, delimiters: &str) -> String {
         match self {
-            Escape::Nothing => text.to_owned(),
-            Escape::Unreserved => encode(text, |_| false, false),
-            Escape::Reserved { but } => {
+            EscapeMode::Unescaped => text.to_owned(),
+            EscapeMode::Unreserved => encode(text, |_| false, false),
+            EscapeMode::Reserved { except: but } => {
                 let stays = |character| !but.contains(character) && !delimiters.contains(character);
                 encode(text, |character| is_reserved(character) && stays(character), true)
             }
         }
     }
 
-    pub(super) fn name(self, text: &str) -> String {
+    pub(super) fn encode_name(self, text: &str) -> String {
         match self {
-            Escape::Nothing => text.to_owned(),
-            Escape::Unreserved | Escape::Reserved { .. } => Escape::Unreserved.value(text),
+            EscapeMode::Unescaped => text.to_owned(),
+            EscapeMode::Unreserved | EscapeMode::Reserved { .. } => EscapeMode::Unreserved.encode_value(text),
         }
     }
 }
 
 /// A value as one part of a path or a query has it.
-pub fn encoded(text: &str) -> String {
-    Escape::Unreserved.value(text)
+pub fn percent_encode(text: &str) -> String {
+    EscapeMode::Unreserved.encode_value(text)
 }
 
 fn encode(text: &str, stays: impl Fn(char) -> bool, keep_triples: bool) -> String {
@@ -96,9 +96,9 @@ mod tests {
     fn what_stays_depends_on_the_place() {
         let text = "aZ9-._~ :/?#[]@!$&'()*+,;=%%41é\\\"";
         let cases = [
-            (Escape::Nothing, text),
+            (EscapeMode::Unescaped, text),
             (
-                Escape::Unreserved,
+                EscapeMode::Unreserved,
                 "aZ9-._~%20%3A%2F%3F%23%5B%5D%40%21%24%26%27%28%29%2A%2B%2C%3B%3D%25%2541%C3%A9%5C%22",
             ),
             (RESERVED_IN_PATH, "aZ9-._~%20:%2F%3F%23[]@!$&'()*+,;=%25%41%C3%A9%5C%22"),
@@ -106,10 +106,10 @@ mod tests {
             (RESERVED_IN_COOKIE, "aZ9-._~%20:/?#[]@!$&'()*+%2C%3B=%25%41%C3%A9%5C%22"),
         ];
         for (escape, expected) in cases {
-            assert_eq!(escape.value(text), expected);
+            assert_eq!(escape.encode_value(text), expected);
         }
-        assert_eq!(RESERVED_IN_QUERY.item("a,b:c", ","), "a%2Cb:c");
-        assert_eq!(RESERVED_IN_QUERY.name("a:b"), "a%3Ab");
-        assert_eq!(Escape::Nothing.name("a:b"), "a:b");
+        assert_eq!(RESERVED_IN_QUERY.encode_item("a,b:c", ","), "a%2Cb:c");
+        assert_eq!(RESERVED_IN_QUERY.encode_name("a:b"), "a%3Ab");
+        assert_eq!(EscapeMode::Unescaped.encode_name("a:b"), "a:b");
     }
 }

@@ -3,97 +3,104 @@
 
 use serde_json::{Map, Value};
 
-use super::escape::Escape;
-use super::{plain, refused};
+use super::escape::EscapeMode;
+use super::{invalid_argument, to_plain_text};
 use crate::error::{Error, Result};
-use crate::execution::Style;
+use crate::execution::ParameterStyle;
 
 /// A value laid out flat. What is nested deeper, for which no style says anything, is JSON text.
-enum Shape<'a> {
+enum FlatValue<'a> {
     Undefined,
-    Single(String),
+    Scalar(String),
     List(Vec<String>),
     Object(Vec<(&'a str, &'a Value)>),
 }
 
 /// How one parameter is written.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Writing<'a> {
+pub(super) struct ValueWriter<'a> {
     /// For who reads the error.
     pub(super) argument: &'a str,
     pub(super) name: &'a str,
-    pub(super) style: Style,
+    pub(super) style: ParameterStyle,
     pub(super) explode: bool,
-    pub(super) escape: Escape,
+    pub(super) escape: EscapeMode,
     /// How many bytes of names and values may come of it. Names repeat, so a small argument could make a huge request.
-    pub(super) room: usize,
+    pub(super) max_bytes: usize,
 }
 
-impl Writing<'_> {
+impl ValueWriter<'_> {
     /// Simple, label, matrix. Nothing where the value is undefined.
-    pub(super) fn text(&self, value: &Value) -> Result<Option<String>> {
-        let shape = Shape::of(value);
+    pub(super) fn to_text(&self, value: &Value) -> Result<Option<String>> {
+        let shape = FlatValue::from_value(value);
         let prefix = match self.style {
-            Style::Label => ".",
-            Style::Matrix => ";",
-            Style::Simple
-            | Style::Form
-            | Style::SpaceDelimited
-            | Style::PipeDelimited
-            | Style::TabDelimited
-            | Style::DeepObject
-            | Style::Cookie => "",
+            ParameterStyle::Label => ".",
+            ParameterStyle::Matrix => ";",
+            ParameterStyle::Simple
+            | ParameterStyle::Form
+            | ParameterStyle::SpaceDelimited
+            | ParameterStyle::PipeDelimited
+            | ParameterStyle::TabDelimited
+            | ParameterStyle::DeepObject
+            | ParameterStyle::Cookie => "",
         };
         // An exploded value repeats what stands before it.
         let pieces = match shape {
-            Shape::Undefined => return Ok(None),
-            Shape::Single(text) => vec![self.named(&self.escape.item(&text, prefix))],
-            Shape::List(items) if self.explode && !prefix.is_empty() => {
-                self.check_room(self.name.len().saturating_mul(items.len()))?;
-                items.iter().map(|item| self.named(&self.escape.item(item, prefix))).collect()
+            FlatValue::Undefined => return Ok(None),
+            FlatValue::Scalar(text) => vec![self.with_matrix_name(&self.escape.encode_item(&text, prefix))],
+            FlatValue::List(items) if self.explode && !prefix.is_empty() => {
+                self.check_size(self.name.len().saturating_mul(items.len()))?;
+                items.iter().map(|item| self.with_matrix_name(&self.escape.encode_item(item, prefix))).collect()
             }
-            Shape::List(items) => vec![self.named(&self.join(&items))],
-            Shape::Object(properties) if self.explode => {
-                properties.iter().map(|(key, value)| self.property(key, value)).collect()
+            FlatValue::List(items) => vec![self.with_matrix_name(&self.join_items(&items))],
+            FlatValue::Object(properties) if self.explode => {
+                properties.iter().map(|(key, value)| self.property_text(key, value)).collect()
             }
-            Shape::Object(properties) => vec![self.named(&self.join(&flat(&properties)))],
+            FlatValue::Object(properties) => {
+                vec![self.with_matrix_name(&self.join_items(&flatten_properties(&properties)))]
+            }
         };
         let separator = if prefix.is_empty() { "," } else { prefix };
         Ok(Some(format!("{prefix}{}", pieces.join(separator))))
     }
 
     /// Form and its kin, each name and value encoded.
-    pub(super) fn pairs(&self, value: &Value) -> Result<Vec<(String, String)>> {
-        let mut pairs = Pairs { argument: self.argument, room: self.room, names: self.room, list: Vec::new() };
-        let name = self.escape.name(self.name);
-        if self.style == Style::DeepObject {
-            self.deep(self.name, value, &mut pairs)?;
-            return Ok(pairs.list);
+    pub(super) fn to_pairs(&self, value: &Value) -> Result<Vec<(String, String)>> {
+        let mut pairs = PairList {
+            argument: self.argument,
+            remaining_bytes: self.max_bytes,
+            remaining_name_bytes: self.max_bytes,
+            pairs: Vec::new(),
+        };
+        let name = self.escape.encode_name(self.name);
+        if self.style == ParameterStyle::DeepObject {
+            self.push_deep_object(self.name, value, &mut pairs)?;
+            return Ok(pairs.pairs);
         }
-        match Shape::of(value) {
-            Shape::Undefined => {}
-            Shape::Single(text) => pairs.push(name, self.escape.value(&text))?,
-            Shape::List(items) if self.explode => {
+        match FlatValue::from_value(value) {
+            FlatValue::Undefined => {}
+            FlatValue::Scalar(text) => pairs.push(name, self.escape.encode_value(&text))?,
+            FlatValue::List(items) if self.explode => {
                 for item in items {
-                    pairs.push(name.clone(), self.escape.value(&item))?;
+                    pairs.push(name.clone(), self.escape.encode_value(&item))?;
                 }
             }
-            Shape::List(items) => pairs.push(name, self.join(&items))?,
-            Shape::Object(properties) if self.explode => {
+            FlatValue::List(items) => pairs.push(name, self.join_items(&items))?,
+            FlatValue::Object(properties) if self.explode => {
                 for (key, value) in properties {
-                    self.exploded_property(key, value, &mut pairs)?;
+                    self.push_exploded_property(key, value, &mut pairs)?;
                 }
             }
-            Shape::Object(properties) => pairs.push(name, self.join(&flat(&properties)))?,
+            FlatValue::Object(properties) => pairs.push(name, self.join_items(&flatten_properties(&properties)))?,
         }
-        Ok(pairs.list)
+        Ok(pairs.pairs)
     }
 
     /// Each property of an exploded object is a parameter of its own, so one that is an array is repeated.
-    fn exploded_property(&self, key: &str, value: &Value, pairs: &mut Pairs<'_>) -> Result<()> {
+    fn push_exploded_property(&self, key: &str, value: &Value, pairs: &mut PairList<'_>) -> Result<()> {
         let items: &[Value] = if let Value::Array(items) = value { items } else { std::slice::from_ref(value) };
         for item in items.iter().filter(|item| !item.is_null()) {
-            pairs.push(self.escape.name(key), self.escape.value(&plain(item)))?;
+            pairs.push(self.escape.encode_name(key), self.escape.encode_value(&to_plain_text(item)))?;
         }
         Ok(())
     }
@@ -101,131 +108,142 @@ impl Writing<'_> {
     /// `q[a]=1`. What the specification leaves open: nested objects go on in brackets, an array of single values has empty
     /// brackets, for those who read such names (Rails, PHP, Stripe) keep one value of a name that is merely repeated; any
     /// other array has its indices.
-    fn deep(&self, name: &str, value: &Value, pairs: &mut Pairs<'_>) -> Result<()> {
+    fn push_deep_object(&self, name: &str, value: &Value, pairs: &mut PairList<'_>) -> Result<()> {
         match value {
             Value::Null => Ok(()),
             Value::Bool(_) | Value::Number(_) | Value::String(_) => {
-                pairs.push(self.escape.name(name), self.escape.value(&plain(value)))
+                pairs.push(self.escape.encode_name(name), self.escape.encode_value(&to_plain_text(value)))
             }
             Value::Object(properties) => {
-                pairs.repeat(name, properties.len())?;
-                properties.iter().try_for_each(|(key, value)| self.deep(&format!("{name}[{key}]"), value, pairs))
+                pairs.charge_names(name, properties.len())?;
+                properties
+                    .iter()
+                    .try_for_each(|(key, value)| self.push_deep_object(&format!("{name}[{key}]"), value, pairs))
             }
-            Value::Array(items) if items.iter().all(is_single) => {
-                pairs.repeat(name, items.len())?;
-                items.iter().try_for_each(|item| self.deep(&format!("{name}[]"), item, pairs))
+            Value::Array(items) if items.iter().all(is_scalar) => {
+                pairs.charge_names(name, items.len())?;
+                items.iter().try_for_each(|item| self.push_deep_object(&format!("{name}[]"), item, pairs))
             }
             Value::Array(items) => {
-                pairs.repeat(name, items.len())?;
+                pairs.charge_names(name, items.len())?;
                 let mut indexed = items.iter().enumerate();
-                indexed.try_for_each(|(index, item)| self.deep(&format!("{name}[{index}]"), item, pairs))
+                indexed.try_for_each(|(index, item)| self.push_deep_object(&format!("{name}[{index}]"), item, pairs))
             }
         }
     }
 
     /// A matrix has the name before the value.
-    fn named(&self, value: &str) -> String {
-        if self.style == Style::Matrix { assigned(&self.escape.name(self.name), value) } else { value.to_owned() }
+    fn with_matrix_name(&self, value: &str) -> String {
+        if self.style == ParameterStyle::Matrix {
+            matrix_pair(&self.escape.encode_name(self.name), value)
+        } else {
+            value.to_owned()
+        }
     }
 
     /// `key=value`, as paths and headers have it.
-    fn property(&self, key: &str, value: &Value) -> String {
-        let (name, value) = (self.escape.name(key), self.escape.item(&plain(value), ",;"));
-        if self.style == Style::Matrix { assigned(&name, &value) } else { format!("{name}={value}") }
+    fn property_text(&self, key: &str, value: &Value) -> String {
+        let (name, value) = (self.escape.encode_name(key), self.escape.encode_item(&to_plain_text(value), ",;"));
+        if self.style == ParameterStyle::Matrix { matrix_pair(&name, &value) } else { format!("{name}={value}") }
     }
 
-    fn join(&self, items: &[String]) -> String {
+    fn join_items(&self, items: &[String]) -> String {
         let delimiter = self.delimiter();
         let between = match delimiter {
-            _ if self.escape == Escape::Nothing => delimiter.to_owned(),
+            _ if self.escape == EscapeMode::Unescaped => delimiter.to_owned(),
             "," => delimiter.to_owned(),
             // RFC 3986 has no `|`, so the specification encodes this delimiter. Where an item has one too, only the bare
             // character tells them apart.
             "|" if items.iter().any(|item| item.contains(delimiter)) => delimiter.to_owned(),
-            _other => Escape::Unreserved.value(delimiter),
+            _other => EscapeMode::Unreserved.encode_value(delimiter),
         };
-        let delimiters = if self.style == Style::Matrix { ",;" } else { delimiter };
-        let items: Vec<String> = items.iter().map(|item| self.escape.item(item, delimiters)).collect();
+        let delimiters = if self.style == ParameterStyle::Matrix { ",;" } else { delimiter };
+        let items: Vec<String> = items.iter().map(|item| self.escape.encode_item(item, delimiters)).collect();
         items.join(&between)
     }
 
-    fn check_room(&self, size: usize) -> Result<()> {
-        if size > self.room { Err(too_large(self.argument)) } else { Ok(()) }
+    fn check_size(&self, size: usize) -> Result<()> {
+        if size > self.max_bytes { Err(too_large(self.argument)) } else { Ok(()) }
     }
 
     fn delimiter(&self) -> &'static str {
         match self.style {
-            Style::SpaceDelimited => " ",
-            Style::PipeDelimited => "|",
-            Style::TabDelimited => "\t",
-            Style::Simple | Style::Label | Style::Matrix | Style::Form | Style::DeepObject | Style::Cookie => ",",
+            ParameterStyle::SpaceDelimited => " ",
+            ParameterStyle::PipeDelimited => "|",
+            ParameterStyle::TabDelimited => "\t",
+            ParameterStyle::Simple
+            | ParameterStyle::Label
+            | ParameterStyle::Matrix
+            | ParameterStyle::Form
+            | ParameterStyle::DeepObject
+            | ParameterStyle::Cookie => ",",
         }
     }
 }
 
-impl<'a> Shape<'a> {
-    fn of(value: &'a Value) -> Shape<'a> {
+impl<'a> FlatValue<'a> {
+    fn from_value(value: &'a Value) -> FlatValue<'a> {
         match value {
-            Value::Null => Shape::Undefined,
-            Value::Bool(_) | Value::Number(_) | Value::String(_) => Shape::Single(plain(value)),
+            Value::Null => FlatValue::Undefined,
+            Value::Bool(_) | Value::Number(_) | Value::String(_) => FlatValue::Scalar(to_plain_text(value)),
             Value::Array(items) => match defined_items(items) {
-                items if items.is_empty() => Shape::Undefined,
-                items => Shape::List(items),
+                items if items.is_empty() => FlatValue::Undefined,
+                items => FlatValue::List(items),
             },
             Value::Object(properties) => match defined_properties(properties) {
-                properties if properties.is_empty() => Shape::Undefined,
-                properties => Shape::Object(properties),
+                properties if properties.is_empty() => FlatValue::Undefined,
+                properties => FlatValue::Object(properties),
             },
         }
     }
 }
 
-struct Pairs<'a> {
+struct PairList<'a> {
     argument: &'a str,
-    room: usize,
+    remaining_bytes: usize,
     /// What is left for names on the way down, of which an object without values leaves nothing in the list.
-    names: usize,
-    list: Vec<(String, String)>,
+    remaining_name_bytes: usize,
+    pairs: Vec<(String, String)>,
 }
 
-impl Pairs<'_> {
+impl PairList<'_> {
     fn push(&mut self, name: String, value: String) -> Result<()> {
-        let Some(room) = self.room.checked_sub(name.len() + value.len() + 2) else {
+        let Some(room) = self.remaining_bytes.checked_sub(name.len() + value.len() + 2) else {
             return Err(too_large(self.argument));
         };
-        self.room = room;
-        self.list.push((name, value));
+        self.remaining_bytes = room;
+        self.pairs.push((name, value));
         Ok(())
     }
 
-    fn repeat(&mut self, name: &str, times: usize) -> Result<()> {
-        let names = self.names.checked_sub(name.len().saturating_mul(times));
-        self.names = names.ok_or_else(|| too_large(self.argument))?;
+    fn charge_names(&mut self, name: &str, times: usize) -> Result<()> {
+        let names = self.remaining_name_bytes.checked_sub(name.len().saturating_mul(times));
+        self.remaining_name_bytes = names.ok_or_else(|| too_large(self.argument))?;
         Ok(())
     }
 }
 
 fn too_large(argument: &str) -> Error {
-    refused(argument, "makes the request too large; give it less")
+    invalid_argument(argument, "makes the request too large; give it less")
 }
 
 fn defined_items(items: &[Value]) -> Vec<String> {
-    items.iter().filter(|item| !item.is_null()).map(plain).collect()
+    items.iter().filter(|item| !item.is_null()).map(to_plain_text).collect()
 }
 
 fn defined_properties(properties: &Map<String, Value>) -> Vec<(&str, &Value)> {
     properties.iter().filter(|(_, value)| !value.is_null()).map(|(key, value)| (key.as_str(), value)).collect()
 }
 
-fn flat(pairs: &[(&str, &Value)]) -> Vec<String> {
-    pairs.iter().flat_map(|(key, value)| [(*key).to_owned(), plain(value)]).collect()
+fn flatten_properties(pairs: &[(&str, &Value)]) -> Vec<String> {
+    pairs.iter().flat_map(|(key, value)| [(*key).to_owned(), to_plain_text(value)]).collect()
 }
 
 /// RFC 6570 leaves the equals sign out where a path-style value is empty.
-fn assigned(name: &str, value: &str) -> String {
+fn matrix_pair(name: &str, value: &str) -> String {
     if value.is_empty() { name.to_owned() } else { format!("{name}={value}") }
 }
 
-fn is_single(value: &Value) -> bool {
+fn is_scalar(value: &Value) -> bool {
     !value.is_array() && !value.is_object()
 }

@@ -6,74 +6,84 @@ use std::rc::Rc;
 
 use serde_json::{Map, Value, json};
 
-use super::{BYTES_OF_WORK, Direction, Schemas, Translated, prune};
+use super::{BYTES_PER_WORK, Direction, SchemaTranslator, TranslatedSchema, prune};
 
 /// How large a schema may be when it is listed.
-const LISTED: usize = 8 * 1024;
+const MAX_LISTED_BYTES: usize = 8 * 1024;
 /// And when it is asked for.
-const WHOLE: usize = 192 * 1024;
-const MOST_DEFINITIONS: usize = 4_000;
+const MAX_FULL_BYTES: usize = 192 * 1024;
+const MAX_DEFINITIONS: usize = 4_000;
 /// As text. A manifest takes 64 levels, and a tool has two around its schema.
-const DEEPEST: usize = 56;
+const MAX_INLINE_DEPTH: usize = 56;
 
 /// A schema that stands for itself.
 #[derive(Debug)]
-pub(in super::super) struct Gathered {
+pub(in super::super) struct AssembledSchema {
     pub(in super::super) listed: Value,
     /// Where the listed one was pruned: with everything that it says.
-    pub(in super::super) whole: Option<Value>,
+    pub(in super::super) full: Option<Value>,
 }
 
-pub(super) type Definitions = HashMap<Rc<str>, Rc<Translated>>;
+pub(super) type Definitions = HashMap<Rc<str>, Rc<TranslatedSchema>>;
 
-impl Schemas<'_> {
+impl SchemaTranslator<'_> {
     /// For agents: short enough to be listed.
-    pub(in super::super) fn gather(&mut self, root: &Translated, direction: Direction) -> Gathered {
-        let reached = self.reach(root, direction, WHOLE);
-        let whole = reached.as_ref().map(|definitions| joined(root, definitions)).filter(|whole| fits(whole, WHOLE));
+    pub(in super::super) fn assemble(&mut self, root: &TranslatedSchema, direction: Direction) -> AssembledSchema {
+        let reached = self.collect_definitions(root, direction, MAX_FULL_BYTES);
+        let whole = reached
+            .as_ref()
+            .map(|definitions| inline_definitions(root, definitions))
+            .filter(|whole| fits(whole, MAX_FULL_BYTES));
         match whole {
-            Some(whole) if fits(&whole, LISTED) => Gathered { listed: whole, whole: None },
-            Some(whole) => Gathered { listed: self.pruned(root, direction, LISTED), whole: Some(whole) },
+            Some(whole) if fits(&whole, MAX_LISTED_BYTES) => AssembledSchema { listed: whole, full: None },
+            Some(whole) => AssembledSchema { listed: self.prune(root, direction, MAX_LISTED_BYTES), full: Some(whole) },
             None => {
-                let whole = self.pruned(root, direction, WHOLE);
-                Gathered { listed: self.pruned(root, direction, LISTED), whole: Some(whole) }
+                let whole = self.prune(root, direction, MAX_FULL_BYTES);
+                AssembledSchema { listed: self.prune(root, direction, MAX_LISTED_BYTES), full: Some(whole) }
             }
         }
     }
 
     /// For whoever asks: as much as is listed.
-    pub(in super::super) fn gather_short(&mut self, root: &Translated, direction: Direction) -> Value {
-        let reached = self.reach(root, direction, LISTED);
-        let whole = reached.as_ref().map(|definitions| joined(root, definitions));
-        whole.filter(|whole| fits(whole, LISTED)).unwrap_or_else(|| self.pruned(root, direction, LISTED))
+    pub(in super::super) fn assemble_short(&mut self, root: &TranslatedSchema, direction: Direction) -> Value {
+        let reached = self.collect_definitions(root, direction, MAX_LISTED_BYTES);
+        let whole = reached.as_ref().map(|definitions| inline_definitions(root, definitions));
+        whole
+            .filter(|whole| fits(whole, MAX_LISTED_BYTES))
+            .unwrap_or_else(|| self.prune(root, direction, MAX_LISTED_BYTES))
     }
 
-    fn pruned(&mut self, root: &Translated, direction: Direction, limit: usize) -> Value {
-        if self.exhausted() {
+    fn prune(&mut self, root: &TranslatedSchema, direction: Direction, limit: usize) -> Value {
+        if self.is_exhausted() {
             return json!({ "type": "object" });
         }
-        let (value, written) = prune::pruned(&root.value, limit, &mut |name| {
+        let (value, written) = prune::prune(&root.value, limit, &mut |name| {
             let name = self.targets.get_key_value(name)?.0.clone();
-            if self.work() { self.definition(&name, direction) } else { None }
+            if self.charge_schema() { self.definition(&name, direction) } else { None }
         });
-        self.spend((written / BYTES_OF_WORK) as u64);
+        self.spend((written / BYTES_PER_WORK) as u64);
         value
     }
 
     /// Every definition that is reached from here; nothing when they are certainly larger than `limit` together.
-    fn reach(&mut self, root: &Translated, direction: Direction, limit: usize) -> Option<Definitions> {
+    fn collect_definitions(
+        &mut self,
+        root: &TranslatedSchema,
+        direction: Direction,
+        limit: usize,
+    ) -> Option<Definitions> {
         let mut reached = Definitions::new();
         let (mut waiting, mut size) = (root.references.clone(), root.size);
         // What is reached is also written, each time.
-        self.spend((root.size / BYTES_OF_WORK) as u64);
+        self.spend((root.size / BYTES_PER_WORK) as u64);
         while let Some(name) = waiting.pop() {
             if reached.contains_key(&name) {
                 continue;
             }
             let definition = self.definition(&name, direction)?;
             size += definition.size;
-            self.spend(1 + (definition.size.min(limit) / BYTES_OF_WORK) as u64);
-            if size > limit || reached.len() >= MOST_DEFINITIONS {
+            self.spend(1 + (definition.size.min(limit) / BYTES_PER_WORK) as u64);
+            if size > limit || reached.len() >= MAX_DEFINITIONS {
                 return None;
             }
             waiting.extend(definition.references.iter().cloned());
@@ -87,7 +97,7 @@ fn fits(value: &Value, limit: usize) -> bool {
     value.to_string().len() <= limit
 }
 
-fn joined(root: &Translated, definitions: &Definitions) -> Value {
+fn inline_definitions(root: &TranslatedSchema, definitions: &Definitions) -> Value {
     let mut uses: HashMap<&str, usize> = HashMap::new();
     let all = definitions.values().flat_map(|definition| &definition.references).chain(&root.references);
     for name in all {
@@ -101,14 +111,14 @@ fn joined(root: &Translated, definitions: &Definitions) -> Value {
         times == 1
             || (definition.references.is_empty() && times * definition.size <= times * reference + definition.size)
     };
-    let mut inliner = Inliner { definitions, inlined: &inlined, left: BTreeSet::new() };
-    let mut value = inliner.value(&root.value, 0);
+    let mut inliner = Inliner { definitions, should_inline: &inlined, kept_references: BTreeSet::new() };
+    let mut value = inliner.inline_value(&root.value, 0);
     // Definitions that stay, and those that are left because they would stand too deep.
-    inliner.left.extend(definitions.keys().filter(|name| !inlined(name)).cloned());
+    inliner.kept_references.extend(definitions.keys().filter(|name| !inlined(name)).cloned());
     let mut shared = BTreeMap::new();
-    while let Some(name) = inliner.left.pop_first() {
+    while let Some(name) = inliner.kept_references.pop_first() {
         if let (false, Some(definition)) = (shared.contains_key(&*name), definitions.get(&name)) {
-            let value = inliner.value(&definition.value, 2);
+            let value = inliner.inline_value(&definition.value, 2);
             shared.insert(name.to_string(), value);
         }
     }
@@ -120,37 +130,37 @@ fn joined(root: &Translated, definitions: &Definitions) -> Value {
 
 struct Inliner<'d, F> {
     definitions: &'d Definitions,
-    inlined: &'d F,
+    should_inline: &'d F,
     /// What a reference was left to.
-    left: BTreeSet<Rc<str>>,
+    kept_references: BTreeSet<Rc<str>>,
 }
 
 impl<F: Fn(&str) -> bool> Inliner<'_, F> {
-    fn value(&mut self, value: &Value, depth: usize) -> Value {
+    fn inline_value(&mut self, value: &Value, depth: usize) -> Value {
         match value {
             Value::Object(fields) => {
                 let named = fields.get("$ref").and_then(Value::as_str).and_then(|text| text.strip_prefix("#/$defs/"));
                 if let Some((name, definition)) = named.and_then(|name| self.definitions.get_key_value(name))
-                    && (self.inlined)(name)
+                    && (self.should_inline)(name)
                 {
-                    if depth + definition.depth <= DEEPEST {
-                        let definition = self.value(&definition.value, depth);
-                        return self.overlaid(definition, fields, depth);
+                    if depth + definition.depth <= MAX_INLINE_DEPTH {
+                        let definition = self.inline_value(&definition.value, depth);
+                        return self.merge_siblings(definition, fields, depth);
                     }
-                    self.left.insert(name.clone());
+                    self.kept_references.insert(name.clone());
                 }
-                fields.iter().map(|(key, value)| (key.clone(), self.value(value, depth + 1))).collect()
+                fields.iter().map(|(key, value)| (key.clone(), self.inline_value(value, depth + 1))).collect()
             }
-            Value::Array(items) => items.iter().map(|item| self.value(item, depth + 1)).collect(),
+            Value::Array(items) => items.iter().map(|item| self.inline_value(item, depth + 1)).collect(),
             Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => value.clone(),
         }
     }
 
     /// A definition with what stood beside the reference to it.
-    fn overlaid(&mut self, definition: Value, beside: &Map<String, Value>, depth: usize) -> Value {
+    fn merge_siblings(&mut self, definition: Value, beside: &Map<String, Value>, depth: usize) -> Value {
         let beside = beside.iter().filter(|(key, _)| *key != "$ref");
         let beside: Map<String, Value> =
-            beside.map(|(key, value)| (key.clone(), self.value(value, depth + 1))).collect();
+            beside.map(|(key, value)| (key.clone(), self.inline_value(value, depth + 1))).collect();
         let decorates = |key: &String| matches!(key.as_str(), "description" | "default" | "deprecated");
         let free = |key: &String| decorates(key) || definition.get(key.as_str()).is_none();
         if definition.is_object() && beside.keys().all(free) {

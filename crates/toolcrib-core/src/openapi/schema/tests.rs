@@ -4,22 +4,22 @@ use url::Url;
 use super::*;
 
 /// The schema of a request, as it is listed, and what is broken in it.
-fn translated(dialect: Dialect, schema: Value, definitions: Value) -> (Value, Vec<String>) {
+fn translate_request(dialect: SchemaDialect, schema: Value, definitions: Value) -> (Value, Vec<String>) {
     let root = json!({ "schema": schema, "components": { "schemas": definitions } });
-    let library = Library::new(Url::parse("http://h/").unwrap(), root);
+    let library = DocumentSet::new(Url::parse("http://h/").unwrap(), root);
     let root = library.root().unwrap();
-    let mut schemas = Schemas::new(&library, dialect, 1);
+    let mut schemas = SchemaTranslator::new(&library, dialect, 1);
     let mut broken = Vec::new();
-    let at = At { value: &root.value["schema"], ..root };
+    let at = NodeRef { value: &root.value["schema"], ..root };
     let translated = schemas.translate(at, Direction::Request, &mut broken);
-    let gathered = schemas.gather(&translated, Direction::Request);
-    broken.extend(schemas.broken.iter().map(|(pointer, reason)| format!("{pointer}: {reason}")));
+    let gathered = schemas.assemble(&translated, Direction::Request);
+    broken.extend(schemas.faults.iter().map(|(pointer, reason)| format!("{pointer}: {reason}")));
     assert!(jsonschema::options().build(&gathered.listed).is_ok(), "{}", gathered.listed);
     (gathered.listed, broken)
 }
 
-fn check(dialect: Dialect, schema: Value, expected: Value) {
-    let (found, broken) = translated(dialect, schema.clone(), json!({}));
+fn check(dialect: SchemaDialect, schema: Value, expected: Value) {
+    let (found, broken) = translate_request(dialect, schema.clone(), json!({}));
     assert_eq!(found, expected, "{schema}");
     assert_eq!(broken, [""; 0], "{schema}");
 }
@@ -55,7 +55,7 @@ fn old_words_become_new_ones() {
         (json!({"type": "integer", "default": 20}), json!({"type": "integer", "default": 20})),
         (json!({"required": true, "type": "boolean"}), json!({"type": "boolean"})),
     ] {
-        check(Dialect::Old, schema, expected);
+        check(SchemaDialect::OpenApi30, schema, expected);
     }
 }
 
@@ -68,11 +68,15 @@ fn new_words_stay() {
         json!({"type": "object", "patternProperties": {"^a": {"type": "string"}}, "unevaluatedProperties": false}),
         json!({"if": {"type": "string"}, "then": {"minLength": 1}, "else": {"not": {}}}),
     ] {
-        check(Dialect::New, schema.clone(), schema);
+        check(SchemaDialect::JsonSchema, schema.clone(), schema);
     }
-    check(Dialect::New, json!({"type": ["string", "nonsense"], "not": false}), json!({"type": "string", "not": false}));
-    check(Dialect::New, json!(true), json!({}));
-    check(Dialect::New, json!(false), json!({"not": {}}));
+    check(
+        SchemaDialect::JsonSchema,
+        json!({"type": ["string", "nonsense"], "not": false}),
+        json!({"type": "string", "not": false}),
+    );
+    check(SchemaDialect::JsonSchema, json!(true), json!({}));
+    check(SchemaDialect::JsonSchema, json!(false), json!({"not": {}}));
 }
 
 #[test]
@@ -84,7 +88,7 @@ fn what_the_server_writes_is_neither_shown_nor_demanded() {
         "required": ["id", "at", "name"],
     });
     let expected = json!({"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]});
-    assert_eq!(translated(Dialect::Old, schema, definitions), (expected, vec![]));
+    assert_eq!(translate_request(SchemaDialect::OpenApi30, schema, definitions), (expected, vec![]));
 }
 
 #[test]
@@ -94,8 +98,11 @@ fn a_cycle_is_shared_and_what_is_named_once_stands_where_it_is_used() {
         "Node": {"type": "object", "properties": {"kids": {"type": "array", "items": reference("Node")}, "once": reference("Once")}},
         "Once": {"type": "object", "properties": {"x": {"type": "string"}}},
     });
-    let (found, broken) =
-        translated(Dialect::Old, json!({"type": "object", "properties": {"n": reference("Node")}}), definitions);
+    let (found, broken) = translate_request(
+        SchemaDialect::OpenApi30,
+        json!({"type": "object", "properties": {"n": reference("Node")}}),
+        definitions,
+    );
     let expected = json!({
         "type": "object",
         "properties": {"n": {"$ref": "#/$defs/Node"}},
@@ -111,7 +118,8 @@ fn a_cycle_is_shared_and_what_is_named_once_stands_where_it_is_used() {
 fn what_is_broken_is_told_and_the_rest_holds() {
     let definitions =
         json!({"Pet": {"type": "object", "properties": {"tag": {"$ref": "#/components/schemas/Gone"}, "a": 7}}});
-    let (found, broken) = translated(Dialect::Old, json!({"$ref": "#/components/schemas/Pet"}), definitions);
+    let (found, broken) =
+        translate_request(SchemaDialect::OpenApi30, json!({"$ref": "#/components/schemas/Pet"}), definitions);
     assert_eq!(found, json!({"type": "object", "properties": {"tag": {}, "a": {}}}));
     assert_eq!(
         broken,
@@ -130,12 +138,12 @@ fn what_is_too_large_is_pruned_at_depth_and_kept_whole_beside() {
         deep = json!({"type": "object", "properties": {format!("level{level}"): deep, "beside": leaf}, "required": [format!("level{level}")]});
     }
     let root = json!({ "schema": deep });
-    let library = Library::new(Url::parse("http://h/").unwrap(), root);
+    let library = DocumentSet::new(Url::parse("http://h/").unwrap(), root);
     let root = library.root().unwrap();
-    let mut schemas = Schemas::new(&library, Dialect::New, 1);
-    let at = At { value: &root.value["schema"], ..root };
+    let mut schemas = SchemaTranslator::new(&library, SchemaDialect::JsonSchema, 1);
+    let at = NodeRef { value: &root.value["schema"], ..root };
     let translated = schemas.translate(at, Direction::Request, &mut Vec::new());
-    let Gathered { listed, whole } = schemas.gather(&translated, Direction::Request);
+    let AssembledSchema { listed, full: whole } = schemas.assemble(&translated, Direction::Request);
     assert!(listed.to_string().len() <= 8 * 1024);
     assert_eq!(listed["$comment"], "pruned; ask for the full schema to see the rest");
     assert!(listed.to_string().contains(r#""required":["level7"]"#));
@@ -153,7 +161,8 @@ fn a_graph_without_end_costs_little() {
     let definition = json!({"type": "object", "properties": all, "description": text});
     let definitions: serde_json::Map<String, Value> =
         names.iter().map(|name| (name.clone(), definition.clone())).collect();
-    let (listed, broken) = translated(Dialect::Old, json!({"$ref": "#/components/schemas/D0"}), definitions.into());
+    let (listed, broken) =
+        translate_request(SchemaDialect::OpenApi30, json!({"$ref": "#/components/schemas/D0"}), definitions.into());
     assert!(listed.to_string().len() <= 8 * 1024 && broken.is_empty());
 }
 
@@ -167,7 +176,7 @@ fn choices_are_put_right() {
         ),
         (json!({"type": "array", "enum": [["a"], []]}), json!({"type": "array", "enum": [["a"], []]})),
     ] {
-        check(Dialect::Old, schema, expected);
+        check(SchemaDialect::OpenApi30, schema, expected);
     }
 }
 
@@ -178,7 +187,7 @@ fn what_one_member_hides_no_other_demands() {
     let schema = json!({"allOf": [{"$ref": "#/components/schemas/Base"}, {"required": ["id", "name"]}]});
     let base = json!({"type": "object", "properties": {"name": {"type": "string"}}});
     let expected = json!({"allOf": [base, {"required": ["name"]}]});
-    assert_eq!(translated(Dialect::Old, schema, definitions), (expected, vec![]));
+    assert_eq!(translate_request(SchemaDialect::OpenApi30, schema, definitions), (expected, vec![]));
 }
 
 /// A tiny document must not take long or end the program.
@@ -190,14 +199,14 @@ fn chains_and_circles_end() {
     };
     let start = || json!({"type": "object", "properties": {"a": {"$ref": "#/components/schemas/D0"}}});
     let nested = chain(3_000, |next| json!({"type": "object", "properties": {"x": {"$ref": next}}}));
-    let (listed, _) = translated(Dialect::Old, start(), nested);
-    assert!(crate::json::depth(&listed.to_string()) <= 60);
+    let (listed, _) = translate_request(SchemaDialect::OpenApi30, start(), nested);
+    assert!(crate::json::nesting_depth(&listed.to_string()) <= 60);
     let aliases = chain(20_000, |next| json!({"$ref": next}));
-    translated(Dialect::Old, start(), aliases);
+    translate_request(SchemaDialect::OpenApi30, start(), aliases);
     let circle = json!({"A": {"allOf": vec![json!({"$ref": "#/components/schemas/A"}); 20]}});
-    translated(Dialect::Old, json!({"$ref": "#/components/schemas/A"}), circle);
+    translate_request(SchemaDialect::OpenApi30, json!({"$ref": "#/components/schemas/A"}), circle);
     let choices: Vec<usize> = (0..100_000).collect();
-    translated(Dialect::Old, json!({"enum": choices}), json!({}));
+    translate_request(SchemaDialect::OpenApi30, json!({"enum": choices}), json!({}));
 }
 
 #[test]
@@ -217,12 +226,12 @@ fn what_is_pruned_is_never_stricter() {
         "oneOf": [{"properties": {"k": {"properties": {"v": {"properties": {"w": {"const": 1}}}}}}}, {"required": ["p0"]}],
     }}});
     let root = json!({ "schema": schema });
-    let library = Library::new(Url::parse("http://h/").unwrap(), root);
+    let library = DocumentSet::new(Url::parse("http://h/").unwrap(), root);
     let root = library.root().unwrap();
-    let mut schemas = Schemas::new(&library, Dialect::New, 1);
-    let at = At { value: &root.value["schema"], ..root };
+    let mut schemas = SchemaTranslator::new(&library, SchemaDialect::JsonSchema, 1);
+    let at = NodeRef { value: &root.value["schema"], ..root };
     let translated = schemas.translate(at, Direction::Request, &mut Vec::new());
-    let listed = schemas.gather(&translated, Direction::Request).listed;
+    let listed = schemas.assemble(&translated, Direction::Request).listed;
     assert!(listed.get("$comment").is_some());
     let validator = jsonschema::options().build(&listed).unwrap();
     assert!(validator.is_valid(&json!({"body": {"p0": {"q": 1}, "p1": {}}})), "{listed}");
@@ -234,14 +243,14 @@ fn one_huge_definition_is_not_written_for_ever() {
     let properties: serde_json::Map<String, Value> =
         (0..20_000).map(|n| (format!("property_{n}"), json!({}))).collect();
     let root = json!({ "components": { "schemas": { "A": { "type": "object", "properties": properties } } } });
-    let library = Library::new(Url::parse("http://h/").unwrap(), root);
+    let library = DocumentSet::new(Url::parse("http://h/").unwrap(), root);
     let reference = json!({ "$ref": "#/components/schemas/A" });
-    let mut schemas = Schemas::new(&library, Dialect::New, 1);
-    let at = At { value: &reference, ..library.root().unwrap() };
+    let mut schemas = SchemaTranslator::new(&library, SchemaDialect::JsonSchema, 1);
+    let at = NodeRef { value: &reference, ..library.root().unwrap() };
     let translated = schemas.translate(at, Direction::Request, &mut Vec::new());
-    let Gathered { listed, whole } = schemas.gather(&translated, Direction::Request);
+    let AssembledSchema { listed, full: whole } = schemas.assemble(&translated, Direction::Request);
     assert!(listed.to_string().len() < 200_000 && whole.unwrap().to_string().len() < 200_000);
-    assert!(schemas.worked > 1_000, "what is written counts");
+    assert!(schemas.work_done > 1_000, "what is written counts");
 }
 
 fn reference(name: &str) -> Value {
@@ -256,15 +265,15 @@ fn schemas_that_extend_one_another_are_counted_each_time() {
     let mut definitions: serde_json::Map<String, Value> = (0..LENGTH).map(|n| (format!("D{n}"), extends(n))).collect();
     definitions.insert(format!("D{LENGTH}"), json!({"type": "object"}));
     let root = json!({ "components": { "schemas": definitions } });
-    let library = Library::new(Url::parse("http://h/").unwrap(), root);
-    let mut schemas = Schemas::new(&library, Dialect::New, 1);
-    schemas.allowed = 400_000;
+    let library = DocumentSet::new(Url::parse("http://h/").unwrap(), root);
+    let mut schemas = SchemaTranslator::new(&library, SchemaDialect::JsonSchema, 1);
+    schemas.work_limit = 400_000;
     let start = reference("D0");
-    let at = At { value: &start, ..library.root().unwrap() };
+    let at = NodeRef { value: &start, ..library.root().unwrap() };
     let translated = schemas.translate(at, Direction::Request, &mut Vec::new());
-    schemas.gather(&translated, Direction::Request);
-    assert!(schemas.exhausted());
-    assert!(schemas.worked < 2_000_000, "{}", schemas.worked);
+    schemas.assemble(&translated, Direction::Request);
+    assert!(schemas.is_exhausted());
+    assert!(schemas.work_done < 2_000_000, "{}", schemas.work_done);
 }
 
 /// The names of what a schema hides were copied for each `allOf` within it.
@@ -275,10 +284,10 @@ fn what_is_hidden_is_not_copied_for_each_member() {
     let inner = json!({"allOf": [{"required": ["property_7", "own"]}]});
     let schema = json!({"properties": hidden, "allOf": vec![inner; 20_000]});
     let root = json!({ "schema": schema });
-    let library = Library::new(Url::parse("http://h/").unwrap(), root);
+    let library = DocumentSet::new(Url::parse("http://h/").unwrap(), root);
     let root = library.root().unwrap();
-    let mut schemas = Schemas::new(&library, Dialect::New, 1);
-    let at = At { value: &root.value["schema"], ..root };
+    let mut schemas = SchemaTranslator::new(&library, SchemaDialect::JsonSchema, 1);
+    let at = NodeRef { value: &root.value["schema"], ..root };
     let translated = schemas.translate(at, Direction::Request, &mut Vec::new());
     assert_eq!(translated.value["allOf"][19_999], json!({"required": ["own"]}));
 }
@@ -286,14 +295,14 @@ fn what_is_hidden_is_not_copied_for_each_member() {
 #[test]
 fn what_operations_share_is_counted_for_each_of_them() {
     let shared = json!({"schema": {"enum": (0..10_000).collect::<Vec<_>>()}, "components": {"schemas": {}}});
-    let library = Library::new(Url::parse("http://h/").unwrap(), shared);
+    let library = DocumentSet::new(Url::parse("http://h/").unwrap(), shared);
     let root = library.root().unwrap();
-    let mut schemas = Schemas::new(&library, Dialect::New, 1);
-    let at = At { value: &root.value["schema"], ..root };
+    let mut schemas = SchemaTranslator::new(&library, SchemaDialect::JsonSchema, 1);
+    let at = NodeRef { value: &root.value["schema"], ..root };
     let mut worked = [0, 1, 2].map(|_| {
         let translated = schemas.translate(at, Direction::Request, &mut Vec::new());
-        schemas.gather(&translated, Direction::Request);
-        schemas.worked
+        schemas.assemble(&translated, Direction::Request);
+        schemas.work_done
     });
     assert!(worked[0] > 1_000, "what is read and written counts");
     worked.iter_mut().zip(1..).for_each(|(worked, times)| *worked /= times);
@@ -305,7 +314,8 @@ fn what_operations_share_is_counted_for_each_of_them() {
 fn a_huge_constant_is_not_written_to_be_left_out() {
     let definitions = json!({"C": {"const": "x".repeat(2_000_000)}});
     let properties: serde_json::Map<String, Value> = (0..200).map(|n| (format!("p{n}"), reference("C"))).collect();
-    let (listed, _) = translated(Dialect::New, json!({"type": "object", "properties": properties}), definitions);
+    let (listed, _) =
+        translate_request(SchemaDialect::JsonSchema, json!({"type": "object", "properties": properties}), definitions);
     assert!(listed.to_string().len() <= 128 * 1024);
 }
 
@@ -313,9 +323,10 @@ fn a_huge_constant_is_not_written_to_be_left_out() {
 fn a_pattern_that_compiles_to_megabytes_is_left_out() {
     let properties: serde_json::Map<String, Value> =
         (0..30).map(|n| (format!("p{n}"), json!({"pattern": format!(r"(\pL{{500}}){{{}}}", 500 + n)}))).collect();
-    let (listed, _) = translated(Dialect::New, json!({"type": "object", "properties": properties}), json!({}));
+    let (listed, _) =
+        translate_request(SchemaDialect::JsonSchema, json!({"type": "object", "properties": properties}), json!({}));
     assert_eq!(listed["properties"]["p0"], json!({}));
-    check(Dialect::New, json!({"pattern": r"^[\w.-]{1,255}$"}), json!({"pattern": r"^[\w.-]{1,255}$"}));
+    check(SchemaDialect::JsonSchema, json!({"pattern": r"^[\w.-]{1,255}$"}), json!({"pattern": r"^[\w.-]{1,255}$"}));
 }
 
 /// Each level names the next twice: all ways together are 2^40.
@@ -332,7 +343,7 @@ fn levels_that_double_cost_one_look_each() {
     for shape in shapes {
         let levels = (0..40).map(|n| (format!("D{n}"), shape(reference(&format!("D{}", n + 1)))));
         let definitions: serde_json::Map<String, Value> = levels.chain([("D40".into(), json!({}))]).collect();
-        let (listed, broken) = translated(Dialect::New, reference("D0"), definitions.into());
+        let (listed, broken) = translate_request(SchemaDialect::JsonSchema, reference("D0"), definitions.into());
         assert!(listed.to_string().len() <= 8 * 1024 && broken.is_empty());
     }
 }

@@ -4,18 +4,18 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
 
-use super::Writer;
-use crate::render::projection::{Fit, Unfit, below};
+use super::StrictProjector;
+use crate::render::projection::{ProjectionResult, Unsupported, child_pointer};
 
-pub(super) struct Definition {
+pub(super) struct StrictDefinition {
     name: String,
     /// None while it is being written: it may refer to itself.
-    schema: Option<Fit<Value>>,
+    schema: Option<ProjectionResult<Value>>,
 }
 
-impl Writer<'_> {
-    pub(super) fn reference(&mut self, reference: &str, path: &str) -> Fit<Map<String, Value>> {
-        let reference = self.last(reference, path)?;
+impl StrictProjector<'_> {
+    pub(super) fn project_reference(&mut self, reference: &str, path: &str) -> ProjectionResult<Map<String, Value>> {
+        let reference = self.resolve_chain(reference, path)?;
         if reference != "#" {
             self.define(&reference, path)?;
         }
@@ -27,33 +27,35 @@ impl Writer<'_> {
     }
 
     /// Where a chain of references ends.
-    fn last(&self, reference: &str, path: &str) -> Fit<String> {
-        const HOPS: usize = 16;
+    fn resolve_chain(&self, reference: &str, path: &str) -> ProjectionResult<String> {
+        const MAX_REFERENCE_HOPS: usize = 16;
         let mut reference = reference.to_owned();
-        for _ in 0..HOPS {
-            let target = self.edits.target(&reference);
-            let Some(target) = target else { return Err(Unfit::new(&below(path, "$ref"), "it leads nowhere")) };
+        for _ in 0..MAX_REFERENCE_HOPS {
+            let target = self.edits.resolve(&reference);
+            let Some(target) = target else {
+                return Err(Unsupported::new(&child_pointer(path, "$ref"), "it leads nowhere"));
+            };
             match target.get("$ref").and_then(Value::as_str) {
                 Some(further) if reference != "#" => further.clone_into(&mut reference),
                 _ => return Ok(reference),
             }
         }
-        Err(Unfit::new(path, "it refers to itself"))
+        Err(Unsupported::new(path, "it refers to itself"))
     }
 
-    fn define(&mut self, reference: &str, path: &str) -> Fit<()> {
+    fn define(&mut self, reference: &str, path: &str) -> ProjectionResult<()> {
         match self.definitions.get(reference).map(|definition| &definition.schema) {
             Some(Some(Err(unfit))) => return Err(unfit.clone()),
             Some(Some(Ok(_)) | None) => return Ok(()),
             None => {}
         }
-        let Some(target) = self.edits.target(reference) else {
-            return Err(Unfit::new(&below(path, "$ref"), "it leads nowhere"));
+        let Some(target) = self.edits.resolve(reference) else {
+            return Err(Unsupported::new(&child_pointer(path, "$ref"), "it leads nowhere"));
         };
         let name = self.free_name(reference);
-        self.definitions.insert(reference.to_owned(), Definition { name, schema: None });
+        self.definitions.insert(reference.to_owned(), StrictDefinition { name, schema: None });
         let at = reference.trim_start_matches('#').to_owned();
-        let written = self.schema(target, &at, 1);
+        let written = self.project_nested(target, &at, 1);
         let fit = written.as_ref().map(|_| ()).map_err(Clone::clone);
         if let Some(definition) = self.definitions.get_mut(reference) {
             definition.schema = Some(written);
@@ -69,7 +71,7 @@ impl Writer<'_> {
         };
         let word: String = last.chars().map(legal).collect();
         let mut name = word.clone();
-        while !self.names.insert(name.clone()) {
+        while !self.taken_names.insert(name.clone()) {
             let number = self.next_numbers.entry(word.clone()).or_insert(2);
             name = format!("{word}_{number}");
             *number += 1;
@@ -78,11 +80,11 @@ impl Writer<'_> {
     }
 
     /// The definitions that a schema needs, and those that they need.
-    pub(super) fn referred_to(&self, schema: &Value) -> Fit<Map<String, Value>> {
-        let by_name: BTreeMap<String, &Definition> =
+    pub(super) fn referenced_definitions(&self, schema: &Value) -> ProjectionResult<Map<String, Value>> {
+        let by_name: BTreeMap<String, &StrictDefinition> =
             self.definitions.values().map(|definition| (format!("#/$defs/{}", definition.name), definition)).collect();
         let mut needed: BTreeMap<String, Value> = BTreeMap::new();
-        let mut open = references(schema);
+        let mut open = collect_references(schema);
         while let Some(reference) = open.pop() {
             let Some(definition) = by_name.get(&reference).filter(|definition| !needed.contains_key(&definition.name))
             else {
@@ -90,24 +92,24 @@ impl Writer<'_> {
             };
             match &definition.schema {
                 Some(Ok(schema)) => {
-                    open.extend(references(schema));
+                    open.extend(collect_references(schema));
                     needed.insert(definition.name.clone(), schema.clone());
                 }
                 Some(Err(unfit)) => return Err(unfit.clone()),
-                None => return Err(Unfit::new("", "a definition is not complete")),
+                None => return Err(Unsupported::new("", "a definition is not complete")),
             }
         }
         Ok(needed.into_iter().collect())
     }
 }
 
-fn references(schema: &Value) -> Vec<String> {
+fn collect_references(schema: &Value) -> Vec<String> {
     match schema {
         Value::Object(keywords) => {
             let own = keywords.get("$ref").and_then(Value::as_str).map(str::to_owned);
-            keywords.values().flat_map(references).chain(own).collect()
+            keywords.values().flat_map(collect_references).chain(own).collect()
         }
-        Value::Array(parts) => parts.iter().flat_map(references).collect(),
+        Value::Array(parts) => parts.iter().flat_map(collect_references).collect(),
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => Vec::new(),
     }
 }

@@ -3,17 +3,23 @@
 use serde_json::Value;
 
 use crate::render::limits::strict as limits;
-use crate::render::projection::{Fit, Unfit};
+use crate::render::projection::{ProjectionResult, Unsupported};
 
-pub(super) fn within_limits(schema: &Value) -> Fit<()> {
+pub(super) fn check_limits(schema: &Value) -> ProjectionResult<()> {
     let (mut properties, mut characters) = (0, 0);
     measure(schema, &mut properties, &mut characters);
-    if properties > limits::PROPERTIES {
-        return Err(Unfit::new("", format!("it has {properties} fields; {} are supported", limits::PROPERTIES)));
+    if properties > limits::MAX_PROPERTIES {
+        return Err(Unsupported::new(
+            "",
+            format!("it has {properties} fields; {} are supported", limits::MAX_PROPERTIES),
+        ));
     }
-    if characters > limits::CHARACTERS {
-        let most = limits::CHARACTERS;
-        return Err(Unfit::new("", format!("its names and values have {characters} characters; {most} are supported")));
+    if characters > limits::MAX_CHARACTERS {
+        let most = limits::MAX_CHARACTERS;
+        return Err(Unsupported::new(
+            "",
+            format!("its names and values have {characters} characters; {most} are supported"),
+        ));
     }
     Ok(())
 }

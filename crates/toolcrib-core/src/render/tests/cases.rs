@@ -2,11 +2,11 @@
 
 use serde_json::json;
 
-use super::{check, check_set_aside, projected};
+use super::{check, check_unsupported, project_with};
 use crate::render::Format::{Anthropic, Gemini, Openai, OpenaiStrict};
 
 /// Around one optional and one required argument.
-macro_rules! of {
+macro_rules! require_x {
     ($schema:tt) => {
         json!({"type": "object", "properties": {"x": $schema}, "required": ["x"]})
     };
@@ -64,8 +64,8 @@ fn arguments_with_names_that_are_refused_are_left_out() {
     check(Anthropic, schema.clone(), legal, &["/properties/filter[id]: this name is not supported; optional, dropped"]);
     check(Openai, schema.clone(), schema, &[]);
     let required = json!({"type": "object", "properties": {"a b": {}}, "required": ["a b"]});
-    check_set_aside(Anthropic, required, "/properties/a b: this name is not supported, and the argument is required");
-    check_set_aside(
+    check_unsupported(Anthropic, required, "/properties/a b: this name is not supported, and the argument is required");
+    check_unsupported(
         Gemini,
         json!({"type": "object", "properties": {"If-Match": {"type": "string"}}, "required": ["If-Match"]}),
         "/properties/If-Match: this name is not supported, and the argument is required",
@@ -126,8 +126,12 @@ fn strict_objects_are_closed_and_all_their_fields_required() {
 fn fields_of_any_name_cannot_be_said_strictly() {
     let strict = |x: serde_json::Value| json!({"type": "object", "properties": {"x": x}, "required": ["x"], "additionalProperties": false});
     let map = json!({"type": "object", "additionalProperties": {"type": "string"}});
-    check_set_aside(OpenaiStrict, of!(map), "/properties/x: an object with fields of any name is not supported");
-    check_set_aside(
+    check_unsupported(
+        OpenaiStrict,
+        require_x!(map),
+        "/properties/x: an object with fields of any name is not supported",
+    );
+    check_unsupported(
         OpenaiStrict,
         json!({"type": "object", "additionalProperties": true}),
         "it takes arguments of any name",
@@ -140,13 +144,13 @@ fn fields_of_any_name_cannot_be_said_strictly() {
     );
     check(
         OpenaiStrict,
-        of!({"anyOf": [{"type": "string"}, {"type": "object"}]}),
+        require_x!({"anyOf": [{"type": "string"}, {"type": "object"}]}),
         strict(json!({"type": "string"})),
         &["/properties/x/anyOf/1: an object with fields of any name is not supported; this form is dropped"],
     );
     check(
         OpenaiStrict,
-        of!({"description": "Whatever"}),
+        require_x!({"description": "Whatever"}),
         strict(json!({"type": ["string", "number", "boolean", "null"], "description": "Whatever"})),
         &["/properties/x: any value is not supported, narrowed to text, a number, a boolean or null"],
     );
@@ -173,7 +177,7 @@ fn strict_schemas_keep_their_references() {
         }}),
         &["/properties/z: /definitions/free: an object with fields of any name is not supported; optional, dropped"],
     );
-    check_set_aside(OpenaiStrict, of!({"$ref": "#/nowhere"}), "/properties/x/$ref: it leads nowhere");
+    check_unsupported(OpenaiStrict, require_x!({"$ref": "#/nowhere"}), "/properties/x/$ref: it leads nowhere");
 }
 
 #[test]
@@ -183,13 +187,17 @@ fn strict_schemas_have_bounds() {
         deep = json!({"type": "object", "properties": {"a": deep}, "required": ["a"]});
     }
     let at = "/properties/a".repeat(9);
-    check_set_aside(OpenaiStrict, of!(deep), &format!("/properties/x{at}: objects nest deeper than 10 levels"));
+    check_unsupported(
+        OpenaiStrict,
+        require_x!(deep),
+        &format!("/properties/x{at}: objects nest deeper than 10 levels"),
+    );
     let many: Vec<String> = (0..1_001).map(|number| format!("v{number}")).collect();
-    let projected = super::projected(OpenaiStrict, &of!({"type": "string", "enum": many}));
+    let projected = super::project_with(OpenaiStrict, &require_x!({"type": "string", "enum": many}));
     assert_eq!(projected.losses[0].path, "/properties/x/enum");
     let fields: serde_json::Map<_, _> =
         (0..5_001).map(|number| (format!("p{number}"), json!({"type": "string"}))).collect();
-    check_set_aside(
+    check_unsupported(
         OpenaiStrict,
         json!({"type": "object", "properties": fields}),
         "it has 5001 fields; 5000 are supported",
@@ -226,7 +234,7 @@ fn gemini_takes_a_subset() {
             "/properties/g/oneOf: exactly one of several became any of them",
         ],
     );
-    let nothing = projected(Gemini, &json!({"type": "object"}));
+    let nothing = project_with(Gemini, &json!({"type": "object"}));
     assert_eq!((nothing.text.unwrap().contains("parameters"), nothing.losses.len()), (false, 0));
 }
 
@@ -256,7 +264,7 @@ fn gemini_gets_references_written_out() {
 fn parts_that_hold_at_once_become_one() {
     check(
         Gemini,
-        of!({"allOf": [
+        require_x!({"allOf": [
             {"type": "object", "properties": {"a": {"type": "number", "minimum": 1}}, "required": ["a"]},
             {"properties": {"a": {"type": "integer", "minimum": 5}, "b": {"type": "string"}}, "not": {}},
             {"type": "object", "not": {"type": "string"}}

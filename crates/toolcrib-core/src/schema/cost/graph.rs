@@ -6,14 +6,14 @@ use std::collections::{HashMap, HashSet};
 use percent_encoding::percent_decode_str;
 use serde_json::{Map, Value};
 
-use super::pattern::Pattern;
-use super::{Unbounded, bytes, size};
+use super::pattern::PatternCost;
+use super::{Unbounded, value_bytes, value_steps};
 
 pub(super) type NodeId = usize;
 
 #[derive(Debug)]
-pub(super) struct Graph {
-    nodes: Vec<Node>,
+pub(super) struct SubschemaGraph {
+    nodes: Vec<SubschemaNode>,
     /// A match that may not finish makes `jsonschema` validate again under each possible outcome.
     pub(super) has_backtracking: bool,
     /// Estimated size of all compiled patterns.
@@ -22,7 +22,7 @@ pub(super) struct Graph {
 
 /// One subschema: what its own keywords cost, and the subschemas it applies.
 #[derive(Debug, Default)]
-pub(super) struct Node {
+pub(super) struct SubschemaNode {
     /// Steps of one visit, without its subschemas: the size of its own keywords.
     pub(super) weight: u64,
     /// Length of its longest keyword, as a part of a path.
@@ -37,7 +37,7 @@ pub(super) struct Node {
     pub(super) not_bytes: u64,
     pub(super) members: Option<Box<MemberKeywords>>,
     pub(super) items: Option<Box<ItemKeywords>>,
-    pub(super) pattern: Option<Pattern>,
+    pub(super) pattern: Option<PatternCost>,
     pub(super) unique_items: bool,
     /// Has `unevaluatedProperties` or `unevaluatedItems`.
     pub(super) reads_evaluated: bool,
@@ -49,7 +49,7 @@ pub(super) struct MemberKeywords {
     pub(super) by_name: HashMap<String, NodeId>,
     /// Applied to every member, as far as can be told without matching names.
     pub(super) every: Vec<NodeId>,
-    pub(super) patterns: Vec<Pattern>,
+    pub(super) patterns: Vec<PatternCost>,
     pub(super) names: Vec<NodeId>,
 }
 
@@ -68,37 +68,37 @@ pub(super) struct ExpandedPaths {
     pub(super) depth: usize,
 }
 
-impl Graph {
+impl SubschemaGraph {
     pub(super) const ROOT: NodeId = 0;
 
     /// Reads every reachable subschema once.
-    pub(super) fn build(schema: &Value) -> Result<Graph, Unbounded> {
+    pub(super) fn build(schema: &Value) -> Result<SubschemaGraph, Unbounded> {
         // A subschema with an address of its own changes what the references inside it mean, also for a reference that
         // leads past it.
         let has_draft_4 = has_draft_4(schema);
         if schema.as_object().is_some_and(|root| root.values().any(|value| has_address(value, has_draft_4))) {
             return Err(Unbounded::Reference);
         }
-        let mut builder = Builder { root: schema, anchors: None, ids: HashMap::new(), unread: Vec::new() };
+        let mut builder = GraphBuilder { root: schema, anchors: None, ids: HashMap::new(), unread: Vec::new() };
         builder.node_id(schema);
-        let mut graph = Graph { nodes: Vec::new(), has_backtracking: false, pattern_bytes: 0 };
+        let mut graph = SubschemaGraph { nodes: Vec::new(), has_backtracking: false, pattern_bytes: 0 };
         while let Some((id, schema)) = builder.unread.pop() {
             let node = match schema.as_object() {
                 Some(keywords) => builder.read(keywords)?,
-                None => Node { weight: 1, max_errors: 1, ..Node::default() },
+                None => SubschemaNode { weight: 1, max_errors: 1, ..SubschemaNode::default() },
             };
             let names = node.members.iter().flat_map(|members| &members.patterns);
             for pattern in node.pattern.iter().chain(names) {
                 graph.has_backtracking |= pattern.has_backtracking;
                 graph.pattern_bytes = graph.pattern_bytes.saturating_add(pattern.compiled_bytes);
             }
-            graph.nodes.resize_with(builder.ids.len(), Node::default);
+            graph.nodes.resize_with(builder.ids.len(), SubschemaNode::default);
             graph.nodes[id] = node;
         }
         Ok(graph)
     }
 
-    pub(super) fn node(&self, id: NodeId) -> &Node {
+    pub(super) fn node(&self, id: NodeId) -> &SubschemaNode {
         &self.nodes[id]
     }
 
@@ -120,18 +120,18 @@ impl Graph {
     pub(super) fn expanded_paths(&self) -> Vec<Option<ExpandedPaths>> {
         let mut counted: Vec<Option<ExpandedPaths>> = vec![None; self.nodes.len()];
         let mut entered: HashSet<NodeId> = HashSet::new();
-        let mut stack: Vec<(NodeId, Step)> = (0..self.nodes.len()).map(|id| (id, Step::Enter)).collect();
+        let mut stack: Vec<(NodeId, VisitStep)> = (0..self.nodes.len()).map(|id| (id, VisitStep::Enter)).collect();
         while let Some((id, step)) = stack.pop() {
             let children = &self.nodes[id].in_place;
             match step {
-                Step::Enter if entered.insert(id) => {
-                    stack.push((id, Step::Leave));
+                VisitStep::Enter if entered.insert(id) => {
+                    stack.push((id, VisitStep::Leave));
                     let unentered = children.iter().filter(|child| !entered.contains(child));
-                    stack.extend(unentered.map(|child| (*child, Step::Enter)));
+                    stack.extend(unentered.map(|child| (*child, VisitStep::Enter)));
                 }
-                Step::Enter => {}
+                VisitStep::Enter => {}
                 // A child that was entered and not left yet is an ancestor: a cycle.
-                Step::Leave => {
+                VisitStep::Leave => {
                     counted[id] = children.iter().try_fold(ExpandedPaths { count: 1, depth: 1 }, |paths, child| {
                         let child = counted[*child]?;
                         let count = paths.count.saturating_add(child.count);
@@ -145,12 +145,12 @@ impl Graph {
 }
 
 #[derive(Clone, Copy)]
-enum Step {
+enum VisitStep {
     Enter,
     Leave,
 }
 
-struct Builder<'a> {
+struct GraphBuilder<'a> {
     root: &'a Value,
     /// By name; `None` for a name that two subschemas have.
     anchors: Option<HashMap<&'a str, Option<&'a Value>>>,
@@ -159,7 +159,7 @@ struct Builder<'a> {
     unread: Vec<(NodeId, &'a Value)>,
 }
 
-impl<'a> Builder<'a> {
+impl<'a> GraphBuilder<'a> {
     fn node_id(&mut self, schema: &'a Value) -> NodeId {
         let next = self.ids.len();
         let id = *self.ids.entry(schema).or_insert(next);
@@ -169,8 +169,8 @@ impl<'a> Builder<'a> {
         id
     }
 
-    fn read(&mut self, keywords: &'a Map<String, Value>) -> Result<Node, Unbounded> {
-        let mut node = Node { weight: 1, ..Node::default() };
+    fn read(&mut self, keywords: &'a Map<String, Value>) -> Result<SubschemaNode, Unbounded> {
+        let mut node = SubschemaNode { weight: 1, ..SubschemaNode::default() };
         for (key, value) in keywords {
             node.max_errors += 1;
             node.key_bytes = node.key_bytes.max(key.len());
@@ -181,14 +181,14 @@ impl<'a> Builder<'a> {
                 }
                 ("not" | "if" | "then" | "else", schema) => {
                     if key == "not" {
-                        node.not_bytes = bytes(schema);
+                        node.not_bytes = value_bytes(schema);
                     }
                     node.in_place.push(self.node_id(schema));
                 }
                 ("dependentSchemas" | "dependencies", Value::Object(schemas)) => {
                     for schema in schemas.values() {
                         // Before `dependentRequired`, an array of names.
-                        let names = if schema.is_array() { size(schema) } else { 1 };
+                        let names = if schema.is_array() { value_steps(schema) } else { 1 };
                         node.weight = node.weight.saturating_add(names);
                         node.max_errors = node.max_errors.saturating_add(names);
                         node.in_place.push(self.node_id(schema));
@@ -208,7 +208,7 @@ impl<'a> Builder<'a> {
                     let longest = schemas.keys().map(String::len).max().unwrap_or_default();
                     node.key_bytes = node.key_bytes.max(longest);
                     let members = node.members.get_or_insert_default();
-                    members.patterns = schemas.keys().map(|pattern| Pattern::new(pattern)).collect();
+                    members.patterns = schemas.keys().map(|pattern| PatternCost::new(pattern)).collect();
                     members.every.extend(schemas.values().map(|schema| self.node_id(schema)));
                 }
                 ("additionalProperties" | "unevaluatedProperties", schema) => {
@@ -226,14 +226,14 @@ impl<'a> Builder<'a> {
                     node.reads_evaluated |= key == "unevaluatedItems";
                     node.items.get_or_insert_default().every.push(self.node_id(schema));
                 }
-                ("pattern", Value::String(pattern)) => node.pattern = Some(Pattern::new(pattern)),
+                ("pattern", Value::String(pattern)) => node.pattern = Some(PatternCost::new(pattern)),
                 ("uniqueItems", _) => node.unique_items = true,
                 // Comparing with a constant ends where the smaller of both does.
-                ("enum" | "const", value) => node.weight = node.weight.saturating_add(size(value)),
+                ("enum" | "const", value) => node.weight = node.weight.saturating_add(value_steps(value)),
                 // Each name that is missing is an error.
                 ("required" | "dependentRequired", value) => {
-                    node.weight = node.weight.saturating_add(size(value));
-                    node.max_errors = node.max_errors.saturating_add(size(value));
+                    node.weight = node.weight.saturating_add(value_steps(value));
+                    node.max_errors = node.max_errors.saturating_add(value_steps(value));
                 }
                 // `$defs` apply by reference alone; all other keywords compare one number or length.
                 _ => node.weight += 1,

@@ -9,17 +9,17 @@ const UNICODE_CLASS_BYTES: u64 = 40 * 1024;
 const STATE_BYTES: u64 = 256;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Pattern {
+pub(super) struct PatternCost {
     /// Has look-around or back references.
     pub(super) has_backtracking: bool,
     pub(super) compiled_bytes: u64,
     states: u64,
 }
 
-impl Pattern {
-    pub(super) fn new(pattern: &str) -> Pattern {
-        let Size { states, bytes } = estimate(pattern);
-        Pattern { has_backtracking: has_backtracking(pattern), compiled_bytes: bytes, states }
+impl PatternCost {
+    pub(super) fn new(pattern: &str) -> PatternCost {
+        let PatternSize { states, bytes } = estimate(pattern);
+        PatternCost { has_backtracking: has_backtracking(pattern), compiled_bytes: bytes, states }
     }
 
     /// Upper bound of the steps of one match.
@@ -43,50 +43,50 @@ fn has_backtracking(pattern: &str) -> bool {
 }
 
 #[derive(Debug, Clone, Copy, Default)]
-struct Size {
+struct PatternSize {
     states: u64,
     bytes: u64,
 }
 
-impl Size {
-    const CHARACTER: Size = Size { states: 1, bytes: STATE_BYTES };
-    const UNICODE_CLASS: Size = Size { states: 1, bytes: UNICODE_CLASS_BYTES };
+impl PatternSize {
+    const CHARACTER: PatternSize = PatternSize { states: 1, bytes: STATE_BYTES };
+    const UNICODE_CLASS: PatternSize = PatternSize { states: 1, bytes: UNICODE_CLASS_BYTES };
 
-    fn plus(self, other: Size) -> Size {
-        Size { states: self.states.saturating_add(other.states), bytes: self.bytes.saturating_add(other.bytes) }
+    fn plus(self, other: PatternSize) -> PatternSize {
+        PatternSize { states: self.states.saturating_add(other.states), bytes: self.bytes.saturating_add(other.bytes) }
     }
 
-    fn times(self, times: u64) -> Size {
-        Size { states: self.states.saturating_mul(times), bytes: self.bytes.saturating_mul(times) }
+    fn times(self, times: u64) -> PatternSize {
+        PatternSize { states: self.states.saturating_mul(times), bytes: self.bytes.saturating_mul(times) }
     }
 }
 
 /// Counts each character once, and what is repeated as often as it may be. Linear in the pattern.
-fn estimate(pattern: &str) -> Size {
+fn estimate(pattern: &str) -> PatternSize {
     // Sizes of the open groups and classes, outermost first, and of the last item, to which a repetition applies.
-    let mut groups: Vec<Size> = vec![Size::CHARACTER];
-    let mut last_item = Size::default();
+    let mut groups: Vec<PatternSize> = vec![PatternSize::CHARACTER];
+    let mut last_item = PatternSize::default();
     let mut characters = pattern.chars();
     while let Some(character) = characters.next() {
         let item = match character {
             '(' | '[' => {
-                groups.push(Size::CHARACTER);
+                groups.push(PatternSize::CHARACTER);
                 continue;
             }
             ')' | ']' if groups.len() > 1 => groups.pop().unwrap_or_default(),
             '{' => last_item.times(repetitions(characters.as_str())),
             '\\' if matches!(characters.next(), Some('p' | 'P')) => {
                 skip_name(&mut characters);
-                Size::UNICODE_CLASS
+                PatternSize::UNICODE_CLASS
             }
-            _ => Size::CHARACTER,
+            _ => PatternSize::CHARACTER,
         };
         last_item = item;
         if let Some(group) = groups.last_mut() {
             *group = group.plus(item);
         }
     }
-    groups.into_iter().fold(Size::default(), Size::plus)
+    groups.into_iter().fold(PatternSize::default(), PatternSize::plus)
 }
 
 /// Skips `{Name}` after `\p`, so that it is not taken for a repetition.
@@ -99,8 +99,8 @@ fn skip_name(characters: &mut std::str::Chars<'_>) {
 /// Returns the larger number of `{n,m}`, given the text after the brace; 1 where that is no repetition.
 fn repetitions(text: &str) -> u64 {
     /// No repetition that a regular expression may have is longer.
-    const MAX_LEN: usize = 24;
-    let Some(end) = text.bytes().take(MAX_LEN).position(|byte| byte == b'}') else { return 1 };
+    const MAX_REPETITION_LEN: usize = 24;
+    let Some(end) = text.bytes().take(MAX_REPETITION_LEN).position(|byte| byte == b'}') else { return 1 };
     text[..end].split(',').filter_map(|number| number.trim().parse().ok()).max().unwrap_or(1)
 }
 
@@ -132,8 +132,8 @@ mod tests {
     #[test]
     fn look_around_and_back_references_may_backtrack() {
         for pattern in ["^(?=a)", "(?!x)y", r"(a)\1", "a++b", "(?<n>a)"] {
-            assert!(Pattern::new(pattern).has_backtracking, "{pattern}");
+            assert!(PatternCost::new(pattern).has_backtracking, "{pattern}");
         }
-        assert!(!Pattern::new("^[a-z]+(?:-[0-9]+)?$").has_backtracking);
+        assert!(!PatternCost::new("^[a-z]+(?:-[0-9]+)?$").has_backtracking);
     }
 }

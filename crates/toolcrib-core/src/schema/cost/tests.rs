@@ -2,11 +2,11 @@ use serde_json::json;
 
 use super::*;
 
-fn cost(schema: &Value, value: &Value) -> Option<u64> {
-    CostModel::new(schema).unwrap().validation(value, 100_000)
+fn validation_cost(schema: &Value, value: &Value) -> Option<u64> {
+    CostModel::new(schema).unwrap().validation_steps(value, 100_000)
 }
 
-fn unbounded(schema: &Value) -> Option<Unbounded> {
+fn unbounded_reason(schema: &Value) -> Option<Unbounded> {
     CostModel::new(schema).err()
 }
 
@@ -25,7 +25,7 @@ fn levels(count: usize, level: impl Fn(Value) -> Value) -> Value {
 fn every_keyword_that_applies_a_subschema_twice_is_counted() {
     for keyword in ["allOf", "anyOf", "oneOf"] {
         assert_eq!(
-            unbounded(&levels(40, |next| json!({ keyword: [next, next] }))),
+            unbounded_reason(&levels(40, |next| json!({ keyword: [next, next] }))),
             Some(Unbounded::Paths),
             "{keyword}"
         );
@@ -37,7 +37,7 @@ fn every_keyword_that_applies_a_subschema_twice_is_counted() {
         |next| json!({ "dependencies": { "a": next, "b": next } }),
         |next| json!({ "not": next, "allOf": [next] }),
     ] {
-        assert_eq!(unbounded(&levels(40, level)), Some(Unbounded::Paths), "{}", level(json!("next")));
+        assert_eq!(unbounded_reason(&levels(40, level)), Some(Unbounded::Paths), "{}", level(json!("next")));
     }
 }
 
@@ -59,29 +59,29 @@ fn subschemas_of_members_and_items_multiply_with_the_depth_of_the_value() {
         (|next| json!({ "items": next, "unevaluatedItems": next }), in_array),
     ] {
         let schema = levels(40, level);
-        assert_eq!(cost(&schema, &nested(wrap)), None, "{}", level(json!("next")));
-        assert!(cost(&schema, &wrap(json!(1))).is_some());
+        assert_eq!(validation_cost(&schema, &nested(wrap)), None, "{}", level(json!("next")));
+        assert!(validation_cost(&schema, &wrap(json!(1))).is_some());
     }
 }
 
 #[test]
 fn nested_unevaluated_keywords_are_counted_as_often_as_they_look() {
     let schema = levels(30, |next| json!({ "unevaluatedProperties": true, "anyOf": [next] }));
-    assert_eq!(cost(&schema, &json!({ "a": 1 })), None);
+    assert_eq!(validation_cost(&schema, &json!({ "a": 1 })), None);
     let schema = levels(3, |next| json!({ "unevaluatedProperties": true, "anyOf": [next] }));
-    assert!(cost(&schema, &json!({ "a": 1 })).is_some());
+    assert!(validation_cost(&schema, &json!({ "a": 1 })).is_some());
 }
 
 #[test]
 fn chains_and_circles_of_references_are_too_deep() {
-    assert_eq!(unbounded(&levels(400, |next| next)), None);
-    assert_eq!(unbounded(&levels(20_000, |next| next)), Some(Unbounded::Depth));
-    assert_eq!(unbounded(&levels(3_000, |next| json!({ "allOf": [next] }))), Some(Unbounded::Depth));
+    assert_eq!(unbounded_reason(&levels(400, |next| next)), None);
+    assert_eq!(unbounded_reason(&levels(20_000, |next| next)), Some(Unbounded::Depth));
+    assert_eq!(unbounded_reason(&levels(3_000, |next| json!({ "allOf": [next] }))), Some(Unbounded::Depth));
     let circle = json!({ "$ref": "#/$defs/a", "$defs": { "a": { "allOf": [{ "$ref": "#/$defs/b" }] }, "b": { "not": { "$ref": "#/$defs/a" } } } });
-    assert_eq!(unbounded(&circle), Some(Unbounded::Depth));
-    assert_eq!(unbounded(&json!({ "allOf": [{ "$ref": "#" }] })), Some(Unbounded::Depth));
+    assert_eq!(unbounded_reason(&circle), Some(Unbounded::Depth));
+    assert_eq!(unbounded_reason(&json!({ "allOf": [{ "$ref": "#" }] })), Some(Unbounded::Depth));
     // Consumes a value each time round.
-    assert_eq!(unbounded(&json!({ "properties": { "a": { "$ref": "#" } } })), None);
+    assert_eq!(unbounded_reason(&json!({ "properties": { "a": { "$ref": "#" } } })), None);
 }
 
 #[test]
@@ -96,7 +96,7 @@ fn references_are_followed_in_every_form_or_refused() {
     ] {
         for keyword in ["$ref", "$dynamicRef"] {
             let schema = json!({ "not": { keyword: reference }, "$defs": definitions });
-            assert_eq!(unbounded(&schema), Some(Unbounded::Paths), "{reference}");
+            assert_eq!(unbounded_reason(&schema), Some(Unbounded::Paths), "{reference}");
         }
     }
     let ambiguous = json!({ "$ref": "#n", "$defs": { "a": { "$anchor": "n" }, "b": { "$anchor": "n" } } });
@@ -106,10 +106,10 @@ fn references_are_followed_in_every_form_or_refused() {
     let not_there = json!({ "$ref": "#/$defs/a" });
     let remote = json!({ "$ref": "http://a.example/" });
     for schema in [ambiguous, elsewhere, draft_4, not_there, remote] {
-        assert_eq!(unbounded(&schema), Some(Unbounded::Reference), "{schema}");
+        assert_eq!(unbounded_reason(&schema), Some(Unbounded::Reference), "{schema}");
     }
     // No keyword after draft 4.
-    assert_eq!(unbounded(&json!({ "not": { "id": "a name" } })), None);
+    assert_eq!(unbounded_reason(&json!({ "not": { "id": "a name" } })), None);
 }
 
 #[test]
@@ -129,6 +129,6 @@ fn work_within_one_subschema_is_counted() {
             json!(members)
         }),
     ] {
-        assert_eq!(cost(&schema, &value), None, "{}", crate::json::beginning(&schema, 80));
+        assert_eq!(validation_cost(&schema, &value), None, "{}", crate::json::truncated_json(&schema, 80));
     }
 }

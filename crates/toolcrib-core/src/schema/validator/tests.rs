@@ -7,22 +7,22 @@ fn validator(schema: &Value) -> Validator {
     Validator::new(to_raw_value(schema).unwrap().into())
 }
 
-fn validate(schema: &Value, arguments: &Value) -> Result<Accepted, Vec<Fault>> {
+fn validate(schema: &Value, arguments: &Value) -> Result<ValidationOutcome, Vec<ArgumentError>> {
     validator(schema).validate(arguments)
 }
 
-fn faults(schema: Value, arguments: Value) -> Vec<String> {
+fn error_lines(schema: Value, arguments: Value) -> Vec<String> {
     match validate(&schema, &arguments) {
-        Ok(Accepted::Valid) => Vec::new(),
-        Ok(Accepted::Unvalidated(note)) => panic!("{note}"),
+        Ok(ValidationOutcome::Valid) => Vec::new(),
+        Ok(ValidationOutcome::Unvalidated(note)) => panic!("{note}"),
         Err(faults) => faults.iter().map(|fault| format!("{} {}", fault.path, fault.message)).collect(),
     }
 }
 
 #[track_caller]
-fn note(schema: &Value, arguments: &Value) -> String {
+fn expect_unvalidated(schema: &Value, arguments: &Value) -> String {
     match validate(schema, arguments) {
-        Ok(Accepted::Unvalidated(note)) => note,
+        Ok(ValidationOutcome::Unvalidated(note)) => note,
         other => panic!("{other:?}"),
     }
 }
@@ -47,7 +47,7 @@ fn every_fault_has_its_path() {
         "additionalProperties": false,
     });
     assert_eq!(
-        faults(schema.clone(), json!({"a": "x", "b": {}, "e": 1})),
+        error_lines(schema.clone(), json!({"a": "x", "b": {}, "e": 1})),
         [
             r#"/a "x" is not of type "integer""#,
             "/b/c is required",
@@ -55,13 +55,13 @@ fn every_fault_has_its_path() {
             "/e is not an argument of this tool",
         ]
     );
-    assert!(faults(schema.clone(), json!({"a": 1, "d": 2})).is_empty());
-    assert_eq!(faults(schema, json!([])), ["/ the arguments must be a JSON object"]);
+    assert!(error_lines(schema.clone(), json!({"a": 1, "d": 2})).is_empty());
+    assert_eq!(error_lines(schema, json!([])), ["/ the arguments must be a JSON object"]);
 }
 
 #[test]
 fn a_schema_that_cannot_be_compiled_leaves_the_check_to_its_server() {
-    let note = note(&json!({"type": "strnig"}), &json!({"a": 1}));
+    let note = expect_unvalidated(&json!({"type": "strnig"}), &json!({"a": 1}));
     assert_eq!(note, "arguments are not validated: the schema is no JSON Schema that can be compiled");
 }
 
@@ -70,10 +70,13 @@ fn a_schema_that_cannot_be_compiled_leaves_the_check_to_its_server() {
 fn a_match_that_stays_unfinished_ends_and_refuses_nothing() {
     let schema = json!({"properties": {"a": {"pattern": "^(a|a?)+(?!b)x$"}, "b": {"type": "string"}}});
     let unfinished = json!({"a": "a".repeat(64)});
-    assert_eq!(note(&schema, &unfinished), "these arguments were not validated: a pattern takes too long");
-    assert_eq!(faults(schema.clone(), json!({"a": "a".repeat(64), "b": 1})), [r#"/b 1 is not of type "string""#]);
-    assert!(faults(schema.clone(), json!({"a": "x"})).is_empty());
-    assert_eq!(faults(schema, json!({"a": "b"})).len(), 1);
+    assert_eq!(
+        expect_unvalidated(&schema, &unfinished),
+        "these arguments were not validated: a pattern takes too long"
+    );
+    assert_eq!(error_lines(schema.clone(), json!({"a": "a".repeat(64), "b": 1})), [r#"/b 1 is not of type "string""#]);
+    assert!(error_lines(schema.clone(), json!({"a": "x"})).is_empty());
+    assert_eq!(error_lines(schema, json!({"a": "b"})).len(), 1);
 }
 
 #[test]
@@ -84,7 +87,7 @@ fn a_schema_that_expands_exponentially_validates_nothing_and_says_so() {
             let note = "arguments are not validated: the schema expands to more than 10000 paths";
             assert_eq!(validator.note().as_deref(), Some(note), "{keyword} {levels}");
             for argument in [json!("valid"), json!(1)] {
-                let expected = Ok(Accepted::Unvalidated(note.into()));
+                let expected = Ok(ValidationOutcome::Unvalidated(note.into()));
                 assert_eq!(validator.validate(&json!({ "x": argument })), expected, "{keyword} {levels}");
             }
         }
@@ -94,7 +97,7 @@ fn a_schema_that_expands_exponentially_validates_nothing_and_says_so() {
 #[test]
 fn a_schema_that_expands_a_little_is_validated() {
     for keyword in ["allOf", "anyOf"] {
-        assert_eq!(validate(&doubling(keyword, 6), &json!({"x": "valid"})), Ok(Accepted::Valid), "{keyword}");
+        assert_eq!(validate(&doubling(keyword, 6), &json!({"x": "valid"})), Ok(ValidationOutcome::Valid), "{keyword}");
         let faults = validate(&doubling(keyword, 6), &json!({"x": 1})).unwrap_err();
         assert_eq!(faults[0].path, "/x");
     }
@@ -105,8 +108,8 @@ fn arguments_that_would_take_too_long_are_not_validated() {
     // Some 2,000 paths for each of the items.
     let mut schema = doubling("allOf", 9);
     schema["properties"] = json!({ "x": { "type": "array", "items": { "$ref": "#/$defs/l0" } } });
-    assert_eq!(validate(&schema, &json!({"x": ["a", "b"]})), Ok(Accepted::Valid));
-    let note = note(&schema, &json!({"x": vec!["a"; 10_000]}));
+    assert_eq!(validate(&schema, &json!({"x": ["a", "b"]})), Ok(ValidationOutcome::Valid));
+    let note = expect_unvalidated(&schema, &json!({"x": vec!["a"; 10_000]}));
     assert!(note.starts_with("these arguments were not validated: "), "{note}");
 }
 
@@ -120,9 +123,9 @@ fn arguments_nested_in_a_recursive_schema_are_validated_while_that_is_cheap() {
         let tree = (0..levels).fold(json!({ "name": "leaf" }), |tree, _| json!({ "name": "node", "child": tree }));
         json!({ "root": tree })
     };
-    assert_eq!(validate(&schema, &nested(4)), Ok(Accepted::Valid));
+    assert_eq!(validate(&schema, &nested(4)), Ok(ValidationOutcome::Valid));
     assert!(validate(&schema, &json!({ "root": { "name": 1 } })).is_err());
-    note(&schema, &nested(60));
+    expect_unvalidated(&schema, &nested(60));
 }
 
 /// Each of these took seconds or gigabytes, or did not end, for one call.
@@ -171,7 +174,7 @@ fn what_is_validated_ends_in_every_draft() {
         ("unevaluated properties", evaluated, json!({})),
         ("discriminated alternatives", discriminated, json!({})),
     ] {
-        let note = note(&schema, &arguments);
+        let note = expect_unvalidated(&schema, &arguments);
         assert!(note.contains("not validated: "), "{name}: {note}");
     }
 }
@@ -200,7 +203,7 @@ fn errors_that_would_fill_the_memory_are_not_listed() {
             json!(names.iter().map(|name| (name.clone(), json!(1))).collect::<serde_json::Map<_, _>>()),
         ),
     ] {
-        assert_eq!(faults(schema, arguments), [too_many], "{name}");
+        assert_eq!(error_lines(schema, arguments), [too_many], "{name}");
     }
 }
 
@@ -209,21 +212,21 @@ fn ordinary_faults_are_listed_beside_long_texts_and_patterns() {
     let name = json!({ "type": "string", "pattern": "^(?!-)[a-z-]+$" });
     let schema = json!({ "properties": { "a": name, "b": name, "c": name, "n": { "type": "integer" } } });
     let arguments = json!({ "a": "some-name", "b": "another-name", "c": "third", "n": "x" });
-    assert_eq!(faults(schema, arguments), [r#"/n "x" is not of type "integer""#]);
+    assert_eq!(error_lines(schema, arguments), [r#"/n "x" is not of type "integer""#]);
     let schema = json!({ "properties": { "content": { "type": "string" }, "encoding": { "enum": ["utf8"] } } });
     let arguments = json!({ "content": "a".repeat(2_000_000), "encoding": null });
-    assert_eq!(faults(schema, arguments), [r#"/encoding null is not one of "utf8""#]);
+    assert_eq!(error_lines(schema, arguments), [r#"/encoding null is not one of "utf8""#]);
     let unexpected: serde_json::Map<String, Value> = (0..500).map(|index| (format!("n{index}"), json!(1))).collect();
     let schema = json!({ "properties": { "a": true }, "additionalProperties": false });
-    assert_eq!(faults(schema, json!(unexpected)).len(), MAX_FAULTS);
+    assert_eq!(error_lines(schema, json!(unexpected)).len(), MAX_LISTED_ERRORS);
 }
 
 #[test]
 fn cheap_arguments_are_accepted_inline_once_the_schema_is_compiled() {
     let validator = validator(&doubling("allOf", 6));
     assert_eq!(validator.accept_inline(&json!({"x": "a"})), None);
-    assert_eq!(validator.validate(&json!({"x": "a"})), Ok(Accepted::Valid));
-    assert_eq!(validator.accept_inline(&json!({"x": "a"})), Some(Accepted::Valid));
+    assert_eq!(validator.validate(&json!({"x": "a"})), Ok(ValidationOutcome::Valid));
+    assert_eq!(validator.accept_inline(&json!({"x": "a"})), Some(ValidationOutcome::Valid));
     assert_eq!(validator.accept_inline(&json!({"x": "a".repeat(1 << 20)})), None);
     assert_eq!(validator.accept_inline(&json!({"x": 1})), None, "its faults are listed elsewhere");
 }

@@ -6,16 +6,16 @@ use std::sync::Arc;
 use serde_json::json;
 use serde_json::value::{RawValue, to_raw_value};
 
-use super::ToolLine;
-use crate::catalog::{Caller, Catalog, Manner, Part, Segment, View};
+use super::ToolRecord;
+use crate::catalog::{Caller, Catalog, CatalogSource, Segment, SourceOptions, View};
 use crate::error::{Code, Error, Result, ResultExt};
 use crate::fingerprint::Fingerprint;
 use crate::inventory::{Origin, SourceState, ToolState};
-use crate::manifest::{Bounds, Manifest, Packed};
+use crate::manifest::{Manifest, PackedManifest, ToolLimits};
 use crate::source::SourceId;
 
 /// The view, and the position of each tool by the name that agents see.
-pub(super) fn build(tools: &[(usize, ToolLine)]) -> Result<(View, HashMap<String, usize>)> {
+pub(super) fn build(tools: &[(usize, ToolRecord)]) -> Result<(View, HashMap<String, usize>)> {
     // A list with one name twice would lose the second: it goes to a source of its own, beside the first.
     let mut lists: BTreeMap<(&str, usize), BTreeMap<&str, usize>> = BTreeMap::new();
     for (position, (_, tool)) in tools.iter().enumerate() {
@@ -27,9 +27,9 @@ pub(super) fn build(tools: &[(usize, ToolLine)]) -> Result<(View, HashMap<String
     let (mut taken, mut parts, mut positions) = (BTreeSet::new(), Vec::new(), HashMap::new());
     for ((server, _), list) in &lists {
         let id = free_id(server, &mut taken)?;
-        let part = part(&id, server, tools, list)?;
+        let part = build_source(&id, server, tools, list)?;
         for entry in part.segment.entries() {
-            if let Some(position) = list.get(part.segment.original(entry)) {
+            if let Some(position) = list.get(part.segment.original_name(entry)) {
                 positions.insert(entry.name.to_string(), *position);
             }
         }
@@ -57,36 +57,41 @@ fn free_id(server: &str, taken: &mut BTreeSet<SourceId>) -> Result<SourceId> {
     Ok(id)
 }
 
-fn part(id: &SourceId, server: &str, tools: &[(usize, ToolLine)], list: &BTreeMap<&str, usize>) -> Result<Part> {
-    let lines: Vec<&ToolLine> = list.values().map(|position| &tools[*position].1).collect();
+fn build_source(
+    id: &SourceId,
+    server: &str,
+    tools: &[(usize, ToolRecord)],
+    list: &BTreeMap<&str, usize>,
+) -> Result<CatalogSource> {
+    let lines: Vec<&ToolRecord> = list.values().map(|position| &tools[*position].1).collect();
     let offered = |with_schema: &dyn Fn(&str) -> bool| -> Result<Vec<Box<RawValue>>> {
-        lines.iter().map(|line| raw(line, with_schema(&line.name))).collect()
+        lines.iter().map(|line| to_raw_tool(line, with_schema(&line.name))).collect()
     };
-    let mut manifest = Manifest::new(id, &offered(&|_| true)?, Vec::new(), &Bounds::default());
+    let mut manifest = Manifest::new(id, &offered(&|_| true)?, Vec::new(), &ToolLimits::default());
     if !manifest.set_aside.is_empty() {
         // A schema that no agent could be given still comes with a name and a description to be found by.
         let unusable: BTreeSet<String> = manifest.set_aside.into_iter().map(|refused| refused.name).collect();
-        manifest = Manifest::new(id, &offered(&|name| !unusable.contains(name))?, Vec::new(), &Bounds::default());
+        manifest = Manifest::new(id, &offered(&|name| !unusable.contains(name))?, Vec::new(), &ToolLimits::default());
     }
     let description = lines.iter().find_map(|line| line.server_description.as_deref()).unwrap_or_default();
     // An id has little room; the rest of a long name is what a server says about itself.
     let about = if server.len() > id.as_str().len() { format!("{server}. {description}") } else { description.into() };
-    let packed = Packed::new(&manifest.about(Some(&about)))?;
+    let packed = PackedManifest::new(&manifest.with_about(Some(&about)))?;
     let state = SourceState {
         kind: "mcp".into(),
         origin: Origin::Runtime,
-        definition: Fingerprint::of(id.as_str()),
+        definition: Fingerprint::digest(id.as_str()),
         declared_enabled: None,
         enabled: true,
         removed: false,
         manifest: Some(packed.fingerprint),
         tools: packed.tools.iter().map(|tool| (tool.name.clone(), ToolState::default())).collect(),
     };
-    let manner = Manner { kind: "mcp".into(), ..Manner::default() };
-    Ok(Part::new(Arc::new(Segment::prefixed(Arc::new(packed))), Arc::new(state), manner))
+    let manner = SourceOptions { kind: "mcp".into(), ..SourceOptions::default() };
+    Ok(CatalogSource::new(Arc::new(Segment::with_prefix(Arc::new(packed))), Arc::new(state), manner))
 }
 
-fn raw(line: &ToolLine, with_schema: bool) -> Result<Box<RawValue>> {
+fn to_raw_tool(line: &ToolRecord, with_schema: bool) -> Result<Box<RawValue>> {
     let mut tool = json!({"name": line.name});
     if let Some(description) = &line.description {
         tool["description"] = json!(description);

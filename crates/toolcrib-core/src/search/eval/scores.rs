@@ -6,27 +6,27 @@ use serde::{Serialize, Serializer};
 use serde_json::Value;
 
 /// Recall is always told at these.
-const CUTS: [usize; 4] = [1, 3, 5, USUAL];
-const USUAL: usize = 10;
+const RECALL_CUTOFFS: [usize; 4] = [1, 3, 5, DEFAULT_CUTOFF];
+const DEFAULT_CUTOFF: usize = 10;
 
 #[derive(Debug, Clone)]
 pub struct Scores {
     queries: usize,
-    recall: Vec<Sum>,
-    ndcg: Vec<Sum>,
-    reciprocal: f64,
+    recall: Vec<CutoffSum>,
+    ndcg: Vec<CutoffSum>,
+    reciprocal_ranks: f64,
 }
 
 /// Of all queries, with the first so many hits of each.
 #[derive(Debug, Clone)]
-struct Sum {
-    cut: usize,
+struct CutoffSum {
+    cutoff: usize,
     sum: f64,
 }
 
 /// Means over all queries.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Means {
+pub struct MeanScores {
     pub queries: usize,
     /// By what they are called: `recall@5`, `ndcg@10`, `mrr`.
     pub measures: Vec<(String, f64)>,
@@ -34,23 +34,23 @@ pub struct Means {
 
 impl Default for Scores {
     fn default() -> Scores {
-        Scores::also_at(USUAL)
+        Scores::with_cutoff(DEFAULT_CUTOFF)
     }
 }
 
 impl Scores {
     /// The usual measures, and the same with the first so many hits.
-    pub fn also_at(cut: usize) -> Scores {
-        let sums = |usual: &[usize]| -> Vec<Sum> {
+    pub fn with_cutoff(cut: usize) -> Scores {
+        let sums = |usual: &[usize]| -> Vec<CutoffSum> {
             let cuts: BTreeSet<usize> = usual.iter().copied().chain([cut]).collect();
-            cuts.into_iter().map(|cut| Sum { cut, sum: 0.0 }).collect()
+            cuts.into_iter().map(|cut| CutoffSum { cutoff: cut, sum: 0.0 }).collect()
         };
-        Scores { queries: 0, recall: sums(&CUTS), ndcg: sums(&[USUAL]), reciprocal: 0.0 }
+        Scores { queries: 0, recall: sums(&RECALL_CUTOFFS), ndcg: sums(&[DEFAULT_CUTOFF]), reciprocal_ranks: 0.0 }
     }
 
     /// How many hits must be known.
-    pub fn depth(&self) -> usize {
-        self.recall.last().map_or(USUAL, |sum| sum.cut)
+    pub fn max_cutoff(&self) -> usize {
+        self.recall.last().map_or(DEFAULT_CUTOFF, |sum| sum.cutoff)
     }
 
     /// `ranking` names tools by their position; the first found of a group counts.
@@ -66,36 +66,36 @@ impl Scores {
             }
         }
         self.queries += 1;
-        self.reciprocal += ranks.first().map_or(0.0, |rank| 1.0 / (*rank as f64 + 1.0));
-        for Sum { cut, sum } in &mut self.recall {
+        self.reciprocal_ranks += ranks.first().map_or(0.0, |rank| 1.0 / (*rank as f64 + 1.0));
+        for CutoffSum { cutoff: cut, sum } in &mut self.recall {
             let found = ranks.iter().filter(|rank| *rank < cut).count();
             *sum += found as f64 / groups.len().max(1) as f64;
         }
         let gain = |rank: usize| 1.0 / (rank as f64 + 2.0).log2();
-        for Sum { cut, sum } in &mut self.ndcg {
+        for CutoffSum { cutoff: cut, sum } in &mut self.ndcg {
             let ideal: f64 = (0..groups.len().min(*cut)).map(gain).sum();
             let gained: f64 = ranks.iter().filter(|rank| *rank < cut).map(|rank| gain(*rank)).sum();
             *sum += if ideal > 0.0 { gained / ideal } else { 0.0 };
         }
     }
 
-    pub fn means(&self) -> Means {
+    pub fn means(&self) -> MeanScores {
         // Four digits: more would be noise.
         let mean = |sum: f64| (sum / self.queries.max(1) as f64 * 1e4).round() / 1e4;
-        let recall = self.recall.iter().map(|Sum { cut, sum }| (format!("recall@{cut}"), mean(*sum)));
-        let ndcg = self.ndcg.iter().map(|Sum { cut, sum }| (format!("ndcg@{cut}"), mean(*sum)));
-        let measures = recall.chain(ndcg).chain([("mrr".to_owned(), mean(self.reciprocal))]);
-        Means { queries: self.queries, measures: measures.collect() }
+        let recall = self.recall.iter().map(|CutoffSum { cutoff: cut, sum }| (format!("recall@{cut}"), mean(*sum)));
+        let ndcg = self.ndcg.iter().map(|CutoffSum { cutoff: cut, sum }| (format!("ndcg@{cut}"), mean(*sum)));
+        let measures = recall.chain(ndcg).chain([("mrr".to_owned(), mean(self.reciprocal_ranks))]);
+        MeanScores { queries: self.queries, measures: measures.collect() }
     }
 }
 
-impl Means {
+impl MeanScores {
     pub fn get(&self, measure: &str) -> Option<f64> {
         self.measures.iter().find(|(name, _)| name == measure).map(|(_, mean)| *mean)
     }
 }
 
-impl Serialize for Means {
+impl Serialize for MeanScores {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let measures = self.measures.iter().map(|(name, mean)| (name.as_str(), Value::from(*mean)));
         serializer.collect_map([("queries", Value::from(self.queries))].into_iter().chain(measures))
@@ -134,12 +134,12 @@ mod tests {
             (10, "recall@1 recall@3 recall@5 recall@10 ndcg@10 mrr", 10),
             (20, "recall@1 recall@3 recall@5 recall@10 recall@20 ndcg@10 ndcg@20 mrr", 20),
         ] {
-            let scores = Scores::also_at(cut);
+            let scores = Scores::with_cutoff(cut);
             let told = scores.means().measures;
             assert_eq!(told.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>().join(" "), expected);
-            assert_eq!(scores.depth(), depth);
+            assert_eq!(scores.max_cutoff(), depth);
         }
-        let mut scores = Scores::also_at(2);
+        let mut scores = Scores::with_cutoff(2);
         scores.add(&[vec![7], vec![8], vec![9]], &[Some(1), Some(7), Some(8)]);
         assert_eq!(scores.means().get("recall@2"), Some(0.3333));
         assert_eq!(scores.means().get("ndcg@2"), Some(0.3869));

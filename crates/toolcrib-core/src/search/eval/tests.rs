@@ -1,13 +1,13 @@
 use super::*;
 
-fn read(tools: &str, queries: &str) -> Result<LabelledSet> {
-    LabelledSet::read(File { name: "t.jsonl", text: tools }, File { name: "q.jsonl", text: queries })
+fn parse_set(tools: &str, queries: &str) -> Result<LabelledSet> {
+    LabelledSet::parse(NamedText { name: "t.jsonl", text: tools }, NamedText { name: "q.jsonl", text: queries })
 }
 
-fn ndcg(set: &LabelledSet) -> f64 {
+fn mean_ndcg(set: &LabelledSet) -> f64 {
     let mut scores = Scores::default();
     for query in &set.queries {
-        set.judge(query, &set.search(query, 10), &mut scores);
+        set.score(query, &set.search(query, 10), &mut scores);
     }
     scores.means().get("ndcg@10").unwrap()
 }
@@ -29,10 +29,10 @@ fn odd_sets_are_read() {
         r#"{"query":"搜索","groups":[["c","gone"]],"relevant":["c"]}"#,
         &format!(r#"{{"query":"{long}","relevant":["d"]}}"#),
     ];
-    let set = read(&tools.join("\n"), &queries.join("\n")).unwrap();
-    assert_eq!(set.view.offered().count(), 5);
-    assert_eq!(set.unknown, ["gone"]);
-    assert_eq!(ndcg(&set), 1.0);
+    let set = parse_set(&tools.join("\n"), &queries.join("\n")).unwrap();
+    assert_eq!(set.view.offered_tools().count(), 5);
+    assert_eq!(set.unknown_ids, ["gone"]);
+    assert_eq!(mean_ndcg(&set), 1.0);
 }
 
 #[test]
@@ -48,7 +48,7 @@ fn a_fault_names_file_and_line() {
         (tool, &format!("{query}\n{query}"), "q.jsonl:2: the id `7` is on line 1 already"),
         (tool, r#"{"query":"x","relevant":["a","a"]}"#, "q.jsonl:1: the id `a` is here twice"),
     ] {
-        let error = read(tools, queries).unwrap_err();
+        let error = parse_set(tools, queries).unwrap_err();
         assert!(error.message.starts_with(said), "{}", error.message);
         assert_eq!(error.code, Code::BadRequest);
     }
@@ -58,6 +58,6 @@ fn a_fault_names_file_and_line() {
 fn a_mark_of_the_byte_order_is_passed_over() {
     let tool = r#"{"id":"a","name":"x"}"#;
     let query = r#"{"query":"x","relevant":["a"]}"#;
-    let set = read(&format!("\u{feff}{tool}"), &format!("\u{feff}{query}\r\n")).unwrap();
-    assert_eq!(ndcg(&set), 1.0);
+    let set = parse_set(&format!("\u{feff}{tool}"), &format!("\u{feff}{query}\r\n")).unwrap();
+    assert_eq!(mean_ndcg(&set), 1.0);
 }

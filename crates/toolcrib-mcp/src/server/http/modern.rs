@@ -5,70 +5,77 @@ use std::sync::Arc;
 use http::{HeaderMap, request::Parts};
 use serde_json::value::RawValue;
 
-use super::{Endpoint, Reply, VERSION, order, reply::Accepts, said};
+use super::{EndpointResult, McpEndpoint, VERSION_HEADER, header_text, incoming_request, response::AcceptedTypes};
 use crate::{
-    era::{Era, MODERN},
+    era::{Era, MODERN_VERSION},
     error::RpcError,
     headers,
     message::RawObject,
     server::{
-        Peer,
-        feed::{Feed, Keeps},
-        greet,
-        job::Client,
-        params::Params,
+        McpPeer,
+        dispatch::ClientContext,
+        event_buffer::{EventBuffer, Retention},
+        handshake,
+        params::RequestParams,
     },
 };
 
-impl Endpoint {
-    pub(super) async fn modern(
+impl McpEndpoint {
+    pub(super) async fn handle_modern(
         &self,
         head: &Parts,
         id: &RawValue,
         method: &str,
-        mut params: Params,
-        accepts: Accepts,
-    ) -> Result<Reply, RpcError> {
-        let shared = &self.owner.shared;
+        mut params: RequestParams,
+        accepts: AcceptedTypes,
+    ) -> Result<EndpointResult, RpcError> {
+        let shared = &self.inner.shared;
         params.require_meta()?;
         check_version(&head.headers, &params)?;
-        headers::check_standard(&head.headers, method, params.name.as_deref()).map_err(mismatch)?;
+        headers::check_standard_headers(&head.headers, method, params.name.as_deref()).map_err(header_mismatch)?;
         let query = head.uri.query().unwrap_or_default();
-        let capabilities = params.capabilities.take().unwrap_or_else(greet::nothing);
-        let peer = Peer::new(Era::Modern, params.client.take(), capabilities, query);
-        let peer = Arc::new(Peer { fleeting: true, ..peer });
+        let capabilities = params.capabilities.take().unwrap_or_else(handshake::empty_object);
+        let peer = McpPeer::new(Era::Modern, params.client_name.take(), capabilities, query);
+        let peer = Arc::new(McpPeer { is_stateless: true, ..peer });
         if method == "tools/call" {
             self.check_arguments(&head.headers, &peer, &params)?;
         }
-        let feed = Feed::new(0, shared.options.queue, Keeps::Nothing);
-        let reader = feed.reader(None);
-        let client = Client { peer, desk: None, ended: shared.closing.clone(), single: true };
-        shared.begin(client, order(head, id, method, params, &feed, accepts.events))?;
-        let answer = self.respond(reader, Era::Modern, accepts).await;
-        Ok(answer.map_or_else(|| self.unanswered(id, &shared.closing), Ok))
+        let feed = EventBuffer::new(0, shared.options.queued_messages_max, Retention::Nothing);
+        let reader = feed.add_reader(None);
+        let client = ClientContext { peer, client_requests: None, ended: shared.closing.clone(), is_one_shot: true };
+        shared.start_request(client, incoming_request(head, id, method, params, &feed, accepts.events))?;
+        let answer = self.build_response(reader, Era::Modern, accepts).await;
+        Ok(answer.map_or_else(|| self.unanswered_response(id, &shared.closing), Ok))
     }
 
     /// The headers that repeat arguments, where the tool's schema asks for them.
-    fn check_arguments(&self, headers: &HeaderMap, peer: &Arc<Peer>, params: &Params) -> Result<(), RpcError> {
+    fn check_arguments(
+        &self,
+        headers: &HeaderMap,
+        peer: &Arc<McpPeer>,
+        params: &RequestParams,
+    ) -> Result<(), RpcError> {
         let Some(name) = &params.name else { return Ok(()) };
-        let Some(schema) = self.owner.shared.service.input_schema(peer, name) else { return Ok(()) };
-        let all = params.rest.as_deref().and_then(RawObject::open).unwrap_or_default();
-        let nothing = greet::nothing();
+        let Some(schema) = self.inner.shared.service.input_schema(peer, name) else { return Ok(()) };
+        let all = params.service_params.as_deref().and_then(RawObject::parse).unwrap_or_default();
+        let nothing = handshake::empty_object();
         let arguments = all.get("arguments").unwrap_or(&nothing);
-        headers::check_arguments(headers, &schema, arguments).map_err(mismatch)
+        headers::check_argument_headers(headers, &schema, arguments).map_err(header_mismatch)
     }
 }
 
-fn check_version(headers: &HeaderMap, params: &Params) -> Result<(), RpcError> {
-    let asked = params.version.as_deref().unwrap_or_default();
-    match said(headers, VERSION) {
-        None => Err(mismatch(format!("the header `{VERSION}` is missing"))),
-        Some(said) if said != asked => Err(mismatch(format!("the header `{VERSION}` does not say what `_meta` says"))),
-        Some(_) if asked != MODERN => Err(greet::unsupported(asked)),
+fn check_version(headers: &HeaderMap, params: &RequestParams) -> Result<(), RpcError> {
+    let asked = params.protocol_version.as_deref().unwrap_or_default();
+    match header_text(headers, VERSION_HEADER) {
+        None => Err(header_mismatch(format!("the header `{VERSION_HEADER}` is missing"))),
+        Some(said) if said != asked => {
+            Err(header_mismatch(format!("the header `{VERSION_HEADER}` does not say what `_meta` says")))
+        }
+        Some(_) if asked != MODERN_VERSION => Err(handshake::unsupported_version(asked)),
         Some(_) => Ok(()),
     }
 }
 
-fn mismatch(why: String) -> RpcError {
+fn header_mismatch(why: String) -> RpcError {
     RpcError::new(RpcError::HEADER_MISMATCH, why)
 }

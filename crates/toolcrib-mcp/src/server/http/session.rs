@@ -16,11 +16,11 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     connection::lock,
     server::{
-        Peer,
-        feed::{Feed, Keeps, Weight},
-        job::Client,
-        listen,
-        shared::{Desk, Shared},
+        McpPeer,
+        dispatch::ClientContext,
+        event_buffer::{EventBuffer, MessagePriority, Retention},
+        shared::{ClientRequests, ServerShared},
+        subscriptions,
     },
 };
 
@@ -30,103 +30,103 @@ use crate::{
 pub struct SessionOwner(pub Arc<str>);
 
 #[derive(Debug)]
-pub(super) struct Session {
+pub(super) struct McpSession {
     pub(super) id: String,
-    pub(super) peer: Arc<Peer>,
+    pub(super) peer: Arc<McpPeer>,
     /// Who opened it.
     owner: Option<SessionOwner>,
-    pub(super) desk: Arc<Desk>,
+    pub(super) client_requests: Arc<ClientRequests>,
     /// The stream for what nobody asked for. Its number is 0.
-    pub(super) news: Arc<Feed>,
+    pub(super) notifications: Arc<EventBuffer>,
     ended: CancellationToken,
     /// The streams of requests, for as long as their requests keep them.
-    streams: Mutex<HashMap<u64, Weak<Feed>>>,
+    streams: Mutex<HashMap<u64, Weak<EventBuffer>>>,
     next_stream: AtomicU64,
-    used: Mutex<Instant>,
+    last_used: Mutex<Instant>,
     listening: AtomicBool,
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Sessions {
-    by_id: Mutex<HashMap<String, Arc<Session>>>,
-    swept: AtomicBool,
+pub(super) struct McpSessions {
+    by_id: Mutex<HashMap<String, Arc<McpSession>>>,
+    sweeper_started: AtomicBool,
 }
 
-impl Session {
-    fn new(shared: &Shared, peer: Arc<Peer>, owner: Option<SessionOwner>) -> Session {
-        Session {
+impl McpSession {
+    fn new(shared: &ServerShared, peer: Arc<McpPeer>, owner: Option<SessionOwner>) -> McpSession {
+        McpSession {
             id: format!("{:032x}", rand::random::<u128>()),
             peer,
             owner,
-            desk: Arc::default(),
-            news: Feed::new(0, shared.options.queue, Keeps::Latest),
+            client_requests: Arc::default(),
+            notifications: EventBuffer::new(0, shared.options.queued_messages_max, Retention::Latest),
             ended: shared.closing.child_token(),
             streams: Mutex::default(),
             next_stream: AtomicU64::new(1),
-            used: Mutex::new(Instant::now()),
+            last_used: Mutex::new(Instant::now()),
             listening: AtomicBool::new(false),
         }
     }
 
-    pub(super) fn client(&self) -> Client {
-        let (peer, desk, ended) = (self.peer.clone(), Some(self.desk.clone()), self.ended.clone());
-        Client { peer, desk, ended, single: false }
+    pub(super) fn client_context(&self) -> ClientContext {
+        let (peer, desk, ended) = (self.peer.clone(), Some(self.client_requests.clone()), self.ended.clone());
+        ClientContext { peer, client_requests: desk, ended, is_one_shot: false }
     }
 
     /// A stream for the answer to a request, found again by its number as long as the request keeps it.
-    pub(super) fn stream(&self, bound: usize) -> Arc<Feed> {
-        let feed = Feed::new(self.next_stream.fetch_add(1, Ordering::Relaxed), bound, Keeps::Latest);
+    pub(super) fn open_stream(&self, bound: usize) -> Arc<EventBuffer> {
+        let feed = EventBuffer::new(self.next_stream.fetch_add(1, Ordering::Relaxed), bound, Retention::Latest);
         let mut streams = lock(&self.streams);
         streams.retain(|_, feed| feed.strong_count() > 0);
-        streams.insert(feed.number, Arc::downgrade(&feed));
+        streams.insert(feed.stream_number, Arc::downgrade(&feed));
         feed
     }
 
-    pub(super) fn find_stream(&self, number: u64) -> Option<Arc<Feed>> {
-        if number == 0 { Some(self.news.clone()) } else { lock(&self.streams).get(&number)?.upgrade() }
+    pub(super) fn find_stream(&self, number: u64) -> Option<Arc<EventBuffer>> {
+        if number == 0 { Some(self.notifications.clone()) } else { lock(&self.streams).get(&number)?.upgrade() }
     }
 
     /// Tells the news from now on, until the session ends.
-    pub(super) fn listen(&self, shared: &Arc<Shared>) {
+    pub(super) fn start_notifications(&self, shared: &Arc<ServerShared>) {
         if self.listening.swap(true, Ordering::Relaxed) {
             return;
         }
-        let (news, ended, draining) = (self.news.clone(), self.ended.clone(), shared.draining.clone());
+        let (news, ended, draining) = (self.notifications.clone(), self.ended.clone(), shared.draining.clone());
         let mut changes = shared.service.changes(&self.peer);
         shared.tasks.spawn(ended.run_until_cancelled_owned(async move {
             while let Some(Some(change)) = draining.run_until_cancelled(changes.next()).await {
-                if let Ok(text) = listen::notification(&change, None) {
-                    news.push(text, Weight::Once);
+                if let Ok(text) = subscriptions::encode_change(&change, None) {
+                    news.push(text, MessagePriority::Deduplicated);
                 }
             }
         }));
     }
 
     fn is_idle(&self) -> bool {
-        self.desk.is_idle() && self.news.readers() == 0
+        self.client_requests.is_idle() && self.notifications.reader_count() == 0
     }
 
-    fn end(&self, shared: &Shared) {
+    fn end(&self, shared: &ServerShared) {
         self.ended.cancel();
-        self.news.end();
-        shared.service.gone(&self.peer);
+        self.notifications.end();
+        shared.service.on_disconnect(&self.peer);
     }
 }
 
-impl Sessions {
+impl McpSessions {
     /// A new session; none when there are too many and all are in use.
     pub(super) fn open(
         self: &Arc<Self>,
-        shared: &Arc<Shared>,
-        peer: Arc<Peer>,
+        shared: &Arc<ServerShared>,
+        peer: Arc<McpPeer>,
         owner: Option<SessionOwner>,
-    ) -> Option<Arc<Session>> {
-        let session = Arc::new(Session::new(shared, peer, owner));
+    ) -> Option<Arc<McpSession>> {
+        let session = Arc::new(McpSession::new(shared, peer, owner));
         let evicted = {
             let mut by_id = lock(&self.by_id);
             let full = by_id.len() >= shared.options.sessions_max;
             let oldest =
-                || by_id.values().filter(|session| session.is_idle()).min_by_key(|session| *lock(&session.used));
+                || by_id.values().filter(|session| session.is_idle()).min_by_key(|session| *lock(&session.last_used));
             let evicted = if full { Some(oldest()?.id.clone()) } else { None };
             let evicted = evicted.and_then(|id| by_id.remove(&id));
             by_id.insert(session.id.clone(), session.clone());
@@ -135,47 +135,47 @@ impl Sessions {
         if let Some(evicted) = evicted {
             evicted.end(shared);
         }
-        if !self.swept.swap(true, Ordering::Relaxed) {
-            let sweeping = sweep(self.clone(), Arc::downgrade(shared), shared.options.session_idle);
+        if !self.sweeper_started.swap(true, Ordering::Relaxed) {
+            let sweeping = sweep_idle(self.clone(), Arc::downgrade(shared), shared.options.session_idle_timeout);
             shared.tasks.spawn(shared.draining.clone().run_until_cancelled_owned(sweeping));
         }
         Some(session)
     }
 
     /// To anybody but its owner a session is as none.
-    pub(super) fn find(&self, id: &str, owner: Option<&SessionOwner>) -> Option<Arc<Session>> {
+    pub(super) fn find(&self, id: &str, owner: Option<&SessionOwner>) -> Option<Arc<McpSession>> {
         let session = lock(&self.by_id).get(id).cloned()?;
         if session.owner.as_ref() != owner {
             return None;
         }
-        *lock(&session.used) = Instant::now();
+        *lock(&session.last_used) = Instant::now();
         Some(session)
     }
 
-    pub(super) fn end(&self, shared: &Shared, id: &str) -> bool {
+    pub(super) fn end(&self, shared: &ServerShared, id: &str) -> bool {
         let session = lock(&self.by_id).remove(id);
         session.inspect(|session| session.end(shared)).is_some()
     }
 
     /// Ends the streams of news; what is being asked goes on.
     pub(super) fn drain(&self) {
-        lock(&self.by_id).values().for_each(|session| session.news.end());
+        lock(&self.by_id).values().for_each(|session| session.notifications.end());
     }
 
-    pub(super) fn end_all(&self, shared: &Shared) {
+    pub(super) fn end_all(&self, shared: &ServerShared) {
         let sessions: Vec<_> = lock(&self.by_id).drain().collect();
         sessions.iter().for_each(|(_, session)| session.end(shared));
     }
 }
 
 /// Ends the sessions that nobody used for long.
-async fn sweep(sessions: Arc<Sessions>, shared: Weak<Shared>, idle: Duration) {
+async fn sweep_idle(sessions: Arc<McpSessions>, shared: Weak<ServerShared>, idle: Duration) {
     loop {
         tokio::time::sleep((idle / 4).clamp(Duration::from_millis(100), Duration::from_secs(60))).await;
         let Some(shared) = shared.upgrade() else { return };
         let mut over = Vec::new();
         lock(&sessions.by_id).retain(|_, session| {
-            let mut used = lock(&session.used);
+            let mut used = lock(&session.last_used);
             if !session.is_idle() {
                 // A stream that was open all the time is a use, too.
                 *used = Instant::now();

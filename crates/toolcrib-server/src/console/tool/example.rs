@@ -3,45 +3,46 @@
 use serde_json::{Map, Value, json};
 
 use toolcrib::core::json;
-use toolcrib::core::outline::walk::{alternatives, followed, list};
+use toolcrib::core::outline::schema_walk::{array_at, non_null_alternatives, resolve_references};
 
 /// Schemas come from outside: so deep, so many values in all, so long a list, a text or a name.
-const DEEPEST: usize = 8;
-const MOST_VALUES: usize = 200;
-const MOST_ITEMS: u64 = 10;
-const LONGEST: usize = 200;
+const MAX_EXAMPLE_DEPTH: usize = 8;
+const MAX_EXAMPLE_VALUES: usize = 200;
+const MAX_EXAMPLE_ITEMS: u64 = 10;
+const MAX_EXAMPLE_LEN: usize = 200;
 /// How many members of an `allOf` are asked for each name that is required.
-const MAX_PARTS: usize = 50;
+const MAX_ALL_OF_MEMBERS: usize = 50;
 
-pub(super) fn arguments(schema: &Value) -> Map<String, Value> {
-    match (Example { root: schema, left: MOST_VALUES }).object(followed(schema, schema), 0) {
+pub(super) fn example_arguments(schema: &Value) -> Map<String, Value> {
+    match (ExampleBuilder { root: schema, remaining: MAX_EXAMPLE_VALUES }).object(resolve_references(schema, schema), 0)
+    {
         Value::Object(arguments) => arguments,
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => Map::new(),
     }
 }
 
 /// What would do for one of them; `root` is where its references lead.
-pub(super) fn value(root: &Value, schema: &Value) -> Value {
-    Example { root, left: MOST_VALUES }.of(schema, 0)
+pub(super) fn example_value(root: &Value, schema: &Value) -> Value {
+    ExampleBuilder { root, remaining: MAX_EXAMPLE_VALUES }.value(schema, 0)
 }
 
-struct Example<'a> {
+struct ExampleBuilder<'a> {
     root: &'a Value,
-    left: usize,
+    remaining: usize,
 }
 
-impl<'a> Example<'a> {
-    fn of(&mut self, schema: &'a Value, depth: usize) -> Value {
-        if depth > DEEPEST || self.left == 0 {
+impl<'a> ExampleBuilder<'a> {
+    fn value(&mut self, schema: &'a Value, depth: usize) -> Value {
+        if depth > MAX_EXAMPLE_DEPTH || self.remaining == 0 {
             return Value::Null;
         }
-        self.left -= 1;
-        let target = followed(self.root, schema);
+        self.remaining -= 1;
+        let target = resolve_references(self.root, schema);
         let said = |key: &str| schema.get(key).or_else(|| target.get(key));
         let told = said("const").or_else(|| said("default").filter(|value| !value.is_null()));
-        let told = told.or_else(|| list(target, "enum").first()).or_else(|| said("example"));
-        if let Some(value) = told.or_else(|| list(target, "examples").first()) {
-            let short = json::beginning(value, LONGEST + 1).len() <= LONGEST;
+        let told = told.or_else(|| array_at(target, "enum").first()).or_else(|| said("example"));
+        if let Some(value) = told.or_else(|| array_at(target, "examples").first()) {
+            let short = json::truncated_json(value, MAX_EXAMPLE_LEN + 1).len() <= MAX_EXAMPLE_LEN;
             return if short { value.clone() } else { json!("…") };
         }
         let named = match target.get("type") {
@@ -50,16 +51,16 @@ impl<'a> Example<'a> {
             None => None,
         };
         match named {
-            Some("integer") => json!(number(target, true) as i64),
-            Some("number") => plain(number(target, false)),
+            Some("integer") => json!(example_number(target, true) as i64),
+            Some("number") => to_json_number(example_number(target, false)),
             Some("boolean") => json!(true),
             Some("null") => Value::Null,
             Some("array") => self.array(target, depth),
             Some("object") => self.object(target, depth),
-            Some(_) => json!(text(target)),
+            Some(_) => json!(example_text(target)),
             None if target.get("properties").is_some() || target.get("allOf").is_some() => self.object(target, depth),
-            None => match alternatives(self.root, target).first() {
-                Some(first) => self.of(first, depth + 1),
+            None => match non_null_alternatives(self.root, target).first() {
+                Some(first) => self.value(first, depth + 1),
                 None => json!("…"),
             },
         }
@@ -68,37 +69,39 @@ impl<'a> Example<'a> {
     fn object(&mut self, schema: &'a Value, depth: usize) -> Value {
         let root = self.root;
         let mut parts = vec![schema];
-        parts.extend(list(schema, "allOf").iter().take(MAX_PARTS).map(|part| followed(root, part)));
+        parts.extend(
+            array_at(schema, "allOf").iter().take(MAX_ALL_OF_MEMBERS).map(|part| resolve_references(root, part)),
+        );
         // One of several forms is a form of its own.
-        parts.extend(alternatives(root, schema).first().copied());
+        parts.extend(non_null_alternatives(root, schema).first().copied());
         let mut fields = Map::new();
-        let required = parts.iter().flat_map(|part| list(part, "required")).filter_map(Value::as_str);
-        for name in required.filter(|name| name.len() <= LONGEST).take(MOST_VALUES) {
+        let required = parts.iter().flat_map(|part| array_at(part, "required")).filter_map(Value::as_str);
+        for name in required.filter(|name| name.len() <= MAX_EXAMPLE_LEN).take(MAX_EXAMPLE_VALUES) {
             let property = parts.iter().find_map(|part| part.get("properties")?.get(name));
-            let value = property.map_or_else(|| json!("…"), |property| self.of(property, depth + 1));
+            let value = property.map_or_else(|| json!("…"), |property| self.value(property, depth + 1));
             fields.insert(name.to_owned(), value);
         }
         if let Some(others) = schema.get("additionalProperties").filter(|others| others.is_object())
-            && count(schema, "minProperties").is_some_and(|least| fields.len() < least as usize)
+            && integer_keyword(schema, "minProperties").is_some_and(|least| fields.len() < least as usize)
         {
-            fields.insert("name".into(), self.of(others, depth + 1));
+            fields.insert("name".into(), self.value(others, depth + 1));
         }
         fields.into()
     }
 
     fn array(&mut self, schema: &'a Value, depth: usize) -> Value {
-        let least = count(schema, "minItems").unwrap_or(1).clamp(1, MOST_ITEMS);
-        let none = schema.get("items").is_none() || count(schema, "maxItems") == Some(0);
+        let least = integer_keyword(schema, "minItems").unwrap_or(1).clamp(1, MAX_EXAMPLE_ITEMS);
+        let none = schema.get("items").is_none() || integer_keyword(schema, "maxItems") == Some(0);
         let items = schema.get("items").filter(|_| !none).into_iter().flat_map(|items| (0..least).map(move |_| items));
-        items.map(|items| self.of(items, depth + 1)).collect()
+        items.map(|items| self.value(items, depth + 1)).collect()
     }
 }
 
-fn count(schema: &Value, key: &str) -> Option<u64> {
+fn integer_keyword(schema: &Value, key: &str) -> Option<u64> {
     schema.get(key).and_then(Value::as_u64)
 }
 
-fn number(schema: &Value, whole: bool) -> f64 {
+fn example_number(schema: &Value, whole: bool) -> f64 {
     let bound = |key: &str| schema.get(key).and_then(Value::as_f64);
     let beyond = |key: &str, inclusive: &str| {
         let old = bound(inclusive).filter(|_| schema.get(key) == Some(&Value::Bool(true)));
@@ -128,12 +131,12 @@ fn number(schema: &Value, whole: bool) -> f64 {
 }
 
 /// A number as people write it: whole where it is.
-fn plain(number: f64) -> Value {
+fn to_json_number(number: f64) -> Value {
     if number.fract() == 0.0 && number.abs() < 1e15 { json!(number as i64) } else { json!(number) }
 }
 
-fn text(schema: &Value) -> String {
-    let least = count(schema, "minLength").unwrap_or_default().min(LONGEST as u64) as usize;
+fn example_text(schema: &Value) -> String {
+    let least = integer_keyword(schema, "minLength").unwrap_or_default().min(MAX_EXAMPLE_LEN as u64) as usize;
     let known = match schema.get("format").and_then(Value::as_str).unwrap_or_default() {
         "date" => "2026-01-31",
         "date-time" => "2026-01-31T09:30:00Z",
@@ -145,7 +148,7 @@ fn text(schema: &Value) -> String {
         "ipv4" => "192.0.2.1",
         "ipv6" => "2001:db8::1",
         "uuid" => "00000000-0000-4000-8000-000000000000",
-        _ if count(schema, "maxLength") == Some(0) => "",
+        _ if integer_keyword(schema, "maxLength") == Some(0) => "",
         _ => return "…".repeat(least.max(1)),
     };
     known.to_owned()
@@ -187,7 +190,7 @@ mod tests {
             "type": "object", "required": required, "properties": properties, "$defs": { "line": line },
             "additionalProperties": false,
         });
-        let example = Value::Object(arguments(&schema));
+        let example = Value::Object(example_arguments(&schema));
         let wrong: Vec<String> = jsonschema::validator_for(&schema)
             .unwrap()
             .iter_errors(&example)
@@ -216,10 +219,10 @@ mod tests {
         let crowd = json!({ "$defs": { "n": { "allOf": vec![json!({}); 40_000], "required": own,
             "properties": { "next": { "type": "array", "minItems": 10, "items": { "$ref": "#/$defs/n" } } } } },
             "required": ["n"], "properties": { "n": { "$ref": "#/$defs/n" } } });
-        assert!(json!(arguments(&crowd)).to_string().len() < 1_000_000);
+        assert!(json!(example_arguments(&crowd)).to_string().len() < 1_000_000);
         let odd = [endless, wide, json!(null), json!({ "required": 3, "properties": [] })];
         for schema in odd.into_iter().chain([constant, list, name].map(often)) {
-            assert!(json!(arguments(&schema)).to_string().len() < 10_000);
+            assert!(json!(example_arguments(&schema)).to_string().len() < 10_000);
         }
     }
 }

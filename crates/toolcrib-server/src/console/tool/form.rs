@@ -6,101 +6,102 @@ mod field;
 use maud::{Markup, html};
 use serde_json::{Map, Value};
 use toolcrib::Result;
-use toolcrib::core::text::{shown, shown_short};
+use toolcrib::core::text::{sanitize, sanitize_truncated};
 
-use super::wrong;
-use crate::console::fields::Fields;
-use crate::console::past::named;
-use attributes::Input;
-use field::{Field, Room, Shape};
+use super::invalid_input;
+use crate::console::form_data::FormData;
+use crate::console::history::render_code_spans;
+use attributes::InputField;
+use field::{FieldKind, FormField, TextSize};
 
 #[derive(Debug)]
-pub(in crate::console) struct Form {
-    fields: Vec<Field>,
+pub(in crate::console) struct ArgumentForm {
+    fields: Vec<FormField>,
     /// Some arguments have no field.
-    partial: bool,
+    is_partial: bool,
 }
 
 /// The name under which the whole is given as JSON.
-const WHOLE: &str = "arguments";
+const JSON_FIELD_NAME: &str = "arguments";
 
-impl Form {
-    pub(in crate::console) fn of(schema: &Value) -> Form {
-        let mut count = field::Count::default();
-        let fields = field::fields(schema, schema, "", 0, &mut count);
-        Form { fields, partial: count.partial }
+impl ArgumentForm {
+    pub(in crate::console) fn from_schema(schema: &Value) -> ArgumentForm {
+        let mut count = field::FieldCount::default();
+        let fields = field::build_fields(schema, schema, "", 0, &mut count);
+        ArgumentForm { fields, is_partial: count.is_partial }
     }
 
     /// The arguments that somebody filled in.
-    pub(in crate::console) fn read(&self, given: &Fields) -> Result<Value> {
-        if let Some(text) = given.get(WHOLE).filter(|text| !text.trim().is_empty()) {
-            return serde_json::from_str(text).map_err(|error| wrong(format!("the arguments are no JSON: {error}")));
+    pub(in crate::console) fn parse(&self, given: &FormData) -> Result<Value> {
+        if let Some(text) = given.get(JSON_FIELD_NAME).filter(|text| !text.trim().is_empty()) {
+            return serde_json::from_str(text)
+                .map_err(|error| invalid_input(format!("the arguments are no JSON: {error}")));
         }
         let mut arguments = Map::new();
         for field in &self.fields {
-            if let Some(value) = field.read(given)? {
+            if let Some(value) = field.parse(given)? {
                 arguments.insert(field.name.clone(), value);
             }
         }
         Ok(arguments.into())
     }
 
-    pub(in crate::console) fn shown(&self, filled: &Fields) -> Markup {
-        let whole = filled.get(WHOLE).unwrap_or_default();
+    pub(in crate::console) fn render(&self, filled: &FormData) -> Markup {
+        let whole = filled.get(JSON_FIELD_NAME).unwrap_or_default();
         html! {
-            @if self.fields.is_empty() && !self.partial { p.faint { "It takes no arguments." } }
-            @for field in &self.fields { (one(field, filled)) }
-            @if self.partial { p.faint { "Some arguments have no field here; give them as JSON." } }
+            @if self.fields.is_empty() && !self.is_partial { p.faint { "It takes no arguments." } }
+            @for field in &self.fields { (render_field(field, filled)) }
+            @if self.is_partial { p.faint { "Some arguments have no field here; give them as JSON." } }
             details.whole open[!whole.is_empty()] {
                 summary { "All arguments as JSON" }
                 label {
                     span { "Taken instead of the fields above" }
-                    textarea name=(WHOLE) rows="4" spellcheck="false" placeholder="{ }" { "\n" (whole) }
+                    textarea name=(JSON_FIELD_NAME) rows="4" spellcheck="false" placeholder="{ }" { "\n" (whole) }
                 }
             }
         }
     }
 }
 
-fn one(field: &Field, filled: &Fields) -> Markup {
+fn render_field(field: &FormField, filled: &FormData) -> Markup {
     let label = html! {
         span {
-            code { (shown_short(&field.name, 80)) } " "
-            span.type { (field.kind()) } @if field.required { " " span.needed { "required" } }
+            code { (sanitize_truncated(&field.name, 80)) } " "
+            span.type { (field.kind_label()) } @if field.required { " " span.needed { "required" } }
         }
     };
     let hint = html! {
         @if field.has_hint() {
             small id=(field.hint_id()) {
-                (named(&shown_short(&field.description, 240)))
-                @if !field.limits.is_empty() { span.limits { (named(&field.limits.join(", "))) } }
+                (render_code_spans(&sanitize_truncated(&field.description, 240)))
+                @if !field.limits.is_empty() { span.limits { (render_code_spans(&field.limits.join(", "))) } }
             }
         }
     };
     html! {
-        @if let Shape::Group(fields) = &field.shape {
-            fieldset { legend { (label) } (hint) @for field in fields { (one(field, filled)) } }
+        @if let FieldKind::Group(fields) = &field.kind {
+            fieldset { legend { (label) } (hint) @for field in fields { (render_field(field, filled)) } }
         } @else {
-            div.field { label { (label) (control(field, filled)) } (hint) }
+            div.field { label { (label) (render_control(field, filled)) } (hint) }
         }
     }
 }
 
-fn control(field: &Field, filled: &Fields) -> Markup {
+fn render_control(field: &FormField, filled: &FormData) -> Markup {
     let text = filled.get(&field.path).map_or_else(|| field.default.clone().unwrap_or_default(), str::to_owned);
     let (name, hint) = (&field.path, field.has_hint().then(|| field.hint_id()));
-    let text = shown(&text);
-    let input = Input {
+    let text = sanitize(&text);
+    let input = InputField {
         name,
         text: &text,
-        placeholder: field.example.as_deref(),
+        placeholder: field.placeholder.as_deref(),
         hint: hint.as_deref(),
-        needed: field.required,
+        is_required: field.required,
     };
-    let required = input.required();
+    let required = input.aria_required();
     let area = |rows: usize, placeholder: &str| {
         html! {
-            textarea name=(name) rows=(rows) placeholder=(field.example.as_deref().unwrap_or(placeholder))
+            textarea name=(name) rows=(rows) placeholder=(field.placeholder.as_deref().unwrap_or(placeholder))
                 spellcheck="false" aria-describedby=[&hint] aria-required=[required] { "\n" (text) }
         }
     };
@@ -112,23 +113,24 @@ fn control(field: &Field, filled: &Fields) -> Markup {
             }
         }
     };
-    match &field.shape {
-        Shape::Boolean => {
+    match &field.kind {
+        FieldKind::Boolean => {
             choices(&[("true", "yes"), ("false", "no")].map(|(value, words)| (value.into(), words.into())))
         }
-        Shape::Choice(values) => {
+        FieldKind::Choice(values) => {
             let words = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-            let all: Vec<_> = values.iter().map(|value| (value.to_string(), shown_short(&words(value), 80))).collect();
+            let all: Vec<_> =
+                values.iter().map(|value| (value.to_string(), sanitize_truncated(&words(value), 80))).collect();
             choices(&all)
         }
         // What is no number would not be shown, and could not be put right.
-        Shape::Number if text.is_empty() || text.parse::<f64>().is_ok() => field.attributes.number(&input),
-        Shape::Number => field.attributes.text(&input),
+        FieldKind::Number if text.is_empty() || text.parse::<f64>().is_ok() => field.attributes.render_number(&input),
+        FieldKind::Number => field.attributes.render_text(&input),
         // A field of one line would lose the breaks of what stands in it.
-        Shape::Text(Room::Line) if !text.contains('\n') => field.attributes.text(&input),
-        Shape::Text(_) => area(if text.contains('\n') { 4 } else { 2 }, ""),
-        Shape::Lines(_) => area(2, "one a line"),
-        Shape::Json | Shape::Group(_) => area(3, "JSON"),
+        FieldKind::Text(TextSize::SingleLine) if !text.contains('\n') => field.attributes.render_text(&input),
+        FieldKind::Text(_) => area(if text.contains('\n') { 4 } else { 2 }, ""),
+        FieldKind::Lines(_) => area(2, "one a line"),
+        FieldKind::Json | FieldKind::Group(_) => area(3, "JSON"),
     }
 }
 
@@ -160,7 +162,7 @@ mod tests {
                 "a/b~c": { "type": "string" },
             },
         });
-        let read = |query: &str| Form::of(&schema).read(&Fields::parse(query));
+        let read = |query: &str| ArgumentForm::from_schema(&schema).parse(&FormData::parse(query));
         assert_eq!(read("/title=&/tags=&/who/name=").unwrap(), json!({}));
         let filled = "/title=x&/count=3&/deep=false&/level=3&/tags=a%0D%0Ab&/sizes=1.5&/who/name=Ada&/who/age=36\
             &/filter=[{\"a\":1}]&/a~1b~0c=y";
@@ -184,9 +186,11 @@ mod tests {
         let size = json!({ "type": "integer", "default": 3 });
         let paper = json!({ "type": "object", "properties": { "size": size, "name": { "type": "string" } } });
         let form = |required: &Value| {
-            Form::of(&json!({ "type": "object", "required": required, "properties": { "paper": paper.clone() } }))
+            ArgumentForm::from_schema(
+                &json!({ "type": "object", "required": required, "properties": { "paper": paper.clone() } }),
+            )
         };
-        let read = |required: Value, query: &str| form(&required).read(&Fields::parse(query)).unwrap();
+        let read = |required: Value, query: &str| form(&required).parse(&FormData::parse(query)).unwrap();
         assert_eq!(read(json!([]), "/paper/size=3&/paper/name="), json!({}));
         assert_eq!(read(json!([]), "/paper/size=3&/paper/name=A"), json!({ "paper": { "size": 3, "name": "A" } }));
         assert_eq!(read(json!([]), "/paper/size=&/paper/name="), json!({}));
@@ -201,8 +205,8 @@ mod tests {
         {
             let properties: Map<String, Value> =
                 (0..80).map(|n| (format!("n{n}"), json!({ "$ref": "#/$defs/x" }))).collect();
-            let form = Form::of(&json!({ "properties": properties, "$defs": { "x": target } }));
-            assert!(form.shown(&Fields::default()).into_string().len() < 1_000_000);
+            let form = ArgumentForm::from_schema(&json!({ "properties": properties, "$defs": { "x": target } }));
+            assert!(form.render(&FormData::default()).into_string().len() < 1_000_000);
         }
     }
 
@@ -219,7 +223,7 @@ mod tests {
             });
             let definitions: Map<String, Value> = levels.chain([("d40".into(), json!({ "type": "object" }))]).collect();
             let schema = json!({ "properties": { "a": { "$ref": "#/$defs/d0" }, "b": { "$ref": "#/$defs/d0" } }, "$defs": definitions });
-            assert!(Form::of(&schema).shown(&Fields::default()).into_string().len() < 100_000);
+            assert!(ArgumentForm::from_schema(&schema).render(&FormData::default()).into_string().len() < 100_000);
         }
     }
 
@@ -227,11 +231,11 @@ mod tests {
     fn a_form_says_when_an_argument_has_no_field() {
         let with = |names: Vec<String>| {
             let properties: Map<String, Value> = names.into_iter().map(|name| (name, json!({}))).collect();
-            Form::of(&json!({ "type": "object", "properties": properties }))
+            ArgumentForm::from_schema(&json!({ "type": "object", "properties": properties }))
         };
         let numbered = |count: usize| with((0..count).map(|number| format!("n{number}")).collect());
-        assert!(!numbered(80).partial);
-        assert!(numbered(81).partial);
-        assert!(with(vec!["x".repeat(201)]).partial);
+        assert!(!numbered(80).is_partial);
+        assert!(numbered(81).is_partial);
+        assert!(with(vec!["x".repeat(201)]).is_partial);
     }
 }

@@ -2,86 +2,88 @@
 
 use maud::{Markup, html};
 use serde_json::Value;
-use toolcrib::core::text::{shown as clean, shown_short};
-use toolcrib::{Error, Output};
+use toolcrib::core::text::{sanitize as clean, sanitize_truncated};
+use toolcrib::{CallOutput, Error};
 
-use super::{pretty, took};
-use crate::console::guarded;
-use crate::console::happened::tool_path;
-use crate::console::page::Frame;
-use crate::console::words::{Tone, state};
+use super::{elapsed_text, pretty_json};
+use crate::console::activity_list::tool_path;
+use crate::console::csrf_field;
+use crate::console::page::PageContext;
+use crate::console::text::{Tone, state_badge};
 
 /// Kinds that a browser draws and runs nothing of.
-const PICTURES: [&str; 4] = ["image/png", "image/jpeg", "image/gif", "image/webp"];
+const IMAGE_TYPES: [&str; 4] = ["image/png", "image/jpeg", "image/gif", "image/webp"];
 /// What a page can carry of one picture, as base64.
-const LARGEST_PICTURE: usize = 4 * 1024 * 1024;
-const LONGEST_TEXT: usize = 100_000;
+const MAX_IMAGE_LEN: usize = 4 * 1024 * 1024;
+const MAX_TEXT_LEN: usize = 100_000;
 
 /// The field that asks for more of a large result.
-pub(super) const PAGE: &str = "page";
+pub(super) const PAGE_FIELD_NAME: &str = "page";
 
 /// Before anything was called: what says aloud how a call ended has to be there already.
-pub(super) fn none() -> Markup {
-    outcome(html! {})
+pub(super) fn render_empty() -> Markup {
+    render_outcome(html! {})
 }
 
-fn outcome(words: Markup) -> Markup {
+fn render_outcome(words: Markup) -> Markup {
     html! { div id="outcome" role="status" { (words) } }
 }
 
-pub(super) fn shown(frame: &Frame<'_>, tool: &str, answered: &Result<Output, Error>) -> Markup {
+pub(super) fn render_result(frame: &PageContext<'_>, tool: &str, answered: &Result<CallOutput, Error>) -> Markup {
     match answered {
         Ok(output) => html! {
-            (outcome(html! { h3 {
+            (render_outcome(html! { h3 {
                 @if output.is_error() {
-                    (state(Tone::Bad, "the tool says that it failed"))
+                    (state_badge(Tone::Bad, "the tool says that it failed"))
                 } @else {
-                    (state(Tone::Good, "done"))
+                    (state_badge(Tone::Good, "done"))
                 }
                 " "
-                small.faint { (took(output.elapsed_ms)) }
+                small.faint { (elapsed_text(output.elapsed_ms)) }
             } }))
-            @for block in blocks(output.content()) { (one(&block)) }
-            @if let Some(structured) = output.structured() { h4 { "Structured" } (text(structured)) }
+            @for block in parse_blocks(output.content()) { (render_block(&block)) }
+            @if let Some(structured) = output.structured() { h4 { "Structured" } (render_text(structured)) }
             @if let Some(page) = &output.page {
-                p.faint { "Page " (page.number) " of " (page.of) " of a large result." }
+                p.faint { "Page " (page.number) " of " (page.page_count) " of a large result." }
                 @if let Some(next) = &page.next {
                     form method="post" action=(format!("{}/call#try", tool_path(tool))) data-call {
-                        (guarded(frame.visitor))
-                        input type="hidden" name=(PAGE) value=(next);
+                        (csrf_field(frame.principal))
+                        input type="hidden" name=(PAGE_FIELD_NAME) value=(next);
                         button { "Next page" }
                     }
                 }
             }
         },
         Err(error) => html! {
-            (outcome(html! { h3 { (state(Tone::Bad, error.code.as_str())) } }))
+            (render_outcome(html! { h3 { (state_badge(Tone::Bad, error.code.as_str())) } }))
             pre.message tabindex="0" role="group" aria-label="What it said" { (clean(&error.message)) }
             @if let Some(details) = &error.details {
-                details { summary { "Details" } pre tabindex="0" { code { (clean(&pretty(details))) } } }
+                details { summary { "Details" } pre tabindex="0" { code { (clean(&pretty_json(details))) } } }
             }
         },
     }
 }
 
-fn blocks(content: &str) -> Vec<Value> {
+fn parse_blocks(content: &str) -> Vec<Value> {
     serde_json::from_str(content).unwrap_or_default()
 }
 
-fn one(block: &Value) -> Markup {
+fn render_block(block: &Value) -> Markup {
     let said = |key: &str| block.get(key).and_then(Value::as_str);
     match said("type") {
-        Some("text") => text(said("text").unwrap_or_default()),
-        Some("image") => picture(said("mimeType"), said("data")).unwrap_or_else(|| text(&without_data(block))),
-        _ => text(&without_data(block)),
+        Some("text") => render_text(said("text").unwrap_or_default()),
+        Some("image") => {
+            render_image(said("mimeType"), said("data")).unwrap_or_else(|| render_text(&block_json(block)))
+        }
+        _ => render_text(&block_json(block)),
     }
 }
 
 /// A picture, where it is of a known kind and nothing but base64.
-fn picture(kind: Option<&str>, data: Option<&str>) -> Option<Markup> {
-    let (kind, data) = (PICTURES.into_iter().find(|known| Some(*known) == kind)?, data?);
+fn render_image(kind: Option<&str>, data: Option<&str>) -> Option<Markup> {
+    let (kind, data) = (IMAGE_TYPES.into_iter().find(|known| Some(*known) == kind)?, data?);
     let plain = data.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/' | b'='));
-    let fits = plain && data.len() <= LARGEST_PICTURE;
+    let fits = plain && data.len() <= MAX_IMAGE_LEN;
     fits.then(|| {
         html! {
             figure {
@@ -93,21 +95,21 @@ fn picture(kind: Option<&str>, data: Option<&str>) -> Option<Markup> {
 }
 
 /// A block that is shown as JSON; of what it carries as base64 only the beginning.
-fn without_data(block: &Value) -> String {
+fn block_json(block: &Value) -> String {
     let mut block = block.clone();
     for key in ["data", "blob"] {
         if let Some(Value::String(data)) = block.get_mut(key) {
-            *data = shown_short(data, 60);
+            *data = sanitize_truncated(data, 60);
         }
     }
-    pretty(&block)
+    pretty_json(&block)
 }
 
-fn text(text: &str) -> Markup {
+fn render_text(text: &str) -> Markup {
     let parsed: Option<Value> =
         serde_json::from_str(text).ok().filter(|value: &Value| value.is_object() || value.is_array());
-    let text = parsed.map_or_else(|| text.to_owned(), |value| pretty(&value));
-    let cut = text.floor_char_boundary(LONGEST_TEXT);
+    let text = parsed.map_or_else(|| text.to_owned(), |value| pretty_json(&value));
+    let cut = text.floor_char_boundary(MAX_TEXT_LEN);
     html! {
         pre.answer tabindex="0" { code { (clean(&text[..cut])) } }
         @if cut < text.len() { p.faint { "The rest (" (text.len() - cut) " bytes) is left out here." } }

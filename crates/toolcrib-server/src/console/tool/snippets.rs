@@ -3,14 +3,14 @@
 use maud::{Markup, html};
 use serde_json::{Map, Value, json};
 use toolcrib::Caller;
-use toolcrib::core::render::{Format, Projected};
-use toolcrib::core::text::shown;
+use toolcrib::core::render::{Format, ProjectedTool};
+use toolcrib::core::text::sanitize;
 use toolcrib::registry::ToolDetail;
 
-use super::{example, pretty};
-use crate::house::House;
+use super::{example, pretty_json};
+use crate::state::AppState;
 
-const FORMATS: [(Format, &str); 5] = [
+const PROVIDER_FORMATS: [(Format, &str); 5] = [
     (Format::Mcp, "MCP"),
     (Format::Anthropic, "Anthropic"),
     (Format::Openai, "OpenAI"),
@@ -19,19 +19,19 @@ const FORMATS: [(Format, &str); 5] = [
 ];
 
 /// `host` is what this visitor calls us.
-pub(super) fn of(house: &House, host: &str, detail: &ToolDetail, schema: &Value) -> Markup {
+pub(super) fn render_snippets(house: &AppState, host: &str, detail: &ToolDetail, schema: &Value) -> Markup {
     let view = house.registry.view(&Caller { name: "console".into() });
     let name = detail.view.name.as_str();
     let tool = view.catalog.find(name).ok();
-    let arguments = example::arguments(schema);
-    let token = (!house.access.is_local()).then_some("\"Authorization: Bearer $TOKEN\"");
+    let arguments = example::example_arguments(schema);
+    let token = (!house.auth.allows_local_without_token()).then_some("\"Authorization: Bearer $TOKEN\"");
     html! {
         div.snippets {
-            (snippet("cli", "Command line", &command(name, &arguments), true))
-            (snippet("curl", "HTTP", &curl(host, token, name, &arguments), false))
-            @if let Some(tool) = tool { @for (format, title) in FORMATS {
+            (render_snippet("cli", "Command line", &cli_command(name, &arguments), true))
+            (render_snippet("curl", "HTTP", &curl_command(host, token, name, &arguments), false))
+            @if let Some(tool) = tool { @for (format, title) in PROVIDER_FORMATS {
                 @match view.project(&tool, format) {
-                    Ok(projected) => { (definition(format, title, &projected)) }
+                    Ok(projected) => { (render_definition(format, title, &projected)) }
                     Err(error) => { details.snippet { summary { (title) } p.message { (error.message) } } }
                 }
             } }
@@ -39,20 +39,23 @@ pub(super) fn of(house: &House, host: &str, detail: &ToolDetail, schema: &Value)
     }
 }
 
-fn definition(format: Format, title: &str, projected: &Projected) -> Markup {
-    let text =
-        projected.text.as_ref().and_then(|text| serde_json::from_str::<Value>(text).ok()).map(|value| pretty(&value));
+fn render_definition(format: Format, title: &str, projected: &ProjectedTool) -> Markup {
+    let text = projected
+        .text
+        .as_ref()
+        .and_then(|text| serde_json::from_str::<Value>(text).ok())
+        .map(|value| pretty_json(&value));
     html! {
         @match text {
             Some(text) => {
-                (snippet(format.as_str(), title, &text, false))
+                (render_snippet(format.as_str(), title, &text, false))
             }
             None => {
                 details.snippet {
                     summary { (title) }
                     p.message {
                         "It cannot be had in this form: "
-                        (shown(projected.set_aside.as_deref().unwrap_or("no reason is known")))
+                        (sanitize(projected.unsupported_reason.as_deref().unwrap_or("no reason is known")))
                     }
                 }
             }
@@ -60,43 +63,43 @@ fn definition(format: Format, title: &str, projected: &Projected) -> Markup {
     }
 }
 
-fn snippet(id: &str, title: &str, text: &str, open: bool) -> Markup {
+fn render_snippet(id: &str, title: &str, text: &str, open: bool) -> Markup {
     let id = format!("snippet-{id}");
     html! {
         details.snippet name="snippet" open[open] {
             summary { (title) }
             div.copied {
                 button.copy hidden data-copy=(id) { "Copy" span.unseen { " " (title) } }
-                pre id=(id) tabindex="0" { code { (shown(text)) } }
+                pre id=(id) tabindex="0" { code { (sanitize(text)) } }
             }
         }
     }
 }
 
-fn command(name: &str, arguments: &Map<String, Value>) -> String {
+fn cli_command(name: &str, arguments: &Map<String, Value>) -> String {
     // What is no plain key would be taken for an option, or be cut at the wrong place.
     if arguments.keys().any(|key| key.is_empty() || key.starts_with('-') || key.contains(['=', ':'])) {
-        return format!("toolcrib call {name} --args {}", quoted(&json!(arguments).to_string()));
+        return format!("toolcrib call {name} --args {}", shell_quote(&json!(arguments).to_string()));
     }
     let words = arguments.iter().map(|(key, value)| match value {
-        Value::String(text) => format!(" {}", quoted(&format!("{key}={text}"))),
+        Value::String(text) => format!(" {}", shell_quote(&format!("{key}={text}"))),
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => {
-            format!(" {}", quoted(&format!("{key}:={value}")))
+            format!(" {}", shell_quote(&format!("{key}:={value}")))
         }
     });
     format!("toolcrib call {name}{}", words.collect::<String>())
 }
 
-fn curl(host: &str, token: Option<&str>, name: &str, arguments: &Map<String, Value>) -> String {
+fn curl_command(host: &str, token: Option<&str>, name: &str, arguments: &Map<String, Value>) -> String {
     let (address, body) =
         (format!("http://{host}/api/tools/{name}/call"), json!({ "arguments": arguments }).to_string());
     let token = token.map(|token| format!("  -H {token} \\\n")).unwrap_or_default();
     let kind = "-H 'Content-Type: application/json'";
-    format!("curl {} \\\n{token}  {kind} \\\n  -d {}", quoted(&address), quoted(&body))
+    format!("curl {} \\\n{token}  {kind} \\\n  -d {}", shell_quote(&address), shell_quote(&body))
 }
 
 /// One word for a shell, whatever is in it.
-fn quoted(word: &str) -> String {
+fn shell_quote(word: &str) -> String {
     let plain = word.chars().all(|character| character.is_ascii_alphanumeric() || "_-=.:/".contains(character));
     if plain { word.to_owned() } else { format!("'{}'", word.replace('\'', r"'\''")) }
 }
@@ -109,11 +112,11 @@ mod tests {
     fn a_snippet_is_one_command_whatever_a_schema_says() {
         let properties = json!({ "a'b": { "type": "string", "default": "$(x)" }, "n": { "type": "integer" } });
         let schema = json!({ "required": ["a'b", "n"], "properties": properties });
-        assert_eq!(command("s__t", &example::arguments(&schema)), r"toolcrib call s__t 'a'\''b=$(x)' n:=1");
+        assert_eq!(cli_command("s__t", &example::example_arguments(&schema)), r"toolcrib call s__t 'a'\''b=$(x)' n:=1");
         for key in ["--config", "-c", "a=b", "a:", ""] {
             let schema = json!({ "required": [key], "properties": { key: { "type": "string" } } });
             let whole = format!("toolcrib call s__t --args '{{\"{key}\":\"…\"}}'");
-            assert_eq!(command("s__t", &example::arguments(&schema)), whole);
+            assert_eq!(cli_command("s__t", &example::example_arguments(&schema)), whole);
         }
     }
 }

@@ -5,7 +5,7 @@ use std::io::{self, BufRead, Read, Write};
 
 /// A request read to its end.
 #[derive(Debug)]
-pub(crate) struct Request {
+pub(crate) struct FakeHttpRequest {
     pub(crate) method: String,
     pub(crate) path: String,
     /// Names in lower case.
@@ -15,15 +15,15 @@ pub(crate) struct Request {
 
 /// A response with its body.
 #[derive(Debug)]
-pub(crate) struct Response {
+pub(crate) struct FakeHttpResponse {
     pub(crate) status: String,
     pub(crate) headers: Vec<(String, String)>,
     pub(crate) body: Vec<u8>,
 }
 
-impl Request {
+impl FakeHttpRequest {
     /// The next request of a connection; `None` when the other side closed it.
-    pub(crate) fn read(stream: &mut impl BufRead) -> io::Result<Option<Request>> {
+    pub(crate) fn read(stream: &mut impl BufRead) -> io::Result<Option<FakeHttpRequest>> {
         let mut first = String::new();
         if stream.read_line(&mut first)? == 0 {
             return Ok(None);
@@ -34,7 +34,7 @@ impl Request {
         let length = headers.get("content-length").and_then(|text| text.parse().ok()).unwrap_or(0);
         let mut body = Vec::new();
         stream.take(length).read_to_end(&mut body)?;
-        Ok(Some(Request { method, path, headers, body }))
+        Ok(Some(FakeHttpRequest { method, path, headers, body }))
     }
 
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
@@ -52,22 +52,24 @@ fn read_headers(stream: &mut impl BufRead) -> io::Result<BTreeMap<String, String
     }
 }
 
-impl Response {
-    pub(crate) fn empty(status: impl Into<String>) -> Response {
-        Response { status: status.into(), headers: Vec::new(), body: Vec::new() }
+impl FakeHttpResponse {
+    pub(crate) fn empty(status: impl Into<String>) -> FakeHttpResponse {
+        FakeHttpResponse { status: status.into(), headers: Vec::new(), body: Vec::new() }
     }
 
-    pub(crate) fn json(status: &str, body: Vec<u8>) -> Response {
-        Response { body, ..Response::empty(status) }.with("Content-Type", "application/json".to_owned())
+    pub(crate) fn json(status: &str, body: Vec<u8>) -> FakeHttpResponse {
+        FakeHttpResponse { body, ..FakeHttpResponse::empty(status) }
+            .with_header("Content-Type", "application/json".to_owned())
     }
 
     /// One message as an event stream that then ends.
-    pub(crate) fn event(message: &[u8]) -> Response {
+    pub(crate) fn event(message: &[u8]) -> FakeHttpResponse {
         let body = [b"event: message\ndata: ", message, b"\n\n"].concat();
-        Response { body, ..Response::empty("200 OK") }.with("Content-Type", "text/event-stream".to_owned())
+        FakeHttpResponse { body, ..FakeHttpResponse::empty("200 OK") }
+            .with_header("Content-Type", "text/event-stream".to_owned())
     }
 
-    pub(crate) fn with(mut self, name: &str, value: String) -> Response {
+    pub(crate) fn with_header(mut self, name: &str, value: String) -> FakeHttpResponse {
         self.headers.push((name.to_owned(), value));
         self
     }

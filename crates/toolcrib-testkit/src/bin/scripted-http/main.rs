@@ -7,7 +7,7 @@ use std::net::TcpListener;
 use std::sync::Arc;
 use std::thread;
 
-use toolcrib_testkit::fake::{Fake, Flags, Words};
+use toolcrib_testkit::fake::{ArgumentReader, FakeServer, ServerFlags};
 
 mod endpoint;
 
@@ -15,7 +15,7 @@ mod http;
 
 /// The flags that only make sense over HTTP.
 #[derive(Debug, Default)]
-struct Own {
+struct HttpFlags {
     port: u16,
     /// A session is unknown after so many requests.
     forget_session_after: Option<u64>,
@@ -28,11 +28,11 @@ struct Own {
 }
 
 fn main() {
-    let mut own = Own::default();
-    let flags = Flags::read(|flag, words| own.take(flag, words));
+    let mut own = HttpFlags::default();
+    let flags = ServerFlags::from_args(|flag, words| own.parse_flag(flag, words));
     let listener = TcpListener::bind(("127.0.0.1", own.port)).expect("listen on loopback");
     let address = listener.local_addr().expect("know the own address");
-    let endpoint = Arc::new(endpoint::Endpoint::new(Fake { flags }, own));
+    let endpoint = Arc::new(endpoint::ScriptedEndpoint::new(FakeServer { flags }, own));
 
     let mut out = io::stdout();
     writeln!(out, "listening on http://{address}/mcp").and_then(|()| out.flush()).expect("say where");
@@ -43,16 +43,16 @@ fn main() {
     }
 }
 
-impl Own {
-    fn take(&mut self, flag: &str, words: &mut Words) -> bool {
+impl HttpFlags {
+    fn parse_flag(&mut self, flag: &str, words: &mut ArgumentReader) -> bool {
         match flag {
-            "--port" => self.port = words.value(flag),
-            "--forget-session-after" => self.forget_session_after = Some(words.value(flag)),
-            "--require-bearer" => self.require_bearer = Some(words.value(flag)),
+            "--port" => self.port = words.next_value(flag),
+            "--forget-session-after" => self.forget_session_after = Some(words.next_value(flag)),
+            "--require-bearer" => self.require_bearer = Some(words.next_value(flag)),
             "--sse-answers" => self.sse_answers = true,
-            "--refuse-calls" => self.refuse_calls = Some(words.value(flag)),
+            "--refuse-calls" => self.refuse_calls = Some(words.next_value(flag)),
             "--refuse-header" => {
-                let header: String = words.value(flag);
+                let header: String = words.next_value(flag);
                 self.refuse_header = header.split_once('=').map(|(name, value)| (name.to_owned(), value.to_owned()));
             }
             _ => return false,

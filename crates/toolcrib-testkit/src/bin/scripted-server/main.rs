@@ -9,16 +9,16 @@ use std::path::PathBuf;
 use std::process;
 use std::thread;
 
-use toolcrib_testkit::fake::{Fake, Flags, Words};
+use toolcrib_testkit::fake::{ArgumentReader, FakeServer, ServerFlags};
 
 mod session;
 
-mod family;
+mod child_processes;
 mod output;
 
 /// The flags that only make sense on stdio.
 #[derive(Debug, Default)]
-struct Own {
+struct StdioFlags {
     exit: Option<i32>,
     not_mcp: bool,
     junk: bool,
@@ -34,13 +34,13 @@ struct Own {
 }
 
 fn main() {
-    let mut own = Own::default();
-    let mut flags = Flags::read(|flag, words| own.take(flag, words));
-    flags.with.extend(own.progress.map(|_| "slow".to_owned()));
-    flags.with.extend(own.env_tool.then(|| "env".to_owned()));
-    let fake = Fake { flags };
+    let mut own = StdioFlags::default();
+    let mut flags = ServerFlags::from_args(|flag, words| own.parse_flag(flag, words));
+    flags.extra_tools.extend(own.progress.map(|_| "slow".to_owned()));
+    flags.extra_tools.extend(own.env_tool.then(|| "env".to_owned()));
+    let fake = FakeServer { flags };
 
-    fake.count(&process::id().to_string()).expect("count this start");
+    fake.append_count_line(&process::id().to_string()).expect("count this start");
     if let Some(text) = &own.stderr {
         eprintln!("{text}");
     }
@@ -49,11 +49,11 @@ fn main() {
         process::exit(code);
     }
     if own.grandchildren {
-        family::start(own.pids_file.as_deref().expect("`--grandchildren` needs `--pids-file`"));
+        child_processes::start(own.pids_file.as_deref().expect("`--grandchildren` needs `--pids-file`"));
     }
     let ignore_eof = own.ignore_eof;
     if own.not_mcp {
-        not_mcp()
+        run_non_mcp_program()
     } else {
         session::run(fake, own)
     }
@@ -64,28 +64,28 @@ fn main() {
     }
 }
 
-impl Own {
-    fn take(&mut self, flag: &str, words: &mut Words) -> bool {
+impl StdioFlags {
+    fn parse_flag(&mut self, flag: &str, words: &mut ArgumentReader) -> bool {
         match flag {
-            "--exit" => self.exit = Some(words.value(flag)),
+            "--exit" => self.exit = Some(words.next_value(flag)),
             "--not-mcp" => self.not_mcp = true,
             "--junk" => self.junk = true,
             "--die-on-call" => self.die_on_call = true,
-            "--die-once" => self.die_once = Some(words.value(flag)),
+            "--die-once" => self.die_once = Some(words.next_value(flag)),
             "--grandchildren" => self.grandchildren = true,
-            "--pids-file" => self.pids_file = Some(words.value(flag)),
+            "--pids-file" => self.pids_file = Some(words.next_value(flag)),
             "--ignore-eof" => self.ignore_eof = true,
-            "--progress" => self.progress = Some(words.value(flag)),
+            "--progress" => self.progress = Some(words.next_value(flag)),
             "--env-tool" => self.env_tool = true,
-            "--stderr" => self.stderr = Some(words.value(flag)),
-            "--log-file" => self.log_file = Some(words.value(flag)),
+            "--stderr" => self.stderr = Some(words.next_value(flag)),
+            "--log-file" => self.log_file = Some(words.next_value(flag)),
             _ => return false,
         }
         true
     }
 
     /// Whether this call is the one to die at.
-    fn dies_now(&self) -> bool {
+    fn should_crash(&self) -> bool {
         let first = self.die_once.as_deref().filter(|file| !file.exists());
         if let Some(file) = first {
             fs::write(file, "died once\n").expect("remember the death");
@@ -95,7 +95,7 @@ impl Own {
 }
 
 /// A program somebody took for an MCP server.
-fn not_mcp() {
+fn run_non_mcp_program() {
     let mut out = io::stdout();
     out.write_all(b"Welcome to the wrong program!\n> ").and_then(|()| out.flush()).expect("greet");
     io::copy(&mut io::stdin(), &mut io::sink()).expect("read for ever");

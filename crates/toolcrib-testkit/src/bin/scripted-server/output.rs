@@ -6,15 +6,15 @@ use std::sync::Mutex;
 use serde_json::Value;
 
 #[derive(Debug)]
-pub(crate) struct Output {
-    out: Mutex<io::Stdout>,
+pub(crate) struct StdoutWriter {
+    stdout: Mutex<io::Stdout>,
     /// Lines around every message that are no messages.
     junk: bool,
 }
 
-impl Output {
-    pub(crate) fn new(junk: bool) -> Output {
-        Output { out: Mutex::new(io::stdout()), junk }
+impl StdoutWriter {
+    pub(crate) fn new(junk: bool) -> StdoutWriter {
+        StdoutWriter { stdout: Mutex::new(io::stdout()), junk }
     }
 
     /// Sends one message; a reader that is gone is none of our business.
@@ -28,7 +28,7 @@ impl Output {
         if self.junk {
             line.extend(b"[1, 2, \nINFO answered\n");
         }
-        let mut out = self.out.lock().expect("no thread fails while it writes");
+        let mut out = self.stdout.lock().expect("no thread fails while it writes");
         let _ = out.write_all(&line).and_then(|()| out.flush());
     }
 

@@ -9,87 +9,95 @@ use std::thread;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use toolcrib_testkit::fake::{Fake, Reply, append, said};
+use toolcrib_testkit::fake::{FakeReply, FakeServer, append_line, text_result};
 
-use crate::Own;
-use crate::output::Output;
+use crate::StdioFlags;
+use crate::output::StdoutWriter;
 
 /// Serves until the other side closes.
-pub(crate) fn run(fake: Fake, own: Own) {
-    let output = Arc::new(Output::new(own.junk));
-    let mut session = Session { fake: Arc::new(fake), own, output, hanging: Vec::new(), asking: BTreeMap::new() };
+pub(crate) fn run(fake: FakeServer, own: StdioFlags) {
+    let output = Arc::new(StdoutWriter::new(own.junk));
+    let mut session = FakeStdioSession {
+        fake: Arc::new(fake),
+        stdio_flags: own,
+        output,
+        unanswered: Vec::new(),
+        pending_questions: BTreeMap::new(),
+    };
     for line in io::stdin().lock().split(b'\n') {
         let line = line.expect("read a line");
         if line.trim_ascii().is_empty() {
             continue;
         }
         match serde_json::from_slice(&line) {
-            Ok(message) => session.take(&message),
-            Err(error) => session.send(&Reply::Error(-32700, error.to_string()), &Value::Null),
+            Ok(message) => session.handle_message(&message),
+            Err(error) => session.send(&FakeReply::Error(-32700, error.to_string()), &Value::Null),
         }
     }
 }
 
-struct Session {
-    fake: Arc<Fake>,
-    own: Own,
-    output: Arc<Output>,
+struct FakeStdioSession {
+    fake: Arc<FakeServer>,
+    stdio_flags: StdioFlags,
+    output: Arc<StdoutWriter>,
     /// Requests that never get an answer.
-    hanging: Vec<Value>,
+    unanswered: Vec<Value>,
     /// Calls that wait for what the client answers, by the number of the question.
-    asking: BTreeMap<u64, Value>,
+    pending_questions: BTreeMap<u64, Value>,
 }
 
-impl Session {
-    fn take(&mut self, message: &Value) {
-        let Some(method) = message["method"].as_str() else { return self.answered(message) };
-        if let Some(path) = &self.own.log_file {
-            append(path, method).expect("log the method");
+impl FakeStdioSession {
+    fn handle_message(&mut self, message: &Value) {
+        let Some(method) = message["method"].as_str() else { return self.handle_response(message) };
+        if let Some(path) = &self.stdio_flags.log_file {
+            append_line(path, method).expect("log the method");
         }
         match message.get("id") {
-            Some(id) => self.request(method, &message["params"], id),
-            None => self.notification(method, &message["params"]),
+            Some(id) => self.handle_request(method, &message["params"], id),
+            None => self.handle_notification(method, &message["params"]),
         }
     }
 
-    fn notification(&self, method: &str, params: &Value) {
-        if method == "notifications/cancelled" && self.hanging.contains(&params["requestId"]) {
+    fn handle_notification(&self, method: &str, params: &Value) {
+        if method == "notifications/cancelled" && self.unanswered.contains(&params["requestId"]) {
             eprintln!("cancelled");
         }
     }
 
-    fn request(&mut self, method: &str, params: &Value, id: &Value) {
-        if method == "tools/call" && self.own.dies_now() {
+    fn handle_request(&mut self, method: &str, params: &Value, id: &Value) {
+        if method == "tools/call" && self.stdio_flags.should_crash() {
             process::exit(1);
         }
         let tool = if method == "tools/call" { params["name"].as_str() } else { None };
         match (method, tool) {
-            ("tools/list", _) if self.fake.flags.delay.is_some() => self.list_late(params, id),
-            (_, Some("slow")) => self.slow(params, id),
-            (_, Some("env")) if self.own.env_tool => self.send(&Reply::value(&said(&environment())), id),
-            (_, Some("elicit")) if self.fake.is_modern() => self.ask_by_result(params, id),
-            (_, Some("elicit")) => self.ask("elicitation/create", params, id),
-            (_, Some("sample")) => self.ask("sampling/createMessage", params, id),
-            (_, Some("meta")) => self.send(&Reply::value(&said(&params["_meta"].to_string())), id),
+            ("tools/list", _) if self.fake.flags.delay.is_some() => self.list_after_delay(params, id),
+            (_, Some("slow")) => self.call_slow(params, id),
+            (_, Some("env")) if self.stdio_flags.env_tool => {
+                self.send(&FakeReply::from_value(&text_result(&environment_json())), id)
+            }
+            (_, Some("elicit")) if self.fake.is_modern() => self.ask_by_input_required(params, id),
+            (_, Some("elicit")) => self.ask_client("elicitation/create", params, id),
+            (_, Some("sample")) => self.ask_client("sampling/createMessage", params, id),
+            (_, Some("meta")) => self.send(&FakeReply::from_value(&text_result(&params["_meta"].to_string())), id),
             (_, Some("announce")) => {
                 let arguments = &params["arguments"];
                 let method = arguments["method"].as_str().unwrap_or("notifications/tools/list_changed");
                 self.output.notify(method, arguments.get("params").unwrap_or(&json!({})));
-                self.send(&Reply::value(&said("announced")), id);
+                self.send(&FakeReply::from_value(&text_result("announced")), id);
             }
             _ => {
-                let reply = self.fake.answer(method, params);
+                let reply = self.fake.handle(method, params);
                 self.send(&reply, id);
             }
         }
     }
 
-    fn send(&mut self, reply: &Reply, id: &Value) {
+    fn send(&mut self, reply: &FakeReply, id: &Value) {
         match reply {
-            Reply::Crash => process::exit(1),
-            Reply::Hang => self.hanging.push(id.clone()),
-            Reply::Result(_) | Reply::Error(..) | Reply::WrongVersion { .. } => {
-                if let Some(message) = reply.message(id) {
+            FakeReply::Crash => process::exit(1),
+            FakeReply::Hang => self.unanswered.push(id.clone()),
+            FakeReply::Result(_) | FakeReply::Error(..) | FakeReply::UnsupportedVersion { .. } => {
+                if let Some(message) = reply.to_message(id) {
                     self.output.send(&message);
                 }
             }
@@ -97,28 +105,28 @@ impl Session {
     }
 
     /// Asks the client, and gives its answer as the answer to the call.
-    fn ask(&mut self, method: &str, params: &Value, id: &Value) {
-        let number = self.asking.len() as u64 + 1;
+    fn ask_client(&mut self, method: &str, params: &Value, id: &Value) {
+        let number = self.pending_questions.len() as u64 + 1;
         let question = json!({"message": "how?", "requestedSchema": {"type": "object"}, "asked": params["arguments"]});
         let request = json!({"jsonrpc": "2.0", "id": number, "method": method, "params": question});
-        self.asking.insert(number, id.clone());
+        self.pending_questions.insert(number, id.clone());
         self.output.send(request.to_string().as_bytes());
     }
 
-    fn answered(&mut self, message: &Value) {
-        let call = message["id"].as_u64().and_then(|number| self.asking.get(&number)).cloned();
+    fn handle_response(&mut self, message: &Value) {
+        let call = message["id"].as_u64().and_then(|number| self.pending_questions.get(&number)).cloned();
         let answer = message.get("result").or(message.get("error")).cloned().unwrap_or_default();
         if let Some(call) = call {
-            self.send(&Reply::value(&said(&answer.to_string())), &call);
+            self.send(&FakeReply::from_value(&text_result(&answer.to_string())), &call);
         }
     }
 
     /// As servers of 2026 ask: by a result that is none yet.
-    fn ask_by_result(&mut self, params: &Value, id: &Value) {
+    fn ask_by_input_required(&mut self, params: &Value, id: &Value) {
         let question = json!({"message": "how?", "requestedSchema": {"type": "object"}, "asked": params["arguments"]});
         let result = match params.get("inputResponses") {
             Some(answers) => {
-                let mut result = said(&answers["how"].to_string());
+                let mut result = text_result(&answers["how"].to_string());
                 result["resultType"] = json!("complete");
                 result
             }
@@ -128,25 +136,25 @@ impl Session {
                 "requestState": "asked",
             }),
         };
-        self.send(&Reply::value(&result), id);
+        self.send(&FakeReply::from_value(&result), id);
     }
 
     /// In a thread of its own: other requests are answered meanwhile.
-    fn list_late(&self, params: &Value, id: &Value) {
+    fn list_after_delay(&self, params: &Value, id: &Value) {
         let (fake, output) = (Arc::clone(&self.fake), Arc::clone(&self.output));
         let (params, id) = (params.clone(), id.clone());
         thread::spawn(move || {
             fake.delay();
-            if let Some(message) = fake.answer("tools/list", &params).message(&id) {
+            if let Some(message) = fake.handle("tools/list", &params).to_message(&id) {
                 output.send(&message);
             }
         });
     }
 
-    fn slow(&self, params: &Value, id: &Value) {
+    fn call_slow(&self, params: &Value, id: &Value) {
         let output = Arc::clone(&self.output);
         let (token, id) = (params["_meta"].get("progressToken").cloned(), id.clone());
-        let steps = self.own.progress.unwrap_or(3);
+        let steps = self.stdio_flags.progress.unwrap_or(3);
         thread::spawn(move || {
             for step in 1..=steps {
                 thread::sleep(Duration::from_millis(10));
@@ -155,14 +163,14 @@ impl Session {
                     output.notify("notifications/progress", &progress);
                 }
             }
-            if let Some(message) = Reply::value(&said("done")).message(&id) {
+            if let Some(message) = FakeReply::from_value(&text_result("done")).to_message(&id) {
                 output.send(&message);
             }
         });
     }
 }
 
-fn environment() -> String {
+fn environment_json() -> String {
     let all: BTreeMap<String, String> = env::vars_os()
         .map(|(name, value)| (name.to_string_lossy().into_owned(), value.to_string_lossy().into_owned()))
         .collect();

@@ -9,13 +9,13 @@ pub(super) enum Number {
 }
 
 /// Why there is no result, for the agent.
-pub(super) type Outcome = Result<Number, String>;
+pub(super) type NumberResult = Result<Number, String>;
 
 /// Beyond it a float no longer tells neighbouring integers apart.
-const EXACT: f64 = 9_007_199_254_740_992.0;
+const MAX_EXACT_FLOAT: f64 = 9_007_199_254_740_992.0;
 
 impl Number {
-    pub(super) fn real(self) -> f64 {
+    pub(super) fn to_f64(self) -> f64 {
         match self {
             Number::Integer(integer) => integer as f64,
             Number::Real(real) => real,
@@ -23,68 +23,72 @@ impl Number {
     }
 
     /// A float as a number: an integer where it is one exactly, an error where it is none.
-    pub(super) fn of(real: f64) -> Outcome {
+    pub(super) fn from_f64(real: f64) -> NumberResult {
         if real.is_nan() {
             return Err("the result is not a real number".into());
         }
         if real.is_infinite() {
             return Err("the result is too large".into());
         }
-        Ok(if real.fract() == 0.0 && real.abs() <= EXACT { Number::Integer(real as i128) } else { Number::Real(real) })
+        Ok(if real.fract() == 0.0 && real.abs() <= MAX_EXACT_FLOAT {
+            Number::Integer(real as i128)
+        } else {
+            Number::Real(real)
+        })
     }
 
-    pub(super) fn add(self, other: Number) -> Outcome {
-        self.exact(other, i128::checked_add, |one, other| one + other)
+    pub(super) fn add(self, other: Number) -> NumberResult {
+        self.apply_exact_or_float(other, i128::checked_add, |one, other| one + other)
     }
 
-    pub(super) fn subtract(self, other: Number) -> Outcome {
-        self.exact(other, i128::checked_sub, |one, other| one - other)
+    pub(super) fn subtract(self, other: Number) -> NumberResult {
+        self.apply_exact_or_float(other, i128::checked_sub, |one, other| one - other)
     }
 
-    pub(super) fn multiply(self, other: Number) -> Outcome {
-        self.exact(other, i128::checked_mul, |one, other| one * other)
+    pub(super) fn multiply(self, other: Number) -> NumberResult {
+        self.apply_exact_or_float(other, i128::checked_mul, |one, other| one * other)
     }
 
-    pub(super) fn divide(self, other: Number) -> Outcome {
-        if other.real() == 0.0 {
+    pub(super) fn divide(self, other: Number) -> NumberResult {
+        if other.to_f64() == 0.0 {
             return Err("division by zero".into());
         }
         let whole = |one: i128, other: i128| if one.checked_rem(other)? == 0 { one.checked_div(other) } else { None };
-        self.exact(other, whole, |one, other| one / other)
+        self.apply_exact_or_float(other, whole, |one, other| one / other)
     }
 
-    pub(super) fn remainder(self, other: Number) -> Outcome {
-        if other.real() == 0.0 {
+    pub(super) fn remainder(self, other: Number) -> NumberResult {
+        if other.to_f64() == 0.0 {
             return Err("division by zero".into());
         }
-        self.exact(other, i128::checked_rem, |one, other| one % other)
+        self.apply_exact_or_float(other, i128::checked_rem, |one, other| one % other)
     }
 
-    pub(super) fn power(self, exponent: Number) -> Outcome {
-        if self.real() == 0.0 && exponent.real() < 0.0 {
+    pub(super) fn power(self, exponent: Number) -> NumberResult {
+        if self.to_f64() == 0.0 && exponent.to_f64() < 0.0 {
             return Err("division by zero: zero to a negative power".into());
         }
         let integral = |base: i128, exponent: i128| base.checked_pow(u32::try_from(exponent).ok()?);
-        self.exact(exponent, integral, f64::powf)
+        self.apply_exact_or_float(exponent, integral, f64::powf)
     }
 
-    pub(super) fn negate(self) -> Outcome {
+    pub(super) fn negate(self) -> NumberResult {
         Number::Integer(0).subtract(self)
     }
 
-    pub(super) fn absolute(self) -> Outcome {
-        if self.real() < 0.0 { self.negate() } else { Ok(self) }
+    pub(super) fn absolute(self) -> NumberResult {
+        if self.to_f64() < 0.0 { self.negate() } else { Ok(self) }
     }
 
     /// Half away from zero.
-    pub(super) fn round(self, digits: Number) -> Outcome {
+    pub(super) fn round(self, digits: Number) -> NumberResult {
         match (self, digits) {
             (Number::Integer(_), Number::Integer(0..)) => Ok(self),
             (_, Number::Integer(digits @ -30..=30)) => {
                 let scale = 10_f64.powi(digits as i32);
-                let scaled = self.real() * scale;
+                let scaled = self.to_f64() * scale;
                 // So large that it has no such digits.
-                if scaled.is_finite() { Number::of(scaled.round() / scale) } else { Ok(self) }
+                if scaled.is_finite() { Number::from_f64(scaled.round() / scale) } else { Ok(self) }
             }
             _ => Err("`round` takes whole digits from -30 to 30".into()),
         }
@@ -99,7 +103,7 @@ impl Number {
             },
             Number::Real(real) => {
                 let rounded: f64 = format!("{real:.14e}").parse().unwrap_or(real);
-                match Number::of(rounded) {
+                match Number::from_f64(rounded) {
                     Ok(Number::Integer(integer)) => Number::Integer(integer).to_json(),
                     _ => JsonNumber::from_f64(rounded).map_or(Value::Null, Value::Number),
                 }
@@ -108,17 +112,17 @@ impl Number {
     }
 
     /// In integers while both are and the result fits, else in floats.
-    fn exact(
+    fn apply_exact_or_float(
         self,
         other: Number,
         integers: impl Fn(i128, i128) -> Option<i128>,
         reals: impl Fn(f64, f64) -> f64,
-    ) -> Outcome {
+    ) -> NumberResult {
         if let (Number::Integer(one), Number::Integer(other)) = (self, other)
             && let Some(result) = integers(one, other)
         {
             return Ok(Number::Integer(result));
         }
-        Number::of(reals(self.real(), other.real()))
+        Number::from_f64(reals(self.to_f64(), other.to_f64()))
     }
 }

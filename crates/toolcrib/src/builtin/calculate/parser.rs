@@ -8,53 +8,53 @@
 //! atom    = number | constant | function "(" sum ("," sum)* ")" | "(" sum ")"
 //! ```
 
-use super::number::{Number, Outcome};
+use super::number::{Number, NumberResult};
 
-pub(super) const LONGEST: usize = 1000;
-const DEEPEST: usize = 50;
+pub(super) const MAX_EXPRESSION_LEN: usize = 1000;
+const MAX_NESTING_DEPTH: usize = 50;
 
 /// The value of an expression, or what is wrong with it.
-pub(super) fn evaluate(expression: &str) -> Outcome {
-    if expression.len() > LONGEST {
-        return Err(format!("the expression is longer than {LONGEST} characters"));
+pub(super) fn evaluate(expression: &str) -> NumberResult {
+    if expression.len() > MAX_EXPRESSION_LEN {
+        return Err(format!("the expression is longer than {MAX_EXPRESSION_LEN} characters"));
     }
-    let mut parser = Parser { text: expression, position: 0, depth: 0 };
-    let result = parser.sum()?;
+    let mut parser = CalcParser { text: expression, position: 0, depth: 0 };
+    let result = parser.parse_sum()?;
     match parser.peek() {
         None => Ok(result),
-        Some(character) => Err(parser.unexpected(character)),
+        Some(character) => Err(parser.unexpected_character(character)),
     }
 }
 
-struct Parser<'a> {
+struct CalcParser<'a> {
     text: &'a str,
     position: usize,
     depth: usize,
 }
 
-impl Parser<'_> {
-    fn sum(&mut self) -> Outcome {
-        let mut left = self.product()?;
+impl CalcParser<'_> {
+    fn parse_sum(&mut self) -> NumberResult {
+        let mut left = self.parse_product()?;
         loop {
-            if self.take('+') {
-                left = left.add(self.product()?)?;
-            } else if self.take('-') || self.take('−') {
-                left = left.subtract(self.product()?)?;
+            if self.consume('+') {
+                left = left.add(self.parse_product()?)?;
+            } else if self.consume('-') || self.consume('−') {
+                left = left.subtract(self.parse_product()?)?;
             } else {
                 return Ok(left);
             }
         }
     }
 
-    fn product(&mut self) -> Outcome {
-        let mut left = self.unary()?;
+    fn parse_product(&mut self) -> NumberResult {
+        let mut left = self.parse_unary()?;
         loop {
-            if self.take('*') || self.take('×') {
-                left = left.multiply(self.unary()?)?;
-            } else if self.take('/') || self.take('÷') {
-                left = left.divide(self.unary()?)?;
-            } else if self.take('%') {
-                left = left.remainder(self.unary()?)?;
+            if self.consume('*') || self.consume('×') {
+                left = left.multiply(self.parse_unary()?)?;
+            } else if self.consume('/') || self.consume('÷') {
+                left = left.divide(self.parse_unary()?)?;
+            } else if self.consume('%') {
+                left = left.remainder(self.parse_unary()?)?;
             } else {
                 return Ok(left);
             }
@@ -62,47 +62,47 @@ impl Parser<'_> {
     }
 
     /// Every nesting goes through here, so the depth is counted here.
-    fn unary(&mut self) -> Outcome {
+    fn parse_unary(&mut self) -> NumberResult {
         self.depth += 1;
-        if self.depth > DEEPEST {
-            return Err(format!("the expression is nested deeper than {DEEPEST} levels"));
+        if self.depth > MAX_NESTING_DEPTH {
+            return Err(format!("the expression is nested deeper than {MAX_NESTING_DEPTH} levels"));
         }
-        let result = if self.take('-') || self.take('−') {
-            self.unary()?.negate()
-        } else if self.take('+') {
-            self.unary()
+        let result = if self.consume('-') || self.consume('−') {
+            self.parse_unary()?.negate()
+        } else if self.consume('+') {
+            self.parse_unary()
         } else {
-            self.power()
+            self.parse_power()
         };
         self.depth -= 1;
         result
     }
 
-    fn power(&mut self) -> Outcome {
-        let base = self.atom()?;
-        if self.take_power() { base.power(self.unary()?) } else { Ok(base) }
+    fn parse_power(&mut self) -> NumberResult {
+        let base = self.parse_atom()?;
+        if self.consume_power_operator() { base.power(self.parse_unary()?) } else { Ok(base) }
     }
 
-    fn atom(&mut self) -> Outcome {
+    fn parse_atom(&mut self) -> NumberResult {
         match self.peek() {
             Some('(') => {
-                self.take('(');
-                let inner = self.sum()?;
+                self.consume('(');
+                let inner = self.parse_sum()?;
                 self.expect(')')?;
                 Ok(inner)
             }
-            Some('0'..='9' | '.') => self.number(),
+            Some('0'..='9' | '.') => self.parse_number(),
             Some('π') => {
-                self.take('π');
-                Number::of(std::f64::consts::PI)
+                self.consume('π');
+                Number::from_f64(std::f64::consts::PI)
             }
-            Some(character) if character.is_ascii_alphabetic() => self.word(),
-            Some(character) => Err(self.unexpected(character)),
+            Some(character) if character.is_ascii_alphabetic() => self.parse_identifier(),
+            Some(character) => Err(self.unexpected_character(character)),
             None => Err("the expression ends too early".into()),
         }
     }
 
-    fn number(&mut self) -> Outcome {
+    fn parse_number(&mut self) -> NumberResult {
         let rest = &self.text[self.position..];
         let digits = |text: &str| text.bytes().take_while(u8::is_ascii_digit).count();
         let mut length = digits(rest);
@@ -119,29 +119,32 @@ impl Parser<'_> {
         self.position += length;
         match (text.parse::<i128>(), text.parse::<f64>()) {
             (Ok(integer), _) => Ok(Number::Integer(integer)),
-            (Err(_), Ok(real)) => Number::of(real),
+            (Err(_), Ok(real)) => Number::from_f64(real),
             (Err(_), Err(_)) => Err(format!("`{text}` is not a number")),
         }
     }
 
     /// A constant or a function.
-    fn word(&mut self) -> Outcome {
+    fn parse_identifier(&mut self) -> NumberResult {
         let rest = &self.text[self.position..];
         let length = rest.bytes().take_while(u8::is_ascii_alphanumeric).count();
         let name = rest[..length].to_ascii_lowercase();
         self.position += length;
-        if self.take('(') {
-            let mut arguments = vec![self.sum()?];
-            while self.take(',') {
-                arguments.push(self.sum()?);
+        if self.consume('(') {
+            let mut arguments = vec![self.parse_sum()?];
+            while self.consume(',') {
+                arguments.push(self.parse_sum()?);
             }
             self.expect(')')?;
-            return call(&name, &arguments);
+            return call_function(&name, &arguments);
         }
         match name.as_str() {
-            "pi" => Number::of(std::f64::consts::PI),
-            "e" => Number::of(std::f64::consts::E),
-            _ => Err(format!("`{}` is unknown; there are the constants `pi` and `e`", super::super::shown(&name))),
+            "pi" => Number::from_f64(std::f64::consts::PI),
+            "e" => Number::from_f64(std::f64::consts::E),
+            _ => Err(format!(
+                "`{}` is unknown; there are the constants `pi` and `e`",
+                super::super::sanitize_for_message(&name)
+            )),
         }
     }
 
@@ -151,7 +154,7 @@ impl Parser<'_> {
         self.text[self.position..].chars().next()
     }
 
-    fn take(&mut self, wanted: char) -> bool {
+    fn consume(&mut self, wanted: char) -> bool {
         let found = self.peek() == Some(wanted);
         if found {
             self.position += wanted.len_utf8();
@@ -160,40 +163,40 @@ impl Parser<'_> {
     }
 
     /// `^`, and `**` as many write it. A single `*` is left to the product.
-    fn take_power(&mut self) -> bool {
+    fn consume_power_operator(&mut self) -> bool {
         if self.peek() == Some('*') && self.text[self.position..].starts_with("**") {
             self.position += 2;
             return true;
         }
-        self.take('^')
+        self.consume('^')
     }
 
     fn expect(&mut self, wanted: char) -> Result<(), String> {
-        if self.take(wanted) {
+        if self.consume(wanted) {
             return Ok(());
         }
         match self.peek() {
-            Some(character) => Err(self.unexpected(character)),
+            Some(character) => Err(self.unexpected_character(character)),
             None => Err(format!("a `{wanted}` is missing at the end")),
         }
     }
 
-    fn unexpected(&self, character: char) -> String {
+    fn unexpected_character(&self, character: char) -> String {
         let before = self.text[..self.position].chars().count();
         format!("unexpected `{}` at position {}", character.escape_debug(), before + 1)
     }
 }
 
-fn call(name: &str, arguments: &[Number]) -> Outcome {
-    let real = |function: fn(f64) -> f64, argument: &Number| Number::of(function(argument.real()));
+fn call_function(name: &str, arguments: &[Number]) -> NumberResult {
+    let real = |function: fn(f64) -> f64, argument: &Number| Number::from_f64(function(argument.to_f64()));
     // Integers stay exact, however large.
     let whole = |function: fn(f64) -> f64, argument: &Number| match argument {
         Number::Integer(_) => Ok(*argument),
-        Number::Real(number) => Number::of(function(*number)),
+        Number::Real(number) => Number::from_f64(function(*number)),
     };
     match (name, arguments) {
-        ("sqrt", [x]) if x.real() < 0.0 => Err("the square root of a negative number is not real".into()),
-        ("ln" | "log" | "log2" | "log10", [x, ..]) if x.real() <= 0.0 => {
+        ("sqrt", [x]) if x.to_f64() < 0.0 => Err("the square root of a negative number is not real".into()),
+        ("ln" | "log" | "log2" | "log10", [x, ..]) if x.to_f64() <= 0.0 => {
             Err("a logarithm needs a number above zero".into())
         }
         ("sqrt", [x]) => real(f64::sqrt, x),
@@ -209,13 +212,15 @@ fn call(name: &str, arguments: &[Number]) -> Outcome {
         ("ln", [x]) => real(f64::ln, x),
         ("log" | "log10", [x]) => real(f64::log10, x),
         ("log2", [x]) => real(f64::log2, x),
-        ("log", [x, base]) => Number::of(x.real().ln()).and_then(|x| x.divide(Number::of(base.real().ln())?)),
+        ("log", [x, base]) => {
+            Number::from_f64(x.to_f64().ln()).and_then(|x| x.divide(Number::from_f64(base.to_f64().ln())?))
+        }
         ("pow", [x, exponent]) => x.power(*exponent),
         ("min", [first, rest @ ..]) => {
-            Ok(rest.iter().fold(*first, |least, x| if x.real() < least.real() { *x } else { least }))
+            Ok(rest.iter().fold(*first, |least, x| if x.to_f64() < least.to_f64() { *x } else { least }))
         }
         ("max", [first, rest @ ..]) => {
-            Ok(rest.iter().fold(*first, |most, x| if x.real() > most.real() { *x } else { most }))
+            Ok(rest.iter().fold(*first, |most, x| if x.to_f64() > most.to_f64() { *x } else { most }))
         }
         (
             "sqrt" | "abs" | "floor" | "ceil" | "round" | "sin" | "cos" | "tan" | "exp" | "ln" | "log" | "log2"
@@ -225,7 +230,7 @@ fn call(name: &str, arguments: &[Number]) -> Outcome {
         _ => Err(format!(
             "no function named `{}`; there are sqrt, abs, min, max, round, floor, ceil, sin, cos, tan, ln, log, \
              log2, log10, exp, pow",
-            super::super::shown(name)
+            super::super::sanitize_for_message(name)
         )),
     }
 }

@@ -3,9 +3,9 @@
 use regex::{Regex, RegexBuilder};
 use toolcrib_core::Result;
 
-use super::super::{invalid, shown};
+use super::super::{invalid_input, sanitize_for_message};
 
-const LONGEST: usize = 500;
+const MAX_GLOB_LEN: usize = 500;
 
 /// Matches paths relative to where a search starts. A glob without `/` looks at the name alone, at any depth.
 #[derive(Debug)]
@@ -16,8 +16,9 @@ pub(in crate::builtin) struct Glob {
 
 impl Glob {
     pub(in crate::builtin) fn new(glob: &str) -> Result<Glob> {
-        let wrong = || invalid(format!("`{}` is not a glob; an example is `src/**/*.rs`", shown(glob)));
-        if glob.is_empty() || glob.len() > LONGEST {
+        let wrong =
+            || invalid_input(format!("`{}` is not a glob; an example is `src/**/*.rs`", sanitize_for_message(glob)));
+        if glob.is_empty() || glob.len() > MAX_GLOB_LEN {
             return Err(wrong());
         }
         let pattern = to_regex(glob.trim_start_matches("./")).ok_or_else(wrong)?;

@@ -3,27 +3,27 @@
 
 use http::HeaderMap;
 use http::header::{AUTHORIZATION, COOKIE};
-use toolcrib_core::execution::{Needed, Operation, Scheme};
-use toolcrib_core::source::{Auth, KeyPlace};
-use toolcrib_core::text::shown_short;
+use toolcrib_core::execution::{Operation, SecurityRequirement, SecurityScheme};
+use toolcrib_core::source::{Auth, KeyLocation};
+use toolcrib_core::text::sanitize_truncated;
 use toolcrib_core::{Code, Error, Result};
 use url::Url;
 
-use super::settled::{Given, header_name, header_value};
-use crate::secret::basic;
+use super::resolved_source::{SourceCredentials, header_name, header_value};
+use crate::secret::basic_credentials;
 
 /// One thing to present.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) enum Proof {
+pub(super) enum AuthValue {
     Bearer(String),
     Basic { user: String, password: String },
-    Key { name: String, place: KeyPlace, value: String },
-    Oauth2(Grant),
+    ApiKey { name: String, place: KeyLocation, value: String },
+    Oauth2(OauthGrant),
 }
 
 /// How a token is had.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Grant {
+pub(super) struct OauthGrant {
     pub(super) token_url: String,
     pub(super) client_id: String,
     pub(super) client_secret: String,
@@ -31,26 +31,34 @@ pub(super) struct Grant {
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Chosen {
-    pub(super) proofs: Vec<Proof>,
+pub(super) struct SelectedAuth {
+    pub(super) values: Vec<AuthValue>,
     /// What the document wants and nobody gave, in words.
     pub(super) missing: Option<String>,
 }
 
 /// The first alternative of the document that can be satisfied; without names for schemes, what there is.
-pub(super) fn choose(operation: &Operation, given: &Given) -> Result<Chosen> {
+pub(super) fn select_auth(operation: &Operation, given: &SourceCredentials) -> Result<SelectedAuth> {
     match given {
-        Given::Nothing => Ok(Chosen { proofs: Vec::new(), missing: wanted(operation) }),
-        Given::Always(_) | Given::Unresolved(_) if operation.public => Ok(Chosen::default()),
-        Given::Unresolved(why) => Err(Error::new(Code::ConfigInvalid, why.clone())),
-        Given::Always(auth) => {
-            let needed = operation.security.iter().flatten().find_map(|needed| match &needed.kind {
-                Scheme::ApiKey { name, place } => Some((name, *place)),
-                Scheme::Bearer | Scheme::Basic | Scheme::Oauth2 | Scheme::OpenIdConnect | Scheme::Other(_) => None,
-            });
-            Ok(Chosen { proofs: vec![proof(auth, needed)?], missing: None })
+        SourceCredentials::NotConfigured => {
+            Ok(SelectedAuth { values: Vec::new(), missing: describe_required(operation) })
         }
-        Given::ByScheme(schemes) => {
+        SourceCredentials::Always(_) | SourceCredentials::Unresolved(_) if operation.public => {
+            Ok(SelectedAuth::default())
+        }
+        SourceCredentials::Unresolved(why) => Err(Error::new(Code::ConfigInvalid, why.clone())),
+        SourceCredentials::Always(auth) => {
+            let needed = operation.security.iter().flatten().find_map(|needed| match &needed.kind {
+                SecurityScheme::ApiKey { name, place } => Some((name, *place)),
+                SecurityScheme::Bearer
+                | SecurityScheme::Basic
+                | SecurityScheme::Oauth2
+                | SecurityScheme::OpenIdConnect
+                | SecurityScheme::Other(_) => None,
+            });
+            Ok(SelectedAuth { values: vec![auth_value(auth, needed)?], missing: None })
+        }
+        SourceCredentials::ByScheme(schemes) => {
             let mut unresolved = None;
             for alternative in &operation.security {
                 let found: Option<Vec<_>> = alternative
@@ -65,51 +73,51 @@ pub(super) fn choose(operation: &Operation, given: &Given) -> Result<Chosen> {
                     })
                     .collect();
                 if let Some(found) = found {
-                    let proofs = found.into_iter().map(|(needed, auth)| satisfying(needed, auth));
-                    return Ok(Chosen { proofs: proofs.collect::<Result<_>>()?, missing: None });
+                    let proofs = found.into_iter().map(|(needed, auth)| auth_for_scheme(needed, auth));
+                    return Ok(SelectedAuth { values: proofs.collect::<Result<_>>()?, missing: None });
                 }
             }
             match unresolved {
                 Some(why) => Err(Error::new(Code::ConfigInvalid, why.clone())),
-                None => Ok(Chosen { proofs: Vec::new(), missing: wanted(operation) }),
+                None => Ok(SelectedAuth { values: Vec::new(), missing: describe_required(operation) }),
             }
         }
     }
 }
 
 /// What is presented with a request that is in no document: the one for the document itself.
-pub(super) fn always(given: &Given) -> Result<Vec<Proof>> {
+pub(super) fn document_auth(given: &SourceCredentials) -> Result<Vec<AuthValue>> {
     match given {
-        Given::Always(auth) => Ok(vec![proof(auth, None)?]),
-        Given::Unresolved(why) => Err(Error::new(Code::ConfigInvalid, why.clone())),
-        Given::Nothing | Given::ByScheme(_) => Ok(Vec::new()),
+        SourceCredentials::Always(auth) => Ok(vec![auth_value(auth, None)?]),
+        SourceCredentials::Unresolved(why) => Err(Error::new(Code::ConfigInvalid, why.clone())),
+        SourceCredentials::NotConfigured | SourceCredentials::ByScheme(_) => Ok(Vec::new()),
     }
 }
 
 /// For a scheme with a key, the document has its name and place, and the value is what was given, a bearer or a key.
-fn satisfying(needed: &Needed, auth: &Auth) -> Result<Proof> {
+fn auth_for_scheme(needed: &SecurityRequirement, auth: &Auth) -> Result<AuthValue> {
     match (&needed.kind, auth) {
-        (Scheme::ApiKey { name, place }, Auth::ApiKey { value, .. } | Auth::Bearer(value)) => {
-            Ok(Proof::Key { name: name.clone(), place: *place, value: value.clone() })
+        (SecurityScheme::ApiKey { name, place }, Auth::ApiKey { value, .. } | Auth::Bearer(value)) => {
+            Ok(AuthValue::ApiKey { name: name.clone(), place: *place, value: value.clone() })
         }
-        _ => proof(auth, None),
+        _ => auth_value(auth, None),
     }
 }
 
 /// As the auth itself says; a key without a name has the document's.
-fn proof(auth: &Auth, key: Option<(&String, KeyPlace)>) -> Result<Proof> {
+fn auth_value(auth: &Auth, key: Option<(&String, KeyLocation)>) -> Result<AuthValue> {
     Ok(match auth {
-        Auth::Bearer(token) => Proof::Bearer(token.clone()),
-        Auth::Basic { user, password } => Proof::Basic { user: user.clone(), password: password.clone() },
+        Auth::Bearer(token) => AuthValue::Bearer(token.clone()),
+        Auth::Basic { user, password } => AuthValue::Basic { user: user.clone(), password: password.clone() },
         Auth::ApiKey { name, place, value } => {
             let (name, place) = match (name.is_empty(), key) {
                 (false, _) => (name, *place),
                 (true, Some(key)) => key,
                 (true, None) => return Err(Error::new(Code::ConfigInvalid, "`api_key` of `auth` has no `name`")),
             };
-            Proof::Key { name: name.clone(), place, value: value.clone() }
+            AuthValue::ApiKey { name: name.clone(), place, value: value.clone() }
         }
-        Auth::Oauth2 { token_url, client_id, client_secret, scopes } => Proof::Oauth2(Grant {
+        Auth::Oauth2 { token_url, client_id, client_secret, scopes } => AuthValue::Oauth2(OauthGrant {
             token_url: token_url.clone(),
             client_id: client_id.clone(),
             client_secret: client_secret.clone(),
@@ -120,69 +128,74 @@ fn proof(auth: &Auth, key: Option<(&String, KeyPlace)>) -> Result<Proof> {
 }
 
 /// What the first alternative that asks for anything wants; nothing where nobody need say who they are.
-fn wanted(operation: &Operation) -> Option<String> {
+fn describe_required(operation: &Operation) -> Option<String> {
     if operation.public || operation.security.iter().any(Vec::is_empty) {
         return None;
     }
     let schemes = operation.security.first()?.iter().map(|needed| {
         let kind = match &needed.kind {
-            Scheme::Bearer => "a bearer token".to_owned(),
-            Scheme::Basic => "a user and a password".to_owned(),
-            Scheme::ApiKey { name, place } => {
+            SecurityScheme::Bearer => "a bearer token".to_owned(),
+            SecurityScheme::Basic => "a user and a password".to_owned(),
+            SecurityScheme::ApiKey { name, place } => {
                 let place = match place {
-                    KeyPlace::Header => "header",
-                    KeyPlace::Query => "query",
-                    KeyPlace::Cookie => "cookie",
+                    KeyLocation::Header => "header",
+                    KeyLocation::Query => "query",
+                    KeyLocation::Cookie => "cookie",
                 };
-                format!("a key in the {place} `{}`", shown_short(name, 80))
+                format!("a key in the {place} `{}`", sanitize_truncated(name, 80))
             }
-            Scheme::Oauth2 => "OAuth 2".to_owned(),
-            Scheme::OpenIdConnect => "OpenID Connect".to_owned(),
-            Scheme::Other(kind) => shown_short(kind, 80),
+            SecurityScheme::Oauth2 => "OAuth 2".to_owned(),
+            SecurityScheme::OpenIdConnect => "OpenID Connect".to_owned(),
+            SecurityScheme::Other(kind) => sanitize_truncated(kind, 80),
         };
-        format!("`{}` ({kind})", shown_short(&needed.scheme, 80))
+        format!("`{}` ({kind})", sanitize_truncated(&needed.scheme, 80))
     });
     Some(schemes.collect::<Vec<_>>().join(" and "))
 }
 
 /// Lays credentials into a request. `tokens` are those of the OAuth 2 proofs, in their order.
-pub(super) fn present(proofs: &[Proof], tokens: &[String], url: &mut Url, headers: &mut HeaderMap) -> Result<()> {
+pub(super) fn apply_auth(
+    proofs: &[AuthValue],
+    tokens: &[String],
+    url: &mut Url,
+    headers: &mut HeaderMap,
+) -> Result<()> {
     let mut tokens = tokens.iter();
     for proof in proofs {
         match proof {
-            Proof::Bearer(token) => bearer(headers, token)?,
-            Proof::Oauth2(_) => {
+            AuthValue::Bearer(token) => set_bearer(headers, token)?,
+            AuthValue::Oauth2(_) => {
                 let token = tokens.next().ok_or_else(|| Error::new(Code::Internal, "a token is missing"))?;
-                bearer(headers, token)?;
+                set_bearer(headers, token)?;
             }
-            Proof::Basic { user, password } => {
-                let value = format!("Basic {}", basic(user, password));
+            AuthValue::Basic { user, password } => {
+                let value = format!("Basic {}", basic_credentials(user, password));
                 headers.insert(AUTHORIZATION, header_value("authorization", &value)?);
             }
-            Proof::Key { name, place, value } => key(name, *place, value, url, headers)?,
+            AuthValue::ApiKey { name, place, value } => set_api_key(name, *place, value, url, headers)?,
         }
     }
     Ok(())
 }
 
-fn bearer(headers: &mut HeaderMap, token: &str) -> Result<()> {
+fn set_bearer(headers: &mut HeaderMap, token: &str) -> Result<()> {
     headers.insert(AUTHORIZATION, header_value("authorization", &format!("Bearer {token}"))?);
     Ok(())
 }
 
-fn key(name: &str, place: KeyPlace, value: &str, url: &mut Url, headers: &mut HeaderMap) -> Result<()> {
+fn set_api_key(name: &str, place: KeyLocation, value: &str, url: &mut Url, headers: &mut HeaderMap) -> Result<()> {
     let wrong = |what: &str| {
-        let name = shown_short(name, 80);
+        let name = sanitize_truncated(name, 80);
         Error::new(Code::ConfigInvalid, format!("the key `{name}` of `auth` has a {what} that HTTP does not allow"))
     };
     if value.chars().any(char::is_control) {
         return Err(wrong("value"));
     }
     match place {
-        KeyPlace::Header => {
+        KeyLocation::Header => {
             headers.insert(header_name(name)?, header_value(name, value)?);
         }
-        KeyPlace::Query => {
+        KeyLocation::Query => {
             // An agent may have chosen a name inside of an object: whoever configures a key means that one.
             let is_key = |pair: &&str| url::form_urlencoded::parse(pair.as_bytes()).any(|(known, _)| known == name);
             let others: Vec<&str> =
@@ -191,7 +204,7 @@ fn key(name: &str, place: KeyPlace, value: &str, url: &mut Url, headers: &mut He
             url.set_query(Some(&others).filter(|query| !query.is_empty()).map(String::as_str));
             url.query_pairs_mut().append_pair(name, value);
         }
-        KeyPlace::Cookie => {
+        KeyLocation::Cookie => {
             let apart = |text: &str| text.contains([';', ',', ' ', '"', '\\']);
             if apart(value) {
                 return Err(wrong("value"));

@@ -6,19 +6,19 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::header::{ACCEPT, CONTENT_LENGTH, CONTENT_TYPE, LOCATION};
 use http::{HeaderMap, Method, StatusCode};
-use toolcrib_core::text::shown_short;
+use toolcrib_core::text::sanitize_truncated;
 use toolcrib_core::time::format_duration;
 use toolcrib_core::{Code, Error};
 use url::Url;
 
-use super::clients::{Clients, Reach};
-use super::territory::Territory;
-use crate::network::refusal;
+use super::http_clients::{NetworkScope, OpenApiClients};
+use super::url_policy::UrlPolicy;
+use crate::address_policy::find_blocked_address;
 
-const MOST_REDIRECTS: usize = 5;
+const MAX_REDIRECTS: usize = 5;
 
 #[derive(Debug, Clone)]
-pub(super) struct Outgoing {
+pub(super) struct OutboundRequest {
     /// For messages: `GET /pets/{id}`.
     pub(super) label: String,
     pub(super) method: Method,
@@ -28,61 +28,69 @@ pub(super) struct Outgoing {
 }
 
 #[derive(Debug)]
-pub(super) struct Received {
+pub(super) struct ReceivedResponse {
     pub(super) status: StatusCode,
     pub(super) headers: HeaderMap,
     /// Where it came from, in the end.
     pub(super) url: Url,
     /// The same, fit to be shown.
-    pub(super) place: String,
+    pub(super) shown_url: String,
     pub(super) body: Vec<u8>,
     /// The body went on beyond its bound.
-    pub(super) cut: bool,
+    pub(super) is_truncated: bool,
 }
 
 /// Why there is no answer.
 #[derive(Debug)]
-pub(super) enum Failed {
+pub(super) enum OutboundError {
     /// It may not be sent, or the answer points where nothing may be sent.
-    Refused(Error),
+    Rejected(Error),
     /// No connection: nothing was sent.
-    Unreached(Error),
+    Unreachable(Error),
     /// It was sent, and no whole answer came.
-    Broken(Error),
+    Interrupted(Error),
 }
 
 /// What sends the requests of one source.
 #[derive(Debug)]
-pub(super) struct Sender<'a> {
-    pub(super) clients: &'a Clients,
-    pub(super) territory: &'a Territory,
+pub(super) struct OutboundSender<'a> {
+    pub(super) clients: &'a OpenApiClients,
+    pub(super) url_policy: &'a UrlPolicy,
     pub(super) connect_timeout: Duration,
     /// Bytes of an answer.
-    pub(super) most: usize,
+    pub(super) max_response_bytes: usize,
 }
 
-impl Sender<'_> {
+impl OutboundSender<'_> {
     /// Sends a request and reads its answer.
-    pub(super) async fn send(&self, mut outgoing: Outgoing) -> Result<Received, Failed> {
-        let mut reach = self.territory.reach(&outgoing.url).map_err(|refused| forbidden(&outgoing, &refused))?;
-        for _ in 0..=MOST_REDIRECTS {
-            let response = self.once(&outgoing, reach).await?;
-            let Some(target) = redirect(&response) else { return self.receive(&outgoing, response).await };
-            let target = target.ok_or_else(|| failed(&outgoing, "was redirected to no valid address"))?;
-            reach = self.follow(&mut outgoing, response.status(), target, reach)?;
+    pub(super) async fn send(&self, mut outgoing: OutboundRequest) -> Result<ReceivedResponse, OutboundError> {
+        let mut reach =
+            self.url_policy.scope_for(&outgoing.url).map_err(|refused| forbidden_error(&outgoing, &refused))?;
+        for _ in 0..=MAX_REDIRECTS {
+            let response = self.send_once(&outgoing, reach).await?;
+            let Some(target) = redirect_target(&response) else { return self.read_response(&outgoing, response).await };
+            let target = target.ok_or_else(|| rejected_error(&outgoing, "was redirected to no valid address"))?;
+            reach = self.follow_redirect(&mut outgoing, response.status(), target, reach)?;
         }
-        Err(failed(&outgoing, &format!("was redirected more than {MOST_REDIRECTS} times")))
+        Err(rejected_error(&outgoing, &format!("was redirected more than {MAX_REDIRECTS} times")))
     }
 
     /// The same, but an answer that points elsewhere is the answer.
-    pub(super) async fn send_and_stay(&self, outgoing: Outgoing) -> Result<Received, Failed> {
-        let reach = self.territory.reach(&outgoing.url).map_err(|refused| forbidden(&outgoing, &refused))?;
-        let response = self.once(&outgoing, reach).await?;
-        self.receive(&outgoing, response).await
+    pub(super) async fn send_without_redirects(
+        &self,
+        outgoing: OutboundRequest,
+    ) -> Result<ReceivedResponse, OutboundError> {
+        let reach = self.url_policy.scope_for(&outgoing.url).map_err(|refused| forbidden_error(&outgoing, &refused))?;
+        let response = self.send_once(&outgoing, reach).await?;
+        self.read_response(&outgoing, response).await
     }
 
-    async fn once(&self, outgoing: &Outgoing, reach: Reach) -> Result<reqwest::Response, Failed> {
-        let client = self.clients.get(reach, self.connect_timeout).map_err(Failed::Refused)?;
+    async fn send_once(
+        &self,
+        outgoing: &OutboundRequest,
+        reach: NetworkScope,
+    ) -> Result<reqwest::Response, OutboundError> {
+        let client = self.clients.get(reach, self.connect_timeout).map_err(OutboundError::Rejected)?;
         let mut request =
             client.request(outgoing.method.clone(), outgoing.url.clone()).headers(outgoing.headers.clone());
         let has_length = matches!(outgoing.method, Method::POST | Method::PUT | Method::PATCH);
@@ -93,13 +101,20 @@ impl Sender<'_> {
             None if has_length => request = request.header(CONTENT_LENGTH, 0),
             None => {}
         }
-        request.send().await.map_err(|error| self.explain(outgoing, error))
+        request.send().await.map_err(|error| self.classify_error(outgoing, error))
     }
 
     /// Makes the request one to where its answer points, as browsers do, or says why not.
-    fn follow(&self, outgoing: &mut Outgoing, status: StatusCode, target: Url, reach: Reach) -> Result<Reach, Failed> {
+    fn follow_redirect(
+        &self,
+        outgoing: &mut OutboundRequest,
+        status: StatusCode,
+        target: Url,
+        reach: NetworkScope,
+    ) -> Result<NetworkScope, OutboundError> {
         let same = target.origin() == outgoing.url.origin();
-        let refuse = |why: &str| failed(outgoing, &format!("was redirected to `{}`, {why}", shown_place(&target)));
+        let refuse =
+            |why: &str| rejected_error(outgoing, &format!("was redirected to `{}`, {why}", display_url(&target)));
         let next_reach = if same {
             reach
         } else {
@@ -110,8 +125,8 @@ impl Sender<'_> {
             if outgoing.url.scheme() == "https" && target.scheme() == "http" {
                 return Err(refuse("which is not encrypted"));
             }
-            self.territory
-                .reach_beyond(&target)
+            self.url_policy
+                .scope_for_redirect(&target)
                 .map_err(|refused| refuse(&format!("where nothing is sent: {refused}")))?
         };
         let becomes_get = match status.as_u16() {
@@ -133,55 +148,61 @@ impl Sender<'_> {
         Ok(next_reach)
     }
 
-    async fn receive(&self, outgoing: &Outgoing, mut response: reqwest::Response) -> Result<Received, Failed> {
+    async fn read_response(
+        &self,
+        outgoing: &OutboundRequest,
+        mut response: reqwest::Response,
+    ) -> Result<ReceivedResponse, OutboundError> {
         let (status, headers) = (response.status(), response.headers().clone());
         let (mut body, mut cut) = (Vec::new(), false);
-        while let Some(chunk) = response.chunk().await.map_err(|error| self.explain(outgoing, error))? {
-            let room = self.most - body.len();
+        while let Some(chunk) = response.chunk().await.map_err(|error| self.classify_error(outgoing, error))? {
+            let room = self.max_response_bytes - body.len();
             body.extend_from_slice(&chunk[..chunk.len().min(room)]);
             if chunk.len() > room {
                 cut = true;
                 break;
             }
         }
-        let place = shown_place(&outgoing.url);
-        Ok(Received { status, headers, url: outgoing.url.clone(), place, body, cut })
+        let place = display_url(&outgoing.url);
+        Ok(ReceivedResponse { status, headers, url: outgoing.url.clone(), shown_url: place, body, is_truncated: cut })
     }
 
     /// Without the address: its query may hold a key.
-    fn explain(&self, outgoing: &Outgoing, error: reqwest::Error) -> Failed {
-        if let Some(refused) = refusal(&error) {
-            return forbidden(outgoing, refused);
+    fn classify_error(&self, outgoing: &OutboundRequest, error: reqwest::Error) -> OutboundError {
+        if let Some(refused) = find_blocked_address(&error) {
+            return forbidden_error(outgoing, refused);
         }
-        let (label, place) = (&outgoing.label, shown_origin(&outgoing.url));
+        let (label, place) = (&outgoing.label, display_origin(&outgoing.url));
         let error = error.without_url();
-        let reason = shown_short(&innermost(&error), 200);
+        let reason = sanitize_truncated(&root_cause(&error), 200);
         if error.is_builder() {
             let message = format!("`{label}` cannot be sent: {reason}");
-            return Failed::Refused(Error::new(Code::ToolInvalidInput, message));
+            return OutboundError::Rejected(Error::new(Code::ToolInvalidInput, message));
         }
         if error.is_connect() {
             let message = match error.is_timeout() {
                 true => format!("`{place}` cannot be reached within {}", format_duration(self.connect_timeout)),
                 false => format!("`{place}` cannot be reached: {reason}"),
             };
-            return Failed::Unreached(Error::new(Code::ToolUnavailable, message).with_cause(error));
+            return OutboundError::Unreachable(Error::new(Code::ToolUnavailable, message).with_cause(error));
         }
         let message = format!("the answer to `{label}` from `{place}` broke off: {reason}");
-        Failed::Broken(Error::new(Code::ToolExecutionFailed, message).with_cause(error))
+        OutboundError::Interrupted(Error::new(Code::ToolExecutionFailed, message).with_cause(error))
     }
 }
 
-impl Failed {
+impl OutboundError {
     pub(super) fn into_error(self) -> Error {
         match self {
-            Failed::Refused(error) | Failed::Unreached(error) | Failed::Broken(error) => error,
+            OutboundError::Rejected(error) | OutboundError::Unreachable(error) | OutboundError::Interrupted(error) => {
+                error
+            }
         }
     }
 
     /// Of a request that is no call, so that no tool was asked for anything.
     pub(super) fn into_unavailable(self) -> Error {
-        let refused = matches!(self, Failed::Refused(_));
+        let refused = matches!(self, OutboundError::Rejected(_));
         let mut error = self.into_error();
         error.code = Code::ToolUnavailable;
         error.with_retryable(!refused)
@@ -189,41 +210,41 @@ impl Failed {
 }
 
 /// Where an answer points, if it does; inside, nothing where that is no address.
-fn redirect(response: &reqwest::Response) -> Option<Option<Url>> {
+fn redirect_target(response: &reqwest::Response) -> Option<Option<Url>> {
     if !matches!(response.status().as_u16(), 301 | 302 | 303 | 307 | 308) {
         return None;
     }
     let location = response.headers().get(LOCATION)?;
     let target = location.to_str().ok().and_then(|location| response.url().join(location).ok());
-    Some(target.filter(|target| matches!(target.scheme(), "http" | "https")).map(without_login))
+    Some(target.filter(|target| matches!(target.scheme(), "http" | "https")).map(strip_login))
 }
 
-pub(super) fn without_login(mut url: Url) -> Url {
+pub(super) fn strip_login(mut url: Url) -> Url {
     // These fail for addresses that cannot have a login, which have none then.
     let _none = url.set_username("");
     let _none = url.set_password(None);
     url
 }
 
-fn failed(outgoing: &Outgoing, what: &str) -> Failed {
-    Failed::Refused(Error::new(Code::ToolExecutionFailed, format!("`{}` {what}", outgoing.label)))
+fn rejected_error(outgoing: &OutboundRequest, what: &str) -> OutboundError {
+    OutboundError::Rejected(Error::new(Code::ToolExecutionFailed, format!("`{}` {what}", outgoing.label)))
 }
 
-fn forbidden(outgoing: &Outgoing, refused: &crate::network::Refused) -> Failed {
+fn forbidden_error(outgoing: &OutboundRequest, refused: &crate::address_policy::BlockedAddress) -> OutboundError {
     let message = format!("`{}` is not sent: {refused}", outgoing.label);
-    Failed::Refused(Error::new(Code::ToolUnavailable, message).with_retryable(false))
+    OutboundError::Rejected(Error::new(Code::ToolUnavailable, message).with_retryable(false))
 }
 
 /// An address without what may be secret in it.
-pub(super) fn shown_place(url: &Url) -> String {
-    shown_short(&format!("{}{}", shown_origin(url), url.path()), 300)
+pub(super) fn display_url(url: &Url) -> String {
+    sanitize_truncated(&format!("{}{}", display_origin(url), url.path()), 300)
 }
 
-pub(super) fn shown_origin(url: &Url) -> String {
-    shown_short(&url.origin().ascii_serialization(), 200)
+pub(super) fn display_origin(url: &Url) -> String {
+    sanitize_truncated(&url.origin().ascii_serialization(), 200)
 }
 
-fn innermost(error: &reqwest::Error) -> String {
+fn root_cause(error: &reqwest::Error) -> String {
     let mut cause: &dyn std::error::Error = error;
     while let Some(next) = cause.source() {
         cause = next;
@@ -234,21 +255,28 @@ fn innermost(error: &reqwest::Error) -> String {
 #[cfg(test)]
 mod tests {
     use http::HeaderValue;
-    use toolcrib_core::source::OpenApi;
+    use toolcrib_core::source::OpenApiSource;
 
     use super::*;
 
     #[test]
     fn what_is_followed_is_never_less_safe_than_what_was_asked() {
         let check = |method: Method, status: u16, from: &str, to: &str| {
-            let territory = Territory::new(&OpenApi { allow_private: true, ..OpenApi::default() }, None, None);
-            let clients = Clients::default();
-            let sender = Sender { clients: &clients, territory: &territory, connect_timeout: Duration::ZERO, most: 0 };
+            let territory =
+                UrlPolicy::new(&OpenApiSource { allow_private: true, ..OpenApiSource::default() }, None, None);
+            let clients = OpenApiClients::default();
+            let sender = OutboundSender {
+                clients: &clients,
+                url_policy: &territory,
+                connect_timeout: Duration::ZERO,
+                max_response_bytes: 0,
+            };
             let headers = HeaderMap::from_iter([(ACCEPT, HeaderValue::from_static("a/b"))]);
             let url = Url::parse(from).unwrap();
-            let mut outgoing = Outgoing { label: "x".into(), method, url, headers, body: Some(Bytes::new()) };
+            let mut outgoing = OutboundRequest { label: "x".into(), method, url, headers, body: Some(Bytes::new()) };
             let status = StatusCode::from_u16(status).unwrap();
-            let followed = sender.follow(&mut outgoing, status, Url::parse(to).unwrap(), Reach::Anywhere);
+            let followed =
+                sender.follow_redirect(&mut outgoing, status, Url::parse(to).unwrap(), NetworkScope::Anywhere);
             assert_eq!(outgoing.headers.len(), 1);
             followed.ok().map(|_| outgoing.method.to_string())
         };

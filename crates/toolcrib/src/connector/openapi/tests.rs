@@ -1,10 +1,10 @@
 //! The connector against a server on loopback: what is sent, and what comes of the answers.
 
-mod calling;
-mod failing;
+mod calls;
+mod document_loading;
+mod failures;
 mod polling;
-mod reading;
-mod redirecting;
+mod redirects;
 mod server;
 mod tokens;
 
@@ -14,21 +14,21 @@ use serde_json::value::to_raw_value;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 use toolcrib_core::SourceId;
-use toolcrib_core::execution::{Backing, Execution, Operation};
-use toolcrib_core::source::{Kind, OpenApi, Settings};
+use toolcrib_core::execution::{ExecutionMode, ExecutionSpec, Operation};
+use toolcrib_core::source::{OpenApiSource, SourceKind, SourceSettings};
 
 use super::*;
-use crate::connector::Terms;
-use server::{Heard, Server, reply};
+use crate::connector::CallContext;
+use server::{LoopbackServer, ReceivedRequest, reply};
 
 /// A source whose document is a file, with these settings.
-fn connector(openapi: OpenApi) -> OpenApiConnector {
-    connector_with(openapi, Settings::default())
+fn connector(openapi: OpenApiSource) -> OpenApiConnector {
+    connector_with(openapi, SourceSettings::default())
 }
 
-fn connector_with(openapi: OpenApi, settings: Settings) -> OpenApiConnector {
+fn connector_with(openapi: OpenApiSource, settings: SourceSettings) -> OpenApiConnector {
     let document = if openapi.document.is_empty() { "/no/such/document".to_owned() } else { openapi.document.clone() };
-    let kind = Kind::OpenApi(OpenApi { document, ..openapi });
+    let kind = SourceKind::OpenApi(OpenApiSource { document, ..openapi });
     let source = Source { id: SourceId::parse("shop").unwrap(), kind, settings };
     OpenApiConnector::new(source, Arc::default(), Clock::system(), Arc::default())
 }
@@ -37,52 +37,53 @@ fn operation(method: &str, server: &str, path: &str) -> Operation {
     Operation { method: method.into(), server: server.into(), path: path.into(), ..Operation::default() }
 }
 
-fn terms() -> Terms {
-    Terms {
+fn call_context() -> CallContext {
+    CallContext {
         caller: String::new(),
         timeout: Duration::from_secs(60),
         progress: None,
         cancel: CancellationToken::new(),
         consent: false,
         client: None,
-        fleeting: false,
-        back: None,
+        stateless: false,
+        on_server_request: None,
         relay: None,
-        said: None,
+        notifications: None,
         log_level: None,
         trace: None,
-        witness: None,
+        response_recorder: None,
     }
 }
 
 /// What is safe to repeat goes by the method, as for the tools of a document.
-fn call_of(execution: Execution, arguments: Value, terms: Terms) -> Call {
+fn build_call(execution: ExecutionMode, arguments: Value, terms: CallContext) -> ToolCall {
     let repeatable = execution.operation().is_some_and(|operation| operation.method == "GET");
-    let backing = Backing { execution, input_schema: None, output_schema: None, tags: Vec::new(), deprecated: false };
-    Call {
+    let backing =
+        ExecutionSpec { execution, input_schema: None, output_schema: None, tags: Vec::new(), deprecated: false };
+    ToolCall {
         tool: "tool".into(),
         arguments: to_raw_value(&arguments).unwrap(),
         input_schema: to_raw_value(&json!({})).unwrap().into(),
-        backing: Some(to_raw_value(&backing).unwrap().into()),
+        execution_spec: Some(to_raw_value(&backing).unwrap().into()),
         meta: None,
-        repeatable,
-        terms,
+        is_idempotent: repeatable,
+        context: terms,
     }
 }
 
 async fn call(connector: &OpenApiConnector, operation: &Operation, arguments: Value) -> Result<Value, CallFailure> {
-    let call = call_of(Execution::SyncHttp(operation.clone()), arguments, terms());
+    let call = build_call(ExecutionMode::SyncHttp(operation.clone()), arguments, call_context());
     connector.call(call).await.map(|answer| serde_json::from_str(answer.raw.get()).unwrap())
 }
 
 /// What a failure says about the source, its code and its message.
-fn told<T: std::fmt::Debug>(result: Result<T, CallFailure>) -> (&'static str, Code, String) {
+fn failure_parts<T: std::fmt::Debug>(result: Result<T, CallFailure>) -> (&'static str, Code, String) {
     let failure = result.unwrap_err();
     let kind = match &failure {
-        CallFailure::Refused(_) => "refused",
-        CallFailure::Lost(_) => "lost",
-        CallFailure::Late(_) => "late",
-        CallFailure::Undecided(_) => "undecided",
+        CallFailure::Rejected(_) => "refused",
+        CallFailure::Unavailable(_) => "lost",
+        CallFailure::TimedOut(_) => "late",
+        CallFailure::Inconclusive(_) => "undecided",
     };
     let error = failure.into_error();
     (kind, error.code, error.message)

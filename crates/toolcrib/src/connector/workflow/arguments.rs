@@ -1,39 +1,41 @@
 //! From what a step gives, by the names that go on the wire, to the arguments of the tool.
 
 use serde_json::{Map, Value};
-use toolcrib_core::arazzo::Arguments;
-use toolcrib_core::execution::{Operation, Parameter, Place};
-use toolcrib_core::schema::{typed, types};
-use toolcrib_core::text::shown_short;
+use toolcrib_core::arazzo::OperationArguments;
+use toolcrib_core::execution::{Operation, OperationParameter, ParameterLocation};
+use toolcrib_core::schema::{parse_typed, property_types};
+use toolcrib_core::text::sanitize_truncated;
 use toolcrib_core::{Code, Error, Result};
 
-use super::sources::Target;
+use super::target::TargetTool;
 
-pub(super) fn arguments(target: &Target, given: &Arguments) -> Result<Value> {
+pub(super) fn build_arguments(target: &TargetTool, given: &OperationArguments) -> Result<Value> {
     let schema: Value = serde_json::from_str(target.input_schema.get()).unwrap_or_default();
     let mut input = Map::new();
     let places = [
-        (Place::Path, &given.path),
-        (Place::Query, &given.query),
-        (Place::Header, &given.headers),
-        (Place::Cookie, &given.cookies),
+        (ParameterLocation::Path, &given.path),
+        (ParameterLocation::Query, &given.query),
+        (ParameterLocation::Header, &given.headers),
+        (ParameterLocation::Cookie, &given.cookies),
     ];
     for (place, values) in places {
         for (name, value) in values {
-            match parameter(&target.operation, place, name) {
+            match find_parameter(&target.operation, place, name) {
                 Some(parameter) => {
-                    let value = fitted(value, &schema, &parameter.argument);
+                    let value = coerce_type(value, &schema, &parameter.argument);
                     input.insert(parameter.argument.clone(), value);
                 }
                 // The operation itself says what they are.
-                None if place == Place::Header && is_content(name) => {}
-                None => return Err(unknown(target, place, name)),
+                None if place == ParameterLocation::Header && is_content_header(name) => {}
+                None => return Err(unknown_parameter_error(target, place, name)),
             }
         }
     }
     if let Some(value) = &given.querystring {
-        let parameter = target.operation.parameters.iter().find(|parameter| parameter.place == Place::Querystring);
-        let parameter = parameter.ok_or_else(|| unknown(target, Place::Querystring, "querystring"))?;
+        let parameter =
+            target.operation.parameters.iter().find(|parameter| parameter.location == ParameterLocation::Querystring);
+        let parameter =
+            parameter.ok_or_else(|| unknown_parameter_error(target, ParameterLocation::Querystring, "querystring"))?;
         input.insert(parameter.argument.clone(), value.clone());
     }
     if let Some(body) = &given.body {
@@ -46,21 +48,28 @@ pub(super) fn arguments(target: &Target, given: &Arguments) -> Result<Value> {
     Ok(Value::Object(input))
 }
 
-fn parameter<'a>(operation: &'a Operation, place: Place, name: &str) -> Option<&'a Parameter> {
-    operation.parameters.iter().filter(|parameter| parameter.place == place).find(|parameter| match place {
-        Place::Header => parameter.name.eq_ignore_ascii_case(name),
-        Place::Path | Place::Query | Place::Cookie | Place::Querystring => parameter.name == name,
+fn find_parameter<'a>(
+    operation: &'a Operation,
+    place: ParameterLocation,
+    name: &str,
+) -> Option<&'a OperationParameter> {
+    operation.parameters.iter().filter(|parameter| parameter.location == place).find(|parameter| match place {
+        ParameterLocation::Header => parameter.name.eq_ignore_ascii_case(name),
+        ParameterLocation::Path
+        | ParameterLocation::Query
+        | ParameterLocation::Cookie
+        | ParameterLocation::Querystring => parameter.name == name,
     })
 }
 
 /// Text that was cut out of an answer or a template is the number that the document wants, and the other way round: on
 /// the wire both are text.
-fn fitted(value: &Value, schema: &Value, argument: &str) -> Value {
-    let types = types(schema, argument);
+fn coerce_type(value: &Value, schema: &Value, argument: &str) -> Value {
+    let types = property_types(schema, argument);
     let is = |kinds: &[&str]| types.iter().any(|known| kinds.contains(&known.as_str()));
     match value {
         Value::String(text) if !is(&["string"]) => {
-            let read = typed(schema, argument, text.trim());
+            let read = parse_typed(schema, argument, text.trim());
             if read.is_string() { value.clone() } else { read }
         }
         Value::Number(_) if is(&["string"]) && !is(&["number", "integer"]) => Value::String(value.to_string()),
@@ -71,17 +80,17 @@ fn fitted(value: &Value, schema: &Value, argument: &str) -> Value {
     }
 }
 
-fn is_content(header: &str) -> bool {
+fn is_content_header(header: &str) -> bool {
     ["accept", "content-type"].iter().any(|name| header.eq_ignore_ascii_case(name))
 }
 
-fn unknown(target: &Target, place: Place, name: &str) -> Error {
-    let (source, tool, name) = (&target.source, &target.name, shown_short(name, 80));
+fn unknown_parameter_error(target: &TargetTool, place: ParameterLocation, name: &str) -> Error {
+    let (source, tool, name) = (&target.source, &target.name, sanitize_truncated(name, 80));
     let place = match place {
-        Place::Path => "path",
-        Place::Query | Place::Querystring => "query",
-        Place::Header => "header",
-        Place::Cookie => "cookie",
+        ParameterLocation::Path => "path",
+        ParameterLocation::Query | ParameterLocation::Querystring => "query",
+        ParameterLocation::Header => "header",
+        ParameterLocation::Cookie => "cookie",
     };
     let hint = match name.eq_ignore_ascii_case("authorization") {
         true => format!("; credentials stand in `auth` of the source `{source}`"),
@@ -119,7 +128,7 @@ mod tests {
             ("any", json!("7"), json!("7")),
             ("l", json!("1,2"), json!([1, 2])),
         ] {
-            assert_eq!(fitted(&value, &schema, argument), expected, "{argument} {value}");
+            assert_eq!(coerce_type(&value, &schema, argument), expected, "{argument} {value}");
         }
     }
 }

@@ -2,83 +2,85 @@
 
 use serde_json::value::to_raw_value;
 use serde_json::{Value, json};
-use toolcrib_core::arazzo::{Call, Response, Step};
+use toolcrib_core::arazzo::{OperationCall, OperationResponse, WorkflowStep};
 use toolcrib_core::catalog::Caller;
-use toolcrib_core::text::shown_short;
+use toolcrib_core::text::sanitize_truncated;
 use toolcrib_core::{Code, Error, Result, SourceId};
 
-use super::arguments::arguments;
-use super::journey::Journey;
-use crate::call::{CallOptions, Wish};
-use crate::connector::Witness;
+use super::arguments::build_arguments;
+use super::run::WorkflowRun;
+use crate::call::{CallOptions, CallRequest};
+use crate::connector::ResponseRecorder;
 
 /// What a step came to.
-pub(super) enum Came {
-    Answer(Response),
+pub(super) enum StepOutcome {
+    Answered(OperationResponse),
     /// An answer of 400 and more, and what it says for people.
-    Refusal {
-        response: Response,
-        said: String,
+    Rejected {
+        response: OperationResponse,
+        message: String,
     },
     /// No answer, and why.
-    Nothing(String),
+    NoResponse(String),
 }
 
-impl Journey<'_> {
+impl WorkflowRun<'_> {
     /// Takes a step. An error ends the workflow: nothing that its document says could change that.
-    pub(super) async fn take(&self, call: &Call<'_>) -> Result<Came> {
-        let target = self.target(call).await.map_err(|error| at_step(call, error))?;
+    pub(super) async fn run_step(&self, call: &OperationCall<'_>) -> Result<StepOutcome> {
+        let target = self.find_target(call).await.map_err(|error| step_error(call, error))?;
         let tool = target.name.as_str();
-        let input = arguments(&target, &call.arguments).map_err(|error| at_step(call, error))?;
-        self.tell(call, tool);
-        let witness = Witness::new(expects_redirect(call.step));
+        let input = build_arguments(&target, &call.arguments).map_err(|error| step_error(call, error))?;
+        self.report_progress(call, tool);
+        let witness = ResponseRecorder::new(expects_redirect(call.step));
         let options = CallOptions {
             timeout: Some(self.remaining().min(target.call_timeout)),
-            cancel: self.terms.cancel.clone(),
-            consent: self.terms.consent,
-            client: self.terms.client,
-            fleeting: self.terms.fleeting,
-            whole: true,
-            trace: self.terms.trace.clone(),
+            cancel: self.context.cancel.clone(),
+            consent: self.context.consent,
+            client: self.context.client,
+            stateless: self.context.stateless,
+            unpaged: true,
+            trace: self.context.trace.clone(),
             ..CallOptions::default()
         };
-        let caller = on_behalf(&self.terms.caller, &self.connector.source.id);
-        let wish = Wish { name: tool, input, options, witness: Some(witness.clone()) };
+        let caller = delegate_caller(&self.context.caller, &self.connector.source.id);
+        let wish = CallRequest { name: tool, input, options, response_recorder: Some(witness.clone()) };
         match self.registry.call(&caller, wish).await {
-            Ok(_) => Ok(witness.take().map_or_else(|| Came::Nothing(format!("`{tool}` is no API")), Came::Answer)),
-            Err(error) => came(call, error, witness.take()),
+            Ok(_) => Ok(witness
+                .take()
+                .map_or_else(|| StepOutcome::NoResponse(format!("`{tool}` is no API")), StepOutcome::Answered)),
+            Err(error) => classify_error(call, error, witness.take()),
         }
     }
 
     /// One that does not keep up misses some.
-    fn tell(&self, call: &Call<'_>, tool: &str) {
-        let Some(progress) = &self.terms.progress else { return };
-        let message = format!("step `{}`: {tool}", shown_short(&call.step.id, 80));
+    fn report_progress(&self, call: &OperationCall<'_>, tool: &str) {
+        let Some(progress) = &self.context.progress else { return };
+        let message = format!("step `{}`: {tool}", sanitize_truncated(&call.step.id, 80));
         if let Ok(said) = to_raw_value(&json!({ "progress": call.number, "message": message })) {
             let _missed = progress.try_send(said);
         }
     }
 }
 
-fn came(call: &Call<'_>, error: Error, seen: Option<Response>) -> Result<Came> {
+fn classify_error(call: &OperationCall<'_>, error: Error, seen: Option<OperationResponse>) -> Result<StepOutcome> {
     if matches!(error.code, Code::Forbidden | Code::ToolInvalidInput) {
-        return Err(at_step(call, error));
+        return Err(step_error(call, error));
     }
     let status = error.details.as_ref().and_then(|details| details.get("status")?.as_u64());
     match seen.filter(|seen| status == Some(seen.status.into())) {
         // The body as the error has it: without what was given to the API in confidence.
         Some(seen) => {
             let body = error.details.and_then(|mut details| details.get_mut("body").map(Value::take));
-            let response = Response { body: body.filter(|body| !body.is_null()), ..seen };
-            Ok(Came::Refusal { response, said: error.message })
+            let response = OperationResponse { body: body.filter(|body| !body.is_null()), ..seen };
+            Ok(StepOutcome::Rejected { response, message: error.message })
         }
-        None => Ok(Came::Nothing(error.message)),
+        None => Ok(StepOutcome::NoResponse(error.message)),
     }
 }
 
 /// An error that ends the workflow. What a caller can do about it depends on whether a step was taken before.
-fn at_step(call: &Call<'_>, error: Error) -> Error {
-    let (step, workflow) = (shown_short(&call.step.id, 80), shown_short(call.workflow, 80));
+fn step_error(call: &OperationCall<'_>, error: Error) -> Error {
+    let (step, workflow) = (sanitize_truncated(&call.step.id, 80), sanitize_truncated(call.workflow, 80));
     let first = call.number == 1;
     let code = match error.code {
         Code::Forbidden => Code::Forbidden,
@@ -104,7 +106,7 @@ fn at_step(call: &Call<'_>, error: Error) -> Error {
             }
         }
     };
-    let retryable = error.retryable();
+    let retryable = error.is_retryable();
     let mut details = json!({ "step": step });
     for name in ["faults", "upstream_status", "by", "retry_after_ms"] {
         if let Some(detail) = error.details.as_ref().and_then(|details| details.get(name)) {
@@ -116,7 +118,7 @@ fn at_step(call: &Call<'_>, error: Error) -> Error {
 }
 
 /// Who is behind a step, and what is between.
-fn on_behalf(caller: &str, workflow: &SourceId) -> Caller {
+fn delegate_caller(caller: &str, workflow: &SourceId) -> Caller {
     let name = match caller {
         "" => format!("workflow {workflow}"),
         caller => format!("{caller} via workflow {workflow}"),
@@ -125,18 +127,19 @@ fn on_behalf(caller: &str, workflow: &SourceId) -> Caller {
 }
 
 /// Whether what the step says about its answers is about one that points elsewhere.
-fn expects_redirect(step: &Step) -> bool {
+fn expects_redirect(step: &WorkflowStep) -> bool {
     let actions = step.on_success.iter().chain(&step.on_failure);
     let mut criteria = step.success_criteria.iter().chain(actions.flat_map(|action| &action.criteria));
     criteria.any(|criterion| match criterion.context() {
         Some(context) => {
-            context.trim() == "$statusCode" && REDIRECTS.iter().any(|status| criterion.condition.contains(status))
+            context.trim() == "$statusCode"
+                && REDIRECT_STATUSES.iter().any(|status| criterion.condition.contains(status))
         }
         None => compares_with_redirect(&criterion.condition),
     })
 }
 
-const REDIRECTS: [&str; 5] = ["301", "302", "303", "307", "308"];
+const REDIRECT_STATUSES: [&str; 5] = ["301", "302", "303", "307", "308"];
 
 /// Whether `$statusCode` is compared with the number of a redirect, on either side.
 fn compares_with_redirect(condition: &str) -> bool {
@@ -149,7 +152,7 @@ fn compares_with_redirect(condition: &str) -> bool {
         let after = after.and_then(|after| after.trim_start().trim_start_matches(quotes).split(apart).next());
         let before = OPERATORS.iter().find_map(|operator| before.strip_suffix(operator));
         let before = before.and_then(|before| before.trim_end().trim_end_matches(quotes).rsplit(apart).next());
-        [before, after].into_iter().flatten().any(|number| REDIRECTS.contains(&number))
+        [before, after].into_iter().flatten().any(|number| REDIRECT_STATUSES.contains(&number))
     })
 }
 
@@ -178,7 +181,7 @@ mod tests {
     #[test]
     fn who_called_a_workflow_is_told_of_its_steps_too() {
         let workflow = SourceId::parse("errands").unwrap();
-        assert_eq!(on_behalf("agent", &workflow).name, "agent via workflow errands");
-        assert_eq!(on_behalf("", &workflow).name, "workflow errands");
+        assert_eq!(delegate_caller("agent", &workflow).name, "agent via workflow errands");
+        assert_eq!(delegate_caller("", &workflow).name, "workflow errands");
     }
 }

@@ -7,14 +7,14 @@ use serde::Serialize;
 use sqlx::sqlite::SqliteRow;
 use sqlx::{Connection, Row, SqliteConnection};
 use toolcrib_core::fingerprint::Fingerprint;
-use toolcrib_core::manifest::Packed;
+use toolcrib_core::manifest::PackedManifest;
 use toolcrib_core::{Source, SourceId};
 
-use super::fault::is_partial_damage;
+use super::errors::is_partial_damage;
 
 /// Writes only what is not there yet, or was damaged.
-pub(super) async fn put_manifest(connection: &mut SqliteConnection, manifest: &Packed) -> sqlx::Result<()> {
-    let index = manifest.index().map_err(|error| sqlx::Error::Encode(error.into()))?;
+pub(super) async fn put_manifest(connection: &mut SqliteConnection, manifest: &PackedManifest) -> sqlx::Result<()> {
+    let index = manifest.index_json().map_err(|error| sqlx::Error::Encode(error.into()))?;
     let mut transaction = connection.begin_with("BEGIN IMMEDIATE").await?;
     sqlx::query(
         "INSERT INTO manifests (fingerprint, idx, body) VALUES (?, ?, ?)
@@ -29,7 +29,10 @@ pub(super) async fn put_manifest(connection: &mut SqliteConnection, manifest: &P
     transaction.commit().await
 }
 
-pub(super) async fn manifests(connection: &mut SqliteConnection, wanted: &[Fingerprint]) -> sqlx::Result<Vec<Packed>> {
+pub(super) async fn load_manifests(
+    connection: &mut SqliteConnection,
+    wanted: &[Fingerprint],
+) -> sqlx::Result<Vec<PackedManifest>> {
     match read_manifests(connection, wanted).await {
         Err(error) if is_partial_damage(&error) => {}
         read => return read,
@@ -38,30 +41,36 @@ pub(super) async fn manifests(connection: &mut SqliteConnection, wanted: &[Finge
     let mut manifests = Vec::new();
     for fingerprint in wanted {
         match read_manifests(connection, std::slice::from_ref(fingerprint)).await {
-            Err(error) if is_partial_damage(&error) => damaged("manifest", fingerprint, &error),
+            Err(error) if is_partial_damage(&error) => log_damaged("manifest", fingerprint, &error),
             read => manifests.append(&mut read?),
         }
     }
     Ok(manifests)
 }
 
-async fn read_manifests(connection: &mut SqliteConnection, wanted: &[Fingerprint]) -> sqlx::Result<Vec<Packed>> {
+async fn read_manifests(
+    connection: &mut SqliteConnection,
+    wanted: &[Fingerprint],
+) -> sqlx::Result<Vec<PackedManifest>> {
     let mut manifests = Vec::with_capacity(wanted.len());
     let mut rows = sqlx::query(
         "SELECT fingerprint, idx, body FROM manifests WHERE fingerprint IN (SELECT value FROM json_each(?))",
     )
-    .bind(json(wanted)?)
+    .bind(to_json(wanted)?)
     .fetch(connection);
     // Row by row, so that this thread reads indexes while SQLite's reads pages.
     while let Some(row) = rows.try_next().await? {
         let fingerprint: String = row.try_get(0)?;
-        manifests.extend(legible("manifest", &fingerprint, manifest(&fingerprint, &row)));
+        manifests.extend(skip_damaged("manifest", &fingerprint, parse_manifest(&fingerprint, &row)));
     }
     Ok(manifests)
 }
 
-fn manifest(fingerprint: &str, row: &SqliteRow) -> Result<Packed, Box<dyn std::error::Error + Send + Sync>> {
-    Ok(Packed::read(fingerprint.parse()?, row.try_get(1)?, row.try_get(2)?)?)
+fn parse_manifest(
+    fingerprint: &str,
+    row: &SqliteRow,
+) -> Result<PackedManifest, Box<dyn std::error::Error + Send + Sync>> {
+    Ok(PackedManifest::read(fingerprint.parse()?, row.try_get(1)?, row.try_get(2)?)?)
 }
 
 pub(super) async fn put_definition(
@@ -75,13 +84,13 @@ pub(super) async fn put_definition(
          ON CONFLICT (name) DO UPDATE SET body = excluded.body WHERE body <> excluded.body",
     )
     .bind(name.to_string())
-    .bind(json(definition)?)
+    .bind(to_json(definition)?)
     .execute(&mut *transaction)
     .await?;
     transaction.commit().await
 }
 
-pub(super) async fn definitions(
+pub(super) async fn load_definitions(
     connection: &mut SqliteConnection,
     wanted: &[Fingerprint],
 ) -> sqlx::Result<Vec<(Fingerprint, Source)>> {
@@ -93,7 +102,7 @@ pub(super) async fn definitions(
     let mut definitions = Vec::new();
     for name in wanted {
         match read_definitions(connection, std::slice::from_ref(name)).await {
-            Err(error) if is_partial_damage(&error) => damaged("definition", name, &error),
+            Err(error) if is_partial_damage(&error) => log_damaged("definition", name, &error),
             read => definitions.append(&mut read?),
         }
     }
@@ -106,17 +115,17 @@ async fn read_definitions(
 ) -> sqlx::Result<Vec<(Fingerprint, Source)>> {
     let rows: Vec<(String, String)> =
         sqlx::query_as("SELECT name, body FROM definitions WHERE name IN (SELECT value FROM json_each(?))")
-            .bind(json(wanted)?)
+            .bind(to_json(wanted)?)
             .fetch_all(connection)
             .await?;
     let definition = |(name, body): (String, String)| {
-        let definition = legible("definition", &name, serde_json::from_str(&body))?;
-        Some((legible("definition", &name, name.parse())?, definition))
+        let definition = skip_damaged("definition", &name, serde_json::from_str(&body))?;
+        Some((skip_damaged("definition", &name, name.parse())?, definition))
     };
     Ok(rows.into_iter().filter_map(definition).collect())
 }
 
-pub(super) async fn forget_definitions(
+pub(super) async fn remove_definitions(
     connection: &mut SqliteConnection,
     source: &SourceId,
     but: Option<Fingerprint>,
@@ -130,15 +139,15 @@ pub(super) async fn forget_definitions(
     transaction.commit().await
 }
 
-pub(super) fn json<T: Serialize + ?Sized>(value: &T) -> sqlx::Result<String> {
+pub(super) fn to_json<T: Serialize + ?Sized>(value: &T) -> sqlx::Result<String> {
     serde_json::to_string(value).map_err(|error| sqlx::Error::Encode(error.into()))
 }
 
 /// What could be read, or nothing and a line in the log.
-pub(super) fn legible<T, E: Display>(what: &str, name: &str, read: Result<T, E>) -> Option<T> {
-    read.inspect_err(|error| damaged(what, &name, error)).ok()
+pub(super) fn skip_damaged<T, E: Display>(what: &str, name: &str, read: Result<T, E>) -> Option<T> {
+    read.inspect_err(|error| log_damaged(what, &name, error)).ok()
 }
 
-fn damaged(what: &str, name: &dyn Display, error: &dyn Display) {
+fn log_damaged(what: &str, name: &dyn Display, error: &dyn Display) {
     tracing::warn!(%name, %error, "a stored {what} is damaged and left out");
 }

@@ -7,40 +7,42 @@ use std::path::{Path, PathBuf};
 
 use toolcrib_core::Result;
 
-use super::fault;
-use crate::private::private_directory;
+use super::errors;
+use crate::private_dir::ensure_private_directory;
 use crate::store::StoreState;
 
 /// Makes what is missing. The path comes back absolute, for a connection may be opened after the process has moved.
-pub(super) fn prepare(path: &Path) -> Result<PathBuf> {
-    let path = std::path::absolute(path).map_err(|error| fault::unreachable("store", path, error))?;
+pub(super) fn create_if_missing(path: &Path) -> Result<PathBuf> {
+    let path = std::path::absolute(path).map_err(|error| errors::io_error("store", path, error))?;
     if let Some(directory) = path.parent() {
-        private_directory(directory)?;
+        ensure_private_directory(directory)?;
     }
-    make_file(&path).map_err(|error| fault::unreachable("store", &path, error))?;
+    create_file(&path).map_err(|error| errors::io_error("store", &path, error))?;
     Ok(path)
 }
 
 /// The absolute path of a file that must be there and hold something. Makes nothing.
-pub(super) fn find(path: &Path) -> Result<PathBuf> {
-    let path = std::path::absolute(path).map_err(|error| fault::unreachable("store", path, error))?;
+pub(super) fn find_existing(path: &Path) -> Result<PathBuf> {
+    let path = std::path::absolute(path).map_err(|error| errors::io_error("store", path, error))?;
     match fs::metadata(&path) {
-        Ok(found) if found.is_file() && found.len() == 0 => Err(fault::lost(&path, StoreState::Damaged, "is empty")),
+        Ok(found) if found.is_file() && found.len() == 0 => {
+            Err(errors::lost_store_error(&path, StoreState::Damaged, "is empty"))
+        }
         Ok(found) => {
-            close_to_others(&path, &found);
+            restrict_permissions(&path, &found);
             Ok(path)
         }
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            Err(fault::lost(&path, StoreState::Missing, "is gone").with_cause(error))
+            Err(errors::lost_store_error(&path, StoreState::Missing, "is gone").with_cause(error))
         }
-        Err(error) => Err(fault::unreachable("store", &path, error)),
+        Err(error) => Err(errors::io_error("store", &path, error)),
     }
 }
 
 /// Says by how much a file is shorter than its own header tells. SQLite finds that out only when a query comes to a page
 /// that is not there. With a log beside it, the file may be behind; the order of the three looks matters, because another
 /// process may fold the log into the file meanwhile.
-pub(super) fn find_cut(path: &Path) -> Option<String> {
+pub(super) fn find_truncation(path: &Path) -> Option<String> {
     let mut log = path.as_os_str().to_owned();
     log.push("-wal");
     if fs::metadata(log).is_ok_and(|log| log.len() > 0) {
@@ -73,16 +75,20 @@ impl FileIdentity {
     pub(super) fn read(path: &Path) -> Result<FileIdentity> {
         let found = fs::metadata(path).map_err(|error| {
             let is_gone = matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory);
-            if is_gone { fault::vanished(path, "was removed") } else { fault::unreachable("store", path, error) }
+            if is_gone {
+                errors::missing_file_error(path, "was removed")
+            } else {
+                errors::io_error("store", path, error)
+            }
         })?;
         if found.is_file() && found.len() == 0 {
-            return Err(fault::lost(path, StoreState::Damaged, "was emptied"));
+            return Err(errors::lost_store_error(path, StoreState::Damaged, "was emptied"));
         }
-        Ok(FileIdentity::of(&found))
+        Ok(FileIdentity::from_metadata(&found))
     }
 
     #[cfg(unix)]
-    fn of(found: &fs::Metadata) -> FileIdentity {
+    fn from_metadata(found: &fs::Metadata) -> FileIdentity {
         use std::os::unix::fs::MetadataExt;
 
         FileIdentity { device: found.dev(), inode: found.ino() }
@@ -96,14 +102,14 @@ impl FileIdentity {
 
     /// Refuses when the path leads to another file by now.
     pub(super) fn ensure_unchanged(self, path: &Path) -> Result<()> {
-        if FileIdentity::read(path)? == self { Ok(()) } else { Err(fault::vanished(path, "was replaced")) }
+        if FileIdentity::read(path)? == self { Ok(()) } else { Err(errors::missing_file_error(path, "was replaced")) }
     }
 }
 
-fn make_file(path: &Path) -> io::Result<()> {
+fn create_file(path: &Path) -> io::Result<()> {
     match fs::metadata(path) {
         Ok(found) => {
-            close_to_others(path, &found);
+            restrict_permissions(path, &found);
             return Ok(());
         }
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
@@ -118,7 +124,7 @@ fn make_file(path: &Path) -> io::Result<()> {
 
 /// A copy brought back from elsewhere may be open to others. If it is not ours to change, so be it.
 #[cfg(unix)]
-fn close_to_others(path: &Path, found: &fs::Metadata) {
+fn restrict_permissions(path: &Path, found: &fs::Metadata) {
     use std::os::unix::fs::PermissionsExt;
 
     let mode = found.permissions().mode();

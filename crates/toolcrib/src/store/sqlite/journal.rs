@@ -5,44 +5,50 @@ use sqlx::{Connection, Row, SqliteConnection};
 use toolcrib_core::inventory::Actor;
 use toolcrib_core::{SourceId, Timestamp};
 
-use super::content::json;
-use super::fault::is_partial_damage;
-use crate::store::{CHECKS_KEPT, Check, Commit, Committed, Standing, StoredRecord, checksum};
+use super::content::to_json;
+use super::errors::is_partial_damage;
+use crate::store::{
+    Commit, CommitOutcome, DiscoveryCheck, MAX_CHECKS_PER_SOURCE, SourceStatus, StoredRecord, compute_checksum,
+};
 
 /// How many records come in one piece.
-const BATCH: usize = 2_000;
+const BATCH_SIZE: usize = 2_000;
 
-const INSERT: &str =
+const INSERT_RECORD: &str =
     "INSERT INTO journal (seq, at, actor, body, critical, since, checksum) VALUES (?, ?, ?, ?, ?, ?, ?)";
 
-pub(super) async fn records(
+pub(super) async fn read_records(
     connection: &mut SqliteConnection,
     after: u64,
     limit: usize,
 ) -> sqlx::Result<Vec<StoredRecord>> {
-    let mut records = legible_batch(connection, after, limit.min(BATCH)).await?;
-    let mut more = records.len() == BATCH;
+    let mut records = read_batch_tolerant(connection, after, limit.min(BATCH_SIZE)).await?;
+    let mut more = records.len() == BATCH_SIZE;
     while let Some(last) = records.last().filter(|_| more) {
-        let next = match legible_batch(connection, last.seq, (limit - records.len()).min(BATCH)).await {
+        let next = match read_batch_tolerant(connection, last.seq, (limit - records.len()).min(BATCH_SIZE)).await {
             Err(error) if is_partial_damage(&error) => return Ok(records),
             next => next?,
         };
-        more = next.len() == BATCH;
+        more = next.len() == BATCH_SIZE;
         records.extend(next);
     }
     Ok(records)
 }
 
 /// Reads what can be read. A text that is no UTF-8 spoils the whole batch, and a damaged page ends it.
-async fn legible_batch(connection: &mut SqliteConnection, after: u64, limit: usize) -> sqlx::Result<Vec<StoredRecord>> {
-    match batch(connection, after, limit).await {
-        Err(error) if is_partial_damage(&error) => row_by_row(connection, after, limit).await,
+async fn read_batch_tolerant(
+    connection: &mut SqliteConnection,
+    after: u64,
+    limit: usize,
+) -> sqlx::Result<Vec<StoredRecord>> {
+    match read_batch(connection, after, limit).await {
+        Err(error) if is_partial_damage(&error) => read_rows(connection, after, limit).await,
         read => read,
     }
 }
 
 /// Up to the first row that lies on a damaged page; an error where that is the first of all.
-async fn row_by_row(connection: &mut SqliteConnection, after: u64, limit: usize) -> sqlx::Result<Vec<StoredRecord>> {
+async fn read_rows(connection: &mut SqliteConnection, after: u64, limit: usize) -> sqlx::Result<Vec<StoredRecord>> {
     let mut records = Vec::new();
     let mut rows = sqlx::query(
         "SELECT seq, at, CAST(actor AS BLOB), CAST(body AS BLOB), critical, CAST(since AS BLOB), CAST(checksum AS BLOB)
@@ -76,11 +82,11 @@ async fn row_by_row(connection: &mut SqliteConnection, after: u64, limit: usize)
     }
 }
 
-type Columns = (i64, i64, Actor, String, i64, String, Option<String>);
+type JournalRow = (i64, i64, Actor, String, i64, String, Option<String>);
 
 /// A row costs more on its way between the threads than its JSON does, so a batch travels as one text:
 /// 10,000 records in 14 ms instead of 35.
-async fn batch(connection: &mut SqliteConnection, after: u64, limit: usize) -> sqlx::Result<Vec<StoredRecord>> {
+async fn read_batch(connection: &mut SqliteConnection, after: u64, limit: usize) -> sqlx::Result<Vec<StoredRecord>> {
     let batch: String = sqlx::query_scalar(
         "SELECT json_group_array(json_array(seq, at, actor, body, critical, since, checksum))
          FROM (SELECT seq, at, actor, body, critical, since, checksum FROM journal WHERE seq > ? ORDER BY seq LIMIT ?)",
@@ -89,8 +95,8 @@ async fn batch(connection: &mut SqliteConnection, after: u64, limit: usize) -> s
     .bind(i64::try_from(limit).unwrap_or(i64::MAX))
     .fetch_one(connection)
     .await?;
-    let rows: Vec<Columns> = serde_json::from_str(&batch).map_err(|error| sqlx::Error::Decode(error.into()))?;
-    let record = |(seq, at, actor, body, critical, since, checksum): Columns| StoredRecord {
+    let rows: Vec<JournalRow> = serde_json::from_str(&batch).map_err(|error| sqlx::Error::Decode(error.into()))?;
+    let record = |(seq, at, actor, body, critical, since, checksum): JournalRow| StoredRecord {
         seq: seq.unsigned_abs(),
         at: Timestamp(at),
         actor,
@@ -105,47 +111,48 @@ async fn batch(connection: &mut SqliteConnection, after: u64, limit: usize) -> s
     Ok(records)
 }
 
-pub(super) async fn commit(connection: &mut SqliteConnection, commit: &Commit<'_>) -> sqlx::Result<Committed> {
+pub(super) async fn commit(connection: &mut SqliteConnection, commit: &Commit<'_>) -> sqlx::Result<CommitOutcome> {
     // The lock on the file is taken first, so what is read from here on stays true until the end.
     let mut transaction = connection.begin_with("BEGIN IMMEDIATE").await?;
     let head: i64 =
         sqlx::query_scalar("SELECT coalesce(max(seq), 0) FROM journal").fetch_one(&mut *transaction).await?;
-    if head.unsigned_abs() != commit.expected {
+    if head.unsigned_abs() != commit.expected_head {
         transaction.rollback().await?;
-        return Ok(Committed::Conflict);
+        return Ok(CommitOutcome::Conflict);
     }
     if let Some((check, standing)) = commit.check {
-        let newest = started_at(&mut transaction, &check.source).await?;
-        let newest = newest.map(|started_at| Standing { started_at, ..Standing::default() });
+        let newest = last_started_at(&mut transaction, &check.source).await?;
+        let newest = newest.map(|started_at| SourceStatus { started_at, ..SourceStatus::default() });
         if newest.is_some_and(|newest| newest.supersedes(standing, commit.at)) {
             transaction.rollback().await?;
-            return Ok(Committed::Superseded);
+            return Ok(CommitOutcome::Superseded);
         }
-        measure(&mut transaction, check, standing).await?;
+        write_status(&mut transaction, check, standing).await?;
     }
-    for (seq, event) in (commit.first..).zip(commit.events) {
-        let body = json(event)?;
-        let checksum = checksum(seq, commit.at, commit.actor.as_str(), &body, event.critical(), event.since());
-        sqlx::query(INSERT)
+    for (seq, event) in (commit.first_seq..).zip(commit.events) {
+        let body = to_json(event)?;
+        let checksum =
+            compute_checksum(seq, commit.at, commit.actor.as_str(), &body, event.is_critical(), event.min_version());
+        sqlx::query(INSERT_RECORD)
             .bind(i64::try_from(seq).unwrap_or(i64::MAX))
             .bind(commit.at.0)
             .bind(commit.actor.as_str())
             .bind(body)
-            .bind(event.critical())
-            .bind(event.since())
+            .bind(event.is_critical())
+            .bind(event.min_version())
             .bind(checksum)
             .execute(&mut *transaction)
             .await?;
     }
     transaction.commit().await?;
-    Ok(Committed::Done)
+    Ok(CommitOutcome::Committed)
 }
 
 /// Gives the records of a version without checksums theirs. What cannot be read stays without one.
 pub(super) async fn add_checksums(connection: &mut SqliteConnection) -> sqlx::Result<()> {
     let mut after = 0;
     loop {
-        let records = legible_batch(connection, after, BATCH).await?;
+        let records = read_batch_tolerant(connection, after, BATCH_SIZE).await?;
         let Some(last) = records.last() else { return Ok(()) };
         after = last.seq;
         for record in &records {
@@ -165,7 +172,7 @@ pub(super) async fn restore(
 ) -> sqlx::Result<()> {
     let mut transaction = connection.begin_with("BEGIN IMMEDIATE").await?;
     for record in records {
-        sqlx::query(INSERT)
+        sqlx::query(INSERT_RECORD)
             .bind(i64::try_from(record.seq).unwrap_or(i64::MAX))
             .bind(record.at.0)
             .bind(record.actor.as_str())
@@ -185,7 +192,7 @@ pub(super) async fn restore(
     transaction.commit().await
 }
 
-async fn started_at(connection: &mut SqliteConnection, source: &SourceId) -> sqlx::Result<Option<Timestamp>> {
+async fn last_started_at(connection: &mut SqliteConnection, source: &SourceId) -> sqlx::Result<Option<Timestamp>> {
     let found: Option<i64> = sqlx::query_scalar("SELECT started_at FROM standings WHERE source = ?")
         .bind(source.as_str())
         .fetch_optional(connection)
@@ -193,20 +200,24 @@ async fn started_at(connection: &mut SqliteConnection, source: &SourceId) -> sql
     Ok(found.map(Timestamp))
 }
 
-async fn measure(connection: &mut SqliteConnection, check: &Check, standing: &Standing) -> sqlx::Result<()> {
+async fn write_status(
+    connection: &mut SqliteConnection,
+    check: &DiscoveryCheck,
+    standing: &SourceStatus,
+) -> sqlx::Result<()> {
     sqlx::query(
         "INSERT INTO standings (source, started_at, body) VALUES (?, ?, ?)
          ON CONFLICT (source) DO UPDATE SET started_at = excluded.started_at, body = excluded.body",
     )
     .bind(check.source.as_str())
     .bind(standing.started_at.0)
-    .bind(json(standing)?)
+    .bind(to_json(standing)?)
     .execute(&mut *connection)
     .await?;
     sqlx::query("INSERT INTO checks (source, at, body) VALUES (?, ?, ?)")
         .bind(check.source.as_str())
         .bind(check.at.0)
-        .bind(json(check)?)
+        .bind(to_json(check)?)
         .execute(&mut *connection)
         .await?;
     sqlx::query(
@@ -214,7 +225,7 @@ async fn measure(connection: &mut SqliteConnection, check: &Check, standing: &St
          AND id <= (SELECT id FROM checks WHERE source = ?1 ORDER BY id DESC LIMIT 1 OFFSET ?2)",
     )
     .bind(check.source.as_str())
-    .bind(CHECKS_KEPT as i64)
+    .bind(MAX_CHECKS_PER_SOURCE as i64)
     .execute(connection)
     .await?;
     Ok(())

@@ -9,42 +9,42 @@ use std::time::Duration;
 use sqlx::{Connection, SqliteConnection};
 use toolcrib_core::SourceId;
 
-use super::content::legible;
-use crate::process::Process;
+use super::content::skip_damaged;
+use crate::process::ProcessIdentity;
 use crate::store::Lease;
 
 /// No holder asks for longer: what says otherwise is damaged.
-const MAX_LEASE: Duration = Duration::from_secs(3600);
+const MAX_LEASE_DURATION: Duration = Duration::from_secs(3600);
 
 /// By which process, in which boot and until when a lease is held.
 #[derive(Debug)]
-struct Term {
+struct LeaseRow {
     process: String,
     boot: String,
     until: i64,
 }
 
-pub(super) async fn lease(
+pub(super) async fn acquire(
     connection: &mut SqliteConnection,
     source: &SourceId,
     holder: &str,
     duration: Duration,
 ) -> sqlx::Result<Lease> {
     // A waiting process asks again and again. While another holds the lease this only reads, and blocks no writer.
-    if let Some(remaining) = held_by_another(connection, source, holder).await? {
+    if let Some(remaining) = remaining_of_other(connection, source, holder).await? {
         return Ok(Lease::HeldFor(remaining));
     }
     let mut transaction = connection.begin_with("BEGIN IMMEDIATE").await?;
-    if let Some(remaining) = held_by_another(&mut transaction, source, holder).await? {
+    if let Some(remaining) = remaining_of_other(&mut transaction, source, holder).await? {
         transaction.rollback().await?;
         return Ok(Lease::HeldFor(remaining));
     }
     let clock = BootClock::now();
-    let until = clock.elapsed.saturating_add(duration.min(MAX_LEASE));
+    let until = clock.elapsed.saturating_add(duration.min(MAX_LEASE_DURATION));
     sqlx::query("INSERT OR REPLACE INTO leases (source, holder, process, boot, until) VALUES (?, ?, ?, ?, ?)")
         .bind(source.as_str())
         .bind(holder)
-        .bind(Process::current().to_string())
+        .bind(ProcessIdentity::current().to_string())
         .bind(clock.boot)
         .bind(i64::try_from(until.as_millis()).unwrap_or(i64::MAX))
         .execute(&mut *transaction)
@@ -64,18 +64,18 @@ pub(super) async fn release(connection: &mut SqliteConnection, source: &SourceId
 }
 
 /// The sources that are being discovered, and how long their leases last.
-pub(super) async fn live(connection: &mut SqliteConnection) -> sqlx::Result<Vec<(SourceId, Duration)>> {
+pub(super) async fn active_leases(connection: &mut SqliteConnection) -> sqlx::Result<Vec<(SourceId, Duration)>> {
     let rows: Vec<(String, String, String, i64)> =
         sqlx::query_as("SELECT source, process, boot, until FROM leases").fetch_all(connection).await?;
     let clock = BootClock::now();
     let live = |(source, process, boot, until): (String, String, String, i64)| {
-        let remaining = Term { process, boot, until }.remaining(&clock)?;
-        Some((legible("lease", &source, SourceId::parse(&source))?, remaining))
+        let remaining = LeaseRow { process, boot, until }.remaining(&clock)?;
+        Some((skip_damaged("lease", &source, SourceId::parse(&source))?, remaining))
     };
     Ok(rows.into_iter().filter_map(live).collect())
 }
 
-async fn held_by_another(
+async fn remaining_of_other(
     connection: &mut SqliteConnection,
     source: &SourceId,
     holder: &str,
@@ -86,16 +86,16 @@ async fn held_by_another(
             .bind(holder)
             .fetch_optional(connection)
             .await?;
-    Ok(other.and_then(|(process, boot, until)| Term { process, boot, until }.remaining(&BootClock::now())))
+    Ok(other.and_then(|(process, boot, until)| LeaseRow { process, boot, until }.remaining(&BootClock::now())))
 }
 
-impl Term {
+impl LeaseRow {
     /// How long the lease lasts; nothing when it is over or void.
     fn remaining(&self, clock: &BootClock) -> Option<Duration> {
         let until = Duration::from_millis(u64::try_from(self.until).ok()?);
         let remaining = until.checked_sub(clock.elapsed).filter(|remaining| !remaining.is_zero())?;
-        let valid = self.boot == clock.boot && remaining <= MAX_LEASE;
-        (valid && !self.process.parse().is_ok_and(|process: Process| process.has_ended())).then_some(remaining)
+        let valid = self.boot == clock.boot && remaining <= MAX_LEASE_DURATION;
+        (valid && !self.process.parse().is_ok_and(|process: ProcessIdentity| process.has_ended())).then_some(remaining)
     }
 }
 
@@ -131,15 +131,16 @@ impl BootClock {
 mod tests {
     use super::*;
 
-    fn term(process: String, boot: &str, until: Duration) -> Term {
-        Term { process, boot: boot.into(), until: i64::try_from(until.as_millis()).unwrap() }
+    fn lease_row(process: String, boot: &str, until: Duration) -> LeaseRow {
+        LeaseRow { process, boot: boot.into(), until: i64::try_from(until.as_millis()).unwrap() }
     }
 
     #[test]
     fn a_lease_is_void_after_a_restart_of_the_machine_or_when_it_lasts_too_long() {
         let clock = BootClock { boot: "b".into(), elapsed: Duration::from_secs(100) };
-        let remaining =
-            |boot, until| term(Process::current().to_string(), boot, Duration::from_secs(until)).remaining(&clock);
+        let remaining = |boot, until| {
+            lease_row(ProcessIdentity::current().to_string(), boot, Duration::from_secs(until)).remaining(&clock)
+        };
         assert_eq!(remaining("b", 115), Some(Duration::from_secs(15)));
         assert_eq!(remaining("b", 100), None);
         assert_eq!(remaining("a", 115), None);

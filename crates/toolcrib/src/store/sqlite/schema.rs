@@ -5,9 +5,9 @@ use sqlx::{Connection, SqliteConnection};
 use super::journal;
 
 /// One step from each version to the next. Stores are out there: steps are added, never changed.
-const STEPS: [&str; 4] = [CREATE, DESCRIBE_RECORDS, NAME_LEASE_HOLDERS, ADD_CHECKSUMS];
+const MIGRATIONS: [&str; 4] = [CREATE_TABLES, DESCRIBE_RECORDS, NAME_LEASE_HOLDERS, ADD_CHECKSUMS];
 
-const CREATE: &str = "
+const CREATE_TABLES: &str = "
     CREATE TABLE meta (key TEXT PRIMARY KEY, value BLOB NOT NULL) STRICT;
     CREATE TABLE journal (seq INTEGER PRIMARY KEY, at INTEGER NOT NULL, actor TEXT NOT NULL, body TEXT NOT NULL) STRICT;
     CREATE TABLE manifests (fingerprint TEXT PRIMARY KEY, idx TEXT NOT NULL, body TEXT NOT NULL) STRICT;
@@ -57,9 +57,9 @@ const ADD_CHECKSUMS: &str = "
 /// The version of the tables that brought checksums.
 const CHECKSUMS_SINCE: i64 = 4;
 
-pub(super) const VERSION: i64 = STEPS.len() as i64;
+pub(super) const SCHEMA_VERSION: i64 = MIGRATIONS.len() as i64;
 
-pub(super) enum Found {
+pub(super) enum SchemaState {
     Current,
     Older,
     /// Without any table: a new file.
@@ -69,28 +69,28 @@ pub(super) enum Found {
     Foreign,
 }
 
-pub(super) async fn found(connection: &mut SqliteConnection) -> sqlx::Result<Found> {
+pub(super) async fn read_schema_state(connection: &mut SqliteConnection) -> sqlx::Result<SchemaState> {
     let (version, has_tables): (i64, bool) =
         sqlx::query_as("SELECT user_version, EXISTS (SELECT 1 FROM sqlite_schema) FROM pragma_user_version")
             .fetch_one(connection)
             .await?;
     Ok(match version {
-        VERSION => Found::Current,
-        0 if has_tables => Found::Foreign,
-        0 => Found::New,
-        1..VERSION => Found::Older,
-        _ => Found::Newer(version),
+        SCHEMA_VERSION => SchemaState::Current,
+        0 if has_tables => SchemaState::Foreign,
+        0 => SchemaState::New,
+        1..SCHEMA_VERSION => SchemaState::Older,
+        _ => SchemaState::Newer(version),
     })
 }
 
-pub(super) async fn upgrade(connection: &mut SqliteConnection) -> sqlx::Result<()> {
+pub(super) async fn migrate(connection: &mut SqliteConnection) -> sqlx::Result<()> {
     // Both stay for good, and cannot be set inside a transaction. Manifests are large: with pages of 4 KiB, a start
     // spends more time asking for pages than reading them.
     sqlx::raw_sql("PRAGMA page_size = 16384; PRAGMA journal_mode = WAL").execute(&mut *connection).await?;
     let mut transaction = connection.begin_with("BEGIN IMMEDIATE").await?;
     // Asked again: another process may have been faster.
     let version: i64 = sqlx::query_scalar("PRAGMA user_version").fetch_one(&mut *transaction).await?;
-    for step in STEPS.into_iter().skip(usize::try_from(version).unwrap_or(usize::MAX)) {
+    for step in MIGRATIONS.into_iter().skip(usize::try_from(version).unwrap_or(usize::MAX)) {
         sqlx::raw_sql(step).execute(&mut *transaction).await?;
     }
     if (1..CHECKSUMS_SINCE).contains(&version) {
@@ -110,7 +110,7 @@ pub(super) async fn check_integrity(connection: &mut SqliteConnection, limit: us
     Ok(lines.into_iter().filter(|line| line != "ok").take(limit).collect())
 }
 
-pub(super) async fn key(connection: &mut SqliteConnection) -> sqlx::Result<[u8; 32]> {
+pub(super) async fn read_key(connection: &mut SqliteConnection) -> sqlx::Result<[u8; 32]> {
     let key: Vec<u8> = sqlx::query_scalar("SELECT value FROM meta WHERE key = 'key'").fetch_one(connection).await?;
     key.try_into().map_err(|_| sqlx::Error::Decode("the key is not 32 bytes".into()))
 }

@@ -6,14 +6,14 @@ use serde_json::value::RawValue;
 use sqlx::{Connection, Executor};
 use tempfile::TempDir;
 use toolcrib_core::inventory::{Actor, Event};
-use toolcrib_core::manifest::{Bounds, Manifest};
+use toolcrib_core::manifest::{Manifest, ToolLimits};
 use toolcrib_core::{Code, Error, Timestamp};
 
 use super::*;
 
 #[tokio::test]
 async fn a_locked_store_can_be_read_and_says_why_it_cannot_be_written() {
-    let (_directory, store) = small_patience().await;
+    let (_directory, store) = store_with_short_timeouts().await;
     let mut other = connect(store.path()).await;
     let lock = other.begin_with("BEGIN IMMEDIATE").await.unwrap();
 
@@ -21,12 +21,12 @@ async fn a_locked_store_can_be_read_and_says_why_it_cannot_be_written() {
     assert_eq!(error.code, Code::StoreUnavailable);
     let message = format!("the store `{}` is locked by another process; try again", store.path().display());
     assert_eq!(error.message, message);
-    assert!(error.retryable());
+    assert!(error.is_retryable());
     assert!(error.cause_chain().unwrap().contains("database is locked"));
     assert_eq!(store.records(0, 10).await.unwrap(), []);
 
     lock.rollback().await.unwrap();
-    assert_eq!(append(&store, 0).await.unwrap(), Committed::Done);
+    assert_eq!(append(&store, 0).await.unwrap(), CommitOutcome::Committed);
 }
 
 /// Refreshing many sources at once on a busy machine lost some of them after five seconds.
@@ -50,21 +50,21 @@ async fn writers_wait_for_their_turn_and_for_another_process() {
 
 #[tokio::test]
 async fn a_full_disk_is_named_and_writing_goes_on_when_there_is_space() {
-    let (_directory, store) = small_patience().await;
-    let mut turn = store.writes.turn().await.unwrap();
+    let (_directory, store) = store_with_short_timeouts().await;
+    let mut turn = store.writer.acquire().await.unwrap();
     let bounded = sqlx::raw_sql("PRAGMA max_page_count = 20").execute(&mut turn.connection).await.map(|_| ());
-    turn.end(bounded).unwrap();
+    turn.finish(bounded).unwrap();
 
     let error = store.put_manifest(&manifest("large", 200_000)).await.unwrap_err();
     assert_eq!(error.code, Code::StoreUnavailable);
     assert!(error.message.starts_with("the disk is full"), "{error}");
-    assert_eq!(append(&store, 0).await.unwrap(), Committed::Done);
+    assert_eq!(append(&store, 0).await.unwrap(), CommitOutcome::Committed);
     store.put_manifest(&manifest("large", 200_000)).await.unwrap();
 }
 
 #[tokio::test]
 async fn a_damaged_page_costs_no_other_source() {
-    let (_directory, store) = small_patience().await;
+    let (_directory, store) = store_with_short_timeouts().await;
     let manifests = ["one", "two", "three"].map(|source| manifest(source, 100_000));
     for manifest in &manifests {
         store.put_manifest(manifest).await.unwrap();
@@ -85,7 +85,7 @@ async fn a_damaged_page_costs_no_other_source() {
 
 #[tokio::test]
 async fn a_damaged_row_costs_no_other_source_and_is_mended_by_the_next_write() {
-    let (_directory, store) = small_patience().await;
+    let (_directory, store) = store_with_short_timeouts().await;
     let (one, two) = (manifest("one", 10), manifest("two", 10));
     for manifest in [&one, &two] {
         store.put_manifest(manifest).await.unwrap();
@@ -110,16 +110,16 @@ async fn a_file_that_is_not_ours_is_left_alone() {
         fs::write(&path, "").unwrap();
         connect(&path).await.execute(content).await.unwrap();
         let before = fs::read(&path).unwrap();
-        let error = refused(&path).await;
+        let error = open_error(&path).await;
         assert!(error.message.contains(message), "{error}");
         assert_eq!(fs::read(&path).unwrap(), before);
     }
     fs::write(&path, "no database ".repeat(1000)).unwrap();
-    assert!(refused(&path).await.message.contains("is damaged"));
+    assert!(open_error(&path).await.message.contains("is damaged"));
     let below = directory.path().join("directory.db");
     fs::create_dir(&below).unwrap();
-    assert!(refused(&below).await.message.contains("cannot be opened"));
-    assert!(refused(&path.join("below")).await.message.contains("cannot make the data directory"));
+    assert!(open_error(&below).await.message.contains("cannot be opened"));
+    assert!(open_error(&path.join("below")).await.message.contains("cannot make the data directory"));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -135,9 +135,9 @@ async fn many_may_make_the_store_at_once() {
 }
 
 /// A store of the first version of the tables, with some more records.
-async fn version_1(records: &[&str]) -> (TempDir, PathBuf) {
+async fn create_version_1(records: &[&str]) -> (TempDir, PathBuf) {
     let directory = TempDir::new().unwrap();
-    let path = directory.path().join(FILE_NAME);
+    let path = directory.path().join(STORE_FILE_NAME);
     fs::write(&path, "").unwrap();
     let mut connection = connect(&path).await;
     connection.execute("PRAGMA journal_mode = WAL").await.unwrap();
@@ -155,7 +155,7 @@ async fn the_records_of_an_old_store_are_described_once() {
     let golden = include_str!("../../../../toolcrib-core/src/inventory/golden_events.jsonl");
     let golden: Vec<&str> = golden.lines().collect();
     let odd = ["", "{", "null", r#"["TokenRevoked"]"#, r#"{"type":{"TokenRevoked":1}}"#, r#"{"type":"ToolPainted"}"#];
-    let (_directory, path) = version_1(&[&golden[..], &odd].concat()).await;
+    let (_directory, path) = create_version_1(&[&golden[..], &odd].concat()).await;
 
     let store = SqliteStore::open_file(&path).await.unwrap();
     let records = store.records(0, usize::MAX).await.unwrap();
@@ -163,9 +163,9 @@ async fn the_records_of_an_old_store_are_described_once() {
     // `calculate` disabled, `ci` revoked, `gone` disabled and removed; then the golden events.
     let golden_critical = golden.iter().zip(10..).filter(|(line, _)| {
         let event: Event = serde_json::from_str(line).unwrap();
-        assert_eq!(event.since(), "0.1.0");
+        assert_eq!(event.min_version(), "0.1.0");
         // Version 1 of the tables never had one of these.
-        event.critical() && !matches!(event, Event::DamageAccepted { .. })
+        event.is_critical() && !matches!(event, Event::DamageAccepted { .. })
     });
     let expected: Vec<u64> = [3, 5, 7, 9].into_iter().chain(golden_critical.map(|(_, seq)| seq)).collect();
     assert_eq!(critical.collect::<Vec<u64>>(), expected);
@@ -177,7 +177,7 @@ async fn the_records_of_an_old_store_are_described_once() {
     // The rest is as it was, too.
     assert_eq!(store.key().await.unwrap()[..4], [0x2b, 0x19, 0x08, 0x13]);
     assert_eq!(store.checks(&source("gone")).await.unwrap().len(), 1);
-    assert_eq!(store.standings().await.unwrap().len(), 1);
+    assert_eq!(store.source_statuses().await.unwrap().len(), 1);
     assert_eq!(store.call_counts().await.unwrap()[0].calls, 1);
 
     // What is said of a record by now is not touched by the next start.
@@ -190,7 +190,7 @@ async fn the_records_of_an_old_store_are_described_once() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn many_may_bring_an_old_store_up_to_date_at_once() {
-    let (_directory, path) = version_1(&[]).await;
+    let (_directory, path) = create_version_1(&[]).await;
     let mut opening = tokio::task::JoinSet::new();
     for _ in 0..16 {
         let path = path.clone();
@@ -204,7 +204,7 @@ async fn many_may_bring_an_old_store_up_to_date_at_once() {
 /// A process of the older version that runs on while the store is brought up to date knows nothing of what is new.
 #[tokio::test]
 async fn a_writer_of_the_older_version_may_finish() {
-    let (_directory, store) = small_patience().await;
+    let (_directory, store) = store_with_short_timeouts().await;
     let insert = r#"INSERT INTO journal (seq, at, actor, body) VALUES (1, 1, 'cli', '{"type":"SourceEnabled"}')"#;
     connect(store.path()).await.execute(insert).await.unwrap();
     let record = store.records(0, 1).await.unwrap().remove(0);
@@ -213,13 +213,13 @@ async fn a_writer_of_the_older_version_may_finish() {
 
 #[tokio::test]
 async fn a_cancelled_write_leaves_no_lock_behind() {
-    let (_directory, store) = small_patience().await;
+    let (_directory, store) = store_with_short_timeouts().await;
     for _ in 0..50 {
         let events = [Event::SourceEnabled { source: source("a") }];
         let actor = Actor::config();
         let mut write = store.commit(Commit {
-            expected: 0,
-            first: 1,
+            expected_head: 0,
+            first_seq: 1,
             at: Timestamp(1),
             actor: &actor,
             events: &events,
@@ -233,30 +233,30 @@ async fn a_cancelled_write_leaves_no_lock_behind() {
         }
     }
     let head = store.records(0, 10).await.unwrap().len() as u64;
-    assert_eq!(append(&store, head).await.unwrap(), Committed::Done);
+    assert_eq!(append(&store, head).await.unwrap(), CommitOutcome::Committed);
 }
 
 #[tokio::test]
 async fn a_closed_store_says_so() {
-    let (_directory, store) = small_patience().await;
+    let (_directory, store) = store_with_short_timeouts().await;
     store.close().await;
     store.close().await;
     assert!(append(&store, 0).await.unwrap_err().message.ends_with("is closed"));
     assert!(store.records(0, 1).await.unwrap_err().message.ends_with("is closed"));
 }
 
-async fn small_patience() -> (TempDir, SqliteStore) {
+async fn store_with_short_timeouts() -> (TempDir, SqliteStore) {
     let directory = TempDir::new().unwrap();
     let short = Duration::from_millis(50);
-    let patience = Patience { turn: short, lock: short, open: Duration::from_secs(5) };
-    let store = SqliteStore::open_with(&directory.path().join(FILE_NAME), patience).await.unwrap();
+    let patience = StoreTimeouts { queue: short, lock: short, open: Duration::from_secs(5) };
+    let store = SqliteStore::open_with(&directory.path().join(STORE_FILE_NAME), patience).await.unwrap();
     (directory, store)
 }
 
-async fn refused(path: &Path) -> Error {
+async fn open_error(path: &Path) -> Error {
     let error = SqliteStore::open_file(path).await.unwrap_err();
     assert_eq!(error.code, Code::StoreUnavailable);
-    assert!(!error.retryable());
+    assert!(!error.is_retryable());
     error
 }
 
@@ -264,13 +264,13 @@ async fn connect(path: &Path) -> SqliteConnection {
     SqliteConnectOptions::new().filename(path).connect().await.unwrap()
 }
 
-async fn append(store: &SqliteStore, expected: u64) -> Result<Committed> {
+async fn append(store: &SqliteStore, expected: u64) -> Result<CommitOutcome> {
     let events = [Event::SourceEnabled { source: source("a") }];
     let actor = Actor::config();
     store
         .commit(Commit {
-            expected,
-            first: expected.saturating_add(1),
+            expected_head: expected,
+            first_seq: expected.saturating_add(1),
             at: Timestamp(1),
             actor: &actor,
             events: &events,
@@ -279,11 +279,11 @@ async fn append(store: &SqliteStore, expected: u64) -> Result<Committed> {
         .await
 }
 
-fn manifest(id: &str, bytes: usize) -> Packed {
+fn manifest(id: &str, bytes: usize) -> PackedManifest {
     let description = format!("{id} ").repeat(bytes / (id.len() + 1));
     let tool = format!(r#"{{"name":"t","description":"{description}","inputSchema":{{"type":"object"}}}}"#);
     let offered = [RawValue::from_string(tool).unwrap()];
-    Packed::new(&Manifest::new(&source(id), &offered, vec![], &Bounds::default())).unwrap()
+    PackedManifest::new(&Manifest::new(&source(id), &offered, vec![], &ToolLimits::default())).unwrap()
 }
 
 fn source(id: &str) -> SourceId {

@@ -1,29 +1,32 @@
 //! Steps: what they send, what they see, and where they lead.
 
 use serde_json::json;
-use toolcrib::registry::Filter;
+use toolcrib::registry::ToolFilter;
 use toolcrib::{CallOptions, Code};
 
-use super::{bench, buy, list, order, order_and, run, run_with, structured};
-use crate::server::{Answer, Heard, Server, json as answer, reply};
+use super::{
+    buy_workflow, list_step, open_shop_with_workflow, order_step, order_step_with, run_buy, run_buy_with,
+    structured_output,
+};
+use crate::server::{LoopbackServer, ReceivedRequest, ServerReply, json_reply as answer, reply};
 
-fn placed() -> Answer {
+fn order_created() -> ServerReply {
     answer(201, r#"{"id": 7}"#)
 }
 
 #[tokio::test]
 async fn what_one_step_gives_another_takes() {
-    let server = Server::start(|heard, _| match heard.line().as_str() {
+    let server = LoopbackServer::start(|heard, _| match heard.request_line().as_str() {
         "GET /products?category=light" => answer(200, r#"[{"sku": "lamp"}]"#),
         "POST /orders" => reply(201, "content-type: application/json\nx-order: 7", r#"{"id": 7}"#),
         _ => answer(200, r#"{"total": 24.5}"#),
     })
     .await;
     let header = json!({ "name": "x-limit", "in": "header", "value": "{$inputs.quantity}" });
-    let mut first = list();
+    let mut first = list_step();
     first["parameters"].as_array_mut().unwrap().push(header);
     let payload = json!({ "sku": "$steps.list.outputs.sku", "quantity": "$inputs.quantity" });
-    let second = order_and(json!({
+    let second = order_step_with(json!({
         "requestBody": { "contentType": "application/json", "payload": payload },
         "outputs": { "id": "$response.header.X-Order", "url": "$url", "method": "$method" },
     }));
@@ -39,16 +42,17 @@ async fn what_one_step_gives_another_takes() {
         "url": "$steps.order.outputs.url",
         "method": "$steps.order.outputs.method",
     });
-    let bench = bench(&server, &buy(json!([first, second, third]), outputs), json!({})).await;
+    let bench =
+        open_shop_with_workflow(&server, &buy_workflow(json!([first, second, third]), outputs), json!({})).await;
     let (progress, mut told) = tokio::sync::mpsc::channel(8);
     let options = CallOptions { progress: Some(progress), ..CallOptions::default() };
     let input = json!({ "category": "light", "quantity": 2 });
     let output = bench.call_with("errands__buy", input, options).await.unwrap();
 
     let expected = json!({ "total": 24.5, "url": format!("{}/orders", server.url), "method": "POST" });
-    assert_eq!(structured(&output), expected);
-    let heard = server.heard();
-    assert_eq!(server.lines(), ["GET /products?category=light", "POST /orders", "GET /orders/7"]);
+    assert_eq!(structured_output(&output), expected);
+    let heard = server.requests();
+    assert_eq!(server.request_lines(), ["GET /products?category=light", "POST /orders", "GET /orders/7"]);
     assert_eq!((heard[0].header("x-limit"), heard[1].body.as_str()), ("2", r#"{"sku":"lamp","quantity":2}"#));
     let mut said = Vec::new();
     while let Ok(line) = told.try_recv() {
@@ -62,7 +66,7 @@ async fn what_one_step_gives_another_takes() {
             r#"{"progress":3,"message":"step `look`: shop__getOrder"}"#,
         ]
     );
-    let tools = bench.tools(Filter::default()).await.unwrap();
+    let tools = bench.tools(ToolFilter::default()).await.unwrap();
     let calls = bench.tool_detail("shop__placeOrder").unwrap().calls;
     assert_eq!((tools.len(), calls), (5, 1), "a step counts as a call");
 }
@@ -71,15 +75,18 @@ async fn what_one_step_gives_another_takes() {
 async fn a_step_is_tried_again_as_often_as_its_document_says() {
     let retry = json!({ "name": "again", "type": "retry", "retryAfter": 0, "retryLimit": 2,
         "criteria": [{ "condition": "$statusCode == 503" }] });
-    let flow = buy(json!([order_and(json!({ "onFailure": [retry] }))]), json!({ "id": "$steps.order.outputs.id" }));
+    let flow = buy_workflow(
+        json!([order_step_with(json!({ "onFailure": [retry] }))]),
+        json!({ "id": "$steps.order.outputs.id" }),
+    );
 
-    let server = Server::start(|_, number| if number < 3 { answer(503, "{}") } else { placed() }).await;
-    assert_eq!(run(&bench(&server, &flow, json!({})).await).await.unwrap(), json!({ "id": 7 }));
-    assert_eq!(server.lines().len(), 3);
+    let server = LoopbackServer::start(|_, number| if number < 3 { answer(503, "{}") } else { order_created() }).await;
+    assert_eq!(run_buy(&open_shop_with_workflow(&server, &flow, json!({})).await).await.unwrap(), json!({ "id": 7 }));
+    assert_eq!(server.request_lines().len(), 3);
 
-    let server = Server::start(|_, _| answer(503, r#"{"message": "closed"}"#)).await;
-    let error = run(&bench(&server, &flow, json!({})).await).await.unwrap_err();
-    assert_eq!((server.lines().len(), error.code), (3, Code::ToolExecutionFailed));
+    let server = LoopbackServer::start(|_, _| answer(503, r#"{"message": "closed"}"#)).await;
+    let error = run_buy(&open_shop_with_workflow(&server, &flow, json!({})).await).await.unwrap_err();
+    assert_eq!((server.request_lines().len(), error.code), (3, Code::ToolExecutionFailed));
     assert_eq!(error.details, Some(json!({ "step": "order", "outputs": {} })));
     assert_eq!(
         error.message,
@@ -99,70 +106,74 @@ async fn a_step_may_lead_elsewhere_or_to_the_end() {
     let never = json!({ "stepId": "never", "operationId": "placeOrder", "requestBody": { "payload": { "sku": "x" } } });
     for (place, condition) in [("onFailure", "$statusCode == 409"), ("onSuccess", "$statusCode == 201")] {
         let status = if place == "onFailure" { 409 } else { 201 };
-        let server = Server::start(move |heard, _| match heard.method.as_str() {
+        let server = LoopbackServer::start(move |heard, _| match heard.method.as_str() {
             "POST" => answer(status, "{}"),
             _ => reply(204, "", ""),
         })
         .await;
-        let steps = json!([order_and(json!({ place: goto(condition) })), list(), look, never]);
-        let bench = bench(&server, &buy(steps, json!({})), json!({})).await;
-        assert_eq!(run(&bench).await.unwrap(), json!({}));
-        assert_eq!(server.lines(), ["POST /orders", "GET /orders/5"]);
+        let steps = json!([order_step_with(json!({ place: goto(condition) })), list_step(), look, never]);
+        let bench = open_shop_with_workflow(&server, &buy_workflow(steps, json!({})), json!({})).await;
+        assert_eq!(run_buy(&bench).await.unwrap(), json!({}));
+        assert_eq!(server.request_lines(), ["POST /orders", "GET /orders/5"]);
     }
 }
 
 #[tokio::test]
 async fn a_redirect_is_seen_by_the_step_that_expects_it() {
-    let server = Server::start(|heard: &Heard, _| match heard.method.as_str() {
+    let server = LoopbackServer::start(|heard: &ReceivedRequest, _| match heard.method.as_str() {
         "POST" => reply(302, "location: /orders/9", ""),
         _ => answer(200, r#"{"id": 9}"#),
     })
     .await;
-    let seen = order_and(json!({
+    let seen = order_step_with(json!({
         "successCriteria": [{ "condition": "$statusCode == 302" }],
         "outputs": { "id": "$response.header.Location" },
     }));
-    let followed = order_and(json!({ "successCriteria": [{ "condition": "$statusCode == 200" }] }));
+    let followed = order_step_with(json!({ "successCriteria": [{ "condition": "$statusCode == 200" }] }));
     for (step, expected) in [(seen, json!("/orders/9")), (followed, json!(9))] {
-        let flow = buy(json!([step]), json!({ "id": "$steps.order.outputs.id" }));
-        assert_eq!(run(&bench(&server, &flow, json!({})).await).await.unwrap(), json!({ "id": expected }));
+        let flow = buy_workflow(json!([step]), json!({ "id": "$steps.order.outputs.id" }));
+        assert_eq!(
+            run_buy(&open_shop_with_workflow(&server, &flow, json!({})).await).await.unwrap(),
+            json!({ "id": expected })
+        );
     }
-    assert_eq!(server.lines(), ["POST /orders", "POST /orders", "GET /orders/9"]);
+    assert_eq!(server.request_lines(), ["POST /orders", "POST /orders", "GET /orders/9"]);
 }
 
 #[tokio::test]
 async fn a_step_that_fails_ends_the_workflow_with_what_is_known() {
-    let server = Server::start(|heard, _| match heard.method.as_str() {
+    let server = LoopbackServer::start(|heard, _| match heard.method.as_str() {
         "GET" => answer(200, r#"[{"sku": "lamp"}]"#),
         _ => answer(409, r#"{"message": "sold out"}"#),
     })
     .await;
     let outputs = json!({ "sku": "$steps.list.outputs.sku", "id": "$steps.order.outputs.id" });
-    let bench = bench(&server, &buy(json!([list(), order()]), outputs), json!({})).await;
-    let error = run(&bench).await.unwrap_err();
-    assert_eq!((error.code, error.retryable()), (Code::ToolExecutionFailed, false));
+    let bench =
+        open_shop_with_workflow(&server, &buy_workflow(json!([list_step(), order_step()]), outputs), json!({})).await;
+    let error = run_buy(&bench).await.unwrap_err();
+    assert_eq!((error.code, error.is_retryable()), (Code::ToolExecutionFailed, false));
     assert!(error.message.ends_with("`POST /orders` answered 409 Conflict: sold out"), "{error}");
     assert_eq!(error.details, Some(json!({ "step": "order", "outputs": { "sku": "lamp" } })));
 }
 
 #[tokio::test]
 async fn an_api_that_cannot_be_reached_is_no_answer() {
-    let server = Server::start(|_, _| Answer::HangUp).await;
-    let steps = json!([order_and(json!({ "onFailure": [{ "name": "on", "type": "goto", "stepId": "last" }] })), {
+    let server = LoopbackServer::start(|_, _| ServerReply::CloseConnection).await;
+    let steps = json!([order_step_with(json!({ "onFailure": [{ "name": "on", "type": "goto", "stepId": "last" }] })), {
         "stepId": "last", "operationId": "placeOrder", "requestBody": { "payload": { "sku": "x" } },
     }]);
-    let bench = bench(&server, &buy(steps, json!({})), json!({})).await;
-    let error = run_with(&bench, CallOptions::default()).await.unwrap_err();
+    let bench = open_shop_with_workflow(&server, &buy_workflow(steps, json!({})), json!({})).await;
+    let error = run_buy_with(&bench, CallOptions::default()).await.unwrap_err();
     assert!(
         error.message.starts_with("the workflow `buy` failed at step `last`: the answer to `POST /orders`"),
         "{error}"
     );
-    assert_eq!(server.lines().len(), 2);
+    assert_eq!(server.request_lines().len(), 2);
 }
 
 #[tokio::test]
 async fn a_step_that_starts_something_sees_what_came_of_it() {
-    let server = Server::start(|heard, number| match (heard.method.as_str(), number) {
+    let server = LoopbackServer::start(|heard, number| match (heard.method.as_str(), number) {
         ("POST", _) => answer(202, r#"{"id": 7}"#),
         (_, 2) => answer(200, r#"{"status": "packing"}"#),
         _ => answer(200, r#"{"status": "sent", "parcel": {"id": "p-1"}}"#),
@@ -170,9 +181,9 @@ async fn a_step_that_starts_something_sees_what_came_of_it() {
     .await;
     let poll = json!({ "url": "/orders/{$response.body#/id}", "status": "/status", "result": "/parcel",
         "done": ["sent"], "interval": "100ms" });
-    let step = order_and(json!({ "successCriteria": [{ "condition": "$statusCode == 200" }] }));
-    let flow = buy(json!([step]), json!({ "parcel": "$steps.order.outputs.id" }));
-    let bench = bench(&server, &flow, json!({ "poll": { "placeOrder": poll } })).await;
-    assert_eq!(run(&bench).await.unwrap(), json!({ "parcel": "p-1" }));
-    assert_eq!(server.lines(), ["POST /orders", "GET /orders/7", "GET /orders/7"]);
+    let step = order_step_with(json!({ "successCriteria": [{ "condition": "$statusCode == 200" }] }));
+    let flow = buy_workflow(json!([step]), json!({ "parcel": "$steps.order.outputs.id" }));
+    let bench = open_shop_with_workflow(&server, &flow, json!({ "poll": { "placeOrder": poll } })).await;
+    assert_eq!(run_buy(&bench).await.unwrap(), json!({ "parcel": "p-1" }));
+    assert_eq!(server.request_lines(), ["POST /orders", "GET /orders/7", "GET /orders/7"]);
 }

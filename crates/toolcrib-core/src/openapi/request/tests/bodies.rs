@@ -3,24 +3,30 @@
 use std::collections::BTreeMap;
 
 use super::*;
-use crate::execution::{Body, Content, Field};
+use crate::execution::{BodyEncoding, BodySpec, FormField};
 
-fn body(content: Content, media_type: &str) -> Body {
-    Body { argument: "body".into(), required: true, media_type: media_type.into(), content, fields: BTreeMap::new() }
+fn body(content: BodyEncoding, media_type: &str) -> BodySpec {
+    BodySpec {
+        argument: "body".into(),
+        required: true,
+        media_type: media_type.into(),
+        content,
+        fields: BTreeMap::new(),
+    }
 }
 
-fn with_fields(body: Body, fields: &[(&str, Field)]) -> Body {
-    Body { fields: fields.iter().map(|(name, field)| ((*name).to_owned(), field.clone())).collect(), ..body }
+fn with_fields(body: BodySpec, fields: &[(&str, FormField)]) -> BodySpec {
+    BodySpec { fields: fields.iter().map(|(name, field)| ((*name).to_owned(), field.clone())).collect(), ..body }
 }
 
-fn posted(body: &Body, value: Value) -> Result<PreparedBody> {
+fn build_body(body: &BodySpec, value: Value) -> Result<PreparedBody> {
     let operation = Operation { method: "POST".into(), body: Some(body.clone()), ..operation("/t", vec![]) };
-    Ok(prepared(&operation, json!({ "body": value }))?.body.unwrap())
+    Ok(prepare_json(&operation, json!({ "body": value }))?.body.unwrap())
 }
 
 /// Content type, a line break, and what is in it.
-fn text(body: &Body, value: Value) -> String {
-    match posted(body, value) {
+fn body_text(body: &BodySpec, value: Value) -> String {
+    match build_body(body, value) {
         Ok(body) => format!("{}\n{}", body.content_type, String::from_utf8(body.bytes).unwrap()),
         Err(error) => {
             assert_eq!(error.code, Code::ToolInvalidInput);
@@ -29,21 +35,21 @@ fn text(body: &Body, value: Value) -> String {
     }
 }
 
-fn binary() -> Field {
-    Field { binary: true, ..Field::default() }
+fn binary_field() -> FormField {
+    FormField { binary: true, ..FormField::default() }
 }
 
-fn typed(content_type: &str) -> Field {
-    Field { content_type: Some(content_type.to_owned()), ..Field::default() }
+fn typed_field(content_type: &str) -> FormField {
+    FormField { content_type: Some(content_type.to_owned()), ..FormField::default() }
 }
 
-fn styled(form: Form) -> Field {
-    Field { form: Some(form), ..Field::default() }
+fn styled_field(form: Serialization) -> FormField {
+    FormField { serialization: Some(form), ..FormField::default() }
 }
 
 #[test]
 fn bodies_are_written_by_their_kind() {
-    use Content::{Binary, Json, JsonLines, Text};
+    use BodyEncoding::{Binary, Json, JsonLines, Text};
     let cases = [
         (Json, "application/json", json!({"a": [1, 2.0, null]}), "application/json\n{\"a\":[1,2.0,null]}"),
         (Json, "application/json; charset=utf-8", json!("hello"), "application/json; charset=utf-8\n\"hello\""),
@@ -82,25 +88,28 @@ fn bodies_are_written_by_their_kind() {
         (Text, "text/plain", json!(null), "refused: argument `body` is required; give it a value"),
     ];
     for (content, media_type, value, expected) in cases {
-        assert_eq!(text(&body(content, media_type), value), expected);
+        assert_eq!(body_text(&body(content, media_type), value), expected);
     }
-    let address_alphabet = posted(&body(Content::Binary, "a/b"), json!("--__")).unwrap();
+    let address_alphabet = build_body(&body(BodyEncoding::Binary, "a/b"), json!("--__")).unwrap();
     assert_eq!(address_alphabet.bytes, [0xFB, 0xEF, 0xFF]);
 }
 
 #[test]
 fn a_body_that_is_not_given_leaves_no_trace() {
-    let optional = Body { required: false, ..body(Content::Json, "application/json") };
+    let optional = BodySpec { required: false, ..body(BodyEncoding::Json, "application/json") };
     let operation = Operation { body: Some(optional), ..operation("/t", vec![]) };
-    assert_eq!(prepared(&operation, json!({})).unwrap().body, None);
-    assert_eq!(prepared(&operation, json!({"body": null})).unwrap().body, None);
-    let needed = Operation { body: Some(body(Content::Json, "application/json")), ..operation };
-    assert_eq!(prepared(&needed, json!({})).unwrap_err().to_string(), "argument `body` is required; give it a value");
+    assert_eq!(prepare_json(&operation, json!({})).unwrap().body, None);
+    assert_eq!(prepare_json(&operation, json!({"body": null})).unwrap().body, None);
+    let needed = Operation { body: Some(body(BodyEncoding::Json, "application/json")), ..operation };
+    assert_eq!(
+        prepare_json(&needed, json!({})).unwrap_err().to_string(),
+        "argument `body` is required; give it a value"
+    );
 }
 
 #[test]
 fn forms_are_written_as_the_document_says() {
-    let plain = body(Content::Urlencoded, "application/x-www-form-urlencoded");
+    let plain = body(BodyEncoding::Urlencoded, "application/x-www-form-urlencoded");
     let cases = [
         (json!({"a": "x y", "b": 1, "c": true, "d": null, "e": ""}), "a=x%20y&b=1&c=true&e="),
         (json!({"a": ["x", "y", null], "b": []}), "a=x&a=y"),
@@ -111,20 +120,20 @@ fn forms_are_written_as_the_document_says() {
         (json!("a=1&b=2"), "a=1&b=2"),
     ];
     for (value, expected) in cases {
-        assert_eq!(text(&plain, value), format!("application/x-www-form-urlencoded\n{expected}"));
+        assert_eq!(body_text(&plain, value), format!("application/x-www-form-urlencoded\n{expected}"));
     }
-    assert_eq!(text(&plain, json!([1])), "refused: argument `body` becomes a form and must be an object");
+    assert_eq!(body_text(&plain, json!([1])), "refused: argument `body` becomes a form and must be an object");
 
     let described = with_fields(
         plain,
         &[
-            ("csv", styled(style(Style::Form, false))),
-            ("pipes", styled(style(Style::PipeDelimited, false))),
-            ("deep", styled(style(Style::DeepObject, true))),
-            ("spread", styled(style(Style::Form, true))),
-            ("reserved", styled(reserved(Style::Form, true))),
-            ("json", typed("application/json")),
-            ("icon", Field { binary: true, ..typed("image/png, image/jpeg") }),
+            ("csv", styled_field(style_form(ParameterStyle::Form, false))),
+            ("pipes", styled_field(style_form(ParameterStyle::PipeDelimited, false))),
+            ("deep", styled_field(style_form(ParameterStyle::DeepObject, true))),
+            ("spread", styled_field(style_form(ParameterStyle::Form, true))),
+            ("reserved", styled_field(reserved_form(ParameterStyle::Form, true))),
+            ("json", typed_field("application/json")),
+            ("icon", FormField { binary: true, ..typed_field("image/png, image/jpeg") }),
         ],
     );
     let cases = [
@@ -140,23 +149,27 @@ fn forms_are_written_as_the_document_says() {
         (json!({"icon": {"name": "x", "base64": "aGk="}}), "icon=aGk%3D"),
     ];
     for (value, expected) in cases {
-        assert_eq!(text(&described, value), format!("application/x-www-form-urlencoded\n{expected}"));
+        assert_eq!(body_text(&described, value), format!("application/x-www-form-urlencoded\n{expected}"));
     }
 }
 
 #[test]
 fn a_list_that_a_form_must_have_is_not_empty() {
-    let needed = Field { required: true, ..Field::default() };
-    for (kind, media_type) in
-        [(Content::Urlencoded, "application/x-www-form-urlencoded"), (Content::Multipart, "multipart/form-data")]
-    {
-        for field in [needed.clone(), Field { form: Some(style(Style::Form, false)), ..needed.clone() }] {
+    let needed = FormField { required: true, ..FormField::default() };
+    for (kind, media_type) in [
+        (BodyEncoding::Urlencoded, "application/x-www-form-urlencoded"),
+        (BodyEncoding::Multipart, "multipart/form-data"),
+    ] {
+        for field in [
+            needed.clone(),
+            FormField { serialization: Some(style_form(ParameterStyle::Form, false)), ..needed.clone() },
+        ] {
             let form = with_fields(body(kind, media_type), &[("tags", field)]);
             assert_eq!(
-                text(&form, json!({"tags": []})),
+                body_text(&form, json!({"tags": []})),
                 "refused: argument `body.tags` is required and must not be empty, for nothing of it would be sent"
             );
-            assert!(text(&form, json!({"tags": ["a"], "more": []})).contains('a'));
+            assert!(body_text(&form, json!({"tags": ["a"], "more": []})).contains('a'));
         }
     }
 }
@@ -174,16 +187,16 @@ fn form_part(name: &str, content: &str) -> String {
 #[test]
 fn parts_are_written_by_their_kind() {
     let form = with_fields(
-        body(Content::Multipart, "multipart/form-data"),
+        body(BodyEncoding::Multipart, "multipart/form-data"),
         &[
-            ("file", binary()),
-            ("image", Field { binary: true, ..typed("image/png, image/jpeg") }),
-            ("any", Field { binary: true, ..typed("image/*") }),
-            ("xml", typed("application/xml; charset=utf-8")),
-            ("json", typed("application/json")),
-            ("csv", styled(style(Style::Form, false))),
-            ("words", styled(style(Style::SpaceDelimited, false))),
-            ("deep", styled(style(Style::DeepObject, true))),
+            ("file", binary_field()),
+            ("image", FormField { binary: true, ..typed_field("image/png, image/jpeg") }),
+            ("any", FormField { binary: true, ..typed_field("image/*") }),
+            ("xml", typed_field("application/xml; charset=utf-8")),
+            ("json", typed_field("application/json")),
+            ("csv", styled_field(style_form(ParameterStyle::Form, false))),
+            ("words", styled_field(style_form(ParameterStyle::SpaceDelimited, false))),
+            ("deep", styled_field(style_form(ParameterStyle::DeepObject, true))),
         ],
     );
     let file = |name: &str, filename: &str, content_type: &str| {
@@ -223,18 +236,18 @@ fn parts_are_written_by_their_kind() {
         (json!({}), String::new()),
     ];
     for (value, expected) in cases {
-        assert_eq!(text(&form, value), format!("{HEAD}{expected}--BOUNDARY--\r\n"));
+        assert_eq!(body_text(&form, value), format!("{HEAD}{expected}--BOUNDARY--\r\n"));
     }
     assert_eq!(
-        text(&form, json!({"file": "no base64!"})),
+        body_text(&form, json!({"file": "no base64!"})),
         "refused: argument `body.file` is not base64; encode what is in the file"
     );
-    assert_eq!(text(&form, json!("x")), "refused: argument `body` becomes a multipart form and must be an object");
+    assert_eq!(body_text(&form, json!("x")), "refused: argument `body` becomes a multipart form and must be an object");
 }
 
 #[test]
 fn other_multipart_kinds_have_parts_in_order() {
-    let mixed = body(Content::Multipart, "multipart/related; type=\"application/json\"; boundary=theirs");
+    let mixed = body(BodyEncoding::Multipart, "multipart/related; type=\"application/json\"; boundary=theirs");
     let expected = [
         part("Content-Type: application/json", "{\"k\":1}"),
         part("Content-Disposition: attachment; filename=\"a.png\"\r\nContent-Type: application/octet-stream", "hello"),
@@ -242,11 +255,11 @@ fn other_multipart_kinds_have_parts_in_order() {
     ]
     .concat();
     assert_eq!(
-        text(&mixed, json!([{"k": 1}, {"name": "a.png", "base64": "aGVsbG8="}, "x"])),
+        body_text(&mixed, json!([{"k": 1}, {"name": "a.png", "base64": "aGVsbG8="}, "x"])),
         format!("multipart/related; type=\"application/json\"; boundary=BOUNDARY\n{expected}--BOUNDARY--\r\n")
     );
     assert_eq!(
-        text(&body(Content::Multipart, "multipart/mixed"), json!({"a": "b"})),
+        body_text(&body(BodyEncoding::Multipart, "multipart/mixed"), json!({"a": "b"})),
         format!("multipart/mixed; boundary=BOUNDARY\n{}--BOUNDARY--\r\n", form_part("a", "b"))
     );
 }
@@ -256,7 +269,7 @@ fn no_small_argument_makes_a_huge_body() {
     let items: Vec<Value> = (0..20_000).map(Value::from).collect();
     let value = json!({ "k".repeat(60_000): items });
     let too_large = "refused: argument `body` makes the request too large; give it less";
-    for content in [Content::Urlencoded, Content::Multipart] {
-        assert_eq!(text(&body(content, "*/*"), value.clone()), too_large);
+    for content in [BodyEncoding::Urlencoded, BodyEncoding::Multipart] {
+        assert_eq!(body_text(&body(content, "*/*"), value.clone()), too_large);
     }
 }

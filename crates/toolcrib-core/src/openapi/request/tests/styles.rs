@@ -2,35 +2,35 @@
 
 use super::*;
 
-fn examples() -> [Value; 4] {
+fn example_values() -> [Value; 4] {
     [json!(null), json!("blue"), json!(["blue", "black", "brown"]), json!({"R": 100, "G": 200, "B": 150})]
 }
 
-fn empties() -> [Value; 5] {
+fn empty_values() -> [Value; 5] {
     [json!(""), json!([]), json!({}), json!([null]), json!({"a": null})]
 }
 
 /// As the only thing in the query, or `-` where there is none.
-fn in_query(form: &Form, value: Value) -> String {
-    let operation = operation("/t", vec![parameter("color", Place::Query, form.clone())]);
+fn in_query(form: &Serialization, value: Value) -> String {
+    let operation = operation("/t", vec![parameter("color", ParameterLocation::Query, form.clone())]);
     let url = url(&operation, json!({ "color": value }));
     url.strip_prefix("/t").unwrap().strip_prefix('?').unwrap_or("-").to_owned()
 }
 
-fn in_path(form: &Form, value: Value) -> String {
-    let operation = operation("/{color}", vec![parameter("color", Place::Path, form.clone())]);
+fn in_path(form: &Serialization, value: Value) -> String {
+    let operation = operation("/{color}", vec![parameter("color", ParameterLocation::Path, form.clone())]);
     url(&operation, json!({ "color": value })).trim_start_matches('/').to_owned()
 }
 
-fn in_header(form: &Form, value: Value) -> String {
-    let operation = operation("/t", vec![parameter("color", Place::Header, form.clone())]);
-    let headers = prepared(&operation, json!({ "color": value })).unwrap().headers;
+fn in_header(form: &Serialization, value: Value) -> String {
+    let operation = operation("/t", vec![parameter("color", ParameterLocation::Header, form.clone())]);
+    let headers = prepare_json(&operation, json!({ "color": value })).unwrap().headers;
     headers.into_iter().find(|(name, _)| name == "color").map_or("-".to_owned(), |(_, value)| value)
 }
 
-fn in_cookie(form: &Form, value: Value) -> String {
-    let operation = operation("/t", vec![parameter("color", Place::Cookie, form.clone())]);
-    let cookies = prepared(&operation, json!({ "color": value })).unwrap().cookies;
+fn in_cookie(form: &Serialization, value: Value) -> String {
+    let operation = operation("/t", vec![parameter("color", ParameterLocation::Cookie, form.clone())]);
+    let cookies = prepare_json(&operation, json!({ "color": value })).unwrap().cookies;
     let cookies: Vec<String> = cookies.into_iter().map(|(name, value)| format!("{name}={value}")).collect();
     if cookies.is_empty() { "-".to_owned() } else { cookies.join("; ") }
 }
@@ -39,25 +39,28 @@ fn in_cookie(form: &Form, value: Value) -> String {
 fn the_table_of_the_specification_holds_for_queries() {
     let exploded = ["-", "color=blue", "color=blue&color=black&color=brown", "R=100&G=200&B=150"];
     let rows = [
-        (style(Style::Form, false), ["-", "color=blue", "color=blue,black,brown", "color=R,100,G,200,B,150"]),
-        (style(Style::Form, true), exploded),
         (
-            style(Style::SpaceDelimited, false),
+            style_form(ParameterStyle::Form, false),
+            ["-", "color=blue", "color=blue,black,brown", "color=R,100,G,200,B,150"],
+        ),
+        (style_form(ParameterStyle::Form, true), exploded),
+        (
+            style_form(ParameterStyle::SpaceDelimited, false),
             ["-", "color=blue", "color=blue%20black%20brown", "color=R%20100%20G%20200%20B%20150"],
         ),
-        (style(Style::SpaceDelimited, true), exploded),
+        (style_form(ParameterStyle::SpaceDelimited, true), exploded),
         (
-            style(Style::PipeDelimited, false),
+            style_form(ParameterStyle::PipeDelimited, false),
             ["-", "color=blue", "color=blue%7Cblack%7Cbrown", "color=R%7C100%7CG%7C200%7CB%7C150"],
         ),
-        (style(Style::PipeDelimited, true), exploded),
+        (style_form(ParameterStyle::PipeDelimited, true), exploded),
         (
-            style(Style::TabDelimited, false),
+            style_form(ParameterStyle::TabDelimited, false),
             ["-", "color=blue", "color=blue%09black%09brown", "color=R%09100%09G%09200%09B%09150"],
         ),
-        (style(Style::TabDelimited, true), exploded),
+        (style_form(ParameterStyle::TabDelimited, true), exploded),
         (
-            style(Style::DeepObject, true),
+            style_form(ParameterStyle::DeepObject, true),
             [
                 "-",
                 "color=blue",
@@ -66,7 +69,7 @@ fn the_table_of_the_specification_holds_for_queries() {
             ],
         ),
         (
-            style(Style::DeepObject, false),
+            style_form(ParameterStyle::DeepObject, false),
             [
                 "-",
                 "color=blue",
@@ -76,8 +79,8 @@ fn the_table_of_the_specification_holds_for_queries() {
         ),
     ];
     for (form, expected) in rows {
-        assert_eq!(examples().map(|value| in_query(&form, value)), expected, "{form:?}");
-        assert_eq!(empties().map(|value| in_query(&form, value)), ["color=", "-", "-", "-", "-"], "{form:?}");
+        assert_eq!(example_values().map(|value| in_query(&form, value)), expected, "{form:?}");
+        assert_eq!(empty_values().map(|value| in_query(&form, value)), ["color=", "-", "-", "-", "-"], "{form:?}");
     }
 }
 
@@ -85,36 +88,68 @@ fn the_table_of_the_specification_holds_for_queries() {
 fn the_table_of_the_specification_holds_for_paths() {
     let empty = "refused: argument `color` is part of a path and must not be empty";
     let rows = [
-        (style(Style::Matrix, false), ";color=blue", ";color=blue,black,brown", ";color=R,100,G,200,B,150"),
-        (style(Style::Matrix, true), ";color=blue", ";color=blue;color=black;color=brown", ";R=100;G=200;B=150"),
-        (style(Style::Label, false), ".blue", ".blue,black,brown", ".R,100,G,200,B,150"),
-        (style(Style::Label, true), ".blue", ".blue.black.brown", ".R=100.G=200.B=150"),
-        (style(Style::Simple, false), "blue", "blue,black,brown", "R,100,G,200,B,150"),
-        (style(Style::Simple, true), "blue", "blue,black,brown", "R=100,G=200,B=150"),
+        (
+            style_form(ParameterStyle::Matrix, false),
+            ";color=blue",
+            ";color=blue,black,brown",
+            ";color=R,100,G,200,B,150",
+        ),
+        (
+            style_form(ParameterStyle::Matrix, true),
+            ";color=blue",
+            ";color=blue;color=black;color=brown",
+            ";R=100;G=200;B=150",
+        ),
+        (style_form(ParameterStyle::Label, false), ".blue", ".blue,black,brown", ".R,100,G,200,B,150"),
+        (style_form(ParameterStyle::Label, true), ".blue", ".blue.black.brown", ".R=100.G=200.B=150"),
+        (style_form(ParameterStyle::Simple, false), "blue", "blue,black,brown", "R,100,G,200,B,150"),
+        (style_form(ParameterStyle::Simple, true), "blue", "blue,black,brown", "R=100,G=200,B=150"),
         // Swagger 2.0 has these in paths too.
-        (style(Style::SpaceDelimited, false), "blue", "blue%20black%20brown", "R%20100%20G%20200%20B%20150"),
-        (style(Style::PipeDelimited, false), "blue", "blue%7Cblack%7Cbrown", "R%7C100%7CG%7C200%7CB%7C150"),
-        (style(Style::TabDelimited, false), "blue", "blue%09black%09brown", "R%09100%09G%09200%09B%09150"),
+        (
+            style_form(ParameterStyle::SpaceDelimited, false),
+            "blue",
+            "blue%20black%20brown",
+            "R%20100%20G%20200%20B%20150",
+        ),
+        (
+            style_form(ParameterStyle::PipeDelimited, false),
+            "blue",
+            "blue%7Cblack%7Cbrown",
+            "R%7C100%7CG%7C200%7CB%7C150",
+        ),
+        (
+            style_form(ParameterStyle::TabDelimited, false),
+            "blue",
+            "blue%09black%09brown",
+            "R%09100%09G%09200%09B%09150",
+        ),
     ];
     for (form, string, array, object) in rows {
-        assert_eq!(examples().map(|value| in_path(&form, value)), [empty, string, array, object], "{form:?}");
+        assert_eq!(example_values().map(|value| in_path(&form, value)), [empty, string, array, object], "{form:?}");
         let no_text = if string.starts_with(';') { ";color" } else { empty };
-        assert_eq!(empties().map(|value| in_path(&form, value)), [no_text, empty, empty, empty, empty], "{form:?}");
+        assert_eq!(
+            empty_values().map(|value| in_path(&form, value)),
+            [no_text, empty, empty, empty, empty],
+            "{form:?}"
+        );
     }
 }
 
 #[test]
 fn the_table_of_the_specification_holds_for_headers() {
     let rows = [
-        (style(Style::Simple, false), ["-", "blue", "blue,black,brown", "R,100,G,200,B,150"]),
-        (style(Style::Simple, true), ["-", "blue", "blue,black,brown", "R=100,G=200,B=150"]),
-        (style(Style::SpaceDelimited, false), ["-", "blue", "blue black brown", "R 100 G 200 B 150"]),
-        (style(Style::PipeDelimited, false), ["-", "blue", "blue|black|brown", "R|100|G|200|B|150"]),
-        (style(Style::TabDelimited, false), ["-", "blue", "blue\tblack\tbrown", "R\t100\tG\t200\tB\t150"]),
+        (style_form(ParameterStyle::Simple, false), ["-", "blue", "blue,black,brown", "R,100,G,200,B,150"]),
+        (style_form(ParameterStyle::Simple, true), ["-", "blue", "blue,black,brown", "R=100,G=200,B=150"]),
+        (style_form(ParameterStyle::SpaceDelimited, false), ["-", "blue", "blue black brown", "R 100 G 200 B 150"]),
+        (style_form(ParameterStyle::PipeDelimited, false), ["-", "blue", "blue|black|brown", "R|100|G|200|B|150"]),
+        (
+            style_form(ParameterStyle::TabDelimited, false),
+            ["-", "blue", "blue\tblack\tbrown", "R\t100\tG\t200\tB\t150"],
+        ),
     ];
     for (form, expected) in rows {
-        assert_eq!(examples().map(|value| in_header(&form, value)), expected, "{form:?}");
-        assert_eq!(empties().map(|value| in_header(&form, value)), ["", "-", "-", "-", "-"], "{form:?}");
+        assert_eq!(example_values().map(|value| in_header(&form, value)), expected, "{form:?}");
+        assert_eq!(empty_values().map(|value| in_header(&form, value)), ["", "-", "-", "-", "-"], "{form:?}");
     }
 }
 
@@ -123,14 +158,14 @@ fn the_table_of_the_specification_holds_for_cookies() {
     let exploded = ["-", "color=blue", "color=blue; color=black; color=brown", "R=100; G=200; B=150"];
     let joined = ["-", "color=blue", "color=blue,black,brown", "color=R,100,G,200,B,150"];
     let rows = [
-        (style(Style::Form, true), exploded),
-        (style(Style::Form, false), joined),
-        (style(Style::Cookie, true), exploded),
-        (style(Style::Cookie, false), joined),
+        (style_form(ParameterStyle::Form, true), exploded),
+        (style_form(ParameterStyle::Form, false), joined),
+        (style_form(ParameterStyle::Cookie, true), exploded),
+        (style_form(ParameterStyle::Cookie, false), joined),
     ];
     for (form, expected) in rows {
-        assert_eq!(examples().map(|value| in_cookie(&form, value)), expected, "{form:?}");
-        assert_eq!(empties().map(|value| in_cookie(&form, value)), ["color=", "-", "-", "-", "-"], "{form:?}");
+        assert_eq!(example_values().map(|value| in_cookie(&form, value)), expected, "{form:?}");
+        assert_eq!(empty_values().map(|value| in_cookie(&form, value)), ["color=", "-", "-", "-", "-"], "{form:?}");
     }
 }
 
@@ -138,22 +173,22 @@ fn the_table_of_the_specification_holds_for_cookies() {
 fn a_delimiter_within_an_item_is_told_from_the_one_between() {
     let items = json!(["a,b", "c|d", "e f", "g;h"]);
     let rows = [
-        (style(Style::Form, false), "color=a%2Cb,c%7Cd,e%20f,g%3Bh"),
-        (style(Style::PipeDelimited, false), "color=a%2Cb|c%7Cd|e%20f|g%3Bh"),
+        (style_form(ParameterStyle::Form, false), "color=a%2Cb,c%7Cd,e%20f,g%3Bh"),
+        (style_form(ParameterStyle::PipeDelimited, false), "color=a%2Cb|c%7Cd|e%20f|g%3Bh"),
         // Nothing can tell them apart here; the specification says so.
-        (style(Style::SpaceDelimited, false), "color=a%2Cb%20c%7Cd%20e%20f%20g%3Bh"),
-        (reserved(Style::Form, false), "color=a%2Cb,c%7Cd,e%20f,g;h"),
-        (style(Style::Form, true), "color=a%2Cb&color=c%7Cd&color=e%20f&color=g%3Bh"),
+        (style_form(ParameterStyle::SpaceDelimited, false), "color=a%2Cb%20c%7Cd%20e%20f%20g%3Bh"),
+        (reserved_form(ParameterStyle::Form, false), "color=a%2Cb,c%7Cd,e%20f,g;h"),
+        (style_form(ParameterStyle::Form, true), "color=a%2Cb&color=c%7Cd&color=e%20f&color=g%3Bh"),
     ];
     for (form, expected) in rows {
         assert_eq!(in_query(&form, items.clone()), expected, "{form:?}");
     }
     let rows = [
-        (style(Style::Simple, false), "a%2Cb,c%7Cd,e%20f,g%3Bh"),
-        (style(Style::Matrix, true), ";color=a%2Cb;color=c%7Cd;color=e%20f;color=g%3Bh"),
-        (reserved(Style::Simple, true), "a%2Cb,c%7Cd,e%20f,g;h"),
-        (reserved(Style::Matrix, false), ";color=a%2Cb,c%7Cd,e%20f,g%3Bh"),
-        (reserved(Style::Matrix, true), ";color=a,b;color=c%7Cd;color=e%20f;color=g%3Bh"),
+        (style_form(ParameterStyle::Simple, false), "a%2Cb,c%7Cd,e%20f,g%3Bh"),
+        (style_form(ParameterStyle::Matrix, true), ";color=a%2Cb;color=c%7Cd;color=e%20f;color=g%3Bh"),
+        (reserved_form(ParameterStyle::Simple, true), "a%2Cb,c%7Cd,e%20f,g;h"),
+        (reserved_form(ParameterStyle::Matrix, false), ";color=a%2Cb,c%7Cd,e%20f,g%3Bh"),
+        (reserved_form(ParameterStyle::Matrix, true), ";color=a,b;color=c%7Cd;color=e%20f;color=g%3Bh"),
     ];
     for (form, expected) in rows {
         assert_eq!(in_path(&form, items.clone()), expected, "{form:?}");
@@ -163,32 +198,38 @@ fn a_delimiter_within_an_item_is_told_from_the_one_between() {
 #[test]
 fn reserved_characters_stay_where_they_may() {
     let text = json!("a/b:c@d?e=f+g%2Fh%zz&i#j é");
-    assert_eq!(in_query(&reserved(Style::Form, true), text.clone()), "color=a/b:c@d?e=f%2Bg%2Fh%25zz%26i%23j%20%C3%A9");
-    assert_eq!(in_path(&reserved(Style::Simple, false), text.clone()), "a%2Fb:c@d%3Fe=f+g%2Fh%25zz&i%23j%20%C3%A9");
-    assert_eq!(in_cookie(&reserved(Style::Form, true), json!("a/b;c,d e")), "color=a/b%3Bc%2Cd%20e");
+    assert_eq!(
+        in_query(&reserved_form(ParameterStyle::Form, true), text.clone()),
+        "color=a/b:c@d?e=f%2Bg%2Fh%25zz%26i%23j%20%C3%A9"
+    );
+    assert_eq!(
+        in_path(&reserved_form(ParameterStyle::Simple, false), text.clone()),
+        "a%2Fb:c@d%3Fe=f+g%2Fh%25zz&i%23j%20%C3%A9"
+    );
+    assert_eq!(in_cookie(&reserved_form(ParameterStyle::Form, true), json!("a/b;c,d e")), "color=a/b%3Bc%2Cd%20e");
     let formulas = json!({"a": "x%2By", "b": "x/y", "c": "x^y"});
-    assert_eq!(in_query(&reserved(Style::Form, true), formulas), "a=x%2By&b=x/y&c=x%5Ey");
-    assert_eq!(in_query(&reserved(Style::DeepObject, true), json!({"a": "x/y"})), "color%5Ba%5D=x/y");
+    assert_eq!(in_query(&reserved_form(ParameterStyle::Form, true), formulas), "a=x%2By&b=x/y&c=x%5Ey");
+    assert_eq!(in_query(&reserved_form(ParameterStyle::DeepObject, true), json!({"a": "x/y"})), "color%5Ba%5D=x/y");
 }
 
 #[test]
 fn the_examples_of_the_specification_come_out() {
     assert_eq!(
-        in_query(&style(Style::Form, true), json!({"a": "x+y", "b": "x/y", "c": "x^y"})),
+        in_query(&style_form(ParameterStyle::Form, true), json!({"a": "x+y", "b": "x/y", "c": "x^y"})),
         "a=x%2By&b=x%2Fy&c=x%5Ey"
     );
-    assert_eq!(in_path(&style(Style::Simple, false), json!("diṅnāga")), "di%E1%B9%85n%C4%81ga");
-    assert_eq!(in_cookie(&style(Style::Form, true), json!("Hello, world!")), "color=Hello%2C%20world%21");
+    assert_eq!(in_path(&style_form(ParameterStyle::Simple, false), json!("diṅnāga")), "di%E1%B9%85n%C4%81ga");
+    assert_eq!(in_cookie(&style_form(ParameterStyle::Form, true), json!("Hello, world!")), "color=Hello%2C%20world%21");
     assert_eq!(
-        in_cookie(&style(Style::Cookie, true), json!({"greeting": "Hello%2C%20world!", "code": 42})),
+        in_cookie(&style_form(ParameterStyle::Cookie, true), json!({"greeting": "Hello%2C%20world!", "code": 42})),
         "greeting=Hello%2C%20world!; code=42"
     );
     let coordinates = json!({"lat": 40.6, "long": -73.9});
     assert_eq!(
-        in_query(&content("application/json"), coordinates),
+        in_query(&content_form("application/json"), coordinates),
         "color=%7B%22lat%22%3A40.6%2C%22long%22%3A-73.9%7D"
     );
-    let love = operation("/t", vec![parameter("❤️", Place::Query, style(Style::Form, true))]);
+    let love = operation("/t", vec![parameter("❤️", ParameterLocation::Query, style_form(ParameterStyle::Form, true))]);
     assert_eq!(url(&love, json!({"❤️": "love!"})), "/t?%E2%9D%A4%EF%B8%8F=love%21");
 }
 
@@ -208,15 +249,15 @@ fn numbers_and_booleans_are_as_json_writes_them_but_whole_ones_are_digits() {
         (json!("null"), "null"),
     ];
     for (value, expected) in cases {
-        assert_eq!(in_query(&style(Style::Form, true), value.clone()), format!("color={expected}"));
-        assert_eq!(in_path(&style(Style::Simple, false), value.clone()), expected);
-        assert_eq!(in_header(&style(Style::Simple, false), value), expected);
+        assert_eq!(in_query(&style_form(ParameterStyle::Form, true), value.clone()), format!("color={expected}"));
+        assert_eq!(in_path(&style_form(ParameterStyle::Simple, false), value.clone()), expected);
+        assert_eq!(in_header(&style_form(ParameterStyle::Simple, false), value), expected);
     }
 }
 
 #[test]
 fn what_is_nested_deeper_is_kept() {
-    let deep = style(Style::DeepObject, true);
+    let deep = style_form(ParameterStyle::DeepObject, true);
     let cases = [
         (json!({"a": {"b": 1, "c": {"d": null, "e": "x"}}}), "color%5Ba%5D%5Bb%5D=1&color%5Ba%5D%5Bc%5D%5Be%5D=x"),
         (json!({"tags": ["a", "b"]}), "color%5Btags%5D%5B%5D=a&color%5Btags%5D%5B%5D=b"),
@@ -227,13 +268,13 @@ fn what_is_nested_deeper_is_kept() {
     for (value, expected) in cases {
         assert_eq!(in_query(&deep, value), expected);
     }
-    let form = style(Style::Form, true);
+    let form = style_form(ParameterStyle::Form, true);
     assert_eq!(in_query(&form, json!({"tags": ["a", null, "b"], "o": {"k": 1}})), "tags=a&tags=b&o=%7B%22k%22%3A1%7D");
     assert_eq!(in_query(&form, json!([{"k": 1}, [2]])), "color=%7B%22k%22%3A1%7D&color=%5B2%5D");
     assert_eq!(in_query(&form, json!([1, null, 2])), "color=1&color=2");
     assert_eq!(in_query(&form, json!(["", "a"])), "color=&color=a");
-    assert_eq!(in_query(&style(Style::Form, false), json!([""])), "color=");
-    assert_eq!(in_path(&style(Style::Matrix, true), json!(["", "a"])), ";color;color=a");
-    assert_eq!(in_path(&style(Style::Matrix, true), json!({"k": ""})), ";k");
-    assert_eq!(in_path(&style(Style::Simple, true), json!({"k": ""})), "k=");
+    assert_eq!(in_query(&style_form(ParameterStyle::Form, false), json!([""])), "color=");
+    assert_eq!(in_path(&style_form(ParameterStyle::Matrix, true), json!(["", "a"])), ";color;color=a");
+    assert_eq!(in_path(&style_form(ParameterStyle::Matrix, true), json!({"k": ""})), ";k");
+    assert_eq!(in_path(&style_form(ParameterStyle::Simple, true), json!({"k": ""})), "k=");
 }

@@ -2,21 +2,21 @@ use http::{HeaderName, HeaderValue};
 
 use super::*;
 
-fn received(status: u16, headers: &[(&'static str, &str)], body: &[u8]) -> Received {
+fn test_response(status: u16, headers: &[(&'static str, &str)], body: &[u8]) -> ReceivedResponse {
     let header =
         |(name, value): &(&'static str, &str)| (HeaderName::from_static(name), HeaderValue::from_str(value).unwrap());
-    Received {
+    ReceivedResponse {
         status: StatusCode::from_u16(status).unwrap(),
         headers: headers.iter().map(header).collect(),
         url: "https://user:pw@api.example.com/files/1?key=secret".parse().unwrap(),
-        place: "https://api.example.com/files/1".into(),
+        shown_url: "https://api.example.com/files/1".into(),
         body: body.to_vec(),
-        cut: false,
+        is_truncated: false,
     }
 }
 
-fn result(received: &Received) -> Value {
-    serde_json::from_str(answer("GET /files/{id}", received).unwrap().raw.get()).unwrap()
+fn result_json(received: &ReceivedResponse) -> Value {
+    serde_json::from_str(build_result("GET /files/{id}", received).unwrap().raw.get()).unwrap()
 }
 
 #[test]
@@ -28,13 +28,13 @@ fn json_is_structured_and_text_as_it_came() {
         ("application/json", "\"x\"", r#"{"result":"x"}"#),
         ("application/json", " null\n", r#"{"result":null}"#),
     ] {
-        let answer = answer("x", &received(200, &[("content-type", kind)], body.as_bytes())).unwrap();
+        let answer = build_result("x", &test_response(200, &[("content-type", kind)], body.as_bytes())).unwrap();
         assert!(answer.raw.get().contains(&format!(r#""structuredContent":{structured},"#)), "{}", answer.raw);
         let value: Value = serde_json::from_str(answer.raw.get()).unwrap();
         assert_eq!(value["content"][0]["text"], body.trim());
     }
     // It only says so.
-    let broken = result(&received(200, &[("content-type", "application/json")], b"{oops"));
+    let broken = result_json(&test_response(200, &[("content-type", "application/json")], b"{oops"));
     assert_eq!(broken["content"], json!([{"type": "text", "text": "{oops"}]));
     assert_eq!(broken.get("structuredContent"), None);
 }
@@ -50,21 +50,21 @@ fn text_is_text_whatever_its_characters() {
         ("image/svg+xml", b"<svg/>", "<svg/>"),
         ("application/x-ndjson", b"{}\n{}", "{}\n{}"),
     ] {
-        let value = result(&received(200, &[("content-type", kind)], body));
+        let value = result_json(&test_response(200, &[("content-type", kind)], body));
         assert_eq!(value["content"], json!([{"type": "text", "text": expected}]), "{kind}");
     }
-    assert_eq!(result(&received(200, &[], b"words"))["content"][0]["text"], "words");
-    assert_eq!(result(&received(200, &[], b"{\"a\":1}"))["structuredContent"], json!({"a": 1}));
+    assert_eq!(result_json(&test_response(200, &[], b"words"))["content"][0]["text"], "words");
+    assert_eq!(result_json(&test_response(200, &[], b"{\"a\":1}"))["structuredContent"], json!({"a": 1}));
 }
 
 #[test]
 fn pictures_are_shown_and_other_bytes_described() {
-    let image = result(&received(200, &[("content-type", "image/png")], b"\x89PNG"));
+    let image = result_json(&test_response(200, &[("content-type", "image/png")], b"\x89PNG"));
     assert_eq!(image["content"], json!([{"type": "image", "data": "iVBORw==", "mimeType": "image/png"}]));
-    let audio = result(&received(200, &[("content-type", "Audio/WAV")], b"RIFF"));
+    let audio = result_json(&test_response(200, &[("content-type", "Audio/WAV")], b"RIFF"));
     assert_eq!(audio["content"][0]["type"], "audio");
 
-    let small = result(&received(200, &[("content-type", "application/pdf")], b"%PDF"));
+    let small = result_json(&test_response(200, &[("content-type", "application/pdf")], b"%PDF"));
     assert_eq!(
         small["content"],
         json!([
@@ -74,32 +74,35 @@ fn pictures_are_shown_and_other_bytes_described() {
             }},
         ])
     );
-    let large = result(&received(200, &[], &vec![0xff; LARGEST_BLOB + 1]));
+    let large = result_json(&test_response(200, &[], &vec![0xff; MAX_BLOB_BYTES + 1]));
     let text = "200 OK with binary content: `application/octet-stream`, 65537 bytes";
     assert_eq!(large["content"], json!([{"type": "text", "text": text}]));
 
     let packed = [("content-type", "text/plain"), ("content-encoding", "gzip")];
     let text = "200 OK with binary content: `text/plain`, 2 bytes";
-    assert_eq!(result(&received(200, &packed, b"\x1f\x8b"))["content"][0]["text"], text);
+    assert_eq!(result_json(&test_response(200, &packed, b"\x1f\x8b"))["content"][0]["text"], text);
 
-    let mut cut = received(200, &[("content-type", "video/mp4"), ("content-length", "99999999")], b"x");
-    cut.cut = true;
+    let mut cut = test_response(200, &[("content-type", "video/mp4"), ("content-length", "99999999")], b"x");
+    cut.is_truncated = true;
     let text = "200 OK with binary content: `video/mp4`, 99999999 bytes";
-    assert_eq!(result(&cut)["content"], json!([{"type": "text", "text": text}]));
+    assert_eq!(result_json(&cut)["content"], json!([{"type": "text", "text": text}]));
 }
 
 #[test]
 fn nothing_is_said_as_its_status() {
-    assert_eq!(result(&received(204, &[], b""))["content"], json!([{"type": "text", "text": "204 No Content"}]));
-    let json = result(&received(200, &[("content-type", "application/json")], b""));
+    assert_eq!(
+        result_json(&test_response(204, &[], b""))["content"],
+        json!([{"type": "text", "text": "204 No Content"}])
+    );
+    let json = result_json(&test_response(200, &[("content-type", "application/json")], b""));
     assert_eq!(json["content"], json!([{"type": "text", "text": "200 OK"}]));
 }
 
 #[test]
 fn text_beyond_the_bound_is_an_error() {
-    let mut cut = received(200, &[("content-type", "application/json")], b"{");
-    cut.cut = true;
-    let error = answer("GET /files/{id}", &cut).unwrap_err();
+    let mut cut = test_response(200, &[("content-type", "application/json")], b"{");
+    cut.is_truncated = true;
+    let error = build_result("GET /files/{id}", &cut).unwrap_err();
     assert_eq!(error.message, "the answer to `GET /files/{id}` is larger than 16 MiB; ask for less of it");
     assert_eq!(error.code, Code::ToolExecutionFailed);
 }
@@ -122,8 +125,8 @@ fn status_and_useful_headers_are_beside_the_result() {
         "x-ratelimit-remaining": "3",
         "ratelimit": "limit=10",
     }}});
-    assert_eq!(result(&received(201, &headers, b"x"))["_meta"], expected);
+    assert_eq!(result_json(&test_response(201, &headers, b"x"))["_meta"], expected);
     let long = "x".repeat(5000);
-    let bounded = result(&received(200, &[("link", &long)], b"x"));
+    let bounded = result_json(&test_response(200, &[("link", &long)], b"x"));
     assert!(bounded["_meta"]["toolcrib/http"]["headers"]["link"].as_str().unwrap().len() < 1100);
 }

@@ -1,10 +1,10 @@
 use tokio::sync::mpsc;
-use toolcrib_core::source::{Auth, Poll};
+use toolcrib_core::source::{Auth, PollSettings};
 
 use super::*;
 
-fn poll(url: &str) -> Poll {
-    Poll {
+fn poll(url: &str) -> PollSettings {
+    PollSettings {
         url: url.into(),
         status: "/state".into(),
         result: Some("/out".into()),
@@ -15,22 +15,22 @@ fn poll(url: &str) -> Poll {
 }
 
 /// A job that is started at `/jobs` and then in these states, one after the other.
-async fn working(location: &'static str, states: &'static [&'static str]) -> Server {
-    Server::start(move |heard, number| match heard.method.as_str() {
+async fn start_job_server(location: &'static str, states: &'static [&'static str]) -> LoopbackServer {
+    LoopbackServer::start(move |heard, number| match heard.method.as_str() {
         "POST" => reply(
             202,
             &format!("content-type: application/json\nlocation: {location}"),
             r#"{"id":"j 1","self":"/api/jobs/1","sly":"1?x=/../..#","up":".."}"#,
         ),
-        _ => server::json(200, states[(number - 2).min(states.len() - 1)]),
+        _ => server::json_reply(200, states[(number - 2).min(states.len() - 1)]),
     })
     .await
 }
 
-async fn follow(server: &Server, poll: Poll, terms: Terms) -> Result<Value, CallFailure> {
+async fn run_job(server: &LoopbackServer, poll: PollSettings, terms: CallContext) -> Result<Value, CallFailure> {
     let operation = operation("POST", &format!("{}/api", server.url), "/jobs");
-    let connector = connector(OpenApi { auth: Some(Auth::Bearer("token".into())), ..OpenApi::default() });
-    let call = call_of(Execution::AsyncPoll { operation, poll }, json!({}), terms);
+    let connector = connector(OpenApiSource { auth: Some(Auth::Bearer("token".into())), ..OpenApiSource::default() });
+    let call = build_call(ExecutionMode::AsyncPoll { operation, poll }, json!({}), terms);
     connector.call(call).await.map(|answer| serde_json::from_str(answer.raw.get()).unwrap())
 }
 
@@ -44,12 +44,13 @@ async fn what_was_started_is_looked_at_until_it_is_done() {
         ("{$response.body#/id}/s?of={$response.body#/sly}", "GET /api/j%201/s?of=1%3Fx%3D%2F..%2F..%23"),
         ("/jobs/{$response.body#/sly}", "GET /api/jobs/1%3Fx%3D%2F..%2F..%23"),
     ] {
-        let server = working("/status/1", states).await;
+        let server = start_job_server("/status/1", states).await;
         let (progress, mut heard) = mpsc::channel(8);
-        let result = follow(&server, poll(url), Terms { progress: Some(progress), ..terms() }).await.unwrap();
+        let result =
+            run_job(&server, poll(url), CallContext { progress: Some(progress), ..call_context() }).await.unwrap();
         assert_eq!(result["structuredContent"], json!({"n": 1}));
-        assert_eq!(server.lines(), ["POST /api/jobs", looked_at, looked_at, looked_at, looked_at]);
-        assert!(server.heard().iter().all(|heard| heard.header("authorization") == "Bearer token"));
+        assert_eq!(server.request_lines(), ["POST /api/jobs", looked_at, looked_at, looked_at, looked_at]);
+        assert!(server.requests().iter().all(|heard| heard.header("authorization") == "Bearer token"));
         let mut said = Vec::new();
         while let Ok(progress) = heard.try_recv() {
             said.push(progress.get().to_owned());
@@ -63,9 +64,9 @@ async fn what_was_started_is_looked_at_until_it_is_done() {
 
 #[tokio::test]
 async fn a_result_may_be_the_whole_and_a_failure_says_why() {
-    let server = working("/s", &[r#"{"state":"done","n":1.50}"#]).await;
-    let whole = Poll { result: None, ..poll("/s") };
-    let result = follow(&server, whole, terms()).await.unwrap();
+    let server = start_job_server("/s", &[r#"{"state":"done","n":1.50}"#]).await;
+    let whole = PollSettings { result: None, ..poll("/s") };
+    let result = run_job(&server, whole, call_context()).await.unwrap();
     assert_eq!(result["content"][0]["text"], r#"{"state":"done","n":1.50}"#);
 
     for (state, expected) in [
@@ -74,8 +75,8 @@ async fn a_result_may_be_the_whole_and_a_failure_says_why() {
         ("busy", "has a status that is not JSON, so that nobody knows how it goes"),
     ] {
         let states: &'static [&'static str] = Box::leak(Box::new([state]));
-        let server = working("/s", states).await;
-        let (kind, code, message) = told(follow(&server, poll("/s"), terms()).await);
+        let server = start_job_server("/s", states).await;
+        let (kind, code, message) = failure_parts(run_job(&server, poll("/s"), call_context()).await);
         assert_eq!((kind, code), ("refused", Code::ToolExecutionFailed));
         assert_eq!(message, format!("`POST /jobs` {expected}"));
     }
@@ -90,14 +91,14 @@ async fn nobody_looks_on_another_server_or_beyond_the_time() {
         ("/s", "/jobs/{$response.body#/up}/x", "cannot be looked at: its address has `.` or `..`"),
         ("/s", "/jobs/../../admin", "cannot be looked at: its address has `.` or `..` for a part of its path"),
     ] {
-        let server = working(location, &[r#"{"state":"done"}"#]).await;
-        let (kind, _, message) = told(follow(&server, poll(url), terms()).await);
-        assert_eq!((kind, server.heard().len()), ("refused", 1));
+        let server = start_job_server(location, &[r#"{"state":"done"}"#]).await;
+        let (kind, _, message) = failure_parts(run_job(&server, poll(url), call_context()).await);
+        assert_eq!((kind, server.requests().len()), ("refused", 1));
         assert!(message.starts_with(&format!("`POST /jobs` {expected}")), "{message}");
     }
-    let server = working("/s", &[r#"{"state":"running"}"#]).await;
-    let slow = Poll { interval: Some(Duration::from_secs(3600)), ..poll("/s") };
-    assert_eq!(told(follow(&server, slow, terms()).await).2, "`POST /jobs` is not done in time");
-    let nowhere = told(follow(&server, poll("{$response.body#/nothing}"), terms()).await);
+    let server = start_job_server("/s", &[r#"{"state":"running"}"#]).await;
+    let slow = PollSettings { interval: Some(Duration::from_secs(3600)), ..poll("/s") };
+    assert_eq!(failure_parts(run_job(&server, slow, call_context()).await).2, "`POST /jobs` is not done in time");
+    let nowhere = failure_parts(run_job(&server, poll("{$response.body#/nothing}"), call_context()).await);
     assert_eq!((nowhere.0, nowhere.1), ("refused", Code::ToolExecutionFailed));
 }

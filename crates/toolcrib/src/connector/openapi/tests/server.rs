@@ -7,7 +7,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 
 #[derive(Debug, Clone, Default)]
-pub(super) struct Heard {
+pub(super) struct ReceivedRequest {
     pub(super) method: String,
     pub(super) target: String,
     pub(super) headers: Vec<(String, String)>,
@@ -16,42 +16,44 @@ pub(super) struct Heard {
     pub(super) connection: usize,
 }
 
-impl Heard {
+impl ReceivedRequest {
     /// Empty where there is none.
     pub(super) fn header(&self, name: &str) -> &str {
         self.headers.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str()).unwrap_or_default()
     }
 
-    pub(super) fn line(&self) -> String {
+    pub(super) fn request_line(&self) -> String {
         format!("{} {}", self.method, self.target)
     }
 }
 
 /// What a server does with a request, which is the so manieth.
-type Answers = dyn Fn(&Heard, usize) -> Answer + Send + Sync;
+type ReplyFn = dyn Fn(&ReceivedRequest, usize) -> ServerReply + Send + Sync;
 
-pub(super) enum Answer {
+pub(super) enum ServerReply {
     /// A whole answer, head and body.
     Bytes(Vec<u8>),
     /// The connection ends.
-    HangUp,
+    CloseConnection,
     /// Nothing, for ever.
-    Silence,
+    NeverReply,
 }
 
 #[derive(Debug)]
-pub(super) struct Server {
+pub(super) struct LoopbackServer {
     pub(super) url: String,
-    heard: Arc<Mutex<Vec<Heard>>>,
+    requests: Arc<Mutex<Vec<ReceivedRequest>>>,
     /// Ends with the test.
     _tasks: JoinSet<()>,
 }
 
-impl Server {
-    pub(super) async fn start(answers: impl Fn(&Heard, usize) -> Answer + Send + Sync + 'static) -> Server {
+impl LoopbackServer {
+    pub(super) async fn start(
+        answers: impl Fn(&ReceivedRequest, usize) -> ServerReply + Send + Sync + 'static,
+    ) -> LoopbackServer {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
-        let (heard, answers): (Arc<Mutex<Vec<Heard>>>, Arc<Answers>) = (Arc::default(), Arc::new(answers));
+        let (heard, answers): (Arc<Mutex<Vec<ReceivedRequest>>>, Arc<ReplyFn>) = (Arc::default(), Arc::new(answers));
         let (mut tasks, all) = (JoinSet::new(), heard.clone());
         tasks.spawn(async move {
             let mut connections = JoinSet::new();
@@ -60,21 +62,21 @@ impl Server {
                 connections.spawn(serve(stream, number, all.clone(), answers.clone()));
             }
         });
-        Server { url, heard, _tasks: tasks }
+        LoopbackServer { url, requests: heard, _tasks: tasks }
     }
 
-    pub(super) fn heard(&self) -> Vec<Heard> {
-        self.heard.lock().unwrap().clone()
+    pub(super) fn requests(&self) -> Vec<ReceivedRequest> {
+        self.requests.lock().unwrap().clone()
     }
 
-    pub(super) fn lines(&self) -> Vec<String> {
-        self.heard().iter().map(Heard::line).collect()
+    pub(super) fn request_lines(&self) -> Vec<String> {
+        self.requests().iter().map(ReceivedRequest::request_line).collect()
     }
 }
 
-async fn serve(stream: TcpStream, connection: usize, all: Arc<Mutex<Vec<Heard>>>, answers: Arc<Answers>) {
+async fn serve(stream: TcpStream, connection: usize, all: Arc<Mutex<Vec<ReceivedRequest>>>, answers: Arc<ReplyFn>) {
     let mut stream = BufReader::new(stream);
-    while let Some(mut heard) = read(&mut stream).await {
+    while let Some(mut heard) = read_request(&mut stream).await {
         heard.connection = connection;
         let number = {
             let mut all = all.lock().unwrap();
@@ -82,18 +84,18 @@ async fn serve(stream: TcpStream, connection: usize, all: Arc<Mutex<Vec<Heard>>>
             all.len()
         };
         match answers(&heard, number) {
-            Answer::Bytes(bytes) => {
+            ServerReply::Bytes(bytes) => {
                 // Whoever has heard enough hangs up.
                 let _gone = stream.write_all(&bytes).await;
             }
-            Answer::HangUp => return,
-            Answer::Silence => std::future::pending().await,
+            ServerReply::CloseConnection => return,
+            ServerReply::NeverReply => std::future::pending().await,
         }
     }
 }
 
-async fn read(stream: &mut BufReader<TcpStream>) -> Option<Heard> {
-    let mut heard = Heard::default();
+async fn read_request(stream: &mut BufReader<TcpStream>) -> Option<ReceivedRequest> {
+    let mut heard = ReceivedRequest::default();
     let mut line = String::new();
     stream.read_line(&mut line).await.ok()?;
     let mut words = line.split_whitespace();
@@ -112,11 +114,13 @@ async fn read(stream: &mut BufReader<TcpStream>) -> Option<Heard> {
 }
 
 /// An answer with these headers, one a line.
-pub(super) fn reply(status: u16, headers: &str, body: &str) -> Answer {
+pub(super) fn reply(status: u16, headers: &str, body: &str) -> ServerReply {
     let headers: String = headers.lines().map(|line| format!("{}\r\n", line.trim())).collect();
-    Answer::Bytes(format!("HTTP/1.1 {status} X\r\n{headers}content-length: {}\r\n\r\n{body}", body.len()).into_bytes())
+    ServerReply::Bytes(
+        format!("HTTP/1.1 {status} X\r\n{headers}content-length: {}\r\n\r\n{body}", body.len()).into_bytes(),
+    )
 }
 
-pub(super) fn json(status: u16, body: &str) -> Answer {
+pub(super) fn json_reply(status: u16, body: &str) -> ServerReply {
     reply(status, "content-type: application/json", body)
 }

@@ -1,0 +1,80 @@
+//! Both sides: a registry of 10,000 tools as it is served, and handlers that only hold bytes.
+
+use axum::Router;
+use axum::body::Bytes;
+use axum::http::{StatusCode, header};
+use axum::routing::get;
+use axum::serve::ListenerExt;
+use tempfile::TempDir;
+use tokio::net::TcpListener;
+use tokio::runtime::{Builder, Runtime};
+use toolcrib::config_file::LoadedConfig;
+use toolcrib::{Registry, RegistryOptions};
+use toolcrib_server::{HttpServer, McpService, ServerConfig, bind};
+
+use crate::Result;
+use crate::recorded_tools::{parse_config, renamed_tools, split_into_sources};
+
+const TOOLS: usize = 10_000;
+const TOOLS_PER_SOURCE: usize = 200;
+
+/// Ends with its runtime.
+pub(super) struct ToolcribServer {
+    pub(super) address: String,
+    _data: TempDir,
+}
+
+pub(super) struct BareServer {
+    pub(super) address: String,
+}
+
+/// One thread for both sides: on which core the kernel puts it changes a short answer's time fourfold, and so it must be
+/// the same for both.
+pub(super) fn build_runtime() -> Result<Runtime> {
+    Ok(Builder::new_multi_thread().worker_threads(1).enable_all().build()?)
+}
+
+impl ToolcribServer {
+    pub(super) fn start(runtime: &Runtime) -> Result<ToolcribServer> {
+        let data = tempfile::tempdir()?;
+        let lists = split_into_sources(&renamed_tools(TOOLS)?, TOOLS_PER_SOURCE)?;
+        let commands: Vec<_> = lists.iter().map(|list| (list.id.to_string(), vec!["true".to_owned()])).collect();
+        let config = parse_config(&commands)?;
+        let serving = runtime.block_on(async {
+            let registry = Registry::open(config.clone(), RegistryOptions::default()).await?;
+            for list in lists {
+                registry.record_tools(&list.id, list.tools).await?;
+            }
+            let surface = McpService::new(registry, config.expose.clone());
+            let found = LoadedConfig::from_config(config);
+            let setup = ServerConfig {
+                loaded_config: found,
+                data_dir: data.path().to_owned(),
+                require_token: false,
+                refuse_own_process: false,
+            };
+            HttpServer::new(bind(([127, 0, 0, 1], 0).into()).await?, surface, setup)
+        })?;
+        let address = serving.address().to_string();
+        runtime.spawn(serving.run(std::future::pending()));
+        Ok(ToolcribServer { address, _data: data })
+    }
+}
+
+impl BareServer {
+    pub(super) fn start(runtime: &Runtime, answers: &[(&'static str, &[u8])]) -> Result<BareServer> {
+        let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0"))?;
+        let address = listener.local_addr()?.to_string();
+        let listener = listener.tap_io(|stream| {
+            // A stream that cannot be set so is only slower.
+            let _ = stream.set_nodelay(true);
+        });
+        let nothing = get(|| async { StatusCode::NOT_MODIFIED });
+        let router = answers.iter().fold(Router::new().route("/unchanged", nothing), |router, (path, body)| {
+            let body = Bytes::copy_from_slice(body);
+            router.route(path, get(move || async move { ([(header::CONTENT_TYPE, "application/json")], body.clone()) }))
+        });
+        runtime.spawn(async { axum::serve(listener, router).await });
+        Ok(BareServer { address })
+    }
+}

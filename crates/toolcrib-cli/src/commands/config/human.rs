@@ -1,0 +1,136 @@
+//! The merged configuration for people: the words of a file, with the origin of each value as a comment.
+
+use serde_json::{Map, Value};
+
+pub(super) fn render_config(merged: &Value) -> String {
+    let mut text = String::new();
+    text.push_str(&format!("# data: {}\n", merged["data"].as_str().unwrap_or_default()));
+    let files: Vec<&str> = merged["files"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+    match &files[..] {
+        [] => text.push_str("# no configuration file; `toolcrib init` writes one\n"),
+        files => files.iter().for_each(|file| text.push_str(&format!("# file: {file}\n"))),
+    }
+    if let Some(reason) = merged["untrusted"]["reason"].as_str() {
+        text.push_str(&format!("# {reason}, so nothing of it holds; look at it, then run `toolcrib trust`\n"));
+    }
+    let sources = entries(&merged["sources"]);
+    text.push_str(if sources.is_empty() { "sources: {}\n" } else { "sources:\n" });
+    for (id, keys) in sources {
+        render_source(&mut text, &id, &keys, &entries(&merged["overrides"][&id]));
+    }
+    for section in ["defaults", "expose", "identity"] {
+        text.push_str(&format!("{section}:\n"));
+        for (key, value) in entries(&merged[section]) {
+            render_with_origin(&mut text, "  ", &key, &value);
+        }
+    }
+    for key in ["allow_commands", "allow_private_sources"] {
+        if merged[key]["value"] == true {
+            render_with_origin(&mut text, "", key, &merged[key]);
+        }
+    }
+    render_with_origin(&mut text, "", "warm", &merged["warm"]);
+    text
+}
+
+/// Comments step back where there is colour.
+pub(super) fn dim_comments(text: &str, coloured: bool) -> String {
+    if !coloured {
+        return text.to_owned();
+    }
+    let dim = |comment: &str| console::style(comment.to_owned()).dim().force_styling(true).to_string();
+    let line = |line: &str| match line.find("# ") {
+        Some(start) => format!("{}{}\n", &line[..start], dim(&line[start..])),
+        None => format!("{line}\n"),
+    };
+    text.lines().map(line).collect()
+}
+
+fn render_source(text: &mut String, id: &str, keys: &Value, overrides: &Map<String, Value>) {
+    text.push_str(&format!(
+        "  {}:  # {}\n",
+        render_scalar(&Value::from(id)),
+        keys["origin"].as_str().unwrap_or_default()
+    ));
+    for fault in keys["faults"].as_array().into_iter().flatten().filter_map(Value::as_str) {
+        text.push_str(&format!("    # wrong: {fault}\n"));
+    }
+    let own = entries(keys).into_iter().filter(|(key, _)| !["origin", "faults"].contains(&key.as_str()));
+    for (key, value) in own.filter(|(key, _)| !overrides.contains_key(key)) {
+        text.push_str(&format!("    {key}: {}\n", render_scalar(&value)));
+    }
+    for (key, value) in overrides {
+        render_with_origin(text, "    ", key, value);
+    }
+}
+
+fn render_with_origin(text: &mut String, indent: &str, key: &str, value: &Value) {
+    let origin = value["origin"].as_str().unwrap_or_default();
+    text.push_str(&format!("{indent}{key}: {}  # {origin}\n", render_scalar(&value["value"])));
+}
+
+fn entries(value: &Value) -> Map<String, Value> {
+    value.as_object().cloned().unwrap_or_default()
+}
+
+/// A word as it is, anything else as JSON, which is YAML too.
+fn render_scalar(value: &Value) -> String {
+    let is_word = |text: &str| {
+        text.starts_with(|first: char| first.is_ascii_alphanumeric() || first == '/')
+            && text.chars().all(|character| character.is_ascii_alphanumeric() || "_-./@".contains(character))
+            && !matches!(text, "true" | "false" | "yes" | "no" | "on" | "off" | "null")
+            && text.parse::<f64>().is_err()
+    };
+    match value.as_str() {
+        Some(text) if is_word(text) => text.to_owned(),
+        _ => value.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn every_value_stands_with_its_origin() {
+        let merged = json!({
+            "data": "/d", "files": ["/p/toolcrib.yaml"],
+            "sources": {
+                "a": { "command": "npx", "args": ["-y", "a b"], "enabled": true, "origin": "toolcrib.yaml:2" },
+                "b": { "faults": ["toolcrib.yaml:3: wrong"], "origin": "toolcrib.yaml:3" },
+                "9": { "url": "https://x", "origin": "runtime" },
+            },
+            "overrides": { "a": { "enabled": { "value": false, "origin": "command" } } },
+            "defaults": { "ttl": { "value": "5m", "origin": "default" } },
+            "expose": { "prefix": { "value": true, "origin": "default" } },
+            "identity": { "loopback": { "value": "owner", "origin": "default" } },
+            "allow_commands": { "value": true, "origin": "toolcrib.yaml:1" },
+            "allow_private_sources": { "value": true, "origin": "toolcrib.yaml:9" },
+            "warm": { "value": "demand", "origin": "default" },
+        });
+        let expected = r#"# data: /d
+# file: /p/toolcrib.yaml
+sources:
+  a:  # toolcrib.yaml:2
+    command: npx
+    args: ["-y","a b"]
+    enabled: false  # command
+  b:  # toolcrib.yaml:3
+    # wrong: toolcrib.yaml:3: wrong
+  "9":  # runtime
+    url: "https://x"
+defaults:
+  ttl: 5m  # default
+expose:
+  prefix: true  # default
+identity:
+  loopback: owner  # default
+allow_commands: true  # toolcrib.yaml:1
+allow_private_sources: true  # toolcrib.yaml:9
+warm: demand  # default
+"#;
+        assert_eq!(render_config(&merged), expected);
+    }
+}

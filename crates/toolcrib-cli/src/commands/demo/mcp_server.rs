@@ -1,0 +1,151 @@
+//! The server of the demo: a small lending library that speaks MCP 2025-11-25 on stdio. It lives in this binary under a
+//! hidden first argument, keeps everything in memory, and touches nothing but the file that counts its starts.
+
+mod lending_library;
+
+use std::ffi::OsString;
+use std::io::{self, BufRead, Write};
+use std::process::ExitCode;
+
+use serde_json::{Value, json};
+
+use lending_library::LendingLibrary;
+
+/// `toolcrib __demo-server [--starts FILE]`.
+pub(crate) const DEMO_SERVER_ARGUMENT: &str = "__demo-server";
+
+/// The versions whose handshake this is, newest first.
+const PROTOCOL_VERSIONS: [&str; 4] = ["2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"];
+
+/// Serves until stdin ends, when this process was started for that.
+pub(crate) fn run_if_requested() -> Option<ExitCode> {
+    let mut arguments = std::env::args_os().skip(1);
+    arguments.next().filter(|argument| argument == DEMO_SERVER_ARGUMENT)?;
+    let starts = arguments.next().filter(|argument| argument == "--starts").and_then(|_| arguments.next());
+    Some(match record_start(starts).and_then(|()| serve(&mut io::stdin().lock(), &mut io::stdout().lock())) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(_) => ExitCode::FAILURE,
+    })
+}
+
+/// One line for each start, so that the demo can say how many there were.
+fn record_start(starts: Option<OsString>) -> io::Result<()> {
+    let Some(file) = starts else { return Ok(()) };
+    io::Write::write_all(&mut std::fs::OpenOptions::new().create(true).append(true).open(file)?, b"started\n")
+}
+
+fn serve(input: &mut impl BufRead, output: &mut impl Write) -> io::Result<()> {
+    let mut library = LendingLibrary::new();
+    for line in input.lines() {
+        let line = line?;
+        if line.trim().is_empty() {
+            continue;
+        }
+        if let Some(reply) = handle_line(&mut library, &line) {
+            writeln!(output, "{reply}")?;
+            output.flush()?;
+        }
+    }
+    Ok(())
+}
+
+/// The answer to a request; nothing to a notification.
+fn handle_line(library: &mut LendingLibrary, line: &str) -> Option<Value> {
+    let Ok(message) = serde_json::from_str::<Value>(line) else {
+        let error = json!({"code": -32700, "message": "Parse error"});
+        return Some(json!({"jsonrpc": "2.0", "id": null, "error": error}));
+    };
+    let (id, method) = (message.get("id")?, message.get("method")?.as_str()?);
+    let answer = handle_request(library, method, message.get("params").unwrap_or(&Value::Null));
+    Some(match answer {
+        Ok(result) => json!({"jsonrpc": "2.0", "id": id, "result": result}),
+        Err((code, message)) => json!({"jsonrpc": "2.0", "id": id, "error": {"code": code, "message": message}}),
+    })
+}
+
+fn handle_request(library: &mut LendingLibrary, method: &str, params: &Value) -> Result<Value, (i64, String)> {
+    match method {
+        "initialize" => {
+            let asked = params["protocolVersion"].as_str().unwrap_or_default();
+            let version =
+                PROTOCOL_VERSIONS.into_iter().find(|version| *version == asked).unwrap_or(PROTOCOL_VERSIONS[0]);
+            Ok(json!({
+                "protocolVersion": version,
+                "capabilities": {"tools": {}},
+                "serverInfo": {"name": "toolcrib-demo", "title": "A small lending library", "version": env!("CARGO_PKG_VERSION")},
+            }))
+        }
+        "ping" => Ok(json!({})),
+        "tools/list" => Ok(json!({ "tools": lending_library::tool_definitions() })),
+        "tools/call" => {
+            let name = params["name"].as_str().unwrap_or_default();
+            match library.call(name, &params["arguments"]) {
+                None => Err((-32602, format!("Unknown tool: {name}"))),
+                Some(Ok(value)) => Ok(json!({
+                    "content": [{"type": "text", "text": value.to_string()}],
+                    "structuredContent": value,
+                    "isError": false,
+                })),
+                Some(Err(reason)) => Ok(json!({"content": [{"type": "text", "text": reason}], "isError": true})),
+            }
+        }
+        _ => Err((-32601, format!("Method not found: {method}"))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(lines: &[Value], expected: &[Value]) {
+        let input: String = lines.iter().map(|line| format!("{line}\n")).collect();
+        let mut output = Vec::new();
+        serve(&mut input.as_bytes(), &mut output).unwrap();
+        let replies: Vec<Value> =
+            String::from_utf8(output).unwrap().lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        let results: Vec<Value> = replies
+            .into_iter()
+            .map(|mut reply| if reply["error"].is_null() { reply["result"].take() } else { reply["error"].take() })
+            .collect();
+        assert_eq!(results, expected);
+    }
+
+    fn call_message(name: &str, arguments: &Value) -> Value {
+        json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": name, "arguments": arguments}})
+    }
+
+    #[test]
+    fn requests_are_answered_and_notifications_are_not() {
+        check(
+            &[
+                json!({"jsonrpc": "2.0", "method": "notifications/initialized"}),
+                json!({"jsonrpc": "2.0", "id": 7, "method": "ping"}),
+                json!({"jsonrpc": "2.0", "id": "x", "method": "resources/list"}),
+            ],
+            &[json!({}), json!({"code": -32601, "message": "Method not found: resources/list"})],
+        );
+    }
+
+    #[test]
+    fn every_tool_that_is_listed_can_be_called() {
+        let mut library = LendingLibrary::new();
+        for tool in lending_library::tool_definitions() {
+            let name = tool["name"].as_str().unwrap();
+            assert!(library.call(name, &json!({})).is_some(), "{name}");
+            assert_eq!(tool["inputSchema"]["type"], "object", "{name}");
+        }
+        assert!(library.call("burn_book", &json!({})).is_none());
+    }
+
+    #[test]
+    fn a_book_is_lent_once() {
+        let lent = json!({"book": "dune", "member": "ada", "title": "Dune", "due_in_days": 21});
+        let ok = |value: &Value| json!({"content": [{"type": "text", "text": value.to_string()}], "structuredContent": value, "isError": false});
+        let refused = json!({
+            "content": [{"type": "text", "text": "`dune` is lent to ada; `reserve_book` puts you on the list"}],
+            "isError": true,
+        });
+        let borrow = |member: &str| call_message("borrow_book", &json!({"book": "dune", "member": member}));
+        check(&[borrow("ada"), borrow("grace")], &[ok(&lent), refused]);
+    }
+}

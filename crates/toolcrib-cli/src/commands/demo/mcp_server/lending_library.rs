@@ -1,0 +1,263 @@
+//! The library itself: eight books, eight tools, and who has borrowed what.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+
+struct Book {
+    id: &'static str,
+    title: &'static str,
+    author: &'static str,
+    year: u16,
+    genre: &'static str,
+    shelf: &'static str,
+}
+
+const fn book(
+    id: &'static str,
+    title: &'static str,
+    author: &'static str,
+    year: u16,
+    genre: &'static str,
+    shelf: &'static str,
+) -> Book {
+    Book { id, title, author, year, genre, shelf }
+}
+
+const BOOKS: [Book; 8] = [
+    book("dune", "Dune", "Frank Herbert", 1965, "science fiction", "A3"),
+    book("emma", "Emma", "Jane Austen", 1815, "novel", "B1"),
+    book("frankenstein", "Frankenstein", "Mary Shelley", 1818, "horror", "B4"),
+    book("godel", "Gödel, Escher, Bach", "Douglas Hofstadter", 1979, "science", "D2"),
+    book("hobbit", "The Hobbit", "J. R. R. Tolkien", 1937, "fantasy", "A1"),
+    book("left_hand", "The Left Hand of Darkness", "Ursula K. Le Guin", 1969, "science fiction", "A3"),
+    book("moby_dick", "Moby-Dick", "Herman Melville", 1851, "novel", "B2"),
+    book("sicp", "Structure and Interpretation of Computer Programs", "Abelson and Sussman", 1985, "science", "D1"),
+];
+
+const GENRES: [&str; 5] = ["fantasy", "horror", "novel", "science", "science fiction"];
+const DEFAULT_LOAN_DAYS: u64 = 21;
+
+pub(super) struct LendingLibrary {
+    /// Who has a book, and for how many days.
+    loans: BTreeMap<&'static str, (String, u64)>,
+    reservations: BTreeMap<&'static str, Vec<String>>,
+}
+
+impl LendingLibrary {
+    /// Two books are out already, so that there is something to see.
+    pub(super) fn new() -> LendingLibrary {
+        let loans = BTreeMap::from([("emma", ("grace".to_owned(), 4)), ("sicp", ("alan".to_owned(), 12))]);
+        LendingLibrary { loans, reservations: BTreeMap::new() }
+    }
+
+    /// What a tool answers, or why not; nothing when there is no such tool.
+    pub(super) fn call(&mut self, name: &str, arguments: &Value) -> Option<Result<Value, String>> {
+        Some(match name {
+            "find_books" => self.find_books(arguments),
+            "get_book" => find_book(arguments).map(|book| self.book_json(book)),
+            "list_loans" => Ok(self.list_loans(arguments)),
+            "borrow_book" => self.borrow_book(arguments),
+            "return_book" => self.return_book(arguments),
+            "renew_loan" => self.renew_loan(arguments),
+            "reserve_book" => self.reserve_book(arguments),
+            "opening_hours" => Ok(opening_hours(arguments)),
+            _ => return None,
+        })
+    }
+
+    fn find_books(&self, arguments: &Value) -> Result<Value, String> {
+        let text = |key: &str| arguments[key].as_str().unwrap_or_default().to_lowercase();
+        let (query, genre) = (text("query"), text("genre"));
+        let only_available = arguments["available"].as_bool().unwrap_or(false);
+        let limit = arguments["limit"].as_u64().unwrap_or(5);
+        let found: Vec<Value> = BOOKS
+            .iter()
+            .filter(|book| format!("{} {}", book.title, book.author).to_lowercase().contains(&query))
+            .filter(|book| genre.is_empty() || book.genre == genre)
+            .filter(|book| !only_available || !self.loans.contains_key(book.id))
+            .take(usize::try_from(limit).unwrap_or(usize::MAX))
+            .map(|book| self.book_json(book))
+            .collect();
+        Ok(json!({ "books": found }))
+    }
+
+    fn book_json(&self, book: &Book) -> Value {
+        let Book { id, title, author, year, genre, shelf } = book;
+        let available = !self.loans.contains_key(id);
+        json!({"id": id, "title": title, "author": author, "year": year, "genre": genre, "shelf": shelf, "available": available})
+    }
+
+    fn list_loans(&self, arguments: &Value) -> Value {
+        let member = arguments["member"].as_str();
+        let loans = self.loans.iter().filter(|(_, (who, _))| member.is_none_or(|member| member == who));
+        let loans: Vec<Value> =
+            loans.map(|(book, (who, days))| json!({"book": book, "member": who, "due_in_days": days})).collect();
+        json!({ "loans": loans })
+    }
+
+    fn borrow_book(&mut self, arguments: &Value) -> Result<Value, String> {
+        let (book, member) = (find_book(arguments)?, required_member(arguments)?);
+        if let Some((who, _)) = self.loans.get(book.id) {
+            return Err(format!("`{}` is lent to {who}; `reserve_book` puts you on the list", book.id));
+        }
+        let days = arguments["days"].as_u64().unwrap_or(DEFAULT_LOAN_DAYS).clamp(1, 60);
+        self.loans.insert(book.id, (member.clone(), days));
+        Ok(json!({"book": book.id, "member": member, "title": book.title, "due_in_days": days}))
+    }
+
+    fn return_book(&mut self, arguments: &Value) -> Result<Value, String> {
+        let book = find_book(arguments)?;
+        let (member, _) = self.loans.remove(book.id).ok_or_else(|| format!("`{}` is not lent", book.id))?;
+        let next =
+            self.reservations.get_mut(book.id).filter(|waiting| !waiting.is_empty()).map(|waiting| waiting.remove(0));
+        Ok(json!({"book": book.id, "returned_by": member, "next": next}))
+    }
+
+    fn renew_loan(&mut self, arguments: &Value) -> Result<Value, String> {
+        let book = find_book(arguments)?;
+        let (_, days) = self.loans.get_mut(book.id).ok_or_else(|| format!("`{}` is not lent", book.id))?;
+        *days = DEFAULT_LOAN_DAYS;
+        Ok(json!({"book": book.id, "due_in_days": days}))
+    }
+
+    fn reserve_book(&mut self, arguments: &Value) -> Result<Value, String> {
+        let (book, member) = (find_book(arguments)?, required_member(arguments)?);
+        let waiting = self.reservations.entry(book.id).or_default();
+        if !waiting.contains(&member) {
+            waiting.push(member.clone());
+        }
+        Ok(json!({"book": book.id, "waiting": waiting}))
+    }
+}
+
+fn find_book(arguments: &Value) -> Result<&'static Book, String> {
+    let id = arguments["book"].as_str().unwrap_or_default();
+    let unknown = || format!("there is no book `{id}`; `find_books` gives the ids");
+    BOOKS.iter().find(|book| book.id == id).ok_or_else(unknown)
+}
+
+fn required_member(arguments: &Value) -> Result<String, String> {
+    let member = arguments["member"].as_str().filter(|member| !member.is_empty());
+    member.map(str::to_owned).ok_or_else(|| "say which member".to_owned())
+}
+
+fn opening_hours(arguments: &Value) -> Value {
+    match arguments["day"].as_str() {
+        Some("sunday") => json!({"day": "sunday", "open": false}),
+        Some("saturday") => json!({"day": "saturday", "open": true, "from": "10:00", "to": "14:00"}),
+        day => json!({"day": day.unwrap_or("weekdays"), "open": true, "from": "09:00", "to": "19:00"}),
+    }
+}
+
+/// The tools as they are listed.
+pub(super) fn tool_definitions() -> Vec<Value> {
+    let book = json!({"type": "string", "description": "The id of the book, as `find_books` gives it"});
+    let member = json!({"type": "string", "description": "Who borrows, by name"});
+    let one_book = json!({
+        "type": "object",
+        "properties": {
+            "id": {"type": "string"}, "title": {"type": "string"}, "author": {"type": "string"},
+            "year": {"type": "integer"}, "genre": {"type": "string", "enum": GENRES},
+            "shelf": {"type": "string"}, "available": {"type": "boolean"}
+        },
+        "required": ["id", "title", "author", "available"]
+    });
+    let reads = json!({"readOnlyHint": true, "openWorldHint": false});
+    let changes = json!({"readOnlyHint": false, "destructiveHint": false, "openWorldHint": false});
+    vec![
+        json!({
+            "name": "find_books", "title": "Find books",
+            "description": "Finds books by title, author or genre. An empty query lists all of them.",
+            "inputSchema": {
+                "type": "object",
+                "properties": {
+                    "query": {"type": "string", "description": "Part of a title or an author's name"},
+                    "genre": {"type": "string", "enum": GENRES, "description": "Only this genre"},
+                    "available": {"type": "boolean", "default": false, "description": "Only books that are not lent"},
+                    "limit": {"type": "integer", "minimum": 1, "maximum": 50, "default": 5, "description": "At most so many"}
+                },
+                "additionalProperties": false
+            },
+            "outputSchema": {"type": "object", "properties": {"books": {"type": "array", "items": one_book}}, "required": ["books"]},
+            "annotations": reads,
+        }),
+        json!({
+            "name": "get_book", "title": "Look at one book",
+            "description": "Tells everything about one book: author, year, genre, shelf, and whether it is available.",
+            "inputSchema": {"type": "object", "properties": {"book": book}, "required": ["book"], "additionalProperties": false},
+            "outputSchema": one_book,
+            "annotations": reads,
+        }),
+        json!({
+            "name": "list_loans", "title": "List loans",
+            "description": "Lists which books are lent, to whom, and in how many days they are due.",
+            "inputSchema": {
+                "type": "object",
+                "properties": {"member": {"type": "string", "description": "Only the loans of this member"}},
+                "additionalProperties": false
+            },
+            "annotations": reads,
+        }),
+        json!({
+            "name": "borrow_book", "title": "Borrow a book",
+            "description": "Lends a book to a member. Fails when somebody else has it; `reserve_book` is for that case.",
+            "inputSchema": {
+                "type": "object",
+                "properties": {
+                    "book": book, "member": member,
+                    "days": {"type": "integer", "minimum": 1, "maximum": 60, "default": DEFAULT_LOAN_DAYS, "description": "For how long"}
+                },
+                "required": ["book", "member"],
+                "additionalProperties": false
+            },
+            "annotations": changes,
+        }),
+        json!({
+            "name": "return_book", "title": "Return a book",
+            "description": "Takes a book back, and tells who is next on the list.",
+            "inputSchema": {"type": "object", "properties": {"book": book}, "required": ["book"], "additionalProperties": false},
+            "annotations": changes,
+        }),
+        json!({
+            "name": "renew_loan", "title": "Renew a loan",
+            "description": "Gives a lent book its full time again.",
+            "inputSchema": {"type": "object", "properties": {"book": book}, "required": ["book"], "additionalProperties": false},
+            "annotations": {"readOnlyHint": false, "destructiveHint": false, "idempotentHint": true, "openWorldHint": false},
+        }),
+        json!({
+            "name": "reserve_book", "title": "Reserve a book",
+            "description": "Puts a member on the list of those who wait for a book.",
+            "inputSchema": {
+                "type": "object",
+                "properties": {
+                    "book": book, "member": member,
+                    "notify": {
+                        "type": "object",
+                        "description": "How to tell the member",
+                        "properties": {
+                            "by": {"type": "string", "enum": ["mail", "phone"]},
+                            "address": {"type": "string"}
+                        },
+                        "required": ["by", "address"]
+                    }
+                },
+                "required": ["book", "member"],
+                "additionalProperties": false
+            },
+            "annotations": {"readOnlyHint": false, "destructiveHint": false, "idempotentHint": true, "openWorldHint": false},
+        }),
+        json!({
+            "name": "opening_hours", "title": "Opening hours",
+            "description": "Tells when the library is open.",
+            "inputSchema": {
+                "type": "object",
+                "properties": {
+                    "day": {"type": "string", "enum": ["monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday"]}
+                },
+                "additionalProperties": false
+            },
+            "annotations": reads,
+        }),
+    ]
+}

@@ -1,0 +1,235 @@
+//! What the shop has and does. It is told only what fits its document.
+
+use std::collections::BTreeMap;
+
+use axum::http::StatusCode;
+use serde_json::{Value, json};
+
+use super::validation::ValidatedRequest;
+
+pub(super) struct ShopData {
+    stock: BTreeMap<&'static str, u64>,
+    orders: BTreeMap<u64, Value>,
+    reports: BTreeMap<u64, ShopReport>,
+    last_id: u64,
+}
+
+pub(super) struct ShopResponse {
+    pub(super) status: StatusCode,
+    pub(super) location: Option<String>,
+    pub(super) body: Option<Value>,
+}
+
+/// A report is ready once somebody has looked for it a few times.
+struct ShopReport {
+    about: String,
+    polls: u32,
+}
+
+const PENDING_POLLS: u32 = 2;
+/// Of orders and reports, the oldest make room for new ones.
+const MAX_STORED_ENTRIES: usize = 1000;
+
+struct Product {
+    sku: &'static str,
+    name: &'static str,
+    category: &'static str,
+    /// In hundredths.
+    price: u64,
+    stock: u64,
+}
+
+const fn product(sku: &'static str, name: &'static str, category: &'static str, price: u64, stock: u64) -> Product {
+    Product { sku, name, category, price, stock }
+}
+
+const PRODUCTS: [Product; 12] = [
+    product("apple-1", "Apple, red", "fruit", 45, 120),
+    product("apple-2", "Apple, green", "fruit", 50, 80),
+    product("bread-1", "Sourdough loaf", "bakery", 420, 12),
+    product("bread-2", "Rye loaf", "bakery", 390, 0),
+    product("bun-1", "Cinnamon bun", "bakery", 180, 30),
+    product("butter-1", "Butter, salted", "dairy", 310, 25),
+    product("cheese-1", "Mountain cheese", "dairy", 890, 6),
+    product("lamp-1", "Reading lamp", "household", 2450, 3),
+    product("milk-1", "Milk, one litre", "dairy", 140, 60),
+    product("pear-1", "Pear", "fruit", 60, 40),
+    product("soap-1", "Olive soap", "household", 250, 18),
+    product("tea-1", "Tea towel", "household", 700, 9),
+];
+
+impl ShopData {
+    pub(super) fn new() -> ShopData {
+        let stock = PRODUCTS.iter().map(|product| (product.sku, product.stock)).collect();
+        ShopData { stock, orders: BTreeMap::new(), reports: BTreeMap::new(), last_id: 0 }
+    }
+
+    pub(super) fn handle(&mut self, operation: &str, asked: &ValidatedRequest) -> ShopResponse {
+        let values = &asked.values;
+        let (path, query, body) = (&values["path"], &values["query"], &values["body"]);
+        match operation {
+            "list_products" => ShopResponse::json(StatusCode::OK, self.list_products(query)),
+            "get_product" => match find_product(path) {
+                Some(product) => ShopResponse::json(StatusCode::OK, self.product_json(product)),
+                None => not_found("product"),
+            },
+            "add_picture" => add_picture(path, asked),
+            "place_order" => self.place_order(body),
+            "get_order" => match self.orders.get(&path_id(path)) {
+                Some(order) => ShopResponse::json(StatusCode::OK, order.clone()),
+                None => not_found("order"),
+            },
+            "cancel_order" => self.cancel_order(path_id(path)),
+            "request_report" => self.request_report(body),
+            "get_report" => self.poll_report(path_id(path)),
+            _ => ShopResponse::json(StatusCode::NOT_IMPLEMENTED, json!({ "message": "the shop does not do this yet" })),
+        }
+    }
+
+    fn list_products(&self, query: &Value) -> Value {
+        let filter = &query["filter"];
+        let price = |key: &str| filter[key].as_f64().map(|price| price * 100.0);
+        let part = filter["name"].as_str().unwrap_or_default().to_lowercase();
+        let categories = query["category"].as_array();
+        let mut products: Vec<&Product> = PRODUCTS
+            .iter()
+            .filter(|product| {
+                categories.is_none_or(|wanted| wanted.iter().any(|wanted| wanted == product.category))
+                    && product.name.to_lowercase().contains(&part)
+                    && price("min_price").is_none_or(|least| product.price as f64 >= least)
+                    && price("max_price").is_none_or(|most| product.price as f64 <= most)
+                    && filter["in_stock"].as_bool().is_none_or(|wanted| wanted == (self.stock_left(product) > 0))
+            })
+            .collect();
+        match query["sort"].as_str() {
+            Some("price") => products.sort_by_key(|product| product.price),
+            Some(_) | None => products.sort_by_key(|product| product.name),
+        }
+        let at = |key: &str, usual: usize| query[key].as_f64().map_or(usual, |number| number as usize);
+        let (begin, end) = (at("cursor", 0), at("cursor", 0) + at("limit", 5));
+        let next = (end < products.len()).then_some(end);
+        let items: Vec<Value> =
+            products.iter().take(end).skip(begin).map(|product| self.product_json(product)).collect();
+        json!({ "items": items, "next": next })
+    }
+
+    fn product_json(&self, product: &Product) -> Value {
+        let Product { sku, name, category, price, .. } = product;
+        json!({ "sku": sku, "name": name, "category": category, "price": price_in_units(*price), "stock": self.stock_left(product) })
+    }
+
+    fn stock_left(&self, product: &Product) -> u64 {
+        self.stock.get(product.sku).copied().unwrap_or(0)
+    }
+
+    fn place_order(&mut self, body: &Value) -> ShopResponse {
+        let Some(product) = find_product(body) else { return not_found("product") };
+        let quantity = body["quantity"].as_f64().unwrap_or(1.0) as u64;
+        let left = self.stock_left(product);
+        if quantity > left {
+            let message = format!("there are {left} of `{}`, not {quantity}", product.sku);
+            return ShopResponse::json(StatusCode::CONFLICT, json!({ "message": message }));
+        }
+        self.stock.insert(product.sku, left - quantity);
+        let number = self.next_id();
+        let mut order = json!({
+            "id": number,
+            "sku": product.sku,
+            "quantity": quantity,
+            "note": body["note"],
+            "total": price_in_units(product.price * quantity),
+            "status": "placed",
+        });
+        if !body["gift"].is_null() {
+            order["gift"] = body["gift"].clone();
+        }
+        self.orders.insert(number, order.clone());
+        if self.orders.len() > MAX_STORED_ENTRIES {
+            self.orders.pop_first();
+        }
+        ShopResponse { location: Some(format!("/orders/{number}")), ..ShopResponse::json(StatusCode::CREATED, order) }
+    }
+
+    /// Doing it twice does it once.
+    fn cancel_order(&mut self, number: u64) -> ShopResponse {
+        let Some(order) = self.orders.get_mut(&number) else { return not_found("order") };
+        if order["status"] == "placed" {
+            order["status"] = json!("cancelled");
+            let (product, quantity) = (find_product(order), order["quantity"].as_u64().unwrap_or(0));
+            if let Some(product) = product {
+                *self.stock.entry(product.sku).or_default() += quantity;
+            }
+        }
+        ShopResponse { status: StatusCode::NO_CONTENT, location: None, body: None }
+    }
+
+    fn request_report(&mut self, body: &Value) -> ShopResponse {
+        let number = self.next_id();
+        self.reports
+            .insert(number, ShopReport { about: body["about"].as_str().unwrap_or_default().to_owned(), polls: 0 });
+        if self.reports.len() > MAX_STORED_ENTRIES {
+            self.reports.pop_first();
+        }
+        let begun = json!({ "id": number, "status": "pending" });
+        ShopResponse { location: Some(format!("/reports/{number}")), ..ShopResponse::json(StatusCode::ACCEPTED, begun) }
+    }
+
+    fn poll_report(&mut self, number: u64) -> ShopResponse {
+        let Some(report) = self.reports.get_mut(&number) else { return not_found("report") };
+        report.polls = report.polls.saturating_add(1);
+        let (about, ready) = (report.about.clone(), report.polls > PENDING_POLLS);
+        let report = match (about.as_str(), ready) {
+            (_, false) => json!({ "id": number, "status": "pending" }),
+            ("weather", true) => {
+                json!({ "id": number, "status": "failed", "message": "nobody looked out of the window" })
+            }
+            ("stock", true) => json!({ "id": number, "status": "ready", "result": { "stock": self.stock } }),
+            (_, true) => {
+                let total: f64 = self.orders.values().filter_map(|order| order["total"].as_f64()).sum();
+                let result = json!({ "orders": self.orders.len(), "total": total });
+                json!({ "id": number, "status": "ready", "result": result })
+            }
+        };
+        ShopResponse::json(StatusCode::OK, report)
+    }
+
+    fn next_id(&mut self) -> u64 {
+        self.last_id += 1;
+        self.last_id
+    }
+}
+
+impl ShopResponse {
+    pub(super) fn json(status: StatusCode, body: Value) -> ShopResponse {
+        ShopResponse { status, location: None, body: Some(body) }
+    }
+}
+
+fn add_picture(path: &Value, asked: &ValidatedRequest) -> ShopResponse {
+    let Some(product) = find_product(path) else { return not_found("product") };
+    let Some(image) = asked.parts.iter().find(|part| part.name == "image") else { return not_found("image") };
+    let said = json!({
+        "sku": product.sku,
+        "file": image.file_name,
+        "content_type": image.content_type,
+        "bytes": image.bytes.len(),
+        "caption": asked.values["body"]["caption"],
+    });
+    ShopResponse::json(StatusCode::CREATED, said)
+}
+
+fn find_product(values: &Value) -> Option<&'static Product> {
+    PRODUCTS.iter().find(|product| values["sku"] == product.sku)
+}
+
+fn path_id(path: &Value) -> u64 {
+    path["id"].as_f64().map_or(0, |id| id as u64)
+}
+
+fn price_in_units(hundredths: u64) -> f64 {
+    hundredths as f64 / 100.0
+}
+
+fn not_found(what: &str) -> ShopResponse {
+    ShopResponse::json(StatusCode::NOT_FOUND, json!({ "message": format!("there is no such {what}") }))
+}

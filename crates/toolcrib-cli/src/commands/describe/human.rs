@@ -1,0 +1,162 @@
+//! A tool of now as people read it.
+
+use serde_json::Value;
+use serde_json::value::RawValue;
+use toolcrib::core::catalog::ToolStatus;
+use toolcrib::core::text::{sanitize, sanitize_truncated};
+use toolcrib::core::tool::ToolNote;
+use toolcrib::registry::ToolDetail;
+
+use super::layout::ToolPage;
+use crate::commands::sources::format_ago;
+
+/// What it is, what it takes, who may call it; `full` adds the complete schemas.
+pub(crate) fn render_tool(detail: &ToolDetail, full: bool) -> String {
+    let view = &detail.view;
+    let own = sanitize(&view.original_name);
+    let own = if view.name.as_str().ends_with(&own) { String::new() } else { format!(", which calls it `{own}`") };
+    let mut rows = vec![
+        ("source", format!("{} ({}){own}", view.source, detail.kind)),
+        ("policy", policy_text(detail)),
+        ("hints", annotation_hints(view.annotations.as_deref()).join(", ")),
+    ];
+    rows.extend(request_rows(detail));
+    rows.push(("tags", sanitize_truncated(&detail.tags.join(", "), 200)));
+    rows.push(("calls", call_summary(detail)));
+    let mut notes = detail.notes.clone();
+    if view.notes.contains(&ToolNote::TextCleaned) && !full {
+        notes.push("`--full` has the text as the source gave it".to_owned());
+    }
+    let pruned = detail.execution_spec.as_ref().is_some_and(|backing| backing.input_schema.is_some());
+    let page = ToolPage {
+        name: view.name.as_str(),
+        title: view.title.as_deref(),
+        rows,
+        description: &view.description,
+        schema: if full { detail.input_schema() } else { &view.input_schema },
+        has_schema: !view.notes.contains(&ToolNote::NoSchema),
+        notes,
+        is_pruned: pruned && !full,
+        json_sections: if full { json_sections(detail).into() } else { Vec::new() },
+    };
+    page.render()
+}
+
+/// Everything about it, as JSON.
+fn json_sections(detail: &ToolDetail) -> [(&'static str, Option<String>); 3] {
+    let last = match &detail.execution_spec {
+        Some(backing) => ("How it is carried out", serde_json::to_string(&backing.execution).ok()),
+        None => ("As the source gave it", serde_json::to_string(&detail.definition).ok()),
+    };
+    [
+        ("Input schema", Some(detail.input_schema().get().to_owned())),
+        ("Output schema", detail.output_schema().map(|raw| raw.get().to_owned())),
+        last,
+    ]
+}
+
+/// The request that a call becomes, where it becomes one.
+fn request_rows(detail: &ToolDetail) -> Vec<(&'static str, String)> {
+    let execution = &detail.execution;
+    let mut rows = Vec::new();
+    if let (Some(method), Some(path)) = (&execution.method, &execution.path) {
+        rows.push(("request", sanitize_truncated(&format!("{method} {path}"), 200)));
+        rows.push(("address", sanitize_truncated(execution.url_template.as_deref().unwrap_or_default(), 300)));
+    }
+    if execution.mode == "async_poll" {
+        rows.push(("answer", "comes later: it is looked for until it is there".to_owned()));
+    }
+    if execution.mode == "workflow" {
+        rows.push(("steps", "several, one after the other".to_owned()));
+    }
+    let alternatives = execution.security.iter().map(|schemes| match schemes.is_empty() {
+        true => "nothing".to_owned(),
+        false => schemes.keys().map(String::as_str).collect::<Vec<_>>().join(" and "),
+    });
+    rows.push(("auth", sanitize_truncated(&alternatives.collect::<Vec<_>>().join(", or "), 200)));
+    if detail.is_deprecated() {
+        rows.push(("advice", "deprecated: its source advises against its use".to_owned()));
+    }
+    rows
+}
+
+fn policy_text(detail: &ToolDetail) -> String {
+    let policy = detail.view.policy.as_str();
+    match detail.view.state {
+        ToolStatus::Active => format!("{policy}, {}", detail.view.state.as_str()),
+        ToolStatus::Disabled => {
+            format!("{policy}, but disabled; `toolcrib enable {}` turns it on", detail.view.name)
+        }
+    }
+}
+
+/// What the source claims about the tool. Only a plain boolean counts.
+pub(super) fn annotation_hints(annotations: Option<&RawValue>) -> Vec<&'static str> {
+    let annotations: Value = annotations.and_then(|raw| serde_json::from_str(raw.get()).ok()).unwrap_or_default();
+    let said = |name: &str| annotations.get(name).and_then(Value::as_bool);
+    let words = [
+        (said("readOnlyHint"), "only reads", "changes things"),
+        (said("destructiveHint"), "may destroy", "destroys nothing"),
+        (said("idempotentHint"), "doing it twice does it once", "doing it twice does it twice"),
+        (said("openWorldHint"), "reaches beyond its source", "stays within its source"),
+    ];
+    words.into_iter().filter_map(|(said, yes, no)| said.map(|said| if said { yes } else { no })).collect()
+}
+
+fn call_summary(detail: &ToolDetail) -> String {
+    let Some(last) = detail.last_called else { return String::new() };
+    let mut text = format!("{}, {} failed, the last {}", detail.calls, detail.errors, format_ago(last));
+    if let Some(failure) = &detail.last_error {
+        text.push_str(&format!("; last error: {}", sanitize_truncated(&failure.message, 200)));
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use serde_json::json;
+    use serde_json::value::to_raw_value;
+    use toolcrib::core::config::Config;
+    use toolcrib::{Registry, RegistryOptions, SourceId};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn an_operation_shows_its_request() {
+        let text = "sources: { shop: { openapi: shop.yaml } }";
+        let config = Config::read(text, "toolcrib.yaml", Path::new("/p")).unwrap();
+        let registry = Registry::open(config, RegistryOptions::default()).await.unwrap();
+        let needed = json!({ "scheme": "token", "kind": "bearer" });
+        let operation = json!({
+            "mode": "async_poll",
+            "operation": { "method": "POST", "server": "https://x", "path": "/reports", "security": [[needed], []] },
+            "poll": { "url": "/r", "status": "/s", "done": ["d"] },
+        });
+        let whole = json!({ "type": "object", "properties": { "deep": { "type": "string" } } });
+        let backing = json!({
+            "execution": operation, "tags": ["reports"], "deprecated": true, "input_schema": whole,
+            "output_schema": { "title": "a report" },
+        });
+        let tool = json!({
+            "name": "report", "description": "Reports", "inputSchema": { "type": "object" },
+            "x-toolcrib-backing": backing,
+        });
+        let id = SourceId::parse("shop").unwrap();
+        registry.record_tools(&id, vec![to_raw_value(&tool).unwrap()]).await.unwrap();
+        let detail = registry.tool_detail("shop__report").unwrap();
+        registry.close().await;
+        let expected = "shop__report\n  source    shop (openapi)\n  policy    allow, active\n  request   POST /reports\n  \
+                        address   https://x/reports\n  answer    comes later: it is looked for until it is there\n  \
+                        auth      token, or nothing\n  advice    deprecated: its source advises against its use\n  \
+                        tags      reports\n\n  Reports\n\n  Arguments\n    none\n\n  \
+                        note: what lies deep is left out here; `--full` has it\n";
+        assert_eq!(console::strip_ansi_codes(&render_tool(&detail, false)), expected);
+        let full = render_tool(&detail, true);
+        for wanted in ["deep  string", "Output schema", "a report", "How it is carried out", "\"status\": \"/s\""] {
+            assert!(full.contains(wanted), "{wanted}\n{full}");
+        }
+        assert!(!full.contains("left out here"), "{full}");
+    }
+}

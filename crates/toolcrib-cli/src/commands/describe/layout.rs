@@ -1,0 +1,60 @@
+//! How a tool is laid out for people, whether it is one of now or of then.
+
+use serde_json::Value;
+use serde_json::value::RawValue;
+use toolcrib::core::text::{sanitize, sanitize_truncated};
+
+use super::arguments::{render_arguments, wrap_line};
+use crate::color;
+use crate::pretty_json::pretty_print;
+
+pub(super) struct ToolPage<'a> {
+    pub(super) name: &'a str,
+    pub(super) title: Option<&'a str>,
+    /// What is known of it, line by line; those without a value are left out.
+    pub(super) rows: Vec<(&'static str, String)>,
+    pub(super) description: &'a str,
+    pub(super) schema: &'a RawValue,
+    /// Whether the source gave a schema.
+    pub(super) has_schema: bool,
+    pub(super) notes: Vec<String>,
+    /// Something of the schema is not shown.
+    pub(super) is_pruned: bool,
+    /// What is shown as JSON at the end, under its titles.
+    pub(super) json_sections: Vec<(&'static str, Option<String>)>,
+}
+
+impl ToolPage<'_> {
+    pub(super) fn render(&self) -> String {
+        let mut text = color::bold(self.name);
+        if let Some(title) = self.title {
+            text.push_str(&format!(" — {}", sanitize_truncated(title, 120)));
+        }
+        text.push('\n');
+        for (label, value) in self.rows.iter().filter(|(_, value)| !value.is_empty()) {
+            text.push_str(&format!("  {}{value}\n", color::dim(&format!("{label:<10}"))));
+        }
+        let description: Vec<String> =
+            sanitize(self.description).lines().map(|line| wrap_line(line, 2).join("\n")).collect();
+        text.push_str(&format!("\n{}\n", indent(&description.join("\n"), "  ")));
+        let schema: Value = serde_json::from_str(self.schema.get()).unwrap_or_default();
+        text.push_str(&format!("\n  {}\n", color::bold("Arguments")));
+        text.push_str(&render_arguments(&schema, !self.has_schema));
+        let pruned = self.is_pruned.then_some("what lies deep is left out here; `--full` has it");
+        let notes = self.notes.iter().map(String::as_str).chain(pruned);
+        let notes: Vec<String> = notes.map(|note| format!("  note: {note}\n")).collect();
+        if !notes.is_empty() {
+            text.push_str(&format!("\n{}", notes.concat()));
+        }
+        for (title, raw) in &self.json_sections {
+            let raw = raw.as_ref().map_or_else(|| "none".to_owned(), |raw| sanitize(&pretty_print(raw)));
+            text.push_str(&format!("\n  {}\n{}\n", color::bold(title), indent(&raw, "    ")));
+        }
+        text
+    }
+}
+
+fn indent(text: &str, by: &str) -> String {
+    let lines: Vec<String> = text.lines().map(|line| format!("{by}{line}").trim_end().to_owned()).collect();
+    lines.join("\n")
+}

@@ -1,0 +1,105 @@
+//! From what is wrong to what to do about it.
+
+use std::path::Path;
+
+use toolcrib::Code;
+use toolcrib::core::source::StdioSource;
+use toolcrib::registry::SourceView;
+
+/// What a message holds, and what helps then. `ID` stands for the source, `NAME` for its name in variables.
+const FAILURE_ADVICE: [(&str, &str); 10] = [
+    ("is not trusted", "look at the file, then run `toolcrib trust`"),
+    (
+        "needs a token",
+        "set a token: `auth: { bearer: \"${env:YOUR_TOKEN}\" }` on the source, or TOOLCRIB_SOURCE_NAME_TOKEN",
+    ),
+    ("cannot be resolved", "set it, then `toolcrib refresh ID`"),
+    ("permission denied", "make the file executable: `chmod +x`"),
+    (
+        "`connect_timeout`",
+        "check the address, and that the server runs; if it is only slow, raise `connect_timeout` on the source",
+    ),
+    (
+        "no answer within",
+        "`toolcrib logs ID` shows what it said; if it is only slow, raise `discovery_timeout` on the source",
+    ),
+    ("does not look like an MCP server", "check that the command or the address is that of an MCP server"),
+    ("ended while", "`toolcrib logs ID` shows what it said; try its command by hand"),
+    ("no connection", "check the address, and that the server runs; then `toolcrib refresh ID`"),
+    ("answered HTTP 404", "check the path of its `url`; MCP servers often end in `/mcp` or `/sse`"),
+];
+
+pub(super) fn for_failure(source: &SourceView) -> String {
+    let id = source.id.as_str();
+    let Some(failure) = &source.last_error else { return format!("`toolcrib refresh {id}` tries again") };
+    if failure.message.contains("not found on PATH") {
+        return for_command(source.command.as_deref().unwrap_or_default());
+    }
+    let known = FAILURE_ADVICE.iter().find(|(marker, _)| failure.message.contains(marker));
+    match (known, failure.code) {
+        (Some((_, remedy)), _) => remedy.replace("ID", id).replace("NAME", &id.to_uppercase()),
+        (None, Code::ConfigInvalid) => "correct the declaration in the configuration file".to_owned(),
+        (None, _) => format!("`toolcrib logs {id}` shows what it said; `toolcrib refresh {id}` tries again"),
+    }
+}
+
+/// Names the variable or the file that a reference wants.
+pub(super) fn for_reference(message: &str) -> String {
+    let inside = |prefix: &str| message.split_once(prefix).and_then(|(_, rest)| rest.split('}').next());
+    match (inside("${env:"), inside("${file:")) {
+        (Some(name), _) => format!("export {name}=… in the environment that Toolcrib runs in"),
+        (None, Some(path)) => format!("put the value into `{path}`, readable by you alone"),
+        (None, None) => "set what the reference names".to_owned(),
+    }
+}
+
+/// How to get a program that is not there.
+pub(super) fn for_command(command: &str) -> String {
+    let program = Path::new(command).file_stem().and_then(|name| name.to_str()).unwrap_or(command);
+    let install = match program {
+        "npx" | "npm" | "node" => "install Node.js: https://nodejs.org",
+        "uvx" | "uv" => "install uv: https://docs.astral.sh/uv",
+        "python" | "python3" | "pip" | "pipx" => "install Python: https://www.python.org",
+        "docker" => "install Docker: https://docs.docker.com/get-docker",
+        "bun" | "bunx" => "install Bun: https://bun.sh",
+        "deno" => "install Deno: https://deno.com",
+        "cargo" => "install Rust: https://rustup.rs",
+        "go" => "install Go: https://go.dev",
+        _ => "install it, or give its full path as `command`",
+    };
+    install.to_owned()
+}
+
+/// Whether a server's program can be found, by its own PATH where it has one.
+pub(super) fn program_exists(stdio: &StdioSource) -> bool {
+    let command = Path::new(&stdio.command);
+    if command.components().count() > 1 || command.is_absolute() {
+        let at = stdio.cwd.as_ref().map_or_else(|| command.to_owned(), |cwd| Path::new(cwd).join(command));
+        return at.is_file() || command.is_file();
+    }
+    let own = stdio.env.get("PATH").map(std::ffi::OsString::from);
+    let Some(path) = own.or_else(|| std::env::var_os("PATH")) else { return true };
+    let endings: &[&str] = if cfg!(windows) { &["", ".exe", ".cmd", ".bat"] } else { &[""] };
+    std::env::split_paths(&path)
+        .any(|place| endings.iter().any(|ending| place.join(format!("{}{ending}", stdio.command)).is_file()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reference_names_what_is_missing() {
+        let message = "`${env:GITHUB_TOKEN}` cannot be resolved: the variable is not set";
+        assert_eq!(for_reference(message), "export GITHUB_TOKEN=… in the environment that Toolcrib runs in");
+        let message = "`${file:/run/token}` cannot be resolved: No such file";
+        assert_eq!(for_reference(message), "put the value into `/run/token`, readable by you alone");
+    }
+
+    #[test]
+    fn a_missing_program_comes_with_its_maker() {
+        assert_eq!(for_command("npx"), "install Node.js: https://nodejs.org");
+        assert_eq!(for_command("/opt/bin/uvx"), "install uv: https://docs.astral.sh/uv");
+        assert_eq!(for_command("my-server"), "install it, or give its full path as `command`");
+    }
+}

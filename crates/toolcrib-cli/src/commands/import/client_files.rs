@@ -1,0 +1,113 @@
+//! Where other clients keep their servers, and what stands there.
+
+use std::path::{Path, PathBuf};
+
+use toolcrib::config_file;
+use toolcrib::core::ResultExt;
+use toolcrib::core::config::client::{ImportedConfig, Os};
+use toolcrib::core::config::{ConfigDiagnostic, ConfiguredSource, McpClientKind};
+use toolcrib::{Code, Error, Result};
+
+use crate::arguments::CommonArguments;
+use crate::session;
+
+/// One file, read.
+pub(super) struct ClientConfigFile {
+    pub(super) file: String,
+    pub(super) declarations: Vec<ConfiguredSource>,
+    /// What could not be read; it keeps nothing else out.
+    pub(super) faults: Vec<ConfigDiagnostic>,
+    pub(super) warnings: Vec<ConfigDiagnostic>,
+}
+
+impl ClientConfigFile {
+    /// A file that somebody named must be there and legible.
+    pub(super) fn read_named(file: &Path, client: Option<McpClientKind>) -> Result<ClientConfigFile> {
+        let text = config_file::read_text(file)?;
+        let imported = parse(file, &text, client, &working_directory()?)
+            .map_err(|faults| ConfigDiagnostic::combined_error(&faults))?;
+        Ok(ClientConfigFile::new(file, imported))
+    }
+
+    /// The files of one client, or of all, where they usually are. The configuration's own is none of them.
+    pub(super) fn read_default_paths(
+        common: &CommonArguments,
+        client: Option<McpClientKind>,
+    ) -> Result<Vec<ClientConfigFile>> {
+        let (home, project) = (home_directory()?, working_directory()?);
+        let unnamed = client.is_none();
+        let clients = client.map_or_else(|| McpClientKind::ALL.to_vec(), |client| vec![client]);
+        let paths = clients.iter().flat_map(|client| {
+            client.config_paths(&home, &project, Os::current()).into_iter().map(|path| (*client, path))
+        });
+        let paths: Vec<(McpClientKind, PathBuf)> = paths.collect();
+        let configured = session::load_config(common)?.files;
+        let mut places = Vec::new();
+        for (client, path) in paths.iter().filter(|(_, path)| path.is_file()) {
+            if configured.contains(path) {
+                common.hint(&format!("`{}` is read as the configuration already", path.display()));
+                continue;
+            }
+            // What a project brings along runs nothing before somebody names it.
+            if unnamed && path.starts_with(&project) && project != home {
+                let path = path.display();
+                common.hint(&format!("hint: `{path}` is this project's; `toolcrib import {path}` brings it along"));
+                continue;
+            }
+            let place = ClientConfigFile::read_existing(path, *client, &project);
+            // Clients keep other settings in the same files.
+            if !place.declarations.is_empty() || !place.faults.is_empty() {
+                places.push(place);
+            }
+        }
+        if places.is_empty() {
+            return Err(no_servers_error(&paths));
+        }
+        Ok(places)
+    }
+
+    /// A file that happens to be there; one that cannot be read keeps the others in.
+    fn read_existing(path: &Path, client: McpClientKind, project: &Path) -> ClientConfigFile {
+        let unreadable = |error: Error| vec![ConfigDiagnostic::new(&path.display().to_string(), 0, "", error.message)];
+        let imported = config_file::read_text(path)
+            .map_err(unreadable)
+            .and_then(|text| parse(path, &text, Some(client), project))
+            .unwrap_or_else(|faults| ImportedConfig { errors: faults, ..ImportedConfig::default() });
+        ClientConfigFile::new(path, imported)
+    }
+
+    fn new(path: &Path, imported: ImportedConfig) -> ClientConfigFile {
+        let ImportedConfig { config, errors: faults } = imported;
+        let (declarations, warnings) = (config.sources, config.warnings);
+        ClientConfigFile { file: path.display().to_string(), declarations, faults, warnings }
+    }
+}
+
+fn parse(
+    path: &Path,
+    text: &str,
+    client: Option<McpClientKind>,
+    project: &Path,
+) -> Result<ImportedConfig, Vec<ConfigDiagnostic>> {
+    let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    let (base, file) = (absolute.parent().unwrap_or(Path::new("/")), path.display().to_string());
+    match client {
+        Some(client) => client.read(text, &file, base, project),
+        None => McpClientKind::read_any(text, &file, base, project),
+    }
+}
+
+fn working_directory() -> Result<PathBuf> {
+    std::env::current_dir().context(Code::ConfigInvalid, "the working directory cannot be read")
+}
+
+fn home_directory() -> Result<PathBuf> {
+    let homeless = || Error::new(Code::ConfigInvalid, "there is no home directory to look in; name a FILE");
+    std::env::home_dir().filter(|home| home.is_absolute()).ok_or_else(homeless)
+}
+
+fn no_servers_error(paths: &[(McpClientKind, PathBuf)]) -> Error {
+    let looked: Vec<String> =
+        paths.iter().map(|(client, path)| format!("\n  {}: {}", client.as_str(), path.display())).collect();
+    Error::new(Code::NotFound, format!("no servers of another client found; looked at{}", looked.concat()))
+}

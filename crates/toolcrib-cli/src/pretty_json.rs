@@ -1,0 +1,71 @@
+//! JSON text laid out over lines. It is not parsed, so order, numbers and doubled keys stay as somebody wrote them.
+
+pub(crate) fn pretty_print(text: &str) -> String {
+    let mut pretty = String::with_capacity(text.len() * 2);
+    let mut depth = 0usize;
+    let mut characters = text.chars().filter(|character| !character.is_control()).peekable();
+    let newline = |depth: usize, into: &mut String| {
+        into.push('\n');
+        into.push_str(&"  ".repeat(depth));
+    };
+    while let Some(character) = characters.next() {
+        match character {
+            '"' => {
+                pretty.push('"');
+                while let Some(inside) = characters.next() {
+                    pretty.push(inside);
+                    match inside {
+                        '\\' => pretty.extend(characters.next()),
+                        '"' => break,
+                        _ => {}
+                    }
+                }
+            }
+            '{' | '[' => {
+                pretty.push(character);
+                while characters.next_if(|next| next.is_whitespace()).is_some() {}
+                if let Some(close) = characters.next_if(|next| matches!(next, '}' | ']')) {
+                    pretty.push(close);
+                } else {
+                    depth += 1;
+                    newline(depth, &mut pretty);
+                }
+            }
+            '}' | ']' => {
+                depth = depth.saturating_sub(1);
+                newline(depth, &mut pretty);
+                pretty.push(character);
+            }
+            ',' => {
+                pretty.push(',');
+                newline(depth, &mut pretty);
+            }
+            ':' => pretty.push_str(": "),
+            _ if character.is_whitespace() => {}
+            _ => pretty.push(character),
+        }
+    }
+    pretty
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_is_laid_out_and_otherwise_kept() {
+        let text = r#"{"b":[1,{"x":"a,{\"\\"}],"a":{},"a":[ ],"n":123456789012345678901234567890}"#;
+        let expected = r#"{
+  "b": [
+    1,
+    {
+      "x": "a,{\"\\"
+    }
+  ],
+  "a": {},
+  "a": [],
+  "n": 123456789012345678901234567890
+}"#;
+        assert_eq!(pretty_print(text), expected);
+    }
+}

@@ -1,0 +1,101 @@
+//! What those see who keep `toolcrib serve` running: health, metrics, request ids.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod support;
+
+use std::io::Write;
+use std::process::{Command, Stdio};
+
+use serde_json::json;
+use toolcrib_testkit::programs;
+
+use support::served::{Place, until};
+use support::web::{RawHttpResponse, call, request};
+
+#[test]
+fn an_answer_has_the_id_of_its_request() {
+    let place = Place::new(&json!({}), &json!({}));
+    let served = place.serve();
+    let get = |path: &str, headers: &str| request(&served.url, "GET", path, headers, "");
+    let given = get("/api/sources", "X-Request-Id: abc-123\r\n");
+    assert_eq!((given.status, given.header("x-request-id")), (200, Some("abc-123")));
+    for (path, headers) in
+        [("/healthz", ""), ("/nowhere", ""), ("/metrics", "X-Request-Id: a b\r\n"), ("/", "Host: evil.example\r\n")]
+    {
+        let made = get(path, headers);
+        let id = made.header("x-request-id").unwrap_or_else(|| panic!("{path}: {made:?}"));
+        assert!(id.len() == 16 && id.bytes().all(|byte| byte.is_ascii_hexdigit()), "{path}: {id}");
+    }
+}
+
+#[test]
+fn it_says_whether_it_is_alive_and_ready() {
+    let place = Place::new(&json!({}), &json!({}));
+    let mut served = place.serve();
+    for (path, said) in [("/healthz", "ok\n"), ("/readyz", r#"{"status":"ready","store":{"state":"ok"}}"#)] {
+        let answer = request(&served.url, "GET", path, "", "");
+        assert_eq!((answer.status, answer.body.as_str()), (200, said), "{path}");
+    }
+    served.signal("TERM");
+    assert!(served.ended().success());
+}
+
+#[test]
+fn what_it_does_is_counted_exactly_and_promtool_has_no_complaint() {
+    let sources = json!({ "one": { "command": programs::scripted_server(), "args": ["--with", "fail", "--with", "rpc_error"] }, "broken": { "command": "no-such-program-here" } });
+    let place = Place::new(&sources, &json!({}));
+    let served = place.serve();
+    for (tool, arguments) in
+        [("one__echo", json!({"text": "a"})), ("one:echo", json!({"text": "b"})), ("one__nothing", json!({}))]
+    {
+        call(&served, tool, &arguments, json!({}));
+    }
+    for tool in ["one__fail", "one__fail", "broken__x"] {
+        call(&served, tool, &json!({}), json!({}));
+    }
+    let json = "Content-Type: application/json\r\n";
+    assert_eq!(request(&served.url, "POST", "/api/tools/one__rpc_error/call", json, "{}").status, 502);
+    let scrape = || request(&served.url, "GET", "/metrics", "", "");
+    until("all is counted", || scrape().body.contains("toolcrib_discoveries_total{kind=\"mcp\",outcome=\"failed\"}"));
+
+    let answer = scrape();
+    assert_eq!(answer.header("content-type"), Some("text/plain; version=0.0.4; charset=utf-8"));
+    for line in [
+        "toolcrib_discoveries_total{kind=\"mcp\",outcome=\"success\"} 1",
+        "toolcrib_discovery_duration_seconds_count{kind=\"mcp\",outcome=\"success\"} 1",
+        "toolcrib_cache_misses_total{source=\"one\"} 1",
+        "toolcrib_calls_total{source=\"one\",code=\"OK\"} 2",
+        "toolcrib_calls_total{source=\"one\",code=\"TOOL_EXECUTION_FAILED\"} 1",
+        "toolcrib_calls_total{source=\"one\",code=\"TOOL_EXECUTION_FAILED\",by=\"tool\"} 2",
+        "toolcrib_calls_total{source=\"\",code=\"TOOL_NOT_IMPLEMENTED\"} 1",
+        "toolcrib_calls_total{source=\"\",code=\"TOOL_UNAVAILABLE\"} 1",
+        "toolcrib_call_duration_seconds_bucket{source=\"one\",le=\"+Inf\"} 5",
+        "toolcrib_calls_in_flight 0",
+        "toolcrib_sources{status=\"failed\"} 1",
+        "toolcrib_source_connections{state=\"connected\"} 1",
+        "toolcrib_source_up{source=\"broken\"} 0",
+        "toolcrib_http_requests_total{class=\"mcp\",status=\"200\"} 6",
+        "toolcrib_event_listeners 0",
+        "toolcrib_ready 1",
+    ] {
+        assert!(answer.body.lines().any(|found| found == line), "no {line} in\n{}", answer.body);
+    }
+    for name in ["toolcrib_journal_position ", "process_start_time_seconds ", "toolcrib_build_info{version=\""] {
+        assert!(answer.body.contains(&format!("\n{name}")), "no {name} in\n{}", answer.body);
+    }
+    assert_promtool_accepts(&answer);
+}
+
+fn assert_promtool_accepts(answer: &RawHttpResponse) {
+    let mut command = Command::new("promtool");
+    let started =
+        command.args(["check", "metrics"]).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let Ok(mut promtool) = started.spawn() else {
+        return programs::skip("promtool on metrics", "`promtool` is not installed; it is in Debian's `prometheus`");
+    };
+    promtool.stdin.take().unwrap().write_all(answer.body.as_bytes()).unwrap();
+    let output = promtool.wait_with_output().unwrap();
+    let said = [output.stdout, output.stderr].concat();
+    assert!(output.status.success() && said.is_empty(), "{}", String::from_utf8_lossy(&said));
+}

@@ -1,0 +1,139 @@
+//! However Toolcrib ends, nothing of a server's family survives it: children, grandchildren, escapees.
+#![cfg(target_os = "linux")]
+#![expect(clippy::unwrap_used, reason = "what the tests share is a test too")]
+
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use toolcrib_testkit::programs;
+
+/// A place with a server that has a hostile family.
+struct ProcessTreeFixture(TempDir);
+
+impl ProcessTreeFixture {
+    fn new() -> ProcessTreeFixture {
+        ProcessTreeFixture::with_arguments(&[], json!({}))
+    }
+
+    /// With more arguments for the server, and `defaults`.
+    fn with_arguments(more: &[&str], defaults: Value) -> ProcessTreeFixture {
+        let home = tempfile::tempdir().unwrap();
+        let path = |name: &str| home.path().join(name).to_str().unwrap().to_owned();
+        let args = [
+            "--grandchildren",
+            "--pids-file",
+            &path("family"),
+            "--count-file",
+            &path("starts"),
+            "--log-file",
+            &path("log"),
+            "--with",
+            "hang",
+            "--ignore-eof",
+        ];
+        let args: Vec<&str> = args.iter().chain(more).copied().collect();
+        let config =
+            json!({"sources": {"s": {"command": programs::scripted_server(), "args": args}}, "defaults": defaults});
+        std::fs::write(home.path().join("toolcrib.json"), config.to_string()).unwrap();
+        ProcessTreeFixture(home)
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    fn spawn_toolcrib(&self, arguments: &[&str]) -> Child {
+        let mut command = Command::new(programs::toolcrib_binary());
+        command.args(arguments).arg("--data").arg(self.0.path()).arg("--config").arg(self.path("toolcrib.json"));
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
+    }
+
+    /// A call that never ends, once it has reached the server.
+    fn start_hanging_call(&self) -> Child {
+        let child = self.spawn_toolcrib(&["call", "s__hang"]);
+        wait_until("the call is under way", || read_or_empty(&self.path("log")).contains("tools/call"));
+        assert!(self.all_pids().iter().all(|pid| is_running(pid)), "all of them run");
+        child
+    }
+
+    /// Every process that was ever started: the servers, and what they started.
+    fn all_pids(&self) -> Vec<String> {
+        let (starts, family) = (read_or_empty(&self.path("starts")), read_or_empty(&self.path("family")));
+        let pids = starts.lines().chain(family.lines()).filter_map(|line| line.rsplit(' ').next());
+        pids.map(str::to_owned).collect()
+    }
+
+    fn assert_no_process_left(&self) {
+        let family = self.all_pids();
+        assert!(family.len() >= 4, "a server, its child, its grandchild and an escapee: {family:?}");
+        wait_until("nobody is left", || !family.iter().any(|pid| is_running(pid)));
+    }
+}
+
+fn read_or_empty(path: &Path) -> String {
+    std::fs::read_to_string(path).unwrap_or_default()
+}
+
+fn is_running(pid: &str) -> bool {
+    let stat = read_or_empty(Path::new(&format!("/proc/{pid}/stat")));
+    stat.rsplit(") ").next().is_some_and(|rest| !rest.is_empty() && !rest.starts_with('Z'))
+}
+
+fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(30);
+    while !is_so() {
+        assert!(Instant::now() < deadline, "it never came to this: {what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+fn send_signal(name: &str, child: &Child) {
+    let status = Command::new("kill").args([name, &child.id().to_string()]).status().unwrap();
+    assert!(status.success());
+}
+
+#[test]
+fn nothing_survives_a_kill_in_mid_call() {
+    let place = ProcessTreeFixture::new();
+    let mut child = place.start_hanging_call();
+    child.kill().unwrap();
+    child.wait().unwrap();
+    place.assert_no_process_left();
+}
+
+#[test]
+fn nothing_survives_an_interrupt_in_mid_call() {
+    let place = ProcessTreeFixture::new();
+    let mut child = place.start_hanging_call();
+    send_signal("-INT", &child);
+    assert!(!child.wait().unwrap().success());
+    place.assert_no_process_left();
+}
+
+#[test]
+fn nothing_survives_a_termination_in_mid_call() {
+    let place = ProcessTreeFixture::new();
+    let mut child = place.start_hanging_call();
+    send_signal("-TERM", &child);
+    child.wait().unwrap();
+    place.assert_no_process_left();
+}
+
+#[test]
+fn nothing_survives_a_command_that_is_done() {
+    let place = ProcessTreeFixture::new();
+    assert!(place.spawn_toolcrib(&["call", "s__echo", "text=hello"]).wait().unwrap().success());
+    place.assert_no_process_left();
+    assert!(place.spawn_toolcrib(&["refresh", "--force"]).wait().unwrap().success());
+    place.assert_no_process_left();
+}
+
+#[test]
+fn nothing_survives_a_command_whose_source_hangs() {
+    let place = ProcessTreeFixture::with_arguments(&["--hang", "list"], json!({ "first_start_timeout": "1s" }));
+    assert_eq!(place.spawn_toolcrib(&["refresh"]).wait().unwrap().code(), Some(1));
+    place.assert_no_process_left();
+}

@@ -1,0 +1,80 @@
+//! What is wrong with a configuration, and where: file, line, key, and what to write instead.
+
+use std::fmt;
+
+use serde::Serialize;
+use serde_json::json;
+
+use crate::error::{Code, Error};
+use crate::text::sanitize_truncated;
+
+/// One mistake or one piece of advice. It never repeats a value that may be a secret.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct ConfigDiagnostic {
+    /// The file as it is shown to people.
+    pub file: String,
+    /// Counted from one; zero where there are no lines, as in the environment.
+    pub line: usize,
+    /// Known for mistakes of syntax.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub column: Option<usize>,
+    /// Where in the tree, such as `sources.files`; empty for the file as a whole.
+    pub key: String,
+    pub message: String,
+}
+
+impl ConfigDiagnostic {
+    pub fn new(file: &str, line: usize, key: &str, message: impl AsRef<str>) -> ConfigDiagnostic {
+        ConfigDiagnostic {
+            file: file.to_owned(),
+            line,
+            column: None,
+            key: sanitize_truncated(key, 120),
+            message: sanitize_truncated(message.as_ref(), 400),
+        }
+    }
+
+    pub(super) fn with_column(mut self, column: usize) -> ConfigDiagnostic {
+        self.column = Some(column);
+        self
+    }
+
+    /// All faults as the one error that every surface understands.
+    pub fn combined_error(faults: &[ConfigDiagnostic]) -> Error {
+        let message = faults.iter().map(ConfigDiagnostic::to_string).collect::<Vec<_>>().join("\n");
+        Error::new(Code::ConfigInvalid, message).with_details(json!({ "faults": faults }))
+    }
+}
+
+/// `toolcrib.yaml:4: sources.files: unknown key …`
+impl fmt::Display for ConfigDiagnostic {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.file)?;
+        if self.line > 0 {
+            write!(f, ":{}", self.line)?;
+        }
+        if let Some(column) = self.column {
+            write!(f, ":{column}")?;
+        }
+        if !self.key.is_empty() {
+            write!(f, ": {}", self.key)?;
+        }
+        write!(f, ": {}", self.message)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_fault_reads_as_compilers_write_them() {
+        let fault = ConfigDiagnostic::new("toolcrib.yaml", 4, "sources.files", "unknown key `comand`");
+        assert_eq!(fault.to_string(), "toolcrib.yaml:4: sources.files: unknown key `comand`");
+        assert_eq!(
+            ConfigDiagnostic::new("x.json", 2, "", "expected `,`").with_column(7).to_string(),
+            "x.json:2:7: expected `,`"
+        );
+        assert_eq!(ConfigDiagnostic::new("environment", 0, "NAME", "wrong").to_string(), "environment: NAME: wrong");
+    }
+}

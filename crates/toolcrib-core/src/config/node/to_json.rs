@@ -1,0 +1,58 @@
+//! YAML that is no configuration, such as an API's document, as plain JSON values: lines and spellings are dropped.
+
+use serde_json::{Map, Number, Value as Json};
+
+use super::{ConfigDiagnostic, ConfigNode, NodeValue, yaml};
+
+/// The core schema of YAML 1.2: of all words, only `true`, `false` and `null` are no text. Of a key given twice, the
+/// last counts.
+pub(crate) fn yaml_to_json(text: &str, most_copies: usize) -> Result<Json, ConfigDiagnostic> {
+    yaml::parse(text, "", most_copies).map(node_to_json)
+}
+
+fn node_to_json(node: ConfigNode) -> Json {
+    match node.value {
+        NodeValue::Null => Json::Null,
+        NodeValue::Bool(flag, spelling) if spelling.eq_ignore_ascii_case(if flag { "true" } else { "false" }) => {
+            Json::Bool(flag)
+        }
+        NodeValue::Bool(_, spelling) | NodeValue::Text(spelling) => Json::String(spelling),
+        NodeValue::Number(spelling) => parse_number(&spelling).map_or(Json::String(spelling), Json::Number),
+        NodeValue::List(nodes) => nodes.into_iter().map(node_to_json).collect(),
+        NodeValue::Map(entries) => {
+            entries.into_iter().map(|entry| (entry.key, node_to_json(entry.node))).collect::<Map<_, _>>().into()
+        }
+    }
+}
+
+fn parse_number(spelling: &str) -> Option<Number> {
+    if let Ok(number) = serde_json::from_str(spelling) {
+        return Some(number);
+    }
+    let radix = |prefix, radix| u64::from_str_radix(spelling.strip_prefix(prefix)?, radix).ok();
+    match radix("0x", 16).or_else(|| radix("0o", 8)) {
+        Some(number) => Some(number.into()),
+        None => match spelling.trim_start_matches('+').parse::<i64>() {
+            Ok(number) => Some(number.into()),
+            Err(_) => Number::from_f64(spelling.parse().ok()?),
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn words_stay_words_and_numbers_become_numbers() {
+        let text = "a: no\nb: true\nc: 0x10\nd: 1.50\ne: 007\nf: 1_0\ng: ~\n200: {x: &x [1, '2']}\nh: *x\ni: 2020-01-02\nj: +3\na: NO";
+        let expected = json!({
+            "a": "NO", "b": true, "c": 16, "d": 1.5, "e": 7, "f": "1_0", "g": null, "200": {"x": [1, "2"]}, "h": [1, "2"],
+            "i": "2020-01-02", "j": 3,
+        });
+        assert_eq!(yaml_to_json(text, 100).unwrap(), expected);
+        assert!(yaml_to_json("a: &a [1, 2]\nb: [*a, *a, *a]", 5).is_err());
+    }
+}

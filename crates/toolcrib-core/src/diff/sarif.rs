@@ -1,0 +1,195 @@
+//! A difference as SARIF 2.1.0, which code review tools show beside the lines of a lockfile.
+
+use serde_json::{Value, json};
+
+use super::{CatalogDiff, DiffKind, SourceDiff};
+use crate::compare::ChangeClass;
+use crate::fingerprint::Fingerprint;
+use crate::history::describe_change_in_full;
+use crate::lockfile::LockfileLines;
+use crate::source::SourceId;
+use crate::text::sanitize_truncated;
+
+/// Where findings are shown: a file, relative to the repository, and on which line each name stands.
+#[derive(Debug, Clone, Default)]
+pub struct Artifact {
+    pub uri: String,
+    pub lines: LockfileLines,
+}
+
+const RULES: [DiffKind; 11] = [
+    DiffKind::Changed(ChangeClass::Breaking),
+    DiffKind::Changed(ChangeClass::HintFlipped),
+    DiffKind::Changed(ChangeClass::Narrowed),
+    DiffKind::Changed(ChangeClass::Execution),
+    DiffKind::Changed(ChangeClass::Widened),
+    DiffKind::Changed(ChangeClass::Other),
+    DiffKind::Changed(ChangeClass::Text),
+    DiffKind::Added,
+    DiffKind::Removed,
+    DiffKind::Renamed,
+    DiffKind::Unreadable,
+];
+
+pub fn to_sarif(difference: &CatalogDiff, artifact: &Artifact, version: &str) -> Value {
+    let results: Vec<Value> = difference.sources.iter().flat_map(|source| results(source, artifact)).collect();
+    json!({
+        "$schema": "https://json.schemastore.org/sarif-2.1.0.json",
+        "version": "2.1.0",
+        "runs": [{
+            "tool": { "driver": { "name": "toolcrib", "semanticVersion": version, "rules": RULES.map(rule) } },
+            "columnKind": "utf16CodeUnits",
+            "invocations": [{
+                "executionSuccessful": !difference.has_unreadable(),
+                "toolExecutionNotifications": difference.stale.iter().map(stale_notification).collect::<Vec<_>>(),
+            }],
+            "results": results,
+        }],
+    })
+}
+
+fn stale_notification(source: &SourceId) -> Value {
+    json!({ "level": "warning", "message": { "text": format!("the list of `{source}` may be old") } })
+}
+
+fn rule(kind: DiffKind) -> Value {
+    json!({
+        "id": kind.as_str(),
+        "name": kind.rule_name(),
+        "shortDescription": { "text": kind.meaning() },
+        "fullDescription": { "text": format!("{}.", kind.meaning()) },
+        "help": { "text": kind.advice() },
+        "defaultConfiguration": { "level": kind.level() },
+    })
+}
+
+fn results(source: &SourceDiff, artifact: &Artifact) -> Vec<Value> {
+    let id = source.source.as_str();
+    let result = |kind: DiffKind, name: &str, message: String| {
+        let line = artifact.lines.find_line(&source.source, name);
+        let place = json!({ "artifactLocation": { "uri": artifact.uri }, "region": { "startLine": line } });
+        let place_within = match kind {
+            DiffKind::Unreadable => json!({ "name": id, "kind": "module" }),
+            DiffKind::Changed(_) | DiffKind::Added | DiffKind::Removed | DiffKind::Renamed => {
+                json!({ "name": name, "fullyQualifiedName": format!("{id}/{name}"), "kind": "function" })
+            }
+        };
+        // The same finding stays the same whatever else changes.
+        let own = source.fingerprints.get(name).map(Fingerprint::to_string).unwrap_or_default();
+        let identity = format!("{} {id} {name} {own}", kind.as_str());
+        json!({
+            "ruleId": kind.as_str(),
+            "ruleIndex": RULES.iter().position(|rule| *rule == kind),
+            "level": kind.level(),
+            "message": { "text": escape_message(&message) },
+            "locations": [{
+                "physicalLocation": place,
+                "logicalLocations": [place_within],
+            }],
+            "partialFingerprints": { "toolcribDifference/v1": Fingerprint::digest(identity).to_string() },
+        })
+    };
+    let renamed = source.renamed_names();
+    let is_renamed = |name: &String| renamed.contains(name.as_str());
+    let mut results = Vec::new();
+    if let Some(error) = &source.error {
+        let what = if source.after.is_some() { "could not be read now" } else { "could not be compared" };
+        results.push(result(
+            DiffKind::Unreadable,
+            id,
+            format!("`{id}` {what}: {}", sanitize_truncated(&error.message, 300)),
+        ));
+    }
+    for change in &source.changed {
+        let class = change.class.unwrap_or(ChangeClass::Other);
+        results.push(result(DiffKind::Changed(class), &change.name, describe_change_in_full(change)));
+    }
+    for renamed in &source.renamed {
+        let message = format!("`{}` is `{}` now, most likely", renamed.from, renamed.to);
+        results.push(result(DiffKind::Renamed, &renamed.from, message));
+    }
+    for name in source.removed.iter().filter(|name| !is_renamed(name)) {
+        results.push(result(DiffKind::Removed, name, format!("`{name}` was removed")));
+    }
+    for name in source.added.iter().filter(|name| !is_renamed(name)) {
+        results.push(result(DiffKind::Added, name, format!("`{name}` was added to `{id}`")));
+    }
+    results
+}
+
+/// Readers of SARIF take brackets for links and braces for placeholders.
+fn escape_message(message: &str) -> String {
+    let mut plain = String::with_capacity(message.len());
+    for letter in message.chars() {
+        if matches!(letter, '\\' | '[' | ']') {
+            plain.push('\\');
+        }
+        plain.push(letter);
+        // A brace that is meant as one is written twice.
+        if matches!(letter, '{' | '}') {
+            plain.push(letter);
+        }
+    }
+    plain
+}
+
+impl DiffKind {
+    fn as_str(self) -> &'static str {
+        match self {
+            DiffKind::Changed(class) => class.as_str(),
+            DiffKind::Added => "added",
+            DiffKind::Removed => "removed",
+            DiffKind::Renamed => "renamed",
+            DiffKind::Unreadable => "unreadable",
+        }
+    }
+
+    /// As SARIF likes names of rules.
+    fn rule_name(self) -> &'static str {
+        match self {
+            DiffKind::Changed(ChangeClass::Text) => "TextChanged",
+            DiffKind::Changed(ChangeClass::Widened) => "ToolWidened",
+            DiffKind::Changed(ChangeClass::Execution) => "ExecutionChanged",
+            DiffKind::Changed(ChangeClass::Narrowed) => "ToolNarrowed",
+            DiffKind::Changed(ChangeClass::HintFlipped) => "HintFlipped",
+            DiffKind::Changed(ChangeClass::Breaking) => "BreakingChange",
+            DiffKind::Changed(ChangeClass::Other) => "ToolChanged",
+            DiffKind::Added => "ToolAdded",
+            DiffKind::Removed => "ToolRemoved",
+            DiffKind::Renamed => "ToolRenamed",
+            DiffKind::Unreadable => "SourceUnreadable",
+        }
+    }
+
+    fn meaning(self) -> &'static str {
+        match self {
+            DiffKind::Changed(class) => class.meaning(),
+            DiffKind::Added => "A tool was added",
+            DiffKind::Removed => "A tool was removed",
+            DiffKind::Renamed => "A tool has another name, most likely",
+            DiffKind::Unreadable => "A source could not be compared",
+        }
+    }
+
+    fn advice(self) -> &'static str {
+        match self {
+            DiffKind::Unreadable => {
+                "`toolcrib doctor` says what is wrong with a source; nothing of it was taken for removed."
+            }
+            DiffKind::Changed(_) | DiffKind::Added | DiffKind::Removed | DiffKind::Renamed => {
+                "When this is wanted, run `toolcrib lock` and commit the lockfile."
+            }
+        }
+    }
+
+    fn level(self) -> &'static str {
+        match self {
+            DiffKind::Changed(ChangeClass::Breaking | ChangeClass::HintFlipped)
+            | DiffKind::Removed
+            | DiffKind::Renamed
+            | DiffKind::Unreadable => "error",
+            DiffKind::Changed(ChangeClass::Narrowed | ChangeClass::Execution | ChangeClass::Other) => "warning",
+            DiffKind::Changed(ChangeClass::Text | ChangeClass::Widened) | DiffKind::Added => "note",
+        }
+    }
+}

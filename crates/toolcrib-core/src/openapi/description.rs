@@ -1,0 +1,205 @@
+//! Descriptions as an agent gets them: without the addresses behind links and without markup, cut at the end of a
+//! sentence where they are long.
+
+use std::collections::HashMap;
+
+use crate::text::sanitize;
+
+/// So much of a text is looked at for its first few words: thousands of operations may share one of megabytes.
+const MAX_TEXT_LEN: usize = 16 * 1024;
+
+/// One line of at most about `limit` characters.
+pub(super) fn shorten(text: &str, limit: usize) -> String {
+    truncate_at_sentence(strip_markup(&text[..text.floor_char_boundary(MAX_TEXT_LEN)]), limit)
+}
+
+/// The same of a text that is plain already.
+pub(super) fn truncate_at_sentence(line: String, limit: usize) -> String {
+    if line.len() <= limit || line.chars().count() <= limit {
+        return line;
+    }
+    let cut: String = line.chars().take(limit).collect();
+    // A sentence, unless that leaves next to nothing; else a word.
+    let sentence = cut.rmatch_indices(['.', '!', '?']).map(|(at, _)| at + 1).find(|&at| cut[at..].starts_with(' '));
+    if let Some(end) = sentence.filter(|&end| end * 2 > cut.len() || end > 60) {
+        return cut[..end].to_owned();
+    }
+    let word = cut.rfind(' ').unwrap_or(cut.len());
+    format!("{}…", cut[..word].trim_end_matches([',', ';', ':', '(', '-', ' ']))
+}
+
+/// Without markup, in one line.
+pub(super) fn strip_markup(text: &str) -> String {
+    let mut text = sanitize(text);
+    if text.contains("](") {
+        text = strip_links(&text);
+    }
+    if text.contains('<') && text.contains('>') {
+        text = strip_tags(&text);
+    }
+    let words: Vec<&str> = text.split_whitespace().filter(|word| !is_horizontal_rule(word)).collect();
+    let line = words.join(" ").replace("**", "").replace("> [!NOTE] ", "").replace("> [!WARNING] ", "");
+    if line.contains("or more ") { strip_more_info_sentences(&line) } else { line }
+}
+
+/// Without the sentences that only say where more can be read: the address is gone already.
+fn strip_more_info_sentences(line: &str) -> String {
+    let points = |sentence: &&str| {
+        let sentence = sentence.trim_start().to_ascii_lowercase();
+        ["for more information", "for more info", "for more details"].iter().any(|words| sentence.starts_with(words))
+    };
+    let kept: Vec<&str> = sentences(line).filter(|sentence| !points(sentence)).map(str::trim).collect();
+    kept.join(" ")
+}
+
+/// A text in pieces that end with a sentence.
+fn sentences(line: &str) -> impl Iterator<Item = &str> {
+    let mut rest = line;
+    std::iter::from_fn(move || {
+        if rest.is_empty() {
+            return None;
+        }
+        let ends = |at: &usize| rest[*at..].starts_with(' ') || rest[*at..].is_empty();
+        let end = rest.match_indices(['.', '!', '?', '"']).map(|(at, _)| at + 1).find(|at| {
+            let stops = rest[..*at].ends_with(['.', '!', '?']) || rest[..*at].ends_with(".\"");
+            stops && ends(at)
+        });
+        let (sentence, after) = rest.split_at(end.unwrap_or(rest.len()));
+        rest = after;
+        Some(sentence)
+    })
+}
+
+/// A description without its first sentence, where that says nothing that the summary does not say.
+pub(super) fn remainder<'t>(summary: &str, description: &'t str) -> &'t str {
+    let Some(first) = sentences(description).next() else { return description };
+    let stem = |word: &str| -> String { word.chars().take(4).flat_map(char::to_lowercase).collect() };
+    let words = |text: &str| -> Vec<String> {
+        text.split(|letter: char| !letter.is_alphanumeric()).filter(|word| word.len() > 3).map(stem).collect()
+    };
+    let known = words(summary);
+    match words(first).iter().all(|word| known.contains(word)) {
+        true => description[first.len()..].trim_start(),
+        false => description,
+    }
+}
+
+/// A line, or the frame of a table.
+fn is_horizontal_rule(word: &str) -> bool {
+    word.len() > 2 && word.chars().all(|letter| matches!(letter, '-' | '=' | '*' | '_' | '|' | ':' | '#'))
+}
+
+/// `[text](address)` is its text.
+fn strip_links(text: &str) -> String {
+    let closings = matching_parentheses(text);
+    let (mut out, mut from) = (String::with_capacity(text.len()), 0);
+    while let Some(middle) = text[from..].find("](").map(|at| from + at) {
+        let open = text[from..middle].rfind('[').map(|at| from + at);
+        match (open, closings.get(&(middle + 1))) {
+            (Some(open), Some(close)) => {
+                out.push_str(text[from..open].trim_end_matches('!'));
+                out.push_str(&text[open + 1..middle]);
+                from = close + 1;
+            }
+            _ => {
+                out.push_str(&text[from..middle + 2]);
+                from = middle + 2;
+            }
+        }
+    }
+    out.push_str(&text[from..]);
+    out
+}
+
+/// Where each bracket that opens in a line is closed; an address may hold brackets itself. Found in one pass, for a text
+/// of nothing but `](` would be looked through again for each of them.
+fn matching_parentheses(text: &str) -> HashMap<usize, usize> {
+    let (mut open, mut closings) = (Vec::new(), HashMap::new());
+    for (at, letter) in text.char_indices() {
+        match letter {
+            '(' => open.push(at),
+            ')' => closings.extend(open.pop().map(|opened| (opened, at))),
+            '\n' => open.clear(),
+            _ => {}
+        }
+    }
+    closings
+}
+
+/// `<p>text</p>` is its text; `a < b` stays, and so does what stands in backticks or names an address.
+fn strip_tags(text: &str) -> String {
+    const TAGS: [&str; 24] = [
+        "p", "br", "b", "i", "em", "strong", "a", "ul", "ol", "li", "code", "pre", "div", "span", "table", "tr", "td",
+        "th", "tbody", "thead", "h1", "h2", "h3", "h4",
+    ];
+    let (mut out, mut rest) = (String::with_capacity(text.len()), text);
+    while let Some(start) = rest.find('<') {
+        let (before, tag) = rest.split_at(start);
+        out.push_str(before);
+        let name: String = tag[1..]
+            .trim_start_matches('/')
+            .chars()
+            .take_while(char::is_ascii_alphanumeric)
+            .collect::<String>()
+            .to_lowercase();
+        if !TAGS.contains(&name.as_str()) {
+            out.push('<');
+            rest = &tag[1..];
+            continue;
+        }
+        rest = tag;
+        // Nor does any later one end: looking for each would take the square of the text.
+        let Some(end) = tag.find('>') else { break };
+        out.push(' ');
+        rest = &tag[end + 1..];
+    }
+    out.push_str(rest);
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn markup_goes_and_words_stay() {
+        for (text, expected) in [
+            ("See [the docs](https://x/y(z)) now.", "See the docs now."),
+            ("**Note**: a < b and `x > y`\n\n- one\n- two", "Note: a < b and `x > y` - one - two"),
+            ("<p>Creates a <b>thing</b>.</p><br/>Really", "Creates a thing . Really"),
+            ("[a](b\n[c](d)", "[a](b c"),
+            ("![image](x) [y]", "image [y]"),
+            ("[a](b(c [d](e) f", "[a](b(c d f"),
+            ("<p>a <b c <i d", "a <b c <i d"),
+            ("The page. For more information, see \"[Pages](x).\" Really.", "The page. Really."),
+            ("One. For more information about v1.2, see x", "One."),
+        ] {
+            assert_eq!(strip_markup(text), expected);
+        }
+    }
+
+    #[test]
+    fn markup_that_never_ends_takes_one_pass() {
+        for (text, begins) in [("](".repeat(500_000), "]("), (format!("a>{}", "<p".repeat(500_000)), "a><p")] {
+            assert!(strip_markup(&text).starts_with(begins));
+        }
+    }
+
+    #[test]
+    fn what_a_summary_says_is_not_said_again() {
+        for (summary, description, rest) in [
+            ("List pets of a user", "Lists the user's pets. Sorted by name.", "Sorted by name."),
+            ("List pets", "Lists pets of one owner.", "Lists pets of one owner."),
+            ("List pets", "List pets", ""),
+        ] {
+            assert_eq!(remainder(summary, description), rest);
+        }
+    }
+
+    #[test]
+    fn a_long_text_ends_with_a_sentence_or_a_word() {
+        assert_eq!(shorten("One two. Three four five six", 12), "One two.");
+        assert_eq!(shorten("One two three four", 10), "One two…");
+        assert_eq!(shorten("short", 10), "short");
+    }
+}

@@ -1,0 +1,115 @@
+//! JSON as an untyped value without the examples in it: they are most of a large document, and no tool needs them.
+
+use std::fmt;
+
+use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde_json::{Map, Number, Value};
+
+use super::super::key_kind::KeyKind;
+
+pub(super) fn parse(text: &str) -> serde_json::Result<Value> {
+    let mut deserializer = serde_json::Deserializer::from_str(text);
+    let value = ExampleStripper(KeyKind::Keywords).deserialize(&mut deserializer)?;
+    deserializer.end()?;
+    Ok(value)
+}
+
+#[derive(Clone, Copy)]
+struct ExampleStripper(KeyKind);
+
+impl<'de> DeserializeSeed<'de> for ExampleStripper {
+    type Value = Value;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for ExampleStripper {
+    type Value = Value;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a JSON value")
+    }
+
+    fn visit_unit<E>(self) -> Result<Value, E> {
+        Ok(Value::Null)
+    }
+
+    fn visit_bool<E>(self, value: bool) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_i64<E>(self, value: i64) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_u64<E>(self, value: u64) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_f64<E>(self, value: f64) -> Result<Value, E> {
+        Ok(Number::from_f64(value).map_or(Value::Null, Value::Number))
+    }
+
+    fn visit_str<E>(self, value: &str) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_string<E>(self, value: String) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Value, A::Error> {
+        let each = ExampleStripper(self.0.in_array());
+        let mut items = Vec::new();
+        while let Some(item) = seq.next_element_seed(each)? {
+            items.push(item);
+        }
+        Ok(items.into())
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Value, A::Error> {
+        let mut fields = Map::new();
+        while let Some(key) = map.next_key::<String>()? {
+            if self.0 == KeyKind::Keywords && matches!(key.as_str(), "example" | "examples") {
+                map.next_value::<IgnoredAny>()?;
+                continue;
+            }
+            let value = map.next_value_seed(ExampleStripper(self.0.under_key(&key)))?;
+            fields.insert(key, value);
+        }
+        Ok(fields.into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn examples_go_and_what_is_only_called_so_stays() {
+        let text = json!({
+            "example": 1, "a": [1.5, -2, true, null, "x", { "examples": [1] }],
+            "properties": { "example": { "type": "string", "example": "x" }, "properties": { "examples": {}, "type": "object" } },
+            "default": { "example": { "example": 1 } }, "enum": [{ "example": 1 }],
+            "security": [{ "example": [] }],
+            "components": { "examples": { "x": {} }, "schemas": { "example": { "type": "null" } } },
+            "paths": { "/example": { "get": { "responses": { "200": { "content": { "a/b": { "example": {} } } } } } } },
+        });
+        let expected = json!({
+            "a": [1.5, -2, true, null, "x", {}],
+            "properties": { "example": { "type": "string" }, "properties": { "type": "object" } },
+            "default": { "example": { "example": 1 } }, "enum": [{ "example": 1 }],
+            "security": [{ "example": [] }],
+            "components": { "schemas": { "example": { "type": "null" } } },
+            "paths": { "/example": { "get": { "responses": { "200": { "content": { "a/b": {} } } } } } },
+        });
+        assert_eq!(parse(&text.to_string()).unwrap(), expected);
+        for wrong in ["{", "{} x", "[1,]", "1e", "\"\\ud800\""] {
+            assert_eq!(parse(wrong).is_err(), serde_json::from_str::<Value>(wrong).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,176 @@
+//! Headers and cookies. A value that would end its line, or a cookie that would begin another, is refused.
+
+use serde_json::{Map, Value};
+
+use super::escape::{self, EscapeMode};
+use super::style::ValueWriter;
+use super::{argument_value, invalid_argument, media_type, require_nonempty, serialize_as};
+use crate::error::Result;
+use crate::execution::{Operation, OperationParameter, ParameterLocation, ParameterStyle, Serialization};
+
+/// What a connection says of itself: no document and no agent has a say in it.
+const CONNECTION_HEADERS: [&str; 11] = [
+    "connection",
+    "content-length",
+    "expect",
+    "host",
+    "keep-alive",
+    "proxy-authorization",
+    "proxy-connection",
+    "te",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
+];
+
+/// How many media types `Accept` names.
+const MAX_ACCEPTED_TYPES: usize = 5;
+
+/// As many bytes of cookies as servers take.
+const MAX_COOKIE_BYTES: usize = 65_534;
+
+pub(super) fn build_headers(operation: &Operation, arguments: &Map<String, Value>) -> Result<Vec<(String, String)>> {
+    let mut headers = vec![("Accept".to_owned(), accept_header(&operation.accept))];
+    for parameter in operation.parameters.iter().filter(|parameter| parameter.location == ParameterLocation::Header) {
+        let Some(value) = argument_value(parameter, arguments)? else { continue };
+        if CONNECTION_HEADERS.contains(&parameter.name.to_ascii_lowercase().as_str()) {
+            continue;
+        }
+        if !media_type::is_token(&parameter.name) {
+            return Err(invalid_argument(&parameter.argument, "goes into a header whose name is none; leave it out"));
+        }
+        if let Some(text) = header_value(parameter, value)? {
+            headers.push((parameter.name.clone(), check_header_value(&parameter.argument, text)?));
+        }
+    }
+    Ok(headers)
+}
+
+/// JSON first, for that is what agents read best; whatever else there is comes last.
+fn accept_header(media_types: &[String]) -> String {
+    let sound = media_types.iter().filter(|media_type| media_type::is_valid(media_type) && !media_type.contains(','));
+    let (mut accepted, others): (Vec<&str>, Vec<&str>) =
+        sound.map(String::as_str).filter(|media_type| *media_type != "*/*").partition(|name| media_type::is_json(name));
+    accepted.extend(others);
+    if accepted.is_empty() {
+        accepted.push("application/json");
+    }
+    accepted.truncate(MAX_ACCEPTED_TYPES);
+    accepted.push("*/*;q=0.1");
+    accepted.join(", ")
+}
+
+/// Nothing is encoded in a header, says the specification. One that must be there and is undefined is empty.
+fn header_value(parameter: &OperationParameter, value: &Value) -> Result<Option<String>> {
+    Ok(match &parameter.serialization {
+        Serialization::Style { style, explode, .. } => {
+            let style = match style {
+                ParameterStyle::SpaceDelimited | ParameterStyle::PipeDelimited | ParameterStyle::TabDelimited => *style,
+                ParameterStyle::Simple
+                | ParameterStyle::Label
+                | ParameterStyle::Matrix
+                | ParameterStyle::Form
+                | ParameterStyle::DeepObject
+                | ParameterStyle::Cookie => ParameterStyle::Simple,
+            };
+            let text = value_writer(parameter, style, *explode, EscapeMode::Unescaped).to_text(value)?;
+            text.or_else(|| parameter.required.then(String::new))
+        }
+        Serialization::Content { media_type } => Some(serialize_as(value, media_type)),
+    })
+}
+
+pub(super) fn build_cookies(operation: &Operation, arguments: &Map<String, Value>) -> Result<Vec<(String, String)>> {
+    let mut cookies = Vec::new();
+    for parameter in operation.parameters.iter().filter(|parameter| parameter.location == ParameterLocation::Cookie) {
+        let Some(value) = argument_value(parameter, arguments)? else { continue };
+        match &parameter.serialization {
+            Serialization::Style { .. } if value.is_null() => {
+                cookies.push((EscapeMode::Unreserved.encode_name(&parameter.name), String::new()));
+            }
+            Serialization::Style { style: ParameterStyle::Cookie, explode, .. } => {
+                let pairs =
+                    value_writer(parameter, ParameterStyle::Cookie, *explode, EscapeMode::Unescaped).to_pairs(value)?;
+                for (name, value) in require_nonempty(&parameter.argument, parameter.required, pairs)? {
+                    cookies.push(check_cookie(&parameter.argument, name, value)?);
+                }
+            }
+            Serialization::Style { style, explode, allow_reserved } => {
+                let escape = if *allow_reserved { escape::RESERVED_IN_COOKIE } else { EscapeMode::Unreserved };
+                let pairs = value_writer(parameter, *style, *explode, escape).to_pairs(value)?;
+                cookies.extend(require_nonempty(&parameter.argument, parameter.required, pairs)?);
+            }
+            Serialization::Content { media_type } => {
+                let text = EscapeMode::Unreserved.encode_value(&serialize_as(value, media_type));
+                cookies.push((EscapeMode::Unreserved.encode_name(&parameter.name), text));
+            }
+        }
+    }
+    Ok(cookies)
+}
+
+fn value_writer(
+    parameter: &OperationParameter,
+    style: ParameterStyle,
+    explode: bool,
+    escape: EscapeMode,
+) -> ValueWriter<'_> {
+    ValueWriter {
+        argument: &parameter.argument,
+        name: &parameter.name,
+        style,
+        explode,
+        escape,
+        max_bytes: MAX_COOKIE_BYTES,
+    }
+}
+
+fn check_header_value(argument: &str, text: String) -> Result<String> {
+    if text.chars().any(|character| character.is_control() && character != '\t') {
+        return Err(invalid_argument(
+            argument,
+            "goes into a header and must not have line breaks or other control characters",
+        ));
+    }
+    if text.starts_with([' ', '\t']) || text.ends_with([' ', '\t']) {
+        return Err(invalid_argument(
+            argument,
+            "goes into a header and must not begin or end with a space, which would get lost",
+        ));
+    }
+    Ok(text)
+}
+
+/// The style `cookie` encodes nothing, so what would not stay one cookie is refused.
+fn check_cookie(argument: &str, name: String, value: String) -> Result<(String, String)> {
+    if !media_type::is_token(&name) {
+        return Err(invalid_argument(argument, "makes a cookie with a name that is none"));
+    }
+    if value.chars().any(|character| character.is_control() || character == ';') {
+        return Err(invalid_argument(
+            argument,
+            "goes into a cookie and must not have `;` or control characters; encode them first",
+        ));
+    }
+    Ok((name, value))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn json_is_asked_for_first_and_anything_last() {
+        let cases: [(&[&str], &str); 5] = [
+            (&[], "application/json, */*;q=0.1"),
+            (&["*/*"], "application/json, */*;q=0.1"),
+            (&["text/csv"], "text/csv, */*;q=0.1"),
+            (&["text/csv", "application/problem+json"], "application/problem+json, text/csv, */*;q=0.1"),
+            (&["a/b\r\nX-Evil: 1", "a/1", "a/2", "a/3", "a/4", "a/5", "a/6"], "a/1, a/2, a/3, a/4, a/5, */*;q=0.1"),
+        ];
+        for (media_types, expected) in cases {
+            let media_types: Vec<String> = media_types.iter().map(ToString::to_string).collect();
+            assert_eq!(accept_header(&media_types), expected);
+        }
+    }
+}

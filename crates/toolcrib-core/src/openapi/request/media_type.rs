@@ -1,0 +1,56 @@
+//! Media types, as far as requests need to know them. Documents write them, so they are looked at before use.
+
+/// Whether it is JSON: `application/json`, `…+json`, and the like, whatever its parameters.
+pub(super) fn is_json(media_type: &str) -> bool {
+    let essence = essence(media_type);
+    essence.ends_with("/json") || essence.ends_with("+json")
+}
+
+/// Type and subtype alone, in small letters.
+pub(super) fn essence(media_type: &str) -> String {
+    media_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase()
+}
+
+/// Whether it can stand in a header: two tokens around a slash, and parameters without control characters.
+pub(super) fn is_valid(media_type: &str) -> bool {
+    let essence = essence(media_type);
+    let tokens = essence.split_once('/').is_some_and(|(kind, subtype)| is_token(kind) && is_token(subtype));
+    tokens && media_type.chars().all(|character| character == ' ' || character.is_ascii_graphic())
+}
+
+/// The first of a list (`image/png, image/jpeg`) that names one type and not a range of them.
+pub(super) fn first_concrete(media_types: &str) -> Option<&str> {
+    let mut listed = media_types.split(',').map(str::trim);
+    listed.find(|media_type| is_valid(media_type) && !essence(media_type).contains('*'))
+}
+
+/// A token of RFC 9110, as names of headers are.
+pub(super) fn is_token(text: &str) -> bool {
+    !text.is_empty()
+        && text.chars().all(|character| character.is_ascii_alphanumeric() || "!#$%&'*+-.^_`|~".contains(character))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn json_is_known_by_its_name() {
+        for media_type in
+            ["application/json", "Application/JSON; charset=utf-8", "application/vnd.api+json", "text/json"]
+        {
+            assert!(is_json(media_type), "{media_type}");
+        }
+        for media_type in ["text/plain", "application/jsonl", "application/json-seq", "application/xml", ""] {
+            assert!(!is_json(media_type), "{media_type}");
+        }
+    }
+
+    #[test]
+    fn the_first_that_is_no_range_is_taken() {
+        assert_eq!(first_concrete("image/*, image/png; q=1, image/jpeg"), Some("image/png; q=1"));
+        assert_eq!(first_concrete("image/*"), None);
+        assert_eq!(first_concrete("a/b\r\nX-Evil: 1"), None);
+        assert_eq!(first_concrete("nonsense"), None);
+    }
+}

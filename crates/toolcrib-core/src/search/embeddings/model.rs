@@ -1,0 +1,193 @@
+//! A table of word pieces and their vectors.
+
+use std::collections::HashMap;
+
+use serde::Deserialize;
+
+use crate::error::{Code, Error, Result, ResultExt};
+
+/// Texts are read so far, in pieces.
+const MAX_PIECES: usize = 256;
+/// A longer word is not taken apart.
+const MAX_WORD_LEN: usize = 64;
+
+#[derive(Debug)]
+pub struct EmbeddingModel {
+    pieces: HashMap<String, u32>,
+    values: Vec<f32>,
+    dimensions: usize,
+}
+
+#[derive(Deserialize)]
+struct TokenizerFile {
+    model: TokenizerModel,
+}
+
+#[derive(Deserialize)]
+struct TokenizerModel {
+    #[serde(rename = "type", default)]
+    kind: Option<String>,
+    vocab: HashMap<String, u32>,
+}
+
+#[derive(Deserialize)]
+struct TensorHeader {
+    dtype: String,
+    shape: Vec<usize>,
+    data_offsets: [usize; 2],
+}
+
+impl EmbeddingModel {
+    /// `safetensors` are the bytes of `model.safetensors`, `tokenizer` the text of `tokenizer.json` (word pieces).
+    pub fn parse(safetensors: &[u8], tokenizer: &str) -> Result<EmbeddingModel> {
+        let tokenizer: TokenizerFile =
+            serde_json::from_str(tokenizer).context(Code::ConfigInvalid, "read the word pieces of an embedding")?;
+        if let Some(kind) = tokenizer.model.kind.filter(|kind| kind != "WordPiece") {
+            return Err(unusable_error(&format!("its tokenizer is `{kind}`, and only `WordPiece` is understood")));
+        }
+        let (values, dimensions) = parse_embeddings(safetensors)?;
+        let rows = values.len() / dimensions;
+        if tokenizer.model.vocab.values().any(|row| *row as usize >= rows) {
+            return Err(unusable_error("it has fewer vectors than word pieces"));
+        }
+        Ok(EmbeddingModel { pieces: tokenizer.model.vocab, values, dimensions })
+    }
+
+    /// The mean of a text's pieces, at length one; zero for a text without any.
+    pub(super) fn embed(&self, text: &str) -> Vec<f32> {
+        let mut sum = vec![0.0_f32; self.dimensions];
+        for row in self.piece_rows(text).into_iter().take(MAX_PIECES) {
+            let start = row as usize * self.dimensions;
+            let vector = self.values.get(start..start + self.dimensions).unwrap_or_default();
+            sum.iter_mut().zip(vector).for_each(|(sum, value)| *sum += value);
+        }
+        let length = sum.iter().map(|value| value * value).sum::<f32>().sqrt();
+        if length > 0.0 {
+            sum.iter_mut().for_each(|value| *value /= length);
+        }
+        sum
+    }
+
+    fn piece_rows(&self, text: &str) -> Vec<u32> {
+        let lower = text.to_lowercase();
+        let words = lower.split(|character: char| !character.is_alphanumeric()).filter(|word| !word.is_empty());
+        words
+            .filter(|word| word.len() <= MAX_WORD_LEN)
+            .take(MAX_PIECES)
+            .flat_map(|word| self.split_pieces(word))
+            .collect()
+    }
+
+    /// The longest known beginning, then the longest known continuation (`##…`), and so on; nothing when one is unknown.
+    fn split_pieces(&self, word: &str) -> Vec<u32> {
+        let (mut rows, mut start) = (Vec::new(), 0);
+        while start < word.len() {
+            let mark = if start == 0 { "" } else { "##" };
+            let ends = (start + 1..=word.len()).rev().filter(|end| word.is_char_boundary(*end));
+            let found = ends
+                .map(|end| (end, format!("{mark}{}", &word[start..end])))
+                .find_map(|(end, piece)| self.pieces.get(&piece).map(|row| (end, *row)));
+            let Some((end, row)) = found else { return Vec::new() };
+            rows.push(row);
+            start = end;
+        }
+        rows
+    }
+}
+
+/// The tensor `embeddings`: eight bytes for the length of a JSON header, the header, the values.
+fn parse_embeddings(bytes: &[u8]) -> Result<(Vec<f32>, usize)> {
+    let short = || unusable_error("it is cut short");
+    let (length, rest) = bytes.split_first_chunk::<8>().ok_or_else(short)?;
+    let length = usize::try_from(u64::from_le_bytes(*length)).map_err(|_| short())?;
+    let header = rest.get(..length).ok_or_else(short)?;
+    let header: HashMap<String, serde_json::Value> =
+        serde_json::from_slice(header).context(Code::ConfigInvalid, "read the header of an embedding")?;
+    let tensor = header.get("embeddings").cloned().ok_or_else(|| unusable_error("it has no tensor `embeddings`"))?;
+    let tensor: TensorHeader =
+        serde_json::from_value(tensor).context(Code::ConfigInvalid, "read the header of an embedding")?;
+    let [start, end] = tensor.data_offsets;
+    let data = rest[length..].get(start..end).ok_or_else(short)?;
+    let values: Vec<f32> = match tensor.dtype.as_str() {
+        "F32" => data.chunks_exact(4).map(|four| f32::from_le_bytes([four[0], four[1], four[2], four[3]])).collect(),
+        "F16" => data.chunks_exact(2).map(|two| decode_half(u16::from_le_bytes([two[0], two[1]]))).collect(),
+        other => return Err(unusable_error(&format!("its values are `{other}`; `F32` and `F16` are understood"))),
+    };
+    match tensor.shape[..] {
+        [rows, dimensions] if dimensions > 0 && rows.checked_mul(dimensions) == Some(values.len()) => {
+            Ok((values, dimensions))
+        }
+        _ => Err(unusable_error("its shape is not that of its values")),
+    }
+}
+
+/// Sixteen bits: sign, five of exponent, ten of fraction.
+fn decode_half(bits: u16) -> f32 {
+    let sign = if bits >> 15 == 1 { -1.0 } else { 1.0 };
+    let (exponent, fraction) = (i32::from(bits >> 10 & 0x1f), f32::from(bits & 0x3ff) / 1024.0);
+    match exponent {
+        0 => sign * fraction * 2.0_f32.powi(-14),
+        31 => 0.0,
+        _ => sign * (1.0 + fraction) * 2.0_f32.powi(exponent - 15),
+    }
+}
+
+fn unusable_error(reason: &str) -> Error {
+    Error::new(Code::ConfigInvalid, format!("the embedding cannot be used: {reason}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TOKENIZER: &str =
+        r###"{"model":{"type":"WordPiece","vocab":{"[UNK]":0,"rain":1,"##y":2,"cloud":3,"mail":4}}}"###;
+
+    fn safetensors_file(dtype: &str, values: &[u8]) -> Vec<u8> {
+        let header = format!(
+            r#"{{"__metadata__":{{}},"embeddings":{{"dtype":"{dtype}","shape":[5,2],"data_offsets":[0,{}]}}}}"#,
+            values.len()
+        );
+        [&(header.len() as u64).to_le_bytes()[..], header.as_bytes(), values].concat()
+    }
+
+    fn f32_file() -> Vec<u8> {
+        let values: [f32; 10] = [9.0, 9.0, 1.0, 0.0, 0.5, 0.1, 0.9, 0.1, 0.0, 1.0];
+        safetensors_file("F32", &values.map(f32::to_le_bytes).concat())
+    }
+
+    #[test]
+    fn texts_that_mean_the_same_point_the_same_way() {
+        let vectors = EmbeddingModel::parse(&f32_file(), TOKENIZER).unwrap();
+        let likeness = |one: &str, other: &str| -> f32 {
+            vectors.embed(one).iter().zip(vectors.embed(other)).map(|(one, other)| one * other).sum()
+        };
+        assert!(likeness("Rainy!", "cloud") > 0.9);
+        assert!(likeness("rainy", "mail") < 0.2);
+        assert_eq!(vectors.embed("unheard of"), [0.0, 0.0]);
+        assert_eq!(vectors.split_pieces("rainyx"), Vec::<u32>::new());
+    }
+
+    #[test]
+    fn half_precision_is_read() {
+        let halves: Vec<u8> = [0x3c00_u16, 0xc000, 0x3800, 0, 1, 0x7bff, 0, 0, 0, 0].map(u16::to_le_bytes).concat();
+        let vectors = EmbeddingModel::parse(&safetensors_file("F16", &halves), TOKENIZER).unwrap();
+        assert_eq!(vectors.values[..4], [1.0, -2.0, 0.5, 0.0]);
+        assert_eq!(vectors.values[5], 65504.0);
+    }
+
+    #[test]
+    fn a_file_that_does_not_fit_is_refused() {
+        for (bytes, tokenizer) in [
+            (vec![], TOKENIZER),
+            (vec![255; 20], TOKENIZER),
+            (safetensors_file("I8", &[0; 10]), TOKENIZER),
+            (safetensors_file("F32", &[0; 36]), TOKENIZER),
+            (f32_file(), r#"{"model":{"vocab":{"a":5}}}"#),
+            (f32_file(), r#"{"model":{"type":"BPE","vocab":{}}}"#),
+            (f32_file(), "{}"),
+        ] {
+            assert_eq!(EmbeddingModel::parse(&bytes, tokenizer).unwrap_err().code, Code::ConfigInvalid);
+        }
+    }
+}

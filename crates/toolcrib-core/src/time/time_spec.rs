@@ -1,0 +1,80 @@
+//! A moment as people name it: so long ago, a day, or a time to the second.
+
+use std::str::FromStr;
+use std::time::Duration;
+
+use super::{Timestamp, parse_duration};
+use crate::error::{Code, Error};
+use crate::text::sanitize_truncated;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TimeSpec {
+    Absolute(Timestamp),
+    Ago(Duration),
+}
+
+impl TimeSpec {
+    pub fn resolve(self, now: Timestamp) -> Timestamp {
+        match self {
+            TimeSpec::Absolute(at) => at,
+            TimeSpec::Ago(ago) => Timestamp(now.0.saturating_sub(i64::try_from(ago.as_millis()).unwrap_or(i64::MAX))),
+        }
+    }
+}
+
+impl FromStr for TimeSpec {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<TimeSpec, Error> {
+        let text = text.trim();
+        if let Some(duration) = parse_long_duration(text) {
+            return Ok(TimeSpec::Ago(duration));
+        }
+        let at = text.parse().or_else(|_| format!("{text}T00:00:00Z").parse());
+        at.map(TimeSpec::Absolute).map_err(|_| {
+            let message = format!(
+                "`{}` is no time; write `2h`, `7d`, `2026-11-15` or `2026-11-15T20:00:00Z`",
+                sanitize_truncated(text, 60)
+            );
+            Error::new(Code::BadRequest, message)
+        })
+    }
+}
+
+/// As [`parse_duration`], and whole days and weeks: `30d`, `2w`.
+pub fn parse_long_duration(text: &str) -> Option<Duration> {
+    parse_days(text.trim()).or_else(|| parse_duration(text))
+}
+
+/// Days and weeks, which are of no use elsewhere.
+fn parse_days(text: &str) -> Option<Duration> {
+    let (number, unit) = text.split_at_checked(text.len().checked_sub(1)?)?;
+    let days = match unit {
+        "d" => 1,
+        "w" => 7,
+        _ => return None,
+    };
+    Some(Duration::from_secs(number.parse::<u64>().ok()?.checked_mul(days * 86_400)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_moment_is_a_time_a_day_or_so_long_ago() {
+        let now = Timestamp(1_794_700_800_000);
+        for (text, at) in [
+            ("2h", now.0 - 7_200_000),
+            ("7d", now.0 - 604_800_000),
+            ("2w", now.0 - 1_209_600_000),
+            ("2026-11-15", now.0),
+            ("2026-11-15T01:00:00+01:00", now.0),
+        ] {
+            assert_eq!(text.parse::<TimeSpec>().unwrap().resolve(now), Timestamp(at), "{text}");
+        }
+        for text in ["", "d", "yesterday", "7", "99999999999999999999d", "2026-13-01", "日"] {
+            assert_eq!(text.parse::<TimeSpec>().unwrap_err().code, Code::BadRequest, "{text}");
+        }
+    }
+}

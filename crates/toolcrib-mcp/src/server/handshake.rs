@@ -1,0 +1,87 @@
+//! What a client is told first.
+
+use std::{panic::AssertUnwindSafe, sync::Arc};
+
+use futures_util::FutureExt;
+use serde_json::{json, value::RawValue};
+use tokio::time::timeout;
+
+use super::{McpPeer, ServiceDescription, request_state::RequestState, shared::ServerShared};
+use crate::{
+    era::{Era, LegacyVersion},
+    error::RpcError,
+    message::{RawObject, to_raw},
+};
+
+/// The client of an `initialize`, in the version it will be spoken to.
+pub(super) fn legacy_peer(params: Option<&RawValue>, query: &str) -> McpPeer {
+    let params = params.and_then(RawObject::parse).unwrap_or_default();
+    let asked = params.get_string("protocolVersion").and_then(|version| version.parse().ok());
+    let version = match asked {
+        Some(Era::Legacy(version)) => version,
+        // What is newer than the handshake, or unknown, is offered the newest with one.
+        Some(Era::Modern) | None => LegacyVersion::LATEST,
+    };
+    let name = params.get("clientInfo").and_then(RawObject::parse).and_then(|client| client.get_string("name"));
+    let capabilities = params.get("capabilities").map_or_else(empty_object, ToOwned::to_owned);
+    McpPeer::new(Era::Legacy(version), name, capabilities, query)
+}
+
+/// The result of `initialize`.
+pub(super) async fn initialize_result(shared: &ServerShared, peer: &Arc<McpPeer>) -> Result<Box<RawValue>, RpcError> {
+    let mut result = RawObject::default();
+    result.set("protocolVersion", to_raw(peer.era.as_str())?);
+    result.set_borrowed("serverInfo", &shared.server_info);
+    describe_service(shared, peer).await?.write_to(&mut result)?;
+    Ok(result.to_raw()?)
+}
+
+/// The result of `server/discover`.
+pub(super) async fn discover_result(exchange: Arc<RequestState>) -> Result<Box<RawValue>, RpcError> {
+    let mut result = RawObject::default();
+    result.set("supportedVersions", to_raw(&supported_versions())?);
+    describe_service(&exchange.shared, &exchange.peer).await?.write_to(&mut result)?;
+    // It tells what this client may see, and may change at any time.
+    result.set("ttlMs", to_raw(&0)?);
+    result.set("cacheScope", to_raw("private")?);
+    Ok(result.to_raw()?)
+}
+
+impl ServiceDescription {
+    fn write_to(self, result: &mut RawObject<'_>) -> Result<(), RpcError> {
+        result.set("capabilities", self.capabilities);
+        if let Some(instructions) = &self.instructions {
+            result.set("instructions", to_raw(instructions)?);
+        }
+        Ok(())
+    }
+}
+
+pub(super) async fn describe_service(
+    shared: &ServerShared,
+    peer: &Arc<McpPeer>,
+) -> Result<ServiceDescription, RpcError> {
+    let asking = AssertUnwindSafe(async { shared.service.describe(peer).await }).catch_unwind();
+    let greeting = shared.stopping.run_until_cancelled(timeout(shared.options.describe_timeout, asking)).await;
+    match greeting {
+        Some(Ok(Ok(greeting))) => Ok(greeting),
+        Some(Ok(Err(_)) | Err(_)) => Err(RpcError::new(RpcError::INTERNAL, "the server is not ready")),
+        None => Err(RpcError::new(RpcError::INTERNAL, "the server is stopping; try again")),
+    }
+}
+
+/// The versions that are spoken here, newest first.
+pub(super) fn supported_versions() -> Vec<&'static str> {
+    let legacy = LegacyVersion::ALL.into_iter().rev().map(LegacyVersion::as_str);
+    std::iter::once(Era::Modern.as_str()).chain(legacy).collect()
+}
+
+pub(super) fn unsupported_version(version: &str) -> RpcError {
+    let data = to_raw(&json!({ "supported": supported_versions(), "requested": version })).ok();
+    let message = format!("version `{}` is not spoken here", crate::error::sanitize_excerpt(version));
+    RpcError { code: RpcError::UNSUPPORTED_VERSION, message, data }
+}
+
+pub(super) fn empty_object() -> Box<RawValue> {
+    RawValue::from_string("{}".to_owned()).unwrap_or_default()
+}

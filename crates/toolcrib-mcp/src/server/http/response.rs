@@ -1,0 +1,114 @@
+//! Responses: which status an outcome has, and when it is a stream.
+
+use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
+use serde_json::value::RawValue;
+
+use super::body::EndpointBody;
+use crate::{
+    era::Era,
+    error::RpcError,
+    server::{envelope, event_buffer::ResponseKind},
+};
+
+/// What a client takes as an answer.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct AcceptedTypes {
+    pub(super) json: bool,
+    pub(super) events: bool,
+}
+
+impl AcceptedTypes {
+    pub(super) fn parse(headers: &HeaderMap) -> AcceptedTypes {
+        let mut accepts = AcceptedTypes { json: false, events: false };
+        let mut said = headers.get_all(header::ACCEPT).iter().peekable();
+        if said.peek().is_none() {
+            return AcceptedTypes { json: true, events: true };
+        }
+        for part in said.filter_map(|value| value.to_str().ok()).flat_map(|value| value.split(',')) {
+            match part.split(';').next().unwrap_or_default().trim().to_ascii_lowercase().as_str() {
+                "*/*" => accepts = AcceptedTypes { json: true, events: true },
+                "application/json" | "application/*" => accepts.json = true,
+                "text/event-stream" | "text/*" => accepts.events = true,
+                _ => {}
+            }
+        }
+        accepts
+    }
+}
+
+/// A request that is not looked at any further.
+#[derive(Debug)]
+pub(super) struct EndpointError {
+    pub(super) status: StatusCode,
+    pub(super) id: Option<Box<RawValue>>,
+    pub(super) error: RpcError,
+}
+
+impl EndpointError {
+    pub(super) fn new(status: StatusCode, message: &str) -> EndpointError {
+        EndpointError { status, id: None, error: RpcError::new(RpcError::INVALID_REQUEST, message) }
+    }
+
+    /// Refuses one request, with the status its error has.
+    pub(super) fn from_rpc_error(id: &RawValue, error: RpcError) -> EndpointError {
+        let status = match error.code {
+            RpcError::INTERNAL => StatusCode::SERVICE_UNAVAILABLE,
+            RpcError::METHOD_NOT_FOUND => StatusCode::NOT_FOUND,
+            _ => StatusCode::BAD_REQUEST,
+        };
+        EndpointError { status, id: Some(id.to_owned()), error }
+    }
+
+    pub(super) fn with_id(self, id: &RawValue) -> EndpointError {
+        EndpointError { id: Some(id.to_owned()), ..self }
+    }
+
+    pub(super) fn into_response(self) -> Response<EndpointBody> {
+        let mut response = json_response(self.status, envelope::encode_error(self.id.as_deref(), self.error));
+        if self.status == StatusCode::METHOD_NOT_ALLOWED {
+            response.headers_mut().insert(header::ALLOW, HeaderValue::from_static("GET, POST, DELETE"));
+        }
+        if self.status == StatusCode::SERVICE_UNAVAILABLE {
+            response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
+        }
+        response
+    }
+}
+
+/// The status of an answer: since 2026 some errors have one of their own.
+pub(super) fn response_status(era: Era, last: ResponseKind) -> StatusCode {
+    match (era, last) {
+        (Era::Modern, ResponseKind::Error(RpcError::METHOD_NOT_FOUND)) => StatusCode::NOT_FOUND,
+        (
+            Era::Modern,
+            ResponseKind::Error(
+                RpcError::HEADER_MISMATCH | RpcError::MISSING_CAPABILITY | RpcError::UNSUPPORTED_VERSION,
+            ),
+        ) => StatusCode::BAD_REQUEST,
+        (Era::Modern | Era::Legacy(_), ResponseKind::Result | ResponseKind::Error(_)) => StatusCode::OK,
+    }
+}
+
+pub(super) fn json_response(status: StatusCode, text: impl Into<bytes::Bytes>) -> Response<EndpointBody> {
+    response_with_type(status, EndpointBody::full(text), "application/json")
+}
+
+pub(super) fn event_stream_response(body: EndpointBody) -> Response<EndpointBody> {
+    let mut response = response_with_type(StatusCode::OK, body, "text/event-stream");
+    response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache, no-transform"));
+    response.headers_mut().insert("x-accel-buffering", HeaderValue::from_static("no"));
+    response
+}
+
+pub(super) fn empty_response(status: StatusCode) -> Response<EndpointBody> {
+    let mut response = Response::new(EndpointBody::full(""));
+    *response.status_mut() = status;
+    response
+}
+
+fn response_with_type(status: StatusCode, body: EndpointBody, kind: &'static str) -> Response<EndpointBody> {
+    let mut response = Response::new(body);
+    *response.status_mut() = status;
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
+    response
+}

@@ -1,0 +1,75 @@
+//! The cookie of a session.
+
+use std::net::SocketAddr;
+
+use axum::http::{HeaderMap, HeaderValue, header};
+use toolcrib::{Code, Error, Result};
+
+use super::sessions::MAX_SESSION_AGE;
+
+/// Browsers do not tell the ports of a host apart, so the name does.
+fn cookie_name(address: SocketAddr) -> String {
+    format!("toolcrib_{}", address.port())
+}
+
+/// The id that came with a request.
+pub(super) fn session_id(address: SocketAddr, headers: &HeaderMap) -> Option<&str> {
+    let mut cookies = headers.get_all(header::COOKIE).iter().filter_map(|value| value.to_str().ok());
+    let first = cookies.next()?;
+    let name = cookie_name(address);
+    let pairs = std::iter::once(first).chain(cookies).flat_map(|value| value.split(';'));
+    let named = |pair: &'_ str| pair.trim().split_once('=').is_some_and(|(key, _)| key == name);
+    pairs.filter(|pair| named(pair)).find_map(|pair| pair.trim().split_once('=')).map(|(_, value)| value)
+}
+
+/// Scripts cannot read it, and no other site can make a browser send it.
+pub(super) fn session_cookie(address: SocketAddr, headers: &HeaderMap, id: &str) -> Result<HeaderValue> {
+    build_cookie(address, headers, id, MAX_SESSION_AGE.as_secs())
+}
+
+pub(super) fn expired_cookie(address: SocketAddr, headers: &HeaderMap) -> Result<HeaderValue> {
+    build_cookie(address, headers, "", 0)
+}
+
+fn build_cookie(address: SocketAddr, headers: &HeaderMap, value: &str, seconds: u64) -> Result<HeaderValue> {
+    let secure = if is_https(headers) { "; Secure" } else { "" };
+    let text =
+        format!("{}={value}; Path=/; Max-Age={seconds}; HttpOnly; SameSite=Strict{secure}", cookie_name(address));
+    HeaderValue::try_from(text)
+        .map_err(|error| Error::new(Code::Internal, "the cookie cannot be written").with_cause(error))
+}
+
+/// Whether a proxy in front of us speaks TLS with the browser.
+fn is_https(headers: &HeaderMap) -> bool {
+    let text = |name| headers.get(name).and_then(|value: &HeaderValue| value.to_str().ok()).unwrap_or_default();
+    text("x-forwarded-proto").split(',').next().is_some_and(|first| first.trim().eq_ignore_ascii_case("https"))
+        || text("origin").starts_with("https://")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_session_is_found_among_other_cookies_by_its_port() {
+        let address: SocketAddr = "127.0.0.1:7450".parse().unwrap();
+        let check = |cookies: &[&'static str], expected: Option<&str>| {
+            let headers = cookies.iter().map(|text| (header::COOKIE, HeaderValue::from_static(text))).collect();
+            assert_eq!(session_id(address, &headers), expected, "{cookies:?}");
+        };
+        check(&[], None);
+        check(&["toolcrib_7450=abc"], Some("abc"));
+        check(&["a=b; toolcrib_7451=x;  toolcrib_7450=abc"], Some("abc"));
+        check(&["a=b", "toolcrib_7450=abc"], Some("abc"));
+        check(&["toolcrib_7450", "xtoolcrib_7450=1"], None);
+    }
+
+    #[test]
+    fn it_is_secure_behind_a_proxy_that_is() {
+        let address: SocketAddr = "127.0.0.1:7450".parse().unwrap();
+        let plain = session_cookie(address, &HeaderMap::new(), "x").unwrap();
+        assert_eq!(plain, "toolcrib_7450=x; Path=/; Max-Age=43200; HttpOnly; SameSite=Strict");
+        let headers = HeaderMap::from_iter([("x-forwarded-proto".parse().unwrap(), HeaderValue::from_static("https"))]);
+        assert!(session_cookie(address, &headers, "x").unwrap().to_str().unwrap().ends_with("; Secure"));
+    }
+}

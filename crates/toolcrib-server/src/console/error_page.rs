@@ -1,0 +1,100 @@
+//! What went wrong, as a page: an error on its way to a browser is dressed as one.
+
+use axum::body::{Body, to_bytes};
+use axum::extract::Request;
+use axum::http::response::Parts;
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use maud::{Markup, html};
+use serde_json::Value;
+
+use super::history::render_code_spans;
+use super::page::render_shell;
+use crate::auth::InsufficientRole;
+
+/// No error says more.
+const MAX_ERROR_BYTES: usize = 64 * 1024;
+
+/// Makes a page of every refusal below.
+pub(crate) async fn render_error_pages(request: Request, next: Next) -> Response {
+    let response = next.run(request).await;
+    let failed = response.status().is_client_error() || response.status().is_server_error();
+    let kind = response.headers().get(header::CONTENT_TYPE).map(HeaderValue::as_bytes).unwrap_or_default();
+    if failed && !kind.starts_with(b"text/html") { to_error_page(response).await } else { response }
+}
+
+async fn to_error_page(response: Response) -> Response {
+    let (mut parts, body) = response.into_parts();
+    let body = to_bytes(body, MAX_ERROR_BYTES).await.unwrap_or_default();
+    let envelope: Value = serde_json::from_slice(&body).unwrap_or_default();
+    let said = |key: &str| envelope["error"][key].as_str().map(str::to_owned);
+    let code = said("code").unwrap_or_else(|| "NOT_FOUND".into());
+    let message = said("message").unwrap_or_else(|| "there is nothing here".into());
+    let advice = advice(&parts);
+    parts.headers.remove(header::CONTENT_LENGTH);
+    parts.headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/html; charset=utf-8"));
+    Response::from_parts(parts.clone(), Body::from(render_page(parts.status, &code, &message, advice).into_string()))
+}
+
+pub(crate) fn not_found() -> Response {
+    let page = render_page(StatusCode::NOT_FOUND, "NOT_FOUND", "there is no page at this address", suggested_links());
+    (StatusCode::NOT_FOUND, page).into_response()
+}
+
+/// What to do next; nothing where the message alone says it.
+fn advice(parts: &Parts) -> Markup {
+    match parts.status {
+        StatusCode::NOT_FOUND => suggested_links(),
+        StatusCode::UNAUTHORIZED => html! { a.button href="/login" { "Sign in" } },
+        StatusCode::FORBIDDEN if parts.extensions.get::<InsufficientRole>().is_some() => html! {
+            a href="/login" { "Sign in" } " with a token that has this role, or open the link that "
+            code { "toolcrib serve" } " printed when it started."
+        },
+        StatusCode::FORBIDDEN => html! {},
+        StatusCode::SERVICE_UNAVAILABLE => {
+            html! { "It may pass: try again in a moment, or go to the " a href="/sources" { "sources" } "." }
+        }
+        _ => html! { "Go back and try otherwise, or to the " a href="/" { "overview" } "." },
+    }
+}
+
+fn suggested_links() -> Markup {
+    html! { a href="/tools" { "Look among the tools" } " or go to the " a href="/" { "overview" } "." }
+}
+
+fn render_page(status: StatusCode, code: &str, message: &str, advice: Markup) -> Markup {
+    let title = match status {
+        StatusCode::NOT_FOUND => "Not found",
+        StatusCode::UNAUTHORIZED => "Sign in",
+        StatusCode::FORBIDDEN => "Not allowed",
+        StatusCode::SERVICE_UNAVAILABLE => "Not available",
+        _ => "That did not work",
+    };
+    let content = html! {
+        div.refusal {
+            p.faint { (status.as_u16()) " · " code { (code) } }
+            h1 { (title) }
+            p { (render_code_spans(&to_sentence(message))) }
+            p { (advice) }
+        }
+    };
+    render_shell(
+        title,
+        html! { nav aria-label="Pages" { ul id="pages" {
+            li { a href="/" { "Overview" } }
+            li { a href="/sources" { "Sources" } }
+            li { a href="/tools" { "Tools" } }
+            li { a href="/activity" { "Activity" } }
+        } } },
+        content,
+    )
+}
+
+/// A message begins in lower case and has no dot; on a page it is a sentence.
+fn to_sentence(message: &str) -> String {
+    let mut characters = message.chars();
+    let first: String = characters.next().into_iter().flat_map(char::to_uppercase).collect();
+    let end = if message.ends_with(['.', '?', '!']) { "" } else { "." };
+    format!("{first}{}{end}", characters.as_str())
+}

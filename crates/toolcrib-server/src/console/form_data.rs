@@ -1,0 +1,31 @@
+//! What a form sent: names and values, in their order.
+
+use axum::extract::{FromRequest, Request};
+use axum::response::{IntoResponse, Response};
+use toolcrib::{Code, Error};
+
+use crate::rest::{ApiError, read_body};
+
+#[derive(Debug, Default)]
+pub(super) struct FormData(Vec<(String, String)>);
+
+impl FormData {
+    pub(super) fn parse(text: &str) -> FormData {
+        FormData(url::form_urlencoded::parse(text.as_bytes()).into_owned().collect())
+    }
+
+    pub(super) fn get(&self, name: &str) -> Option<&str> {
+        self.0.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
+    }
+}
+
+impl<S: Send + Sync> FromRequest<S> for FormData {
+    type Rejection = Response;
+
+    async fn from_request(request: Request, _state: &S) -> Result<FormData, Response> {
+        let (parts, body) = request.into_parts();
+        let bytes = read_body(&parts.headers, body).await?;
+        let wrong = |_| ApiError(Error::new(Code::BadRequest, "the form is not UTF-8")).into_response();
+        std::str::from_utf8(&bytes).map(FormData::parse).map_err(wrong)
+    }
+}

@@ -1,0 +1,53 @@
+//! A schema as a tree that people read: names, types, what must be given, choices, limits, and what each is for.
+
+use maud::{Markup, html};
+use serde_json::Value;
+use toolcrib::core::outline::{self, ArgumentList, ArgumentOutline};
+
+use crate::console::history::render_code_spans;
+use crate::console::text::format_count;
+
+/// So many choices stand in a line; the others are a click away.
+const MAX_INLINE_CHOICES: usize = 12;
+const MAX_CHOICES: usize = 500;
+
+pub(super) fn render_schema(schema: &Value, nothing: &str) -> Markup {
+    let arguments = outline::list_arguments_with(schema, MAX_CHOICES);
+    html! { @if arguments.is_empty() { p.faint { (nothing) } } @else { (render_level(&arguments)) } }
+}
+
+fn render_level(arguments: &ArgumentList) -> Markup {
+    html! {
+        ul.tree {
+            @for argument in &arguments.items { (render_argument(argument)) }
+            @if let Some(ending) = arguments.omitted_note() { li.faint { (ending) } }
+        }
+    }
+}
+
+fn render_argument(argument: &ArgumentOutline) -> Markup {
+    html! {
+        li {
+            p {
+                code.key { (argument.name) } " "
+                span.type { (argument.kind) @for limit in &argument.limits { ", " (render_code_spans(limit)) } }
+                @if argument.required { " " span.tag.needed { "required" } }
+            }
+            @if !argument.description.is_empty() { p.said { (render_code_spans(&argument.description)) } }
+            @if !argument.choices.is_empty() { (render_choices(&argument.choices)) }
+            @if let Some(default) = &argument.default { p.choices { span.faint { "default " } code { (default) } } }
+            @if !argument.nested.is_empty() { (render_level(&argument.nested)) }
+        }
+    }
+}
+
+fn render_choices(all: &[String]) -> Markup {
+    let (first, others) = all.split_at(all.len().min(MAX_INLINE_CHOICES));
+    let shown = |choices: &[String]| html! { @for choice in choices { code { (choice) } " " } };
+    html! {
+        p.choices { span.faint { "one of " } (shown(first)) }
+        @if !others.is_empty() {
+            details.choices { summary { (format_count(others.len(), "more choice")) } (shown(others)) }
+        }
+    }
+}

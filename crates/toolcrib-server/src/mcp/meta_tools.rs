@@ -1,0 +1,80 @@
+//! The three tools that stand for all others.
+
+use std::sync::LazyLock;
+
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
+
+use super::response::to_raw;
+
+pub(super) const SEARCH_TOOLS: &str = "search_tools";
+pub(super) const DESCRIBE_TOOLS: &str = "describe_tools";
+pub(super) const CALL_TOOL: &str = "call_tool";
+
+/// As they are listed, each as JSON text with its name; every word here is paid for by every agent.
+pub(super) static META_TOOLS: LazyLock<Vec<(&'static str, Value)>> = LazyLock::new(|| {
+    vec![
+        (
+            CALL_TOOL,
+            json!({
+                "name": CALL_TOOL,
+                "description": "Call a tool found with search_tools. Large results come in pages: pass `page` as told to read on.",
+                "inputSchema": {
+                    "type": "object",
+                    "properties": {
+                        "name": { "type": "string", "description": "Tool name, e.g. source__tool" },
+                        "arguments": { "type": "object", "description": "The tool's own arguments" },
+                        "page": { "type": "string", "description": "Cursor of a held result; calls nothing" },
+                    },
+                    "required": ["name"],
+                },
+            }),
+        ),
+        (
+            DESCRIBE_TOOLS,
+            json!({
+                "name": DESCRIBE_TOOLS,
+                "description": "Arguments of tools by name; `full` gives whole schemas.",
+                "inputSchema": {
+                    "type": "object",
+                    "properties": {
+                        "names": { "type": "array", "items": { "type": "string" } },
+                        "full": { "type": "boolean" },
+                    },
+                    "required": ["names"],
+                },
+                "annotations": { "readOnlyHint": true },
+            }),
+        ),
+        (
+            SEARCH_TOOLS,
+            json!({
+                "name": SEARCH_TOOLS,
+                "description": "Find tools by what they do, or by name. Answers one line a tool: name(required*: type, optional: type) — purpose.",
+                "inputSchema": {
+                    "type": "object",
+                    "properties": {
+                        "query": { "type": "string", "description": "What you want to do, in a few words" },
+                        "limit": { "type": "integer", "description": "Default 5" },
+                    },
+                    "required": ["query"],
+                },
+                "annotations": { "readOnlyHint": true },
+            }),
+        ),
+    ]
+});
+
+pub(super) fn input_schema(name: &str) -> Option<Box<RawValue>> {
+    let (_, tool) = META_TOOLS.iter().find(|(known, _)| *known == name)?;
+    Some(to_raw(&tool["inputSchema"]))
+}
+
+/// What a wrong call of one of these is answered with.
+pub(super) fn signature(name: &str) -> &'static str {
+    match name {
+        SEARCH_TOOLS => "search_tools(query*: string, limit: integer)",
+        DESCRIBE_TOOLS => "describe_tools(names*: array of string, full: boolean)",
+        _ => "call_tool(name*: string, arguments: object, page: string)",
+    }
+}

@@ -1,0 +1,149 @@
+//! Resources of the sources, under `toolcrib://source/` and their own address; without prefixes, under that alone.
+
+use serde_json::value::RawValue;
+use toolcrib::SourceId;
+use toolcrib::call::McpCapability;
+use toolcrib::core::json::RawFields;
+use toolcrib_mcp::server::McpRequest;
+use toolcrib_mcp::{Era, RpcError};
+
+use super::McpService;
+use super::prompts::parse_fields;
+use super::response::{McpResult, invalid_params, to_raw};
+use super::upstream_lists::{ListItem, ListKind, set_text_field, text_field};
+
+const RESOURCE_LIST: ListKind =
+    ListKind { offering: McpCapability::Resources, method: "resources/list", items: "resources", key: "uri" };
+const TEMPLATE_LIST: ListKind = ListKind {
+    offering: McpCapability::Resources,
+    method: "resources/templates/list",
+    items: "resourceTemplates",
+    key: "uriTemplate",
+};
+const URI_SCHEME: &str = "toolcrib://";
+/// The protocol's own code until 2026.
+const RESOURCE_NOT_FOUND: i64 = -32002;
+
+impl McpService {
+    pub(super) async fn resources_list(&self, request: &McpRequest) -> McpResult {
+        let items = self.collect_items(&RESOURCE_LIST, request).await;
+        self.render_list(&RESOURCE_LIST, self.with_public_uris(&RESOURCE_LIST, items), request)
+    }
+
+    pub(super) async fn templates_list(&self, request: &McpRequest) -> McpResult {
+        let items = self.collect_items(&TEMPLATE_LIST, request).await;
+        self.render_list(&TEMPLATE_LIST, self.with_public_uris(&TEMPLATE_LIST, items), request)
+    }
+
+    fn with_public_uris(&self, shelf: &ListKind, mut items: Vec<ListItem>) -> Vec<ListItem> {
+        for item in &mut items {
+            set_text_field(&mut item.fields, shelf.key, &public_uri(self, &item.source, &item.upstream_key));
+            if let Some(name) = text_field(&item.fields, "name").filter(|_| self.has_prefixes()) {
+                set_text_field(&mut item.fields, "name", &format!("{}__{name}", item.source));
+            }
+        }
+        items
+    }
+
+    pub(super) async fn resources_read(&self, request: McpRequest) -> McpResult {
+        let (source, _, params) = self.route_resource(&request).await?;
+        let result =
+            self.forward(&source, params, &request).await.map_err(|error| translate_not_found(error, &request))?;
+        let result = self.rewrite_content_uris(&source, &result).unwrap_or(result);
+        Ok(with_cache_hints(&result, &request).unwrap_or(result))
+    }
+
+    pub(super) async fn subscribe(&self, request: McpRequest) -> McpResult {
+        let (source, uri, params) = self.route_resource(&request).await?;
+        let uri = public_uri(self, &source, &uri);
+        // Before the source is asked, which may have something to say at once.
+        let new = self.clients.subscribe(&request.peer, &uri);
+        let answer = self.forward(&source, params, &request).await;
+        if new && answer.is_err() {
+            self.clients.unsubscribe(&request.peer, &uri);
+        }
+        answer
+    }
+
+    pub(super) async fn unsubscribe(&self, request: McpRequest) -> McpResult {
+        let (source, uri, params) = self.route_resource(&request).await?;
+        self.clients.unsubscribe(&request.peer, &public_uri(self, &source, &uri));
+        self.forward(&source, params, &request).await
+    }
+
+    /// Where a request about a resource goes, the address there, and the parameters with it.
+    async fn route_resource(&self, request: &McpRequest) -> Result<(SourceId, String, RawFields), RpcError> {
+        let mut params = parse_fields(request.params.as_deref())?;
+        let uri = text_field(&params, "uri").ok_or_else(|| invalid_params("`uri` is missing"))?;
+        let found = self.resolve_resource(&uri, request).await?;
+        let (source, own) = found.ok_or_else(|| translate_not_found(resource_not_found(&uri), request))?;
+        set_text_field(&mut params, "uri", &own);
+        Ok((source, own, params))
+    }
+
+    /// The source of a resource and its address there. A result may hold an address without its prefix.
+    pub(super) async fn resolve_resource(
+        &self,
+        uri: &str,
+        request: &McpRequest,
+    ) -> Result<Option<(SourceId, String)>, RpcError> {
+        if let Some((source, own)) = uri.strip_prefix(URI_SCHEME).and_then(|rest| rest.split_once('/')) {
+            let source = self
+                .registry
+                .sources_with_capability(McpCapability::Resources)
+                .into_iter()
+                .find(|id| id.as_str() == source);
+            return Ok(source.map(|source| (source, own.to_owned())));
+        }
+        let owner =
+            self.find_owner(&RESOURCE_LIST, uri, request, |source| format!("{URI_SCHEME}{source}/{uri}")).await?;
+        Ok(owner.map(|source| (source, uri.to_owned())))
+    }
+
+    /// The contents under the address they were asked for by.
+    fn rewrite_content_uris(&self, source: &SourceId, result: &RawValue) -> Option<Box<RawValue>> {
+        if !self.has_prefixes() {
+            return None;
+        }
+        let mut result = RawFields::parse(result)?;
+        let contents: Vec<Box<RawValue>> = serde_json::from_str(result.get("contents")?.get()).ok()?;
+        let contents = contents.iter().map(|content| {
+            let mut content = RawFields::parse(content)?;
+            let uri = text_field(&content, "uri")?;
+            set_text_field(&mut content, "uri", &public_uri(self, source, &uri));
+            Some(content)
+        });
+        let contents: Option<Vec<RawFields>> = contents.collect();
+        result.insert("contents", to_raw(&contents?));
+        Some(to_raw(&result))
+    }
+}
+
+pub(super) fn public_uri(surface: &McpService, source: &SourceId, own: &str) -> String {
+    if surface.has_prefixes() { format!("{URI_SCHEME}{source}/{own}") } else { own.to_owned() }
+}
+
+/// The newest version wants to know how long a text may be kept; a source of an older one does not say.
+fn with_cache_hints(result: &RawValue, request: &McpRequest) -> Option<Box<RawValue>> {
+    let mut fields = RawFields::parse(result).filter(|_| request.peer.era == Era::Modern)?;
+    if fields.get("contents").is_none() || fields.get("ttlMs").is_some() {
+        return None;
+    }
+    fields.insert("ttlMs", to_raw(&0));
+    fields.insert("cacheScope", to_raw(&"private"));
+    Some(to_raw(&fields))
+}
+
+/// The newest version has no code of its own for a resource that is not there.
+fn translate_not_found(error: RpcError, request: &McpRequest) -> RpcError {
+    match (request.peer.era, error.code) {
+        (Era::Modern, RESOURCE_NOT_FOUND) => RpcError { code: RpcError::INVALID_PARAMS, ..error },
+        _ => error,
+    }
+}
+
+fn resource_not_found(uri: &str) -> RpcError {
+    let uri = toolcrib::core::text::sanitize_truncated(uri, 200);
+    let data = Some(to_raw(&serde_json::json!({ "uri": uri })));
+    RpcError { code: RESOURCE_NOT_FOUND, message: format!("no resource at `{uri}`"), data }
+}

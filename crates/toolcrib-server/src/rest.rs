@@ -1,0 +1,93 @@
+//! REST: one table of routes, from which the router, the access rules and `/api/openapi.json` are all made.
+//! Reads answer from the catalogue at hand; they touch neither the store nor a source.
+
+mod call;
+mod declare;
+mod diff;
+mod enable;
+mod events;
+mod health;
+mod history;
+mod refresh;
+mod search;
+mod sources;
+mod stats;
+mod tokens;
+mod tools;
+mod whoami;
+
+mod actor;
+mod body;
+mod cache;
+mod error;
+mod openapi;
+mod openapi_schema;
+mod query;
+mod response;
+mod route;
+
+use axum::Router;
+use axum::routing::get;
+use serde_json::{Value, json};
+
+pub(crate) use body::read_body;
+pub(crate) use cache::ResponseCache;
+pub(crate) use declare::{declare_source, remove_source};
+pub(crate) use error::{ApiError, RETRY_AFTER, error_response, stopping_error};
+pub(crate) use events::EventFeed;
+pub(crate) use query::find_source_id;
+pub(crate) use response::json_response;
+pub(crate) use sources::SourceListCache;
+
+use crate::auth::Permission;
+use crate::state::AppState;
+use openapi::OpenApiDocument;
+use route::ApiRoute;
+
+/// Every route of the document, in its order.
+fn routes() -> Vec<ApiRoute> {
+    let mut routes = Vec::new();
+    routes.extend(sources::routes());
+    routes.extend(declare::routes());
+    routes.extend(refresh::routes());
+    routes.extend(enable::routes());
+    routes.extend(tools::routes());
+    routes.extend(call::routes());
+    routes.extend(search::routes());
+    routes.extend(history::routes());
+    routes.extend(diff::routes());
+    routes.extend(events::routes());
+    routes.extend(stats::routes());
+    routes.extend(health::routes());
+    routes.extend(tokens::routes());
+    routes.extend(whoami::routes());
+    routes
+}
+
+/// The shapes that routes take and answer, by their names.
+fn schemas() -> Vec<(&'static str, Value)> {
+    let mut schemas = vec![("Error", error::error_schema())];
+    schemas.extend(sources::schemas());
+    schemas.extend(declare::schemas());
+    schemas.extend(refresh::schemas());
+    schemas.extend(enable::schemas());
+    schemas.extend(tools::schemas());
+    schemas.extend(call::schemas());
+    schemas.extend(search::schemas());
+    schemas.extend(history::schemas());
+    schemas.extend(diff::schemas());
+    schemas.extend(stats::schemas());
+    schemas.extend(tokens::schemas());
+    schemas.extend(health::schemas());
+    schemas.extend(whoami::schemas());
+    schemas
+}
+
+pub(crate) fn router(house: &AppState) -> Router<AppState> {
+    let document = OpenApiDocument::render();
+    let own = ApiRoute::new("GET", "/api/openapi.json", "openapi", get(move || async move { document }))
+        .summary("This document")
+        .requires(Permission::Read)
+        .response(200, json!({ "description": "OpenAPI 3.1" }));
+    routes().into_iter().chain([own]).fold(Router::new(), |router, route| route.register(router, house))
+}

@@ -1,0 +1,91 @@
+//! An error on its way out over HTTP: the envelope, and the one place that knows the status of each code.
+
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use serde_json::{Value, json};
+use toolcrib::{Code, Error};
+
+/// After so many seconds whoever was too eager may come again: as long as wrong tokens are remembered.
+pub(crate) const RETRY_AFTER: HeaderValue = HeaderValue::from_static("60");
+
+/// An error as an answer.
+#[derive(Debug)]
+pub(crate) struct ApiError(pub(crate) Error);
+
+impl From<Error> for ApiError {
+    fn from(error: Error) -> ApiError {
+        ApiError(error)
+    }
+}
+
+impl IntoResponse for ApiError {
+    fn into_response(self) -> Response {
+        if let Some(cause) = self.0.cause_chain() {
+            tracing::debug!(code = self.0.code.as_str(), %cause, "a request failed");
+        }
+        envelope_response(http_status(self.0.code), &self.0)
+    }
+}
+
+/// For the codes that several statuses share: a method, a size or a type that is not taken.
+fn envelope_response(status: StatusCode, error: &Error) -> Response {
+    let mut response =
+        (status, [(header::CONTENT_TYPE, "application/json")], error.envelope().to_string()).into_response();
+    if let Some(retry_after) = retry_after(status, error) {
+        response.headers_mut().insert(header::RETRY_AFTER, retry_after);
+    }
+    response
+}
+
+/// What the error itself says; a source that refuses without saying for how long is quoted as it is.
+fn retry_after(status: StatusCode, error: &Error) -> Option<HeaderValue> {
+    let detail = |name: &str| error.details.as_ref().and_then(|details| details.get(name));
+    match detail("retry_after_ms").and_then(Value::as_u64) {
+        Some(wait) => Some(HeaderValue::from(wait.div_ceil(1000))),
+        None if detail("by").is_some() => None,
+        None => (status == StatusCode::TOO_MANY_REQUESTS).then_some(RETRY_AFTER),
+    }
+}
+
+/// An error as an answer, with a status of its own.
+pub(crate) fn error_response(status: StatusCode, code: Code, message: &str) -> Response {
+    envelope_response(status, &Error::new(code, message))
+}
+
+/// The error of a request that cannot be finished because the server stops.
+pub(crate) fn stopping_error() -> Error {
+    Error::new(Code::ToolUnavailable, "Toolcrib is stopping; try again")
+}
+
+/// `{"error":{"code","message","retryable","details"}}`.
+pub(super) fn error_schema() -> Value {
+    json!({
+        "type": "object",
+        "required": ["error"],
+        "properties": { "error": {
+            "type": "object",
+            "required": ["code", "message", "retryable", "details"],
+            "properties": {
+                "code": { "type": "string" },
+                "message": { "type": "string" },
+                "retryable": { "type": "boolean" },
+                "details": {},
+            },
+        } },
+    })
+}
+
+fn http_status(code: Code) -> StatusCode {
+    match code {
+        Code::ToolNotImplemented | Code::NotFound => StatusCode::NOT_FOUND,
+        Code::ToolInvalidInput | Code::ConfigInvalid | Code::BadRequest => StatusCode::BAD_REQUEST,
+        Code::ToolUnavailable | Code::StoreUnavailable => StatusCode::SERVICE_UNAVAILABLE,
+        Code::ToolExecutionFailed => StatusCode::BAD_GATEWAY,
+        Code::Conflict => StatusCode::CONFLICT,
+        Code::Unauthorized => StatusCode::UNAUTHORIZED,
+        Code::Forbidden => StatusCode::FORBIDDEN,
+        Code::RateLimited => StatusCode::TOO_MANY_REQUESTS,
+        Code::AuthRequired => StatusCode::FAILED_DEPENDENCY,
+        Code::Internal => StatusCode::INTERNAL_SERVER_ERROR,
+    }
+}

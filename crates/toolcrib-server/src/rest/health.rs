@@ -1,0 +1,35 @@
+//! The routes of those who keep it running, so that the document knows them too.
+
+use axum::routing::get;
+use serde_json::{Value, json};
+
+use super::openapi_schema::{object_schema, string_enum};
+use super::route::ApiRoute;
+use crate::auth::Permission;
+use crate::operations::{get_metrics, get_readiness};
+
+pub(super) fn schemas() -> Vec<(&'static str, Value)> {
+    let mut store = object_schema(&[("state", string_enum(&["ok", "down", "damaged", "missing"]))]);
+    store["properties"]["since"] = json!({ "type": "string", "format": "date-time" });
+    vec![("Readiness", object_schema(&[("status", string_enum(&["ready", "degraded"])), ("store", store)]))]
+}
+
+pub(super) fn routes() -> Vec<ApiRoute> {
+    let text =
+        |about: &str| json!({ "description": about, "content": { "text/plain": { "schema": { "type": "string" } } } });
+    vec![
+        ApiRoute::new("GET", "/healthz", "is_alive", get(|| async { "ok\n" }))
+            .summary("Whether it answers at all")
+            .requires(Permission::Public)
+            .response(200, text("It does")),
+        ApiRoute::new("GET", "/readyz", "is_ready", get(get_readiness))
+            .summary("Whether calls can be made, and how the store is")
+            .requires(Permission::Public)
+            .json_response(200, "Readiness", "They can; `degraded` where nothing can be changed for now")
+            .error_responses(&[503]),
+        ApiRoute::new("GET", "/metrics", "metrics", get(get_metrics))
+            .summary("Everything that is counted, for Prometheus")
+            .requires(Permission::Read)
+            .response(200, text("Prometheus' text format, version 0.0.4")),
+    ]
+}

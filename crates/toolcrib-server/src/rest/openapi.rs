@@ -1,0 +1,52 @@
+//! `/api/openapi.json`, made from the table of routes.
+
+use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
+use http::header;
+use serde_json::{Map, Value, json};
+
+use super::route::schema_ref;
+use super::{routes, schemas};
+
+/// The document as it is served.
+#[derive(Debug, Clone)]
+pub(super) struct OpenApiDocument(Bytes);
+
+impl OpenApiDocument {
+    pub(super) fn render() -> OpenApiDocument {
+        OpenApiDocument(Bytes::from(build_document().to_string()))
+    }
+}
+
+impl IntoResponse for OpenApiDocument {
+    fn into_response(self) -> Response {
+        ([(header::CONTENT_TYPE, "application/json")], self.0).into_response()
+    }
+}
+
+fn build_document() -> Value {
+    let mut paths: Map<String, Value> = Map::new();
+    routes().into_iter().for_each(|route| route.describe(&mut paths));
+    let error = json!({
+        "description": "What went wrong, and what to do about it",
+        "content": { "application/json": { "schema": schema_ref("Error") } },
+    });
+    json!({
+        "openapi": "3.1.0",
+        "info": {
+            "title": "Toolcrib",
+            "version": env!("CARGO_PKG_VERSION"),
+            "description": "One catalogue of every tool an AI agent may use",
+        },
+        "servers": [{ "url": "/" }],
+        "paths": paths,
+        "components": {
+            "schemas": schemas().into_iter().map(|(name, schema)| (name.to_owned(), schema)).collect::<Map<_, _>>(),
+            "responses": { "Error": error },
+            "securitySchemes": { "token": {
+                "type": "http", "scheme": "bearer",
+                "description": "The token in `admin.token` of the data directory, or one that `toolcrib token create` made",
+            } },
+        },
+    })
+}

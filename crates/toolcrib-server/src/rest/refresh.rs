@@ -1,0 +1,96 @@
+//! Discovery on demand, and what it changed.
+
+use axum::Extension;
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::response::Response;
+use axum::routing::post;
+use serde_json::{Value, json};
+use toolcrib::refresh::RefreshStatus;
+use toolcrib::{Code, Refresh, RefreshOutcome, Result, Trace};
+
+use super::error::ApiError;
+use super::openapi_schema::{nullable, object_schema, string_array, string_enum, with_optional};
+use super::query::{PathParam, QueryParams, find_source_id};
+use super::response;
+use super::route::{ApiRoute, schema_ref};
+use crate::auth::Permission;
+use crate::state::AppState;
+
+pub(super) fn routes() -> Vec<ApiRoute> {
+    let flag = || json!({ "type": "boolean", "default": false });
+    vec![
+        ApiRoute::new("POST", "/api/refresh", "refresh", post(refresh_all))
+            .summary("Look at every source that is not fresh, and say what changed")
+            .requires(Permission::Use)
+            .query_param("force", flag(), "Contact fresh ones too")
+            .json_response(200, "Refreshed", "One outcome for each source, in the order of their ids")
+            .error_responses(&[400]),
+        ApiRoute::new("POST", "/api/sources/{id}/refresh", "refresh_source", post(refresh_source))
+            .summary("Look at a source that is not fresh, and say what changed")
+            .requires(Permission::Use)
+            .source_param()
+            .query_param("force", flag(), "Contact it even when it is fresh, and read an unchanged inventory anew")
+            .json_response(200, "Outcome", "What changed")
+            .json_response(502, "Outcome", "It was reached and failed; `error` says how")
+            .json_response(503, "Outcome", "It could not be reached, or not in time; `error` says how")
+            .error_responses(&[400, 404]),
+    ]
+}
+
+pub(super) fn schemas() -> Vec<(&'static str, Value)> {
+    let change = with_optional(
+        object_schema(&[("name", json!({ "type": "string" })), ("fields", string_array())]),
+        &[("class", json!({ "type": "string" })), ("notes", string_array())],
+    );
+    let renamed = object_schema(&[("from", json!({ "type": "string" })), ("to", json!({ "type": "string" }))]);
+    let outcome = object_schema(&[
+        ("source", json!({ "type": "string" })),
+        ("status", string_enum(&["success", "unchanged", "fresh", "failed", "disabled"])),
+        ("contacted", json!({ "type": "boolean" })),
+        ("added", string_array()),
+        ("changed", json!({ "type": "array", "items": schema_ref("Change") })),
+        ("removed", string_array()),
+        ("unchanged", json!({ "type": "integer", "minimum": 0 })),
+        ("inventory_hash", nullable(json!({ "type": "string" }))),
+        ("elapsed_ms", json!({ "type": "integer", "minimum": 0 })),
+        ("error", nullable(schema_ref("Failure"))),
+    ]);
+    let outcome = with_optional(outcome, &[("renamed", json!({ "type": "array", "items": schema_ref("Renamed") }))]);
+    let refreshed = object_schema(&[("results", json!({ "type": "array", "items": schema_ref("Outcome") }))]);
+    vec![("Change", change), ("Renamed", renamed), ("Outcome", outcome), ("Refreshed", refreshed)]
+}
+
+async fn refresh_all(
+    State(house): State<AppState>,
+    trace: Option<Extension<Trace>>,
+    asked: QueryParams,
+) -> Result<Response, ApiError> {
+    let trace = trace.map(|trace| trace.0);
+    let refresh = Refresh { force: asked.flag("force")?, trace, ..Refresh::default() };
+    let results = house.registry.refresh(refresh).await;
+    Ok(response::json_response(StatusCode::OK, &json!({ "results": results }))?)
+}
+
+async fn refresh_source(
+    State(house): State<AppState>,
+    trace: Option<Extension<Trace>>,
+    PathParam(name): PathParam,
+    asked: QueryParams,
+) -> Result<Response, ApiError> {
+    let id = find_source_id(&house.registry, &name)?;
+    let refresh = Refresh { force: asked.flag("force")?, trace: trace.map(|trace| trace.0), ..Refresh::default() };
+    let outcome = house.registry.refresh_source(&id, refresh).await?;
+    Ok(response::json_response(outcome_status(&outcome), &outcome)?)
+}
+
+/// Whether it was the way to the source that failed, or the source.
+fn outcome_status(outcome: &RefreshOutcome) -> StatusCode {
+    match (outcome.status, outcome.error.as_ref().map(|error| error.code)) {
+        (RefreshStatus::Failed, Some(Code::ToolUnavailable)) => StatusCode::SERVICE_UNAVAILABLE,
+        (RefreshStatus::Failed, _) => StatusCode::BAD_GATEWAY,
+        (RefreshStatus::Success | RefreshStatus::Unchanged | RefreshStatus::Fresh | RefreshStatus::Disabled, _) => {
+            StatusCode::OK
+        }
+    }
+}

@@ -1,0 +1,80 @@
+//! What was counted, and the configuration as it holds.
+
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::response::Response;
+use axum::routing::get;
+use serde_json::{Value, json};
+
+use super::error::ApiError;
+use super::openapi_schema::{nullable, object_schema, string_array};
+use super::response;
+use super::route::{ApiRoute, schema_ref};
+use crate::auth::Permission;
+use crate::state::AppState;
+
+pub(super) fn routes() -> Vec<ApiRoute> {
+    vec![
+        ApiRoute::new("GET", "/api/stats", "get_stats", get(get_stats))
+            .summary("Cache hits and misses, ages, calls")
+            .requires(Permission::Read)
+            .json_response(200, "Stats", "A hit is a need met while the source was fresh"),
+        ApiRoute::new("GET", "/api/config", "get_config", get(get_config))
+            .summary("The merged configuration with the origin of each value; nothing secret")
+            .requires(Permission::Read)
+            .json_response(200, "Config", "What all files, commands and variables come to"),
+    ]
+}
+
+pub(super) fn schemas() -> Vec<(&'static str, Value)> {
+    let count = || json!({ "type": "integer", "minimum": 0 });
+    let text = || json!({ "type": "string" });
+    let source = object_schema(&[
+        ("id", text()),
+        ("cache_age_ms", nullable(count())),
+        ("expired", json!({ "type": "boolean" })),
+        ("hits", count()),
+        ("misses", count()),
+    ]);
+    let tool = object_schema(&[
+        ("name", text()),
+        ("calls", count()),
+        ("errors", count()),
+        ("last_called", nullable(json!({ "type": "string", "format": "date-time" }))),
+        ("last_error", nullable(schema_ref("Failure"))),
+    ]);
+    let stats = object_schema(&[
+        ("tool_count", count()),
+        ("hits", count()),
+        ("misses", count()),
+        ("hit_ratio", nullable(json!({ "type": "number" }))),
+        ("calls", count()),
+        ("errors", count()),
+        ("sources", json!({ "type": "array", "items": source })),
+        ("tools", json!({ "type": "array", "items": tool })),
+    ]);
+    let keys = || json!({ "type": "object", "additionalProperties": { "type": "object" } });
+    let config = object_schema(&[
+        ("sources", keys()),
+        ("defaults", keys()),
+        ("expose", keys()),
+        ("allow_commands", json!({ "type": "object" })),
+        ("allow_private_sources", json!({ "type": "object" })),
+        ("identity", keys()),
+        ("warm", json!({ "type": "object" })),
+        ("warnings", string_array()),
+        ("overrides", keys()),
+        ("files", string_array()),
+        ("data", text()),
+    ]);
+    vec![("Stats", stats), ("Config", config)]
+}
+
+async fn get_stats(State(house): State<AppState>) -> Result<Response, ApiError> {
+    Ok(response::json_response(StatusCode::OK, &house.registry.stats())?)
+}
+
+async fn get_config(State(house): State<AppState>) -> Result<Response, ApiError> {
+    let merged = house.registry.effective_config(&house.loaded_config.load(), &house.data_dir);
+    Ok(response::json_response(StatusCode::OK, &merged)?)
+}

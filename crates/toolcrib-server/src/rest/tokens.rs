@@ -1,0 +1,144 @@
+//! Tokens for those who come over the network. A token itself is in the answer to its making, and nowhere else.
+
+use axum::Extension;
+use axum::extract::State;
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{delete, get, patch, post};
+use serde::Deserialize;
+use serde_json::{Value, json};
+use toolcrib::core::access::Role;
+use toolcrib::core::text::sanitize_truncated;
+use toolcrib::core::time::parse_long_duration;
+use toolcrib::{Code, Error};
+
+use super::body::JsonBody;
+use super::error::ApiError;
+use super::openapi_schema::{nullable, object_schema, partial_object, string_enum};
+use super::query::PathParam;
+use super::response;
+use super::route::{ApiRoute, schema_ref};
+use crate::auth::Principal;
+use crate::state::AppState;
+
+pub(super) fn routes() -> Vec<ApiRoute> {
+    let one = |route: ApiRoute| {
+        route.path_param("id", json!({ "type": "string", "minLength": 1 }), "A token's id, or its name")
+    };
+    vec![
+        ApiRoute::new("GET", "/api/tokens", "list_tokens", get(list_tokens))
+            .summary("The tokens there are, without what they are")
+            .json_response(200, "Tokens", "In the order of their names"),
+        ApiRoute::new("POST", "/api/tokens", "create_token", post(create_token))
+            .summary("Make a token; it is told in this answer and never again")
+            .request_body("NewToken")
+            .json_response(201, "CreatedToken", "The token")
+            .error_responses(&[400, 409, 413, 415, 503]),
+        one(ApiRoute::new("GET", "/api/tokens/{id}", "get_token", get(get_token)))
+            .summary("A token, without what it is")
+            .json_response(200, "Token", "The token")
+            .error_responses(&[400, 404]),
+        one(ApiRoute::new("PATCH", "/api/tokens/{id}", "change_token", patch(change_token)))
+            .summary("Give a token another name or role")
+            .optional_body("TokenChange")
+            .json_response(200, "Token", "The token as it is now")
+            .error_responses(&[400, 404, 409, 413, 415, 503]),
+        one(ApiRoute::new("DELETE", "/api/tokens/{id}", "revoke_token", delete(revoke_token)))
+            .summary("Revoke a token: from now on it opens nothing")
+            .response(204, json!({ "description": "It is gone" }))
+            .error_responses(&[400, 404, 503]),
+    ]
+}
+
+pub(super) fn schemas() -> Vec<(&'static str, Value)> {
+    let (text, role) = (json!({ "type": "string" }), string_enum(&["viewer", "agent", "admin"]));
+    let moment = json!({ "type": "string", "format": "date-time" });
+    let fields = [
+        ("id", text.clone()),
+        ("name", text.clone()),
+        ("role", role.clone()),
+        ("created_at", moment.clone()),
+        ("expires_at", nullable(moment)),
+        ("expired", json!({ "type": "boolean" })),
+    ];
+    let created: Vec<(&str, Value)> = fields.iter().cloned().chain([("token", text)]).collect();
+    let name = json!({ "type": "string", "pattern": "^[A-Za-z0-9][A-Za-z0-9._@-]{0,63}$" });
+    let expires = json!({ "type": ["string", "null"], "description": "Such as `12h`, `30d` or `8w`; never otherwise" });
+    let mut new = object_schema(&[("name", name.clone()), ("role", role.clone())]);
+    new["properties"]["expires"] = expires;
+    new["additionalProperties"] = json!(false);
+    let mut change = partial_object(&[("name", nullable(name)), ("role", nullable(role))]);
+    change["additionalProperties"] = json!(false);
+    let tokens = object_schema(&[("tokens", json!({ "type": "array", "items": schema_ref("Token") }))]);
+    vec![
+        ("Token", object_schema(&fields)),
+        ("Tokens", tokens),
+        ("CreatedToken", object_schema(&created)),
+        ("NewToken", new),
+        ("TokenChange", change),
+    ]
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct CreateTokenBody {
+    name: String,
+    role: Role,
+    expires: Option<String>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ChangeTokenBody {
+    name: Option<String>,
+    role: Option<Role>,
+}
+
+async fn list_tokens(State(house): State<AppState>) -> Result<Response, ApiError> {
+    Ok(response::json_response(StatusCode::OK, &json!({ "tokens": house.registry.tokens() }))?)
+}
+
+async fn get_token(State(house): State<AppState>, PathParam(name): PathParam) -> Result<Response, ApiError> {
+    Ok(response::json_response(StatusCode::OK, &house.registry.token(&name)?)?)
+}
+
+async fn create_token(
+    State(house): State<AppState>,
+    Extension(visitor): Extension<Principal>,
+    JsonBody(new): JsonBody<CreateTokenBody>,
+) -> Result<Response, ApiError> {
+    let wrong = |text: &str| {
+        let message =
+            format!("`expires` is a length of time such as `12h` or `30d`, not `{}`", sanitize_truncated(text, 40));
+        Error::new(Code::BadRequest, message)
+    };
+    let expires =
+        new.expires.as_deref().map(|text| parse_long_duration(text).ok_or_else(|| wrong(text))).transpose()?;
+    let created = house.registry.create_token(&new.name, new.role, expires, visitor.actor()).await?;
+    let mut response = response::json_response(StatusCode::CREATED, &created)?;
+    response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    // An id is made of hexadecimal digits.
+    if let Ok(location) = HeaderValue::from_str(&format!("/api/tokens/{}", created.view.id)) {
+        response.headers_mut().insert(header::LOCATION, location);
+    }
+    Ok(response)
+}
+
+async fn change_token(
+    State(house): State<AppState>,
+    Extension(visitor): Extension<Principal>,
+    PathParam(name): PathParam,
+    JsonBody(change): JsonBody<ChangeTokenBody>,
+) -> Result<Response, ApiError> {
+    let changed = house.registry.change_token(&name, change.name, change.role, visitor.actor()).await?;
+    Ok(response::json_response(StatusCode::OK, &changed)?)
+}
+
+async fn revoke_token(
+    State(house): State<AppState>,
+    Extension(visitor): Extension<Principal>,
+    PathParam(name): PathParam,
+) -> Result<Response, ApiError> {
+    house.registry.revoke_token(&name, visitor.actor()).await?;
+    Ok(StatusCode::NO_CONTENT.into_response())
+}

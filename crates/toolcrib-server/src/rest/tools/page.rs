@@ -1,0 +1,109 @@
+//! Which tools a page of the list has, and where the next one begins.
+
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD as BASE64;
+use toolcrib::core::catalog::{ToolRef, ToolStatus, View};
+use toolcrib::core::render::{Format, RenderedPage};
+use toolcrib::core::text::sanitize_truncated;
+use toolcrib::{Code, Error, Registry, Result, SourceId};
+
+use super::removed;
+use crate::rest::cache::RenderedBody;
+use crate::rest::query::QueryParams;
+
+pub(super) const MAX_TOOLS_PER_PAGE: u64 = 1_000;
+const DEFAULT_TOOLS_PER_PAGE: usize = 100;
+pub(super) const STATES: [&str; 4] = ["active", "disabled", "deprecated", "held"];
+
+#[derive(Debug)]
+pub(super) struct ToolListQuery {
+    source: Option<SourceId>,
+    format: Format,
+    state: Option<ToolStateFilter>,
+    /// The name before the first.
+    after_name: Option<String>,
+    limit: Option<usize>,
+    /// The query without a cursor, for the address of the next page.
+    base_query: String,
+}
+
+/// What can be asked for; of these, a catalogue has the first two.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum ToolStateFilter {
+    Active,
+    Disabled,
+    Deprecated,
+    Held,
+}
+
+impl ToolListQuery {
+    pub(super) fn parse(registry: &Registry, asked: &QueryParams) -> Result<ToolListQuery> {
+        asked.reject_group()?;
+        let text = |name: &str| asked.text(name).map(|value| (name.to_owned(), value.to_owned()));
+        let kept = ["source", "format", "state", "limit"].into_iter().filter_map(text);
+        let address = url::form_urlencoded::Serializer::new(String::new()).extend_pairs(kept).finish();
+        Ok(ToolListQuery {
+            source: asked.source(registry)?,
+            format: Format::parse(asked.text("format").unwrap_or("json"))?,
+            state: asked.text("state").map(ToolStateFilter::parse).transpose()?,
+            after_name: asked.text("cursor").map(parse_cursor).transpose()?,
+            limit: asked.number("limit", 1..=MAX_TOOLS_PER_PAGE)?.map(|limit| limit as usize),
+            base_query: address,
+        })
+    }
+
+    pub(super) fn render(&self, registry: &Registry, view: &View) -> Result<RenderedBody> {
+        let limit = self.limit.unwrap_or(if self.format == Format::Json { DEFAULT_TOOLS_PER_PAGE } else { usize::MAX });
+        let page = match (self.state, self.format) {
+            (Some(ToolStateFilter::Deprecated), Format::Json) => {
+                removed::render_page(registry, self.source.as_ref(), self.after_name.as_deref(), limit)?
+            }
+            _ => view.render_page(self.format, |tool| self.matches(tool), self.after_name.as_deref(), limit)?,
+        };
+        let next = page.last.as_ref().map(|last| BASE64.encode(format!("after {last}")));
+        if self.format != Format::Json {
+            let separator = if self.base_query.is_empty() { "" } else { "&" };
+            let link = |next| format!("</api/tools?{}{separator}cursor={next}>; rel=\"next\"", self.base_query);
+            return Ok(RenderedBody { body: page.array.into(), link: next.map(link) });
+        }
+        Ok(RenderedBody { body: render_envelope(&page, &view.catalog.hash().to_string(), next).into(), link: None })
+    }
+
+    fn matches(&self, tool: &ToolRef<'_>) -> bool {
+        let state = match self.state {
+            None => true,
+            Some(ToolStateFilter::Active) => tool.status() == ToolStatus::Active,
+            Some(ToolStateFilter::Disabled) => tool.status() == ToolStatus::Disabled,
+            Some(ToolStateFilter::Deprecated | ToolStateFilter::Held) => false,
+        };
+        state && self.source.as_ref().is_none_or(|source| source == tool.source())
+    }
+}
+
+impl ToolStateFilter {
+    fn parse(text: &str) -> Result<ToolStateFilter> {
+        match text {
+            "active" => Ok(ToolStateFilter::Active),
+            "disabled" => Ok(ToolStateFilter::Disabled),
+            "deprecated" => Ok(ToolStateFilter::Deprecated),
+            "held" => Ok(ToolStateFilter::Held),
+            other => {
+                let message =
+                    format!("`state` is one of {}, not `{}`", STATES.join(", "), sanitize_truncated(other, 40));
+                Err(Error::new(Code::BadRequest, message))
+            }
+        }
+    }
+}
+
+/// Hexadecimal digits and base64 need no escaping.
+fn render_envelope(page: &RenderedPage, hash: &str, next: Option<String>) -> String {
+    let next = next.map_or_else(|| "null".to_owned(), |next| format!("\"{next}\""));
+    format!("{{\"tools\":{},\"inventory_hash\":\"{hash}\",\"next_cursor\":{next}}}", page.array)
+}
+
+fn parse_cursor(cursor: &str) -> Result<String> {
+    let decoded = BASE64.decode(cursor).ok().and_then(|bytes| String::from_utf8(bytes).ok());
+    let name = decoded.as_deref().and_then(|text| text.strip_prefix("after ")).map(str::to_owned);
+    name.ok_or_else(|| Error::new(Code::BadRequest, "no page has this `cursor`; begin without one"))
+}

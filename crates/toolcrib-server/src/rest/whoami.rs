@@ -1,0 +1,40 @@
+//! Who is asking, as we see it: for programs that want to know what their token may, and for the console's script.
+
+use axum::Extension;
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::Response;
+use axum::routing::get;
+use serde_json::{Value, json};
+
+use super::error::ApiError;
+use super::openapi_schema::{nullable, object_schema, string_enum};
+use super::response;
+use super::route::ApiRoute;
+use crate::auth::{Permission, Principal};
+
+pub(super) fn routes() -> Vec<ApiRoute> {
+    vec![
+        ApiRoute::new("GET", "/api/whoami", "whoami", get(whoami))
+            .summary("Who you are here, and what you may")
+            .requires(Permission::Read)
+            .json_response(
+                200,
+                "Visitor",
+                "`local` is whoever came without a token; `csrf` is a console session's alone",
+            ),
+    ]
+}
+
+pub(super) fn schemas() -> Vec<(&'static str, Value)> {
+    let text = json!({ "type": "string" });
+    let role = string_enum(&["viewer", "agent", "admin"]);
+    vec![("Visitor", object_schema(&[("name", text.clone()), ("role", role), ("csrf", nullable(text))]))]
+}
+
+async fn whoami(Extension(visitor): Extension<Principal>) -> Result<Response, ApiError> {
+    let Principal { name, role, csrf, .. } = visitor;
+    let mut response =
+        response::json_response(StatusCode::OK, &json!({ "name": name, "role": role, "csrf": csrf.as_deref() }))?;
+    response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    Ok(response)
+}

@@ -1,0 +1,146 @@
+//! What a client may get wrong, and that none of it is our fault.
+
+use serde_json::{Value, json};
+use toolcrib::testkit::ScriptedSource;
+
+use crate::support::start_discovered;
+
+#[tokio::test]
+async fn bad_input_gets_the_envelope_and_the_right_status() {
+    let shop = ScriptedSource::new(["order"]);
+    let stage = start_discovered(&[("shop", &shop)]).await;
+    let json = "Content-Type: application/json\r\n";
+    let admin = &format!("Authorization: Bearer {}\r\n{json}", stage.admin_token);
+    let deep = format!("{{\"arguments\":{}1{}}}", "[".repeat(5_000), "]".repeat(5_000));
+    let packed = &format!("{json}Content-Encoding: gzip\r\n");
+    let packed_twice = &format!("{json}Content-Encoding: identity, br\r\n");
+    let wide = "Content-Type: application/json; charset=utf-16\r\n";
+    let (order, hash) = ("/api/tools/shop__order/call", "0".repeat(64));
+    let locked = |tool: &str| {
+        let source = format!(r#"{{"inventory_hash":"{hash}","tools":{{"shop__order":{tool}}}}}"#);
+        format!(r#"{{"version":1,"sources":{{"shop":{source}}}}}"#)
+    };
+    let huge = "x".repeat(4 * 1024 * 1024 + 1);
+    for (method, path, headers, body, status, code) in [
+        ("GET", "/api/nowhere", "", "", 404, "NOT_FOUND"),
+        ("PUT", "/api/tools", "", "", 405, "BAD_REQUEST"),
+        ("DELETE", "/api/stats", "", "", 405, "BAD_REQUEST"),
+        ("GET", "/api/tools?limit=0", "", "", 400, "BAD_REQUEST"),
+        ("GET", "/api/tools?limit=1001", "", "", 400, "BAD_REQUEST"),
+        ("GET", "/api/tools?limit=-1", "", "", 400, "BAD_REQUEST"),
+        ("GET", "/api/tools?limit=99999999999999999999", "", "", 400, "BAD_REQUEST"),
+        ("GET", "/api/tools?limit=%zz", "", "", 400, "BAD_REQUEST"),
+        ("GET", "/api/tools?source=%ff", "", "", 400, "BAD_REQUEST"),
+        ("GET", "/api/tools?limit=1&limit=2", "", "", 400, "BAD_REQUEST"),
+        ("GET", "/api/tools?cursor=nonsense", "", "", 400, "BAD_REQUEST"),
+        ("GET", "/api/tools?cursor=%F0%9F%8D%B5", "", "", 400, "BAD_REQUEST"),
+        ("GET", "/api/tools?format=yaml", "", "", 400, "BAD_REQUEST"),
+        ("GET", "/api/tools?state=odd", "", "", 400, "BAD_REQUEST"),
+        ("GET", "/api/tools?source=nowhere", "", "", 404, "NOT_FOUND"),
+        ("GET", "/api/tools?group=ops", "", "", 404, "NOT_FOUND"),
+        ("GET", "/api/sources/%00", "", "", 404, "NOT_FOUND"),
+        ("GET", "/api/sources/%ff", "", "", 400, "BAD_REQUEST"),
+        ("GET", "/api/tools/%ff", "", "", 400, "BAD_REQUEST"),
+        ("GET", "/api/tools/%00", "", "", 400, "TOOL_INVALID_INPUT"),
+        ("GET", "/api/history?source=nope", "", "", 404, "NOT_FOUND"),
+        ("GET", "/api/history?tool=nope", "", "", 404, "TOOL_NOT_IMPLEMENTED"),
+        ("GET", "/api/history?tool=shop__nope&since=1d", "", "", 404, "TOOL_NOT_IMPLEMENTED"),
+        ("GET", "/api/search", "", "", 400, "BAD_REQUEST"),
+        ("GET", "/api/search?q=x&limit=many", "", "", 400, "BAD_REQUEST"),
+        ("GET", "/api/context?budget=0", "", "", 400, "BAD_REQUEST"),
+        ("GET", "/api/events?after=-1", "", "", 400, "BAD_REQUEST"),
+        ("GET", "/api/events", "Last-Event-ID: x\r\n", "", 400, "BAD_REQUEST"),
+        ("POST", "/api/refresh?force=perhaps", "", "", 400, "BAD_REQUEST"),
+        ("POST", "/api/tools/shop__order/call", json, "{", 400, "BAD_REQUEST"),
+        ("POST", "/api/tools/shop__order/call", json, "[]", 400, "BAD_REQUEST"),
+        ("POST", "/api/tools/shop__order/call", json, &deep, 400, "BAD_REQUEST"),
+        ("POST", "/api/tools/shop__order/call", json, &huge, 413, "BAD_REQUEST"),
+        // Read, for a lockfile may be that large, and then refused for what it is.
+        ("POST", "/api/diff", json, &huge, 400, "BAD_REQUEST"),
+        ("POST", "/api/tools/shop__order/call", "Content-Type: text/plain\r\n", "{}", 415, "BAD_REQUEST"),
+        ("POST", "/api/tools/shop__order/call", "", "{}", 415, "BAD_REQUEST"),
+        ("POST", order, packed, "{}", 415, "BAD_REQUEST"),
+        ("POST", order, packed_twice, "{}", 415, "BAD_REQUEST"),
+        ("POST", order, wide, "{}", 415, "BAD_REQUEST"),
+        ("POST", "/mcp", packed, "{}", 415, "BAD_REQUEST"),
+        ("POST", "/api/diff", json, &locked("5"), 400, "BAD_REQUEST"),
+        ("POST", "/api/diff", json, &locked("[]"), 400, "BAD_REQUEST"),
+        ("POST", "/api/diff", json, r#"{"version":"1","sources":{}}"#, 400, "BAD_REQUEST"),
+        ("POST", "/api/diff", json, r#"{"version":1,"sources":{"shop":[]}}"#, 400, "BAD_REQUEST"),
+        ("POST", "/api/tokens", admin, r#"{"name":{},"role":[]}"#, 400, "BAD_REQUEST"),
+        ("POST", "/api/sources", admin, "", 400, "BAD_REQUEST"),
+        ("POST", "/api/sources", admin, "[]", 400, "BAD_REQUEST"),
+        ("POST", "/api/sources", admin, r#"{"name":7}"#, 400, "BAD_REQUEST"),
+        ("POST", "/api/sources", admin, r#"{"name":"a","id":"b"}"#, 400, "BAD_REQUEST"),
+        ("POST", "/api/sources", admin, r#"{"name":"a"}"#, 400, "CONFIG_INVALID"),
+        ("POST", "/api/sources", admin, r#"{"name":"call_tool","url":"http://x"}"#, 400, "CONFIG_INVALID"),
+        ("POST", "/api/sources", admin, r#"{"name":"a","url":"x","ttl":7,"odd":1}"#, 400, "CONFIG_INVALID"),
+        (
+            "POST",
+            "/api/sources",
+            admin,
+            r#"{"name":"a","url":"http://x","discovery_timeout":"9223372036854775807s"}"#,
+            400,
+            "CONFIG_INVALID",
+        ),
+        ("POST", "/api/tokens", admin, r#"{"name":"a","role":"viewer","expires":"36526d"}"#, 400, "BAD_REQUEST"),
+        (
+            "POST",
+            "/api/tokens",
+            admin,
+            r#"{"name":"a","role":"viewer","expires":"9223372036854775807s"}"#,
+            400,
+            "BAD_REQUEST",
+        ),
+        ("POST", "/api/sources", admin, r#"{"name":"shop","url":"http://x"}"#, 409, "CONFLICT"),
+        ("PATCH", "/api/sources/shop", admin, r#"{"enabled":"yes"}"#, 400, "BAD_REQUEST"),
+        ("PATCH", "/api/sources/nowhere", admin, "{}", 404, "NOT_FOUND"),
+        ("POST", "/api/sources/shop/enable", "", "", 401, "UNAUTHORIZED"),
+        ("DELETE", "/api/sources/shop", "Authorization: Bearer nonsense\r\n", "", 401, "UNAUTHORIZED"),
+    ] {
+        let answer = stage.send(method, path, headers, body.as_bytes()).await;
+        let shown: String = format!("{method} {path} {body}").chars().take(120).collect();
+        assert_eq!((answer.status, answer.error_code().as_str()), (status, code), "{shown}: {answer:?}");
+        let error = answer.json()["error"].clone();
+        assert!(error["retryable"].is_boolean() && error["message"].is_string(), "{shown}: {error}");
+        let ours = ["struct ", "enum ", "u32", "u64", "tuple", "map,", "sequence"];
+        let said = error["message"].as_str().unwrap_or_default();
+        assert!(!ours.iter().any(|word| said.contains(word)), "our own types are nobody's business: {shown}: {said}");
+    }
+    let plain = "Content-Type: application/json; charset=\"UTF-8\"\r\nContent-Encoding: identity\r\n";
+    stage.send("POST", "/api/refresh", plain, b"{}").await.expect_json(200);
+    let refused = stage.send("PUT", "/api/sources/shop", "", b"").await;
+    let allowed = refused.header("allow").unwrap_or_default().to_lowercase();
+    assert!(["get", "patch", "delete"].iter().all(|method| allowed.contains(method)), "{refused:?}");
+    let faults =
+        stage.send_as_admin("POST", "/api/sources", &json!({ "name": "a", "url": "x", "ttl": 7, "odd": 1 })).await;
+    assert_eq!(faults.json()["error"]["details"]["faults"].as_array().map(Vec::len), Some(3), "{faults:?}");
+    assert_eq!(stage.get("/api/stats").await.expect_json(200)["calls"], Value::from(0));
+}
+
+/// What can be known to be wrong before anybody is contacted is no source; what only turns out to be, is kept.
+#[tokio::test]
+async fn a_source_that_is_written_wrongly_is_refused_by_the_name_of_its_field() {
+    let stage = start_discovered(&[]).await;
+    for (keys, field) in [
+        (json!({ "url": "http://127.0.0.1:99999/mcp" }), "away.url"),
+        (json!({ "url": "http://[::1/mcp" }), "away.url"),
+        (json!({ "url": "http://ho st/mcp" }), "away.url"),
+        (json!({ "openapi": "http://a:b/openapi.json" }), "away.openapi"),
+        (json!({ "openapi": "http://a/openapi.json", "base_url": "http://a:b" }), "away.base_url"),
+        (json!({ "url": "http://127.0.0.1:1", "headers": { "X Key": "hunter2" } }), "away.headers"),
+        (json!({ "url": "http://127.0.0.1:1", "headers": { "X-Key": "hunter2\r\nX-Evil: 1" } }), "away.headers.X-Key"),
+        (json!({ "url": "http://127.0.0.1:1", "auth": { "bearer": "hunter2\n" } }), "away.auth.bearer"),
+    ] {
+        let mut body = keys.clone();
+        body["name"] = json!("away");
+        let refused = stage.send_as_admin("POST", "/api/sources", &body).await;
+        assert_eq!((refused.status, refused.error_code().as_str()), (400, "CONFIG_INVALID"), "{keys}: {refused:?}");
+        let error = refused.json()["error"].clone();
+        assert!(error["message"].as_str().is_some_and(|said| said.contains(field)), "{keys}: {error}");
+        let fault = &error["details"]["faults"][0];
+        assert_eq!((&fault["key"], &fault["line"]), (&json!(format!("sources.{field}")), &json!(null)), "{error}");
+        assert!(!refused.body.contains("hunter2"), "{refused:?}");
+    }
+    assert_eq!(stage.get("/api/sources").await.expect_json(200)["sources"], json!([]));
+}

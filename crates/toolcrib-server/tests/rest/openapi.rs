@@ -1,0 +1,125 @@
+//! The document: as it was, true, and of use to Toolcrib itself.
+
+use std::path::Path;
+
+use serde_json::{Value, json};
+use toolcrib::testkit::{ScriptedSource, config_with_sources};
+use toolcrib::{CallOptions, Caller, Registry, RegistryOptions};
+
+use crate::support::{RestTestServer, start_discovered};
+
+const GOLDEN_PATH: &str = "tests/rest/openapi.json";
+
+/// What it was is in a file, so that a change of the interface is seen by whoever makes it.
+#[tokio::test]
+async fn the_document_is_as_it_was() {
+    let stage = start_discovered(&[]).await;
+    let document = stage.get("/api/openapi.json").await.expect_json(200);
+    let written = format!("{}\n", serde_json::to_string_pretty(&document).unwrap());
+    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join(GOLDEN_PATH);
+    if std::env::var_os("TOOLCRIB_WRITE_GOLDEN").is_some() {
+        std::fs::write(&golden, &written).unwrap();
+    }
+    let known = std::fs::read_to_string(&golden).unwrap_or_default();
+    let at = written.lines().zip(known.lines()).position(|(one, other)| one != other);
+    assert!(written == known, "it differs from line {at:?}; TOOLCRIB_WRITE_GOLDEN=1 writes {GOLDEN_PATH} anew");
+}
+
+#[tokio::test]
+async fn toolcrib_can_use_its_own_interface() {
+    let shop = ScriptedSource::new(["order"]);
+    let stage = start_discovered(&[("shop", &shop)]).await;
+    let document: Value = stage.get("/api/openapi.json").await.expect_json(200);
+    let paths = document["paths"].as_object().unwrap().values();
+    let operations: usize = paths.map(|path| path.as_object().unwrap().len()).sum();
+
+    let other = Registry::open(config_with_sources([]), RegistryOptions::default()).await.unwrap();
+    let keys = json!({
+        "openapi": format!("http://{}/api/openapi.json", stage.address), "auth": { "bearer": stage.admin_token },
+    });
+    let source = toolcrib::core::config::parse_source("crib", &keys, Path::new("/")).unwrap();
+    let id = source.id.clone();
+    let outcome = other.declare(source, toolcrib::core::inventory::Actor::new("test"), None).await.unwrap();
+    assert_eq!((outcome.added.len(), outcome.error), (operations, None));
+    assert_eq!(other.source(&id).unwrap().set_aside, []);
+
+    let caller = Caller { name: "test".into() };
+    let call = async |tool: &str, input: Value| {
+        let output = other.call(&caller, tool, input, CallOptions::default()).await.unwrap();
+        assert!(!output.is_error(), "{}", output.content());
+        serde_json::from_str::<Value>(output.structured().unwrap()).unwrap()
+    };
+    assert_eq!(call("crib__list_sources", json!({})).await["sources"][0]["id"], "shop");
+    let called =
+        call("crib__call_tool", json!({ "name": "shop__order", "body": { "arguments": { "what": 7 } } })).await;
+    assert_eq!(called["content"][0]["text"], "order {\"what\":7}");
+    assert_eq!(call("crib__disable_source", json!({ "id": "shop" })).await["changed"], true);
+}
+
+#[tokio::test]
+async fn answers_are_as_the_document_has_them() {
+    let shop = ScriptedSource::new(["order", "return"]);
+    let stage = start_discovered(&[("shop", &shop)]).await;
+    shop.set_tools(["order"]);
+    let document = stage.get("/api/openapi.json").await.expect_json(200);
+    let call = json!({ "arguments": {} });
+    let new = json!({ "name": "away", "url": "http://127.0.0.1:1", "connect_timeout": "1s" });
+    for (method, path, route, body) in [
+        ("GET", "/api/sources", "/api/sources", Value::Null),
+        ("GET", "/api/sources/shop", "/api/sources/{id}", Value::Null),
+        ("GET", "/api/tools", "/api/tools", Value::Null),
+        ("GET", "/api/tools?format=gemini", "/api/tools", Value::Null),
+        ("GET", "/api/tools?limit=0", "/api/tools", Value::Null),
+        ("GET", "/api/tools/shop__order", "/api/tools/{name}", Value::Null),
+        ("GET", "/api/tools/shop__nothing", "/api/tools/{name}", Value::Null),
+        ("GET", "/api/search?q=order", "/api/search", Value::Null),
+        ("GET", "/api/search?q=zzzz", "/api/search", Value::Null),
+        ("GET", "/api/context", "/api/context", Value::Null),
+        ("GET", "/api/config", "/api/config", Value::Null),
+        ("POST", "/api/tools/shop__order/call", "/api/tools/{name}/call", call),
+        ("GET", "/api/stats", "/api/stats", Value::Null),
+        ("POST", "/api/sources/shop/refresh?force=true", "/api/sources/{id}/refresh", Value::Null),
+        ("GET", "/api/tools?state=deprecated", "/api/tools", Value::Null),
+        ("POST", "/api/sources", "/api/sources", new),
+        ("POST", "/api/sources/away/refresh?force=true", "/api/sources/{id}/refresh", Value::Null),
+        ("PATCH", "/api/sources/away", "/api/sources/{id}", json!({ "title": "Away" })),
+        ("POST", "/api/refresh", "/api/refresh", Value::Null),
+        ("POST", "/api/sources/away/disable", "/api/sources/{id}/disable", Value::Null),
+        ("POST", "/api/sources/away/enable", "/api/sources/{id}/enable", Value::Null),
+        ("POST", "/api/sources/away/invalidate", "/api/sources/{id}/invalidate", Value::Null),
+        ("POST", "/api/tools/shop__order/disable", "/api/tools/{name}/disable", Value::Null),
+        ("POST", "/api/tools/shop__order/enable", "/api/tools/{name}/enable", Value::Null),
+        ("DELETE", "/api/sources/away", "/api/sources/{id}", Value::Null),
+        ("GET", "/api/sources", "/api/sources", Value::Null),
+    ] {
+        check_response(&stage, &document, (method, path, route), &body).await;
+    }
+}
+
+async fn check_response(
+    stage: &RestTestServer,
+    document: &Value,
+    (method, path, route): (&str, &str, &str),
+    body: &Value,
+) {
+    let answer = stage.send_as_admin(method, path, body).await;
+    let operation = &document["paths"][route][method.to_lowercase()];
+    let described = &operation["responses"][answer.status.to_string()];
+    assert!(described.is_object(), "{method} {path} answers {} unannounced: {}", answer.status, answer.body);
+    let described = match described["$ref"].as_str() {
+        Some(reference) => document.pointer(reference.trim_start_matches('#')).unwrap(),
+        None => described,
+    };
+    let Some(content) = described.get("content") else {
+        assert_eq!(answer.body, "", "{method} {path}");
+        return;
+    };
+    let mut schema = content["application/json"]["schema"].clone();
+    schema["components"] = document["components"].clone();
+    let faults: Vec<String> = jsonschema::validator_for(&schema)
+        .unwrap()
+        .iter_errors(&answer.json())
+        .map(|error| error.to_string())
+        .collect();
+    assert_eq!(faults, [""; 0], "{method} {path}: {}", answer.body);
+}

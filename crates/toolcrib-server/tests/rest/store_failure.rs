@@ -1,0 +1,176 @@
+//! A store that fails or hangs: reads do not touch it, and who watches over us is told.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use serde_json::json;
+use toolcrib::core::fingerprint::Fingerprint;
+use toolcrib::core::manifest::PackedManifest;
+use toolcrib::core::{Error, Result};
+use toolcrib::store::{
+    CacheCount, CallCount, Commit, CommitOutcome, DiscoveryCheck, Lease, MemoryStore, SourceStatus, Store, StoredRecord,
+};
+use toolcrib::testkit::{ScriptedSource, config_with_sources};
+use toolcrib::{Code, Refresh, RegistryOptions, Source, SourceId};
+
+use crate::support::{RestTestServer, start_with, wait_until};
+use crate::web::finish;
+
+const HEALTHY: u8 = 0;
+const FAILING: u8 = 1;
+const HANGING: u8 = 2;
+
+#[derive(Debug, Default)]
+struct FaultyStore {
+    store: MemoryStore,
+    mode: AtomicU8,
+}
+
+impl FaultyStore {
+    fn set_mode(&self, mood: u8) {
+        self.mode.store(mood, Ordering::SeqCst);
+    }
+
+    async fn available(&self) -> Result<&MemoryStore> {
+        match self.mode.load(Ordering::SeqCst) {
+            HANGING => std::future::pending().await,
+            FAILING => Err(Error::new(Code::StoreUnavailable, "the disk is gone")),
+            _ => Ok(&self.store),
+        }
+    }
+}
+
+#[async_trait]
+impl Store for FaultyStore {
+    async fn records(&self, after: u64, limit: usize) -> Result<Vec<StoredRecord>> {
+        self.available().await?.records(after, limit).await
+    }
+    async fn commit(&self, commit: Commit<'_>) -> Result<CommitOutcome> {
+        self.available().await?.commit(commit).await
+    }
+    async fn put_manifest(&self, manifest: &PackedManifest) -> Result<()> {
+        self.available().await?.put_manifest(manifest).await
+    }
+    async fn manifests(&self, wanted: &[Fingerprint]) -> Result<Vec<PackedManifest>> {
+        self.available().await?.manifests(wanted).await
+    }
+    async fn put_definition(&self, name: Fingerprint, definition: &Source) -> Result<()> {
+        self.available().await?.put_definition(name, definition).await
+    }
+    async fn definitions(&self, wanted: &[Fingerprint]) -> Result<Vec<(Fingerprint, Source)>> {
+        self.available().await?.definitions(wanted).await
+    }
+    async fn remove_definitions(&self, source: &SourceId, but: Option<Fingerprint>) -> Result<()> {
+        self.available().await?.remove_definitions(source, but).await
+    }
+    async fn source_statuses(&self) -> Result<BTreeMap<SourceId, SourceStatus>> {
+        self.available().await?.source_statuses().await
+    }
+    async fn checks(&self, source: &SourceId) -> Result<Vec<DiscoveryCheck>> {
+        self.available().await?.checks(source).await
+    }
+    async fn invalidate(&self, source: &SourceId) -> Result<()> {
+        self.available().await?.invalidate(source).await
+    }
+    async fn remove_source_status(&self, source: &SourceId) -> Result<()> {
+        self.available().await?.remove_source_status(source).await
+    }
+    async fn acquire_lease(&self, source: &SourceId, holder: &str, duration: Duration) -> Result<Lease> {
+        self.available().await?.acquire_lease(source, holder, duration).await
+    }
+    async fn release_lease(&self, source: &SourceId, holder: &str) -> Result<()> {
+        self.available().await?.release_lease(source, holder).await
+    }
+    async fn add_counts(&self, calls: &[CallCount], needs: &[CacheCount]) -> Result<()> {
+        self.available().await?.add_counts(calls, needs).await
+    }
+    async fn call_counts(&self) -> Result<Vec<CallCount>> {
+        self.available().await?.call_counts().await
+    }
+    async fn cache_counts(&self) -> Result<Vec<CacheCount>> {
+        self.available().await?.cache_counts().await
+    }
+    async fn key(&self) -> Result<[u8; 32]> {
+        self.available().await?.key().await
+    }
+    async fn check_integrity(&self, limit: usize) -> Result<Vec<String>> {
+        self.available().await?.check_integrity(limit).await
+    }
+    async fn change_counter(&self) -> Result<u64> {
+        self.available().await?.change_counter().await
+    }
+    async fn close(&self) {}
+}
+
+async fn start_with_faulty_store() -> (RestTestServer, Arc<FaultyStore>) {
+    let (shop, shaky) = (ScriptedSource::new(["order"]), Arc::new(FaultyStore::default()));
+    let connect = Some(ScriptedSource::connector_factory([("shop", &shop)]));
+    let options =
+        RegistryOptions { connector_factory: connect, store: Some(shaky.clone()), ..RegistryOptions::default() };
+    let stage = start_with(config_with_sources(["shop"]), options).await;
+    stage.registry.refresh(Refresh::default()).await;
+    (stage, shaky)
+}
+
+#[tokio::test]
+async fn reads_and_calls_leave_the_store_alone() {
+    let (stage, shaky) = start_with_faulty_store().await;
+    // Counting tokens for the first summary is work that is stored.
+    stage.get("/api/context").await.expect_json(200);
+    for mood in [HANGING, FAILING] {
+        shaky.set_mode(mood);
+        for path in [
+            "/api/sources",
+            "/api/sources/shop",
+            "/api/tools",
+            "/api/tools?limit=1",
+            "/api/tools?state=deprecated",
+            "/api/tools/shop__order",
+            "/api/search?q=order",
+            "/api/context?budget=90",
+            "/api/stats",
+            "/api/config",
+            "/api/whoami",
+            "/api/openapi.json",
+        ] {
+            stage.get(path).await.expect_json(200);
+        }
+        for path in ["/healthz", "/metrics", "/"] {
+            assert_eq!(stage.get(path).await.status, 200, "{path}");
+        }
+        stage.post("/api/tools/shop__order/call", &json!({})).await.expect_json(200);
+    }
+}
+
+#[tokio::test]
+async fn who_watches_is_told_while_the_store_fails() {
+    let (stage, shaky) = start_with_faulty_store().await;
+    let ready = async || stage.get("/readyz").await.expect_json(200);
+    assert_eq!(ready().await, json!({ "status": "ready", "store": { "state": "ok" } }));
+    shaky.set_mode(FAILING);
+    wait_until("it is degraded", async || ready().await["status"] == "degraded").await;
+    let store = ready().await["store"].clone();
+    assert_eq!(store["state"], "down");
+    assert!(store["since"].is_string(), "{store}");
+    let metrics = stage.get("/metrics").await.body;
+    assert!(metrics.contains("\ntoolcrib_ready 1") && metrics.contains("\ntoolcrib_store{state=\"down\"} 1"));
+    assert!(stage.get("/").await.body.contains("The store does not answer"));
+    shaky.set_mode(HEALTHY);
+    wait_until("it is ready", async || ready().await["status"] == "ready").await;
+}
+
+#[tokio::test]
+async fn a_body_that_breaks_off_is_not_called_large() {
+    let (stage, _) = start_with_faulty_store().await;
+    let mut stream = stage.connect().await;
+    let head = format!(
+        "POST /api/tools/shop__order/call HTTP/1.1\r\nHost: {}\r\nContent-Type: application/json\r\n\
+         Transfer-Encoding: chunked\r\nConnection: close\r\n\r\n2\r\n{{}}\r\nnonsense\r\n",
+        stage.address
+    );
+    let answer = finish(&mut stream, head.as_bytes()).await;
+    assert_eq!((answer.status, answer.error_code().as_str()), (400, "BAD_REQUEST"), "{answer:?}");
+}

@@ -1,0 +1,78 @@
+//! What a source refuses by its HTTP status, as callers see it: the same for MCP servers and for APIs.
+
+use std::time::Duration;
+
+use jiff::fmt::rfc2822;
+use serde_json::{Value, json};
+use toolcrib_core::{Code, Error, Timestamp};
+
+/// A longer wait than this is not believed.
+const MAX_RETRY_AFTER: Duration = Duration::from_secs(365 * 24 * 3600);
+
+/// A refusal that says nothing about the health of the source.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum HttpRejection {
+    /// The source wants a login, or one with more rights.
+    LoginRequired,
+    /// The login is known and may not do this.
+    Forbidden,
+    /// Nothing is served at the address of the source.
+    NoEndpoint,
+    /// The source wants to be left alone, for so long where it says so.
+    RateLimited(Option<Duration>),
+}
+
+impl HttpRejection {
+    /// 429 always, 503 only with `Retry-After`: without it, that is a source in trouble.
+    pub(crate) fn from_rate_limit(status: u16, retry_after: Option<Duration>) -> Option<HttpRejection> {
+        (status == 429 || (status == 503 && retry_after.is_some())).then_some(HttpRejection::RateLimited(retry_after))
+    }
+
+    /// The error for callers. `details` are the connector's own and are kept.
+    pub(crate) fn to_error(self, status: u16, message: String, mut details: Value) -> Error {
+        details["upstream_status"] = json!(status);
+        let error = match self {
+            HttpRejection::LoginRequired => Error::new(Code::AuthRequired, message),
+            HttpRejection::Forbidden => Error::new(Code::ToolExecutionFailed, message).with_retryable(false),
+            HttpRejection::NoEndpoint => Error::new(Code::ToolUnavailable, message).with_retryable(false),
+            HttpRejection::RateLimited(retry_after) => {
+                details["by"] = json!("source");
+                details["retry_after_ms"] = json!(retry_after.map(|wait| wait.as_millis() as u64));
+                Error::new(Code::RateLimited, message)
+            }
+        };
+        error.with_details(details)
+    }
+}
+
+/// The value of `Retry-After`: seconds, or a date.
+pub(crate) fn parse_retry_after(text: &str, now: Timestamp) -> Option<Duration> {
+    let text = text.trim();
+    if let Ok(seconds) = text.parse::<u64>() {
+        return Some(Duration::from_secs(seconds).min(MAX_RETRY_AFTER));
+    }
+    let at = rfc2822::DateTimeParser::new().parse_timestamp(text).ok()?;
+    Some(Timestamp(at.as_millisecond()).since(now).min(MAX_RETRY_AFTER))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn retry_after_is_seconds_or_a_date() {
+        // Sun, 06 Nov 1994 08:49:37 GMT
+        let now = Timestamp(784_111_777_000);
+        for (text, expected) in [
+            ("120", Some(120)),
+            (" 0 ", Some(0)),
+            ("Sun, 06 Nov 1994 08:50:07 GMT", Some(30)),
+            ("Sun, 06 Nov 1994 08:49:00 GMT", Some(0)),
+            ("99999999999", Some(365 * 24 * 3600)),
+            ("soon", None),
+            ("-5", None),
+        ] {
+            assert_eq!(parse_retry_after(text, now), expected.map(Duration::from_secs), "{text}");
+        }
+    }
+}

@@ -1,0 +1,109 @@
+//! What only shows from inside: pauses, and who holds a connection at which moment.
+
+use std::path::Path;
+
+use tempfile::TempDir;
+use tokio::sync::broadcast;
+use tokio::time::advance;
+use toolcrib_core::config::Config;
+
+use super::*;
+use crate::CallOptions;
+use crate::connector::Connector;
+use crate::connector::SourceRequest;
+use crate::connector::mcp::McpConnector;
+
+const RESOURCE_URI: &str = "note://one";
+
+#[tokio::test(start_paused = true)]
+async fn looks_are_ever_rarer_until_all_was_well_for_long() {
+    let watched = SubscriptionSet::default();
+    let looks = async |seconds: u64| {
+        let mut looks = 0;
+        for _ in 0..seconds {
+            looks += u32::from(watched.is_due());
+            advance(Duration::from_secs(1)).await;
+        }
+        looks
+    };
+    assert_eq!(looks(3).await, 2);
+    assert!(looks(600).await < 20);
+    advance(MAX_CHECK_INTERVAL * 3).await;
+    assert_eq!(looks(3).await, 2);
+}
+
+/// A connector whose server is this program, or the scripted one; and where both write down what happens.
+fn build_connector(command: &str, args: &[&str], settings: &str) -> (Arc<McpConnector>, TempDir) {
+    let home = tempfile::tempdir().unwrap();
+    let args: Vec<String> = args.iter().map(|arg| arg.replace("{home}", home.path().to_str().unwrap())).collect();
+    let mut source = json!({ "command": command, "args": args });
+    let settings: serde_json::Value = serde_json::from_str(settings).unwrap();
+    source.as_object_mut().unwrap().extend(settings.as_object().unwrap().clone());
+    let config = json!({ "sources": { "s": source } }).to_string();
+    let config = Config::read(&config, "toolcrib.json", Path::new(".")).unwrap();
+    let source = config.sources.into_iter().next().unwrap().source.unwrap();
+    let news = SourceEvents::new(broadcast::channel(16).0);
+    (
+        Arc::new(McpConnector::new(source, &crate::RegistryOptions::default(), Arc::default(), news, Arc::default())),
+        home,
+    )
+}
+
+fn build_request(method: &str, client: u64) -> SourceRequest {
+    let options = CallOptions { client: Some(ClientId(client)), ..CallOptions::default() };
+    let params = to_raw_value(&json!({ "uri": RESOURCE_URI })).ok();
+    SourceRequest {
+        method: method.to_owned(),
+        params,
+        meta: None,
+        context: options.call_context(Duration::from_secs(20)),
+    }
+}
+
+fn read_lines(home: &TempDir, file: &str) -> Vec<String> {
+    let text = std::fs::read_to_string(home.path().join(file)).unwrap_or_default();
+    text.lines().map(str::to_owned).collect()
+}
+
+#[tokio::test]
+async fn a_server_hears_of_the_end_though_somebody_holds_the_connection_for_a_moment() {
+    let scripted = toolcrib_testkit::programs::scripted_server();
+    let args = ["--resources", "--log-file", "{home}/log"];
+    let (connector, home) = build_connector(scripted.to_str().unwrap(), &args, "{}");
+    connector.request(build_request("resources/subscribe", 1)).await.unwrap();
+    let held = connector.pool.shared.connection.lock().await;
+    let ending = connector.request(build_request("resources/unsubscribe", 1));
+    let releasing = async {
+        while connector.pool.shared.subscriptions.has_any() {
+            tokio::task::yield_now().await;
+        }
+        drop(held);
+    };
+    tokio::join!(ending, releasing).0.unwrap();
+    assert!(read_lines(&home, "log").contains(&"resources/unsubscribe".to_owned()));
+    connector.close().await;
+}
+
+/// It is looked after while its client leaves.
+#[tokio::test]
+async fn no_server_is_started_for_a_client_that_has_left() {
+    let script = "echo x >> {home}/starts; exec sleep 60";
+    let settings = r#"{ "lifecycle": "per_client", "discovery_timeout": "1s" }"#;
+    let (connector, home) = build_connector("/bin/sh", &["-c", script], settings);
+    let client = ClientId(1);
+    let terms = build_request("resources/subscribe", client.0).context;
+    let own = connector.pool.select(&connector.source, &terms).unwrap();
+    connector.pool.shared.subscriptions.add(RESOURCE_URI, None).unwrap().commit();
+    own.subscriptions.add(RESOURCE_URI, Some(client)).unwrap().commit();
+    let leaving = async {
+        while read_lines(&home, "starts").is_empty() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        connector.client_disconnected(client).await;
+    };
+    timeout(Duration::from_secs(20), async { tokio::join!(connector.restore_connections(), leaving) }).await.unwrap();
+    assert_eq!(read_lines(&home, "starts").len(), 1, "the one of all");
+    assert!(connector.has_outdated_subscriptions(), "which is watched on");
+    connector.close().await;
+    assert!(!connector.has_outdated_subscriptions());
+}

@@ -1,0 +1,181 @@
+use std::collections::BTreeMap;
+
+use toolcrib_core::execution::ParameterLocation as In;
+use toolcrib_core::execution::{
+    BodyEncoding, BodySpec, OperationParameter, ParameterStyle, SecurityRequirement, SecurityScheme, Serialization,
+};
+use toolcrib_core::source::{Auth, KeyLocation};
+
+use super::*;
+
+fn parameter(name: &str, place: In) -> OperationParameter {
+    let style = match place {
+        In::Path | In::Header => ParameterStyle::Simple,
+        In::Query | In::Cookie | In::Querystring => ParameterStyle::Form,
+    };
+    let form = Serialization::Style { style, explode: false, allow_reserved: false };
+    OperationParameter {
+        argument: name.into(),
+        name: name.into(),
+        location: place,
+        required: false,
+        serialization: form,
+    }
+}
+
+#[tokio::test]
+async fn a_call_is_the_request_of_its_operation_over_a_connection_that_is_kept() {
+    let server = LoopbackServer::start(|_, _| server::json_reply(200, r#"{"id": 7}"#)).await;
+    let connector = connector(OpenApiSource {
+        base_url: Some(format!("{}/{{{{ stage }}}}/", server.url)),
+        headers: BTreeMap::from([
+            ("X-Stage".to_owned(), "stage {{ stage }}".to_owned()),
+            ("Cookie".to_owned(), "site=1".to_owned()),
+            ("X-Client".to_owned(), "configured".to_owned()),
+        ]),
+        variables: BTreeMap::from([("stage".to_owned(), "v1".to_owned())]),
+        auth: Some(Auth::ApiKey { name: "sid".into(), place: KeyLocation::Cookie, value: "s3cret".into() }),
+        ..OpenApiSource::default()
+    });
+    let operation = Operation {
+        parameters: vec![
+            parameter("id", In::Path),
+            parameter("q", In::Query),
+            parameter("X-Client", In::Header),
+            parameter("Host", In::Header),
+            parameter("lang", In::Cookie),
+        ],
+        body: Some(BodySpec {
+            argument: "body".into(),
+            required: false,
+            media_type: "application/json".into(),
+            content: BodyEncoding::Json,
+            fields: BTreeMap::new(),
+        }),
+        accept: vec!["application/json".into(), "text/plain".into()],
+        ..operation("POST", "https://elsewhere.example.com", "/pets/{id}")
+    };
+    let arguments =
+        json!({"id": "a/b", "q": "x y", "X-Client": "said", "Host": "evil", "lang": "de", "body": {"n": 1}});
+    for _ in 0..2 {
+        let result = call(&connector, &operation, arguments.clone()).await.unwrap();
+        assert_eq!(result["structuredContent"], json!({"id": 7}));
+        assert_eq!(result["_meta"]["toolcrib/http"]["status"], 200);
+    }
+    let heard = server.requests();
+    let [first, second] = heard.as_slice() else { panic!("{heard:?}") };
+    assert_eq!(first.request_line(), "POST /v1/pets/a%2Fb?q=x%20y");
+    assert_eq!(first.body, r#"{"n":1}"#);
+    for (name, value) in [
+        ("content-type", "application/json"),
+        ("accept", "application/json, text/plain, */*;q=0.1"),
+        ("x-stage", "stage v1"),
+        ("x-client", "configured"),
+        ("cookie", "lang=de; site=1; sid=s3cret"),
+        ("user-agent", concat!("toolcrib/", env!("CARGO_PKG_VERSION"))),
+    ] {
+        assert_eq!(first.header(name), value, "{name}");
+    }
+    assert!(first.header("host").starts_with("127.0.0.1:"));
+    assert_eq!((first.connection, second.connection), (0, 0));
+}
+
+#[tokio::test]
+async fn an_empty_body_has_a_length() {
+    let server = LoopbackServer::start(|_, _| server::json_reply(200, "{}")).await;
+    let body = BodySpec {
+        argument: "body".into(),
+        required: true,
+        media_type: "text/plain".into(),
+        content: BodyEncoding::Text,
+        fields: BTreeMap::new(),
+    };
+    for (method, body, length) in
+        [("POST", Some(body.clone()), "0"), ("DELETE", Some(body), "0"), ("POST", None, "0"), ("GET", None, "")]
+    {
+        let arguments = if body.is_some() { json!({"body": ""}) } else { json!({}) };
+        let operation = Operation { body, ..operation(method, &server.url, "/t") };
+        let connector = connector(OpenApiSource { allow_private: true, ..OpenApiSource::default() });
+        call(&connector, &operation, arguments).await.unwrap();
+        assert_eq!(server.requests().pop().unwrap().header("content-length"), length, "{operation:?}");
+    }
+}
+
+#[tokio::test]
+async fn where_a_request_goes_is_for_the_configuration_then_for_the_document() {
+    let server = LoopbackServer::start(|_, _| reply(204, "", "")).await;
+    let document = format!("{}/docs/openapi.json?token=x", server.url);
+    let base_url = Some(format!("{}/base?x=1", server.url));
+    for (document, base_url, at, expected) in [
+        ("/api.yaml", base_url.clone(), "https://other.example.com", Ok("/base/p?x=1")),
+        ("/api.yaml", None, server.url.as_str(), Ok("/p")),
+        (document.as_str(), None, "/v2", Ok("/v2/p")),
+        (document.as_str(), None, "v2", Ok("/docs/v2/p")),
+        (document.as_str(), None, "/", Ok("/p")),
+        ("/api.yaml", None, "", Err("the document names no server; set `base_url` on the source")),
+        ("/api.yaml", None, "/v2", Err("which is a file; set `base_url` on the source")),
+        ("/api.yaml", None, "ftp://h/", Err("`ftp://h/` is no http address; set `base_url` on the source")),
+        (
+            "/api.yaml",
+            None,
+            "http://{host}/",
+            Err("without a value; set it under `variables` of the source, or set `base_url`"),
+        ),
+    ] {
+        let before = server.requests().len();
+        let connector = connector(OpenApiSource { document: document.into(), base_url, ..OpenApiSource::default() });
+        let result = call(&connector, &operation("GET", at, "/p"), json!({})).await;
+        match expected {
+            Ok(target) => {
+                assert_eq!(result.unwrap()["content"][0]["text"], "204 No Content");
+                assert_eq!(server.requests()[before].target, target);
+            }
+            Err(reason) => {
+                let (kind, code, message) = failure_parts(result);
+                assert_eq!((kind, code), ("undecided", Code::ConfigInvalid));
+                assert!(message.ends_with(reason), "{message}");
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_document_from_elsewhere_cannot_lead_inside() {
+    let server = LoopbackServer::start(|_, _| reply(204, "", "")).await;
+    let port = server.url.rsplit(':').next().unwrap();
+    let document = "http://docs.example.com/openapi.json".to_owned();
+    let remote = connector(OpenApiSource { document: document.clone(), ..OpenApiSource::default() });
+    // One is refused for what it is, the other for what its name stands for.
+    for at in [server.url.clone(), format!("http://localhost:{port}")] {
+        let (kind, code, message) = failure_parts(call(&remote, &operation("GET", &at, "/p"), json!({})).await);
+        assert_eq!((kind, code), ("refused", Code::ToolUnavailable));
+        assert!(message.starts_with("`GET /p` is not sent: ") && message.contains("set `allow_private`"), "{message}");
+    }
+    assert_eq!(server.requests().len(), 0);
+    let allowed =
+        connector(OpenApiSource { document: document.clone(), allow_private: true, ..OpenApiSource::default() });
+    assert!(call(&allowed, &operation("GET", &server.url, "/p"), json!({})).await.is_ok());
+    let written = connector(OpenApiSource { document, base_url: Some(server.url.clone()), ..OpenApiSource::default() });
+    assert!(call(&written, &operation("GET", "", "/p"), json!({})).await.is_ok());
+    assert_eq!(server.requests().len(), 2);
+}
+
+#[tokio::test]
+async fn credentials_go_by_what_the_document_wants() {
+    let server = LoopbackServer::start(|_, _| server::json_reply(401, r#"{"message":"who are you?"}"#)).await;
+    let kind = SecurityScheme::ApiKey { name: "X-Key".into(), place: KeyLocation::Query };
+    let security = vec![vec![SecurityRequirement { scheme: "key".into(), kind, scopes: Vec::new() }]];
+    let wants = Operation { security, ..operation("GET", &server.url, "/p") };
+    let schemes = Auth::Schemes(BTreeMap::from([
+        ("key".to_owned(), Auth::Bearer("a b&c".into())),
+        ("unused".to_owned(), Auth::Bearer("${env:TOOLCRIB_NO_SUCH_VARIABLE}".into())),
+    ]));
+    let with = connector(OpenApiSource { auth: Some(schemes), ..OpenApiSource::default() });
+    let (_, _, message) = failure_parts(call(&with, &wants, json!({})).await);
+    assert_eq!(message, "`GET /p` answered 401 Unauthorized: who are you?");
+    let without = connector(OpenApiSource::default());
+    let (_, _, message) = failure_parts(call(&without, &wants, json!({})).await);
+    let missing = "the document wants `key` (a key in the query `X-Key`), which `auth` of the source gives";
+    assert_eq!(message, format!("`GET /p` answered 401 Unauthorized: who are you?; {missing}"));
+    assert_eq!(server.request_lines(), ["GET /p?X-Key=a+b%26c", "GET /p"]);
+}

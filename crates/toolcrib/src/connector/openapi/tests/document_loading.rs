@@ -1,0 +1,203 @@
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use toolcrib_core::source::Auth;
+
+use super::*;
+use crate::connector::DocumentVersions;
+
+fn source_at(document: &str) -> OpenApiSource {
+    OpenApiSource { document: document.into(), ..OpenApiSource::default() }
+}
+
+/// Loads documents as a reader does.
+async fn load_documents(openapi: OpenApiSource, places: &[&str]) -> Result<Vec<String>> {
+    let connector = connector(openapi);
+    let settled = ResolvedSource::resolve(&connector.source)?;
+    let documents = DocumentLoader::new(&connector, &settled, None)?;
+    let mut texts = vec![documents.load(documents.main_url()).await?];
+    for place in places {
+        texts.push(documents.load(&documents.main_url().join(place).unwrap()).await?);
+    }
+    Ok(texts)
+}
+
+async fn is_unchanged(openapi: OpenApiSource, known: &DocumentVersions) -> bool {
+    let discovery = Discovery {
+        timeout: Duration::from_secs(10),
+        era: None,
+        keep_connection: false,
+        known_versions: Some(known.clone()),
+        trace: None,
+    };
+    connector(openapi).discover(discovery).await.is_ok_and(|offer| offer.unchanged)
+}
+
+async fn document_versions(openapi: OpenApiSource, places: &[&str]) -> DocumentVersions {
+    let connector = connector(openapi);
+    let settled = ResolvedSource::resolve(&connector.source).unwrap();
+    let documents = DocumentLoader::new(&connector, &settled, None).unwrap();
+    documents.load(documents.main_url()).await.unwrap();
+    for place in places {
+        documents.load(&documents.main_url().join(place).unwrap()).await.unwrap();
+    }
+    documents.versions().unwrap()
+}
+
+#[tokio::test]
+async fn an_unchanged_document_is_recognised_by_its_tag_or_its_content() {
+    let server = LoopbackServer::start(|heard, number| match heard.target.as_str() {
+        "/tagged" if heard.header("if-none-match") == "\"v1\"" => reply(304, "", ""),
+        "/tagged" => reply(200, "etag: \"v1\"", "{}"),
+        "/changing" => reply(200, "", &number.to_string()),
+        _ => reply(200, "", "{}"),
+    })
+    .await;
+    for (path, refs, expected) in [
+        ("tagged", &[][..], true),
+        ("plain", &[], true),
+        ("plain", &["tagged", "other"], true),
+        ("changing", &[], false),
+        ("plain", &["changing"], false),
+    ] {
+        let source = source_at(&format!("{}/{path}", server.url));
+        let known = document_versions(source.clone(), refs).await;
+        assert_eq!(known.documents.len(), 1 + refs.len());
+        assert_eq!(is_unchanged(source.clone(), &known).await, expected, "{path} {refs:?}");
+        let other = DocumentVersions { reader: "another".into(), ..known.clone() };
+        assert!(!is_unchanged(source.clone(), &other).await);
+    }
+
+    let home = tempfile::tempdir().unwrap();
+    let file = home.path().join("api.yaml");
+    std::fs::write(&file, "\u{feff}a: 1").unwrap();
+    let source = source_at(file.to_str().unwrap());
+    let known = document_versions(source.clone(), &[]).await;
+    assert!(is_unchanged(source.clone(), &known).await);
+    std::fs::write(&file, "a: 2").unwrap();
+    assert!(!is_unchanged(source, &known).await);
+}
+
+#[tokio::test]
+async fn an_address_gets_the_credentials_and_other_origins_do_not() {
+    let other = LoopbackServer::start(|_, _| reply(200, "", "other")).await;
+    let server = LoopbackServer::start(|_, _| reply(200, "", "main")).await;
+    let source = OpenApiSource {
+        auth: Some(Auth::Bearer("token".into())),
+        headers: BTreeMap::from([("X-Team".to_owned(), "a".to_owned())]),
+        allow_refs: vec![format!("{}/specs/", other.url)],
+        ..source_at(&format!("{}/api.json?key=s3cret", server.url))
+    };
+    let allowed = format!("{}/specs/x.json", other.url);
+    let texts = load_documents(source.clone(), &["pet.json", &allowed]).await.unwrap();
+    assert_eq!(texts, ["main", "main", "other"]);
+    assert_eq!(server.request_lines(), ["GET /api.json?key=s3cret", "GET /pet.json"]);
+    for heard in server.requests() {
+        assert_eq!((heard.header("authorization"), heard.header("x-team")), ("Bearer token", "a"));
+    }
+    assert_eq!((other.requests()[0].header("authorization"), other.requests()[0].header("x-team")), ("", ""));
+
+    // They are for the API, and that is elsewhere.
+    load_documents(OpenApiSource { base_url: Some(other.url.clone()), ..source.clone() }, &[]).await.unwrap();
+    let last = server.requests().pop().unwrap();
+    assert_eq!((last.header("authorization"), last.header("x-team")), ("", ""));
+
+    // What is allowed ends where a part of the path does.
+    let beginning = OpenApiSource { allow_refs: vec![format!("{}/specs", other.url)], ..source.clone() };
+    assert!(load_documents(beginning.clone(), &[&allowed]).await.is_ok());
+    assert!(load_documents(beginning, &[&format!("{}/specs-evil/x.json", other.url)]).await.is_err());
+
+    let known = document_versions(source.clone(), &[]).await;
+    assert!(!serde_json::to_string(&known).unwrap().contains("s3cret"));
+    let error = load_documents(source, &[&format!("{}/private.json", other.url)]).await.unwrap_err();
+    let place = format!("{}/private.json", other.url);
+    let told = format!("`{place}` is not where the document comes from; `allow_refs` of the source allows more places");
+    assert_eq!((error.code, error.message), (Code::Forbidden, told));
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn files_lead_to_files_beside_them_only() {
+    let home = tempfile::tempdir().unwrap();
+    let path = |name: &str| home.path().join(name);
+    for (name, text) in [("specs/api.yaml", "main"), ("specs/a/pet.yaml", "pet"), ("other/x.yaml", "x")] {
+        std::fs::create_dir_all(path(name).parent().unwrap()).unwrap();
+        std::fs::write(path(name), text).unwrap();
+    }
+    std::os::unix::fs::symlink(path("other/x.yaml"), path("specs/link.yaml")).unwrap();
+    let source = source_at(path("specs/api.yaml").to_str().unwrap());
+    assert_eq!(load_documents(source.clone(), &["a/pet.yaml"]).await.unwrap(), ["main", "pet"]);
+    for outside in ["../other/x.yaml", "link.yaml", "/etc/passwd", "http://127.0.0.1:1/x.yaml"] {
+        let error = load_documents(source.clone(), &[outside]).await.unwrap_err();
+        assert!(error.message.contains("is not where the document comes from"), "{outside}: {error}");
+    }
+    let allowed = OpenApiSource { allow_refs: vec![path("other").to_str().unwrap().into()], ..source };
+    assert_eq!(load_documents(allowed, &["../other/x.yaml", "link.yaml"]).await.unwrap(), ["main", "x", "x"]);
+}
+
+#[tokio::test]
+async fn what_is_no_document_is_told_at_once() {
+    let home = tempfile::tempdir().unwrap();
+    let large = home.path().join("large.json");
+    std::fs::File::create(&large).unwrap().set_len(65 * 1024 * 1024).unwrap();
+    let bytes = home.path().join("bytes.json");
+    std::fs::write(&bytes, b"gr\x00n").unwrap();
+    let check = async |document: &Path, expected: &str| {
+        let error = load_documents(source_at(document.to_str().unwrap()), &[]).await.unwrap_err();
+        assert_eq!(error.code, Code::ConfigInvalid);
+        assert!(error.message.contains(expected), "{error}");
+    };
+    check(&large, "is larger than 64 MiB").await;
+    check(&bytes, "is not a text in UTF-8").await;
+    std::fs::write(&bytes, b"\x1f\x8b\x08").unwrap();
+    check(&bytes, "is packed with gzip").await;
+    check(home.path(), "is not a plain file").await;
+    check(Path::new("/dev/zero"), "is not a plain file").await;
+    check(&home.path().join("missing"), "cannot be read: ").await;
+
+    let server = LoopbackServer::start(|_, _| reply(404, "", "")).await;
+    let error = load_documents(source_at(&format!("{}/api.json?key=s3cret", server.url)), &[]).await.unwrap_err();
+    let told = format!("`{}/api.json` gives no document: it answered 404 Not Found", server.url);
+    assert_eq!((error.code, error.message), (Code::ToolUnavailable, told));
+
+    let names: Vec<String> = (0..64).map(|number| format!("{number}.json")).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let server = LoopbackServer::start(|_, _| reply(200, "", "{}")).await;
+    let source = source_at(&format!("{}/api.json", server.url));
+    assert_eq!(load_documents(source.clone(), &names[..63]).await.unwrap().len(), 64);
+    let error = load_documents(source, &names).await.unwrap_err();
+    assert_eq!(error.message, "the document leads to more than 63 others");
+}
+
+#[tokio::test]
+async fn a_reference_in_an_address_is_seen_by_its_server_alone() {
+    let document = r##"{"openapi":"3.1.0","info":{"title":"t","version":"1"},"paths":{
+        "/p":{"get":{"operationId":"p","parameters":[{"$ref":"../common.json#/q"}]}},
+        "/x":{"get":{"operationId":"x","parameters":[{"$ref":"gone.json#/q"}]}}}}"##;
+    let server = LoopbackServer::start(move |heard, _| match heard.target.as_str() {
+        "/v1/t0ken-123/api.json" => reply(200, "", document),
+        "/v1/common.json" => reply(200, "", r#"{"q":{"name":"q","in":"query","schema":{"type":"string"}}}"#),
+        other => reply(404, "content-type: text/plain", other),
+    })
+    .await;
+    let given = "${env:TOOLCRIB_NO_SUCH_VARIABLE:-t0ken-123}";
+    let connector = connector(source_at(&format!("{}/v1/{given}/api.json", server.url)));
+    let discovery = Discovery {
+        timeout: Duration::from_secs(10),
+        era: None,
+        keep_connection: false,
+        known_versions: None,
+        trace: None,
+    };
+    let offer = connector.discover(discovery).await.unwrap();
+    let expected = ["GET /v1/t0ken-123/api.json", "GET /v1/t0ken-123/gone.json", "GET /v1/common.json"];
+    assert_eq!(server.request_lines(), expected);
+    let kept = format!("{:?} {:?} {:?}", offer.tools, offer.excluded, offer.versions);
+    assert!(!kept.contains("t0ken-123") && kept.contains("v1/***/gone.json"), "{kept}");
+    assert!(kept.contains(r#""server":"/""#) || kept.contains(r#"\"server\":\"/\""#), "{kept}");
+
+    let known = document_versions(source_at(&format!("{}/v1/{given}/api.json", server.url)), &["../common.json"]).await;
+    assert!(is_unchanged(source_at(&format!("{}/v1/{given}/api.json", server.url)), &known).await);
+    let error = load_documents(source_at(&format!("{}/{given}/none.json", server.url)), &[]).await.unwrap_err();
+    assert_eq!(error.message, format!("`{}/***/none.json` gives no document: it answered 404 Not Found", server.url));
+}

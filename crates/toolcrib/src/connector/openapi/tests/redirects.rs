@@ -1,0 +1,110 @@
+use std::collections::BTreeMap;
+
+use toolcrib_core::execution::{BodyEncoding, BodySpec};
+use toolcrib_core::source::Auth;
+
+use super::*;
+
+/// What starts, and what is said to it: only what is posted has a body.
+fn start_operation(post: bool, server: &str) -> (Operation, Value) {
+    if !post {
+        return (operation("GET", server, "/start"), json!({}));
+    }
+    let body = BodySpec {
+        argument: "body".into(),
+        required: true,
+        media_type: "text/plain".into(),
+        content: BodyEncoding::Text,
+        fields: BTreeMap::new(),
+    };
+    (Operation { body: Some(body), ..operation("POST", server, "/start") }, json!({"body": "said"}))
+}
+
+fn connector_with_credentials(allow_private: bool) -> OpenApiConnector {
+    connector(OpenApiSource {
+        allow_private,
+        auth: Some(Auth::Bearer("s3cret-token".into())),
+        headers: BTreeMap::from([("X-Configured".to_owned(), "yes".to_owned())]),
+        ..OpenApiSource::default()
+    })
+}
+
+async fn start_redirecting_server(status: u16, location: String) -> LoopbackServer {
+    LoopbackServer::start(move |heard, _| match heard.target.as_str() {
+        "/start" => reply(status, &format!("location: {location}"), "elsewhere"),
+        _ => reply(200, "content-type: text/plain", "arrived"),
+    })
+    .await
+}
+
+#[tokio::test]
+async fn on_the_same_server_a_redirect_is_followed_as_browsers_do() {
+    for (method, status, then) in [
+        ("GET", 301, "GET /end "),
+        ("GET", 308, "GET /end "),
+        ("POST", 301, "GET /end "),
+        ("POST", 302, "GET /end "),
+        ("POST", 303, "GET /end "),
+        ("POST", 307, "POST /end said"),
+        ("POST", 308, "POST /end said"),
+    ] {
+        let server = start_redirecting_server(status, "/end".into()).await;
+        let (operation, arguments) = start_operation(method == "POST", &server.url);
+        let result = call(&connector_with_credentials(false), &operation, arguments).await.unwrap();
+        assert_eq!(result["content"][0]["text"], "arrived");
+        let last = server.requests().pop().unwrap();
+        assert_eq!(format!("{} {}", last.request_line(), last.body), then, "{method} {status}");
+        assert_eq!(last.header("authorization"), "Bearer s3cret-token");
+        assert_eq!(last.header("content-type").is_empty(), last.body.is_empty());
+    }
+}
+
+#[tokio::test]
+async fn another_server_is_asked_without_anything_that_was_meant_for_the_first() {
+    let other = LoopbackServer::start(|_, _| reply(200, "", "arrived")).await;
+    let server = start_redirecting_server(302, format!("{}/end?x=1", other.url)).await;
+    let result =
+        call(&connector_with_credentials(true), &operation("GET", &server.url, "/start"), json!({})).await.unwrap();
+    assert_eq!(result["content"][0]["text"], "arrived");
+    let heard = other.requests();
+    assert_eq!(heard[0].request_line(), "GET /end?x=1");
+    for name in ["authorization", "cookie", "x-configured"] {
+        assert_eq!(heard[0].header(name), "", "{name}");
+    }
+}
+
+#[tokio::test]
+async fn a_redirect_that_may_not_be_followed_says_where_it_pointed() {
+    let other = LoopbackServer::start(|_, _| reply(200, "", "arrived")).await;
+    let to = format!("{}/end?secret=1", other.url);
+    let place = format!("{}/end", other.url);
+    for (connector, post, location, expected) in [
+        (
+            connector_with_credentials(false),
+            false,
+            to.clone(),
+            format!("was redirected to `{place}`, where nothing is sent: "),
+        ),
+        (
+            connector_with_credentials(true),
+            true,
+            to,
+            format!("was redirected to `{place}`, which is another server: only GET is sent there"),
+        ),
+        (
+            connector_with_credentials(true),
+            false,
+            "file:///etc/passwd".into(),
+            "was redirected to no valid address".into(),
+        ),
+        (connector_with_credentials(true), false, "/start".into(), "was redirected more than 5 times".into()),
+    ] {
+        let server = start_redirecting_server(307, location).await;
+        let (operation, arguments) = start_operation(post, &server.url);
+        let (kind, code, message) = failure_parts(call(&connector, &operation, arguments).await);
+        assert_eq!((kind, code), ("refused", Code::ToolExecutionFailed));
+        let expected = format!("`{} /start` {expected}", operation.method);
+        assert!(message.starts_with(&expected) && !message.contains("secret"), "{message}");
+    }
+    assert_eq!(other.requests().len(), 0);
+}

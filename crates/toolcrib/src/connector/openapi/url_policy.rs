@@ -1,0 +1,92 @@
+//! Where requests of a source may go. Who wrote an address matters: the configuration may name any, a document from
+//! elsewhere only public ones, and a document in a file any that is not link-local, unless `allow_private` is set.
+
+use toolcrib_core::source::OpenApiSource;
+use url::{Origin, Url};
+
+use super::http_clients::NetworkScope;
+use crate::address_policy::{BlockedAddress, check_not_link_local, check_url};
+
+#[derive(Debug)]
+pub(super) struct UrlPolicy {
+    /// Origins that the user wrote down.
+    configured_origins: Vec<Origin>,
+    /// Whether a document from elsewhere names the servers.
+    has_remote_document: bool,
+    allow_private: bool,
+}
+
+impl UrlPolicy {
+    /// Of a source whose texts are filled. `document` is its address, where it is no file.
+    pub(super) fn new(openapi: &OpenApiSource, document: Option<&Url>, base: Option<&Url>) -> UrlPolicy {
+        let own = [document, base].into_iter().flatten().map(Url::origin).collect();
+        UrlPolicy {
+            configured_origins: own,
+            has_remote_document: document.is_some(),
+            allow_private: openapi.allow_private,
+        }
+    }
+
+    /// To a declared server.
+    pub(super) fn scope_for(&self, url: &Url) -> Result<NetworkScope, BlockedAddress> {
+        if self.allow_private || self.configured_origins.contains(&url.origin()) {
+            check_url(url, true)?;
+            return Ok(NetworkScope::Anywhere);
+        }
+        if self.has_remote_document {
+            return self.scope_for_redirect(url);
+        }
+        check_not_link_local(url)?;
+        Ok(NetworkScope::NotLinkLocal)
+    }
+
+    /// To where an answer points outside the declared server.
+    pub(super) fn scope_for_redirect(&self, url: &Url) -> Result<NetworkScope, BlockedAddress> {
+        check_url(url, self.allow_private)?;
+        Ok(if self.allow_private { NetworkScope::Anywhere } else { NetworkScope::PublicOnly })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_document_from_elsewhere_leads_to_public_addresses_only() {
+        let check = |document: Option<&str>, base: Option<&str>, allow_private: bool, to: &str| {
+            let [document, base] = [document, base].map(|text| text.map(|text| Url::parse(text).unwrap()));
+            let openapi = OpenApiSource { allow_private, ..OpenApiSource::default() };
+            let territory = UrlPolicy::new(&openapi, document.as_ref(), base.as_ref());
+            territory.scope_for(&Url::parse(to).unwrap()).ok()
+        };
+        let remote = Some("http://docs.example.com/openapi.json");
+        let (free, public) = (Some(NetworkScope::Anywhere), Some(NetworkScope::PublicOnly));
+        let near = Some(NetworkScope::NotLinkLocal);
+        let metadata = "http://169.254.169.254/latest/meta-data";
+        for (document, base, allow_private, to, expected) in [
+            (None, None, false, "http://127.0.0.1:8080/x", near),
+            (None, None, false, "http://api.example.com/x", near),
+            (None, None, false, metadata, None),
+            (None, None, false, "http://metadata.google.internal/x", None),
+            (None, None, false, "http://[fe80::1]/x", None),
+            (None, None, true, metadata, free),
+            (None, Some("http://169.254.1.1/"), false, "http://169.254.1.1/x", free),
+            (remote, None, false, "http://127.0.0.1:8080/x", None),
+            (remote, None, false, "http://[::1]/x", None),
+            (remote, None, false, "http://169.254.169.254/x", None),
+            (remote, None, false, "http://api.example.com/x", public),
+            (remote, None, false, "http://docs.example.com/x", free),
+            (remote, None, false, "https://docs.example.com/x", public),
+            (remote, None, true, "http://127.0.0.1:8080/x", free),
+            (remote, Some("http://127.0.0.1:8080/api"), false, "http://127.0.0.1:8080/x", free),
+            (remote, Some("http://127.0.0.1:8080/api"), false, "http://127.0.0.1:9090/x", None),
+            (Some("http://127.0.0.1:1/openapi.json"), None, false, "http://127.0.0.1:1/x", free),
+            (Some("http://127.0.0.1:1/openapi.json"), None, false, "http://127.0.0.1:2/x", None),
+            (None, None, true, "file:///etc/passwd", None),
+        ] {
+            assert_eq!(check(document, base, allow_private, to), expected, "{document:?} {base:?} {to}");
+        }
+        let file = UrlPolicy::new(&OpenApiSource::default(), None, None);
+        assert!(file.scope_for_redirect(&Url::parse("http://127.0.0.1/").unwrap()).is_err());
+    }
+}

@@ -1,0 +1,309 @@
+//! The result of a call as its source sent it, and where in its text the parts lie that are read here. Nothing deeper
+//! than one level is parsed, and what is not known here stays.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::ops::Range;
+
+use serde::Deserialize;
+use serde::de::{Deserializer, MapAccess, Visitor};
+use serde_json::value::{RawValue, to_raw_value};
+use toolcrib_core::json::{self, RawFields};
+use toolcrib_core::text::{may_contain_hidden, sanitize_result};
+
+use crate::redact::{RedactedJson, Redactor};
+
+#[derive(Clone)]
+pub struct ToolResult {
+    pub raw: Box<RawValue>,
+    pub(crate) layout: ResultLayout,
+}
+
+/// Key of `_meta` under which Toolcrib adds notes about a call: a list of texts.
+pub const NOTES_KEY: &str = "toolcrib/notes";
+
+impl ToolResult {
+    /// Adds a note to `_meta["toolcrib/notes"]`, behind those of an upstream Toolcrib.
+    pub(crate) fn with_note(self, note: &str) -> ToolResult {
+        let noted = || {
+            let mut result = RawFields::parse(&self.raw)?;
+            let mut meta = result.get("_meta").and_then(RawFields::parse).unwrap_or_default();
+            let mut notes: Vec<Box<RawValue>> =
+                meta.get(NOTES_KEY).and_then(|notes| serde_json::from_str(notes.get()).ok()).unwrap_or_default();
+            notes.push(json::raw_string(note));
+            meta.insert(NOTES_KEY, to_raw_value(&notes).ok()?);
+            result.insert("_meta", to_raw_value(&meta).ok()?);
+            ToolResult::parse(to_raw_value(&result).ok()?)
+        };
+        noted().unwrap_or_else(|| {
+            tracing::warn!(note, "a note could not be added to the result");
+            self
+        })
+    }
+
+    /// Without characters that hide or steer in its texts: those of text blocks and embedded resources, titles and
+    /// descriptions of links. Structured content stays as it is, and so does all of a result that has none of them,
+    /// which one pass over its bytes tells.
+    pub(crate) fn without_hidden_characters(self) -> ToolResult {
+        if may_contain_hidden(self.layout.content(&self.raw)) { self.sanitize_content().unwrap_or(self) } else { self }
+    }
+
+    /// `None` where nothing has to be removed.
+    fn sanitize_content(&self) -> Option<ToolResult> {
+        let place = self.layout.content.clone()?;
+        let content = self.layout.content(&self.raw);
+        // Half a character must not keep a text from being read.
+        let mended = json::replace_lone_surrogates(content);
+        let blocks: Vec<&RawValue> = serde_json::from_str(mended.as_deref().unwrap_or(content)).ok()?;
+        let clean: Vec<Option<Box<RawValue>>> = blocks.iter().map(|block| sanitize_block(block)).collect();
+        if mended.is_none() && clean.iter().all(Option::is_none) {
+            return None;
+        }
+        let blocks: Vec<&RawValue> =
+            blocks.into_iter().zip(&clean).map(|(block, clean)| clean.as_deref().unwrap_or(block)).collect();
+        let text = self.raw.get();
+        let content = serde_json::to_string(&blocks).ok()?;
+        let text = [&text[..place.start], &content, &text[place.end..]].concat();
+        ToolResult::parse(RawValue::from_string(text).ok()?)
+    }
+
+    /// An error that the tool itself reported may repeat what its server was given.
+    pub(crate) fn redact(self, redactor: &Redactor) -> ToolResult {
+        let redacted = match redactor.redact_json(&self.raw) {
+            RedactedJson::Unchanged => return self,
+            RedactedJson::Changed(raw) => ToolResult::parse(raw),
+            RedactedJson::Unreadable => None,
+        };
+        redacted.unwrap_or_else(|| {
+            let text = "the error of the tool repeats a secret of its source and cannot be shown";
+            let result = serde_json::json!({ "content": [{ "type": "text", "text": text }], "isError": true });
+            let raw = to_raw_value(&result).unwrap_or_default();
+            let layout = ResultLayout::parse(&raw).unwrap_or_default();
+            ToolResult { raw, layout }
+        })
+    }
+
+    /// `None` for anything but an object.
+    pub fn parse(raw: Box<RawValue>) -> Option<ToolResult> {
+        let layout = ResultLayout::parse(&raw)?;
+        Some(ToolResult { raw, layout })
+    }
+}
+
+/// `None` where nothing has to be removed.
+fn sanitize_block(block: &RawValue) -> Option<Box<RawValue>> {
+    if !may_contain_hidden(block.get()) {
+        return None;
+    }
+    let mut fields = RawFields::parse(block)?;
+    let mut changed = false;
+    for key in ["text", "title", "description"] {
+        changed |= sanitize_field(&mut fields, key);
+    }
+    if let Some(mut resource) = fields.get("resource").and_then(RawFields::parse)
+        && sanitize_field(&mut resource, "text")
+    {
+        fields.insert("resource", to_raw_value(&resource).ok()?);
+        changed = true;
+    }
+    if changed { to_raw_value(&fields).ok() } else { None }
+}
+
+fn sanitize_field(fields: &mut RawFields, key: &str) -> bool {
+    let text = fields.get(key).and_then(|raw| serde_json::from_str::<String>(raw.get()).ok());
+    let Some(clean) = text.and_then(|text| sanitize_result(&text)) else { return false };
+    fields.insert(key, json::raw_string(&clean));
+    true
+}
+
+/// Without the result: what a tool said belongs in no log.
+impl fmt::Debug for ToolResult {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Answer").field("bytes", &self.raw.get().len()).finish_non_exhaustive()
+    }
+}
+
+/// Where in a result's text its parts lie.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct ResultLayout {
+    content: Option<Range<usize>>,
+    structured: Option<Range<usize>>,
+    meta: Option<Range<usize>>,
+    pub(crate) is_error: bool,
+    /// The source wants to know more before there is a result.
+    pub(crate) input_required: bool,
+}
+
+impl ResultLayout {
+    pub(crate) fn parse(raw: &RawValue) -> Option<ResultLayout> {
+        let head: ResultFields<'_> = serde_json::from_str(raw.get()).ok()?;
+        let start = raw.get().as_ptr().addr();
+        let place = |part: &RawValue| {
+            let from = part.get().as_ptr().addr() - start;
+            from..from + part.get().len()
+        };
+        let is = |part: Option<&RawValue>, text: &str| part.is_some_and(|part| part.get() == text);
+        Some(ResultLayout {
+            content: head.content.filter(|part| part.get().starts_with('[')).map(place),
+            structured: head.structured.filter(|part| part.get() != "null").map(place),
+            meta: head.meta.filter(|part| part.get() != "null").map(place),
+            is_error: is(head.is_error, "true"),
+            input_required: is(head.result_type, "\"input_required\""),
+        })
+    }
+
+    pub(crate) fn content<'a>(&self, raw: &'a RawValue) -> &'a str {
+        slice_at(raw, self.content.as_ref()).unwrap_or("[]")
+    }
+
+    pub(crate) fn structured<'a>(&self, raw: &'a RawValue) -> Option<&'a str> {
+        slice_at(raw, self.structured.as_ref())
+    }
+
+    pub(crate) fn meta<'a>(&self, raw: &'a RawValue) -> Option<&'a str> {
+        slice_at(raw, self.meta.as_ref())
+    }
+}
+
+fn slice_at<'a>(raw: &'a RawValue, place: Option<&Range<usize>>) -> Option<&'a str> {
+    raw.get().get(place?.clone())
+}
+
+#[derive(Default)]
+struct ResultFields<'a> {
+    content: Option<&'a RawValue>,
+    structured: Option<&'a RawValue>,
+    meta: Option<&'a RawValue>,
+    is_error: Option<&'a RawValue>,
+    result_type: Option<&'a RawValue>,
+}
+
+/// Borrowed unless it is written with escapes.
+#[derive(Deserialize)]
+struct FieldName<'a>(#[serde(borrow)] Cow<'a, str>);
+
+/// By hand, because of a name given twice the last counts, and that is no reason to lose a result.
+impl<'de: 'a, 'a> Deserialize<'de> for ResultFields<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct ResultFieldsVisitor;
+        impl<'de> Visitor<'de> for ResultFieldsVisitor {
+            type Value = ResultFields<'de>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object")
+            }
+
+            fn visit_map<M: MapAccess<'de>>(self, mut map: M) -> Result<ResultFields<'de>, M::Error> {
+                let mut head = ResultFields::default();
+                while let Some((FieldName(name), value)) = map.next_entry::<FieldName<'de>, &'de RawValue>()? {
+                    match name.as_ref() {
+                        "content" => head.content = Some(value),
+                        "structuredContent" => head.structured = Some(value),
+                        "_meta" => head.meta = Some(value),
+                        "isError" => head.is_error = Some(value),
+                        "resultType" => head.result_type = Some(value),
+                        _ => {}
+                    }
+                }
+                Ok(head)
+            }
+        }
+        deserializer.deserialize_map(ResultFieldsVisitor)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(text: &str) -> Option<ToolResult> {
+        ToolResult::parse(RawValue::from_string(text.to_owned()).unwrap())
+    }
+
+    #[test]
+    fn an_error_that_cannot_be_redacted_is_replaced() {
+        let redactor = Redactor::new(&["12345678".to_owned()].into());
+        let nested = format!("{}12345678{}", "[".repeat(200), "]".repeat(200));
+        let raw = RawValue::from_string(format!(r#"{{"content":[],"isError":true,"x":{nested}}}"#)).unwrap();
+        let answer = ToolResult::parse(raw).unwrap().redact(&redactor);
+        assert!(answer.layout.is_error && !answer.raw.get().contains("12345678"), "{}", answer.raw.get());
+    }
+
+    #[test]
+    fn parts_are_found_and_the_rest_stays() {
+        let text = r#"{"vendor": 1, "content": [ {"type":"text"} ], "isError":true,"structuredContent" : {"a":1},"_meta":{"b":2}}"#;
+        let ToolResult { raw, layout } = parse(text).unwrap();
+        assert_eq!(raw.get(), text);
+        assert_eq!(layout.content(&raw), r#"[ {"type":"text"} ]"#);
+        assert_eq!((layout.structured(&raw), layout.meta(&raw)), (Some(r#"{"a":1}"#), Some(r#"{"b":2}"#)));
+        assert!(layout.is_error && !layout.input_required);
+    }
+
+    #[test]
+    fn a_note_stands_behind_those_that_are_there() {
+        for (text, expected) in [
+            (r#"{"content":[]}"#, r#"{"content":[],"_meta":{"toolcrib/notes":["b"]}}"#),
+            (
+                r#"{"_meta":{"a":1,"toolcrib/notes":["a"]},"content":[1]}"#,
+                r#"{"_meta":{"a":1,"toolcrib/notes":["a","b"]},"content":[1]}"#,
+            ),
+            (r#"{"_meta":7}"#, r#"{"_meta":{"toolcrib/notes":["b"]}}"#),
+        ] {
+            let ToolResult { raw, layout } = parse(text).unwrap().with_note("b");
+            assert_eq!(raw.get(), expected);
+            assert!(layout.meta(&raw).unwrap().contains("toolcrib/notes"));
+        }
+    }
+
+    #[test]
+    fn texts_are_cleaned_and_the_rest_stays() {
+        for (text, expected) in [
+            (
+                r#"{"content":[{"type":"text","text":"a\u202eb"}],"structuredContent":{"a":"\u202e"},"n":1.50}"#,
+                r#"{"content":[{"type":"text","text":"ab"}],"structuredContent":{"a":"\u202e"},"n":1.50}"#,
+            ),
+            (
+                "{\"content\":[{\"type\":\"text\",\"text\":\"a\u{200b}\",\"_meta\":{\"n\":1.50}},  7]}",
+                r#"{"content":[{"type":"text","text":"a","_meta":{"n":1.50}},7]}"#,
+            ),
+            (
+                r#"{"content":[{"type":"resource","resource":{"uri":"u\u200b","text":"\udb40\udc41x"}}]}"#,
+                r#"{"content":[{"type":"resource","resource":{"uri":"u\u200b","text":"x"}}]}"#,
+            ),
+            (
+                r#"{"content":[{"type":"resource_link","uri":"u","name":"n","title":"\u001b[1mt","description":"d\u3164"}]}"#,
+                r#"{"content":[{"type":"resource_link","uri":"u","name":"n","title":"t","description":"d"}]}"#,
+            ),
+            (
+                r#"{"content":[{"type":"text","text":"\ud800\u202ex"}]}"#,
+                "{\"content\":[{\"type\":\"text\",\"text\":\"\u{fffd}x\"}]}",
+            ),
+        ] {
+            let clean = parse(text).unwrap().without_hidden_characters();
+            assert_eq!(clean.raw.get(), expected);
+            assert_eq!(clean.layout.content(&clean.raw), parse(expected).unwrap().layout.content(&clean.raw));
+        }
+        for text in [
+            "{ \"content\": [ {\"type\":\"text\", \"text\":\"⚠\u{fe0f} 👩\u{200d}💻 می\u{200c}خواهم \\r\\n\"} ] }",
+            r#"{"content":[{"type":"image","data":"AA=="}],"_meta":{"x":"\u202e"},"structuredContent":{"\u200b":1}}"#,
+            r#"{"content":"\u202e"}"#,
+        ] {
+            assert_eq!(parse(text).unwrap().without_hidden_characters().raw.get(), text);
+        }
+    }
+
+    #[test]
+    fn odd_results_are_read_for_what_they_are() {
+        for (text, content, is_error) in [
+            ("{}", "[]", false),
+            (r#"{"content":"no list","isError":"yes"}"#, "[]", false),
+            (r#"{"content":[1],"content":[2],"isError":false,"isError":true}"#, "[2]", true),
+            (r#"{"structuredContent":null,"\u0063ontent":[3]}"#, "[3]", false),
+        ] {
+            let ToolResult { raw, layout } = parse(text).unwrap();
+            assert_eq!((layout.content(&raw), layout.is_error, layout.structured(&raw)), (content, is_error, None));
+        }
+        assert!(parse("[]").is_none() && parse("null").is_none());
+        assert!(parse(r#"{"resultType":"input_required"}"#).unwrap().layout.input_required);
+    }
+}

@@ -1,0 +1,126 @@
+//! Rows that are measured, not decided: how sources stand, and how often what was used.
+
+use std::collections::BTreeMap;
+
+use serde::de::DeserializeOwned;
+use sqlx::{Connection, SqliteConnection};
+use tokio::time::Instant;
+use toolcrib_core::{SourceId, Timestamp};
+
+use super::content::{skip_damaged, to_json};
+use super::lease;
+use crate::store::{CacheCount, CallCount, DiscoveryCheck, SourceStatus};
+
+/// A source whose first discovery is under way has a lease and no standing yet.
+pub(super) async fn source_statuses(
+    connection: &mut SqliteConnection,
+) -> sqlx::Result<BTreeMap<SourceId, SourceStatus>> {
+    let rows: Vec<(String, String)> =
+        sqlx::query_as("SELECT source, body FROM standings").fetch_all(&mut *connection).await?;
+    let standing = |(source, body): (String, String)| {
+        let id = skip_damaged("standing", &source, SourceId::parse(&source))?;
+        Some((id, parse_json("standing", &source, &body)?))
+    };
+    let mut standings: BTreeMap<SourceId, SourceStatus> = rows.into_iter().filter_map(standing).collect();
+    let now = Instant::now();
+    for (source, remaining) in lease::active_leases(connection).await? {
+        standings.entry(source).or_default().discovering_until = Some(now + remaining);
+    }
+    Ok(standings)
+}
+
+pub(super) async fn checks(connection: &mut SqliteConnection, source: &SourceId) -> sqlx::Result<Vec<DiscoveryCheck>> {
+    let rows: Vec<String> = sqlx::query_scalar("SELECT body FROM checks WHERE source = ? ORDER BY id DESC")
+        .bind(source.as_str())
+        .fetch_all(connection)
+        .await?;
+    Ok(rows.iter().filter_map(|body| parse_json("check", source.as_str(), body)).collect())
+}
+
+pub(super) async fn invalidate(connection: &mut SqliteConnection, source: &SourceId) -> sqlx::Result<()> {
+    let mut transaction = connection.begin_with("BEGIN IMMEDIATE").await?;
+    sqlx::query("UPDATE standings SET body = json_set(body, '$.invalidated', json('true')) WHERE source = ?")
+        .bind(source.as_str())
+        .execute(&mut *transaction)
+        .await?;
+    transaction.commit().await
+}
+
+pub(super) async fn remove_source_status(connection: &mut SqliteConnection, source: &SourceId) -> sqlx::Result<()> {
+    let mut transaction = connection.begin_with("BEGIN IMMEDIATE").await?;
+    sqlx::query("DELETE FROM standings WHERE source = ?").bind(source.as_str()).execute(&mut *transaction).await?;
+    transaction.commit().await
+}
+
+pub(super) async fn add_counts(
+    connection: &mut SqliteConnection,
+    calls: &[CallCount],
+    needs: &[CacheCount],
+) -> sqlx::Result<()> {
+    let mut transaction = connection.begin_with("BEGIN IMMEDIATE").await?;
+    for call in calls {
+        sqlx::query(
+            "INSERT INTO call_counts (source, tool, calls, errors, last_called, last_error) VALUES (?, ?, ?, ?, ?, ?)
+             ON CONFLICT (source, tool) DO UPDATE SET
+                 calls = calls + excluded.calls,
+                 errors = errors + excluded.errors,
+                 last_called = coalesce(max(last_called, excluded.last_called), last_called, excluded.last_called),
+                 last_error = coalesce(excluded.last_error, last_error)",
+        )
+        .bind(call.source.as_str())
+        .bind(&call.tool)
+        .bind(call.calls as i64)
+        .bind(call.errors as i64)
+        .bind(call.last_called.map(|called| called.0))
+        .bind(call.last_error.as_ref().map(to_json).transpose()?)
+        .execute(&mut *transaction)
+        .await?;
+    }
+    if !needs.is_empty() {
+        // A list of all sources needs them all: one statement, for every command ends with this one.
+        let needs: Vec<_> = needs.iter().map(|need| (need.source.as_str(), need.hits, need.misses)).collect();
+        sqlx::query(
+            "INSERT INTO need_counts (source, hits, misses)
+             SELECT value ->> 0, value ->> 1, value ->> 2 FROM json_each(?) WHERE true
+             ON CONFLICT (source) DO UPDATE SET hits = hits + excluded.hits, misses = misses + excluded.misses",
+        )
+        .bind(to_json(&needs)?)
+        .execute(&mut *transaction)
+        .await?;
+    }
+    transaction.commit().await
+}
+
+pub(super) async fn call_counts(connection: &mut SqliteConnection) -> sqlx::Result<Vec<CallCount>> {
+    type CallCountRow = (String, String, i64, i64, Option<i64>, Option<String>);
+    let rows: Vec<CallCountRow> = sqlx::query_as(
+        "SELECT source, tool, calls, errors, last_called, last_error FROM call_counts ORDER BY source, tool",
+    )
+    .fetch_all(connection)
+    .await?;
+    let call_count = |(source, tool, calls, errors, last_called, last_error): CallCountRow| {
+        Some(CallCount {
+            last_error: last_error.and_then(|error| parse_json("failure", &source, &error)),
+            source: skip_damaged("counter", &source, SourceId::parse(&source))?,
+            tool,
+            calls: calls.unsigned_abs(),
+            errors: errors.unsigned_abs(),
+            last_called: last_called.map(Timestamp),
+        })
+    };
+    Ok(rows.into_iter().filter_map(call_count).collect())
+}
+
+pub(super) async fn cache_counts(connection: &mut SqliteConnection) -> sqlx::Result<Vec<CacheCount>> {
+    let rows: Vec<(String, i64, i64)> =
+        sqlx::query_as("SELECT source, hits, misses FROM need_counts ORDER BY source").fetch_all(connection).await?;
+    let need_count = |(source, hits, misses): (String, i64, i64)| {
+        let source = skip_damaged("counter", &source, SourceId::parse(&source))?;
+        Some(CacheCount { source, hits: hits.unsigned_abs(), misses: misses.unsigned_abs() })
+    };
+    Ok(rows.into_iter().filter_map(need_count).collect())
+}
+
+fn parse_json<T: DeserializeOwned>(what: &str, name: &str, body: &str) -> Option<T> {
+    skip_damaged(what, name, serde_json::from_str(body))
+}

@@ -1,0 +1,94 @@
+//! A workflow ends: in time, when nobody waits for it any more, and after so many steps.
+
+use std::time::Duration;
+
+use serde_json::json;
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+use toolcrib::{CallOptions, Code};
+
+use super::{buy_workflow, list_step, open_shop_with_workflow, order_step, order_step_with, run_buy, run_buy_with};
+use crate::server::{LoopbackServer, ServerReply, json_reply as answer};
+
+async fn start_silent_orders() -> LoopbackServer {
+    LoopbackServer::start(|heard, _| match heard.method.as_str() {
+        "GET" => answer(200, r#"[{"sku": "lamp"}]"#),
+        _ => ServerReply::NeverReply,
+    })
+    .await
+}
+
+#[tokio::test]
+async fn the_deadline_holds_for_all_steps_together() {
+    let server = start_silent_orders().await;
+    let bench =
+        open_shop_with_workflow(&server, &buy_workflow(json!([list_step(), order_step()]), json!({})), json!({})).await;
+    let options = CallOptions { timeout: Some(Duration::from_millis(800)), ..CallOptions::default() };
+    let error = run_buy_with(&bench, options).await.unwrap_err();
+    assert_eq!((error.code, error.details), (Code::ToolExecutionFailed, Some(json!({ "step": "order" }))));
+    assert!(error.message.starts_with("the workflow `buy` is not done within"), "{}", error.message);
+    assert!(error.message.ends_with("it got as far as step `order`"), "{}", error.message);
+}
+
+#[tokio::test]
+async fn a_step_has_no_more_time_than_its_source_allows() {
+    let server = start_silent_orders().await;
+    let flow = buy_workflow(json!([list_step(), order_step()]), json!({}));
+    let bench = open_shop_with_workflow(&server, &flow, json!({ "call_timeout": "400ms" })).await;
+    let error = run_buy(&bench).await.unwrap_err();
+    assert!(error.message.contains("failed at step `order`: `POST /orders` did not answer within"), "{error}");
+}
+
+#[tokio::test]
+async fn a_pause_beyond_the_deadline_is_not_waited_for() {
+    let server = LoopbackServer::start(|_, _| answer(503, "{}")).await;
+    let retry = json!([{ "name": "again", "type": "retry", "retryAfter": 3600, "retryLimit": 1 }]);
+    let bench = open_shop_with_workflow(
+        &server,
+        &buy_workflow(json!([order_step_with(json!({ "onFailure": retry }))]), json!({})),
+        json!({}),
+    )
+    .await;
+    let error = run_buy(&bench).await.unwrap_err();
+    assert!(error.message.contains("is not done within"), "{error}");
+    assert_eq!(server.request_lines().len(), 1);
+}
+
+#[tokio::test]
+async fn who_leaves_takes_the_workflow_along() {
+    let server = start_silent_orders().await;
+    let bench = open_shop_with_workflow(
+        &server,
+        &buy_workflow(json!([list_step(), order_step(), second_list_step()]), json!({})),
+        json!({}),
+    )
+    .await;
+    let (progress, mut told) = mpsc::channel(8);
+    let cancel = CancellationToken::new();
+    let options = CallOptions { progress: Some(progress), cancel: cancel.clone(), ..CallOptions::default() };
+    let leaving = async {
+        told.recv().await.unwrap();
+        told.recv().await.unwrap();
+        cancel.cancel();
+    };
+    let (result, ()) = tokio::join!(run_buy_with(&bench, options), leaving);
+    assert_eq!(result.unwrap_err().message, "the call was cancelled");
+    assert!(server.request_lines().len() <= 2);
+}
+
+fn second_list_step() -> serde_json::Value {
+    let mut step = list_step();
+    step["stepId"] = json!("again");
+    step
+}
+
+#[tokio::test]
+async fn a_circle_ends_after_a_hundred_steps() {
+    let server = LoopbackServer::start(|_, _| answer(200, "[]")).await;
+    let mut step = list_step();
+    step["onSuccess"] = json!([{ "name": "round", "type": "goto", "stepId": "list" }]);
+    let bench = open_shop_with_workflow(&server, &buy_workflow(json!([step]), json!({})), json!({})).await;
+    let error = run_buy(&bench).await.unwrap_err();
+    assert_eq!(error.message, "the workflow `buy` failed at step `list`: the workflow takes more than 100 steps");
+    assert_eq!(server.request_lines().len(), 100);
+}

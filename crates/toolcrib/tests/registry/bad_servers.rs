@@ -1,0 +1,158 @@
+//! What bad servers get: each ends within its deadline, failed or with one tool set aside, with a reason that a person
+//! understands, and never touches another source.
+#![cfg(target_os = "linux")]
+
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use toolcrib::refresh::RefreshStatus;
+use toolcrib::registry::DiscoveryStatus;
+use toolcrib::{Code, Refresh};
+
+use crate::support::{SqliteRegistry, cached_tools, call, id, output_text, scripted_source, with_settings};
+
+enum ExpectedOutcome {
+    /// Failed, and the reason has all of these.
+    Failed(Code, &'static [&'static str]),
+    /// With so many tools, and these set aside with such a reason.
+    Succeeded(usize, &'static [(&'static str, &'static str)]),
+}
+use ExpectedOutcome::{Failed, Succeeded};
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn bad_servers_fail_alone_and_say_why() {
+    let unavailable = Code::ToolUnavailable;
+    let broken = Code::ToolExecutionFailed;
+    let cases: Vec<(&str, Value, ExpectedOutcome)> = vec![
+        (
+            "not_found",
+            json!({"command": "no-such-program-anywhere"}),
+            Failed(unavailable, &["`no-such-program-anywhere`", "not found on PATH", "install it"]),
+        ),
+        ("no_file", json!({"command": "/no/such/file"}), Failed(unavailable, &["`/no/such/file`", "no such file"])),
+        (
+            "no_cwd",
+            with_settings(scripted_source(&[]), json!({"cwd": "/no/such/place"})),
+            Failed(unavailable, &["`cwd`", "`/no/such/place`", "not a directory"]),
+        ),
+        (
+            "exits",
+            scripted_source(&["--exit", "3"]),
+            Failed(unavailable, &["it ended while connecting", "3", "it last said: scripted-server: ends with code 3"]),
+        ),
+        (
+            "not_mcp",
+            scripted_source(&["--not-mcp"]),
+            Failed(
+                unavailable,
+                &[
+                    "no answer within 2s while connecting",
+                    "it printed `Welcome to the wrong program!`, so it may be no MCP server",
+                ],
+            ),
+        ),
+        (
+            "hangs_at_start",
+            scripted_source(&["--hang", "start"]),
+            Failed(unavailable, &["no answer within 2s while connecting"]),
+        ),
+        (
+            "hangs_on_list",
+            scripted_source(&["--hang", "list"]),
+            Failed(unavailable, &["no answer within 2s while listing its tools"]),
+        ),
+        (
+            "too_big",
+            with_settings(scripted_source(&["--big", "104857600"]), json!({"discovery_timeout": "30s"})),
+            Failed(broken, &["over the limit of 33554432"]),
+        ),
+        (
+            "too_many",
+            with_settings(scripted_source(&["--tools", "50000"]), json!({"discovery_timeout": "30s"})),
+            Failed(broken, &["the number of tools is over the limit of 20000"]),
+        ),
+        ("same_cursor", scripted_source(&["--same-cursor"]), Failed(broken, &["repeats a page and would never end"])),
+        ("junk", scripted_source(&["--junk"]), Succeeded(3, &[])),
+        ("no_schema", scripted_source(&["--no-schema"]), Succeeded(4, &[])),
+        (
+            "deep",
+            scripted_source(&["--deep", "1000"]),
+            Succeeded(3, &[("deep", "its input schema is nested deeper than 64 levels")]),
+        ),
+        (
+            "deeper",
+            scripted_source(&["--deep", "10000"]),
+            Succeeded(3, &[("deep", "its input schema is larger than 262144 bytes")]),
+        ),
+        ("not_text", scripted_source(&["--invalid-utf8"]), Succeeded(4, &[])),
+        ("nobody_home", json!({"url": "http://127.0.0.1:1/mcp"}), Failed(unavailable, &["no connection"])),
+        (
+            "no_secret",
+            json!({"command": "x", "args": ["${env:TOOLCRIB_NO_SUCH_VARIABLE}"]}),
+            Failed(Code::ConfigInvalid, &["`${env:TOOLCRIB_NO_SUCH_VARIABLE}` cannot be resolved"]),
+        ),
+    ];
+    let mut sources = json!({"good": scripted_source(&["--tools", "20"])});
+    for (name, source, _) in &cases {
+        let defaults = json!({"discovery_timeout": "2s"});
+        let source = if source.get("discovery_timeout").is_some() {
+            source.clone()
+        } else {
+            with_settings(source.clone(), defaults)
+        };
+        sources[name] = source;
+    }
+    let workshop = SqliteRegistry::open(sources).await;
+    let began = Instant::now();
+    let outcomes = workshop.refresh(Refresh::default()).await;
+    assert!(began.elapsed() < Duration::from_secs(40), "{:?}", began.elapsed());
+    assert_eq!(outcomes.len(), cases.len() + 1);
+
+    for (name, _, ends) in &cases {
+        let outcome = outcomes.iter().find(|outcome| outcome.source == id(name)).unwrap();
+        let view = workshop.source(&id(name)).unwrap();
+        match ends {
+            Failed(code, parts) => {
+                assert_eq!(
+                    (outcome.status, view.status),
+                    (RefreshStatus::Failed, DiscoveryStatus::Failed),
+                    "{name}: {outcome:?}"
+                );
+                let failure = outcome.error.as_ref().unwrap();
+                assert_eq!(view.last_error.as_ref(), Some(failure));
+                assert_eq!(failure.code, *code, "{name}: {}", failure.message);
+                for part in *parts {
+                    assert!(failure.message.contains(part), "{name}: {}", failure.message);
+                }
+                assert!(failure.message.len() < 600, "{name}: {}", failure.message);
+            }
+            Succeeded(count, aside) => {
+                assert_eq!((outcome.status, view.tool_count), (RefreshStatus::Success, *count), "{name}: {outcome:?}");
+                assert_eq!(view.set_aside.len(), aside.len(), "{name}: {:?}", view.set_aside);
+                for ((tool, reason), found) in aside.iter().zip(&view.set_aside) {
+                    assert_eq!(found.name, *tool);
+                    assert!(found.reason.contains(reason), "{name}: {}", found.reason);
+                }
+            }
+        }
+    }
+    assert_eq!(cached_tools(&workshop).iter().filter(|tool| tool.starts_with("good__")).count(), 20);
+    assert_eq!(output_text(&call(&workshop, "good__echo", json!({"text": "well"})).await.unwrap()), "well");
+    let schema = workshop.tool("no_schema__no_schema").unwrap().input_schema;
+    assert_eq!(schema.get(), r#"{"type":"object"}"#);
+    workshop.registry.close().await;
+}
+
+#[tokio::test]
+async fn a_server_that_stops_answering_keeps_its_last_good_list() {
+    let home = tempfile::tempdir().unwrap();
+    let good = json!({"s": with_settings(scripted_source(&[]), json!({"discovery_timeout": "2s"}))});
+    let workshop = SqliteRegistry::open_in(home, good).await;
+    workshop.refresh(Refresh::default()).await;
+    let bad = json!({"s": with_settings(scripted_source(&["--hang", "list"]), json!({"discovery_timeout": "1s"}))});
+    let workshop = workshop.reopen(bad).await;
+    assert_eq!(cached_tools(&workshop).len(), 3, "it is stale, and listed");
+    let outcome = workshop.refresh(Refresh::default()).await.remove(0);
+    assert_eq!((outcome.status, outcome.unchanged), (RefreshStatus::Failed, 3));
+    assert_eq!(cached_tools(&workshop).len(), 3);
+}

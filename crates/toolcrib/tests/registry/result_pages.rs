@@ -1,0 +1,143 @@
+//! Large results: read page by page, by the client that called and nobody else, for a while.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use toolcrib::testkit::ScriptedSource;
+use toolcrib::{CallOptions, CallOutput, ClientId, Code, Registry};
+
+use crate::support::{TestRegistry, agent, call, open_yaml};
+
+const RESULT_LIMIT: usize = 1024;
+
+/// A source whose tool `say` gives back what it is told to.
+async fn open_limited() -> TestRegistry {
+    let git = ScriptedSource::new(["say"]);
+    git.set_reply(|_, input| input["result"].clone());
+    open_yaml("sources: { git: { command: x, result_limit: 1KiB } }", &[("git", &git)]).await
+}
+
+async fn call_say(registry: &Registry, client: Option<u64>, result: Value) -> CallOutput {
+    let options = CallOptions { client: client.map(ClientId), ..CallOptions::default() };
+    registry.call(&agent(), "git__say", json!({ "result": result }), options).await.unwrap()
+}
+
+fn long_result() -> Value {
+    json!("0123456789".repeat(500))
+}
+
+fn next_cursor(output: &CallOutput) -> String {
+    output.page.as_ref().unwrap().next.clone().unwrap()
+}
+
+fn content_blocks(output: &CallOutput) -> Vec<Value> {
+    serde_json::from_str(output.content()).unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_fits_passes_as_it_is() {
+    let bench = open_limited().await;
+    let result = json!({"vendor": {"x": 1}, "content": [{"type": "odd", "y": 2}], "_meta": {"z": 3}});
+    let output = call_say(&bench, None, result.clone()).await;
+    assert_eq!(serde_json::from_str::<Value>(output.raw.get()).unwrap(), result);
+    assert_eq!((output.meta(), &output.page), (Some(r#"{"z":3}"#), &None));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_large_result_is_read_to_its_end_and_called_once() {
+    let git = ScriptedSource::new(["say"]);
+    git.set_reply(|_, input| input["result"].clone());
+    let bench = open_yaml("sources: { git: { command: x, result_limit: 1KiB } }", &[("git", &git)]).await;
+    let mut output = call_say(&bench, Some(1), long_result()).await;
+    let mut read = String::new();
+    for number in 1.. {
+        let page = output.page.clone().unwrap();
+        assert_eq!((page.number, page.total_bytes), (number, 5039));
+        assert!(output.raw.get().len() <= RESULT_LIMIT, "{}", output.raw.get().len());
+        read.push_str(content_blocks(&output)[0]["text"].as_str().unwrap());
+        match page.next {
+            Some(next) => output = bench.result_page(Some(ClientId(1)), &next).unwrap(),
+            None => break,
+        }
+    }
+    assert_eq!(json!(read), long_result());
+    assert_eq!(git.calls(), 1);
+    let stats = bench.stats();
+    assert_eq!((stats.calls, stats.errors), (1, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_wants_it_whole_gets_it_whole() {
+    let bench = open_limited().await;
+    let options = CallOptions { unpaged: true, ..CallOptions::default() };
+    let output = bench.call(&agent(), "git__say", json!({"result": long_result()}), options).await.unwrap();
+    assert_eq!(
+        (output.page.clone(), &content_blocks(&output)[0]["text"], content_blocks(&output).len()),
+        (None, &long_result(), 1)
+    );
+    let shown = serde_json::to_value(&output).unwrap();
+    let keys: Vec<&String> = shown.as_object().unwrap().keys().collect();
+    assert_eq!(keys, ["content", "structured", "is_error", "elapsed_ms", "source"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_page_is_for_the_client_that_called_while_it_is_there() {
+    let bench = open_limited().await;
+    let cursor = next_cursor(&call_say(&bench, Some(1), long_result()).await);
+    for other in [None, Some(ClientId(2))] {
+        let error = bench.result_page(other, &cursor).unwrap_err();
+        assert_eq!(error.code, Code::ToolInvalidInput);
+        assert!(error.message.contains("call the tool again"), "{}", error.message);
+    }
+    assert!(bench.result_page(Some(ClientId(1)), &cursor).is_ok());
+    bench.client_disconnected(ClientId(2));
+    assert!(bench.result_page(Some(ClientId(1)), &cursor).is_ok(), "it may be read again");
+    bench.client_disconnected(ClientId(1));
+    assert!(bench.result_page(Some(ClientId(1)), &cursor).is_err());
+
+    let options = CallOptions { client: Some(ClientId(3)), stateless: true, ..CallOptions::default() };
+    let output = bench.call(&agent(), "git__say", json!({"result": long_result()}), options).await.unwrap();
+    bench.client_disconnected(ClientId(3));
+    assert!(
+        bench.result_page(Some(ClientId(4)), &next_cursor(&output)).is_ok(),
+        "a client of one request has but its cursor"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_held_has_its_time_and_its_bounds() {
+    let bench = open_limited().await;
+    let first = next_cursor(&call_say(&bench, None, long_result()).await);
+    tokio::time::sleep(Duration::from_secs(599)).await;
+    assert!(bench.result_page(None, &first).is_ok());
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    assert!(bench.result_page(None, &first).is_err());
+
+    let oldest = next_cursor(&call_say(&bench, None, long_result()).await);
+    let second = next_cursor(&call_say(&bench, None, long_result()).await);
+    for _ in 0..255 {
+        call_say(&bench, None, long_result()).await;
+    }
+    assert!(bench.result_page(None, &oldest).is_err() && bench.result_page(None, &second).is_ok());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_wrong_cursor_is_told_so() {
+    let bench = open_limited().await;
+    let cursor = next_cursor(&call_say(&bench, None, long_result()).await);
+    let id = cursor.rsplit_once('-').unwrap().0;
+    for wrong in ["", "-", "x", "-1", "\u{1b}[31m", &"9".repeat(10_000), id, &format!("{id}-0"), &format!("{id}-99")] {
+        let error = bench.result_page(None, wrong).unwrap_err();
+        assert_eq!(error.code, Code::ToolInvalidInput, "{wrong}");
+        assert!(error.message.len() < 300 && !error.message.contains('\u{1b}'), "{}", error.message);
+    }
+}
+
+/// A long answer was taken for a failure.
+#[tokio::test(start_paused = true)]
+async fn a_long_answer_is_a_sign_of_life() {
+    let bench = open_limited().await;
+    for _ in 0..10 {
+        assert!(call(&bench, "git__say", json!({"result": long_result()})).await.is_ok());
+    }
+}
