@@ -84,6 +84,7 @@ pub(crate) enum CliCommand {
     Trust(crate::commands::trust::Arguments),
     Logs(crate::commands::logs::Arguments),
     Completions(crate::commands::completions::Arguments),
+    Man(crate::commands::man::Arguments),
     History(crate::commands::history::Arguments),
     Diff(crate::commands::diff::Arguments),
     Lock(crate::commands::lock::Arguments),

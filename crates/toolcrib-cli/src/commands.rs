@@ -18,6 +18,7 @@ pub(crate) mod init;
 pub(crate) mod invalidate;
 pub(crate) mod lock;
 pub(crate) mod logs;
+pub(crate) mod man;
 pub(crate) mod mcp;
 pub(crate) mod refresh;
 pub(crate) mod remove;
@@ -29,6 +30,8 @@ pub(crate) mod token;
 pub(crate) mod tools;
 pub(crate) mod trust;
 pub(crate) mod verify;
+
+use std::pin::Pin;
 
 use toolcrib::Result;
 use tracing::Instrument;
@@ -43,40 +46,41 @@ pub(crate) async fn run(arguments: Arguments) -> Result<CommandOutcome> {
     let name = command.name();
     let (telemetry, underway) = Telemetry::start(name, command.is_long_running());
     let span = log::command_span(name, telemetry.trace.as_ref());
-    let common = CommonArguments { telemetry, ..common };
-    let work = async {
-        match command {
-            CliCommand::Serve(arguments) => serve::run(&common, arguments).await,
-            CliCommand::Mcp(arguments) => mcp::run(&common, arguments).await,
-            CliCommand::Sources(arguments) => sources::run(&common, arguments).await,
-            CliCommand::Tools(arguments) => tools::run(&common, arguments).await,
-            CliCommand::Search(arguments) => search::run(&common, arguments).await,
-            CliCommand::Describe(arguments) => describe::run(&common, arguments).await,
-            CliCommand::Context(arguments) => context::run(&common, arguments).await,
-            CliCommand::Call(arguments) => call::run(&common, arguments).await,
-            CliCommand::Refresh(arguments) => refresh::run(&common, arguments).await,
-            CliCommand::Init(arguments) => init::run(&common, &arguments),
-            CliCommand::Import(arguments) => import::run(&common, arguments).await,
-            CliCommand::Add(arguments) => add::run(&common, *arguments).await,
-            CliCommand::Remove(arguments) => remove::run(&common, arguments).await,
-            CliCommand::Enable(arguments) => enable::enable(&common, arguments).await,
-            CliCommand::Disable(arguments) => enable::disable(&common, arguments).await,
-            CliCommand::Invalidate(arguments) => invalidate::run(&common, arguments).await,
-            CliCommand::Config(arguments) => config::run(&common, arguments).await,
-            CliCommand::Export(arguments) => export::run(&common, arguments).await,
-            CliCommand::Trust(arguments) => trust::run(&common, &arguments),
-            CliCommand::Logs(arguments) => logs::run(&common, arguments).await,
-            CliCommand::Completions(arguments) => completions::run(&arguments),
-            CliCommand::History(arguments) => history::run(&common, arguments).await,
-            CliCommand::Diff(arguments) => diff::run(&common, arguments).await,
-            CliCommand::Lock(arguments) => lock::run(&common, arguments).await,
-            CliCommand::Stats(arguments) => stats::run(&common, arguments).await,
-            CliCommand::Verify(arguments) => verify::run(&common, arguments).await,
-            CliCommand::Doctor(arguments) => doctor::run(&common, arguments).await,
-            CliCommand::Eval(arguments) => eval::run(&common, &arguments),
-            CliCommand::Token(arguments) => token::run(&common, arguments).await,
-            CliCommand::Demo(arguments) => demo::run(&common, arguments).await,
-        }
+    let common = &CommonArguments { telemetry, ..common };
+    // One boxed future per command: as one `async` block, the futures of all commands would share a state machine as large
+    // as the largest, and the compiler would build it in one piece.
+    let work: Pin<Box<dyn Future<Output = Result<CommandOutcome>>>> = match command {
+        CliCommand::Serve(arguments) => Box::pin(serve::run(common, arguments)),
+        CliCommand::Mcp(arguments) => Box::pin(mcp::run(common, arguments)),
+        CliCommand::Sources(arguments) => Box::pin(sources::run(common, arguments)),
+        CliCommand::Tools(arguments) => Box::pin(tools::run(common, arguments)),
+        CliCommand::Search(arguments) => Box::pin(search::run(common, arguments)),
+        CliCommand::Describe(arguments) => Box::pin(describe::run(common, arguments)),
+        CliCommand::Context(arguments) => Box::pin(context::run(common, arguments)),
+        CliCommand::Call(arguments) => Box::pin(call::run(common, arguments)),
+        CliCommand::Refresh(arguments) => Box::pin(refresh::run(common, arguments)),
+        CliCommand::Init(arguments) => Box::pin(async move { init::run(common, &arguments) }),
+        CliCommand::Import(arguments) => Box::pin(import::run(common, arguments)),
+        CliCommand::Add(arguments) => Box::pin(add::run(common, *arguments)),
+        CliCommand::Remove(arguments) => Box::pin(remove::run(common, arguments)),
+        CliCommand::Enable(arguments) => Box::pin(enable::enable(common, arguments)),
+        CliCommand::Disable(arguments) => Box::pin(enable::disable(common, arguments)),
+        CliCommand::Invalidate(arguments) => Box::pin(invalidate::run(common, arguments)),
+        CliCommand::Config(arguments) => Box::pin(config::run(common, arguments)),
+        CliCommand::Export(arguments) => Box::pin(export::run(common, arguments)),
+        CliCommand::Trust(arguments) => Box::pin(async move { trust::run(common, &arguments) }),
+        CliCommand::Logs(arguments) => Box::pin(logs::run(common, arguments)),
+        CliCommand::Completions(arguments) => Box::pin(async move { completions::run(&arguments) }),
+        CliCommand::History(arguments) => Box::pin(history::run(common, arguments)),
+        CliCommand::Diff(arguments) => Box::pin(diff::run(common, arguments)),
+        CliCommand::Lock(arguments) => Box::pin(lock::run(common, arguments)),
+        CliCommand::Stats(arguments) => Box::pin(stats::run(common, arguments)),
+        CliCommand::Verify(arguments) => Box::pin(verify::run(common, arguments)),
+        CliCommand::Doctor(arguments) => Box::pin(doctor::run(common, arguments)),
+        CliCommand::Eval(arguments) => Box::pin(async move { eval::run(common, &arguments) }),
+        CliCommand::Token(arguments) => Box::pin(token::run(common, arguments)),
+        CliCommand::Man(arguments) => Box::pin(async move { man::run(&arguments) }),
+        CliCommand::Demo(arguments) => Box::pin(demo::run(common, arguments)),
     };
     let result = work.instrument(span).await;
     underway.finish(&result).await;
@@ -107,6 +111,7 @@ impl CliCommand {
             CliCommand::Trust(_) => "trust",
             CliCommand::Logs(_) => "logs",
             CliCommand::Completions(_) => "completions",
+            CliCommand::Man(_) => "man",
             CliCommand::History(_) => "history",
             CliCommand::Diff(_) => "diff",
             CliCommand::Lock(_) => "lock",

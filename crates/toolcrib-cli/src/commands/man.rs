@@ -1,0 +1,26 @@
+//! `toolcrib man`: writes a man page for each command. Hidden: it is for packages, which install the pages.
+
+use std::path::PathBuf;
+
+use clap::{Args, CommandFactory};
+use toolcrib::{Code, Error, Result};
+
+use crate::arguments;
+use crate::exit::CommandOutcome;
+
+/// Write the man pages of all commands into a directory
+#[derive(Debug, Args)]
+#[command(hide = true)]
+pub(crate) struct Arguments {
+    /// The directory that receives `toolcrib.1`, `toolcrib-serve.1` and so on
+    directory: PathBuf,
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Result<CommandOutcome> {
+    let directory = &arguments.directory;
+    let command = arguments::Arguments::command();
+    std::fs::create_dir_all(directory).and_then(|()| clap_mangen::generate_to(command, directory)).map_err(
+        |error| Error::new(Code::BadRequest, format!("cannot write man pages to `{}`: {error}", directory.display())),
+    )?;
+    Ok(CommandOutcome::Success)
+}
