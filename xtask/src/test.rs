@@ -1,5 +1,5 @@
-//! `cargo xtask test`: fetch, check, build, test. Every step runs and the summary shows them all; only
-//! after a failed build is the rest left out, for it would say the same again.
+//! `cargo xtask test`: everything that CI runs. Each step runs even after a failed one, and the summary lists them all;
+//! only a failed build skips the steps that need its programs.
 
 use std::fs;
 use std::path::Path;
@@ -8,75 +8,83 @@ use std::process::{Command, ExitCode};
 use crate::paths::WorkspacePaths;
 use crate::process::{cargo, is_available, run_visible};
 use crate::report::{StepReport, StepStatus};
-use crate::{conformance, deps};
+use crate::{check, conformance, dependencies, deps, dist};
 
-/// The same selection for every cargo command, so that nothing is compiled twice with other features.
+/// The same selection for every cargo command, so that no crate is compiled twice with other features.
 const WORKSPACE_ARGS: [&str; 3] = ["--workspace", "--features", "toolcrib-testkit/rmcp-server"];
-/// With what is off by default.
+/// The same, plus the optional feature `embeddings`.
 const EMBEDDINGS_ARGS: [&str; 3] =
     ["--workspace", "--features", "toolcrib-testkit/rmcp-server,toolcrib-cli/embeddings"];
 
-/// What nextest says when a filter leaves nothing.
+/// Exit code of nextest when its filters match no test.
 const NEXTEST_NO_TESTS_EXIT_CODE: i32 = 4;
 
 pub(crate) fn run(filters: &[&str]) -> ExitCode {
-    let place = match WorkspacePaths::find() {
-        Ok(place) => place,
+    let paths = match WorkspacePaths::find() {
+        Ok(paths) => paths,
         Err(reason) => {
             println!("{reason}");
             return ExitCode::FAILURE;
         }
     };
     let mut report = StepReport::default();
-    deps::fetch(&place, &mut report);
+    deps::fetch(&paths, &mut report);
     if filters.is_empty() {
-        report.run_step("format", || run_visible(cargo(&place, &["fmt", "--all", "--check"])));
-        report.run_step("lints", || {
-            run_visible(workspace_command(&place, &["clippy", "--all-targets"], &["--", "-D", "warnings"]))
+        check::run_static_checks(&paths, &mut report);
+        report.run_step("dependencies", || dependencies::check(&paths));
+        report.run_step("documentation", || {
+            let mut command = workspace_command(&paths, &["doc", "--no-deps"], &[]);
+            command.env("RUSTDOCFLAGS", "-D warnings");
+            run_visible(command)
         });
     }
-    report.run_step("build", || run_visible(workspace_command(&place, &["build", "--all-targets"], &[])));
+    report.run_step("build", || run_visible(workspace_command(&paths, &["build", "--all-targets"], &[])));
     if report.has_last_failed() {
         report.skip_step("tests", "the build failed");
     } else {
-        run_tests(&place, filters, &mut report);
+        run_tests(&paths, filters, &mut report);
     }
     if report.print_summary() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-fn run_tests(place: &WorkspacePaths, filters: &[&str], report: &mut StepReport) {
-    println!("    packages: {}\n    data:     {}\n", place.deps_dir.display(), describe_dir(&place.data_dir));
-    let skips = place.target_dir.join("skipped-tests.txt");
-    // A leftover of the last run would be told as news.
-    let _ = fs::remove_file(&skips);
+fn run_tests(paths: &WorkspacePaths, filters: &[&str], report: &mut StepReport) {
+    println!("    packages: {}\n    data:     {}\n", paths.deps_dir.display(), describe_dir(&paths.data_dir));
+    let skip_file = paths.target_dir.join("skipped-tests.txt");
+    // Tests append to it; lines of an earlier run would be reported again.
+    let _ = fs::remove_file(&skip_file);
 
-    report.run_step("tests", || run_test_binaries(place, filters, &skips));
+    report.run_step("tests", || run_test_binaries(paths, filters, &skip_file));
     if filters.is_empty() {
         report.run_step("doc tests", || {
-            run_visible(with_test_env(workspace_command(place, &["test", "--doc"], &[]), place, &skips))
+            run_visible(with_test_env(workspace_command(paths, &["test", "--doc"], &[]), paths, &skip_file))
         });
     }
-    conformance::run(place, filters, report);
+    conformance::run(paths, filters, report);
     if filters.is_empty() {
-        // Last, for these leave a program behind that has the feature.
+        // From the binary of the tests: how artefacts are made is what is tried here, and `cargo xtask dist` tries the
+        // optimised ones.
+        let out_dir = paths.target_dir.join("artefacts");
+        dist::package_and_verify(paths, &paths.target_dir.join("toolcrib"), &out_dir, report);
+        // Last, because these replace `toolcrib` in the target directory by one with the feature.
         let lints = [&["clippy"], &EMBEDDINGS_ARGS[..], &["--all-targets", "--", "-D", "warnings"]].concat();
-        report.run_step("lints with embeddings", || run_visible(cargo(place, &lints)));
+        report.run_step("lints with embeddings", || run_visible(cargo(paths, &lints)));
         let tests = [&["test"], &EMBEDDINGS_ARGS[..], &["--lib", "--test", "search", "meaning"]].concat();
-        report.run_step("tests with embeddings", || run_visible(with_test_env(cargo(place, &tests), place, &skips)));
+        report
+            .run_step("tests with embeddings", || run_visible(with_test_env(cargo(paths, &tests), paths, &skip_file)));
     }
-    let skipped = fs::read_to_string(&skips).unwrap_or_default();
+    let skipped = fs::read_to_string(&skip_file).unwrap_or_default();
     report.set_skipped_tests(skipped.lines().map(str::to_owned).collect());
 }
 
-fn run_test_binaries(place: &WorkspacePaths, filters: &[&str], skips: &Path) -> StepStatus {
+fn run_test_binaries(paths: &WorkspacePaths, filters: &[&str], skip_file: &Path) -> StepStatus {
     if !is_available("cargo-nextest", "--version") {
-        let command = workspace_command(place, &["test", "--all-targets", "--no-fail-fast"], &["--"]);
-        return run_visible(with_filters(with_test_env(command, place, skips), filters));
+        let command = workspace_command(paths, &["test", "--all-targets", "--no-fail-fast"], &["--"]);
+        return run_visible(with_filters(with_test_env(command, paths, skip_file), filters));
     }
-    // Whoever watches sees each test pass; a log that is read later has what did not, and what was slow.
-    let told = if std::env::var_os("CI").is_some() { "slow" } else { "pass" };
-    let run = ["nextest", "run", "--no-fail-fast", "--status-level", told, "--final-status-level", "slow"];
-    let mut command = with_filters(with_test_env(workspace_command(place, &run, &[]), place, skips), filters);
+    // A person watches each test pass; the log of CI lists only failures and slow tests.
+    let level = if std::env::var_os("CI").is_some() { "slow" } else { "pass" };
+    let run = ["nextest", "run", "--no-fail-fast", "--status-level", level, "--final-status-level", "slow"];
+    let mut command = with_filters(with_test_env(workspace_command(paths, &run, &[]), paths, skip_file), filters);
     match command.status() {
         Ok(status) if status.success() => StepStatus::Passed(String::new()),
         Ok(status) if status.code() == Some(NEXTEST_NO_TESTS_EXIT_CODE) => no_tests_status(filters),
@@ -85,16 +93,17 @@ fn run_test_binaries(place: &WorkspacePaths, filters: &[&str], skips: &Path) -> 
     }
 }
 
-/// No test that matches is a slip, unless a scenario does.
+/// Status of a run without tests: a typing error in the filter, unless it selects a conformance scenario.
 fn no_tests_status(filters: &[&str]) -> StepStatus {
     if !filters.is_empty() && conformance::count_matching(filters) > 0 {
-        return StepStatus::Skipped("none match".to_owned());
+        return StepStatus::Skipped("no test matches".to_owned());
     }
     StepStatus::Failed(format!("nothing matches `{}`", filters.join(" ")))
 }
 
-fn workspace_command(place: &WorkspacePaths, before: &[&str], after: &[&str]) -> Command {
-    cargo(place, &[before, &WORKSPACE_ARGS, after].concat())
+/// Cargo with the features that all steps share.
+pub(crate) fn workspace_command(paths: &WorkspacePaths, before: &[&str], after: &[&str]) -> Command {
+    cargo(paths, &[before, &WORKSPACE_ARGS, after].concat())
 }
 
 fn with_filters(mut command: Command, filters: &[&str]) -> Command {
@@ -102,14 +111,14 @@ fn with_filters(mut command: Command, filters: &[&str]) -> Command {
     command
 }
 
-/// What the testkit's `rig` module reads.
-fn with_test_env(mut command: Command, place: &WorkspacePaths, skips: &Path) -> Command {
-    command.env("TOOLCRIB_TEST_DEPS", &place.deps_dir).env("TOOLCRIB_TEST_DATA", &place.data_dir);
-    command.env("TOOLCRIB_TEST_SKIPS", skips);
+/// Sets the variables that `toolcrib_testkit::programs` reads.
+fn with_test_env(mut command: Command, paths: &WorkspacePaths, skip_file: &Path) -> Command {
+    command.env("TOOLCRIB_TEST_DEPS", &paths.deps_dir).env("TOOLCRIB_TEST_DATA", &paths.data_dir);
+    command.env("TOOLCRIB_TEST_SKIPS", skip_file);
     command
 }
 
-fn describe_dir(folder: &Path) -> String {
-    let note = if folder.is_dir() { "" } else { " (absent: tests that need it are skipped)" };
-    format!("{}{note}", folder.display())
+fn describe_dir(path: &Path) -> String {
+    let note = if path.is_dir() { "" } else { " (absent: tests that need it are skipped)" };
+    format!("{}{note}", path.display())
 }

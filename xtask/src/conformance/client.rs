@@ -1,5 +1,5 @@
-//! Our client: an example program that the suite starts with the address of a server of its own making, once a
-//! scenario.
+//! Scenarios of the client. For each, the suite starts a server of its own and then the example program
+//! `conformance_client` with its address.
 
 use std::fs;
 use std::path::Path;
@@ -10,13 +10,13 @@ use crate::paths::WorkspacePaths;
 use crate::process::run_logged;
 use crate::report::StepStatus;
 
-/// The example that speaks for us, in whichever crate it lives.
+/// The example program that implements the client side.
 const CLIENT_EXAMPLE: &str = "conformance_client";
 
-/// The suite gives a client 30 s; this is for the suite itself.
+/// Timeout of the suite. It gives the client 30 s by itself.
 const SCENARIO_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Left out: `auth/*`, for there is no OAuth yet; the `extension` scenarios, for we claim none of them.
+/// Without `auth/*`, which needs OAuth, and without `extension`, because no extension is supported.
 const SCENARIOS: [Scenario; 13] = [
     Scenario::required("2025-11-25", "initialize"),
     Scenario::required("2025-11-25", "tools_call"),
@@ -37,8 +37,8 @@ pub(super) fn count_matching(filters: &[&str]) -> usize {
     SCENARIOS.iter().filter(|scenario| scenario.matches(filters)).count()
 }
 
-pub(super) fn run(suite: &Suite, place: &WorkspacePaths, filters: &[&str]) -> StepStatus {
-    let client = place.target_dir.join("examples").join(CLIENT_EXAMPLE);
+pub(super) fn run(suite: &Suite, paths: &WorkspacePaths, filters: &[&str]) -> StepStatus {
+    let client = paths.target_dir.join("examples").join(CLIENT_EXAMPLE);
     let mut tally = ScenarioTally::default();
     for scenario in SCENARIOS.iter().filter(|scenario| scenario.matches(filters)) {
         let start = Instant::now();
@@ -51,13 +51,13 @@ pub(super) fn run(suite: &Suite, place: &WorkspacePaths, filters: &[&str]) -> St
 fn run_scenario(suite: &Suite, client: &Path, scenario: &Scenario) -> ScenarioResult {
     let log = suite.out_dir.join(format!("{}-{}.log", scenario.version, scenario.name));
     let mut command = suite.command();
-    // The suite hands the command to a shell.
+    // The suite passes the command to a shell, hence the quotes.
     command.arg("client").arg("--command").arg(format!("'{}'", client.display()));
     command.args(["--scenario", scenario.name, "--spec-version", scenario.version]);
     command.arg("-o").arg(&suite.out_dir);
     let status = run_logged(&mut command, &log, SCENARIO_TIMEOUT)?;
     let text = fs::read_to_string(&log).unwrap_or_default();
     let count = text.lines().find(|line| line.starts_with("Passed:")).unwrap_or("no result").to_owned();
-    // A scenario that checked nothing says nothing about us.
+    // A scenario without checks proves nothing.
     if status.success() && !count.starts_with("Passed: 0/") { Ok(count) } else { Err(count) }
 }

@@ -1,5 +1,6 @@
-//! Our server: `toolcrib serve` with a fixture behind it that has all the suite asks for, once a fixture that speaks
-//! the same version as the suite, once one of the other era, so that what is translated on the way is tried too.
+//! Scenarios of the server: `toolcrib serve` with a fixture as its source that has all tools, prompts and resources the
+//! suite asks for. Once with a fixture of the same protocol version and once with one of the other era, so that the
+//! translation between them is covered.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -14,15 +15,15 @@ use crate::paths::WorkspacePaths;
 use crate::process::{run_logged, run_logged_checked};
 use crate::report::StepStatus;
 
-/// For all the scenarios of a version, one after the other in one process: they take seconds.
+/// Timeout for all scenarios of a version, which one process runs one after the other within seconds.
 const SUITE_TIMEOUT: Duration = Duration::from_secs(300);
-/// For the server to start and to learn what the fixture has.
+/// Timeout for the server to start and to discover the fixture.
 const SERVER_START_TIMEOUT: Duration = Duration::from_secs(30);
 
 const LEGACY_VERSION: &str = "2025-11-25";
 const MODERN_VERSION: &str = "2026-07-28";
 
-/// Every scenario the suite has for servers but those of extensions, of which we claim none.
+/// Scenarios of both versions. Those of extensions are left out, because no extension is supported.
 const SHARED_SCENARIOS: [&str; 21] = [
     "completion-complete",
     "tools-list",
@@ -82,7 +83,7 @@ const MODERN_SCENARIOS: [&str; 19] = [
     "input-required-result-validate-input",
 ];
 
-/// What may fail where the suite speaks another version than the fixture.
+/// Scenarios that may fail when suite and fixture speak different versions: the older protocol cannot express them.
 const ALLOWED_FAILURES_ON_LEGACY: [&str; 14] = [
     "server-stateless",
     "input-required-result-basic-elicitation",
@@ -105,14 +106,14 @@ pub(super) fn count_matching(filters: &[&str]) -> usize {
     [LEGACY_VERSION, MODERN_VERSION]
         .iter()
         .flat_map(|version| scenarios(version, version))
-        .filter(|one| one.matches(filters))
+        .filter(|scenario| scenario.matches(filters))
         .count()
 }
 
-pub(super) fn run(suite: &Suite, place: &WorkspacePaths, filters: &[&str]) -> StepStatus {
+pub(super) fn run(suite: &Suite, paths: &WorkspacePaths, filters: &[&str]) -> StepStatus {
     let mut tally = ScenarioTally::default();
     for behind in [LEGACY_VERSION, MODERN_VERSION] {
-        let served = match ConformanceServer::start(suite, place, behind) {
+        let served = match ConformanceServer::start(suite, paths, behind) {
             Ok(served) => served,
             Err(reason) => return StepStatus::Failed(format!("with a fixture of {behind}: {reason}")),
         };
@@ -143,40 +144,43 @@ fn scenarios(version: &'static str, behind: &'static str) -> Vec<Scenario> {
     SHARED_SCENARIOS.iter().chain(alone).map(scenario).collect()
 }
 
-/// Has the suite try every scenario, and returns the folder with what it found.
+/// Runs all scenarios of a version and returns the directory with the results.
 fn run_suite(suite: &Suite, served: &ConformanceServer, version: &str, behind: &str) -> Result<PathBuf, String> {
     let out = suite.out_dir.join(format!("{version}-on-{behind}"));
     let log = suite.out_dir.join(format!("{version}-on-{behind}.log"));
     let mut command = suite.command();
     command.args(["server", "--suite", "all", "--spec-version", version, "--url", &format!("{}/mcp", served.url)]);
     command.arg("-o").arg(&out);
-    // Its exit code is about all scenarios together; what counts is each of them.
+    // The exit code covers all scenarios together; the results are read one by one.
     run_logged(&mut command, &log, SUITE_TIMEOUT)?;
     Ok(out)
 }
 
-/// Finds what the suite wrote about a scenario: `server-NAME-TIME/checks.json`.
+/// Reads the result of a scenario from `server-NAME-TIME/checks.json`.
 fn read_result(found: &Path, name: &str) -> ScenarioResult {
     let prefix = format!("server-{name}-2");
-    let folders = fs::read_dir(found).map_err(|error| format!("nothing was found: {error}"))?;
+    let folders = fs::read_dir(found).map_err(|error| format!("no results: {error}"))?;
     let mut folders = folders.filter_map(Result::ok).map(|entry| entry.path());
-    let is_it = |path: &PathBuf| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(&prefix));
-    let folder = folders.find(is_it).ok_or("it did not run")?;
+    let is_wanted = |path: &PathBuf| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(&prefix));
+    let folder = folders.find(is_wanted).ok_or("it did not run")?;
     let text = fs::read_to_string(folder.join("checks.json")).map_err(|error| format!("read the checks: {error}"))?;
     evaluate_checks(&text)
 }
 
-/// Counts the checks of a scenario: an array of objects, with a line for each of their fields.
+/// Counts the checks of a scenario. The file is an array of objects with one field per line, which needs no JSON parser.
 fn evaluate_checks(checks: &str) -> ScenarioResult {
     let field = |name: &str, line: &str| {
         let value = line.strip_prefix(&format!("    \"{name}\": \""))?;
         Some(value.trim_end_matches(',').trim_end_matches('"').to_owned())
     };
-    let (mut id, mut passed, mut warned, mut failed) = (String::new(), 0, Vec::new(), Vec::new());
+    let mut id = String::new();
+    let mut passed = 0;
+    let mut warned = Vec::new();
+    let mut failed = Vec::new();
     for line in checks.lines() {
         id = field("id", line).unwrap_or(id);
         match field("status", line).as_deref() {
-            // That messages have the right shape says nothing about what the scenario is for.
+            // Valid messages alone prove nothing about the behaviour that the scenario is about.
             Some("SUCCESS") if id != "wire-schema-valid" => passed += 1,
             Some("WARNING") => warned.push(id.clone()),
             Some("FAILURE") => failed.push(id.clone()),
@@ -189,7 +193,7 @@ fn evaluate_checks(checks: &str) -> ScenarioResult {
             text = format!("{text}, {word}: {}", ids.join(" "));
         }
     }
-    // A scenario that checked nothing says nothing about us.
+    // A scenario without checks proves nothing.
     if failed.is_empty() && passed > 0 { Ok(text) } else { Err(text) }
 }
 
@@ -200,24 +204,24 @@ struct ConformanceServer {
 }
 
 impl ConformanceServer {
-    fn start(suite: &Suite, place: &WorkspacePaths, behind: &str) -> Result<ConformanceServer, String> {
+    fn start(suite: &Suite, paths: &WorkspacePaths, behind: &str) -> Result<ConformanceServer, String> {
         let folder = suite.out_dir.join(format!("serve-{behind}"));
         fs::create_dir_all(&folder).map_err(|error| format!("make `{}`: {error}", folder.display()))?;
         let config = folder.join("toolcrib.json");
-        fs::write(&config, config_json(place, behind)).map_err(|error| format!("write the config: {error}"))?;
+        fs::write(&config, config_json(paths, behind)).map_err(|error| format!("write the config: {error}"))?;
         let toolcrib = |arguments: &[&str]| {
-            let mut command = Command::new(place.target_dir.join("toolcrib"));
+            let mut command = Command::new(paths.target_dir.join("toolcrib"));
             command.args(arguments).arg("--config").arg(&config).arg("--data").arg(folder.join("data"));
             command
         };
-        // With the fixture's tools on disk, the first scenario does not depend on how fast it starts.
+        // With the tools of the fixture in the store, the first scenario does not depend on how fast the fixture starts.
         run_logged_checked(&mut toolcrib(&["refresh"]), &folder.join("refresh.log"), SERVER_START_TIMEOUT)?;
 
-        let said = |error: std::io::Error| format!("start `toolcrib serve`: {error}");
-        let log = fs::File::create(folder.join("serve.log")).map_err(said)?;
+        let describe = |error: std::io::Error| format!("start `toolcrib serve`: {error}");
+        let log = fs::File::create(folder.join("serve.log")).map_err(describe)?;
         let mut command = toolcrib(&["serve", "--listen", "127.0.0.1:0"]);
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log);
-        let mut served = ConformanceServer { child: command.spawn().map_err(said)?, url: String::new() };
+        let mut served = ConformanceServer { child: command.spawn().map_err(describe)?, url: String::new() };
         let stdout = served.child.stdout.take().ok_or("`toolcrib serve` has no stdout")?;
         served.url = read_address(stdout)?;
         Ok(served)
@@ -226,34 +230,36 @@ impl ConformanceServer {
 
 impl Drop for ConformanceServer {
     fn drop(&mut self) {
-        // It may have ended by itself. What it started ends with it.
-        let _gone = self.child.kill().and_then(|()| self.child.wait());
+        // Fails when the process has ended by itself. Its child processes end with it.
+        let _ = self.child.kill().and_then(|()| self.child.wait());
     }
 }
 
-/// The address it says it listens on. Whatever else it prints is read as well, so that it never waits for us.
+/// Reads the address from the line `listening on …`. The thread goes on reading, so that the server never blocks on a
+/// full pipe.
 fn read_address(stdout: impl std::io::Read + Send + 'static) -> Result<String, String> {
-    let (tell, told) = mpsc::channel();
+    let (sender, receiver) = mpsc::channel();
     thread::spawn(move || {
         for line in BufReader::new(stdout).lines().map_while(Result::ok) {
             if let Some(url) = line.strip_prefix("listening on ") {
-                // Nobody waits for a second one.
-                let _ = tell.send(url.to_owned());
+                // Fails after the timeout below, when the receiver is gone.
+                let _ = sender.send(url.to_owned());
             }
         }
     });
-    told.recv_timeout(SERVER_START_TIMEOUT).map_err(|_| "`toolcrib serve` did not say where it listens".to_owned())
+    receiver.recv_timeout(SERVER_START_TIMEOUT).map_err(|_| "`toolcrib serve` did not print its address".to_owned())
 }
 
-/// In full mode and with the names the suite knows.
-fn config_json(place: &WorkspacePaths, behind: &str) -> String {
-    let fixture = place.root.join("fixtures/conformance_server.mjs");
-    let mut words = vec![fixture.display().to_string(), place.deps_dir.display().to_string()];
-    words.extend((behind == MODERN_VERSION).then(|| "--modern".to_owned()));
-    // Rust's quoting is JSON's for what paths are made of.
+/// Configuration with the fixture as the only source, all tools listed, and names without the source as prefix, because
+/// the suite expects the names of the fixture.
+fn config_json(paths: &WorkspacePaths, behind: &str) -> String {
+    let fixture = paths.root.join("fixtures/conformance_server.mjs");
+    let mut arguments = vec![fixture.display().to_string(), paths.deps_dir.display().to_string()];
+    arguments.extend((behind == MODERN_VERSION).then(|| "--modern".to_owned()));
+    // For paths, Rust's `Debug` quoting is valid JSON.
     format!(
-        r#"{{"sources": {{"fixture": {{"command": {:?}, "args": {words:?}}}}}, "expose": {{"mode": "full", "prefix": false}}}}"#,
-        place.node().display().to_string()
+        r#"{{"sources": {{"fixture": {{"command": {:?}, "args": {arguments:?}}}}}, "expose": {{"mode": "full", "prefix": false}}}}"#,
+        paths.node().display().to_string()
     )
 }
 

@@ -1,5 +1,5 @@
-//! The packages from npm: Node.js itself, the reference servers, the TypeScript SDKs, the conformance suite, the
-//! Inspector's command line.
+//! Packages from npm: Node.js itself, the reference servers, the TypeScript SDKs, the conformance suite and the command
+//! line of the MCP Inspector.
 
 use std::fs;
 use std::process::Command;
@@ -14,19 +14,19 @@ const STUB_PACKAGE_JSON: &str = include_str!("../../deps/nothing/package.json");
 pub(super) const PINS: [&str; 3] = [PACKAGE_JSON, PACKAGE_LOCK_JSON, STUB_PACKAGE_JSON];
 pub(super) const MARKER_FILE: &str = "node_modules/@modelcontextprotocol/inspector/clients/launcher/build/index.js";
 
-pub(super) fn fetch(place: &WorkspacePaths) -> Result<(), String> {
-    let log = place.deps_dir.join("npm.log");
+pub(super) fn fetch(paths: &WorkspacePaths) -> Result<(), String> {
+    let log = paths.deps_dir.join("npm.log");
     super::ensure_program("npm", "npm", &log)?;
-    fs::create_dir_all(place.deps_dir.join("nothing")).map_err(|error| format!("make `nothing`: {error}"))?;
+    fs::create_dir_all(paths.deps_dir.join("nothing")).map_err(|error| format!("make `nothing`: {error}"))?;
     let files = [
         ("package.json", PACKAGE_JSON),
         ("package-lock.json", PACKAGE_LOCK_JSON),
         ("nothing/package.json", STUB_PACKAGE_JSON),
     ];
     for (name, text) in files {
-        fs::write(place.deps_dir.join(name), text).map_err(|error| format!("write `{name}`: {error}"))?;
+        fs::write(paths.deps_dir.join(name), text).map_err(|error| format!("write `{name}`: {error}"))?;
     }
     let mut command = Command::new("npm");
     command.args(["ci", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error"]);
-    run_logged_checked(command.current_dir(&place.deps_dir), &log, super::FETCH_TIMEOUT)
+    run_logged_checked(command.current_dir(&paths.deps_dir), &log, super::FETCH_TIMEOUT)
 }
