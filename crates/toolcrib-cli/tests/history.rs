@@ -177,7 +177,7 @@ fn cached_lists_are_locked_and_compared_as_they_are() {
     same.ended(0).complains("the list of hub may be old").complains("nothing differs");
     let log: Value = serde_json::from_str(&same.stdout).unwrap();
     let notes = &log["runs"][0]["invocations"][0]["toolExecutionNotifications"];
-    assert_eq!(notes[0]["message"]["text"], json!("the list of `hub` may be old"));
+    assert_eq!(notes[0]["message"]["text"], json!("the tool list of `hub` may be outdated"));
     assert_eq!(bench.json(0, &["diff", "--cached"])["stale"], json!(["hub"]));
 }
 

@@ -51,7 +51,7 @@ fn commands_read_on_and_refuse_to_act_after_a_record_that_must_not_be_ignored() 
     assert_eq!(bench.run(&["tools"]).ended(0).complains(&upgrade_message()).stdout, listed);
     bench.run(&["search", "echo"]).ended(0).says("one__echo");
     bench.run(&["sources"]).ended(0).says("one");
-    bench.run(&["history"]).ended(0).says("`ToolPainted`, which this Toolcrib does not know");
+    bench.run(&["history"]).ended(0).says("unknown event `ToolPainted`, written by a newer Toolcrib");
     bench.run(&["verify"]).ended(1).says(&upgrade_message()).says("the journal is whole");
     let verified = bench.json(1, &["verify"]);
     assert_eq!((&verified["upgrade"], &verified["faults"]), (&json!(upgrade_message()), &json!([])));

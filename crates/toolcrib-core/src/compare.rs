@@ -1,20 +1,26 @@
-//! What changed between two versions of a tool: a class that says how bad it is for who calls it, and notes in words.
-//! Schemas come from outside, so the work and the words are bounded whatever they hold.
+//! Comparison of two versions of a tool: a class that tells how severely callers are affected, and notes in English.
+//!
+//! Schemas come from sources and are not trusted, so a [`WorkBudget`] bounds the work, and the number and length of the
+//! notes are bounded too. Lists of tools are compared by `manifest`; here it is one tool at a time.
+
+mod schema;
 
 mod alternatives;
-mod execution;
 mod fields;
-mod findings;
-mod hints;
 mod keywords;
 mod limits;
-mod lockfile;
-mod normal_form;
-mod notes;
-mod renames;
-mod schema;
-mod simplify;
 mod unclassified;
+
+mod normal_form;
+mod simplify;
+
+mod execution;
+mod hints;
+mod lockfile;
+mod renames;
+
+mod findings;
+mod notes;
 
 use std::collections::BTreeMap;
 
@@ -36,50 +42,55 @@ use notes::SchemaRole;
 pub use renames::{ToolRename, likely_renames};
 use schema::compare_schemas;
 
-/// How a change bears on those who use a tool; of several, the worst by [`Class::ALL`] names the whole.
+/// How severely a change affects callers of a tool. Of several changes, the worst by [`ChangeClass::ALL`] classifies
+/// the whole.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ChangeClass {
-    /// Only what it says about itself.
+    /// Only titles, descriptions or examples changed, or a schema is written differently and means the same.
     Text,
-    /// It takes more than before, or promises more of its answer: what was made for it works as it did.
+    /// The tool accepts more input, or guarantees more about its output: existing callers keep working.
     Widened,
-    /// Where a call leads: the path or the server of an operation.
+    /// A call is executed differently: another path or server of an operation.
     Execution,
-    /// It takes less, or promises less of its answer: what was made for it may still work.
+    /// The tool accepts less input, or guarantees less about its output: existing callers may still work.
     Narrowed,
-    /// What it says about its effects: reading only, destroying, and their like.
+    /// An annotation about its effects changed: read-only, destructive, idempotent or open-world.
     HintFlipped,
-    /// What was made for it fails.
+    /// Existing callers fail, or cannot read the output as before.
     Breaking,
-    /// None of these, or a class that a newer Toolcrib knows. What it means is not known, so it counts for more than
-    /// what is known to be harmless.
+    /// Any other change, or a class that a newer Toolcrib wrote. Its effect is unknown, so it ranks above the classes
+    /// that are known to be harmless.
     #[serde(other)]
     Other,
 }
 
+/// Result of comparing two versions of a tool.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ToolComparison {
+    /// The worst class of all changes.
     pub class: ChangeClass,
-    /// Each reads on after the tool's name: ``gained a required `owner` ``.
+    /// One note per change, the most severe first. A note without a subject continues the tool's name: ``gained a
+    /// required `owner` ``.
     pub notes: Vec<String>,
 }
 
-/// How much of schemas may be looked at: nodes, fields, values; one allowance for all tools of a list.
+/// Maximum number of schema nodes, fields and values that may still be read. All tools of one list share a budget, so
+/// that many large schemas cost no more than one.
 #[derive(Debug)]
 pub struct WorkBudget(pub(crate) usize);
 
 impl WorkBudget {
-    /// For writing down all that is offered: tens of thousands of everyday schemas.
+    /// Returns the budget for a lockfile of a whole catalogue: tens of thousands of ordinary schemas.
     pub(crate) fn for_lockfile() -> WorkBudget {
         WorkBudget(5_000_000)
     }
 
-    /// Whether so much was left.
+    /// Spends `work` units and returns whether that many were left. After a failed attempt nothing is left.
     fn spend(&mut self, work: usize) -> bool {
-        let left = self.0.checked_sub(work);
-        self.0 = left.unwrap_or(0);
-        left.is_some()
+        let remaining = self.0.checked_sub(work);
+        self.0 = remaining.unwrap_or(0);
+        remaining.is_some()
     }
 
     pub(crate) fn is_exhausted(&self) -> bool {
@@ -88,13 +99,14 @@ impl WorkBudget {
 }
 
 impl Default for WorkBudget {
+    // Enough for the tools of one source; a comparison of two ordinary schemas spends some hundred.
     fn default() -> WorkBudget {
         WorkBudget(500_000)
     }
 }
 
 impl ChangeClass {
-    /// The mildest first.
+    /// All classes, from the mildest to the most severe.
     pub const ALL: [ChangeClass; 7] = [
         ChangeClass::Text,
         ChangeClass::Widened,
@@ -105,7 +117,7 @@ impl ChangeClass {
         ChangeClass::Breaking,
     ];
 
-    /// As JSON and people have it.
+    /// Returns the name used in JSON and in text.
     pub fn as_str(self) -> &'static str {
         match self {
             ChangeClass::Text => "text",
@@ -118,29 +130,30 @@ impl ChangeClass {
         }
     }
 
-    /// What a change of this class means, as a sentence for people.
+    /// Returns a sentence for people about what a change of this class means.
     pub fn meaning(self) -> &'static str {
         match self {
             ChangeClass::Text => "Only titles or descriptions changed",
-            ChangeClass::Widened => "The tool takes more than before, or promises more of its answer",
-            ChangeClass::Execution => "A call leads elsewhere, or is carried out otherwise",
+            ChangeClass::Widened => "The tool accepts more input than before, or guarantees more about its output",
+            ChangeClass::Execution => "Calls go to a different endpoint, or are executed differently",
             ChangeClass::Narrowed => {
-                "The tool takes less, or promises less of its answer; calls made as before may still work"
+                "The tool accepts less input, or guarantees less about its output; existing calls may still work"
             }
-            ChangeClass::HintFlipped => "The tool says otherwise about its effects",
-            ChangeClass::Breaking => "Calls made as before fail, or their answers cannot be read as before",
+            ChangeClass::HintFlipped => "The annotations about the tool's effects changed",
+            ChangeClass::Breaking => "Existing calls fail, or their output cannot be read as before",
             ChangeClass::Other => "Something else about the tool changed",
         }
     }
 
-    /// How bad it is, compared with others.
+    /// Returns the position in [`ChangeClass::ALL`]: higher is more severe.
     pub fn severity(self) -> usize {
         ChangeClass::ALL.iter().position(|class| *class == self).unwrap_or_default()
     }
 }
 
-/// What changed from `old` to `new`.
-pub fn compare(old: &Tool, new: &Tool, allowance: &mut WorkBudget) -> ToolComparison {
+/// Compares two versions of a tool. Callers know that they differ: when no difference is found, the result is
+/// [`ChangeClass::Other`].
+pub fn compare(old: &Tool, new: &Tool, budget: &mut WorkBudget) -> ToolComparison {
     let mut findings = Findings::default();
     for (field, old, new) in [
         (
@@ -158,21 +171,22 @@ pub fn compare(old: &Tool, new: &Tool, allowance: &mut WorkBudget) -> ToolCompar
             findings.add(ChangeClass::Text, || format!("its {field} changed"));
         }
     }
-    let (old_backing, new_backing) = (old.parse_execution_spec(), new.parse_execution_spec());
+    let old_spec = old.parse_execution_spec();
+    let new_spec = new.parse_execution_spec();
     compare_raw_schemas(
-        (input_schema(old, old_backing.as_ref()), input_schema(new, new_backing.as_ref())),
+        (input_schema(old, old_spec.as_ref()), input_schema(new, new_spec.as_ref())),
         SchemaRole::Input,
-        allowance,
+        budget,
         &mut findings,
     );
     compare_raw_schemas(
-        (output_schema(old, old_backing.as_ref()), output_schema(new, new_backing.as_ref())),
+        (output_schema(old, old_spec.as_ref()), output_schema(new, new_spec.as_ref())),
         SchemaRole::Output,
-        allowance,
+        budget,
         &mut findings,
     );
     hints::compare(old.listing.annotations.as_deref(), new.listing.annotations.as_deref(), &mut findings);
-    execution::compare(old_backing.as_ref(), new_backing.as_ref(), &mut findings);
+    execution::compare(old_spec.as_ref(), new_spec.as_ref(), &mut findings);
     execution::compare_task_support(old, new, &mut findings);
     for name in changed_unknown_fields(old, new).into_iter().filter(|name| *name != EXECUTION_FIELD) {
         findings.add(ChangeClass::Other, || format!("its `{}` changed", sanitize_truncated(name, 40)));
@@ -180,46 +194,52 @@ pub fn compare(old: &Tool, new: &Tool, allowance: &mut WorkBudget) -> ToolCompar
     findings.into_comparison()
 }
 
-/// The text as the source gave it.
-pub(crate) fn original_text(tool: &Tool, field: &str, shown: Option<&str>) -> Option<String> {
-    let invented = field == "description" && tool.notes.contains(&ToolNote::NoDescription);
-    let shown = shown.filter(|_| !invented);
-    canonical_json(tool.original.get(field)).or_else(|| canonical_json(shown.map(json::raw_string).as_deref()))
+/// Returns a text field as the source sent it, as canonical JSON: before sanitising, and without the placeholder that
+/// replaces a missing description.
+pub(crate) fn original_text(tool: &Tool, field: &str, sanitized: Option<&str>) -> Option<String> {
+    let is_placeholder = field == "description" && tool.notes.contains(&ToolNote::NoDescription);
+    let sanitized = sanitized.filter(|_| !is_placeholder);
+    canonical_json(tool.original.get(field)).or_else(|| canonical_json(sanitized.map(json::raw_string).as_deref()))
 }
 
+/// Returns `raw` with sorted keys and without insignificant white space.
 pub(crate) fn canonical_json(raw: Option<&RawValue>) -> Option<String> {
     let mut canonical = String::new();
     json::push_canonical(raw?, &mut canonical);
     Some(canonical)
 }
 
-/// As many unknown fields are told of as somebody reads; the work is in proportion to all.
+/// Maximum number of changed unknown fields to report. The work is linear in all of them.
 const MAX_UNKNOWN_FIELDS: usize = 50;
 
-/// Fields that only one of two has, or that differ, among those that nobody here knows.
+/// Returns the names of fields that are not part of MCP as known here and that were added, removed or changed.
 pub(crate) fn changed_unknown_fields<'a>(old: &'a Tool, new: &'a Tool) -> Vec<&'a str> {
     let before: BTreeMap<&str, &RawValue> = old.extra.iter().collect();
     let after: BTreeMap<&str, &RawValue> = new.extra.iter().collect();
     let differs = |name: &str, value| canonical_json(before.get(name).copied()) != canonical_json(Some(value));
     let changed = new.extra.iter().filter(|(name, value)| differs(name, value)).map(|(name, _)| name);
-    let gone = old.extra.iter().map(|(name, _)| name).filter(|name| !after.contains_key(name));
-    changed.chain(gone).take(MAX_UNKNOWN_FIELDS).collect()
+    let removed = old.extra.iter().map(|(name, _)| name).filter(|name| !after.contains_key(name));
+    changed.chain(removed).take(MAX_UNKNOWN_FIELDS).collect()
 }
 
-/// The whole of it, also where lists have it pruned.
-fn input_schema<'a>(tool: &'a Tool, backing: Option<&'a ExecutionSpec>) -> Option<&'a RawValue> {
-    let whole = backing.and_then(|backing| backing.input_schema.as_deref());
-    whole.or_else(|| tool.original.get("inputSchema")).or(Some(&tool.listing.input_schema))
+/// Returns the full input schema. Lists may contain a pruned one; the full one is then stored with the execution
+/// specification.
+fn input_schema<'a>(tool: &'a Tool, spec: Option<&'a ExecutionSpec>) -> Option<&'a RawValue> {
+    let full = spec.and_then(|spec| spec.input_schema.as_deref());
+    full.or_else(|| tool.original.get("inputSchema")).or(Some(&tool.listing.input_schema))
 }
 
-fn output_schema<'a>(tool: &'a Tool, backing: Option<&'a ExecutionSpec>) -> Option<&'a RawValue> {
-    tool.output_schema.as_deref().or_else(|| backing.and_then(|backing| backing.output_schema.as_deref()))
+/// Returns the output schema that the source sent, else the one of the operation's successful response.
+fn output_schema<'a>(tool: &'a Tool, spec: Option<&'a ExecutionSpec>) -> Option<&'a RawValue> {
+    tool.output_schema.as_deref().or_else(|| spec.and_then(|spec| spec.output_schema.as_deref()))
 }
 
+/// Compares the input or output schemas of two versions. Every tool has an input schema, so only an output schema can
+/// be missing.
 fn compare_raw_schemas(
     (old, new): (Option<&RawValue>, Option<&RawValue>),
-    side: SchemaRole,
-    allowance: &mut WorkBudget,
+    role: SchemaRole,
+    budget: &mut WorkBudget,
     findings: &mut Findings,
 ) {
     match (old, new) {
@@ -229,51 +249,56 @@ fn compare_raw_schemas(
         (Some(old), Some(new)) if canonical_json(Some(old)) == canonical_json(Some(new)) => {}
         (Some(old), Some(new)) => {
             let value = |raw: &RawValue| serde_json::from_str(raw.get()).unwrap_or(Value::Null);
-            compare_schema_values(value(old), value(new), side, allowance, findings);
+            compare_schema_values(value(old), value(new), role, budget, findings);
         }
     }
 }
 
-/// Two schemas that are not the same text.
+/// Compares two schemas whose canonical text differs.
 fn compare_schema_values(
     mut old: Value,
     mut new: Value,
-    side: SchemaRole,
-    allowance: &mut WorkBudget,
+    role: SchemaRole,
+    budget: &mut WorkBudget,
     findings: &mut Findings,
 ) {
-    if side == SchemaRole::Input {
+    if role == SchemaRole::Input {
         default_to_object(&mut old);
         default_to_object(&mut new);
     }
-    let (old, new) = (&old, &new);
+    let old = &old;
+    let new = &new;
     findings.begin_section();
-    let untold = compare_schemas(old, new, side, allowance, findings);
-    // What is not looked at above must not pass for a change of words, for none, or for one that is harmless.
-    let found = findings.worst_in_section();
-    if let Some(found) = found.filter(|found| *found != ChangeClass::Text) {
-        if let Some(untold) = untold.filter(|_| found.severity() < ChangeClass::Other.severity()) {
-            findings.add(ChangeClass::Other, || untold);
+    let unclassified = compare_schemas(old, new, role, budget, findings);
+    // The comparison by keyword does not see everything. If it found nothing worse than a harmless change, an unseen
+    // difference must still count: as `Other`, never as `Text` or `Widened`.
+    let worst = findings.worst_in_section();
+    if let Some(worst) = worst.filter(|worst| *worst != ChangeClass::Text) {
+        if let Some(unclassified) = unclassified.filter(|_| worst.severity() < ChangeClass::Other.severity()) {
+            findings.add(ChangeClass::Other, || unclassified);
         }
         return;
     }
-    let (before, after) = (NormalForm::new(old), NormalForm::new(new));
-    allowance.spend(before.work + after.work);
-    let side = side.as_str();
-    match (before.is_equivalent(&after), found) {
+    let before = NormalForm::new(old);
+    let after = NormalForm::new(new);
+    budget.spend(before.work + after.work);
+    let role = role.as_str();
+    match (before.is_equivalent(&after), worst) {
         (false, _) => {
-            findings.add(ChangeClass::Other, || format!("its {side} schema changed in a way that is not told apart"))
+            findings.add(ChangeClass::Other, || format!("its {role} schema changed in a way that cannot be classified"))
         }
-        (true, None) => findings.add(ChangeClass::Text, || format!("its {side} schema is only written otherwise")),
+        (true, None) => {
+            findings.add(ChangeClass::Text, || format!("its {role} schema is written differently and means the same"))
+        }
         (true, Some(_)) => {}
     }
 }
 
-/// Arguments are an object, whether or not their schema says so.
+/// Adds `"type": "object"` to a schema of arguments without a type: arguments are always an object.
 fn default_to_object(schema: &mut Value) {
-    let made_of_others = ["type", "$ref", "allOf", "anyOf", "oneOf"];
+    let type_keywords = ["type", "$ref", "allOf", "anyOf", "oneOf"];
     if let Value::Object(keywords) = schema
-        && !made_of_others.iter().any(|keyword| keywords.contains_key(*keyword))
+        && !type_keywords.iter().any(|keyword| keywords.contains_key(*keyword))
     {
         keywords.insert("type".to_owned(), Value::from("object"));
     }

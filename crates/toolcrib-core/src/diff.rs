@@ -1,4 +1,5 @@
-//! What differs between all that was offered then and all that is offered now, source by source, in the names agents see.
+//! Differences between an old and a new catalogue, source by source, with the tool names that agents see. The old side
+//! is a stored list of tools or, without one, a lockfile.
 
 pub mod sarif;
 
@@ -16,34 +17,40 @@ use crate::manifest::{Delta, ToolChange};
 use crate::source::SourceId;
 use crate::text::sanitize_truncated;
 
+/// Differences of all sources. The result of `toolcrib diff`.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 pub struct CatalogDiff {
     /// Whether anything differs, or could not be compared.
     pub differs: bool,
     /// The sources that differ or could not be compared, in the order of their ids.
     pub sources: Vec<SourceDiff>,
-    /// Sources of which only a list is known that may be old.
+    /// Sources whose current list is a cached one that may be outdated.
     pub stale: Vec<SourceId>,
 }
 
+/// Differences of one source.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct SourceDiff {
     pub source: SourceId,
     pub added: Vec<String>,
     pub changed: Vec<ToolChange>,
     pub removed: Vec<String>,
-    /// Of those removed and added, which are most likely one tool under two names.
+    /// Pairs of removed and added tools that are most likely the same tool.
     pub renamed: Vec<ToolRename>,
+    /// Number of tools that did not change.
     pub unchanged: usize,
+    /// Fingerprint of the old list; `None` if the source is new.
     pub before: Option<Fingerprint>,
+    /// Fingerprint of the new list; `None` if the source is gone or unreadable.
     pub after: Option<Fingerprint>,
-    /// Why it could not be compared.
+    /// Why the source could not be refreshed or compared.
     pub error: Option<SourceDiffError>,
-    /// Of each tool that differs its own fingerprint, of now where it is there now.
+    /// Fingerprint of each tool by name: the new one if it still exists, else the old one.
     #[serde(skip)]
     pub(crate) fingerprints: BTreeMap<String, Fingerprint>,
 }
 
+/// Why a source could not be refreshed or compared.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct SourceDiffError {
     pub code: Code,
@@ -51,18 +58,19 @@ pub struct SourceDiffError {
 }
 
 impl CatalogDiff {
-    /// Sources without a difference are left out.
+    /// Collects the differences of sources. Sources without any are left out.
     pub fn from_sources(sources: impl IntoIterator<Item = SourceDiff>) -> CatalogDiff {
         let sources: Vec<SourceDiff> = sources.into_iter().filter(SourceDiff::has_differences).collect();
         CatalogDiff { differs: !sources.is_empty(), sources, stale: Vec::new() }
     }
 
-    /// For people: a line for each tool.
+    /// Renders one line per tool for people.
     pub fn to_text(&self) -> String {
         let lines = self.sources.iter().flat_map(SourceDiff::text_lines);
         lines.collect::<Vec<_>>().join("\n")
     }
 
+    /// Returns whether a source could not be refreshed or compared.
     pub fn has_unreadable(&self) -> bool {
         self.sources.iter().any(|source| source.error.is_some())
     }
@@ -84,91 +92,94 @@ impl SourceDiff {
         }
     }
 
-    /// Of a source that was not there then.
-    pub fn from_added_source(now: &Segment) -> SourceDiff {
-        let added = now.entries().iter().map(|entry| entry.name.to_string()).collect();
-        let fingerprints = tool_fingerprints(now).collect();
-        SourceDiff { added, after: Some(now.fingerprint()), fingerprints, ..SourceDiff::new(now.source()) }
+    /// Returns the difference of a new source: all its tools are added.
+    pub fn from_added_source(new: &Segment) -> SourceDiff {
+        let added = new.entries().iter().map(|entry| entry.name.to_string()).collect();
+        let fingerprints = tool_fingerprints(new).collect();
+        SourceDiff { added, after: Some(new.fingerprint()), fingerprints, ..SourceDiff::new(new.source()) }
     }
 
-    /// Of a source that is gone.
+    /// Returns the difference of a removed source: all its tools are removed.
     pub fn from_removed_source(source: &SourceId, before: Fingerprint, names: Vec<String>) -> SourceDiff {
         SourceDiff { removed: names, before: Some(before), ..SourceDiff::new(source) }
     }
 
+    /// Returns the difference of a source that could not be read. None of its tools count as removed.
     pub fn from_error(source: &SourceId, before: Option<Fingerprint>, code: Code, message: String) -> SourceDiff {
         SourceDiff { before, error: Some(SourceDiffError { code, message }), ..SourceDiff::new(source) }
     }
 
-    /// With both lists at hand.
-    pub fn between(then: &Segment, now: &Segment) -> Result<SourceDiff> {
-        let delta = Delta::between(Some(then.packed()), now.packed())?;
+    /// Compares two lists of tools of one source.
+    pub fn between(old: &Segment, new: &Segment) -> Result<SourceDiff> {
+        let delta = Delta::between(Some(old.packed()), new.packed())?;
         let name = |original: &str| {
             let in_segment = |segment: &Segment| {
                 let position = segment.position_of_original(original)?;
                 segment.entries().get(position).map(|entry| entry.name.to_string())
             };
-            in_segment(now).or_else(|| in_segment(then)).unwrap_or_else(|| original.to_owned())
+            in_segment(new).or_else(|| in_segment(old)).unwrap_or_else(|| original.to_owned())
         };
         let changed = delta.changed.into_iter().map(|change| ToolChange { name: name(&change.name), ..change });
         Ok(SourceDiff {
-            fingerprints: tool_fingerprints(then).chain(tool_fingerprints(now)).collect(),
+            fingerprints: tool_fingerprints(old).chain(tool_fingerprints(new)).collect(),
             added: delta.added.iter().map(|original| name(original)).collect(),
             changed: changed.collect(),
             removed: delta.removed.iter().map(|original| name(original)).collect(),
             renamed: delta.renamed.iter().map(|r| ToolRename { from: name(&r.from), to: name(&r.to) }).collect(),
             unchanged: delta.unchanged,
-            before: Some(then.fingerprint()),
-            after: Some(now.fingerprint()),
-            ..SourceDiff::new(now.source())
+            before: Some(old.fingerprint()),
+            after: Some(new.fingerprint()),
+            ..SourceDiff::new(new.source())
         })
     }
 
-    /// With nothing of then but what a lockfile says.
-    pub fn from_lockfile(then: &LockedSource, now: &Segment) -> Result<SourceDiff> {
-        let locked = then.tools.iter().map(|(name, tool)| (name.clone(), tool.fingerprint));
-        let mut difference = SourceDiff {
-            fingerprints: locked.chain(tool_fingerprints(now)).collect(),
-            before: Some(then.inventory_hash),
-            after: Some(now.fingerprint()),
-            ..SourceDiff::new(now.source())
+    /// Compares a list of tools with its entry in a lockfile.
+    pub fn from_lockfile(old: &LockedSource, new: &Segment) -> Result<SourceDiff> {
+        let locked = old.tools.iter().map(|(name, tool)| (name.clone(), tool.fingerprint));
+        let mut diff = SourceDiff {
+            fingerprints: locked.chain(tool_fingerprints(new)).collect(),
+            before: Some(old.inventory_hash),
+            after: Some(new.fingerprint()),
+            ..SourceDiff::new(new.source())
         };
-        let (mut to_write, mut to_compare) = (WorkBudget::for_lockfile(), WorkBudget::default());
-        // What is not as it was locked.
-        let mut news: BTreeMap<String, ToolParts> = BTreeMap::new();
-        for entry in now.entries() {
-            let (name, fingerprint) = (entry.name.to_string(), now.packed_tool(entry).fingerprint);
-            let locked = then.tools.get(&name);
+        let mut parts_budget = WorkBudget::for_lockfile();
+        let mut compare_budget = WorkBudget::default();
+        // The parts of all tools that are new or changed.
+        let mut new_parts: BTreeMap<String, ToolParts> = BTreeMap::new();
+        for entry in new.entries() {
+            let name = entry.name.to_string();
+            let fingerprint = new.packed_tool(entry).fingerprint;
+            let locked = old.tools.get(&name);
             if locked.is_some_and(|locked| locked.fingerprint == fingerprint) {
-                difference.unchanged += 1;
+                diff.unchanged += 1;
                 continue;
             }
             let parts = ToolParts::from_tool_comparable_to(
-                &now.tool(entry)?,
+                &new.tool(entry)?,
                 locked.map(|locked| &locked.parts),
-                &mut to_write,
+                &mut parts_budget,
             );
             match locked {
                 Some(locked) => {
-                    let ToolComparison { class, notes } = compare_parts(&locked.parts, &parts, &mut to_compare);
+                    let ToolComparison { class, notes } = compare_parts(&locked.parts, &parts, &mut compare_budget);
                     let name = name.clone();
-                    difference.changed.push(ToolChange { name, fields: Vec::new(), class: Some(class), notes });
+                    diff.changed.push(ToolChange { name, fields: Vec::new(), class: Some(class), notes });
                 }
-                None => difference.added.push(name.clone()),
+                None => diff.added.push(name.clone()),
             }
-            news.insert(name, parts);
+            new_parts.insert(name, parts);
         }
-        let offered: BTreeSet<&str> = now.entries().iter().map(|entry| entry.name.as_str()).collect();
-        difference.removed = then.tools.keys().filter(|name| !offered.contains(name.as_str())).cloned().collect();
-        difference.renamed = find_renames_by_parts(then, &news, &offered);
-        Ok(difference)
+        let offered: BTreeSet<&str> = new.entries().iter().map(|entry| entry.name.as_str()).collect();
+        diff.removed = old.tools.keys().filter(|name| !offered.contains(name.as_str())).cloned().collect();
+        diff.renamed = find_renames_by_parts(old, &new_parts, &offered);
+        Ok(diff)
     }
 
     fn has_differences(&self) -> bool {
         self.error.is_some() || !(self.added.is_empty() && self.changed.is_empty() && self.removed.is_empty())
     }
 
-    /// Names that are told as renamed, and not once more as removed and added.
+    /// Returns the names on both sides of renames, which are not listed again as removed and added.
     fn renamed_names(&self) -> BTreeSet<&str> {
         self.renamed.iter().flat_map(|renamed| [renamed.from.as_str(), renamed.to.as_str()]).collect()
     }
@@ -178,55 +189,58 @@ impl SourceDiff {
         let is_renamed = |name: &String| renamed.contains(name.as_str());
         let mut lines = vec![format!("{}:", self.source)];
         if let Some(error) = &self.error {
-            // With a list at hand it was compared all the same.
+            // With a cached list the source was compared nevertheless.
             let what = if self.after.is_some() { "could not be read now" } else { "could not be compared" };
             lines.push(format!("  {what}: {}", sanitize_truncated(&error.message, 300)));
         }
         lines.extend(self.changed.iter().map(|change| format!("  changed: {}", describe_change_in_full(change))));
         let renames = self.renamed.iter();
         lines.extend(renames.map(|ToolRename { from, to }| format!("  renamed, most likely: `{from}` to `{to}`")));
-        let gone = self.removed.iter().filter(|name| !is_renamed(name));
-        lines.extend(gone.map(|name| format!("  removed: `{}`", sanitize_truncated(name, 80))));
+        let removed = self.removed.iter().filter(|name| !is_renamed(name));
+        lines.extend(removed.map(|name| format!("  removed: `{}`", sanitize_truncated(name, 80))));
         let new = self.added.iter().filter(|name| !is_renamed(name));
         lines.extend(new.map(|name| format!("  added: `{}`", sanitize_truncated(name, 80))));
         lines
     }
 }
 
-/// Pairs that are the same in all but their names, where no other tool is, neither then nor now.
+/// Returns pairs of tools that differ in nothing but their names. Tools that share their identity with a third one are
+/// not paired.
 fn find_renames_by_parts(
-    then: &LockedSource,
-    news: &BTreeMap<String, ToolParts>,
+    old: &LockedSource,
+    new_parts: &BTreeMap<String, ToolParts>,
     offered: &BTreeSet<&str>,
 ) -> Vec<ToolRename> {
-    let mut alike: BTreeMap<[&str; 5], (Vec<&String>, Vec<&String>)> = BTreeMap::new();
-    for (name, locked) in &then.tools {
-        locked.parts.identity().into_iter().for_each(|mark| alike.entry(mark).or_default().0.push(name));
+    let mut by_identity: BTreeMap<[&str; 5], (Vec<&String>, Vec<&String>)> = BTreeMap::new();
+    for (name, locked) in &old.tools {
+        locked.parts.identity().into_iter().for_each(|identity| by_identity.entry(identity).or_default().0.push(name));
     }
-    for (name, parts) in news {
-        parts.identity().into_iter().for_each(|mark| alike.entry(mark).or_default().1.push(name));
+    for (name, parts) in new_parts {
+        parts.identity().into_iter().for_each(|identity| by_identity.entry(identity).or_default().1.push(name));
     }
-    let pairs = alike.into_values().filter_map(|(before, after)| match (&before[..], &after[..]) {
+    let pairs = by_identity.into_values().filter_map(|(before, after)| match (&before[..], &after[..]) {
         ([from], [to]) => Some(ToolRename { from: (*from).clone(), to: (*to).clone() }),
         _ => None,
     });
-    let is_renamed = |pair: &ToolRename| !offered.contains(pair.from.as_str()) && !then.tools.contains_key(&pair.to);
+    let is_renamed = |pair: &ToolRename| !offered.contains(pair.from.as_str()) && !old.tools.contains_key(&pair.to);
     let mut renamed: Vec<ToolRename> = pairs.filter(is_renamed).collect();
-    renamed.sort_by(|one, other| one.from.cmp(&other.from));
+    renamed.sort_by(|a, b| a.from.cmp(&b.from));
     renamed
 }
 
+/// Returns the fingerprint of each tool of a segment by name.
 fn tool_fingerprints(segment: &Segment) -> impl Iterator<Item = (String, Fingerprint)> {
     segment.entries().iter().map(|entry| (entry.name.to_string(), segment.packed_tool(entry).fingerprint))
 }
 
-/// What a change is filed under where every difference needs a name: the classes, and what happens to whole tools.
+/// Category of a difference, for report formats that require a rule for each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DiffKind {
     Changed(ChangeClass),
     Added,
     Removed,
     Renamed,
+    /// The source could not be refreshed or compared.
     Unreadable,
 }
 

@@ -1,4 +1,5 @@
-//! What the journal says, in words: one line for each event, the same on the command line, over HTTP and in the console.
+//! Describes journal events in English: one line per event, the same on the command line, over REST and in the console.
+//! Also decides which events concern a tool that the user named.
 
 use crate::compare::ToolRename;
 use crate::error::{Code, Error, Result};
@@ -8,32 +9,32 @@ use crate::source::SourceId;
 use crate::text::sanitize_truncated;
 use crate::tool::{ParsedToolName, ToolId, ToolName, parse_tool_name};
 
-/// How many tools of one kind of change are named in a line.
+/// Maximum number of tools to name per kind of change.
 const MAX_LISTED_NAMES: usize = 10;
-/// How much is told of one changed tool.
+/// Maximum number of notes per changed tool.
 const MAX_NOTES_PER_CHANGE: usize = 3;
 
-/// What happened. `kind` names an event of a newer Toolcrib, where that is known.
+/// Describes an event. `kind` is the recorded name of the event, for one that a newer Toolcrib wrote.
 pub fn describe(event: &Event, kind: &str) -> String {
     describe_filtered(event, kind, |_| true)
 }
 
-/// What happened to one tool.
-pub fn describe_for_tool(event: &Event, kind: &str, meant: &ToolMatcher) -> String {
+/// Describes what an event did to one tool.
+pub fn describe_for_tool(event: &Event, kind: &str, matcher: &ToolMatcher) -> String {
     match event.source() {
-        Some(source) => describe_filtered(event, kind, |name| meant.matches(source, name)),
+        Some(source) => describe_filtered(event, kind, |name| matcher.matches(source, name)),
         None => describe(event, kind),
     }
 }
 
-/// Whether an event speaks of a tool.
-pub fn concerns_tool(event: &Event, meant: &ToolMatcher) -> bool {
+/// Returns whether an event concerns a tool.
+pub fn concerns_tool(event: &Event, matcher: &ToolMatcher) -> bool {
     let Some(source) = event.source() else { return false };
-    let meant = |name: &String| meant.matches(source, name);
+    let is_match = |name: &String| matcher.matches(source, name);
     match event {
-        Event::ToolEnabled { tool, .. } | Event::ToolDisabled { tool, .. } => meant(tool),
+        Event::ToolEnabled { tool, .. } | Event::ToolDisabled { tool, .. } => is_match(tool),
         Event::InventoryRecorded { added, changed, removed, .. } => {
-            added.iter().chain(removed).any(meant) || changed.iter().any(|change| meant(&change.name))
+            added.iter().chain(removed).any(is_match) || changed.iter().any(|change| is_match(&change.name))
         }
         Event::SourceDeclared { .. }
         | Event::SourceChanged { .. }
@@ -48,90 +49,101 @@ pub fn concerns_tool(event: &Event, meant: &ToolMatcher) -> bool {
     }
 }
 
-/// The tool somebody asked about.
+/// Selects the events of the tool that a user named.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ToolMatcher {
+    /// A tool of the inventory.
     Tool(ToolId),
-    /// Nothing here is called so any more: whatever could have been.
+    /// No tool of the inventory has this name: matches every tool that the name could refer to.
     Name(String),
 }
 
-/// How a name fits a tool, the surest first.
+/// How a name matches a tool, best first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum MatchQuality {
-    /// Letter by letter what agents see.
+    /// Exactly the name that agents see.
     Exact,
-    /// What agents see where letters had to be replaced.
+    /// The name that agents see after characters were replaced.
     Sanitized,
     /// `source/tool`.
     Qualified,
-    /// Its own name, whose ever it is.
+    /// The name within its source, whichever source that is.
     Bare,
 }
 
 impl ToolMatcher {
-    /// The one tool that a name fits best among those that are known; several that it fits as well are an error.
-    pub fn find(inventory: &Inventory, asked: &str, wanted: impl Fn(&ToolState) -> bool) -> Result<ToolMatcher> {
+    /// Finds the tool that a name matches best, among those that `filter` selects. Several equally good matches are an
+    /// error.
+    pub fn find(
+        inventory: &Inventory,
+        requested_name: &str,
+        filter: impl Fn(&ToolState) -> bool,
+    ) -> Result<ToolMatcher> {
         let mut best: Option<MatchQuality> = None;
-        let mut found: Vec<ToolId> = Vec::new();
+        let mut matches: Vec<ToolId> = Vec::new();
         for (source, state) in inventory.sources() {
-            for (tool, _) in state.tools.iter().filter(|(_, state)| wanted(state)) {
-                let Some(fit) = match_quality(source, tool, state.kind == "builtin", asked) else { continue };
-                if best.is_none_or(|best| fit < best) {
-                    (best, found) = (Some(fit), Vec::new());
+            for (tool, _) in state.tools.iter().filter(|(_, state)| filter(state)) {
+                let Some(quality) = match_quality(source, tool, state.kind == "builtin", requested_name) else {
+                    continue;
+                };
+                if best.is_none_or(|best| quality < best) {
+                    (best, matches) = (Some(quality), Vec::new());
                 }
-                if best == Some(fit) {
-                    found.push(ToolId { source: source.clone(), name: tool.clone() });
+                if best == Some(quality) {
+                    matches.push(ToolId { source: source.clone(), name: tool.clone() });
                 }
             }
         }
-        match (found.pop(), found.is_empty()) {
-            (None, _) => Ok(ToolMatcher::Name(asked.to_owned())),
+        match (matches.pop(), matches.is_empty()) {
+            (None, _) => Ok(ToolMatcher::Name(requested_name.to_owned())),
             (Some(only), true) => Ok(ToolMatcher::Tool(only)),
             (Some(last), false) => {
-                let several = found.iter().chain([&last]).take(MAX_LISTED_NAMES);
+                let candidates = matches.iter().chain([&last]).take(MAX_LISTED_NAMES);
                 let names: Vec<String> =
-                    several.map(|id| format!("{}/{}", id.source, sanitize_truncated(&id.name, 80))).collect();
-                let message = format!("`{}` may mean any of {}", sanitize_truncated(asked, 80), names.join(", "));
+                    candidates.map(|id| format!("{}/{}", id.source, sanitize_truncated(&id.name, 80))).collect();
+                let message =
+                    format!("`{}` may mean any of {}", sanitize_truncated(requested_name, 80), names.join(", "));
                 Err(Error::new(Code::ToolInvalidInput, message))
             }
         }
     }
 
+    /// Returns whether the selection includes a tool of a source.
     pub fn matches(&self, source: &SourceId, tool: &str) -> bool {
         match self {
             ToolMatcher::Tool(id) => id.source == *source && id.name == tool,
-            ToolMatcher::Name(asked) => match_quality(source, tool, false, asked).is_some(),
+            ToolMatcher::Name(requested_name) => match_quality(source, tool, false, requested_name).is_some(),
         }
     }
 }
 
-fn match_quality(source: &SourceId, tool: &str, builtin: bool, asked: &str) -> Option<MatchQuality> {
-    if tool == asked {
-        return Some(if builtin { MatchQuality::Exact } else { MatchQuality::Bare });
+fn match_quality(source: &SourceId, tool: &str, is_builtin: bool, requested_name: &str) -> Option<MatchQuality> {
+    if tool == requested_name {
+        return Some(if is_builtin { MatchQuality::Exact } else { MatchQuality::Bare });
     }
     let prefix = format!("{source}__");
-    // Names are made only where they could be it.
-    if let Some(own) = asked.strip_prefix(&prefix) {
-        if own == tool {
+    // Sanitised names are only computed if the prefix matches.
+    if let Some(rest) = requested_name.strip_prefix(&prefix) {
+        if rest == tool {
             return Some(MatchQuality::Exact);
         }
         if [ToolName::from_original(&prefix, tool), ToolName::with_hash(&prefix, tool)]
             .iter()
-            .any(|name| name.as_str() == asked)
+            .any(|name| name.as_str() == requested_name)
         {
             return Some(MatchQuality::Sanitized);
         }
     }
-    match parse_tool_name(asked) {
-        Ok(ParsedToolName::Qualified { source: named, tool: own }) => (own == tool
-            && SourceId::from_name(named).is_ok_and(|named| named == *source))
+    match parse_tool_name(requested_name) {
+        Ok(ParsedToolName::Qualified { source: source_name, tool: tool_name }) => (tool_name == tool
+            && SourceId::from_name(source_name).is_ok_and(|id| id == *source))
         .then_some(MatchQuality::Qualified),
         Ok(ParsedToolName::Bare(_)) | Err(_) => None,
     }
 }
 
-fn describe_filtered(event: &Event, kind: &str, wanted: impl Fn(&str) -> bool) -> String {
+/// Describes an event, naming only the tools that `filter` selects.
+fn describe_filtered(event: &Event, kind: &str, filter: impl Fn(&str) -> bool) -> String {
     let disabled = |enabled: &Option<bool>| if *enabled == Some(false) { ", disabled" } else { "" };
     match event {
         Event::SourceDeclared { source, kind, origin, enabled, .. } => {
@@ -154,15 +166,15 @@ fn describe_filtered(event: &Event, kind: &str, wanted: impl Fn(&str) -> bool) -
             let names = |names: &[String]| -> Vec<String> {
                 names
                     .iter()
-                    .filter(|name| wanted(name) && !is_renamed(name))
+                    .filter(|name| filter(name) && !is_renamed(name))
                     .map(|name| sanitize_truncated(name, 80))
                     .collect()
             };
-            let renames = renamed.iter().filter(|renamed| wanted(&renamed.from) || wanted(&renamed.to));
+            let renames = renamed.iter().filter(|renamed| filter(&renamed.from) || filter(&renamed.to));
             let renames = renames.map(|ToolRename { from, to }| {
                 format!("`{}` is `{}` now, most likely", sanitize_truncated(from, 80), sanitize_truncated(to, 80))
             });
-            let changes = changed.iter().filter(|change| wanted(&change.name)).map(describe_change);
+            let changes = changed.iter().filter(|change| filter(&change.name)).map(describe_change);
             describe_inventory_change(
                 source,
                 [
@@ -181,65 +193,67 @@ fn describe_filtered(event: &Event, kind: &str, wanted: impl Fn(&str) -> bool) -
         }
         Event::TokenRevoked { name, .. } => format!("token `{}` revoked", sanitize_truncated(name, 80)),
         Event::DamageAccepted { damage, .. } => {
-            let named: Vec<String> =
+            let listed: Vec<String> =
                 damage.iter().take(MAX_LISTED_NAMES).map(|fault| sanitize_truncated(fault, 120)).collect();
             let more = if damage.len() > MAX_LISTED_NAMES { ", and more" } else { "" };
-            format!("damage of the journal accepted, and every token revoked: {}{more}", named.join("; "))
+            format!("journal damage accepted, all tokens revoked: {}{more}", listed.join("; "))
         }
-        Event::Unknown if kind.is_empty() => "something that this Toolcrib does not know".to_owned(),
-        Event::Unknown => format!("`{}`, which this Toolcrib does not know", sanitize_truncated(kind, 60)),
+        Event::Unknown if kind.is_empty() => "unknown event, written by a newer Toolcrib".to_owned(),
+        Event::Unknown => format!("unknown event `{}`, written by a newer Toolcrib", sanitize_truncated(kind, 60)),
     }
 }
 
-/// `` `create_issue` gained a required `owner` (breaking)``.
+/// Describes a changed tool with its first notes: `` `create_issue` gained a required `owner` (breaking)``.
 pub fn describe_change(change: &ToolChange) -> String {
     describe_change_with(change, MAX_NOTES_PER_CHANGE)
 }
 
-/// The same with all that is noted.
+/// Describes a changed tool with all its notes.
 pub fn describe_change_in_full(change: &ToolChange) -> String {
     describe_change_with(change, usize::MAX)
 }
 
-fn describe_change_with(change: &ToolChange, most: usize) -> String {
+fn describe_change_with(change: &ToolChange, max_notes: usize) -> String {
     let name = sanitize_truncated(&change.name, 80);
     let Some(class) = change.class else {
         return format!("`{name}` ({})", sanitize_truncated(&change.fields.join(", "), 120));
     };
-    let mut notes: Vec<String> = change.notes.iter().take(most).map(|note| sanitize_truncated(note, 200)).collect();
-    if change.notes.len() > most {
+    let mut notes: Vec<String> =
+        change.notes.iter().take(max_notes).map(|note| sanitize_truncated(note, 200)).collect();
+    if change.notes.len() > max_notes {
         notes.push("and more".to_owned());
     }
-    // A note that has a subject of its own does not read on after the name.
+    // A note with a subject of its own follows a colon, not the name.
     let has_subject = |note: &String| ["`", "its ", "the ", "how "].iter().any(|word| note.starts_with(word));
-    let between = match notes.first() {
+    let separator = match notes.first() {
         None => "",
         Some(note) if has_subject(note) => ": ",
         Some(_) => " ",
     };
-    format!("`{name}`{between}{} ({})", notes.join(", "), class.as_str().replace('_', " "))
+    format!("`{name}`{separator}{} ({})", notes.join(", "), class.as_str().replace('_', " "))
 }
 
-/// ``3 tools added to `github`: a, b, c; 1 changed: `create_issue` gained a required `owner` (breaking)``.
+/// Describes a new list of a source: ``3 tools added to `github`: a, b, c; 1 changed: `create_issue` gained a required
+/// `owner` (breaking)``.
 fn describe_inventory_change(source: &SourceId, groups: [(&str, &str, Vec<String>); 4]) -> String {
     let mut parts = Vec::new();
-    for (what, preposition, names) in groups {
+    for (verb, preposition, names) in groups {
         if names.is_empty() {
             continue;
         }
         let subject = match (parts.is_empty(), names.len()) {
-            (true, 1) => format!("1 tool {what} {preposition} `{source}`"),
-            (true, count) => format!("{count} tools {what} {preposition} `{source}`"),
-            (false, count) => format!("{count} {what}"),
+            (true, 1) => format!("1 tool {verb} {preposition} `{source}`"),
+            (true, count) => format!("{count} tools {verb} {preposition} `{source}`"),
+            (false, count) => format!("{count} {verb}"),
         };
-        let mut named = names.iter().take(MAX_LISTED_NAMES).cloned().collect::<Vec<_>>().join(", ");
+        let mut listed = names.iter().take(MAX_LISTED_NAMES).cloned().collect::<Vec<_>>().join(", ");
         if names.len() > MAX_LISTED_NAMES {
-            named.push_str(&format!(", and {} more", names.len() - MAX_LISTED_NAMES));
+            listed.push_str(&format!(", and {} more", names.len() - MAX_LISTED_NAMES));
         }
-        parts.push(format!("{subject}: {named}"));
+        parts.push(format!("{subject}: {listed}"));
     }
     match &parts[..] {
-        [] => format!("the list of `{source}` was recorded; no tool came, changed or went"),
+        [] => format!("the tool list of `{source}` was recorded; no tool was added, changed or removed"),
         parts => parts.join("; "),
     }
 }
@@ -255,11 +269,17 @@ mod tests {
 
     #[test]
     fn a_tool_is_meant_by_any_of_its_names() {
-        for asked in ["a.b", "github__a_b", "github__a.b", "github/a.b", "GitHub:a.b", "c", "github__c"] {
-            assert!(concerns_tool(&recorded_event(), &ToolMatcher::Name(asked.to_owned())), "{asked}");
+        for requested_name in ["a.b", "github__a_b", "github__a.b", "github/a.b", "GitHub:a.b", "c", "github__c"] {
+            assert!(
+                concerns_tool(&recorded_event(), &ToolMatcher::Name(requested_name.to_owned())),
+                "{requested_name}"
+            );
         }
-        for asked in ["a", "gitlab__c", "gitlab/a.b", "github", ""] {
-            assert!(!concerns_tool(&recorded_event(), &ToolMatcher::Name(asked.to_owned())), "{asked}");
+        for requested_name in ["a", "gitlab__c", "gitlab/a.b", "github", ""] {
+            assert!(
+                !concerns_tool(&recorded_event(), &ToolMatcher::Name(requested_name.to_owned())),
+                "{requested_name}"
+            );
         }
     }
 
@@ -270,7 +290,10 @@ mod tests {
             describe_for_tool(&recorded_event(), "", &ToolMatcher::Name("c".to_owned())),
             "1 tool changed in `github`: `c` (title)"
         );
-        assert_eq!(describe(&Event::Unknown, "ToolPainted"), "`ToolPainted`, which this Toolcrib does not know");
+        assert_eq!(
+            describe(&Event::Unknown, "ToolPainted"),
+            "unknown event `ToolPainted`, written by a newer Toolcrib"
+        );
     }
 
     #[test]

@@ -1,5 +1,5 @@
-//! A lockfile: what every source offered at one moment, by names and fingerprints, as text that stays the same byte for
-//! byte while nothing changes and that a version control system shows line by line.
+//! The lockfile: names and fingerprints of all tools at one point in time. Its text is byte-identical while nothing
+//! changes, with one line per tool, so that version control shows each change.
 
 mod line_index;
 mod parts;
@@ -18,48 +18,54 @@ use crate::source::SourceId;
 pub use line_index::LockfileLines;
 pub use parts::ToolParts;
 
+/// Version of the format, raised when older versions of Toolcrib could misread it.
 const LOCKFILE_VERSION: u32 = 1;
 
+/// Content of a lockfile.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Lockfile {
     pub version: u32,
     pub sources: BTreeMap<SourceId, LockedSource>,
 }
 
+/// The tools of one source.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct LockedSource {
+    /// Fingerprint of its manifest.
     pub inventory_hash: Fingerprint,
-    /// By the names agents see.
+    /// By the name that agents see.
     pub tools: BTreeMap<String, LockedTool>,
 }
 
+/// One tool.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct LockedTool {
     pub fingerprint: Fingerprint,
-    /// What can be told of a change when the definition itself is not at hand.
+    /// Tells how the tool changed when the definition itself is not in the store.
     #[serde(flatten)]
     pub parts: ToolParts,
 }
 
 impl Lockfile {
+    /// Locks all tools of a catalogue.
     pub fn from_segments<'a>(segments: impl Iterator<Item = &'a Segment>) -> Result<Lockfile> {
         Lockfile::with_budget(segments, &mut WorkBudget::for_lockfile())
     }
 
-    /// What is past the allowance is left short. Segments have their tools in the order of names, so that it is always
-    /// the same ones.
+    /// Locks all tools within a budget. Once it is spent, schemas are stored as verbatim fingerprints only. Segments
+    /// are sorted by name, so that it is always the same tools.
     pub(crate) fn with_budget<'a>(
         segments: impl Iterator<Item = &'a Segment>,
-        allowance: &mut WorkBudget,
+        budget: &mut WorkBudget,
     ) -> Result<Lockfile> {
         let sources =
-            segments.map(|segment| Ok((segment.source().clone(), LockedSource::from_segment(segment, allowance)?)));
+            segments.map(|segment| Ok((segment.source().clone(), LockedSource::from_segment(segment, budget)?)));
         Ok(Lockfile { version: LOCKFILE_VERSION, sources: sources.collect::<Result<_>>()? })
     }
 
-    /// Reads what [`Lock::text`] wrote.
+    /// Parses what [`Lockfile::to_text`] wrote.
     pub fn parse(text: &str) -> Result<Lockfile> {
-        // What else a newer version may hold is not known.
+        // Checks the version first, since a newer format may not parse at all.
         #[derive(Deserialize)]
         struct VersionField {
             version: u32,
@@ -68,21 +74,22 @@ impl Lockfile {
             check_version(version)?;
         }
         serde_json::from_str(text).map_err(|error| {
-            let message = match text.trim().is_empty() {
-                true => "this is no lockfile, it is empty".to_owned(),
-                false => format!("this is no lockfile (line {}, column {})", error.line(), error.column()),
+            let message = if text.trim().is_empty() {
+                "not a lockfile: it is empty".to_owned()
+            } else {
+                format!("not a lockfile (line {}, column {})", error.line(), error.column())
             };
             Error::new(Code::BadRequest, message).with_cause(error)
         })
     }
 
-    /// One of a version that is known here.
+    /// Returns an error if the version is not supported. For lockfiles that were not parsed by [`Lockfile::parse`].
     pub fn validate(self) -> Result<Lockfile> {
         check_version(self.version)?;
         Ok(self)
     }
 
-    /// One tool a line, all in the order of their names.
+    /// Renders the file with one tool per line, sorted by name.
     pub fn to_text(&self) -> Result<String> {
         let mut text = format!("{{\n  \"version\": {},\n  \"sources\": {{", self.version);
         for (index, (id, source)) in self.sources.iter().enumerate() {
@@ -116,11 +123,11 @@ fn check_version(version: u32) -> Result<()> {
 }
 
 impl LockedSource {
-    fn from_segment(segment: &Segment, allowance: &mut WorkBudget) -> Result<LockedSource> {
-        let locked = segment.entries().iter().map(|entry| {
-            let parts = ToolParts::from_tool(&segment.tool(entry)?, allowance);
+    fn from_segment(segment: &Segment, budget: &mut WorkBudget) -> Result<LockedSource> {
+        let tools = segment.entries().iter().map(|entry| {
+            let parts = ToolParts::from_tool(&segment.tool(entry)?, budget);
             Ok((entry.name.to_string(), LockedTool { fingerprint: segment.packed_tool(entry).fingerprint, parts }))
         });
-        Ok(LockedSource { inventory_hash: segment.fingerprint(), tools: locked.collect::<Result<_>>()? })
+        Ok(LockedSource { inventory_hash: segment.fingerprint(), tools: tools.collect::<Result<_>>()? })
     }
 }

@@ -1,5 +1,5 @@
-//! JSON Schema of arguments: validation with every fault and its path, and text from a command line turned into typed
-//! values.
+//! JSON Schema of tool arguments: validation that lists every error with its path, and conversion of text from a
+//! command line into typed values.
 
 mod cost;
 mod validator;
@@ -12,12 +12,12 @@ use crate::json::follow_reference;
 
 pub use validator::{ArgumentError, ValidationOutcome, Validator};
 
-/// Turns `text` into what the schema's property `key` asks for. Where it asks for nothing in particular, text stays text.
+/// Parses `text` as the type of the property `key`. Text stays a string if the schema does not restrict the type.
 pub fn parse_typed(schema: &Value, key: &str, text: &str) -> Value {
     ArgumentTypes::new(schema, find_property(schema, key)).parse(text)
 }
 
-/// The types that the schema's property `key` may have; none where it says nothing about them.
+/// Returns the types that the property `key` may have; empty if the schema does not restrict them.
 pub fn property_types(schema: &Value, key: &str) -> Vec<String> {
     find_property(schema, key).map(|property| allowed_types(schema, property)).unwrap_or_default()
 }
@@ -26,7 +26,7 @@ fn find_property<'a>(schema: &'a Value, key: &str) -> Option<&'a Value> {
     schema.get("properties").and_then(|properties| properties.get(key))
 }
 
-/// The types of a value and, where it is a list, of its items: found once, however many items a text has.
+/// Types of a value and of the items of a list. Computed once, however many items a text has.
 struct ArgumentTypes {
     types: Vec<String>,
     items: Option<Box<ArgumentTypes>>,
@@ -42,8 +42,10 @@ impl ArgumentTypes {
         }
     }
 
+    /// Parses JSON where the types allow it, a comma-separated list where only an array is allowed, and else returns
+    /// the text.
     fn parse(&self, text: &str) -> Value {
-        let allows = |name: &str| self.types.iter().any(|known| known == name);
+        let allows = |name: &str| self.types.iter().any(|allowed| allowed == name);
         let parsed: Option<Value> = serde_json::from_str(text).ok();
         match parsed {
             Some(Value::Number(number)) if allows("integer") && (number.is_i64() || number.is_u64()) => number.into(),
@@ -53,27 +55,27 @@ impl ArgumentTypes {
             Some(Value::Array(items)) if allows("array") => items.into(),
             Some(Value::Object(fields)) if allows("object") => fields.into(),
             _ if allows("array") && !allows("string") => {
-                let read = |item: &str| self.items.as_ref().map_or_else(|| item.into(), |items| items.parse(item));
-                text.split(',').map(read).collect()
+                let parse = |item: &str| self.items.as_ref().map_or_else(|| item.into(), |items| items.parse(item));
+                text.split(',').map(parse).collect()
             }
             _ => text.into(),
         }
     }
 }
 
-/// The types a property may have, through local references and alternatives. Each node of the schema is read once and
-/// only known types are kept, so the work is in proportion to the schema's text, whatever refers to what.
+/// Returns the types a property may have, through local references and alternatives. Each node of the schema is read
+/// once and only known types are kept, so the work is linear in the schema, however its references are arranged.
 fn allowed_types(root: &Value, property: &Value) -> Vec<String> {
     const KNOWN: [&str; 7] = ["string", "number", "integer", "boolean", "array", "object", "null"];
     let mut types: BTreeSet<&str> = BTreeSet::new();
     let mut seen: HashSet<*const Value> = HashSet::new();
-    let mut due = vec![property];
-    while let Some(schema) = due.pop() {
+    let mut pending = vec![property];
+    while let Some(schema) = pending.pop() {
         if !seen.insert(std::ptr::from_ref(schema)) {
             continue;
         }
         if let Some(reference) = schema.get("$ref").and_then(Value::as_str) {
-            due.extend(follow_reference(root, reference));
+            pending.extend(follow_reference(root, reference));
             continue;
         }
         match schema.get("type") {
@@ -86,13 +88,13 @@ fn allowed_types(root: &Value, property: &Value) -> Vec<String> {
             types.insert(type_name(constant));
         }
         for key in ["anyOf", "oneOf", "allOf"] {
-            due.extend(schema.get(key).and_then(Value::as_array).into_iter().flatten());
+            pending.extend(schema.get(key).and_then(Value::as_array).into_iter().flatten());
         }
     }
     KNOWN.into_iter().filter(|name| types.contains(name)).map(str::to_owned).collect()
 }
 
-/// The JSON type of a value, as schemas name it.
+/// Returns the JSON type of a value as schemas name it.
 pub fn type_name(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",

@@ -136,7 +136,8 @@ fn chained_schemas(kind: &str) -> Vec<NamedSchema> {
 fn large_schemas(kind: &str) -> Vec<NamedSchema> {
     let leaf = json!({"type": kind});
     let forms = |form: &dyn Fn(usize) -> Value| -> Value { (0..3_000).map(form).collect() };
-    let (long, longest) = ("n".repeat(3_000), "n".repeat(60_000));
+    let long = "n".repeat(3_000);
+    let longest = "n".repeat(60_000);
     let losses = json!({"type": "object", "title": kind, "properties": numbered(4_000, "p", &json!({"not": {}}))});
     let mut shared = numbered(4_000, "", &json!(0));
     shared.insert("anyOf".into(), forms(&|number| json!({"type": kind, "maxLength": number})));
@@ -298,7 +299,8 @@ fn hostile_schemas_are_rendered_in_every_format() {
         let tool = view.offered_tools().next().unwrap();
         for format in Format::ALL {
             let projected = view.project(&tool, format).unwrap();
-            let (name, format) = (&schema.0, format.as_str());
+            let name = &schema.0;
+            let format = format.as_str();
             assert!(projected.text.as_ref().is_none_or(|text| text.len() < 1_100_000), "{name} as {format}");
             let told: usize = projected.losses.iter().map(|loss| loss.path.len() + loss.edit.len()).sum();
             assert!(told < 4_000_000, "{name} as {format}: {told}");

@@ -1,5 +1,5 @@
-//! A schema as the ways in which a value may fit it: one for each type and each alternative, however that is written.
-//! `{"type": ["string", "null"]}`, `{"type": "string", "nullable": true}` and `{"anyOf": [..]}` come to the same ways.
+//! Splits a schema into alternatives: one for each type and each member of `anyOf` or `oneOf`, however that is written.
+//! `{"type": ["string", "null"]}`, `{"type": "string", "nullable": true}` and `{"anyOf": [..]}` yield the same ones.
 
 use std::collections::BTreeMap;
 
@@ -9,64 +9,71 @@ use super::WorkBudget;
 use super::keywords::is_annotation;
 use super::normal_form::resolve_reference;
 
+/// The keywords of one schema as JSON.
 pub(super) type KeywordMap = Map<String, Value>;
 
-/// Alternatives beyond these are not looked at one by one.
+/// Maximum number of alternatives of one schema. Further ones are compared by normal form only.
 pub(super) const MAX_ALTERNATIVES: usize = 64;
+/// Maximum number of layers of one schema. Further ones are compared by normal form only.
 const MAX_LAYERS: usize = 32;
+/// Maximum nesting of `anyOf` and `oneOf` that is flattened.
 const MAX_ALTERNATIVE_DEPTH: usize = 4;
-/// So many fields of an alternative are looked through for the one that tells it from others.
+/// Maximum number of fields that are searched for a constant to label an alternative with.
 const MAX_LABEL_FIELDS: usize = 32;
-/// How many keywords are worth as much as a node. Most schemas have fewer, and cost nothing beyond themselves.
+/// Number of keywords that cost as much of the budget as a node. Most schemas have fewer, which are free.
 pub(super) const KEYWORDS_PER_NODE: usize = 8;
-/// How much text of values is worth as much as a node.
+/// Bytes of text that cost as much of the budget as a node.
 pub(super) const TEXT_BYTES_PER_NODE: usize = 16;
 
-/// The schemas that hold at once: one itself, what it refers to, and what it is made of by `allOf`.
+/// All schemas that apply to a value at once: a schema itself, the targets of its references, and the members of
+/// `allOf`.
 #[derive(Debug, Clone, Default)]
 pub(super) struct SchemaLayers<'a> {
+    /// In the order of precedence: of several layers with a keyword, the first counts.
     pub(super) maps: Vec<&'a KeywordMap>,
-    /// A reference that leads nowhere here.
+    /// A reference that cannot be resolved within the schema.
     pub(super) unresolved_reference: Option<&'a Value>,
-    /// There are more.
+    /// [`MAX_LAYERS`] was exceeded.
     pub(super) is_truncated: bool,
-    /// Says something of values beyond their type.
+    /// A layer has constraints other than `type`.
     has_constraints: bool,
-    /// Says something of values beyond their type and which they are.
+    /// A layer has constraints other than `type`, `enum` and `const`.
     has_other_constraints: bool,
 }
 
+/// One of the alternatives that a value may match.
 #[derive(Debug, Clone)]
 pub(super) struct Alternative<'a> {
-    /// The one type it takes; nothing where it says none.
+    /// The only type it accepts; `None` if it does not restrict the type.
     pub(super) type_name: Option<&'a str>,
-    /// The values it takes, by their text, where they are listed.
+    /// The values it accepts, by their text, if `enum` or `const` lists them.
     pub(super) values: Option<BTreeMap<String, &'a Value>>,
     pub(super) layers: SchemaLayers<'a>,
-    /// What it is called among several.
+    /// Name for notes, to tell it from others.
     pub(super) label: Option<String>,
-    /// One of several, with words of its own; else the schema itself.
+    /// A member of `anyOf` or `oneOf`, with annotations of its own; false for the schema itself.
     pub(super) has_own_schema: bool,
 }
 
 impl<'a> SchemaLayers<'a> {
-    /// Nothing for `false`, which takes nothing.
+    /// Collects the layers of a schema. Returns `None` for the schema `false`, which accepts no value.
     ///
-    /// Paid for by the keywords read: the same large definition may be led to thousands of times. Of those keywords it
-    /// is found out here, once, what all comparisons with other ways ask.
-    pub(super) fn collect(root: &'a Value, schema: &'a Value, allowance: &mut WorkBudget) -> Option<SchemaLayers<'a>> {
+    /// Charges the keywords read, since thousands of references may lead to one large definition. Also finds out once
+    /// what all comparisons with other alternatives need.
+    pub(super) fn collect(root: &'a Value, schema: &'a Value, budget: &mut WorkBudget) -> Option<SchemaLayers<'a>> {
         let mut layers = SchemaLayers::default();
-        let (mut due, mut work) = (vec![schema], 0);
-        while let Some(schema) = due.pop() {
+        let mut pending = vec![schema];
+        let mut work = 0;
+        while let Some(schema) = pending.pop() {
             work += 1;
             let Value::Object(keywords) = schema else {
                 if schema == &Value::Bool(false) {
-                    allowance.spend(work / KEYWORDS_PER_NODE);
+                    budget.spend(work / KEYWORDS_PER_NODE);
                     return None;
                 }
                 continue;
             };
-            if layers.maps.iter().any(|known| std::ptr::eq(*known, keywords)) {
+            if layers.maps.iter().any(|other| std::ptr::eq(*other, keywords)) {
                 continue;
             }
             if layers.maps.len() >= MAX_LAYERS {
@@ -81,62 +88,63 @@ impl<'a> SchemaLayers<'a> {
             }
             let parts = array_keyword(keywords, "allOf");
             layers.is_truncated |= parts.len() > MAX_LAYERS;
-            due.extend(parts.iter().take(MAX_LAYERS).rev());
+            pending.extend(parts.iter().take(MAX_LAYERS).rev());
             if let Some(reference) = keywords.get("$ref") {
                 match resolve_reference(root, reference) {
-                    Some(target) => due.push(target),
+                    Some(target) => pending.push(target),
                     None => layers.unresolved_reference = layers.unresolved_reference.or(Some(reference)),
                 }
             }
         }
-        allowance.spend(work / KEYWORDS_PER_NODE);
+        budget.spend(work / KEYWORDS_PER_NODE);
         Some(layers)
     }
 
-    /// How many keywords there are.
+    /// Returns the number of keywords of all layers.
     pub(super) fn keyword_count(&self) -> usize {
         self.maps.iter().map(|keywords| keywords.len()).sum()
     }
 
+    /// Returns a keyword of the first layer that has it.
     pub(super) fn get(&self, keyword: &str) -> Option<&'a Value> {
         self.maps.iter().find_map(|keywords| keywords.get(keyword))
     }
 
-    /// The first that says it counts.
-    pub(super) fn merge(&self, wanted: impl Fn(&str) -> bool) -> BTreeMap<&'a str, &'a Value> {
+    /// Merges the keywords selected by `filter`. Of several layers with a keyword, the first counts.
+    pub(super) fn merge(&self, filter: impl Fn(&str) -> bool) -> BTreeMap<&'a str, &'a Value> {
         let mut merged = BTreeMap::new();
         for (keyword, value) in self.maps.iter().flat_map(|keywords| keywords.iter()) {
-            if wanted(keyword) {
+            if filter(keyword) {
                 merged.entry(keyword.as_str()).or_insert(value);
             }
         }
         merged
     }
 
-    /// The one layer that says something of values; nothing where several do.
+    /// Returns the only layer with constraints, or `None` if several have some.
     pub(super) fn only_constraining_layer(&self) -> Option<*const KeywordMap> {
-        let says = |keywords: &&&KeywordMap| {
+        let is_constraining = |keywords: &&&KeywordMap| {
             keywords
                 .keys()
                 .any(|keyword| !["$ref", "allOf"].contains(&keyword.as_str()) && !is_neutral_keyword(keyword))
         };
-        let mut saying = self.maps.iter().filter(says);
-        match (saying.next(), saying.next()) {
+        let mut constraining = self.maps.iter().filter(is_constraining);
+        match (constraining.next(), constraining.next()) {
             (Some(only), None) => Some(std::ptr::from_ref(*only)),
             (None, _) | (Some(_), Some(_)) => None,
         }
     }
 
-    /// The alternatives of a schema that is nothing but alternatives.
+    /// Returns the members of `anyOf` or `oneOf` of a schema without other constraints.
     fn alternative_schemas(&self) -> Option<&'a [Value]> {
-        let mut found = None;
+        let mut schemas = None;
         if self.unresolved_reference.is_some() {
             return None;
         }
         for (keyword, value) in self.maps.iter().flat_map(|keywords| keywords.iter()) {
             match (keyword.as_str(), value) {
-                ("anyOf" | "oneOf", Value::Array(ways)) if !ways.is_empty() => {
-                    if found.replace(ways.as_slice()).is_some() {
+                ("anyOf" | "oneOf", Value::Array(members)) if !members.is_empty() => {
+                    if schemas.replace(members.as_slice()).is_some() {
                         return None;
                     }
                 }
@@ -145,14 +153,15 @@ impl<'a> SchemaLayers<'a> {
                 _ => return None,
             }
         }
-        found
+        schemas
     }
 
-    fn types(&self, allowance: &mut WorkBudget) -> Option<Vec<&'a str>> {
+    /// Returns the types in `type`, each once.
+    fn types(&self, budget: &mut WorkBudget) -> Option<Vec<&'a str>> {
         match self.get("type")? {
             Value::String(name) => Some(vec![name]),
             Value::Array(names) => {
-                allowance.spend(names.len() / KEYWORDS_PER_NODE);
+                budget.spend(names.len() / KEYWORDS_PER_NODE);
                 let mut types: Vec<&str> = names.iter().filter_map(Value::as_str).collect();
                 types.sort_unstable();
                 types.dedup();
@@ -163,14 +172,14 @@ impl<'a> SchemaLayers<'a> {
         }
     }
 
-    /// The values that may be chosen, by their text; none where there are too many to be read.
-    fn enum_values(&self, allowance: &mut WorkBudget) -> Option<BTreeMap<String, &'a Value>> {
-        let one = self.get("const").map(std::slice::from_ref);
-        let listed = one.or_else(|| self.get("enum").and_then(Value::as_array).map(Vec::as_slice))?;
+    /// Returns the values of `const` or `enum` by their text, or `None` if there are none or the budget is spent.
+    fn enum_values(&self, budget: &mut WorkBudget) -> Option<BTreeMap<String, &'a Value>> {
+        let constant = self.get("const").map(std::slice::from_ref);
+        let values_list = constant.or_else(|| self.get("enum").and_then(Value::as_array).map(Vec::as_slice))?;
         let mut values = BTreeMap::new();
-        for value in listed {
+        for value in values_list {
             let text = value_text(value);
-            if !allowance.spend(1 + text.len() / TEXT_BYTES_PER_NODE) {
+            if !budget.spend(1 + text.len() / TEXT_BYTES_PER_NODE) {
                 return None;
             }
             values.insert(text, value);
@@ -180,12 +189,12 @@ impl<'a> SchemaLayers<'a> {
 }
 
 impl<'a> Alternative<'a> {
-    /// Takes whatever is of its type.
+    /// Returns whether it accepts every value of its type.
     pub(super) fn is_unconstrained(&self) -> bool {
         self.values.is_none() && self.layers.unresolved_reference.is_none() && !self.layers.has_constraints
     }
 
-    /// Takes whatever the other takes, as far as types tell.
+    /// Returns whether it accepts everything that `other` accepts, as far as types tell.
     pub(super) fn covers(&self, other: &Alternative<'_>) -> bool {
         self.is_unconstrained()
             && (self.type_name.is_none()
@@ -197,117 +206,130 @@ impl<'a> Alternative<'a> {
         self.type_name == Some(kind)
     }
 
-    /// Nothing but a list of values, which adds to another such list.
+    /// Returns whether it is a list of values alone, which can be merged with another such list.
     fn is_enum(&self) -> bool {
         self.values.is_some() && self.layers.unresolved_reference.is_none() && !self.layers.has_other_constraints
     }
 
-    /// All that it says, to find it again; no more than can be paid for.
-    pub(super) fn to_text(&self, allowance: &mut WorkBudget) -> String {
+    /// Returns its text, to match it with an equal alternative. No longer than the budget allows.
+    pub(super) fn to_text(&self, budget: &mut WorkBudget) -> String {
         let mut text = String::new();
         for keywords in &self.layers.maps {
-            let written = crate::json::truncated_json(keywords, allowance.0 * TEXT_BYTES_PER_NODE);
-            allowance.spend(written.len() / TEXT_BYTES_PER_NODE);
-            text.push_str(&written);
+            let json = crate::json::truncated_json(keywords, budget.0 * TEXT_BYTES_PER_NODE);
+            budget.spend(json.len() / TEXT_BYTES_PER_NODE);
+            text.push_str(&json);
         }
         text
     }
 }
 
-/// No way at all where a schema takes nothing.
-pub(super) fn alternatives<'a>(root: &'a Value, schema: &'a Value, allowance: &mut WorkBudget) -> Vec<Alternative<'a>> {
-    collect_alternatives(root, schema, 0, allowance)
+/// Returns the alternatives of a schema; none if it accepts nothing.
+pub(super) fn alternatives<'a>(root: &'a Value, schema: &'a Value, budget: &mut WorkBudget) -> Vec<Alternative<'a>> {
+    collect_alternatives(root, schema, 0, budget)
 }
 
-/// The ways of several schemas of which one must fit.
+/// Returns the alternatives of several schemas of which one must match.
 pub(super) fn alternatives_of_any<'a>(
     root: &'a Value,
     schemas: &'a [Value],
-    allowance: &mut WorkBudget,
+    budget: &mut WorkBudget,
 ) -> Vec<Alternative<'a>> {
-    collect_any_of(root, schemas, 0, allowance)
+    collect_any_of(root, schemas, 0, budget)
 }
 
 fn collect_alternatives<'a>(
     root: &'a Value,
     schema: &'a Value,
     depth: usize,
-    allowance: &mut WorkBudget,
+    budget: &mut WorkBudget,
 ) -> Vec<Alternative<'a>> {
-    let Some(layers) = SchemaLayers::collect(root, schema, allowance) else { return Vec::new() };
+    let Some(layers) = SchemaLayers::collect(root, schema, budget) else { return Vec::new() };
     let nullable = layers.maps.iter().any(|keywords| keywords.get("nullable") == Some(&Value::Bool(true)));
-    let mut ways = match layers.alternative_schemas() {
-        Some(schemas) if depth < MAX_ALTERNATIVE_DEPTH => collect_any_of(root, schemas, depth + 1, allowance),
-        Some(_) | None => split_by_type(layers, allowance),
+    let mut alternatives = match layers.alternative_schemas() {
+        Some(schemas) if depth < MAX_ALTERNATIVE_DEPTH => collect_any_of(root, schemas, depth + 1, budget),
+        Some(_) | None => split_by_type(layers, budget),
     };
-    if nullable && !ways.iter().any(|way| way.type_name.is_none() || way.is_type("null")) {
+    if nullable
+        && !alternatives.iter().any(|alternative| alternative.type_name.is_none() || alternative.is_type("null"))
+    {
         let layers = SchemaLayers::default();
-        ways.push(Alternative { type_name: Some("null"), values: None, layers, label: None, has_own_schema: true });
+        alternatives.push(Alternative {
+            type_name: Some("null"),
+            values: None,
+            layers,
+            label: None,
+            has_own_schema: true,
+        });
     }
-    ways
+    alternatives
 }
 
 fn collect_any_of<'a>(
     root: &'a Value,
     schemas: &'a [Value],
     depth: usize,
-    allowance: &mut WorkBudget,
+    budget: &mut WorkBudget,
 ) -> Vec<Alternative<'a>> {
-    let mut ways: Vec<Alternative<'a>> = Vec::new();
+    let mut alternatives: Vec<Alternative<'a>> = Vec::new();
     for schema in schemas {
-        if ways.len() >= MAX_ALTERNATIVES || !allowance.spend(1) {
+        if alternatives.len() >= MAX_ALTERNATIVES || !budget.spend(1) {
             break;
         }
         let label = alternative_label(schema);
-        for way in collect_alternatives(root, schema, depth, allowance) {
-            let is_same_choice =
-                |known: &&mut Alternative<'a>| known.type_name == way.type_name && known.is_enum() && way.is_enum();
-            match ways.iter_mut().find(is_same_choice) {
-                Some(known) => known.values.get_or_insert_default().extend(way.values.unwrap_or_default()),
-                None => {
-                    ways.push(Alternative { label: way.label.or_else(|| label.clone()), has_own_schema: true, ..way })
-                }
+        for alternative in collect_alternatives(root, schema, depth, budget) {
+            let is_same_enum = |other: &&mut Alternative<'a>| {
+                other.type_name == alternative.type_name && other.is_enum() && alternative.is_enum()
+            };
+            match alternatives.iter_mut().find(is_same_enum) {
+                Some(other) => other.values.get_or_insert_default().extend(alternative.values.unwrap_or_default()),
+                None => alternatives.push(Alternative {
+                    label: alternative.label.or_else(|| label.clone()),
+                    has_own_schema: true,
+                    ..alternative
+                }),
             }
         }
     }
-    ways.truncate(MAX_ALTERNATIVES);
-    ways
+    alternatives.truncate(MAX_ALTERNATIVES);
+    alternatives
 }
 
-fn split_by_type<'a>(layers: SchemaLayers<'a>, allowance: &mut WorkBudget) -> Vec<Alternative<'a>> {
-    let (values, types) = (layers.enum_values(allowance), layers.types(allowance));
-    let way = |kind: Option<&'a str>, values: Option<BTreeMap<String, &'a Value>>| {
-        // Of `null` there is but one.
+/// Returns one alternative for each type, with those of the listed values that are of that type.
+fn split_by_type<'a>(layers: SchemaLayers<'a>, budget: &mut WorkBudget) -> Vec<Alternative<'a>> {
+    let values = layers.enum_values(budget);
+    let types = layers.types(budget);
+    let alternative = |kind: Option<&'a str>, values: Option<BTreeMap<String, &'a Value>>| {
+        // `null` has a single value, so listing it adds nothing.
         let values = values.filter(|_| kind != Some("null"));
         Alternative { type_name: kind, values, layers: layers.clone(), label: None, has_own_schema: false }
     };
     let Some(types) = types else {
-        let Some(values) = values else { return vec![way(None, None)] };
-        let whole = values.values().all(|value| !value.is_number() || is_integral(value));
+        let Some(values) = values else { return vec![alternative(None, None)] };
+        let is_integer = values.values().all(|value| !value.is_number() || is_integral(value));
         let mut by_kind: BTreeMap<&'static str, BTreeMap<String, &'a Value>> = BTreeMap::new();
         for (text, value) in values {
-            by_kind.entry(json_type_name(value, whole)).or_default().insert(text, value);
+            by_kind.entry(json_type_name(value, is_integer)).or_default().insert(text, value);
         }
-        return by_kind.into_iter().map(|(kind, values)| way(Some(kind), Some(values))).collect();
+        return by_kind.into_iter().map(|(kind, values)| alternative(Some(kind), Some(values))).collect();
     };
-    let Some(values) = values else { return types.into_iter().map(|kind| way(Some(kind), None)).collect() };
-    let fitting = |kind: &str| -> BTreeMap<String, &'a Value> {
-        let fits = |value: &Value| {
+    let Some(values) = values else { return types.into_iter().map(|kind| alternative(Some(kind), None)).collect() };
+    let values_of_type = |kind: &str| -> BTreeMap<String, &'a Value> {
+        let is_of_type = |value: &Value| {
             kind == json_type_name(value, is_integral(value)) || (kind == "number" && value.is_number())
         };
-        values.iter().filter(|(_, value)| fits(value)).map(|(text, value)| (text.clone(), *value)).collect()
+        values.iter().filter(|(_, value)| is_of_type(value)).map(|(text, value)| (text.clone(), *value)).collect()
     };
     let split: Vec<Alternative<'a>> = types
         .iter()
-        .map(|kind| (*kind, fitting(kind)))
+        .map(|kind| (*kind, values_of_type(kind)))
         .filter(|(_, values)| !values.is_empty())
-        .map(|(kind, values)| way(Some(kind), Some(values)))
+        .map(|(kind, values)| alternative(Some(kind), Some(values)))
         .collect();
-    // Values that fit none of the types: whoever wrote that meant the values.
-    if split.is_empty() { vec![way(types.first().copied(), Some(values))] } else { split }
+    // No listed value is of the listed types: the author most likely meant the values.
+    if split.is_empty() { vec![alternative(types.first().copied(), Some(values))] } else { split }
 }
 
-/// What an alternative is known by: what it refers to, its title, or the field that tells it from others.
+/// Returns a label for an alternative: the name of its definition, its title, or its first constant field.
 fn alternative_label(schema: &Value) -> Option<String> {
     let text = |keyword: &str| schema.get(keyword).and_then(Value::as_str);
     if let Some(reference) = text("$ref") {
@@ -317,16 +339,17 @@ fn alternative_label(schema: &Value) -> Option<String> {
         return Some(title.to_owned());
     }
     let properties = schema.get("properties").and_then(Value::as_object)?;
-    let mut telling =
+    let mut constants =
         properties.iter().take(MAX_LABEL_FIELDS).filter_map(|(name, field)| Some((name, field.get("const")?)));
-    telling.next().map(|(name, value)| format!("{name} {}", crate::json::truncated_json(value, 60)))
+    constants.next().map(|(name, value)| format!("{name} {}", crate::json::truncated_json(value, 60)))
 }
 
-pub(super) fn json_type_name(value: &Value, whole: bool) -> &'static str {
+/// Returns the JSON Schema type of a value. Numbers are integers if `is_integer`.
+pub(super) fn json_type_name(value: &Value, is_integer: bool) -> &'static str {
     match value {
         Value::Null => "null",
         Value::Bool(_) => "boolean",
-        Value::Number(_) if whole => "integer",
+        Value::Number(_) if is_integer => "integer",
         Value::Number(_) => "number",
         Value::String(_) => "string",
         Value::Array(_) => "array",
@@ -334,11 +357,12 @@ pub(super) fn json_type_name(value: &Value, whole: bool) -> &'static str {
     }
 }
 
+/// Returns whether a value is a number without a fraction.
 pub(super) fn is_integral(value: &Value) -> bool {
     value.is_i64() || value.is_u64() || value.as_f64().is_some_and(|number| number.fract() == 0.0)
 }
 
-/// 1 and 1.0 are one value.
+/// Returns the JSON text of a value, with 1.0 as 1.
 fn value_text(value: &Value) -> String {
     match value.as_f64() {
         Some(number) if value.is_f64() && number.fract() == 0.0 && number.abs() < 1e15 => format!("{number:.0}"),
@@ -346,11 +370,12 @@ fn value_text(value: &Value) -> String {
     }
 }
 
-/// What may stand beside alternatives without a say in what is taken.
+/// Returns whether a keyword may accompany alternatives without constraining them.
 fn is_neutral_keyword(keyword: &str) -> bool {
     is_annotation(keyword) || keyword == "discriminator"
 }
 
+/// Returns the array under a keyword; empty if there is none.
 pub(super) fn array_keyword<'a>(schema: &'a KeywordMap, keyword: &str) -> &'a [Value] {
     schema.get(keyword).and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default()
 }

@@ -1,4 +1,5 @@
-//! How a call is carried out: the request of an operation, and whether a call may, or must, become a task.
+//! Compares how calls are executed: the HTTP request of an operation, and whether a call may or must run as an MCP
+//! task.
 
 use serde_json::Value;
 
@@ -7,10 +8,11 @@ use crate::execution::{ExecutionMode, ExecutionSpec};
 use crate::text::sanitize_truncated;
 use crate::tool::Tool;
 
+/// Compares the stored execution specifications, which only tools of OpenAPI documents and workflows have.
 pub(super) fn compare(old: Option<&ExecutionSpec>, new: Option<&ExecutionSpec>, findings: &mut Findings) {
     let (Some(old), Some(new)) = (old, new) else {
         if old.is_some() || new.is_some() {
-            findings.add(ChangeClass::Execution, || "how it is carried out changed".to_owned());
+            findings.add(ChangeClass::Execution, || "its execution changed".to_owned());
         }
         return;
     };
@@ -27,25 +29,29 @@ pub(super) fn compare(old: Option<&ExecutionSpec>, new: Option<&ExecutionSpec>, 
     }
 }
 
-/// Addresses are not told: a part of one may be confidential.
+/// Describes what changed in the request. Leaves out server URLs: a part of one may be confidential.
 fn describe_execution_change(old: &ExecutionMode, new: &ExecutionMode) -> String {
     let (Some(old), Some(new)) = (old.operation(), new.operation()) else {
-        return "how it is carried out changed".to_owned();
+        return "its execution changed".to_owned();
     };
     if (&old.method, &old.path) != (&new.method, &new.path) {
-        let line = |method: &str, path: &str| sanitize_truncated(&format!("{method} {path}"), 80);
-        return format!("its request: `{}` became `{}`", line(&old.method, &old.path), line(&new.method, &new.path));
+        let request = |method: &str, path: &str| sanitize_truncated(&format!("{method} {path}"), 80);
+        return format!(
+            "its request: `{}` became `{}`",
+            request(&old.method, &old.path),
+            request(&new.method, &new.path)
+        );
     }
     match old.server == new.server {
         false => "its server changed".to_owned(),
-        true => "how its request is made changed".to_owned(),
+        true => "the encoding of its request changed".to_owned(),
     }
 }
 
-/// The field of a tool under which MCP has this.
+/// Field of an MCP tool that holds `taskSupport`.
 pub(crate) const EXECUTION_FIELD: &str = "execution";
 
-/// Whether a call may, or must, become a task.
+/// MCP's `execution.taskSupport`: whether a call may or must run as a task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum TaskSupport {
     Forbidden,
@@ -53,8 +59,10 @@ pub(crate) enum TaskSupport {
     Required,
 }
 
+/// Compares the `execution` fields. A change that does not affect `taskSupport` counts as `Other`.
 pub(super) fn compare_task_support(old: &Tool, new: &Tool, findings: &mut Findings) {
-    let (before, after) = (old.extra.get(EXECUTION_FIELD), new.extra.get(EXECUTION_FIELD));
+    let before = old.extra.get(EXECUTION_FIELD);
+    let after = new.extra.get(EXECUTION_FIELD);
     if canonical_json(before) == canonical_json(after) {
         return;
     }
@@ -65,13 +73,14 @@ pub(super) fn compare_task_support(old: &Tool, new: &Tool, findings: &mut Findin
 }
 
 impl TaskSupport {
+    /// Reads `execution.taskSupport` of a tool.
     pub(crate) fn from_tool(tool: &Tool) -> TaskSupport {
         let execution: Value =
             tool.extra.get(EXECUTION_FIELD).and_then(|raw| serde_json::from_str(raw.get()).ok()).unwrap_or_default();
         TaskSupport::from_name(execution.get("taskSupport").and_then(Value::as_str))
     }
 
-    /// As the protocol has it: forbidden, where nothing is said.
+    /// Parses the protocol's name. A missing or unknown value means forbidden, as the protocol says.
     pub(crate) fn from_name(name: Option<&str>) -> TaskSupport {
         match name {
             Some("required") => TaskSupport::Required,
@@ -80,6 +89,7 @@ impl TaskSupport {
         }
     }
 
+    /// Returns the protocol's name, or `None` for the default.
     pub(crate) fn name(self) -> Option<&'static str> {
         match self {
             TaskSupport::Forbidden => None,
@@ -88,6 +98,7 @@ impl TaskSupport {
         }
     }
 
+    /// Returns the class of a change from `self` to `new` with its note, or `None` if they are equal.
     pub(super) fn classify_change(self, new: TaskSupport) -> Option<(ChangeClass, &'static str)> {
         match (self, new) {
             (TaskSupport::Forbidden | TaskSupport::Optional, TaskSupport::Required) => {

@@ -1,4 +1,5 @@
-//! What a value is made of, side by side: the fields of an object, the items of an array, and all others of both.
+//! Compares the parts of a value: the fields of an object, the items of an array, and the schemas for all other fields
+//! and items.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,60 +12,69 @@ use super::notes::{SchemaPath, SchemaRole, ValueChange};
 use super::schema::{SchemaComparer, array_keyword_in_layers};
 
 impl<'a> SchemaComparer<'a, '_> {
-    /// The fields of an object: which there are, which must be there, and each of those that stayed.
+    /// Compares the fields of an object: which exist, which are required, and the schema of each that both have.
     pub(super) fn compare_fields(
         &mut self,
         old: &SchemaLayers<'a>,
         new: &SchemaLayers<'a>,
-        at: &SchemaPath,
+        path: &SchemaPath,
         depth: usize,
     ) {
-        let (before, after) = (field_schemas(old), field_schemas(new));
-        let (must_before, must_after) = (required_names(old), required_names(new));
-        let names = |fields: &BTreeMap<&'a str, &'a Value>, must: &BTreeSet<&'a str>| -> BTreeSet<&'a str> {
-            fields.keys().copied().chain(must.iter().copied()).collect()
+        let before = field_schemas(old);
+        let after = field_schemas(new);
+        let required_before = required_names(old);
+        let required_after = required_names(new);
+        let names = |fields: &BTreeMap<&'a str, &'a Value>, is_required: &BTreeSet<&'a str>| -> BTreeSet<&'a str> {
+            fields.keys().copied().chain(is_required.iter().copied()).collect()
         };
-        let (known, wanted) = (names(&before, &must_before), names(&after, &must_after));
-        let lost: Vec<&str> = known.difference(&wanted).copied().collect();
-        let gained: Vec<&str> = wanted.difference(&known).copied().collect();
+        let old_names = names(&before, &required_before);
+        let new_names = names(&after, &required_after);
+        let lost: Vec<&str> = old_names.difference(&new_names).copied().collect();
+        let gained: Vec<&str> = new_names.difference(&old_names).copied().collect();
         let renamed = match (&lost[..], &gained[..]) {
             ([from], [to]) => before.get(from).zip(after.get(to)),
             _ => None,
         };
         let is_renamed = renamed.is_some_and(|(old, new)| self.are_equal(old, new));
-        let (side, findings) = (self.role, &mut *self.findings);
-        // Who reads an answer may have counted on what was always there.
-        let losing = |name: &str| match (side, must_before.contains(name)) {
+        let role = self.role;
+        let findings = &mut *self.findings;
+        // Readers of an output may rely on a field that was always present.
+        let loss_class = |name: &str| match (role, required_before.contains(name)) {
             (SchemaRole::Input, _) | (SchemaRole::Output, true) => ChangeClass::Breaking,
             (SchemaRole::Output, false) => ChangeClass::Narrowed,
         };
+        // One field with the same schema under another name is a rename.
         if let ([from], [to]) = (&lost[..], &gained[..])
             && is_renamed
-            && must_before.contains(from) == must_after.contains(to)
+            && required_before.contains(from) == required_after.contains(to)
         {
-            let (from, to, class) = (at.field(from), at.field(to), losing(from));
+            let class = loss_class(from);
+            let from = path.field(from);
+            let to = path.field(to);
             let renamed = || format!("`{}` became `{}`", from.as_str(), to.as_str());
-            findings.add(class, || match side {
+            findings.add(class, || match role {
                 SchemaRole::Input => renamed(),
                 SchemaRole::Output => format!("its output: {}", renamed()),
             });
         } else {
             for name in lost {
-                let lost = || side.render_field_change(&format!("lost `{}`", at.field(name).as_str()));
-                findings.add(losing(name), lost);
+                let lost = || role.render_field_change(&format!("lost `{}`", path.field(name).as_str()));
+                findings.add(loss_class(name), lost);
             }
             for name in gained {
-                let (class, how) = match (side, must_after.contains(name)) {
+                let (class, article) = match (role, required_after.contains(name)) {
                     (SchemaRole::Input, true) => (ChangeClass::Breaking, "a required "),
                     (SchemaRole::Input, false) => (ChangeClass::Widened, "an optional "),
                     (SchemaRole::Output, _) => (ChangeClass::Widened, ""),
                 };
-                findings.add(class, || side.render_field_change(&format!("gained {how}`{}`", at.field(name).as_str())));
+                findings.add(class, || {
+                    role.render_field_change(&format!("gained {article}`{}`", path.field(name).as_str()))
+                });
             }
         }
-        for name in known.intersection(&wanted) {
-            let place = at.field(name);
-            let (must, class) = match (side, must_before.contains(name), must_after.contains(name)) {
+        for name in old_names.intersection(&new_names) {
+            let field_path = path.field(name);
+            let (is_required, class) = match (role, required_before.contains(name), required_after.contains(name)) {
                 (SchemaRole::Input, false, true) => (true, Some(ChangeClass::Breaking)),
                 (SchemaRole::Input, true, false) => (false, Some(ChangeClass::Widened)),
                 (SchemaRole::Output, false, true) => (true, Some(ChangeClass::Widened)),
@@ -73,61 +83,62 @@ impl<'a> SchemaComparer<'a, '_> {
                 | (SchemaRole::Input | SchemaRole::Output, false, false) => (false, None),
             };
             if let Some(class) = class {
-                self.findings.add(class, || side.render_required_change(&place, must));
+                self.findings.add(class, || role.render_required_change(&field_path, is_required));
             }
             if let (Some(old), Some(new)) = (before.get(name), after.get(name)) {
-                self.compare_nodes(old, new, &place, depth + 1);
+                self.compare_nodes(old, new, &field_path, depth + 1);
             }
         }
     }
 
-    /// A schema that takes anything where it is missing.
+    /// Compares two schemas of which a missing one accepts anything.
     fn compare_optional_schemas(
         &mut self,
         old: Option<&'a Value>,
         new: Option<&'a Value>,
-        at: &SchemaPath,
+        path: &SchemaPath,
         depth: usize,
     ) {
         match (old, new) {
             (None, None) => {}
-            (Some(old), Some(new)) => self.compare_nodes(old, new, at, depth + 1),
+            (Some(old), Some(new)) => self.compare_nodes(old, new, path, depth + 1),
             (None, Some(new)) if accepts_anything(new) => {}
             (Some(old), None) if accepts_anything(old) => {}
-            (None, Some(_)) => self.report(self.role.narrowing_class(), at, ValueChange::NoLongerAnything),
-            (Some(_), None) => self.report(self.role.widening_class(), at, ValueChange::AcceptsAnything),
+            (None, Some(_)) => self.report(self.role.narrowing_class(), path, ValueChange::NoLongerAnything),
+            (Some(_), None) => self.report(self.role.widening_class(), path, ValueChange::AcceptsAnything),
         }
     }
 
-    /// First those that stand in a row, each against its counterpart, then all others.
+    /// Compares the items of an array: first those with a schema for their position, then the schema for all others.
     pub(super) fn compare_items(
         &mut self,
         old: &SchemaLayers<'a>,
         new: &SchemaLayers<'a>,
-        at: &SchemaPath,
+        path: &SchemaPath,
         depth: usize,
     ) {
         let ((before, old_rest), (after, new_rest)) = (item_schemas(old), item_schemas(new));
         for (old, new) in before.iter().zip(after) {
-            self.compare_nodes(old, new, &at.items(), depth + 1);
+            self.compare_nodes(old, new, &path.items(), depth + 1);
         }
         if before.len() != after.len() {
             let class =
                 if before.len() < after.len() { self.role.narrowing_class() } else { self.role.widening_class() };
             self.report_remark(
                 class,
-                at,
+                path,
                 &format!("{} items are described one by one, {} before", after.len(), before.len()),
             );
         }
-        self.compare_optional_schemas(old_rest, new_rest, &at.items(), depth);
+        self.compare_optional_schemas(old_rest, new_rest, &path.items(), depth);
     }
 
+    /// Compares `additionalProperties`. `false` in any layer closes the object.
     pub(super) fn compare_additional_properties(
         &mut self,
         old: &SchemaLayers<'a>,
         new: &SchemaLayers<'a>,
-        at: &SchemaPath,
+        path: &SchemaPath,
         depth: usize,
     ) {
         let keyword = "additionalProperties";
@@ -135,21 +146,26 @@ impl<'a> SchemaComparer<'a, '_> {
             |layers: &SchemaLayers<'a>| layers.maps.iter().any(|map| map.get(keyword) == Some(&Value::Bool(false)));
         match (closed(old), closed(new)) {
             (true, true) => {}
-            (false, true) => self.report(ChangeClass::Narrowed, at, ValueChange::WithoutUnknownFields),
-            (true, false) => self.report(ChangeClass::Widened, at, ValueChange::WithUnknownFields),
-            (false, false) => self.compare_optional_schemas(old.get(keyword), new.get(keyword), &at.field("*"), depth),
+            (false, true) => self.report(ChangeClass::Narrowed, path, ValueChange::WithoutUnknownFields),
+            (true, false) => self.report(ChangeClass::Widened, path, ValueChange::WithUnknownFields),
+            (false, false) => {
+                self.compare_optional_schemas(old.get(keyword), new.get(keyword), &path.field("*"), depth)
+            }
         }
     }
 }
 
-/// Those that stand in a row, as this draft of JSON Schema or an older one has it, and what holds for the rest.
+/// Returns the schemas by position and the schema of the remaining items. Before draft 2020-12, `items` was an array
+/// and `additionalItems` held the rest.
 fn item_schemas<'a>(layers: &SchemaLayers<'a>) -> (&'a [Value], Option<&'a Value>) {
     match layers.get("items") {
-        Some(Value::Array(in_a_row)) => (in_a_row, layers.get("additionalItems")),
+        Some(Value::Array(by_position)) => (by_position, layers.get("additionalItems")),
         rest => (array_keyword_in_layers(layers, "prefixItems"), rest),
     }
 }
 
+/// Returns the schema of each field. Of several layers that describe a field, the first counts; `unclassified` compares
+/// the others.
 fn field_schemas<'a>(layers: &SchemaLayers<'a>) -> BTreeMap<&'a str, &'a Value> {
     let mut fields = BTreeMap::new();
     for properties in layers.maps.iter().filter_map(|layer| layer.get("properties").and_then(Value::as_object)) {
@@ -160,6 +176,7 @@ fn field_schemas<'a>(layers: &SchemaLayers<'a>) -> BTreeMap<&'a str, &'a Value> 
     fields
 }
 
+/// Returns the names that any layer requires.
 fn required_names<'a>(layers: &SchemaLayers<'a>) -> BTreeSet<&'a str> {
     layers.maps.iter().flat_map(|layer| array_keyword(layer, "required")).filter_map(Value::as_str).collect()
 }

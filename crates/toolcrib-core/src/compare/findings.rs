@@ -1,24 +1,31 @@
-//! What a comparison has found so far: the worst class, and so many notes as a reader will read.
+//! Collects the changes that a comparison finds: the worst class, and a bounded number of notes.
 
 use std::collections::{BTreeMap, HashSet};
 
 use super::{ChangeClass, ToolComparison};
 
-/// Of each class as many as all that are told, so that the worst come first however many others there are.
+/// Maximum number of notes in a result. As many are kept for each class, so that the most severe come first however
+/// many milder ones were found before.
 const MAX_NOTES: usize = 12;
 
+/// Changes found so far.
 #[derive(Debug, Default)]
 pub(super) struct Findings {
+    /// In the order of finding.
     notes: Vec<(ChangeClass, String)>,
+    /// The same note may be found again through another reference; it is kept and counted once.
     seen_notes: HashSet<String>,
+    /// Number of kept notes by severity.
     notes_per_class: BTreeMap<usize, usize>,
     worst: Option<ChangeClass>,
+    /// Worst class since [`Findings::begin_section`].
     worst_in_section: Option<ChangeClass>,
+    /// Number of changes, including those whose notes were dropped.
     count: usize,
 }
 
 impl Findings {
-    /// A note is only put into words when it may be told.
+    /// Adds a change. `note` is only rendered if it may be kept.
     pub(super) fn add(&mut self, class: ChangeClass, note: impl FnOnce() -> String) {
         let worse = |worst: Option<ChangeClass>| worst.is_none_or(|worst| worst.severity() < class.severity());
         if worse(self.worst) {
@@ -39,21 +46,22 @@ impl Findings {
         self.count += 1;
     }
 
-    /// From here on the worst is counted anew, by [`Findings::worst_of_part`].
+    /// Resets [`Findings::worst_in_section`].
     pub(super) fn begin_section(&mut self) {
         self.worst_in_section = None;
     }
 
+    /// Returns the worst class since [`Findings::begin_section`].
     pub(super) fn worst_in_section(&self) -> Option<ChangeClass> {
         self.worst_in_section
     }
 
-    /// The worst first, else in the order of finding.
+    /// Returns the result, with the most severe notes first and otherwise in the order of finding.
     pub(super) fn into_comparison(mut self) -> ToolComparison {
         let Some(class) = self.worst else {
             return ToolComparison {
                 class: ChangeClass::Other,
-                notes: vec!["changed in a way that is not told apart".to_owned()],
+                notes: vec!["changed in a way that cannot be classified".to_owned()],
             };
         };
         self.notes.sort_by_key(|(class, _)| std::cmp::Reverse(class.severity()));

@@ -1,58 +1,56 @@
-//! What a tool says about its effects.
+//! Compares MCP tool annotations: the four hints about a tool's effects, and the title among them.
 
 use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::{ChangeClass, Findings};
 
-/// A hint, its short name, and what a change to yes and to no is called.
+/// For each hint: its MCP name, its name in lockfiles, and the notes for a change to true and to false.
 const HINTS: [(&str, &str, &str, &str); 4] = [
     ("readOnlyHint", "read_only", "now says it only reads", "no longer says it only reads"),
     ("destructiveHint", "destructive", "now says it is destructive", "now says it is not destructive"),
-    (
-        "idempotentHint",
-        "idempotent",
-        "now says that doing it twice does it once",
-        "no longer says that doing it twice does it once",
-    ),
+    ("idempotentHint", "idempotent", "now says it is idempotent", "no longer says it is idempotent"),
     ("openWorldHint", "open_world", "now says it reaches beyond its source", "now says it stays within its source"),
 ];
 
-/// The four hints in the order of [`HINTS`], as they are given or else as the protocol assumes them.
+/// Values of the four hints in the order of [`HINTS`]: as the source sent them, else the default of the protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct EffectHints([bool; 4]);
 
 impl EffectHints {
+    /// Reads a tool's annotations.
     pub(crate) fn from_annotations(annotations: Option<&RawValue>) -> EffectHints {
         EffectHints::from_value(&parse_annotations(annotations))
     }
 
     fn from_value(annotations: &Value) -> EffectHints {
-        let said = |index: usize| annotations.get(HINTS[index].0).and_then(Value::as_bool);
-        let read_only = said(0).unwrap_or(false);
-        // What only reads destroys nothing, and may be done twice.
-        EffectHints([read_only, said(1).unwrap_or(!read_only), said(2).unwrap_or(read_only), said(3).unwrap_or(true)])
+        let hint = |index: usize| annotations.get(HINTS[index].0).and_then(Value::as_bool);
+        let read_only = hint(0).unwrap_or(false);
+        // A read-only tool is by default neither destructive nor non-idempotent.
+        EffectHints([read_only, hint(1).unwrap_or(!read_only), hint(2).unwrap_or(read_only), hint(3).unwrap_or(true)])
     }
 
-    /// Those that hold, by their short names.
+    /// Returns the lockfile names of the hints that are true, separated by spaces.
     pub(crate) fn true_names(self) -> String {
-        let names = HINTS.iter().zip(self.0).filter(|(_, holds)| *holds).map(|((_, name, ..), _)| *name);
+        let names = HINTS.iter().zip(self.0).filter(|(_, value)| *value).map(|((_, name, ..), _)| *name);
         names.collect::<Vec<_>>().join(" ")
     }
 
-    /// Reads what [`Effects::names`] wrote; unknown names are left aside.
+    /// Parses what [`EffectHints::true_names`] wrote. Unknown names are ignored.
     pub(crate) fn parse_names(names: &str) -> EffectHints {
-        EffectHints(HINTS.map(|(_, name, ..)| names.split(' ').any(|named| named == name)))
+        EffectHints(HINTS.map(|(_, name, ..)| names.split(' ').any(|listed| listed == name)))
     }
 
-    /// What is said otherwise, in words. That a tool only reads takes the rest with it.
+    /// Returns a note for each hint that differs. If `readOnlyHint` changed, the destructive and idempotent hints
+    /// follow from it and get no note of their own.
     pub(crate) fn describe_flips(self, new: EffectHints) -> Vec<&'static str> {
-        let told = if self.0[0] == new.0[0] { &[0, 1, 2, 3][..] } else { &[0, 3] };
-        let differs = told.iter().filter(|index| self.0[**index] != new.0[**index]);
+        let reported = if self.0[0] == new.0[0] { &[0, 1, 2, 3][..] } else { &[0, 3] };
+        let differs = reported.iter().filter(|index| self.0[**index] != new.0[**index]);
         differs.map(|index| if new.0[*index] { HINTS[*index].2 } else { HINTS[*index].3 }).collect()
     }
 }
 
+/// Returns whether an annotation is one of the four hints.
 pub(crate) fn is_hint(name: &str) -> bool {
     HINTS.iter().any(|(hint, ..)| *hint == name)
 }
@@ -61,8 +59,10 @@ fn parse_annotations(annotations: Option<&RawValue>) -> Value {
     annotations.and_then(|raw| serde_json::from_str(raw.get()).ok()).unwrap_or_default()
 }
 
+/// Compares the annotations of two versions of a tool.
 pub(super) fn compare(old: Option<&RawValue>, new: Option<&RawValue>, findings: &mut Findings) {
-    let (old, new) = (parse_annotations(old), parse_annotations(new));
+    let old = parse_annotations(old);
+    let new = parse_annotations(new);
     if old == new {
         return;
     }

@@ -1,4 +1,5 @@
-//! The keywords of one schema that speak of the value itself: types, choices, limits, and those nobody here interprets.
+//! Compares the keywords of one schema that constrain the value itself: `enum` and `const`, limits, and constraints
+//! that are not interpreted here. Types, fields and items are compared by `schema` and `fields`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,10 +10,12 @@ use super::limits::{compare_limits, is_limit};
 use super::notes::{SchemaPath, SchemaRole, ValueChange};
 use crate::text::sanitize_truncated;
 
+/// Keywords of all layers of a schema; of several layers with the same keyword, the first counts.
 pub(super) type MergedKeywords<'a> = BTreeMap<&'a str, &'a Value>;
+/// Listed values by their JSON text, so that two lists compare independently of their order.
 type ValuesByText<'a> = BTreeMap<String, &'a Value>;
 
-/// Any of these takes less than none of it; which of two takes less cannot be told.
+/// Keywords that reject values when present. Which of two different ones rejects more is not decidable here.
 const CONSTRAINT_KEYWORDS: [&str; 20] = [
     "pattern",
     "format",
@@ -35,7 +38,7 @@ const CONSTRAINT_KEYWORDS: [&str; 20] = [
     "contentEncoding",
     "contentMediaType",
 ];
-/// Looked at elsewhere.
+/// Keywords that `schema`, `fields` and `alternatives` compare.
 const STRUCTURAL_KEYWORDS: [&str; 15] = [
     "type",
     "enum",
@@ -53,7 +56,7 @@ const STRUCTURAL_KEYWORDS: [&str; 15] = [
     "nullable",
     "discriminator",
 ];
-/// Of no meaning for what is taken.
+/// Keywords that do not affect which values are valid.
 const ANNOTATION_KEYWORDS: [&str; 15] = [
     "title",
     "description",
@@ -71,25 +74,33 @@ const ANNOTATION_KEYWORDS: [&str; 15] = [
     "definitions",
     "externalDocs",
 ];
-/// Of those, what nobody need hear of.
+/// Annotation keywords whose changes are not reported here. `schema` reports titles and descriptions; the others are
+/// invisible to callers.
 const UNREPORTED_ANNOTATIONS: [&str; 7] =
     ["title", "description", "$comment", "$schema", "$id", "$defs", "definitions"];
+/// Maximum number of values that a note lists.
 const MAX_LISTED_VALUES: usize = 5;
 
-/// What stands under a keyword.
+/// What kind of value a keyword has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum KeywordKind {
+    /// Text for people, or an identifier that nothing refers to.
     Annotation,
+    /// Named schemas that apply by reference alone.
     Definitions,
     Reference,
     Anchor,
     Schema,
+    /// `items`: a schema, or a list of them before draft 2020-12.
     SchemaOrList,
     SchemaList,
+    /// Schemas by name or pattern; for `dependencies`, some may be lists of names.
     SchemaMap,
+    /// Anything else: plain data, compared as it is.
     Value,
 }
 
+/// Returns the kind of a keyword. Unknown keywords hold plain data.
 pub(super) fn keyword_kind(keyword: &str) -> KeywordKind {
     match keyword {
         "title" | "description" | "$comment" | "examples" | "example" | "$schema" | "$id" => KeywordKind::Annotation,
@@ -116,72 +127,73 @@ pub(super) fn keyword_kind(keyword: &str) -> KeywordKind {
     }
 }
 
-/// Whether a keyword leaves open what is taken: words, defaults, and what others have invented.
+/// Returns whether a keyword has no effect on validation: texts, defaults, and extensions (`x-…`).
 pub(super) fn is_annotation(keyword: &str) -> bool {
     ANNOTATION_KEYWORDS.contains(&keyword) || keyword.starts_with("x-")
 }
 
-/// Whether a keyword is looked at here.
+/// Returns whether [`compare_keywords`] compares a keyword.
 pub(super) fn is_compared(keyword: &str) -> bool {
     !STRUCTURAL_KEYWORDS.contains(&keyword) && !is_annotation(keyword)
 }
 
-/// What two ways say of the value itself, without a word about where.
+/// Compares the keywords and listed values of two alternatives. Passes each change to `report` without its path, which
+/// the caller adds.
 pub(super) fn compare_keywords(
-    side: SchemaRole,
+    role: SchemaRole,
     (old, old_values): (&MergedKeywords<'_>, Option<&ValuesByText<'_>>),
     (new, new_values): (&MergedKeywords<'_>, Option<&ValuesByText<'_>>),
-    tell: &mut impl FnMut(ChangeClass, KeywordNote),
+    report: &mut impl FnMut(ChangeClass, KeywordNote),
 ) {
-    compare_enums(side, old_values, new_values, tell);
-    compare_limits(side, old, new, tell);
+    compare_enums(role, old_values, new_values, report);
+    compare_limits(role, old, new, report);
     for (name, before, after) in changed_keywords(old, new, |name| !is_limit(name)) {
-        // To say that nothing is asked for is to say nothing.
-        let meant = |value: Option<&&Value>| value.is_some_and(|value| !is_vacuous(name, value));
+        // A vacuous constraint such as `uniqueItems: false` counts as absent.
+        let is_effective = |value: Option<&&Value>| value.is_some_and(|value| !is_vacuous(name, value));
         let shown = sanitize_truncated(name, 40);
-        match (CONSTRAINT_KEYWORDS.contains(&name), meant(before), meant(after)) {
+        match (CONSTRAINT_KEYWORDS.contains(&name), is_effective(before), is_effective(after)) {
             (true, false, false) => {}
-            (true, false, true) => tell(side.narrowing_class(), KeywordNote::Remark(format!("`{shown}` was added"))),
-            (true, true, false) => tell(side.widening_class(), KeywordNote::Remark(format!("`{shown}` was dropped"))),
-            (true, true, true) => tell(ChangeClass::Narrowed, KeywordNote::Remark(format!("`{shown}` changed"))),
-            (false, ..) => tell(ChangeClass::Other, KeywordNote::Remark(format!("`{shown}` changed"))),
+            (true, false, true) => report(role.narrowing_class(), KeywordNote::Remark(format!("`{shown}` was added"))),
+            (true, true, false) => report(role.widening_class(), KeywordNote::Remark(format!("`{shown}` was dropped"))),
+            (true, true, true) => report(ChangeClass::Narrowed, KeywordNote::Remark(format!("`{shown}` changed"))),
+            (false, ..) => report(ChangeClass::Other, KeywordNote::Remark(format!("`{shown}` changed"))),
         }
     }
 }
 
-/// What two schemas say beside what they take; titles and descriptions are told by others.
+/// Compares annotation keywords other than titles and descriptions.
 pub(super) fn compare_annotations(
     old: &MergedKeywords<'_>,
     new: &MergedKeywords<'_>,
-    tell: &mut impl FnMut(ChangeClass, KeywordNote),
+    report: &mut impl FnMut(ChangeClass, KeywordNote),
 ) {
     for (name, before, after) in changed_keywords(old, new, |name| !UNREPORTED_ANNOTATIONS.contains(&name)) {
         match name {
-            "examples" | "example" => tell(ChangeClass::Text, KeywordNote::Remark("its examples changed".to_owned())),
+            "examples" | "example" => report(ChangeClass::Text, KeywordNote::Remark("its examples changed".to_owned())),
             "default" => {
                 let value = |value: Option<&&Value>| value.map_or("none".to_owned(), |value| display_json(value));
-                tell(
+                report(
                     ChangeClass::Other,
                     KeywordNote::Remark(format!("default {} became {}", value(before), value(after))),
                 );
             }
-            _ => tell(ChangeClass::Other, KeywordNote::Remark(format!("`{}` changed", sanitize_truncated(name, 40)))),
+            _ => report(ChangeClass::Other, KeywordNote::Remark(format!("`{}` changed", sanitize_truncated(name, 40)))),
         }
     }
 }
 
-/// The keywords among those wanted that only one has, or that differ.
+/// Returns the keywords selected by `filter` that only one side has, or whose values differ.
 fn changed_keywords<'a, 'b>(
     old: &'b MergedKeywords<'a>,
     new: &'b MergedKeywords<'a>,
-    wanted: impl Fn(&str) -> bool,
+    filter: impl Fn(&str) -> bool,
 ) -> Vec<(&'a str, Option<&'b &'a Value>, Option<&'b &'a Value>)> {
-    let names: BTreeSet<&'a str> = old.keys().chain(new.keys()).copied().filter(|name| wanted(name)).collect();
+    let names: BTreeSet<&'a str> = old.keys().chain(new.keys()).copied().filter(|name| filter(name)).collect();
     let both = names.into_iter().map(|name| (name, old.get(name), new.get(name)));
     both.filter(|(_, old, new)| old != new).collect()
 }
 
-/// Whether a keyword with this value may as well be left out.
+/// Returns whether a keyword with this value accepts everything, so that leaving it out means the same.
 pub(super) fn is_vacuous(name: &str, value: &Value) -> bool {
     match name {
         "uniqueItems" | "nullable" | "exclusiveMinimum" | "exclusiveMaximum" => value == &Value::Bool(false),
@@ -199,59 +211,67 @@ pub(super) fn is_vacuous(name: &str, value: &Value) -> bool {
     }
 }
 
-/// Whether a keyword, by taking a value, keeps it from those that are left over for `unevaluatedProperties` and its like.
+/// Returns whether a keyword marks values as evaluated. Even a vacuous one then matters to `unevaluatedProperties` and
+/// `unevaluatedItems` around it.
 pub(super) fn affects_evaluation(name: &str) -> bool {
     matches!(name, "items" | "additionalItems" | "additionalProperties" | "unevaluatedProperties" | "unevaluatedItems")
 }
 
+/// Returns whether a schema is `true` or `{}`.
 pub(super) fn accepts_anything(schema: &Value) -> bool {
     schema == &Value::Bool(true) || schema.as_object().is_some_and(Map::is_empty)
 }
 
-/// What differs, and whether it reads on after the place (`` `state` no longer takes `all` ``) or stands by itself.
+/// A change of a keyword, without its path.
 pub(super) enum KeywordNote {
+    /// Continues the path: `` `state` no longer takes `all` ``.
     Predicate(ValueChange),
+    /// Has a subject of its own: `` `state`: maximum 10 became 5 ``.
     Remark(String),
 }
 
 impl KeywordNote {
-    /// With its place before it.
-    pub(super) fn render(&self, side: SchemaRole, place: &SchemaPath) -> String {
+    /// Renders the note with its path.
+    pub(super) fn render(&self, role: SchemaRole, path: &SchemaPath) -> String {
         match self {
-            KeywordNote::Predicate(became) => side.render_predicate(place, became),
-            KeywordNote::Remark(text) => side.render_remark(place, text),
+            KeywordNote::Predicate(change) => role.render_predicate(path, change),
+            KeywordNote::Remark(text) => role.render_remark(path, text),
         }
     }
 }
 
+/// Compares the listed values. A list of which no old value is left is breaking.
 fn compare_enums(
-    side: SchemaRole,
+    role: SchemaRole,
     old: Option<&ValuesByText<'_>>,
     new: Option<&ValuesByText<'_>>,
-    tell: &mut impl FnMut(ChangeClass, KeywordNote),
+    report: &mut impl FnMut(ChangeClass, KeywordNote),
 ) {
     let (before, after) = match (old, new) {
         (None, None) => return,
         (None, Some(after)) => {
-            return tell(side.narrowing_class(), KeywordNote::Predicate(ValueChange::Only(list_values(after))));
+            return report(role.narrowing_class(), KeywordNote::Predicate(ValueChange::Only(list_values(after))));
         }
-        (Some(_), None) => return tell(side.widening_class(), KeywordNote::Predicate(ValueChange::OtherValuesToo)),
+        (Some(_), None) => return report(role.widening_class(), KeywordNote::Predicate(ValueChange::OtherValuesToo)),
         (Some(before), Some(after)) => (before, after),
     };
-    let (lost, gained) = (values_missing_from(before, after), values_missing_from(after, before));
-    if !lost.is_empty() {
-        let class = if lost.len() == before.len() { ChangeClass::Breaking } else { side.narrowing_class() };
-        tell(class, KeywordNote::Predicate(ValueChange::NoLonger(list_values(&lost))));
+    let removed = values_missing_from(before, after);
+    let added = values_missing_from(after, before);
+    if !removed.is_empty() {
+        let class = if removed.len() == before.len() { ChangeClass::Breaking } else { role.narrowing_class() };
+        report(class, KeywordNote::Predicate(ValueChange::NoLonger(list_values(&removed))));
     }
-    if !gained.is_empty() {
-        tell(side.widening_class(), KeywordNote::Predicate(ValueChange::Also(list_values(&gained))));
+    if !added.is_empty() {
+        report(role.widening_class(), KeywordNote::Predicate(ValueChange::Also(list_values(&added))));
     }
 }
 
-fn values_missing_from<'a>(one: &ValuesByText<'a>, other: &ValuesByText<'a>) -> ValuesByText<'a> {
-    one.iter().filter(|(text, _)| !other.contains_key(*text)).map(|(text, value)| (text.clone(), *value)).collect()
+/// Returns the values of `values` that `other` does not have.
+fn values_missing_from<'a>(values: &ValuesByText<'a>, other: &ValuesByText<'a>) -> ValuesByText<'a> {
+    values.iter().filter(|(text, _)| !other.contains_key(*text)).map(|(text, value)| (text.clone(), *value)).collect()
 }
 
+/// Renders the first [`MAX_LISTED_VALUES`] values, and the number of the others.
 pub(super) fn list_values(values: &ValuesByText<'_>) -> String {
     let mut shown: Vec<String> =
         values.values().take(MAX_LISTED_VALUES).map(|value| format!("`{}`", display_value(value))).collect();
@@ -261,10 +281,12 @@ pub(super) fn list_values(values: &ValuesByText<'_>) -> String {
     shown.join(", ")
 }
 
+/// Renders a string without quotes, and any other value as JSON.
 fn display_value(value: &Value) -> String {
     value.as_str().map_or_else(|| display_json(value), |text| sanitize_truncated(text, 40))
 }
 
+/// Renders a value as JSON of at most 40 characters. Reads no more than the first 200 bytes of a large one.
 pub(super) fn display_json(value: &Value) -> String {
     sanitize_truncated(&crate::json::truncated_json(value, 200), 40)
 }

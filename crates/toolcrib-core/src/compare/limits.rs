@@ -1,4 +1,5 @@
-//! How far a value may go, before and after: whichever of the keywords that say so is the tighter one.
+//! Compares numeric limits: minimum and maximum of values, lengths and counts. Of a limit and its exclusive form, the
+//! tighter one applies.
 
 use std::cmp::Ordering;
 
@@ -8,7 +9,7 @@ use super::ChangeClass;
 use super::keywords::{KeywordNote, MergedKeywords, display_json, is_vacuous};
 use super::notes::SchemaRole;
 
-/// A limit, the same without the limit itself, and whether more of it takes less or more.
+/// For each limit: its keyword, its exclusive form, and a sign that makes a larger number mean a tighter limit.
 const LIMIT_KEYWORDS: [(&str, Option<&str>, f64); 8] = [
     ("minimum", Some("exclusiveMinimum"), 1.0),
     ("minLength", None, 1.0),
@@ -20,63 +21,72 @@ const LIMIT_KEYWORDS: [(&str, Option<&str>, f64); 8] = [
     ("maxProperties", None, -1.0),
 ];
 
+/// Returns whether a keyword is a limit or its exclusive form.
 pub(super) fn is_limit(name: &str) -> bool {
     LIMIT_KEYWORDS.iter().any(|(limit, strict, _)| *limit == name || *strict == Some(name))
 }
 
+/// Compares the limits of two schemas.
 pub(super) fn compare_limits(
-    side: SchemaRole,
+    role: SchemaRole,
     old: &MergedKeywords<'_>,
     new: &MergedKeywords<'_>,
-    tell: &mut impl FnMut(ChangeClass, KeywordNote),
+    report: &mut impl FnMut(ChangeClass, KeywordNote),
 ) {
     for (name, strict, sign) in LIMIT_KEYWORDS {
         match (Limit::tightest(old, name, strict, sign), Limit::tightest(new, name, strict, sign)) {
             (None, None) => {}
             (None, Some(limit)) => {
-                tell(side.narrowing_class(), KeywordNote::Remark(format!("{} was set", limit.to_text())))
+                report(role.narrowing_class(), KeywordNote::Remark(format!("{} was set", limit.to_text())))
             }
             (Some(limit), None) => {
-                tell(side.widening_class(), KeywordNote::Remark(format!("{} was dropped", limit.name)))
+                report(role.widening_class(), KeywordNote::Remark(format!("{} was dropped", limit.name)))
             }
             (Some(before), Some(after)) => {
                 let class = match after.cmp_tightness(&before) {
-                    // 1 and 1.0 are one limit.
+                    // The same limit written differently: 1 and 1.0.
                     Ordering::Equal => continue,
-                    Ordering::Less => side.widening_class(),
-                    Ordering::Greater => side.narrowing_class(),
+                    Ordering::Less => role.widening_class(),
+                    Ordering::Greater => role.narrowing_class(),
                 };
-                let now = if before.name == after.name { after.value_text() } else { after.to_text() };
-                tell(class, KeywordNote::Remark(format!("{} became {now}", before.to_text())));
+                let after_text = if before.name == after.name { after.value_text() } else { after.to_text() };
+                report(class, KeywordNote::Remark(format!("{} became {after_text}", before.to_text())));
             }
         }
     }
 }
 
-/// How far a value may go, by the tighter of two keywords.
+/// The effective limit of a schema, by the tighter of two keywords.
 struct Limit<'a> {
+    /// Keyword that sets it.
     name: &'a str,
     value: &'a Value,
+    /// Value times the sign of its keyword: larger is tighter.
     number: f64,
-    /// Whether the limit itself is not taken.
+    /// The limit itself is excluded.
     is_strict: bool,
 }
 
 impl<'a> Limit<'a> {
+    /// Returns the tighter of a limit and its exclusive form, if the schema has either.
     fn tightest(keywords: &MergedKeywords<'a>, name: &'a str, strict: Option<&'a str>, sign: f64) -> Option<Limit<'a>> {
-        let found = |name: &'a str, is_strict: bool| {
+        let limit = |name: &'a str, is_strict: bool| {
             let value = keywords.get(name).filter(|value| !is_vacuous(name, value))?;
             Some(Limit { name, value, number: value.as_f64()? * sign, is_strict })
         };
-        // An older draft of JSON Schema says beside the limit whether it is strict.
-        let says_so = strict.and_then(|strict| keywords.get(strict)) == Some(&&Value::Bool(true));
-        let (own, other) = (found(name, says_so), strict.and_then(|strict| found(strict, true)));
-        match (own, other) {
-            (Some(own), Some(other)) if own.cmp_tightness(&other) == Ordering::Greater => Some(own),
-            (own, other) => other.or(own),
+        // Up to draft 4, `exclusiveMinimum` and `exclusiveMaximum` are booleans beside the limit.
+        let has_boolean_form = strict.and_then(|strict| keywords.get(strict)) == Some(&&Value::Bool(true));
+        let inclusive = limit(name, has_boolean_form);
+        let exclusive = strict.and_then(|strict| limit(strict, true));
+        match (inclusive, exclusive) {
+            (Some(inclusive), Some(exclusive)) if inclusive.cmp_tightness(&exclusive) == Ordering::Greater => {
+                Some(inclusive)
+            }
+            (inclusive, exclusive) => exclusive.or(inclusive),
         }
     }
 
+    /// Compares how tight two limits are. At the same number, an exclusive limit is tighter.
     fn cmp_tightness(&self, other: &Limit<'_>) -> Ordering {
         self.number.total_cmp(&other.number).then(self.is_strict.cmp(&other.is_strict))
     }

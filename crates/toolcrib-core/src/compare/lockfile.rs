@@ -1,4 +1,4 @@
-//! What can be said of a change when of the old version only a lockfile speaks.
+//! Compares a tool with its entry in a lockfile, for when the old version itself is not in the store.
 
 use serde_json::Value;
 
@@ -8,20 +8,21 @@ use super::notes::SchemaRole;
 use super::{ChangeClass, Findings, ToolComparison, WorkBudget, compare_schema_values};
 use crate::lockfile::ToolParts;
 
-pub(crate) fn compare_parts(old: &ToolParts, new: &ToolParts, allowance: &mut WorkBudget) -> ToolComparison {
+/// Compares the stored parts of two versions. Parts without a stored schema are only known to differ.
+pub(crate) fn compare_parts(old: &ToolParts, new: &ToolParts, budget: &mut WorkBudget) -> ToolComparison {
     let mut findings = Findings::default();
     for note in EffectHints::parse_names(&old.hints).describe_flips(EffectHints::parse_names(&new.hints)) {
         findings.add(ChangeClass::HintFlipped, || note.to_owned());
     }
     if old.execution != new.execution {
-        findings.add(ChangeClass::Execution, || "how it is carried out changed".to_owned());
+        findings.add(ChangeClass::Execution, || "its execution changed".to_owned());
     }
     if old.input != new.input {
         compare_locked_schemas(
             old.input_schema.as_ref(),
             new.input_schema.as_ref(),
             SchemaRole::Input,
-            allowance,
+            budget,
             &mut findings,
         );
     }
@@ -35,20 +36,21 @@ pub(crate) fn compare_parts(old: &ToolParts, new: &ToolParts, allowance: &mut Wo
                 old.output_schema.as_ref(),
                 new.output_schema.as_ref(),
                 SchemaRole::Output,
-                allowance,
+                budget,
                 &mut findings,
             );
         }
     }
-    // An older lockfile says nothing of these.
+    // Older lockfiles have neither `tasks` nor `rest`.
     if old.rest.is_some() {
         let tasks = |parts: &ToolParts| TaskSupport::from_name(parts.tasks.as_deref());
         if let Some((class, note)) = tasks(old).classify_change(tasks(new)) {
             findings.add(class, || note.to_owned());
         }
         if old.rest != new.rest {
-            findings
-                .add(ChangeClass::Other, || "something changed of which a lockfile has no more than a sign".to_owned());
+            findings.add(ChangeClass::Other, || {
+                "other fields changed; the lockfile stores only their fingerprint".to_owned()
+            });
         }
     }
     if old.text != new.text {
@@ -57,21 +59,22 @@ pub(crate) fn compare_parts(old: &ToolParts, new: &ToolParts, allowance: &mut Wo
     findings.into_comparison()
 }
 
+/// Compares the stored schemas, if both are short enough to be in a lockfile.
 fn compare_locked_schemas(
     old: Option<&Value>,
     new: Option<&Value>,
-    side: SchemaRole,
-    allowance: &mut WorkBudget,
+    role: SchemaRole,
+    budget: &mut WorkBudget,
     findings: &mut Findings,
 ) {
     if let (Some(old), Some(new)) = (old, new) {
-        return compare_schema_values(old.clone(), new.clone(), side, allowance, findings);
+        return compare_schema_values(old.clone(), new.clone(), role, budget, findings);
     }
-    let side = side.as_str();
+    let role = role.as_str();
     findings.add(ChangeClass::Other, || {
         format!(
-            "its {side} schema changed; how is not known here, for it is too long for a lockfile: \
-             `toolcrib diff` tells it where the store is that it was locked from"
+            "its {role} schema changed; it is too long to be stored in the lockfile, \
+             run `toolcrib diff` with the store that was locked to see how"
         )
     });
 }

@@ -1,5 +1,6 @@
-//! A schema by its meaning: without words, with references followed, and written in one of the ways that come to the
-//! same. Two schemas with one plain form take the same values; the reverse does not hold.
+//! Normal form of a JSON Schema: without annotations, with references inlined and equivalent notations unified. Schemas
+//! with the same normal form accept the same values; the reverse does not hold. Unifying the keywords of one schema is
+//! `simplify`.
 
 use serde_json::{Map, Number, Value, json};
 
@@ -9,58 +10,61 @@ use super::keywords::{KeywordKind, affects_evaluation, is_vacuous, keyword_kind}
 use super::simplify::{simplify_keywords, sort_and_dedup};
 use crate::json::follow_reference;
 
-/// How much may come of one schema; past that, references stay as they are.
+/// Maximum size of a normal form in nodes. A schema that exceeds it is written again with its references kept.
 const MAX_NORMAL_FORM_NODES: usize = 40_000;
+/// Maximum nesting, which bounds the recursion.
 const MAX_NORMAL_FORM_DEPTH: usize = 128;
 
+/// Normal form of a schema, or of several that apply at once.
 pub(crate) struct NormalForm {
     pub(crate) schema: Value,
-    /// Whether the form holds all that the schema means. Of one that does not, nobody can say that it is like another.
+    /// Whether the form covers everything that the schema means. An incomplete form is equivalent to nothing.
     pub(crate) is_complete: bool,
-    /// How much work it was.
+    /// Number of nodes written, for the budget of the caller.
     pub(super) work: usize,
     follows_references: bool,
 }
 
 impl NormalForm {
+    /// Normalises a schema. If inlining its references would exceed the limits or one cannot be resolved, keeps them.
     pub(crate) fn new(schema: &Value) -> NormalForm {
         match Normalizer::new(schema, true).normalize(schema) {
-            (Some(written), work) => NormalForm { schema: written, is_complete: true, work, follows_references: true },
-            // Its references lead too far, or elsewhere.
-            (None, wasted) => {
-                let (written, work) = Normalizer::new(schema, false).normalize(schema);
-                let is_whole = written.is_some() && refers_only_to_definitions(schema);
+            (Some(output), work) => NormalForm { schema: output, is_complete: true, work, follows_references: true },
+            // Too large with its references inlined, or one of them leads elsewhere.
+            (None, wasted_work) => {
+                let (output, work) = Normalizer::new(schema, false).normalize(schema);
+                let is_complete = output.is_some() && refers_only_to_definitions(schema);
                 NormalForm {
-                    schema: written.unwrap_or_default(),
-                    is_complete: is_whole,
-                    work: wasted + work,
+                    schema: output.unwrap_or_default(),
+                    is_complete,
+                    work: wasted_work + work,
                     follows_references: false,
                 }
             }
         }
     }
 
-    /// Of one of many, paid for with what is left for all.
-    pub(crate) fn with_budget(schema: &Value, allowance: &mut WorkBudget) -> NormalForm {
-        let plain = NormalForm::new(schema);
-        allowance.spend(plain.work);
-        plain
+    /// Normalises one schema of many and spends its work from their common budget.
+    pub(crate) fn with_budget(schema: &Value, budget: &mut WorkBudget) -> NormalForm {
+        let form = NormalForm::new(schema);
+        budget.spend(form.work);
+        form
     }
 
-    /// Of parts of a schema that hold at once, whose references are looked up in the whole.
-    pub(super) fn from_subschemas<'a>(root: &'a Value, what: KeywordKind, parts: &[&'a Value]) -> NormalForm {
-        let mut writer = Normalizer::new(root, true);
-        // What stands around it is not known.
-        writer.in_unevaluated_scope = true;
-        let written: Option<Vec<Value>> =
-            parts.iter().map(|part| writer.normalize_keyword_value(what, part, 0)).collect();
-        let is_whole = written.is_some();
-        let mut written = written.unwrap_or_default();
-        sort_and_dedup(&mut written);
-        NormalForm { schema: Value::Array(written), is_complete: is_whole, work: writer.work, follows_references: true }
+    /// Normalises parts of a schema that apply at once. References resolve against `root`.
+    pub(super) fn from_subschemas<'a>(root: &'a Value, kind: KeywordKind, parts: &[&'a Value]) -> NormalForm {
+        let mut normalizer = Normalizer::new(root, true);
+        // The surrounding schema is unknown, so it may have `unevaluatedProperties`.
+        normalizer.in_unevaluated_scope = true;
+        let output: Option<Vec<Value>> =
+            parts.iter().map(|part| normalizer.normalize_keyword_value(kind, part, 0)).collect();
+        let is_complete = output.is_some();
+        let mut output = output.unwrap_or_default();
+        sort_and_dedup(&mut output);
+        NormalForm { schema: Value::Array(output), is_complete, work: normalizer.work, follows_references: true }
     }
 
-    /// Whether both are known to take the same values.
+    /// Returns whether both are known to accept the same values.
     pub(super) fn is_equivalent(&self, other: &NormalForm) -> bool {
         self.is_complete
             && other.is_complete
@@ -69,12 +73,13 @@ impl NormalForm {
     }
 }
 
-/// What a reference within a schema leads to.
+/// Returns the target of a reference within `root`.
 pub(super) fn resolve_reference<'a>(root: &'a Value, reference: &Value) -> Option<&'a Value> {
     follow_reference(root, reference.as_str()?)
 }
 
-/// Whether what is referred to stays where it is when a schema is written otherwise: elsewhere, or under a name of its own.
+/// Returns whether every local reference names an entry of `$defs` or `definitions`. References to other places change
+/// their target when keywords are moved or sorted.
 fn refers_only_to_definitions(schema: &Value) -> bool {
     match schema {
         Value::Object(fields) => fields.iter().all(|(name, value)| match (keyword_kind(name), value) {
@@ -89,32 +94,38 @@ fn refers_only_to_definitions(schema: &Value) -> bool {
     }
 }
 
+/// Writes the normal form of one schema and counts its size.
 struct Normalizer<'a> {
     root: &'a Value,
     follows_references: bool,
+    /// Number of nodes that may still be written.
     remaining: usize,
+    /// Number of nodes written.
     output_size: usize,
+    /// Number of nodes written, and of those sorted again.
     work: usize,
-    /// The definitions that are being written, outermost first.
+    /// Definitions whose normal form is being written, outermost first.
     open_definitions: Vec<OpenDefinition>,
-    /// Whether something around asks what is left over, so that it counts what takes anything.
+    /// Whether a surrounding schema has `unevaluatedProperties` or `unevaluatedItems`, which makes vacuous keywords
+    /// matter.
     in_unevaluated_scope: bool,
 }
 
-/// A definition that is being written, and what it is called where it leads to itself.
+/// A definition on the path to the current node.
 struct OpenDefinition {
     definition: *const Value,
+    /// Set when the definition turns out to refer to itself.
     anchor: Option<usize>,
 }
 
 impl<'a> Normalizer<'a> {
-    fn new(root: &'a Value, follows: bool) -> Normalizer<'a> {
-        // Without following references it is no more than was there.
-        let left = if follows { MAX_NORMAL_FORM_NODES } else { usize::MAX };
+    fn new(root: &'a Value, follows_references: bool) -> Normalizer<'a> {
+        // Without inlining, the result is no larger than the schema.
+        let remaining = if follows_references { MAX_NORMAL_FORM_NODES } else { usize::MAX };
         Normalizer {
             root,
-            follows_references: follows,
-            remaining: left,
+            follows_references,
+            remaining,
             output_size: 0,
             work: 0,
             open_definitions: Vec::new(),
@@ -122,12 +133,13 @@ impl<'a> Normalizer<'a> {
         }
     }
 
+    /// Returns the normal form, or `None` if a limit was exceeded, and the work done.
     fn normalize(mut self, schema: &'a Value) -> (Option<Value>, usize) {
-        let written = self.normalize_schema(schema, 0);
-        (written, self.work)
+        let output = self.normalize_schema(schema, 0);
+        (output, self.work)
     }
 
-    /// Whatever is written is paid for first: a few words may refer to much, many times.
+    /// Charges nodes before they are written: a short schema may refer to a large definition many times.
     fn spend(&mut self, work: usize) -> Option<()> {
         self.work += work;
         self.output_size += work;
@@ -135,11 +147,12 @@ impl<'a> Normalizer<'a> {
         Some(())
     }
 
+    /// Charges a string by its length.
     fn spend_text(&mut self, text: &str) -> Option<()> {
         self.spend(1 + text.len() / TEXT_BYTES_PER_NODE)
     }
 
-    /// Nothing when there is too much of it.
+    /// Returns `None` when a limit is exceeded.
     fn normalize_schema(&mut self, schema: &'a Value, depth: usize) -> Option<Value> {
         let Value::Object(keywords) = schema else {
             return if schema == &Value::Bool(true) {
@@ -152,40 +165,42 @@ impl<'a> Normalizer<'a> {
         if depth > MAX_NORMAL_FORM_DEPTH {
             return None;
         }
-        let was_evaluated = self.in_unevaluated_scope;
+        let outer_scope = self.in_unevaluated_scope;
         self.in_unevaluated_scope |= keywords.keys().any(|name| name.starts_with("unevaluated"));
-        let written = self.normalize_keywords(keywords, depth);
-        self.in_unevaluated_scope = was_evaluated;
-        written
+        let output = self.normalize_keywords(keywords, depth);
+        self.in_unevaluated_scope = outer_scope;
+        output
     }
 
+    /// Writes the keywords of one schema in sorted order and unifies them.
     fn normalize_keywords(&mut self, keywords: &'a Map<String, Value>, depth: usize) -> Option<Value> {
-        let mut written = Map::new();
-        let mut referred = Vec::new();
+        let mut output = Map::new();
+        let mut referenced = Vec::new();
         let mut names: Vec<&String> = keywords.keys().collect();
         names.sort_unstable();
         for name in names {
             self.spend_text(name)?;
             let value = &keywords[name];
-            let what = keyword_kind(name);
-            // Once references are followed, names are of no use; and where a definition begins is called that way.
-            let is_a_name = matches!(what, KeywordKind::Definitions | KeywordKind::Anchor);
-            if what == KeywordKind::Annotation || (is_a_name && self.follows_references) {
+            let kind = keyword_kind(name);
+            // With references inlined, definitions and their names are not needed; cycles get anchors of their own.
+            let is_definition = matches!(kind, KeywordKind::Definitions | KeywordKind::Anchor);
+            if kind == KeywordKind::Annotation || (is_definition && self.follows_references) {
                 continue;
             }
-            let value = self.normalize_keyword_value(what, value, depth)?;
-            if what == KeywordKind::Reference && self.follows_references {
-                referred.push(value);
+            let value = self.normalize_keyword_value(kind, value, depth)?;
+            if kind == KeywordKind::Reference && self.follows_references {
+                referenced.push(value);
             } else if (self.in_unevaluated_scope && affects_evaluation(name)) || !is_vacuous(name, &value) {
-                written.insert(name.clone(), value);
+                output.insert(name.clone(), value);
             }
         }
-        Some(simplify_keywords(written, referred))
+        Some(simplify_keywords(output, referenced))
     }
 
-    fn normalize_keyword_value(&mut self, what: KeywordKind, value: &'a Value, depth: usize) -> Option<Value> {
-        match what {
-            // What it refers to is not known, so nothing that it could be may be left out.
+    /// Writes the value of a keyword by its kind.
+    fn normalize_keyword_value(&mut self, kind: KeywordKind, value: &'a Value, depth: usize) -> Option<Value> {
+        match kind {
+            // An unresolvable reference could mean anything, so the form would not be complete.
             KeywordKind::Reference if self.follows_references => {
                 self.inline_definition(resolve_reference(self.root, value)?, depth)
             }
@@ -199,34 +214,36 @@ impl<'a> Normalizer<'a> {
         }
     }
 
-    /// A definition that leads to itself is marked where it begins, by a number that none around it has.
+    /// Inlines a definition. One that refers to itself gets an `$anchor` with the smallest number not in use around it,
+    /// so that the result does not depend on the names of definitions.
     fn inline_definition(&mut self, target: &'a Value, depth: usize) -> Option<Value> {
         self.spend(1)?;
-        let taken: Vec<usize> = self.open_definitions.iter().filter_map(|begun| begun.anchor).collect();
-        if let Some(begun) = self.open_definitions.iter_mut().find(|begun| std::ptr::eq(begun.definition, target)) {
-            let free = (0..).find(|number| !taken.contains(number))?;
-            let number = begun.anchor.get_or_insert(free);
+        let used_anchors: Vec<usize> = self.open_definitions.iter().filter_map(|open| open.anchor).collect();
+        if let Some(open) = self.open_definitions.iter_mut().find(|open| std::ptr::eq(open.definition, target)) {
+            let unused = (0..).find(|number| !used_anchors.contains(number))?;
+            let number = open.anchor.get_or_insert(unused);
             return Some(json!({ "$ref": format!("#{number}") }));
         }
         self.open_definitions.push(OpenDefinition { definition: std::ptr::from_ref(target), anchor: None });
-        let written = self.normalize_schema(target, depth + 1);
-        let called = self.open_definitions.pop()?.anchor;
-        match (written?, called) {
-            (written, None) => Some(written),
-            (written, Some(number)) => Some(json!({ "$anchor": number.to_string(), "allOf": [written] })),
+        let output = self.normalize_schema(target, depth + 1);
+        let anchor = self.open_definitions.pop()?.anchor;
+        match (output?, anchor) {
+            (output, None) => Some(output),
+            (output, Some(number)) => Some(json!({ "$anchor": number.to_string(), "allOf": [output] })),
         }
     }
 
+    /// Writes a list of schemas.
     fn normalize_list(&mut self, value: &'a Value, depth: usize) -> Option<Value> {
         match value {
             Value::Array(schemas) => {
                 let before = self.output_size;
-                let written: Option<Vec<Value>> =
+                let output: Option<Vec<Value>> =
                     schemas.iter().map(|schema| self.normalize_schema(schema, depth + 1)).collect();
-                // A row is sorted by its text, so what lies deep is written once more for every row around it. That is
-                // no part of what comes of the schema, but work that a list of many such schemas has to pay for.
+                // `simplify` sorts lists by text, so nested schemas are serialised once more for every list around
+                // them. That adds no output, but work that the budget of a list of tools must cover.
                 self.work += (self.output_size - before) / KEYWORDS_PER_NODE;
-                written.map(Value::Array)
+                output.map(Value::Array)
             }
             Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Object(_) => {
                 self.normalize_value(value)
@@ -234,38 +251,39 @@ impl<'a> Normalizer<'a> {
         }
     }
 
+    /// Writes schemas by name, in sorted order.
     fn normalize_map(&mut self, value: &'a Value, depth: usize) -> Option<Value> {
         let Value::Object(schemas) = value else { return self.normalize_value(value) };
         let mut names: Vec<&String> = schemas.keys().collect();
         names.sort_unstable();
-        let mut written = Map::new();
+        let mut output = Map::new();
         for name in names {
             self.spend_text(name)?;
-            // What a field depends on may be a list of names.
+            // In `dependencies`, an entry may be a list of names.
             let schema = &schemas[name];
             let value = if schema.is_array() {
                 self.normalize_value(schema)?
             } else {
                 self.normalize_schema(schema, depth + 1)?
             };
-            written.insert(name.clone(), value);
+            output.insert(name.clone(), value);
         }
-        Some(Value::Object(written))
+        Some(Value::Object(output))
     }
 
-    /// Keys in their order, and 1.0 as 1.
+    /// Writes plain data with sorted keys, and 1.0 as 1.
     fn normalize_value(&mut self, value: &Value) -> Option<Value> {
         self.spend_text(value.as_str().unwrap_or_default())?;
         Some(match value {
             Value::Object(fields) => {
                 let mut names: Vec<&String> = fields.keys().collect();
                 names.sort_unstable();
-                let mut written = Map::new();
+                let mut output = Map::new();
                 for name in names {
                     self.spend_text(name)?;
-                    written.insert(name.clone(), self.normalize_value(&fields[name])?);
+                    output.insert(name.clone(), self.normalize_value(&fields[name])?);
                 }
-                Value::Object(written)
+                Value::Object(output)
             }
             Value::Array(items) => {
                 items.iter().map(|item| self.normalize_value(item)).collect::<Option<Vec<_>>>()?.into()
@@ -276,6 +294,7 @@ impl<'a> Normalizer<'a> {
     }
 }
 
+/// Returns the integer that a float without fraction stands for, where a float represents it exactly.
 fn as_integer(number: &Number) -> Option<i64> {
     let float = number.as_f64().filter(|float| number.is_f64() && float.fract() == 0.0 && float.abs() < 1e15)?;
     Some(float as i64)

@@ -1,4 +1,4 @@
-//! What is found, in words: of an argument what it takes, of an answer what it may be.
+//! English notes about changes, in two wordings: what an argument accepts, and what an output may be.
 
 use std::collections::BTreeSet;
 
@@ -6,36 +6,40 @@ use super::ChangeClass;
 use super::alternatives::Alternative;
 use crate::text::sanitize_truncated;
 
-/// Of the names of types, which come from outside.
+/// Maximum length of a list of type names, which are not trusted.
 const MAX_TYPE_NAMES_LEN: usize = 80;
 
-/// Whether a schema is about what a tool takes or what it gives.
+/// Whether a schema describes a tool's input or its output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum SchemaRole {
     Input,
     Output,
 }
 
-/// Where in the schema: `filter.state`, `labels[]`; nothing at its root.
+/// Path of a value: `filter.state`, `labels[]`; empty at the root.
 #[derive(Debug, Clone, Default)]
 pub(super) struct SchemaPath(String);
 
-/// What became of a value.
+/// How the set of accepted values changed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum ValueChange {
-    /// These alone, where there was no such limit.
+    /// Only these types or values are left of everything.
     Only(String),
     NoLonger(String),
     Also(String),
     AnyType,
     OtherValuesToo,
+    /// The old schema accepted nothing.
     AcceptsSomething,
+    /// The new schema accepts nothing.
     AcceptsNothing,
     AcceptsAnything,
     NoLongerAnything,
     WithoutUnknownFields,
     WithUnknownFields,
+    /// The budget or the depth limit ended the comparison.
     TooLarge,
+    /// Something changed that the comparison does not interpret.
     Unclassified,
 }
 
@@ -47,8 +51,8 @@ impl SchemaRole {
         }
     }
 
-    /// The class of a value that may be more than before. Who calls gains by that; who reads an answer may meet what
-    /// nobody told of.
+    /// Returns the class of accepting more values. Callers gain by a wider input; readers of an output may receive
+    /// values they do not expect.
     pub(super) fn widening_class(self) -> ChangeClass {
         match self {
             SchemaRole::Input => ChangeClass::Widened,
@@ -56,7 +60,7 @@ impl SchemaRole {
         }
     }
 
-    /// The class of a value that may be less than before.
+    /// Returns the class of accepting fewer values.
     pub(super) fn narrowing_class(self) -> ChangeClass {
         match self {
             SchemaRole::Input => ChangeClass::Narrowed,
@@ -64,28 +68,28 @@ impl SchemaRole {
         }
     }
 
-    /// What has a subject of its own: `string became integer`.
-    pub(super) fn render_remark(self, place: &SchemaPath, text: &str) -> String {
-        match (self, place.is_root()) {
+    /// Renders a change with a subject of its own: `string became integer`.
+    pub(super) fn render_remark(self, path: &SchemaPath, text: &str) -> String {
+        match (self, path.is_root()) {
             (SchemaRole::Input, true) => format!("its arguments: {text}"),
             (SchemaRole::Output, true) => format!("its output: {text}"),
-            (SchemaRole::Input, false) => format!("`{}`: {text}", place.0),
-            (SchemaRole::Output, false) => format!("its output: `{}`: {text}", place.0),
+            (SchemaRole::Input, false) => format!("`{}`: {text}", path.0),
+            (SchemaRole::Output, false) => format!("its output: `{}`: {text}", path.0),
         }
     }
 
-    /// What reads on after the place, or after the tool's name: `also takes null`.
-    pub(super) fn render_predicate(self, place: &SchemaPath, became: &ValueChange) -> String {
-        let words = became.to_text(self);
-        match (self, place.is_root()) {
-            (SchemaRole::Input, true) => words,
-            (SchemaRole::Output, true) => format!("its output {words}"),
-            (SchemaRole::Input, false) => format!("`{}` {words}", place.0),
-            (SchemaRole::Output, false) => format!("its output: `{}` {words}", place.0),
+    /// Renders a change that continues the path or the tool's name: `also takes null`.
+    pub(super) fn render_predicate(self, path: &SchemaPath, change: &ValueChange) -> String {
+        let predicate = change.to_text(self);
+        match (self, path.is_root()) {
+            (SchemaRole::Input, true) => predicate,
+            (SchemaRole::Output, true) => format!("its output {predicate}"),
+            (SchemaRole::Input, false) => format!("`{}` {predicate}", path.0),
+            (SchemaRole::Output, false) => format!("its output: `{}` {predicate}", path.0),
         }
     }
 
-    /// Of fields that came, went or have another name: ``lost `labels` ``.
+    /// Renders an added, removed or renamed field: ``lost `labels` ``.
     pub(super) fn render_field_change(self, text: &str) -> String {
         match self {
             SchemaRole::Input => text.to_owned(),
@@ -93,35 +97,37 @@ impl SchemaRole {
         }
     }
 
-    /// A field that must be there now, or need not be any more.
-    pub(super) fn render_required_change(self, place: &SchemaPath, now: bool) -> String {
-        let place = &place.0;
-        match (self, now) {
-            (SchemaRole::Input, true) => format!("`{place}` became required"),
-            (SchemaRole::Input, false) => format!("`{place}` became optional"),
-            (SchemaRole::Output, true) => format!("its output always has `{place}` now"),
-            (SchemaRole::Output, false) => format!("its output may come without `{place}` now"),
+    /// Renders a field that became required or optional.
+    pub(super) fn render_required_change(self, path: &SchemaPath, is_required: bool) -> String {
+        let path = &path.0;
+        match (self, is_required) {
+            (SchemaRole::Input, true) => format!("`{path}` became required"),
+            (SchemaRole::Input, false) => format!("`{path}` became optional"),
+            (SchemaRole::Output, true) => format!("its output always has `{path}` now"),
+            (SchemaRole::Output, false) => format!("its output may come without `{path}` now"),
         }
     }
 
-    /// A title or a description.
-    pub(super) fn render_text_change(self, place: &SchemaPath, keyword: &str) -> String {
-        match (self, place.is_root()) {
+    /// Renders a changed title or description.
+    pub(super) fn render_text_change(self, path: &SchemaPath, keyword: &str) -> String {
+        match (self, path.is_root()) {
             (SchemaRole::Input | SchemaRole::Output, true) => {
                 format!("the {keyword} of its {} schema changed", self.as_str())
             }
-            (SchemaRole::Input, false) => format!("the {keyword} of `{}` changed", place.0),
-            (SchemaRole::Output, false) => format!("the {keyword} of `{}` in its output changed", place.0),
+            (SchemaRole::Input, false) => format!("the {keyword} of `{}` changed", path.0),
+            (SchemaRole::Output, false) => format!("the {keyword} of `{}` in its output changed", path.0),
         }
     }
 }
 
 impl SchemaPath {
+    /// Returns the path of a field, truncated to 120 characters.
     pub(super) fn field(&self, name: &str) -> SchemaPath {
         let dot = if self.is_root() { "" } else { "." };
         SchemaPath(sanitize_truncated(&format!("{}{dot}{}", self.0, sanitize_truncated(name, 60)), 120))
     }
 
+    /// Returns the path of the items of an array.
     pub(super) fn items(&self) -> SchemaPath {
         SchemaPath(format!("{}[]", self.0))
     }
@@ -136,11 +142,11 @@ impl SchemaPath {
 }
 
 impl ValueChange {
-    fn to_text(&self, side: SchemaRole) -> String {
-        let (taken, given) = match self {
-            ValueChange::Only(what) => (format!("takes only {what} now"), format!("is only {what} now")),
-            ValueChange::NoLonger(what) => (format!("no longer takes {what}"), format!("is no longer {what}")),
-            ValueChange::Also(what) => (format!("also takes {what}"), format!("may also be {what}")),
+    fn to_text(&self, role: SchemaRole) -> String {
+        let (for_input, for_output) = match self {
+            ValueChange::Only(values) => (format!("takes only {values} now"), format!("is only {values} now")),
+            ValueChange::NoLonger(values) => (format!("no longer takes {values}"), format!("is no longer {values}")),
+            ValueChange::Also(values) => (format!("also takes {values}"), format!("may also be {values}")),
             ValueChange::AnyType => ("takes any type now".into(), "may be of any type now".into()),
             ValueChange::OtherValuesToo => ("takes other values too".into(), "may have other values too".into()),
             ValueChange::AcceptsSomething => ("takes something now".into(), "may be there now".into()),
@@ -160,25 +166,25 @@ impl ValueChange {
                 (both.into(), both.into())
             }
             ValueChange::Unclassified => {
-                let both = "changed in a way that is not told apart";
+                let both = "changed in a way that cannot be classified";
                 (both.into(), both.into())
             }
         };
-        match side {
-            SchemaRole::Input => taken,
-            SchemaRole::Output => given,
+        match role {
+            SchemaRole::Input => for_input,
+            SchemaRole::Output => for_output,
         }
     }
 }
 
-/// The types of ways, and what each is called where that is known.
-pub(super) fn describe_types<'a, 'b: 'a>(ways: impl IntoIterator<Item = &'a Alternative<'b>>) -> String {
-    let one = |way: &Alternative<'b>| match (&way.label, way.type_name) {
+/// Lists the types of alternatives, with the label of an object where it has one.
+pub(super) fn describe_types<'a, 'b: 'a>(alternatives: impl IntoIterator<Item = &'a Alternative<'b>>) -> String {
+    let describe = |alternative: &Alternative<'b>| match (&alternative.label, alternative.type_name) {
         (Some(label), Some(kind @ "object")) => format!("{kind} `{}`", sanitize_truncated(label, 40)),
         (_, Some(kind)) => sanitize_truncated(kind, 40),
         (Some(label), None) => format!("`{}`", sanitize_truncated(label, 40)),
         (None, None) => "other values".to_owned(),
     };
-    let names: BTreeSet<String> = ways.into_iter().map(one).collect();
+    let names: BTreeSet<String> = alternatives.into_iter().map(describe).collect();
     sanitize_truncated(&names.into_iter().collect::<Vec<_>>().join(", "), MAX_TYPE_NAMES_LEN)
 }

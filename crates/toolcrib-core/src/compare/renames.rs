@@ -1,4 +1,4 @@
-//! A tool that went and one that came at the same time may be one tool under two names.
+//! Finds likely renames: a removed and an added tool of one list that are nearly the same.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -10,99 +10,114 @@ use crate::fingerprint::Fingerprint;
 use crate::manifest::{PackedManifest, PackedTool};
 use crate::tool::{Tool, ToolNote};
 
+/// A removed tool that is most likely the same as an added one.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ToolRename {
     pub from: String,
     pub to: String,
 }
 
-/// Past these it was no renaming but another list, and the work stays small.
+/// Maximum number of removed and of added tools, and of pairs to compare. Larger lists were replaced, not renamed.
 const MAX_CANDIDATES: usize = 300;
 const MAX_COMPARED_PAIRS: usize = 10_000;
-/// How many tools of a list are looked at to learn what many of them share.
+/// Maximum number of tools of a list that are read to count how common a trait is.
 const MAX_SAMPLED_TOOLS: usize = 2_000;
-/// What more tools of one list have than these is no mark of one.
+/// Maximum number of tools that may share a trait. A trait of more tools identifies none of them.
 const MAX_TOOLS_PER_TRAIT: usize = 2;
-/// How much alike two names must be, from 0 to 1, when only one of schema and description is the same.
+/// Minimum similarity of two names, from 0 to 1, if only the schema or only the description is the same.
 const MIN_NAME_SIMILARITY: f64 = 0.6;
+/// Maximum number of characters of a name to compare; the edit distance takes quadratic time.
 const MAX_COMPARED_NAME_LEN: usize = 64;
 
-/// Pairs of one removed and one added tool that are near the same, each tool in one pair at most.
+/// Returns pairs of one removed and one added tool that are nearly the same. Each tool is in at most one pair.
 pub fn likely_renames(
     before: &PackedManifest,
     after: &PackedManifest,
     removed: &[String],
     added: &[String],
 ) -> Result<Vec<ToolRename>> {
-    let few = |names: &[String]| !names.is_empty() && names.len() <= MAX_CANDIDATES;
-    if !few(removed) || !few(added) {
+    let is_comparable = |names: &[String]| !names.is_empty() && names.len() <= MAX_CANDIDATES;
+    if !is_comparable(removed) || !is_comparable(added) {
         return Ok(Vec::new());
     }
-    let (mut gone, mut come) = (collect_traits(before, removed)?, collect_traits(after, added)?);
-    let (common_before, common_after) = (TraitCounts::count(before, &gone)?, TraitCounts::count(after, &come)?);
-    for tool in gone.iter_mut().chain(&mut come) {
-        tool.remove_common(|mark| common_before.is_common(mark) || common_after.is_common(mark));
+    let mut removed_tools = collect_traits(before, removed)?;
+    let mut added_tools = collect_traits(after, added)?;
+    let common_before = TraitCounts::count(before, &removed_tools)?;
+    let common_after = TraitCounts::count(after, &added_tools)?;
+    for tool in removed_tools.iter_mut().chain(&mut added_tools) {
+        tool.remove_common(|fingerprint| common_before.is_common(fingerprint) || common_after.is_common(fingerprint));
     }
-    let mut by_mark: HashMap<Fingerprint, Vec<usize>> = HashMap::new();
-    for (index, new) in come.iter().enumerate() {
-        new.fingerprints().for_each(|mark| by_mark.entry(mark).or_default().push(index));
+    let mut by_fingerprint: HashMap<Fingerprint, Vec<usize>> = HashMap::new();
+    for (index, new) in added_tools.iter().enumerate() {
+        new.fingerprints().for_each(|fingerprint| by_fingerprint.entry(fingerprint).or_default().push(index));
     }
     let mut pairs: Vec<(f64, usize, usize)> = Vec::new();
-    let mut looked_at = 0;
-    for (from, old) in gone.iter().enumerate() {
+    let mut compared = 0;
+    for (from, old) in removed_tools.iter().enumerate() {
         let candidates: BTreeSet<usize> =
-            old.fingerprints().filter_map(|mark| by_mark.get(&mark)).flatten().copied().collect();
+            old.fingerprints().filter_map(|fingerprint| by_fingerprint.get(&fingerprint)).flatten().copied().collect();
         for to in candidates {
-            looked_at += 1;
-            if looked_at > MAX_COMPARED_PAIRS {
+            compared += 1;
+            if compared > MAX_COMPARED_PAIRS {
                 break;
             }
-            let (new, alike) = (&come[to], name_similarity(&old.name, &come[to].name));
-            let both = old.combined.is_some() && old.combined == new.combined;
-            // Names are of no account only where no other tool was, or is, the same.
-            let sure = both
-                && old.combined.is_some_and(|whole| common_before.is_unique(&whole) && common_after.is_unique(&whole));
-            if sure || alike >= MIN_NAME_SIMILARITY {
-                pairs.push((alike + if both { 1.0 } else { 0.0 }, from, to));
+            let new = &added_tools[to];
+            let similarity = name_similarity(&old.name, &added_tools[to].name);
+            let is_same = old.combined.is_some() && old.combined == new.combined;
+            // If schema and description are the same, names need not be similar, unless another tool has both too.
+            let is_certain = is_same
+                && old
+                    .combined
+                    .is_some_and(|combined| common_before.is_unique(&combined) && common_after.is_unique(&combined));
+            if is_certain || similarity >= MIN_NAME_SIMILARITY {
+                pairs.push((similarity + if is_same { 1.0 } else { 0.0 }, from, to));
             }
         }
     }
-    Ok(select_pairs(pairs, &gone, &come))
+    Ok(select_pairs(pairs, &removed_tools, &added_tools))
 }
 
-/// The surest first; of equals, those that come first in the lists.
-fn select_pairs(mut pairs: Vec<(f64, usize, usize)>, gone: &[ToolTraits], come: &[ToolTraits]) -> Vec<ToolRename> {
-    pairs.sort_by(|one, other| other.0.total_cmp(&one.0).then((one.1, one.2).cmp(&(other.1, other.2))));
-    let (mut used_old, mut used_new) = (BTreeSet::new(), BTreeSet::new());
+/// Selects the most certain pairs first; of equals, those first in the lists.
+fn select_pairs(
+    mut pairs: Vec<(f64, usize, usize)>,
+    removed_tools: &[ToolTraits],
+    added_tools: &[ToolTraits],
+) -> Vec<ToolRename> {
+    pairs.sort_by(|a, b| b.0.total_cmp(&a.0).then((a.1, a.2).cmp(&(b.1, b.2))));
+    let mut used_old = BTreeSet::new();
+    let mut used_new = BTreeSet::new();
     let mut renames = Vec::new();
     for (_, from, to) in pairs {
         if !used_old.contains(&from) && !used_new.contains(&to) {
             used_old.insert(from);
             used_new.insert(to);
-            renames.push(ToolRename { from: gone[from].name.clone(), to: come[to].name.clone() });
+            renames.push(ToolRename { from: removed_tools[from].name.clone(), to: added_tools[to].name.clone() });
         }
     }
-    renames.sort_by(|one, other| one.from.cmp(&other.from));
+    renames.sort_by(|a, b| a.from.cmp(&b.from));
     renames
 }
 
-/// What a tool may be recognised by.
+/// Fingerprints of what identifies a tool under another name.
 struct ToolTraits {
     name: String,
+    /// `None` without arguments: such a schema is common.
     schema: Option<Fingerprint>,
+    /// `None` if the source sent none.
     description: Option<Fingerprint>,
-    /// Both, where it has both.
+    /// Of schema and description together, if the tool has both.
     combined: Option<Fingerprint>,
 }
 
+/// Finds a tool by name. Tools of a list are sorted by name.
 fn find_tool<'a>(packed: &'a PackedManifest, name: &String) -> Option<&'a PackedTool> {
-    let found = packed.tools.binary_search_by(|tool| tool.name.cmp(name)).ok()?;
-    packed.tools.get(found)
+    let matching = packed.tools.binary_search_by(|tool| tool.name.cmp(name)).ok()?;
+    packed.tools.get(matching)
 }
 
 fn collect_traits(packed: &PackedManifest, names: &[String]) -> Result<Vec<ToolTraits>> {
-    let found = names.iter().filter_map(|name| find_tool(packed, name));
-    found.map(|stored| Ok(ToolTraits::from_tool(&packed.tool(stored)?))).collect()
+    let matching = names.iter().filter_map(|name| find_tool(packed, name));
+    matching.map(|stored| Ok(ToolTraits::from_tool(&packed.tool(stored)?))).collect()
 }
 
 impl ToolTraits {
@@ -110,10 +125,12 @@ impl ToolTraits {
         let schema =
             canonical_json(Some(&tool.listing.input_schema)).filter(|schema| schema.contains("\"properties\":{\""));
         let described = !tool.notes.contains(&ToolNote::NoDescription);
-        let mark = |kind: &str, text: &str| Fingerprint::digest(format!("{kind} {text}"));
-        let schema = schema.map(|schema| mark("schema", &schema));
-        let description = described.then(|| mark("description", &tool.listing.description));
-        let whole = schema.zip(description).map(|(schema, said)| mark("both", &format!("{schema} {said}")));
+        let fingerprint = |kind: &str, text: &str| Fingerprint::digest(format!("{kind} {text}"));
+        let schema = schema.map(|schema| fingerprint("schema", &schema));
+        let description = described.then(|| fingerprint("description", &tool.listing.description));
+        let whole = schema
+            .zip(description)
+            .map(|(schema, description)| fingerprint("both", &format!("{schema} {description}")));
         ToolTraits { name: tool.name.clone(), schema, description, combined: whole }
     }
 
@@ -121,51 +138,53 @@ impl ToolTraits {
         [self.schema, self.description, self.combined].into_iter().flatten()
     }
 
-    /// What is the same for many tools is no mark.
+    /// Removes the traits that too many tools share.
     fn remove_common(&mut self, common: impl Fn(&Fingerprint) -> bool) {
-        for mark in [&mut self.schema, &mut self.description, &mut self.combined] {
-            *mark = mark.filter(|mark| !common(mark));
+        for fingerprint in [&mut self.schema, &mut self.description, &mut self.combined] {
+            *fingerprint = fingerprint.filter(|fingerprint| !common(fingerprint));
         }
     }
 }
 
-/// How many tools of a list have each mark.
+/// Number of tools of a list that have each trait.
 struct TraitCounts(HashMap<Fingerprint, usize>);
 
 impl TraitCounts {
-    /// Only what one of these has is of interest.
+    /// Counts the traits that one of `candidates` has.
     fn count(packed: &PackedManifest, candidates: &[ToolTraits]) -> Result<TraitCounts> {
         let mut counts: HashMap<Fingerprint, usize> =
-            candidates.iter().flat_map(ToolTraits::fingerprints).map(|mark| (mark, 0)).collect();
+            candidates.iter().flat_map(ToolTraits::fingerprints).map(|fingerprint| (fingerprint, 0)).collect();
         for stored in packed.tools.iter().take(MAX_SAMPLED_TOOLS) {
-            for mark in ToolTraits::from_tool(&packed.tool(stored)?).fingerprints() {
-                counts.entry(mark).and_modify(|count| *count += 1);
+            for fingerprint in ToolTraits::from_tool(&packed.tool(stored)?).fingerprints() {
+                counts.entry(fingerprint).and_modify(|count| *count += 1);
             }
         }
         Ok(TraitCounts(counts))
     }
 
-    fn is_unique(&self, mark: &Fingerprint) -> bool {
-        self.0.get(mark).is_none_or(|count| *count <= 1)
+    fn is_unique(&self, fingerprint: &Fingerprint) -> bool {
+        self.0.get(fingerprint).is_none_or(|count| *count <= 1)
     }
 
-    fn is_common(&self, mark: &Fingerprint) -> bool {
-        self.0.get(mark).is_some_and(|count| *count > MAX_TOOLS_PER_TRAIT)
+    fn is_common(&self, fingerprint: &Fingerprint) -> bool {
+        self.0.get(fingerprint).is_some_and(|count| *count > MAX_TOOLS_PER_TRAIT)
     }
 }
 
-/// By letters, or by the words that names are made of, whichever is more.
-fn name_similarity(one: &str, other: &str) -> f64 {
-    let short = |name: &str| name.chars().take(MAX_COMPARED_NAME_LEN).collect::<String>();
-    let (one, other) = (short(one), short(other));
-    let letters = strsim::normalized_damerau_levenshtein(&one.to_lowercase(), &other.to_lowercase());
-    let (words, others) = (split_words(&one), split_words(&other));
+/// Returns the similarity of two names, from 0 to 1: by edit distance or by common words, whichever is higher.
+fn name_similarity(a: &str, b: &str) -> f64 {
+    let truncate = |name: &str| name.chars().take(MAX_COMPARED_NAME_LEN).collect::<String>();
+    let a = truncate(a);
+    let b = truncate(b);
+    let by_edit_distance = strsim::normalized_damerau_levenshtein(&a.to_lowercase(), &b.to_lowercase());
+    let words = split_words(&a);
+    let others = split_words(&b);
     let common = words.intersection(&others).count();
     let all = words.union(&others).count().max(1);
-    letters.max(common as f64 / all as f64)
+    by_edit_distance.max(common as f64 / all as f64)
 }
 
-/// `createIssue` and `create-issue` are two words each.
+/// Splits a name at separators and before capitals: `createIssue` and `create-issue` are two words each.
 fn split_words(name: &str) -> BTreeSet<String> {
     let mut words = BTreeSet::new();
     let mut word = String::new();

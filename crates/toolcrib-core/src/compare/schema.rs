@@ -1,4 +1,8 @@
-//! Two schemas side by side, node by node. A node is looked at once with each partner, so cycles end and sharing is cheap.
+//! Compares two schemas node by node. Each pair of nodes is visited once, so that cycles end and shared definitions are
+//! cheap.
+//!
+//! A node is split into [`Alternative`]s, which are matched with each other; each matched pair is then compared by
+//! type, keywords, fields and items. Differences that this walk does not interpret are left to `unclassified`.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -12,22 +16,24 @@ use super::keywords::{self, is_annotation};
 use super::notes::{SchemaPath, SchemaRole, ValueChange, describe_types};
 use super::{ChangeClass, Findings, WorkBudget};
 
-/// Every level takes about ten frames of the stack, which must do for a thread of 2 MB in a debug build.
+/// Maximum depth of the walk. Every level takes about ten stack frames, which must fit into the 2 MB stack of a thread
+/// in a debug build.
 const MAX_COMPARE_DEPTH: usize = 48;
 
-/// Tells what differs. What may differ beyond that, in words, is handed back: it counts where nothing worse was found.
+/// Adds all differences to `findings`. Returns a note about a difference that could not be classified; it counts unless
+/// something worse was found.
 pub(super) fn compare_schemas(
     old: &Value,
     new: &Value,
-    side: SchemaRole,
-    allowance: &mut WorkBudget,
+    role: SchemaRole,
+    budget: &mut WorkBudget,
     findings: &mut Findings,
 ) -> Option<String> {
-    let mut walk = SchemaComparer {
+    let mut comparer = SchemaComparer {
         old_root: old,
         new_root: new,
-        role: side,
-        budget: allowance,
+        role,
+        budget,
         findings,
         visited_nodes: HashSet::new(),
         visited_alternatives: HashSet::new(),
@@ -36,112 +42,122 @@ pub(super) fn compare_schemas(
         unclassified: None,
         definitions_differ: None,
     };
-    walk.compare_nodes(old, new, &SchemaPath::default(), 0);
-    walk.unclassified
+    comparer.compare_nodes(old, new, &SchemaPath::default(), 0);
+    comparer.unclassified
 }
 
+/// State of one comparison. `'a` is the lifetime of both schemas.
 pub(super) struct SchemaComparer<'a, 'b> {
     pub(super) old_root: &'a Value,
     pub(super) new_root: &'a Value,
     pub(super) role: SchemaRole,
     pub(super) budget: &'b mut WorkBudget,
     pub(super) findings: &'b mut Findings,
-    /// Pairs of nodes that were looked at, by their addresses: references lead to the same ones again.
+    /// Addresses of the pairs of nodes visited so far. Several references may lead to the same pair.
     visited_nodes: HashSet<(*const Value, *const Value)>,
-    /// The same for pairs of ways, which a reference may lead to beside words of its own.
+    /// The same for pairs of alternatives, which are also reached through a reference with sibling keywords.
     visited_alternatives: HashSet<(*const KeywordMap, *const KeywordMap, Option<&'a str>, Option<&'a str>)>,
-    /// Whether two values of fields are the same, by their addresses: each pair is compared once.
+    /// Whether two field schemas are equal, by their addresses: each pair is compared once.
     equal_values: HashMap<(*const Value, *const Value), bool>,
-    /// Something was left out, and that was said.
+    /// The note about exceeding the budget was added.
     reported_too_large: bool,
-    /// The first that differs in a way that is not told apart.
+    /// Note about the first difference that could not be classified.
     pub(super) unclassified: Option<String>,
-    /// Whether the definitions of both schemas differ, once that was asked.
+    /// Whether the definitions of both schemas differ, computed on first use.
     pub(super) definitions_differ: Option<bool>,
 }
 
 impl<'a> SchemaComparer<'a, '_> {
-    pub(super) fn compare_nodes(&mut self, old: &'a Value, new: &'a Value, at: &SchemaPath, depth: usize) {
+    /// Compares two schemas at the same path.
+    pub(super) fn compare_nodes(&mut self, old: &'a Value, new: &'a Value, path: &SchemaPath, depth: usize) {
         if depth > MAX_COMPARE_DEPTH || !self.budget.spend(1) {
-            return self.report_too_large(at);
+            return self.report_too_large(path);
         }
         if !self.visited_nodes.insert((std::ptr::from_ref(old), std::ptr::from_ref(new))) {
             return;
         }
-        let old_ways = alternatives(self.old_root, old, self.budget);
-        let new_ways = alternatives(self.new_root, new, self.budget);
+        let old_alternatives = alternatives(self.old_root, old, self.budget);
+        let new_alternatives = alternatives(self.new_root, new, self.budget);
         if !self.budget.spend(1) {
-            return self.report_too_large(at);
+            return self.report_too_large(path);
         }
-        let is_cut =
-            |ways: &[Alternative<'a>]| ways.len() >= MAX_ALTERNATIVES || ways.iter().any(|way| way.layers.is_truncated);
-        if is_cut(&old_ways) || is_cut(&new_ways) {
-            self.compare_truncated(&[old], &[new], at);
+        let is_truncated = |alternatives: &[Alternative<'a>]| {
+            alternatives.len() >= MAX_ALTERNATIVES
+                || alternatives.iter().any(|alternative| alternative.layers.is_truncated)
+        };
+        if is_truncated(&old_alternatives) || is_truncated(&new_alternatives) {
+            self.compare_truncated(&[old], &[new], path);
         }
         let before = SchemaLayers::collect(self.old_root, old, self.budget);
         let after = SchemaLayers::collect(self.new_root, new, self.budget);
         if let (Some(before), Some(after)) = (before, after) {
-            // Alternatives are compared as if one of them or several were the same.
-            let is_other = |keyword, other| before.get(keyword).is_some() && after.get(other).is_some();
-            let switched = is_other("anyOf", "oneOf") || is_other("oneOf", "anyOf");
+            // The alternatives of `anyOf` and `oneOf` are compared alike, so a switch between them is not seen below.
+            let has_switched = |old, new| before.get(old).is_some() && after.get(new).is_some();
+            let switched = has_switched("anyOf", "oneOf") || has_switched("oneOf", "anyOf");
             if before.is_truncated || after.is_truncated || switched {
-                self.compare_truncated(&[old], &[new], at);
+                self.compare_truncated(&[old], &[new], path);
             }
-            self.compare_annotations(&before, &after, at);
+            self.compare_annotations(&before, &after, path);
         }
-        self.compare_alternatives(old_ways, new_ways, at, depth);
+        self.compare_alternatives(old_alternatives, new_alternatives, path, depth);
     }
 
-    fn report_too_large(&mut self, at: &SchemaPath) {
+    /// Reports once that the comparison is incomplete.
+    fn report_too_large(&mut self, path: &SchemaPath) {
         if !std::mem::replace(&mut self.reported_too_large, true) {
-            self.report(ChangeClass::Other, at, ValueChange::TooLarge);
+            self.report(ChangeClass::Other, path, ValueChange::TooLarge);
         }
     }
 
-    /// Alternatives beside other keywords come back here without passing a node, and may lead to themselves.
+    /// Compares two sets of alternatives. `anyOf` beside other keywords recurses here without visiting a node, so the
+    /// depth is checked again.
     fn compare_alternatives(
         &mut self,
         old: Vec<Alternative<'a>>,
         new: Vec<Alternative<'a>>,
-        at: &SchemaPath,
+        path: &SchemaPath,
         depth: usize,
     ) {
         if depth > MAX_COMPARE_DEPTH {
-            return self.report_too_large(at);
+            return self.report_too_large(path);
         }
         match (&old[..], &new[..]) {
             ([], []) => {}
-            ([], _) => self.report(ChangeClass::Widened, at, ValueChange::AcceptsSomething),
-            (_, []) => self.report(ChangeClass::Breaking, at, ValueChange::AcceptsNothing),
-            ([one], [other]) => self.compare_pair(one, other, at, depth),
-            _ => self.match_alternatives(old, new, at, depth),
+            ([], _) => self.report(ChangeClass::Widened, path, ValueChange::AcceptsSomething),
+            (_, []) => self.report(ChangeClass::Breaking, path, ValueChange::AcceptsNothing),
+            ([only_old], [only_new]) => self.compare_pair(only_old, only_new, path, depth),
+            _ => self.match_alternatives(old, new, path, depth),
         }
     }
 
-    /// Ways find each other: those that say the same or are called the same, then those of the same type.
+    /// Matches alternatives with each other by the rules below, in order, and compares the matched pairs.
     fn match_alternatives(
         &mut self,
         old: Vec<Alternative<'a>>,
         new: Vec<Alternative<'a>>,
-        at: &SchemaPath,
+        path: &SchemaPath,
         depth: usize,
     ) {
-        let takes_any =
-            |ways: &[Alternative<'a>]| ways.iter().any(|way| way.type_name.is_none() && way.is_unconstrained());
-        match (takes_any(&old), takes_any(&new)) {
+        let accepts_any = |alternatives: &[Alternative<'a>]| {
+            alternatives.iter().any(|alternative| alternative.type_name.is_none() && alternative.is_unconstrained())
+        };
+        match (accepts_any(&old), accepts_any(&new)) {
             (true, true) => return,
-            (true, false) => return self.report_narrowed_to(&new, at),
-            (false, true) => return self.report(self.role.widening_class(), at, ValueChange::AnyType),
+            (true, false) => return self.report_narrowed_to(&new, path),
+            (false, true) => return self.report(self.role.widening_class(), path, ValueChange::AnyType),
             (false, false) => {}
         }
-        let texts = |ways: &[Alternative<'a>], allowance: &mut WorkBudget| -> Vec<String> {
-            ways.iter().map(|way| way.to_text(allowance)).collect()
+        let texts = |alternatives: &[Alternative<'a>], budget: &mut WorkBudget| -> Vec<String> {
+            alternatives.iter().map(|alternative| alternative.to_text(budget)).collect()
         };
-        let (old_texts, new_texts) = (texts(&old, self.budget), texts(&new, self.budget));
-        let (mut free_old, mut free_new): (Vec<usize>, Vec<usize>) =
-            ((0..old.len()).collect(), (0..new.len()).collect());
+        let old_texts = texts(&old, self.budget);
+        let new_texts = texts(&new, self.budget);
+        let mut unmatched_old: Vec<usize> = (0..old.len()).collect();
+        let mut unmatched_new: Vec<usize> = (0..new.len()).collect();
         let mut pairs: Vec<(usize, usize)> = Vec::new();
-        let among_numbers = |way: &Alternative<'a>| way.is_type("integer") || way.is_type("number");
+        let is_numeric =
+            |alternative: &Alternative<'a>| alternative.is_type("integer") || alternative.is_type("number");
+        // The same text, the same label, the same type, both numeric, one without a type.
         let rules: [&dyn Fn(usize, usize) -> bool; 5] = [
             &|from, to| old[from].type_name == new[to].type_name && old_texts[from] == new_texts[to],
             &|from, to| {
@@ -150,56 +166,58 @@ impl<'a> SchemaComparer<'a, '_> {
                     && old[from].label == new[to].label
             },
             &|from, to| old[from].type_name == new[to].type_name,
-            &|from, to| among_numbers(&old[from]) && among_numbers(&new[to]),
+            &|from, to| is_numeric(&old[from]) && is_numeric(&new[to]),
             &|from, to| old[from].type_name.is_none() || new[to].type_name.is_none(),
         ];
         for rule in rules {
-            free_new.retain(|to| match free_old.iter().position(|from| rule(*from, *to)) {
+            unmatched_new.retain(|to| match unmatched_old.iter().position(|from| rule(*from, *to)) {
                 Some(position) => {
-                    pairs.push((free_old.remove(position), *to));
+                    pairs.push((unmatched_old.remove(position), *to));
                     false
                 }
                 None => true,
             });
         }
         for (from, to) in &pairs {
-            self.compare_pair(&old[*from], &new[*to], at, depth);
+            self.compare_pair(&old[*from], &new[*to], path, depth);
         }
-        free_old.retain(|from| !new.iter().any(|way| way.covers(&old[*from])));
-        free_new.retain(|to| !old.iter().any(|way| way.covers(&new[*to])));
-        let lost = describe_types(free_old.iter().map(|from| &old[*from]));
-        let gained = describe_types(free_new.iter().map(|to| &new[*to]));
-        match (pairs.is_empty(), free_old.is_empty(), free_new.is_empty()) {
+        unmatched_old.retain(|from| !new.iter().any(|alternative| alternative.covers(&old[*from])));
+        unmatched_new.retain(|to| !old.iter().any(|alternative| alternative.covers(&new[*to])));
+        let removed = describe_types(unmatched_old.iter().map(|from| &old[*from]));
+        let added = describe_types(unmatched_new.iter().map(|to| &new[*to]));
+        match (pairs.is_empty(), unmatched_old.is_empty(), unmatched_new.is_empty()) {
             (_, true, true) => {}
-            (true, false, false) => self.report_remark(ChangeClass::Breaking, at, &format!("{lost} became {gained}")),
-            (_, lost_nothing, gained_nothing) => {
-                if !lost_nothing {
-                    self.report(self.role.narrowing_class(), at, ValueChange::NoLonger(lost));
+            (true, false, false) => {
+                self.report_remark(ChangeClass::Breaking, path, &format!("{removed} became {added}"))
+            }
+            (_, none_removed, none_added) => {
+                if !none_removed {
+                    self.report(self.role.narrowing_class(), path, ValueChange::NoLonger(removed));
                 }
-                if !gained_nothing {
-                    self.report(self.role.widening_class(), at, ValueChange::Also(gained));
+                if !none_added {
+                    self.report(self.role.widening_class(), path, ValueChange::Also(added));
                 }
             }
         }
     }
 
-    /// Where anything was taken before.
-    fn report_narrowed_to(&mut self, ways: &[Alternative<'a>], at: &SchemaPath) {
-        let listed: Option<Vec<_>> = ways.iter().map(|way| way.values.as_ref()).collect();
-        let what = match listed {
+    /// Reports that a schema that accepted anything now accepts only `alternatives`.
+    fn report_narrowed_to(&mut self, alternatives: &[Alternative<'a>], path: &SchemaPath) {
+        let value_lists: Option<Vec<_>> = alternatives.iter().map(|alternative| alternative.values.as_ref()).collect();
+        let description = match value_lists {
             Some(values) => {
                 let all = values.into_iter().flatten().map(|(text, value)| (text.clone(), *value)).collect();
                 keywords::list_values(&all)
             }
-            None => describe_types(ways.iter()),
+            None => describe_types(alternatives.iter()),
         };
-        self.report(self.role.narrowing_class(), at, ValueChange::Only(what));
+        self.report(self.role.narrowing_class(), path, ValueChange::Only(description));
     }
 
-    /// One way before, and what became of it.
-    fn compare_pair(&mut self, old: &Alternative<'a>, new: &Alternative<'a>, at: &SchemaPath, depth: usize) {
+    /// Compares an old alternative with the new one it was matched with.
+    fn compare_pair(&mut self, old: &Alternative<'a>, new: &Alternative<'a>, path: &SchemaPath, depth: usize) {
         if old.has_own_schema && new.has_own_schema {
-            self.compare_annotations(&old.layers, &new.layers, at);
+            self.compare_annotations(&old.layers, &new.layers, path);
         }
         if let (Some(before), Some(after)) =
             (old.layers.only_constraining_layer(), new.layers.only_constraining_layer())
@@ -207,78 +225,84 @@ impl<'a> SchemaComparer<'a, '_> {
         {
             return;
         }
-        let both_listed = old.values.is_some() && new.values.is_some();
+        let both_enums = old.values.is_some() && new.values.is_some();
         match (old.type_name, new.type_name) {
             (None, None) => {}
             (before, after) if before == after => {}
             (None, Some(_)) if new.values.is_some() => {}
-            (None, Some(_)) => self.report_narrowed_to(std::slice::from_ref(new), at),
-            (Some(_), None) => self.report(self.role.widening_class(), at, ValueChange::AnyType),
-            (Some("integer"), Some("number")) | (Some("number"), Some("integer")) if both_listed => {}
+            (None, Some(_)) => self.report_narrowed_to(std::slice::from_ref(new), path),
+            (Some(_), None) => self.report(self.role.widening_class(), path, ValueChange::AnyType),
+            (Some("integer"), Some("number")) | (Some("number"), Some("integer")) if both_enums => {}
             (Some("integer"), Some("number")) => {
-                self.report(self.role.widening_class(), at, ValueChange::Also("number".to_owned()))
+                self.report(self.role.widening_class(), path, ValueChange::Also("number".to_owned()))
             }
             (Some("number"), Some("integer")) => {
-                self.report(self.role.narrowing_class(), at, ValueChange::NoLonger("number".to_owned()))
+                self.report(self.role.narrowing_class(), path, ValueChange::NoLonger("number".to_owned()))
             }
             (Some(_), Some(_)) => {
-                let (before, after) = (describe_types([old]), describe_types([new]));
-                return self.report_remark(ChangeClass::Breaking, at, &format!("{before} became {after}"));
+                let before = describe_types([old]);
+                let after = describe_types([new]);
+                return self.report_remark(ChangeClass::Breaking, path, &format!("{before} became {after}"));
             }
         }
-        self.compare_constraints(old, new, at, depth);
+        self.compare_constraints(old, new, path, depth);
     }
 
-    fn compare_constraints(&mut self, old: &Alternative<'a>, new: &Alternative<'a>, at: &SchemaPath, depth: usize) {
-        let size = |way: &Alternative<'a>| -> usize {
-            let layers = way.layers.maps.iter();
+    /// Compares everything but the type of two matched alternatives.
+    fn compare_constraints(&mut self, old: &Alternative<'a>, new: &Alternative<'a>, path: &SchemaPath, depth: usize) {
+        let size = |alternative: &Alternative<'a>| -> usize {
+            let layers = alternative.layers.maps.iter();
             let fields = |layer: &&&KeywordMap| {
                 layer.get("properties").and_then(Value::as_object).map_or(0, Map::len)
                     + array_keyword(layer, "required").len()
             };
-            layers.map(|layer| layer.len() + fields(&layer)).sum::<usize>() + way.values.as_ref().map_or(0, |v| v.len())
+            layers.map(|layer| layer.len() + fields(&layer)).sum::<usize>()
+                + alternative.values.as_ref().map_or(0, |v| v.len())
         };
         if !self.budget.spend(size(old) + size(new)) {
-            return self.report_too_large(at);
+            return self.report_too_large(path);
         }
         let mut before = old.layers.merge(keywords::is_compared);
         let mut after = new.layers.merge(keywords::is_compared);
         self.remove_visited(&mut before, &mut after);
-        self.compare_referenced_schemas(&before, &after, at);
-        self.compare_repeated(&old.layers, &new.layers, at);
-        let (side, findings) = (self.role, &mut *self.findings);
-        let (old_says, new_says) = ((&before, old.values.as_ref()), (&after, new.values.as_ref()));
-        keywords::compare_keywords(side, old_says, new_says, &mut |class, note| {
-            findings.add(class, || note.render(side, at));
+        self.compare_referenced_schemas(&before, &after, path);
+        self.compare_repeated(&old.layers, &new.layers, path);
+        let role = self.role;
+        let findings = &mut *self.findings;
+        let old_side = (&before, old.values.as_ref());
+        let new_side = (&after, new.values.as_ref());
+        keywords::compare_keywords(role, old_side, new_side, &mut |class, note| {
+            findings.add(class, || note.render(role, path));
         });
         match (old.layers.unresolved_reference, new.layers.unresolved_reference) {
             (None, None) => {}
-            (Some(before), Some(after)) if before == after => self.check_unresolved_reference(before, at),
-            (Some(_), _) | (None, Some(_)) => self.report_remark(ChangeClass::Other, at, "`$ref` changed"),
+            (Some(before), Some(after)) if before == after => self.check_unresolved_reference(before, path),
+            (Some(_), _) | (None, Some(_)) => self.report_remark(ChangeClass::Other, path, "`$ref` changed"),
         }
-        self.compare_fields(&old.layers, &new.layers, at, depth);
-        self.compare_items(&old.layers, &new.layers, at, depth);
-        self.compare_additional_properties(&old.layers, &new.layers, at, depth);
+        self.compare_fields(&old.layers, &new.layers, path, depth);
+        self.compare_items(&old.layers, &new.layers, path, depth);
+        self.compare_additional_properties(&old.layers, &new.layers, path, depth);
         for keyword in ["anyOf", "oneOf"] {
-            let (before, after) =
-                (array_keyword_in_layers(&old.layers, keyword), array_keyword_in_layers(&new.layers, keyword));
+            let before = array_keyword_in_layers(&old.layers, keyword);
+            let after = array_keyword_in_layers(&new.layers, keyword);
             match (before, after) {
                 ([], []) => {}
-                ([], _) => self.report_remark(self.role.narrowing_class(), at, &format!("`{keyword}` was added")),
-                (_, []) => self.report_remark(self.role.widening_class(), at, &format!("`{keyword}` was dropped")),
+                ([], _) => self.report_remark(self.role.narrowing_class(), path, &format!("`{keyword}` was added")),
+                (_, []) => self.report_remark(self.role.widening_class(), path, &format!("`{keyword}` was dropped")),
                 (old, new) => {
                     let before = alternatives_of_any(self.old_root, old, self.budget);
                     let after = alternatives_of_any(self.new_root, new, self.budget);
                     if before.len() >= MAX_ALTERNATIVES || after.len() >= MAX_ALTERNATIVES {
-                        self.compare_truncated(&old.iter().collect::<Vec<_>>(), &new.iter().collect::<Vec<_>>(), at);
+                        self.compare_truncated(&old.iter().collect::<Vec<_>>(), &new.iter().collect::<Vec<_>>(), path);
                     }
-                    self.compare_alternatives(before, after, at, depth + 1);
+                    self.compare_alternatives(before, after, path, depth + 1);
                 }
             }
         }
     }
 
-    /// What was compared before, through another reference, is not compared and told again.
+    /// Removes keywords whose values were compared before, through another reference, so that they are not reported
+    /// again.
     fn remove_visited(&mut self, old: &mut BTreeMap<&'a str, &'a Value>, new: &mut BTreeMap<&'a str, &'a Value>) {
         let both: Vec<&'a str> = old.keys().copied().filter(|name| new.contains_key(name)).collect();
         for name in both {
@@ -289,39 +313,50 @@ impl<'a> SchemaComparer<'a, '_> {
         }
     }
 
-    /// Titles, descriptions and what else says nothing of values.
-    fn compare_annotations(&mut self, old: &SchemaLayers<'a>, new: &SchemaLayers<'a>, at: &SchemaPath) {
+    /// Compares annotations: titles, descriptions, defaults, examples and extensions.
+    fn compare_annotations(&mut self, old: &SchemaLayers<'a>, new: &SchemaLayers<'a>, path: &SchemaPath) {
         if !self.budget.spend((old.keyword_count() + new.keyword_count()) / KEYWORDS_PER_NODE) {
-            return self.report_too_large(at);
+            return self.report_too_large(path);
         }
-        let (mut old, mut new) = (old.merge(is_annotation), new.merge(is_annotation));
+        let mut old = old.merge(is_annotation);
+        let mut new = new.merge(is_annotation);
         self.remove_visited(&mut old, &mut new);
-        let (side, findings) = (self.role, &mut *self.findings);
+        let role = self.role;
+        let findings = &mut *self.findings;
         for keyword in ["title", "description"] {
             if old.get(keyword) != new.get(keyword) {
-                findings.add(ChangeClass::Text, || side.render_text_change(at, keyword));
+                findings.add(ChangeClass::Text, || role.render_text_change(path, keyword));
             }
         }
         keywords::compare_annotations(&old, &new, &mut |class, note| {
-            findings.add(class, || note.render(side, at));
+            findings.add(class, || note.render(role, path));
         });
     }
 
+    /// Returns whether two values are equal, and remembers the answer.
     pub(super) fn are_equal(&mut self, old: &'a Value, new: &'a Value) -> bool {
         *self.equal_values.entry((std::ptr::from_ref(old), std::ptr::from_ref(new))).or_insert_with(|| old == new)
     }
 
-    pub(super) fn report(&mut self, class: ChangeClass, at: &SchemaPath, became: ValueChange) {
-        let side = self.role;
-        self.findings.add(class, || side.render_predicate(at, &became));
+    /// Adds a change that continues the path.
+    pub(super) fn report(&mut self, class: ChangeClass, path: &SchemaPath, change: ValueChange) {
+        let role = self.role;
+        self.findings.add(class, || role.render_predicate(path, &change));
     }
 
-    pub(super) fn report_remark(&mut self, class: ChangeClass, at: &SchemaPath, what: &str) {
-        let side = self.role;
-        self.findings.add(class, || side.render_remark(at, what));
+    /// Adds a change with a subject of its own.
+    pub(super) fn report_remark(&mut self, class: ChangeClass, path: &SchemaPath, description: &str) {
+        let role = self.role;
+        self.findings.add(class, || role.render_remark(path, description));
     }
 }
 
+/// Returns the first non-empty array under `keyword` of all layers.
 pub(super) fn array_keyword_in_layers<'a>(layers: &SchemaLayers<'a>, keyword: &str) -> &'a [Value] {
-    layers.maps.iter().map(|keywords| array_keyword(keywords, keyword)).find(|row| !row.is_empty()).unwrap_or_default()
+    layers
+        .maps
+        .iter()
+        .map(|keywords| array_keyword(keywords, keyword))
+        .find(|values| !values.is_empty())
+        .unwrap_or_default()
 }

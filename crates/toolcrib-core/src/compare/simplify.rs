@@ -1,11 +1,12 @@
-//! One of the ways to write the keywords of a schema, of those that come to the same.
+//! Unifies equivalent notations of the keywords of one schema, for its normal form.
 
 use serde_json::{Map, Value, json};
 
 use super::alternatives::{is_integral, json_type_name};
 
-/// Of the ways to write it, one.
-pub(super) fn simplify_keywords(mut keywords: Map<String, Value>, referred: Vec<Value>) -> Value {
+/// Rewrites the keywords of one schema into one of the notations that mean the same. `referenced` are the inlined
+/// targets of its references, which apply like members of `allOf`.
+pub(super) fn simplify_keywords(mut keywords: Map<String, Value>, referenced: Vec<Value>) -> Value {
     if let Some(value) = keywords.shift_remove("const") {
         keywords.insert("enum".to_owned(), Value::Array(vec![value]));
     }
@@ -24,10 +25,12 @@ pub(super) fn simplify_keywords(mut keywords: Map<String, Value>, referred: Vec<
             add_values(&mut keywords, "enum", vec![Value::Null]);
         }
     }
+    // `anyOf` of types alone is a list of types, and so on.
     for name in ["anyOf", "oneOf"] {
         merge_alternatives(&mut keywords, name);
     }
-    let mut parts = referred;
+    // `allOf` with one member and nothing beside it is that member.
+    let mut parts = referenced;
     if let Some(Value::Array(all)) = keywords.shift_remove("allOf") {
         parts.extend(all);
     }
@@ -47,53 +50,57 @@ pub(super) fn simplify_keywords(mut keywords: Map<String, Value>, referred: Vec<
     Value::Object(keywords)
 }
 
-/// Alternatives that are types alone are a list of types, those that are values alone a list of values.
+/// Merges alternatives that are types alone into a list of types, and those that are values alone into an `enum`.
 fn merge_alternatives(keywords: &mut Map<String, Value>, name: &str) {
-    let Some(Value::Array(mut ways)) = keywords.shift_remove(name) else { return };
+    let Some(Value::Array(mut alternatives)) = keywords.shift_remove(name) else { return };
     if !keywords.contains_key("type") && !keywords.contains_key("enum") {
-        let alone = |way: &Value, keyword: &str| -> Option<Vec<Value>> {
-            let way = way.as_object().filter(|way| way.len() == 1)?;
-            let value = way.get(keyword)?;
+        let only_keyword = |alternative: &Value, keyword: &str| -> Option<Vec<Value>> {
+            let alternative = alternative.as_object().filter(|alternative| alternative.len() == 1)?;
+            let value = alternative.get(keyword)?;
             Some(value.as_array().cloned().unwrap_or_else(|| vec![value.clone()]))
         };
-        let types: Option<Vec<Vec<Value>>> = ways.iter().map(|way| alone(way, "type")).collect();
-        let null = |way: &Value| (way == &json!({ "type": "null" })).then(|| vec![Value::Null]);
-        let values: Option<Vec<Vec<Value>>> = ways.iter().map(|way| null(way).or_else(|| alone(way, "enum"))).collect();
-        let united = types.map(|types| ("type", types)).or_else(|| values.map(|values| ("enum", values)));
-        if let Some((keyword, united)) = united {
-            let all: Vec<Value> = united.concat();
-            let mut each = all.clone();
-            sort_and_dedup(&mut each);
-            let overlapping = each.contains(&json!("integer")) && each.contains(&json!("number"));
-            // What fits two of `oneOf` fits none.
-            if name == "anyOf" || (each.len() == all.len() && (keyword == "enum" || !overlapping)) {
+        let types: Option<Vec<Vec<Value>>> =
+            alternatives.iter().map(|alternative| only_keyword(alternative, "type")).collect();
+        let null_as_enum = |alternative: &Value| (alternative == &json!({ "type": "null" })).then(|| vec![Value::Null]);
+        let values: Option<Vec<Vec<Value>>> = alternatives
+            .iter()
+            .map(|alternative| null_as_enum(alternative).or_else(|| only_keyword(alternative, "enum")))
+            .collect();
+        let merged = types.map(|types| ("type", types)).or_else(|| values.map(|values| ("enum", values)));
+        if let Some((keyword, merged)) = merged {
+            let all: Vec<Value> = merged.concat();
+            let mut distinct = all.clone();
+            sort_and_dedup(&mut distinct);
+            let overlapping = distinct.contains(&json!("integer")) && distinct.contains(&json!("number"));
+            // A value that matches two members of `oneOf` is invalid, so members that overlap cannot be merged.
+            if name == "anyOf" || (distinct.len() == all.len() && (keyword == "enum" || !overlapping)) {
                 return add_values(keywords, keyword, all);
             }
         }
     }
     match name {
-        // What fits one of them twice fits two.
-        "oneOf" => ways.sort_by_cached_key(Value::to_string),
-        _ => sort_and_dedup(&mut ways),
+        // Equal members of `oneOf` exclude each other, so duplicates stay.
+        "oneOf" => alternatives.sort_by_cached_key(Value::to_string),
+        _ => sort_and_dedup(&mut alternatives),
     }
-    keywords.insert(name.to_owned(), Value::Array(ways));
+    keywords.insert(name.to_owned(), Value::Array(alternatives));
 }
 
-/// Adds to what is one value, or a list of them; one that is alone stands for itself where it is a type.
-fn add_values(keywords: &mut Map<String, Value>, name: &str, more: Vec<Value>) {
+/// Adds values to a keyword that holds one value or a list of them. A single type is written without a list.
+fn add_values(keywords: &mut Map<String, Value>, name: &str, added: Vec<Value>) {
     let mut values = match keywords.shift_remove(name) {
         Some(Value::Array(values)) => values,
         Some(value) => vec![value],
-        None if more.is_empty() => return,
+        None if added.is_empty() => return,
         None => Vec::new(),
     };
-    values.extend(more);
+    values.extend(added);
     sort_and_dedup(&mut values);
     let value = if let ("type", [only]) = (name, &values[..]) { only.clone() } else { Value::Array(values) };
     keywords.insert(name.to_owned(), value);
 }
 
-/// Whether values are listed, all of them of the types that are named.
+/// Returns whether all values of `enum` are of the types in `type`, which then adds nothing.
 fn are_types_redundant(keywords: &Map<String, Value>) -> bool {
     let Some(Value::Array(values)) = keywords.get("enum") else { return false };
     let types: Vec<&str> = match keywords.get("type") {
@@ -101,12 +108,13 @@ fn are_types_redundant(keywords: &Map<String, Value>) -> bool {
         Some(Value::Array(types)) => types.iter().filter_map(Value::as_str).collect(),
         Some(Value::Null | Value::Bool(_) | Value::Number(_) | Value::Object(_)) | None => return false,
     };
-    let fits = |value: &Value| {
+    let is_of_types = |value: &Value| {
         types.contains(&json_type_name(value, is_integral(value))) || (value.is_number() && types.contains(&"number"))
     };
-    values.iter().all(fits)
+    values.iter().all(is_of_types)
 }
 
+/// Sorts values by their JSON text and removes duplicates.
 pub(super) fn sort_and_dedup(values: &mut Vec<Value>) {
     values.sort_by_cached_key(Value::to_string);
     values.dedup();

@@ -34,7 +34,8 @@ fn check_argument(old: Value, new: Value, class: ChangeClass, note: &str) {
 #[test]
 fn what_becomes_of_arguments_is_classed() {
     let object = |properties: Value, required: Value| json!({"properties": properties, "required": required});
-    let (a, b) = (json!({"type": "string"}), json!({"type": "integer"}));
+    let a = json!({"type": "string"});
+    let b = json!({"type": "integer"});
     check(
         object(json!({"a": a}), json!([])),
         object(json!({"a": a, "owner": b}), json!(["owner"])),
@@ -71,14 +72,19 @@ fn what_becomes_of_arguments_is_classed() {
         ChangeClass::Breaking,
         "`repo` became `repository`",
     );
-    check(json!({}), json!({"type": "object"}), ChangeClass::Text, "its input schema is only written otherwise");
+    check(
+        json!({}),
+        json!({"type": "object"}),
+        ChangeClass::Text,
+        "its input schema is written differently and means the same",
+    );
     check(json!({}), json!({"additionalProperties": false}), ChangeClass::Narrowed, "no longer takes unknown fields");
     check(json!({"additionalProperties": false}), json!({}), ChangeClass::Widened, "also takes unknown fields");
     check(
         object(json!({"a": a}), json!(["a", "b"])),
         object(json!({"a": a}), json!(["b", "a"])),
         ChangeClass::Text,
-        "its input schema is only written otherwise",
+        "its input schema is written differently and means the same",
     );
     let nested = |required: Value| json!({"properties": {"f": {"type": "object", "properties": {"s": {}}, "required": required}}});
     check(nested(json!([])), nested(json!(["s"])), ChangeClass::Breaking, "`f.s` became required");
@@ -224,7 +230,7 @@ fn a_change_behind_a_reference_is_found_once_and_cycles_end() {
     let comparison = compare_json(&inlined, &referred);
     assert_eq!(
         (comparison.class, comparison.notes),
-        (ChangeClass::Text, vec!["its input schema is only written otherwise".to_owned()])
+        (ChangeClass::Text, vec!["its input schema is written differently and means the same".to_owned()])
     );
 }
 
@@ -333,12 +339,12 @@ fn what_is_not_looked_at_does_not_pass_for_harmless() {
     let anchored = |length: usize, properties: Value| json!({"properties": properties, "$ref": "#a", "$defs": {"A": {"$anchor": "a", "minProperties": length}}});
     type SchemaBuilder<'a> = &'a dyn Fn(usize, Value) -> Value;
     let schemas: [(SchemaBuilder<'_>, &str); 6] = [
-        (&|length, properties| stacked(length as u32, properties), "`a` changed in a way that is not told apart"),
-        (&|length, properties| limited(length as u32, properties), "changed in a way that is not told apart"),
-        (&ways, "changed in a way that is not told apart"),
-        (&layers, "changed in a way that is not told apart"),
-        (&switched, "`x` changed in a way that is not told apart"),
-        (&anchored, "changed in a way that is not told apart"),
+        (&|length, properties| stacked(length as u32, properties), "`a` changed in a way that cannot be classified"),
+        (&|length, properties| limited(length as u32, properties), "changed in a way that cannot be classified"),
+        (&ways, "changed in a way that cannot be classified"),
+        (&layers, "changed in a way that cannot be classified"),
+        (&switched, "`x` changed in a way that cannot be classified"),
+        (&anchored, "changed in a way that cannot be classified"),
     ];
     for (schema, note) in schemas {
         let offered =
@@ -369,7 +375,8 @@ fn plain_forms_are_the_same_for_what_means_the_same_alone() {
     let both = at(json!({"O": to("P"), "P": object("x", json!({"anyOf": [to("O"), to("P")]}))}));
     assert!(like(&both, &both) && !like(&both, &outer));
 
-    let (small, none) = (json!({"maximum": 3}), json!({"type": "null"}));
+    let small = json!({"maximum": 3});
+    let none = json!({"type": "null"});
     assert!(!like(&json!({"oneOf": [small, small, none]}), &json!({"oneOf": [small, none]})));
     assert!(like(&json!({"anyOf": [small, small, none]}), &json!({"anyOf": [none, small]})));
 
@@ -392,10 +399,12 @@ fn every_class_is_written_as_it_is_called() {
 /// What is written otherwise and means the same must not frighten anybody, and what means more must not pass for less.
 #[test]
 fn ways_of_writing_the_same_are_told_from_changes() {
-    const SAME: &str = "its input schema is only written otherwise";
-    const UNTOLD: &str = "its input schema changed in a way that is not told apart";
+    const SAME: &str = "its input schema is written differently and means the same";
+    const UNTOLD: &str = "its input schema changed in a way that cannot be classified";
     let titled = |title: &str, field: &str| json!({"type": "object", "title": title, "properties": {field: {}}});
-    let (string, number, nothing) = (json!({"type": "string"}), json!({"type": "number"}), json!({"type": "null"}));
+    let string = json!({"type": "string"});
+    let number = json!({"type": "number"});
+    let nothing = json!({"type": "null"});
     for (old, new, class, note) in [
         (json!({"type": ["string", "null"]}), json!({"anyOf": [string, nothing]}), ChangeClass::Text, SAME),
         (json!({"type": "string", "nullable": true}), json!({"type": ["null", "string"]}), ChangeClass::Text, SAME),

@@ -1,4 +1,4 @@
-//! A difference as SARIF 2.1.0, which code review tools show beside the lines of a lockfile.
+//! Renders a diff as SARIF 2.1.0, which code review tools show beside the lines of a lockfile.
 
 use serde_json::{Value, json};
 
@@ -10,13 +10,16 @@ use crate::lockfile::LockfileLines;
 use crate::source::SourceId;
 use crate::text::sanitize_truncated;
 
-/// Where findings are shown: a file, relative to the repository, and on which line each name stands.
+/// The file that results point at: the lockfile.
 #[derive(Debug, Clone, Default)]
 pub struct Artifact {
+    /// Relative to the root of the repository.
     pub uri: String,
+    /// Line of each source and tool in the file.
     pub lines: LockfileLines,
 }
 
+/// All rules, the most severe changes first. Results refer to them by index.
 const RULES: [DiffKind; 11] = [
     DiffKind::Changed(ChangeClass::Breaking),
     DiffKind::Changed(ChangeClass::HintFlipped),
@@ -31,8 +34,9 @@ const RULES: [DiffKind; 11] = [
     DiffKind::Unreadable,
 ];
 
-pub fn to_sarif(difference: &CatalogDiff, artifact: &Artifact, version: &str) -> Value {
-    let results: Vec<Value> = difference.sources.iter().flat_map(|source| results(source, artifact)).collect();
+/// Renders a SARIF log with one run. `version` is that of Toolcrib.
+pub fn to_sarif(diff: &CatalogDiff, artifact: &Artifact, version: &str) -> Value {
+    let results: Vec<Value> = diff.sources.iter().flat_map(|source| results(source, artifact)).collect();
     json!({
         "$schema": "https://json.schemastore.org/sarif-2.1.0.json",
         "version": "2.1.0",
@@ -40,16 +44,17 @@ pub fn to_sarif(difference: &CatalogDiff, artifact: &Artifact, version: &str) ->
             "tool": { "driver": { "name": "toolcrib", "semanticVersion": version, "rules": RULES.map(rule) } },
             "columnKind": "utf16CodeUnits",
             "invocations": [{
-                "executionSuccessful": !difference.has_unreadable(),
-                "toolExecutionNotifications": difference.stale.iter().map(stale_notification).collect::<Vec<_>>(),
+                "executionSuccessful": !diff.has_unreadable(),
+                "toolExecutionNotifications": diff.stale.iter().map(stale_notification).collect::<Vec<_>>(),
             }],
             "results": results,
         }],
     })
 }
 
+/// Returns a warning that the tool list of a source may be outdated.
 fn stale_notification(source: &SourceId) -> Value {
-    json!({ "level": "warning", "message": { "text": format!("the list of `{source}` may be old") } })
+    json!({ "level": "warning", "message": { "text": format!("the tool list of `{source}` may be outdated") } })
 }
 
 fn rule(kind: DiffKind) -> Value {
@@ -63,28 +68,29 @@ fn rule(kind: DiffKind) -> Value {
     })
 }
 
+/// Returns one result per difference of a source.
 fn results(source: &SourceDiff, artifact: &Artifact) -> Vec<Value> {
     let id = source.source.as_str();
     let result = |kind: DiffKind, name: &str, message: String| {
         let line = artifact.lines.find_line(&source.source, name);
-        let place = json!({ "artifactLocation": { "uri": artifact.uri }, "region": { "startLine": line } });
-        let place_within = match kind {
+        let physical_location = json!({ "artifactLocation": { "uri": artifact.uri }, "region": { "startLine": line } });
+        let logical_location = match kind {
             DiffKind::Unreadable => json!({ "name": id, "kind": "module" }),
             DiffKind::Changed(_) | DiffKind::Added | DiffKind::Removed | DiffKind::Renamed => {
                 json!({ "name": name, "fullyQualifiedName": format!("{id}/{name}"), "kind": "function" })
             }
         };
-        // The same finding stays the same whatever else changes.
-        let own = source.fingerprints.get(name).map(Fingerprint::to_string).unwrap_or_default();
-        let identity = format!("{} {id} {name} {own}", kind.as_str());
+        // The fingerprint identifies a result across runs, so it depends on nothing but this tool.
+        let fingerprint = source.fingerprints.get(name).map(Fingerprint::to_string).unwrap_or_default();
+        let identity = format!("{} {id} {name} {fingerprint}", kind.as_str());
         json!({
             "ruleId": kind.as_str(),
             "ruleIndex": RULES.iter().position(|rule| *rule == kind),
             "level": kind.level(),
             "message": { "text": escape_message(&message) },
             "locations": [{
-                "physicalLocation": place,
-                "logicalLocations": [place_within],
+                "physicalLocation": physical_location,
+                "logicalLocations": [logical_location],
             }],
             "partialFingerprints": { "toolcribDifference/v1": Fingerprint::digest(identity).to_string() },
         })
@@ -117,23 +123,24 @@ fn results(source: &SourceDiff, artifact: &Artifact) -> Vec<Value> {
     results
 }
 
-/// Readers of SARIF take brackets for links and braces for placeholders.
+/// Escapes a message: SARIF viewers interpret brackets as links and braces as placeholders.
 fn escape_message(message: &str) -> String {
-    let mut plain = String::with_capacity(message.len());
-    for letter in message.chars() {
-        if matches!(letter, '\\' | '[' | ']') {
-            plain.push('\\');
+    let mut escaped = String::with_capacity(message.len());
+    for character in message.chars() {
+        if matches!(character, '\\' | '[' | ']') {
+            escaped.push('\\');
         }
-        plain.push(letter);
-        // A brace that is meant as one is written twice.
-        if matches!(letter, '{' | '}') {
-            plain.push(letter);
+        escaped.push(character);
+        // A literal brace is doubled.
+        if matches!(character, '{' | '}') {
+            escaped.push(character);
         }
     }
-    plain
+    escaped
 }
 
 impl DiffKind {
+    /// Returns the id of the rule.
     fn as_str(self) -> &'static str {
         match self {
             DiffKind::Changed(class) => class.as_str(),
@@ -144,7 +151,7 @@ impl DiffKind {
         }
     }
 
-    /// As SARIF likes names of rules.
+    /// Returns the name of the rule in Pascal case, as SARIF recommends.
     fn rule_name(self) -> &'static str {
         match self {
             DiffKind::Changed(ChangeClass::Text) => "TextChanged",
@@ -171,17 +178,19 @@ impl DiffKind {
         }
     }
 
+    /// Returns what to do about a result.
     fn advice(self) -> &'static str {
         match self {
             DiffKind::Unreadable => {
-                "`toolcrib doctor` says what is wrong with a source; nothing of it was taken for removed."
+                "Run `toolcrib doctor` to see what is wrong with the source; none of its tools count as removed."
             }
             DiffKind::Changed(_) | DiffKind::Added | DiffKind::Removed | DiffKind::Renamed => {
-                "When this is wanted, run `toolcrib lock` and commit the lockfile."
+                "If this change is intended, run `toolcrib lock` and commit the lockfile."
             }
         }
     }
 
+    /// Returns the SARIF level. Whatever may break a caller is an error.
     fn level(self) -> &'static str {
         match self {
             DiffKind::Changed(ChangeClass::Breaking | ChangeClass::HintFlipped)

@@ -1,4 +1,4 @@
-//! On which line of a lockfile each source and each tool stands, however the file is laid out.
+//! Finds the line of each source and tool in the text of a lockfile, however the file is formatted.
 
 use std::collections::BTreeMap;
 
@@ -7,24 +7,28 @@ use serde_json::value::RawValue;
 
 use crate::source::SourceId;
 
-/// Lines are counted from 1.
+/// Line numbers of a lockfile, counted from 1.
 #[derive(Debug, Clone, Default)]
 pub struct LockfileLines {
     sources: BTreeMap<String, SourceLines>,
 }
 
+/// Lines of one source and its tools.
 #[derive(Debug, Clone)]
 struct SourceLines {
+    /// Line of the source itself.
     line: usize,
     tools: BTreeMap<String, usize>,
 }
 
+/// The sources of a lockfile as slices of its text.
 #[derive(Deserialize)]
 struct LockfileDocument<'a> {
     #[serde(borrow, default)]
     sources: BTreeMap<String, &'a RawValue>,
 }
 
+/// The tools of a source as slices of its text.
 #[derive(Deserialize)]
 struct LockfileSource<'a> {
     #[serde(borrow, default)]
@@ -32,28 +36,29 @@ struct LockfileSource<'a> {
 }
 
 impl LockfileLines {
-    /// Of what is no lockfile, none.
+    /// Indexes the text of a lockfile. Text that is none has no lines.
     pub fn parse(text: &str) -> LockfileLines {
         let Ok(document) = serde_json::from_str::<LockfileDocument<'_>>(text) else { return LockfileLines::default() };
-        let ends: Vec<usize> = text.match_indices('\n').map(|(at, _)| at).collect();
-        // Values are parts of the text, so where they are in it is known; the name stands before the value.
+        let line_ends: Vec<usize> = text.match_indices('\n').map(|(offset, _)| offset).collect();
+        // Borrowed raw values are slices of `text`, so their addresses yield their offsets. The name precedes the
+        // value.
         let line = |value: &RawValue| {
             let before = &text[..value.get().as_ptr().addr().saturating_sub(text.as_ptr().addr())];
-            let name = before.trim_end().trim_end_matches(':').trim_end().len();
-            1 + ends.partition_point(|end| *end < name)
+            let name_end = before.trim_end().trim_end_matches(':').trim_end().len();
+            1 + line_ends.partition_point(|line_end| *line_end < name_end)
         };
-        let places = |(id, source): (String, &RawValue)| {
+        let source_lines = |(id, source): (String, &RawValue)| {
             let tools =
                 serde_json::from_str::<LockfileSource<'_>>(source.get()).map(|source| source.tools).unwrap_or_default();
             let tools = tools.into_iter().map(|(name, tool)| (name, line(tool))).collect();
             (id, SourceLines { line: line(source), tools })
         };
-        LockfileLines { sources: document.sources.into_iter().map(places).collect() }
+        LockfileLines { sources: document.sources.into_iter().map(source_lines).collect() }
     }
 
-    /// Where a tool stands, else its source, else the file begins.
+    /// Returns the line of a tool, else of its source, else 1.
     pub fn find_line(&self, source: &SourceId, tool: &str) -> usize {
-        let Some(places) = self.sources.get(source.as_str()) else { return 1 };
-        places.tools.get(tool).copied().unwrap_or(places.line)
+        let Some(source_lines) = self.sources.get(source.as_str()) else { return 1 };
+        source_lines.tools.get(tool).copied().unwrap_or(source_lines.line)
     }
 }

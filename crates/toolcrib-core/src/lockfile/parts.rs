@@ -1,5 +1,5 @@
-//! The parts of a tool, each by a short fingerprint, and its schemas without their words: enough to tell how a tool
-//! changed on a machine that has never seen it as it was.
+//! The parts of a tool in a lockfile: short fingerprints and normalised schemas. They suffice to tell how a tool
+//! changed on a machine that never had the old version.
 
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -10,70 +10,76 @@ use crate::execution::ExecutionSpec;
 use crate::fingerprint::Fingerprint;
 use crate::tool::Tool;
 
+/// Fingerprints of the parts of a tool. The field names are the keys of the lockfile.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ToolParts {
-    /// Titles and descriptions, those within its schemas too.
+    /// Fingerprint of all titles and descriptions, including those within schemas.
     pub text: String,
-    /// The input schema without its texts.
+    /// Fingerprint of the input schema without annotations.
     pub input: String,
-    /// The output schema without its texts, where there is one.
+    /// Fingerprint of the output schema without annotations, if there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output: Option<String>,
-    /// What it says about its effects: the names of those hints that hold.
+    /// Names of the effect hints that are true.
     pub hints: String,
-    /// How a call is carried out, where that is known here.
+    /// Fingerprint of the execution specification, if the tool has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub execution: Option<String>,
-    /// Whether a call may or must become a task; left out where it may not.
+    /// MCP's `taskSupport`; left out if forbidden, the default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tasks: Option<String>,
-    /// All else: fields and annotations that nobody here knows, tags, whether it is deprecated. Older lockfiles have none.
+    /// Fingerprint of everything else: unknown fields and annotations, tags, deprecation. Older lockfiles have none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rest: Option<String>,
-    /// The input schema itself, by its meaning; left out where it is long.
+    /// Normal form of the input schema; left out if long.
     #[serde(rename = "takes", default, skip_serializing_if = "Option::is_none")]
     pub input_schema: Option<Value>,
-    /// The same of the output schema.
+    /// Normal form of the output schema; left out if long.
     #[serde(rename = "gives", default, skip_serializing_if = "Option::is_none")]
     pub output_schema: Option<Value>,
 }
 
+/// Hexadecimal digits of a fingerprint: 64 bits, enough to notice changes.
 const FINGERPRINT_DIGITS: usize = 16;
-/// A lockfile is read by people too.
+/// Maximum length of a stored schema. People review lockfiles, and longer lines hide the rest.
 const MAX_STORED_SCHEMA_LEN: usize = 2_000;
 
-/// Before the fingerprint of a schema as it is written. It tells that two are the same, for little work.
+/// Prefix of the fingerprint of a schema as it is written, not normalised. Costs little work, but any other notation of
+/// the same schema counts as a change.
 const VERBATIM_PREFIX: &str = "=";
 
 impl ToolParts {
-    /// One allowance for all tools of a list; once it is spent, schemas are known to the letter.
-    pub fn from_tool(tool: &Tool, allowance: &mut WorkBudget) -> ToolParts {
-        ToolParts::from_tool_comparable_to(tool, None, allowance)
+    /// Computes the parts of a tool. All tools of a list share a budget; once it is spent, schemas get a verbatim
+    /// fingerprint.
+    pub fn from_tool(tool: &Tool, budget: &mut WorkBudget) -> ToolParts {
+        ToolParts::from_tool_comparable_to(tool, None, budget)
     }
 
-    /// The schemas to the letter where those of the other are.
+    /// Computes the parts of a tool for comparison with `other`: with verbatim fingerprints where `other` has them.
     pub(crate) fn from_tool_comparable_to(
         tool: &Tool,
         other: Option<&ToolParts>,
-        allowance: &mut WorkBudget,
+        budget: &mut WorkBudget,
     ) -> ToolParts {
         let mut texts = vec![
             original_text(tool, "title", tool.listing.title.as_deref()).unwrap_or_default(),
             original_text(tool, "description", Some(&tool.listing.description)).unwrap_or_default(),
         ];
-        let backing = tool.parse_execution_spec();
-        let whole = backing.as_ref().and_then(|backing| backing.input_schema.as_deref());
-        let offered = tool.original.get("inputSchema").unwrap_or(&tool.listing.input_schema);
-        let (input, takes) =
-            normalize_schema(whole.unwrap_or(offered), other.map(|other| other.input.as_str()), allowance, &mut texts);
-        let answered = backing.as_ref().and_then(|backing| backing.output_schema.as_deref());
-        let output = tool.output_schema.as_deref().or(answered);
+        let spec = tool.parse_execution_spec();
+        let full = spec.as_ref().and_then(|spec| spec.input_schema.as_deref());
+        let listed = tool.original.get("inputSchema").unwrap_or(&tool.listing.input_schema);
+        let (input, input_schema) =
+            normalize_schema(full.unwrap_or(listed), other.map(|other| other.input.as_str()), budget, &mut texts);
+        let from_spec = spec.as_ref().and_then(|spec| spec.output_schema.as_deref());
+        let output = tool.output_schema.as_deref().or(from_spec);
         let other_output = other.and_then(|other| other.output.as_deref());
-        let output = output.map(|output| normalize_schema(output, other_output, allowance, &mut texts));
-        let (output, gives) = output.map_or((None, None), |(output, gives)| (Some(output), gives));
-        let execution = backing.as_ref().and_then(|backing| serde_json::to_value(&backing.execution).ok());
+        let output = output.map(|output| normalize_schema(output, other_output, budget, &mut texts));
+        let (output, output_schema) =
+            output.map_or((None, None), |(output, output_schema)| (Some(output), output_schema));
+        let execution = spec.as_ref().and_then(|spec| serde_json::to_value(&spec.execution).ok());
         let mut annotations: Value = tool.listing.annotations.as_deref().map(parse_json).unwrap_or_default();
-        if let Some(Value::String(title)) = annotations.as_object_mut().and_then(|said| said.shift_remove("title")) {
+        if let Some(Value::String(title)) = annotations.as_object_mut().and_then(|object| object.shift_remove("title"))
+        {
             texts.push(title);
         }
         ToolParts {
@@ -83,18 +89,18 @@ impl ToolParts {
             hints: EffectHints::from_annotations(tool.listing.annotations.as_deref()).true_names(),
             execution: execution.as_ref().map(|execution| short_fingerprint(&sort_keys(execution))),
             tasks: TaskSupport::from_tool(tool).name().map(str::to_owned),
-            rest: Some(fingerprint_rest(tool, annotations, backing.as_ref())),
-            input_schema: takes,
-            output_schema: gives,
+            rest: Some(fingerprint_rest(tool, annotations, spec.as_ref())),
+            input_schema,
+            output_schema,
         }
     }
 
-    /// What a tool is recognised by under another name; nothing where it has neither words nor arguments, for then it
-    /// is like many others.
+    /// Returns what identifies a tool under another name. `None` for a tool without texts and arguments, since many
+    /// others look the same.
     pub(crate) fn identity(&self) -> Option<[&str; 5]> {
-        let wordless = self.text == short_fingerprint(&json!(["", ""]));
-        let takes_nothing = self.input_schema.as_ref().is_some_and(|schema| schema.get("properties").is_none());
-        (!wordless || !takes_nothing).then(|| {
+        let has_no_texts = self.text == short_fingerprint(&json!(["", ""]));
+        let has_no_arguments = self.input_schema.as_ref().is_some_and(|schema| schema.get("properties").is_none());
+        (!has_no_texts || !has_no_arguments).then(|| {
             [
                 self.text.as_str(),
                 self.input.as_str(),
@@ -106,35 +112,36 @@ impl ToolParts {
     }
 }
 
-/// The fingerprint of a schema's meaning, and the meaning itself where it is short. Texts are handed over in their order.
+/// Returns the fingerprint of a schema's normal form, and the form itself if it is short. Appends the texts of the
+/// schema to `texts`, in the order of its sorted keys.
 fn normalize_schema(
     schema: &RawValue,
     other: Option<&str>,
-    allowance: &mut WorkBudget,
+    budget: &mut WorkBudget,
     texts: &mut Vec<String>,
 ) -> (String, Option<Value>) {
     let value = parse_json(schema);
-    let in_order = sort_keys(&value);
-    collect_texts(&in_order, SchemaKeys::Keywords, texts);
-    let to_the_letter = || (format!("{VERBATIM_PREFIX}{}", short_fingerprint(&in_order)), None);
-    if allowance.is_exhausted() || other.is_some_and(|other| other.starts_with(VERBATIM_PREFIX)) {
-        return to_the_letter();
+    let sorted = sort_keys(&value);
+    collect_texts(&sorted, SchemaKeys::Keywords, texts);
+    let verbatim = || (format!("{VERBATIM_PREFIX}{}", short_fingerprint(&sorted)), None);
+    if budget.is_exhausted() || other.is_some_and(|other| other.starts_with(VERBATIM_PREFIX)) {
+        return verbatim();
     }
-    let plain = NormalForm::with_budget(&value, allowance);
-    if !plain.is_complete {
-        return to_the_letter();
+    let form = NormalForm::with_budget(&value, budget);
+    if !form.is_complete {
+        return verbatim();
     }
-    let written = plain.schema.to_string();
+    let text = form.schema.to_string();
     (
-        Fingerprint::digest(&written).short_hex(FINGERPRINT_DIGITS),
-        (written.len() <= MAX_STORED_SCHEMA_LEN).then_some(plain.schema),
+        Fingerprint::digest(&text).short_hex(FINGERPRINT_DIGITS),
+        (text.len() <= MAX_STORED_SCHEMA_LEN).then_some(form.schema),
     )
 }
 
-/// What no other part covers.
-fn fingerprint_rest(tool: &Tool, mut annotations: Value, backing: Option<&ExecutionSpec>) -> String {
-    if let Value::Object(said) = &mut annotations {
-        said.retain(|name, value| !(is_hint(name) && value.is_boolean()));
+/// Returns the fingerprint of everything that no other part covers.
+fn fingerprint_rest(tool: &Tool, mut annotations: Value, spec: Option<&ExecutionSpec>) -> String {
+    if let Value::Object(object) = &mut annotations {
+        object.retain(|name, value| !(is_hint(name) && value.is_boolean()));
     }
     let mut fields = Map::new();
     for (name, value) in tool.extra.iter() {
@@ -148,7 +155,7 @@ fn fingerprint_rest(tool: &Tool, mut annotations: Value, backing: Option<&Execut
         fields.insert(name.to_owned(), value);
     }
     let annotations = if annotations == json!({}) { Value::Null } else { annotations };
-    let (tags, deprecated) = backing.map(|backing| (&backing.tags, backing.deprecated)).unzip();
+    let (tags, deprecated) = spec.map(|spec| (&spec.tags, spec.deprecated)).unzip();
     short_fingerprint(&sort_keys(&json!([annotations, fields, tags, deprecated])))
 }
 
@@ -160,13 +167,14 @@ fn short_fingerprint(value: &Value) -> String {
     Fingerprint::digest(value.to_string()).short_hex(FINGERPRINT_DIGITS)
 }
 
+/// What the keys of an object within a schema are.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum SchemaKeys {
     Keywords,
     Names,
 }
 
-/// Depth is bounded by what a manifest takes.
+/// Collects titles, descriptions, comments and examples. The recursion is bounded by the depth that a manifest accepts.
 fn collect_texts(value: &Value, keys: SchemaKeys, texts: &mut Vec<String>) {
     match value {
         Value::Object(fields) => {
@@ -193,6 +201,7 @@ fn collect_texts(value: &Value, keys: SchemaKeys, texts: &mut Vec<String>) {
     }
 }
 
+/// Returns a copy with all keys sorted.
 fn sort_keys(value: &Value) -> Value {
     match value {
         Value::Object(fields) => {

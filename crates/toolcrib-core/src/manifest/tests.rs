@@ -107,7 +107,7 @@ fn a_delta_names_what_was_added_changed_and_removed() {
         r#"{"name":"d"}"#,
     ]);
     let fields = ["description", "inputSchema", "icons"].map(String::from).to_vec();
-    let same = "its input schema is only written otherwise";
+    let same = "its input schema is written differently and means the same";
     let notes = ["its `icons` changed", "its description changed", same];
     let notes = notes.map(String::from).to_vec();
     let delta = Delta {

@@ -164,7 +164,8 @@ fn find_operations<'a>(
     set_aside: &mut Vec<SetAsideTool>,
 ) -> Vec<OperationRef<'a>> {
     // Those that are none count as well: many paths may share the item that has them.
-    let (mut found, mut looked_at) = (Vec::new(), 0);
+    let mut found = Vec::new();
+    let mut looked_at = 0;
     let paths = shared.root.value.get("paths").map(|value| shared.documents.resolve(NodeRef { value, ..shared.root }));
     let paths = match paths {
         Some(Ok(paths)) => paths,
@@ -220,7 +221,8 @@ fn find_operations<'a>(
             } else if shown != method || !method.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-') {
                 set_aside.push(refuse("this is no name of an HTTP method"));
             } else {
-                let (method, item) = (method.to_ascii_uppercase(), item_of(item));
+                let method = method.to_ascii_uppercase();
+                let item = item_of(item);
                 found.push(OperationRef { method, path, pointer, path_item: item, operation });
             }
         }

@@ -92,7 +92,8 @@ fn is_horizontal_rule(word: &str) -> bool {
 /// `[text](address)` is its text.
 fn strip_links(text: &str) -> String {
     let closings = matching_parentheses(text);
-    let (mut out, mut from) = (String::with_capacity(text.len()), 0);
+    let mut out = String::with_capacity(text.len());
+    let mut from = 0;
     while let Some(middle) = text[from..].find("](").map(|at| from + at) {
         let open = text[from..middle].rfind('[').map(|at| from + at);
         match (open, closings.get(&(middle + 1))) {
@@ -114,7 +115,8 @@ fn strip_links(text: &str) -> String {
 /// Where each bracket that opens in a line is closed; an address may hold brackets itself. Found in one pass, for a text
 /// of nothing but `](` would be looked through again for each of them.
 fn matching_parentheses(text: &str) -> HashMap<usize, usize> {
-    let (mut open, mut closings) = (Vec::new(), HashMap::new());
+    let mut open = Vec::new();
+    let mut closings = HashMap::new();
     for (at, letter) in text.char_indices() {
         match letter {
             '(' => open.push(at),
@@ -132,7 +134,8 @@ fn strip_tags(text: &str) -> String {
         "p", "br", "b", "i", "em", "strong", "a", "ul", "ol", "li", "code", "pre", "div", "span", "table", "tr", "td",
         "th", "tbody", "thead", "h1", "h2", "h3", "h4",
     ];
-    let (mut out, mut rest) = (String::with_capacity(text.len()), text);
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text;
     while let Some(start) = rest.find('<') {
         let (before, tag) = rest.split_at(start);
         out.push_str(before);

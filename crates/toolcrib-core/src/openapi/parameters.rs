@@ -126,7 +126,8 @@ fn read_parameter<'a>(
         "querystring" => ParameterLocation::Querystring,
         "body" | "formData" if shared.version == SpecVersion::Swagger2 => return None,
         other => {
-            let (name, other) = (sanitize_truncated(name, 60), sanitize_truncated(other, 40));
+            let name = sanitize_truncated(name, 60);
+            let other = sanitize_truncated(other, 40);
             broken
                 .push(format!("parameter `{name}` is in `{other}`, which is no place; the tool is served without it"));
             return None;

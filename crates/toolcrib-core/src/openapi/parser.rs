@@ -43,7 +43,8 @@ fn parse_with(text: &str, json_value: impl FnOnce(&str) -> serde_json::Result<Va
     let value = if is_json {
         let mended = |error: serde_json::Error| parse_leniently(text, &error).ok_or(error);
         json_value(text).or_else(mended).map_err(|error| {
-            let (line, column) = (error.line(), error.column());
+            let line = error.line();
+            let column = error.column();
             let reason = match error.classify() {
                 serde_json::error::Category::Eof => "it ends in the middle, as if it were cut off".to_owned(),
                 serde_json::error::Category::Syntax

@@ -31,7 +31,8 @@ impl<'a> Servers<'a> {
         version: SpecVersion,
         openapi: &'a OpenApiSource,
     ) -> Servers<'a> {
-        let (variables, confided) = (&openapi.variables, openapi.document.contains("${"));
+        let variables = &openapi.variables;
+        let confided = openapi.document.contains("${");
         let mut servers = Servers { document, default_server: String::new(), variables, has_secret_url: confided };
         servers.default_server = match version {
             SpecVersion::Swagger2 => servers.swagger_server(root.value),
@@ -154,7 +155,8 @@ fn fill_variables(url: &str, server: &Value) -> Option<String> {
             }
         }
     };
-    let (mut filled, mut rest) = (String::new(), url);
+    let mut filled = String::new();
+    let mut rest = url;
     while filled.len() <= MAX_URL_LEN
         && let Some((before, after)) = rest.split_once('{')
     {

@@ -88,7 +88,8 @@ mod tests {
             .iter()
             .map(|(method, path, operation)| {
                 let at = NodeRef { value: operation, document_url: "" };
-                let (method, pointer) = ((*method).to_owned(), String::new());
+                let method = (*method).to_owned();
+                let pointer = String::new();
                 OperationRef { method, path, pointer, path_item: at, operation: at }
             })
             .collect();

@@ -29,6 +29,7 @@ const ERROR_BYTES: u64 = 800;
 /// Size of a value in memory, without its text.
 const VALUE_BYTES: u64 = 72;
 
+/// Precomputed graph of a schema that yields the cost of validating a value.
 #[derive(Debug)]
 pub(super) struct CostModel {
     graph: SubschemaGraph,
@@ -113,8 +114,8 @@ struct WalkPosition {
     alternatives: u64,
 }
 
-/// Takes the same way through schema and value as validation does, and counts. It assumes that no keyword fails early
-/// and that keywords of all drafts apply.
+/// Visits schema and value in the order of validation, and counts. Assumes the worst case: no keyword fails early, and
+/// keywords of all drafts apply.
 struct CostWalk<'a> {
     graph: &'a SubschemaGraph,
     max_steps: u64,

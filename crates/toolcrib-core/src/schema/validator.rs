@@ -30,7 +30,7 @@ const MAX_LISTED_ERRORS: usize = 50;
 /// Maximum number of allowed values that a fault names.
 const MAX_LISTED_CHOICES: usize = 24;
 
-/// A schema ready to validate arguments. It is compiled by the first of them.
+/// A schema ready to validate arguments. Compiled on the first validation.
 #[derive(Debug)]
 pub struct Validator {
     schema: Arc<RawValue>,
@@ -39,7 +39,7 @@ pub struct Validator {
     compiled: OnceLock<Option<jsonschema::Validator>>,
 }
 
-/// Arguments that may be sent.
+/// Outcome of a validation that found no errors: the arguments may be sent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ValidationOutcome {
     Valid,
@@ -47,7 +47,7 @@ pub enum ValidationOutcome {
     Unvalidated(String),
 }
 
-/// What is wrong with an argument, and where: `/repo/name`.
+/// An invalid argument and its path: `/repo/name`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ArgumentError {
     pub path: String,
@@ -55,20 +55,20 @@ pub struct ArgumentError {
 }
 
 impl Validator {
-    /// Linear in the schema.
+    /// Computes the cost model of a schema, in linear time.
     pub fn new(schema: Arc<RawValue>) -> Validator {
         let parsed = serde_json::from_str::<Value>(schema.get());
         let cost = parsed.map_or(Err(Unbounded::Unreadable), |parsed| CostModel::new(&parsed));
         Validator { schema, cost, compiled: OnceLock::new() }
     }
 
-    /// Returns why no arguments are validated against this schema, where that is so.
+    /// Returns why arguments cannot be validated against this schema, if so.
     pub fn note(&self) -> Option<String> {
         self.cost.as_ref().err().map(|reason| unvalidated_note(*reason))
     }
 
-    /// Whether `arguments` are surely valid, or surely not to be validated, found on an async worker. `None` where that
-    /// takes longer, and for invalid ones: call [`Self::validate`] on a blocking thread.
+    /// Validates on an async worker, if that is cheap. Returns `None` if it takes longer or the arguments are invalid:
+    /// call [`Self::validate`] on a blocking thread.
     pub fn accept_inline(&self, arguments: &Value) -> Option<ValidationOutcome> {
         let model = match &self.cost {
             Ok(model) => model,
@@ -104,6 +104,7 @@ impl Validator {
         list_errors(compiled, model, arguments)
     }
 
+    /// Compiles the schema on first use.
     fn compiled(&self) -> Option<&jsonschema::Validator> {
         let compile = || {
             let schema: Value = serde_json::from_str(self.schema.get()).ok()?;
@@ -135,7 +136,7 @@ fn unvalidated_note(reason: Unbounded) -> String {
     format!("arguments are not validated: {reason}")
 }
 
-/// Lists what is wrong with arguments that did not pass. A match that stayed unfinished is no fault: it may have passed.
+/// Lists the errors of invalid arguments. A match that did not finish is not an error: it may have succeeded.
 fn list_errors(
     compiled: &jsonschema::Validator,
     model: &CostModel,
@@ -155,16 +156,17 @@ fn list_errors(
             "the arguments do not match the schema; there are too many faults to list",
         )]);
     }
-    let errors = compiled.iter_errors(arguments).filter(|error| !is_unfinished(error)).take(MAX_LISTED_ERRORS);
-    let mut faults: Vec<ArgumentError> =
-        errors.flat_map(|error| describe_error(&error)).take(MAX_LISTED_ERRORS).collect();
-    if faults.is_empty() {
+    let found = compiled.iter_errors(arguments).filter(|error| !is_unfinished(error)).take(MAX_LISTED_ERRORS);
+    let mut errors: Vec<ArgumentError> =
+        found.flat_map(|error| describe_error(&error)).take(MAX_LISTED_ERRORS).collect();
+    if errors.is_empty() {
         return unfinished();
     }
-    faults.sort_by(|a, b| a.path.cmp(&b.path));
-    Err(faults)
+    errors.sort_by(|a, b| a.path.cmp(&b.path));
+    Err(errors)
 }
 
+/// Returns whether an error only says that a regular expression hit its limit.
 fn is_unfinished(error: &ValidationError<'_>) -> bool {
     matches!(
         error.kind(),
@@ -172,11 +174,12 @@ fn is_unfinished(error: &ValidationError<'_>) -> bool {
     )
 }
 
+/// Converts an error of `jsonschema` into errors with a path per argument.
 fn describe_error(error: &ValidationError<'_>) -> Vec<ArgumentError> {
     use ValidationErrorKind as Kind;
 
     let at = error.instance_path().as_str();
-    let fault = |path: String, message: String| ArgumentError { path, message };
+    let argument_error = |path: String, message: String| ArgumentError { path, message };
     #[expect(clippy::wildcard_enum_match_arm, reason = "a foreign enum; its own words do for all other kinds")]
     match error.kind() {
         Kind::Enum { options } => {
@@ -190,20 +193,23 @@ fn describe_error(error: &ValidationError<'_>) -> Vec<ArgumentError> {
             let more = if more > 0 { format!(" or {more} more") } else { String::new() };
             let path = if at.is_empty() { "/" } else { at };
             let given = sanitize_truncated(&error.instance().to_string(), 80);
-            vec![fault(path.to_owned(), format!("{given} is not one of {}{more}", shown.join(", ")))]
+            vec![argument_error(path.to_owned(), format!("{given} is not one of {}{more}", shown.join(", ")))]
         }
         Kind::Required { property } => {
-            vec![fault(format!("{at}/{}", property.as_str().unwrap_or_default()), "is required".into())]
+            vec![argument_error(format!("{at}/{}", property.as_str().unwrap_or_default()), "is required".into())]
         }
         Kind::AdditionalProperties { unexpected } | Kind::UnevaluatedProperties { unexpected } => unexpected
             .iter()
             .map(|name| {
-                fault(format!("{at}/{}", sanitize_truncated(name, 80)), "is not an argument of this tool".into())
+                argument_error(
+                    format!("{at}/{}", sanitize_truncated(name, 80)),
+                    "is not an argument of this tool".into(),
+                )
             })
             .collect(),
         _ => {
             let path = if at.is_empty() { "/" } else { at };
-            vec![fault(path.to_owned(), sanitize_truncated(&error.to_string(), 300))]
+            vec![argument_error(path.to_owned(), sanitize_truncated(&error.to_string(), 300))]
         }
     }
 }

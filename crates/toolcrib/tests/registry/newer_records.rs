@@ -127,7 +127,7 @@ async fn a_newer_record_that_must_not_be_ignored_ends_calls_and_writes() {
     assert_eq!(list_tools(&bench).await, listed);
     assert_eq!(bench.sources().len(), 1);
     let history = bench.history(&HistoryQuery::default()).await.unwrap();
-    assert_eq!(history.last().unwrap().text, "`ToolPainted`, which this Toolcrib does not know");
+    assert_eq!(history.last().unwrap().text, "unknown event `ToolPainted`, written by a newer Toolcrib");
     let verified = bench.verify().await.unwrap();
     assert_eq!((verified.unknown_events, verified.upgrade, verified.faults), (1, Some(message.clone()), vec![]));
 

@@ -52,7 +52,8 @@ fn work_is_bounded_whatever_refers_to_it() {
         let definitions = json!({"D": {"properties": fields, "title": suffix}, "E": {"enum": values}});
         json!({"name": "t", "inputSchema": {"properties": arguments, "$defs": definitions}})
     };
-    let (old, new) = (tool(&hostile("a")), tool(&hostile("b")));
+    let old = tool(&hostile("a"));
+    let new = tool(&hostile("b"));
     let mut allowance = WorkBudget::default();
     let comparison = compare(&old, &new, &mut allowance);
     assert_eq!(allowance.0, 0, "there was more to look at than is allowed");
@@ -91,9 +92,11 @@ fn what_is_written_of_a_schema_is_bounded_whatever_is_referred_to() {
         assert!(plain.work < 200_000, "{}", plain.work);
 
         let offered = |end: &str| tool(&json!({"name": "t", "inputSchema": schema(end, "")}));
-        let (old, new) = (offered("a"), offered("b"));
+        let old = offered("a");
+        let new = offered("b");
         let parts = |tool: &Tool| ToolParts::from_tool(tool, &mut WorkBudget::default());
-        let (before, after) = (parts(&old), parts(&new));
+        let before = parts(&old);
+        let after = parts(&new);
         assert!(before.input_schema.is_none() && before.input != after.input && before.input == parts(&old).input);
         let comparison = compare(&old, &new, &mut WorkBudget::default());
         assert!(comparison.class.severity() >= ChangeClass::Other.severity(), "{comparison:?}");
@@ -151,7 +154,8 @@ fn a_hundred_thousand_unknown_fields_are_compared_in_passing() {
         fields.insert("name".to_owned(), json!("t"));
         Value::Object(fields)
     };
-    let (old, new) = (tool(&offered("a")), tool(&offered("b")));
+    let old = tool(&offered("a"));
+    let new = tool(&offered("b"));
     let change = crate::manifest::ToolChange::between(&old, &new, &mut WorkBudget::default());
     assert!(change.fields.len() <= 60 && change.notes.len() <= 13, "{}", change.fields.len());
 }

@@ -155,7 +155,9 @@ fn what_an_answer_may_be_is_classed_for_who_reads_it() {
         let output = json!({"type": "object", "properties": {"x": field}, "required": required});
         json!({"name": "t", "inputSchema": {}, "outputSchema": output})
     };
-    let (string, integer, number) = (json!({"type": "string"}), json!({"type": "integer"}), json!({"type": "number"}));
+    let string = json!({"type": "string"});
+    let integer = json!({"type": "integer"});
+    let number = json!({"type": "number"});
     for (old, new, class, note) in [
         (&string, &json!({"type": ["string", "null"]}), ChangeClass::Narrowed, "its output: `x` may also be null"),
         (&json!({"type": ["string", "null"]}), &string, ChangeClass::Widened, "its output: `x` is no longer null"),
@@ -203,7 +205,8 @@ fn what_an_answer_may_be_is_classed_for_who_reads_it() {
         let comparison = compare_json(&answer(old.clone(), json!([])), &answer(new.clone(), json!([])));
         assert_eq!((comparison.class, comparison.notes[0].as_str()), (class, note), "{:?}", comparison.notes);
     }
-    let (there, perhaps) = (answer(string.clone(), json!(["x"])), answer(string.clone(), json!([])));
+    let there = answer(string.clone(), json!(["x"]));
+    let perhaps = answer(string.clone(), json!([]));
     let without = json!({"name": "t", "inputSchema": {}, "outputSchema": {"type": "object"}});
     for (old, new, class, note) in [
         (&there, &perhaps, ChangeClass::Narrowed, "its output may come without `x` now"),

@@ -16,7 +16,8 @@ fn a_tool_that_went_and_one_that_came_may_be_one() {
         json!({"name": name, "description": description, "inputSchema": {"type": "object", "properties": properties}})
     };
     let renames = |old: &[Value], new: &[Value]| -> Vec<(String, String)> {
-        let (before, after) = (pack(old), pack(new));
+        let before = pack(old);
+        let after = pack(new);
         let delta = crate::manifest::Delta::between(Some(&before), &after).unwrap();
         delta.renamed.into_iter().map(|renamed| (renamed.from, renamed.to)).collect()
     };
@@ -35,18 +36,22 @@ fn a_tool_that_went_and_one_that_came_may_be_one() {
     assert_eq!(renames(&[offered("push", "A", "a")], &[offered("pull", "B", "b")]), []);
     assert_eq!(renames(&[offered("push", "A", "")], &[offered("pusher", "B", "")]), []);
     // Each in one pair, the surest first.
-    let (old, new) = ([offered("a_x", "A", "a"), offered("b_x", "A", "a")], [offered("a_y", "A", "a")]);
+    let old = [offered("a_x", "A", "a"), offered("b_x", "A", "a")];
+    let new = [offered("a_y", "A", "a")];
     assert_eq!(renames(&old, &new), [pair("a_x", "a_y")]);
     // Those that nothing tells apart are paired by their names or not at all.
-    let (old, new) = ([offered("a_x", "A", "a"), offered("b_x", "A", "a")], [offered("zebra", "A", "a")]);
+    let old = [offered("a_x", "A", "a"), offered("b_x", "A", "a")];
+    let new = [offered("zebra", "A", "a")];
     assert_eq!(renames(&old, &new), []);
     // What many tools have is no mark, also of those that stayed.
     let crowd: Vec<Value> =
         (0..5).map(|index| offered(&format!("read_{index}"), &format!("Reads {index}"), "id")).collect();
     let with = |tool: Value| crowd.iter().cloned().chain([tool]).collect::<Vec<_>>();
-    let (old, new) = (with(offered("get_user", "A user", "id")), with(offered("get_users", "All users", "id")));
+    let old = with(offered("get_user", "A user", "id"));
+    let new = with(offered("get_users", "All users", "id"));
     assert_eq!(renames(&old, &new), []);
-    let (old, new) = (with(offered("get_user", "A user", "id")), with(offered("fetch_user", "A user", "id")));
+    let old = with(offered("get_user", "A user", "id"));
+    let new = with(offered("fetch_user", "A user", "id"));
     assert_eq!(renames(&old, &new), [pair("get_user", "fetch_user")]);
     let undescribed =
         |names: &[&str]| names.iter().map(|name| json!({"name": name, "inputSchema": {}})).collect::<Vec<_>>();

@@ -176,7 +176,8 @@ fn convert_swagger_body<'a>(
 }
 
 fn body_without_fields(media_type: &str, content: BodyEncoding, required: bool) -> BodySpec {
-    let (argument, media_type) = ("body".to_owned(), media_type.to_owned());
+    let argument = "body".to_owned();
+    let media_type = media_type.to_owned();
     BodySpec { argument, required, media_type, content, fields: Default::default() }
 }
 

@@ -55,7 +55,9 @@ fn push_properties(parts: &mut MultipartBuilder<'_>, body: &BodySpec, properties
         if let Some(Serialization::Style { style, explode, .. }) = &field.serialization
             && !field.binary
         {
-            let (argument, escape, room) = (parts.argument, EscapeMode::Unescaped, MAX_FORM_BYTES);
+            let argument = parts.argument;
+            let escape = EscapeMode::Unescaped;
+            let room = MAX_FORM_BYTES;
             let writing = ValueWriter { argument, name, style: *style, explode: *explode, escape, max_bytes: room };
             let pairs = writing.to_pairs(value)?;
             for (name, value) in require_nonempty(&format!("{argument}.{name}"), field.required, pairs)? {

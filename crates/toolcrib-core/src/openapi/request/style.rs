@@ -143,7 +143,8 @@ impl ValueWriter<'_> {
 
     /// `key=value`, as paths and headers have it.
     fn property_text(&self, key: &str, value: &Value) -> String {
-        let (name, value) = (self.escape.encode_name(key), self.escape.encode_item(&to_plain_text(value), ",;"));
+        let name = self.escape.encode_name(key);
+        let value = self.escape.encode_item(&to_plain_text(value), ",;");
         if self.style == ParameterStyle::Matrix { matrix_pair(&name, &value) } else { format!("{name}={value}") }
     }
 

@@ -73,7 +73,8 @@ impl SchemaTranslator<'_> {
         limit: usize,
     ) -> Option<Definitions> {
         let mut reached = Definitions::new();
-        let (mut waiting, mut size) = (root.references.clone(), root.size);
+        let mut waiting = root.references.clone();
+        let mut size = root.size;
         // What is reached is also written, each time.
         self.spend((root.size / BYTES_PER_WORK) as u64);
         while let Some(name) = waiting.pop() {

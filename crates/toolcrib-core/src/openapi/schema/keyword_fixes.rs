@@ -44,7 +44,8 @@ fn fix_type_name(name: &str) -> Option<&'static str> {
 /// The values there are to choose from, each once, and of the type that is asked for where a document is careless.
 pub(super) fn fix_enum(value: &Value, asked: Option<&Value>) -> Option<Value> {
     let asked = asked.and_then(Value::as_str);
-    let (mut known, mut seen): (Vec<Value>, _) = (Vec::new(), HashSet::new());
+    let mut known: Vec<Value> = Vec::new();
+    let mut seen = HashSet::new();
     for value in value.as_array()? {
         let value = match (asked, value) {
             (Some("string"), Value::Number(_) | Value::Bool(_)) => value.to_string().into(),

@@ -131,7 +131,8 @@ impl Pruner<'_, '_> {
     }
 
     fn prune_keywords(&mut self, fields: &Map<String, Value>, depth: usize) -> Option<Map<String, Value>> {
-        let (mut out, mut cut) = (Map::new(), Omissions::default());
+        let mut out = Map::new();
+        let mut cut = Omissions::default();
         for (key, value) in fields {
             self.spend(key.len() + 4)?;
             match key.as_str() {

@@ -1,5 +1,5 @@
-//! The subschemas of a schema, and which of them each applies to what. A reference is an edge, so that the graph is never
-//! larger than the schema.
+//! Graph of the subschemas of a schema, with an edge for each one that another applies. References are edges, so the
+//! graph is never larger than the schema.
 
 use std::collections::{HashMap, HashSet};
 
@@ -11,6 +11,7 @@ use super::{Unbounded, value_bytes, value_steps};
 
 pub(super) type NodeId = usize;
 
+/// All subschemas reachable from the root.
 #[derive(Debug)]
 pub(super) struct SubschemaGraph {
     nodes: Vec<SubschemaNode>,
@@ -61,7 +62,7 @@ pub(super) struct ItemKeywords {
     pub(super) every: Vec<NodeId>,
 }
 
-/// Ways from one subschema through those that apply to the same value.
+/// Number and depth of paths from one subschema through those that apply to the same value.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct ExpandedPaths {
     pub(super) count: u64,
@@ -150,6 +151,7 @@ enum VisitStep {
     Leave,
 }
 
+/// Assigns ids to subschemas and collects those not read yet.
 struct GraphBuilder<'a> {
     root: &'a Value,
     /// By name; `None` for a name that two subschemas have.
@@ -160,6 +162,7 @@ struct GraphBuilder<'a> {
 }
 
 impl<'a> GraphBuilder<'a> {
+    /// Returns the id of a subschema, and queues it on first sight.
     fn node_id(&mut self, schema: &'a Value) -> NodeId {
         let next = self.ids.len();
         let id = *self.ids.entry(schema).or_insert(next);
@@ -169,6 +172,7 @@ impl<'a> GraphBuilder<'a> {
         id
     }
 
+    /// Reads the keywords of one subschema.
     fn read(&mut self, keywords: &'a Map<String, Value>) -> Result<SubschemaNode, Unbounded> {
         let mut node = SubschemaNode { weight: 1, ..SubschemaNode::default() };
         for (key, value) in keywords {
@@ -274,8 +278,8 @@ fn has_address(value: &Value, has_draft_4: bool) -> bool {
     }
 }
 
-/// Returns whether any part of the schema says it is of draft 4, which has `id` for `$id`. The recursion is as deep as the schema, and JSON is
-/// parsed with a limit of 128 levels.
+/// Returns whether any part of the schema declares draft 4, which has `id` instead of `$id`. The recursion is as deep
+/// as the schema, and JSON is parsed with a limit of 128 levels.
 fn has_draft_4(value: &Value) -> bool {
     match value {
         Value::Object(members) => members.iter().any(|(key, member)| {

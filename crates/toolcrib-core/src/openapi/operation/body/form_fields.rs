@@ -104,7 +104,8 @@ fn schema_with_files<'a>(
     required: &BTreeSet<String>,
     broken: &mut Vec<String>,
 ) -> TranslatedSchema {
-    let (mut out, mut references) = (Map::new(), Vec::new());
+    let mut out = Map::new();
+    let mut references = Vec::new();
     for (name, at) in properties {
         let followed = shared.documents.resolve(*at).unwrap_or(*at);
         let read_only = |at: NodeRef<'_>| at.value.get("readOnly") == Some(&Value::Bool(true));
@@ -147,7 +148,9 @@ pub(super) fn convert_swagger_fields<'a>(
     given: &[NodeRef<'a>],
     broken: &mut Vec<String>,
 ) -> FormFields {
-    let (mut properties, mut required, mut references) = (Map::new(), Vec::new(), Vec::new());
+    let mut properties = Map::new();
+    let mut required = Vec::new();
+    let mut references = Vec::new();
     let mut fields = BTreeMap::new();
     for at in given {
         let text = |key: &str| at.value.get(key).and_then(Value::as_str);
