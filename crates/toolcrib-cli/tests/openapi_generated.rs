@@ -25,9 +25,9 @@ const ALLOWED_REFUSALS: [&str; 6] = [
     "argument `…` is part of a path and must not be empty",
     "argument `…` is part of a path and must not make it `…` or `…`",
     "argument `…` is part of a path and must not have `…` between slashes, also percent-encoded",
-    "argument `…` is required and must not be empty, for nothing of it would be sent",
-    "argument `…` goes into a header and must not have line breaks or other control characters",
-    "argument `…` goes into a header and must not begin or end with a space, which would get lost",
+    "argument `…` is required and must not be empty, since an empty value would not be sent",
+    "argument `…` is sent in a header and must not have line breaks or other control characters",
+    "argument `…` is sent in a header and must not begin or end with a space, which servers trim",
 ];
 
 #[test]

@@ -1,23 +1,25 @@
-//! OpenAPI documents: from their text to tools, and from a call to the request that the document asks for.
+//! OpenAPI documents: converts their operations into tools, and builds the HTTP request for a call.
 //!
-//! The document is walked as the untyped value it is, operation by operation: what is broken is set aside with its
-//! pointer and its reason, and the rest is served.
+//! Documents are read as untyped JSON, operation by operation: real documents often violate the specification, and a
+//! broken part costs only itself. It is reported with its JSON pointer and a reason. Fetching documents and sending
+//! requests is left to the connector.
 
 pub mod request;
 
 mod convert;
-mod description;
-mod document_set;
-mod key_kind;
-mod object_schema;
 mod operation;
 mod parameters;
-mod parser;
 mod schema;
 mod security;
 mod servers;
 mod tool;
 mod tool_names;
+
+mod description;
+mod document_set;
+mod key_kind;
+mod object_schema;
+mod parser;
 
 pub use convert::{ConversionOptions, ConvertedDocument, convert};
 pub use document_set::DocumentSet;

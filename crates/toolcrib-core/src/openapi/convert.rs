@@ -1,4 +1,5 @@
-//! A whole document: its operations one by one, each a tool or set aside with its pointer and its reason.
+//! Converts a document into tools, one per operation. Operations that cannot be converted, and faults of their parts,
+//! are reported with a JSON pointer and a reason.
 
 use std::collections::BTreeSet;
 
@@ -14,25 +15,27 @@ use crate::policy::glob_matches;
 use crate::source::{OpenApiSource, SourceId};
 use crate::text::sanitize_truncated;
 
-/// Whose document it is, and what of it is wanted.
+/// The source that a document belongs to, and its declaration, which selects operations and may override servers.
 #[derive(Debug, Clone, Copy)]
 pub struct ConversionOptions<'a> {
     pub source: &'a SourceId,
     pub openapi: &'a OpenApiSource,
 }
 
+/// Result of [`convert`].
 #[derive(Debug, Default)]
 pub struct ConvertedDocument {
-    /// As a source offers them.
+    /// Tools in the form in which a source lists them.
     pub tools: Vec<Box<RawValue>>,
+    /// Skipped operations, and faults of parts, by JSON pointer.
     pub excluded: Vec<SetAsideTool>,
-    /// What the document says about itself.
+    /// Title, summary and description of the document.
     pub summary: Option<String>,
-    /// The origins of the servers that it lists, where it is the document that says where requests go.
+    /// Origins of the servers that the document lists; empty if the declaration has a `base_url`.
     pub server_origins: BTreeSet<String>,
 }
 
-/// What every operation of a document has in common.
+/// What all operations of a document share.
 #[derive(Debug)]
 pub(super) struct DocumentContext<'a> {
     pub(super) documents: &'a DocumentSet,
@@ -42,98 +45,114 @@ pub(super) struct DocumentContext<'a> {
     pub(super) servers: servers::Servers<'a>,
 }
 
+/// Major version of the specification.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum SpecVersion {
     Swagger2,
     OpenApi3,
 }
 
-/// Where in the document an operation stands, and what it inherits from there.
+/// An operation with its location in the document.
 #[derive(Debug, Clone)]
 pub(super) struct OperationRef<'a> {
-    /// In capitals.
+    /// In upper case.
     pub(super) method: String,
+    /// Path template, such as `/pets/{id}`.
     pub(super) path: &'a str,
+    /// JSON pointer, for reports.
     pub(super) pointer: String,
+    /// The path item whose parameters and servers it inherits.
     pub(super) path_item: NodeRef<'a>,
     pub(super) operation: NodeRef<'a>,
 }
 
+/// Methods that become tools.
 const METHODS: [&str; 6] = ["get", "put", "post", "delete", "patch", "query"];
+/// Methods that become tools only if the declaration of the source lists them.
 const OPT_IN_METHODS: [&str; 3] = ["head", "options", "trace"];
-/// How many faults of parts are told, and how many operations a document may have.
+/// Maximum number of faults to report.
 const MAX_REPORTED_FAULTS: usize = 500;
+/// Maximum number of operations of a document.
 const MAX_OPERATIONS: usize = 20_000;
-/// How many faults are kept until they are sorted: operations that share a path item have the same ones.
+/// Maximum number of faults to collect before they are sorted and deduplicated. Operations that share a path item have
+/// the same ones.
 const MAX_COLLECTED_FAULTS: usize = 20_000;
-/// Each operation has its path, which those of `additionalOperations` share.
+/// Maximum length of a path. Every operation keeps a copy, and `additionalOperations` may define thousands for one
+/// path.
 const MAX_PATH_LEN: usize = 2_000;
+/// Maximum length of a method name.
 const MAX_METHOD_LEN: usize = 40;
-/// Of all tools together: what operations share is written for each of them.
+/// Maximum size of all tools together. A definition that operations share is written once for each of them, so a small
+/// document can expand a lot.
 const MAX_TOTAL_TOOL_BYTES: usize = 128 * 1024 * 1024;
 
-pub fn convert(library: &DocumentSet, conversion: ConversionOptions<'_>) -> Result<ConvertedDocument> {
-    let root = library.root().ok_or_else(|| Error::new(Code::Internal, "a library without its document"))?;
+/// Converts all selected operations of a document into tools.
+pub fn convert(documents: &DocumentSet, options: ConversionOptions<'_>) -> Result<ConvertedDocument> {
+    let root = documents.root().ok_or_else(|| Error::new(Code::Internal, "the document set has no root document"))?;
     let (version, dialect) = detect_version(root.value)?;
-    let shared = DocumentContext {
-        documents: library,
+    let context = DocumentContext {
+        documents,
         root,
         version,
-        security: security::SecuritySchemes::from_document(root, library, version),
-        servers: servers::Servers::new(library.root_url(), root, version, conversion.openapi),
+        security: security::SecuritySchemes::from_document(root, documents, version),
+        servers: servers::Servers::new(documents.root_url(), root, version, options.openapi),
     };
     let mut converted = ConvertedDocument { summary: document_summary(root.value), ..ConvertedDocument::default() };
-    if conversion.openapi.base_url.is_none() {
-        let told = shared.servers.warning(root.value);
-        converted.excluded.extend(told.map(|reason| SetAsideTool { name: "#/servers".into(), reason }));
-        converted.server_origins.extend(shared.servers.default_origin());
-        converted.server_origins.extend(shared.servers.origins(root.value));
+    if options.openapi.base_url.is_none() {
+        let warning = context.servers.warning(root.value);
+        converted.excluded.extend(warning.map(|reason| SetAsideTool { name: "#/servers".into(), reason }));
+        converted.server_origins.extend(context.servers.default_origin());
+        converted.server_origins.extend(context.servers.origins(root.value));
     }
-    let found = find_operations(&shared, conversion.openapi, &mut converted.excluded);
-    let mut schemas = SchemaTranslator::new(library, dialect, found.len());
-    let names = tool_names::assign_names(&found, conversion.source);
+    let operations = find_operations(&context, options.openapi, &mut converted.excluded);
+    // Names depend on all operations of the document, so that `include` and `exclude` do not change them.
+    let mut translator = SchemaTranslator::new(documents, dialect, operations.len());
+    let names = tool_names::assign_names(&operations, options.source);
     let mut bytes = 0;
-    for (found, name) in found.iter().zip(names) {
-        if !is_selected(found, &name, conversion.openapi) {
+    for (operation_ref, name) in operations.iter().zip(names) {
+        if !is_selected(operation_ref, &name, options.openapi) {
             continue;
         }
-        let too_much = match bytes > MAX_TOTAL_TOOL_BYTES {
-            true => Some("the tools of the document are larger than 128 MiB; its other operations are left out"),
-            false if schemas.is_exhausted() => {
-                Some("the document asks for more work than is done for one; its other operations are left out")
-            }
-            false => None,
+        // Stop at the first limit: the remaining operations would exceed it too.
+        let limit_reason = if bytes > MAX_TOTAL_TOOL_BYTES {
+            Some("the tools of the document exceed 128 MiB; the remaining operations are skipped")
+        } else if translator.is_exhausted() {
+            Some("the document exceeds the work limit for conversion; the remaining operations are skipped")
+        } else {
+            None
         };
-        if let Some(reason) = too_much {
-            converted.excluded.push(SetAsideTool { name: found.pointer.clone(), reason: reason.into() });
+        if let Some(reason) = limit_reason {
+            converted.excluded.push(SetAsideTool { name: operation_ref.pointer.clone(), reason: reason.into() });
             break;
         }
-        let mut broken: Vec<String> = tool_names::duplicate_id_warning(found, &name).into_iter().collect();
-        let read = operation::convert_operation(&shared, &mut schemas, found, &mut broken);
-        let poll = conversion.openapi.poll.iter().find(|(glob, _)| glob_matches(glob, &name)).map(|(_, poll)| poll);
-        match tool::build_tool(&name, found, read, poll) {
+        let mut faults: Vec<String> = tool_names::duplicate_id_warning(operation_ref, &name).into_iter().collect();
+        let converted_operation = operation::convert_operation(&context, &mut translator, operation_ref, &mut faults);
+        let poll = options.openapi.poll.iter().find(|(glob, _)| glob_matches(glob, &name)).map(|(_, poll)| poll);
+        match tool::build_tool(&name, operation_ref, converted_operation, poll) {
             Ok(tool) => {
                 bytes += tool.get().len();
-                if conversion.openapi.base_url.is_none() {
-                    converted.server_origins.extend(shared.servers.origins(found.operation.value));
-                    converted.server_origins.extend(shared.servers.origins(found.path_item.value));
+                if options.openapi.base_url.is_none() {
+                    converted.server_origins.extend(context.servers.origins(operation_ref.operation.value));
+                    converted.server_origins.extend(context.servers.origins(operation_ref.path_item.value));
                 }
                 converted.tools.push(tool);
             }
-            Err(reason) => broken.push(reason),
+            Err(reason) => faults.push(reason),
         }
-        let told = broken.into_iter().map(|reason| SetAsideTool { name: found.pointer.clone(), reason });
-        let room = MAX_COLLECTED_FAULTS.saturating_sub(converted.excluded.len());
-        converted.excluded.extend(told.take(room));
+        let faults = faults.into_iter().map(|reason| SetAsideTool { name: operation_ref.pointer.clone(), reason });
+        let remaining = MAX_COLLECTED_FAULTS.saturating_sub(converted.excluded.len());
+        converted.excluded.extend(faults.take(remaining));
     }
-    let shared_faults = std::mem::take(&mut schemas.faults);
+    // Faults of definitions that several operations share are reported once, at the definition.
+    let shared_faults = std::mem::take(&mut translator.faults);
     converted.excluded.extend(shared_faults.into_iter().map(|(name, reason)| SetAsideTool { name, reason }));
     limit_faults(&mut converted.excluded);
     Ok(converted)
 }
 
+/// Detects the version by `openapi` or `swagger`. A document with `paths` alone is read as OpenAPI 3.0.
 fn detect_version(root: &Value) -> Result<(SpecVersion, SchemaDialect)> {
-    let wrong = |message: String| Err(Error::new(Code::ConfigInvalid, message));
+    let invalid = |message: String| Err(Error::new(Code::ConfigInvalid, message));
     let text = |key: &str| match root.get(key) {
         Some(Value::String(text)) => Some(text.clone()),
         Some(Value::Number(number)) => Some(number.to_string()),
@@ -145,35 +164,36 @@ fn detect_version(root: &Value) -> Result<(SpecVersion, SchemaDialect)> {
         }
         (Some(version), _) if version.starts_with("3.") => Ok((SpecVersion::OpenApi3, SchemaDialect::JsonSchema)),
         (_, Some(version)) if version.starts_with('2') => Ok((SpecVersion::Swagger2, SchemaDialect::OpenApi30)),
-        (Some(version), _) | (None, Some(version)) => wrong(format!(
+        (Some(version), _) | (None, Some(version)) => invalid(format!(
             "the document is of OpenAPI `{}`; Swagger 2.0 and OpenAPI 3.0 to 3.2 are read",
             sanitize_truncated(&version, 20)
         )),
         (None, None) if root.get("arazzo").is_some() => {
-            wrong("this is an Arazzo document; declare it with `workflow` instead of `openapi`".into())
+            invalid("this is an Arazzo document; declare it with `workflow` instead of `openapi`".into())
         }
         (None, None) if root.get("paths").is_some() => Ok((SpecVersion::OpenApi3, SchemaDialect::OpenApi30)),
-        (None, None) => wrong("this is not an OpenAPI document: it has neither `openapi` nor `swagger`".into()),
+        (None, None) => invalid("this is not an OpenAPI document: it has neither `openapi` nor `swagger`".into()),
     }
 }
 
-/// Every operation that may become a tool, in the order of the document.
+/// Returns every operation that may become a tool, in document order.
 fn find_operations<'a>(
-    shared: &DocumentContext<'a>,
+    context: &DocumentContext<'a>,
     openapi: &OpenApiSource,
-    set_aside: &mut Vec<SetAsideTool>,
+    excluded: &mut Vec<SetAsideTool>,
 ) -> Vec<OperationRef<'a>> {
-    // Those that are none count as well: many paths may share the item that has them.
-    let mut found = Vec::new();
-    let mut looked_at = 0;
-    let paths = shared.root.value.get("paths").map(|value| shared.documents.resolve(NodeRef { value, ..shared.root }));
+    let mut operations = Vec::new();
+    // Includes invalid operations, since many paths may share one path item.
+    let mut visited = 0;
+    let paths =
+        context.root.value.get("paths").map(|value| context.documents.resolve(NodeRef { value, ..context.root }));
     let paths = match paths {
         Some(Ok(paths)) => paths,
         Some(Err(reason)) => {
-            set_aside.push(SetAsideTool { name: "#/paths".into(), reason });
-            return found;
+            excluded.push(SetAsideTool { name: "#/paths".into(), reason });
+            return operations;
         }
-        None => return found,
+        None => return operations,
     };
     let extra =
         OPT_IN_METHODS.into_iter().filter(|method| openapi.methods.iter().any(|m| m.eq_ignore_ascii_case(method)));
@@ -183,73 +203,79 @@ fn find_operations<'a>(
         let pointer = format!("#/paths/{}", escape_pointer_token(path));
         if path.len() > MAX_PATH_LEN {
             let reason = format!("the path is longer than {MAX_PATH_LEN} bytes");
-            set_aside.push(SetAsideTool { name: pointer, reason });
+            excluded.push(SetAsideTool { name: pointer, reason });
             continue;
         }
-        let own = NodeRef { value, ..paths };
-        let item = match shared.documents.resolve(own) {
-            Ok(item) if item.value.is_object() => item,
+        let node = NodeRef { value, ..paths };
+        let path_item = match context.documents.resolve(node) {
+            Ok(path_item) if path_item.value.is_object() => path_item,
             Ok(_) => {
-                set_aside.push(SetAsideTool { name: pointer, reason: "the path item is not an object".into() });
+                excluded.push(SetAsideTool { name: pointer, reason: "the path item is not an object".into() });
                 continue;
             }
             Err(reason) => {
-                set_aside.push(SetAsideTool { name: pointer, reason });
+                excluded.push(SetAsideTool { name: pointer, reason });
                 continue;
             }
         };
-        // What stands beside a reference counts as well, and more.
-        let beside = document_set::reference_target(value).is_some().then_some(own);
-        let holders: Vec<NodeRef<'a>> = beside.into_iter().chain([item]).collect();
-        let item_of = |holder: NodeRef<'a>| {
-            holders.iter().copied().find(|at| at.value.get("parameters").is_some()).unwrap_or(holder)
+        // Keywords beside the `$ref` of a path item take precedence over its target.
+        let siblings = document_set::reference_target(value).is_some().then_some(node);
+        let candidates: Vec<NodeRef<'a>> = siblings.into_iter().chain([path_item]).collect();
+        let with_parameters = |path_item: NodeRef<'a>| {
+            candidates
+                .iter()
+                .copied()
+                .find(|candidate| candidate.value.get("parameters").is_some())
+                .unwrap_or(path_item)
         };
-        let listed = methods.iter().filter_map(|method| holders.iter().find_map(|at| find_method(*at, method)));
-        let more = item.value.get("additionalOperations").and_then(Value::as_object);
-        let more = more.into_iter().flatten().map(|(method, value)| (method.as_str(), NodeRef { value, ..item }));
+        let listed =
+            methods.iter().filter_map(|method| candidates.iter().find_map(|candidate| find_method(*candidate, method)));
+        let more = path_item.value.get("additionalOperations").and_then(Value::as_object);
+        let more = more.into_iter().flatten().map(|(method, value)| (method.as_str(), NodeRef { value, ..path_item }));
         for (method, operation) in listed.chain(more) {
             let value = operation.value;
-            looked_at += 1;
-            let shown = &method[..method.floor_char_boundary(MAX_METHOD_LEN)];
-            let pointer = format!("{pointer}/{}", escape_pointer_token(shown));
-            let refuse = |reason: &str| SetAsideTool { name: pointer.clone(), reason: reason.into() };
-            if looked_at > MAX_OPERATIONS {
-                set_aside.push(refuse("the document has too many operations"));
-                return found;
+            visited += 1;
+            let truncated = &method[..method.floor_char_boundary(MAX_METHOD_LEN)];
+            let pointer = format!("{pointer}/{}", escape_pointer_token(truncated));
+            let exclude = |reason: &str| SetAsideTool { name: pointer.clone(), reason: reason.into() };
+            if visited > MAX_OPERATIONS {
+                excluded.push(exclude("the document has too many operations"));
+                return operations;
             } else if !value.is_object() {
-                set_aside.push(refuse("the operation is not an object"));
-            } else if shown != method || !method.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-') {
-                set_aside.push(refuse("this is no name of an HTTP method"));
+                excluded.push(exclude("the operation is not an object"));
+            } else if truncated != method || !method.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-') {
+                excluded.push(exclude("not a valid HTTP method name"));
             } else {
                 let method = method.to_ascii_uppercase();
-                let item = item_of(item);
-                found.push(OperationRef { method, path, pointer, path_item: item, operation });
+                let path_item = with_parameters(path_item);
+                operations.push(OperationRef { method, path, pointer, path_item, operation });
             }
         }
     }
-    found
+    operations
 }
 
-/// The operation of a method, which some write in capitals.
-fn find_method<'a>(holder: NodeRef<'a>, method: &str) -> Option<(&'a str, NodeRef<'a>)> {
-    let fields = holder.value.as_object()?;
-    let found = fields.get_key_value(method).or_else(|| fields.get_key_value(&method.to_ascii_uppercase()));
-    found.map(|(key, value)| (key.as_str(), NodeRef { value, ..holder }))
+/// Returns the operation of a method. Some documents write methods in upper case.
+fn find_method<'a>(path_item: NodeRef<'a>, method: &str) -> Option<(&'a str, NodeRef<'a>)> {
+    let fields = path_item.value.as_object()?;
+    let operations = fields.get_key_value(method).or_else(|| fields.get_key_value(&method.to_ascii_uppercase()));
+    operations.map(|(key, value)| (key.as_str(), NodeRef { value, ..path_item }))
 }
 
-/// What the declaration of the source picks: by the name of the tool, by its operation, or by `METHOD /path`.
-fn is_selected(found: &OperationRef<'_>, name: &str, openapi: &OpenApiSource) -> bool {
-    let line = format!("{} {}", found.method, found.path);
-    let id = found.operation.value.get("operationId").and_then(Value::as_str).unwrap_or(name);
-    let among = |globs: &[String]| {
-        globs.iter().any(|glob| [name, id, &line, found.path].iter().any(|text| glob_matches(glob, text)))
+/// Returns whether the declaration selects an operation: by tool name, `operationId`, path, `METHOD /path` or tag.
+fn is_selected(operation_ref: &OperationRef<'_>, name: &str, openapi: &OpenApiSource) -> bool {
+    let request = format!("{} {}", operation_ref.method, operation_ref.path);
+    let id = operation_ref.operation.value.get("operationId").and_then(Value::as_str).unwrap_or(name);
+    let matches_any = |globs: &[String]| {
+        globs.iter().any(|glob| [name, id, &request, operation_ref.path].iter().any(|text| glob_matches(glob, text)))
     };
-    let tags = || operation::tags(found.operation.value);
-    (openapi.include.is_empty() || among(&openapi.include))
-        && !among(&openapi.exclude)
+    let tags = || operation::tags(operation_ref.operation.value);
+    (openapi.include.is_empty() || matches_any(&openapi.include))
+        && !matches_any(&openapi.exclude)
         && (openapi.include_tags.is_empty() || tags().iter().any(|tag| openapi.include_tags.contains(tag)))
 }
 
+/// Joins title, summary and description of the document.
 fn document_summary(root: &Value) -> Option<String> {
     let info = root.get("info")?;
     let text = |key: &str| info.get(key).and_then(Value::as_str).map(description::strip_markup);
@@ -257,26 +283,26 @@ fn document_summary(root: &Value) -> Option<String> {
     Some(texts.join(". ")).filter(|text| !text.is_empty())
 }
 
-/// Each fault once, and not too many of them.
-fn limit_faults(set_aside: &mut Vec<SetAsideTool>) {
-    for refused in set_aside.iter_mut() {
-        refused.name = sanitize_truncated(&refused.name, 300);
+/// Sorts and deduplicates faults, and truncates the list.
+fn limit_faults(excluded: &mut Vec<SetAsideTool>) {
+    for entry in excluded.iter_mut() {
+        entry.name = sanitize_truncated(&entry.name, 300);
     }
-    set_aside.sort();
-    set_aside.dedup();
-    if set_aside.len() > MAX_REPORTED_FAULTS {
-        let more = set_aside.len() - MAX_REPORTED_FAULTS;
-        set_aside.truncate(MAX_REPORTED_FAULTS);
-        set_aside.push(SetAsideTool { name: "#/".into(), reason: format!("and {more} more faults of this document") });
+    excluded.sort();
+    excluded.dedup();
+    if excluded.len() > MAX_REPORTED_FAULTS {
+        let more = excluded.len() - MAX_REPORTED_FAULTS;
+        excluded.truncate(MAX_REPORTED_FAULTS);
+        excluded.push(SetAsideTool { name: "#/".into(), reason: format!("and {more} more faults in this document") });
     }
 }
 
-/// A key as JSON pointers write it.
+/// Escapes a key for a JSON pointer.
 pub(super) fn escape_pointer_token(key: &str) -> String {
     key.replace('~', "~0").replace('/', "~1")
 }
 
-/// A member that is an object; an empty one where there is none.
+/// Returns the members of the object under `key`; none if there is no object.
 pub(super) fn object_members<'a>(value: &'a Value, key: &str) -> impl Iterator<Item = (&'a String, &'a Value)> {
     value.get(key).and_then(Value::as_object).into_iter().flat_map(Map::iter)
 }

@@ -1,26 +1,28 @@
-//! Descriptions as an agent gets them: without the addresses behind links and without markup, cut at the end of a
-//! sentence where they are long.
+//! Shortens descriptions for agents: strips markup and link URLs, and truncates at the end of a sentence.
 
 use std::collections::HashMap;
 
 use crate::text::sanitize;
 
-/// So much of a text is looked at for its first few words: thousands of operations may share one of megabytes.
+/// Maximum number of bytes of a text to read. Thousands of operations may share one of megabytes.
 const MAX_TEXT_LEN: usize = 16 * 1024;
 
-/// One line of at most about `limit` characters.
+/// Returns a text as one line of at most about `limit` characters.
 pub(super) fn shorten(text: &str, limit: usize) -> String {
     truncate_at_sentence(strip_markup(&text[..text.floor_char_boundary(MAX_TEXT_LEN)]), limit)
 }
 
-/// The same of a text that is plain already.
+/// Truncates a line at the end of a sentence or word.
 pub(super) fn truncate_at_sentence(line: String, limit: usize) -> String {
     if line.len() <= limit || line.chars().count() <= limit {
         return line;
     }
     let cut: String = line.chars().take(limit).collect();
-    // A sentence, unless that leaves next to nothing; else a word.
-    let sentence = cut.rmatch_indices(['.', '!', '?']).map(|(at, _)| at + 1).find(|&at| cut[at..].starts_with(' '));
+    // At a sentence, unless that leaves too little; else at a word.
+    let sentence = cut
+        .rmatch_indices(['.', '!', '?'])
+        .map(|(offset, _)| offset + 1)
+        .find(|&offset| cut[offset..].starts_with(' '));
     if let Some(end) = sentence.filter(|&end| end * 2 > cut.len() || end > 60) {
         return cut[..end].to_owned();
     }
@@ -28,7 +30,7 @@ pub(super) fn truncate_at_sentence(line: String, limit: usize) -> String {
     format!("{}…", cut[..word].trim_end_matches([',', ';', ':', '(', '-', ' ']))
 }
 
-/// Without markup, in one line.
+/// Returns a text without markup, as one line.
 pub(super) fn strip_markup(text: &str) -> String {
     let mut text = sanitize(text);
     if text.contains("](") {
@@ -42,27 +44,27 @@ pub(super) fn strip_markup(text: &str) -> String {
     if line.contains("or more ") { strip_more_info_sentences(&line) } else { line }
 }
 
-/// Without the sentences that only say where more can be read: the address is gone already.
+/// Removes sentences such as "For more information, see …": the link is gone already.
 fn strip_more_info_sentences(line: &str) -> String {
-    let points = |sentence: &&str| {
+    let is_reference = |sentence: &&str| {
         let sentence = sentence.trim_start().to_ascii_lowercase();
         ["for more information", "for more info", "for more details"].iter().any(|words| sentence.starts_with(words))
     };
-    let kept: Vec<&str> = sentences(line).filter(|sentence| !points(sentence)).map(str::trim).collect();
-    kept.join(" ")
+    let sentences_kept: Vec<&str> = sentences(line).filter(|sentence| !is_reference(sentence)).map(str::trim).collect();
+    sentences_kept.join(" ")
 }
 
-/// A text in pieces that end with a sentence.
+/// Splits a text after each sentence.
 fn sentences(line: &str) -> impl Iterator<Item = &str> {
     let mut rest = line;
     std::iter::from_fn(move || {
         if rest.is_empty() {
             return None;
         }
-        let ends = |at: &usize| rest[*at..].starts_with(' ') || rest[*at..].is_empty();
-        let end = rest.match_indices(['.', '!', '?', '"']).map(|(at, _)| at + 1).find(|at| {
-            let stops = rest[..*at].ends_with(['.', '!', '?']) || rest[..*at].ends_with(".\"");
-            stops && ends(at)
+        let is_end = |offset: &usize| rest[*offset..].starts_with(' ') || rest[*offset..].is_empty();
+        let end = rest.match_indices(['.', '!', '?', '"']).map(|(offset, _)| offset + 1).find(|offset| {
+            let stops = rest[..*offset].ends_with(['.', '!', '?']) || rest[..*offset].ends_with(".\"");
+            stops && is_end(offset)
         });
         let (sentence, after) = rest.split_at(end.unwrap_or(rest.len()));
         rest = after;
@@ -70,33 +72,34 @@ fn sentences(line: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// A description without its first sentence, where that says nothing that the summary does not say.
+/// Returns a description without its first sentence, if that only repeats the summary.
 pub(super) fn remainder<'t>(summary: &str, description: &'t str) -> &'t str {
     let Some(first) = sentences(description).next() else { return description };
     let stem = |word: &str| -> String { word.chars().take(4).flat_map(char::to_lowercase).collect() };
     let words = |text: &str| -> Vec<String> {
-        text.split(|letter: char| !letter.is_alphanumeric()).filter(|word| word.len() > 3).map(stem).collect()
+        text.split(|character: char| !character.is_alphanumeric()).filter(|word| word.len() > 3).map(stem).collect()
     };
-    let known = words(summary);
-    match words(first).iter().all(|word| known.contains(word)) {
-        true => description[first.len()..].trim_start(),
-        false => description,
+    let summary_words = words(summary);
+    if words(first).iter().all(|word| summary_words.contains(word)) {
+        description[first.len()..].trim_start()
+    } else {
+        description
     }
 }
 
-/// A line, or the frame of a table.
+/// Returns whether a word is a horizontal rule or part of a table frame.
 fn is_horizontal_rule(word: &str) -> bool {
-    word.len() > 2 && word.chars().all(|letter| matches!(letter, '-' | '=' | '*' | '_' | '|' | ':' | '#'))
+    word.len() > 2 && word.chars().all(|character| matches!(character, '-' | '=' | '*' | '_' | '|' | ':' | '#'))
 }
 
-/// `[text](address)` is its text.
+/// Replaces `[text](url)` by its text.
 fn strip_links(text: &str) -> String {
-    let closings = matching_parentheses(text);
+    let parentheses = matching_parentheses(text);
     let mut out = String::with_capacity(text.len());
     let mut from = 0;
-    while let Some(middle) = text[from..].find("](").map(|at| from + at) {
-        let open = text[from..middle].rfind('[').map(|at| from + at);
-        match (open, closings.get(&(middle + 1))) {
+    while let Some(middle) = text[from..].find("](").map(|offset| from + offset) {
+        let open = text[from..middle].rfind('[').map(|offset| from + offset);
+        match (open, parentheses.get(&(middle + 1))) {
             (Some(open), Some(close)) => {
                 out.push_str(text[from..open].trim_end_matches('!'));
                 out.push_str(&text[open + 1..middle]);
@@ -112,23 +115,23 @@ fn strip_links(text: &str) -> String {
     out
 }
 
-/// Where each bracket that opens in a line is closed; an address may hold brackets itself. Found in one pass, for a text
-/// of nothing but `](` would be looked through again for each of them.
+/// Returns the offset of the closing parenthesis for each opening one in a line; URLs may contain parentheses. Computed
+/// in one pass, since a text of many `](` would take quadratic time otherwise.
 fn matching_parentheses(text: &str) -> HashMap<usize, usize> {
     let mut open = Vec::new();
-    let mut closings = HashMap::new();
-    for (at, letter) in text.char_indices() {
-        match letter {
-            '(' => open.push(at),
-            ')' => closings.extend(open.pop().map(|opened| (opened, at))),
+    let mut parentheses = HashMap::new();
+    for (offset, character) in text.char_indices() {
+        match character {
+            '(' => open.push(offset),
+            ')' => parentheses.extend(open.pop().map(|opened| (opened, offset))),
             '\n' => open.clear(),
             _ => {}
         }
     }
-    closings
+    parentheses
 }
 
-/// `<p>text</p>` is its text; `a < b` stays, and so does what stands in backticks or names an address.
+/// Removes HTML tags. Keeps `a < b`, code and placeholders such as `<url>`.
 fn strip_tags(text: &str) -> String {
     const TAGS: [&str; 24] = [
         "p", "br", "b", "i", "em", "strong", "a", "ul", "ol", "li", "code", "pre", "div", "span", "table", "tr", "td",
@@ -151,7 +154,7 @@ fn strip_tags(text: &str) -> String {
             continue;
         }
         rest = tag;
-        // Nor does any later one end: looking for each would take the square of the text.
+        // No later tag is closed either; searching for each would take quadratic time.
         let Some(end) = tag.find('>') else { break };
         out.push(' ');
         rest = &tag[end + 1..];

@@ -1,4 +1,4 @@
-//! A document and those it refers to, each under its address, and the way from a `$ref` to what it names.
+//! A document and the documents it refers to, by URL, and the resolution of `$ref` across them.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::OnceLock;
@@ -11,56 +11,61 @@ use super::convert::escape_pointer_token;
 use super::key_kind::KeyKind;
 use crate::text::sanitize_truncated;
 
-/// The documents that were read, and those that could not be, with the reason.
+/// Documents by URL, with the reason for each that could not be read.
 #[derive(Debug)]
 pub struct DocumentSet {
     root: Url,
     documents: BTreeMap<String, Result<Value, String>>,
-    /// Made when somebody first refers to one.
+    /// Built when a reference to an anchor is first resolved.
     anchors: OnceLock<Anchors>,
 }
 
-/// Pointers, by the address of a document and the name of an anchor in it.
+/// JSON pointers by the URL of a document and the name of an anchor in it.
 type Anchors = HashMap<(String, String), String>;
 
-/// A value, and where it stands.
+/// A value and the document that contains it, against which its references resolve.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct NodeRef<'a> {
     pub(super) value: &'a Value,
-    /// The address of its document.
+    /// URL of the document.
     pub(super) document_url: &'a str,
 }
 
-/// How many references may be followed to find one value, those on the way of its pointers included: with a limit on
-/// their nesting alone, two on each way would double the work at every level.
+/// Maximum number of references to follow for one value, including those on the path of its pointers. A limit on
+/// nesting alone would allow two references per pointer to double the work at every level.
 const MAX_REFERENCE_HOPS: usize = 32;
-/// Longer references lead nowhere. Everything that names a value pays for the length of the way to it.
+/// Maximum length of a reference. Every value that is named by one keeps a copy of its URL.
 const MAX_REFERENCE_LEN: usize = 2_000;
 
 impl DocumentSet {
-    /// A library of one document. Files are addressed by `file://`.
+    /// Creates a set with one document. Files have `file://` URLs.
     pub fn new(root: Url, document: Value) -> DocumentSet {
         let documents = BTreeMap::from([(root.to_string(), Ok(document))]);
         DocumentSet { root, documents, anchors: OnceLock::new() }
     }
 
-    pub fn add(&mut self, address: &Url, document: Result<Value, String>) {
-        self.documents.insert(address.to_string(), document);
+    /// Adds a document, or the reason why it could not be read.
+    pub fn add(&mut self, url: &Url, document: Result<Value, String>) {
+        self.documents.insert(url.to_string(), document);
     }
 
-    /// The documents that are referred to and have not been added yet.
+    /// Returns the documents that are referred to and were not added yet.
     pub fn missing(&self) -> BTreeSet<Url> {
-        self.documents.keys().filter_map(|place| Url::parse(place).ok()).flat_map(|at| self.missing_from(&at)).collect()
+        self.documents
+            .keys()
+            .filter_map(|document_url| Url::parse(document_url).ok())
+            .flat_map(|node| self.missing_from(&node))
+            .collect()
     }
 
-    /// Those of them that the document at this address refers to.
-    pub fn missing_from(&self, address: &Url) -> BTreeSet<Url> {
+    /// Returns the missing documents that the document at `url` refers to.
+    pub fn missing_from(&self, url: &Url) -> BTreeSet<Url> {
         let mut missing = BTreeSet::new();
-        let Some(Ok(document)) = self.documents.get(address.as_str()) else { return missing };
+        let Some(Ok(document)) = self.documents.get(url.as_str()) else { return missing };
         find_references(document, KeyKind::Keywords, &mut |reference| {
-            let place = reference.split('#').next().unwrap_or_default();
-            if !place.is_empty()
-                && let Ok(target) = address.join(place)
+            let document_url = reference.split('#').next().unwrap_or_default();
+            if !document_url.is_empty()
+                && let Ok(target) = url.join(document_url)
                 && !self.documents.contains_key(target.as_str())
             {
                 missing.insert(target);
@@ -73,71 +78,76 @@ impl DocumentSet {
         &self.root
     }
 
+    /// Returns the root of the first document.
     pub(super) fn root(&self) -> Option<NodeRef<'_>> {
-        let (place, document) = self.documents.get_key_value(self.root.as_str())?;
-        Some(NodeRef { value: document.as_ref().ok()?, document_url: place })
+        let (document_url, document) = self.documents.get_key_value(self.root.as_str())?;
+        Some(NodeRef { value: document.as_ref().ok()?, document_url })
     }
 
-    /// What a reference names, through further references where that is one itself.
-    pub(super) fn resolve<'a>(&'a self, mut at: NodeRef<'a>) -> Result<NodeRef<'a>, String> {
+    /// Follows a chain of references from `node` to a value that is not a reference.
+    pub(super) fn resolve<'a>(&'a self, mut node: NodeRef<'a>) -> Result<NodeRef<'a>, String> {
         let mut hops = MAX_REFERENCE_HOPS;
-        while let Some(reference) = reference_target(at.value) {
-            hops = hops.checked_sub(1).ok_or("its `$ref`s lead to one another without end")?;
-            at = self.resolve_reference_within(reference, at.document_url, &mut hops)?.0;
+        while let Some(reference) = reference_target(node.value) {
+            hops = hops.checked_sub(1).ok_or("its `$ref`s form a cycle or are nested too deep")?;
+            node = self.resolve_reference_within(reference, node.document_url, &mut hops)?.0;
         }
-        Ok(at)
+        Ok(node)
     }
 
-    /// What one reference names, and the whole address of that.
+    /// Resolves one reference. Returns its target and the absolute URL of it.
     pub(super) fn resolve_reference<'a>(
         &'a self,
         reference: &str,
-        place: &'a str,
+        document_url: &'a str,
     ) -> Result<(NodeRef<'a>, String), String> {
         let mut hops = MAX_REFERENCE_HOPS;
-        self.resolve_reference_within(reference, place, &mut hops)
+        self.resolve_reference_within(reference, document_url, &mut hops)
     }
 
+    /// Resolves one reference with at most `hops` further ones on its path.
     fn resolve_reference_within<'a>(
         &'a self,
         reference: &str,
-        place: &'a str,
+        document_url: &'a str,
         hops: &mut usize,
     ) -> Result<(NodeRef<'a>, String), String> {
         if reference.len() > MAX_REFERENCE_LEN {
-            let begins = sanitize_truncated(&reference[..reference.floor_char_boundary(200)], 120);
-            return Err(format!("`$ref` to `{begins}`, which is longer than {MAX_REFERENCE_LEN} bytes"));
+            let beginning = sanitize_truncated(&reference[..reference.floor_char_boundary(200)], 120);
+            return Err(format!("`$ref` to `{beginning}`, which is longer than {MAX_REFERENCE_LEN} bytes"));
         }
-        let shown = || sanitize_truncated(reference, 120);
-        let (address, fragment) = reference.split_once('#').unwrap_or((reference, ""));
-        let place = if address.is_empty() {
-            place
+        let displayed = || sanitize_truncated(reference, 120);
+        let (url, fragment) = reference.split_once('#').unwrap_or((reference, ""));
+        let document_url = if url.is_empty() {
+            document_url
         } else {
-            let target = Url::parse(place).and_then(|base| base.join(address));
-            let target = target.map_err(|_| format!("`$ref` to `{}`, which is no address", shown()))?;
+            let target = Url::parse(document_url).and_then(|base| base.join(url));
+            let target = target.map_err(|_| format!("`$ref` to `{}`, which is not a valid URL", displayed()))?;
             match self.documents.get_key_value(target.as_str()) {
-                Some((place, Ok(_))) => place,
-                Some((_, Err(reason))) => return Err(format!("`$ref` to `{}`: {reason}", shown())),
-                None => return Err(format!("`$ref` to `{}`, which was not read", shown())),
+                Some((document_url, Ok(_))) => document_url,
+                Some((_, Err(reason))) => return Err(format!("`$ref` to `{}`: {reason}", displayed())),
+                None => return Err(format!("`$ref` to `{}`, which was not loaded", displayed())),
             }
         };
         let pointer = percent_decode_str(fragment).decode_utf8_lossy().into_owned();
         let found = match pointer.as_str() {
-            pointer if pointer.is_empty() || pointer.starts_with('/') => self.resolve_pointer(place, pointer, hops),
+            pointer if pointer.is_empty() || pointer.starts_with('/') => {
+                self.resolve_pointer(document_url, pointer, hops)
+            }
             anchor => {
-                let key = (place.to_owned(), anchor.to_owned());
-                self.anchors().get(&key).and_then(|pointer| self.resolve_pointer(place, pointer, hops))
+                let key = (document_url.to_owned(), anchor.to_owned());
+                self.anchors().get(&key).and_then(|pointer| self.resolve_pointer(document_url, pointer, hops))
             }
         };
         match found {
-            Some(at) => Ok((at, format!("{place}#{pointer}"))),
-            None => Err(format!("`$ref` to `{}`, which is not there", shown())),
+            Some(node) => Ok((node, format!("{document_url}#{pointer}"))),
+            None => Err(format!("`$ref` to `{}`, which does not exist", displayed())),
         }
     }
 
-    /// Where a pointer leads, through references on its way.
-    fn resolve_pointer<'a>(&'a self, place: &'a str, pointer: &str, hops: &mut usize) -> Option<NodeRef<'a>> {
-        let mut at = NodeRef { value: self.documents.get(place)?.as_ref().ok()?, document_url: place };
+    /// Resolves a JSON pointer. Where a token is missing, follows the reference at that place: some documents point
+    /// through references.
+    fn resolve_pointer<'a>(&'a self, document_url: &'a str, pointer: &str, hops: &mut usize) -> Option<NodeRef<'a>> {
+        let mut node = NodeRef { value: self.documents.get(document_url)?.as_ref().ok()?, document_url };
         for token in pointer.split('/').skip(1) {
             let token = token.replace("~1", "/").replace("~0", "~");
             let step = |value: &'a Value| match value {
@@ -145,25 +155,26 @@ impl DocumentSet {
                 Value::Array(items) => items.get(token.parse::<usize>().ok()?),
                 Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => None,
             };
-            at = match step(at.value) {
-                Some(value) => NodeRef { value, ..at },
+            node = match step(node.value) {
+                Some(value) => NodeRef { value, ..node },
                 None => {
                     *hops = hops.checked_sub(1)?;
                     let (target, _) =
-                        self.resolve_reference_within(reference_target(at.value)?, at.document_url, hops).ok()?;
+                        self.resolve_reference_within(reference_target(node.value)?, node.document_url, hops).ok()?;
                     NodeRef { value: step(target.value)?, ..target }
                 }
             };
         }
-        Some(at)
+        Some(node)
     }
 
+    /// Returns the anchors of all documents.
     fn anchors(&self) -> &Anchors {
         self.anchors.get_or_init(|| {
             let mut found = Anchors::new();
-            for (place, document) in &self.documents {
+            for (document_url, document) in &self.documents {
                 if let Ok(document) = document {
-                    find_anchors(document, place, &mut String::new(), &mut found);
+                    find_anchors(document, document_url, &mut String::new(), &mut found);
                 }
             }
             found
@@ -171,16 +182,18 @@ impl DocumentSet {
     }
 }
 
+/// Returns the text of a value's `$ref`.
 pub(super) fn reference_target(value: &Value) -> Option<&str> {
     value.get("$ref").and_then(Value::as_str)
 }
 
+/// Calls `found` with every reference of a value.
 fn find_references(value: &Value, keys: KeyKind, found: &mut impl FnMut(&str)) {
     match value {
         Value::Object(fields) => {
             for (key, value) in fields {
                 match (keys, key.as_str(), value) {
-                    // What looks like a reference in there is somebody's data.
+                    // `$ref` within data is not a reference.
                     (KeyKind::Data, _, _) => {}
                     (KeyKind::Keywords | KeyKind::Names, "$ref", Value::String(reference)) => found(reference),
                     (KeyKind::Keywords | KeyKind::Names, _, _) => find_references(value, keys.under_key(key), found),
@@ -192,22 +205,22 @@ fn find_references(value: &Value, keys: KeyKind, found: &mut impl FnMut(&str)) {
     }
 }
 
-/// Where the schemas stand that call themselves by an `$anchor`, by their documents and names. What stands below a longer
-/// way than references may have is left out: each anchor keeps its whole pointer.
-fn find_anchors(value: &Value, place: &str, pointer: &mut String, found: &mut Anchors) {
+/// Collects the pointers of schemas with an `$anchor`. Skips schemas below longer pointers than references may have,
+/// since every anchor keeps a copy of its pointer.
+fn find_anchors(value: &Value, document_url: &str, pointer: &mut String, found: &mut Anchors) {
     match value {
         _ if pointer.len() > MAX_REFERENCE_LEN => {}
         Value::Object(fields) => {
             for key in ["$anchor", "$dynamicAnchor"] {
                 if let Some(name) = fields.get(key).and_then(Value::as_str) {
-                    found.entry((place.to_owned(), name.to_owned())).or_insert_with(|| pointer.clone());
+                    found.entry((document_url.to_owned(), name.to_owned())).or_insert_with(|| pointer.clone());
                 }
             }
             for (key, value) in fields {
                 let length = pointer.len();
                 pointer.push('/');
                 pointer.push_str(&escape_pointer_token(key));
-                find_anchors(value, place, pointer, found);
+                find_anchors(value, document_url, pointer, found);
                 pointer.truncate(length);
             }
         }
@@ -215,7 +228,7 @@ fn find_anchors(value: &Value, place: &str, pointer: &mut String, found: &mut An
             for (index, value) in items.iter().enumerate() {
                 let length = pointer.len();
                 pointer.push_str(&format!("/{index}"));
-                find_anchors(value, place, pointer, found);
+                find_anchors(value, document_url, pointer, found);
                 pointer.truncate(length);
             }
         }
@@ -235,34 +248,34 @@ mod tests {
             "gone": { "$ref": "gone.json#/x" }, "x~y": 1, "far": { "$ref": "https://elsewhere.example/x.json" },
             "named": { "$ref": "#tree" }, "alias": { "$ref": "#/deep" }, "through": { "$ref": "#/alias/t/inner/1" }, "deep": { "t": { "$anchor": "tree", "inner": [1, 2] } }, "properties": { "default": { "$ref": "https://far.example/y.json" } },
         });
-        let mut library = DocumentSet::new(Url::parse("http://h/api/root.json").unwrap(), root);
-        library.add(&Url::parse("http://h/api/other.json").unwrap(), Ok(json!({ "c d": { "end": true } })));
-        library.add(&Url::parse("http://h/api/gone.json").unwrap(), Err("404 Not Found".into()));
-        library
+        let mut documents = DocumentSet::new(Url::parse("http://h/api/root.json").unwrap(), root);
+        documents.add(&Url::parse("http://h/api/other.json").unwrap(), Ok(json!({ "c d": { "end": true } })));
+        documents.add(&Url::parse("http://h/api/gone.json").unwrap(), Err("404 Not Found".into()));
+        documents
     }
 
     #[test]
     fn references_lead_through_documents() {
-        let library = document_set();
-        let root = library.root().unwrap();
+        let documents = document_set();
+        let root = documents.root().unwrap();
         let follow = |key: &str| {
-            library
+            documents
                 .resolve(NodeRef { value: &root.value[key], ..root })
-                .map(|at| (at.value.to_string(), at.document_url.to_owned()))
+                .map(|node| (node.value.to_string(), node.document_url.to_owned()))
         };
         assert_eq!(follow("a").unwrap(), (r#"{"end":true}"#.to_owned(), "http://h/api/other.json".to_owned()));
         assert_eq!(follow("named").unwrap().0, r#"{"$anchor":"tree","inner":[1,2]}"#);
         assert_eq!(follow("through").unwrap().0, "2", "a reference on the way is followed");
-        assert_eq!(follow("loop").unwrap_err(), "its `$ref`s lead to one another without end");
+        assert_eq!(follow("loop").unwrap_err(), "its `$ref`s form a cycle or are nested too deep");
         assert_eq!(follow("gone").unwrap_err(), "`$ref` to `gone.json#/x`: 404 Not Found");
         assert_eq!(
-            library.resolve_reference("#/nowhere", root.document_url).unwrap_err(),
-            "`$ref` to `#/nowhere`, which is not there"
+            documents.resolve_reference("#/nowhere", root.document_url).unwrap_err(),
+            "`$ref` to `#/nowhere`, which does not exist"
         );
-        assert_eq!(library.resolve_reference("#/x~0y", root.document_url).unwrap().0.value, &json!(1));
+        assert_eq!(documents.resolve_reference("#/x~0y", root.document_url).unwrap().0.value, &json!(1));
     }
 
-    /// Each pointer leads through two references to pointers of the next level: of 30 levels, a billion ways.
+    /// Each pointer leads through two references to pointers of the next level: 30 levels make a billion paths.
     #[test]
     fn references_on_the_way_of_pointers_do_not_multiply() {
         const LEVELS: usize = 30;
@@ -274,30 +287,30 @@ mod tests {
             (0..=LEVELS).map(|level| (format!("P{level}"), next(level))).collect();
         let nested = (0..=LEVELS).fold(json!({ "end": true }), |inner, level| json!({ "x": next(level), "y": inner }));
         root.insert("V".into(), nested);
-        let library = DocumentSet::new(Url::parse("http://h/").unwrap(), root.into());
-        let root = library.root().unwrap();
-        let follow = |level: usize| library.resolve(NodeRef { value: &root.value[format!("P{level}")], ..root });
+        let documents = DocumentSet::new(Url::parse("http://h/").unwrap(), root.into());
+        let root = documents.root().unwrap();
+        let follow = |level: usize| documents.resolve(NodeRef { value: &root.value[format!("P{level}")], ..root });
         assert!(follow(0).is_err());
-        assert!(follow(LEVELS - 2).is_ok_and(|at| at.value.get("y").is_some()));
+        assert!(follow(LEVELS - 2).is_ok_and(|node| node.value.get("y").is_some()));
     }
 
     #[test]
     fn long_references_lead_nowhere_and_long_ways_have_no_anchors() {
         let long = "k".repeat(3_000);
         let root = json!({ long.as_str(): { "$anchor": "far" }, "near": { "$anchor": "near" } });
-        let library = DocumentSet::new(Url::parse("http://h/").unwrap(), root);
-        let target = |reference: &str| library.resolve_reference(reference, "http://h/").map(|(_, address)| address);
+        let documents = DocumentSet::new(Url::parse("http://h/").unwrap(), root);
+        let target = |reference: &str| documents.resolve_reference(reference, "http://h/").map(|(_, url)| url);
         assert!(target(&format!("#/{long}")).unwrap_err().ends_with("which is longer than 2000 bytes"));
-        assert_eq!(target("#far").unwrap_err(), "`$ref` to `#far`, which is not there");
+        assert_eq!(target("#far").unwrap_err(), "`$ref` to `#far`, which does not exist");
         assert_eq!(target("#near").unwrap(), "http://h/#near");
     }
 
     #[test]
     fn what_is_still_to_be_read_is_known() {
-        let library = document_set();
-        let missing: Vec<String> = library.missing().iter().map(Url::to_string).collect();
+        let documents = document_set();
+        let missing: Vec<String> = documents.missing().iter().map(Url::to_string).collect();
         assert_eq!(missing, ["https://elsewhere.example/x.json", "https://far.example/y.json"]);
-        let from = |address: &str| library.missing_from(&Url::parse(address).unwrap()).len();
+        let from = |url: &str| documents.missing_from(&Url::parse(url).unwrap()).len();
         assert_eq!(
             ["root", "other", "gone", "unknown"].map(|name| from(&format!("http://h/api/{name}.json"))),
             [2, 0, 0, 0]

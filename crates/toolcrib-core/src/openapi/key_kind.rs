@@ -1,18 +1,19 @@
-//! What the keys of an object in a document are: words of the specification, names that somebody chose, or data. Only the
-//! first say what they mean.
+//! Classifies the keys of objects in a document: keywords of the specification, names chosen by the author, or data.
+//! Only keywords have a meaning, so `example` may be removed as a keyword but not as the name of a property.
 
+/// Kind of the keys of an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum KeyKind {
-    /// The specification's: `example` means an example.
+    /// Defined by the specification: `example` means an example.
     Keywords,
-    /// Somebody chose them: `example` may be the name of a property.
+    /// Chosen by the author: `example` may be the name of a property.
     Names,
-    /// So are all below, and nothing in there is a reference.
+    /// Plain data, including everything below: contains no keywords and no references.
     Data,
 }
 
 impl KeyKind {
-    /// What the keys of an object under this key are.
+    /// Returns the kind of the keys of the object under `key`.
     pub(super) fn under_key(self, key: &str) -> KeyKind {
         match (self, key) {
             (KeyKind::Data, _)
@@ -45,7 +46,7 @@ impl KeyKind {
         }
     }
 
-    /// What the keys of the objects in a list are.
+    /// Returns the kind of the keys of objects in an array.
     pub(super) fn in_array(self) -> KeyKind {
         match self {
             KeyKind::Data => KeyKind::Data,

@@ -1,5 +1,5 @@
-//! One operation: what a call to it sends where, and the schema of its arguments. Parameters stand at the top under
-//! their own names, the body whole under `body`.
+//! Converts one operation: how a call maps to a request, and the schema of its arguments. Parameters become top-level
+//! arguments under their own names; the body is the argument `body`.
 
 mod body;
 mod response;
@@ -14,55 +14,59 @@ use super::parameters::{self, DeclaredParameter, ParameterSchema};
 use super::schema::{AssembledSchema, Direction, SchemaTranslator, TranslatedSchema};
 use crate::execution::{Operation, OperationParameter, ParameterLocation};
 
-/// An operation, ready to become a tool.
+/// A converted operation.
 #[derive(Debug)]
 pub(super) struct ConvertedOperation {
     pub(super) operation: Operation,
+    /// Schema of the arguments.
     pub(super) input: AssembledSchema,
+    /// Schema of a successful response, if the document has one.
     pub(super) output: Option<Value>,
 }
 
+/// Maximum length of the description of an argument.
 const MAX_DESCRIPTION_LEN: usize = 160;
 
+/// Converts an operation. Faults are added to `faults`; the parts that have them are replaced by something permissive.
 pub(super) fn convert_operation<'a>(
-    shared: &DocumentContext<'a>,
-    schemas: &mut SchemaTranslator<'a>,
-    found: &OperationRef<'a>,
-    broken: &mut Vec<String>,
+    context: &DocumentContext<'a>,
+    translator: &mut SchemaTranslator<'a>,
+    operation_ref: &OperationRef<'a>,
+    faults: &mut Vec<String>,
 ) -> ConvertedOperation {
-    let inherited = [found.path_item.value.get("parameters"), shared.root.value.get("security")];
-    for value in inherited.into_iter().flatten().chain([found.operation.value]) {
-        schemas.charge_reading(value);
+    let inherited = [operation_ref.path_item.value.get("parameters"), context.root.value.get("security")];
+    for value in inherited.into_iter().flatten().chain([operation_ref.operation.value]) {
+        translator.charge_reading(value);
     }
-    let given = parameters::read_parameters(shared, found, broken);
-    let body = body::convert_body(shared, schemas, found, broken);
-    let names = argument_names(&given, body.is_some());
+    let declared = parameters::read_parameters(context, operation_ref, faults);
+    let body = body::convert_body(context, translator, operation_ref, faults);
+    let names = argument_names(&declared, body.is_some());
     let mut input = ArgumentsSchema::default();
-    let mut parameters = Vec::with_capacity(given.len());
-    for (given, argument) in given.into_iter().zip(names) {
-        let translated = match given.schema {
-            ParameterSchema::Declared(at) => schemas.translate(at, Direction::Request, broken),
+    let mut parameters = Vec::with_capacity(declared.len());
+    for (declared, argument) in declared.into_iter().zip(names) {
+        let translated = match declared.schema {
+            ParameterSchema::Declared(node) => translator.translate(node, Direction::Request, faults),
             ParameterSchema::Any => TranslatedSchema::without_references(json!({})),
             ParameterSchema::Text => TranslatedSchema::without_references(json!({ "type": "string" })),
         };
-        input.add(&argument, with_description(translated, given.description), given.required);
-        let DeclaredParameter { name, place, required, form, .. } = given;
-        parameters.push(OperationParameter { argument, name, location: place, required, serialization: form });
+        input.add(&argument, with_description(translated, declared.description), declared.required);
+        let DeclaredParameter { name, location, required, serialization, .. } = declared;
+        parameters.push(OperationParameter { argument, name, location, required, serialization });
     }
     let body = body.map(|(body, translated)| {
         input.add(&body.argument, translated, body.required);
         body
     });
-    let (output, accept) = response::convert_response(shared, schemas, found);
-    let security = shared.security.requirements_of(found.operation.value);
-    let id = found.operation.value.get("operationId").and_then(Value::as_str);
+    let (output, accept) = response::convert_response(context, translator, operation_ref);
+    let security = context.security.requirements_of(operation_ref.operation.value);
+    let id = operation_ref.operation.value.get("operationId").and_then(Value::as_str);
     ConvertedOperation {
-        input: schemas.assemble(&input.into_schema(), Direction::Request),
+        input: translator.assemble(&input.into_schema(), Direction::Request),
         output,
         operation: Operation {
-            method: found.method.clone(),
-            server: shared.servers.server_for(found),
-            path: parameters::normalize_path(found.path),
+            method: operation_ref.method.clone(),
+            server: context.servers.server_for(operation_ref),
+            path: parameters::normalize_path(operation_ref.path),
             operation_id: id.map(str::to_owned),
             parameters,
             body,
@@ -73,35 +77,37 @@ pub(super) fn convert_operation<'a>(
     }
 }
 
+/// Returns the tags of an operation.
 pub(super) fn tags(operation: &Value) -> Vec<String> {
     let tags = operation.get("tags").and_then(Value::as_array);
     tags.into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect()
 }
 
-/// The names agents use. Where one stands in two places the path's keeps it, and the others say where they go.
-fn argument_names(given: &[DeclaredParameter<'_>], has_body: bool) -> Vec<String> {
+/// Returns the argument name of each parameter. If several parameters share a name, the path parameter keeps it and the
+/// others get their location as a suffix.
+fn argument_names(declared: &[DeclaredParameter<'_>], has_body: bool) -> Vec<String> {
     let mut uses: HashMap<&str, usize> = HashMap::new();
-    for parameter in given {
+    for parameter in declared {
         *uses.entry(&parameter.name).or_default() += 1;
     }
-    let mut taken: HashSet<String> = HashSet::with_capacity(given.len());
-    let mut names = Vec::with_capacity(given.len());
-    for parameter in given {
+    let mut used: HashSet<String> = HashSet::with_capacity(declared.len());
+    let mut names = Vec::with_capacity(declared.len());
+    for parameter in declared {
         let name = &parameter.name;
-        let shared =
-            uses.get(name.as_str()).is_some_and(|uses| *uses > 1) && parameter.place != ParameterLocation::Path;
+        let context =
+            uses.get(name.as_str()).is_some_and(|uses| *uses > 1) && parameter.location != ParameterLocation::Path;
         let mut argument = name.clone();
-        while (shared && argument == *name) || (has_body && argument == "body") || taken.contains(&argument) {
-            argument = format!("{argument}__{}", location_name(parameter.place));
+        while (context && argument == *name) || (has_body && argument == "body") || used.contains(&argument) {
+            argument = format!("{argument}__{}", location_name(parameter.location));
         }
-        taken.insert(argument.clone());
+        used.insert(argument.clone());
         names.push(argument);
     }
     names
 }
 
-fn location_name(place: ParameterLocation) -> &'static str {
-    match place {
+fn location_name(location: ParameterLocation) -> &'static str {
+    match location {
         ParameterLocation::Path => "path",
         ParameterLocation::Query => "query",
         ParameterLocation::Header => "header",
@@ -110,7 +116,7 @@ fn location_name(place: ParameterLocation) -> &'static str {
     }
 }
 
-/// What a parameter says about itself counts more than what its schema says.
+/// Sets the description of a parameter, which takes precedence over the one of its schema.
 fn with_description(mut translated: TranslatedSchema, description: Option<&str>) -> TranslatedSchema {
     let description = description.map(|text| description::shorten(text, MAX_DESCRIPTION_LEN));
     if let (Value::Object(fields), Some(text)) = (&mut translated.value, description.filter(|text| !text.is_empty())) {
@@ -119,7 +125,7 @@ fn with_description(mut translated: TranslatedSchema, description: Option<&str>)
     translated
 }
 
-/// The arguments of a call, as an object.
+/// Schema of the arguments, built argument by argument.
 #[derive(Default)]
 struct ArgumentsSchema {
     properties: Map<String, Value>,

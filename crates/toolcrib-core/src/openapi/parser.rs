@@ -1,4 +1,4 @@
-//! From text to an untyped value: JSON or YAML, bounded, with a reason in the reader's words when it is neither.
+//! Parses the text of a document as JSON or YAML into an untyped value, within bounds and with errors for people.
 
 mod strip_examples;
 
@@ -8,76 +8,80 @@ use crate::config::node::yaml_to_json;
 use crate::error::{Code, Error, Result};
 use crate::json;
 
-/// How many values a document may have: what holds more is no description of an API.
+/// Maximum number of values in a document.
 const MAX_DOCUMENT_VALUES: usize = 6_000_000;
-/// How many of them YAML aliases may copy.
+/// Maximum number of values that YAML aliases may copy, against documents that expand exponentially.
 const MAX_ALIAS_COPIES: usize = 500_000;
 
-/// An OpenAPI document, without the examples in it where it is JSON; an error says what it is instead, or where it breaks.
+/// Parses an OpenAPI document. Drops the examples of JSON documents, which are often most of their size.
 pub fn parse(text: &str) -> Result<Value> {
     parse_with(text, strip_examples::parse)
 }
 
-/// Any other document, with all that it holds.
+/// Parses any other document completely.
 pub fn parse_with_examples(text: &str) -> Result<Value> {
     parse_with(text, |text| serde_json::from_str(text))
 }
 
+/// Parses a document, with `json_value` for JSON. Anything that does not begin with a bracket is YAML.
 fn parse_with(text: &str, json_value: impl FnOnce(&str) -> serde_json::Result<Value>) -> Result<Value> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
-    let wrong = |message: String| Error::new(Code::ConfigInvalid, message);
-    let begins = text.trim_start();
-    if begins.is_empty() {
-        return Err(wrong("the document is empty".into()));
+    let invalid = |message: String| Error::new(Code::ConfigInvalid, message);
+    let start = text.trim_start();
+    if start.is_empty() {
+        return Err(invalid("the document is empty".into()));
     }
-    if begins.starts_with('<') {
-        return Err(wrong("this is a page or XML, not a document in JSON or YAML; is the address right?".into()));
+    if start.starts_with('<') {
+        return Err(invalid("this is HTML or XML, not JSON or YAML; check the URL".into()));
     }
-    let is_json = begins.starts_with(['{', '[']);
+    let is_json = start.starts_with(['{', '[']);
+    // Separators bound the number of values, for a fraction of the cost of parsing.
     let separators: &[u8] = if is_json { b",{[" } else { b",{[\n" };
     let values = memchr::memchr3_iter(separators[0], separators[1], separators[2], text.as_bytes()).count()
         + if is_json { 0 } else { memchr::memchr_iter(b'\n', text.as_bytes()).count() };
     if values > MAX_DOCUMENT_VALUES {
-        return Err(wrong(format!("the document has more than {MAX_DOCUMENT_VALUES} values")));
+        return Err(invalid(format!("the document has more than {MAX_DOCUMENT_VALUES} values")));
     }
     let value = if is_json {
-        let mended = |error: serde_json::Error| parse_leniently(text, &error).ok_or(error);
-        json_value(text).or_else(mended).map_err(|error| {
+        let repair = |error: serde_json::Error| parse_leniently(text, &error).ok_or(error);
+        json_value(text).or_else(repair).map_err(|error| {
             let line = error.line();
             let column = error.column();
             let reason = match error.classify() {
-                serde_json::error::Category::Eof => "it ends in the middle, as if it were cut off".to_owned(),
+                serde_json::error::Category::Eof => "it ends in the middle, as if it were truncated".to_owned(),
                 serde_json::error::Category::Syntax
                 | serde_json::error::Category::Data
                 | serde_json::error::Category::Io => {
-                    let said = error.to_string();
-                    said.split(" at line ").next().unwrap_or_default().to_owned()
+                    let message = error.to_string();
+                    message.split(" at line ").next().unwrap_or_default().to_owned()
                 }
             };
-            wrong(format!("the document is not valid JSON, line {line}, column {column}: {reason}"))
+            invalid(format!("the document is not valid JSON, line {line}, column {column}: {reason}"))
         })?
     } else {
-        yaml_to_json(text, MAX_ALIAS_COPIES)
-            .map_err(|fault| wrong(format!("the document is not valid YAML, line {}: {}", fault.line, fault.message)))?
+        yaml_to_json(text, MAX_ALIAS_COPIES).map_err(|fault| {
+            invalid(format!("the document is not valid YAML, line {}: {}", fault.line, fault.message))
+        })?
     };
-    // Any file can be named here, so that nothing of its content is told.
-    let is = match value {
+    // The path may name any file, so errors never quote its content.
+    let kind = match value {
         Value::Object(_) => return Ok(value),
         Value::Null => "nothing",
         Value::Bool(_) | Value::Number(_) | Value::String(_) => "a single value",
         Value::Array(_) => "a list",
     };
-    Err(wrong(format!("this is no document of names and values, but {is}; is it the right file or address?")))
+    Err(invalid(format!("the document must be a JSON or YAML object, not {kind}; check the file or URL")))
 }
 
-/// What people write for JSON: halves of characters, trailing commas, line breaks inside of texts. YAML takes most of it.
+/// Parses text that is almost JSON: unpaired surrogates, trailing commas, line breaks in strings. YAML accepts most of
+/// it.
 fn parse_leniently(text: &str, error: &serde_json::Error) -> Option<Value> {
     const MAX_LENIENT_BYTES: usize = 16 * 1024 * 1024;
     if error.is_eof() || text.len() > MAX_LENIENT_BYTES {
         return None;
     }
-    let mended = json::replace_lone_surrogates(text).and_then(|text| serde_json::from_str(&text).ok());
-    mended.or_else(|| yaml_to_json(text, MAX_ALIAS_COPIES).ok()).filter(Value::is_object)
+    let repair = json::replace_lone_surrogates(text).and_then(|text| serde_json::from_str(&text).ok());
+    repair.or_else(|| yaml_to_json(text, MAX_ALIAS_COPIES).ok()).filter(Value::is_object)
 }
 
 #[cfg(test)]
@@ -89,14 +93,14 @@ mod tests {
         for (text, reason) in [
             ("", "the document is empty"),
             ("  \n", "the document is empty"),
-            ("<!doctype html>", "this is a page or XML, not a document in JSON or YAML; is the address right?"),
+            ("<!doctype html>", "this is HTML or XML, not JSON or YAML; check the URL"),
             (
                 "{\"openapi\": \"3.1",
-                "the document is not valid JSON, line 1, column 16: it ends in the middle, as if it were cut off",
+                "the document is not valid JSON, line 1, column 16: it ends in the middle, as if it were truncated",
             ),
             ("{\"a\": [1}", "the document is not valid JSON, line 1, column 9: expected `,` or `]`"),
-            ("hello", "this is no document of names and values, but a single value; is it the right file or address?"),
-            ("[1]", "this is no document of names and values, but a list; is it the right file or address?"),
+            ("hello", "the document must be a JSON or YAML object, not a single value; check the file or URL"),
+            ("[1]", "the document must be a JSON or YAML object, not a list; check the file or URL"),
         ] {
             assert_eq!(parse(text).unwrap_err().message, reason, "{text}");
         }

@@ -1,15 +1,20 @@
-//! From an operation and the arguments of a call to the request that the specification asks for: OpenAPI 3.0.4, 3.1.1
-//! and 3.2, and RFC 6570 beneath them. Arguments come from agents and are not trusted: none can leave the place that the
-//! document gives it. Credentials, and the sending, are left to others.
+//! Builds the HTTP request for a call from an operation and its arguments, by OpenAPI 3.0.4, 3.1.1 and 3.2 and RFC
+//! 6570.
+//!
+//! Arguments come from agents and are not trusted: no value can leave the place that the document gives it. Adding
+//! credentials and sending are left to the connector.
+
+mod target_url;
+
+mod headers;
 
 mod body;
-mod escape;
-mod headers;
-mod media_type;
 mod multipart;
-mod style;
-mod target_url;
 mod urlencoded;
+
+mod escape;
+mod media_type;
+mod style;
 
 #[cfg(test)]
 mod tests;
@@ -26,23 +31,25 @@ pub use target_url::is_dot_segment;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PreparedRequest {
     pub method: String,
-    /// Absolute and percent-encoded: parsing it changes nothing that it means.
+    /// Absolute and percent-encoded; parsing it does not change its meaning.
     pub url: String,
-    /// Names and values are free of line breaks and other control characters. A value may have characters beyond ASCII,
-    /// to be sent as UTF-8: the specification wants values of headers passed on unchanged, so they are not encoded here.
+    /// Names and values contain no line breaks or other control characters. Values may contain non-ASCII characters, to
+    /// be sent as UTF-8: the specification passes header values unchanged.
     pub headers: Vec<(String, String)>,
     /// For one `Cookie` header, in this order, joined by `; `.
     pub cookies: Vec<(String, String)>,
     pub body: Option<PreparedBody>,
 }
 
+/// Body of a request and its media type.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PreparedBody {
     pub content_type: String,
     pub bytes: Vec<u8>,
 }
 
-/// `base` is the address that the path is appended to, `boundary` a random text that divides the parts of a multipart body.
+/// Builds the request of a call. `base` is the URL that the path is appended to; `boundary` is a random text that
+/// separates the parts of a multipart body.
 pub fn prepare(
     operation: &Operation,
     base: &str,
@@ -58,7 +65,7 @@ pub fn prepare(
     })
 }
 
-/// What was given for a parameter. Null counts as not given where the parameter may be left out.
+/// Returns the argument of a parameter. `null` counts as absent for an optional parameter.
 fn argument_value<'a>(parameter: &OperationParameter, arguments: &'a Map<String, Value>) -> Result<Option<&'a Value>> {
     match arguments.get(&parameter.argument) {
         Some(Value::Null) | None if !parameter.required => Ok(None),
@@ -67,15 +74,18 @@ fn argument_value<'a>(parameter: &OperationParameter, arguments: &'a Map<String,
     }
 }
 
-/// Whether something came of a value, where something must: an empty list or object would leave no trace.
+/// Returns an error if a required value serialises to nothing: an empty array or object would leave no trace.
 fn require_nonempty<T>(argument: &str, required: bool, pieces: Vec<T>) -> Result<Vec<T>> {
     if required && pieces.is_empty() {
-        return Err(invalid_argument(argument, "is required and must not be empty, for nothing of it would be sent"));
+        return Err(invalid_argument(
+            argument,
+            "is required and must not be empty, since an empty value would not be sent",
+        ));
     }
     Ok(pieces)
 }
 
-/// A value as text: a string as it is, a whole number in digits alone, anything else as JSON writes it.
+/// Renders a value as text: strings unquoted, integers as digits, anything else as JSON.
 fn to_plain_text(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
@@ -84,17 +94,19 @@ fn to_plain_text(value: &Value) -> String {
     }
 }
 
-/// JSON Schema takes `5.0` and `1e3` for integers; who reads integers out of text takes neither.
+/// Renders a float without a fraction as digits. JSON Schema accepts `5.0` and `1e3` as integers; parsers of URL
+/// parameters accept neither.
 fn integer_digits(number: &Number) -> Option<String> {
     let whole = number.as_f64().filter(|float| number.is_f64() && float.fract() == 0.0)?;
     Some(whole.to_string())
 }
 
-/// The document that a value is in a media type: JSON where it is that, else the plain text.
+/// Serialises a value as a media type: JSON for JSON types, else plain text.
 fn serialize_as(value: &Value, media_type: &str) -> String {
     if media_type::is_json(media_type) { value.to_string() } else { to_plain_text(value) }
 }
 
-fn invalid_argument(argument: &str, why: &str) -> Error {
-    Error::new(Code::ToolInvalidInput, format!("argument `{argument}` {why}"))
+/// Returns the error for an argument that cannot be sent.
+fn invalid_argument(argument: &str, reason: &str) -> Error {
+    Error::new(Code::ToolInvalidInput, format!("argument `{argument}` {reason}"))
 }

@@ -1,10 +1,12 @@
-//! Schemas of a document as JSON Schema 2020-12: each definition is translated once and shared, and what one operation
-//! needs is gathered from them, with cycles as `$defs`, pruned where it would be too large to be listed.
+//! Translates the schemas of a document into JSON Schema 2020-12. Each definition is translated once and shared. The
+//! schema of an operation is then assembled from the definitions it needs, with cycles in `$defs`, and pruned if it is
+//! too large to be listed.
+
+mod translate;
 
 mod gather;
 mod keyword_fixes;
 mod prune;
-mod translate;
 
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -19,14 +21,14 @@ use crate::fingerprint::Fingerprint;
 
 pub(super) use gather::AssembledSchema;
 
-/// Who writes the value: what is read only is no part of a request, what is written only none of an answer.
+/// Direction of a value. `readOnly` properties are no part of a request, `writeOnly` ones no part of a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Direction {
     Request,
     Response,
 }
 
-/// Which words a document's schemas use.
+/// Dialect of the schemas of a document.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum SchemaDialect {
     /// Swagger 2.0 and OpenAPI 3.0: `nullable`, boolean bounds, nothing beside a `$ref`.
@@ -35,63 +37,69 @@ pub(super) enum SchemaDialect {
     JsonSchema,
 }
 
-/// Everything there is to know about a document's schemas while it is converted.
+/// Translates schemas, with caches and a work limit for one document.
 #[derive(Debug)]
 pub(super) struct SchemaTranslator<'a> {
     documents: &'a DocumentSet,
     dialect: SchemaDialect,
-    /// By the whole address of what a `$ref` names.
+    /// Names of definitions by the absolute URL of a `$ref`.
     names: HashMap<String, Rc<str>>,
+    /// Where each definition comes from, by name.
     targets: HashMap<Rc<str>, DefinitionTarget<'a>>,
+    /// Translated definitions.
     definitions: HashMap<(Direction, Rc<str>), Rc<TranslatedSchema>>,
-    /// Whether a pattern can be compiled.
+    /// Whether each pattern compiles.
     compilable_patterns: HashMap<String, bool>,
-    /// Whether a property is the other side's to write.
+    /// Whether each property is written by the other side only.
     hidden_properties: HashMap<(Direction, *const Value), bool>,
-    /// What reading a value costs.
+    /// Work of reading each value.
     read_costs: HashMap<*const Value, u64>,
-    /// What is broken in shared definitions: pointer and reason.
+    /// Faults in shared definitions: pointer and reason.
     pub(super) faults: Vec<(String, String)>,
     work_done: u64,
     work_limit: u64,
 }
 
+/// Source of a definition.
 #[derive(Debug, Clone)]
 struct DefinitionTarget<'a> {
     node: NodeRef<'a>,
-    /// Where in its document it stands.
+    /// JSON pointer within its document.
     pointer: String,
 }
 
-/// How many schemas are looked at for one document, whatever it asks for: of forty real ones the largest takes 423,000,
-/// and none more than about a thousand for each operation.
+/// Maximum work for one document, in schemas read. Of forty real documents the largest takes 423,000, and none takes
+/// more than about a thousand per operation.
 const MAX_WORK: u64 = 4_000_000;
+/// Additional work allowed per operation.
 const WORK_PER_OPERATION: u64 = 1_000;
-/// Reading or writing that many bytes counts as looking at one more schema.
+/// Bytes read or written that count as much as reading one schema.
 const BYTES_PER_WORK: usize = 64;
-/// Compiling a pattern takes about as long as looking at so many schemas.
+/// Work of compiling a pattern: about as long as reading a thousand schemas.
 const WORK_PER_PATTERN: u64 = 1_000;
+/// Maximum length of a pattern; longer ones are dropped.
 const MAX_PATTERN_LEN: usize = 2_000;
-/// Of what a pattern is compiled to: a few bytes can ask for megabytes, and for a second to make them.
+/// Maximum size of a compiled pattern. A few bytes can compile to megabytes, and take a second for it.
 const MAX_PATTERN_SIZE: usize = 1024 * 1024;
 
-/// A schema in our words. References are `#/$defs/NAME`.
+/// A translated schema. References are `#/$defs/NAME`.
 #[derive(Debug, Clone)]
 pub(super) struct TranslatedSchema {
     pub(super) value: Value,
-    /// The definitions it names, as often as it does.
+    /// Names of the definitions it refers to, with repetitions.
     pub(super) references: Vec<Rc<str>>,
-    /// How many bytes it takes as text, and how deep that is.
+    /// Length and nesting depth of its JSON text.
     size: usize,
     depth: usize,
 }
 
 impl TranslatedSchema {
-    /// A schema that names no definition.
+    /// Returns a schema without references.
     pub(super) fn without_references(value: Value) -> TranslatedSchema {
         TranslatedSchema::with_references(value, Vec::new())
     }
 
+    /// Returns a schema with references to these definitions.
     pub(super) fn with_references(value: Value, references: Vec<Rc<str>>) -> TranslatedSchema {
         let text = value.to_string();
         TranslatedSchema { size: text.len(), depth: crate::json::nesting_depth(&text), value, references }
@@ -99,12 +107,12 @@ impl TranslatedSchema {
 }
 
 impl<'a> SchemaTranslator<'a> {
-    pub(super) fn new(library: &'a DocumentSet, dialect: SchemaDialect, operations: usize) -> SchemaTranslator<'a> {
+    pub(super) fn new(documents: &'a DocumentSet, dialect: SchemaDialect, operations: usize) -> SchemaTranslator<'a> {
         let allowed = MAX_WORK + operations as u64 * WORK_PER_OPERATION;
-        let (names, targets, definitions, patterns, broken) = Default::default();
+        let (names, targets, definitions, patterns, faults) = Default::default();
         let (hidden, weights) = Default::default();
         SchemaTranslator {
-            documents: library,
+            documents,
             dialect,
             names,
             targets,
@@ -112,99 +120,104 @@ impl<'a> SchemaTranslator<'a> {
             compilable_patterns: patterns,
             hidden_properties: hidden,
             read_costs: weights,
-            faults: broken,
+            faults,
             work_done: 0,
             work_limit: allowed,
         }
     }
 
-    /// One more schema is looked at, if that is not too many.
+    /// Charges one schema and returns whether the limit allows it.
     fn charge_schema(&mut self) -> bool {
         self.work_done += 1;
         self.work_done <= self.work_limit
     }
 
-    /// Counts work of another kind than looking at one schema.
+    /// Charges other work.
     fn spend(&mut self, work: u64) {
         self.work_done = self.work_done.saturating_add(work);
     }
 
-    /// Counts what reading a value costs. Operations share path items, parameters and bodies by reference: a document of
-    /// a megabyte can have ten thousand operations of which each reads half of it.
+    /// Charges reading a value. Operations share path items, parameters and bodies by reference: a document of a
+    /// megabyte can have ten thousand operations that each read half of it.
     pub(super) fn charge_reading(&mut self, value: &Value) {
-        let weigh = || (approximate_size(value) / BYTES_PER_WORK) as u64;
-        let work = *self.read_costs.entry(std::ptr::from_ref(value)).or_insert_with(weigh);
+        let compute = || (approximate_size(value) / BYTES_PER_WORK) as u64;
+        let work = *self.read_costs.entry(std::ptr::from_ref(value)).or_insert_with(compute);
         self.spend(work);
     }
 
-    /// The properties of a schema with what it extends.
-    pub(super) fn object_schema(&mut self, at: NodeRef<'a>) -> ObjectSchema<'a> {
+    /// Returns the properties of a schema with all that it extends.
+    pub(super) fn object_schema(&mut self, node: NodeRef<'a>) -> ObjectSchema<'a> {
         if self.is_exhausted() {
             return ObjectSchema::default();
         }
-        let object = ObjectSchema::collect(self.documents, at);
+        let object = ObjectSchema::collect(self.documents, node);
         self.spend(object.steps);
         object
     }
 
-    /// Whether the document asked for more than is done for one.
+    /// Returns whether the work limit was exceeded.
     pub(super) fn is_exhausted(&self) -> bool {
         self.work_done > self.work_limit
     }
 
-    /// One schema of an operation; what is broken in it is added to `broken`.
+    /// Translates a schema of an operation. Adds its faults to `faults`.
     pub(super) fn translate(
         &mut self,
-        at: NodeRef<'a>,
+        node: NodeRef<'a>,
         direction: Direction,
-        broken: &mut Vec<String>,
+        faults: &mut Vec<String>,
     ) -> TranslatedSchema {
-        self.charge_reading(at.value);
-        translate::translate_schema(self, at, direction, broken)
+        self.charge_reading(node.value);
+        translate::translate_schema(self, node, direction, faults)
     }
 
-    /// A definition that something referred to.
+    /// Returns a translated definition. Translates it on first use.
     fn definition(&mut self, name: &Rc<str>, direction: Direction) -> Option<Rc<TranslatedSchema>> {
         let key = (direction, name.clone());
-        if let Some(known) = self.definitions.get(&key) {
-            return Some(known.clone());
+        if let Some(cached) = self.definitions.get(&key) {
+            return Some(cached.clone());
         }
-        let at = self.targets.get(name)?.node;
-        let mut broken = Vec::new();
-        let translated = Rc::new(translate::translate_schema(self, at, direction, &mut broken));
+        let node = self.targets.get(name)?.node;
+        let mut faults = Vec::new();
+        let translated = Rc::new(translate::translate_schema(self, node, direction, &mut faults));
         self.definitions.insert(key, translated.clone());
-        if !broken.is_empty() {
+        if !faults.is_empty() {
             let pointer = self.targets.get(name).map(|target| target.pointer.clone()).unwrap_or_default();
-            self.faults.extend(broken.into_iter().map(|reason| (pointer.clone(), reason)));
+            self.faults.extend(faults.into_iter().map(|reason| (pointer.clone(), reason)));
         }
         Some(translated)
     }
 
-    /// The name that a definition goes by in our schemas: its own, unless it has none or another may have it.
-    fn definition_name(&mut self, at: NodeRef<'a>, address: String) -> Rc<str> {
-        if let Some(name) = self.names.get(&address) {
+    /// Returns the name of a definition in our schemas: its own, unless that is invalid or ambiguous.
+    fn definition_name(&mut self, node: NodeRef<'a>, url: String) -> Rc<str> {
+        if let Some(name) = self.names.get(&url) {
             return name.clone();
         }
-        let pointer = address.split_once('#').map_or("", |(_, pointer)| pointer);
-        let own = pointer.rsplit('/').next().unwrap_or_default();
-        let kept: String = own.chars().map(|letter| if is_name_char(letter) { letter } else { '_' }).take(48).collect();
-        let parent = pointer.strip_suffix(own).unwrap_or_default();
-        let usual = matches!(parent, "/components/schemas/" | "/definitions/") && kept == own;
-        let here = at.document_url == self.documents.root_url().as_str();
-        let name: Rc<str> = match usual && here && !kept.is_empty() {
-            true => kept.into(),
-            false => format!("{kept}_{}", Fingerprint::digest(&address).short_hex(6)).into(),
+        let pointer = url.split_once('#').map_or("", |(_, pointer)| pointer);
+        let last_token = pointer.rsplit('/').next().unwrap_or_default();
+        let sanitized: String = last_token
+            .chars()
+            .map(|character| if is_name_char(character) { character } else { '_' })
+            .take(48)
+            .collect();
+        let parent = pointer.strip_suffix(last_token).unwrap_or_default();
+        let is_component = matches!(parent, "/components/schemas/" | "/definitions/") && sanitized == last_token;
+        let is_in_root = node.document_url == self.documents.root_url().as_str();
+        let name: Rc<str> = if is_component && is_in_root && !sanitized.is_empty() {
+            sanitized.into()
+        } else {
+            format!("{sanitized}_{}", Fingerprint::digest(&url).short_hex(6)).into()
         };
         let pointer = format!("#{pointer}");
-        self.names.insert(address, name.clone());
-        self.targets.insert(name.clone(), DefinitionTarget { node: at, pointer });
+        self.names.insert(url, name.clone());
+        self.targets.insert(name.clone(), DefinitionTarget { node, pointer });
         name
     }
 
-    /// Whether our checker can read a pattern: one that it cannot would cost the whole schema.
+    /// Returns whether the validator can compile a pattern. One that it cannot would invalidate the whole schema.
     fn can_compile(&mut self, pattern: &str) -> bool {
-        if let Some(known) = self.compilable_patterns.get(pattern) {
-            return *known;
+        if let Some(cached) = self.compilable_patterns.get(pattern) {
+            return *cached;
         }
         self.spend(WORK_PER_PATTERN);
         let options = PatternOptions::fancy_regex().size_limit(MAX_PATTERN_SIZE);
@@ -216,8 +229,8 @@ impl<'a> SchemaTranslator<'a> {
     }
 }
 
-fn is_name_char(letter: char) -> bool {
-    letter.is_ascii_alphanumeric() || matches!(letter, '_' | '-' | '.')
+fn is_name_char(character: char) -> bool {
+    character.is_ascii_alphanumeric() || matches!(character, '_' | '-' | '.')
 }
 
 #[cfg(test)]

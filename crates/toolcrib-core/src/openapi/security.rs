@@ -1,4 +1,4 @@
-//! Which credentials an operation needs, in the document's own words and in ours.
+//! Reads which credentials an operation requires, from the security schemes and requirements of the document.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -10,39 +10,43 @@ use crate::execution::{SecurityRequirement, SecurityScheme};
 use crate::source::KeyLocation;
 use crate::text::sanitize_truncated;
 
+/// Security schemes of a document.
 #[derive(Debug)]
 pub(super) struct SecuritySchemes<'a> {
     schemes: BTreeMap<&'a str, SecurityScheme>,
-    /// Place and name of each key, those of headers in small letters: every parameter is looked up here.
+    /// Location and name of each API key, header names in lower case. Every parameter is looked up here.
     api_keys: HashSet<(&'static str, String)>,
+    /// `security` of the document, for operations without their own.
     default_requirements: Option<&'a Value>,
 }
 
-/// What an operation says about credentials.
+/// Credentials that an operation requires.
 #[derive(Debug, PartialEq)]
 pub(super) struct OperationSecurity {
+    /// Alternatives of which one suffices; all requirements of an alternative apply.
     pub(super) alternatives: Vec<Vec<SecurityRequirement>>,
-    /// None are needed, in so many words.
+    /// The operation explicitly requires none, with an empty `security`.
     pub(super) public: bool,
 }
 
 impl<'a> SecuritySchemes<'a> {
+    /// Reads the schemes of a document.
     pub(super) fn from_document(
         root: NodeRef<'a>,
-        library: &'a DocumentSet,
+        documents: &'a DocumentSet,
         version: SpecVersion,
     ) -> SecuritySchemes<'a> {
         let nothing = &Value::Null;
-        let (holder, key) = match version {
+        let (container, key) = match version {
             SpecVersion::Swagger2 => (root.value, "securityDefinitions"),
             SpecVersion::OpenApi3 => (root.value.get("components").unwrap_or(nothing), "securitySchemes"),
         };
-        let known = object_members(holder, key).map(|(name, value)| {
-            let value = library.resolve(NodeRef { value, ..root }).map_or(nothing, |at| at.value);
+        let schemes = object_members(container, key).map(|(name, value)| {
+            let value = documents.resolve(NodeRef { value, ..root }).map_or(nothing, |node| node.value);
             (name.as_str(), parse_scheme(value))
         });
-        let known: BTreeMap<&'a str, SecurityScheme> = known.collect();
-        let keys = known.values().filter_map(|scheme| match scheme {
+        let schemes: BTreeMap<&'a str, SecurityScheme> = schemes.collect();
+        let keys = schemes.values().filter_map(|scheme| match scheme {
             SecurityScheme::ApiKey { name, place: KeyLocation::Header } => Some(("header", name.to_ascii_lowercase())),
             SecurityScheme::ApiKey { name, place: KeyLocation::Query } => Some(("query", name.clone())),
             SecurityScheme::ApiKey { name, place: KeyLocation::Cookie } => Some(("cookie", name.clone())),
@@ -52,14 +56,15 @@ impl<'a> SecuritySchemes<'a> {
             | SecurityScheme::OpenIdConnect
             | SecurityScheme::Other(_) => None,
         });
-        SecuritySchemes { api_keys: keys.collect(), schemes: known, default_requirements: root.value.get("security") }
+        SecuritySchemes { api_keys: keys.collect(), schemes, default_requirements: root.value.get("security") }
     }
 
+    /// Returns the requirements of an operation, else those of the document.
     pub(super) fn requirements_of(&self, operation: &Value) -> OperationSecurity {
-        let own = operation.get("security");
-        let stated = own.or(self.default_requirements).and_then(Value::as_array);
-        let alternatives = stated.into_iter().flatten().filter_map(Value::as_object).map(|schemes| {
-            let needed = schemes.iter().map(|(name, scopes)| SecurityRequirement {
+        let declared = operation.get("security");
+        let requirements = declared.or(self.default_requirements).and_then(Value::as_array);
+        let alternatives = requirements.into_iter().flatten().filter_map(Value::as_object).map(|alternative| {
+            let requirements = alternative.iter().map(|(name, scopes)| SecurityRequirement {
                 scheme: name.clone(),
                 kind: self
                     .schemes
@@ -68,20 +73,20 @@ impl<'a> SecuritySchemes<'a> {
                     .unwrap_or_else(|| SecurityScheme::Other("undeclared".into())),
                 scopes: scopes.as_array().into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect(),
             });
-            needed.collect()
+            requirements.collect()
         });
-        let public = own.and_then(Value::as_array).is_some_and(Vec::is_empty);
+        let public = declared.and_then(Value::as_array).is_some_and(Vec::is_empty);
         OperationSecurity { alternatives: alternatives.collect(), public }
     }
 
-    /// Whether the document says how to be let in.
+    /// Returns whether the document declares any security scheme.
     pub(super) fn has_schemes(&self) -> bool {
         !self.schemes.is_empty()
     }
 
-    /// Whether a parameter is a credential in disguise: agents never see those.
-    pub(super) fn is_credential(&self, place: &str, name: &str) -> bool {
-        match place {
+    /// Returns whether a parameter is an API key of a scheme. Agents never see credentials.
+    pub(super) fn is_credential(&self, location: &str, name: &str) -> bool {
+        match location {
             "header" => self.api_keys.contains(&("header", name.to_ascii_lowercase())),
             "query" => self.api_keys.contains(&("query", name.to_owned())),
             "cookie" => self.api_keys.contains(&("cookie", name.to_owned())),
@@ -90,6 +95,7 @@ impl<'a> SecuritySchemes<'a> {
     }
 }
 
+/// Parses a Security Scheme Object. Unsupported ones are kept by name.
 fn parse_scheme(value: &Value) -> SecurityScheme {
     let text = |key: &str| value.get(key).and_then(Value::as_str).unwrap_or_default();
     let other = || SecurityScheme::Other(sanitize_truncated(&format!("{} {}", text("type"), text("scheme")), 60));
@@ -99,13 +105,13 @@ fn parse_scheme(value: &Value) -> SecurityScheme {
         ("oauth2", _) => SecurityScheme::Oauth2,
         ("openIdConnect", _) => SecurityScheme::OpenIdConnect,
         ("apiKey", _) => {
-            let place = match text("in") {
+            let location = match text("in") {
                 "header" => KeyLocation::Header,
                 "query" => KeyLocation::Query,
                 "cookie" => KeyLocation::Cookie,
                 _ => return other(),
             };
-            SecurityScheme::ApiKey { name: text("name").to_owned(), place }
+            SecurityScheme::ApiKey { name: text("name").to_owned(), place: location }
         }
         _ => other(),
     }
@@ -128,20 +134,20 @@ mod tests {
                 "d": { "type": "http", "scheme": "digest" },
             } },
         });
-        let library = DocumentSet::new(Url::parse("http://h/").unwrap(), root);
-        let schemes = SecuritySchemes::from_document(library.root().unwrap(), &library, SpecVersion::OpenApi3);
-        let shown = |operation: Value| {
+        let documents = DocumentSet::new(Url::parse("http://h/").unwrap(), root);
+        let schemes = SecuritySchemes::from_document(documents.root().unwrap(), &documents, SpecVersion::OpenApi3);
+        let requirements = |operation: Value| {
             let security = schemes.requirements_of(&operation);
             (serde_json::to_value(security.alternatives).unwrap(), security.public)
         };
         let bearer = json!({ "scheme": "b", "kind": "bearer" });
-        assert_eq!(shown(json!({})), (json!([[bearer], []]), false));
-        assert_eq!(shown(json!({ "security": [] })), (json!([]), true));
+        assert_eq!(requirements(json!({})), (json!([[bearer], []]), false));
+        assert_eq!(requirements(json!({ "security": [] })), (json!([]), true));
         let key =
             json!({ "scheme": "k", "kind": { "api_key": { "name": "X-Key", "place": "header" } }, "scopes": ["r"] });
-        assert_eq!(shown(json!({ "security": [{ "k": ["r"] }] })), (json!([[key]]), false));
+        assert_eq!(requirements(json!({ "security": [{ "k": ["r"] }] })), (json!([[key]]), false));
         let other = json!({ "scheme": "d", "kind": { "other": "http digest" } });
-        assert_eq!(shown(json!({ "security": [{ "d": [] }] })), (json!([[other]]), false));
+        assert_eq!(requirements(json!({ "security": [{ "d": [] }] })), (json!([[other]]), false));
         assert!(schemes.is_credential("header", "x-key") && !schemes.is_credential("query", "X-Key"));
     }
 }

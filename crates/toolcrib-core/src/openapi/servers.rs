@@ -1,4 +1,4 @@
-//! Where requests go: the servers of an operation, its path or the document, with their variables filled in.
+//! Determines where requests go: the server of an operation, its path item or the document, with variables filled in.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,17 +10,21 @@ use super::document_set::NodeRef;
 use crate::source::OpenApiSource;
 use crate::text::sanitize_truncated;
 
-/// Longer addresses are none. Each operation pays for the length of its server's.
+/// Maximum length of a server URL; longer ones are ignored. Every operation keeps a copy.
 const MAX_URL_LEN: usize = 8 * 1024;
-/// How many servers of a list are looked at.
+/// Maximum number of servers of a list to read.
 const MAX_SERVERS: usize = 100;
 
+/// Servers of a document.
 #[derive(Debug)]
 pub(super) struct Servers<'a> {
+    /// URL of the document, which relative server URLs resolve against.
     document: &'a Url,
+    /// Server of operations without their own.
     default_server: String,
+    /// Values from the declaration of the source, which override the defaults of the document.
     variables: &'a BTreeMap<String, String>,
-    /// A reference is part of the document's address, which is then for nobody to read.
+    /// The URL of the document contains a `${…}` reference, whose value must not appear in a tool.
     has_secret_url: bool,
 }
 
@@ -41,75 +45,77 @@ impl<'a> Servers<'a> {
         servers
     }
 
-    /// The origins of all servers that a part of the document lists, also of those that are not taken.
+    /// Returns the origins of all servers that a part of the document lists, including unused ones.
     pub(super) fn origins(&self, value: &Value) -> BTreeSet<String> {
-        let listed = value.get("servers").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
-        let listed = listed.iter().take(MAX_SERVERS).filter_map(|server| self.server_url(server));
-        listed.filter_map(|address| origin(&address)).collect()
+        let declared = value.get("servers").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
+        let declared = declared.iter().take(MAX_SERVERS).filter_map(|server| self.server_url(server));
+        declared.filter_map(|address| origin(&address)).collect()
     }
 
-    /// The origin of the server of operations that name none of their own.
+    /// Returns the origin of the default server.
     pub(super) fn default_origin(&self) -> Option<String> {
         origin(&self.default_server)
     }
 
-    /// Without a slash at its end; empty where a document in a file names none.
-    pub(super) fn server_for(&self, found: &OperationRef<'a>) -> String {
-        let own = self.first_server(found.operation.value).or_else(|| self.first_server(found.path_item.value));
-        own.unwrap_or_else(|| self.default_server.clone())
+    /// Returns the server of an operation without a trailing slash. Empty if a document in a file names none.
+    pub(super) fn server_for(&self, operation_ref: &OperationRef<'a>) -> String {
+        let server = self
+            .first_server(operation_ref.operation.value)
+            .or_else(|| self.first_server(operation_ref.path_item.value));
+        server.unwrap_or_else(|| self.default_server.clone())
     }
 
-    /// What whoever declares the source should know: that there is no server, or which of several is taken.
+    /// Returns a warning if there is no server, or if one of several was selected.
     pub(super) fn warning(&self, root: &Value) -> Option<String> {
-        let listed = root.get("servers").and_then(Value::as_array).map_or(0, Vec::len);
+        let declared = root.get("servers").and_then(Value::as_array).map_or(0, Vec::len);
         let relative = || Url::parse(&self.default_server).is_err();
         if self.document.scheme() == "file" && (self.default_server.is_empty() || relative()) {
-            return Some(
-                "the document names no server that can be reached from a file; `base_url` says where requests go"
-                    .into(),
-            );
+            return Some("the document is a file without an absolute server URL; set `base_url`".into());
         }
-        let taken = sanitize_truncated(&self.default_server, 120);
-        (listed > 1).then(|| {
-            format!("the document names {listed} servers; requests go to `{taken}`, and `base_url` chooses another")
+        let selected = sanitize_truncated(&self.default_server, 120);
+        (declared > 1).then(|| {
+            format!("the document names {declared} servers; requests go to `{selected}`; set `base_url` to use another")
         })
     }
 
+    /// Returns the URL of the first usable server of a list.
     fn first_server(&self, value: &Value) -> Option<String> {
         let servers = value.get("servers")?.as_array()?;
         let servers = &servers[..servers.len().min(MAX_SERVERS)];
-        // From a file, nothing can be reached that is relative to it.
+        // A URL relative to a file cannot be reached, so an absolute one is preferred.
         let in_file = self.document.scheme() == "file";
         let absolute = |server: &&Value| declared_url(server).is_some_and(|url| url.contains("://"));
         let server = servers.iter().find(|server| in_file && absolute(server));
         self.server_url(server.or_else(|| servers.iter().find(|server| declared_url(server).is_some()))?)
     }
 
-    /// The address of a server with its variables filled in.
+    /// Returns the absolute URL of a server with its variables filled in.
     fn server_url(&self, server: &Value) -> Option<String> {
         let mut url = declared_url(server)?.to_owned();
-        // A reference may be a secret, and a document could ask for any name.
+        // `${…}` references are left out: they may be secrets, and the document decides which variables it uses.
         for (name, value) in self.variables.iter().filter(|(_, value)| !value.contains("${")) {
             url = url.replace(&format!("{{{name}}}"), value);
         }
         Some(self.to_absolute(&fill_variables(&url, server)?))
     }
 
+    /// Returns the server of Swagger 2.0, from `schemes`, `host` and `basePath`.
     fn swagger_server(&self, root: &Value) -> String {
         let text = |key: &str| root.get(key).and_then(Value::as_str).filter(|text| !text.is_empty());
         let base = text("basePath").unwrap_or("/");
         let Some(host) = text("host") else { return self.to_absolute(base) };
-        // Some write a whole address.
-        let (stated, host) = host.split_once("://").map_or((None, host), |(scheme, host)| (Some(scheme), host));
+        // Some documents have a whole URL in `host`.
+        let (host_scheme, host) = host.split_once("://").map_or((None, host), |(scheme, host)| (Some(scheme), host));
         let schemes = root.get("schemes").and_then(Value::as_array);
         let schemes: Vec<&str> = schemes.into_iter().flatten().filter_map(Value::as_str).collect();
-        let of_document = Some(self.document.scheme()).filter(|scheme| matches!(*scheme, "http" | "https"));
-        let known = ["https", "http"].into_iter().find(|scheme| schemes.contains(scheme));
-        let scheme = stated.or(known).or(of_document).unwrap_or("https");
+        let document_scheme = Some(self.document.scheme()).filter(|scheme| matches!(*scheme, "http" | "https"));
+        let declared_scheme = ["https", "http"].into_iter().find(|scheme| schemes.contains(scheme));
+        let scheme = host_scheme.or(declared_scheme).or(document_scheme).unwrap_or("https");
         let host = host.trim_end_matches('/');
         self.to_absolute(&format!("{scheme}://{host}/{}", base.trim_start_matches('/')))
     }
 
+    /// Resolves a URL against the one of the document and trims trailing slashes.
     fn to_absolute(&self, url: &str) -> String {
         let url = url.trim();
         let joined = match Url::parse(url) {
@@ -118,7 +124,7 @@ impl<'a> Servers<'a> {
                 "" | "/" => String::new(),
                 relative => relative.to_owned(),
             },
-            // Whoever calls knows the address that it is relative to.
+            // Stays relative: the connector resolves it against the document's URL when sending.
             Err(_) if self.has_secret_url && matches!(url, "" | "/") => return "/".to_owned(),
             Err(_) if self.has_secret_url => url.to_owned(),
             Err(_) => self.document.join(url).map(String::from).unwrap_or_else(|_| url.to_owned()),
@@ -127,23 +133,24 @@ impl<'a> Servers<'a> {
     }
 }
 
+/// Returns the `url` of a server, unless it is too long.
 fn declared_url(server: &Value) -> Option<&str> {
     server.get("url").and_then(Value::as_str).filter(|url| url.len() <= MAX_URL_LEN)
 }
 
-/// Scheme, host and port of a server. None for one that is relative, which only `base_url` can complete.
+/// Returns scheme, host and port of a server. `None` for a relative URL, which only `base_url` can complete.
 fn origin(server: &str) -> Option<String> {
     if let Ok(url) = Url::parse(server) {
         return Some(url.origin().ascii_serialization());
     }
-    // A variable without a value stands in it.
+    // The URL contains a variable without a value.
     let (scheme, rest) = server.split_once("://")?;
     let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
     Some(format!("{scheme}://{authority}").to_ascii_lowercase())
 }
 
-/// The address with the defaults of its variables, in one pass: a default that named other variables could double at
-/// each of them. Nothing where it grows too long to be an address.
+/// Fills in the defaults of variables in one pass: a default that names other variables could double the URL at each of
+/// them. `None` if the result is too long.
 fn fill_variables(url: &str, server: &Value) -> Option<String> {
     let default = |name: &str| {
         let variable = server.get("variables")?.get(name)?;
@@ -189,33 +196,33 @@ mod tests {
         let document = Url::parse(&document.replace("${env:KEY}", "k3y")).unwrap();
         let version = if root.get("swagger").is_some() { SpecVersion::Swagger2 } else { SpecVersion::OpenApi3 };
         let at = |value| NodeRef { value, document_url: "" };
-        let none = json!({});
+        let empty = json!({});
         let servers = Servers::new(&document, at(&root), version, &openapi);
-        let found = OperationRef {
+        let operation_ref = OperationRef {
             method: "GET".into(),
             path: "/",
             pointer: String::new(),
-            path_item: NodeRef { value: &none, document_url: "" },
+            path_item: NodeRef { value: &empty, document_url: "" },
             operation: NodeRef { value: &operation, document_url: "" },
         };
-        // The lifetimes of what is made here are all the same.
-        servers.server_for(&found)
+        // All borrowed values have the same lifetime here.
+        servers.server_for(&operation_ref)
     }
 
     #[test]
     fn the_nearest_server_counts_and_its_variables_are_filled() {
-        let one = |url: &str| json!({ "servers": [{ "url": url }, { "url": "https://second" }] });
+        let servers = |url: &str| json!({ "servers": [{ "url": url }, { "url": "https://second" }] });
         let web = "https://h/docs/openapi.json";
         for (document, root, operation, expected) in [
-            (web, one("https://a/v1/"), json!({}), "https://a/v1"),
-            (web, one("https://a/v1/"), one("https://b"), "https://b"),
-            (web, one("/api"), json!({}), "https://h/api"),
-            (web, one("v2"), json!({}), "https://h/docs/v2"),
+            (web, servers("https://a/v1/"), json!({}), "https://a/v1"),
+            (web, servers("https://a/v1/"), servers("https://b"), "https://b"),
+            (web, servers("/api"), json!({}), "https://h/api"),
+            (web, servers("v2"), json!({}), "https://h/docs/v2"),
             (web, json!({}), json!({}), "https://h"),
-            ("https://h/${env:KEY}/api.json", one("v2/"), json!({}), "v2"),
-            ("https://h/${env:KEY}/api.json", one("/"), json!({}), "/"),
+            ("https://h/${env:KEY}/api.json", servers("v2/"), json!({}), "v2"),
+            ("https://h/${env:KEY}/api.json", servers("/"), json!({}), "/"),
             ("https://h/${env:KEY}/api.json", json!({}), json!({}), "/"),
-            ("https://h/${env:KEY}/api.json", one("https://a/v1"), json!({}), "https://a/v1"),
+            ("https://h/${env:KEY}/api.json", servers("https://a/v1"), json!({}), "https://a/v1"),
             ("file:///x/a.yaml", json!({}), json!({}), ""),
             ("file:///x/a.yaml", json!({ "servers": [{ "url": "/api/" }] }), json!({}), "/api"),
             (web, json!({ "swagger": "2.0" }), json!({}), "https://h"),
@@ -227,7 +234,7 @@ mod tests {
             ),
             ("http://h/x", json!({ "swagger": "2.0", "host": "a" }), json!({}), "http://a"),
             (web, json!({ "swagger": "2.0", "host": "https://a/", "basePath": "v1" }), json!({}), "https://a/v1"),
-            (web, one("https://{region}.b"), json!({}), "https://eu.b"),
+            (web, servers("https://{region}.b"), json!({}), "https://eu.b"),
             ("file:///x", json!({ "servers": [{ "url": "/" }, { "url": "https://c" }] }), json!({}), "https://c"),
         ] {
             assert_eq!(server(document, root.clone(), operation), expected, "{root}");

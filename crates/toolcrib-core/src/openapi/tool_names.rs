@@ -1,5 +1,5 @@
-//! The name of each operation's tool: its `operationId` made legal, else its method and path. Where that is too long or
-//! another has it, eight digits of the hash of `METHOD /path` follow, so that no order of the document changes a name.
+//! Names the tool of each operation: the sanitised `operationId`, else method and path. Names that are too long or
+//! taken get eight digits of the hash of `METHOD /path`, so that they do not depend on the order of the document.
 
 use std::collections::HashSet;
 
@@ -11,40 +11,42 @@ use crate::source::SourceId;
 use crate::text::sanitize_truncated;
 use crate::tool::{MAX_TOOL_NAME_LEN, SEPARATOR};
 
-/// In the order of the operations; legal and unique with the prefix of their source.
-pub(super) fn assign_names(found: &[OperationRef<'_>], source: &SourceId) -> Vec<String> {
-    let room = MAX_TOOL_NAME_LEN - source.as_str().len() - SEPARATOR.len();
-    let wishes: Vec<(String, bool)> = found.iter().map(preferred_name).collect();
-    let line = |found: &OperationRef<'_>| format!("{} {}", found.method, found.path);
-    // Whoever has the name to the letter keeps it; among equals the order of their lines decides, not of the document.
-    let mut order: Vec<usize> = (0..found.len()).collect();
-    order.sort_by_cached_key(|&index| (!wishes[index].1, line(&found[index])));
-    let mut taken: HashSet<String> = HashSet::with_capacity(found.len());
-    let mut names = vec![String::new(); found.len()];
+/// Returns a name for each operation, in the same order. Names are valid and unique with the prefix of their source.
+pub(super) fn assign_names(operations: &[OperationRef<'_>], source: &SourceId) -> Vec<String> {
+    let max_len = MAX_TOOL_NAME_LEN - source.as_str().len() - SEPARATOR.len();
+    let preferred: Vec<(String, bool)> = operations.iter().map(preferred_name).collect();
+    let request = |operation_ref: &OperationRef<'_>| format!("{} {}", operation_ref.method, operation_ref.path);
+    // An operation whose id needs no sanitising keeps its name; among equals `METHOD /path` decides, not document
+    // order.
+    let mut order: Vec<usize> = (0..operations.len()).collect();
+    order.sort_by_cached_key(|&index| (!preferred[index].1, request(&operations[index])));
+    let mut used: HashSet<String> = HashSet::with_capacity(operations.len());
+    let mut names = vec![String::new(); operations.len()];
     for index in order {
-        let wish = &wishes[index].0;
-        let hash = Fingerprint::digest(line(&found[index]));
+        let preferred_name = &preferred[index].0;
+        let hash = Fingerprint::digest(request(&operations[index]));
         let hashed = |digits: usize| {
-            let kept: String = wish.chars().take(room - 1 - digits).collect();
-            format!("{}_{}", kept.trim_end_matches('_'), hash.short_hex(digits))
+            let prefix: String = preferred_name.chars().take(max_len - 1 - digits).collect();
+            format!("{}_{}", prefix.trim_end_matches('_'), hash.short_hex(digits))
         };
-        let name = match wish.len() <= room && !taken.contains(wish) {
-            true => wish.clone(),
-            // More digits in the one case among billions.
-            false => Some(hashed(8)).filter(|name| !taken.contains(name)).unwrap_or_else(|| hashed(16)),
+        let name = if preferred_name.len() <= max_len && !used.contains(preferred_name) {
+            preferred_name.clone()
+        } else {
+            // Two hashes with the same eight digits are improbable, but not impossible.
+            Some(hashed(8)).filter(|name| !used.contains(name)).unwrap_or_else(|| hashed(16))
         };
-        taken.insert(name.clone());
+        used.insert(name.clone());
         names[index] = name;
     }
     names
 }
 
-/// What whoever reads the document should know of a name: that another operation has the same id.
-pub(super) fn duplicate_id_warning(found: &OperationRef<'_>, name: &str) -> Option<String> {
-    let (wish, _) = preferred_name(found);
-    let id = found.operation.value.get("operationId").and_then(Value::as_str)?;
-    let taken = name != wish && name.len() < MAX_TOOL_NAME_LEN && name.starts_with(&wish);
-    taken.then(|| {
+/// Returns a warning if an operation lost its name because another has the same id.
+pub(super) fn duplicate_id_warning(operation_ref: &OperationRef<'_>, name: &str) -> Option<String> {
+    let (preferred_name, _) = preferred_name(operation_ref);
+    let id = operation_ref.operation.value.get("operationId").and_then(Value::as_str)?;
+    let used = name != preferred_name && name.len() < MAX_TOOL_NAME_LEN && name.starts_with(&preferred_name);
+    used.then(|| {
         let id = sanitize_truncated(id, 80);
         format!(
             "another operation has the operationId `{id}`, or one that becomes the same; the tool is called `{name}`"
@@ -52,26 +54,29 @@ pub(super) fn duplicate_id_warning(found: &OperationRef<'_>, name: &str) -> Opti
     })
 }
 
-/// An `operationId` as most tools are named for it.
+/// Replaces all characters of an `operationId` that tool names must not have.
 pub fn sanitize_name(id: &str) -> String {
-    let legal = |letter: char| if letter.is_ascii_alphanumeric() || letter == '-' { letter } else { '_' };
-    id.trim().chars().map(legal).collect()
+    let replace = |character: char| if character.is_ascii_alphanumeric() || character == '-' { character } else { '_' };
+    id.trim().chars().map(replace).collect()
 }
 
-/// What it would be called if it were alone, and whether the document says so to the letter.
-fn preferred_name(found: &OperationRef<'_>) -> (String, bool) {
-    let id = found.operation.value.get("operationId").and_then(Value::as_str).map(str::trim).unwrap_or_default();
-    // One that is too long for a name is cut and hashed anyway; thousands of operations may share it.
+/// Returns the name without regard to others, and whether it equals the `operationId`.
+fn preferred_name(operation_ref: &OperationRef<'_>) -> (String, bool) {
+    let id =
+        operation_ref.operation.value.get("operationId").and_then(Value::as_str).map(str::trim).unwrap_or_default();
+    // Longer ids are cut and hashed anyway, and thousands of operations may share one.
     let id = &id[..id.floor_char_boundary(4 * MAX_TOOL_NAME_LEN)];
-    let made = sanitize_name(id);
-    if made.contains(|letter: char| letter.is_ascii_alphanumeric()) {
-        let exact = made == id;
-        return (made, exact);
+    let name = sanitize_name(id);
+    if name.contains(|character: char| character.is_ascii_alphanumeric()) {
+        let is_exact = name == id;
+        return (name, is_exact);
     }
-    let mut slug = found.method.to_ascii_lowercase();
-    for part in found.path.split(|letter: char| !letter.is_ascii_alphanumeric()).filter(|part| !part.is_empty()) {
+    let mut slug = operation_ref.method.to_ascii_lowercase();
+    for word in
+        operation_ref.path.split(|character: char| !character.is_ascii_alphanumeric()).filter(|word| !word.is_empty())
+    {
         slug.push('_');
-        slug.push_str(part);
+        slug.push_str(word);
     }
     (slug, false)
 }
@@ -84,7 +89,7 @@ mod tests {
     use super::*;
 
     fn check(operations: &[(&str, &str, Value)], expected: &[&str]) {
-        let found: Vec<OperationRef<'_>> = operations
+        let operations: Vec<OperationRef<'_>> = operations
             .iter()
             .map(|(method, path, operation)| {
                 let at = NodeRef { value: operation, document_url: "" };
@@ -94,12 +99,12 @@ mod tests {
             })
             .collect();
         let source = SourceId::parse("shop").unwrap();
-        assert_eq!(assign_names(&found, &source), expected);
-        let mut turned = found.clone();
-        turned.reverse();
-        let mut again = assign_names(&turned, &source);
-        again.reverse();
-        assert_eq!(again, expected, "the order of the document changes no name");
+        assert_eq!(assign_names(&operations, &source), expected);
+        let mut reversed = operations.clone();
+        reversed.reverse();
+        let mut reversed_names = assign_names(&reversed, &source);
+        reversed_names.reverse();
+        assert_eq!(reversed_names, expected, "the order of the document changes no name");
     }
 
     #[test]

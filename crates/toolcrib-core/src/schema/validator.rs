@@ -95,7 +95,7 @@ impl Validator {
             return Ok(ValidationOutcome::Unvalidated(format!("these arguments were not validated: {reason}")));
         }
         let Some(compiled) = self.compiled() else {
-            let reason = "the schema is no JSON Schema that can be compiled";
+            let reason = "the schema is not a valid JSON Schema";
             return Ok(ValidationOutcome::Unvalidated(format!("arguments are not validated: {reason}")));
         };
         if compiled.is_valid(arguments) {
@@ -153,7 +153,7 @@ fn list_errors(
     if !can_list {
         return Err(vec![ArgumentError::new(
             "/",
-            "the arguments do not match the schema; there are too many faults to list",
+            "the arguments do not match the schema; there are too many errors to list",
         )]);
     }
     let found = compiled.iter_errors(arguments).filter(|error| !is_unfinished(error)).take(MAX_LISTED_ERRORS);

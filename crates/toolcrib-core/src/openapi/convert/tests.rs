@@ -125,11 +125,11 @@ fn one_broken_node_costs_no_other() {
         faults(&converted),
         [
             "#/paths/~1a/get: a parameter without `name` or `in`; the tool is served without it",
-            "#/paths/~1a/get: parameter 0: `$ref` to `#/components/parameters/Gone`, which is not there; the tool is served without it",
+            "#/paths/~1a/get: parameter 0: `$ref` to `#/components/parameters/Gone`, which does not exist; the tool is served without it",
             "#/paths/~1b/get: the operation is not an object",
-            "#/paths/~1b/post: the body: `$ref` to `#/nowhere`, which is not there; anything is accepted as JSON",
+            "#/paths/~1b/post: the body: `$ref` to `#/nowhere`, which does not exist; anything is accepted as JSON",
             "#/paths/~1c: the path item is not an object",
-            "#/paths/~1d: `$ref` to `#/nowhere`, which is not there",
+            "#/paths/~1d: `$ref` to `#/nowhere`, which does not exist",
             "#/paths/~1g/get: another operation has the operationId `e`, or one that becomes the same; the tool is called `e_b474b1f1`",
             "#/paths/~1g/post: the body is not an object; anything is accepted as JSON",
         ]
@@ -242,8 +242,8 @@ fn a_poll_is_taken_from_the_document_or_the_declaration() {
     );
     for (key, value, expected) in [
         ("interval", "1ms", "`interval` must be `100ms` or more"),
-        ("status", "state", "`status` is no JSON pointer such as `/state`: `state`"),
-        ("result", "out", "`result` is no JSON pointer such as `/out`: `out`"),
+        ("status", "state", "`status` is not a JSON pointer such as `/state`: `state`"),
+        ("result", "out", "`result` is not a JSON pointer such as `/out`: `out`"),
     ] {
         let mut poll = json!({ "url": "/x", "status": "", "done": "ready" });
         poll[key] = value.into();
@@ -281,10 +281,9 @@ fn where_requests_go_is_told_when_it_is_open() {
     let two = json!([{ "url": "https://a" }, { "url": "https://b" }]);
     assert_eq!(
         told("file:///x.json", two.clone(), None),
-        ["#/servers: the document names 2 servers; requests go to `https://a`, and `base_url` chooses another"]
+        ["#/servers: the document names 2 servers; requests go to `https://a`; set `base_url` to use another"]
     );
-    let nowhere =
-        "#/servers: the document names no server that can be reached from a file; `base_url` says where requests go";
+    let nowhere = "#/servers: the document is a file without an absolute server URL; set `base_url`";
     assert_eq!(told("file:///x.json", json!([]), None), [nowhere]);
     assert_eq!(told("file:///x.json", json!([{ "url": "/v1" }]), None), [nowhere]);
     for (place, servers, base_url) in [
@@ -338,7 +337,7 @@ fn what_paths_share_is_bounded() {
         document(json!({ "get": { "description": "word ".repeat(200_000) } })),
         OpenApiSource::default(),
     );
-    let reason = "the document asks for more work than is done for one; its other operations are left out";
+    let reason = "the document exceeds the work limit for conversion; the remaining operations are skipped";
     assert_eq!(found.excluded.last().map(|aside| aside.reason.as_str()), Some(reason));
 }
 

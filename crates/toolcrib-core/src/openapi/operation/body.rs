@@ -1,4 +1,5 @@
-//! The body of a request: which of its media types is sent, what the argument is, and what a form says of its fields.
+//! Converts the request body: selects one of its media types, and builds the schema of the argument and the encoding of
+//! form fields.
 
 mod form_fields;
 
@@ -11,28 +12,29 @@ use super::super::parameters;
 use super::super::schema::{Direction, SchemaTranslator, TranslatedSchema};
 use crate::execution::{BodyEncoding, BodySpec};
 
+/// Maximum length of the description of the body.
 const MAX_DESCRIPTION_LEN: usize = 160;
 
-/// The body and the schema of its argument.
+/// Returns the body and the schema of its argument, if the operation has a body.
 pub(super) fn convert_body<'a>(
-    shared: &DocumentContext<'a>,
-    schemas: &mut SchemaTranslator<'a>,
-    found: &OperationRef<'a>,
-    broken: &mut Vec<String>,
+    context: &DocumentContext<'a>,
+    translator: &mut SchemaTranslator<'a>,
+    operation_ref: &OperationRef<'a>,
+    faults: &mut Vec<String>,
 ) -> Option<(BodySpec, TranslatedSchema)> {
-    match shared.version {
-        SpecVersion::Swagger2 => convert_swagger_body(shared, schemas, found, broken),
+    match context.version {
+        SpecVersion::Swagger2 => convert_swagger_body(context, translator, operation_ref, faults),
         SpecVersion::OpenApi3 => {
-            let value = found.operation.value.get("requestBody").filter(|value| !value.is_null())?;
-            match shared.documents.resolve(NodeRef { value, ..found.operation }) {
+            let value = operation_ref.operation.value.get("requestBody").filter(|value| !value.is_null())?;
+            match context.documents.resolve(NodeRef { value, ..operation_ref.operation }) {
                 Ok(body) => {
                     if !body.value.is_object() {
-                        broken.push("the body is not an object; anything is accepted as JSON".into());
+                        faults.push("the body is not an object; anything is accepted as JSON".into());
                     }
-                    Some(convert_openapi_body(shared, schemas, body, broken))
+                    Some(convert_openapi_body(context, translator, body, faults))
                 }
                 Err(reason) => {
-                    broken.push(format!("the body: {reason}; anything is accepted as JSON"));
+                    faults.push(format!("the body: {reason}; anything is accepted as JSON"));
                     Some((
                         body_without_fields("application/json", BodyEncoding::Json, false),
                         TranslatedSchema::without_references(json!({})),
@@ -43,22 +45,23 @@ pub(super) fn convert_body<'a>(
     }
 }
 
+/// Converts the `requestBody` of OpenAPI 3.
 fn convert_openapi_body<'a>(
-    shared: &DocumentContext<'a>,
-    schemas: &mut SchemaTranslator<'a>,
+    context: &DocumentContext<'a>,
+    translator: &mut SchemaTranslator<'a>,
     body: NodeRef<'a>,
-    broken: &mut Vec<String>,
+    faults: &mut Vec<String>,
 ) -> (BodySpec, TranslatedSchema) {
-    schemas.charge_reading(body.value);
+    translator.charge_reading(body.value);
     let required = body.value.get("required").and_then(Value::as_bool).unwrap_or(false);
     let nothing = &Value::Null;
     let media: Vec<(&str, NodeRef<'a>)> = object_members(body.value, "content")
         .map(|(media_type, value)| {
-            let at = NodeRef { value, ..body };
-            (media_type.as_str(), shared.documents.resolve(at).unwrap_or(NodeRef { value: nothing, ..body }))
+            let node = NodeRef { value, ..body };
+            (media_type.as_str(), context.documents.resolve(node).unwrap_or(NodeRef { value: nothing, ..body }))
         })
         .collect();
-    media.iter().for_each(|(_, media)| schemas.charge_reading(media.value));
+    media.iter().for_each(|(_, media)| translator.charge_reading(media.value));
     let choice = media.iter().min_by_key(|(media_type, media)| {
         let files = is_multipart(media_type) && media.value.to_string().contains("\"binary\"");
         if files { 1 } else { media_type_rank(media_type) }
@@ -71,45 +74,48 @@ fn convert_openapi_body<'a>(
     };
     let schema = media.value.get("schema").or_else(|| media.value.get("itemSchema"));
     let schema = schema.map(|value| NodeRef { value, ..*media });
-    let says = body.value.get("description").and_then(Value::as_str);
+    let description = body.value.get("description").and_then(Value::as_str);
     let encoding = media.value.get("encoding").unwrap_or(nothing);
-    let (body, mut translated) = build_body(shared, schemas, media_type, schema, encoding, required, broken);
-    add_description(&mut translated, says);
+    let (body, mut translated) = build_body(context, translator, media_type, schema, encoding, required, faults);
+    add_description(&mut translated, description);
     (body, translated)
 }
 
-/// What a body says about itself, where its schema says nothing.
-fn add_description(translated: &mut TranslatedSchema, says: Option<&str>) {
-    if let (Value::Object(fields), Some(text)) = (&mut translated.value, says.filter(|text| !text.trim().is_empty())) {
-        fields.entry("description").or_insert_with(|| description::shorten(text, MAX_DESCRIPTION_LEN).into());
+/// Adds the description of the body, unless its schema has one.
+fn add_description(translated: &mut TranslatedSchema, description: Option<&str>) {
+    if let (Value::Object(fields), Some(is_scalar)) =
+        (&mut translated.value, description.filter(|is_scalar| !is_scalar.trim().is_empty()))
+    {
+        fields.entry("description").or_insert_with(|| description::shorten(is_scalar, MAX_DESCRIPTION_LEN).into());
     }
 }
 
+/// Builds the body for one media type. The kind of content decides what the argument looks like.
 fn build_body<'a>(
-    shared: &DocumentContext<'a>,
-    schemas: &mut SchemaTranslator<'a>,
+    context: &DocumentContext<'a>,
+    translator: &mut SchemaTranslator<'a>,
     media_type: &str,
     schema: Option<NodeRef<'a>>,
     encoding: &Value,
     required: bool,
-    broken: &mut Vec<String>,
+    faults: &mut Vec<String>,
 ) -> (BodySpec, TranslatedSchema) {
-    let followed = schema.and_then(|at| shared.documents.resolve(at).ok()).map(|at| at.value);
-    let says = |key: &str| followed.and_then(|schema| schema.get(key)).and_then(Value::as_str);
-    // A range of media types says nothing about it; the schema may.
-    let bytes = media_type.contains('*') && says("format") == Some("binary");
-    let content = if bytes { BodyEncoding::Binary } else { content_kind(media_type) };
+    let resolved = schema.and_then(|node| context.documents.resolve(node).ok()).map(|node| node.value);
+    let description = |key: &str| resolved.and_then(|schema| schema.get(key)).and_then(Value::as_str);
+    // For a range of media types, the format of the schema decides.
+    let is_binary = media_type.contains('*') && description("format") == Some("binary");
+    let content = if is_binary { BodyEncoding::Binary } else { content_kind(media_type) };
     let media_type = concrete_media_type(media_type, content);
-    let mut translate = |at: Option<NodeRef<'a>>| match at {
-        Some(at) => schemas.translate(at, Direction::Request, broken),
+    let mut translate = |node: Option<NodeRef<'a>>| match node {
+        Some(node) => translator.translate(node, Direction::Request, faults),
         None => TranslatedSchema::without_references(json!({})),
     };
     match content {
         BodyEncoding::Json => (body_without_fields(media_type, content, required), translate(schema)),
         BodyEncoding::JsonLines => {
             let translated = translate(schema);
-            let listed = says("type") == Some("array");
-            let value = if listed { translated.value } else { json!({ "type": "array", "items": translated.value }) };
+            let is_array = description("type") == Some("array");
+            let value = if is_array { translated.value } else { json!({ "type": "array", "items": translated.value }) };
             (
                 body_without_fields(media_type, content, required),
                 TranslatedSchema::with_references(value, translated.references),
@@ -118,9 +124,9 @@ fn build_body<'a>(
         BodyEncoding::Text => {
             let translated = translate(schema);
             let kind = translated.value.get("type").and_then(Value::as_str);
-            let text = matches!(kind, Some("string" | "integer" | "number" | "boolean"));
-            let xml = media_type.contains("xml");
-            let value = match (text && translated.references.is_empty(), xml) {
+            let is_scalar = matches!(kind, Some("string" | "integer" | "number" | "boolean"));
+            let is_xml = media_type.contains("xml");
+            let value = match (is_scalar && translated.references.is_empty(), is_xml) {
                 (true, _) => translated.value,
                 (false, true) => json!({ "type": "string", "description": "XML" }),
                 (false, false) => json!({ "type": "string" }),
@@ -132,56 +138,60 @@ fn build_body<'a>(
             TranslatedSchema::without_references(form_fields::file_schema()),
         ),
         BodyEncoding::Urlencoded | BodyEncoding::Multipart => {
-            let form = form_fields::convert_fields(shared, schemas, schema, encoding, content, broken);
+            let form = form_fields::convert_fields(context, translator, schema, encoding, content, faults);
             let body = BodySpec { fields: form.fields, ..body_without_fields(media_type, content, required) };
             (body, form.schema)
         }
     }
 }
 
-/// Swagger 2.0: one parameter that is the body, or fields of a form.
+/// Converts the body of Swagger 2.0: a parameter in `body`, or parameters in `formData`.
 fn convert_swagger_body<'a>(
-    shared: &DocumentContext<'a>,
-    schemas: &mut SchemaTranslator<'a>,
-    found: &OperationRef<'a>,
-    broken: &mut Vec<String>,
+    context: &DocumentContext<'a>,
+    translator: &mut SchemaTranslator<'a>,
+    operation_ref: &OperationRef<'a>,
+    faults: &mut Vec<String>,
 ) -> Option<(BodySpec, TranslatedSchema)> {
-    let all = parameters::resolve_parameters(shared, found, &mut Vec::new());
-    let is_in = |at: &&NodeRef<'a>, place: &str| at.value.get("in").and_then(Value::as_str) == Some(place);
-    let consumes = found.operation.value.get("consumes").or_else(|| shared.root.value.get("consumes"));
+    let all = parameters::resolve_parameters(context, operation_ref, &mut Vec::new());
+    let is_in = |node: &&NodeRef<'a>, location: &str| node.value.get("in").and_then(Value::as_str) == Some(location);
+    let consumes = operation_ref.operation.value.get("consumes").or_else(|| context.root.value.get("consumes"));
     let consumes = consumes.and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str);
-    if let Some(body) = all.iter().rev().find(|at| is_in(at, "body")) {
+    if let Some(body) = all.iter().rev().find(|node| is_in(node, "body")) {
         let media_type = consumes.filter(|media| !is_form(media)).min_by_key(|media| media_type_rank(media));
         let required = body.value.get("required").and_then(Value::as_bool).unwrap_or(false);
         let schema = body.value.get("schema").map(|value| NodeRef { value, ..*body });
         let media_type = media_type.unwrap_or("application/json");
-        let (made, mut translated) = build_body(shared, schemas, media_type, schema, &Value::Null, required, broken);
-        add_description(&mut translated, body.value.get("description").and_then(Value::as_str));
-        return Some((made, translated));
+        let description = body.value.get("description").and_then(Value::as_str);
+        let (body, mut translated) =
+            build_body(context, translator, media_type, schema, &Value::Null, required, faults);
+        add_description(&mut translated, description);
+        return Some((body, translated));
     }
-    let fields: Vec<NodeRef<'a>> = all.iter().filter(|at| is_in(at, "formData")).copied().collect();
+    let fields: Vec<NodeRef<'a>> = all.iter().filter(|node| is_in(node, "formData")).copied().collect();
     if fields.is_empty() {
         return None;
     }
     let forms: Vec<&str> = consumes.filter(|media| is_form(media)).collect();
-    let form = form_fields::convert_swagger_fields(schemas, &fields, broken);
+    let form = form_fields::convert_swagger_fields(translator, &fields, faults);
     let files = form.fields.values().any(|field| field.binary);
     let multipart = files || forms.first().is_some_and(|media| is_multipart(media));
-    let (media_type, content) = match multipart {
-        true => ("multipart/form-data", BodyEncoding::Multipart),
-        false => ("application/x-www-form-urlencoded", BodyEncoding::Urlencoded),
+    let (media_type, content) = if multipart {
+        ("multipart/form-data", BodyEncoding::Multipart)
+    } else {
+        ("application/x-www-form-urlencoded", BodyEncoding::Urlencoded)
     };
     let required = form.schema.value.get("required").is_some();
     Some((BodySpec { fields: form.fields, ..body_without_fields(media_type, content, required) }, form.schema))
 }
 
+/// Returns a body without form fields.
 fn body_without_fields(media_type: &str, content: BodyEncoding, required: bool) -> BodySpec {
     let argument = "body".to_owned();
     let media_type = media_type.to_owned();
     BodySpec { argument, required, media_type, content, fields: Default::default() }
 }
 
-/// Which media type is preferred: the lowest.
+/// Returns the preference of a media type, the lowest first.
 fn media_type_rank(media_type: &str) -> usize {
     match (content_kind(media_type), essence(media_type).as_str()) {
         (BodyEncoding::Json, "application/json") => 0,
@@ -195,6 +205,7 @@ fn media_type_rank(media_type: &str) -> usize {
     }
 }
 
+/// Returns how the content of a media type is encoded.
 fn content_kind(media_type: &str) -> BodyEncoding {
     let essence = essence(media_type);
     match essence.as_str() {
@@ -216,7 +227,7 @@ fn content_kind(media_type: &str) -> BodyEncoding {
     }
 }
 
-/// A media type that can be sent, where the document has a range of them.
+/// Returns a concrete media type for a range such as `*/*`.
 fn concrete_media_type(media_type: &str, content: BodyEncoding) -> &str {
     if !media_type.contains('*') {
         return media_type;
@@ -230,11 +241,12 @@ fn concrete_media_type(media_type: &str, content: BodyEncoding) -> &str {
     }
 }
 
-/// Without its parameters, in lower case.
+/// Returns type and subtype without parameters, in lower case.
 fn essence(media_type: &str) -> String {
     media_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase()
 }
 
+/// Returns whether a media type is JSON. A range counts as JSON.
 pub(super) fn is_json(media_type: &str) -> bool {
     let essence = essence(media_type);
     essence.ends_with("/json")

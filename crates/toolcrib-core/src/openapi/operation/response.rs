@@ -1,4 +1,4 @@
-//! What an operation answers with when all is well: the schema of that, and the media types it comes in.
+//! Converts the successful responses of an operation: their schema and media types.
 
 use serde_json::Value;
 
@@ -7,29 +7,31 @@ use super::super::document_set::NodeRef;
 use super::super::schema::{Direction, SchemaTranslator};
 use super::body::is_json;
 
-/// The schema of the first success that has one as JSON, short enough to be shown; and all media types of successes.
+/// Returns the schema of the first successful JSON response, pruned if necessary, and the media types of all successful
+/// responses.
 pub(super) fn convert_response<'a>(
-    shared: &DocumentContext<'a>,
-    schemas: &mut SchemaTranslator<'a>,
-    found: &OperationRef<'a>,
+    context: &DocumentContext<'a>,
+    translator: &mut SchemaTranslator<'a>,
+    operation_ref: &OperationRef<'a>,
 ) -> (Option<Value>, Vec<String>) {
     let mut accept: Vec<String> = Vec::new();
     let mut schema: Option<NodeRef<'a>> = None;
-    for (_, value) in success_responses(found.operation.value) {
-        let Ok(answer) = shared.documents.resolve(NodeRef { value, ..found.operation }) else { continue };
-        schemas.charge_reading(answer.value);
-        match shared.version {
+    for (_, value) in success_responses(operation_ref.operation.value) {
+        let Ok(response) = context.documents.resolve(NodeRef { value, ..operation_ref.operation }) else { continue };
+        translator.charge_reading(response.value);
+        match context.version {
             SpecVersion::Swagger2 => {
-                schema = schema.or(answer.value.get("schema").map(|value| NodeRef { value, ..answer }));
-                let produces = found.operation.value.get("produces").or_else(|| shared.root.value.get("produces"));
-                let produced = produces.and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str);
-                accept.extend(produced.map(str::to_owned));
+                schema = schema.or(response.value.get("schema").map(|value| NodeRef { value, ..response }));
+                let produces =
+                    operation_ref.operation.value.get("produces").or_else(|| context.root.value.get("produces"));
+                let media_types = produces.and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str);
+                accept.extend(media_types.map(str::to_owned));
             }
             SpecVersion::OpenApi3 => {
-                for (media_type, content) in object_members(answer.value, "content") {
+                for (media_type, content) in object_members(response.value, "content") {
                     accept.push(media_type.clone());
                     if is_json(media_type) {
-                        schema = schema.or(content.get("schema").map(|value| NodeRef { value, ..answer }));
+                        schema = schema.or(content.get("schema").map(|value| NodeRef { value, ..response }));
                     }
                 }
             }
@@ -37,12 +39,12 @@ pub(super) fn convert_response<'a>(
     }
     accept.dedup();
     accept.truncate(8);
-    // What is broken in an answer keeps nobody from asking.
-    let schema = schema.map(|at| schemas.translate(at, Direction::Response, &mut Vec::new()));
-    (schema.map(|schema| schemas.assemble_short(&schema, Direction::Response)), accept)
+    // Faults in a response do not affect calls, so they are not reported.
+    let schema = schema.map(|node| translator.translate(node, Direction::Response, &mut Vec::new()));
+    (schema.map(|schema| translator.assemble_short(&schema, Direction::Response)), accept)
 }
 
-/// `200` before other successes, and what is said of all only where nothing else is.
+/// Returns the successful responses in the order of their status, or the `default` response if there are none.
 fn success_responses(operation: &Value) -> Vec<(&String, &Value)> {
     let mut successes: Vec<(&String, &Value)> =
         object_members(operation, "responses").filter(|(status, _)| status.starts_with('2')).collect();

@@ -1,4 +1,4 @@
-//! JSON as an untyped value without the examples in it: they are most of a large document, and no tool needs them.
+//! Deserializes JSON into an untyped value without examples. They are most of a large document, and no tool needs them.
 
 use std::fmt;
 
@@ -7,6 +7,7 @@ use serde_json::{Map, Number, Value};
 
 use super::super::key_kind::KeyKind;
 
+/// Parses JSON and drops all values of `example` and `examples` keywords.
 pub(super) fn parse(text: &str) -> serde_json::Result<Value> {
     let mut deserializer = serde_json::Deserializer::from_str(text);
     let value = ExampleStripper(KeyKind::Keywords).deserialize(&mut deserializer)?;
@@ -14,6 +15,7 @@ pub(super) fn parse(text: &str) -> serde_json::Result<Value> {
     Ok(value)
 }
 
+/// Deserializes a value whose keys are of the given kind.
 #[derive(Clone, Copy)]
 struct ExampleStripper(KeyKind);
 
@@ -61,9 +63,9 @@ impl<'de> Visitor<'de> for ExampleStripper {
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Value, A::Error> {
-        let each = ExampleStripper(self.0.in_array());
+        let items_seed = ExampleStripper(self.0.in_array());
         let mut items = Vec::new();
-        while let Some(item) = seq.next_element_seed(each)? {
+        while let Some(item) = seq.next_element_seed(items_seed)? {
             items.push(item);
         }
         Ok(items.into())
@@ -108,8 +110,8 @@ mod tests {
             "paths": { "/example": { "get": { "responses": { "200": { "content": { "a/b": {} } } } } } },
         });
         assert_eq!(parse(&text.to_string()).unwrap(), expected);
-        for wrong in ["{", "{} x", "[1,]", "1e", "\"\\ud800\""] {
-            assert_eq!(parse(wrong).is_err(), serde_json::from_str::<Value>(wrong).is_err(), "{wrong}");
+        for invalid in ["{", "{} x", "[1,]", "1e", "\"\\ud800\""] {
+            assert_eq!(parse(invalid).is_err(), serde_json::from_str::<Value>(invalid).is_err(), "{invalid}");
         }
     }
 }

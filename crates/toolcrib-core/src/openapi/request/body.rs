@@ -1,4 +1,4 @@
-//! The body, by what it is made of, and its media type.
+//! Builds the body of a request and its media type, by the kind of its content.
 
 use base64::Engine;
 use base64::alphabet;
@@ -9,15 +9,16 @@ use super::{PreparedBody, invalid_argument, media_type, multipart, to_plain_text
 use crate::error::Result;
 use crate::execution::{BodyEncoding, BodySpec, Operation};
 
-/// How large the form or the parts may become. Names repeat in them, so a small argument could make a huge body.
+/// Maximum size of a form. Names are repeated in it, so a small argument could produce a huge body.
 pub(super) const MAX_FORM_BYTES: usize = 64 * 1024 * 1024;
 
-/// Agents write base64 with padding and without.
+/// Agents send base64 with and without padding.
 const BASE64_ENGINE: GeneralPurpose = GeneralPurpose::new(
     &alphabet::STANDARD,
     GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
 );
 
+/// Builds the body of a request, if the operation has one and its argument is present.
 pub(super) fn build_body(
     operation: &Operation,
     arguments: &Map<String, Value>,
@@ -26,7 +27,7 @@ pub(super) fn build_body(
     let Some(body) = &operation.body else { return Ok(None) };
     let value = match arguments.get(&body.argument) {
         Some(Value::Null) | None if !body.required => return Ok(None),
-        // A body that must be there can be JSON's null, but nothing else that is nothing.
+        // A required body may be JSON's `null`, but not `null` of any other kind.
         Some(Value::Null) if body.content == BodyEncoding::Json => &Value::Null,
         Some(Value::Null) | None => return Err(invalid_argument(&body.argument, "is required; give it a value")),
         Some(value) => value,
@@ -45,7 +46,7 @@ pub(super) fn build_body(
     }))
 }
 
-/// The document's, parameters and all. One that is a range, or none at all, gives way to what the content is.
+/// Returns the media type of the document with its parameters, or a default if that is a range or invalid.
 fn content_type(body: &BodySpec) -> String {
     let fallback = match body.content {
         BodyEncoding::Json => "application/json",
@@ -55,18 +56,18 @@ fn content_type(body: &BodySpec) -> String {
         BodyEncoding::Text => "text/plain",
         BodyEncoding::Binary => "application/octet-stream",
     };
-    let is_one = media_type::is_valid(&body.media_type) && !media_type::essence(&body.media_type).contains('*');
-    if is_one { body.media_type.clone() } else { fallback.to_owned() }
+    let is_concrete = media_type::is_valid(&body.media_type) && !media_type::essence(&body.media_type).contains('*');
+    if is_concrete { body.media_type.clone() } else { fallback.to_owned() }
 }
 
-/// One JSON text a line; in a JSON text sequence (RFC 7464) each has its mark before it.
+/// Writes one JSON text per line. In a JSON text sequence (RFC 7464), each is preceded by a record separator.
 fn json_lines(value: &Value, content_type: &str) -> String {
-    let mark = if media_type::essence(content_type).ends_with("json-seq") { "\u{1e}" } else { "" };
+    let separator = if media_type::essence(content_type).ends_with("json-seq") { "\u{1e}" } else { "" };
     let items: &[Value] = if let Value::Array(items) = value { items } else { std::slice::from_ref(value) };
-    items.iter().map(|item| format!("{mark}{item}\n")).collect()
+    items.iter().map(|item| format!("{separator}{item}\n")).collect()
 }
 
-/// A file: base64, or `{"name","base64"}`. With its name, where it has one, and what is in it.
+/// Decodes a file: base64, or `{"name","base64"}`. Returns its name, if given, and its content.
 pub(super) fn decode_file<'a>(argument: &str, value: &'a Value) -> Result<(Option<&'a str>, Vec<u8>)> {
     let (name, text) = match value {
         Value::String(text) => (None, Some(text.as_str())),
@@ -76,7 +77,7 @@ pub(super) fn decode_file<'a>(argument: &str, value: &'a Value) -> Result<(Optio
     let Some(text) = text else {
         return Err(invalid_argument(argument, "is a file: give it in base64, or as {\"name\",\"base64\"}"));
     };
-    // The alphabet for addresses and the line breaks of mail are base64 too.
+    // Accept the URL-safe alphabet and line breaks too.
     let standard: String = text
         .chars()
         .filter(|character| !matches!(character, '\r' | '\n'))
@@ -88,6 +89,6 @@ pub(super) fn decode_file<'a>(argument: &str, value: &'a Value) -> Result<(Optio
         .collect();
     let bytes = BASE64_ENGINE
         .decode(standard)
-        .map_err(|_| invalid_argument(argument, "is not base64; encode what is in the file"))?;
+        .map_err(|_| invalid_argument(argument, "is not base64; encode the content of the file"))?;
     Ok((name, bytes))
 }

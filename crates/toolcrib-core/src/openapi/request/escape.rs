@@ -1,47 +1,49 @@
-//! Percent-encoding: what of a text stays as it is, by the rules of the place where it goes.
+//! Percent-encoding: which characters stay unencoded in each part of a URL.
 
-/// How values are written. Names are written as the strict one has it wherever anything is encoded at all.
+/// How values are encoded. Names are encoded strictly wherever anything is encoded at all.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum EscapeMode {
-    /// Only unreserved characters of RFC 3986 stay.
+    /// Keeps only the unreserved characters of RFC 3986.
     Unreserved,
-    /// Reserved characters and percent-encoded triples stay too, as in RFC 6570's reserved expansion, but for these.
+    /// Also keeps reserved characters and percent-encoded triples, as in RFC 6570's reserved expansion, except these.
     Reserved { except: &'static str },
-    /// Everything stays.
+    /// Encodes nothing.
     Unescaped,
 }
 
-/// What the document itself has in a path or a query, where every delimiter is meant.
+/// For literal text of the document, where every delimiter is intended.
 pub(super) const LITERAL: EscapeMode = EscapeMode::Reserved { except: "#" };
 
-/// `allowReserved` in a path, where the specification forbids these.
+/// For `allowReserved` in a path, where the specification forbids these characters.
 pub(super) const RESERVED_IN_PATH: EscapeMode = EscapeMode::Reserved { except: "/?#" };
 
-/// `allowReserved` in a query or a form. The specification (3.1.1, Parameter Object) has what a query does not allow (`[`,
-/// `]`, `#`) and what means something in a form (`&`, `+`) encoded all the same.
+/// For `allowReserved` in a query or form. The specification (3.1.1, Parameter Object) still encodes characters that a
+/// query does not allow (`[`, `]`, `#`) or that have a meaning in a form (`&`, `+`).
 pub(super) const RESERVED_IN_QUERY: EscapeMode = EscapeMode::Reserved { except: "&#[]+" };
 
-/// `allowReserved` in a cookie: `;` would end it, and RFC 6265 has no comma in one.
+/// For `allowReserved` in a cookie: `;` would end it, and RFC 6265 does not allow commas.
 pub(super) const RESERVED_IN_COOKIE: EscapeMode = EscapeMode::Reserved { except: ";," };
 
 impl EscapeMode {
+    /// Encodes a value that stands alone.
     pub(super) fn encode_value(self, text: &str) -> String {
         self.encode_item(text, "")
     }
 
-    /// A value that stands beside others, and what is between them. It never has that itself, even where reserved
-    /// characters stay: the specification leaves the outcome open there, and so what was given can be read back.
+    /// Encodes a value of a list. Always encodes `delimiters` within it, even where reserved characters are kept: the
+    /// specification leaves that case open, and the list can be split again this way.
     pub(super) fn encode_item(self, text: &str, delimiters: &str) -> String {
         match self {
             EscapeMode::Unescaped => text.to_owned(),
             EscapeMode::Unreserved => encode(text, |_| false, false),
             EscapeMode::Reserved { except: but } => {
-                let stays = |character| !but.contains(character) && !delimiters.contains(character);
-                encode(text, |character| is_reserved(character) && stays(character), true)
+                let is_kept = |character| !but.contains(character) && !delimiters.contains(character);
+                encode(text, |character| is_reserved(character) && is_kept(character), true)
             }
         }
     }
 
+    /// Encodes a name.
     pub(super) fn encode_name(self, text: &str) -> String {
         match self {
             EscapeMode::Unescaped => text.to_owned(),
@@ -50,16 +52,16 @@ impl EscapeMode {
     }
 }
 
-/// A value as one part of a path or a query has it.
+/// Encodes a text as one segment of a path or one value of a query.
 pub fn percent_encode(text: &str) -> String {
     EscapeMode::Unreserved.encode_value(text)
 }
 
-fn encode(text: &str, stays: impl Fn(char) -> bool, keep_triples: bool) -> String {
+fn encode(text: &str, is_kept: impl Fn(char) -> bool, keep_triples: bool) -> String {
     let mut encoded = String::with_capacity(text.len());
     for (index, character) in text.char_indices() {
         let is_triple = character == '%' && keep_triples && begins_with_triple(&text.as_bytes()[index..]);
-        if is_unreserved(character) || stays(character) || is_triple {
+        if is_unreserved(character) || is_kept(character) || is_triple {
             encoded.push(character);
             continue;
         }

@@ -1,4 +1,4 @@
-//! Headers and cookies. A value that would end its line, or a cookie that would begin another, is refused.
+//! Builds headers and cookies. Rejects a value that would end its line or begin another cookie.
 
 use serde_json::{Map, Value};
 
@@ -8,7 +8,7 @@ use super::{argument_value, invalid_argument, media_type, require_nonempty, seri
 use crate::error::Result;
 use crate::execution::{Operation, OperationParameter, ParameterLocation, ParameterStyle, Serialization};
 
-/// What a connection says of itself: no document and no agent has a say in it.
+/// Headers that the HTTP client sets. Neither documents nor agents can override them.
 const CONNECTION_HEADERS: [&str; 11] = [
     "connection",
     "content-length",
@@ -23,12 +23,13 @@ const CONNECTION_HEADERS: [&str; 11] = [
     "upgrade",
 ];
 
-/// How many media types `Accept` names.
+/// Maximum number of media types in `Accept`.
 const MAX_ACCEPTED_TYPES: usize = 5;
 
-/// As many bytes of cookies as servers take.
+/// Maximum size of all pairs of one cookie parameter.
 const MAX_COOKIE_BYTES: usize = 65_534;
 
+/// Builds `Accept` and the header parameters.
 pub(super) fn build_headers(operation: &Operation, arguments: &Map<String, Value>) -> Result<Vec<(String, String)>> {
     let mut headers = vec![("Accept".to_owned(), accept_header(&operation.accept))];
     for parameter in operation.parameters.iter().filter(|parameter| parameter.location == ParameterLocation::Header) {
@@ -37,7 +38,10 @@ pub(super) fn build_headers(operation: &Operation, arguments: &Map<String, Value
             continue;
         }
         if !media_type::is_token(&parameter.name) {
-            return Err(invalid_argument(&parameter.argument, "goes into a header whose name is none; leave it out"));
+            return Err(invalid_argument(
+                &parameter.argument,
+                "is sent in a header with an invalid name; leave it out",
+            ));
         }
         if let Some(text) = header_value(parameter, value)? {
             headers.push((parameter.name.clone(), check_header_value(&parameter.argument, text)?));
@@ -46,11 +50,11 @@ pub(super) fn build_headers(operation: &Operation, arguments: &Map<String, Value
     Ok(headers)
 }
 
-/// JSON first, for that is what agents read best; whatever else there is comes last.
+/// Lists JSON types first, which agents read best, and any other type last.
 fn accept_header(media_types: &[String]) -> String {
-    let sound = media_types.iter().filter(|media_type| media_type::is_valid(media_type) && !media_type.contains(','));
+    let valid = media_types.iter().filter(|media_type| media_type::is_valid(media_type) && !media_type.contains(','));
     let (mut accepted, others): (Vec<&str>, Vec<&str>) =
-        sound.map(String::as_str).filter(|media_type| *media_type != "*/*").partition(|name| media_type::is_json(name));
+        valid.map(String::as_str).filter(|media_type| *media_type != "*/*").partition(|name| media_type::is_json(name));
     accepted.extend(others);
     if accepted.is_empty() {
         accepted.push("application/json");
@@ -60,7 +64,8 @@ fn accept_header(media_types: &[String]) -> String {
     accepted.join(", ")
 }
 
-/// Nothing is encoded in a header, says the specification. One that must be there and is undefined is empty.
+/// Serialises a value for a header, where the specification encodes nothing. A required value that is undefined is
+/// empty.
 fn header_value(parameter: &OperationParameter, value: &Value) -> Result<Option<String>> {
     Ok(match &parameter.serialization {
         Serialization::Style { style, explode, .. } => {
@@ -80,6 +85,7 @@ fn header_value(parameter: &OperationParameter, value: &Value) -> Result<Option<
     })
 }
 
+/// Builds the cookie parameters.
 pub(super) fn build_cookies(operation: &Operation, arguments: &Map<String, Value>) -> Result<Vec<(String, String)>> {
     let mut cookies = Vec::new();
     for parameter in operation.parameters.iter().filter(|parameter| parameter.location == ParameterLocation::Cookie) {
@@ -125,31 +131,32 @@ fn value_writer(
     }
 }
 
+/// Rejects control characters, and white space at the ends, which servers trim.
 fn check_header_value(argument: &str, text: String) -> Result<String> {
     if text.chars().any(|character| character.is_control() && character != '\t') {
         return Err(invalid_argument(
             argument,
-            "goes into a header and must not have line breaks or other control characters",
+            "is sent in a header and must not have line breaks or other control characters",
         ));
     }
     if text.starts_with([' ', '\t']) || text.ends_with([' ', '\t']) {
         return Err(invalid_argument(
             argument,
-            "goes into a header and must not begin or end with a space, which would get lost",
+            "is sent in a header and must not begin or end with a space, which servers trim",
         ));
     }
     Ok(text)
 }
 
-/// The style `cookie` encodes nothing, so what would not stay one cookie is refused.
+/// Rejects names and values that would not be one cookie. The style `cookie` encodes nothing.
 fn check_cookie(argument: &str, name: String, value: String) -> Result<(String, String)> {
     if !media_type::is_token(&name) {
-        return Err(invalid_argument(argument, "makes a cookie with a name that is none"));
+        return Err(invalid_argument(argument, "is sent in a cookie with an invalid name"));
     }
     if value.chars().any(|character| character.is_control() || character == ';') {
         return Err(invalid_argument(
             argument,
-            "goes into a cookie and must not have `;` or control characters; encode them first",
+            "is sent in a cookie and must not have `;` or control characters; encode them first",
         ));
     }
     Ok((name, value))

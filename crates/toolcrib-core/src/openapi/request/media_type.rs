@@ -1,30 +1,31 @@
-//! Media types, as far as requests need to know them. Documents write them, so they are looked at before use.
+//! Media types, as far as requests need them. They come from documents, so they are validated before use.
 
-/// Whether it is JSON: `application/json`, `…+json`, and the like, whatever its parameters.
+/// Returns whether a media type is JSON: `application/json`, `…+json` and the like, with any parameters.
 pub(super) fn is_json(media_type: &str) -> bool {
     let essence = essence(media_type);
     essence.ends_with("/json") || essence.ends_with("+json")
 }
 
-/// Type and subtype alone, in small letters.
+/// Returns type and subtype without parameters, in lower case.
 pub(super) fn essence(media_type: &str) -> String {
     media_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase()
 }
 
-/// Whether it can stand in a header: two tokens around a slash, and parameters without control characters.
+/// Returns whether a media type can be sent in a header: two tokens around a slash, and parameters without control
+/// characters.
 pub(super) fn is_valid(media_type: &str) -> bool {
     let essence = essence(media_type);
     let tokens = essence.split_once('/').is_some_and(|(kind, subtype)| is_token(kind) && is_token(subtype));
     tokens && media_type.chars().all(|character| character == ' ' || character.is_ascii_graphic())
 }
 
-/// The first of a list (`image/png, image/jpeg`) that names one type and not a range of them.
+/// Returns the first media type of a list (`image/png, image/jpeg`) that is not a range.
 pub(super) fn first_concrete(media_types: &str) -> Option<&str> {
     let mut listed = media_types.split(',').map(str::trim);
     listed.find(|media_type| is_valid(media_type) && !essence(media_type).contains('*'))
 }
 
-/// A token of RFC 9110, as names of headers are.
+/// Returns whether a text is a token of RFC 9110, like the name of a header.
 pub(super) fn is_token(text: &str) -> bool {
     !text.is_empty()
         && text.chars().all(|character| character.is_ascii_alphanumeric() || "!#$%&'*+-.^_`|~".contains(character))

@@ -1,4 +1,4 @@
-//! Multipart bodies: a part for each property, or for each item of one that is an array; names and file names quoted as
+//! Builds multipart bodies: a part for each property, or for each item of an array. Names and file names are quoted as
 //! browsers do.
 
 use serde_json::{Map, Value};
@@ -10,6 +10,7 @@ use super::{PreparedBody, invalid_argument, media_type, require_nonempty, serial
 use crate::error::Result;
 use crate::execution::{BodySpec, FormField, Serialization};
 
+/// Builds a multipart body.
 pub(super) fn build_multipart(
     body: &BodySpec,
     content_type: &str,
@@ -20,7 +21,7 @@ pub(super) fn build_multipart(
     let is_form = media_type::essence(content_type) == "multipart/form-data";
     match value {
         Value::Object(properties) => push_properties(&mut parts, body, properties)?,
-        // OpenAPI 3.2: an array is parts in this order, of which those of a form have names.
+        // OpenAPI 3.2: an array lists the parts in order; those of a form have names.
         Value::Array(items) => {
             for item in items {
                 match item {
@@ -35,12 +36,13 @@ pub(super) fn build_multipart(
             }
         }
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {
-            return Err(invalid_argument(&body.argument, "becomes a multipart form and must be an object"));
+            return Err(invalid_argument(&body.argument, "is sent as a multipart form and must be an object"));
         }
     }
     Ok(PreparedBody { content_type: with_boundary(content_type, boundary), bytes: parts.finish() })
 }
 
+/// One part with its headers.
 struct MultipartPart<'a> {
     name: Option<&'a str>,
     filename: Option<&'a str>,
@@ -48,18 +50,19 @@ struct MultipartPart<'a> {
     bytes: Vec<u8>,
 }
 
+/// Adds the parts of all properties of an object.
 fn push_properties(parts: &mut MultipartBuilder<'_>, body: &BodySpec, properties: &Map<String, Value>) -> Result<()> {
-    let undescribed = FormField::default();
+    let default_field = FormField::default();
     for (name, value) in properties {
-        let field = body.fields.get(name).unwrap_or(&undescribed);
+        let field = body.fields.get(name).unwrap_or(&default_field);
         if let Some(Serialization::Style { style, explode, .. }) = &field.serialization
             && !field.binary
         {
             let argument = parts.argument;
             let escape = EscapeMode::Unescaped;
-            let room = MAX_FORM_BYTES;
-            let writing = ValueWriter { argument, name, style: *style, explode: *explode, escape, max_bytes: room };
-            let pairs = writing.to_pairs(value)?;
+            let max_bytes = MAX_FORM_BYTES;
+            let writer = ValueWriter { argument, name, style: *style, explode: *explode, escape, max_bytes };
+            let pairs = writer.to_pairs(value)?;
             for (name, value) in require_nonempty(&format!("{argument}.{name}"), field.required, pairs)? {
                 let bytes = value.into_bytes();
                 parts.push(&MultipartPart { name: Some(&name), filename: None, content_type: None, bytes })?;
@@ -75,8 +78,8 @@ fn push_properties(parts: &mut MultipartBuilder<'_>, body: &BodySpec, properties
     Ok(())
 }
 
-/// A part by the document's word, else by its kind: a file is bytes, an object or an array JSON, anything else text,
-/// which needs no content type.
+/// Builds the part of a property. Without a declared type, a file is bytes, an object or array is JSON, and anything
+/// else is text, which needs no content type.
 fn property_part<'a>(
     argument: &str,
     name: &'a str,
@@ -93,15 +96,15 @@ fn property_part<'a>(
         let content_type = Some(declared.unwrap_or("application/octet-stream"));
         return Ok(MultipartPart { name: Some(name), filename: Some(filename.unwrap_or(name)), content_type, bytes });
     }
-    let nested = value.is_object() || value.is_array();
-    let content_type = declared.or(nested.then_some("application/json"));
+    let is_nested = value.is_object() || value.is_array();
+    let content_type = declared.or(is_nested.then_some("application/json"));
     let bytes = content_type
         .map_or_else(|| to_plain_text(value), |content_type| serialize_as(value, content_type))
         .into_bytes();
     Ok(MultipartPart { name: Some(name), filename: None, content_type, bytes })
 }
 
-/// A part that has no name and of which nothing is said.
+/// Builds a part without a name and without a declaration.
 fn unnamed_part<'a>(argument: &str, value: &'a Value) -> Result<MultipartPart<'a>> {
     let content_type = match value {
         Value::Object(properties) if is_file(properties) => {
@@ -119,11 +122,14 @@ fn unnamed_part<'a>(argument: &str, value: &'a Value) -> Result<MultipartPart<'a
     })
 }
 
+/// Returns whether an object is a file: `{"name","base64"}`.
 fn is_file(properties: &Map<String, Value>) -> bool {
     properties.contains_key("base64") && properties.keys().all(|key| key == "base64" || key == "name")
 }
 
+/// Writes parts into a body of bounded size.
 struct MultipartBuilder<'a> {
+    /// Name of the argument, for errors.
     argument: &'a str,
     boundary: &'a str,
     bytes: Vec<u8>,
@@ -147,7 +153,7 @@ impl MultipartBuilder<'_> {
             head.push_str(&format!("Content-Type: {content_type}\r\n"));
         }
         if self.bytes.len() + head.len() + part.bytes.len() > MAX_FORM_BYTES {
-            return Err(invalid_argument(self.argument, "makes the request too large; give it less"));
+            return Err(invalid_argument(self.argument, "makes the request too large; shorten it"));
         }
         self.bytes.extend_from_slice(head.as_bytes());
         self.bytes.extend_from_slice(b"\r\n");
@@ -156,12 +162,14 @@ impl MultipartBuilder<'_> {
         Ok(())
     }
 
+    /// Writes the closing boundary and returns the body.
     fn finish(mut self) -> Vec<u8> {
         self.bytes.extend_from_slice(format!("--{}--\r\n", self.boundary).as_bytes());
         self.bytes
     }
 }
 
+/// Percent-encodes quotes and control characters in a quoted name.
 fn quote_name(name: &str) -> String {
     let mut quoted = String::with_capacity(name.len());
     for character in name.chars() {
@@ -174,9 +182,9 @@ fn quote_name(name: &str) -> String {
     quoted
 }
 
-/// The media type with our boundary, whichever the document has.
+/// Sets the boundary of a media type, replacing the one of the document.
 fn with_boundary(content_type: &str, boundary: &str) -> String {
     let is_boundary = |piece: &&str| piece.trim().to_ascii_lowercase().starts_with("boundary=");
-    let kept: Vec<&str> = content_type.split(';').map(str::trim).filter(|piece| !is_boundary(piece)).collect();
-    format!("{}; boundary={boundary}", kept.join("; "))
+    let parameters: Vec<&str> = content_type.split(';').map(str::trim).filter(|piece| !is_boundary(piece)).collect();
+    format!("{}; boundary={boundary}", parameters.join("; "))
 }

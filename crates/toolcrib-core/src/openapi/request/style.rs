@@ -1,5 +1,5 @@
-//! The styles of the specification: a value as one text (paths and headers), or as pairs of names and values (queries,
-//! cookies and forms). RFC 6570 says what is undefined: null, an empty array, an empty object, and they leave no trace.
+//! Serialisation styles of the specification: a value as text (paths and headers) or as name-value pairs (queries,
+//! cookies and forms). As in RFC 6570, null, an empty array and an empty object are undefined and produce nothing.
 
 use serde_json::{Map, Value};
 
@@ -8,7 +8,7 @@ use super::{invalid_argument, to_plain_text};
 use crate::error::{Error, Result};
 use crate::execution::ParameterStyle;
 
-/// A value laid out flat. What is nested deeper, for which no style says anything, is JSON text.
+/// A value with at most one level of nesting. Deeper values, which the styles do not define, are JSON text.
 enum FlatValue<'a> {
     Undefined,
     Scalar(String),
@@ -16,23 +16,23 @@ enum FlatValue<'a> {
     Object(Vec<(&'a str, &'a Value)>),
 }
 
-/// How one parameter is written.
+/// Serialises the value of one parameter.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct ValueWriter<'a> {
-    /// For who reads the error.
+    /// Name of the argument, for errors.
     pub(super) argument: &'a str,
     pub(super) name: &'a str,
     pub(super) style: ParameterStyle,
     pub(super) explode: bool,
     pub(super) escape: EscapeMode,
-    /// How many bytes of names and values may come of it. Names repeat, so a small argument could make a huge request.
+    /// Maximum size of names and values together. Names are repeated, so a small argument could produce a huge request.
     pub(super) max_bytes: usize,
 }
 
 impl ValueWriter<'_> {
-    /// Simple, label, matrix. Nothing where the value is undefined.
+    /// Serialises as text: simple, label or matrix. `None` if the value is undefined.
     pub(super) fn to_text(&self, value: &Value) -> Result<Option<String>> {
-        let shape = FlatValue::from_value(value);
+        let flat = FlatValue::from_value(value);
         let prefix = match self.style {
             ParameterStyle::Label => ".",
             ParameterStyle::Matrix => ";",
@@ -44,8 +44,8 @@ impl ValueWriter<'_> {
             | ParameterStyle::DeepObject
             | ParameterStyle::Cookie => "",
         };
-        // An exploded value repeats what stands before it.
-        let pieces = match shape {
+        // An exploded value repeats the prefix.
+        let pieces = match flat {
             FlatValue::Undefined => return Ok(None),
             FlatValue::Scalar(text) => vec![self.with_matrix_name(&self.escape.encode_item(&text, prefix))],
             FlatValue::List(items) if self.explode && !prefix.is_empty() => {
@@ -64,7 +64,7 @@ impl ValueWriter<'_> {
         Ok(Some(format!("{prefix}{}", pieces.join(separator))))
     }
 
-    /// Form and its kin, each name and value encoded.
+    /// Serialises as pairs, with encoded names and values: form and the other styles of queries.
     pub(super) fn to_pairs(&self, value: &Value) -> Result<Vec<(String, String)>> {
         let mut pairs = PairList {
             argument: self.argument,
@@ -96,7 +96,7 @@ impl ValueWriter<'_> {
         Ok(pairs.pairs)
     }
 
-    /// Each property of an exploded object is a parameter of its own, so one that is an array is repeated.
+    /// Adds a property of an exploded object. It is a parameter of its own, so an array is repeated.
     fn push_exploded_property(&self, key: &str, value: &Value, pairs: &mut PairList<'_>) -> Result<()> {
         let items: &[Value] = if let Value::Array(items) = value { items } else { std::slice::from_ref(value) };
         for item in items.iter().filter(|item| !item.is_null()) {
@@ -105,9 +105,9 @@ impl ValueWriter<'_> {
         Ok(())
     }
 
-    /// `q[a]=1`. What the specification leaves open: nested objects go on in brackets, an array of single values has empty
-    /// brackets, for those who read such names (Rails, PHP, Stripe) keep one value of a name that is merely repeated; any
-    /// other array has its indices.
+    /// Adds `q[a]=1`. The specification does not define deeper values: nested objects continue in brackets; an array of
+    /// scalars gets empty brackets, since parsers of such names (Rails, PHP, Stripe) keep only one value of a repeated
+    /// name; any other array gets indices.
     fn push_deep_object(&self, name: &str, value: &Value, pairs: &mut PairList<'_>) -> Result<()> {
         match value {
             Value::Null => Ok(()),
@@ -132,7 +132,7 @@ impl ValueWriter<'_> {
         }
     }
 
-    /// A matrix has the name before the value.
+    /// Prepends the name in the matrix style.
     fn with_matrix_name(&self, value: &str) -> String {
         if self.style == ParameterStyle::Matrix {
             matrix_pair(&self.escape.encode_name(self.name), value)
@@ -141,32 +141,35 @@ impl ValueWriter<'_> {
         }
     }
 
-    /// `key=value`, as paths and headers have it.
+    /// Serialises a property as `key=value`, for paths and headers.
     fn property_text(&self, key: &str, value: &Value) -> String {
         let name = self.escape.encode_name(key);
         let value = self.escape.encode_item(&to_plain_text(value), ",;");
         if self.style == ParameterStyle::Matrix { matrix_pair(&name, &value) } else { format!("{name}={value}") }
     }
 
+    /// Joins the items of a list with the delimiter of the style.
     fn join_items(&self, items: &[String]) -> String {
         let delimiter = self.delimiter();
-        let between = match delimiter {
+        let separator = match delimiter {
             _ if self.escape == EscapeMode::Unescaped => delimiter.to_owned(),
             "," => delimiter.to_owned(),
-            // RFC 3986 has no `|`, so the specification encodes this delimiter. Where an item has one too, only the bare
-            // character tells them apart.
+            // RFC 3986 does not allow `|`, so the specification encodes this delimiter. If an item contains one too,
+            // only the bare character tells them apart.
             "|" if items.iter().any(|item| item.contains(delimiter)) => delimiter.to_owned(),
             _other => EscapeMode::Unreserved.encode_value(delimiter),
         };
         let delimiters = if self.style == ParameterStyle::Matrix { ",;" } else { delimiter };
         let items: Vec<String> = items.iter().map(|item| self.escape.encode_item(item, delimiters)).collect();
-        items.join(&between)
+        items.join(&separator)
     }
 
+    /// Checks a size before the text is built.
     fn check_size(&self, size: usize) -> Result<()> {
         if size > self.max_bytes { Err(too_large(self.argument)) } else { Ok(()) }
     }
 
+    /// Returns the unencoded delimiter of the style.
     fn delimiter(&self) -> &'static str {
         match self.style {
             ParameterStyle::SpaceDelimited => " ",
@@ -183,6 +186,7 @@ impl ValueWriter<'_> {
 }
 
 impl<'a> FlatValue<'a> {
+    /// Classifies a value and drops nulls from it.
     fn from_value(value: &'a Value) -> FlatValue<'a> {
         match value {
             Value::Null => FlatValue::Undefined,
@@ -199,10 +203,11 @@ impl<'a> FlatValue<'a> {
     }
 }
 
+/// Name-value pairs of bounded size.
 struct PairList<'a> {
     argument: &'a str,
     remaining_bytes: usize,
-    /// What is left for names on the way down, of which an object without values leaves nothing in the list.
+    /// Bytes left for intermediate names. Nested empty objects build names without adding pairs.
     remaining_name_bytes: usize,
     pairs: Vec<(String, String)>,
 }
@@ -217,15 +222,16 @@ impl PairList<'_> {
         Ok(())
     }
 
-    fn charge_names(&mut self, name: &str, times: usize) -> Result<()> {
-        let names = self.remaining_name_bytes.checked_sub(name.len().saturating_mul(times));
+    /// Charges the copies of a name that the children of a value make.
+    fn charge_names(&mut self, name: &str, count: usize) -> Result<()> {
+        let names = self.remaining_name_bytes.checked_sub(name.len().saturating_mul(count));
         self.remaining_name_bytes = names.ok_or_else(|| too_large(self.argument))?;
         Ok(())
     }
 }
 
 fn too_large(argument: &str) -> Error {
-    invalid_argument(argument, "makes the request too large; give it less")
+    invalid_argument(argument, "makes the request too large; shorten it")
 }
 
 fn defined_items(items: &[Value]) -> Vec<String> {
@@ -236,11 +242,12 @@ fn defined_properties(properties: &Map<String, Value>) -> Vec<(&str, &Value)> {
     properties.iter().filter(|(_, value)| !value.is_null()).map(|(key, value)| (key.as_str(), value)).collect()
 }
 
+/// Returns keys and values alternately, as styles without `explode` list them.
 fn flatten_properties(pairs: &[(&str, &Value)]) -> Vec<String> {
     pairs.iter().flat_map(|(key, value)| [(*key).to_owned(), to_plain_text(value)]).collect()
 }
 
-/// RFC 6570 leaves the equals sign out where a path-style value is empty.
+/// Serialises a pair of the matrix style. RFC 6570 omits the equals sign of an empty value.
 fn matrix_pair(name: &str, value: &str) -> String {
     if value.is_empty() { name.to_owned() } else { format!("{name}={value}") }
 }

@@ -1,5 +1,5 @@
-//! The address: the base, the path with its templates filled, the query. What is filled in stays in its segment or in its
-//! parameter, and never climbs.
+//! Builds the URL: base, path with filled templates, and query. A filled value stays within its path segment or query
+//! parameter, and never leads to a parent directory.
 
 use serde_json::{Map, Value};
 
@@ -9,12 +9,13 @@ use super::{argument_value, invalid_argument, media_type, require_nonempty, seri
 use crate::error::{Code, Error, Result};
 use crate::execution::{Operation, OperationParameter, ParameterLocation, ParameterStyle, Serialization};
 
-/// What HTTP libraries can hold.
+/// Maximum length of a URL that the HTTP library accepts.
 const MAX_REQUEST_URL_LEN: usize = 65_534;
 
+/// Builds the URL of a request.
 pub(super) fn build_url(operation: &Operation, base: &str, arguments: &Map<String, Value>) -> Result<String> {
     let base = BaseUrl::parse(base)?;
-    // What follows a `#` in a path only tells operations apart.
+    // Some documents add a fragment to a path to define two operations for it; it is not sent.
     let (path, _) = split_outside_braces(&operation.path, '#');
     let (path, path_query) = split_outside_braces(path, '?');
 
@@ -40,7 +41,7 @@ pub(super) fn build_url(operation: &Operation, base: &str, arguments: &Map<Strin
     }
     if url.len() > MAX_REQUEST_URL_LEN {
         let message = format!(
-            "the address of the request would have {} bytes, more than {MAX_REQUEST_URL_LEN}; give less",
+            "the URL of the request would have {} bytes, more than {MAX_REQUEST_URL_LEN}; shorten the arguments",
             url.len()
         );
         return Err(Error::new(Code::ToolInvalidInput, message));
@@ -48,10 +49,10 @@ pub(super) fn build_url(operation: &Operation, base: &str, arguments: &Map<Strin
     Ok(url)
 }
 
-/// The parts of the address that a path is appended to.
+/// The URL that a path is appended to, split into parts.
 struct BaseUrl<'a> {
     origin: &'a str,
-    /// Without a slash at its end.
+    /// Without a trailing slash.
     path: &'a str,
     query: Option<&'a str>,
 }
@@ -62,7 +63,7 @@ impl<'a> BaseUrl<'a> {
         let authority = match base.find("://") {
             Some(scheme) if scheme > 0 && !base[scheme + 3..].is_empty() => scheme + 3,
             Some(_) | None => {
-                let message = "there is no address to send the request to; set `base_url` on the source";
+                let message = "there is no server URL to send the request to; set `base_url` on the source";
                 return Err(Error::new(Code::ToolUnavailable, message).with_retryable(false));
             }
         };
@@ -73,6 +74,7 @@ impl<'a> BaseUrl<'a> {
     }
 }
 
+/// Fills the templates of a path, segment by segment.
 fn fill_path(path: &str, operation: &Operation, arguments: &Map<String, Value>) -> Result<String> {
     let mut filled = Vec::new();
     let mut rest = Some(path);
@@ -84,6 +86,7 @@ fn fill_path(path: &str, operation: &Operation, arguments: &Map<String, Value>) 
     Ok(filled.join("/"))
 }
 
+/// Fills the templates of one path segment and rejects values that would change the path.
 fn fill_segment(segment: &str, operation: &Operation, arguments: &Map<String, Value>) -> Result<String> {
     let mut filled = String::new();
     let mut last_argument = None;
@@ -94,7 +97,7 @@ fn fill_segment(segment: &str, operation: &Operation, arguments: &Map<String, Va
                 let parameter = find_path_parameter(name, operation)?;
                 let value = argument_value(parameter, arguments)?.unwrap_or(&Value::Null);
                 let text = serialize_path_value(parameter, value)?;
-                // The matrix style has a form for an empty string, and it is no empty segment.
+                // In the matrix style an empty string is written as `;name`, which is not an empty segment.
                 if text.is_empty() || *value == "" && !text.starts_with(';') {
                     return Err(invalid_argument(&parameter.argument, "is part of a path and must not be empty"));
                 }
@@ -106,7 +109,7 @@ fn fill_segment(segment: &str, operation: &Operation, arguments: &Map<String, Va
             }
         }
     }
-    // Two values, or a value and what stands beside it, may make up what neither is.
+    // Adjacent values and literals may form a dot segment that none of them is alone.
     match last_argument {
         Some(argument) if is_dot_segment(&filled) => Err(dot_segment_error(argument)),
         Some(argument) if contains_parent_segment(&filled) => Err(parent_segment_error(argument)),
@@ -114,12 +117,13 @@ fn fill_segment(segment: &str, operation: &Operation, arguments: &Map<String, Va
     }
 }
 
+/// Returns the path parameter of a template.
 fn find_path_parameter<'a>(name: &str, operation: &'a Operation) -> Result<&'a OperationParameter> {
-    let found = operation
+    let parameter = operation
         .parameters
         .iter()
         .find(|parameter| parameter.location == ParameterLocation::Path && parameter.name == name);
-    found.ok_or_else(|| {
+    parameter.ok_or_else(|| {
         let message = format!(
             "the path `{}` has `{{{name}}}`, for which the document declares no parameter; its author must add one",
             operation.path
@@ -128,6 +132,7 @@ fn find_path_parameter<'a>(name: &str, operation: &'a Operation) -> Result<&'a O
     })
 }
 
+/// Serialises a value for a path segment; empty for `null`.
 fn serialize_path_value(parameter: &OperationParameter, value: &Value) -> Result<String> {
     Ok(match &parameter.serialization {
         _ if value.is_null() => String::new(),
@@ -139,8 +144,8 @@ fn serialize_path_value(parameter: &OperationParameter, value: &Value) -> Result
     })
 }
 
-/// The query that a path has of its own, pair by pair. A pair with a template in it that the document declares as part of
-/// the query is left to that parameter.
+/// Fills the query that is part of the path, pair by pair. Leaves out pairs with a template that the document declares
+/// as a query parameter, which is added by that parameter.
 fn fill_path_query(template: &str, operation: &Operation, arguments: &Map<String, Value>) -> Result<Vec<String>> {
     let declared = |piece: &TemplatePiece<'_>| match piece {
         TemplatePiece::Literal(_) => false,
@@ -171,7 +176,7 @@ fn fill_path_query(template: &str, operation: &Operation, arguments: &Map<String
     Ok(pairs)
 }
 
-/// What a parameter puts into the query: `name=value`, or several of them.
+/// Returns the `name=value` pairs of a parameter.
 fn query_pairs(parameter: &OperationParameter, arguments: &Map<String, Value>) -> Result<Vec<String>> {
     match parameter.location {
         ParameterLocation::Query | ParameterLocation::Querystring => {}
@@ -184,7 +189,7 @@ fn query_pairs(parameter: &OperationParameter, arguments: &Map<String, Value>) -
         return serialize_querystring(parameter, value);
     }
     let pairs = match &parameter.serialization {
-        // A parameter that must be there and is null is there without a value, as the table of styles has it.
+        // A required parameter that is `null` is sent without a value, as the table of styles says.
         Serialization::Style { .. } if value.is_null() => {
             vec![(EscapeMode::Unreserved.encode_name(&parameter.name), String::new())]
         }
@@ -206,8 +211,8 @@ fn query_pairs(parameter: &OperationParameter, arguments: &Map<String, Value>) -
     Ok(pairs.into_iter().map(|(name, value)| format!("{name}={value}")).collect())
 }
 
-/// The whole query out of one value. A string that is plain text, or a form already, is a query that the agent wrote, of
-/// which the delimiters stay; any other document is encoded as a whole.
+/// Serialises a value as the whole query (OpenAPI 3.2, `in: querystring`). A string of plain text or form data is a
+/// query that the agent wrote, whose delimiters are kept; any other document is encoded as a whole.
 fn serialize_querystring(parameter: &OperationParameter, value: &Value) -> Result<Vec<String>> {
     let media_type = match &parameter.serialization {
         Serialization::Style { .. } => urlencoded::MEDIA_TYPE,
@@ -240,12 +245,13 @@ fn value_writer(
     }
 }
 
+/// A piece of a path or query: literal text or a parameter in braces.
 enum TemplatePiece<'a> {
     Literal(&'a str),
     Parameter(&'a str),
 }
 
-/// A brace that nothing closes is itself.
+/// Splits a text into literals and templates. An unclosed brace is literal.
 fn split_template(text: &str) -> Vec<TemplatePiece<'_>> {
     let mut pieces = Vec::new();
     let mut rest = text;
@@ -258,62 +264,64 @@ fn split_template(text: &str) -> Vec<TemplatePiece<'_>> {
     pieces
 }
 
+/// Splits at the first template: text before it, its name, and text after it.
 fn first_template(text: &str) -> Option<(&str, &str, &str)> {
     let (before, rest) = text.split_once('{')?;
     let (name, after) = rest.split_once('}')?;
     Some((before, name, after))
 }
 
+/// Splits at the first delimiter that is not within a template.
 fn split_outside_braces(text: &str, delimiter: char) -> (&str, Option<&str>) {
-    let mut searched = 0;
+    let mut offset = 0;
     loop {
-        let rest = &text[searched..];
+        let rest = &text[offset..];
         let literal = first_template(rest).map_or(rest.len(), |(before, _, _)| before.len());
         if let Some(index) = rest[..literal].find(delimiter) {
-            let (before, after) = text.split_at(searched + index);
+            let (before, after) = text.split_at(offset + index);
             return (before, Some(&after[delimiter.len_utf8()..]));
         }
         match first_template(rest) {
-            Some((_, _, after)) => searched = text.len() - after.len(),
+            Some((_, _, after)) => offset = text.len() - after.len(),
             None => return (text, None),
         }
     }
 }
 
-/// Whether a segment leads nowhere or up. Libraries read `%2e` as a dot.
+/// Returns whether a segment is `.` or `..`. URL libraries treat `%2e` as a dot.
 pub fn is_dot_segment(segment: &str) -> bool {
     matches!(segment.to_ascii_lowercase().replace("%2e", ".").as_str(), "." | "..")
 }
 
-/// Whether a filled segment has `..` between slashes of either kind once it is decoded: many servers and proxies decode
-/// `%2F` before they resolve a path. Some decode twice, so that a value of `%2e%2e`, which is sent as `%252e%252e`, climbs
-/// there; what takes a third time is data.
+/// Returns whether a filled segment contains `..` between slashes or backslashes once it is decoded. Many servers and
+/// proxies decode `%2F` before they resolve a path, and some decode twice, so that a value of `%2e%2e`, which is sent
+/// as `%252e%252e`, leads to the parent there. Values that take a third decoding are data.
 fn contains_parent_segment(segment: &str) -> bool {
     let once = decode_leniently(segment.as_bytes());
     let twice = decode_leniently(&once);
     [once, twice].iter().any(|path| {
-        path.split(|byte| matches!(byte, b'/' | b'\\')).any(|part| {
-            // Servers of Java drop what follows a `;`, others white space and control characters at the end.
-            let name = part.split(|byte| *byte == b';').next().unwrap_or_default();
+        path.split(|byte| matches!(byte, b'/' | b'\\')).any(|segment| {
+            // Java servers drop path parameters after `;`, others trim white space and control characters.
+            let name = segment.split(|byte| *byte == b';').next().unwrap_or_default();
             name.trim_ascii_start().strip_prefix(b"..").is_some_and(|rest| rest.iter().all(|byte| *byte <= b' '))
         })
     })
 }
 
-/// Percent-decoded, with the overlong forms of `.`, `/` and `\` in UTF-8 that careless decoders accept.
+/// Percent-decodes, including the overlong UTF-8 forms of `.`, `/` and `\` that lenient decoders accept.
 fn decode_leniently(bytes: &[u8]) -> Vec<u8> {
     let mut decoded = Vec::with_capacity(bytes.len());
     for byte in percent_encoding::percent_decode(bytes) {
-        let plain = match (decoded.last(), byte) {
+        let character = match (decoded.last(), byte) {
             (Some(0xc0), 0xae) => Some(b'.'),
             (Some(0xc0), 0xaf) => Some(b'/'),
             (Some(0xc1), 0x9c) => Some(b'\\'),
             _ => None,
         };
-        if plain.is_some() {
+        if character.is_some() {
             decoded.pop();
         }
-        decoded.push(plain.unwrap_or(byte));
+        decoded.push(character.unwrap_or(byte));
     }
     decoded
 }

@@ -1,5 +1,5 @@
-//! `application/x-www-form-urlencoded`: in bodies, and where a query is one. A space is `%20`, which every reader of forms
-//! knows as well as `+`.
+//! Serialises `application/x-www-form-urlencoded`, in bodies and queries. A space becomes `%20`, which all parsers
+//! accept as well as `+`.
 
 use std::collections::BTreeMap;
 
@@ -13,73 +13,74 @@ use crate::execution::{FormField, ParameterStyle, Serialization};
 
 pub(super) const MEDIA_TYPE: &str = "application/x-www-form-urlencoded";
 
-/// A form of which the document says nothing more.
-pub(super) fn serialize_plain_form(argument: &str, value: &Value, room: usize) -> Result<String> {
-    serialize_form(argument, value, &BTreeMap::new(), room)
+/// Serialises a form without declared fields.
+pub(super) fn serialize_plain_form(argument: &str, value: &Value, max_bytes: usize) -> Result<String> {
+    serialize_form(argument, value, &BTreeMap::new(), max_bytes)
 }
 
-/// A string is a form that is written already.
+/// Serialises a form. A string is taken as already serialised.
 pub(super) fn serialize_form(
     argument: &str,
     value: &Value,
     fields: &BTreeMap<String, FormField>,
-    room: usize,
+    max_bytes: usize,
 ) -> Result<String> {
     let properties = match value {
         Value::Object(properties) => properties,
         Value::String(text) => return Ok(text.clone()),
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_) => {
-            return Err(invalid_argument(argument, "becomes a form and must be an object"));
+            return Err(invalid_argument(argument, "is sent as a form and must be an object"));
         }
     };
-    let pairs = form_pairs(argument, properties, fields, room)?;
+    let pairs = form_pairs(argument, properties, fields, max_bytes)?;
     let pairs: Vec<String> = pairs.into_iter().map(|(name, value)| format!("{name}={value}")).collect();
     Ok(pairs.join("&"))
 }
 
+/// Returns the encoded pairs of all properties, of at most `max_bytes` together.
 fn form_pairs(
     argument: &str,
     properties: &Map<String, Value>,
     fields: &BTreeMap<String, FormField>,
-    room: usize,
+    max_bytes: usize,
 ) -> Result<Vec<(String, String)>> {
-    let undescribed = FormField::default();
+    let default_field = FormField::default();
     let mut pairs: Vec<(String, String)> = Vec::new();
-    let mut left = room;
+    let mut remaining = max_bytes;
     for (name, value) in properties {
-        let field = fields.get(name).unwrap_or(&undescribed);
-        let writing = field_writer(argument, name, field, left);
-        let made = match &field.serialization {
-            Some(Serialization::Style { .. }) => writing.to_pairs(value)?,
+        let field = fields.get(name).unwrap_or(&default_field);
+        let writer = field_writer(argument, name, field, remaining);
+        let field_pairs = match &field.serialization {
+            Some(Serialization::Style { .. }) => writer.to_pairs(value)?,
             Some(Serialization::Content { media_type }) => {
-                writing.to_pairs(&field_contents(value, field, Some(media_type)))?
+                writer.to_pairs(&field_contents(value, field, Some(media_type)))?
             }
-            None => writing.to_pairs(&field_contents(value, field, field.content_type.as_deref()))?,
+            None => writer.to_pairs(&field_contents(value, field, field.content_type.as_deref()))?,
         };
-        let made = require_nonempty(&format!("{argument}.{name}"), field.required, made)?;
-        let size: usize = made.iter().map(|(name, value)| name.len() + value.len() + 2).sum();
-        left = left.saturating_sub(size);
-        pairs.extend(made);
+        let field_pairs = require_nonempty(&format!("{argument}.{name}"), field.required, field_pairs)?;
+        let size: usize = field_pairs.iter().map(|(name, value)| name.len() + value.len() + 2).sum();
+        remaining = remaining.saturating_sub(size);
+        pairs.extend(field_pairs);
     }
     Ok(pairs)
 }
 
-/// As a parameter of a query is written; an array is repeated where nothing is said.
-fn field_writer<'a>(argument: &'a str, name: &'a str, field: &FormField, room: usize) -> ValueWriter<'a> {
+/// Returns the writer of a field, which is serialised like a query parameter. By default arrays are repeated.
+fn field_writer<'a>(argument: &'a str, name: &'a str, field: &FormField, max_bytes: usize) -> ValueWriter<'a> {
     let (style, explode, allow_reserved) = match &field.serialization {
         Some(Serialization::Style { style, explode, allow_reserved }) => (*style, *explode, *allow_reserved),
         Some(Serialization::Content { .. }) | None => (ParameterStyle::Form, true, false),
     };
     let escape = if allow_reserved { escape::RESERVED_IN_QUERY } else { EscapeMode::Unreserved };
-    ValueWriter { argument, name, style, explode, escape, max_bytes: room }
+    ValueWriter { argument, name, style, explode, escape, max_bytes }
 }
 
-/// Where no style is given, each value is a document of its own: of the type that the document names, else text, and JSON
-/// of what is no text. Of an array each item is one.
+/// Serialises the values of a field without a style: as the declared media type, else as text, and objects as JSON. The
+/// items of an array are serialised one by one.
 fn field_contents(value: &Value, field: &FormField, media_type: Option<&str>) -> Value {
     let text = |value: &Value| match value {
         Value::Null => Value::Null,
-        // A form is text: what is base64 stays so.
+        // A form is text, so base64 content is not decoded.
         Value::Object(file) if field.binary => file.get("base64").cloned().unwrap_or_default(),
         Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) | Value::Object(_) => {
             Value::String(media_type.map_or_else(|| to_plain_text(value), |media_type| serialize_as(value, media_type)))

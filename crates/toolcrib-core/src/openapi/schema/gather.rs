@@ -1,5 +1,5 @@
-//! What one operation needs of the shared definitions: those it reaches, inlined where that is shorter, and the rest as
-//! `$defs`, cycles included.
+//! Assembles the schema of one operation from shared definitions: inlines them where that is shorter and keeps the
+//! rest, including cycles, as `$defs`.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::rc::Rc;
@@ -8,51 +8,55 @@ use serde_json::{Map, Value, json};
 
 use super::{BYTES_PER_WORK, Direction, SchemaTranslator, TranslatedSchema, prune};
 
-/// How large a schema may be when it is listed.
+/// Maximum size of a schema in a list of tools.
 const MAX_LISTED_BYTES: usize = 8 * 1024;
-/// And when it is asked for.
+/// Maximum size of a full schema, returned on demand.
 const MAX_FULL_BYTES: usize = 192 * 1024;
+/// Maximum number of definitions of a full schema.
 const MAX_DEFINITIONS: usize = 4_000;
-/// As text. A manifest takes 64 levels, and a tool has two around its schema.
+/// Maximum nesting depth of the JSON text after inlining. A manifest accepts 64 levels, and a tool has two around its
+/// schema.
 const MAX_INLINE_DEPTH: usize = 56;
 
-/// A schema that stands for itself.
+/// A schema without external references.
 #[derive(Debug)]
 pub(in super::super) struct AssembledSchema {
+    /// For lists of tools; pruned if necessary.
     pub(in super::super) listed: Value,
-    /// Where the listed one was pruned: with everything that it says.
+    /// The full schema, if the listed one was pruned.
     pub(in super::super) full: Option<Value>,
 }
 
+/// Translated definitions by name.
 pub(super) type Definitions = HashMap<Rc<str>, Rc<TranslatedSchema>>;
 
 impl SchemaTranslator<'_> {
-    /// For agents: short enough to be listed.
+    /// Assembles a schema for agents, with a pruned version for lists if it is long.
     pub(in super::super) fn assemble(&mut self, root: &TranslatedSchema, direction: Direction) -> AssembledSchema {
-        let reached = self.collect_definitions(root, direction, MAX_FULL_BYTES);
-        let whole = reached
+        let definitions = self.collect_definitions(root, direction, MAX_FULL_BYTES);
+        let full = definitions
             .as_ref()
             .map(|definitions| inline_definitions(root, definitions))
-            .filter(|whole| fits(whole, MAX_FULL_BYTES));
-        match whole {
-            Some(whole) if fits(&whole, MAX_LISTED_BYTES) => AssembledSchema { listed: whole, full: None },
-            Some(whole) => AssembledSchema { listed: self.prune(root, direction, MAX_LISTED_BYTES), full: Some(whole) },
+            .filter(|full| fits(full, MAX_FULL_BYTES));
+        match full {
+            Some(full) if fits(&full, MAX_LISTED_BYTES) => AssembledSchema { listed: full, full: None },
+            Some(full) => AssembledSchema { listed: self.prune(root, direction, MAX_LISTED_BYTES), full: Some(full) },
             None => {
-                let whole = self.prune(root, direction, MAX_FULL_BYTES);
-                AssembledSchema { listed: self.prune(root, direction, MAX_LISTED_BYTES), full: Some(whole) }
+                let full = self.prune(root, direction, MAX_FULL_BYTES);
+                AssembledSchema { listed: self.prune(root, direction, MAX_LISTED_BYTES), full: Some(full) }
             }
         }
     }
 
-    /// For whoever asks: as much as is listed.
+    /// Assembles a schema that is at most as long as one in a list.
     pub(in super::super) fn assemble_short(&mut self, root: &TranslatedSchema, direction: Direction) -> Value {
-        let reached = self.collect_definitions(root, direction, MAX_LISTED_BYTES);
-        let whole = reached.as_ref().map(|definitions| inline_definitions(root, definitions));
-        whole
-            .filter(|whole| fits(whole, MAX_LISTED_BYTES))
+        let definitions = self.collect_definitions(root, direction, MAX_LISTED_BYTES);
+        let full = definitions.as_ref().map(|definitions| inline_definitions(root, definitions));
+        full.filter(|full| fits(full, MAX_LISTED_BYTES))
             .unwrap_or_else(|| self.prune(root, direction, MAX_LISTED_BYTES))
     }
 
+    /// Prunes a schema to `limit` bytes.
     fn prune(&mut self, root: &TranslatedSchema, direction: Direction, limit: usize) -> Value {
         if self.is_exhausted() {
             return json!({ "type": "object" });
@@ -65,32 +69,32 @@ impl SchemaTranslator<'_> {
         value
     }
 
-    /// Every definition that is reached from here; nothing when they are certainly larger than `limit` together.
+    /// Returns all definitions that a schema needs, or `None` if they exceed `limit` together.
     fn collect_definitions(
         &mut self,
         root: &TranslatedSchema,
         direction: Direction,
         limit: usize,
     ) -> Option<Definitions> {
-        let mut reached = Definitions::new();
-        let mut waiting = root.references.clone();
+        let mut definitions = Definitions::new();
+        let mut pending = root.references.clone();
         let mut size = root.size;
-        // What is reached is also written, each time.
+        // Reachable definitions are written for every operation, so each time is charged.
         self.spend((root.size / BYTES_PER_WORK) as u64);
-        while let Some(name) = waiting.pop() {
-            if reached.contains_key(&name) {
+        while let Some(name) = pending.pop() {
+            if definitions.contains_key(&name) {
                 continue;
             }
             let definition = self.definition(&name, direction)?;
             size += definition.size;
             self.spend(1 + (definition.size.min(limit) / BYTES_PER_WORK) as u64);
-            if size > limit || reached.len() >= MAX_DEFINITIONS {
+            if size > limit || definitions.len() >= MAX_DEFINITIONS {
                 return None;
             }
-            waiting.extend(definition.references.iter().cloned());
-            reached.insert(name, definition);
+            pending.extend(definition.references.iter().cloned());
+            definitions.insert(name, definition);
         }
-        Some(reached)
+        Some(definitions)
     }
 }
 
@@ -98,24 +102,25 @@ fn fits(value: &Value, limit: usize) -> bool {
     value.to_string().len() <= limit
 }
 
+/// Inlines definitions that are used once or are short, and adds the others as `$defs`.
 fn inline_definitions(root: &TranslatedSchema, definitions: &Definitions) -> Value {
     let mut uses: HashMap<&str, usize> = HashMap::new();
-    let all = definitions.values().flat_map(|definition| &definition.references).chain(&root.references);
-    for name in all {
+    let references = definitions.values().flat_map(|definition| &definition.references).chain(&root.references);
+    for name in references {
         *uses.entry(name).or_default() += 1;
     }
-    let inlined = |name: &str| {
+    let should_inline = |name: &str| {
         let Some(definition) = definitions.get(name) else { return false };
-        let times = uses.get(name).copied().unwrap_or_default();
-        // One that is named once is in no cycle: what named it was reached without it.
+        let count = uses.get(name).copied().unwrap_or_default();
+        // A definition with a single use is not in a cycle, since its user was reached without it.
         let reference = name.len() + 20;
-        times == 1
-            || (definition.references.is_empty() && times * definition.size <= times * reference + definition.size)
+        count == 1
+            || (definition.references.is_empty() && count * definition.size <= count * reference + definition.size)
     };
-    let mut inliner = Inliner { definitions, should_inline: &inlined, kept_references: BTreeSet::new() };
+    let mut inliner = Inliner { definitions, should_inline: &should_inline, kept_references: BTreeSet::new() };
     let mut value = inliner.inline_value(&root.value, 0);
-    // Definitions that stay, and those that are left because they would stand too deep.
-    inliner.kept_references.extend(definitions.keys().filter(|name| !inlined(name)).cloned());
+    // Definitions that are not inlined, and those that would be nested too deep.
+    inliner.kept_references.extend(definitions.keys().filter(|name| !should_inline(name)).cloned());
     let mut shared = BTreeMap::new();
     while let Some(name) = inliner.kept_references.pop_first() {
         if let (false, Some(definition)) = (shared.contains_key(&*name), definitions.get(&name)) {
@@ -129,19 +134,21 @@ fn inline_definitions(root: &TranslatedSchema, definitions: &Definitions) -> Val
     value
 }
 
+/// Replaces references by definitions.
 struct Inliner<'d, F> {
     definitions: &'d Definitions,
     should_inline: &'d F,
-    /// What a reference was left to.
+    /// Definitions that a reference still points to.
     kept_references: BTreeSet<Rc<str>>,
 }
 
 impl<F: Fn(&str) -> bool> Inliner<'_, F> {
+    /// Copies a value and inlines the references in it.
     fn inline_value(&mut self, value: &Value, depth: usize) -> Value {
         match value {
             Value::Object(fields) => {
-                let named = fields.get("$ref").and_then(Value::as_str).and_then(|text| text.strip_prefix("#/$defs/"));
-                if let Some((name, definition)) = named.and_then(|name| self.definitions.get_key_value(name))
+                let name = fields.get("$ref").and_then(Value::as_str).and_then(|text| text.strip_prefix("#/$defs/"));
+                if let Some((name, definition)) = name.and_then(|name| self.definitions.get_key_value(name))
                     && (self.should_inline)(name)
                 {
                     if depth + definition.depth <= MAX_INLINE_DEPTH {
@@ -157,20 +164,20 @@ impl<F: Fn(&str) -> bool> Inliner<'_, F> {
         }
     }
 
-    /// A definition with what stood beside the reference to it.
-    fn merge_siblings(&mut self, definition: Value, beside: &Map<String, Value>, depth: usize) -> Value {
-        let beside = beside.iter().filter(|(key, _)| *key != "$ref");
-        let beside: Map<String, Value> =
-            beside.map(|(key, value)| (key.clone(), self.inline_value(value, depth + 1))).collect();
-        let decorates = |key: &String| matches!(key.as_str(), "description" | "default" | "deprecated");
-        let free = |key: &String| decorates(key) || definition.get(key.as_str()).is_none();
-        if definition.is_object() && beside.keys().all(free) {
-            let mut both = definition.as_object().cloned().unwrap_or_default();
-            both.extend(beside);
-            return both.into();
+    /// Merges a definition with the keywords beside the reference to it.
+    fn merge_siblings(&mut self, definition: Value, siblings: &Map<String, Value>, depth: usize) -> Value {
+        let siblings = siblings.iter().filter(|(key, _)| *key != "$ref");
+        let siblings: Map<String, Value> =
+            siblings.map(|(key, value)| (key.clone(), self.inline_value(value, depth + 1))).collect();
+        let is_annotation = |key: &String| matches!(key.as_str(), "description" | "default" | "deprecated");
+        let is_compatible = |key: &String| is_annotation(key) || definition.get(key.as_str()).is_none();
+        if definition.is_object() && siblings.keys().all(is_compatible) {
+            let mut merged = definition.as_object().cloned().unwrap_or_default();
+            merged.extend(siblings);
+            return merged.into();
         }
-        let mut both = Map::from_iter([("allOf".to_owned(), Value::from(vec![definition]))]);
-        both.extend(beside);
-        both.into()
+        let mut merged = Map::from_iter([("allOf".to_owned(), Value::from(vec![definition]))]);
+        merged.extend(siblings);
+        merged.into()
     }
 }

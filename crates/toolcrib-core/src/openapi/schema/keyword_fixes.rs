@@ -1,4 +1,4 @@
-//! Single words of a schema, put right where people write more, or other things, than the specification has.
+//! Corrects the values of single keywords that documents often get wrong.
 
 use std::collections::HashSet;
 
@@ -6,17 +6,18 @@ use serde_json::{Number, Value, json};
 
 const TYPES: [&str; 7] = ["string", "number", "integer", "boolean", "array", "object", "null"];
 
+/// Returns the valid types in `type`, each once.
 pub(super) fn fix_types(value: &Value) -> Option<Value> {
     match value {
         Value::String(name) => fix_type_name(name).map(Into::into),
         Value::Array(names) => {
-            let mut known: Vec<&str> = Vec::new();
+            let mut values: Vec<&str> = Vec::new();
             for name in names.iter().filter_map(Value::as_str).filter_map(fix_type_name) {
-                if !known.contains(&name) {
-                    known.push(name);
+                if !values.contains(&name) {
+                    values.push(name);
                 }
             }
-            match known.as_slice() {
+            match values.as_slice() {
                 [] => None,
                 [only] => Some((*only).into()),
                 several => Some(json!(several)),
@@ -26,11 +27,11 @@ pub(super) fn fix_types(value: &Value) -> Option<Value> {
     }
 }
 
-/// The type that a word means, where people write more than the seven there are.
+/// Returns the JSON type that a name stands for. Documents use more than the seven types.
 fn fix_type_name(name: &str) -> Option<&'static str> {
     let lower = name.to_ascii_lowercase();
-    let known = TYPES.into_iter().find(|known| *known == lower);
-    known.or(match lower.as_str() {
+    let values = TYPES.into_iter().find(|values| *values == lower);
+    values.or(match lower.as_str() {
         "file" | "date" | "datetime" | "date-time" | "uuid" | "uri" | "str" | "text" => Some("string"),
         "int" | "int32" | "int64" | "long" => Some("integer"),
         "float" | "double" | "decimal" => Some("number"),
@@ -41,13 +42,13 @@ fn fix_type_name(name: &str) -> Option<&'static str> {
     })
 }
 
-/// The values there are to choose from, each once, and of the type that is asked for where a document is careless.
-pub(super) fn fix_enum(value: &Value, asked: Option<&Value>) -> Option<Value> {
-    let asked = asked.and_then(Value::as_str);
-    let mut known: Vec<Value> = Vec::new();
+/// Returns the values of `enum` without duplicates, converted to the declared type where possible.
+pub(super) fn fix_enum(value: &Value, declared: Option<&Value>) -> Option<Value> {
+    let declared = declared.and_then(Value::as_str);
+    let mut values: Vec<Value> = Vec::new();
     let mut seen = HashSet::new();
     for value in value.as_array()? {
-        let value = match (asked, value) {
+        let value = match (declared, value) {
             (Some("string"), Value::Number(_) | Value::Bool(_)) => value.to_string().into(),
             (Some("boolean"), Value::String(text)) => {
                 text.to_ascii_lowercase().parse::<bool>().map_or_else(|_| value.clone(), Value::Bool)
@@ -58,12 +59,13 @@ pub(super) fn fix_enum(value: &Value, asked: Option<&Value>) -> Option<Value> {
             _ => value.clone(),
         };
         if seen.insert(value.to_string()) {
-            known.push(value);
+            values.push(value);
         }
     }
-    (!known.is_empty()).then(|| known.into())
+    (!values.is_empty()).then(|| values.into())
 }
 
+/// Returns a number, also from a string.
 pub(super) fn fix_number(value: &Value) -> Option<Number> {
     match value {
         Value::Number(number) => Some(number.clone()),
@@ -72,11 +74,12 @@ pub(super) fn fix_number(value: &Value) -> Option<Number> {
     }
 }
 
+/// Returns a non-negative integer, also from a float or a string.
 pub(super) fn fix_count(value: &Value) -> Option<Value> {
     let number = fix_number(value)?;
-    let whole = number.as_u64().or_else(|| {
+    let integer = number.as_u64().or_else(|| {
         let float = number.as_f64().filter(|float| float.fract() == 0.0 && (0.0..9e15).contains(float))?;
         Some(float as u64)
     });
-    whole.map(Into::into)
+    integer.map(Into::into)
 }

@@ -1,5 +1,5 @@
-//! A schema too large to be listed, cut at depth: what is left out is marked, names of what is required stay, and the
-//! whole can be asked for.
+//! Prunes a schema that is too large for a list, below some depth. Pruned parts are marked by a comment, required names
+//! stay, and the full schema is available on demand. A pruned schema is never stricter than the full one.
 
 use std::rc::Rc;
 
@@ -9,22 +9,26 @@ use super::super::description;
 use super::TranslatedSchema;
 use crate::json;
 
-/// What a list may have of one tool in any case.
+/// Maximum size of a schema that stays over its limit even when pruned most.
 const MAX_PRUNED_BYTES: usize = 128 * 1024;
+/// `$comment` of a pruned part.
 const PRUNED_COMMENT: &str = "pruned";
+/// `$comment` of a schema with pruned parts.
 const PRUNED_ROOT_COMMENT: &str = "pruned; ask for the full schema to see the rest";
+/// Maximum number of values of an `enum` that is kept.
 const MAX_ENUM_VALUES: usize = 24;
-/// Definitions that name nothing but one another.
+/// Maximum nesting of definitions, against chains of definitions that only refer to one another.
 const MAX_DEFINITION_NESTING: usize = 32;
 
-/// How much is kept, from much to little: how deep, and how much of each text.
+/// Maximum depth and length of descriptions to try, from much to little.
 const PRUNE_LEVELS: [(usize, usize); 9] =
     [(8, 300), (6, 300), (5, 200), (4, 160), (3, 120), (2, 120), (2, 40), (2, 0), (1, 40)];
 
+/// Returns a definition by name.
 type DefinitionLookup<'l> = dyn FnMut(&str) -> Option<Rc<TranslatedSchema>> + 'l;
 
-/// The schema in at most `limit` bytes, if anything less deep than all of it can be; and how many bytes were written
-/// to find that out.
+/// Prunes a schema to at most `limit` bytes, or to its top level if that is impossible. Also returns the number of
+/// bytes written on the way.
 pub(super) fn prune(root: &Value, limit: usize, look_up: &mut DefinitionLookup<'_>) -> (Value, usize) {
     let mut written = 0;
     for (depth, text) in PRUNE_LEVELS {
@@ -37,13 +41,13 @@ pub(super) fn prune(root: &Value, limit: usize, look_up: &mut DefinitionLookup<'
             open_definitions: Vec::new(),
         };
         let value = pruner.prune_schema(root, 0).filter(|value| value.to_string().len() <= limit);
-        let marked = pruner.is_pruned;
+        let is_pruned = pruner.is_pruned;
         written += limit.saturating_sub(pruner.remaining_bytes.max(0) as usize);
         if let Some(value) = value {
-            return (add_root_comment(value, marked), written);
+            return (add_root_comment(value, is_pruned), written);
         }
     }
-    // All arguments of the tool, if those are not too many either.
+    // Keep at least the names of all arguments, if those are not too many either.
     let mut pruner = Pruner {
         max_depth: 1,
         max_text_len: 0,
@@ -52,125 +56,130 @@ pub(super) fn prune(root: &Value, limit: usize, look_up: &mut DefinitionLookup<'
         find_definition: look_up,
         open_definitions: Vec::new(),
     };
-    let least = pruner.prune_schema(root, 0).unwrap_or_else(|| json!({ "type": "object" }));
-    (add_root_comment(least, true), written + MAX_PRUNED_BYTES)
+    let minimal = pruner.prune_schema(root, 0).unwrap_or_else(|| json!({ "type": "object" }));
+    (add_root_comment(minimal, true), written + MAX_PRUNED_BYTES)
 }
 
-fn add_root_comment(mut value: Value, marked: bool) -> Value {
-    if let (Value::Object(fields), true) = (&mut value, marked) {
+fn add_root_comment(mut value: Value, is_pruned: bool) -> Value {
+    if let (Value::Object(fields), true) = (&mut value, is_pruned) {
         fields.insert("$comment".into(), PRUNED_ROOT_COMMENT.into());
     }
     value
 }
 
+/// Writes a schema pruned to one level.
 struct Pruner<'p, 'l> {
     max_depth: usize,
     max_text_len: usize,
-    /// Bytes that may still be written, roughly.
+    /// Bytes that may still be written, approximately.
     remaining_bytes: isize,
+    /// Whether anything was pruned so far.
     is_pruned: bool,
     find_definition: &'p mut DefinitionLookup<'l>,
-    /// The definitions that are being written, the innermost last.
+    /// Definitions on the path to the current schema, the innermost last.
     open_definitions: Vec<String>,
 }
 
-/// What of one schema was left out.
+/// What was left out of one schema.
 #[derive(Default)]
 struct Omissions {
-    /// Properties, or members that may name some.
+    /// Properties, or members of `allOf` and the like that may define some.
     properties: bool,
+    /// `not`, `if`, `then` or `else`.
     conditions: bool,
+    /// Anything else.
     other: bool,
 }
 
 impl Omissions {
-    /// Marks the schema, and takes away what would refuse what was cut: less must never be stricter.
-    fn apply_to(self, out: &mut Map<String, Value>) -> bool {
-        let refuses: &[&str] = match (self.properties, self.conditions) {
+    /// Marks the schema, and removes keywords that would reject the pruned parts: less must never be stricter.
+    fn apply_to(self, output: &mut Map<String, Value>) -> bool {
+        let rejecting: &[&str] = match (self.properties, self.conditions) {
             (true, _) => {
                 &["additionalProperties", "unevaluatedProperties", "items", "unevaluatedItems", "if", "then", "else"]
             }
             (false, true) => &["if", "then", "else"],
             (false, false) => &[],
         };
-        for key in refuses {
-            out.shift_remove(*key);
+        for key in rejecting {
+            output.shift_remove(*key);
         }
         let any = self.properties || self.conditions || self.other;
         if any {
-            out.insert("$comment".into(), PRUNED_COMMENT.into());
+            output.insert("$comment".into(), PRUNED_COMMENT.into());
         }
         any
     }
 }
 
 impl Pruner<'_, '_> {
-    /// Nothing where there is no more room.
+    /// Prunes a schema. Returns `None` once `remaining_bytes` is spent.
     fn prune_schema(&mut self, value: &Value, depth: usize) -> Option<Value> {
         let Value::Object(fields) = value else { return Some(value.clone()) };
-        let named = fields.get("$ref").and_then(Value::as_str).and_then(|text| text.strip_prefix("#/$defs/"));
-        let Some(name) = named else { return self.prune_keywords(fields, depth).map(Value::Object) };
+        let name = fields.get("$ref").and_then(Value::as_str).and_then(|text| text.strip_prefix("#/$defs/"));
+        let Some(name) = name else { return self.prune_keywords(fields, depth).map(Value::Object) };
         let Some(definition) = (self.find_definition)(name) else { return Some(json!({})) };
         if self.open_definitions.len() >= MAX_DEFINITION_NESTING
-            || self.open_definitions.iter().any(|open| open == name)
+            || self.open_definitions.iter().any(|open_name| open_name == name)
         {
             self.is_pruned = true;
             let kind = definition.value.get("type").cloned();
-            let mut out: Map<String, Value> = kind.map(|kind| ("type".to_owned(), kind)).into_iter().collect();
-            out.insert("$comment".into(), PRUNED_COMMENT.into());
-            return Some(out.into());
+            let mut output: Map<String, Value> = kind.map(|kind| ("type".to_owned(), kind)).into_iter().collect();
+            output.insert("$comment".into(), PRUNED_COMMENT.into());
+            return Some(output.into());
         }
         self.open_definitions.push(name.to_owned());
-        let out = self.prune_schema(&definition.value, depth);
+        let output = self.prune_schema(&definition.value, depth);
         self.open_definitions.pop();
-        let mut out = out?;
-        if let (Value::Object(out), Some(Value::String(text))) = (&mut out, fields.get("description")) {
-            self.insert_description(text, out);
+        let mut output = output?;
+        if let (Value::Object(output), Some(Value::String(text))) = (&mut output, fields.get("description")) {
+            self.insert_description(text, output);
         }
-        Some(out)
+        Some(output)
     }
 
+    /// Prunes the keywords of one schema.
     fn prune_keywords(&mut self, fields: &Map<String, Value>, depth: usize) -> Option<Map<String, Value>> {
-        let mut out = Map::new();
-        let mut cut = Omissions::default();
+        let mut output = Map::new();
+        let mut omissions = Omissions::default();
         for (key, value) in fields {
             self.spend(key.len() + 4)?;
             match key.as_str() {
                 "properties" | "patternProperties" | "dependentSchemas" => match value.as_object() {
-                    Some(named) if depth < self.max_depth => {
-                        let mut kept = Map::new();
-                        for (name, value) in named {
+                    Some(name) if depth < self.max_depth => {
+                        let mut pruned = Map::new();
+                        for (name, value) in name {
                             self.spend(name.len() + 6)?;
-                            kept.insert(name.clone(), self.prune_schema(value, depth + 1)?);
+                            pruned.insert(name.clone(), self.prune_schema(value, depth + 1)?);
                         }
-                        out.insert(key.clone(), kept.into());
+                        output.insert(key.clone(), pruned.into());
                     }
-                    _ => cut.properties = true,
+                    _ => omissions.properties = true,
                 },
                 "anyOf" | "oneOf" | "allOf" | "prefixItems" => match value.as_array() {
                     Some(items) if depth < self.max_depth => {
-                        let (kept, marked) = self.track_pruning(|pruner| {
+                        let (pruned, is_pruned) = self.track_pruning(|pruner| {
                             let each = items.iter().map(|item| {
                                 pruner.spend(3)?;
                                 pruner.prune_schema(item, depth + 1)
                             });
                             each.collect::<Option<Vec<Value>>>()
                         })?;
-                        // What told one of them from the others may be gone.
-                        let key = if key == "oneOf" && marked { "anyOf" } else { key };
-                        match out.contains_key(key) {
-                            true => cut.other = true,
-                            false => drop(out.insert(key.to_owned(), kept.into())),
+                        // The keywords that made the alternatives exclusive may be pruned.
+                        let key = if key == "oneOf" && is_pruned { "anyOf" } else { key };
+                        match output.contains_key(key) {
+                            true => omissions.other = true,
+                            false => drop(output.insert(key.to_owned(), pruned.into())),
                         }
                     }
-                    _ => cut.properties = true,
+                    _ => omissions.properties = true,
                 },
                 "not" | "if" | "then" | "else" => {
-                    let (kept, marked) = self.track_pruning(|pruner| pruner.prune_schema(value, depth + 1))?;
-                    // Less inside of these would demand more.
-                    match marked || depth >= self.max_depth {
-                        true => cut.conditions = true,
-                        false => drop(out.insert(key.clone(), kept)),
+                    let (pruned, is_pruned) = self.track_pruning(|pruner| pruner.prune_schema(value, depth + 1))?;
+                    // A pruned schema within these keywords would make the whole stricter.
+                    match is_pruned || depth >= self.max_depth {
+                        true => omissions.conditions = true,
+                        false => drop(output.insert(key.clone(), pruned)),
                     }
                 }
                 "items"
@@ -179,45 +188,48 @@ impl Pruner<'_, '_> {
                 | "propertyNames"
                 | "unevaluatedItems"
                 | "unevaluatedProperties" => match depth < self.max_depth || !value.is_object() {
-                    true => drop(out.insert(key.clone(), self.prune_schema(value, depth + 1)?)),
-                    false => cut.other = true,
+                    true => drop(output.insert(key.clone(), self.prune_schema(value, depth + 1)?)),
+                    false => omissions.other = true,
                 },
-                "description" => value.as_str().map_or((), |text| self.insert_description(text, &mut out)),
-                "enum" if value.as_array().is_some_and(|choices| choices.len() > MAX_ENUM_VALUES) => cut.other = true,
+                "description" => value.as_str().map_or((), |text| self.insert_description(text, &mut output)),
+                "enum" if value.as_array().is_some_and(|choices| choices.len() > MAX_ENUM_VALUES) => {
+                    omissions.other = true
+                }
                 _ => {
-                    // No more of it is written than there is room for: it may be a constant of megabytes.
-                    let room = usize::try_from(self.remaining_bytes).unwrap_or(0);
-                    self.spend(json::truncated_json(value, room + 4).len())?;
-                    out.insert(key.clone(), value.clone());
+                    // Write no more than fits: the value may be a constant of megabytes.
+                    let available = usize::try_from(self.remaining_bytes).unwrap_or(0);
+                    self.spend(json::truncated_json(value, available + 4).len())?;
+                    output.insert(key.clone(), value.clone());
                 }
             }
         }
-        if cut.apply_to(&mut out) {
+        if omissions.apply_to(&mut output) {
             self.is_pruned = true;
         }
-        Some(out)
+        Some(output)
     }
 
-    /// What something comes to, and whether anything in it was cut.
+    /// Runs `work` and returns whether it pruned anything.
     fn track_pruning<T>(&mut self, work: impl FnOnce(&mut Self) -> Option<T>) -> Option<(T, bool)> {
-        let before = std::mem::take(&mut self.is_pruned);
-        let done = work(self)?;
-        let marked = self.is_pruned;
-        self.is_pruned |= before;
-        Some((done, marked))
+        let was_pruned = std::mem::take(&mut self.is_pruned);
+        let result = work(self)?;
+        let is_pruned = self.is_pruned;
+        self.is_pruned |= was_pruned;
+        Some((result, is_pruned))
     }
 
-    /// Nothing where there is no more room.
+    /// Charges bytes. Returns `None` once `remaining_bytes` is spent.
     fn spend(&mut self, bytes: usize) -> Option<()> {
         self.remaining_bytes -= bytes as isize;
         (self.remaining_bytes >= 0).then_some(())
     }
 
-    fn insert_description(&mut self, text: &str, out: &mut Map<String, Value>) {
+    /// Inserts a description, truncated to the length of this level.
+    fn insert_description(&mut self, text: &str, output: &mut Map<String, Value>) {
         if self.max_text_len > 0 {
             let text = description::truncate_at_sentence(text.to_owned(), self.max_text_len);
             self.remaining_bytes -= text.len() as isize;
-            out.insert("description".into(), text.into());
+            output.insert("description".into(), text.into());
         }
     }
 }

@@ -124,7 +124,7 @@ fn what_is_broken_is_told_and_the_rest_holds() {
     assert_eq!(
         broken,
         [
-            "#/components/schemas/Pet: `$ref` to `#/components/schemas/Gone`, which is not there; anything is accepted in its place",
+            "#/components/schemas/Pet: `$ref` to `#/components/schemas/Gone`, which does not exist; anything is accepted in its place",
             "#/components/schemas/Pet: a schema is neither an object nor true or false; anything is accepted there",
         ]
     );

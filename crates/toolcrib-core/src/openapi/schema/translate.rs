@@ -1,5 +1,5 @@
-//! One schema, keyword by keyword, from a document's words into JSON Schema 2020-12. Only what is known and well formed
-//! comes out, so that the result can always be compiled; what only decorates (`x-`, examples, titles) is left behind.
+//! Translates one schema keyword by keyword into JSON Schema 2020-12. Only known and valid keywords are kept, so that
+//! the result always compiles. Extensions, examples and titles are dropped.
 
 use std::collections::HashSet;
 use std::rc::Rc;
@@ -11,44 +11,49 @@ use super::super::document_set::{NodeRef, reference_target};
 use super::keyword_fixes::{fix_count, fix_enum, fix_number, fix_types};
 use super::{Direction, SchemaDialect, SchemaTranslator, TranslatedSchema};
 
-/// Deeper than any schema that somebody reads; as text it is about twice as deep.
+/// Maximum nesting; deeper than any schema of practical use. The JSON text is about twice as deep.
 const MAX_TRANSLATE_DEPTH: usize = 24;
+/// Maximum length of a description.
 const MAX_DESCRIPTION_LEN: usize = 160;
+/// Maximum length of a default value as JSON; longer ones are dropped.
 const MAX_DEFAULT_LEN: usize = 200;
 
+/// Translates a schema. Adds its faults to `faults`.
 pub(super) fn translate_schema<'a>(
-    schemas: &mut SchemaTranslator<'a>,
-    at: NodeRef<'a>,
+    translator: &mut SchemaTranslator<'a>,
+    node: NodeRef<'a>,
     direction: Direction,
-    broken: &mut Vec<String>,
+    faults: &mut Vec<String>,
 ) -> TranslatedSchema {
     let mut translation =
-        Translation { schemas, direction, references: Vec::new(), faults: broken, hidden_properties: Vec::new() };
-    let value = translation.translate(at, 0);
+        Translation { translator, direction, references: Vec::new(), faults, hidden_properties: Vec::new() };
+    let value = translation.translate(node, 0);
     TranslatedSchema::with_references(value, translation.references)
 }
 
+/// State of one translation.
 struct Translation<'s, 'a> {
-    schemas: &'s mut SchemaTranslator<'a>,
+    translator: &'s mut SchemaTranslator<'a>,
     direction: Direction,
     references: Vec<Rc<str>>,
     faults: &'s mut Vec<String>,
-    /// Properties that the schemas around this one's `allOf` have and that are not ours to write, the innermost last.
+    /// Properties that the other side writes, for each surrounding `allOf`, the innermost last.
     hidden_properties: Vec<HashSet<String>>,
 }
 
 impl<'a> Translation<'_, 'a> {
-    fn translate(&mut self, at: NodeRef<'a>, depth: usize) -> Value {
+    /// Translates a schema that does not belong to a surrounding `allOf`.
+    fn translate(&mut self, node: NodeRef<'a>, depth: usize) -> Value {
         let outer = std::mem::take(&mut self.hidden_properties);
-        let value = self.translate_all_of_member(at, depth);
+        let value = self.translate_all_of_member(node, depth);
         self.hidden_properties = outer;
         value
     }
 
-    /// A schema, or one of another's `allOf`: that one's properties are this one's, too.
-    fn translate_all_of_member(&mut self, at: NodeRef<'a>, depth: usize) -> Value {
-        let fields = match at.value {
-            Value::Object(fields) if depth < MAX_TRANSLATE_DEPTH && self.schemas.charge_schema() => fields,
+    /// Translates a schema or a member of `allOf`, which shares the properties of the schema around it.
+    fn translate_all_of_member(&mut self, node: NodeRef<'a>, depth: usize) -> Value {
+        let fields = match node.value {
+            Value::Object(fields) if depth < MAX_TRANSLATE_DEPTH && self.translator.charge_schema() => fields,
             Value::Bool(false) => return json!({ "not": {} }),
             Value::Object(_) | Value::Bool(true) => return json!({}),
             Value::Null | Value::Number(_) | Value::String(_) | Value::Array(_) => {
@@ -56,72 +61,74 @@ impl<'a> Translation<'_, 'a> {
                 return json!({});
             }
         };
-        if let Some(reference) = reference_target(at.value) {
-            return self.translate_reference(reference, fields, at, depth);
+        if let Some(reference) = reference_target(node.value) {
+            return self.translate_reference(reference, fields, node, depth);
         }
-        let mut out = self.translate_keywords(fields, at, depth);
+        let mut output = self.translate_keywords(fields, node, depth);
         let nullable = |key: &str| fields.get(key) == Some(&Value::Bool(true));
         if nullable("nullable") || nullable("x-nullable") {
-            allow_null(&mut out);
+            allow_null(&mut output);
         }
-        remove_contradictions(&mut out);
-        unwrap_single_all_of(out).into()
+        remove_contradictions(&mut output);
+        unwrap_single_all_of(output).into()
     }
 
+    /// Translates a reference and, if the dialect allows them, the keywords beside it.
     fn translate_reference(
         &mut self,
         reference: &str,
         fields: &'a Map<String, Value>,
-        at: NodeRef<'a>,
+        node: NodeRef<'a>,
         depth: usize,
     ) -> Value {
-        let (target, address) = match self.schemas.documents.resolve_reference(reference, at.document_url) {
-            Ok(found) => found,
+        let (target, url) = match self.translator.documents.resolve_reference(reference, node.document_url) {
+            Ok(target) => target,
             Err(reason) => {
                 self.faults.push(format!("{reason}; anything is accepted in its place"));
                 return json!({});
             }
         };
-        let name = self.schemas.definition_name(target, address);
+        let name = self.translator.definition_name(target, url);
         self.references.push(name.clone());
-        let mut out = match self.schemas.dialect {
-            SchemaDialect::JsonSchema => self.translate_keywords(fields, at, depth),
+        let mut output = match self.translator.dialect {
+            SchemaDialect::JsonSchema => self.translate_keywords(fields, node, depth),
             SchemaDialect::OpenApi30 => {
                 let description = fields.get("description").and_then(Value::as_str);
                 description.map(description_entry).into_iter().collect()
             }
         };
-        out.shift_insert(0, "$ref".into(), format!("#/$defs/{name}").into());
+        output.shift_insert(0, "$ref".into(), format!("#/$defs/{name}").into());
         if fields.get("nullable") == Some(&Value::Bool(true)) {
-            allow_null(&mut out);
+            allow_null(&mut output);
         }
-        out.into()
+        output.into()
     }
 
+    /// Translates all keywords of a schema.
     fn translate_keywords(
         &mut self,
         fields: &'a Map<String, Value>,
-        at: NodeRef<'a>,
+        node: NodeRef<'a>,
         depth: usize,
     ) -> Map<String, Value> {
-        let mut out = Map::new();
+        let mut output = Map::new();
         for (key, value) in fields {
-            let below = NodeRef { value, ..at };
+            let child = NodeRef { value, ..node };
             let translated = match key.as_str() {
                 "type" => fix_types(value),
-                "properties" => Some(self.translate_properties(value, at, depth)),
-                "patternProperties" => self.translate_pattern_properties(value, at, depth),
-                "dependentSchemas" => self.translate_map(value, at, depth),
-                "required" => self.translate_required(value, fields, at),
+                "properties" => Some(self.translate_properties(value, node, depth)),
+                "patternProperties" => self.translate_pattern_properties(value, node, depth),
+                "dependentSchemas" => self.translate_map(value, node, depth),
+                "required" => self.translate_required(value, fields, node),
                 "items" if value.is_array() => {
-                    out.insert(
+                    output.insert(
                         "prefixItems".into(),
-                        self.translate_list(value, at, depth).unwrap_or_else(|| json!([{}])),
+                        self.translate_list(value, node, depth).unwrap_or_else(|| json!([{}])),
                     );
                     None
                 }
-                "prefixItems" | "anyOf" | "oneOf" => self.translate_list(value, at, depth),
-                "allOf" => self.translate_all_of(value, at, depth),
+                "prefixItems" | "anyOf" | "oneOf" => self.translate_list(value, node, depth),
+                "allOf" => self.translate_all_of(value, node, depth),
                 "items"
                 | "additionalProperties"
                 | "not"
@@ -133,7 +140,7 @@ impl<'a> Translation<'_, 'a> {
                 | "unevaluatedItems"
                 | "unevaluatedProperties" => match value {
                     Value::Bool(_) => Some(value.clone()),
-                    Value::Object(_) => Some(self.translate(below, depth + 1)),
+                    Value::Object(_) => Some(self.translate(child, depth + 1)),
                     Value::Null | Value::Number(_) | Value::String(_) | Value::Array(_) => None,
                 },
                 "enum"
@@ -147,7 +154,7 @@ impl<'a> Translation<'_, 'a> {
                 "default" => (value.to_string().len() <= MAX_DEFAULT_LEN).then(|| value.clone()),
                 "description" => value.as_str().map(|text| description_entry(text).1).filter(|text| *text != ""),
                 "format" => value.as_str().filter(|format| is_informative_format(format)).map(Into::into),
-                "pattern" => value.as_str().filter(|pattern| self.schemas.can_compile(pattern)).map(Into::into),
+                "pattern" => value.as_str().filter(|pattern| self.translator.can_compile(pattern)).map(Into::into),
                 "minimum" | "maximum" => fix_number(value).map(Value::Number),
                 "exclusiveMinimum" | "exclusiveMaximum" => match value {
                     Value::Bool(_) => None,
@@ -165,103 +172,115 @@ impl<'a> Translation<'_, 'a> {
                 _ => None,
             };
             if let Some(translated) = translated {
-                out.insert(key.clone(), translated);
+                output.insert(key.clone(), translated);
             }
         }
         for (flag, bound) in [("exclusiveMinimum", "minimum"), ("exclusiveMaximum", "maximum")] {
             if fields.get(flag) == Some(&Value::Bool(true))
-                && let Some(value) = out.shift_remove(bound)
+                && let Some(value) = output.shift_remove(bound)
             {
-                out.insert(flag.into(), value);
+                output.insert(flag.into(), value);
             }
         }
-        // People write the choices of a list's items beside them.
-        if let (true, Some(choices), Some(Value::Object(items))) =
-            (is_array_schema(fields), fields.get("enum").filter(|_| !out.contains_key("enum")), out.get_mut("items"))
-            && let Some(choices) = item_enum(choices, items)
+        // Some documents put the `enum` of an array's items beside them.
+        if let (true, Some(choices), Some(Value::Object(items))) = (
+            is_array_schema(fields),
+            fields.get("enum").filter(|_| !output.contains_key("enum")),
+            output.get_mut("items"),
+        ) && let Some(choices) = item_enum(choices, items)
         {
             items.entry("enum").or_insert(choices);
         }
         if fields.get("type").and_then(Value::as_str) == Some("file") {
-            out.insert("format".into(), "binary".into());
+            output.insert("format".into(), "binary".into());
         }
-        out
+        output
     }
 
-    fn translate_properties(&mut self, value: &'a Value, at: NodeRef<'a>, depth: usize) -> Value {
-        let mut out = Map::new();
+    /// Translates properties, except those that the other side writes.
+    fn translate_properties(&mut self, value: &'a Value, node: NodeRef<'a>, depth: usize) -> Value {
+        let mut output = Map::new();
         for (name, value) in value.as_object().into_iter().flatten() {
-            let property = NodeRef { value, ..at };
+            let property = NodeRef { value, ..node };
             if !self.is_hidden(property) {
-                out.insert(name.clone(), self.translate(property, depth + 1));
+                output.insert(name.clone(), self.translate(property, depth + 1));
             }
         }
-        out.into()
+        output.into()
     }
 
-    /// Whether this is the other side's to write.
+    /// Returns whether only the other side writes a property.
     fn is_hidden(&mut self, property: NodeRef<'a>) -> bool {
         let key = (self.direction, std::ptr::from_ref(property.value));
-        if let Some(known) = self.schemas.hidden_properties.get(&key) {
-            return *known;
+        if let Some(seen) = self.translator.hidden_properties.get(&key) {
+            return *seen;
         }
         let flag = match self.direction {
             Direction::Request => "readOnly",
             Direction::Response => "writeOnly",
         };
-        let says = |value: &Value| value.get(flag) == Some(&Value::Bool(true));
-        let hidden = says(property.value) || self.schemas.documents.resolve(property).is_ok_and(|at| says(at.value));
-        self.schemas.hidden_properties.insert(key, hidden);
+        let has_flag = |value: &Value| value.get(flag) == Some(&Value::Bool(true));
+        let hidden = has_flag(property.value)
+            || self.translator.documents.resolve(property).is_ok_and(|node| has_flag(node.value));
+        self.translator.hidden_properties.insert(key, hidden);
         hidden
     }
 
-    fn translate_required(&mut self, value: &Value, fields: &'a Map<String, Value>, at: NodeRef<'a>) -> Option<Value> {
+    /// Translates `required` without duplicates and without hidden properties.
+    fn translate_required(
+        &mut self,
+        value: &Value,
+        fields: &'a Map<String, Value>,
+        node: NodeRef<'a>,
+    ) -> Option<Value> {
         let properties = fields.get("properties").and_then(Value::as_object);
         let mut names: Vec<&str> = Vec::new();
-        let mut known = HashSet::new();
+        let mut seen = HashSet::new();
         for name in value.as_array()?.iter().filter_map(Value::as_str) {
             let property = properties.and_then(|properties| properties.get(name));
-            let hidden = property.is_some_and(|value| self.is_hidden(NodeRef { value, ..at }));
-            if known.insert(name) && !hidden && !self.hidden_properties.iter().any(|hidden| hidden.contains(name)) {
+            let hidden = property.is_some_and(|value| self.is_hidden(NodeRef { value, ..node }));
+            if seen.insert(name) && !hidden && !self.hidden_properties.iter().any(|hidden| hidden.contains(name)) {
                 names.push(name);
             }
         }
         (!names.is_empty()).then(|| json!(names))
     }
 
-    fn translate_pattern_properties(&mut self, value: &'a Value, at: NodeRef<'a>, depth: usize) -> Option<Value> {
-        let mut out = Map::new();
+    /// Translates `patternProperties` whose patterns compile.
+    fn translate_pattern_properties(&mut self, value: &'a Value, node: NodeRef<'a>, depth: usize) -> Option<Value> {
+        let mut output = Map::new();
         for (pattern, value) in value.as_object()? {
-            if self.schemas.can_compile(pattern) {
-                out.insert(pattern.clone(), self.translate(NodeRef { value, ..at }, depth + 1));
+            if self.translator.can_compile(pattern) {
+                output.insert(pattern.clone(), self.translate(NodeRef { value, ..node }, depth + 1));
             }
         }
-        Some(out.into())
+        Some(output.into())
     }
 
-    fn translate_map(&mut self, value: &'a Value, at: NodeRef<'a>, depth: usize) -> Option<Value> {
+    fn translate_map(&mut self, value: &'a Value, node: NodeRef<'a>, depth: usize) -> Option<Value> {
         let fields = value.as_object()?.iter();
-        Some(fields.map(|(name, value)| (name.clone(), self.translate(NodeRef { value, ..at }, depth + 1))).collect())
+        Some(fields.map(|(name, value)| (name.clone(), self.translate(NodeRef { value, ..node }, depth + 1))).collect())
     }
 
-    /// The members of `allOf` describe one object: what one of them hides, no other demands.
-    fn translate_all_of(&mut self, value: &'a Value, at: NodeRef<'a>, depth: usize) -> Option<Value> {
+    /// Translates `allOf`. Its members describe one object, so no member may require what another hides.
+    fn translate_all_of(&mut self, value: &'a Value, node: NodeRef<'a>, depth: usize) -> Option<Value> {
         let items = value.as_array().filter(|items| !items.is_empty())?;
         let mut hidden = HashSet::new();
-        for (name, property) in self.schemas.object_schema(at).properties {
+        for (name, property) in self.translator.object_schema(node).properties {
             if self.is_hidden(property) {
                 hidden.insert(name);
             }
         }
         self.hidden_properties.push(hidden);
-        let all = items.iter().map(|value| self.translate_all_of_member(NodeRef { value, ..at }, depth + 1)).collect();
+        let members =
+            items.iter().map(|value| self.translate_all_of_member(NodeRef { value, ..node }, depth + 1)).collect();
         self.hidden_properties.pop();
-        Some(all)
+        Some(members)
     }
 
-    fn translate_list(&mut self, value: &'a Value, at: NodeRef<'a>, depth: usize) -> Option<Value> {
+    fn translate_list(&mut self, value: &'a Value, node: NodeRef<'a>, depth: usize) -> Option<Value> {
         let items = value.as_array().filter(|items| !items.is_empty())?;
-        Some(items.iter().map(|value| self.translate(NodeRef { value, ..at }, depth + 1)).collect())
+        Some(items.iter().map(|value| self.translate(NodeRef { value, ..node }, depth + 1)).collect())
     }
 }
 
@@ -269,6 +288,7 @@ fn is_array_schema(fields: &Map<String, Value>) -> bool {
     fields.get("type").and_then(Value::as_str) == Some("array")
 }
 
+/// Returns the `enum` of an array as one of its items.
 fn item_enum(choices_of_list: &Value, items: &Map<String, Value>) -> Option<Value> {
     fix_enum(choices_of_list, items.get("type"))
 }
@@ -277,68 +297,71 @@ fn description_entry(text: &str) -> (String, Value) {
     ("description".into(), description::shorten(text, MAX_DESCRIPTION_LEN).into())
 }
 
-/// Formats that only say how a number is stored tell an agent nothing.
+/// Returns whether a format tells an agent more than the type. Storage sizes of numbers do not.
 fn is_informative_format(format: &str) -> bool {
     !matches!(format, "int32" | "int64" | "float" | "double" | "string" | "" | "integer" | "number" | "boolean")
 }
 
-/// Accepts `null` besides what is accepted already.
-fn allow_null(out: &mut Map<String, Value>) {
-    if let Some(Value::Array(choices)) = out.get_mut("enum")
+/// Extends a schema to accept `null` too.
+fn allow_null(output: &mut Map<String, Value>) {
+    if let Some(Value::Array(choices)) = output.get_mut("enum")
         && !choices.contains(&Value::Null)
     {
         choices.push(Value::Null);
     }
-    match out.get("type").cloned() {
+    match output.get("type").cloned() {
         Some(Value::String(name)) if name != "null" => {
-            out.insert("type".into(), json!([name, "null"]));
+            output.insert("type".into(), json!([name, "null"]));
         }
         Some(Value::Array(mut names)) if !names.contains(&json!("null")) => {
             names.push("null".into());
-            out.insert("type".into(), names.into());
+            output.insert("type".into(), names.into());
         }
         Some(_) => {}
-        None if ["$ref", "allOf", "anyOf", "oneOf", "const"].iter().any(|key| out.contains_key(*key)) => {
-            let description = out.shift_remove("description");
-            let inner = std::mem::take(out);
-            out.insert("anyOf".into(), json!([inner, { "type": "null" }]));
+        None if ["$ref", "allOf", "anyOf", "oneOf", "const"].iter().any(|key| output.contains_key(*key)) => {
+            let description = output.shift_remove("description");
+            let inner = std::mem::take(output);
+            output.insert("anyOf".into(), json!([inner, { "type": "null" }]));
             if let Some(description) = description {
-                out.insert("description".into(), description);
+                output.insert("description".into(), description);
             }
         }
         None => {}
     }
 }
 
-/// Puts right what would contradict itself.
-fn remove_contradictions(out: &mut Map<String, Value>) {
-    if out.get("properties").and_then(Value::as_object).is_some_and(Map::is_empty) {
-        out.shift_remove("properties");
+/// Removes contradictions and adds an implied type.
+fn remove_contradictions(output: &mut Map<String, Value>) {
+    if output.get("properties").and_then(Value::as_object).is_some_and(Map::is_empty) {
+        output.shift_remove("properties");
     }
-    for (least, most) in [("minLength", "maxLength"), ("minItems", "maxItems"), ("minProperties", "maxProperties")] {
-        let bound = |key| out.get(key).and_then(Value::as_u64);
-        if let (Some(low), Some(high)) = (bound(least), bound(most))
+    for (min, max) in [("minLength", "maxLength"), ("minItems", "maxItems"), ("minProperties", "maxProperties")] {
+        let bound = |key| output.get(key).and_then(Value::as_u64);
+        if let (Some(low), Some(high)) = (bound(min), bound(max))
             && low > high
         {
-            out.shift_remove(least);
+            output.shift_remove(min);
         }
     }
-    // What people write for "an object with properties" without saying that it is an object.
-    if out.contains_key("properties") && !["type", "allOf", "anyOf", "oneOf"].iter().any(|key| out.contains_key(*key)) {
-        out.shift_insert(0, "type".into(), "object".into());
+    // Documents often omit the type of an object with properties.
+    if output.contains_key("properties")
+        && !["type", "allOf", "anyOf", "oneOf"].iter().any(|key| output.contains_key(*key))
+    {
+        output.shift_insert(0, "type".into(), "object".into());
     }
 }
 
-/// `allOf` with one member says what that member says.
-fn unwrap_single_all_of(mut out: Map<String, Value>) -> Map<String, Value> {
-    let alone = out.get("allOf").and_then(Value::as_array).is_some_and(|members| members.len() == 1);
-    let others = out.keys().all(|key| matches!(key.as_str(), "allOf" | "description" | "default" | "deprecated"));
-    if !alone || !others {
-        return out;
+/// Replaces `allOf` with one member by that member.
+fn unwrap_single_all_of(mut output: Map<String, Value>) -> Map<String, Value> {
+    let has_single_member = output.get("allOf").and_then(Value::as_array).is_some_and(|members| members.len() == 1);
+    let has_only_annotations =
+        output.keys().all(|key| matches!(key.as_str(), "allOf" | "description" | "default" | "deprecated"));
+    if !has_single_member || !has_only_annotations {
+        return output;
     }
-    let member = out.shift_remove("allOf").and_then(|members| members.get(0).cloned());
-    let Some(Value::Object(mut member)) = member else { return out };
-    for (key, value) in out {
+    let member = output.shift_remove("allOf").and_then(|members| members.get(0).cloned());
+    let Some(Value::Object(mut member)) = member else { return output };
+    for (key, value) in output {
         member.insert(key, value);
     }
     member

@@ -62,7 +62,7 @@ fn every_fault_has_its_path() {
 #[test]
 fn a_schema_that_cannot_be_compiled_leaves_the_check_to_its_server() {
     let note = expect_unvalidated(&json!({"type": "strnig"}), &json!({"a": 1}));
-    assert_eq!(note, "arguments are not validated: the schema is no JSON Schema that can be compiled");
+    assert_eq!(note, "arguments are not validated: the schema is not a valid JSON Schema");
 }
 
 /// Whether such a text matches is not known, so it is no fault.
@@ -181,7 +181,7 @@ fn what_is_validated_ends_in_every_draft() {
 
 #[test]
 fn errors_that_would_fill_the_memory_are_not_listed() {
-    let too_many = "/ the arguments do not match the schema; there are too many faults to list";
+    let too_many = "/ the arguments do not match the schema; there are too many errors to list";
     let alternatives = |schema: Value| json!({ "properties": { "x": { "anyOf": vec![schema; 2_000] } } });
     let names: Vec<String> = (0..4_000).map(|index| format!("n{index}")).collect();
     for (name, schema, arguments) in [

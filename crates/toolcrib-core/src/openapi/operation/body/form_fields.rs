@@ -1,4 +1,4 @@
-//! The fields of a form: which of them are files, how each is written, and the schema of the whole.
+//! Converts the fields of a form: which of them are files, how each is serialised, and the schema of the whole form.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,23 +11,26 @@ use super::super::super::parameters;
 use super::super::super::schema::{Direction, SchemaTranslator, TranslatedSchema};
 use crate::execution::{BodyEncoding, FormField, ParameterLocation, Serialization};
 
+/// Fields of a form and the schema of its argument.
 pub(super) struct FormFields {
+    /// Fields that differ from the default encoding.
     pub(super) fields: BTreeMap<String, FormField>,
     pub(super) schema: TranslatedSchema,
 }
 
-/// A file is base64, with a name where one is wanted.
+/// Returns the schema of a file argument: base64, optionally with a file name.
 pub(super) fn file_schema() -> Value {
     json!({ "type": ["string", "object"], "description": "base64, or {name, base64}" })
 }
 
+/// Converts the fields of a form of OpenAPI 3. `encoding` is the Encoding Object of the media type.
 pub(super) fn convert_fields<'a>(
-    shared: &DocumentContext<'a>,
-    schemas: &mut SchemaTranslator<'a>,
+    context: &DocumentContext<'a>,
+    translator: &mut SchemaTranslator<'a>,
     schema: Option<NodeRef<'a>>,
     encoding: &Value,
     content: BodyEncoding,
-    broken: &mut Vec<String>,
+    faults: &mut Vec<String>,
 ) -> FormFields {
     let Some(schema) = schema else {
         return FormFields {
@@ -35,55 +38,63 @@ pub(super) fn convert_fields<'a>(
             schema: TranslatedSchema::without_references(json!({ "type": "object" })),
         };
     };
-    let mut translated = schemas.translate(schema, Direction::Request, broken);
-    let ObjectSchema { properties, required, .. } = schemas.object_schema(schema);
+    let mut translated = translator.translate(schema, Direction::Request, faults);
+    let ObjectSchema { properties, required, .. } = translator.object_schema(schema);
     let mut fields = BTreeMap::new();
-    for (name, at) in &properties {
-        let said = encoding.get(name).unwrap_or(&Value::Null);
-        let mut field = convert_field(shared, *at, said, content);
-        field.required = required.contains(name) && is_list_or_object(shared, *at);
+    for (name, node) in &properties {
+        let field_encoding = encoding.get(name).unwrap_or(&Value::Null);
+        let mut field = convert_field(context, *node, field_encoding, content);
+        field.required = required.contains(name) && is_list_or_object(context, *node);
         if field != FormField::default() {
             fields.insert(name.clone(), field);
         }
     }
-    // Files are not what their schemas say, so these need one of their own.
+    // The document describes a file as a string of bytes, but agents pass base64, so the schema is built anew.
     if fields.values().any(|field| field.binary) {
-        translated = schema_with_files(shared, schemas, schema, &properties, &fields, &required, broken);
+        translated = schema_with_files(context, translator, schema, &properties, &fields, &required, faults);
     }
     FormFields { fields, schema: translated }
 }
 
-fn convert_field(shared: &DocumentContext<'_>, at: NodeRef<'_>, encoding: &Value, content: BodyEncoding) -> FormField {
+/// Returns how a field is encoded.
+fn convert_field(
+    context: &DocumentContext<'_>,
+    node: NodeRef<'_>,
+    encoding: &Value,
+    content: BodyEncoding,
+) -> FormField {
     let content_type = encoding.get("contentType").and_then(Value::as_str);
-    let content_type = content_type.and_then(|types| types.split(',').map(str::trim).find(|one| !one.contains('*')));
-    let styled = ["style", "explode", "allowReserved"].iter().any(|key| encoding.get(*key).is_some());
-    let form = styled.then(|| parameters::read_style(encoding, ParameterLocation::Query));
-    let binary = content == BodyEncoding::Multipart && is_file(shared, at, encoding, 0);
-    // Text that is encoded bytes goes as it is, and says what it is.
-    let followed = shared.documents.resolve(at).map_or(&Value::Null, |at| at.value);
-    let encoded = content == BodyEncoding::Multipart && !binary && followed.get("contentEncoding").is_some();
-    let content_type = content_type.or(encoded.then_some("application/octet-stream"));
-    FormField { binary, content_type: content_type.map(str::to_owned), serialization: form, required: false }
+    let content_type =
+        content_type.and_then(|types| types.split(',').map(str::trim).find(|media_type| !media_type.contains('*')));
+    let has_style = ["style", "explode", "allowReserved"].iter().any(|key| encoding.get(*key).is_some());
+    let serialization = has_style.then(|| parameters::read_style(encoding, ParameterLocation::Query));
+    let binary = content == BodyEncoding::Multipart && is_file(context, node, encoding, 0);
+    // A text with a `contentEncoding` is sent unchanged, with the media type of bytes.
+    let resolved = context.documents.resolve(node).map_or(&Value::Null, |node| node.value);
+    let is_encoded = content == BodyEncoding::Multipart && !binary && resolved.get("contentEncoding").is_some();
+    let content_type = content_type.or(is_encoded.then_some("application/octet-stream"));
+    FormField { binary, content_type: content_type.map(str::to_owned), serialization, required: false }
 }
 
-/// Whether it is a list or an object, of which an empty one leaves no trace in a form.
-fn is_list_or_object(shared: &DocumentContext<'_>, at: NodeRef<'_>) -> bool {
-    let Ok(at) = shared.documents.resolve(at) else { return false };
-    matches!(at.value.get("type").and_then(Value::as_str), Some("array" | "object"))
+/// Returns whether a field is an array or object. An empty one leaves no trace in a form.
+fn is_list_or_object(context: &DocumentContext<'_>, node: NodeRef<'_>) -> bool {
+    let Ok(node) = context.documents.resolve(node) else { return false };
+    matches!(node.value.get("type").and_then(Value::as_str), Some("array" | "object"))
 }
 
-/// Lists of lists may be without end.
+/// Maximum nesting of arrays when looking for files. Arrays may refer to themselves.
 const MAX_LIST_DEPTH: usize = 4;
 
-fn is_file(shared: &DocumentContext<'_>, at: NodeRef<'_>, encoding: &Value, depth: usize) -> bool {
-    let Ok(at) = shared.documents.resolve(at) else { return false };
-    let text = |key: &str| at.value.get(key).and_then(Value::as_str);
-    if let (Some("array"), Some(items)) = (text("type"), at.value.get("items")) {
-        return depth < MAX_LIST_DEPTH && is_file(shared, NodeRef { value: items, ..at }, encoding, depth + 1);
+/// Returns whether a field, or an item of it, is a file.
+fn is_file(context: &DocumentContext<'_>, node: NodeRef<'_>, encoding: &Value, depth: usize) -> bool {
+    let Ok(node) = context.documents.resolve(node) else { return false };
+    let text = |key: &str| node.value.get(key).and_then(Value::as_str);
+    if let (Some("array"), Some(items)) = (text("type"), node.value.get("items")) {
+        return depth < MAX_LIST_DEPTH && is_file(context, NodeRef { value: items, ..node }, encoding, depth + 1);
     }
-    let encoded = text("contentEncoding").is_some();
-    let typed = encoding.get("contentType").and_then(Value::as_str).or(text("contentMediaType"));
-    let string = matches!(text("type"), Some("string") | None) && at.value.get("properties").is_none();
+    let is_encoded = text("contentEncoding").is_some();
+    let media_type = encoding.get("contentType").and_then(Value::as_str).or(text("contentMediaType"));
+    let is_string = matches!(text("type"), Some("string") | None) && node.value.get("properties").is_none();
     let binary_type = |media: &str| {
         ["image/", "audio/", "video/", "application/octet-stream", "application/pdf", "application/zip"]
             .iter()
@@ -91,82 +102,82 @@ fn is_file(shared: &DocumentContext<'_>, at: NodeRef<'_>, encoding: &Value, dept
     };
     text("format") == Some("binary")
         || text("type") == Some("file")
-        || (string && !encoded && typed.is_some_and(binary_type))
+        || (is_string && !is_encoded && media_type.is_some_and(binary_type))
 }
 
-/// The schema of a form with files in it, field by field.
+/// Builds the schema of a form with files, field by field.
 fn schema_with_files<'a>(
-    shared: &DocumentContext<'a>,
-    schemas: &mut SchemaTranslator<'a>,
+    context: &DocumentContext<'a>,
+    translator: &mut SchemaTranslator<'a>,
     schema: NodeRef<'a>,
     properties: &BTreeMap<String, NodeRef<'a>>,
     fields: &BTreeMap<String, FormField>,
     required: &BTreeSet<String>,
-    broken: &mut Vec<String>,
+    faults: &mut Vec<String>,
 ) -> TranslatedSchema {
-    let mut out = Map::new();
+    let mut properties_out = Map::new();
     let mut references = Vec::new();
-    for (name, at) in properties {
-        let followed = shared.documents.resolve(*at).unwrap_or(*at);
-        let read_only = |at: NodeRef<'_>| at.value.get("readOnly") == Some(&Value::Bool(true));
-        if read_only(*at) || read_only(followed) {
+    for (name, node) in properties {
+        let resolved = context.documents.resolve(*node).unwrap_or(*node);
+        let read_only = |node: NodeRef<'_>| node.value.get("readOnly") == Some(&Value::Bool(true));
+        if read_only(*node) || read_only(resolved) {
             continue;
         }
-        let file = fields.get(name).is_some_and(|field| field.binary);
-        let many = followed.value.get("type").and_then(Value::as_str) == Some("array");
-        let value = match (file, many) {
+        let is_file = fields.get(name).is_some_and(|field| field.binary);
+        let is_array = resolved.value.get("type").and_then(Value::as_str) == Some("array");
+        let value = match (is_file, is_array) {
             (true, true) => json!({ "type": "array", "items": file_schema() }),
             (true, false) => file_schema(),
             (false, _) => {
-                let translated = schemas.translate(*at, Direction::Request, broken);
+                let translated = translator.translate(*node, Direction::Request, faults);
                 references.extend(translated.references);
                 translated.value
             }
         };
-        out.insert(name.clone(), value);
+        properties_out.insert(name.clone(), value);
     }
-    let required: Vec<&String> = required.iter().filter(|name| out.contains_key(*name)).collect();
-    let mut value = json!({ "type": "object", "properties": out });
+    let required: Vec<&String> = required.iter().filter(|name| properties_out.contains_key(*name)).collect();
+    let mut value = json!({ "type": "object", "properties": properties_out });
     if !required.is_empty() {
         value["required"] = json!(required);
     }
-    if is_closed(shared, schema) {
+    if is_closed(context, schema) {
         value["additionalProperties"] = false.into();
     }
     TranslatedSchema::with_references(value, references)
 }
 
-/// Whether the form takes no other fields.
-fn is_closed(shared: &DocumentContext<'_>, schema: NodeRef<'_>) -> bool {
-    let Ok(at) = shared.documents.resolve(schema) else { return false };
-    at.value.get("additionalProperties") == Some(&Value::Bool(false))
+/// Returns whether the form rejects other fields.
+fn is_closed(context: &DocumentContext<'_>, schema: NodeRef<'_>) -> bool {
+    let Ok(node) = context.documents.resolve(schema) else { return false };
+    node.value.get("additionalProperties") == Some(&Value::Bool(false))
 }
 
-/// The fields that Swagger 2.0 keeps among the parameters.
+/// Converts the `formData` parameters of Swagger 2.0.
 pub(super) fn convert_swagger_fields<'a>(
-    schemas: &mut SchemaTranslator<'a>,
-    given: &[NodeRef<'a>],
-    broken: &mut Vec<String>,
+    translator: &mut SchemaTranslator<'a>,
+    parameters: &[NodeRef<'a>],
+    faults: &mut Vec<String>,
 ) -> FormFields {
     let mut properties = Map::new();
     let mut required = Vec::new();
     let mut references = Vec::new();
     let mut fields = BTreeMap::new();
-    for at in given {
-        let text = |key: &str| at.value.get(key).and_then(Value::as_str);
+    for node in parameters {
+        let text = |key: &str| node.value.get(key).and_then(Value::as_str);
         let Some(name) = text("name") else { continue };
         let binary = text("type") == Some("file");
-        let translated = schemas.translate(*at, Direction::Request, broken);
+        let translated = translator.translate(*node, Direction::Request, faults);
         references.extend(translated.references);
         properties.insert(name.to_owned(), if binary { file_schema() } else { translated.value });
-        if at.value.get("required") == Some(&Value::Bool(true)) {
+        if node.value.get("required") == Some(&Value::Bool(true)) {
             required.push(name.to_owned());
         }
-        let listed = text("type") == Some("array");
-        let form: Option<Serialization> =
-            listed.then(|| parameters::collection_format_encoding(text("collectionFormat"), ParameterLocation::Query));
-        let required = listed && at.value.get("required") == Some(&Value::Bool(true));
-        fields.insert(name.to_owned(), FormField { binary, content_type: None, serialization: form, required });
+        let is_array = text("type") == Some("array");
+        let serialization: Option<Serialization> = is_array
+            .then(|| parameters::collection_format_serialization(text("collectionFormat"), ParameterLocation::Query));
+        let required = is_array && node.value.get("required") == Some(&Value::Bool(true));
+        fields.insert(name.to_owned(), FormField { binary, content_type: None, serialization, required });
     }
     fields.retain(|_, field| *field != FormField::default());
     let mut value = json!({ "type": "object", "properties": properties });
@@ -186,7 +197,7 @@ mod tests {
     use crate::source::{OpenApiSource, SourceId};
     use crate::tool::EXECUTION_SPEC_KEY;
 
-    /// The body of a form with this schema, and the schema of its argument.
+    /// Returns the body of a form with this schema, and the schema of its argument.
     fn convert_form(media_type: &str, schema: Value) -> (BodySpec, Value) {
         let content = json!({ media_type: { "schema": schema } });
         let operation = json!({ "operationId": "send", "requestBody": { "content": content } });
@@ -203,9 +214,11 @@ mod tests {
 
     #[test]
     fn a_form_with_files_takes_other_fields_only_where_its_schema_does() {
-        let file = json!({ "image": { "type": "string", "format": "binary" } });
-        for (more, expected) in [(json!(false), json!(false)), (json!(true), json!(null)), (json!({}), json!(null))] {
-            let schema = json!({ "type": "object", "properties": file, "additionalProperties": more });
+        let is_file = json!({ "image": { "type": "string", "format": "binary" } });
+        for (additional, expected) in
+            [(json!(false), json!(false)), (json!(true), json!(null)), (json!({}), json!(null))]
+        {
+            let schema = json!({ "type": "object", "properties": is_file, "additionalProperties": additional });
             let (_, schema) = convert_form("multipart/form-data", schema);
             assert_eq!(schema["additionalProperties"], expected, "{schema}");
         }

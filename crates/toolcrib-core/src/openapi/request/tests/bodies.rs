@@ -76,9 +76,9 @@ fn bodies_are_written_by_their_kind() {
             Binary,
             "image/png",
             json!("hello file"),
-            "refused: argument `body` is not base64; encode what is in the file",
+            "refused: argument `body` is not base64; encode the content of the file",
         ),
-        (Binary, "image/png", json!("a"), "refused: argument `body` is not base64; encode what is in the file"),
+        (Binary, "image/png", json!("a"), "refused: argument `body` is not base64; encode the content of the file"),
         (
             Binary,
             "image/png",
@@ -122,7 +122,7 @@ fn forms_are_written_as_the_document_says() {
     for (value, expected) in cases {
         assert_eq!(body_text(&plain, value), format!("application/x-www-form-urlencoded\n{expected}"));
     }
-    assert_eq!(body_text(&plain, json!([1])), "refused: argument `body` becomes a form and must be an object");
+    assert_eq!(body_text(&plain, json!([1])), "refused: argument `body` is sent as a form and must be an object");
 
     let described = with_fields(
         plain,
@@ -167,7 +167,7 @@ fn a_list_that_a_form_must_have_is_not_empty() {
             let form = with_fields(body(kind, media_type), &[("tags", field)]);
             assert_eq!(
                 body_text(&form, json!({"tags": []})),
-                "refused: argument `body.tags` is required and must not be empty, for nothing of it would be sent"
+                "refused: argument `body.tags` is required and must not be empty, since an empty value would not be sent"
             );
             assert!(body_text(&form, json!({"tags": ["a"], "more": []})).contains('a'));
         }
@@ -240,9 +240,12 @@ fn parts_are_written_by_their_kind() {
     }
     assert_eq!(
         body_text(&form, json!({"file": "no base64!"})),
-        "refused: argument `body.file` is not base64; encode what is in the file"
+        "refused: argument `body.file` is not base64; encode the content of the file"
     );
-    assert_eq!(body_text(&form, json!("x")), "refused: argument `body` becomes a multipart form and must be an object");
+    assert_eq!(
+        body_text(&form, json!("x")),
+        "refused: argument `body` is sent as a multipart form and must be an object"
+    );
 }
 
 #[test]
@@ -268,7 +271,7 @@ fn other_multipart_kinds_have_parts_in_order() {
 fn no_small_argument_makes_a_huge_body() {
     let items: Vec<Value> = (0..20_000).map(Value::from).collect();
     let value = json!({ "k".repeat(60_000): items });
-    let too_large = "refused: argument `body` makes the request too large; give it less";
+    let too_large = "refused: argument `body` makes the request too large; shorten it";
     for content in [BodyEncoding::Urlencoded, BodyEncoding::Multipart] {
         assert_eq!(body_text(&body(content, "*/*"), value.clone()), too_large);
     }

@@ -159,7 +159,7 @@ fn what_is_not_given_is_left_out_unless_it_must_be_there() {
 
 #[test]
 fn what_must_be_there_is_not_empty_where_that_leaves_no_trace() {
-    let empty = "refused: argument `v` is required and must not be empty, for nothing of it would be sent";
+    let empty = "refused: argument `v` is required and must not be empty, since an empty value would not be sent";
     for place in [ParameterLocation::Query, ParameterLocation::Cookie] {
         for form in
             [exploded_form(), style_form(ParameterStyle::Form, false), style_form(ParameterStyle::DeepObject, true)]
@@ -222,7 +222,11 @@ fn one_value_can_be_the_whole_query() {
             "/t?%7B%22numbers%22%3A%5B1%2C2%5D%2C%22flag%22%3Anull%7D",
         ),
         ("application/jsonpath", json!("$.a.b[1:1]"), "/t?%24.a.b%5B1%3A1%5D"),
-        ("application/x-www-form-urlencoded", json!([1]), "refused: argument `v` becomes a form and must be an object"),
+        (
+            "application/x-www-form-urlencoded",
+            json!([1]),
+            "refused: argument `v` is sent as a form and must be an object",
+        ),
     ];
     for (media_type, value, expected) in cases {
         let operation = operation("/t", vec![parameter("v", ParameterLocation::Querystring, content_form(media_type))]);
@@ -247,12 +251,12 @@ fn a_header_stays_one_header() {
         let told = url(&header("X-Req"), json!({ "v": value }));
         assert_eq!(
             told,
-            "refused: argument `v` goes into a header and must not have line breaks or other control characters"
+            "refused: argument `v` is sent in a header and must not have line breaks or other control characters"
         );
     }
     for value in [json!(" "), json!(" a"), json!("a\t"), json!(["a", "b "])] {
         let told = url(&header("X-Req"), json!({ "v": value }));
-        let spaced = "goes into a header and must not begin or end with a space, which would get lost";
+        let spaced = "is sent in a header and must not begin or end with a space, which servers trim";
         assert_eq!(told, format!("refused: argument `v` {spaced}"));
     }
     let value = |name: &str, value: Value| prepare_json(&header(name), json!({ "v": value })).unwrap().headers;
