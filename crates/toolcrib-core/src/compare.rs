@@ -99,7 +99,7 @@ impl WorkBudget {
 }
 
 impl Default for WorkBudget {
-    // Enough for the tools of one source; a comparison of two ordinary schemas spends some hundred.
+    // A tenth of a lockfile's: thousands of ordinary schemas.
     fn default() -> WorkBudget {
         WorkBudget(500_000)
     }

@@ -77,6 +77,7 @@ impl CatalogDiff {
 }
 
 impl SourceDiff {
+    /// Returns an empty difference.
     fn new(source: &SourceId) -> SourceDiff {
         SourceDiff {
             source: source.clone(),
@@ -112,6 +113,7 @@ impl SourceDiff {
     /// Compares two lists of tools of one source.
     pub fn between(old: &Segment, new: &Segment) -> Result<SourceDiff> {
         let delta = Delta::between(Some(old.packed()), new.packed())?;
+        // Lists have the names of the source, a diff those that agents see. A tool that is gone has only an old one.
         let name = |original: &str| {
             let in_segment = |segment: &Segment| {
                 let position = segment.position_of_original(original)?;
@@ -154,6 +156,7 @@ impl SourceDiff {
                 diff.unchanged += 1;
                 continue;
             }
+            // Where the lockfile has a verbatim fingerprint, the same kind is needed to compare.
             let parts = ToolParts::from_tool_comparable_to(
                 &new.tool(entry)?,
                 locked.map(|locked| &locked.parts),
@@ -169,12 +172,14 @@ impl SourceDiff {
             }
             new_parts.insert(name, parts);
         }
-        let offered: BTreeSet<&str> = new.entries().iter().map(|entry| entry.name.as_str()).collect();
-        diff.removed = old.tools.keys().filter(|name| !offered.contains(name.as_str())).cloned().collect();
-        diff.renamed = find_renames_by_parts(old, &new_parts, &offered);
+        let new_names: BTreeSet<&str> = new.entries().iter().map(|entry| entry.name.as_str()).collect();
+        diff.removed = old.tools.keys().filter(|name| !new_names.contains(name.as_str())).cloned().collect();
+        diff.renamed = find_renames_by_parts(old, &new_parts, &new_names);
         Ok(diff)
     }
 
+    /// Returns whether anything differs. A source that could not be read counts, so that `--ci` does not pass by
+    /// mistake.
     fn has_differences(&self) -> bool {
         self.error.is_some() || !(self.added.is_empty() && self.changed.is_empty() && self.removed.is_empty())
     }
@@ -184,14 +189,15 @@ impl SourceDiff {
         self.renamed.iter().flat_map(|renamed| [renamed.from.as_str(), renamed.to.as_str()]).collect()
     }
 
+    /// Renders the heading and one line per difference.
     fn text_lines(&self) -> Vec<String> {
         let renamed = self.renamed_names();
         let is_renamed = |name: &String| renamed.contains(name.as_str());
         let mut lines = vec![format!("{}:", self.source)];
         if let Some(error) = &self.error {
             // With a cached list the source was compared nevertheless.
-            let what = if self.after.is_some() { "could not be read now" } else { "could not be compared" };
-            lines.push(format!("  {what}: {}", sanitize_truncated(&error.message, 300)));
+            let problem = if self.after.is_some() { "could not be read now" } else { "could not be compared" };
+            lines.push(format!("  {problem}: {}", sanitize_truncated(&error.message, 300)));
         }
         lines.extend(self.changed.iter().map(|change| format!("  changed: {}", describe_change_in_full(change))));
         let renames = self.renamed.iter();
@@ -209,7 +215,7 @@ impl SourceDiff {
 fn find_renames_by_parts(
     old: &LockedSource,
     new_parts: &BTreeMap<String, ToolParts>,
-    offered: &BTreeSet<&str>,
+    new_names: &BTreeSet<&str>,
 ) -> Vec<ToolRename> {
     let mut by_identity: BTreeMap<[&str; 5], (Vec<&String>, Vec<&String>)> = BTreeMap::new();
     for (name, locked) in &old.tools {
@@ -222,7 +228,8 @@ fn find_renames_by_parts(
         ([from], [to]) => Some(ToolRename { from: (*from).clone(), to: (*to).clone() }),
         _ => None,
     });
-    let is_renamed = |pair: &ToolRename| !offered.contains(pair.from.as_str()) && !old.tools.contains_key(&pair.to);
+    // A tool that still exists, or existed before, was not renamed.
+    let is_renamed = |pair: &ToolRename| !new_names.contains(pair.from.as_str()) && !old.tools.contains_key(&pair.to);
     let mut renamed: Vec<ToolRename> = pairs.filter(is_renamed).collect();
     renamed.sort_by(|a, b| a.from.cmp(&b.from));
     renamed
@@ -236,9 +243,11 @@ fn tool_fingerprints(segment: &Segment) -> impl Iterator<Item = (String, Fingerp
 /// Category of a difference, for report formats that require a rule for each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DiffKind {
+    /// A tool changed, by the class of the change.
     Changed(ChangeClass),
     Added,
     Removed,
+    /// A tool was most likely renamed.
     Renamed,
     /// The source could not be refreshed or compared.
     Unreadable,

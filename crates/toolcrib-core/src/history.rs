@@ -86,6 +86,7 @@ impl ToolMatcher {
                 let Some(quality) = match_quality(source, tool, state.kind == "builtin", requested_name) else {
                     continue;
                 };
+                // A better match replaces all worse ones.
                 if best.is_none_or(|best| quality < best) {
                     (best, matches) = (Some(quality), Vec::new());
                 }
@@ -95,6 +96,7 @@ impl ToolMatcher {
             }
         }
         match (matches.pop(), matches.is_empty()) {
+            // The tool may have existed before, so its events are searched by name.
             (None, _) => Ok(ToolMatcher::Name(requested_name.to_owned())),
             (Some(only), true) => Ok(ToolMatcher::Tool(only)),
             (Some(last), false) => {
@@ -117,7 +119,9 @@ impl ToolMatcher {
     }
 }
 
+/// Returns how a name matches a tool, or `None` if it does not.
 fn match_quality(source: &SourceId, tool: &str, is_builtin: bool, requested_name: &str) -> Option<MatchQuality> {
+    // Built-in tools have no prefix, so their own name is what agents see.
     if tool == requested_name {
         return Some(if is_builtin { MatchQuality::Exact } else { MatchQuality::Bare });
     }
@@ -162,6 +166,7 @@ fn describe_filtered(event: &Event, kind: &str, filter: impl Fn(&str) -> bool) -
             format!("tool `{}` of `{source}` disabled", sanitize_truncated(tool, 80))
         }
         Event::InventoryRecorded { source, added, changed, removed, renamed, .. } => {
+            // Renamed tools are not listed again as removed and added.
             let is_renamed = |name: &str| renamed.iter().any(|renamed| renamed.from == name || renamed.to == name);
             let names = |names: &[String]| -> Vec<String> {
                 names
@@ -213,8 +218,10 @@ pub fn describe_change_in_full(change: &ToolChange) -> String {
     describe_change_with(change, usize::MAX)
 }
 
+/// Describes a changed tool with at most `max_notes` notes.
 fn describe_change_with(change: &ToolChange, max_notes: usize) -> String {
     let name = sanitize_truncated(&change.name, 80);
+    // Records of older versions have no class, only the names of changed fields.
     let Some(class) = change.class else {
         return format!("`{name}` ({})", sanitize_truncated(&change.fields.join(", "), 120));
     };
@@ -241,6 +248,7 @@ fn describe_inventory_change(source: &SourceId, groups: [(&str, &str, Vec<String
         if names.is_empty() {
             continue;
         }
+        // Only the first group names the source.
         let subject = match (parts.is_empty(), names.len()) {
             (true, 1) => format!("1 tool {verb} {preposition} `{source}`"),
             (true, count) => format!("{count} tools {verb} {preposition} `{source}`"),

@@ -112,6 +112,7 @@ impl Lockfile {
     }
 }
 
+/// Returns an error for a version that this build does not read.
 fn check_version(version: u32) -> Result<()> {
     if version == LOCKFILE_VERSION {
         return Ok(());
@@ -123,6 +124,7 @@ fn check_version(version: u32) -> Result<()> {
 }
 
 impl LockedSource {
+    /// Locks the tools of one source.
     fn from_segment(segment: &Segment, budget: &mut WorkBudget) -> Result<LockedSource> {
         let tools = segment.entries().iter().map(|entry| {
             let parts = ToolParts::from_tool(&segment.tool(entry)?, budget);

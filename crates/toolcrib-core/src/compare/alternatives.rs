@@ -73,6 +73,7 @@ impl<'a> SchemaLayers<'a> {
                 }
                 continue;
             };
+            // A definition that refers to itself.
             if layers.maps.iter().any(|other| std::ptr::eq(*other, keywords)) {
                 continue;
             }
@@ -88,6 +89,7 @@ impl<'a> SchemaLayers<'a> {
             }
             let parts = array_keyword(keywords, "allOf");
             layers.is_truncated |= parts.len() > MAX_LAYERS;
+            // In reverse, so that members are visited in their order; the target of a reference comes first.
             pending.extend(parts.iter().take(MAX_LAYERS).rev());
             if let Some(reference) = keywords.get("$ref") {
                 match resolve_reference(root, reference) {
@@ -144,6 +146,7 @@ impl<'a> SchemaLayers<'a> {
         for (keyword, value) in self.maps.iter().flat_map(|keywords| keywords.iter()) {
             match (keyword.as_str(), value) {
                 ("anyOf" | "oneOf", Value::Array(members)) if !members.is_empty() => {
+                    // Two sets of alternatives that apply at once are not alternatives of the schema.
                     if schemas.replace(members.as_slice()).is_some() {
                         return None;
                     }
@@ -175,9 +178,9 @@ impl<'a> SchemaLayers<'a> {
     /// Returns the values of `const` or `enum` by their text, or `None` if there are none or the budget is spent.
     fn enum_values(&self, budget: &mut WorkBudget) -> Option<BTreeMap<String, &'a Value>> {
         let constant = self.get("const").map(std::slice::from_ref);
-        let values_list = constant.or_else(|| self.get("enum").and_then(Value::as_array).map(Vec::as_slice))?;
+        let listed_values = constant.or_else(|| self.get("enum").and_then(Value::as_array).map(Vec::as_slice))?;
         let mut values = BTreeMap::new();
-        for value in values_list {
+        for value in listed_values {
             let text = value_text(value);
             if !budget.spend(1 + text.len() / TEXT_BYTES_PER_NODE) {
                 return None;
@@ -202,8 +205,9 @@ impl<'a> Alternative<'a> {
                 || (self.is_type("number") && other.is_type("integer")))
     }
 
-    pub(super) fn is_type(&self, kind: &str) -> bool {
-        self.type_name == Some(kind)
+    /// Returns whether it accepts this type alone.
+    pub(super) fn is_type(&self, type_name: &str) -> bool {
+        self.type_name == Some(type_name)
     }
 
     /// Returns whether it is a list of values alone, which can be merged with another such list.
@@ -237,6 +241,7 @@ pub(super) fn alternatives_of_any<'a>(
     collect_any_of(root, schemas, 0, budget)
 }
 
+/// Collects alternatives through nested `anyOf` and `oneOf`, down to [`MAX_ALTERNATIVE_DEPTH`].
 fn collect_alternatives<'a>(
     root: &'a Value,
     schema: &'a Value,
@@ -264,6 +269,7 @@ fn collect_alternatives<'a>(
     alternatives
 }
 
+/// Collects the alternatives of several schemas. Lists of values of the same type are merged into one.
 fn collect_any_of<'a>(
     root: &'a Value,
     schemas: &'a [Value],
@@ -298,32 +304,35 @@ fn collect_any_of<'a>(
 fn split_by_type<'a>(layers: SchemaLayers<'a>, budget: &mut WorkBudget) -> Vec<Alternative<'a>> {
     let values = layers.enum_values(budget);
     let types = layers.types(budget);
-    let alternative = |kind: Option<&'a str>, values: Option<BTreeMap<String, &'a Value>>| {
+    let alternative = |type_name: Option<&'a str>, values: Option<BTreeMap<String, &'a Value>>| {
         // `null` has a single value, so listing it adds nothing.
-        let values = values.filter(|_| kind != Some("null"));
-        Alternative { type_name: kind, values, layers: layers.clone(), label: None, has_own_schema: false }
+        let values = values.filter(|_| type_name != Some("null"));
+        Alternative { type_name, values, layers: layers.clone(), label: None, has_own_schema: false }
     };
     let Some(types) = types else {
         let Some(values) = values else { return vec![alternative(None, None)] };
+        // Without `type`, the listed values imply it. Numbers count as integers only if all of them are.
         let is_integer = values.values().all(|value| !value.is_number() || is_integral(value));
-        let mut by_kind: BTreeMap<&'static str, BTreeMap<String, &'a Value>> = BTreeMap::new();
+        let mut by_type: BTreeMap<&'static str, BTreeMap<String, &'a Value>> = BTreeMap::new();
         for (text, value) in values {
-            by_kind.entry(json_type_name(value, is_integer)).or_default().insert(text, value);
+            by_type.entry(json_type_name(value, is_integer)).or_default().insert(text, value);
         }
-        return by_kind.into_iter().map(|(kind, values)| alternative(Some(kind), Some(values))).collect();
+        return by_type.into_iter().map(|(type_name, values)| alternative(Some(type_name), Some(values))).collect();
     };
-    let Some(values) = values else { return types.into_iter().map(|kind| alternative(Some(kind), None)).collect() };
-    let values_of_type = |kind: &str| -> BTreeMap<String, &'a Value> {
+    let Some(values) = values else {
+        return types.into_iter().map(|type_name| alternative(Some(type_name), None)).collect();
+    };
+    let values_of_type = |type_name: &str| -> BTreeMap<String, &'a Value> {
         let is_of_type = |value: &Value| {
-            kind == json_type_name(value, is_integral(value)) || (kind == "number" && value.is_number())
+            type_name == json_type_name(value, is_integral(value)) || (type_name == "number" && value.is_number())
         };
         values.iter().filter(|(_, value)| is_of_type(value)).map(|(text, value)| (text.clone(), *value)).collect()
     };
     let split: Vec<Alternative<'a>> = types
         .iter()
-        .map(|kind| (*kind, values_of_type(kind)))
+        .map(|type_name| (*type_name, values_of_type(type_name)))
         .filter(|(_, values)| !values.is_empty())
-        .map(|(kind, values)| alternative(Some(kind), Some(values)))
+        .map(|(type_name, values)| alternative(Some(type_name), Some(values)))
         .collect();
     // No listed value is of the listed types: the author most likely meant the values.
     if split.is_empty() { vec![alternative(types.first().copied(), Some(values))] } else { split }

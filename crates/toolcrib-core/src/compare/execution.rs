@@ -16,6 +16,7 @@ pub(super) fn compare(old: Option<&ExecutionSpec>, new: Option<&ExecutionSpec>, 
         }
         return;
     };
+    // Where a call goes, and how arguments map to the request.
     if old.execution != new.execution {
         findings.add(ChangeClass::Execution, || describe_execution_change(&old.execution, &new.execution));
     }
@@ -42,9 +43,11 @@ fn describe_execution_change(old: &ExecutionMode, new: &ExecutionMode) -> String
             request(&new.method, &new.path)
         );
     }
-    match old.server == new.server {
-        false => "its server changed".to_owned(),
-        true => "the encoding of its request changed".to_owned(),
+    if old.server == new.server {
+        // Parameters, body or security requirements.
+        "the encoding of its request changed".to_owned()
+    } else {
+        "its server changed".to_owned()
     }
 }
 
@@ -54,8 +57,11 @@ pub(crate) const EXECUTION_FIELD: &str = "execution";
 /// MCP's `execution.taskSupport`: whether a call may or must run as a task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum TaskSupport {
+    /// A call must not run as a task; the default.
     Forbidden,
+    /// The client chooses.
     Optional,
+    /// Every call runs as a task, so a client without task support cannot use the tool.
     Required,
 }
 
@@ -66,6 +72,7 @@ pub(super) fn compare_task_support(old: &Tool, new: &Tool, findings: &mut Findin
     if canonical_json(before) == canonical_json(after) {
         return;
     }
+    // Unknown members of `execution` may have changed instead.
     let (class, note) = TaskSupport::from_tool(old)
         .classify_change(TaskSupport::from_tool(new))
         .unwrap_or((ChangeClass::Other, "its `execution` changed"));

@@ -24,14 +24,15 @@ impl<'a> SchemaComparer<'a, '_> {
         let after = field_schemas(new);
         let required_before = required_names(old);
         let required_after = required_names(new);
-        let names = |fields: &BTreeMap<&'a str, &'a Value>, is_required: &BTreeSet<&'a str>| -> BTreeSet<&'a str> {
-            fields.keys().copied().chain(is_required.iter().copied()).collect()
+        // A name may be required without being described.
+        let names = |fields: &BTreeMap<&'a str, &'a Value>, required: &BTreeSet<&'a str>| -> BTreeSet<&'a str> {
+            fields.keys().copied().chain(required.iter().copied()).collect()
         };
         let old_names = names(&before, &required_before);
         let new_names = names(&after, &required_after);
-        let lost: Vec<&str> = old_names.difference(&new_names).copied().collect();
-        let gained: Vec<&str> = new_names.difference(&old_names).copied().collect();
-        let renamed = match (&lost[..], &gained[..]) {
+        let removed: Vec<&str> = old_names.difference(&new_names).copied().collect();
+        let added: Vec<&str> = new_names.difference(&old_names).copied().collect();
+        let renamed = match (&removed[..], &added[..]) {
             ([from], [to]) => before.get(from).zip(after.get(to)),
             _ => None,
         };
@@ -44,7 +45,7 @@ impl<'a> SchemaComparer<'a, '_> {
             (SchemaRole::Output, false) => ChangeClass::Narrowed,
         };
         // One field with the same schema under another name is a rename.
-        if let ([from], [to]) = (&lost[..], &gained[..])
+        if let ([from], [to]) = (&removed[..], &added[..])
             && is_renamed
             && required_before.contains(from) == required_after.contains(to)
         {
@@ -57,11 +58,12 @@ impl<'a> SchemaComparer<'a, '_> {
                 SchemaRole::Output => format!("its output: {}", renamed()),
             });
         } else {
-            for name in lost {
-                let lost = || role.render_field_change(&format!("lost `{}`", path.field(name).as_str()));
-                findings.add(loss_class(name), lost);
+            for name in removed {
+                let removed = || role.render_field_change(&format!("lost `{}`", path.field(name).as_str()));
+                findings.add(loss_class(name), removed);
             }
-            for name in gained {
+            for name in added {
+                // A new required argument breaks every caller; in an output, a new field harms no reader.
                 let (class, article) = match (role, required_after.contains(name)) {
                     (SchemaRole::Input, true) => (ChangeClass::Breaking, "a required "),
                     (SchemaRole::Input, false) => (ChangeClass::Widened, "an optional "),
@@ -72,6 +74,7 @@ impl<'a> SchemaComparer<'a, '_> {
                 });
             }
         }
+        // Fields that both versions have.
         for name in old_names.intersection(&new_names) {
             let field_path = path.field(name);
             let (is_required, class) = match (role, required_before.contains(name), required_after.contains(name)) {
@@ -122,6 +125,7 @@ impl<'a> SchemaComparer<'a, '_> {
             self.compare_nodes(old, new, &path.items(), depth + 1);
         }
         if before.len() != after.len() {
+            // More positions with a schema constrain more items.
             let class =
                 if before.len() < after.len() { self.role.narrowing_class() } else { self.role.widening_class() };
             self.report_remark(
@@ -146,6 +150,7 @@ impl<'a> SchemaComparer<'a, '_> {
             |layers: &SchemaLayers<'a>| layers.maps.iter().any(|map| map.get(keyword) == Some(&Value::Bool(false)));
         match (closed(old), closed(new)) {
             (true, true) => {}
+            // The classes are the same for inputs and outputs.
             (false, true) => self.report(ChangeClass::Narrowed, path, ValueChange::WithoutUnknownFields),
             (true, false) => self.report(ChangeClass::Widened, path, ValueChange::WithUnknownFields),
             (false, false) => {

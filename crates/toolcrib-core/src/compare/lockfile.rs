@@ -17,6 +17,7 @@ pub(crate) fn compare_parts(old: &ToolParts, new: &ToolParts, budget: &mut WorkB
     if old.execution != new.execution {
         findings.add(ChangeClass::Execution, || "its execution changed".to_owned());
     }
+    // A fingerprint tells that a schema changed, the stored normal form how.
     if old.input != new.input {
         compare_locked_schemas(
             old.input_schema.as_ref(),
@@ -53,6 +54,7 @@ pub(crate) fn compare_parts(old: &ToolParts, new: &ToolParts, budget: &mut WorkB
             });
         }
     }
+    // Which text changed is not stored.
     if old.text != new.text {
         findings.add(ChangeClass::Text, || "its title or descriptions changed".to_owned());
     }

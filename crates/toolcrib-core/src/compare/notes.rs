@@ -25,15 +25,21 @@ pub(super) struct SchemaPath(String);
 pub(super) enum ValueChange {
     /// Only these types or values are left of everything.
     Only(String),
+    /// These types or values are no longer accepted.
     NoLonger(String),
+    /// These types or values are accepted too.
     Also(String),
+    /// The type is no longer restricted.
     AnyType,
+    /// Values are no longer listed.
     OtherValuesToo,
     /// The old schema accepted nothing.
     AcceptsSomething,
     /// The new schema accepts nothing.
     AcceptsNothing,
+    /// The schema of items or other fields was removed.
     AcceptsAnything,
+    /// Items or other fields got a schema.
     NoLongerAnything,
     WithoutUnknownFields,
     WithUnknownFields,
@@ -142,6 +148,7 @@ impl SchemaPath {
 }
 
 impl ValueChange {
+    /// Returns the predicate in the wording of the role.
     fn to_text(&self, role: SchemaRole) -> String {
         let (for_input, for_output) = match self {
             ValueChange::Only(values) => (format!("takes only {values} now"), format!("is only {values} now")),

@@ -40,6 +40,7 @@ pub fn likely_renames(
     if !is_comparable(removed) || !is_comparable(added) {
         return Ok(Vec::new());
     }
+    // Drop traits that identify no tool, since several tools of a list share them.
     let mut removed_tools = collect_traits(before, removed)?;
     let mut added_tools = collect_traits(after, added)?;
     let common_before = TraitCounts::count(before, &removed_tools)?;
@@ -47,6 +48,7 @@ pub fn likely_renames(
     for tool in removed_tools.iter_mut().chain(&mut added_tools) {
         tool.remove_common(|fingerprint| common_before.is_common(fingerprint) || common_after.is_common(fingerprint));
     }
+    // Only tools with a trait in common are compared.
     let mut by_fingerprint: HashMap<Fingerprint, Vec<usize>> = HashMap::new();
     for (index, new) in added_tools.iter().enumerate() {
         new.fingerprints().for_each(|fingerprint| by_fingerprint.entry(fingerprint).or_default().push(index));
@@ -122,9 +124,11 @@ fn collect_traits(packed: &PackedManifest, names: &[String]) -> Result<Vec<ToolT
 
 impl ToolTraits {
     fn from_tool(tool: &Tool) -> ToolTraits {
+        // A schema without properties is common and identifies no tool.
         let schema =
             canonical_json(Some(&tool.listing.input_schema)).filter(|schema| schema.contains("\"properties\":{\""));
         let described = !tool.notes.contains(&ToolNote::NoDescription);
+        // The kind keeps equal texts of different kinds apart.
         let fingerprint = |kind: &str, text: &str| Fingerprint::digest(format!("{kind} {text}"));
         let schema = schema.map(|schema| fingerprint("schema", &schema));
         let description = described.then(|| fingerprint("description", &tool.listing.description));

@@ -7,9 +7,11 @@ use super::alternatives::{is_integral, json_type_name};
 /// Rewrites the keywords of one schema into one of the notations that mean the same. `referenced` are the inlined
 /// targets of its references, which apply like members of `allOf`.
 pub(super) fn simplify_keywords(mut keywords: Map<String, Value>, referenced: Vec<Value>) -> Value {
+    // `const` is an `enum` with one value.
     if let Some(value) = keywords.shift_remove("const") {
         keywords.insert("enum".to_owned(), Value::Array(vec![value]));
     }
+    // The order and repetition of names and values have no meaning.
     for name in ["required", "enum"] {
         if let Some(Value::Array(values)) = keywords.get_mut(name) {
             sort_and_dedup(values);
@@ -18,6 +20,7 @@ pub(super) fn simplify_keywords(mut keywords: Map<String, Value>, referenced: Ve
     if keywords.get("required").and_then(Value::as_array).is_some_and(Vec::is_empty) {
         keywords.shift_remove("required");
     }
+    // OpenAPI's `nullable` beside a type means a further type.
     if keywords.get("nullable") == Some(&Value::Bool(true)) && keywords.contains_key("type") {
         keywords.shift_remove("nullable");
         add_values(&mut keywords, "type", vec![json!("null")]);
@@ -42,6 +45,7 @@ pub(super) fn simplify_keywords(mut keywords: Map<String, Value>, referenced: Ve
     if !parts.is_empty() {
         keywords.insert("allOf".to_owned(), Value::Array(parts));
     }
+    // Writes a list with one type as that type, and drops types that the values imply.
     add_values(&mut keywords, "type", Vec::new());
     if are_types_redundant(&keywords) {
         keywords.shift_remove("type");
@@ -59,6 +63,7 @@ fn merge_alternatives(keywords: &mut Map<String, Value>, name: &str) {
             let value = alternative.get(keyword)?;
             Some(value.as_array().cloned().unwrap_or_else(|| vec![value.clone()]))
         };
+        // All alternatives must be of the same kind to be merged. A `null` type counts as the value `null`.
         let types: Option<Vec<Vec<Value>>> =
             alternatives.iter().map(|alternative| only_keyword(alternative, "type")).collect();
         let null_as_enum = |alternative: &Value| (alternative == &json!({ "type": "null" })).then(|| vec![Value::Null]);
@@ -71,6 +76,7 @@ fn merge_alternatives(keywords: &mut Map<String, Value>, name: &str) {
             let all: Vec<Value> = merged.concat();
             let mut distinct = all.clone();
             sort_and_dedup(&mut distinct);
+            // Every integer is a number, so these two types overlap.
             let overlapping = distinct.contains(&json!("integer")) && distinct.contains(&json!("number"));
             // A value that matches two members of `oneOf` is invalid, so members that overlap cannot be merged.
             if name == "anyOf" || (distinct.len() == all.len() && (keyword == "enum" || !overlapping)) {

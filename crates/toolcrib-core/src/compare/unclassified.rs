@@ -28,6 +28,7 @@ impl<'a> SchemaComparer<'a, '_> {
         path: &SchemaPath,
     ) {
         for (name, before) in old {
+            // A text search is enough: a false hit only costs a comparison.
             let has_reference = || {
                 let text = before.to_string();
                 text.contains("\"$ref\"") || text.contains("Ref\"")

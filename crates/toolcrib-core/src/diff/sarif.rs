@@ -57,6 +57,7 @@ fn stale_notification(source: &SourceId) -> Value {
     json!({ "level": "warning", "message": { "text": format!("the tool list of `{source}` may be outdated") } })
 }
 
+/// Returns the description of a rule.
 fn rule(kind: DiffKind) -> Value {
     json!({
         "id": kind.as_str(),
@@ -73,8 +74,10 @@ fn results(source: &SourceDiff, artifact: &Artifact) -> Vec<Value> {
     let id = source.source.as_str();
     let result = |kind: DiffKind, name: &str, message: String| {
         let line = artifact.lines.find_line(&source.source, name);
+        // Tools that are not in the file, such as added ones, point at their source.
         let physical_location = json!({ "artifactLocation": { "uri": artifact.uri }, "region": { "startLine": line } });
         let logical_location = match kind {
+            // A source is a module of functions.
             DiffKind::Unreadable => json!({ "name": id, "kind": "module" }),
             DiffKind::Changed(_) | DiffKind::Added | DiffKind::Removed | DiffKind::Renamed => {
                 json!({ "name": name, "fullyQualifiedName": format!("{id}/{name}"), "kind": "function" })
@@ -98,12 +101,13 @@ fn results(source: &SourceDiff, artifact: &Artifact) -> Vec<Value> {
     let renamed = source.renamed_names();
     let is_renamed = |name: &String| renamed.contains(name.as_str());
     let mut results = Vec::new();
+    // A source with a cached list was compared nevertheless.
     if let Some(error) = &source.error {
-        let what = if source.after.is_some() { "could not be read now" } else { "could not be compared" };
+        let problem = if source.after.is_some() { "could not be read now" } else { "could not be compared" };
         results.push(result(
             DiffKind::Unreadable,
             id,
-            format!("`{id}` {what}: {}", sanitize_truncated(&error.message, 300)),
+            format!("`{id}` {problem}: {}", sanitize_truncated(&error.message, 300)),
         ));
     }
     for change in &source.changed {
@@ -168,6 +172,7 @@ impl DiffKind {
         }
     }
 
+    /// Returns a short description of the rule.
     fn meaning(self) -> &'static str {
         match self {
             DiffKind::Changed(class) => class.meaning(),

@@ -65,11 +65,13 @@ impl ToolParts {
             original_text(tool, "title", tool.listing.title.as_deref()).unwrap_or_default(),
             original_text(tool, "description", Some(&tool.listing.description)).unwrap_or_default(),
         ];
+        // The full input schema, where the listed one was pruned.
         let spec = tool.parse_execution_spec();
         let full = spec.as_ref().and_then(|spec| spec.input_schema.as_deref());
         let listed = tool.original.get("inputSchema").unwrap_or(&tool.listing.input_schema);
         let (input, input_schema) =
             normalize_schema(full.unwrap_or(listed), other.map(|other| other.input.as_str()), budget, &mut texts);
+        // Tools of OpenAPI documents have their output schema in the specification only.
         let from_spec = spec.as_ref().and_then(|spec| spec.output_schema.as_deref());
         let output = tool.output_schema.as_deref().or(from_spec);
         let other_output = other.and_then(|other| other.output.as_deref());
@@ -77,6 +79,7 @@ impl ToolParts {
         let (output, output_schema) =
             output.map_or((None, None), |(output, output_schema)| (Some(output), output_schema));
         let execution = spec.as_ref().and_then(|spec| serde_json::to_value(&spec.execution).ok());
+        // A title among the annotations counts as text, not as a change of annotations.
         let mut annotations: Value = tool.listing.annotations.as_deref().map(parse_json).unwrap_or_default();
         if let Some(Value::String(title)) = annotations.as_object_mut().and_then(|object| object.shift_remove("title"))
         {
@@ -141,6 +144,7 @@ fn normalize_schema(
 /// Returns the fingerprint of everything that no other part covers.
 fn fingerprint_rest(tool: &Tool, mut annotations: Value, spec: Option<&ExecutionSpec>) -> String {
     if let Value::Object(object) = &mut annotations {
+        // `hints` covers these.
         object.retain(|name, value| !(is_hint(name) && value.is_boolean()));
     }
     let mut fields = Map::new();
@@ -159,10 +163,12 @@ fn fingerprint_rest(tool: &Tool, mut annotations: Value, spec: Option<&Execution
     short_fingerprint(&sort_keys(&json!([annotations, fields, tags, deprecated])))
 }
 
+/// Parses a value that is known to be JSON.
 fn parse_json(raw: &RawValue) -> Value {
     serde_json::from_str(raw.get()).unwrap_or_default()
 }
 
+/// Returns the first digits of the fingerprint of a value's JSON text.
 fn short_fingerprint(value: &Value) -> String {
     Fingerprint::digest(value.to_string()).short_hex(FINGERPRINT_DIGITS)
 }
@@ -184,6 +190,7 @@ fn collect_texts(value: &Value, keys: SchemaKeys, texts: &mut Vec<String>) {
                         texts.push(text.clone());
                     }
                     (SchemaKeys::Keywords, "examples" | "example", value) => texts.push(value.to_string()),
+                    // Plain data: a `title` within it is not an annotation.
                     (SchemaKeys::Keywords, "enum" | "const" | "default" | "required", _) => {}
                     (
                         SchemaKeys::Keywords,

@@ -17,21 +17,22 @@ pub(super) fn truncate_at_sentence(line: String, limit: usize) -> String {
     if line.len() <= limit || line.chars().count() <= limit {
         return line;
     }
-    let cut: String = line.chars().take(limit).collect();
+    let truncated: String = line.chars().take(limit).collect();
     // At a sentence, unless that leaves too little; else at a word.
-    let sentence = cut
+    let sentence = truncated
         .rmatch_indices(['.', '!', '?'])
         .map(|(offset, _)| offset + 1)
-        .find(|&offset| cut[offset..].starts_with(' '));
-    if let Some(end) = sentence.filter(|&end| end * 2 > cut.len() || end > 60) {
-        return cut[..end].to_owned();
+        .find(|&offset| truncated[offset..].starts_with(' '));
+    if let Some(end) = sentence.filter(|&end| end * 2 > truncated.len() || end > 60) {
+        return truncated[..end].to_owned();
     }
-    let word = cut.rfind(' ').unwrap_or(cut.len());
-    format!("{}…", cut[..word].trim_end_matches([',', ';', ':', '(', '-', ' ']))
+    let word = truncated.rfind(' ').unwrap_or(truncated.len());
+    format!("{}…", truncated[..word].trim_end_matches([',', ';', ':', '(', '-', ' ']))
 }
 
 /// Returns a text without markup, as one line.
 pub(super) fn strip_markup(text: &str) -> String {
+    // Hidden and control characters first, so that they cannot break up the markup.
     let mut text = sanitize(text);
     if text.contains("](") {
         text = strip_links(&text);
@@ -39,6 +40,7 @@ pub(super) fn strip_markup(text: &str) -> String {
     if text.contains('<') && text.contains('>') {
         text = strip_tags(&text);
     }
+    // Joining words also removes line breaks and indentation of lists.
     let words: Vec<&str> = text.split_whitespace().filter(|word| !is_horizontal_rule(word)).collect();
     let line = words.join(" ").replace("**", "").replace("> [!NOTE] ", "").replace("> [!WARNING] ", "");
     if line.contains("or more ") { strip_more_info_sentences(&line) } else { line }
@@ -61,6 +63,7 @@ fn sentences(line: &str) -> impl Iterator<Item = &str> {
         if rest.is_empty() {
             return None;
         }
+        // A dot within a number or a name does not end a sentence.
         let is_end = |offset: &usize| rest[*offset..].starts_with(' ') || rest[*offset..].is_empty();
         let end = rest.match_indices(['.', '!', '?', '"']).map(|(offset, _)| offset + 1).find(|offset| {
             let stops = rest[..*offset].ends_with(['.', '!', '?']) || rest[..*offset].ends_with(".\"");
@@ -75,6 +78,7 @@ fn sentences(line: &str) -> impl Iterator<Item = &str> {
 /// Returns a description without its first sentence, if that only repeats the summary.
 pub(super) fn remainder<'t>(summary: &str, description: &'t str) -> &'t str {
     let Some(first) = sentences(description).next() else { return description };
+    // Comparing the first four letters of longer words ignores inflection: "List pets" and "Lists the pets".
     let stem = |word: &str| -> String { word.chars().take(4).flat_map(char::to_lowercase).collect() };
     let words = |text: &str| -> Vec<String> {
         text.split(|character: char| !character.is_alphanumeric()).filter(|word| word.len() > 3).map(stem).collect()
@@ -95,24 +99,26 @@ fn is_horizontal_rule(word: &str) -> bool {
 /// Replaces `[text](url)` by its text.
 fn strip_links(text: &str) -> String {
     let parentheses = matching_parentheses(text);
-    let mut out = String::with_capacity(text.len());
+    let mut output = String::with_capacity(text.len());
     let mut from = 0;
     while let Some(middle) = text[from..].find("](").map(|offset| from + offset) {
+        // The opening bracket nearest to `](`; without both ends it is not a link.
         let open = text[from..middle].rfind('[').map(|offset| from + offset);
         match (open, parentheses.get(&(middle + 1))) {
             (Some(open), Some(close)) => {
-                out.push_str(text[from..open].trim_end_matches('!'));
-                out.push_str(&text[open + 1..middle]);
+                // `!` marks an image.
+                output.push_str(text[from..open].trim_end_matches('!'));
+                output.push_str(&text[open + 1..middle]);
                 from = close + 1;
             }
             _ => {
-                out.push_str(&text[from..middle + 2]);
+                output.push_str(&text[from..middle + 2]);
                 from = middle + 2;
             }
         }
     }
-    out.push_str(&text[from..]);
-    out
+    output.push_str(&text[from..]);
+    output
 }
 
 /// Returns the offset of the closing parenthesis for each opening one in a line; URLs may contain parentheses. Computed
@@ -124,6 +130,7 @@ fn matching_parentheses(text: &str) -> HashMap<usize, usize> {
         match character {
             '(' => open.push(offset),
             ')' => parentheses.extend(open.pop().map(|opened| (opened, offset))),
+            // Links do not span lines.
             '\n' => open.clear(),
             _ => {}
         }
@@ -133,15 +140,16 @@ fn matching_parentheses(text: &str) -> HashMap<usize, usize> {
 
 /// Removes HTML tags. Keeps `a < b`, code and placeholders such as `<url>`.
 fn strip_tags(text: &str) -> String {
+    // Common tags of descriptions. Anything else in angle brackets is a placeholder.
     const TAGS: [&str; 24] = [
         "p", "br", "b", "i", "em", "strong", "a", "ul", "ol", "li", "code", "pre", "div", "span", "table", "tr", "td",
         "th", "tbody", "thead", "h1", "h2", "h3", "h4",
     ];
-    let mut out = String::with_capacity(text.len());
+    let mut output = String::with_capacity(text.len());
     let mut rest = text;
     while let Some(start) = rest.find('<') {
         let (before, tag) = rest.split_at(start);
-        out.push_str(before);
+        output.push_str(before);
         let name: String = tag[1..]
             .trim_start_matches('/')
             .chars()
@@ -149,18 +157,19 @@ fn strip_tags(text: &str) -> String {
             .collect::<String>()
             .to_lowercase();
         if !TAGS.contains(&name.as_str()) {
-            out.push('<');
+            output.push('<');
             rest = &tag[1..];
             continue;
         }
         rest = tag;
         // No later tag is closed either; searching for each would take quadratic time.
         let Some(end) = tag.find('>') else { break };
-        out.push(' ');
+        // Tags such as `<br>` separate words.
+        output.push(' ');
         rest = &tag[end + 1..];
     }
-    out.push_str(rest);
-    out
+    output.push_str(rest);
+    output
 }
 
 #[cfg(test)]

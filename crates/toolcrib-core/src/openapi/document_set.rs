@@ -14,6 +14,7 @@ use crate::text::sanitize_truncated;
 /// Documents by URL, with the reason for each that could not be read.
 #[derive(Debug)]
 pub struct DocumentSet {
+    /// URL of the first document.
     root: Url,
     documents: BTreeMap<String, Result<Value, String>>,
     /// Built when a reference to an anchor is first resolved.
@@ -54,7 +55,7 @@ impl DocumentSet {
         self.documents
             .keys()
             .filter_map(|document_url| Url::parse(document_url).ok())
-            .flat_map(|node| self.missing_from(&node))
+            .flat_map(|url| self.missing_from(&url))
             .collect()
     }
 
@@ -74,6 +75,7 @@ impl DocumentSet {
         missing
     }
 
+    /// Returns the URL of the first document.
     pub(super) fn root_url(&self) -> &Url {
         &self.root
     }
@@ -117,6 +119,7 @@ impl DocumentSet {
         }
         let displayed = || sanitize_truncated(reference, 120);
         let (url, fragment) = reference.split_once('#').unwrap_or((reference, ""));
+        // A reference without a URL stays within its document.
         let document_url = if url.is_empty() {
             document_url
         } else {
@@ -128,6 +131,7 @@ impl DocumentSet {
                 None => return Err(format!("`$ref` to `{}`, which was not loaded", displayed())),
             }
         };
+        // The fragment is a JSON pointer or the name of an anchor.
         let pointer = percent_decode_str(fragment).decode_utf8_lossy().into_owned();
         let found = match pointer.as_str() {
             pointer if pointer.is_empty() || pointer.starts_with('/') => {
@@ -149,6 +153,7 @@ impl DocumentSet {
     fn resolve_pointer<'a>(&'a self, document_url: &'a str, pointer: &str, hops: &mut usize) -> Option<NodeRef<'a>> {
         let mut node = NodeRef { value: self.documents.get(document_url)?.as_ref().ok()?, document_url };
         for token in pointer.split('/').skip(1) {
+            // Unescapes the token; the order matters for `~01`.
             let token = token.replace("~1", "/").replace("~0", "~");
             let step = |value: &'a Value| match value {
                 Value::Object(fields) => fields.get(&token),
@@ -211,6 +216,7 @@ fn find_anchors(value: &Value, document_url: &str, pointer: &mut String, found: 
     match value {
         _ if pointer.len() > MAX_REFERENCE_LEN => {}
         Value::Object(fields) => {
+            // Of several anchors with one name, the first counts.
             for key in ["$anchor", "$dynamicAnchor"] {
                 if let Some(name) = fields.get(key).and_then(Value::as_str) {
                     found.entry((document_url.to_owned(), name.to_owned())).or_insert_with(|| pointer.clone());

@@ -34,12 +34,14 @@ pub(super) fn convert_operation<'a>(
     operation_ref: &OperationRef<'a>,
     faults: &mut Vec<String>,
 ) -> ConvertedOperation {
+    // Charge what every operation reads again: its own object, and what it inherits.
     let inherited = [operation_ref.path_item.value.get("parameters"), context.root.value.get("security")];
     for value in inherited.into_iter().flatten().chain([operation_ref.operation.value]) {
         translator.charge_reading(value);
     }
     let declared = parameters::read_parameters(context, operation_ref, faults);
     let body = body::convert_body(context, translator, operation_ref, faults);
+    // Parameters and body become the arguments of the tool.
     let names = argument_names(&declared, body.is_some());
     let mut input = ArgumentsSchema::default();
     let mut parameters = Vec::with_capacity(declared.len());
@@ -57,6 +59,7 @@ pub(super) fn convert_operation<'a>(
         input.add(&body.argument, translated, body.required);
         body
     });
+    // Everything that does not depend on arguments.
     let (output, accept) = response::convert_response(context, translator, operation_ref);
     let security = context.security.requirements_of(operation_ref.operation.value);
     let id = operation_ref.operation.value.get("operationId").and_then(Value::as_str);
@@ -94,10 +97,11 @@ fn argument_names(declared: &[DeclaredParameter<'_>], has_body: bool) -> Vec<Str
     let mut names = Vec::with_capacity(declared.len());
     for parameter in declared {
         let name = &parameter.name;
-        let context =
+        let is_shared =
             uses.get(name.as_str()).is_some_and(|uses| *uses > 1) && parameter.location != ParameterLocation::Path;
         let mut argument = name.clone();
-        while (context && argument == *name) || (has_body && argument == "body") || used.contains(&argument) {
+        // Repeats the suffix until the name is free; `body` is reserved for the body.
+        while (is_shared && argument == *name) || (has_body && argument == "body") || used.contains(&argument) {
             argument = format!("{argument}__{}", location_name(parameter.location));
         }
         used.insert(argument.clone());
@@ -106,6 +110,7 @@ fn argument_names(declared: &[DeclaredParameter<'_>], has_body: bool) -> Vec<Str
     names
 }
 
+/// Returns the suffix for arguments of a location.
 fn location_name(location: ParameterLocation) -> &'static str {
     match location {
         ParameterLocation::Path => "path",
@@ -130,10 +135,12 @@ fn with_description(mut translated: TranslatedSchema, description: Option<&str>)
 struct ArgumentsSchema {
     properties: Map<String, Value>,
     required: Vec<String>,
+    /// Names of the definitions that the schemas refer to.
     references: Vec<std::rc::Rc<str>>,
 }
 
 impl ArgumentsSchema {
+    /// Adds an argument.
     fn add(&mut self, name: &str, schema: TranslatedSchema, required: bool) {
         self.references.extend(schema.references);
         self.properties.insert(name.to_owned(), schema.value);
@@ -142,6 +149,7 @@ impl ArgumentsSchema {
         }
     }
 
+    /// Returns the object schema of all arguments.
     fn into_schema(self) -> TranslatedSchema {
         let mut schema = json!({ "type": "object", "properties": self.properties });
         if !self.required.is_empty() {

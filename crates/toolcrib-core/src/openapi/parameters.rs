@@ -12,6 +12,7 @@ use crate::text::sanitize_truncated;
 /// A parameter as the document declares it.
 #[derive(Debug)]
 pub(super) struct DeclaredParameter<'a> {
+    /// Name on the wire.
     pub(super) name: String,
     pub(super) location: ParameterLocation,
     pub(super) required: bool,
@@ -23,6 +24,7 @@ pub(super) struct DeclaredParameter<'a> {
 /// Schema of a parameter.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum ParameterSchema<'a> {
+    /// The declared schema.
     Declared(NodeRef<'a>),
     /// The document declares no schema.
     Any,
@@ -56,6 +58,7 @@ pub(super) fn read_parameters<'a>(
             }
         }
     }
+    // Drop declared path parameters that the path does not use, and add those that it uses undeclared.
     let path = operation_ref.path.split(['?', '#']).next().unwrap_or_default();
     let templates = path_template_names(path);
     parameters.retain(|parameter| {
@@ -115,6 +118,7 @@ fn read_parameter<'a>(
         faults.push("a parameter without `name` or `in`; the tool is served without it".into());
         return None;
     };
+    // Credentials are configured for the source and never passed by agents.
     if context.security.is_credential(location, name) || is_authentication_token(context, name, text("description")) {
         return None;
     }
@@ -136,6 +140,7 @@ fn read_parameter<'a>(
             return None;
         }
     };
+    // `content` instead of `schema`: the value is a document of that media type. Only one entry is allowed.
     let content = node.value.get("content").and_then(Value::as_object).and_then(|content| content.iter().next());
     let (serialization, schema) = match (content, context.version) {
         (Some((media_type, value)), SpecVersion::OpenApi3) => {
@@ -153,6 +158,7 @@ fn read_parameter<'a>(
     Some(DeclaredParameter {
         name: name.to_owned(),
         location,
+        // Path parameters are always required, whatever the document declares.
         required: location == ParameterLocation::Path || flag("required"),
         serialization,
         schema: schema.map_or(ParameterSchema::Any, |value| ParameterSchema::Declared(NodeRef { value, ..node })),
@@ -195,6 +201,7 @@ pub(super) fn read_style(value: &Value, location: ParameterLocation) -> Serializ
         Some("cookie") => Some(ParameterStyle::Cookie),
         Some(_) | None => None,
     };
+    // Table "Style Values" of the specification.
     let is_allowed = |style: ParameterStyle| match location {
         ParameterLocation::Path => {
             matches!(style, ParameterStyle::Simple | ParameterStyle::Label | ParameterStyle::Matrix)
@@ -209,6 +216,7 @@ pub(super) fn read_style(value: &Value, location: ParameterLocation) -> Serializ
     let default = default_serialization(location);
     let Serialization::Style { style: default_style, .. } = default else { return default };
     let style = declared.filter(|style| is_allowed(*style)).unwrap_or(default_style);
+    // The default of `explode` depends on the style.
     let explode = flag("explode")
         .unwrap_or(matches!(style, ParameterStyle::Form | ParameterStyle::Cookie | ParameterStyle::DeepObject));
     Serialization::Style { style, explode, allow_reserved: flag("allowReserved").unwrap_or(false) }

@@ -25,6 +25,7 @@ pub fn parse_with_examples(text: &str) -> Result<Value> {
 
 /// Parses a document, with `json_value` for JSON. Anything that does not begin with a bracket is YAML.
 fn parse_with(text: &str, json_value: impl FnOnce(&str) -> serde_json::Result<Value>) -> Result<Value> {
+    // Files from Windows editors begin with a byte order mark.
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let invalid = |message: String| Error::new(Code::ConfigInvalid, message);
     let start = text.trim_start();
@@ -52,6 +53,7 @@ fn parse_with(text: &str, json_value: impl FnOnce(&str) -> serde_json::Result<Va
                 serde_json::error::Category::Syntax
                 | serde_json::error::Category::Data
                 | serde_json::error::Category::Io => {
+                    // The message of `serde_json` repeats line and column at its end.
                     let message = error.to_string();
                     message.split(" at line ").next().unwrap_or_default().to_owned()
                 }
@@ -76,6 +78,7 @@ fn parse_with(text: &str, json_value: impl FnOnce(&str) -> serde_json::Result<Va
 /// Parses text that is almost JSON: unpaired surrogates, trailing commas, line breaks in strings. YAML accepts most of
 /// it.
 fn parse_leniently(text: &str, error: &serde_json::Error) -> Option<Value> {
+    // Parsing as YAML takes several times as long, so large documents get no second chance.
     const MAX_LENIENT_BYTES: usize = 16 * 1024 * 1024;
     if error.is_eof() || text.len() > MAX_LENIENT_BYTES {
         return None;

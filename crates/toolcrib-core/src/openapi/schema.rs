@@ -107,22 +107,20 @@ impl TranslatedSchema {
 }
 
 impl<'a> SchemaTranslator<'a> {
+    /// Creates a translator for a document with this many operations.
     pub(super) fn new(documents: &'a DocumentSet, dialect: SchemaDialect, operations: usize) -> SchemaTranslator<'a> {
-        let allowed = MAX_WORK + operations as u64 * WORK_PER_OPERATION;
-        let (names, targets, definitions, patterns, faults) = Default::default();
-        let (hidden, weights) = Default::default();
         SchemaTranslator {
             documents,
             dialect,
-            names,
-            targets,
-            definitions,
-            compilable_patterns: patterns,
-            hidden_properties: hidden,
-            read_costs: weights,
-            faults,
+            names: HashMap::new(),
+            targets: HashMap::new(),
+            definitions: HashMap::new(),
+            compilable_patterns: HashMap::new(),
+            hidden_properties: HashMap::new(),
+            read_costs: HashMap::new(),
+            faults: Vec::new(),
             work_done: 0,
-            work_limit: allowed,
+            work_limit: MAX_WORK + operations as u64 * WORK_PER_OPERATION,
         }
     }
 
@@ -194,6 +192,7 @@ impl<'a> SchemaTranslator<'a> {
             return name.clone();
         }
         let pointer = url.split_once('#').map_or("", |(_, pointer)| pointer);
+        // The last token of the pointer is usually the name that the author chose.
         let last_token = pointer.rsplit('/').next().unwrap_or_default();
         let sanitized: String = last_token
             .chars()
@@ -203,6 +202,7 @@ impl<'a> SchemaTranslator<'a> {
         let parent = pointer.strip_suffix(last_token).unwrap_or_default();
         let is_component = matches!(parent, "/components/schemas/" | "/definitions/") && sanitized == last_token;
         let is_in_root = node.document_url == self.documents.root_url().as_str();
+        // A hash of the URL tells definitions apart that would get the same name.
         let name: Rc<str> = if is_component && is_in_root && !sanitized.is_empty() {
             sanitized.into()
         } else {
@@ -229,6 +229,7 @@ impl<'a> SchemaTranslator<'a> {
     }
 }
 
+/// Returns whether a character needs no escaping in a `$ref`.
 fn is_name_char(character: char) -> bool {
     character.is_ascii_alphanumeric() || matches!(character, '_' | '-' | '.')
 }

@@ -36,17 +36,17 @@ impl<'a> SecuritySchemes<'a> {
         documents: &'a DocumentSet,
         version: SpecVersion,
     ) -> SecuritySchemes<'a> {
-        let nothing = &Value::Null;
+        let null = &Value::Null;
         let (container, key) = match version {
             SpecVersion::Swagger2 => (root.value, "securityDefinitions"),
-            SpecVersion::OpenApi3 => (root.value.get("components").unwrap_or(nothing), "securitySchemes"),
+            SpecVersion::OpenApi3 => (root.value.get("components").unwrap_or(null), "securitySchemes"),
         };
         let schemes = object_members(container, key).map(|(name, value)| {
-            let value = documents.resolve(NodeRef { value, ..root }).map_or(nothing, |node| node.value);
+            let value = documents.resolve(NodeRef { value, ..root }).map_or(null, |node| node.value);
             (name.as_str(), parse_scheme(value))
         });
         let schemes: BTreeMap<&'a str, SecurityScheme> = schemes.collect();
-        let keys = schemes.values().filter_map(|scheme| match scheme {
+        let api_keys = schemes.values().filter_map(|scheme| match scheme {
             SecurityScheme::ApiKey { name, place: KeyLocation::Header } => Some(("header", name.to_ascii_lowercase())),
             SecurityScheme::ApiKey { name, place: KeyLocation::Query } => Some(("query", name.clone())),
             SecurityScheme::ApiKey { name, place: KeyLocation::Cookie } => Some(("cookie", name.clone())),
@@ -56,7 +56,7 @@ impl<'a> SecuritySchemes<'a> {
             | SecurityScheme::OpenIdConnect
             | SecurityScheme::Other(_) => None,
         });
-        SecuritySchemes { api_keys: keys.collect(), schemes, default_requirements: root.value.get("security") }
+        SecuritySchemes { api_keys: api_keys.collect(), schemes, default_requirements: root.value.get("security") }
     }
 
     /// Returns the requirements of an operation, else those of the document.
@@ -66,6 +66,7 @@ impl<'a> SecuritySchemes<'a> {
         let alternatives = requirements.into_iter().flatten().filter_map(Value::as_object).map(|alternative| {
             let requirements = alternative.iter().map(|(name, scopes)| SecurityRequirement {
                 scheme: name.clone(),
+                // Documents refer to schemes that they do not declare.
                 kind: self
                     .schemes
                     .get(name.as_str())
@@ -75,6 +76,7 @@ impl<'a> SecuritySchemes<'a> {
             });
             requirements.collect()
         });
+        // An empty list overrides the default: no credentials at all.
         let public = declared.and_then(Value::as_array).is_some_and(Vec::is_empty);
         OperationSecurity { alternatives: alternatives.collect(), public }
     }
@@ -101,6 +103,7 @@ fn parse_scheme(value: &Value) -> SecurityScheme {
     let other = || SecurityScheme::Other(sanitize_truncated(&format!("{} {}", text("type"), text("scheme")), 60));
     match (text("type"), text("scheme").to_ascii_lowercase().as_str()) {
         ("http", "bearer") => SecurityScheme::Bearer,
+        // `basic` is the type of Swagger 2.0.
         ("http", "basic") | ("basic", _) => SecurityScheme::Basic,
         ("oauth2", _) => SecurityScheme::Oauth2,
         ("openIdConnect", _) => SecurityScheme::OpenIdConnect,

@@ -29,6 +29,7 @@ pub(super) struct Servers<'a> {
 }
 
 impl<'a> Servers<'a> {
+    /// Determines the default server of a document.
     pub(super) fn new(
         document: &'a Url,
         root: NodeRef<'a>,
@@ -36,8 +37,8 @@ impl<'a> Servers<'a> {
         openapi: &'a OpenApiSource,
     ) -> Servers<'a> {
         let variables = &openapi.variables;
-        let confided = openapi.document.contains("${");
-        let mut servers = Servers { document, default_server: String::new(), variables, has_secret_url: confided };
+        let has_secret_url = openapi.document.contains("${");
+        let mut servers = Servers { document, default_server: String::new(), variables, has_secret_url };
         servers.default_server = match version {
             SpecVersion::Swagger2 => servers.swagger_server(root.value),
             SpecVersion::OpenApi3 => servers.first_server(root.value).unwrap_or_else(|| servers.to_absolute("/")),
@@ -49,7 +50,7 @@ impl<'a> Servers<'a> {
     pub(super) fn origins(&self, value: &Value) -> BTreeSet<String> {
         let declared = value.get("servers").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
         let declared = declared.iter().take(MAX_SERVERS).filter_map(|server| self.server_url(server));
-        declared.filter_map(|address| origin(&address)).collect()
+        declared.filter_map(|url| origin(&url)).collect()
     }
 
     /// Returns the origin of the default server.
@@ -68,8 +69,8 @@ impl<'a> Servers<'a> {
     /// Returns a warning if there is no server, or if one of several was selected.
     pub(super) fn warning(&self, root: &Value) -> Option<String> {
         let declared = root.get("servers").and_then(Value::as_array).map_or(0, Vec::len);
-        let relative = || Url::parse(&self.default_server).is_err();
-        if self.document.scheme() == "file" && (self.default_server.is_empty() || relative()) {
+        let is_relative = || Url::parse(&self.default_server).is_err();
+        if self.document.scheme() == "file" && (self.default_server.is_empty() || is_relative()) {
             return Some("the document is a file without an absolute server URL; set `base_url`".into());
         }
         let selected = sanitize_truncated(&self.default_server, 120);
@@ -83,9 +84,9 @@ impl<'a> Servers<'a> {
         let servers = value.get("servers")?.as_array()?;
         let servers = &servers[..servers.len().min(MAX_SERVERS)];
         // A URL relative to a file cannot be reached, so an absolute one is preferred.
-        let in_file = self.document.scheme() == "file";
-        let absolute = |server: &&Value| declared_url(server).is_some_and(|url| url.contains("://"));
-        let server = servers.iter().find(|server| in_file && absolute(server));
+        let is_file = self.document.scheme() == "file";
+        let is_absolute = |server: &&Value| declared_url(server).is_some_and(|url| url.contains("://"));
+        let server = servers.iter().find(|server| is_file && is_absolute(server));
         self.server_url(server.or_else(|| servers.iter().find(|server| declared_url(server).is_some()))?)
     }
 
@@ -108,6 +109,7 @@ impl<'a> Servers<'a> {
         let (host_scheme, host) = host.split_once("://").map_or((None, host), |(scheme, host)| (Some(scheme), host));
         let schemes = root.get("schemes").and_then(Value::as_array);
         let schemes: Vec<&str> = schemes.into_iter().flatten().filter_map(Value::as_str).collect();
+        // HTTPS is preferred; `ws` and `wss` cannot be used for requests.
         let document_scheme = Some(self.document.scheme()).filter(|scheme| matches!(*scheme, "http" | "https"));
         let declared_scheme = ["https", "http"].into_iter().find(|scheme| schemes.contains(scheme));
         let scheme = host_scheme.or(declared_scheme).or(document_scheme).unwrap_or("https");
@@ -120,6 +122,7 @@ impl<'a> Servers<'a> {
         let url = url.trim();
         let joined = match Url::parse(url) {
             Ok(_) => url.to_owned(),
+            // Nothing to resolve against. `/` alone says no more than an empty URL.
             Err(_) if self.document.scheme() == "file" => match url {
                 "" | "/" => String::new(),
                 relative => relative.to_owned(),
@@ -158,6 +161,7 @@ fn fill_variables(url: &str, server: &Value) -> Option<String> {
             Some(Value::String(text)) => Some(text.clone()),
             Some(Value::Number(number)) => Some(number.to_string()),
             Some(Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_)) | None => {
+                // Some documents have an `enum` without the required default.
                 variable.get("enum").and_then(|choices| choices.get(0)?.as_str().map(str::to_owned))
             }
         }
@@ -168,6 +172,7 @@ fn fill_variables(url: &str, server: &Value) -> Option<String> {
         && let Some((before, after)) = rest.split_once('{')
     {
         filled.push_str(before);
+        // A brace that is not closed before the next one is literal.
         let end = after.find(['{', '}']).filter(|end| after[*end..].starts_with('}'));
         match end.and_then(|end| Some((default(&after[..end])?, end))) {
             Some((value, end)) => {

@@ -27,6 +27,7 @@ pub(super) fn build_tool(
     poll: Option<&PollSettings>,
 ) -> Result<Box<RawValue>, String> {
     let value = operation_ref.operation.value;
+    // The declaration of the source takes precedence over the document.
     let poll = match (poll, value.get("x-toolcrib-poll")) {
         (Some(poll), _) => Some(poll.clone()),
         (None, Some(declared)) => Some(parse_poll(declared)?),
@@ -37,7 +38,7 @@ pub(super) fn build_tool(
         None => ExecutionMode::SyncHttp(converted.operation),
     };
     let raw = |value: &Value| to_raw_value(value).map_err(|error| format!("it cannot be written: {error}"));
-    let backing = ExecutionSpec {
+    let spec = ExecutionSpec {
         execution,
         input_schema: converted.input.full.as_ref().map(raw).transpose()?,
         output_schema: converted.output.as_ref().map(raw).transpose()?,
@@ -46,22 +47,24 @@ pub(super) fn build_tool(
     };
     let mut tool = Map::new();
     tool.insert("name".into(), name.into());
-    tool.insert("description".into(), tool_description(operation_ref, backing.deprecated).into());
+    tool.insert("description".into(), tool_description(operation_ref, spec.deprecated).into());
     tool.insert("inputSchema".into(), converted.input.listed);
     if let Some(hints) = method_hints(&operation_ref.method) {
         tool.insert("annotations".into(), hints);
     }
     let tool = serde_json::to_string(&tool).map_err(|error| format!("it cannot be written: {error}"))?;
-    let backing = serde_json::to_string(&backing).map_err(|error| format!("it cannot be written: {error}"))?;
-    let text = format!("{},\"{EXECUTION_SPEC_KEY}\":{backing}}}", tool.strip_suffix('}').unwrap_or(&tool));
+    let spec = serde_json::to_string(&spec).map_err(|error| format!("it cannot be written: {error}"))?;
+    // Appends the specification to the serialised tool, so that raw schemas need not be parsed again.
+    let text = format!("{},\"{EXECUTION_SPEC_KEY}\":{spec}}}", tool.strip_suffix('}').unwrap_or(&tool));
     RawValue::from_string(text).map_err(|error| format!("it cannot be written: {error}"))
 }
 
 /// Returns the summary and what the description adds to it; without either, method and path.
 fn tool_description(operation_ref: &OperationRef<'_>, deprecated: bool) -> String {
-    let text = |holder: &Value, key: &str| {
-        holder.get(key).and_then(Value::as_str).map(str::trim).filter(|text| !text.is_empty()).map(str::to_owned)
+    let text = |container: &Value, key: &str| {
+        container.get(key).and_then(Value::as_str).map(str::trim).filter(|text| !text.is_empty()).map(str::to_owned)
     };
+    // The path item may have a summary and description for all its operations.
     let text_of = |key| text(operation_ref.operation.value, key).or_else(|| text(operation_ref.path_item.value, key));
     let summary = text_of("summary").map(|text| description::shorten(&text, MAX_SUMMARY_LEN));
     let description = text_of("description").map(|text| description::shorten(&text, MAX_DESCRIPTION_LEN));
@@ -94,6 +97,7 @@ fn parse_poll(declared: &Value) -> Result<PollSettings, String> {
     let missing = |key: &str| format!("`x-toolcrib-poll` needs `{key}`");
     let text = |key: &str| declared.get(key).and_then(Value::as_str).map(str::to_owned);
     let list = |key: &str| match declared.get(key) {
+        // A single value may stand without a list.
         Some(Value::String(value)) => vec![value.clone()],
         Some(Value::Array(values)) => values.iter().filter_map(Value::as_str).map(str::to_owned).collect(),
         Some(Value::Null | Value::Bool(_) | Value::Number(_) | Value::Object(_)) | None => Vec::new(),
@@ -105,6 +109,7 @@ fn parse_poll(declared: &Value) -> Result<PollSettings, String> {
                 sanitize_truncated(&interval, 80)
             )
         };
+        // Shorter intervals would flood the server with requests.
         let is_long_enough = |interval: &Duration| *interval >= PollSettings::MIN_INTERVAL;
         let parsed = parse_duration(&interval).ok_or_else(invalid)?;
         Some(parsed)

@@ -71,6 +71,7 @@ fn preferred_name(operation_ref: &OperationRef<'_>) -> (String, bool) {
         let is_exact = name == id;
         return (name, is_exact);
     }
+    // Without a usable id: method and words of the path, such as `get_pets_id`.
     let mut slug = operation_ref.method.to_ascii_lowercase();
     for word in
         operation_ref.path.split(|character: char| !character.is_ascii_alphanumeric()).filter(|word| !word.is_empty())

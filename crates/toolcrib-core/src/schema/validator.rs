@@ -76,6 +76,7 @@ impl Validator {
         };
         let compiled = self.compiled.get()?.as_ref()?;
         let is_object = arguments.is_object();
+        // Compiled before, few steps, and valid: the usual case needs no blocking thread.
         let is_cheap = || model.validation_steps(arguments, MAX_INLINE_STEPS).is_some();
         (is_object && is_cheap() && compiled.is_valid(arguments)).then_some(ValidationOutcome::Valid)
     }

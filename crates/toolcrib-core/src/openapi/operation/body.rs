@@ -55,6 +55,7 @@ fn convert_openapi_body<'a>(
     translator.charge_reading(body.value);
     let required = body.value.get("required").and_then(Value::as_bool).unwrap_or(false);
     let nothing = &Value::Null;
+    // The declared media types. One that cannot be resolved counts as empty.
     let media: Vec<(&str, NodeRef<'a>)> = object_members(body.value, "content")
         .map(|(media_type, value)| {
             let node = NodeRef { value, ..body };
@@ -62,16 +63,19 @@ fn convert_openapi_body<'a>(
         })
         .collect();
     media.iter().for_each(|(_, media)| translator.charge_reading(media.value));
+    // A form with files ranks right after `application/json`, before other JSON types.
     let choice = media.iter().min_by_key(|(media_type, media)| {
         let files = is_multipart(media_type) && media.value.to_string().contains("\"binary\"");
         if files { 1 } else { media_type_rank(media_type) }
     });
+    // A body without media types accepts any JSON.
     let Some((media_type, media)) = choice else {
         return (
             body_without_fields("application/json", BodyEncoding::Json, required),
             TranslatedSchema::without_references(json!({})),
         );
     };
+    // OpenAPI 3.2 describes the items of a stream by `itemSchema`.
     let schema = media.value.get("schema").or_else(|| media.value.get("itemSchema"));
     let schema = schema.map(|value| NodeRef { value, ..*media });
     let description = body.value.get("description").and_then(Value::as_str);
@@ -83,10 +87,10 @@ fn convert_openapi_body<'a>(
 
 /// Adds the description of the body, unless its schema has one.
 fn add_description(translated: &mut TranslatedSchema, description: Option<&str>) {
-    if let (Value::Object(fields), Some(is_scalar)) =
-        (&mut translated.value, description.filter(|is_scalar| !is_scalar.trim().is_empty()))
+    if let (Value::Object(fields), Some(text)) =
+        (&mut translated.value, description.filter(|text| !text.trim().is_empty()))
     {
-        fields.entry("description").or_insert_with(|| description::shorten(is_scalar, MAX_DESCRIPTION_LEN).into());
+        fields.entry("description").or_insert_with(|| description::shorten(text, MAX_DESCRIPTION_LEN).into());
     }
 }
 
@@ -101,9 +105,9 @@ fn build_body<'a>(
     faults: &mut Vec<String>,
 ) -> (BodySpec, TranslatedSchema) {
     let resolved = schema.and_then(|node| context.documents.resolve(node).ok()).map(|node| node.value);
-    let description = |key: &str| resolved.and_then(|schema| schema.get(key)).and_then(Value::as_str);
+    let keyword = |key: &str| resolved.and_then(|schema| schema.get(key)).and_then(Value::as_str);
     // For a range of media types, the format of the schema decides.
-    let is_binary = media_type.contains('*') && description("format") == Some("binary");
+    let is_binary = media_type.contains('*') && keyword("format") == Some("binary");
     let content = if is_binary { BodyEncoding::Binary } else { content_kind(media_type) };
     let media_type = concrete_media_type(media_type, content);
     let mut translate = |node: Option<NodeRef<'a>>| match node {
@@ -112,15 +116,17 @@ fn build_body<'a>(
     };
     match content {
         BodyEncoding::Json => (body_without_fields(media_type, content, required), translate(schema)),
+        // The argument is the list of lines.
         BodyEncoding::JsonLines => {
             let translated = translate(schema);
-            let is_array = description("type") == Some("array");
+            let is_array = keyword("type") == Some("array");
             let value = if is_array { translated.value } else { json!({ "type": "array", "items": translated.value }) };
             (
                 body_without_fields(media_type, content, required),
                 TranslatedSchema::with_references(value, translated.references),
             )
         }
+        // Only scalars have an obvious text form; for anything else the agent writes the text itself.
         BodyEncoding::Text => {
             let translated = translate(schema);
             let kind = translated.value.get("type").and_then(Value::as_str);
@@ -153,9 +159,11 @@ fn convert_swagger_body<'a>(
     faults: &mut Vec<String>,
 ) -> Option<(BodySpec, TranslatedSchema)> {
     let all = parameters::resolve_parameters(context, operation_ref, &mut Vec::new());
+    // Faults of parameters are reported by `parameters`, so they are ignored here.
     let is_in = |node: &&NodeRef<'a>, location: &str| node.value.get("in").and_then(Value::as_str) == Some(location);
     let consumes = operation_ref.operation.value.get("consumes").or_else(|| context.root.value.get("consumes"));
     let consumes = consumes.and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str);
+    // The operation's own body parameter comes last and overrides the one of the path item.
     if let Some(body) = all.iter().rev().find(|node| is_in(node, "body")) {
         let media_type = consumes.filter(|media| !is_form(media)).min_by_key(|media| media_type_rank(media));
         let required = body.value.get("required").and_then(Value::as_bool).unwrap_or(false);
@@ -173,6 +181,7 @@ fn convert_swagger_body<'a>(
     }
     let forms: Vec<&str> = consumes.filter(|media| is_form(media)).collect();
     let form = form_fields::convert_swagger_fields(translator, &fields, faults);
+    // Files can only be sent as multipart.
     let files = form.fields.values().any(|field| field.binary);
     let multipart = files || forms.first().is_some_and(|media| is_multipart(media));
     let (media_type, content) = if multipart {
@@ -210,11 +219,13 @@ fn content_kind(media_type: &str) -> BodyEncoding {
     let essence = essence(media_type);
     match essence.as_str() {
         "application/x-www-form-urlencoded" => BodyEncoding::Urlencoded,
+        // One JSON text per line.
         "application/jsonl" | "application/x-ndjson" | "application/x-jsonlines" | "application/json-seq" => {
             BodyEncoding::JsonLines
         }
         _ if is_multipart(&essence) => BodyEncoding::Multipart,
         _ if is_json(&essence) => BodyEncoding::Json,
+        // Anything that is known to be text; other types are bytes.
         _ if essence.starts_with("text/")
             || essence.ends_with("/xml")
             || essence.ends_with("+xml")
@@ -258,6 +269,7 @@ fn is_multipart(media_type: &str) -> bool {
     media_type.trim_start().to_ascii_lowercase().starts_with("multipart/")
 }
 
+/// Returns whether a media type is a form.
 fn is_form(media_type: &str) -> bool {
     is_multipart(media_type) || essence(media_type) == "application/x-www-form-urlencoded"
 }

@@ -21,6 +21,7 @@ pub(super) fn convert_response<'a>(
         translator.charge_reading(response.value);
         match context.version {
             SpecVersion::Swagger2 => {
+                // Swagger 2.0 has one schema for all media types, which are declared by the operation or the document.
                 schema = schema.or(response.value.get("schema").map(|value| NodeRef { value, ..response }));
                 let produces =
                     operation_ref.operation.value.get("produces").or_else(|| context.root.value.get("produces"));
@@ -37,6 +38,7 @@ pub(super) fn convert_response<'a>(
             }
         }
     }
+    // Longer lists add nothing to the `Accept` header.
     accept.dedup();
     accept.truncate(8);
     // Faults in a response do not affect calls, so they are not reported.

@@ -74,6 +74,7 @@ impl<'de> Visitor<'de> for ExampleStripper {
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Value, A::Error> {
         let mut fields = Map::new();
         while let Some(key) = map.next_key::<String>()? {
+            // Skips the value without building it.
             if self.0 == KeyKind::Keywords && matches!(key.as_str(), "example" | "examples") {
                 map.next_value::<IgnoredAny>()?;
                 continue;

@@ -30,6 +30,7 @@ pub(super) fn build_body(
         // A required body may be JSON's `null`, but not `null` of any other kind.
         Some(Value::Null) if body.content == BodyEncoding::Json => &Value::Null,
         Some(Value::Null) | None => return Err(invalid_argument(&body.argument, "is required; give it a value")),
+        // Anything else is serialised as the media type requires.
         Some(value) => value,
     };
     let content_type = content_type(body);
@@ -75,7 +76,7 @@ pub(super) fn decode_file<'a>(argument: &str, value: &'a Value) -> Result<(Optio
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_) => (None, None),
     };
     let Some(text) = text else {
-        return Err(invalid_argument(argument, "is a file: give it in base64, or as {\"name\",\"base64\"}"));
+        return Err(invalid_argument(argument, "is a file: pass it in base64, or as {\"name\",\"base64\"}"));
     };
     // Accept the URL-safe alphabet and line breaks too.
     let standard: String = text

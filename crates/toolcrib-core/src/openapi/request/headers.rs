@@ -26,8 +26,8 @@ const CONNECTION_HEADERS: [&str; 11] = [
 /// Maximum number of media types in `Accept`.
 const MAX_ACCEPTED_TYPES: usize = 5;
 
-/// Maximum size of all pairs of one cookie parameter.
-const MAX_COOKIE_BYTES: usize = 65_534;
+/// Maximum size of the value of one header or cookie parameter; servers accept no more.
+const MAX_HEADER_BYTES: usize = 65_534;
 
 /// Builds `Accept` and the header parameters.
 pub(super) fn build_headers(operation: &Operation, arguments: &Map<String, Value>) -> Result<Vec<(String, String)>> {
@@ -52,6 +52,7 @@ pub(super) fn build_headers(operation: &Operation, arguments: &Map<String, Value
 
 /// Lists JSON types first, which agents read best, and any other type last.
 fn accept_header(media_types: &[String]) -> String {
+    // Media types come from the document; an invalid one could end the header line.
     let valid = media_types.iter().filter(|media_type| media_type::is_valid(media_type) && !media_type.contains(','));
     let (mut accepted, others): (Vec<&str>, Vec<&str>) =
         valid.map(String::as_str).filter(|media_type| *media_type != "*/*").partition(|name| media_type::is_json(name));
@@ -60,6 +61,7 @@ fn accept_header(media_types: &[String]) -> String {
         accepted.push("application/json");
     }
     accepted.truncate(MAX_ACCEPTED_TYPES);
+    // Servers that produce none of these may still answer.
     accepted.push("*/*;q=0.1");
     accepted.join(", ")
 }
@@ -69,6 +71,7 @@ fn accept_header(media_types: &[String]) -> String {
 fn header_value(parameter: &OperationParameter, value: &Value) -> Result<Option<String>> {
     Ok(match &parameter.serialization {
         Serialization::Style { style, explode, .. } => {
+            // Headers only know the simple style, besides the delimiters of Swagger 2.0.
             let style = match style {
                 ParameterStyle::SpaceDelimited | ParameterStyle::PipeDelimited | ParameterStyle::TabDelimited => *style,
                 ParameterStyle::Simple
@@ -91,9 +94,11 @@ pub(super) fn build_cookies(operation: &Operation, arguments: &Map<String, Value
     for parameter in operation.parameters.iter().filter(|parameter| parameter.location == ParameterLocation::Cookie) {
         let Some(value) = argument_value(parameter, arguments)? else { continue };
         match &parameter.serialization {
+            // A required parameter that is `null` is sent without a value.
             Serialization::Style { .. } if value.is_null() => {
                 cookies.push((EscapeMode::Unreserved.encode_name(&parameter.name), String::new()));
             }
+            // The style `cookie` sends values as they are.
             Serialization::Style { style: ParameterStyle::Cookie, explode, .. } => {
                 let pairs =
                     value_writer(parameter, ParameterStyle::Cookie, *explode, EscapeMode::Unescaped).to_pairs(value)?;
@@ -115,6 +120,7 @@ pub(super) fn build_cookies(operation: &Operation, arguments: &Map<String, Value
     Ok(cookies)
 }
 
+/// Returns the writer of a parameter.
 fn value_writer(
     parameter: &OperationParameter,
     style: ParameterStyle,
@@ -127,7 +133,7 @@ fn value_writer(
         style,
         explode,
         escape,
-        max_bytes: MAX_COOKIE_BYTES,
+        max_bytes: MAX_HEADER_BYTES,
     }
 }
 

@@ -55,6 +55,7 @@ fn push_properties(parts: &mut MultipartBuilder<'_>, body: &BodySpec, properties
     let default_field = FormField::default();
     for (name, value) in properties {
         let field = body.fields.get(name).unwrap_or(&default_field);
+        // A declared style writes the field as pairs, of which each is a part.
         if let Some(Serialization::Style { style, explode, .. }) = &field.serialization
             && !field.binary
         {
@@ -69,6 +70,7 @@ fn push_properties(parts: &mut MultipartBuilder<'_>, body: &BodySpec, properties
             }
             continue;
         }
+        // Without a style, every item of an array is a part of its own.
         let items: &[Value] = if let Value::Array(items) = value { items } else { std::slice::from_ref(value) };
         let items: Vec<&Value> = items.iter().filter(|item| !item.is_null()).collect();
         for item in require_nonempty(&format!("{}.{name}", parts.argument), field.required, items)? {
@@ -90,10 +92,12 @@ fn property_part<'a>(
         Some(Serialization::Content { media_type }) => Some(media_type.as_str()),
         Some(Serialization::Style { .. }) | None => field.content_type.as_deref(),
     };
+    // The declared type may be a list or a range; only a concrete one can be sent.
     let declared = declared.and_then(media_type::first_concrete);
     if field.binary {
         let (filename, bytes) = decode_file(&format!("{argument}.{name}"), value)?;
         let content_type = Some(declared.unwrap_or("application/octet-stream"));
+        // Servers recognise a file by its file name, so it always gets one.
         return Ok(MultipartPart { name: Some(name), filename: Some(filename.unwrap_or(name)), content_type, bytes });
     }
     let is_nested = value.is_object() || value.is_array();
@@ -136,6 +140,7 @@ struct MultipartBuilder<'a> {
 }
 
 impl MultipartBuilder<'_> {
+    /// Appends a part, unless the body would exceed [`MAX_FORM_BYTES`].
     fn push(&mut self, part: &MultipartPart<'_>) -> Result<()> {
         let mut head = format!("--{}\r\n", self.boundary);
         let disposition = match (part.name, part.filename) {

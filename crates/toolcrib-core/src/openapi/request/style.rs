@@ -10,9 +10,11 @@ use crate::execution::ParameterStyle;
 
 /// A value with at most one level of nesting. Deeper values, which the styles do not define, are JSON text.
 enum FlatValue<'a> {
+    /// Null, or an array or object without values.
     Undefined,
     Scalar(String),
     List(Vec<String>),
+    /// Properties that are not null, in their order.
     Object(Vec<(&'a str, &'a Value)>),
 }
 
@@ -48,6 +50,7 @@ impl ValueWriter<'_> {
         let pieces = match flat {
             FlatValue::Undefined => return Ok(None),
             FlatValue::Scalar(text) => vec![self.with_matrix_name(&self.escape.encode_item(&text, prefix))],
+            // Only label and matrix repeat the name or prefix of an exploded list.
             FlatValue::List(items) if self.explode && !prefix.is_empty() => {
                 self.check_size(self.name.len().saturating_mul(items.len()))?;
                 items.iter().map(|item| self.with_matrix_name(&self.escape.encode_item(item, prefix))).collect()
@@ -60,6 +63,7 @@ impl ValueWriter<'_> {
                 vec![self.with_matrix_name(&self.join_items(&flatten_properties(&properties)))]
             }
         };
+        // Label and matrix separate values by their prefix.
         let separator = if prefix.is_empty() { "," } else { prefix };
         Ok(Some(format!("{prefix}{}", pieces.join(separator))))
     }
@@ -205,6 +209,7 @@ impl<'a> FlatValue<'a> {
 
 /// Name-value pairs of bounded size.
 struct PairList<'a> {
+    /// Name of the argument, for errors.
     argument: &'a str,
     remaining_bytes: usize,
     /// Bytes left for intermediate names. Nested empty objects build names without adding pairs.
@@ -213,31 +218,35 @@ struct PairList<'a> {
 }
 
 impl PairList<'_> {
+    /// Adds a pair, unless the pairs would exceed the limit together. Counts `=` and `&` too.
     fn push(&mut self, name: String, value: String) -> Result<()> {
-        let Some(room) = self.remaining_bytes.checked_sub(name.len() + value.len() + 2) else {
+        let Some(remaining) = self.remaining_bytes.checked_sub(name.len() + value.len() + 2) else {
             return Err(too_large(self.argument));
         };
-        self.remaining_bytes = room;
+        self.remaining_bytes = remaining;
         self.pairs.push((name, value));
         Ok(())
     }
 
     /// Charges the copies of a name that the children of a value make.
     fn charge_names(&mut self, name: &str, count: usize) -> Result<()> {
-        let names = self.remaining_name_bytes.checked_sub(name.len().saturating_mul(count));
-        self.remaining_name_bytes = names.ok_or_else(|| too_large(self.argument))?;
+        let remaining = self.remaining_name_bytes.checked_sub(name.len().saturating_mul(count));
+        self.remaining_name_bytes = remaining.ok_or_else(|| too_large(self.argument))?;
         Ok(())
     }
 }
 
+/// Returns the error for an argument that exceeds the size of a request.
 fn too_large(argument: &str) -> Error {
     invalid_argument(argument, "makes the request too large; shorten it")
 }
 
+/// Returns the items that are not null as text.
 fn defined_items(items: &[Value]) -> Vec<String> {
     items.iter().filter(|item| !item.is_null()).map(to_plain_text).collect()
 }
 
+/// Returns the properties that are not null.
 fn defined_properties(properties: &Map<String, Value>) -> Vec<(&str, &Value)> {
     properties.iter().filter(|(_, value)| !value.is_null()).map(|(key, value)| (key.as_str(), value)).collect()
 }

@@ -19,6 +19,7 @@ pub(super) fn build_url(operation: &Operation, base: &str, arguments: &Map<Strin
     let (path, _) = split_outside_braces(&operation.path, '#');
     let (path, path_query) = split_outside_braces(path, '?');
 
+    // The query consists of the one of the base URL, the one of the path, and the query parameters.
     let mut query: Vec<String> = Vec::new();
     query.extend(base.query.map(|query| escape::LITERAL.encode_value(query)));
     if let Some(template) = path_query {
@@ -51,6 +52,7 @@ pub(super) fn build_url(operation: &Operation, base: &str, arguments: &Map<Strin
 
 /// The URL that a path is appended to, split into parts.
 struct BaseUrl<'a> {
+    /// Scheme, host and port.
     origin: &'a str,
     /// Without a trailing slash.
     path: &'a str,
@@ -60,6 +62,7 @@ struct BaseUrl<'a> {
 impl<'a> BaseUrl<'a> {
     fn parse(base: &'a str) -> Result<BaseUrl<'a>> {
         let base = base.split('#').next().unwrap_or_default();
+        // Only an absolute URL can be sent to.
         let authority = match base.find("://") {
             Some(scheme) if scheme > 0 && !base[scheme + 3..].is_empty() => scheme + 3,
             Some(_) | None => {
@@ -67,6 +70,7 @@ impl<'a> BaseUrl<'a> {
                 return Err(Error::new(Code::ToolUnavailable, message).with_retryable(false));
             }
         };
+        // The origin ends at the first slash or question mark after the scheme.
         let end = base[authority..].find(['/', '?']).map_or(base.len(), |index| authority + index);
         let (origin, rest) = base.split_at(end);
         let (path, query) = rest.split_once('?').map_or((rest, None), |(path, query)| (path, Some(query)));
@@ -101,6 +105,7 @@ fn fill_segment(segment: &str, operation: &Operation, arguments: &Map<String, Va
                 if text.is_empty() || *value == "" && !text.starts_with(';') {
                     return Err(invalid_argument(&parameter.argument, "is part of a path and must not be empty"));
                 }
+                // The raw value is rejected in every style.
                 if is_dot_segment(&text) || *value == "." || *value == ".." {
                     return Err(dot_segment_error(&parameter.argument));
                 }
@@ -229,6 +234,7 @@ fn serialize_querystring(parameter: &OperationParameter, value: &Value) -> Resul
     Ok(vec![text])
 }
 
+/// Returns the writer of a parameter.
 fn value_writer(
     parameter: &OperationParameter,
     style: ParameterStyle,
@@ -276,6 +282,7 @@ fn split_outside_braces(text: &str, delimiter: char) -> (&str, Option<&str>) {
     let mut offset = 0;
     loop {
         let rest = &text[offset..];
+        // Searches the literal text before the next template, then continues after it.
         let literal = first_template(rest).map_or(rest.len(), |(before, _, _)| before.len());
         if let Some(index) = rest[..literal].find(delimiter) {
             let (before, after) = text.split_at(offset + index);
@@ -326,10 +333,12 @@ fn decode_leniently(bytes: &[u8]) -> Vec<u8> {
     decoded
 }
 
+/// Returns the error for a value that leads to a parent directory once decoded.
 fn parent_segment_error(argument: &str) -> Error {
     invalid_argument(argument, "is part of a path and must not have `..` between slashes, also percent-encoded")
 }
 
+/// Returns the error for a value that makes a segment `.` or `..`.
 fn dot_segment_error(argument: &str) -> Error {
     invalid_argument(argument, "is part of a path and must not make it `.` or `..`")
 }

@@ -11,6 +11,7 @@ use super::{invalid_argument, require_nonempty, serialize_as, to_plain_text};
 use crate::error::Result;
 use crate::execution::{FormField, ParameterStyle, Serialization};
 
+/// Media type of a form without files.
 pub(super) const MEDIA_TYPE: &str = "application/x-www-form-urlencoded";
 
 /// Serialises a form without declared fields.
@@ -49,6 +50,7 @@ fn form_pairs(
     let mut remaining = max_bytes;
     for (name, value) in properties {
         let field = fields.get(name).unwrap_or(&default_field);
+        // All fields together share the size limit.
         let writer = field_writer(argument, name, field, remaining);
         let field_pairs = match &field.serialization {
             Some(Serialization::Style { .. }) => writer.to_pairs(value)?,
@@ -67,6 +69,7 @@ fn form_pairs(
 
 /// Returns the writer of a field, which is serialised like a query parameter. By default arrays are repeated.
 fn field_writer<'a>(argument: &'a str, name: &'a str, field: &FormField, max_bytes: usize) -> ValueWriter<'a> {
+    // Without a style, a form is written like an exploded query parameter.
     let (style, explode, allow_reserved) = match &field.serialization {
         Some(Serialization::Style { style, explode, allow_reserved }) => (*style, *explode, *allow_reserved),
         Some(Serialization::Content { .. }) | None => (ParameterStyle::Form, true, false),

@@ -41,6 +41,7 @@ impl SchemaTranslator<'_> {
         match full {
             Some(full) if fits(&full, MAX_LISTED_BYTES) => AssembledSchema { listed: full, full: None },
             Some(full) => AssembledSchema { listed: self.prune(root, direction, MAX_LISTED_BYTES), full: Some(full) },
+            // Too large even as a full schema: prune both, to different sizes.
             None => {
                 let full = self.prune(root, direction, MAX_FULL_BYTES);
                 AssembledSchema { listed: self.prune(root, direction, MAX_LISTED_BYTES), full: Some(full) }
@@ -98,6 +99,7 @@ impl SchemaTranslator<'_> {
     }
 }
 
+/// Returns whether the JSON text is within the limit.
 fn fits(value: &Value, limit: usize) -> bool {
     value.to_string().len() <= limit
 }
@@ -113,6 +115,7 @@ fn inline_definitions(root: &TranslatedSchema, definitions: &Definitions) -> Val
         let Some(definition) = definitions.get(name) else { return false };
         let count = uses.get(name).copied().unwrap_or_default();
         // A definition with a single use is not in a cycle, since its user was reached without it.
+        // Bytes of `{"$ref":"#/$defs/…"}`.
         let reference = name.len() + 20;
         count == 1
             || (definition.references.is_empty() && count * definition.size <= count * reference + definition.size)
@@ -124,6 +127,7 @@ fn inline_definitions(root: &TranslatedSchema, definitions: &Definitions) -> Val
     let mut shared = BTreeMap::new();
     while let Some(name) = inliner.kept_references.pop_first() {
         if let (false, Some(definition)) = (shared.contains_key(&*name), definitions.get(&name)) {
+            // Definitions stand two levels deep, in `$defs`.
             let value = inliner.inline_value(&definition.value, 2);
             shared.insert(name.to_string(), value);
         }

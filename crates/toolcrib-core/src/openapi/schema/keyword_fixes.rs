@@ -4,6 +4,7 @@ use std::collections::HashSet;
 
 use serde_json::{Number, Value, json};
 
+/// The types of JSON Schema.
 const TYPES: [&str; 7] = ["string", "number", "integer", "boolean", "array", "object", "null"];
 
 /// Returns the valid types in `type`, each once.
@@ -32,6 +33,7 @@ fn fix_type_name(name: &str) -> Option<&'static str> {
     let lower = name.to_ascii_lowercase();
     let values = TYPES.into_iter().find(|values| *values == lower);
     values.or(match lower.as_str() {
+        // Formats, and names of types in programming languages.
         "file" | "date" | "datetime" | "date-time" | "uuid" | "uri" | "str" | "text" => Some("string"),
         "int" | "int32" | "int64" | "long" => Some("integer"),
         "float" | "double" | "decimal" => Some("number"),
@@ -48,6 +50,7 @@ pub(super) fn fix_enum(value: &Value, declared: Option<&Value>) -> Option<Value>
     let mut values: Vec<Value> = Vec::new();
     let mut seen = HashSet::new();
     for value in value.as_array()? {
+        // Documents list numbers and booleans as strings, and the reverse.
         let value = match (declared, value) {
             (Some("string"), Value::Number(_) | Value::Bool(_)) => value.to_string().into(),
             (Some("boolean"), Value::String(text)) => {

@@ -60,6 +60,7 @@ pub(super) fn prune(root: &Value, limit: usize, look_up: &mut DefinitionLookup<'
     (add_root_comment(minimal, true), written + MAX_PRUNED_BYTES)
 }
 
+/// Marks the root of a schema with pruned parts.
 fn add_root_comment(mut value: Value, is_pruned: bool) -> Value {
     if let (Value::Object(fields), true) = (&mut value, is_pruned) {
         fields.insert("$comment".into(), PRUNED_ROOT_COMMENT.into());
@@ -69,7 +70,9 @@ fn add_root_comment(mut value: Value, is_pruned: bool) -> Value {
 
 /// Writes a schema pruned to one level.
 struct Pruner<'p, 'l> {
+    /// Nesting below which subschemas are pruned.
     max_depth: usize,
+    /// Maximum length of descriptions; 0 drops them.
     max_text_len: usize,
     /// Bytes that may still be written, approximately.
     remaining_bytes: isize,
@@ -143,12 +146,13 @@ impl Pruner<'_, '_> {
         let mut output = Map::new();
         let mut omissions = Omissions::default();
         for (key, value) in fields {
+            // Quotes, colon and comma count as well.
             self.spend(key.len() + 4)?;
             match key.as_str() {
                 "properties" | "patternProperties" | "dependentSchemas" => match value.as_object() {
-                    Some(name) if depth < self.max_depth => {
+                    Some(schemas) if depth < self.max_depth => {
                         let mut pruned = Map::new();
-                        for (name, value) in name {
+                        for (name, value) in schemas {
                             self.spend(name.len() + 6)?;
                             pruned.insert(name.clone(), self.prune_schema(value, depth + 1)?);
                         }
@@ -167,9 +171,10 @@ impl Pruner<'_, '_> {
                         })?;
                         // The keywords that made the alternatives exclusive may be pruned.
                         let key = if key == "oneOf" && is_pruned { "anyOf" } else { key };
-                        match output.contains_key(key) {
-                            true => omissions.other = true,
-                            false => drop(output.insert(key.to_owned(), pruned.into())),
+                        if output.contains_key(key) {
+                            omissions.other = true;
+                        } else {
+                            output.insert(key.to_owned(), pruned.into());
                         }
                     }
                     _ => omissions.properties = true,
@@ -177,9 +182,10 @@ impl Pruner<'_, '_> {
                 "not" | "if" | "then" | "else" => {
                     let (pruned, is_pruned) = self.track_pruning(|pruner| pruner.prune_schema(value, depth + 1))?;
                     // A pruned schema within these keywords would make the whole stricter.
-                    match is_pruned || depth >= self.max_depth {
-                        true => omissions.conditions = true,
-                        false => drop(output.insert(key.clone(), pruned)),
+                    if is_pruned || depth >= self.max_depth {
+                        omissions.conditions = true;
+                    } else {
+                        output.insert(key.clone(), pruned);
                     }
                 }
                 "items"
@@ -187,10 +193,13 @@ impl Pruner<'_, '_> {
                 | "contains"
                 | "propertyNames"
                 | "unevaluatedItems"
-                | "unevaluatedProperties" => match depth < self.max_depth || !value.is_object() {
-                    true => drop(output.insert(key.clone(), self.prune_schema(value, depth + 1)?)),
-                    false => omissions.other = true,
-                },
+                | "unevaluatedProperties" => {
+                    if depth < self.max_depth || !value.is_object() {
+                        output.insert(key.clone(), self.prune_schema(value, depth + 1)?);
+                    } else {
+                        omissions.other = true;
+                    }
+                }
                 "description" => value.as_str().map_or((), |text| self.insert_description(text, &mut output)),
                 "enum" if value.as_array().is_some_and(|choices| choices.len() > MAX_ENUM_VALUES) => {
                     omissions.other = true

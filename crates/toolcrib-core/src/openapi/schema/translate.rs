@@ -35,6 +35,7 @@ pub(super) fn translate_schema<'a>(
 struct Translation<'s, 'a> {
     translator: &'s mut SchemaTranslator<'a>,
     direction: Direction,
+    /// Definitions that the translated schema refers to.
     references: Vec<Rc<str>>,
     faults: &'s mut Vec<String>,
     /// Properties that the other side writes, for each surrounding `allOf`, the innermost last.
@@ -44,6 +45,7 @@ struct Translation<'s, 'a> {
 impl<'a> Translation<'_, 'a> {
     /// Translates a schema that does not belong to a surrounding `allOf`.
     fn translate(&mut self, node: NodeRef<'a>, depth: usize) -> Value {
+        // The schema is an object of its own: what surrounding schemas hide does not apply to its properties.
         let outer = std::mem::take(&mut self.hidden_properties);
         let value = self.translate_all_of_member(node, depth);
         self.hidden_properties = outer;
@@ -65,6 +67,7 @@ impl<'a> Translation<'_, 'a> {
             return self.translate_reference(reference, fields, node, depth);
         }
         let mut output = self.translate_keywords(fields, node, depth);
+        // `nullable` of OpenAPI 3.0 and the extension of Swagger 2.0; newer dialects write a list of types.
         let nullable = |key: &str| fields.get(key) == Some(&Value::Bool(true));
         if nullable("nullable") || nullable("x-nullable") {
             allow_null(&mut output);
@@ -90,6 +93,7 @@ impl<'a> Translation<'_, 'a> {
         };
         let name = self.translator.definition_name(target, url);
         self.references.push(name.clone());
+        // OpenAPI 3.0 ignores keywords beside `$ref`, but descriptions there are common and useful.
         let mut output = match self.translator.dialect {
             SchemaDialect::JsonSchema => self.translate_keywords(fields, node, depth),
             SchemaDialect::OpenApi30 => {
@@ -120,6 +124,7 @@ impl<'a> Translation<'_, 'a> {
                 "patternProperties" => self.translate_pattern_properties(value, node, depth),
                 "dependentSchemas" => self.translate_map(value, node, depth),
                 "required" => self.translate_required(value, fields, node),
+                // Before draft 2020-12, an array in `items` had the meaning of `prefixItems`.
                 "items" if value.is_array() => {
                     output.insert(
                         "prefixItems".into(),
@@ -147,6 +152,7 @@ impl<'a> Translation<'_, 'a> {
                     if is_array_schema(fields)
                         && !value.as_array().is_some_and(|choices| choices.iter().all(Value::is_array)) =>
                 {
+                    // Values of the items, which are moved there below.
                     None
                 }
                 "enum" => fix_enum(value, fields.get("type")),
@@ -167,14 +173,17 @@ impl<'a> Translation<'_, 'a> {
                 }
                 "minLength" | "maxLength" | "minItems" | "maxItems" | "minProperties" | "maxProperties"
                 | "minContains" | "maxContains" => fix_count(value),
+                // False is the default.
                 "uniqueItems" | "deprecated" => (value == &Value::Bool(true)).then(|| value.clone()),
                 "contentEncoding" | "contentMediaType" => value.as_str().map(Into::into),
+                // Unknown keywords, examples, titles and extensions.
                 _ => None,
             };
             if let Some(translated) = translated {
                 output.insert(key.clone(), translated);
             }
         }
+        // OpenAPI 3.0 has boolean `exclusiveMinimum` and `exclusiveMaximum` beside the bound.
         for (flag, bound) in [("exclusiveMinimum", "minimum"), ("exclusiveMaximum", "maximum")] {
             if fields.get(flag) == Some(&Value::Bool(true))
                 && let Some(value) = output.shift_remove(bound)
@@ -191,6 +200,7 @@ impl<'a> Translation<'_, 'a> {
         {
             items.entry("enum").or_insert(choices);
         }
+        // Swagger 2.0's type of files.
         if fields.get("type").and_then(Value::as_str) == Some("file") {
             output.insert("format".into(), "binary".into());
         }
@@ -257,6 +267,7 @@ impl<'a> Translation<'_, 'a> {
         Some(output.into())
     }
 
+    /// Translates schemas by name.
     fn translate_map(&mut self, value: &'a Value, node: NodeRef<'a>, depth: usize) -> Option<Value> {
         let fields = value.as_object()?.iter();
         Some(fields.map(|(name, value)| (name.clone(), self.translate(NodeRef { value, ..node }, depth + 1))).collect())
@@ -278,12 +289,14 @@ impl<'a> Translation<'_, 'a> {
         Some(members)
     }
 
+    /// Translates a non-empty list of schemas.
     fn translate_list(&mut self, value: &'a Value, node: NodeRef<'a>, depth: usize) -> Option<Value> {
         let items = value.as_array().filter(|items| !items.is_empty())?;
         Some(items.iter().map(|value| self.translate(NodeRef { value, ..node }, depth + 1)).collect())
     }
 }
 
+/// Returns whether `type` is `array`.
 fn is_array_schema(fields: &Map<String, Value>) -> bool {
     fields.get("type").and_then(Value::as_str) == Some("array")
 }
@@ -293,6 +306,7 @@ fn item_enum(choices_of_list: &Value, items: &Map<String, Value>) -> Option<Valu
     fix_enum(choices_of_list, items.get("type"))
 }
 
+/// Returns the `description` keyword with a shortened text.
 fn description_entry(text: &str) -> (String, Value) {
     ("description".into(), description::shorten(text, MAX_DESCRIPTION_LEN).into())
 }

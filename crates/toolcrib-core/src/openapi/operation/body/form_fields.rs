@@ -63,10 +63,12 @@ fn convert_field(
     encoding: &Value,
     content: BodyEncoding,
 ) -> FormField {
+    // `contentType` may be a list; a range cannot be sent.
     let content_type = encoding.get("contentType").and_then(Value::as_str);
     let content_type =
         content_type.and_then(|types| types.split(',').map(str::trim).find(|media_type| !media_type.contains('*')));
     let has_style = ["style", "explode", "allowReserved"].iter().any(|key| encoding.get(*key).is_some());
+    // Styles apply to forms as they do to query parameters.
     let serialization = has_style.then(|| parameters::read_style(encoding, ParameterLocation::Query));
     let binary = content == BodyEncoding::Multipart && is_file(context, node, encoding, 0);
     // A text with a `contentEncoding` is sent unchanged, with the media type of bytes.
@@ -89,12 +91,14 @@ const MAX_LIST_DEPTH: usize = 4;
 fn is_file(context: &DocumentContext<'_>, node: NodeRef<'_>, encoding: &Value, depth: usize) -> bool {
     let Ok(node) = context.documents.resolve(node) else { return false };
     let text = |key: &str| node.value.get(key).and_then(Value::as_str);
+    // A list of files is a file field that is repeated.
     if let (Some("array"), Some(items)) = (text("type"), node.value.get("items")) {
         return depth < MAX_LIST_DEPTH && is_file(context, NodeRef { value: items, ..node }, encoding, depth + 1);
     }
     let is_encoded = text("contentEncoding").is_some();
     let media_type = encoding.get("contentType").and_then(Value::as_str).or(text("contentMediaType"));
     let is_string = matches!(text("type"), Some("string") | None) && node.value.get("properties").is_none();
+    // Media types whose content is not text.
     let binary_type = |media: &str| {
         ["image/", "audio/", "video/", "application/octet-stream", "application/pdf", "application/zip"]
             .iter()
@@ -120,6 +124,7 @@ fn schema_with_files<'a>(
     for (name, node) in properties {
         let resolved = context.documents.resolve(*node).unwrap_or(*node);
         let read_only = |node: NodeRef<'_>| node.value.get("readOnly") == Some(&Value::Bool(true));
+        // `readOnly` may stand beside a reference or in its target.
         if read_only(*node) || read_only(resolved) {
             continue;
         }
@@ -176,9 +181,11 @@ pub(super) fn convert_swagger_fields<'a>(
         let is_array = text("type") == Some("array");
         let serialization: Option<Serialization> = is_array
             .then(|| parameters::collection_format_serialization(text("collectionFormat"), ParameterLocation::Query));
+        // Only an empty list could vanish from the form without being noticed.
         let required = is_array && node.value.get("required") == Some(&Value::Bool(true));
         fields.insert(name.to_owned(), FormField { binary, content_type: None, serialization, required });
     }
+    // Default fields need no entry.
     fields.retain(|_, field| *field != FormField::default());
     let mut value = json!({ "type": "object", "properties": properties });
     if !required.is_empty() {

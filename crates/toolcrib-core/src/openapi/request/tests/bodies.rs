@@ -83,7 +83,7 @@ fn bodies_are_written_by_their_kind() {
             Binary,
             "image/png",
             json!({"name": "x"}),
-            "refused: argument `body` is a file: give it in base64, or as {\"name\",\"base64\"}",
+            "refused: argument `body` is a file: pass it in base64, or as {\"name\",\"base64\"}",
         ),
         (Text, "text/plain", json!(null), "refused: argument `body` is required; give it a value"),
     ];
