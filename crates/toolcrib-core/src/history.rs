@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tool_is_meant_by_any_of_its_names() {
+    fn a_tool_matches_any_of_its_names() {
         for requested_name in ["a.b", "github__a_b", "github__a.b", "github/a.b", "GitHub:a.b", "c", "github__c"] {
             assert!(
                 concerns_tool(&recorded_event(), &ToolMatcher::Name(requested_name.to_owned())),
@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_is_one_line() {
+    fn an_event_is_described_in_one_line() {
         assert_eq!(describe(&recorded_event(), ""), "1 tool added to `github`: a.b; 1 changed: `c` (title)");
         assert_eq!(
             describe_for_tool(&recorded_event(), "", &ToolMatcher::Name("c".to_owned())),
@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn a_change_is_told_with_its_notes_and_its_class() {
+    fn a_change_is_described_with_its_notes_and_class() {
         let text = r#"{"type":"InventoryRecorded","source":"github","fingerprint":"ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad","added":["a","b","to"],"changed":[{"name":"create_issue","fields":["inputSchema"],"class":"breaking","notes":["gained a required `owner`"]},{"name":"list","fields":["annotations"],"class":"hint_flipped","notes":["`x` became required","now says it is destructive"]},{"name":"n","fields":["x"],"class":"of_the_future"}],"removed":["from"],"renamed":[{"from":"from","to":"to"}]}"#;
         let event: Event = serde_json::from_str(text).unwrap();
         let expected = "2 tools added to `github`: a, b; 3 changed: `create_issue` gained a required `owner` (breaking), \

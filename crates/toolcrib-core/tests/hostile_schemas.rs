@@ -22,7 +22,7 @@ use toolcrib_core::{SourceId, Tool, outline, schema};
 /// A name, and a schema within the bounds of a manifest.
 type NamedSchema = (String, Value);
 
-/// All of them. `kind` stands at their leaves, so that two lists differ there.
+/// All hostile schemas. `kind` is the type of their leaves, so that two lists differ there.
 fn hostile_schemas(kind: &str) -> Vec<NamedSchema> {
     let lists = [
         doubling_schemas(kind),
@@ -57,10 +57,10 @@ fn doubling_schemas(kind: &str) -> Vec<NamedSchema> {
     let mut schemas = Vec::new();
     for (name, level) in levels {
         let definitions = chain(40, &json!({"type": kind}), level);
-        let mut at_the_root = level(reference("d0"));
-        at_the_root["$defs"] = Value::Object(definitions.clone());
+        let mut schema_at_root = level(reference("d0"));
+        schema_at_root["$defs"] = Value::Object(definitions.clone());
         schemas.push((format!("doubling {name}"), argument(definitions)));
-        schemas.push((format!("doubling {name} at the root"), at_the_root));
+        schemas.push((format!("doubling {name} at the root"), schema_at_root));
     }
     schemas
 }
@@ -132,7 +132,7 @@ fn chained_schemas(kind: &str) -> Vec<NamedSchema> {
     ]
 }
 
-/// Much of everything, without references.
+/// Many fields, values, types and alternatives, without references.
 fn large_schemas(kind: &str) -> Vec<NamedSchema> {
     let leaf = json!({"type": kind});
     let forms = |form: &dyn Fn(usize) -> Value| -> Value { (0..3_000).map(form).collect() };
@@ -215,7 +215,7 @@ fn shared_definition_schemas(kind: &str) -> Vec<NamedSchema> {
     ]
 }
 
-/// Parts that are merged over and over, and agree on nothing.
+/// Members of `allOf` that are merged repeatedly and contradict each other.
 fn merged_schemas(kind: &str) -> Vec<NamedSchema> {
     let parts: Vec<Value> = (0..240).map(|number| reference(format!("d{}", number % 2))).collect();
     let fields =
@@ -270,12 +270,12 @@ fn pack(schemas: &[NamedSchema]) -> PackedManifest {
 }
 
 fn tool(schema: &NamedSchema) -> Tool {
-    let packed = pack(std::slice::from_ref(schema));
-    packed.tool(&packed.tools[0]).unwrap()
+    let manifest = pack(std::slice::from_ref(schema));
+    manifest.tool(&manifest.tools[0]).unwrap()
 }
 
 fn build_view(schemas: &[NamedSchema]) -> View {
-    let packed = pack(schemas);
+    let manifest = pack(schemas);
     let state = SourceState {
         kind: "mcp".into(),
         origin: Origin::Config,
@@ -283,10 +283,10 @@ fn build_view(schemas: &[NamedSchema]) -> View {
         declared_enabled: None,
         enabled: true,
         removed: false,
-        manifest: Some(packed.fingerprint),
+        manifest: Some(manifest.fingerprint),
         tools: Default::default(),
     };
-    let segment = Arc::new(Segment::with_prefix(Arc::new(packed)));
+    let segment = Arc::new(Segment::with_prefix(Arc::new(manifest)));
     let part =
         CatalogSource::new(segment, Arc::new(state), SourceOptions { kind: "mcp".into(), ..SourceOptions::default() });
     View { catalog: Arc::new(Catalog::build(1, vec![Arc::new(part)])), caller: Caller { name: "test".into() } }
@@ -302,8 +302,8 @@ fn hostile_schemas_are_rendered_in_every_format() {
             let name = &schema.0;
             let format = format.as_str();
             assert!(projected.text.as_ref().is_none_or(|text| text.len() < 1_100_000), "{name} as {format}");
-            let told: usize = projected.losses.iter().map(|loss| loss.path.len() + loss.edit.len()).sum();
-            assert!(told < 4_000_000, "{name} as {format}: {told}");
+            let loss_bytes: usize = projected.losses.iter().map(|loss| loss.path.len() + loss.edit.len()).sum();
+            assert!(loss_bytes < 4_000_000, "{name} as {format}: {loss_bytes}");
         }
     }
 }
@@ -343,7 +343,7 @@ fn text_is_typed_by_hostile_schemas() {
     }
 }
 
-/// Every leaf differs, and so does the type of something or a title.
+/// Every leaf differs, and with it a type or a title.
 #[test]
 fn hostile_schemas_are_compared() {
     for (old, new) in hostile_schemas("string").iter().zip(&hostile_schemas("integer")) {
@@ -355,7 +355,7 @@ fn hostile_schemas_are_compared() {
 }
 
 #[test]
-fn hostile_schemas_are_locked_and_compared_with_the_lock() {
+fn hostile_schemas_are_locked_and_compared_with_the_lockfile() {
     for (old, new) in hostile_schemas("string").iter().zip(&hostile_schemas("integer")) {
         let segment = |schema: &NamedSchema| Segment::with_prefix(Arc::new(pack(std::slice::from_ref(schema))));
         let lock = Lockfile::from_segments([&segment(old)].into_iter()).unwrap();
@@ -370,8 +370,8 @@ fn hostile_schemas_are_searched_and_summarised() {
     let view = build_view(&hostile_schemas("string"));
     let identifiers = "create_issue createIssue x-1 ".repeat(1_000);
     for query in ["anyOf", "doubling properties", "n", "p17", &"n".repeat(60_000), &identifiers] {
-        let found = view.search(&Query::new(query).with_limit(0));
-        assert!(found.hits.iter().all(|hit| hit.to_line().chars().count() < 1_500), "{}", query.len());
+        let response = view.search(&Query::new(query).with_limit(0));
+        assert!(response.hits.iter().all(|hit| hit.to_line().chars().count() < 1_500), "{}", query.len());
     }
     assert!(view.summary(SummaryBudget::default()).tokens <= SummaryBudget::DEFAULT_TOKENS);
 }

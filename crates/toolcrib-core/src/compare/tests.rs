@@ -9,9 +9,9 @@ use super::*;
 use crate::manifest::{Manifest, PackedManifest, ToolLimits};
 use crate::source::SourceId;
 
-fn tool(offered: &Value) -> Tool {
+fn tool(tool_with: &Value) -> Tool {
     let id = SourceId::parse("git").unwrap();
-    let manifest = Manifest::new(&id, &[to_raw_value(offered).unwrap()], Vec::new(), &ToolLimits::default());
+    let manifest = Manifest::new(&id, &[to_raw_value(tool_with).unwrap()], Vec::new(), &ToolLimits::default());
     manifest.tools.into_iter().next().unwrap_or_else(|| panic!("{:?}", manifest.set_aside)).0
 }
 
@@ -19,20 +19,20 @@ fn compare_json(old: &Value, new: &Value) -> ToolComparison {
     compare(&tool(old), &tool(new), &mut WorkBudget::default())
 }
 
-/// Of two input schemas: the class, and the first note.
+/// Compares two input schemas, and checks the class and the first note.
 fn check(old: Value, new: Value, class: ChangeClass, note: &str) {
     let comparison = compare_json(&json!({"name": "t", "inputSchema": old}), &json!({"name": "t", "inputSchema": new}));
     assert_eq!((comparison.class, comparison.notes[0].as_str()), (class, note), "{:?}", comparison.notes);
 }
 
-/// Of two schemas for the argument `x`.
+/// Compares two schemas of the argument `x`.
 fn check_argument(old: Value, new: Value, class: ChangeClass, note: &str) {
     let schema = |argument: Value| json!({"type": "object", "properties": {"x": argument}});
     check(schema(old), schema(new), class, note);
 }
 
 #[test]
-fn what_becomes_of_arguments_is_classed() {
+fn changes_of_arguments_are_classified() {
     let object = |properties: Value, required: Value| json!({"properties": properties, "required": required});
     let a = json!({"type": "string"});
     let b = json!({"type": "integer"});
@@ -91,7 +91,7 @@ fn what_becomes_of_arguments_is_classed() {
 }
 
 #[test]
-fn what_an_argument_takes_is_classed() {
+fn changes_of_accepted_values_are_classified() {
     for (old, new, class, note) in [
         (json!({"type": "integer"}), json!({"type": "string"}), ChangeClass::Breaking, "`x`: integer became string"),
         (json!({"type": "integer"}), json!({"type": "number"}), ChangeClass::Widened, "`x` also takes number"),
@@ -208,23 +208,23 @@ fn what_an_argument_takes_is_classed() {
 }
 
 #[test]
-fn a_change_behind_a_reference_is_found_once_and_cycles_end() {
+fn a_change_behind_a_reference_is_reported_once_and_cycles_end() {
     let schema = |kind: &str| {
         json!({
             "properties": {"a": {"$ref": "#/$defs/Node"}, "b": {"$ref": "#/$defs/Node"}},
             "$defs": {"Node": {"properties": {"value": {"type": kind}, "next": {"$ref": "#/$defs/Node"}, "me": {"$ref": "#/$defs/Me"}}}, "Me": {"$ref": "#/$defs/Me"}},
         })
     };
-    let offered = |kind: &str| json!({"name": "t", "inputSchema": schema(kind)});
-    let comparison = compare_json(&offered("string"), &offered("integer"));
+    let tool_with = |kind: &str| json!({"name": "t", "inputSchema": schema(kind)});
+    let comparison = compare_json(&tool_with("string"), &tool_with("integer"));
     assert_eq!(
         (comparison.class, comparison.notes),
         (ChangeClass::Breaking, vec!["`a.value`: string became integer".to_owned()])
     );
-    // What is referred to by other means is not known, and does not pass for the same.
+    // A reference to an anchor is not resolved, and does not count as unchanged.
     let anchored = |kind: &str| json!({"name": "t", "inputSchema": {"properties": {"a": {"$ref": "#here"}}, "$defs": {"A": {"$anchor": "here", "type": kind}}}});
     assert_eq!(compare_json(&anchored("string"), &anchored("integer")).class, ChangeClass::Other);
-    // Inlined or referred to, it is the same.
+    // A reference and its inlined target mean the same.
     let inlined = json!({"name": "t", "inputSchema": {"properties": {"a": {"type": "string"}}}});
     let referred = json!({"name": "t", "inputSchema": {"properties": {"a": {"$ref": "#/$defs/A"}}, "$defs": {"A": {"type": "string"}}}});
     let comparison = compare_json(&inlined, &referred);
@@ -234,9 +234,9 @@ fn a_change_behind_a_reference_is_found_once_and_cycles_end() {
     );
 }
 
-/// What people will try first, each change alone.
+/// Single changes that are common in practice.
 #[test]
-fn everyday_changes_have_the_class_one_expects() {
+fn common_changes_have_the_expected_class() {
     let deep = |leaf: Value| json!({"type": "object", "properties": {"f": {"type": "array", "items": {"type": "object", "properties": {"s": leaf}}}}});
     let cases = [
         (json!({"maxLength": 5}), json!({"maxLength": 9}), ChangeClass::Widened),
@@ -280,32 +280,32 @@ fn everyday_changes_have_the_class_one_expects() {
     ];
     for (old, new, class) in cases {
         for schema in [|leaf: Value| json!({"type": "object", "properties": {"s": leaf}}), deep] {
-            let offered = |leaf: &Value| json!({"name": "t", "inputSchema": schema(leaf.clone())});
-            let comparison = compare_json(&offered(&old), &offered(&new));
+            let tool_with = |leaf: &Value| json!({"name": "t", "inputSchema": schema(leaf.clone())});
+            let comparison = compare_json(&tool_with(&old), &tool_with(&new));
             assert_eq!(comparison.class, class, "{old} to {new}: {:?}", comparison.notes);
         }
     }
 }
 
-/// A condition that reads the same may refer to something else now.
+/// An unchanged constraint may refer to a changed definition.
 #[test]
-fn what_conditions_refer_to_is_looked_at() {
+fn definitions_behind_constraints_are_compared() {
     let schema = |kind: &str| {
         let gained: Value = if kind == "string" { json!({}) } else { json!({"b": {}}) };
         json!({"properties": gained, "not": {"properties": {"a": {"$ref": "#/$defs/A"}}}, "$defs": {"A": {"type": kind}}})
     };
-    let offered = |kind: &str| json!({"name": "t", "inputSchema": schema(kind)});
-    let comparison = compare_json(&offered("string"), &offered("integer"));
+    let tool_with = |kind: &str| json!({"name": "t", "inputSchema": schema(kind)});
+    let comparison = compare_json(&tool_with("string"), &tool_with("integer"));
     assert_eq!(comparison.notes, ["its arguments: `not` changed", "gained an optional `b`"]);
     assert_eq!(comparison.class, ChangeClass::Narrowed);
 }
 
-/// Also where a condition is a list of names, not of keywords.
+/// The same for keywords that map names to schemas.
 #[test]
-fn what_named_conditions_refer_to_is_looked_at() {
+fn definitions_behind_constraint_maps_are_compared() {
     for keyword in ["patternProperties", "dependentSchemas", "dependencies"] {
-        let offered = |kind: &str, fields: Value| json!({"name": "t", "inputSchema": {"properties": fields, keyword: {"title": {"$ref": "#/$defs/A"}}, "$defs": {"A": {"type": kind}}}});
-        let comparison = compare_json(&offered("string", json!({})), &offered("integer", json!({"b": {}})));
+        let tool_with = |kind: &str, fields: Value| json!({"name": "t", "inputSchema": {"properties": fields, keyword: {"title": {"$ref": "#/$defs/A"}}, "$defs": {"A": {"type": kind}}}});
+        let comparison = compare_json(&tool_with("string", json!({})), &tool_with("integer", json!({"b": {}})));
         assert_eq!(comparison.notes[0], format!("its arguments: `{keyword}` changed"));
         assert_eq!(comparison.class, ChangeClass::Narrowed);
     }
@@ -313,20 +313,20 @@ fn what_named_conditions_refer_to_is_looked_at() {
     assert_eq!(compare_json(&dynamic("a", json!({})), &dynamic("b", json!({"b": {}}))).class, ChangeClass::Narrowed);
 }
 
-/// A change that is harmless must not hide one beside it that nobody looked at.
+/// A harmless change must not hide one that the comparison does not interpret.
 #[test]
-fn what_is_not_looked_at_does_not_pass_for_harmless() {
-    let stacked = |length: u32, properties: Value| {
+fn uninterpreted_changes_are_never_harmless() {
+    let repeated = |length: u32, properties: Value| {
         let a = |schema: Value| json!({"properties": {"a": schema}});
         json!({"properties": properties, "allOf": [a(json!({"type": "string"})), a(json!({"maxLength": length}))]})
     };
-    let limited = |length: u32, properties: Value| json!({"properties": properties, "allOf": [{"minProperties": 1}, {"minProperties": length}]});
-    let ways = |length: usize, properties: Value| {
-        let mut ways: Vec<Value> = (0..100).map(|n| json!({"type": "object", "minProperties": n})).collect();
-        ways[90]["maxProperties"] = json!(length + 200);
-        json!({"properties": properties, "type": "object", "anyOf": ways})
+    let repeated_limit = |length: u32, properties: Value| json!({"properties": properties, "allOf": [{"minProperties": 1}, {"minProperties": length}]});
+    let alternatives = |length: usize, properties: Value| {
+        let mut alternatives: Vec<Value> = (0..100).map(|n| json!({"type": "object", "minProperties": n})).collect();
+        alternatives[90]["maxProperties"] = json!(length + 200);
+        json!({"properties": properties, "type": "object", "anyOf": alternatives})
     };
-    let layers = |length: usize, properties: Value| {
+    let many_layers = |length: usize, properties: Value| {
         let mut layers = vec![json!({}); 50];
         layers[45] = json!({"minProperties": length});
         json!({"properties": properties, "allOf": layers})
@@ -339,68 +339,73 @@ fn what_is_not_looked_at_does_not_pass_for_harmless() {
     let anchored = |length: usize, properties: Value| json!({"properties": properties, "$ref": "#a", "$defs": {"A": {"$anchor": "a", "minProperties": length}}});
     type SchemaBuilder<'a> = &'a dyn Fn(usize, Value) -> Value;
     let schemas: [(SchemaBuilder<'_>, &str); 6] = [
-        (&|length, properties| stacked(length as u32, properties), "`a` changed in a way that cannot be classified"),
-        (&|length, properties| limited(length as u32, properties), "changed in a way that cannot be classified"),
-        (&ways, "changed in a way that cannot be classified"),
-        (&layers, "changed in a way that cannot be classified"),
+        (&|length, properties| repeated(length as u32, properties), "`a` changed in a way that cannot be classified"),
+        (&|length, properties| repeated_limit(length as u32, properties), "changed in a way that cannot be classified"),
+        (&alternatives, "changed in a way that cannot be classified"),
+        (&many_layers, "changed in a way that cannot be classified"),
         (&switched, "`x` changed in a way that cannot be classified"),
         (&anchored, "changed in a way that cannot be classified"),
     ];
     for (schema, note) in schemas {
-        let offered =
+        let tool_with =
             |length: usize, properties: Value| json!({"name": "t", "inputSchema": schema(length, properties)});
-        let comparison = compare_json(&offered(100, json!({})), &offered(5, json!({"page": {}})));
+        let comparison = compare_json(&tool_with(100, json!({})), &tool_with(5, json!({"page": {}})));
         assert_eq!((comparison.class, comparison.notes[0].as_str()), (ChangeClass::Other, note), "{comparison:?}");
     }
-    // What is stacked and stays is no reason to doubt the rest.
+    // Repeated keywords that did not change do not make the result uncertain.
     let page = json!({"page": {}});
-    check(stacked(5, json!({})), stacked(5, page.clone()), ChangeClass::Widened, "gained an optional `page`");
-    check(limited(5, json!({})), limited(5, page), ChangeClass::Widened, "gained an optional `page`");
+    check(repeated(5, json!({})), repeated(5, page.clone()), ChangeClass::Widened, "gained an optional `page`");
+    check(repeated_limit(5, json!({})), repeated_limit(5, page), ChangeClass::Widened, "gained an optional `page`");
 }
 
-/// Each pair differs in what it takes, or not, whatever a glance says.
+/// Pairs of schemas that are equivalent, or look so and are not.
 #[test]
-fn plain_forms_are_the_same_for_what_means_the_same_alone() {
-    let like = |old: &Value, new: &Value| NormalForm::new(old).is_equivalent(&NormalForm::new(new));
-    let at = |inner: Value| json!({"properties": {"r": {"$ref": "#/$defs/O"}}, "$defs": inner});
-    let to = |name: &str| json!({"$ref": format!("#/$defs/{name}")});
+fn normal_forms_are_equal_for_equivalent_schemas_only() {
+    let is_equivalent = |old: &Value, new: &Value| NormalForm::new(old).is_equivalent(&NormalForm::new(new));
+    let with_definitions = |inner: Value| json!({"properties": {"r": {"$ref": "#/$defs/O"}}, "$defs": inner});
+    let reference = |name: &str| json!({"$ref": format!("#/$defs/{name}")});
     let object = |field: &str, schema: Value| json!({"type": "object", "properties": {field: schema}});
-    // Which of those around it a definition leads back to.
-    let outer = at(json!({"O": object("s", to("P")), "P": object("x", object("y", to("O")))}));
-    let inner = json!({"properties": {"r": object("s", to("P"))}, "$defs": {"P": object("x", to("Q")), "Q": object("y", to("P"))}});
-    assert!(!like(&outer, &inner));
-    // Not through how many others.
-    let through = at(json!({"O": object("s", to("P")), "P": object("x", to("Q")), "Q": object("y", to("O"))}));
-    assert!(like(&outer, &through));
-    let both = at(json!({"O": to("P"), "P": object("x", json!({"anyOf": [to("O"), to("P")]}))}));
-    assert!(like(&both, &both) && !like(&both, &outer));
+    // Cycles that lead back to different definitions differ.
+    let outer =
+        with_definitions(json!({"O": object("s", reference("P")), "P": object("x", object("y", reference("O")))}));
+    let inner = json!({"properties": {"r": object("s", reference("P"))}, "$defs": {"P": object("x", reference("Q")), "Q": object("y", reference("P"))}});
+    assert!(!is_equivalent(&outer, &inner));
+    // The number of definitions on the way does not matter.
+    let indirect = with_definitions(
+        json!({"O": object("s", reference("P")), "P": object("x", reference("Q")), "Q": object("y", reference("O"))}),
+    );
+    assert!(is_equivalent(&outer, &indirect));
+    let two_cycles = with_definitions(
+        json!({"O": reference("P"), "P": object("x", json!({"anyOf": [reference("O"), reference("P")]}))}),
+    );
+    assert!(is_equivalent(&two_cycles, &two_cycles) && !is_equivalent(&two_cycles, &outer));
 
-    let small = json!({"maximum": 3});
-    let none = json!({"type": "null"});
-    assert!(!like(&json!({"oneOf": [small, small, none]}), &json!({"oneOf": [small, none]})));
-    assert!(like(&json!({"anyOf": [small, small, none]}), &json!({"anyOf": [none, small]})));
+    let limited = json!({"maximum": 3});
+    let null_type = json!({"type": "null"});
+    assert!(!is_equivalent(&json!({"oneOf": [limited, limited, null_type]}), &json!({"oneOf": [limited, null_type]})));
+    assert!(is_equivalent(&json!({"anyOf": [limited, limited, null_type]}), &json!({"anyOf": [null_type, limited]})));
 
     let open = json!({"additionalProperties": true, "items": {}});
     let closed = |inner: &Value| json!({"unevaluatedProperties": false, "allOf": [inner], "properties": {"a": {}}});
-    assert!(like(&open, &json!({})));
-    assert!(!like(&closed(&open), &closed(&json!({}))));
-    let said = json!({"minimum": 1, "type": "number", "nullable": false, "exclusiveMinimum": false, "exclusiveMaximum": false});
-    assert!(like(&said, &json!({"minimum": 1, "type": "number"})));
+    assert!(is_equivalent(&open, &json!({})));
+    assert!(!is_equivalent(&closed(&open), &closed(&json!({}))));
+    let with_defaults = json!({"minimum": 1, "type": "number", "nullable": false, "exclusiveMinimum": false, "exclusiveMaximum": false});
+    assert!(is_equivalent(&with_defaults, &json!({"minimum": 1, "type": "number"})));
 }
 
 #[test]
-fn every_class_is_written_as_it_is_called() {
+fn every_class_serializes_as_its_name() {
     for class in ChangeClass::ALL {
         assert_eq!(serde_json::to_value(class).unwrap(), json!(class.as_str()));
     }
     assert_eq!(serde_json::from_value::<ChangeClass>(json!("of_the_future")).unwrap(), ChangeClass::Other);
 }
 
-/// What is written otherwise and means the same must not frighten anybody, and what means more must not pass for less.
+/// Equivalent notations count as `Text`, and real changes among them keep their class.
 #[test]
-fn ways_of_writing_the_same_are_told_from_changes() {
+fn equivalent_notations_are_no_change() {
     const SAME: &str = "its input schema is written differently and means the same";
-    const UNTOLD: &str = "its input schema changed in a way that cannot be classified";
+    const UNCLASSIFIED: &str = "its input schema changed in a way that cannot be classified";
     let titled = |title: &str, field: &str| json!({"type": "object", "title": title, "properties": {field: {}}});
     let string = json!({"type": "string"});
     let number = json!({"type": "number"});
@@ -448,7 +453,7 @@ fn ways_of_writing_the_same_are_told_from_changes() {
             ChangeClass::Narrowed,
             "`x` no longer takes `b`",
         ),
-        (json!({"anyOf": [{"enum": ["a"]}, string]}), string.clone(), ChangeClass::Other, UNTOLD),
+        (json!({"anyOf": [{"enum": ["a"]}, string]}), string.clone(), ChangeClass::Other, UNCLASSIFIED),
         (
             json!({"anyOf": [titled("A", "a"), titled("B", "b")]}),
             json!({"anyOf": [titled("B", "b"), titled("A", "a"), titled("C", "c")]}),
@@ -466,15 +471,15 @@ fn ways_of_writing_the_same_are_told_from_changes() {
     ] {
         check_argument(old, new, class, note);
     }
-    // A definition that takes nothing too, whoever refers to it.
+    // The same behind a reference.
     let union = |nullable: bool| {
-        let mut ways = vec![json!({"$ref": "#/$defs/A"}), json!({"$ref": "#/$defs/B"})];
-        ways.extend(nullable.then(|| nothing.clone()));
-        json!({"properties": {"x": {"$ref": "#/$defs/U"}}, "$defs": {"U": {"anyOf": ways}, "A": titled("A", "a"), "B": titled("B", "b")}})
+        let mut alternatives = vec![json!({"$ref": "#/$defs/A"}), json!({"$ref": "#/$defs/B"})];
+        alternatives.extend(nullable.then(|| nothing.clone()));
+        json!({"properties": {"x": {"$ref": "#/$defs/U"}}, "$defs": {"U": {"anyOf": alternatives}, "A": titled("A", "a"), "B": titled("B", "b")}})
     };
     check(union(false), union(true), ChangeClass::Widened, "`x` also takes null");
     check(union(true), union(false), ChangeClass::Narrowed, "`x` no longer takes null");
-    let beside =
+    let with_sibling =
         |length: u32| json!({"properties": {"x": {"$ref": "#/$defs/S", "maxLength": length}}, "$defs": {"S": string}});
-    check(beside(5), beside(6), ChangeClass::Widened, "`x`: maxLength 5 became 6");
+    check(with_sibling(5), with_sibling(6), ChangeClass::Widened, "`x`: maxLength 5 became 6");
 }

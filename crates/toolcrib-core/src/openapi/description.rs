@@ -177,7 +177,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn markup_goes_and_words_stay() {
+    fn markup_is_stripped_and_words_stay() {
         for (text, expected) in [
             ("See [the docs](https://x/y(z)) now.", "See the docs now."),
             ("**Note**: a < b and `x > y`\n\n- one\n- two", "Note: a < b and `x > y` - one - two"),
@@ -194,14 +194,14 @@ mod tests {
     }
 
     #[test]
-    fn markup_that_never_ends_takes_one_pass() {
+    fn unclosed_markup_takes_linear_time() {
         for (text, begins) in [("](".repeat(500_000), "]("), (format!("a>{}", "<p".repeat(500_000)), "a><p")] {
             assert!(strip_markup(&text).starts_with(begins));
         }
     }
 
     #[test]
-    fn what_a_summary_says_is_not_said_again() {
+    fn a_description_does_not_repeat_the_summary() {
         for (summary, description, rest) in [
             ("List pets of a user", "Lists the user's pets. Sorted by name.", "Sorted by name."),
             ("List pets", "Lists pets of one owner.", "Lists pets of one owner."),

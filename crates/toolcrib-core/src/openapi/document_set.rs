@@ -261,19 +261,19 @@ mod tests {
     }
 
     #[test]
-    fn references_lead_through_documents() {
+    fn references_resolve_across_documents() {
         let documents = document_set();
         let root = documents.root().unwrap();
-        let follow = |key: &str| {
+        let resolve_key = |key: &str| {
             documents
                 .resolve(NodeRef { value: &root.value[key], ..root })
                 .map(|node| (node.value.to_string(), node.document_url.to_owned()))
         };
-        assert_eq!(follow("a").unwrap(), (r#"{"end":true}"#.to_owned(), "http://h/api/other.json".to_owned()));
-        assert_eq!(follow("named").unwrap().0, r#"{"$anchor":"tree","inner":[1,2]}"#);
-        assert_eq!(follow("through").unwrap().0, "2", "a reference on the way is followed");
-        assert_eq!(follow("loop").unwrap_err(), "its `$ref`s form a cycle or are nested too deep");
-        assert_eq!(follow("gone").unwrap_err(), "`$ref` to `gone.json#/x`: 404 Not Found");
+        assert_eq!(resolve_key("a").unwrap(), (r#"{"end":true}"#.to_owned(), "http://h/api/other.json".to_owned()));
+        assert_eq!(resolve_key("named").unwrap().0, r#"{"$anchor":"tree","inner":[1,2]}"#);
+        assert_eq!(resolve_key("through").unwrap().0, "2", "a reference on the way is followed");
+        assert_eq!(resolve_key("loop").unwrap_err(), "its `$ref`s form a cycle or are nested too deep");
+        assert_eq!(resolve_key("gone").unwrap_err(), "`$ref` to `gone.json#/x`: 404 Not Found");
         assert_eq!(
             documents.resolve_reference("#/nowhere", root.document_url).unwrap_err(),
             "`$ref` to `#/nowhere`, which does not exist"
@@ -283,7 +283,7 @@ mod tests {
 
     /// Each pointer leads through two references to pointers of the next level: 30 levels make a billion paths.
     #[test]
-    fn references_on_the_way_of_pointers_do_not_multiply() {
+    fn references_within_pointers_do_not_multiply() {
         const LEVELS: usize = 30;
         let next = |level: usize| match level {
             LEVELS => json!({ "$ref": "#/V" }),
@@ -295,13 +295,13 @@ mod tests {
         root.insert("V".into(), nested);
         let documents = DocumentSet::new(Url::parse("http://h/").unwrap(), root.into());
         let root = documents.root().unwrap();
-        let follow = |level: usize| documents.resolve(NodeRef { value: &root.value[format!("P{level}")], ..root });
-        assert!(follow(0).is_err());
-        assert!(follow(LEVELS - 2).is_ok_and(|node| node.value.get("y").is_some()));
+        let resolve_key = |level: usize| documents.resolve(NodeRef { value: &root.value[format!("P{level}")], ..root });
+        assert!(resolve_key(0).is_err());
+        assert!(resolve_key(LEVELS - 2).is_ok_and(|node| node.value.get("y").is_some()));
     }
 
     #[test]
-    fn long_references_lead_nowhere_and_long_ways_have_no_anchors() {
+    fn long_references_and_deep_anchors_are_ignored() {
         let long = "k".repeat(3_000);
         let root = json!({ long.as_str(): { "$anchor": "far" }, "near": { "$anchor": "near" } });
         let documents = DocumentSet::new(Url::parse("http://h/").unwrap(), root);
@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_still_to_be_read_is_known() {
+    fn missing_documents_are_listed() {
         let documents = document_set();
         let missing: Vec<String> = documents.missing().iter().map(Url::to_string).collect();
         assert_eq!(missing, ["https://elsewhere.example/x.json", "https://far.example/y.json"]);

@@ -56,7 +56,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_schema_that_names_itself_is_looked_at_once() {
+    fn a_schema_that_refers_to_itself_is_read_once() {
         let own = json!({ "$ref": "#/a" });
         let root = json!({ "a": { "allOf": vec![own; 30], "properties": { "x": {} }, "required": ["x", "y"] } });
         let documents = DocumentSet::new(Url::parse("http://h/").unwrap(), root);

@@ -92,7 +92,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_no_document_is_told() {
+    fn other_texts_are_rejected_with_a_reason() {
         for (text, reason) in [
             ("", "the document is empty"),
             ("  \n", "the document is empty"),
@@ -111,14 +111,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_almost_json_is_read() {
+    fn almost_valid_json_is_parsed() {
         for text in [r#"{"a": "x\ud83d", "b": 1}"#, "{\"a\": \"x\",\n \"b\": 1,\n}", "{\"a\": \"x\ty\", \"b\": 1}"] {
             assert_eq!(parse(text).unwrap()["b"], 1, "{text}");
         }
     }
 
     #[test]
-    fn a_bomb_ends_early() {
+    fn yaml_bombs_are_rejected() {
         let mut bomb = "a0: &a0 [x, x, x, x, x, x, x, x, x]\n".to_owned();
         for level in 1..10 {
             let below = format!("*a{}, ", level - 1).repeat(9);
@@ -129,7 +129,7 @@ mod tests {
         let wide: String = (0..20_000).map(|n| format!("{}k{n}: 1\n", " ".repeat(100))).collect();
         assert!(parse(&(nested + &wide)).unwrap_err().message.contains("anchors name too much"));
         let text = format!("a: &a '{}'\nb: [{}]", "x".repeat(1_000_000), "*a, ".repeat(100_000));
-        assert!(parse(&text).unwrap_err().message.contains("aliases copy too much"), "long texts count as well");
+        assert!(parse(&text).unwrap_err().message.contains("aliases copy too much"), "the length of texts counts too");
         let keys: String = (0..20_000).map(|n| format!("k{n}: 1\n")).collect();
         assert_eq!(
             parse(&(keys + &"<<: {}\n".repeat(20_000))).unwrap().as_object().map(serde_json::Map::len),

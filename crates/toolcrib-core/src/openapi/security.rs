@@ -128,7 +128,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_operation_says_more_than_its_document() {
+    fn an_operation_overrides_the_security_of_its_document() {
         let root = json!({
             "security": [{ "b": [] }, {}],
             "components": { "securitySchemes": {

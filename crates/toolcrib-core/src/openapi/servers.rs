@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn the_nearest_server_counts_and_its_variables_are_filled() {
+    fn the_nearest_server_applies_and_its_variables_are_filled() {
         let servers = |url: &str| json!({ "servers": [{ "url": url }, { "url": "https://second" }] });
         let web = "https://h/docs/openapi.json";
         for (document, root, operation, expected) in [

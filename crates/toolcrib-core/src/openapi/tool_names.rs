@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn names_come_from_the_document_alone() {
+    fn names_do_not_depend_on_document_order() {
         let id = |id: &str| json!({ "operationId": id });
         check(
             &[

@@ -1,12 +1,12 @@
-//! What a tool says and promises beside its arguments.
+//! Changes of texts, hints, task support, execution and output.
 
 use serde_json::{Value, json};
 
 use super::*;
 
 #[test]
-fn what_a_tool_says_about_itself_is_classed() {
-    let offered = |fields: Value| {
+fn changes_of_texts_hints_and_outputs_are_classified() {
+    let tool_with = |fields: Value| {
         let mut tool = json!({"name": "t", "inputSchema": {}});
         tool.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
         tool
@@ -62,14 +62,14 @@ fn what_a_tool_says_about_itself_is_classed() {
             "its `icons` changed",
         ),
     ] {
-        let comparison = compare_json(&offered(old), &offered(new));
+        let comparison = compare_json(&tool_with(old), &tool_with(new));
         assert_eq!((comparison.class, comparison.notes[0].as_str()), (class, note), "{:?}", comparison.notes);
     }
 }
 
 #[test]
-fn whether_a_call_is_a_task_is_classed() {
-    let offered = |support: Option<&str>| match support {
+fn changes_of_task_support_are_classified() {
+    let tool_with = |support: Option<&str>| match support {
         Some(support) => json!({"name": "t", "inputSchema": {}, "execution": {"taskSupport": support}}),
         None => json!({"name": "t", "inputSchema": {}}),
     };
@@ -82,14 +82,14 @@ fn whether_a_call_is_a_task_is_classed() {
         (Some("required"), Some("optional"), ChangeClass::Widened, "need not be called as a task any more"),
         (None, Some("forbidden"), ChangeClass::Other, "its `execution` changed"),
     ] {
-        let comparison = compare_json(&offered(old), &offered(new));
+        let comparison = compare_json(&tool_with(old), &tool_with(new));
         assert_eq!((comparison.class, comparison.notes), (class, vec![note.to_owned()]), "{old:?} {new:?}");
     }
 }
 
 #[test]
-fn hints_that_go_without_saying_are_not_flipped() {
-    let offered = |annotations: Value| json!({"name": "t", "inputSchema": {}, "annotations": annotations});
+fn hints_that_equal_their_default_are_not_flipped() {
+    let tool_with = |annotations: Value| json!({"name": "t", "inputSchema": {}, "annotations": annotations});
     for (old, new, class, notes) in [
         (json!({}), json!({"readOnlyHint": true}), ChangeClass::HintFlipped, vec!["now says it only reads"]),
         (
@@ -124,7 +124,7 @@ fn hints_that_go_without_saying_are_not_flipped() {
         ),
         (json!({}), json!({"readOnlyHint": "yes"}), ChangeClass::Other, vec!["its annotations changed"]),
     ] {
-        let comparison = compare_json(&offered(old), &offered(new));
+        let comparison = compare_json(&tool_with(old), &tool_with(new));
         assert_eq!(
             (comparison.class, comparison.notes),
             (class, notes.iter().map(|note| (*note).to_owned()).collect())
@@ -133,25 +133,25 @@ fn hints_that_go_without_saying_are_not_flipped() {
 }
 
 #[test]
-fn where_an_operation_leads_is_a_class_of_its_own() {
-    let offered = |server: &str, path: &str, limit: u32| {
+fn changes_of_the_request_are_execution_changes() {
+    let tool_with = |server: &str, path: &str, limit: u32| {
         let operation = json!({"mode": "sync_http", "method": "GET", "server": server, "path": path});
         let whole = json!({"properties": {"n": {"maximum": limit}}});
         json!({"name": "t", "inputSchema": {}, "x-toolcrib-backing": {"execution": operation, "input_schema": whole}})
     };
-    let first = offered("https://a", "/x", 1);
-    let told = |new: &Value| compare_json(&first, new);
-    assert_eq!(told(&offered("https://b", "/x", 1)).notes, ["its server changed"]);
-    assert_eq!(told(&offered("https://a", "/y", 1)).notes, ["its request: `GET /x` became `GET /y`"]);
-    assert_eq!(told(&offered("https://a", "/y", 1)).class, ChangeClass::Execution);
-    // What lists have pruned is compared whole.
-    assert_eq!(told(&offered("https://a", "/x", 2)).class, ChangeClass::Widened);
+    let first = tool_with("https://a", "/x", 1);
+    let compare_first = |new: &Value| compare_json(&first, new);
+    assert_eq!(compare_first(&tool_with("https://b", "/x", 1)).notes, ["its server changed"]);
+    assert_eq!(compare_first(&tool_with("https://a", "/y", 1)).notes, ["its request: `GET /x` became `GET /y`"]);
+    assert_eq!(compare_first(&tool_with("https://a", "/y", 1)).class, ChangeClass::Execution);
+    // A pruned schema is compared by its full version.
+    assert_eq!(compare_first(&tool_with("https://a", "/x", 2)).class, ChangeClass::Widened);
 }
 
-/// Of an answer it is the reader who counts: what may be more than was told is what may break.
+/// For an output the reader counts: more possible values than declared may break it.
 #[test]
-fn what_an_answer_may_be_is_classed_for_who_reads_it() {
-    let answer = |field: Value, required: Value| {
+fn output_changes_are_classified_for_readers() {
+    let with_output = |field: Value, required: Value| {
         let output = json!({"type": "object", "properties": {"x": field}, "required": required});
         json!({"name": "t", "inputSchema": {}, "outputSchema": output})
     };
@@ -202,18 +202,18 @@ fn what_an_answer_may_be_is_classed_for_who_reads_it() {
             "the description of `x` in its output changed",
         ),
     ] {
-        let comparison = compare_json(&answer(old.clone(), json!([])), &answer(new.clone(), json!([])));
+        let comparison = compare_json(&with_output(old.clone(), json!([])), &with_output(new.clone(), json!([])));
         assert_eq!((comparison.class, comparison.notes[0].as_str()), (class, note), "{:?}", comparison.notes);
     }
-    let there = answer(string.clone(), json!(["x"]));
-    let perhaps = answer(string.clone(), json!([]));
+    let required = with_output(string.clone(), json!(["x"]));
+    let optional = with_output(string.clone(), json!([]));
     let without = json!({"name": "t", "inputSchema": {}, "outputSchema": {"type": "object"}});
     for (old, new, class, note) in [
-        (&there, &perhaps, ChangeClass::Narrowed, "its output may come without `x` now"),
-        (&perhaps, &there, ChangeClass::Widened, "its output always has `x` now"),
-        (&there, &without, ChangeClass::Breaking, "its output lost `x`"),
-        (&perhaps, &without, ChangeClass::Narrowed, "its output lost `x`"),
-        (&without, &there, ChangeClass::Widened, "its output gained `x`"),
+        (&required, &optional, ChangeClass::Narrowed, "its output may come without `x` now"),
+        (&optional, &required, ChangeClass::Widened, "its output always has `x` now"),
+        (&required, &without, ChangeClass::Breaking, "its output lost `x`"),
+        (&optional, &without, ChangeClass::Narrowed, "its output lost `x`"),
+        (&without, &required, ChangeClass::Widened, "its output gained `x`"),
     ] {
         let comparison = compare_json(old, new);
         assert_eq!((comparison.class, comparison.notes[0].as_str()), (class, note), "{:?}", comparison.notes);

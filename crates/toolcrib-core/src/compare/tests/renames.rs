@@ -1,17 +1,17 @@
-//! What is called a likely rename, and what is not.
+//! Which removed and added tools count as likely renames.
 
 use serde_json::{Value, json};
 
 use super::*;
 
 #[test]
-fn a_tool_that_went_and_one_that_came_may_be_one() {
+fn a_removed_and_an_added_tool_may_be_a_rename() {
     let pack = |tools: &[Value]| {
-        let offered: Vec<_> = tools.iter().map(|tool| to_raw_value(tool).unwrap()).collect();
+        let tool: Vec<_> = tools.iter().map(|tool| to_raw_value(tool).unwrap()).collect();
         let id = SourceId::parse("git").unwrap();
-        PackedManifest::new(&Manifest::new(&id, &offered, Vec::new(), &ToolLimits::default())).unwrap()
+        PackedManifest::new(&Manifest::new(&id, &tool, Vec::new(), &ToolLimits::default())).unwrap()
     };
-    let offered = |name: &str, description: &str, field: &str| {
+    let tool = |name: &str, description: &str, field: &str| {
         let properties = if field.is_empty() { json!({}) } else { json!({field: {"type": "string"}}) };
         json!({"name": name, "description": description, "inputSchema": {"type": "object", "properties": properties}})
     };
@@ -22,42 +22,38 @@ fn a_tool_that_went_and_one_that_came_may_be_one() {
         delta.renamed.into_iter().map(|renamed| (renamed.from, renamed.to)).collect()
     };
     let pair = |from: &str, to: &str| (from.to_owned(), to.to_owned());
-    // The same in all but the name; the same schema and a name alike; the same description and a name alike.
-    assert_eq!(renames(&[offered("push", "Sends", "a")], &[offered("upload", "Sends", "a")]), [pair("push", "upload")]);
+    // The same in all but the name; the same schema and similar names; the same description and similar names.
+    assert_eq!(renames(&[tool("push", "Sends", "a")], &[tool("upload", "Sends", "a")]), [pair("push", "upload")]);
+    assert_eq!(renames(&[tool("get_user", "A", "a")], &[tool("user.get", "B", "a")]), [pair("get_user", "user.get")]);
     assert_eq!(
-        renames(&[offered("get_user", "A", "a")], &[offered("user.get", "B", "a")]),
-        [pair("get_user", "user.get")]
-    );
-    assert_eq!(
-        renames(&[offered("createIssue", "A", "")], &[offered("create-issue", "A", "b")]),
+        renames(&[tool("createIssue", "A", "")], &[tool("create-issue", "A", "b")]),
         [pair("createIssue", "create-issue")]
     );
-    // Nothing in common, or only what any tool has.
-    assert_eq!(renames(&[offered("push", "A", "a")], &[offered("pull", "B", "b")]), []);
-    assert_eq!(renames(&[offered("push", "A", "")], &[offered("pusher", "B", "")]), []);
-    // Each in one pair, the surest first.
-    let old = [offered("a_x", "A", "a"), offered("b_x", "A", "a")];
-    let new = [offered("a_y", "A", "a")];
+    // Nothing in common, or only a schema without properties.
+    assert_eq!(renames(&[tool("push", "A", "a")], &[tool("pull", "B", "b")]), []);
+    assert_eq!(renames(&[tool("push", "A", "")], &[tool("pusher", "B", "")]), []);
+    // Each tool is in one pair, the most certain first.
+    let old = [tool("a_x", "A", "a"), tool("b_x", "A", "a")];
+    let new = [tool("a_y", "A", "a")];
     assert_eq!(renames(&old, &new), [pair("a_x", "a_y")]);
-    // Those that nothing tells apart are paired by their names or not at all.
-    let old = [offered("a_x", "A", "a"), offered("b_x", "A", "a")];
-    let new = [offered("zebra", "A", "a")];
+    // Tools with the same schema and description are paired by similar names or not at all.
+    let old = [tool("a_x", "A", "a"), tool("b_x", "A", "a")];
+    let new = [tool("zebra", "A", "a")];
     assert_eq!(renames(&old, &new), []);
-    // What many tools have is no mark, also of those that stayed.
-    let crowd: Vec<Value> =
-        (0..5).map(|index| offered(&format!("read_{index}"), &format!("Reads {index}"), "id")).collect();
-    let with = |tool: Value| crowd.iter().cloned().chain([tool]).collect::<Vec<_>>();
-    let old = with(offered("get_user", "A user", "id"));
-    let new = with(offered("get_users", "All users", "id"));
+    // Traits that many tools share do not count, including tools that stayed.
+    let others: Vec<Value> =
+        (0..5).map(|index| tool(&format!("read_{index}"), &format!("Reads {index}"), "id")).collect();
+    let with_others = |tool: Value| others.iter().cloned().chain([tool]).collect::<Vec<_>>();
+    let old = with_others(tool("get_user", "A user", "id"));
+    let new = with_others(tool("get_users", "All users", "id"));
     assert_eq!(renames(&old, &new), []);
-    let old = with(offered("get_user", "A user", "id"));
-    let new = with(offered("fetch_user", "A user", "id"));
+    let old = with_others(tool("get_user", "A user", "id"));
+    let new = with_others(tool("fetch_user", "A user", "id"));
     assert_eq!(renames(&old, &new), [pair("get_user", "fetch_user")]);
     let undescribed =
         |names: &[&str]| names.iter().map(|name| json!({"name": name, "inputSchema": {}})).collect::<Vec<_>>();
     assert_eq!(renames(&undescribed(&["run_a", "run_b", "run_c"]), &undescribed(&["run_x", "run_y", "run_z"])), []);
-    let many =
-        |prefix: &str| (0..1_000).map(|index| offered(&format!("{prefix}{index}"), "A", "a")).collect::<Vec<_>>();
+    let many = |prefix: &str| (0..1_000).map(|index| tool(&format!("{prefix}{index}"), "A", "a")).collect::<Vec<_>>();
     assert_eq!(renames(&many("a"), &many("b")), []);
     assert!(renames(&many("a")[..300], &many("b")[..300]).len() <= 300);
 }

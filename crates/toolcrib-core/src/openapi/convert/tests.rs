@@ -5,9 +5,9 @@ use super::*;
 use crate::tool::EXECUTION_SPEC_KEY;
 
 fn convert_document(document: Value, openapi: OpenApiSource) -> ConvertedDocument {
-    let library = DocumentSet::new(Url::parse("https://h.example/openapi.json").unwrap(), document);
+    let documents = DocumentSet::new(Url::parse("https://h.example/openapi.json").unwrap(), document);
     let source = SourceId::parse("shop").unwrap();
-    convert(&library, ConversionOptions { source: &source, openapi: &openapi }).unwrap()
+    convert(&documents, ConversionOptions { source: &source, openapi: &openapi }).unwrap()
 }
 
 fn tools(converted: &ConvertedDocument) -> Vec<Value> {
@@ -19,11 +19,11 @@ fn converted_names(converted: &ConvertedDocument) -> Vec<String> {
 }
 
 fn faults(converted: &ConvertedDocument) -> Vec<String> {
-    converted.excluded.iter().map(|aside| format!("{}: {}", aside.name, aside.reason)).collect()
+    converted.excluded.iter().map(|entry| format!("{}: {}", entry.name, entry.reason)).collect()
 }
 
-/// One operation of an OpenAPI 3.1 document.
-fn document_with_operation(method: &str, path: &str, operation: Value) -> Value {
+/// Converts a document with one operation and returns its tool.
+fn convert_operation(method: &str, path: &str, operation: Value) -> Value {
     let converted = convert_document(
         json!({ "openapi": "3.1.0", "paths": { path: { method: operation } } }),
         OpenApiSource::default(),
@@ -34,7 +34,7 @@ fn document_with_operation(method: &str, path: &str, operation: Value) -> Value 
 
 #[test]
 fn an_operation_becomes_a_tool() {
-    let tool = document_with_operation(
+    let tool = convert_operation(
         "delete",
         "/pets/{id}",
         json!({
@@ -43,7 +43,7 @@ fn an_operation_becomes_a_tool() {
             "parameters": [{ "name": "id", "in": "path", "required": true, "schema": { "type": "integer" } }],
         }),
     );
-    let backing = json!({
+    let spec = json!({
         "execution": {
             "mode": "sync_http", "method": "DELETE", "server": "https://h.example", "path": "/pets/{id}",
             "operation_id": "deletePet",
@@ -60,23 +60,24 @@ fn an_operation_becomes_a_tool() {
         "description": "(deprecated) Delete a pet. For good.",
         "inputSchema": { "type": "object", "properties": { "id": { "type": "integer" } }, "required": ["id"] },
         "annotations": { "destructiveHint": true, "idempotentHint": true },
-        (EXECUTION_SPEC_KEY): backing,
+        (EXECUTION_SPEC_KEY): spec,
     });
     assert_eq!(tool, expected);
-    assert_eq!(document_with_operation("get", "/x", json!({}))["description"], "GET /x");
-    assert_eq!(document_with_operation("get", "/x", json!({}))["annotations"], json!({ "readOnlyHint": true }));
-    assert_eq!(document_with_operation("post", "/x", json!({})).get("annotations"), None);
+    assert_eq!(convert_operation("get", "/x", json!({}))["description"], "GET /x");
+    assert_eq!(convert_operation("get", "/x", json!({}))["annotations"], json!({ "readOnlyHint": true }));
+    assert_eq!(convert_operation("post", "/x", json!({})).get("annotations"), None);
 }
 
 #[test]
-fn a_name_in_two_places_says_where_it_goes() {
-    let parameter = |name: &str, place: &str| json!({ "name": name, "in": place, "schema": { "type": "string" } });
+fn a_parameter_name_in_two_locations_gets_a_suffix() {
+    let parameter =
+        |name: &str, document_url: &str| json!({ "name": name, "in": document_url, "schema": { "type": "string" } });
     let arguments = |tool: &Value| -> Vec<String> {
         tool["inputSchema"]["properties"].as_object().unwrap().keys().cloned().collect()
     };
     let body =
         json!({ "content": { "application/json": { "schema": { "type": "object", "properties": { "id": {} } } } } });
-    let tool = document_with_operation(
+    let tool = convert_operation(
         "put",
         "/t/{id}",
         json!({
@@ -92,18 +93,18 @@ fn a_name_in_two_places_says_where_it_goes() {
         ["id", "id__query", "body__query", "both__query", "id__header", "both__header", "id__cookie", "alone", "body"];
     assert_eq!(arguments(&tool), expected);
     assert_eq!(
-        arguments(&document_with_operation("get", "/t", json!({ "parameters": [parameter("body", "query")] }))),
+        arguments(&convert_operation("get", "/t", json!({ "parameters": [parameter("body", "query")] }))),
         ["body"]
     );
     assert_eq!(
-        arguments(&document_with_operation("get", "/t/{a}/{b}", json!({}))),
+        arguments(&convert_operation("get", "/t/{a}/{b}", json!({}))),
         ["a", "b"],
-        "what the path names is an argument"
+        "every template of the path is an argument"
     );
 }
 
 #[test]
-fn one_broken_node_costs_no_other() {
+fn a_broken_node_affects_no_other() {
     let document = json!({
         "openapi": "3.0.3",
         "x-items": { "f": { "get": { "operationId": "f1" } } },
@@ -137,7 +138,7 @@ fn one_broken_node_costs_no_other() {
 }
 
 #[test]
-fn what_is_wanted_is_picked() {
+fn operations_are_selected_by_the_declaration() {
     let document = || {
         json!({ "openapi": "3.2.0", "paths": {
             "/orders": { "get": { "operationId": "ordersList", "tags": ["read"] }, "post": { "operationId": "ordersMake" }, "head": {}, "query": {} },
@@ -166,7 +167,7 @@ fn what_is_wanted_is_picked() {
 }
 
 #[test]
-fn swagger_is_lifted() {
+fn swagger_2_is_converted() {
     let document = json!({
         "swagger": "2.0", "host": "a.example", "basePath": "/v1", "schemes": ["https"],
         "securityDefinitions": { "key": { "type": "apiKey", "in": "query", "name": "key" } },
@@ -196,10 +197,9 @@ fn swagger_is_lifted() {
 }
 
 #[test]
-fn the_best_media_type_is_sent() {
+fn the_preferred_media_type_is_selected() {
     let of = |content: Value| {
-        let tool =
-            document_with_operation("post", "/t", json!({ "requestBody": { "content": content, "required": true } }));
+        let tool = convert_operation("post", "/t", json!({ "requestBody": { "content": content, "required": true } }));
         let body = &tool[EXECUTION_SPEC_KEY]["execution"]["body"];
         (body["media_type"].as_str().unwrap().to_owned(), body["content"].as_str().unwrap().to_owned())
     };
@@ -230,7 +230,7 @@ fn the_best_media_type_is_sent() {
 #[test]
 fn a_poll_is_taken_from_the_document_or_the_declaration() {
     let poll = json!({ "url": "{$response.header.Location}", "status": "/status", "done": "ready", "interval": "2s" });
-    let tool = document_with_operation("post", "/t", json!({ "operationId": "t", "x-toolcrib-poll": poll }));
+    let tool = convert_operation("post", "/t", json!({ "operationId": "t", "x-toolcrib-poll": poll }));
     let execution = &tool[EXECUTION_SPEC_KEY]["execution"];
     assert_eq!(execution["mode"], "async_poll");
     assert_eq!(execution["poll"]["done"], json!(["ready"]));
@@ -254,11 +254,11 @@ fn a_poll_is_taken_from_the_document_or_the_declaration() {
 }
 
 #[test]
-fn what_is_no_document_is_refused() {
+fn other_documents_are_rejected() {
     let message = |document: Value| {
-        let library = DocumentSet::new(Url::parse("https://h/").unwrap(), document);
+        let documents = DocumentSet::new(Url::parse("https://h/").unwrap(), document);
         let source = SourceId::parse("shop").unwrap();
-        convert(&library, ConversionOptions { source: &source, openapi: &OpenApiSource::default() })
+        convert(&documents, ConversionOptions { source: &source, openapi: &OpenApiSource::default() })
             .unwrap_err()
             .message
     };
@@ -271,48 +271,49 @@ fn what_is_no_document_is_refused() {
 }
 
 #[test]
-fn where_requests_go_is_told_when_it_is_open() {
-    let told = |place: &str, servers: Value, base_url: Option<&str>| {
-        let library = DocumentSet::new(Url::parse(place).unwrap(), json!({ "openapi": "3.1.0", "servers": servers }));
+fn ambiguous_servers_are_reported() {
+    let reported = |document_url: &str, servers: Value, base_url: Option<&str>| {
+        let documents =
+            DocumentSet::new(Url::parse(document_url).unwrap(), json!({ "openapi": "3.1.0", "servers": servers }));
         let openapi = OpenApiSource { base_url: base_url.map(str::to_owned), ..OpenApiSource::default() };
         let source = SourceId::parse("shop").unwrap();
-        faults(&convert(&library, ConversionOptions { source: &source, openapi: &openapi }).unwrap())
+        faults(&convert(&documents, ConversionOptions { source: &source, openapi: &openapi }).unwrap())
     };
     let two = json!([{ "url": "https://a" }, { "url": "https://b" }]);
     assert_eq!(
-        told("file:///x.json", two.clone(), None),
+        reported("file:///x.json", two.clone(), None),
         ["#/servers: the document names 2 servers; requests go to `https://a`; set `base_url` to use another"]
     );
-    let nowhere = "#/servers: the document is a file without an absolute server URL; set `base_url`";
-    assert_eq!(told("file:///x.json", json!([]), None), [nowhere]);
-    assert_eq!(told("file:///x.json", json!([{ "url": "/v1" }]), None), [nowhere]);
-    for (place, servers, base_url) in [
+    let no_server = "#/servers: the document is a file without an absolute server URL; set `base_url`";
+    assert_eq!(reported("file:///x.json", json!([]), None), [no_server]);
+    assert_eq!(reported("file:///x.json", json!([{ "url": "/v1" }]), None), [no_server]);
+    for (document_url, servers, base_url) in [
         ("https://h/x", json!([]), None),
         ("file:///x", two, Some("https://c")),
         ("file:///x", json!([]), Some("https://c")),
     ] {
-        assert_eq!(told(place, servers, base_url), [""; 0]);
+        assert_eq!(reported(document_url, servers, base_url), [""; 0]);
     }
 }
 
 #[test]
-fn a_document_may_be_spread_over_files() {
+fn a_document_may_refer_to_other_files() {
     let paths = json!({ "/a": { "get": { "operationId": "a", "parameters": [{ "$ref": "#/x/0" }] } }, "x": [{ "name": "q", "in": "query" }] });
-    let mut library = DocumentSet::new(
+    let mut documents = DocumentSet::new(
         Url::parse("https://h/openapi.json").unwrap(),
         json!({ "openapi": "3.0.0", "paths": { "$ref": "paths.json" } }),
     );
-    assert_eq!(library.missing().len(), 1);
-    library.add(&Url::parse("https://h/paths.json").unwrap(), Ok(paths));
+    assert_eq!(documents.missing().len(), 1);
+    documents.add(&Url::parse("https://h/paths.json").unwrap(), Ok(paths));
     let source = SourceId::parse("shop").unwrap();
     let converted =
-        convert(&library, ConversionOptions { source: &source, openapi: &OpenApiSource::default() }).unwrap();
+        convert(&documents, ConversionOptions { source: &source, openapi: &OpenApiSource::default() }).unwrap();
     assert_eq!(converted_names(&converted), ["a"]);
     assert_eq!(tools(&converted)[0]["inputSchema"]["properties"], json!({ "q": {} }));
 }
 
 #[test]
-fn lists_of_lists_in_a_form_end() {
+fn recursive_lists_in_a_form_end() {
     let form = json!({ "schema": { "type": "object", "properties": { "a": { "$ref": "#/components/schemas/A" } } } });
     let document = json!({
         "openapi": "3.0.0",
@@ -322,37 +323,37 @@ fn lists_of_lists_in_a_form_end() {
     assert_eq!(converted_names(&convert_document(document, OpenApiSource::default())), ["post_t"]);
 }
 
-/// Thousands of paths may be one path item by reference.
+/// Thousands of paths may refer to one path item.
 #[test]
-fn what_paths_share_is_bounded() {
+fn shared_path_items_are_bounded() {
     let document = |item: Value| {
         let paths: Map<String, Value> =
             (0..3_000).map(|n| (format!("/p{n}"), json!({ "$ref": "#/components/pathItems/I" }))).collect();
         json!({ "openapi": "3.1.0", "paths": paths, "components": { "pathItems": { "I": item } } })
     };
     let methods: Map<String, Value> = (0..3_000).map(|n| (format!("no method {n}"), json!({}))).collect();
-    let found = convert_document(document(json!({ "additionalOperations": methods })), OpenApiSource::default());
-    assert_eq!(found.excluded.len(), 501);
-    let found = convert_document(
+    let converted = convert_document(document(json!({ "additionalOperations": methods })), OpenApiSource::default());
+    assert_eq!(converted.excluded.len(), 501);
+    let converted = convert_document(
         document(json!({ "get": { "description": "word ".repeat(200_000) } })),
         OpenApiSource::default(),
     );
     let reason = "the document exceeds the work limit for conversion; the remaining operations are skipped";
-    assert_eq!(found.excluded.last().map(|aside| aside.reason.as_str()), Some(reason));
+    assert_eq!(converted.excluded.last().map(|entry| entry.reason.as_str()), Some(reason));
 }
 
 #[test]
-fn a_path_of_kilobytes_is_set_aside() {
+fn a_path_of_kilobytes_is_skipped() {
     let methods: Map<String, Value> = (0..10_000).map(|n| (format!("M{n}"), json!({}))).collect();
     let templates: String = (0..100_000).map(|n| format!("{{t{n}}}")).collect();
     let paths = json!({ format!("/{templates}"): { "get": {}, "additionalOperations": methods }, "/a": { "get": {} } });
-    let found = convert_document(json!({ "openapi": "3.2.0", "paths": paths }), OpenApiSource::default());
-    assert_eq!(converted_names(&found), ["get_a"]);
-    assert_eq!(found.excluded[0].reason, "the path is longer than 2000 bytes");
+    let converted = convert_document(json!({ "openapi": "3.2.0", "paths": paths }), OpenApiSource::default());
+    assert_eq!(converted_names(&converted), ["get_a"]);
+    assert_eq!(converted.excluded[0].reason, "the path is longer than 2000 bytes");
 }
 
 #[test]
-fn parameters_beyond_a_thousand_are_told_and_left_out() {
+fn parameters_beyond_a_thousand_are_reported_and_dropped() {
     let parameters: Vec<Value> = (0..20_000).map(|n| json!({ "name": format!("p{n}"), "in": "header" })).collect();
     let key = |n: usize| json!({ "type": "apiKey", "in": "header", "name": format!("k{n}") });
     let keys: Map<String, Value> = (0..20_000).map(|n| (format!("s{n}"), key(n))).collect();
@@ -360,8 +361,8 @@ fn parameters_beyond_a_thousand_are_told_and_left_out() {
         "openapi": "3.1.0", "paths": { "/a": { "get": { "parameters": parameters } } },
         "components": { "securitySchemes": keys },
     });
-    let found = convert_document(document, OpenApiSource::default());
-    assert_eq!(tools(&found)[0]["inputSchema"]["properties"].as_object().map(Map::len), Some(1_000));
+    let converted = convert_document(document, OpenApiSource::default());
+    assert_eq!(tools(&converted)[0]["inputSchema"]["properties"].as_object().map(Map::len), Some(1_000));
     let reason = "there are more than 1000 parameters; the tool is served without the rest";
-    assert_eq!(faults(&found), [format!("#/paths/~1a/get: {reason}")]);
+    assert_eq!(faults(&converted), [format!("#/paths/~1a/get: {reason}")]);
 }

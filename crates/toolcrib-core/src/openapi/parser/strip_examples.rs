@@ -93,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn examples_go_and_what_is_only_called_so_stays() {
+    fn examples_are_dropped_and_properties_named_so_stay() {
         let text = json!({
             "example": 1, "a": [1.5, -2, true, null, "x", { "examples": [1] }],
             "properties": { "example": { "type": "string", "example": "x" }, "properties": { "examples": {}, "type": "object" } },

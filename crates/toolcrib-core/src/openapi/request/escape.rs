@@ -95,7 +95,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_stays_depends_on_the_place() {
+    fn kept_characters_depend_on_the_location() {
         let text = "aZ9-._~ :/?#[]@!$&'()*+,;=%%41é\\\"";
         let cases = [
             (EscapeMode::Unescaped, text),

@@ -173,7 +173,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn json_is_asked_for_first_and_anything_last() {
+    fn accept_lists_json_first_and_any_type_last() {
         let cases: [(&[&str], &str); 5] = [
             (&[], "application/json, */*;q=0.1"),
             (&["*/*"], "application/json, */*;q=0.1"),

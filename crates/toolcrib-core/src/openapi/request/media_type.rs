@@ -36,7 +36,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn json_is_known_by_its_name() {
+    fn json_media_types_are_recognized() {
         for media_type in
             ["application/json", "Application/JSON; charset=utf-8", "application/vnd.api+json", "text/json"]
         {
@@ -48,7 +48,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_that_is_no_range_is_taken() {
+    fn the_first_concrete_media_type_is_used() {
         assert_eq!(first_concrete("image/*, image/png; q=1, image/jpeg"), Some("image/png; q=1"));
         assert_eq!(first_concrete("image/*"), None);
         assert_eq!(first_concrete("a/b\r\nX-Evil: 1"), None);

@@ -1,4 +1,4 @@
-//! What requests come of operations that are built by hand. Those of real documents are tried over HTTP, elsewhere.
+//! Requests of operations built by hand. Integration tests send those of real documents over HTTP.
 
 mod bodies;
 mod locations;
@@ -12,25 +12,25 @@ use crate::execution::{ParameterLocation, ParameterStyle, Serialization};
 
 const BASE: &str = "http://h/api";
 
-fn style_form(style: ParameterStyle, explode: bool) -> Serialization {
+fn with_style(style: ParameterStyle, explode: bool) -> Serialization {
     Serialization::Style { style, explode, allow_reserved: false }
 }
 
-fn reserved_form(style: ParameterStyle, explode: bool) -> Serialization {
+fn with_reserved(style: ParameterStyle, explode: bool) -> Serialization {
     Serialization::Style { style, explode, allow_reserved: true }
 }
 
-fn content_form(media_type: &str) -> Serialization {
+fn with_content(media_type: &str) -> Serialization {
     Serialization::Content { media_type: media_type.to_owned() }
 }
 
-fn parameter(name: &str, place: ParameterLocation, form: Serialization) -> OperationParameter {
+fn parameter(name: &str, location: ParameterLocation, serialization: Serialization) -> OperationParameter {
     OperationParameter {
         argument: name.to_owned(),
         name: name.to_owned(),
-        location: place,
-        required: place == ParameterLocation::Path,
-        serialization: form,
+        location,
+        required: location == ParameterLocation::Path,
+        serialization,
     }
 }
 
@@ -42,7 +42,7 @@ fn prepare_json(operation: &Operation, arguments: Value) -> Result<PreparedReque
     prepare(operation, BASE, arguments.as_object().unwrap(), "BOUNDARY")
 }
 
-/// What follows the base, or why there is nothing.
+/// Returns the URL after the base, or the error.
 fn url(operation: &Operation, arguments: Value) -> String {
     match prepare_json(operation, arguments) {
         Ok(prepared) => prepared.url.strip_prefix(BASE).unwrap().to_owned(),

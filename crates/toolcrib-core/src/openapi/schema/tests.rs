@@ -3,29 +3,29 @@ use url::Url;
 
 use super::*;
 
-/// The schema of a request, as it is listed, and what is broken in it.
+/// Returns the listed schema of a request, and its faults.
 fn translate_request(dialect: SchemaDialect, schema: Value, definitions: Value) -> (Value, Vec<String>) {
     let root = json!({ "schema": schema, "components": { "schemas": definitions } });
-    let library = DocumentSet::new(Url::parse("http://h/").unwrap(), root);
-    let root = library.root().unwrap();
-    let mut schemas = SchemaTranslator::new(&library, dialect, 1);
-    let mut broken = Vec::new();
-    let at = NodeRef { value: &root.value["schema"], ..root };
-    let translated = schemas.translate(at, Direction::Request, &mut broken);
-    let gathered = schemas.assemble(&translated, Direction::Request);
-    broken.extend(schemas.faults.iter().map(|(pointer, reason)| format!("{pointer}: {reason}")));
-    assert!(jsonschema::options().build(&gathered.listed).is_ok(), "{}", gathered.listed);
-    (gathered.listed, broken)
+    let documents = DocumentSet::new(Url::parse("http://h/").unwrap(), root);
+    let root = documents.root().unwrap();
+    let mut translator = SchemaTranslator::new(&documents, dialect, 1);
+    let mut faults = Vec::new();
+    let node = NodeRef { value: &root.value["schema"], ..root };
+    let translated = translator.translate(node, Direction::Request, &mut faults);
+    let assembled = translator.assemble(&translated, Direction::Request);
+    faults.extend(translator.faults.iter().map(|(pointer, reason)| format!("{pointer}: {reason}")));
+    assert!(jsonschema::options().build(&assembled.listed).is_ok(), "{}", assembled.listed);
+    (assembled.listed, faults)
 }
 
 fn check(dialect: SchemaDialect, schema: Value, expected: Value) {
-    let (found, broken) = translate_request(dialect, schema.clone(), json!({}));
-    assert_eq!(found, expected, "{schema}");
-    assert_eq!(broken, [""; 0], "{schema}");
+    let (listed, faults) = translate_request(dialect, schema.clone(), json!({}));
+    assert_eq!(listed, expected, "{schema}");
+    assert_eq!(faults, [""; 0], "{schema}");
 }
 
 #[test]
-fn old_words_become_new_ones() {
+fn openapi_3_0_keywords_are_translated() {
     for (schema, expected) in [
         (json!({"type": "string", "nullable": true}), json!({"type": ["string", "null"]})),
         (
@@ -60,7 +60,7 @@ fn old_words_become_new_ones() {
 }
 
 #[test]
-fn new_words_stay() {
+fn json_schema_keywords_are_kept() {
     for schema in [
         json!({"type": ["string", "null"]}),
         json!({"exclusiveMinimum": 1}),
@@ -80,7 +80,7 @@ fn new_words_stay() {
 }
 
 #[test]
-fn what_the_server_writes_is_neither_shown_nor_demanded() {
+fn read_only_properties_are_neither_listed_nor_required() {
     let definitions = json!({"Id": {"type": "integer", "readOnly": true}});
     let schema = json!({
         "type": "object",
@@ -92,13 +92,13 @@ fn what_the_server_writes_is_neither_shown_nor_demanded() {
 }
 
 #[test]
-fn a_cycle_is_shared_and_what_is_named_once_stands_where_it_is_used() {
+fn cycles_become_definitions_and_single_uses_are_inlined() {
     let reference = |name: &str| json!({"$ref": format!("#/components/schemas/{name}")});
     let definitions = json!({
         "Node": {"type": "object", "properties": {"kids": {"type": "array", "items": reference("Node")}, "once": reference("Once")}},
         "Once": {"type": "object", "properties": {"x": {"type": "string"}}},
     });
-    let (found, broken) = translate_request(
+    let (listed, faults) = translate_request(
         SchemaDialect::OpenApi30,
         json!({"type": "object", "properties": {"n": reference("Node")}}),
         definitions,
@@ -111,18 +111,18 @@ fn a_cycle_is_shared_and_what_is_named_once_stands_where_it_is_used() {
             "once": {"type": "object", "properties": {"x": {"type": "string"}}},
         }}},
     });
-    assert_eq!((found, broken), (expected, vec![]));
+    assert_eq!((listed, faults), (expected, vec![]));
 }
 
 #[test]
-fn what_is_broken_is_told_and_the_rest_holds() {
+fn faults_are_reported_and_the_rest_is_kept() {
     let definitions =
         json!({"Pet": {"type": "object", "properties": {"tag": {"$ref": "#/components/schemas/Gone"}, "a": 7}}});
-    let (found, broken) =
+    let (listed, faults) =
         translate_request(SchemaDialect::OpenApi30, json!({"$ref": "#/components/schemas/Pet"}), definitions);
-    assert_eq!(found, json!({"type": "object", "properties": {"tag": {}, "a": {}}}));
+    assert_eq!(listed, json!({"type": "object", "properties": {"tag": {}, "a": {}}}));
     assert_eq!(
-        broken,
+        faults,
         [
             "#/components/schemas/Pet: `$ref` to `#/components/schemas/Gone`, which does not exist; anything is accepted in its place",
             "#/components/schemas/Pet: a schema is neither an object nor true or false; anything is accepted there",
@@ -131,29 +131,29 @@ fn what_is_broken_is_told_and_the_rest_holds() {
 }
 
 #[test]
-fn what_is_too_large_is_pruned_at_depth_and_kept_whole_beside() {
+fn large_schemas_are_pruned_and_kept_in_full() {
     let leaf = json!({"type": "string", "description": "x".repeat(100), "enum": (0..80).map(|n| format!("value {n}")).collect::<Vec<_>>()});
     let mut deep = json!({"type": "object", "properties": {"end": leaf}, "required": ["end"]});
     for level in 0..8 {
         deep = json!({"type": "object", "properties": {format!("level{level}"): deep, "beside": leaf}, "required": [format!("level{level}")]});
     }
     let root = json!({ "schema": deep });
-    let library = DocumentSet::new(Url::parse("http://h/").unwrap(), root);
-    let root = library.root().unwrap();
-    let mut schemas = SchemaTranslator::new(&library, SchemaDialect::JsonSchema, 1);
-    let at = NodeRef { value: &root.value["schema"], ..root };
-    let translated = schemas.translate(at, Direction::Request, &mut Vec::new());
-    let AssembledSchema { listed, full: whole } = schemas.assemble(&translated, Direction::Request);
+    let documents = DocumentSet::new(Url::parse("http://h/").unwrap(), root);
+    let root = documents.root().unwrap();
+    let mut translator = SchemaTranslator::new(&documents, SchemaDialect::JsonSchema, 1);
+    let node = NodeRef { value: &root.value["schema"], ..root };
+    let translated = translator.translate(node, Direction::Request, &mut Vec::new());
+    let AssembledSchema { listed, full } = translator.assemble(&translated, Direction::Request);
     assert!(listed.to_string().len() <= 8 * 1024);
     assert_eq!(listed["$comment"], "pruned; ask for the full schema to see the rest");
     assert!(listed.to_string().contains(r#""required":["level7"]"#));
-    let whole = whole.unwrap();
-    assert!(whole.to_string().contains(r#""required":["end"]"#) && whole.get("$comment").is_none());
+    let full = full.unwrap();
+    assert!(full.to_string().contains(r#""required":["end"]"#) && full.get("$comment").is_none());
 }
 
 #[test]
-fn a_graph_without_end_costs_little() {
-    // Every definition names all others: inlined it would never end.
+fn a_fully_connected_graph_is_cheap() {
+    // Every definition refers to all others, so inlining would never end.
     let names: Vec<String> = (0..60).map(|number| format!("D{number}")).collect();
     let all: serde_json::Map<String, Value> =
         names.iter().map(|name| (name.clone(), json!({"$ref": format!("#/components/schemas/{name}")}))).collect();
@@ -161,13 +161,13 @@ fn a_graph_without_end_costs_little() {
     let definition = json!({"type": "object", "properties": all, "description": text});
     let definitions: serde_json::Map<String, Value> =
         names.iter().map(|name| (name.clone(), definition.clone())).collect();
-    let (listed, broken) =
+    let (listed, faults) =
         translate_request(SchemaDialect::OpenApi30, json!({"$ref": "#/components/schemas/D0"}), definitions.into());
-    assert!(listed.to_string().len() <= 8 * 1024 && broken.is_empty());
+    assert!(listed.to_string().len() <= 8 * 1024 && faults.is_empty());
 }
 
 #[test]
-fn choices_are_put_right() {
+fn enum_values_are_corrected() {
     for (schema, expected) in [
         (json!({"type": "boolean", "enum": ["true", "False"]}), json!({"type": "boolean", "enum": [true, false]})),
         (
@@ -181,7 +181,7 @@ fn choices_are_put_right() {
 }
 
 #[test]
-fn what_one_member_hides_no_other_demands() {
+fn no_member_requires_what_another_hides() {
     let definitions =
         json!({"Base": {"type": "object", "properties": {"id": {"readOnly": true}, "name": {"type": "string"}}}});
     let schema = json!({"allOf": [{"$ref": "#/components/schemas/Base"}, {"required": ["id", "name"]}]});
@@ -190,12 +190,12 @@ fn what_one_member_hides_no_other_demands() {
     assert_eq!(translate_request(SchemaDialect::OpenApi30, schema, definitions), (expected, vec![]));
 }
 
-/// A tiny document must not take long or end the program.
+/// Small documents that overflowed the stack or took too long.
 #[test]
-fn chains_and_circles_end() {
+fn chains_and_cycles_end() {
     let chain = |length: usize, link: fn(String) -> Value| -> Value {
-        let each = (0..length).map(|n| (format!("D{n}"), link(format!("#/components/schemas/D{}", n + 1))));
-        each.chain([(format!("D{length}"), json!({"type": "string"}))]).collect::<serde_json::Map<_, _>>().into()
+        let links = (0..length).map(|n| (format!("D{n}"), link(format!("#/components/schemas/D{}", n + 1))));
+        links.chain([(format!("D{length}"), json!({"type": "string"}))]).collect::<serde_json::Map<_, _>>().into()
     };
     let start = || json!({"type": "object", "properties": {"a": {"$ref": "#/components/schemas/D0"}}});
     let nested = chain(3_000, |next| json!({"type": "object", "properties": {"x": {"$ref": next}}}));
@@ -203,14 +203,14 @@ fn chains_and_circles_end() {
     assert!(crate::json::nesting_depth(&listed.to_string()) <= 60);
     let aliases = chain(20_000, |next| json!({"$ref": next}));
     translate_request(SchemaDialect::OpenApi30, start(), aliases);
-    let circle = json!({"A": {"allOf": vec![json!({"$ref": "#/components/schemas/A"}); 20]}});
-    translate_request(SchemaDialect::OpenApi30, json!({"$ref": "#/components/schemas/A"}), circle);
+    let cycle = json!({"A": {"allOf": vec![json!({"$ref": "#/components/schemas/A"}); 20]}});
+    translate_request(SchemaDialect::OpenApi30, json!({"$ref": "#/components/schemas/A"}), cycle);
     let choices: Vec<usize> = (0..100_000).collect();
     translate_request(SchemaDialect::OpenApi30, json!({"enum": choices}), json!({}));
 }
 
 #[test]
-fn what_is_pruned_is_never_stricter() {
+fn a_pruned_schema_is_never_stricter() {
     let text = "z".repeat(150);
     let many: serde_json::Map<String, Value> = (0..60)
         .map(|n| {
@@ -226,92 +226,92 @@ fn what_is_pruned_is_never_stricter() {
         "oneOf": [{"properties": {"k": {"properties": {"v": {"properties": {"w": {"const": 1}}}}}}}, {"required": ["p0"]}],
     }}});
     let root = json!({ "schema": schema });
-    let library = DocumentSet::new(Url::parse("http://h/").unwrap(), root);
-    let root = library.root().unwrap();
-    let mut schemas = SchemaTranslator::new(&library, SchemaDialect::JsonSchema, 1);
-    let at = NodeRef { value: &root.value["schema"], ..root };
-    let translated = schemas.translate(at, Direction::Request, &mut Vec::new());
-    let listed = schemas.assemble(&translated, Direction::Request).listed;
+    let documents = DocumentSet::new(Url::parse("http://h/").unwrap(), root);
+    let root = documents.root().unwrap();
+    let mut translator = SchemaTranslator::new(&documents, SchemaDialect::JsonSchema, 1);
+    let node = NodeRef { value: &root.value["schema"], ..root };
+    let translated = translator.translate(node, Direction::Request, &mut Vec::new());
+    let listed = translator.assemble(&translated, Direction::Request).listed;
     assert!(listed.get("$comment").is_some());
     let validator = jsonschema::options().build(&listed).unwrap();
     assert!(validator.is_valid(&json!({"body": {"p0": {"q": 1}, "p1": {}}})), "{listed}");
 }
 
-/// Two thousand operations on one schema with very many properties took for ever.
+/// Two thousand operations that share a schema with many properties took too long.
 #[test]
-fn one_huge_definition_is_not_written_for_ever() {
+fn a_huge_shared_definition_is_bounded() {
     let properties: serde_json::Map<String, Value> =
         (0..20_000).map(|n| (format!("property_{n}"), json!({}))).collect();
     let root = json!({ "components": { "schemas": { "A": { "type": "object", "properties": properties } } } });
-    let library = DocumentSet::new(Url::parse("http://h/").unwrap(), root);
+    let documents = DocumentSet::new(Url::parse("http://h/").unwrap(), root);
     let reference = json!({ "$ref": "#/components/schemas/A" });
-    let mut schemas = SchemaTranslator::new(&library, SchemaDialect::JsonSchema, 1);
-    let at = NodeRef { value: &reference, ..library.root().unwrap() };
-    let translated = schemas.translate(at, Direction::Request, &mut Vec::new());
-    let AssembledSchema { listed, full: whole } = schemas.assemble(&translated, Direction::Request);
-    assert!(listed.to_string().len() < 200_000 && whole.unwrap().to_string().len() < 200_000);
-    assert!(schemas.work_done > 1_000, "what is written counts");
+    let mut translator = SchemaTranslator::new(&documents, SchemaDialect::JsonSchema, 1);
+    let node = NodeRef { value: &reference, ..documents.root().unwrap() };
+    let translated = translator.translate(node, Direction::Request, &mut Vec::new());
+    let AssembledSchema { listed, full } = translator.assemble(&translated, Direction::Request);
+    assert!(listed.to_string().len() < 200_000 && full.unwrap().to_string().len() < 200_000);
+    assert!(translator.work_done > 1_000, "written bytes are charged");
 }
 
 fn reference(name: &str) -> Value {
     json!({"$ref": format!("#/components/schemas/{name}")})
 }
 
-/// Twenty thousand schemas that extend one another took the square of that.
+/// Twenty thousand schemas that extend one another took quadratic time.
 #[test]
-fn schemas_that_extend_one_another_are_counted_each_time() {
+fn schemas_that_extend_one_another_are_charged_each_time() {
     const LENGTH: usize = 20_000;
-    let extends = |n: usize| json!({"allOf": [reference(&format!("D{}", n + 1)), {"properties": {"y": {}}}]});
-    let mut definitions: serde_json::Map<String, Value> = (0..LENGTH).map(|n| (format!("D{n}"), extends(n))).collect();
+    let extend = |n: usize| json!({"allOf": [reference(&format!("D{}", n + 1)), {"properties": {"y": {}}}]});
+    let mut definitions: serde_json::Map<String, Value> = (0..LENGTH).map(|n| (format!("D{n}"), extend(n))).collect();
     definitions.insert(format!("D{LENGTH}"), json!({"type": "object"}));
     let root = json!({ "components": { "schemas": definitions } });
-    let library = DocumentSet::new(Url::parse("http://h/").unwrap(), root);
-    let mut schemas = SchemaTranslator::new(&library, SchemaDialect::JsonSchema, 1);
-    schemas.work_limit = 400_000;
+    let documents = DocumentSet::new(Url::parse("http://h/").unwrap(), root);
+    let mut translator = SchemaTranslator::new(&documents, SchemaDialect::JsonSchema, 1);
+    translator.work_limit = 400_000;
     let start = reference("D0");
-    let at = NodeRef { value: &start, ..library.root().unwrap() };
-    let translated = schemas.translate(at, Direction::Request, &mut Vec::new());
-    schemas.assemble(&translated, Direction::Request);
-    assert!(schemas.is_exhausted());
-    assert!(schemas.work_done < 2_000_000, "{}", schemas.work_done);
+    let node = NodeRef { value: &start, ..documents.root().unwrap() };
+    let translated = translator.translate(node, Direction::Request, &mut Vec::new());
+    translator.assemble(&translated, Direction::Request);
+    assert!(translator.is_exhausted());
+    assert!(translator.work_done < 2_000_000, "{}", translator.work_done);
 }
 
-/// The names of what a schema hides were copied for each `allOf` within it.
+/// The names of hidden properties were copied for each `allOf`.
 #[test]
-fn what_is_hidden_is_not_copied_for_each_member() {
+fn hidden_names_are_not_copied_for_each_member() {
     let hidden: serde_json::Map<String, Value> =
         (0..20_000).map(|n| (format!("property_{n}"), json!({"readOnly": true}))).collect();
     let inner = json!({"allOf": [{"required": ["property_7", "own"]}]});
     let schema = json!({"properties": hidden, "allOf": vec![inner; 20_000]});
     let root = json!({ "schema": schema });
-    let library = DocumentSet::new(Url::parse("http://h/").unwrap(), root);
-    let root = library.root().unwrap();
-    let mut schemas = SchemaTranslator::new(&library, SchemaDialect::JsonSchema, 1);
-    let at = NodeRef { value: &root.value["schema"], ..root };
-    let translated = schemas.translate(at, Direction::Request, &mut Vec::new());
+    let documents = DocumentSet::new(Url::parse("http://h/").unwrap(), root);
+    let root = documents.root().unwrap();
+    let mut translator = SchemaTranslator::new(&documents, SchemaDialect::JsonSchema, 1);
+    let node = NodeRef { value: &root.value["schema"], ..root };
+    let translated = translator.translate(node, Direction::Request, &mut Vec::new());
     assert_eq!(translated.value["allOf"][19_999], json!({"required": ["own"]}));
 }
 
 #[test]
-fn what_operations_share_is_counted_for_each_of_them() {
+fn shared_parts_are_charged_for_each_operation() {
     let shared = json!({"schema": {"enum": (0..10_000).collect::<Vec<_>>()}, "components": {"schemas": {}}});
-    let library = DocumentSet::new(Url::parse("http://h/").unwrap(), shared);
-    let root = library.root().unwrap();
-    let mut schemas = SchemaTranslator::new(&library, SchemaDialect::JsonSchema, 1);
-    let at = NodeRef { value: &root.value["schema"], ..root };
-    let mut worked = [0, 1, 2].map(|_| {
-        let translated = schemas.translate(at, Direction::Request, &mut Vec::new());
-        schemas.assemble(&translated, Direction::Request);
-        schemas.work_done
+    let documents = DocumentSet::new(Url::parse("http://h/").unwrap(), shared);
+    let root = documents.root().unwrap();
+    let mut translator = SchemaTranslator::new(&documents, SchemaDialect::JsonSchema, 1);
+    let node = NodeRef { value: &root.value["schema"], ..root };
+    let mut work = [0, 1, 2].map(|_| {
+        let translated = translator.translate(node, Direction::Request, &mut Vec::new());
+        translator.assemble(&translated, Direction::Request);
+        translator.work_done
     });
-    assert!(worked[0] > 1_000, "what is read and written counts");
-    worked.iter_mut().zip(1..).for_each(|(worked, times)| *worked /= times);
-    assert_eq!(worked, [worked[0]; 3]);
+    assert!(work[0] > 1_000, "read and written bytes are charged");
+    work.iter_mut().zip(1..).for_each(|(work, count)| *work /= count);
+    assert_eq!(work, [work[0]; 3]);
 }
 
-/// Each try at a pruned schema wrote all of a constant to learn that it has no room.
+/// Each attempt to prune serialised the whole constant to find that it does not fit.
 #[test]
-fn a_huge_constant_is_not_written_to_be_left_out() {
+fn a_huge_constant_is_not_serialized_to_be_dropped() {
     let definitions = json!({"C": {"const": "x".repeat(2_000_000)}});
     let properties: serde_json::Map<String, Value> = (0..200).map(|n| (format!("p{n}"), reference("C"))).collect();
     let (listed, _) =
@@ -320,7 +320,7 @@ fn a_huge_constant_is_not_written_to_be_left_out() {
 }
 
 #[test]
-fn a_pattern_that_compiles_to_megabytes_is_left_out() {
+fn a_pattern_that_compiles_to_megabytes_is_dropped() {
     let properties: serde_json::Map<String, Value> =
         (0..30).map(|n| (format!("p{n}"), json!({"pattern": format!(r"(\pL{{500}}){{{}}}", 500 + n)}))).collect();
     let (listed, _) =
@@ -329,9 +329,9 @@ fn a_pattern_that_compiles_to_megabytes_is_left_out() {
     check(SchemaDialect::JsonSchema, json!({"pattern": r"^[\w.-]{1,255}$"}), json!({"pattern": r"^[\w.-]{1,255}$"}));
 }
 
-/// Each level names the next twice: all ways together are 2^40.
+/// Each level refers to the next one twice, which makes 2^40 paths.
 #[test]
-fn levels_that_double_cost_one_look_each() {
+fn doubling_levels_are_read_once_each() {
     let shapes: [fn(Value) -> Value; 6] = [
         |next| json!({"allOf": [next, next]}),
         |next| json!({"anyOf": [next, next]}),
@@ -343,7 +343,7 @@ fn levels_that_double_cost_one_look_each() {
     for shape in shapes {
         let levels = (0..40).map(|n| (format!("D{n}"), shape(reference(&format!("D{}", n + 1)))));
         let definitions: serde_json::Map<String, Value> = levels.chain([("D40".into(), json!({}))]).collect();
-        let (listed, broken) = translate_request(SchemaDialect::JsonSchema, reference("D0"), definitions.into());
-        assert!(listed.to_string().len() <= 8 * 1024 && broken.is_empty());
+        let (listed, faults) = translate_request(SchemaDialect::JsonSchema, reference("D0"), definitions.into());
+        assert!(listed.to_string().len() <= 8 * 1024 && faults.is_empty());
     }
 }

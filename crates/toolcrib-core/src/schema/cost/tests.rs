@@ -10,7 +10,7 @@ fn unbounded_reason(schema: &Value) -> Option<Unbounded> {
     CostModel::new(schema).err()
 }
 
-/// A definition for each level, made by `level` from a reference to the next one.
+/// Chain of definitions, each built by `level` from a reference to the next.
 fn levels(count: usize, level: impl Fn(Value) -> Value) -> Value {
     let mut definitions = Map::new();
     for index in 0..count {
@@ -65,7 +65,7 @@ fn subschemas_of_members_and_items_multiply_with_the_depth_of_the_value() {
 }
 
 #[test]
-fn nested_unevaluated_keywords_are_counted_as_often_as_they_look() {
+fn nested_unevaluated_keywords_are_counted_repeatedly() {
     let schema = levels(30, |next| json!({ "unevaluatedProperties": true, "anyOf": [next] }));
     assert_eq!(validation_cost(&schema, &json!({ "a": 1 })), None);
     let schema = levels(3, |next| json!({ "unevaluatedProperties": true, "anyOf": [next] }));
@@ -73,19 +73,19 @@ fn nested_unevaluated_keywords_are_counted_as_often_as_they_look() {
 }
 
 #[test]
-fn chains_and_circles_of_references_are_too_deep() {
+fn long_chains_and_cycles_of_references_are_too_deep() {
     assert_eq!(unbounded_reason(&levels(400, |next| next)), None);
     assert_eq!(unbounded_reason(&levels(20_000, |next| next)), Some(Unbounded::Depth));
     assert_eq!(unbounded_reason(&levels(3_000, |next| json!({ "allOf": [next] }))), Some(Unbounded::Depth));
-    let circle = json!({ "$ref": "#/$defs/a", "$defs": { "a": { "allOf": [{ "$ref": "#/$defs/b" }] }, "b": { "not": { "$ref": "#/$defs/a" } } } });
-    assert_eq!(unbounded_reason(&circle), Some(Unbounded::Depth));
+    let cycle = json!({ "$ref": "#/$defs/a", "$defs": { "a": { "allOf": [{ "$ref": "#/$defs/b" }] }, "b": { "not": { "$ref": "#/$defs/a" } } } });
+    assert_eq!(unbounded_reason(&cycle), Some(Unbounded::Depth));
     assert_eq!(unbounded_reason(&json!({ "allOf": [{ "$ref": "#" }] })), Some(Unbounded::Depth));
-    // Consumes a value each time round.
+    // Every cycle consumes a level of the value.
     assert_eq!(unbounded_reason(&json!({ "properties": { "a": { "$ref": "#" } } })), None);
 }
 
 #[test]
-fn references_are_followed_in_every_form_or_refused() {
+fn references_are_resolved_in_every_form_or_rejected() {
     let twice = json!({ "allOf": vec![json!(true); 20_000] });
     for (reference, definitions) in [
         ("#/$defs/a", json!({ "a": twice })),
@@ -108,7 +108,7 @@ fn references_are_followed_in_every_form_or_refused() {
     for schema in [ambiguous, elsewhere, draft_4, not_there, remote] {
         assert_eq!(unbounded_reason(&schema), Some(Unbounded::Reference), "{schema}");
     }
-    // No keyword after draft 4.
+    // `id` is not a keyword after draft 4.
     assert_eq!(unbounded_reason(&json!({ "not": { "id": "a name" } })), None);
 }
 

@@ -15,7 +15,7 @@ fn error_lines(schema: Value, arguments: Value) -> Vec<String> {
     match validate(&schema, &arguments) {
         Ok(ValidationOutcome::Valid) => Vec::new(),
         Ok(ValidationOutcome::Unvalidated(note)) => panic!("{note}"),
-        Err(faults) => faults.iter().map(|fault| format!("{} {}", fault.path, fault.message)).collect(),
+        Err(errors) => errors.iter().map(|fault| format!("{} {}", fault.path, fault.message)).collect(),
     }
 }
 
@@ -39,7 +39,7 @@ fn doubling(keyword: &str, levels: usize) -> Value {
 }
 
 #[test]
-fn every_fault_has_its_path() {
+fn every_error_has_its_path() {
     let schema = json!({
         "type": "object",
         "properties": { "a": {"type": "integer"}, "b": {"type": "object", "required": ["c"]}, "d": {} },
@@ -60,14 +60,14 @@ fn every_fault_has_its_path() {
 }
 
 #[test]
-fn a_schema_that_cannot_be_compiled_leaves_the_check_to_its_server() {
+fn arguments_are_not_validated_against_an_invalid_schema() {
     let note = expect_unvalidated(&json!({"type": "strnig"}), &json!({"a": 1}));
     assert_eq!(note, "arguments are not validated: the schema is not a valid JSON Schema");
 }
 
-/// Whether such a text matches is not known, so it is no fault.
+/// Whether the text matches is unknown, so it does not count as an error.
 #[test]
-fn a_match_that_stays_unfinished_ends_and_refuses_nothing() {
+fn an_unfinished_match_ends_and_is_no_error() {
     let schema = json!({"properties": {"a": {"pattern": "^(a|a?)+(?!b)x$"}, "b": {"type": "string"}}});
     let unfinished = json!({"a": "a".repeat(64)});
     assert_eq!(
@@ -80,7 +80,7 @@ fn a_match_that_stays_unfinished_ends_and_refuses_nothing() {
 }
 
 #[test]
-fn a_schema_that_expands_exponentially_validates_nothing_and_says_so() {
+fn an_exponential_schema_is_not_validated_against() {
     for keyword in ["allOf", "anyOf", "oneOf"] {
         for levels in [16, 20, 40, 400] {
             let validator = validator(&doubling(keyword, levels));
@@ -98,8 +98,8 @@ fn a_schema_that_expands_exponentially_validates_nothing_and_says_so() {
 fn a_schema_that_expands_a_little_is_validated() {
     for keyword in ["allOf", "anyOf"] {
         assert_eq!(validate(&doubling(keyword, 6), &json!({"x": "valid"})), Ok(ValidationOutcome::Valid), "{keyword}");
-        let faults = validate(&doubling(keyword, 6), &json!({"x": 1})).unwrap_err();
-        assert_eq!(faults[0].path, "/x");
+        let errors = validate(&doubling(keyword, 6), &json!({"x": 1})).unwrap_err();
+        assert_eq!(errors[0].path, "/x");
     }
 }
 
@@ -128,9 +128,9 @@ fn arguments_nested_in_a_recursive_schema_are_validated_while_that_is_cheap() {
     expect_unvalidated(&schema, &nested(60));
 }
 
-/// Each of these took seconds or gigabytes, or did not end, for one call.
+/// Each of these took seconds or gigabytes for one call, or did not end.
 #[test]
-fn what_is_validated_ends_in_every_draft() {
+fn validation_ends_in_every_draft() {
     const DRAFT_7: &str = "http://json-schema.org/draft-07/schema#";
     let levels = |level: &dyn Fn(Value) -> Value| {
         let mut definitions = doubling("allOf", 0)["$defs"].as_object().unwrap().clone();
@@ -146,16 +146,16 @@ fn what_is_validated_ends_in_every_draft() {
         json!({ "properties": (0..count).map(property).collect::<serde_json::Map<_, _>>() })
     };
     // Draft 7 evaluates `items` as an array and ignores `prefixItems`.
-    let shadowed = json!({
+    let draft_7_items = json!({
         "$schema": DRAFT_7, "properties": { "x": { "$ref": "#/$defs/n0" } },
         "$defs": levels(&|next| json!({ "items": [{ "allOf": [next, next] }], "prefixItems": [true] })),
     });
     let arrays = (0..40).fold(json!("a"), |value, _| json!([value]));
-    // The references inside of `outer` are relative to it, although nothing but a pointer leads there.
+    // References within `outer` are relative to its `$id`, although a JSON pointer leads past it.
     let inner = doubling("allOf", 40)["$defs"].clone();
     let mut outer = json!({ "$id": "http://a.example/", "$defs": inner });
     outer["$defs"]["entry"] = json!({ "$ref": "#/$defs/l0" });
-    let addressed = json!({
+    let with_id = json!({
         "properties": { "x": { "$ref": "#/$defs/outer/$defs/entry" } }, "$defs": { "outer": outer, "l0": true },
     });
     let mut evaluated = properties(&json!({ "unevaluatedProperties": false, "$ref": "#/$defs/l0" }), 500);
@@ -163,8 +163,8 @@ fn what_is_validated_ends_in_every_draft() {
     let discriminated = properties(&json!({ "anyOf": vec![json!({ "$ref": "#/$defs/l0" }); 3] }), 1_000);
     let discriminated = json!({ "properties": discriminated["properties"], "$defs": doubling("allOf", 11)["$defs"] });
     for (name, schema, arguments) in [
-        ("items of draft 7", shadowed, json!({ "x": arrays })),
-        ("an address on the way", addressed, json!({ "x": "a" })),
+        ("items of draft 7", draft_7_items, json!({ "x": arrays })),
+        ("an address on the way", with_id, json!({ "x": "a" })),
         (
             "look-ahead",
             json!({ "properties": { "x": { "pattern": "(?!x)a*b" } } }),
@@ -208,7 +208,7 @@ fn errors_that_would_fill_the_memory_are_not_listed() {
 }
 
 #[test]
-fn ordinary_faults_are_listed_beside_long_texts_and_patterns() {
+fn ordinary_errors_are_listed_beside_long_texts_and_patterns() {
     let name = json!({ "type": "string", "pattern": "^(?!-)[a-z-]+$" });
     let schema = json!({ "properties": { "a": name, "b": name, "c": name, "n": { "type": "integer" } } });
     let arguments = json!({ "a": "some-name", "b": "another-name", "c": "third", "n": "x" });

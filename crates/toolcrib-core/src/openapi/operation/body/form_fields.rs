@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn a_form_with_files_takes_other_fields_only_where_its_schema_does() {
+    fn a_form_with_files_accepts_other_fields_only_if_its_schema_does() {
         let is_file = json!({ "image": { "type": "string", "format": "binary" } });
         for (additional, expected) in
             [(json!(false), json!(false)), (json!(true), json!(null)), (json!({}), json!(null))]
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_that_a_form_must_have_is_known() {
+    fn required_lists_of_a_form_are_recorded() {
         let properties = json!({ "tags": { "type": "array", "items": {} }, "name": { "type": "string" } });
         let schema = json!({ "type": "object", "properties": properties, "required": ["tags", "name"] });
         for media_type in ["multipart/form-data", "application/x-www-form-urlencoded"] {

@@ -1,4 +1,4 @@
-//! Bodies of every kind.
+//! Bodies of every kind of content.
 
 use std::collections::BTreeMap;
 
@@ -24,7 +24,7 @@ fn build_body(body: &BodySpec, value: Value) -> Result<PreparedBody> {
     Ok(prepare_json(&operation, json!({ "body": value }))?.body.unwrap())
 }
 
-/// Content type, a line break, and what is in it.
+/// Returns the content type, a line break and the body, or the error.
 fn body_text(body: &BodySpec, value: Value) -> String {
     match build_body(body, value) {
         Ok(body) => format!("{}\n{}", body.content_type, String::from_utf8(body.bytes).unwrap()),
@@ -43,12 +43,12 @@ fn typed_field(content_type: &str) -> FormField {
     FormField { content_type: Some(content_type.to_owned()), ..FormField::default() }
 }
 
-fn styled_field(form: Serialization) -> FormField {
-    FormField { serialization: Some(form), ..FormField::default() }
+fn styled_field(serialization: Serialization) -> FormField {
+    FormField { serialization: Some(serialization), ..FormField::default() }
 }
 
 #[test]
-fn bodies_are_written_by_their_kind() {
+fn bodies_are_encoded_by_their_kind() {
     use BodyEncoding::{Binary, Json, JsonLines, Text};
     let cases = [
         (Json, "application/json", json!({"a": [1, 2.0, null]}), "application/json\n{\"a\":[1,2.0,null]}"),
@@ -95,7 +95,7 @@ fn bodies_are_written_by_their_kind() {
 }
 
 #[test]
-fn a_body_that_is_not_given_leaves_no_trace() {
+fn an_absent_body_is_not_sent() {
     let optional = BodySpec { required: false, ..body(BodyEncoding::Json, "application/json") };
     let operation = Operation { body: Some(optional), ..operation("/t", vec![]) };
     assert_eq!(prepare_json(&operation, json!({})).unwrap().body, None);
@@ -108,7 +108,7 @@ fn a_body_that_is_not_given_leaves_no_trace() {
 }
 
 #[test]
-fn forms_are_written_as_the_document_says() {
+fn forms_are_encoded_as_declared() {
     let plain = body(BodyEncoding::Urlencoded, "application/x-www-form-urlencoded");
     let cases = [
         (json!({"a": "x y", "b": 1, "c": true, "d": null, "e": ""}), "a=x%20y&b=1&c=true&e="),
@@ -127,11 +127,11 @@ fn forms_are_written_as_the_document_says() {
     let described = with_fields(
         plain,
         &[
-            ("csv", styled_field(style_form(ParameterStyle::Form, false))),
-            ("pipes", styled_field(style_form(ParameterStyle::PipeDelimited, false))),
-            ("deep", styled_field(style_form(ParameterStyle::DeepObject, true))),
-            ("spread", styled_field(style_form(ParameterStyle::Form, true))),
-            ("reserved", styled_field(reserved_form(ParameterStyle::Form, true))),
+            ("csv", styled_field(with_style(ParameterStyle::Form, false))),
+            ("pipes", styled_field(with_style(ParameterStyle::PipeDelimited, false))),
+            ("deep", styled_field(with_style(ParameterStyle::DeepObject, true))),
+            ("spread", styled_field(with_style(ParameterStyle::Form, true))),
+            ("reserved", styled_field(with_reserved(ParameterStyle::Form, true))),
             ("json", typed_field("application/json")),
             ("icon", FormField { binary: true, ..typed_field("image/png, image/jpeg") }),
         ],
@@ -154,7 +154,7 @@ fn forms_are_written_as_the_document_says() {
 }
 
 #[test]
-fn a_list_that_a_form_must_have_is_not_empty() {
+fn a_required_list_of_a_form_must_not_be_empty() {
     let needed = FormField { required: true, ..FormField::default() };
     for (kind, media_type) in [
         (BodyEncoding::Urlencoded, "application/x-www-form-urlencoded"),
@@ -162,7 +162,7 @@ fn a_list_that_a_form_must_have_is_not_empty() {
     ] {
         for field in [
             needed.clone(),
-            FormField { serialization: Some(style_form(ParameterStyle::Form, false)), ..needed.clone() },
+            FormField { serialization: Some(with_style(ParameterStyle::Form, false)), ..needed.clone() },
         ] {
             let form = with_fields(body(kind, media_type), &[("tags", field)]);
             assert_eq!(
@@ -185,7 +185,7 @@ fn form_part(name: &str, content: &str) -> String {
 }
 
 #[test]
-fn parts_are_written_by_their_kind() {
+fn parts_are_encoded_by_their_kind() {
     let form = with_fields(
         body(BodyEncoding::Multipart, "multipart/form-data"),
         &[
@@ -194,9 +194,9 @@ fn parts_are_written_by_their_kind() {
             ("any", FormField { binary: true, ..typed_field("image/*") }),
             ("xml", typed_field("application/xml; charset=utf-8")),
             ("json", typed_field("application/json")),
-            ("csv", styled_field(style_form(ParameterStyle::Form, false))),
-            ("words", styled_field(style_form(ParameterStyle::SpaceDelimited, false))),
-            ("deep", styled_field(style_form(ParameterStyle::DeepObject, true))),
+            ("csv", styled_field(with_style(ParameterStyle::Form, false))),
+            ("words", styled_field(with_style(ParameterStyle::SpaceDelimited, false))),
+            ("deep", styled_field(with_style(ParameterStyle::DeepObject, true))),
         ],
     );
     let file = |name: &str, filename: &str, content_type: &str| {

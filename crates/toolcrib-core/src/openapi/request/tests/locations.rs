@@ -1,25 +1,25 @@
-//! Where things go: base and path, fixed queries, templates, content, what is left out and what is refused.
+//! Locations of parameters: base and path, fixed queries, templates, content, and absent or rejected arguments.
 
 use super::*;
 
-fn simple_form() -> Serialization {
-    style_form(ParameterStyle::Simple, false)
+fn simple_style() -> Serialization {
+    with_style(ParameterStyle::Simple, false)
 }
 
-fn exploded_form() -> Serialization {
-    style_form(ParameterStyle::Form, true)
+fn form_style() -> Serialization {
+    with_style(ParameterStyle::Form, true)
 }
 
 fn path_parameter(name: &str) -> OperationParameter {
-    parameter(name, ParameterLocation::Path, simple_form())
+    parameter(name, ParameterLocation::Path, simple_style())
 }
 
 fn query_parameter(name: &str) -> OperationParameter {
-    parameter(name, ParameterLocation::Query, exploded_form())
+    parameter(name, ParameterLocation::Query, form_style())
 }
 
 #[test]
-fn base_and_path_meet_in_one_slash() {
+fn base_and_path_are_joined_by_one_slash() {
     let cases = [
         ("http://h/api/", "/t", "http://h/api/t"),
         ("http://h/api", "/t", "http://h/api/t"),
@@ -47,7 +47,7 @@ fn base_and_path_meet_in_one_slash() {
 }
 
 #[test]
-fn templates_stand_anywhere_in_a_path() {
+fn templates_may_be_anywhere_in_a_path() {
     let parameters = vec![path_parameter("a"), path_parameter("b"), query_parameter("q")];
     let cases = [
         ("/t/{a}...{b}.json", "/t/x%2Fy...z.json"),
@@ -76,13 +76,12 @@ fn templates_stand_anywhere_in_a_path() {
 }
 
 #[test]
-fn no_value_climbs_the_path() {
-    let label = || parameter("v", ParameterLocation::Path, style_form(ParameterStyle::Label, true));
-    let matrix = || parameter("v", ParameterLocation::Path, style_form(ParameterStyle::Matrix, false));
-    let reserved = || parameter("v", ParameterLocation::Path, reserved_form(ParameterStyle::Simple, false));
+fn no_value_leads_to_a_parent_directory() {
+    let label = || parameter("v", ParameterLocation::Path, with_style(ParameterStyle::Label, true));
+    let matrix = || parameter("v", ParameterLocation::Path, with_style(ParameterStyle::Matrix, false));
+    let reserved = || parameter("v", ParameterLocation::Path, with_reserved(ParameterStyle::Simple, false));
     let dots = "refused: argument `v` is part of a path and must not make it `.` or `..`";
-    let climbing =
-        "refused: argument `v` is part of a path and must not have `..` between slashes, also percent-encoded";
+    let parent = "refused: argument `v` is part of a path and must not have `..` between slashes, also percent-encoded";
     let cases = [
         ("/t/{v}/x", path_parameter("v"), json!(".."), dots),
         ("/t/{v}/x", path_parameter("v"), json!("."), dots),
@@ -93,23 +92,23 @@ fn no_value_climbs_the_path() {
         ("/t/{v}/x", matrix(), json!(".."), dots),
         ("/t/{v}/x", reserved(), json!("%2e%2E"), dots),
         ("/t/{v}/x", reserved(), json!(".%2e"), dots),
-        ("/t/{v}/x", reserved(), json!("../.."), climbing),
-        ("/t/{v}/x", reserved(), json!("..%2fx"), climbing),
-        ("/t/{v}/x", reserved(), json!("%2e%2e%5cx"), climbing),
-        ("/t/{v}/x", reserved(), json!("%c0%ae%c0%ae%c0%afx"), climbing),
-        ("/t/{v}/x", reserved(), json!("%252e%252e"), climbing),
-        ("/t/{v}/x", path_parameter("v"), json!("%2e%2e"), climbing),
-        ("/t/{v}/x", path_parameter("v"), json!(".%2E"), climbing),
-        ("/t/{v}/x", path_parameter("v"), json!("%2e."), climbing),
-        ("/t/{v}/x", path_parameter("v"), json!("../../x"), climbing),
-        ("/t/{v}/x", path_parameter("v"), json!("a/../x"), climbing),
-        ("/t/{v}/x", path_parameter("v"), json!("a/.."), climbing),
-        ("/t/{v}/x", path_parameter("v"), json!("a/%2e%2e/x"), climbing),
-        ("/t/{v}/x", path_parameter("v"), json!("a%2f..%2fx"), climbing),
-        ("/t/{v}/x", path_parameter("v"), json!("..\\x"), climbing),
-        ("/t/{v}/x", path_parameter("v"), json!("..%5Cx"), climbing),
-        ("/t/{v}/x", path_parameter("v"), json!("..;a=b/x"), climbing),
-        ("/t/{v}/x", path_parameter("v"), json!("..\0"), climbing),
+        ("/t/{v}/x", reserved(), json!("../.."), parent),
+        ("/t/{v}/x", reserved(), json!("..%2fx"), parent),
+        ("/t/{v}/x", reserved(), json!("%2e%2e%5cx"), parent),
+        ("/t/{v}/x", reserved(), json!("%c0%ae%c0%ae%c0%afx"), parent),
+        ("/t/{v}/x", reserved(), json!("%252e%252e"), parent),
+        ("/t/{v}/x", path_parameter("v"), json!("%2e%2e"), parent),
+        ("/t/{v}/x", path_parameter("v"), json!(".%2E"), parent),
+        ("/t/{v}/x", path_parameter("v"), json!("%2e."), parent),
+        ("/t/{v}/x", path_parameter("v"), json!("../../x"), parent),
+        ("/t/{v}/x", path_parameter("v"), json!("a/../x"), parent),
+        ("/t/{v}/x", path_parameter("v"), json!("a/.."), parent),
+        ("/t/{v}/x", path_parameter("v"), json!("a/%2e%2e/x"), parent),
+        ("/t/{v}/x", path_parameter("v"), json!("a%2f..%2fx"), parent),
+        ("/t/{v}/x", path_parameter("v"), json!("..\\x"), parent),
+        ("/t/{v}/x", path_parameter("v"), json!("..%5Cx"), parent),
+        ("/t/{v}/x", path_parameter("v"), json!("..;a=b/x"), parent),
+        ("/t/{v}/x", path_parameter("v"), json!("..\0"), parent),
         ("/t/{v}/x", path_parameter("v"), json!(["a", "../x"]), "/t/a,..%2Fx/x"),
         ("/t/{v}/x", path_parameter("v"), json!("%252e%252e"), "/t/%25252e%25252e/x"),
         ("/t/{v}/x", path_parameter("v"), json!("a..b/c..d"), "/t/a..b%2Fc..d/x"),
@@ -125,29 +124,29 @@ fn no_value_climbs_the_path() {
     }
     let two = operation(
         "/t/{a}{b}",
-        vec![parameter("a", ParameterLocation::Path, style_form(ParameterStyle::Label, false)), path_parameter("b")],
+        vec![parameter("a", ParameterLocation::Path, with_style(ParameterStyle::Label, false)), path_parameter("b")],
     );
     assert!(url(&two, json!({"a": "x", "b": ".."})).starts_with("refused"));
 }
 
 #[test]
-fn what_is_not_given_is_left_out_unless_it_must_be_there() {
-    let mut needed = query_parameter("r");
-    needed.required = true;
-    let mut header = parameter("X-H", ParameterLocation::Header, simple_form());
+fn absent_arguments_are_omitted_unless_required() {
+    let mut required = query_parameter("r");
+    required.required = true;
+    let mut header = parameter("X-H", ParameterLocation::Header, simple_style());
     header.required = true;
     let optional =
-        operation("/t", vec![query_parameter("q"), parameter("X-O", ParameterLocation::Header, simple_form())]);
+        operation("/t", vec![query_parameter("q"), parameter("X-O", ParameterLocation::Header, simple_style())]);
     assert_eq!(url(&optional, json!({})), "/t");
     assert_eq!(url(&optional, json!({"q": null, "X-O": null})), "/t");
     assert_eq!(prepare_json(&optional, json!({"X-O": null})).unwrap().headers.len(), 1);
 
-    assert_eq!(url(&operation("/t", vec![query_parameter("q"), needed.clone()]), json!({"r": "1"})), "/t?r=1");
+    assert_eq!(url(&operation("/t", vec![query_parameter("q"), required.clone()]), json!({"r": "1"})), "/t?r=1");
     assert_eq!(
-        url(&operation("/t", vec![needed.clone()]), json!({})),
+        url(&operation("/t", vec![required.clone()]), json!({})),
         "refused: argument `r` is required; give it a value"
     );
-    assert_eq!(url(&operation("/t", vec![needed]), json!({"r": null})), "/t?r=");
+    assert_eq!(url(&operation("/t", vec![required]), json!({"r": null})), "/t?r=");
     assert_eq!(
         url(&operation("/t", vec![header.clone()]), json!({})),
         "refused: argument `X-H` is required; give it a value"
@@ -158,15 +157,15 @@ fn what_is_not_given_is_left_out_unless_it_must_be_there() {
 }
 
 #[test]
-fn what_must_be_there_is_not_empty_where_that_leaves_no_trace() {
+fn required_values_must_not_serialize_to_nothing() {
     let empty = "refused: argument `v` is required and must not be empty, since an empty value would not be sent";
-    for place in [ParameterLocation::Query, ParameterLocation::Cookie] {
-        for form in
-            [exploded_form(), style_form(ParameterStyle::Form, false), style_form(ParameterStyle::DeepObject, true)]
+    for location in [ParameterLocation::Query, ParameterLocation::Cookie] {
+        for serialization in
+            [form_style(), with_style(ParameterStyle::Form, false), with_style(ParameterStyle::DeepObject, true)]
         {
-            let needed = OperationParameter { required: true, ..parameter("v", place, form) };
+            let required = OperationParameter { required: true, ..parameter("v", location, serialization) };
             for value in [json!([]), json!({}), json!([null])] {
-                assert_eq!(url(&operation("/t", vec![needed.clone()]), json!({ "v": value })), empty, "{needed:?}");
+                assert_eq!(url(&operation("/t", vec![required.clone()]), json!({ "v": value })), empty, "{required:?}");
             }
         }
     }
@@ -181,8 +180,8 @@ fn an_argument_has_its_own_name_on_the_wire() {
 }
 
 #[test]
-fn content_is_serialised_and_then_encoded_for_its_place() {
-    let json_in = |place| parameter("v", place, content_form("application/json"));
+fn content_is_serialized_and_then_encoded_for_its_location() {
+    let json_in = |location| parameter("v", location, with_content("application/json"));
     let value = json!({"v": {"a": [1, "x y"]}});
     let encoded = "%7B%22a%22%3A%5B1%2C%22x%20y%22%5D%7D";
     assert_eq!(
@@ -203,7 +202,7 @@ fn content_is_serialised_and_then_encoded_for_its_place() {
         ("application/x-www-form-urlencoded", json!({"a": 1, "b": "x y"}), "v=a%3D1%26b%3Dx%2520y"),
     ];
     for (media_type, value, expected) in cases {
-        let operation = operation("/t", vec![parameter("v", ParameterLocation::Query, content_form(media_type))]);
+        let operation = operation("/t", vec![parameter("v", ParameterLocation::Query, with_content(media_type))]);
         assert_eq!(url(&operation, json!({ "v": value })), format!("/t?{expected}"));
     }
 }
@@ -229,7 +228,7 @@ fn one_value_can_be_the_whole_query() {
         ),
     ];
     for (media_type, value, expected) in cases {
-        let operation = operation("/t", vec![parameter("v", ParameterLocation::Querystring, content_form(media_type))]);
+        let operation = operation("/t", vec![parameter("v", ParameterLocation::Querystring, with_content(media_type))]);
         assert_eq!(url(&operation, json!({ "v": value })), expected);
     }
 }
@@ -241,29 +240,29 @@ fn a_header_stays_one_header() {
             "/t",
             vec![OperationParameter {
                 argument: "v".into(),
-                ..parameter(name, ParameterLocation::Header, simple_form())
+                ..parameter(name, ParameterLocation::Header, simple_style())
             }],
         )
     };
     for value in
         [json!("a\r\nX-Evil: 1"), json!("a\nb"), json!("a\0"), json!(["a", "\r"]), json!({"k\n": 1}), json!("\u{7f}")]
     {
-        let told = url(&header("X-Req"), json!({ "v": value }));
+        let error = url(&header("X-Req"), json!({ "v": value }));
         assert_eq!(
-            told,
+            error,
             "refused: argument `v` is sent in a header and must not have line breaks or other control characters"
         );
     }
     for value in [json!(" "), json!(" a"), json!("a\t"), json!(["a", "b "])] {
-        let told = url(&header("X-Req"), json!({ "v": value }));
-        let spaced = "is sent in a header and must not begin or end with a space, which servers trim";
-        assert_eq!(told, format!("refused: argument `v` {spaced}"));
+        let error = url(&header("X-Req"), json!({ "v": value }));
+        let reason = "is sent in a header and must not begin or end with a space, which servers trim";
+        assert_eq!(error, format!("refused: argument `v` {reason}"));
     }
     let value = |name: &str, value: Value| prepare_json(&header(name), json!({ "v": value })).unwrap().headers;
-    // As they are: neither quoted nor encoded.
+    // Values are neither quoted nor encoded.
     assert_eq!(value("X-Req", json!("a, b=\"c\" %41\té"))[1].1, "a, b=\"c\" %41\té");
     assert_eq!(value("X-Req", json!(["a,b", "c"]))[1].1, "a,b,c");
-    // A connection speaks for itself.
+    // The HTTP client sets these headers.
     for name in ["Host", "content-length", "Transfer-Encoding", "Connection"] {
         assert_eq!(value(name, json!("1")).len(), 1);
     }
@@ -272,14 +271,15 @@ fn a_header_stays_one_header() {
 
 #[test]
 fn a_cookie_stays_one_cookie() {
-    let cookie = |form: Serialization| operation("/t", vec![parameter("v", ParameterLocation::Cookie, form)]);
-    let bare = cookie(style_form(ParameterStyle::Cookie, true));
+    let cookie =
+        |serialization: Serialization| operation("/t", vec![parameter("v", ParameterLocation::Cookie, serialization)]);
+    let unescaped = cookie(with_style(ParameterStyle::Cookie, true));
     for value in [json!("a; b=1"), json!("a\r\n"), json!("\0"), json!({"a=b": 1}), json!({"a;": 1}), json!({"": 1})] {
-        assert!(url(&bare, json!({ "v": value })).starts_with("refused: argument `v`"), "{value}");
+        assert!(url(&unescaped, json!({ "v": value })).starts_with("refused: argument `v`"), "{value}");
     }
-    let encoded = prepare_json(&cookie(exploded_form()), json!({"v": "a; b=1\r\n"})).unwrap().cookies;
+    let encoded = prepare_json(&cookie(form_style()), json!({"v": "a; b=1\r\n"})).unwrap().cookies;
     assert_eq!(encoded, [("v".to_owned(), "a%3B%20b%3D1%0D%0A".to_owned())]);
-    let encoded = prepare_json(&cookie(exploded_form()), json!({"v": {"a; b": 1}})).unwrap().cookies;
+    let encoded = prepare_json(&cookie(form_style()), json!({"v": {"a; b": 1}})).unwrap().cookies;
     assert_eq!(encoded, [("a%3B%20b".to_owned(), "1".to_owned())]);
 }
 
@@ -290,7 +290,7 @@ fn no_small_argument_makes_a_huge_request() {
     let exploded = operation("/t", vec![query_parameter("q")]);
     assert!(url(&exploded, json!({"q": { long.clone(): many.clone() }})).contains("too large"));
     let deep =
-        operation("/t", vec![parameter("q", ParameterLocation::Query, style_form(ParameterStyle::DeepObject, true))]);
+        operation("/t", vec![parameter("q", ParameterLocation::Query, with_style(ParameterStyle::DeepObject, true))]);
     assert!(url(&deep, json!({"q": { long.clone(): many }})).contains("too large"));
     let nothing: Map<String, Value> = (0..20_000).map(|index| (index.to_string(), json!({}))).collect();
     assert!(url(&deep, json!({"q": { long.clone(): nothing }})).contains("too large"));
@@ -303,7 +303,7 @@ fn no_small_argument_makes_a_huge_request() {
 }
 
 #[test]
-fn method_and_accept_come_along() {
+fn method_and_accept_are_set() {
     let operation = Operation { method: "DELETE".into(), accept: vec!["text/csv".into()], ..operation("/t", vec![]) };
     let prepared = prepare_json(&operation, json!({})).unwrap();
     assert_eq!(prepared.method, "DELETE");

@@ -1,5 +1,5 @@
-//! Whatever an agent gives: the request goes to the document's origin and place, with the headers and parameters that the
-//! document has, or nowhere.
+//! Property tests: whatever arguments an agent passes, the request has the document's origin, path, headers and
+//! parameters, or is rejected.
 
 use proptest::collection::{hash_map, vec};
 use proptest::prelude::*;
@@ -8,7 +8,7 @@ use url::Url;
 use super::*;
 use crate::execution::{BodyEncoding, BodySpec};
 
-/// Texts with everything that means something somewhere.
+/// Texts with characters that have a meaning in some part of a request.
 fn arbitrary_text() -> impl Strategy<Value = String> {
     let piece = prop_oneof![
         proptest::sample::select(vec![
@@ -36,7 +36,7 @@ fn arbitrary_value() -> impl Strategy<Value = Value> {
     })
 }
 
-fn arbitrary_form() -> impl Strategy<Value = Serialization> {
+fn arbitrary_serialization() -> impl Strategy<Value = Serialization> {
     let styles = vec![
         ParameterStyle::Simple,
         ParameterStyle::Label,
@@ -51,9 +51,9 @@ fn arbitrary_form() -> impl Strategy<Value = Serialization> {
     prop_oneof![
         8 => (proptest::sample::select(styles), any::<bool>(), any::<bool>())
             .prop_map(|(style, explode, allow_reserved)| Serialization::Style { style, explode, allow_reserved }),
-        1 => Just(content_form("application/json")),
-        1 => Just(content_form("text/plain")),
-        1 => Just(content_form("application/x-www-form-urlencoded")),
+        1 => Just(with_content("application/json")),
+        1 => Just(with_content("text/plain")),
+        1 => Just(with_content("application/x-www-form-urlencoded")),
     ]
 }
 
@@ -65,8 +65,8 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(500))]
 
     #[test]
-    fn a_value_in_the_path_stays_in_its_segment(form in arbitrary_form(), value in arbitrary_value()) {
-        let operation = operation("/t/{v}/x?f=1", vec![parameter("v", ParameterLocation::Path, form)]);
+    fn a_value_in_the_path_stays_in_its_segment(serialization in arbitrary_serialization(), value in arbitrary_value()) {
+        let operation = operation("/t/{v}/x?f=1", vec![parameter("v", ParameterLocation::Path, serialization)]);
         if let Some(prepared) = prepare_if_valid(&operation, &value) {
             let url = Url::parse(&prepared.url).unwrap();
             prop_assert_eq!(url.origin().ascii_serialization(), "http://h");
@@ -77,25 +77,25 @@ proptest! {
             prop_assert!(!segments[2].is_empty());
             prop_assert_eq!(url.query(), Some("f=1"));
             prop_assert_eq!(url.fragment(), None);
-            // Parsing takes nothing away and adds nothing.
+            // Parsing does not change the URL.
             prop_assert_eq!(url.as_str(), prepared.url.as_str());
         }
     }
 
     #[test]
-    fn two_values_in_one_segment_do_not_climb_together(one in arbitrary_text(), other in arbitrary_text()) {
-        let parameters = ["a", "b"].map(|name| parameter(name, ParameterLocation::Path, reserved_form(ParameterStyle::Simple, false)));
+    fn two_values_in_one_segment_do_not_form_a_parent_segment(first in arbitrary_text(), second in arbitrary_text()) {
+        let parameters = ["a", "b"].map(|name| parameter(name, ParameterLocation::Path, with_reserved(ParameterStyle::Simple, false)));
         let operation = operation("/t/{a}{b}/x", parameters.to_vec());
-        if let Ok(prepared) = prepare_json(&operation, json!({"a": one, "b": other})) {
+        if let Ok(prepared) = prepare_json(&operation, json!({"a": first, "b": second})) {
             prop_assert_eq!(Url::parse(&prepared.url).unwrap().path_segments().unwrap().count(), 4);
         }
     }
 
     #[test]
-    fn a_value_in_the_query_stays_in_its_parameter(form in arbitrary_form(), value in arbitrary_value()) {
-        let explodes_objects = matches!(&form, Serialization::Style { explode: true, .. }) && value.is_object();
-        let after = OperationParameter { argument: "after".into(), ..parameter("last", ParameterLocation::Query, style_form(ParameterStyle::Form, true)) };
-        let operation = operation("/t?f=1", vec![parameter("v", ParameterLocation::Query, form), after]);
+    fn a_value_in_the_query_stays_in_its_parameter(serialization in arbitrary_serialization(), value in arbitrary_value()) {
+        let explodes_objects = matches!(&serialization, Serialization::Style { explode: true, .. }) && value.is_object();
+        let after = OperationParameter { argument: "after".into(), ..parameter("last", ParameterLocation::Query, with_style(ParameterStyle::Form, true)) };
+        let operation = operation("/t?f=1", vec![parameter("v", ParameterLocation::Query, serialization), after]);
         if let Ok(prepared) = prepare_json(&operation, json!({"v": value, "after": 2})) {
             let url = Url::parse(&prepared.url).unwrap();
             prop_assert_eq!(url.origin().ascii_serialization(), "http://h");
@@ -112,17 +112,17 @@ proptest! {
     }
 
     #[test]
-    fn a_plain_value_arrives_as_it_was_given(text in arbitrary_text()) {
-        let operation = operation("/t", vec![parameter("v", ParameterLocation::Query, style_form(ParameterStyle::Form, true))]);
+    fn a_plain_value_arrives_unchanged(text in arbitrary_text()) {
+        let operation = operation("/t", vec![parameter("v", ParameterLocation::Query, with_style(ParameterStyle::Form, true))]);
         let url = Url::parse(&prepare_if_valid(&operation, &json!(text)).unwrap().url).unwrap();
         let pairs: Vec<(String, String)> = url.query_pairs().into_owned().collect();
         prop_assert_eq!(pairs, [("v".to_owned(), text)]);
     }
 
     #[test]
-    fn a_header_or_cookie_is_one_and_without_line_breaks(form in arbitrary_form(), value in arbitrary_value()) {
-        let explodes = matches!(&form, Serialization::Style { explode: true, .. } | Serialization::Style { style: ParameterStyle::DeepObject, .. });
-        let parameters = [ParameterLocation::Header, ParameterLocation::Cookie].map(|place| parameter("v", place, form.clone()));
+    fn a_header_or_cookie_is_one_and_without_line_breaks(serialization in arbitrary_serialization(), value in arbitrary_value()) {
+        let explodes = matches!(&serialization, Serialization::Style { explode: true, .. } | Serialization::Style { style: ParameterStyle::DeepObject, .. });
+        let parameters = [ParameterLocation::Header, ParameterLocation::Cookie].map(|location| parameter("v", location, serialization.clone()));
         if let Some(prepared) = prepare_if_valid(&operation("/t", parameters.to_vec()), &value) {
             prop_assert!(prepared.headers.len() <= 2);
             prop_assert!(prepared.headers.iter().all(|(name, _)| name == "Accept" || name == "v"));
@@ -137,7 +137,7 @@ proptest! {
     }
 
     #[test]
-    fn a_form_arrives_as_it_was_given(properties in hash_map(arbitrary_text(), arbitrary_text(), 0..4)) {
+    fn a_form_arrives_unchanged(properties in hash_map(arbitrary_text(), arbitrary_text(), 0..4)) {
         let body = BodySpec {
             argument: "v".into(),
             required: true,
@@ -154,7 +154,7 @@ proptest! {
     }
 
     #[test]
-    fn names_of_parts_end_no_line_and_no_quotes(name in arbitrary_text(), filename in arbitrary_text()) {
+    fn part_names_contain_no_line_breaks_or_quotes(name in arbitrary_text(), filename in arbitrary_text()) {
         let body = BodySpec {
             argument: "v".into(),
             required: true,
