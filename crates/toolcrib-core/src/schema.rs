@@ -48,12 +48,14 @@ impl ArgumentTypes {
         let allows = |name: &str| self.types.iter().any(|allowed| allowed == name);
         let parsed: Option<Value> = serde_json::from_str(text).ok();
         match parsed {
+            // JSON is only taken as such if the schema allows its type: `7` for a string stays text.
             Some(Value::Number(number)) if allows("integer") && (number.is_i64() || number.is_u64()) => number.into(),
             Some(Value::Number(number)) if allows("number") => number.into(),
             Some(Value::Bool(value)) if allows("boolean") => value.into(),
             Some(Value::Null) if allows("null") => Value::Null,
             Some(Value::Array(items)) if allows("array") => items.into(),
             Some(Value::Object(fields)) if allows("object") => fields.into(),
+            // `a,b` for a list of strings, as people type it.
             _ if allows("array") && !allows("string") => {
                 let parse = |item: &str| self.items.as_ref().map_or_else(|| item.into(), |items| items.parse(item));
                 text.split(',').map(parse).collect()
@@ -71,6 +73,7 @@ fn allowed_types(root: &Value, property: &Value) -> Vec<String> {
     let mut seen: HashSet<*const Value> = HashSet::new();
     let mut pending = vec![property];
     while let Some(schema) = pending.pop() {
+        // Cycles and shared definitions.
         if !seen.insert(std::ptr::from_ref(schema)) {
             continue;
         }
@@ -83,6 +86,7 @@ fn allowed_types(root: &Value, property: &Value) -> Vec<String> {
             Some(Value::Array(names)) => types.extend(names.iter().filter_map(Value::as_str)),
             _ => {}
         }
+        // Listed values imply types.
         let constants = schema.get("enum").and_then(Value::as_array).into_iter().flatten().chain(schema.get("const"));
         for constant in constants {
             types.insert(type_name(constant));

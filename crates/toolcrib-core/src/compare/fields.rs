@@ -32,6 +32,7 @@ impl<'a> SchemaComparer<'a, '_> {
         let new_names = names(&after, &required_after);
         let removed: Vec<&str> = old_names.difference(&new_names).copied().collect();
         let added: Vec<&str> = new_names.difference(&old_names).copied().collect();
+        // Exactly one field removed and one added.
         let renamed = match (&removed[..], &added[..]) {
             ([from], [to]) => before.get(from).zip(after.get(to)),
             _ => None,
@@ -53,6 +54,7 @@ impl<'a> SchemaComparer<'a, '_> {
             let from = path.field(from);
             let to = path.field(to);
             let renamed = || format!("`{}` became `{}`", from.as_str(), to.as_str());
+            // A rename counts like the loss of the old name.
             findings.add(class, || match role {
                 SchemaRole::Input => renamed(),
                 SchemaRole::Output => format!("its output: {}", renamed()),
@@ -77,6 +79,7 @@ impl<'a> SchemaComparer<'a, '_> {
         // Fields that both versions have.
         for name in old_names.intersection(&new_names) {
             let field_path = path.field(name);
+            // For an input, a new obligation is breaking; for an output, a new guarantee is welcome.
             let (is_required, class) = match (role, required_before.contains(name), required_after.contains(name)) {
                 (SchemaRole::Input, false, true) => (true, Some(ChangeClass::Breaking)),
                 (SchemaRole::Input, true, false) => (false, Some(ChangeClass::Widened)),
@@ -88,6 +91,7 @@ impl<'a> SchemaComparer<'a, '_> {
             if let Some(class) = class {
                 self.findings.add(class, || role.render_required_change(&field_path, is_required));
             }
+            // Names that are only required have no schema.
             if let (Some(old), Some(new)) = (before.get(name), after.get(name)) {
                 self.compare_nodes(old, new, &field_path, depth + 1);
             }
@@ -121,6 +125,7 @@ impl<'a> SchemaComparer<'a, '_> {
         depth: usize,
     ) {
         let ((before, old_rest), (after, new_rest)) = (item_schemas(old), item_schemas(new));
+        // Position by position.
         for (old, new) in before.iter().zip(after) {
             self.compare_nodes(old, new, &path.items(), depth + 1);
         }

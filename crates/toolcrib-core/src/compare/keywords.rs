@@ -150,13 +150,19 @@ pub(super) fn compare_keywords(
     for (name, before, after) in changed_keywords(old, new, |name| !is_limit(name)) {
         // A vacuous constraint such as `uniqueItems: false` counts as absent.
         let is_effective = |value: Option<&&Value>| value.is_some_and(|value| !is_vacuous(name, value));
-        let shown = sanitize_truncated(name, 40);
+        let name_text = sanitize_truncated(name, 40);
         match (CONSTRAINT_KEYWORDS.contains(&name), is_effective(before), is_effective(after)) {
             (true, false, false) => {}
-            (true, false, true) => report(role.narrowing_class(), KeywordNote::Remark(format!("`{shown}` was added"))),
-            (true, true, false) => report(role.widening_class(), KeywordNote::Remark(format!("`{shown}` was dropped"))),
-            (true, true, true) => report(ChangeClass::Narrowed, KeywordNote::Remark(format!("`{shown}` changed"))),
-            (false, ..) => report(ChangeClass::Other, KeywordNote::Remark(format!("`{shown}` changed"))),
+            (true, false, true) => {
+                report(role.narrowing_class(), KeywordNote::Remark(format!("`{name_text}` was added")))
+            }
+            (true, true, false) => {
+                report(role.widening_class(), KeywordNote::Remark(format!("`{name_text}` was dropped")))
+            }
+            // Two different patterns, say: which accepts more is unknown, so assume the worse.
+            (true, true, true) => report(ChangeClass::Narrowed, KeywordNote::Remark(format!("`{name_text}` changed"))),
+            // Keywords of newer drafts or other vocabularies.
+            (false, ..) => report(ChangeClass::Other, KeywordNote::Remark(format!("`{name_text}` changed"))),
         }
     }
 }
@@ -170,6 +176,7 @@ pub(super) fn compare_annotations(
     for (name, before, after) in changed_keywords(old, new, |name| !UNREPORTED_ANNOTATIONS.contains(&name)) {
         match name {
             "examples" | "example" => report(ChangeClass::Text, KeywordNote::Remark("its examples changed".to_owned())),
+            // A default changes what a call without the argument does.
             "default" => {
                 let value = |value: Option<&&Value>| value.map_or("none".to_owned(), |value| display_json(value));
                 report(
@@ -247,6 +254,7 @@ fn compare_enums(
     new: Option<&ValuesByText<'_>>,
     report: &mut impl FnMut(ChangeClass, KeywordNote),
 ) {
+    // Only one side lists values.
     let (before, after) = match (old, new) {
         (None, None) => return,
         (None, Some(after)) => {
@@ -273,12 +281,12 @@ fn values_missing_from<'a>(values: &ValuesByText<'a>, other: &ValuesByText<'a>) 
 
 /// Renders the first [`MAX_LISTED_VALUES`] values, and the number of the others.
 pub(super) fn list_values(values: &ValuesByText<'_>) -> String {
-    let mut shown: Vec<String> =
+    let mut listed: Vec<String> =
         values.values().take(MAX_LISTED_VALUES).map(|value| format!("`{}`", display_value(value))).collect();
     if values.len() > MAX_LISTED_VALUES {
-        shown.push(format!("{} more", values.len() - MAX_LISTED_VALUES));
+        listed.push(format!("{} more", values.len() - MAX_LISTED_VALUES));
     }
-    shown.join(", ")
+    listed.join(", ")
 }
 
 /// Renders a string without quotes, and any other value as JSON.

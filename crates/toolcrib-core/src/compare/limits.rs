@@ -33,6 +33,7 @@ pub(super) fn compare_limits(
     new: &MergedKeywords<'_>,
     report: &mut impl FnMut(ChangeClass, KeywordNote),
 ) {
+    // A tighter limit accepts fewer values.
     for (name, strict, sign) in LIMIT_KEYWORDS {
         match (Limit::tightest(old, name, strict, sign), Limit::tightest(new, name, strict, sign)) {
             (None, None) => {}

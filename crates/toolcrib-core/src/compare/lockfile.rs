@@ -27,6 +27,7 @@ pub(crate) fn compare_parts(old: &ToolParts, new: &ToolParts, budget: &mut WorkB
             &mut findings,
         );
     }
+    // A tool may have no output schema.
     match (&old.output, &new.output) {
         (None, None) => {}
         (None, Some(_)) => findings.add(ChangeClass::Widened, || "gained an output schema".to_owned()),
@@ -44,6 +45,7 @@ pub(crate) fn compare_parts(old: &ToolParts, new: &ToolParts, budget: &mut WorkB
     }
     // Older lockfiles have neither `tasks` nor `rest`.
     if old.rest.is_some() {
+        // A missing value means forbidden.
         let tasks = |parts: &ToolParts| TaskSupport::from_name(parts.tasks.as_deref());
         if let Some((class, note)) = tasks(old).classify_change(tasks(new)) {
             findings.add(class, || note.to_owned());

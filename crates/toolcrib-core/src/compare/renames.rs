@@ -90,6 +90,7 @@ fn select_pairs(
     let mut used_new = BTreeSet::new();
     let mut renames = Vec::new();
     for (_, from, to) in pairs {
+        // Both tools are still free.
         if !used_old.contains(&from) && !used_new.contains(&to) {
             used_old.insert(from);
             used_new.insert(to);
@@ -180,6 +181,7 @@ fn name_similarity(a: &str, b: &str) -> f64 {
     let truncate = |name: &str| name.chars().take(MAX_COMPARED_NAME_LEN).collect::<String>();
     let a = truncate(a);
     let b = truncate(b);
+    // Ignores case, so that `createIssue` and `createissue` are close.
     let by_edit_distance = strsim::normalized_damerau_levenshtein(&a.to_lowercase(), &b.to_lowercase());
     let words = split_words(&a);
     let others = split_words(&b);

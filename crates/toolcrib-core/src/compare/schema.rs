@@ -48,6 +48,7 @@ pub(super) fn compare_schemas(
 
 /// State of one comparison. `'a` is the lifetime of both schemas.
 pub(super) struct SchemaComparer<'a, 'b> {
+    /// The whole schemas, against which references resolve.
     pub(super) old_root: &'a Value,
     pub(super) new_root: &'a Value,
     pub(super) role: SchemaRole,
@@ -73,6 +74,7 @@ impl<'a> SchemaComparer<'a, '_> {
         if depth > MAX_COMPARE_DEPTH || !self.budget.spend(1) {
             return self.report_too_large(path);
         }
+        // Values live as long as the comparison, so addresses identify them.
         if !self.visited_nodes.insert((std::ptr::from_ref(old), std::ptr::from_ref(new))) {
             return;
         }
@@ -81,6 +83,7 @@ impl<'a> SchemaComparer<'a, '_> {
         if !self.budget.spend(1) {
             return self.report_too_large(path);
         }
+        // Beyond the limits, only the normal forms tell whether anything changed.
         let is_truncated = |alternatives: &[Alternative<'a>]| {
             alternatives.len() >= MAX_ALTERNATIVES
                 || alternatives.iter().any(|alternative| alternative.layers.is_truncated)
@@ -141,6 +144,7 @@ impl<'a> SchemaComparer<'a, '_> {
         let accepts_any = |alternatives: &[Alternative<'a>]| {
             alternatives.iter().any(|alternative| alternative.type_name.is_none() && alternative.is_unconstrained())
         };
+        // An alternative that accepts everything makes the others irrelevant.
         match (accepts_any(&old), accepts_any(&new)) {
             (true, true) => return,
             (true, false) => return self.report_narrowed_to(&new, path),
@@ -169,6 +173,7 @@ impl<'a> SchemaComparer<'a, '_> {
             &|from, to| is_numeric(&old[from]) && is_numeric(&new[to]),
             &|from, to| old[from].type_name.is_none() || new[to].type_name.is_none(),
         ];
+        // Each rule pairs what the stricter ones before it left over.
         for rule in rules {
             unmatched_new.retain(|to| match unmatched_old.iter().position(|from| rule(*from, *to)) {
                 Some(position) => {
@@ -181,12 +186,14 @@ impl<'a> SchemaComparer<'a, '_> {
         for (from, to) in &pairs {
             self.compare_pair(&old[*from], &new[*to], path, depth);
         }
+        // An unmatched alternative that another one covers is neither a loss nor a gain.
         unmatched_old.retain(|from| !new.iter().any(|alternative| alternative.covers(&old[*from])));
         unmatched_new.retain(|to| !old.iter().any(|alternative| alternative.covers(&new[*to])));
         let removed = describe_types(unmatched_old.iter().map(|from| &old[*from]));
         let added = describe_types(unmatched_new.iter().map(|to| &new[*to]));
         match (pairs.is_empty(), unmatched_old.is_empty(), unmatched_new.is_empty()) {
             (_, true, true) => {}
+            // Nothing in common.
             (true, false, false) => {
                 self.report_remark(ChangeClass::Breaking, path, &format!("{removed} became {added}"))
             }
@@ -219,6 +226,7 @@ impl<'a> SchemaComparer<'a, '_> {
         if old.has_own_schema && new.has_own_schema {
             self.compare_annotations(&old.layers, &new.layers, path);
         }
+        // A reference with siblings is a new node each time, but the constraints behind it may have been compared.
         if let (Some(before), Some(after)) =
             (old.layers.only_constraining_layer(), new.layers.only_constraining_layer())
             && !self.visited_alternatives.insert((before, after, old.type_name, new.type_name))
@@ -229,9 +237,11 @@ impl<'a> SchemaComparer<'a, '_> {
         match (old.type_name, new.type_name) {
             (None, None) => {}
             (before, after) if before == after => {}
+            // The values imply the type; their comparison reports the change.
             (None, Some(_)) if new.values.is_some() => {}
             (None, Some(_)) => self.report_narrowed_to(std::slice::from_ref(new), path),
             (Some(_), None) => self.report(self.role.widening_class(), path, ValueChange::AnyType),
+            // Listed values are compared one by one, whatever their type is called.
             (Some("integer"), Some("number")) | (Some("number"), Some("integer")) if both_enums => {}
             (Some("integer"), Some("number")) => {
                 self.report(self.role.widening_class(), path, ValueChange::Also("number".to_owned()))
@@ -250,6 +260,7 @@ impl<'a> SchemaComparer<'a, '_> {
 
     /// Compares everything but the type of two matched alternatives.
     fn compare_constraints(&mut self, old: &Alternative<'a>, new: &Alternative<'a>, path: &SchemaPath, depth: usize) {
+        // Charge everything that is compared below: keywords, fields, required names and values.
         let size = |alternative: &Alternative<'a>| -> usize {
             let layers = alternative.layers.maps.iter();
             let fields = |layer: &&&KeywordMap| {
@@ -262,6 +273,7 @@ impl<'a> SchemaComparer<'a, '_> {
         if !self.budget.spend(size(old) + size(new)) {
             return self.report_too_large(path);
         }
+        // Keywords of the value itself.
         let mut before = old.layers.merge(keywords::is_compared);
         let mut after = new.layers.merge(keywords::is_compared);
         self.remove_visited(&mut before, &mut after);
@@ -274,14 +286,17 @@ impl<'a> SchemaComparer<'a, '_> {
         keywords::compare_keywords(role, old_side, new_side, &mut |class, note| {
             findings.add(class, || note.render(role, path));
         });
+        // References that cannot be resolved are compared by their text.
         match (old.layers.unresolved_reference, new.layers.unresolved_reference) {
             (None, None) => {}
             (Some(before), Some(after)) if before == after => self.check_unresolved_reference(before, path),
             (Some(_), _) | (None, Some(_)) => self.report_remark(ChangeClass::Other, path, "`$ref` changed"),
         }
+        // Parts of the value.
         self.compare_fields(&old.layers, &new.layers, path, depth);
         self.compare_items(&old.layers, &new.layers, path, depth);
         self.compare_additional_properties(&old.layers, &new.layers, path, depth);
+        // Alternatives beside other keywords, which are not alternatives of the whole schema.
         for keyword in ["anyOf", "oneOf"] {
             let before = array_keyword_in_layers(&old.layers, keyword);
             let after = array_keyword_in_layers(&new.layers, keyword);
@@ -289,6 +304,7 @@ impl<'a> SchemaComparer<'a, '_> {
                 ([], []) => {}
                 ([], _) => self.report_remark(self.role.narrowing_class(), path, &format!("`{keyword}` was added")),
                 (_, []) => self.report_remark(self.role.widening_class(), path, &format!("`{keyword}` was dropped")),
+                // Several such alternatives are matched like those of a schema.
                 (old, new) => {
                     let before = alternatives_of_any(self.old_root, old, self.budget);
                     let after = alternatives_of_any(self.new_root, new, self.budget);

@@ -108,6 +108,7 @@ pub fn convert(documents: &DocumentSet, options: ConversionOptions<'_>) -> Resul
     // Names depend on all operations of the document, so that `include` and `exclude` do not change them.
     let mut translator = SchemaTranslator::new(documents, dialect, operations.len());
     let names = tool_names::assign_names(&operations, options.source);
+    // Size of all tools so far.
     let mut bytes = 0;
     for (operation_ref, name) in operations.iter().zip(names) {
         if !is_selected(operation_ref, &name, options.openapi) {
@@ -127,6 +128,7 @@ pub fn convert(documents: &DocumentSet, options: ConversionOptions<'_>) -> Resul
         }
         let mut faults: Vec<String> = tool_names::duplicate_id_warning(operation_ref, &name).into_iter().collect();
         let converted_operation = operation::convert_operation(&context, &mut translator, operation_ref, &mut faults);
+        // The first matching glob of the declaration counts.
         let poll = options.openapi.poll.iter().find(|(glob, _)| glob_matches(glob, &name)).map(|(_, poll)| poll);
         match tool::build_tool(&name, operation_ref, converted_operation, poll) {
             Ok(tool) => {
@@ -168,6 +170,7 @@ fn detect_version(root: &Value) -> Result<(SpecVersion, SchemaDialect)> {
             "the document is of OpenAPI `{}`; Swagger 2.0 and OpenAPI 3.0 to 3.2 are read",
             sanitize_truncated(&version, 20)
         )),
+        // A likely mistake, since both are declared by a document.
         (None, None) if root.get("arazzo").is_some() => {
             invalid("this is an Arazzo document; declare it with `workflow` instead of `openapi`".into())
         }
@@ -195,6 +198,7 @@ fn find_operations<'a>(
         }
         None => return operations,
     };
+    // Opt-in methods that the declaration enables.
     let extra =
         OPT_IN_METHODS.into_iter().filter(|method| openapi.methods.iter().any(|m| m.eq_ignore_ascii_case(method)));
     let methods: Vec<&str> = METHODS.into_iter().chain(extra).collect();
@@ -230,6 +234,7 @@ fn find_operations<'a>(
         };
         let listed =
             methods.iter().filter_map(|method| candidates.iter().find_map(|candidate| find_method(*candidate, method)));
+        // OpenAPI 3.2 allows any method here.
         let more = path_item.value.get("additionalOperations").and_then(Value::as_object);
         let more = more.into_iter().flatten().map(|(method, value)| (method.as_str(), NodeRef { value, ..path_item }));
         for (method, operation) in listed.chain(more) {

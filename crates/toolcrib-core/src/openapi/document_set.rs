@@ -16,6 +16,7 @@ use crate::text::sanitize_truncated;
 pub struct DocumentSet {
     /// URL of the first document.
     root: Url,
+    /// By URL without fragment.
     documents: BTreeMap<String, Result<Value, String>>,
     /// Built when a reference to an anchor is first resolved.
     anchors: OnceLock<Anchors>,
@@ -164,6 +165,7 @@ impl DocumentSet {
                 Some(value) => NodeRef { value, ..node },
                 None => {
                     *hops = hops.checked_sub(1)?;
+                    // The target may be in another document, where the rest of the pointer continues.
                     let (target, _) =
                         self.resolve_reference_within(reference_target(node.value)?, node.document_url, hops).ok()?;
                     NodeRef { value: step(target.value)?, ..target }

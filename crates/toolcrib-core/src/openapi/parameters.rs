@@ -46,6 +46,7 @@ pub(super) fn read_parameters<'a>(
     faults: &mut Vec<String>,
 ) -> Vec<DeclaredParameter<'a>> {
     let mut parameters: Vec<DeclaredParameter<'a>> = Vec::new();
+    // Location and name identify a parameter.
     let mut positions: HashMap<(ParameterLocation, String), usize> = HashMap::new();
     for parameter in resolve_parameters(context, operation_ref, faults) {
         let Some(parameter) = read_parameter(context, parameter, faults) else { continue };
@@ -76,6 +77,7 @@ pub(super) fn read_parameters<'a>(
             });
         }
     }
+    // Stable within a location.
     parameters.sort_by_key(|parameter| parameter.location);
     parameters
 }
@@ -87,6 +89,7 @@ pub(super) fn resolve_parameters<'a>(
     faults: &mut Vec<String>,
 ) -> Vec<NodeRef<'a>> {
     let mut all = Vec::new();
+    // The path item first, so that the operation can override its parameters.
     for container in [operation_ref.path_item, operation_ref.operation] {
         let listed = container.value.get("parameters");
         if listed.is_some_and(|listed| !listed.is_array()) {
@@ -126,10 +129,12 @@ fn read_parameter<'a>(
     let location = match location {
         "path" => ParameterLocation::Path,
         "query" => ParameterLocation::Query,
+        // Documents still declare them; they are set elsewhere.
         "header" if RESERVED_HEADERS.contains(&name.to_ascii_lowercase().as_str()) => return None,
         "header" => ParameterLocation::Header,
         "cookie" => ParameterLocation::Cookie,
         "querystring" => ParameterLocation::Querystring,
+        // Read by `body`.
         "body" | "formData" if context.version == SpecVersion::Swagger2 => return None,
         other => {
             let name = sanitize_truncated(name, 60);
@@ -190,6 +195,7 @@ fn default_serialization(location: ParameterLocation) -> Serialization {
 /// not allow.
 pub(super) fn read_style(value: &Value, location: ParameterLocation) -> Serialization {
     let flag = |key: &str| value.get(key).and_then(Value::as_bool);
+    // Unknown styles count as undeclared.
     let declared = match value.get("style").and_then(Value::as_str) {
         Some("simple") => Some(ParameterStyle::Simple),
         Some("label") => Some(ParameterStyle::Label),
@@ -225,6 +231,7 @@ pub(super) fn read_style(value: &Value, location: ParameterLocation) -> Serializ
 /// Returns the serialisation of a list in Swagger 2.0.
 pub(super) fn collection_format_serialization(format: Option<&str>, location: ParameterLocation) -> Serialization {
     let (style, explode) = match (format, location) {
+        // Repeats the parameter.
         (Some("multi"), ParameterLocation::Query) => (ParameterStyle::Form, true),
         (Some("ssv"), _) => (ParameterStyle::SpaceDelimited, false),
         (Some("tsv"), _) => (ParameterStyle::TabDelimited, false),

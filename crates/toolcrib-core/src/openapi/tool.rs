@@ -71,6 +71,7 @@ fn tool_description(operation_ref: &OperationRef<'_>, deprecated: bool) -> Strin
     let text = match (summary.filter(|text| !text.is_empty()), description.filter(|text| !text.is_empty())) {
         (Some(summary), Some(description)) => match description::remainder(&summary, &description) {
             "" => summary,
+            // Ends the summary with a full stop before the description.
             more => {
                 let stop = if summary.ends_with(['.', '!', '?', '…']) { "" } else { "." };
                 format!("{summary}{stop} {more}")
@@ -123,6 +124,7 @@ fn parse_poll(declared: &Value) -> Result<PollSettings, String> {
         }
         pointer => Ok(pointer),
     };
+    // Without a final state the poll would never end.
     let done = Some(list("done")).filter(|done| !done.is_empty()).ok_or_else(|| missing("done"))?;
     Ok(PollSettings {
         url: text("url").ok_or_else(|| missing("url"))?,

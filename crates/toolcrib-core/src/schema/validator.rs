@@ -34,6 +34,7 @@ const MAX_LISTED_CHOICES: usize = 24;
 #[derive(Debug)]
 pub struct Validator {
     schema: Arc<RawValue>,
+    /// `Err` for a schema that is too expensive for any arguments.
     cost: Result<CostModel, Unbounded>,
     /// `None` for a schema that cannot be compiled: the source decides about its arguments.
     compiled: OnceLock<Option<jsonschema::Validator>>,
@@ -42,6 +43,7 @@ pub struct Validator {
 /// Outcome of a validation that found no errors: the arguments may be sent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ValidationOutcome {
+    /// The arguments match the schema.
     Valid,
     /// Validation was skipped. Holds the reason, as a note for the caller.
     Unvalidated(String),
@@ -90,6 +92,7 @@ impl Validator {
             Ok(model) => model,
             Err(reason) => return Ok(ValidationOutcome::Unvalidated(unvalidated_note(*reason))),
         };
+        // Computed before compiling: a schema too expensive for these arguments may be fine for others.
         let max_steps = if model.has_backtracking() { MAX_BACKTRACKING_STEPS } else { MAX_VALIDATION_STEPS };
         if model.validation_steps(arguments, max_steps).is_none() {
             let reason = format!("that would take more than {max_steps} steps or {MAX_SUBSCHEMA_DEPTH} levels");
@@ -117,11 +120,13 @@ impl Validator {
 }
 
 impl ArgumentError {
+    /// Returns an error at a path.
     fn new(path: &str, message: &str) -> ArgumentError {
         ArgumentError { path: path.to_owned(), message: message.to_owned() }
     }
 }
 
+/// Describes why arguments are not validated, for callers.
 fn unvalidated_note(reason: Unbounded) -> String {
     let reason = match reason {
         Unbounded::Paths => format!("the schema expands to more than {MAX_EXPANDED_PATHS} paths"),

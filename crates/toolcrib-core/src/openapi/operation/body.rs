@@ -33,6 +33,7 @@ pub(super) fn convert_body<'a>(
                     }
                     Some(convert_openapi_body(context, translator, body, faults))
                 }
+                // An unresolvable body must not make the operation unusable.
                 Err(reason) => {
                     faults.push(format!("the body: {reason}; anything is accepted as JSON"));
                     Some((
@@ -65,6 +66,7 @@ fn convert_openapi_body<'a>(
     media.iter().for_each(|(_, media)| translator.charge_reading(media.value));
     // A form with files ranks right after `application/json`, before other JSON types.
     let choice = media.iter().min_by_key(|(media_type, media)| {
+        // A text search for the format `binary` is enough here.
         let files = is_multipart(media_type) && media.value.to_string().contains("\"binary\"");
         if files { 1 } else { media_type_rank(media_type) }
     });
@@ -110,6 +112,7 @@ fn build_body<'a>(
     let is_binary = media_type.contains('*') && keyword("format") == Some("binary");
     let content = if is_binary { BodyEncoding::Binary } else { content_kind(media_type) };
     let media_type = concrete_media_type(media_type, content);
+    // Without a schema anything is accepted.
     let mut translate = |node: Option<NodeRef<'a>>| match node {
         Some(node) => translator.translate(node, Direction::Request, faults),
         None => TranslatedSchema::without_references(json!({})),
@@ -139,6 +142,7 @@ fn build_body<'a>(
             };
             (body_without_fields(media_type, content, required), TranslatedSchema::without_references(value))
         }
+        // Agents pass bytes as base64.
         BodyEncoding::Binary => (
             body_without_fields(media_type, content, required),
             TranslatedSchema::without_references(form_fields::file_schema()),
@@ -189,6 +193,7 @@ fn convert_swagger_body<'a>(
     } else {
         ("application/x-www-form-urlencoded", BodyEncoding::Urlencoded)
     };
+    // A form with required fields is required itself.
     let required = form.schema.value.get("required").is_some();
     Some((BodySpec { fields: form.fields, ..body_without_fields(media_type, content, required) }, form.schema))
 }
@@ -203,6 +208,7 @@ fn body_without_fields(media_type: &str, content: BodyEncoding, required: bool) 
 /// Returns the preference of a media type, the lowest first.
 fn media_type_rank(media_type: &str) -> usize {
     match (content_kind(media_type), essence(media_type).as_str()) {
+        // 1 is a form with files.
         (BodyEncoding::Json, "application/json") => 0,
         (BodyEncoding::Json, _) => 2,
         (BodyEncoding::Urlencoded, _) => 3,

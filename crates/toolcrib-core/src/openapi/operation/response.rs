@@ -29,6 +29,7 @@ pub(super) fn convert_response<'a>(
                 accept.extend(media_types.map(str::to_owned));
             }
             SpecVersion::OpenApi3 => {
+                // OpenAPI 3 has a schema per media type, of which only JSON can be validated.
                 for (media_type, content) in object_members(response.value, "content") {
                     accept.push(media_type.clone());
                     if is_json(media_type) {

@@ -19,6 +19,7 @@ pub(super) fn parse(text: &str) -> serde_json::Result<Value> {
 #[derive(Clone, Copy)]
 struct ExampleStripper(KeyKind);
 
+// A seed passes the kind of keys down to nested values.
 impl<'de> DeserializeSeed<'de> for ExampleStripper {
     type Value = Value;
 
@@ -51,6 +52,7 @@ impl<'de> Visitor<'de> for ExampleStripper {
     }
 
     fn visit_f64<E>(self, value: f64) -> Result<Value, E> {
+        // Infinite numbers cannot be JSON.
         Ok(Number::from_f64(value).map_or(Value::Null, Value::Number))
     }
 

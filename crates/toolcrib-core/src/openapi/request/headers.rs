@@ -34,9 +34,11 @@ pub(super) fn build_headers(operation: &Operation, arguments: &Map<String, Value
     let mut headers = vec![("Accept".to_owned(), accept_header(&operation.accept))];
     for parameter in operation.parameters.iter().filter(|parameter| parameter.location == ParameterLocation::Header) {
         let Some(value) = argument_value(parameter, arguments)? else { continue };
+        // Dropped without an error: the document is wrong, not the caller.
         if CONNECTION_HEADERS.contains(&parameter.name.to_ascii_lowercase().as_str()) {
             continue;
         }
+        // An invalid name could inject another header.
         if !media_type::is_token(&parameter.name) {
             return Err(invalid_argument(
                 &parameter.argument,
@@ -81,7 +83,7 @@ fn header_value(parameter: &OperationParameter, value: &Value) -> Result<Option<
                 | ParameterStyle::DeepObject
                 | ParameterStyle::Cookie => ParameterStyle::Simple,
             };
-            let text = value_writer(parameter, style, *explode, EscapeMode::Unescaped).to_text(value)?;
+            let text = value_writer(parameter, style, *explode, EscapeMode::Unescaped).write_text(value)?;
             text.or_else(|| parameter.required.then(String::new))
         }
         Serialization::Content { media_type } => Some(serialize_as(value, media_type)),
@@ -100,15 +102,16 @@ pub(super) fn build_cookies(operation: &Operation, arguments: &Map<String, Value
             }
             // The style `cookie` sends values as they are.
             Serialization::Style { style: ParameterStyle::Cookie, explode, .. } => {
-                let pairs =
-                    value_writer(parameter, ParameterStyle::Cookie, *explode, EscapeMode::Unescaped).to_pairs(value)?;
+                let pairs = value_writer(parameter, ParameterStyle::Cookie, *explode, EscapeMode::Unescaped)
+                    .write_pairs(value)?;
                 for (name, value) in require_nonempty(&parameter.argument, parameter.required, pairs)? {
                     cookies.push(check_cookie(&parameter.argument, name, value)?);
                 }
             }
             Serialization::Style { style, explode, allow_reserved } => {
+                // Other styles percent-encode.
                 let escape = if *allow_reserved { escape::RESERVED_IN_COOKIE } else { EscapeMode::Unreserved };
-                let pairs = value_writer(parameter, *style, *explode, escape).to_pairs(value)?;
+                let pairs = value_writer(parameter, *style, *explode, escape).write_pairs(value)?;
                 cookies.extend(require_nonempty(&parameter.argument, parameter.required, pairs)?);
             }
             Serialization::Content { media_type } => {

@@ -45,6 +45,7 @@ pub(super) fn build_multipart(
 /// One part with its headers.
 struct MultipartPart<'a> {
     name: Option<&'a str>,
+    /// Makes the part a file.
     filename: Option<&'a str>,
     content_type: Option<&'a str>,
     bytes: Vec<u8>,
@@ -63,7 +64,7 @@ fn push_properties(parts: &mut MultipartBuilder<'_>, body: &BodySpec, properties
             let escape = EscapeMode::Unescaped;
             let max_bytes = MAX_FORM_BYTES;
             let writer = ValueWriter { argument, name, style: *style, explode: *explode, escape, max_bytes };
-            let pairs = writer.to_pairs(value)?;
+            let pairs = writer.write_pairs(value)?;
             for (name, value) in require_nonempty(&format!("{argument}.{name}"), field.required, pairs)? {
                 let bytes = value.into_bytes();
                 parts.push(&MultipartPart { name: Some(&name), filename: None, content_type: None, bytes })?;
@@ -143,6 +144,7 @@ impl MultipartBuilder<'_> {
     /// Appends a part, unless the body would exceed [`MAX_FORM_BYTES`].
     fn push(&mut self, part: &MultipartPart<'_>) -> Result<()> {
         let mut head = format!("--{}\r\n", self.boundary);
+        // Parts of other multipart types than forms have no name.
         let disposition = match (part.name, part.filename) {
             (Some(name), None) => Some(format!("form-data; name=\"{}\"", quote_name(name))),
             (Some(name), Some(file)) => {
@@ -157,6 +159,7 @@ impl MultipartBuilder<'_> {
         if let Some(content_type) = part.content_type {
             head.push_str(&format!("Content-Type: {content_type}\r\n"));
         }
+        // Checked before copying, since names repeat for every item.
         if self.bytes.len() + head.len() + part.bytes.len() > MAX_FORM_BYTES {
             return Err(invalid_argument(self.argument, "makes the request too large; shorten it"));
         }

@@ -33,7 +33,7 @@ pub(super) struct ValueWriter<'a> {
 
 impl ValueWriter<'_> {
     /// Serialises as text: simple, label or matrix. `None` if the value is undefined.
-    pub(super) fn to_text(&self, value: &Value) -> Result<Option<String>> {
+    pub(super) fn write_text(&self, value: &Value) -> Result<Option<String>> {
         let flat = FlatValue::from_value(value);
         let prefix = match self.style {
             ParameterStyle::Label => ".",
@@ -69,7 +69,7 @@ impl ValueWriter<'_> {
     }
 
     /// Serialises as pairs, with encoded names and values: form and the other styles of queries.
-    pub(super) fn to_pairs(&self, value: &Value) -> Result<Vec<(String, String)>> {
+    pub(super) fn write_pairs(&self, value: &Value) -> Result<Vec<(String, String)>> {
         let mut pairs = PairList {
             argument: self.argument,
             remaining_bytes: self.max_bytes,

@@ -143,7 +143,7 @@ fn serialize_path_value(parameter: &OperationParameter, value: &Value) -> Result
         _ if value.is_null() => String::new(),
         Serialization::Style { style, explode, allow_reserved } => {
             let escape = if *allow_reserved { escape::RESERVED_IN_PATH } else { EscapeMode::Unreserved };
-            value_writer(parameter, *style, *explode, escape).to_text(value)?.unwrap_or_default()
+            value_writer(parameter, *style, *explode, escape).write_text(value)?.unwrap_or_default()
         }
         Serialization::Content { media_type } => EscapeMode::Unreserved.encode_value(&serialize_as(value, media_type)),
     })
@@ -152,6 +152,7 @@ fn serialize_path_value(parameter: &OperationParameter, value: &Value) -> Result
 /// Fills the query that is part of the path, pair by pair. Leaves out pairs with a template that the document declares
 /// as a query parameter, which is added by that parameter.
 fn fill_path_query(template: &str, operation: &Operation, arguments: &Map<String, Value>) -> Result<Vec<String>> {
+    // Whether a template is a declared query parameter.
     let declared = |piece: &TemplatePiece<'_>| match piece {
         TemplatePiece::Literal(_) => false,
         TemplatePiece::Parameter(name) => {
@@ -183,6 +184,7 @@ fn fill_path_query(template: &str, operation: &Operation, arguments: &Map<String
 
 /// Returns the `name=value` pairs of a parameter.
 fn query_pairs(parameter: &OperationParameter, arguments: &Map<String, Value>) -> Result<Vec<String>> {
+    // Other locations have no part in the query.
     match parameter.location {
         ParameterLocation::Query | ParameterLocation::Querystring => {}
         ParameterLocation::Path | ParameterLocation::Header | ParameterLocation::Cookie => return Ok(Vec::new()),
@@ -200,9 +202,10 @@ fn query_pairs(parameter: &OperationParameter, arguments: &Map<String, Value>) -
         }
         Serialization::Style { style, explode, allow_reserved } => {
             let escape = if *allow_reserved { escape::RESERVED_IN_QUERY } else { EscapeMode::Unreserved };
-            value_writer(parameter, *style, *explode, escape).to_pairs(value)?
+            value_writer(parameter, *style, *explode, escape).write_pairs(value)?
         }
         Serialization::Content { media_type } => {
+            // A form within a parameter is encoded twice: as a form, and as a value.
             let text = match media_type::essence(media_type).as_str() {
                 urlencoded::MEDIA_TYPE => {
                     urlencoded::serialize_plain_form(&parameter.argument, value, MAX_REQUEST_URL_LEN)?
@@ -224,6 +227,7 @@ fn serialize_querystring(parameter: &OperationParameter, value: &Value) -> Resul
         Serialization::Content { media_type } => media_type,
     };
     let text = match (media_type::essence(media_type).as_str(), value) {
+        // Only JSON has a text for null.
         (_, Value::Null) if !media_type::is_json(media_type) => String::new(),
         (urlencoded::MEDIA_TYPE | "text/plain", Value::String(text)) => escape::LITERAL.encode_value(text),
         (urlencoded::MEDIA_TYPE, _) => {

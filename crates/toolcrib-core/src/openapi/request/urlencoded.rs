@@ -53,11 +53,11 @@ fn form_pairs(
         // All fields together share the size limit.
         let writer = field_writer(argument, name, field, remaining);
         let field_pairs = match &field.serialization {
-            Some(Serialization::Style { .. }) => writer.to_pairs(value)?,
+            Some(Serialization::Style { .. }) => writer.write_pairs(value)?,
             Some(Serialization::Content { media_type }) => {
-                writer.to_pairs(&field_contents(value, field, Some(media_type)))?
+                writer.write_pairs(&field_contents(value, field, Some(media_type)))?
             }
-            None => writer.to_pairs(&field_contents(value, field, field.content_type.as_deref()))?,
+            None => writer.write_pairs(&field_contents(value, field, field.content_type.as_deref()))?,
         };
         let field_pairs = require_nonempty(&format!("{argument}.{name}"), field.required, field_pairs)?;
         let size: usize = field_pairs.iter().map(|(name, value)| name.len() + value.len() + 2).sum();

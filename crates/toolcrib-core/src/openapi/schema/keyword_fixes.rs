@@ -18,6 +18,7 @@ pub(super) fn fix_types(value: &Value) -> Option<Value> {
                     values.push(name);
                 }
             }
+            // A single type needs no list.
             match values.as_slice() {
                 [] => None,
                 [only] => Some((*only).into()),
@@ -72,6 +73,7 @@ pub(super) fn fix_enum(value: &Value, declared: Option<&Value>) -> Option<Value>
 pub(super) fn fix_number(value: &Value) -> Option<Number> {
     match value {
         Value::Number(number) => Some(number.clone()),
+        // Numbers in quotes are a common mistake.
         Value::String(text) => serde_json::from_str(text).ok(),
         Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => None,
     }

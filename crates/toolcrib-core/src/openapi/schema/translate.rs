@@ -56,7 +56,9 @@ impl<'a> Translation<'_, 'a> {
     fn translate_all_of_member(&mut self, node: NodeRef<'a>, depth: usize) -> Value {
         let fields = match node.value {
             Value::Object(fields) if depth < MAX_TRANSLATE_DEPTH && self.translator.charge_schema() => fields,
+            // The object form of `false`.
             Value::Bool(false) => return json!({ "not": {} }),
+            // Too deep or over the work limit: accept anything.
             Value::Object(_) | Value::Bool(true) => return json!({}),
             Value::Null | Value::Number(_) | Value::String(_) | Value::Array(_) => {
                 self.faults.push("a schema is neither an object nor true or false; anything is accepted there".into());
@@ -132,6 +134,7 @@ impl<'a> Translation<'_, 'a> {
                     );
                     None
                 }
+                // An empty list would reject everything, so it is dropped.
                 "prefixItems" | "anyOf" | "oneOf" => self.translate_list(value, node, depth),
                 "allOf" => self.translate_all_of(value, node, depth),
                 "items"
@@ -157,9 +160,11 @@ impl<'a> Translation<'_, 'a> {
                 }
                 "enum" => fix_enum(value, fields.get("type")),
                 "const" => Some(value.clone()),
+                // Long defaults would only enlarge lists.
                 "default" => (value.to_string().len() <= MAX_DEFAULT_LEN).then(|| value.clone()),
                 "description" => value.as_str().map(|text| description_entry(text).1).filter(|text| *text != ""),
                 "format" => value.as_str().filter(|format| is_informative_format(format)).map(Into::into),
+                // A pattern that does not compile would make the whole schema unusable.
                 "pattern" => value.as_str().filter(|pattern| self.translator.can_compile(pattern)).map(Into::into),
                 "minimum" | "maximum" => fix_number(value).map(Value::Number),
                 "exclusiveMinimum" | "exclusiveMaximum" => match value {
@@ -229,6 +234,7 @@ impl<'a> Translation<'_, 'a> {
             Direction::Request => "readOnly",
             Direction::Response => "writeOnly",
         };
+        // The flag may stand beside a reference or in its target.
         let has_flag = |value: &Value| value.get(flag) == Some(&Value::Bool(true));
         let hidden = has_flag(property.value)
             || self.translator.documents.resolve(property).is_ok_and(|node| has_flag(node.value));
@@ -277,6 +283,7 @@ impl<'a> Translation<'_, 'a> {
     fn translate_all_of(&mut self, value: &'a Value, node: NodeRef<'a>, depth: usize) -> Option<Value> {
         let items = value.as_array().filter(|items| !items.is_empty())?;
         let mut hidden = HashSet::new();
+        // Through references and nested `allOf`.
         for (name, property) in self.translator.object_schema(node).properties {
             if self.is_hidden(property) {
                 hidden.insert(name);
@@ -332,6 +339,7 @@ fn allow_null(output: &mut Map<String, Value>) {
             output.insert("type".into(), names.into());
         }
         Some(_) => {}
+        // Keywords that reject null even without a type: offer null as an alternative.
         None if ["$ref", "allOf", "anyOf", "oneOf", "const"].iter().any(|key| output.contains_key(*key)) => {
             let description = output.shift_remove("description");
             let inner = std::mem::take(output);
@@ -349,6 +357,7 @@ fn remove_contradictions(output: &mut Map<String, Value>) {
     if output.get("properties").and_then(Value::as_object).is_some_and(Map::is_empty) {
         output.shift_remove("properties");
     }
+    // Contradictory bounds would reject every value, so the lower one is dropped.
     for (min, max) in [("minLength", "maxLength"), ("minItems", "maxItems"), ("minProperties", "maxProperties")] {
         let bound = |key| output.get(key).and_then(Value::as_u64);
         if let (Some(low), Some(high)) = (bound(min), bound(max))

@@ -9,11 +9,13 @@ use serde_json::{Map, Value};
 use super::pattern::PatternCost;
 use super::{Unbounded, value_bytes, value_steps};
 
+/// Index of a subschema.
 pub(super) type NodeId = usize;
 
 /// All subschemas reachable from the root.
 #[derive(Debug)]
 pub(super) struct SubschemaGraph {
+    /// Indexed by [`NodeId`]; the root is the first.
     nodes: Vec<SubschemaNode>,
     /// A match that may not finish makes `jsonschema` validate again under each possible outcome.
     pub(super) has_backtracking: bool,
@@ -51,6 +53,7 @@ pub(super) struct MemberKeywords {
     /// Applied to every member, as far as can be told without matching names.
     pub(super) every: Vec<NodeId>,
     pub(super) patterns: Vec<PatternCost>,
+    /// Applied to the names themselves: `propertyNames`.
     pub(super) names: Vec<NodeId>,
 }
 
@@ -74,8 +77,8 @@ impl SubschemaGraph {
 
     /// Reads every reachable subschema once.
     pub(super) fn build(schema: &Value) -> Result<SubschemaGraph, Unbounded> {
-        // A subschema with an address of its own changes what the references inside it mean, also for a reference that
-        // leads past it.
+        // A subschema with an `$id` changes the base of the references inside it, even for a JSON pointer that leads
+        // past it.
         let has_draft_4 = has_draft_4(schema);
         if schema.as_object().is_some_and(|root| root.values().any(|value| has_address(value, has_draft_4))) {
             return Err(Unbounded::Reference);
@@ -86,6 +89,7 @@ impl SubschemaGraph {
         while let Some((id, schema)) = builder.unread.pop() {
             let node = match schema.as_object() {
                 Some(keywords) => builder.read(keywords)?,
+                // `true` and `false`.
                 None => SubschemaNode { weight: 1, max_errors: 1, ..SubschemaNode::default() },
             };
             let names = node.members.iter().flat_map(|members| &members.patterns);
@@ -99,6 +103,7 @@ impl SubschemaGraph {
         Ok(graph)
     }
 
+    /// Returns a subschema by id.
     pub(super) fn node(&self, id: NodeId) -> &SubschemaNode {
         &self.nodes[id]
     }
@@ -106,6 +111,7 @@ impl SubschemaGraph {
     /// Steps of compiling the schema, given its expanded paths. `jsonschema` follows all of them to find what
     /// discriminates between alternatives, and keeps a tree of them for `unevaluatedProperties` and `unevaluatedItems`.
     pub(super) fn compile_steps(&self, paths: &[ExpandedPaths]) -> u64 {
+        // `jsonschema` looks for a discriminator among at least this many alternatives.
         const MIN_DISCRIMINATED: usize = 3;
         const EVALUATED_TREE_STEPS: u64 = 50;
         let steps = self.nodes.iter().zip(paths).map(|(node, paths)| {
@@ -145,6 +151,7 @@ impl SubschemaGraph {
     }
 }
 
+/// Steps of a depth-first traversal with an explicit stack.
 #[derive(Clone, Copy)]
 enum VisitStep {
     Enter,
@@ -153,11 +160,13 @@ enum VisitStep {
 
 /// Assigns ids to subschemas and collects those not read yet.
 struct GraphBuilder<'a> {
+    /// The whole schema, which JSON pointers start from.
     root: &'a Value,
     /// By name; `None` for a name that two subschemas have.
     anchors: Option<HashMap<&'a str, Option<&'a Value>>>,
     /// By the address of the subschema.
     ids: HashMap<*const Value, NodeId>,
+    /// Subschemas with an id whose keywords were not read yet.
     unread: Vec<(NodeId, &'a Value)>,
 }
 

@@ -8,10 +8,12 @@ const STATES_PER_STEP: u64 = 16;
 const UNICODE_CLASS_BYTES: u64 = 40 * 1024;
 const STATE_BYTES: u64 = 256;
 
+/// Estimated cost of one pattern.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct PatternCost {
     /// Has look-around or back references.
     pub(super) has_backtracking: bool,
+    /// Estimated memory of the compiled pattern.
     pub(super) compiled_bytes: u64,
     states: u64,
 }
@@ -42,6 +44,7 @@ fn has_backtracking(pattern: &str) -> bool {
         || pattern.as_bytes().windows(2).any(|pair| pair[0] == b'\\' && is_back_reference(pair[1]))
 }
 
+/// Estimated size of a compiled pattern or a part of it.
 #[derive(Debug, Clone, Copy, Default)]
 struct PatternSize {
     states: u64,

@@ -15,6 +15,7 @@ use crate::execution::{BodyEncoding, FormField, ParameterLocation, Serialization
 pub(super) struct FormFields {
     /// Fields that differ from the default encoding.
     pub(super) fields: BTreeMap<String, FormField>,
+    /// Schema of the form as one object.
     pub(super) schema: TranslatedSchema,
 }
 
@@ -44,6 +45,7 @@ pub(super) fn convert_fields<'a>(
     for (name, node) in &properties {
         let field_encoding = encoding.get(name).unwrap_or(&Value::Null);
         let mut field = convert_field(context, *node, field_encoding, content);
+        // Other fields are checked by the schema alone.
         field.required = required.contains(name) && is_list_or_object(context, *node);
         if field != FormField::default() {
             fields.insert(name.clone(), field);
@@ -128,6 +130,7 @@ fn schema_with_files<'a>(
         if read_only(*node) || read_only(resolved) {
             continue;
         }
+        // Files get a schema of their own, lists of files a list of it.
         let is_file = fields.get(name).is_some_and(|field| field.binary);
         let is_array = resolved.value.get("type").and_then(Value::as_str) == Some("array");
         let value = match (is_file, is_array) {
@@ -146,6 +149,7 @@ fn schema_with_files<'a>(
     if !required.is_empty() {
         value["required"] = json!(required);
     }
+    // Keeps the form as strict as the document has it.
     if is_closed(context, schema) {
         value["additionalProperties"] = false.into();
     }
