@@ -91,8 +91,8 @@ fn cyclic_schemas(kind: &str) -> Vec<NamedSchema> {
         let second = json!({keyword: [reference("d0"), {"type": "null"}]});
         schemas
             .push((format!("cycle of {keyword}"), json!({"$defs": {"d0": first, "d1": second}, "$ref": "#/$defs/d0"})));
-        let again = json!({"$ref": "#/$defs/d0", "minProperties": 2});
-        let cycle = json!({"type": "object", "title": kind, keyword: [again]});
+        let self_reference = json!({"$ref": "#/$defs/d0", "minProperties": 2});
+        let cycle = json!({"type": "object", "title": kind, keyword: [self_reference]});
         schemas.push((format!("cycle of {keyword} beside others"), argument(chain(0, &cycle, |next| next))));
     }
     let tree = json!({
@@ -138,7 +138,7 @@ fn large_schemas(kind: &str) -> Vec<NamedSchema> {
     let forms = |form: &dyn Fn(usize) -> Value| -> Value { (0..3_000).map(form).collect() };
     let long = "n".repeat(3_000);
     let longest = "n".repeat(60_000);
-    let losses = json!({"type": "object", "title": kind, "properties": numbered(4_000, "p", &json!({"not": {}}))});
+    let with_losses = json!({"type": "object", "title": kind, "properties": numbered(4_000, "p", &json!({"not": {}}))});
     let mut shared = numbered(4_000, "", &json!(0));
     shared.insert("anyOf".into(), forms(&|number| json!({"type": kind, "maxLength": number})));
     vec![
@@ -176,7 +176,7 @@ fn large_schemas(kind: &str) -> Vec<NamedSchema> {
         ),
         (
             "losses under a long path".into(),
-            (0..25).fold(losses, |inner, _| json!({"type": "object", "properties": {&long: inner}})),
+            (0..25).fold(with_losses, |inner, _| json!({"type": "object", "properties": {&long: inner}})),
         ),
     ]
 }
@@ -185,7 +185,7 @@ fn large_schemas(kind: &str) -> Vec<NamedSchema> {
 fn shared_definition_schemas(kind: &str) -> Vec<NamedSchema> {
     let leaf = json!({"type": kind});
     let referring = |reference: Value, definitions: Value| json!({"properties": numbered(3_000, "p", &reference), "minProperties": kind.len(), "$defs": definitions});
-    let beside = json!({"$ref": "#/$defs/d0", "minProperties": 1});
+    let with_sibling = json!({"$ref": "#/$defs/d0", "minProperties": 1});
     let value = json!({"default": numbered(9_000, "", &json!(0))});
     let mut keywords = numbered(3_000, "x-", &json!(kind));
     keywords.extend(numbered(3_000, "", &json!(0)));
@@ -195,8 +195,11 @@ fn shared_definition_schemas(kind: &str) -> Vec<NamedSchema> {
         (0..3_000).map(|number| (format!("p{number}"), reference(format!("{number}/x")))).collect();
     vec![
         ("references to many keywords".into(), referring(reference("d0"), json!({"d0": keywords}))),
-        ("references beside others to many keywords".into(), referring(beside.clone(), json!({"d0": keywords}))),
-        ("references to a renamed argument".into(), referring(beside, json!({"d0": {"properties": {kind: value}}}))),
+        ("references beside others to many keywords".into(), referring(with_sibling.clone(), json!({"d0": keywords}))),
+        (
+            "references to a renamed argument".into(),
+            referring(with_sibling, json!({"d0": {"properties": {kind: value}}})),
+        ),
         ("references that lead nowhere".into(), referring(json!({"$ref": "#/nowhere"}), json!({"d0": value}))),
         (
             "a long reference with escapes".into(),
@@ -217,22 +220,22 @@ fn shared_definition_schemas(kind: &str) -> Vec<NamedSchema> {
 
 /// Members of `allOf` that are merged repeatedly and contradict each other.
 fn merged_schemas(kind: &str) -> Vec<NamedSchema> {
-    let parts: Vec<Value> = (0..240).map(|number| reference(format!("d{}", number % 2))).collect();
+    let members: Vec<Value> = (0..240).map(|number| reference(format!("d{}", number % 2))).collect();
     let fields =
         |note: &str| json!({"properties": {"x": {"properties": numbered(2_000, note, &json!({"type": kind}))}}});
     let both = json!({"required": names(6_000, "a"), "properties": numbered(6_000, "a", &json!(true))});
     vec![
-        ("parts that disagree".into(), json!({"allOf": parts, "$defs": {"d0": fields("a"), "d1": fields("b")}})),
+        ("parts that disagree".into(), json!({"allOf": members, "$defs": {"d0": fields("a"), "d1": fields("b")}})),
         (
             "parts that require much".into(),
-            json!({"title": kind, "allOf": parts, "$defs": {
+            json!({"title": kind, "allOf": members, "$defs": {
                 "d0": {"required": names(10_000, "a"), "enum": names(4_000, "a")},
                 "d1": {"required": names(10_000, "b"), "enum": names(4_000, "a")[1..]},
             }}),
         ),
         (
             "forms that require much".into(),
-            json!({"title": kind, "anyOf": parts, "$defs": {"d0": both, "d1": reference("d0")}}),
+            json!({"title": kind, "anyOf": members, "$defs": {"d0": both, "d1": reference("d0")}}),
         ),
     ]
 }
@@ -262,9 +265,9 @@ fn numbered(count: usize, prefix: &str, value: &Value) -> Map<String, Value> {
 
 fn pack(schemas: &[NamedSchema]) -> PackedManifest {
     let id = SourceId::parse("hostile").unwrap();
-    let offered = |(name, schema): &NamedSchema| to_raw_value(&json!({"name": name, "inputSchema": schema})).unwrap();
-    let offered: Vec<_> = schemas.iter().map(offered).collect();
-    let manifest = Manifest::new(&id, &offered, Vec::new(), &ToolLimits::default());
+    let raw_tool = |(name, schema): &NamedSchema| to_raw_value(&json!({"name": name, "inputSchema": schema})).unwrap();
+    let raw_tool: Vec<_> = schemas.iter().map(raw_tool).collect();
+    let manifest = Manifest::new(&id, &raw_tool, Vec::new(), &ToolLimits::default());
     assert_eq!(manifest.set_aside, [], "every schema is within the bounds");
     PackedManifest::new(&manifest).unwrap()
 }

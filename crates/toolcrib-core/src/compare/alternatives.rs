@@ -87,10 +87,10 @@ impl<'a> SchemaLayers<'a> {
                 layers.has_constraints |= keyword != "type";
                 layers.has_other_constraints |= !["type", "enum", "const"].contains(&keyword.as_str());
             }
-            let parts = array_keyword(keywords, "allOf");
-            layers.is_truncated |= parts.len() > MAX_LAYERS;
+            let members = array_keyword(keywords, "allOf");
+            layers.is_truncated |= members.len() > MAX_LAYERS;
             // In reverse, so that members are visited in their order; the target of a reference comes first.
-            pending.extend(parts.iter().take(MAX_LAYERS).rev());
+            pending.extend(members.iter().take(MAX_LAYERS).rev());
             if let Some(reference) = keywords.get("$ref") {
                 match resolve_reference(root, reference) {
                     Some(target) => pending.push(target),

@@ -34,13 +34,13 @@ impl Findings {
         if worse(self.worst_in_section) {
             self.worst_in_section = Some(class);
         }
-        let kept = self.notes_per_class.entry(class.severity()).or_default();
-        if *kept < MAX_NOTES {
+        let note_count = self.notes_per_class.entry(class.severity()).or_default();
+        if *note_count < MAX_NOTES {
             let note = note();
             if !self.seen_notes.insert(note.clone()) {
                 return;
             }
-            *kept += 1;
+            *note_count += 1;
             self.notes.push((class, note));
         }
         self.count += 1;

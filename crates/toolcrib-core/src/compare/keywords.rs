@@ -254,7 +254,7 @@ fn compare_enums(
     new: Option<&ValuesByText<'_>>,
     report: &mut impl FnMut(ChangeClass, KeywordNote),
 ) {
-    // Only one side lists values.
+    // Returns early unless both sides list values.
     let (before, after) = match (old, new) {
         (None, None) => return,
         (None, Some(after)) => {

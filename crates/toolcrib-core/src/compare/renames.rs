@@ -128,15 +128,15 @@ impl ToolTraits {
         // A schema without properties is common and identifies no tool.
         let schema =
             canonical_json(Some(&tool.listing.input_schema)).filter(|schema| schema.contains("\"properties\":{\""));
-        let described = !tool.notes.contains(&ToolNote::NoDescription);
+        let has_description = !tool.notes.contains(&ToolNote::NoDescription);
         // The kind keeps equal texts of different kinds apart.
         let fingerprint = |kind: &str, text: &str| Fingerprint::digest(format!("{kind} {text}"));
         let schema = schema.map(|schema| fingerprint("schema", &schema));
-        let description = described.then(|| fingerprint("description", &tool.listing.description));
-        let whole = schema
+        let description = has_description.then(|| fingerprint("description", &tool.listing.description));
+        let combined = schema
             .zip(description)
             .map(|(schema, description)| fingerprint("both", &format!("{schema} {description}")));
-        ToolTraits { name: tool.name.clone(), schema, description, combined: whole }
+        ToolTraits { name: tool.name.clone(), schema, description, combined }
     }
 
     fn fingerprints(&self) -> impl Iterator<Item = Fingerprint> {

@@ -33,17 +33,17 @@ pub(super) fn simplify_keywords(mut keywords: Map<String, Value>, referenced: Ve
         merge_alternatives(&mut keywords, name);
     }
     // `allOf` with one member and nothing beside it is that member.
-    let mut parts = referenced;
+    let mut members = referenced;
     if let Some(Value::Array(all)) = keywords.shift_remove("allOf") {
-        parts.extend(all);
+        members.extend(all);
     }
-    parts.retain(|part| part != &json!({}));
-    if parts.len() == 1 && keywords.is_empty() {
-        return parts.swap_remove(0);
+    members.retain(|member| member != &json!({}));
+    if members.len() == 1 && keywords.is_empty() {
+        return members.swap_remove(0);
     }
-    sort_and_dedup(&mut parts);
-    if !parts.is_empty() {
-        keywords.insert("allOf".to_owned(), Value::Array(parts));
+    sort_and_dedup(&mut members);
+    if !members.is_empty() {
+        keywords.insert("allOf".to_owned(), Value::Array(members));
     }
     // Writes a list with one type as that type, and drops types that the values imply.
     add_values(&mut keywords, "type", Vec::new());

@@ -186,8 +186,8 @@ fn schemas_beyond_the_budget_are_compared_verbatim() {
     };
     let lock = || Lockfile::with_budget([&many("Old", "string")].into_iter(), &mut WorkBudget(20)).unwrap();
     let before = lock();
-    let again = lock();
-    assert_eq!(before, again);
+    let second = lock();
+    assert_eq!(before, second);
     let locked = &before.sources[&id];
     let is_verbatim = |name: &str| {
         let parts = &locked.tools[name].parts;
@@ -220,9 +220,9 @@ fn sarif_has_the_fields_that_viewers_require() {
         assert_eq!(rules[result["ruleIndex"].as_u64().unwrap() as usize]["id"], result["ruleId"]);
         assert!(["error", "warning", "note"].contains(&result["level"].as_str().unwrap()));
         assert!(!result["message"]["text"].as_str().unwrap().is_empty());
-        let place = &result["locations"][0]["physicalLocation"];
-        assert_eq!(place["artifactLocation"]["uri"], json!("toolcrib.lock"));
-        assert!(place["region"]["startLine"].as_u64().unwrap() >= 1);
+        let location = &result["locations"][0]["physicalLocation"];
+        assert_eq!(location["artifactLocation"]["uri"], json!("toolcrib.lock"));
+        assert!(location["region"]["startLine"].as_u64().unwrap() >= 1);
         assert_eq!(result["partialFingerprints"]["toolcribDifference/v1"].as_str().unwrap().len(), 64);
     }
     let summary: Vec<(&str, &str, u64)> = results

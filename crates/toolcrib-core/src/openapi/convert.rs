@@ -199,11 +199,11 @@ fn find_operations<'a>(
         None => return operations,
     };
     // Opt-in methods that the declaration enables.
-    let extra =
+    let opt_in =
         OPT_IN_METHODS.into_iter().filter(|method| openapi.methods.iter().any(|m| m.eq_ignore_ascii_case(method)));
-    let methods: Vec<&str> = METHODS.into_iter().chain(extra).collect();
-    let listed = paths.value.as_object().into_iter().flatten();
-    for (path, value) in listed.filter(|(path, _)| !path.starts_with("x-") && *path != "$ref") {
+    let methods: Vec<&str> = METHODS.into_iter().chain(opt_in).collect();
+    let path_items = paths.value.as_object().into_iter().flatten();
+    for (path, value) in path_items.filter(|(path, _)| !path.starts_with("x-") && *path != "$ref") {
         let pointer = format!("#/paths/{}", escape_pointer_token(path));
         if path.len() > MAX_PATH_LEN {
             let reason = format!("the path is longer than {MAX_PATH_LEN} bytes");
@@ -232,12 +232,13 @@ fn find_operations<'a>(
                 .find(|candidate| candidate.value.get("parameters").is_some())
                 .unwrap_or(path_item)
         };
-        let listed =
+        let standard =
             methods.iter().filter_map(|method| candidates.iter().find_map(|candidate| find_method(*candidate, method)));
         // OpenAPI 3.2 allows any method here.
-        let more = path_item.value.get("additionalOperations").and_then(Value::as_object);
-        let more = more.into_iter().flatten().map(|(method, value)| (method.as_str(), NodeRef { value, ..path_item }));
-        for (method, operation) in listed.chain(more) {
+        let additional = path_item.value.get("additionalOperations").and_then(Value::as_object);
+        let additional =
+            additional.into_iter().flatten().map(|(method, value)| (method.as_str(), NodeRef { value, ..path_item }));
+        for (method, operation) in standard.chain(additional) {
             let value = operation.value;
             visited += 1;
             let truncated = &method[..method.floor_char_boundary(MAX_METHOD_LEN)];
@@ -296,9 +297,10 @@ fn limit_faults(excluded: &mut Vec<SetAsideTool>) {
     excluded.sort();
     excluded.dedup();
     if excluded.len() > MAX_REPORTED_FAULTS {
-        let more = excluded.len() - MAX_REPORTED_FAULTS;
+        let additional = excluded.len() - MAX_REPORTED_FAULTS;
         excluded.truncate(MAX_REPORTED_FAULTS);
-        excluded.push(SetAsideTool { name: "#/".into(), reason: format!("and {more} more faults in this document") });
+        excluded
+            .push(SetAsideTool { name: "#/".into(), reason: format!("and {additional} more faults in this document") });
     }
 }
 

@@ -134,7 +134,7 @@ impl DocumentSet {
         };
         // The fragment is a JSON pointer or the name of an anchor.
         let pointer = percent_decode_str(fragment).decode_utf8_lossy().into_owned();
-        let found = match pointer.as_str() {
+        let target = match pointer.as_str() {
             pointer if pointer.is_empty() || pointer.starts_with('/') => {
                 self.resolve_pointer(document_url, pointer, hops)
             }
@@ -143,7 +143,7 @@ impl DocumentSet {
                 self.anchors().get(&key).and_then(|pointer| self.resolve_pointer(document_url, pointer, hops))
             }
         };
-        match found {
+        match target {
             Some(node) => Ok((node, format!("{document_url}#{pointer}"))),
             None => Err(format!("`$ref` to `{}`, which does not exist", displayed())),
         }
@@ -178,13 +178,13 @@ impl DocumentSet {
     /// Returns the anchors of all documents.
     fn anchors(&self) -> &Anchors {
         self.anchors.get_or_init(|| {
-            let mut found = Anchors::new();
+            let mut anchors = Anchors::new();
             for (document_url, document) in &self.documents {
                 if let Ok(document) = document {
-                    find_anchors(document, document_url, &mut String::new(), &mut found);
+                    find_anchors(document, document_url, &mut String::new(), &mut anchors);
                 }
             }
-            found
+            anchors
         })
     }
 }
@@ -194,41 +194,41 @@ pub(super) fn reference_target(value: &Value) -> Option<&str> {
     value.get("$ref").and_then(Value::as_str)
 }
 
-/// Calls `found` with every reference of a value.
-fn find_references(value: &Value, keys: KeyKind, found: &mut impl FnMut(&str)) {
+/// Calls `visit` with every reference of a value.
+fn find_references(value: &Value, keys: KeyKind, visit: &mut impl FnMut(&str)) {
     match value {
         Value::Object(fields) => {
             for (key, value) in fields {
                 match (keys, key.as_str(), value) {
                     // `$ref` within data is not a reference.
                     (KeyKind::Data, _, _) => {}
-                    (KeyKind::Keywords | KeyKind::Names, "$ref", Value::String(reference)) => found(reference),
-                    (KeyKind::Keywords | KeyKind::Names, _, _) => find_references(value, keys.under_key(key), found),
+                    (KeyKind::Keywords | KeyKind::Names, "$ref", Value::String(reference)) => visit(reference),
+                    (KeyKind::Keywords | KeyKind::Names, _, _) => find_references(value, keys.under_key(key), visit),
                 }
             }
         }
-        Value::Array(items) => items.iter().for_each(|item| find_references(item, keys.in_array(), found)),
+        Value::Array(items) => items.iter().for_each(|item| find_references(item, keys.in_array(), visit)),
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
     }
 }
 
 /// Collects the pointers of schemas with an `$anchor`. Skips schemas below longer pointers than references may have,
 /// since every anchor keeps a copy of its pointer.
-fn find_anchors(value: &Value, document_url: &str, pointer: &mut String, found: &mut Anchors) {
+fn find_anchors(value: &Value, document_url: &str, pointer: &mut String, anchors: &mut Anchors) {
     match value {
         _ if pointer.len() > MAX_REFERENCE_LEN => {}
         Value::Object(fields) => {
             // Of several anchors with one name, the first counts.
             for key in ["$anchor", "$dynamicAnchor"] {
                 if let Some(name) = fields.get(key).and_then(Value::as_str) {
-                    found.entry((document_url.to_owned(), name.to_owned())).or_insert_with(|| pointer.clone());
+                    anchors.entry((document_url.to_owned(), name.to_owned())).or_insert_with(|| pointer.clone());
                 }
             }
             for (key, value) in fields {
                 let length = pointer.len();
                 pointer.push('/');
                 pointer.push_str(&escape_pointer_token(key));
-                find_anchors(value, document_url, pointer, found);
+                find_anchors(value, document_url, pointer, anchors);
                 pointer.truncate(length);
             }
         }
@@ -236,7 +236,7 @@ fn find_anchors(value: &Value, document_url: &str, pointer: &mut String, found: 
             for (index, value) in items.iter().enumerate() {
                 let length = pointer.len();
                 pointer.push_str(&format!("/{index}"));
-                find_anchors(value, document_url, pointer, found);
+                find_anchors(value, document_url, pointer, anchors);
                 pointer.truncate(length);
             }
         }

@@ -57,8 +57,9 @@ mod tests {
 
     #[test]
     fn a_schema_that_refers_to_itself_is_read_once() {
-        let own = json!({ "$ref": "#/a" });
-        let root = json!({ "a": { "allOf": vec![own; 30], "properties": { "x": {} }, "required": ["x", "y"] } });
+        let self_reference = json!({ "$ref": "#/a" });
+        let root =
+            json!({ "a": { "allOf": vec![self_reference; 30], "properties": { "x": {} }, "required": ["x", "y"] } });
         let documents = DocumentSet::new(Url::parse("http://h/").unwrap(), root);
         let root = documents.root().unwrap();
         let object = ObjectSchema::collect(&documents, NodeRef { value: &root.value["a"], ..root });

@@ -88,26 +88,26 @@ pub(super) fn resolve_parameters<'a>(
     operation_ref: &OperationRef<'a>,
     faults: &mut Vec<String>,
 ) -> Vec<NodeRef<'a>> {
-    let mut all = Vec::new();
+    let mut resolved = Vec::new();
     // The path item first, so that the operation can override its parameters.
     for container in [operation_ref.path_item, operation_ref.operation] {
-        let listed = container.value.get("parameters");
-        if listed.is_some_and(|listed| !listed.is_array()) {
+        let declared = container.value.get("parameters");
+        if declared.is_some_and(|declared| !declared.is_array()) {
             faults.push("`parameters` is not a list; the tool is served without them".into());
         }
-        let listed = listed.and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
-        if listed.len() > MAX_PARAMETERS {
+        let declared = declared.and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+        if declared.len() > MAX_PARAMETERS {
             faults
                 .push(format!("there are more than {MAX_PARAMETERS} parameters; the tool is served without the rest"));
         }
-        for (index, value) in listed.iter().take(MAX_PARAMETERS).enumerate() {
+        for (index, value) in declared.iter().take(MAX_PARAMETERS).enumerate() {
             match context.documents.resolve(NodeRef { value, ..container }) {
-                Ok(node) => all.push(node),
+                Ok(node) => resolved.push(node),
                 Err(reason) => faults.push(format!("parameter {index}: {reason}; the tool is served without it")),
             }
         }
     }
-    all
+    resolved
 }
 
 /// Reads one parameter. Returns `None` for a credential, a reserved header, a body or an invalid one.

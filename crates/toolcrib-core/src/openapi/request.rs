@@ -97,8 +97,8 @@ fn to_plain_text(value: &Value) -> String {
 /// Renders a float without a fraction as digits. JSON Schema accepts `5.0` and `1e3` as integers; parsers of URL
 /// parameters accept neither.
 fn integer_digits(number: &Number) -> Option<String> {
-    let whole = number.as_f64().filter(|float| number.is_f64() && float.fract() == 0.0)?;
-    Some(whole.to_string())
+    let integer = number.as_f64().filter(|float| number.is_f64() && float.fract() == 0.0)?;
+    Some(integer.to_string())
 }
 
 /// Serialises a value as a media type: JSON for JSON types, else plain text.

@@ -200,9 +200,9 @@ mod tests {
         let openapi = OpenApiSource { document: document.into(), variables, ..OpenApiSource::default() };
         let document = Url::parse(&document.replace("${env:KEY}", "k3y")).unwrap();
         let version = if root.get("swagger").is_some() { SpecVersion::Swagger2 } else { SpecVersion::OpenApi3 };
-        let at = |value| NodeRef { value, document_url: "" };
+        let node = |value| NodeRef { value, document_url: "" };
         let empty = json!({});
-        let servers = Servers::new(&document, at(&root), version, &openapi);
+        let servers = Servers::new(&document, node(&root), version, &openapi);
         let operation_ref = OperationRef {
             method: "GET".into(),
             path: "/",

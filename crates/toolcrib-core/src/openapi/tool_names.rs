@@ -93,10 +93,10 @@ mod tests {
         let operations: Vec<OperationRef<'_>> = operations
             .iter()
             .map(|(method, path, operation)| {
-                let at = NodeRef { value: operation, document_url: "" };
+                let node = NodeRef { value: operation, document_url: "" };
                 let method = (*method).to_owned();
                 let pointer = String::new();
-                OperationRef { method, path, pointer, path_item: at, operation: at }
+                OperationRef { method, path, pointer, path_item: node, operation: node }
             })
             .collect();
         let source = SourceId::parse("shop").unwrap();

@@ -126,18 +126,18 @@ struct CostWalk<'a> {
 
 impl<'a> CostWalk<'a> {
     /// Returns false as soon as a limit is exceeded.
-    fn visit(&mut self, id: NodeId, subject: ValidatedSubject<'a>, at: WalkPosition) -> bool {
+    fn visit(&mut self, id: NodeId, subject: ValidatedSubject<'a>, position: WalkPosition) -> bool {
         let node = self.graph.node(id);
-        self.count_errors(node, subject, at);
+        self.count_errors(node, subject, position);
         // To list errors, every alternative is validated first, and those inside of it again.
-        let times = if self.sizes.is_some() { at.alternatives + 1 } else { 1 };
-        if at.depth > MAX_SUBSCHEMA_DEPTH || !self.charge(node.weight.saturating_mul(times)) {
+        let times = if self.sizes.is_some() { position.alternatives + 1 } else { 1 };
+        if position.depth > MAX_SUBSCHEMA_DEPTH || !self.charge(node.weight.saturating_mul(times)) {
             return false;
         }
         let below = WalkPosition {
-            depth: at.depth + 1,
-            path_bytes: at.path_bytes + node.key_bytes,
-            alternatives: at.alternatives + u64::from(node.has_alternatives),
+            depth: position.depth + 1,
+            path_bytes: position.path_bytes + node.key_bytes,
+            alternatives: position.alternatives + u64::from(node.has_alternatives),
         };
         if !node.in_place.iter().all(|child| self.visit(*child, subject, below)) {
             return false;
@@ -163,19 +163,19 @@ impl<'a> CostWalk<'a> {
     }
 
     /// An error inside of an alternative owns a copy of the value, and one about unexpected members their names.
-    fn count_errors(&mut self, node: &SubschemaNode, subject: ValidatedSubject<'a>, at: WalkPosition) {
+    fn count_errors(&mut self, node: &SubschemaNode, subject: ValidatedSubject<'a>, position: WalkPosition) {
         let Some(sizes) = &mut self.sizes else { return };
         let names_members = node.members.is_some();
         let value_bytes = match subject {
-            ValidatedSubject::Value(_) if at.alternatives == 0 && !names_members => 0,
+            ValidatedSubject::Value(_) if position.alternatives == 0 && !names_members => 0,
             ValidatedSubject::Name(name) => name.len() as u64,
             ValidatedSubject::Value(value @ (Value::Array(_) | Value::Object(_))) => {
                 *sizes.entry(value).or_insert_with(|| value_bytes(value))
             }
             ValidatedSubject::Value(value) => value_bytes(value),
         };
-        let copied = if at.alternatives > 0 { value_bytes } else { 0 };
-        let each = ERROR_BYTES.saturating_add(at.path_bytes as u64).saturating_add(copied);
+        let copied = if position.alternatives > 0 { value_bytes } else { 0 };
+        let each = ERROR_BYTES.saturating_add(position.path_bytes as u64).saturating_add(copied);
         let names = if names_members { value_bytes } else { 0 };
         let all = node.max_errors.saturating_mul(each).saturating_add(node.not_bytes).saturating_add(names);
         self.cost.error_bytes = self.cost.error_bytes.saturating_add(all);
@@ -183,11 +183,16 @@ impl<'a> CostWalk<'a> {
 
     /// `unevaluatedProperties` and `unevaluatedItems` validate the subschemas beside them once more, and those below, to
     /// learn which of them hold.
-    fn mark_evaluated(&mut self, node: &'a SubschemaNode, subject: ValidatedSubject<'a>, at: WalkPosition) -> bool {
-        let below = WalkPosition { depth: at.depth + 1, ..at };
-        at.depth <= MAX_SUBSCHEMA_DEPTH
+    fn mark_evaluated(
+        &mut self,
+        node: &'a SubschemaNode,
+        subject: ValidatedSubject<'a>,
+        position: WalkPosition,
+    ) -> bool {
+        let below = WalkPosition { depth: position.depth + 1, ..position };
+        position.depth <= MAX_SUBSCHEMA_DEPTH
             && node.in_place.iter().all(|child| {
-                self.visit(*child, subject, at) && self.mark_evaluated(self.graph.node(*child), subject, below)
+                self.visit(*child, subject, position) && self.mark_evaluated(self.graph.node(*child), subject, below)
             })
     }
 
@@ -196,24 +201,37 @@ impl<'a> CostWalk<'a> {
         self.charge(text_steps(text).saturating_add(matching))
     }
 
-    fn visit_items(&mut self, node: &'a SubschemaNode, items: &'a [Value], at: WalkPosition) -> bool {
+    fn visit_items(&mut self, node: &'a SubschemaNode, items: &'a [Value], position: WalkPosition) -> bool {
         let Some(keywords) = &node.items else { return true };
-        items.iter().enumerate().all(|(position, item)| {
-            let own = keywords.by_position.iter().filter_map(|schemas| schemas.get(position));
+        items.iter().enumerate().all(|(index, item)| {
+            let specific = keywords.by_position.iter().filter_map(|schemas| schemas.get(index));
             self.charge(1)
-                && keywords.every.iter().chain(own).all(|id| self.visit(*id, ValidatedSubject::Value(item), at))
+                && keywords
+                    .every
+                    .iter()
+                    .chain(specific)
+                    .all(|id| self.visit(*id, ValidatedSubject::Value(item), position))
         })
     }
 
-    fn visit_members(&mut self, node: &'a SubschemaNode, members: &'a Map<String, Value>, at: WalkPosition) -> bool {
+    fn visit_members(
+        &mut self,
+        node: &'a SubschemaNode,
+        members: &'a Map<String, Value>,
+        position: WalkPosition,
+    ) -> bool {
         let Some(keywords) = &node.members else { return true };
         members.iter().all(|(name, value)| {
             let matching = keywords.patterns.iter().map(|pattern| pattern.steps(name));
-            let own = keywords.by_name.get(name);
-            let at = WalkPosition { path_bytes: at.path_bytes + name.len(), ..at };
+            let specific = keywords.by_name.get(name);
+            let position = WalkPosition { path_bytes: position.path_bytes + name.len(), ..position };
             self.charge(matching.fold(text_steps(name), u64::saturating_add))
-                && keywords.names.iter().all(|id| self.visit(*id, ValidatedSubject::Name(name), at))
-                && keywords.every.iter().chain(own).all(|id| self.visit(*id, ValidatedSubject::Value(value), at))
+                && keywords.names.iter().all(|id| self.visit(*id, ValidatedSubject::Name(name), position))
+                && keywords
+                    .every
+                    .iter()
+                    .chain(specific)
+                    .all(|id| self.visit(*id, ValidatedSubject::Value(value), position))
         })
     }
 }

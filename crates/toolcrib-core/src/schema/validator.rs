@@ -162,9 +162,9 @@ fn list_errors(
             "the arguments do not match the schema; there are too many errors to list",
         )]);
     }
-    let found = compiled.iter_errors(arguments).filter(|error| !is_unfinished(error)).take(MAX_LISTED_ERRORS);
+    let reported = compiled.iter_errors(arguments).filter(|error| !is_unfinished(error)).take(MAX_LISTED_ERRORS);
     let mut errors: Vec<ArgumentError> =
-        found.flat_map(|error| describe_error(&error)).take(MAX_LISTED_ERRORS).collect();
+        reported.flat_map(|error| describe_error(&error)).take(MAX_LISTED_ERRORS).collect();
     if errors.is_empty() {
         return unfinished();
     }
@@ -184,37 +184,37 @@ fn is_unfinished(error: &ValidationError<'_>) -> bool {
 fn describe_error(error: &ValidationError<'_>) -> Vec<ArgumentError> {
     use ValidationErrorKind as Kind;
 
-    let at = error.instance_path().as_str();
+    let path = error.instance_path().as_str();
     let argument_error = |path: String, message: String| ArgumentError { path, message };
     #[expect(clippy::wildcard_enum_match_arm, reason = "a foreign enum; its own words do for all other kinds")]
     match error.kind() {
         Kind::Enum { options } => {
-            let listed = options.as_array().map(Vec::as_slice).unwrap_or_default();
-            let shown: Vec<String> = listed
+            let choices = options.as_array().map(Vec::as_slice).unwrap_or_default();
+            let listed: Vec<String> = choices
                 .iter()
                 .take(MAX_LISTED_CHOICES)
                 .map(|choice| sanitize_truncated(&choice.to_string(), 60))
                 .collect();
-            let more = listed.len().saturating_sub(MAX_LISTED_CHOICES);
+            let more = choices.len().saturating_sub(MAX_LISTED_CHOICES);
             let more = if more > 0 { format!(" or {more} more") } else { String::new() };
-            let path = if at.is_empty() { "/" } else { at };
-            let given = sanitize_truncated(&error.instance().to_string(), 80);
-            vec![argument_error(path.to_owned(), format!("{given} is not one of {}{more}", shown.join(", ")))]
+            let path = if path.is_empty() { "/" } else { path };
+            let actual = sanitize_truncated(&error.instance().to_string(), 80);
+            vec![argument_error(path.to_owned(), format!("{actual} is not one of {}{more}", listed.join(", ")))]
         }
         Kind::Required { property } => {
-            vec![argument_error(format!("{at}/{}", property.as_str().unwrap_or_default()), "is required".into())]
+            vec![argument_error(format!("{path}/{}", property.as_str().unwrap_or_default()), "is required".into())]
         }
         Kind::AdditionalProperties { unexpected } | Kind::UnevaluatedProperties { unexpected } => unexpected
             .iter()
             .map(|name| {
                 argument_error(
-                    format!("{at}/{}", sanitize_truncated(name, 80)),
+                    format!("{path}/{}", sanitize_truncated(name, 80)),
                     "is not an argument of this tool".into(),
                 )
             })
             .collect(),
         _ => {
-            let path = if at.is_empty() { "/" } else { at };
+            let path = if path.is_empty() { "/" } else { path };
             vec![argument_error(path.to_owned(), sanitize_truncated(&error.to_string(), 300))]
         }
     }

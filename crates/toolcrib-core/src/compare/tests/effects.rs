@@ -136,8 +136,8 @@ fn hints_that_equal_their_default_are_not_flipped() {
 fn changes_of_the_request_are_execution_changes() {
     let tool_with = |server: &str, path: &str, limit: u32| {
         let operation = json!({"mode": "sync_http", "method": "GET", "server": server, "path": path});
-        let whole = json!({"properties": {"n": {"maximum": limit}}});
-        json!({"name": "t", "inputSchema": {}, "x-toolcrib-backing": {"execution": operation, "input_schema": whole}})
+        let full = json!({"properties": {"n": {"maximum": limit}}});
+        json!({"name": "t", "inputSchema": {}, "x-toolcrib-backing": {"execution": operation, "input_schema": full}})
     };
     let first = tool_with("https://a", "/x", 1);
     let compare_first = |new: &Value| compare_json(&first, new);

@@ -55,23 +55,23 @@ fn convert_openapi_body<'a>(
 ) -> (BodySpec, TranslatedSchema) {
     translator.charge_reading(body.value);
     let required = body.value.get("required").and_then(Value::as_bool).unwrap_or(false);
-    let nothing = &Value::Null;
+    let null = &Value::Null;
     // The declared media types. One that cannot be resolved counts as empty.
     let media: Vec<(&str, NodeRef<'a>)> = object_members(body.value, "content")
         .map(|(media_type, value)| {
             let node = NodeRef { value, ..body };
-            (media_type.as_str(), context.documents.resolve(node).unwrap_or(NodeRef { value: nothing, ..body }))
+            (media_type.as_str(), context.documents.resolve(node).unwrap_or(NodeRef { value: null, ..body }))
         })
         .collect();
     media.iter().for_each(|(_, media)| translator.charge_reading(media.value));
     // A form with files ranks right after `application/json`, before other JSON types.
-    let choice = media.iter().min_by_key(|(media_type, media)| {
+    let preferred = media.iter().min_by_key(|(media_type, media)| {
         // A text search for the format `binary` is enough here.
         let files = is_multipart(media_type) && media.value.to_string().contains("\"binary\"");
         if files { 1 } else { media_type_rank(media_type) }
     });
     // A body without media types accepts any JSON.
-    let Some((media_type, media)) = choice else {
+    let Some((media_type, media)) = preferred else {
         return (
             body_without_fields("application/json", BodyEncoding::Json, required),
             TranslatedSchema::without_references(json!({})),
@@ -81,7 +81,7 @@ fn convert_openapi_body<'a>(
     let schema = media.value.get("schema").or_else(|| media.value.get("itemSchema"));
     let schema = schema.map(|value| NodeRef { value, ..*media });
     let description = body.value.get("description").and_then(Value::as_str);
-    let encoding = media.value.get("encoding").unwrap_or(nothing);
+    let encoding = media.value.get("encoding").unwrap_or(null);
     let (body, mut translated) = build_body(context, translator, media_type, schema, encoding, required, faults);
     add_description(&mut translated, description);
     (body, translated)

@@ -21,8 +21,8 @@ pub(super) fn is_valid(media_type: &str) -> bool {
 
 /// Returns the first media type of a list (`image/png, image/jpeg`) that is not a range.
 pub(super) fn first_concrete(media_types: &str) -> Option<&str> {
-    let mut listed = media_types.split(',').map(str::trim);
-    listed.find(|media_type| is_valid(media_type) && !essence(media_type).contains('*'))
+    let mut candidates = media_types.split(',').map(str::trim);
+    candidates.find(|media_type| is_valid(media_type) && !essence(media_type).contains('*'))
 }
 
 /// Returns whether a text is a token of RFC 9110, like the name of a header.

@@ -17,21 +17,21 @@ pub(super) fn build_multipart(
     value: &Value,
     boundary: &str,
 ) -> Result<PreparedBody> {
-    let mut parts = MultipartBuilder { argument: &body.argument, boundary, bytes: Vec::new() };
+    let mut builder = MultipartBuilder { argument: &body.argument, boundary, bytes: Vec::new() };
     let is_form = media_type::essence(content_type) == "multipart/form-data";
     match value {
-        Value::Object(properties) => push_properties(&mut parts, body, properties)?,
+        Value::Object(properties) => push_properties(&mut builder, body, properties)?,
         // OpenAPI 3.2: an array lists the parts in order; those of a form have names.
         Value::Array(items) => {
             for item in items {
                 match item {
-                    Value::Object(properties) if is_form => push_properties(&mut parts, body, properties)?,
+                    Value::Object(properties) if is_form => push_properties(&mut builder, body, properties)?,
                     Value::Null
                     | Value::Bool(_)
                     | Value::Number(_)
                     | Value::String(_)
                     | Value::Array(_)
-                    | Value::Object(_) => parts.push(&unnamed_part(&body.argument, item)?)?,
+                    | Value::Object(_) => builder.push(&unnamed_part(&body.argument, item)?)?,
                 }
             }
         }
@@ -39,7 +39,7 @@ pub(super) fn build_multipart(
             return Err(invalid_argument(&body.argument, "is sent as a multipart form and must be an object"));
         }
     }
-    Ok(PreparedBody { content_type: with_boundary(content_type, boundary), bytes: parts.finish() })
+    Ok(PreparedBody { content_type: with_boundary(content_type, boundary), bytes: builder.finish() })
 }
 
 /// One part with its headers.
@@ -52,7 +52,7 @@ struct MultipartPart<'a> {
 }
 
 /// Adds the parts of all properties of an object.
-fn push_properties(parts: &mut MultipartBuilder<'_>, body: &BodySpec, properties: &Map<String, Value>) -> Result<()> {
+fn push_properties(builder: &mut MultipartBuilder<'_>, body: &BodySpec, properties: &Map<String, Value>) -> Result<()> {
     let default_field = FormField::default();
     for (name, value) in properties {
         let field = body.fields.get(name).unwrap_or(&default_field);
@@ -60,22 +60,22 @@ fn push_properties(parts: &mut MultipartBuilder<'_>, body: &BodySpec, properties
         if let Some(Serialization::Style { style, explode, .. }) = &field.serialization
             && !field.binary
         {
-            let argument = parts.argument;
+            let argument = builder.argument;
             let escape = EscapeMode::Unescaped;
             let max_bytes = MAX_FORM_BYTES;
             let writer = ValueWriter { argument, name, style: *style, explode: *explode, escape, max_bytes };
             let pairs = writer.write_pairs(value)?;
             for (name, value) in require_nonempty(&format!("{argument}.{name}"), field.required, pairs)? {
                 let bytes = value.into_bytes();
-                parts.push(&MultipartPart { name: Some(&name), filename: None, content_type: None, bytes })?;
+                builder.push(&MultipartPart { name: Some(&name), filename: None, content_type: None, bytes })?;
             }
             continue;
         }
         // Without a style, every item of an array is a part of its own.
         let items: &[Value] = if let Value::Array(items) = value { items } else { std::slice::from_ref(value) };
         let items: Vec<&Value> = items.iter().filter(|item| !item.is_null()).collect();
-        for item in require_nonempty(&format!("{}.{name}", parts.argument), field.required, items)? {
-            parts.push(&property_part(parts.argument, name, field, item)?)?;
+        for item in require_nonempty(&format!("{}.{name}", builder.argument), field.required, items)? {
+            builder.push(&property_part(builder.argument, name, field, item)?)?;
         }
     }
     Ok(())

@@ -124,16 +124,16 @@ fn inline_definitions(root: &TranslatedSchema, definitions: &Definitions) -> Val
     let mut value = inliner.inline_value(&root.value, 0);
     // Definitions that are not inlined, and those that would be nested too deep.
     inliner.kept_references.extend(definitions.keys().filter(|name| !should_inline(name)).cloned());
-    let mut shared = BTreeMap::new();
+    let mut kept = BTreeMap::new();
     while let Some(name) = inliner.kept_references.pop_first() {
-        if let (false, Some(definition)) = (shared.contains_key(&*name), definitions.get(&name)) {
+        if let (false, Some(definition)) = (kept.contains_key(&*name), definitions.get(&name)) {
             // Definitions stand two levels deep, in `$defs`.
             let value = inliner.inline_value(&definition.value, 2);
-            shared.insert(name.to_string(), value);
+            kept.insert(name.to_string(), value);
         }
     }
-    if let (Value::Object(fields), false) = (&mut value, shared.is_empty()) {
-        fields.insert("$defs".into(), shared.into_iter().collect::<Map<_, _>>().into());
+    if let (Value::Object(fields), false) = (&mut value, kept.is_empty()) {
+        fields.insert("$defs".into(), kept.into_iter().collect::<Map<_, _>>().into());
     }
     value
 }

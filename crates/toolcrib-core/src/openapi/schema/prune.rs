@@ -29,22 +29,22 @@ type DefinitionLookup<'l> = dyn FnMut(&str) -> Option<Rc<TranslatedSchema>> + 'l
 
 /// Prunes a schema to at most `limit` bytes, or to its top level if that is impossible. Also returns the number of
 /// bytes written on the way.
-pub(super) fn prune(root: &Value, limit: usize, look_up: &mut DefinitionLookup<'_>) -> (Value, usize) {
-    let mut written = 0;
+pub(super) fn prune(root: &Value, limit: usize, find_definition: &mut DefinitionLookup<'_>) -> (Value, usize) {
+    let mut bytes_written = 0;
     for (depth, text) in PRUNE_LEVELS {
         let mut pruner = Pruner {
             max_depth: depth,
             max_text_len: text,
             remaining_bytes: limit as isize - 64,
             is_pruned: false,
-            find_definition: look_up,
+            find_definition,
             open_definitions: Vec::new(),
         };
         let value = pruner.prune_schema(root, 0).filter(|value| value.to_string().len() <= limit);
         let is_pruned = pruner.is_pruned;
-        written += limit.saturating_sub(pruner.remaining_bytes.max(0) as usize);
+        bytes_written += limit.saturating_sub(pruner.remaining_bytes.max(0) as usize);
         if let Some(value) = value {
-            return (add_root_comment(value, is_pruned), written);
+            return (add_root_comment(value, is_pruned), bytes_written);
         }
     }
     // Keep at least the names of all arguments, if those are not too many either.
@@ -53,11 +53,11 @@ pub(super) fn prune(root: &Value, limit: usize, look_up: &mut DefinitionLookup<'
         max_text_len: 0,
         remaining_bytes: MAX_PRUNED_BYTES as isize,
         is_pruned: false,
-        find_definition: look_up,
+        find_definition,
         open_definitions: Vec::new(),
     };
     let minimal = pruner.prune_schema(root, 0).unwrap_or_else(|| json!({ "type": "object" }));
-    (add_root_comment(minimal, true), written + MAX_PRUNED_BYTES)
+    (add_root_comment(minimal, true), bytes_written + MAX_PRUNED_BYTES)
 }
 
 /// Marks the root of a schema with pruned parts.

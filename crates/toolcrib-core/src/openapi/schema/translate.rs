@@ -134,7 +134,7 @@ impl<'a> Translation<'_, 'a> {
                     );
                     None
                 }
-                // An empty list would reject everything, so it is dropped.
+                // An empty list is invalid, so it is dropped.
                 "prefixItems" | "anyOf" | "oneOf" => self.translate_list(value, node, depth),
                 "allOf" => self.translate_all_of(value, node, depth),
                 "items"

@@ -311,9 +311,9 @@ fn find_anchors<'a>(value: &'a Value, anchors: &mut HashMap<&'a str, Option<&'a 
                     _ => None,
                 };
                 if let Some(name) = name {
-                    let known = anchors.entry(name).or_insert(Some(value));
-                    if known.is_some_and(|known| !std::ptr::eq(known, value)) {
-                        *known = None;
+                    let anchor = anchors.entry(name).or_insert(Some(value));
+                    if anchor.is_some_and(|anchor| !std::ptr::eq(anchor, value)) {
+                        *anchor = None;
                     }
                 }
                 find_anchors(member, anchors);

@@ -213,10 +213,10 @@ mod tests {
         let content = json!({ media_type: { "schema": schema } });
         let operation = json!({ "operationId": "send", "requestBody": { "content": content } });
         let document = json!({ "openapi": "3.0.3", "paths": { "/t": { "post": operation } } });
-        let library = DocumentSet::new(Url::parse("file:///t.json").unwrap(), document);
+        let documents = DocumentSet::new(Url::parse("file:///t.json").unwrap(), document);
         let source = SourceId::parse("t").unwrap();
         let converted =
-            convert(&library, ConversionOptions { source: &source, openapi: &OpenApiSource::default() }).unwrap();
+            convert(&documents, ConversionOptions { source: &source, openapi: &OpenApiSource::default() }).unwrap();
         let tool: Value = serde_json::from_str(converted.tools[0].get()).unwrap();
         let backing: ExecutionSpec = serde_json::from_value(tool[EXECUTION_SPEC_KEY].clone()).unwrap();
         let body = backing.execution.operation().and_then(|operation| operation.body.clone()).unwrap();

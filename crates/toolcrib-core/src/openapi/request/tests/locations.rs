@@ -71,8 +71,8 @@ fn templates_may_be_anywhere_in_a_path() {
     for (template, expected) in cases {
         assert_eq!(url(&operation(template, parameters.clone()), json!({"a": "x/y", "b": "z"})), expected);
     }
-    let listed = operation("/t?action=list", parameters);
-    assert_eq!(url(&listed, json!({"a": "x", "b": "y", "q": "1"})), "/t?action=list&q=1");
+    let fixed_query = operation("/t?action=list", parameters);
+    assert_eq!(url(&fixed_query, json!({"a": "x", "b": "y", "q": "1"})), "/t?action=list&q=1");
 }
 
 #[test]
