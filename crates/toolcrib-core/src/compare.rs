@@ -42,8 +42,8 @@ use notes::SchemaRole;
 pub use renames::{ToolRename, likely_renames};
 use schema::compare_schemas;
 
-/// How severely a change affects callers of a tool. Of several changes, the worst by [`ChangeClass::ALL`] classifies
-/// the whole.
+/// Class of a change by its effect on callers of a tool. Of several changes, the worst by [`ChangeClass::ALL`]
+/// classifies the whole.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ChangeClass {
@@ -93,6 +93,7 @@ impl WorkBudget {
         remaining.is_some()
     }
 
+    /// Returns whether nothing is left. Work that cannot be charged beforehand is skipped then.
     pub(crate) fn is_exhausted(&self) -> bool {
         self.0 == 0
     }

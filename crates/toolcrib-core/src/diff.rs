@@ -32,7 +32,9 @@ pub struct CatalogDiff {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct SourceDiff {
     pub source: SourceId,
+    /// Names of tools, as in the following lists, are those that agents see.
     pub added: Vec<String>,
+    /// Changed tools, with class and notes.
     pub changed: Vec<ToolChange>,
     pub removed: Vec<String>,
     /// Pairs of removed and added tools that are most likely the same tool.
@@ -53,6 +55,7 @@ pub struct SourceDiff {
 /// Why a source could not be refreshed or compared.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct SourceDiffError {
+    /// Code of the error, such as `TOOL_UNAVAILABLE`.
     pub code: Code,
     pub message: String,
 }

@@ -58,7 +58,7 @@ pub enum ToolMatcher {
     Name(String),
 }
 
-/// How a name matches a tool, best first.
+/// Quality of the match between a name and a tool, best first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum MatchQuality {
     /// Exactly the name that agents see.

@@ -24,6 +24,7 @@ const LOCKFILE_VERSION: u32 = 1;
 /// Content of a lockfile.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Lockfile {
+    /// Version of the format.
     pub version: u32,
     pub sources: BTreeMap<SourceId, LockedSource>,
 }
@@ -40,6 +41,7 @@ pub struct LockedSource {
 /// One tool.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct LockedTool {
+    /// Fingerprint of the whole definition: equal means unchanged.
     pub fingerprint: Fingerprint,
     /// Tells how the tool changed when the definition itself is not in the store.
     #[serde(flatten)]

@@ -22,6 +22,7 @@ pub fn property_types(schema: &Value, key: &str) -> Vec<String> {
     find_property(schema, key).map(|property| allowed_types(schema, property)).unwrap_or_default()
 }
 
+/// Returns the schema of a property at the top level.
 fn find_property<'a>(schema: &'a Value, key: &str) -> Option<&'a Value> {
     schema.get("properties").and_then(|properties| properties.get(key))
 }

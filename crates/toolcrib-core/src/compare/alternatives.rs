@@ -48,6 +48,7 @@ pub(super) struct Alternative<'a> {
     pub(super) type_name: Option<&'a str>,
     /// The values it accepts, by their text, if `enum` or `const` lists them.
     pub(super) values: Option<BTreeMap<String, &'a Value>>,
+    /// All schemas that apply to a value of this alternative.
     pub(super) layers: SchemaLayers<'a>,
     /// Name for notes, to tell it from others.
     pub(super) label: Option<String>,

@@ -23,6 +23,7 @@ impl EffectHints {
         EffectHints::from_value(&parse_annotations(annotations))
     }
 
+    /// Reads parsed annotations. Hints that are not booleans count as missing.
     fn from_value(annotations: &Value) -> EffectHints {
         let hint = |index: usize| annotations.get(HINTS[index].0).and_then(Value::as_bool);
         let read_only = hint(0).unwrap_or(false);

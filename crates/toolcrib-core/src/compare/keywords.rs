@@ -81,7 +81,7 @@ const UNREPORTED_ANNOTATIONS: [&str; 7] =
 /// Maximum number of values that a note lists.
 const MAX_LISTED_VALUES: usize = 5;
 
-/// What kind of value a keyword has.
+/// Kind of the value of a keyword.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum KeywordKind {
     /// Text for people, or an identifier that nothing refers to.

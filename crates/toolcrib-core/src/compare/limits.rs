@@ -96,6 +96,7 @@ impl<'a> Limit<'a> {
         display_json(self.value)
     }
 
+    /// Renders keyword and value: `maximum 10`.
     fn to_text(&self) -> String {
         format!("{} {}", self.name, self.value_text())
     }

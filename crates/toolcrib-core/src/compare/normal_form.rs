@@ -17,6 +17,7 @@ const MAX_NORMAL_FORM_DEPTH: usize = 128;
 
 /// Normal form of a schema, or of several that apply at once.
 pub(crate) struct NormalForm {
+    /// The normalised schema, or a list of them for several parts.
     pub(crate) schema: Value,
     /// Whether the form covers everything that the schema means. An incomplete form is equivalent to nothing.
     pub(crate) is_complete: bool,

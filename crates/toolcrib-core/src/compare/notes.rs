@@ -20,7 +20,7 @@ pub(super) enum SchemaRole {
 #[derive(Debug, Clone, Default)]
 pub(super) struct SchemaPath(String);
 
-/// How the set of accepted values changed.
+/// Change of the set of accepted values.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum ValueChange {
     /// Only these types or values are left of everything.
@@ -142,6 +142,7 @@ impl SchemaPath {
         &self.0
     }
 
+    /// Returns whether the path is that of the whole value.
     fn is_root(&self) -> bool {
         self.0.is_empty()
     }

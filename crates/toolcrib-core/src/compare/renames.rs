@@ -13,7 +13,9 @@ use crate::tool::{Tool, ToolNote};
 /// A removed tool that is most likely the same as an added one.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ToolRename {
+    /// Name of the removed tool.
     pub from: String,
+    /// Name of the added tool.
     pub to: String,
 }
 
@@ -108,7 +110,7 @@ struct ToolTraits {
     schema: Option<Fingerprint>,
     /// `None` if the source sent none.
     description: Option<Fingerprint>,
-    /// Of schema and description together, if the tool has both.
+    /// Fingerprint of schema and description together, if the tool has both.
     combined: Option<Fingerprint>,
 }
 
@@ -139,6 +141,7 @@ impl ToolTraits {
         ToolTraits { name: tool.name.clone(), schema, description, combined }
     }
 
+    /// Returns all traits of the tool.
     fn fingerprints(&self) -> impl Iterator<Item = Fingerprint> {
         [self.schema, self.description, self.combined].into_iter().flatten()
     }
@@ -167,10 +170,12 @@ impl TraitCounts {
         Ok(TraitCounts(counts))
     }
 
+    /// Returns whether at most one tool has a trait.
     fn is_unique(&self, fingerprint: &Fingerprint) -> bool {
         self.0.get(fingerprint).is_none_or(|count| *count <= 1)
     }
 
+    /// Returns whether too many tools share a trait for it to identify one.
     fn is_common(&self, fingerprint: &Fingerprint) -> bool {
         self.0.get(fingerprint).is_some_and(|count| *count > MAX_TOOLS_PER_TRAIT)
     }

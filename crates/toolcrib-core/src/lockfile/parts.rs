@@ -173,7 +173,7 @@ fn short_fingerprint(value: &Value) -> String {
     Fingerprint::digest(value.to_string()).short_hex(FINGERPRINT_DIGITS)
 }
 
-/// What the keys of an object within a schema are.
+/// Kind of the keys of an object within a schema.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum SchemaKeys {
     Keywords,

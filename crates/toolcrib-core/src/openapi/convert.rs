@@ -18,7 +18,9 @@ use crate::text::sanitize_truncated;
 /// The source that a document belongs to, and its declaration, which selects operations and may override servers.
 #[derive(Debug, Clone, Copy)]
 pub struct ConversionOptions<'a> {
+    /// The source, whose id prefixes the names of its tools.
     pub source: &'a SourceId,
+    /// The declaration of the source.
     pub openapi: &'a OpenApiSource,
 }
 
@@ -35,10 +37,11 @@ pub struct ConvertedDocument {
     pub server_origins: BTreeSet<String>,
 }
 
-/// What all operations of a document share.
+/// Context that all operations of a document share.
 #[derive(Debug)]
 pub(super) struct DocumentContext<'a> {
     pub(super) documents: &'a DocumentSet,
+    /// Root of the first document.
     pub(super) root: NodeRef<'a>,
     pub(super) version: SpecVersion,
     pub(super) security: security::SecuritySchemes<'a>,
@@ -63,6 +66,7 @@ pub(super) struct OperationRef<'a> {
     pub(super) pointer: String,
     /// The path item whose parameters and servers it inherits.
     pub(super) path_item: NodeRef<'a>,
+    /// The Operation Object.
     pub(super) operation: NodeRef<'a>,
 }
 

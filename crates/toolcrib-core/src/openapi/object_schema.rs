@@ -12,6 +12,7 @@ use super::document_set::{DocumentSet, NodeRef, reference_target};
 #[derive(Debug, Default)]
 pub(super) struct ObjectSchema<'a> {
     pub(super) properties: BTreeMap<String, NodeRef<'a>>,
+    /// Names that any of the schemas requires.
     pub(super) required: BTreeSet<String>,
     /// Number of schemas and properties read. Schemas that extend one another by the thousand are each gathered again,
     /// so that callers that gather many charge it to their budget.

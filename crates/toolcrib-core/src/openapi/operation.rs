@@ -17,6 +17,7 @@ use crate::execution::{Operation, OperationParameter, ParameterLocation};
 /// A converted operation.
 #[derive(Debug)]
 pub(super) struct ConvertedOperation {
+    /// Maps arguments to a request; stored with the tool.
     pub(super) operation: Operation,
     /// Schema of the arguments.
     pub(super) input: AssembledSchema,

@@ -16,6 +16,7 @@ pub(super) struct DeclaredParameter<'a> {
     pub(super) name: String,
     pub(super) location: ParameterLocation,
     pub(super) required: bool,
+    /// Style or media type of its value.
     pub(super) serialization: Serialization,
     pub(super) schema: ParameterSchema<'a>,
     pub(super) description: Option<&'a str>,
@@ -174,6 +175,7 @@ fn read_parameter<'a>(
 /// Returns whether a parameter is the access token. Some documents with security schemes list it as a parameter too
 /// (Slack's does); credentials are configured, not passed by agents.
 fn is_authentication_token(context: &DocumentContext<'_>, name: &str, description: Option<&str>) -> bool {
+    // Beginning of Slack's description of the parameter.
     const BEGINNING: &str = "authentication token";
     let beginning = description.and_then(|text| text.get(..BEGINNING.len()));
     let has_description = beginning.is_some_and(|beginning| beginning.eq_ignore_ascii_case(BEGINNING));

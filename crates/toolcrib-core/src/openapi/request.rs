@@ -45,6 +45,7 @@ pub struct PreparedRequest {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PreparedBody {
     pub content_type: String,
+    /// Content as it is sent.
     pub bytes: Vec<u8>,
 }
 

@@ -44,7 +44,7 @@ pub(super) struct SchemaTranslator<'a> {
     dialect: SchemaDialect,
     /// Names of definitions by the absolute URL of a `$ref`.
     names: HashMap<String, Rc<str>>,
-    /// Where each definition comes from, by name.
+    /// Sources of the definitions, by name.
     targets: HashMap<Rc<str>, DefinitionTarget<'a>>,
     /// Translated definitions.
     definitions: HashMap<(Direction, Rc<str>), Rc<TranslatedSchema>>,

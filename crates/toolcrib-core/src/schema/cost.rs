@@ -17,8 +17,9 @@ pub(super) const MAX_EXPANDED_PATHS: u64 = 10_000;
 /// Maximum number of subschemas within one another while a value is validated. `jsonschema` recurses, and 6,000 of them
 /// overflow the stack of a thread (2 MiB, unoptimised build).
 pub(super) const MAX_SUBSCHEMA_DEPTH: usize = 1_000;
-/// Maximum steps of compiling a schema, and maximum size of its patterns.
+/// Maximum steps of compiling a schema.
 const MAX_COMPILE_STEPS: u64 = 1_000_000;
+/// Maximum estimated size of all compiled patterns of a schema.
 const MAX_TOTAL_PATTERN_BYTES: u64 = 16 * 1024 * 1024;
 /// Text is compared, measured and matched: this many bytes count as one step.
 const BYTES_PER_STEP: u64 = 64;
@@ -40,7 +41,7 @@ pub(super) struct CostModel {
 pub(super) enum Unbounded {
     /// More than [`MAX_EXPANDED_PATHS`].
     Paths,
-    /// References that nest deeper than [`MAX_DEPTH`], or lead back to themselves without consuming a value.
+    /// References that nest deeper than [`MAX_SUBSCHEMA_DEPTH`], or lead back to themselves without consuming a value.
     Depth,
     /// A reference whose target is not certain.
     Reference,
@@ -60,6 +61,7 @@ pub(super) struct Cost {
 }
 
 impl CostModel {
+    /// Builds the model. Returns an error for a schema that is too expensive whatever the arguments are.
     pub(super) fn new(schema: &Value) -> Result<CostModel, Unbounded> {
         let graph = SubschemaGraph::build(schema)?;
         let paths: Option<Vec<_>> = graph.expanded_paths().into_iter().collect();
@@ -92,6 +94,7 @@ impl CostModel {
         self.walk(value, max_steps, Some(HashMap::new()))
     }
 
+    /// Walks schema and value. With `sizes`, counts the memory of errors too.
     fn walk(&self, value: &Value, max_steps: u64, sizes: Option<HashMap<*const Value, u64>>) -> Option<Cost> {
         let mut walk = CostWalk { graph: &self.graph, max_steps, cost: Cost::default(), sizes };
         walk.visit(SubschemaGraph::ROOT, ValidatedSubject::Value(value), WalkPosition::default()).then_some(walk.cost)
@@ -105,6 +108,7 @@ enum ValidatedSubject<'a> {
     Name(&'a str),
 }
 
+/// Position in the walk.
 #[derive(Clone, Copy, Default)]
 struct WalkPosition {
     depth: usize,
@@ -157,6 +161,7 @@ impl<'a> CostWalk<'a> {
         }
     }
 
+    /// Adds steps and returns whether the limit allows them.
     fn charge(&mut self, steps: u64) -> bool {
         self.cost.steps = self.cost.steps.saturating_add(steps);
         self.cost.steps <= self.max_steps
@@ -250,7 +255,7 @@ fn value_steps(value: &Value) -> u64 {
     }
 }
 
-/// Memory of a copy of `value`, about. As deep a recursion as [`size`].
+/// Memory of a copy of `value`, about. As deep a recursion as [`value_steps`].
 fn value_bytes(value: &Value) -> u64 {
     let inside = match value {
         Value::String(text) => text.len() as u64,
@@ -265,6 +270,7 @@ fn value_bytes(value: &Value) -> u64 {
     inside.saturating_add(VALUE_BYTES)
 }
 
+/// Returns the steps of comparing or measuring a text.
 fn text_steps(text: &str) -> u64 {
     1 + text.len() as u64 / BYTES_PER_STEP
 }

@@ -14,14 +14,14 @@ use crate::text::sanitize_truncated;
 
 /// Maximum steps of one validation, some tenths of a second.
 const MAX_VALIDATION_STEPS: u64 = 1_000_000;
-/// The same where a match may stay unfinished, so that validation runs up to 64 times.
+/// Maximum steps if a match may stay unfinished, since validation then runs up to 64 times.
 const MAX_BACKTRACKING_STEPS: u64 = MAX_VALIDATION_STEPS / 8;
 /// Maximum steps of a validation on an async worker, well below a millisecond.
 const MAX_INLINE_STEPS: u64 = 2_000;
 /// Maximum memory of the errors that one validation collects. `jsonschema` collects all of them, those inside
 /// alternatives too, before the first can be read.
 const MAX_ERROR_BYTES: u64 = 16 * 1024 * 1024;
-/// The same where validation runs up to 64 times: the errors of all runs are in memory together.
+/// Maximum memory of errors if validation runs up to 64 times: the errors of all runs are in memory together.
 const MAX_BACKTRACKING_ERROR_BYTES: u64 = MAX_ERROR_BYTES / 64;
 /// Maximum size of one compiled pattern.
 const MAX_PATTERN_BYTES: usize = 8 * 1024 * 1024;
@@ -52,7 +52,9 @@ pub enum ValidationOutcome {
 /// An invalid argument and its path: `/repo/name`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ArgumentError {
+    /// JSON pointer of the argument, `/` for all arguments.
     pub path: String,
+    /// Reason, for people and agents.
     pub message: String,
 }
 

@@ -1,6 +1,6 @@
 //! Percent-encoding: which characters stay unencoded in each part of a URL.
 
-/// How values are encoded. Names are encoded strictly wherever anything is encoded at all.
+/// Encoding of values. Names are encoded strictly wherever anything is encoded at all.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum EscapeMode {
     /// Keeps only the unreserved characters of RFC 3986.
@@ -57,6 +57,7 @@ pub fn percent_encode(text: &str) -> String {
     EscapeMode::Unreserved.encode_value(text)
 }
 
+/// Percent-encodes all bytes of characters that are neither unreserved nor kept. `keep_triples` keeps existing escapes.
 fn encode(text: &str, is_kept: impl Fn(char) -> bool, keep_triples: bool) -> String {
     let mut encoded = String::with_capacity(text.len());
     for (index, character) in text.char_indices() {
@@ -74,14 +75,17 @@ fn encode(text: &str, is_kept: impl Fn(char) -> bool, keep_triples: bool) -> Str
     encoded
 }
 
+/// Returns whether a character is unreserved in RFC 3986.
 fn is_unreserved(character: char) -> bool {
     character.is_ascii_alphanumeric() || matches!(character, '-' | '.' | '_' | '~')
 }
 
+/// Returns whether a character is reserved in RFC 3986.
 fn is_reserved(character: char) -> bool {
     ":/?#[]@!$&'()*+,;=".contains(character)
 }
 
+/// Returns whether bytes begin with a percent-encoded byte such as `%2F`.
 fn begins_with_triple(bytes: &[u8]) -> bool {
     matches!(bytes, [b'%', high, low, ..] if high.is_ascii_hexdigit() && low.is_ascii_hexdigit())
 }

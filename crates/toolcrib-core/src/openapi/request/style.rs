@@ -23,6 +23,7 @@ enum FlatValue<'a> {
 pub(super) struct ValueWriter<'a> {
     /// Name of the argument, for errors.
     pub(super) argument: &'a str,
+    /// Name on the wire, not encoded yet.
     pub(super) name: &'a str,
     pub(super) style: ParameterStyle,
     pub(super) explode: bool,

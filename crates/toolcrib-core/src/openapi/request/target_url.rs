@@ -60,6 +60,7 @@ struct BaseUrl<'a> {
 }
 
 impl<'a> BaseUrl<'a> {
+    /// Splits an absolute URL. Drops its fragment.
     fn parse(base: &'a str) -> Result<BaseUrl<'a>> {
         let base = base.split('#').next().unwrap_or_default();
         // Only an absolute URL can be sent to.

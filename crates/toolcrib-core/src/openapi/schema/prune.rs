@@ -83,7 +83,7 @@ struct Pruner<'p, 'l> {
     open_definitions: Vec<String>,
 }
 
-/// What was left out of one schema.
+/// Parts that were left out of one schema.
 #[derive(Default)]
 struct Omissions {
     /// Properties, or members of `allOf` and the like that may define some.

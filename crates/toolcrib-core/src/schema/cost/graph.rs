@@ -41,6 +41,7 @@ pub(super) struct SubschemaNode {
     pub(super) members: Option<Box<MemberKeywords>>,
     pub(super) items: Option<Box<ItemKeywords>>,
     pub(super) pattern: Option<PatternCost>,
+    /// Has `uniqueItems`, which compares items with each other.
     pub(super) unique_items: bool,
     /// Has `unevaluatedProperties` or `unevaluatedItems`.
     pub(super) reads_evaluated: bool,
@@ -49,9 +50,11 @@ pub(super) struct SubschemaNode {
 /// Subschemas for the members of an object.
 #[derive(Debug, Default)]
 pub(super) struct MemberKeywords {
+    /// `properties`.
     pub(super) by_name: HashMap<String, NodeId>,
     /// Applied to every member, as far as can be told without matching names.
     pub(super) every: Vec<NodeId>,
+    /// Matched against the name of every member.
     pub(super) patterns: Vec<PatternCost>,
     /// Applied to the names themselves: `propertyNames`.
     pub(super) names: Vec<NodeId>,
@@ -113,6 +116,7 @@ impl SubschemaGraph {
     pub(super) fn compile_steps(&self, paths: &[ExpandedPaths]) -> u64 {
         // `jsonschema` looks for a discriminator among at least this many alternatives.
         const MIN_DISCRIMINATED: usize = 3;
+        // Building a node of that tree costs about as much as this many steps.
         const EVALUATED_TREE_STEPS: u64 = 50;
         let steps = self.nodes.iter().zip(paths).map(|(node, paths)| {
             let discriminated = if node.in_place.len() >= MIN_DISCRIMINATED { paths.count } else { 0 };
@@ -300,7 +304,7 @@ fn has_draft_4(value: &Value) -> bool {
     }
 }
 
-/// As deep a recursion as [`has_draft_4`].
+/// Collects subschemas by anchor. As deep a recursion as [`has_draft_4`].
 fn find_anchors<'a>(value: &'a Value, anchors: &mut HashMap<&'a str, Option<&'a Value>>) {
     match value {
         Value::Object(members) => {

@@ -19,6 +19,7 @@ pub(super) struct PatternCost {
 }
 
 impl PatternCost {
+    /// Estimates the cost of a pattern without compiling it.
     pub(super) fn new(pattern: &str) -> PatternCost {
         let PatternSize { states, bytes } = estimate(pattern);
         PatternCost { has_backtracking: has_backtracking(pattern), compiled_bytes: bytes, states }
@@ -55,10 +56,12 @@ impl PatternSize {
     const CHARACTER: PatternSize = PatternSize { states: 1, bytes: STATE_BYTES };
     const UNICODE_CLASS: PatternSize = PatternSize { states: 1, bytes: UNICODE_CLASS_BYTES };
 
+    /// Size of two items in sequence.
     fn plus(self, other: PatternSize) -> PatternSize {
         PatternSize { states: self.states.saturating_add(other.states), bytes: self.bytes.saturating_add(other.bytes) }
     }
 
+    /// Size of a repeated item.
     fn times(self, times: u64) -> PatternSize {
         PatternSize { states: self.states.saturating_mul(times), bytes: self.bytes.saturating_mul(times) }
     }
