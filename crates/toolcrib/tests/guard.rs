@@ -106,7 +106,8 @@ async fn streams_pass_and_their_ends_too() {
     let mut stdin = server.stdin.take().unwrap();
     stdin.write_all(b"hello").await.unwrap();
     drop(stdin);
-    let (mut out, mut err) = (String::new(), String::new());
+    let mut out = String::new();
+    let mut err = String::new();
     server.stdout.take().unwrap().read_to_string(&mut out).await.unwrap();
     // The server still runs, so the guard holds neither stream.
     server.stderr.take().unwrap().read_to_string(&mut err).await.unwrap();

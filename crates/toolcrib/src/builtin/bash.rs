@@ -48,7 +48,8 @@ pub(super) fn tool(roots: Arc<Roots>, guard: GuardExe) -> Result<(BuiltinDefinit
     .mutating()
     .annotations(json!({ "readOnlyHint": false, "destructiveHint": true, "openWorldHint": true }));
     let handler = handler(move |input| {
-        let (roots, guard) = (Arc::clone(&roots), guard.clone());
+        let roots = Arc::clone(&roots);
+        let guard = guard.clone();
         async move { run_command(&roots, &guard, parse_arguments(input)?).await }
     });
     Ok((definition, handler))
@@ -68,7 +69,8 @@ async fn run_command(roots: &Roots, guard: &GuardExe, arguments: Arguments) -> R
         // Small systems have only this one.
         Err(_) => guard.start(Launch { cwd: Some(directory), ..launch("sh") }).await?,
     };
-    let (mut stdout, mut stderr) = (CapturedStream::default(), CapturedStream::default());
+    let mut stdout = CapturedStream::default();
+    let mut stderr = CapturedStream::default();
     let ended = timeout(Duration::from_secs(seconds), wait_and_capture(&mut server, &mut stdout, &mut stderr)).await;
     let status = match ended {
         Ok(status) => status?,
@@ -89,7 +91,8 @@ async fn wait_and_capture(
     stderr: &mut CapturedStream,
 ) -> Result<std::process::ExitStatus> {
     drop(server.stdin.take());
-    let (out, err) = (server.stdout.take(), server.stderr.take());
+    let out = server.stdout.take();
+    let err = server.stderr.take();
     let mut reading = std::pin::pin!(async { tokio::join!(stdout.read(out), stderr.read(err)) });
     let wait = server.wait();
     let status = tokio::select! {

@@ -32,7 +32,8 @@ impl BuiltinDefinition {
         description: impl Into<String>,
         input_schema: Value,
     ) -> Result<BuiltinDefinition> {
-        let (name, description) = (name.into(), description.into());
+        let name = name.into();
+        let description = description.into();
         let refuse = |reason: &str| {
             Err(Error::new(
                 Code::ConfigInvalid,

@@ -63,7 +63,8 @@ fn read_lines(roots: &Roots, arguments: &Arguments) -> Result<BuiltinOutput> {
     let limit = arguments.limit.unwrap_or(MAX_LINES).min(MAX_LINES);
     let started = Instant::now();
     let mut text = Vec::new();
-    let (mut number, mut at_end) = (0, false);
+    let mut number = 0;
+    let mut at_end = false;
     while number < first.saturating_add(limit).saturating_sub(1) && text.len() < MAX_OUTPUT_BYTES {
         let kept = text.len();
         let length = reader.by_ref().take(MAX_LINE_BYTES).read_until(b'\n', &mut text).map_err(refuse)?;

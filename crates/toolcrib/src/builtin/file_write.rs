@@ -44,7 +44,8 @@ pub(super) fn tool(roots: Arc<Roots>) -> Result<(BuiltinDefinition, BuiltinHandl
 }
 
 fn write_file(roots: &Roots, arguments: &Arguments) -> Result<BuiltinOutput> {
-    let (path, content) = (&arguments.path, arguments.content.as_bytes());
+    let path = &arguments.path;
+    let content = arguments.content.as_bytes();
     if content.len() > MAX_CONTENT_BYTES {
         return Err(invalid_input("`content` is larger than 1 MiB"));
     }

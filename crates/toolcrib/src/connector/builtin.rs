@@ -82,8 +82,10 @@ impl BuiltinTools {
         let mut offers = Vec::new();
         for (definition, handler) in standard {
             offers.push(tool_json(&definition)?);
-            let (name, handler) = (definition.name.clone(), Some(handler));
-            let (owner, config) = (Some(source.id.clone()), Some(config.clone()));
+            let name = definition.name.clone();
+            let handler = Some(handler);
+            let owner = Some(source.id.clone());
+            let config = Some(config.clone());
             tools.insert(name, RegisteredBuiltin { owner, config, definition, handler, registered_at: since });
         }
         Ok(offers)

@@ -206,7 +206,8 @@ impl Connector for McpConnector {
             self.close_temporary(&live, &listed).await;
         }
         let list = listed?;
-        let (ttl_ms, private) = (list.ttl_ms, modern && !list.public);
+        let ttl_ms = list.ttl_ms;
+        let private = modern && !list.public;
         let redactor = self.redactor.get(&self.source.kind);
         let mut excluded = excluded_tools(&list.excluded, &redactor);
         let tools = list.tools.into_iter().map(|tool| redactor.redact_tool(strip_execution_spec(tool)));

@@ -99,7 +99,8 @@ impl OpenApiConnector {
 
 /// The document with all that it leads to. What cannot be had of the latter is known by its reason.
 async fn load_documents(documents: &DocumentLoader<'_>) -> Result<DocumentSet> {
-    let (text, address) = (documents.load(documents.main_url()).await?, documents.main_url().clone());
+    let text = documents.load(documents.main_url()).await?;
+    let address = documents.main_url().clone();
     let (mut library, mut missing) = run_blocking(move || {
         let library = DocumentSet::new(address.clone(), parse(&text)?);
         let missing = library.missing_from(&address);

@@ -76,7 +76,9 @@ impl GuardExe {
 impl ServerProcess {
     fn new(mut child: Child, leash: system::ProcessTree) -> ServerProcess {
         // Taken now, for waiting on a child closes the stdin it still holds.
-        let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
+        let stdin = child.stdin.take();
+        let stdout = child.stdout.take();
+        let stderr = child.stderr.take();
         ServerProcess { stdin, stdout, stderr, child, tree: leash }
     }
 

@@ -73,7 +73,8 @@ fn variables_and_addresses_are_redacted_where_a_reference_stands_for_them() {
     assert_eq!(redact("https://europe.example/hunter2", &kind), "https://europe.example/***");
 
     let check = |document: &str, base_url: &str, text: &str, expected: &str| {
-        let (document, base_url) = (document.to_owned(), Some(base_url.to_owned()));
+        let document = document.to_owned();
+        let base_url = Some(base_url.to_owned());
         let kind = SourceKind::OpenApi(OpenApiSource { document, base_url, ..OpenApiSource::default() });
         assert_eq!(redact(text, &kind), expected);
     };

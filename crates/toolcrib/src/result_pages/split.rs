@@ -104,7 +104,8 @@ impl FirstPage {
             .map(|(name, value)| name.len() + value.get().len() + 4)
             .sum();
         let structured = answer.layout.structured(&answer.raw).map_or(0, str::len);
-        let (unplanned, left_out) = (StructuredPlacement::Omitted, Vec::new());
+        let unplanned = StructuredPlacement::Omitted;
+        let left_out = Vec::new();
         let mut plan = FirstPage {
             structured: unplanned,
             keep_others: false,

@@ -51,7 +51,8 @@ async fn a_new_file_cannot_leave_through_a_linked_directory() {
 
 #[tokio::test]
 async fn links_that_stay_within_the_roots_are_followed() {
-    let (place, other) = (TestRoot::new(), TestRoot::new());
+    let place = TestRoot::new();
+    let other = TestRoot::new();
     symlink("one.txt", place.root.join("file")).unwrap();
     symlink("../one.txt", place.root.join("a/up")).unwrap();
     symlink("a", place.root.join("relative")).unwrap();
@@ -101,7 +102,8 @@ async fn without_roots_the_tools_say_what_to_set() {
 
 #[tokio::test]
 async fn a_second_root_is_reached_by_its_full_path() {
-    let (place, other) = (TestRoot::new(), TestRoot::new());
+    let place = TestRoot::new();
+    let other = TestRoot::new();
     let roots = [place.root.clone(), other.root.clone()];
     let read = tool_with_roots("file_read", &roots);
     let path = other.root.join("a/two.txt");

@@ -38,7 +38,8 @@ fn github_source() -> SourceId {
 
 fn convert_document(document: Value) -> (Vec<Tool>, ConvertedDocument) {
     let library = DocumentSet::new(Url::parse("https://api.example/openapi.json").unwrap(), document);
-    let (source, openapi) = (github_source(), OpenApiSource::default());
+    let source = github_source();
+    let openapi = OpenApiSource::default();
     let converted = convert(&library, ConversionOptions { source: &source, openapi: &openapi }).unwrap();
     let manifest = Manifest::new(&source, &converted.tools, Vec::new(), &ToolLimits::default());
     assert_eq!(manifest.set_aside, []);
@@ -50,7 +51,8 @@ fn every_document_converts_and_its_operations_become_tools() {
     let Some(recorded) = load_recorded() else {
         return programs::skip("openapi documents", "there is no recorded material");
     };
-    let (mut operations, mut made) = (0, 0);
+    let mut operations = 0;
+    let mut made = 0;
     for RecordedDocument { file, operations: there, document } in recorded {
         let (tools, _) = convert_document(document);
         let names: BTreeSet<&str> = tools.iter().map(|tool| tool.name.as_str()).collect();
@@ -91,7 +93,8 @@ fn the_largest_list_is_complete_and_costs_what_it_may() {
     let github = recorded.into_iter().find(|recorded| recorded.file.starts_with("github")).unwrap();
     let document = github.document.clone();
     let (tools, _) = convert_document(github.document);
-    let (mut list, mut cards) = (0, 0);
+    let mut list = 0;
+    let mut cards = 0;
     for tool in &tools {
         let name = format!("github__{}", tool.name);
         let mut text = String::new();

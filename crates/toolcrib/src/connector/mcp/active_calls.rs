@@ -146,7 +146,8 @@ impl PendingQuestions {
     pub(super) fn handler(&self, back: Option<ServerRequestHandler>) -> ServerRequestHandler {
         let asking = self.clone();
         Arc::new(move |request: ServerRequest| {
-            let (asking, back) = (asking.clone(), back.clone().filter(|_| is_client_request(&request.method)));
+            let asking = asking.clone();
+            let back = back.clone().filter(|_| is_client_request(&request.method));
             async move {
                 let Some(back) = back else { return decline(&request.method) };
                 asking.begin();

@@ -37,7 +37,8 @@ impl PooledConnection {
 impl McpConnector {
     /// `resources/subscribe`.
     pub(super) async fn subscribe(&self, mut request: SourceRequest) -> Result<Box<RawValue>, CallFailure> {
-        let (id, client) = (&self.source.id, request.context.client);
+        let id = &self.source.id;
+        let client = request.context.client;
         let refused = |message: String| CallFailure::Rejected(Error::new(Code::ToolInvalidInput, message));
         if self.source.settings.lifecycle() == Lifecycle::Transient {
             let message = format!("`{id}` has a connection for each call alone, over which nothing can be watched");
@@ -66,7 +67,8 @@ impl McpConnector {
 
     /// `resources/unsubscribe`. The server hears of it when nobody else watches the same.
     pub(super) async fn unsubscribe(&self, mut request: SourceRequest) -> Result<Box<RawValue>, CallFailure> {
-        let (uri, client) = (parse_uri(&request)?, request.context.client);
+        let uri = parse_uri(&request)?;
+        let client = request.context.client;
         let line = self.pool.select(&self.source, &request.context).map_err(CallFailure::Inconclusive)?;
         let _turn = self.lock_subscriptions(&line, &mut request).await?;
         if !line.subscriptions.remove(&uri, client) {

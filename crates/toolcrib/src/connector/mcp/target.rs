@@ -128,7 +128,8 @@ async fn start_process(
 }
 
 fn remote_target(target: ConnectTarget) -> OpenTarget {
-    let (last_words, first_words) = (StderrTail::default(), FirstOutput::default());
+    let last_words = StderrTail::default();
+    let first_words = FirstOutput::default();
     OpenTarget { target, server: None, stderr_tail: last_words, first_output: first_words, stderr_task: None }
 }
 

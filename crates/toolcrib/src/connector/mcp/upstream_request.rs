@@ -108,7 +108,9 @@ impl McpConnector {
         FailedAttempt { error, pending_questions: asking }: &FailedAttempt,
         exchange: &UpstreamRequest<'_>,
     ) -> CallFailure {
-        let (id, name, terms) = (&self.source.id, exchange.name(), exchange.context());
+        let id = &self.source.id;
+        let name = exchange.name();
+        let terms = exchange.context();
         match error {
             WireError::Cancelled { .. } => CallFailure::cancelled(),
             WireError::Rpc(rpc) => {
@@ -196,7 +198,8 @@ impl UpstreamRequest<'_> {
     async fn send_over(&self, client: &McpClient, options: &RequestOptions) -> Result<Box<RawValue>, WireError> {
         match self {
             UpstreamRequest::Call(call) => {
-                let (schema, meta) = (Some(&*call.input_schema), call.build_meta(client.era()));
+                let schema = Some(&*call.input_schema);
+                let meta = call.build_meta(client.era());
                 client.call_tool(&call.tool, &call.arguments, schema, meta.as_deref(), options).await
             }
             UpstreamRequest::Request(request) => {

@@ -56,7 +56,8 @@ impl Poller<'_> {
         let url = self.status_url(operation, arguments, &started).map_err(CallFailure::Rejected)?;
         let look = build_get(url, self.client.resolved).map_err(CallFailure::Rejected)?;
         let mut interval = self.poll.interval.unwrap_or(DEFAULT_POLL_INTERVAL);
-        let (mut last, mut status) = (started, None);
+        let mut last = started;
+        let mut status = None;
         for times in 1u64.. {
             let asked = retry_after_header(&last.headers, self.client.connector.clock.now());
             self.sleep_interval(asked.unwrap_or(interval), status.as_deref()).await?;
@@ -221,7 +222,8 @@ fn as_single_expression(template: &str) -> Option<&str> {
 
 /// A template with the value of each `{$…}` in it, encoded so that it is no more than that.
 fn fill_template(template: &str, scope: &Scope<'_>) -> Result<String> {
-    let (mut filled, mut rest) = (String::new(), template);
+    let mut filled = String::new();
+    let mut rest = template;
     while let Some(start) = rest.find("{$") {
         let Some(length) = rest[start..].find('}') else { break };
         let value = value_text(&evaluate(&rest[start + 1..start + length], scope)?);

@@ -67,7 +67,8 @@ impl ResolvedSource {
         if document.origin() == server.origin() || (safe(document) && safe(server)) {
             return Ok(());
         }
-        let (server, document) = (display_origin(server), display_origin(document));
+        let server = display_origin(server);
+        let document = display_origin(document);
         let message = format!("the document from `{document}` sends requests to `{server}`, and not both are https");
         let remedy = format!("no credentials go there unless `base_url` of the source names `{server}`");
         Err(Error::new(Code::ConfigInvalid, format!("{message}; {remedy}")))
@@ -186,7 +187,8 @@ mod tests {
                 .check_credentials_allowed(&Url::parse(server).unwrap())
                 .map_err(|error| (error.code, error.message))
         };
-        let (safe, open) = ("https://docs.example/a.json", "http://docs.example/a.json");
+        let safe = "https://docs.example/a.json";
+        let open = "http://docs.example/a.json";
         for (document, base_url, server, expected) in [
             (safe, None, "https://api.example/", true),
             (safe, None, "http://api.example/", false),

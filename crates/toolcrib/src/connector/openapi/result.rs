@@ -115,7 +115,8 @@ pub(super) fn to_arazzo_response(draft: &OutboundRequest, received: &ReceivedRes
         BodyKind::Text => Some(text()),
         BodyKind::Image | BodyKind::Audio | BodyKind::Binary => None,
     };
-    let (url, method) = (draft.url.to_string(), draft.method.to_string());
+    let url = draft.url.to_string();
+    let method = draft.method.to_string();
     OperationResponse { status: status.as_u16(), headers: header_pairs(headers), body: value, url, method }
 }
 
@@ -207,7 +208,8 @@ fn describe_binary(received: &ReceivedResponse, kind: &str) -> Vec<Value> {
     };
     let mut content = vec![text_block(&format!("{} with binary content: `{kind}`, {size}", received.status))];
     if is_within_limit(received, MAX_BLOB_BYTES) {
-        let (uri, blob) = (&received.shown_url, STANDARD.encode(&received.body));
+        let uri = &received.shown_url;
+        let blob = STANDARD.encode(&received.body);
         content.push(json!({ "type": "resource", "resource": { "uri": uri, "mimeType": kind, "blob": blob } }));
     }
     content

@@ -153,8 +153,10 @@ impl OutboundSender<'_> {
         outgoing: &OutboundRequest,
         mut response: reqwest::Response,
     ) -> Result<ReceivedResponse, OutboundError> {
-        let (status, headers) = (response.status(), response.headers().clone());
-        let (mut body, mut cut) = (Vec::new(), false);
+        let status = response.status();
+        let headers = response.headers().clone();
+        let mut body = Vec::new();
+        let mut cut = false;
         while let Some(chunk) = response.chunk().await.map_err(|error| self.classify_error(outgoing, error))? {
             let room = self.max_response_bytes - body.len();
             body.extend_from_slice(&chunk[..chunk.len().min(room)]);
@@ -172,7 +174,8 @@ impl OutboundSender<'_> {
         if let Some(refused) = find_blocked_address(&error) {
             return forbidden_error(outgoing, refused);
         }
-        let (label, place) = (&outgoing.label, display_origin(&outgoing.url));
+        let label = &outgoing.label;
+        let place = display_origin(&outgoing.url);
         let error = error.without_url();
         let reason = sanitize_truncated(&root_cause(&error), 200);
         if error.is_builder() {
@@ -280,7 +283,9 @@ mod tests {
             assert_eq!(outgoing.headers.len(), 1);
             followed.ok().map(|_| outgoing.method.to_string())
         };
-        let (safe, open, other) = ("https://a/", "http://a/", "https://b/");
+        let safe = "https://a/";
+        let open = "http://a/";
+        let other = "https://b/";
         for (method, status, from, to, expected) in [
             (Method::GET, 302, safe, open, None),
             (Method::GET, 302, open, safe, Some("GET")),

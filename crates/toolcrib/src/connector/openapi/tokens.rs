@@ -177,7 +177,8 @@ fn build_token_request(grant: &OauthGrant, url: &Url, in_body: bool) -> Result<O
         let value = format!("Basic {}", basic_credentials(&encoded(&grant.client_id), &encoded(&grant.client_secret)));
         headers.insert(AUTHORIZATION, header_value("authorization", &value).map_err(OutboundError::Rejected)?);
     }
-    let (label, body) = ("POST token_url".to_owned(), Some(form.finish().into()));
+    let label = "POST token_url".to_owned();
+    let body = Some(form.finish().into());
     Ok(OutboundRequest { label, method: Method::POST, url: url.clone(), headers, body })
 }
 

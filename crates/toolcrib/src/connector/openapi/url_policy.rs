@@ -60,7 +60,8 @@ mod tests {
             territory.scope_for(&Url::parse(to).unwrap()).ok()
         };
         let remote = Some("http://docs.example.com/openapi.json");
-        let (free, public) = (Some(NetworkScope::Anywhere), Some(NetworkScope::PublicOnly));
+        let free = Some(NetworkScope::Anywhere);
+        let public = Some(NetworkScope::PublicOnly);
         let near = Some(NetworkScope::NotLinkLocal);
         let metadata = "http://169.254.169.254/latest/meta-data";
         for (document, base, allow_private, to, expected) in [

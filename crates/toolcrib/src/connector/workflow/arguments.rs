@@ -85,7 +85,9 @@ fn is_content_header(header: &str) -> bool {
 }
 
 fn unknown_parameter_error(target: &TargetTool, place: ParameterLocation, name: &str) -> Error {
-    let (source, tool, name) = (&target.source, &target.name, sanitize_truncated(name, 80));
+    let source = &target.source;
+    let tool = &target.name;
+    let name = sanitize_truncated(name, 80);
     let place = match place {
         ParameterLocation::Path => "path",
         ParameterLocation::Query | ParameterLocation::Querystring => "query",

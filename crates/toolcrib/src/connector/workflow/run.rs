@@ -45,7 +45,9 @@ impl WorkflowConnector {
         let apis = held.document.described_apis();
         registry.ensure_servers_are_trusted(&self.source.id, &apis).map_err(CallFailure::Rejected)?;
         let run = WorkflowExecution::new(&held.document, &workflow, inputs).map_err(CallFailure::Rejected)?;
-        let (registry, held, terms) = (&registry, &held, &call.context);
+        let registry = &registry;
+        let held = &held;
+        let terms = &call.context;
         WorkflowRun { connector: self, registry, loaded: held, workflow_id: &workflow, context: terms, deadline }
             .run_to_end(run)
             .await
@@ -116,7 +118,8 @@ impl WorkflowRun<'_> {
 
     /// That says nothing about the document, which is all that stands behind this source.
     fn timeout_failure(&self, step: &str) -> CallFailure {
-        let (workflow, time) = (sanitize_truncated(self.workflow_id, 80), format_duration(self.context.timeout));
+        let workflow = sanitize_truncated(self.workflow_id, 80);
+        let time = format_duration(self.context.timeout);
         let message = format!("the workflow `{workflow}` is not done within {time}: it got as far as step `{step}`");
         let error = Error::new(Code::ToolExecutionFailed, message).with_details(json!({ "step": step }));
         CallFailure::Inconclusive(error)

@@ -80,7 +80,8 @@ fn classify_error(call: &OperationCall<'_>, error: Error, seen: Option<Operation
 
 /// An error that ends the workflow. What a caller can do about it depends on whether a step was taken before.
 fn step_error(call: &OperationCall<'_>, error: Error) -> Error {
-    let (step, workflow) = (sanitize_truncated(&call.step.id, 80), sanitize_truncated(call.workflow, 80));
+    let step = sanitize_truncated(&call.step.id, 80);
+    let workflow = sanitize_truncated(call.workflow, 80);
     let first = call.number == 1;
     let code = match error.code {
         Code::Forbidden => Code::Forbidden,
@@ -147,7 +148,8 @@ fn compares_with_redirect(condition: &str) -> bool {
     let quotes = ['\'', '"'];
     let apart = |character: char| character.is_whitespace() || "()&|!=<>'\"".contains(character);
     condition.match_indices("$statusCode").any(|(at, name)| {
-        let (before, after) = (condition[..at].trim_end(), condition[at + name.len()..].trim_start());
+        let before = condition[..at].trim_end();
+        let after = condition[at + name.len()..].trim_start();
         let after = OPERATORS.iter().find_map(|operator| after.strip_prefix(operator));
         let after = after.and_then(|after| after.trim_start().trim_start_matches(quotes).split(apart).next());
         let before = OPERATORS.iter().find_map(|operator| before.strip_suffix(operator));

@@ -36,7 +36,8 @@ impl WorkflowRun<'_> {
             return found.ok_or_else(|| unknown_operation_error(&source.id, call.operation));
         }
         let described = self.loaded.document.source_descriptions.iter();
-        let (mut found, mut missing) = (Vec::new(), None);
+        let mut found = Vec::new();
+        let mut missing = None;
         for description in described.filter(|description| description.kind == SourceDescriptionKind::OpenApi) {
             let source = match self.find_source(description) {
                 Ok(source) => source,
@@ -79,7 +80,8 @@ impl WorkflowRun<'_> {
             (Some(source), None) => Ok(source.clone()),
             (Some(one), Some(other)) => {
                 let name = sanitize_truncated(&description.name, 80);
-                let (one, other) = (&one.id, &other.id);
+                let one = &one.id;
+                let other = &other.id;
                 let message =
                     format!("`{one}` and `{other}` both have the document of `{name}`; call one of them `{name}`");
                 Err(unavailable_error(message))
@@ -137,7 +139,8 @@ fn document_url(text: &str) -> Option<Url> {
 }
 
 fn unknown_source_error<'a>(description: &SourceDescription, sources: impl Iterator<Item = &'a Arc<Source>>) -> Error {
-    let (name, url) = (sanitize_truncated(&description.name, 80), sanitize_truncated(&description.url, 200));
+    let name = sanitize_truncated(&description.name, 80);
+    let url = sanitize_truncated(&description.url, 200);
     let known: Vec<String> = sources
         .filter(|source| as_openapi(source).is_some())
         .take(10)

@@ -126,7 +126,8 @@ fn structured_content_that_does_not_fit_is_left_out_or_read_as_text() {
 
 #[test]
 fn what_a_schema_declares_is_on_every_page_or_the_page_is_an_error() {
-    let (numbers, long) = ((0..100).collect::<Vec<u32>>(), "word ".repeat(500));
+    let numbers = (0..100).collect::<Vec<u32>>();
+    let long = "word ".repeat(500);
     let fits = json!({"content": [text_block(&long)], "structuredContent": {"data": numbers}});
     let split = split_with_shape(&fits, 1_024, PageShape::Declared);
     assert_eq!((joined_text(&split), split.len()), (long.clone(), 5), "it counts apart");

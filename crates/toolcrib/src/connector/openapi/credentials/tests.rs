@@ -28,7 +28,8 @@ fn key_auth() -> Auth {
 
 /// What a request looks like with the credentials in it.
 fn render_request(proofs: &[AuthValue]) -> Result<String> {
-    let (mut url, mut headers) = (Url::parse("http://h/p?a=1").unwrap(), HeaderMap::new());
+    let mut url = Url::parse("http://h/p?a=1").unwrap();
+    let mut headers = HeaderMap::new();
     apply_auth(proofs, &["o-token".to_owned()], &mut url, &mut headers)?;
     let headers = headers.iter().map(|(name, value)| format!(" {name}: {}", value.to_str().unwrap()));
     Ok(format!("{}{}", url.query().unwrap(), headers.collect::<String>()))
@@ -130,7 +131,8 @@ fn a_value_that_would_break_out_is_refused_and_not_repeated() {
 
 #[test]
 fn cookies_of_all_come_in_one_header() {
-    let (mut url, mut headers) = (Url::parse("http://h/").unwrap(), HeaderMap::new());
+    let mut url = Url::parse("http://h/").unwrap();
+    let mut headers = HeaderMap::new();
     add_cookies(&mut headers, &["a=1".to_owned(), "b=2".to_owned()]).unwrap();
     let proofs = [AuthValue::ApiKey { name: "sid".into(), place: KeyLocation::Cookie, value: "s".into() }];
     apply_auth(&proofs, &[], &mut url, &mut headers).unwrap();

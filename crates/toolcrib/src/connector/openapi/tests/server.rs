@@ -54,7 +54,8 @@ impl LoopbackServer {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
         let (heard, answers): (Arc<Mutex<Vec<ReceivedRequest>>>, Arc<ReplyFn>) = (Arc::default(), Arc::new(answers));
-        let (mut tasks, all) = (JoinSet::new(), heard.clone());
+        let mut tasks = JoinSet::new();
+        let all = heard.clone();
         tasks.spawn(async move {
             let mut connections = JoinSet::new();
             for number in 0.. {

@@ -40,7 +40,8 @@ fn token_request_count(server: &LoopbackServer) -> usize {
 #[tokio::test]
 async fn a_token_is_fetched_once_for_all_who_wait_and_kept() {
     let server = start_token_server(3600, "token-1").await;
-    let (connector, operation) = (oauth_connector(&server), operation("GET", &server.url, "/p"));
+    let connector = oauth_connector(&server);
+    let operation = operation("GET", &server.url, "/p");
     let calls = (0..20).map(|_| call(&connector, &operation, json!({})));
     for result in futures_util::future::join_all(calls).await {
         result.unwrap();
@@ -56,7 +57,8 @@ async fn a_token_is_fetched_once_for_all_who_wait_and_kept() {
 #[tokio::test]
 async fn a_token_that_ends_is_fetched_anew() {
     let server = start_token_server(0, "").await;
-    let (connector, operation) = (oauth_connector(&server), operation("GET", &server.url, "/p"));
+    let connector = oauth_connector(&server);
+    let operation = operation("GET", &server.url, "/p");
     for _ in 0..3 {
         call(&connector, &operation, json!({})).await.unwrap();
     }
@@ -66,7 +68,8 @@ async fn a_token_that_ends_is_fetched_anew() {
 #[tokio::test]
 async fn a_token_that_is_not_taken_is_replaced_once_and_never_told() {
     let server = start_token_server(3600, "token-2").await;
-    let (connector, operation) = (oauth_connector(&server), operation("POST", &server.url, "/p"));
+    let connector = oauth_connector(&server);
+    let operation = operation("POST", &server.url, "/p");
     call(&connector, &operation, json!({})).await.unwrap();
     assert_eq!(server.request_lines(), ["POST /token", "POST /p", "POST /token", "POST /p"]);
 
@@ -87,7 +90,8 @@ async fn a_server_that_wants_the_credentials_in_the_body_gets_them_there() {
         _ => server::json_reply(200, "{}"),
     })
     .await;
-    let (connector, operation) = (oauth_connector(&server), operation("GET", &server.url, "/p"));
+    let connector = oauth_connector(&server);
+    let operation = operation("GET", &server.url, "/p");
     for _ in 0..2 {
         call(&connector, &operation, json!({})).await.unwrap();
     }
@@ -113,7 +117,8 @@ async fn why_there_is_no_token_is_told_without_secrets_and_once_for_all() {
         (200, r#"{"access_token":"x\r\ny"}"#, "refused", "it is empty or has characters that HTTP does not allow"),
     ] {
         let server = LoopbackServer::start(move |_, _| server::json_reply(status, body)).await;
-        let (connector, operation) = (oauth_connector(&server), operation("GET", &server.url, "/p"));
+        let connector = oauth_connector(&server);
+        let operation = operation("GET", &server.url, "/p");
         let calls = (0..5).map(|_| call(&connector, &operation, json!({})));
         for result in futures_util::future::join_all(calls).await {
             let told = failure_parts(result);
